@@ -1,0 +1,287 @@
+//! What the protocol needs from the device around it.
+//!
+//! The device implements [`Host`] and passes it to every call, so the protocol owns no memory, no
+//! completion queue and no receive queue; a unit test passes a fake over a `Vec<u8>`.
+
+use alloc::vec::Vec;
+
+use crate::path::Path;
+use crate::types::{Access, AsyncEventType, AtomicOperation, Cause, Sge, WindowBind, WorkCompletion};
+use crate::wire::Qpn;
+
+/// The device's own names for what a queue pair is attached to. The protocol hands them back
+/// unread; their meaning is the device's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QpContext {
+    /// Number of the queue pair.
+    pub qpn: Qpn,
+    /// Protection domain.
+    pub pd: u32,
+    /// Completion queue of send requests.
+    pub send_cq: u32,
+    /// Completion queue of receive requests (not used by XRC targets: the SRQ has its own).
+    pub recv_cq: u32,
+    /// Receive queue or shared receive queue.
+    pub recv_queue: u32,
+    /// XRC domain of a target.
+    pub xrcd: u32,
+}
+
+/// A receive request taken from its queue; the protocol owns it until the message ends.
+/// Queue pairs keep one and let the host refill it, so no allocation happens per message.
+#[derive(Debug, Clone, Default)]
+pub struct RecvWqe {
+    /// Of the request.
+    pub wr_id: u64,
+    /// Protection domain its buffers belong to (that of the SRQ, if it came from one).
+    pub pd: u32,
+    /// Completion queue its completion goes to.
+    pub cq: u32,
+    /// Buffers.
+    pub sges: Vec<Sge>,
+    /// Sum of the buffers' lengths in bytes.
+    pub length_bytes: u64,
+}
+
+/// Why no receive request can be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoRecv {
+    /// None is posted.
+    Empty,
+    /// The XRC SRQ number is unknown or of another domain.
+    NoSuchSrq,
+}
+
+/// Why memory could not be accessed. The protocol turns it into a NAK or a completion status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryError {
+    /// No such key, or it is not valid now.
+    UnknownKey,
+    /// The key belongs to another protection domain (or another QP, for a type-2 window).
+    WrongDomain,
+    /// The range is not inside the region, or wraps.
+    OutOfRange,
+    /// The region lacks the right.
+    AccessDenied,
+    /// An atomic's address is not a multiple of 8.
+    Misaligned,
+}
+
+impl MemoryError {
+    /// What was wrong, for messages.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            MemoryError::UnknownKey => "the key is unknown or no longer valid",
+            MemoryError::WrongDomain => "the key belongs to another protection domain or queue pair",
+            MemoryError::OutOfRange => "the range is not inside the memory region",
+            MemoryError::AccessDenied => "the memory region lacks the access right",
+            MemoryError::Misaligned => "the address is not a multiple of 8",
+        }
+    }
+}
+
+/// A remote key as a peer used it, with the domain it must belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemoteKey {
+    /// R_Key.
+    pub rkey: u32,
+    /// Protection domain of the responding QP (XRC: of the SRQ named in the packet).
+    pub pd: u32,
+    /// Responding queue pair: a type-2 window is bound to one.
+    pub qpn: Qpn,
+}
+
+/// Reasons for which a packet is dropped, duplicated work is answered again, or a QP retries:
+/// one counter each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)] // each is its own name; the text is in `Counter::name`
+pub enum Counter {
+    // Dropped before a QP saw it.
+    RxTooShort,
+    RxBadVersion,
+    RxBadOpcode,
+    RxBadPad,
+    RxBadLength,
+    RxBadIcrc,
+    RxUnknownQpn,
+    RxWrongService,
+    RxWrongState,
+    RxBadPkey,
+    RxBadQkey,
+    RxWrongAddress,
+    RxUnknownGroup,
+    RxTruncated,
+    // Dropped by a QP.
+    RxOutOfSequence,
+    RxDuplicateRequest,
+    RxStaleResponse,
+    RxUnexpectedResponse,
+    RxReservedSyndrome,
+    RxNoReceive,
+    RxMessageDropped,
+    RxReplayMissed,
+    // Answers.
+    TxNakSequence,
+    TxNakInvalid,
+    TxNakAccess,
+    TxNakOperation,
+    TxRnrNak,
+    RxNakSequence,
+    RxNakFatal,
+    RxRnrNak,
+    RxImpliedNak,
+    // Recovery.
+    Timeout,
+    EarlyRetransmit,
+    RetransmittedPackets,
+    // Congestion.
+    RxCnp,
+    TxCnp,
+    RxCongestionMarked,
+    // ICRC.
+    RxIcrcRecovered,
+    // Traffic.
+    TxPackets,
+    RxPackets,
+    TxBytes,
+    RxBytes,
+    TxTrains,
+    RxTrains,
+    TxDropped,
+}
+
+impl Counter {
+    /// Number of counters.
+    pub const COUNT: usize = Counter::TxDropped as usize + 1;
+}
+
+/// The device, seen from a queue pair.
+pub trait Host {
+    /// Copies bytes `offset..offset + out.len()` of the list of local buffers into `out`.
+    ///
+    /// # Errors
+    /// A key is wrong, of another domain, or the range leaves its region.
+    fn gather(&mut self, pd: u32, sges: &[Sge], offset: u64, out: &mut [u8]) -> Result<(), MemoryError>;
+
+    /// Copies `data` to bytes `offset..offset + data.len()` of the list of local buffers; the
+    /// regions need `LOCAL_WRITE`. With empty `data` nothing is checked.
+    ///
+    /// # Errors
+    /// As [`Host::gather`], or a region is read-only.
+    fn scatter(&mut self, pd: u32, sges: &[Sge], offset: u64, data: &[u8]) -> Result<(), MemoryError>;
+
+    /// Checks a whole remote range before its first byte is touched. The caller skips this for
+    /// length 0.
+    ///
+    /// # Errors
+    /// The key, its domain, a right in `access`, or the range is wrong.
+    fn check_remote(
+        &mut self,
+        key: RemoteKey,
+        address: u64,
+        length_bytes: u64,
+        access: Access,
+    ) -> Result<(), MemoryError>;
+
+    /// Stores `data` at a remote address; checks everything again (the region may be gone).
+    ///
+    /// # Errors
+    /// As [`Host::check_remote`] with `REMOTE_WRITE`.
+    fn remote_write(&mut self, key: RemoteKey, address: u64, data: &[u8]) -> Result<(), MemoryError>;
+
+    /// Loads `out.len()` bytes from a remote address.
+    ///
+    /// # Errors
+    /// As [`Host::check_remote`] with `REMOTE_READ`.
+    fn remote_read(&mut self, key: RemoteKey, address: u64, out: &mut [u8]) -> Result<(), MemoryError>;
+
+    /// Executes an atomic on 8 aligned bytes in host order and returns the original value.
+    ///
+    /// # Errors
+    /// As [`Host::check_remote`] with `REMOTE_ATOMIC`, or the address is misaligned.
+    fn remote_atomic(
+        &mut self,
+        key: RemoteKey,
+        address: u64,
+        operation: AtomicOperation,
+    ) -> Result<u64, MemoryError>;
+
+    /// Stores 8 bytes at an aligned address in one single store.
+    ///
+    /// # Errors
+    /// As [`Host::check_remote`] with `REMOTE_WRITE`, or the address is misaligned.
+    fn remote_atomic_write(&mut self, key: RemoteKey, address: u64, data: [u8; 8])
+    -> Result<(), MemoryError>;
+
+    /// FLUSH: checks the key for `access` and, when `range` is given, the range; then makes earlier
+    /// writes visible (and persistent, where that means something).
+    ///
+    /// # Errors
+    /// As [`Host::check_remote`].
+    fn remote_flush(
+        &mut self,
+        key: RemoteKey,
+        range: Option<(u64, u64)>,
+        access: Access,
+    ) -> Result<(), MemoryError>;
+
+    /// Invalidates a key (LOCAL_INV, or SEND with invalidate from the peer).
+    ///
+    /// # Errors
+    /// The key does not name something that can be invalidated in this domain.
+    fn invalidate(&mut self, key: RemoteKey) -> Result<(), MemoryError>;
+
+    /// Binds a memory window (BIND_MW).
+    ///
+    /// # Errors
+    /// The window or region is wrong or in the wrong state.
+    fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError>;
+
+    /// Takes the next receive request for this QP into `into`: from its RQ, its SRQ, or the XRC SRQ
+    /// that the packet names.
+    ///
+    /// # Errors
+    /// None is posted, or there is no such SRQ.
+    fn take_recv(&mut self, qp: &QpContext, xrc_srqn: Option<u32>, into: &mut RecvWqe) -> Result<(), NoRecv>;
+
+    /// Protection domain of the XRC SRQ that a packet names: the domain its R_Keys must belong to.
+    ///
+    /// # Errors
+    /// There is no such SRQ in the QP's XRC domain.
+    fn xrc_domain(&mut self, qp: &QpContext, xrc_srqn: u32) -> Result<u32, NoRecv>;
+
+    /// Flushes all receive requests still in the QP's own RQ with `WR_FLUSH_ERR` (an SRQ's stay).
+    fn flush_recv_queue(&mut self, qp: &QpContext);
+
+    /// A send request completed. `released` is how many send-queue slots this completion frees when
+    /// it is polled (itself and the unsignaled requests before it).
+    fn complete_send(&mut self, qp: &QpContext, completion: WorkCompletion, released: u32);
+
+    /// A receive request completed, on completion queue `cq` (from [`RecvWqe::cq`]). `solicited` is
+    /// the solicited-event bit of its last packet.
+    fn complete_recv(&mut self, qp: &QpContext, cq: u32, completion: WorkCompletion, solicited: bool);
+
+    /// An asynchronous event of this QP.
+    fn event(&mut self, qp: &QpContext, event: AsyncEventType);
+
+    /// Why something just went wrong, for the operator's log.
+    fn explain(&mut self, qp: &QpContext, cause: Cause);
+
+    /// Adds to a counter.
+    fn count(&mut self, counter: Counter, amount: u64);
+}
+
+/// Where a queue pair puts the packets it sends.
+pub trait Transmit {
+    /// Room for one packet of `length_bytes` (BTH … pad and 4 bytes of ICRC) on `path`; the caller
+    /// writes everything but the ICRC and then calls [`Transmit::seal`]. `None`: no more now; ask
+    /// again later. The bytes handed out have arbitrary contents.
+    fn begin(&mut self, path: &Path, destination: Qpn, length_bytes: usize) -> Option<&mut [u8]>;
+
+    /// The packet begun last is complete: compute its ICRC and queue it.
+    fn seal(&mut self);
+
+    /// The packet begun last is not to be sent after all.
+    fn abandon(&mut self);
+}

@@ -1,0 +1,32 @@
+//! Where packets of one flow go.
+
+use core::net::IpAddr;
+
+/// UDP destination port of RoCEv2.
+pub const ROCE_PORT: u16 = 4791;
+
+/// Addresses and ports of a flow: what the ICRC's pseudo header covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// IP source.
+    pub source: IpAddr,
+    /// IP destination; of the same family as `source`.
+    pub destination: IpAddr,
+    /// UDP source port: any value is legal.
+    pub source_port: u16,
+    /// UDP destination port.
+    pub destination_port: u16,
+}
+
+/// A flow and how its packets are marked: a resolved address vector.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Path {
+    /// Addresses and ports.
+    pub flow: Flow,
+    /// TOS byte / IPv6 traffic class; the low two bits are ECN.
+    pub traffic_class: u8,
+    /// TTL / hop limit.
+    pub hop_limit: u8,
+    /// IPv6 flow label (20 bits).
+    pub flow_label: u32,
+}

@@ -1,0 +1,18 @@
+//! The vocabulary of verbs: the values that cross every floor, numbered as the verbs ABI numbers them.
+
+mod access;
+mod completion;
+mod event;
+mod mtu;
+mod queue_pair;
+mod work;
+
+pub use access::Access;
+pub use completion::{WcFlags, WcOpcode, WcStatus, WorkCompletion};
+pub use event::{AsyncEventType, Cause};
+pub use mtu::Mtu;
+pub use queue_pair::{QpCapacity, QpState, QpType};
+pub use work::{
+    AtomicOperation, FlushRange, RecvRequest, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge,
+    UdDestination, WindowBind,
+};

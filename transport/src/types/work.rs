@@ -1,0 +1,230 @@
+//! Work requests as they are posted.
+
+use alloc::sync::Arc;
+
+use super::Access;
+use crate::path::Path;
+use crate::wire::Qpn;
+
+/// One scatter/gather element: `length` bytes at the process's address `address` under `lkey`.
+/// A length of 0 is an empty element and is skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sge {
+    /// Virtual address (or offset, for a zero-based region).
+    pub address: u64,
+    /// Bytes.
+    pub length: u32,
+    /// Local key; looked at when the request executes, not when it is posted.
+    pub lkey: u32,
+}
+
+/// Operation of a send request (`IBV_WR_*`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum SendOpcode {
+    /// RDMA WRITE.
+    RdmaWrite = 0,
+    /// RDMA WRITE with immediate: also consumes a receive at the peer.
+    RdmaWriteWithImm = 1,
+    /// SEND.
+    Send = 2,
+    /// SEND with immediate.
+    SendWithImm = 3,
+    /// RDMA READ.
+    RdmaRead = 4,
+    /// Atomic compare and swap of 8 bytes.
+    CompareSwap = 5,
+    /// Atomic fetch and add of 8 bytes.
+    FetchAdd = 6,
+    /// Invalidate a local key (type-2 window or fast-register region).
+    LocalInvalidate = 7,
+    /// Bind a memory window.
+    BindWindow = 8,
+    /// SEND that also invalidates a key at the peer.
+    SendWithInvalidate = 9,
+    /// Make earlier writes visible or persistent at the peer.
+    Flush = 14,
+    /// Store 8 bytes at the peer in one piece.
+    AtomicWrite = 15,
+}
+
+impl SendOpcode {
+    /// READ, atomics, FLUSH and ATOMIC WRITE: they take a responder resource and a response of
+    /// their own, and count against `max_rd_atomic`.
+    pub const fn needs_response(self) -> bool {
+        matches!(
+            self,
+            SendOpcode::RdmaRead
+                | SendOpcode::CompareSwap
+                | SendOpcode::FetchAdd
+                | SendOpcode::Flush
+                | SendOpcode::AtomicWrite
+        )
+    }
+
+    /// Executed here without a packet: LOCAL_INV and BIND_MW.
+    pub const fn is_local(self) -> bool {
+        matches!(self, SendOpcode::LocalInvalidate | SendOpcode::BindWindow)
+    }
+
+    /// Name used in messages, as in verbs without the prefix.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SendOpcode::RdmaWrite => "RDMA_WRITE",
+            SendOpcode::RdmaWriteWithImm => "RDMA_WRITE_WITH_IMM",
+            SendOpcode::Send => "SEND",
+            SendOpcode::SendWithImm => "SEND_WITH_IMM",
+            SendOpcode::RdmaRead => "RDMA_READ",
+            SendOpcode::CompareSwap => "ATOMIC_CMP_AND_SWP",
+            SendOpcode::FetchAdd => "ATOMIC_FETCH_AND_ADD",
+            SendOpcode::LocalInvalidate => "LOCAL_INV",
+            SendOpcode::BindWindow => "BIND_MW",
+            SendOpcode::SendWithInvalidate => "SEND_WITH_INV",
+            SendOpcode::Flush => "FLUSH",
+            SendOpcode::AtomicWrite => "ATOMIC_WRITE",
+        }
+    }
+}
+
+bitflags::bitflags! {
+    /// Flags of a send request (`IBV_SEND_*`).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct SendFlags: u32 {
+        /// Wait for all earlier READs and atomics of this queue pair.
+        const FENCE = 1;
+        /// Make a completion on success too.
+        const SIGNALED = 2;
+        /// Set the solicited-event bit in the last packet.
+        const SOLICITED = 4;
+        /// Data is copied during the post; L_Keys are ignored.
+        const INLINE = 8;
+        /// Checksum offload: ignored.
+        const IP_CSUM = 16;
+    }
+}
+
+/// The remote memory a one-sided operation names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RemoteTarget {
+    /// Virtual address in the peer's region.
+    pub address: u64,
+    /// Remote key.
+    pub rkey: u32,
+}
+
+/// A 64-bit atomic operation, operands in host order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtomicOperation {
+    /// Store `swap` if the target equals `compare`.
+    CompareSwap {
+        /// Expected value.
+        compare: u64,
+        /// Value to store.
+        swap: u64,
+    },
+    /// Add `add` (wrapping) to the target.
+    FetchAdd {
+        /// The addend.
+        add: u64,
+    },
+}
+
+/// Destination of a datagram.
+#[derive(Debug, Clone)]
+pub struct UdDestination {
+    /// The address handle's path.
+    pub path: Arc<Path>,
+    /// Remote queue pair.
+    pub qpn: Qpn,
+    /// Q_Key; with its top bit set the sending QP's own Q_Key is used.
+    pub qkey: u32,
+}
+
+/// What a FLUSH covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlushRange {
+    /// Placement type bits: 1 global visibility, 2 persistence.
+    pub placement: u8,
+    /// Selectivity: 0 the range given, 1 the whole region.
+    pub selectivity: u8,
+    /// Bytes of the range.
+    pub length: u32,
+}
+
+/// Parameters of BIND_MW.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowBind {
+    /// Current R_Key of the window (its upper 24 bits name it).
+    pub window_rkey: u32,
+    /// New R_Key; the low byte is the consumer's.
+    pub new_rkey: u32,
+    /// L_Key of the region the window opens.
+    pub region_lkey: u32,
+    /// First byte of the window.
+    pub address: u64,
+    /// Bytes of the window; 0 unbinds a type-1 window.
+    pub length: u64,
+    /// Remote rights (and `ZERO_BASED`).
+    pub access: Access,
+}
+
+/// A send request (`struct ibv_send_wr`). Fields that an opcode does not use are ignored.
+#[derive(Debug, Clone)]
+pub struct SendRequest<'a> {
+    /// Returned in the completion.
+    pub wr_id: u64,
+    /// What to do.
+    pub opcode: SendOpcode,
+    /// How.
+    pub flags: SendFlags,
+    /// Local buffers, in order.
+    pub sges: &'a [Sge],
+    /// The bytes themselves, for `SendFlags::INLINE`; `sges` is then ignored.
+    pub inline_data: &'a [u8],
+    /// Immediate data: four bytes as they travel.
+    pub imm_data: [u8; 4],
+    /// Key to invalidate (here for LOCAL_INV, at the peer for SEND_WITH_INV).
+    pub invalidate_rkey: u32,
+    /// Remote memory of WRITE, READ, atomics, FLUSH.
+    pub remote: RemoteTarget,
+    /// Operands of CmpSwap and FetchAdd.
+    pub atomic: Option<AtomicOperation>,
+    /// Range of FLUSH.
+    pub flush: Option<FlushRange>,
+    /// Destination on UD.
+    pub ud: Option<UdDestination>,
+    /// Remote XRC SRQ number on an XRC initiator.
+    pub xrc_srqn: u32,
+    /// Parameters of BIND_MW.
+    pub bind: Option<WindowBind>,
+}
+
+impl SendRequest<'_> {
+    /// A request with nothing but an identity and an opcode, signaled, to fill in.
+    pub const fn new(wr_id: u64, opcode: SendOpcode) -> SendRequest<'static> {
+        SendRequest {
+            wr_id,
+            opcode,
+            flags: SendFlags::SIGNALED,
+            sges: &[],
+            inline_data: &[],
+            imm_data: [0; 4],
+            invalidate_rkey: 0,
+            remote: RemoteTarget { address: 0, rkey: 0 },
+            atomic: None,
+            flush: None,
+            ud: None,
+            xrc_srqn: 0,
+            bind: None,
+        }
+    }
+}
+
+/// A receive request (`struct ibv_recv_wr`).
+#[derive(Debug, Clone, Copy)]
+pub struct RecvRequest<'a> {
+    /// Returned in the completion.
+    pub wr_id: u64,
+    /// Buffers, filled in order.
+    pub sges: &'a [Sge],
+}
