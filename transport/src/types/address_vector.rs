@@ -19,16 +19,20 @@ impl Gid {
 
     /// Whether this is a v4-mapped IPv4 address.
     pub const fn is_ipv4(self) -> bool {
-        Ipv6Addr::from_octets(self.0).to_ipv4_mapped().is_some()
+        self.ipv6().to_ipv4_mapped().is_some()
     }
 
     /// Whether this names a multicast group: ff00::/8, or a mapped address of 224.0.0.0/4.
     pub const fn is_multicast(self) -> bool {
-        let address = Ipv6Addr::from_octets(self.0);
+        let address = self.ipv6();
         match address.to_ipv4_mapped() {
             Some(v4) => v4.is_multicast(),
             None => address.is_multicast(),
         }
+    }
+
+    const fn ipv6(self) -> Ipv6Addr {
+        Ipv6Addr::from_bits(u128::from_be_bytes(self.0))
     }
 }
 
@@ -56,13 +60,13 @@ impl From<IpAddr> for Gid {
 impl From<Gid> for IpAddr {
     /// A v4-mapped GID becomes an IPv4 address, any other an IPv6 address.
     fn from(gid: Gid) -> IpAddr {
-        Ipv6Addr::from(gid.0).to_canonical()
+        gid.ipv6().to_canonical()
     }
 }
 
 impl fmt::Display for Gid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&Ipv6Addr::from(self.0), f)
+        fmt::Display::fmt(&self.ipv6(), f)
     }
 }
 

@@ -210,10 +210,7 @@ impl fmt::Display for ModifyError {
                 write!(f, "{step} refused: {attribute} {value} outside {lowest}…{highest}")
             }
             ModifyError::NoSuchEntry { step, attribute, index, table_len } => {
-                write!(
-                    f,
-                    "{step} refused: {attribute} {index} beyond the table, which has {table_len} entries"
-                )
+                write!(f, "{step} refused: {attribute} {index} beyond a table of {table_len}")
             }
             ModifyError::PathMtuTooLarge { step, path_mtu, active_mtu } => write!(
                 f,

@@ -7,6 +7,8 @@ mod error;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod value_tests;
 
 pub use error::{ErrorClass, ModifyError, Step};
 pub use table::{TRANSITIONS, Transition, transition};
@@ -28,9 +30,9 @@ const PRIVILEGED_QKEY: u32 = 1 << 31;
 pub const fn effective_mask(qp_type: QpType, mask: AttributeMask) -> AttributeMask {
     let meaningless = match qp_type {
         QpType::XrcInitiator => AttributeMask::MAX_DEST_RD_ATOMIC.union(AttributeMask::MIN_RNR_TIMER),
-        QpType::XrcTarget => AttributeMask::MAX_QP_RD_ATOMIC
-            .union(AttributeMask::RETRY_CNT)
-            .union(AttributeMask::RNR_RETRY),
+        QpType::XrcTarget => {
+            AttributeMask::MAX_QP_RD_ATOMIC.union(AttributeMask::RETRY_CNT).union(AttributeMask::RNR_RETRY)
+        }
         QpType::Gsi | QpType::Rc | QpType::Uc | QpType::Ud => AttributeMask::empty(),
     };
     mask.difference(meaningless)

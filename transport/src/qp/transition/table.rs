@@ -51,7 +51,8 @@ const READS_OUT: AttributeMask = AttributeMask::MAX_QP_RD_ATOMIC;
 const READS_IN: AttributeMask = AttributeMask::MAX_DEST_RD_ATOMIC;
 const RETRIES: AttributeMask = all(&[AttributeMask::RETRY_CNT, AttributeMask::RNR_RETRY]);
 /// What names the peer.
-const PEER: AttributeMask = all(&[AV, AttributeMask::PATH_MTU, AttributeMask::DEST_QPN, AttributeMask::RQ_PSN]);
+const PEER: AttributeMask =
+    all(&[AV, AttributeMask::PATH_MTU, AttributeMask::DEST_QPN, AttributeMask::RQ_PSN]);
 
 /// All transitions. What is not here is refused.
 #[rustfmt::skip]
