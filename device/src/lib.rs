@@ -1,1 +1,5 @@
 //! The software HCA.
+
+pub mod error;
+pub mod memory;
+pub mod table;
