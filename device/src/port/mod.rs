@@ -7,7 +7,11 @@
 //! A *train* is a run of packets of equal size for one path, given to the kernel in one call. It is the unit
 //! because the cost of UDP is one traversal of the network stack per call, whatever the call carries.
 
+mod fabric;
+mod fault_script;
+mod random;
 mod segments;
+mod sim;
 mod udp;
 mod udp_message;
 mod udp_multicast;
@@ -21,6 +25,9 @@ use std::os::fd::RawFd;
 
 use pumice_transport::path::{Flow, Path};
 
+pub use fabric::{Fabric, FabricConfig, FabricStats};
+pub use fault_script::{Fault, FaultScript, ScriptedFault};
+pub use sim::SimPort;
 pub use udp::{UdpConfig, UdpCounters, UdpPort};
 pub use udp_socket::PortError;
 pub use wait::wait_readable;
