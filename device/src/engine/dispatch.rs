@@ -90,7 +90,7 @@ fn multicast(
         return;
     }
     let group = Gid::from(arrival.flow.destination);
-    let members = resources.multicast_members(group);
+    let members = resources.groups.members(group).to_vec();
     if members.is_empty() {
         resources.count(Counter::RxUnknownGroup, 1);
         return;
