@@ -3,7 +3,7 @@
 use pumice_transport::host::{Counter, Host};
 use pumice_transport::qp::Arrival;
 use pumice_transport::types::Gid;
-use pumice_transport::wire::{icrc, Packet, PacketError, Qpn, Service, Verdict};
+use pumice_transport::wire::{Packet, PacketError, Qpn, Service, Verdict, icrc};
 
 use super::queue_pairs::QueuePairs;
 use super::schedule::Ready;

@@ -10,9 +10,12 @@ mod queue_pairs;
 mod schedule;
 mod train;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use pumice_transport::qp::{Progress, Urgency};
+use pumice_transport::types::QpType;
+use pumice_transport::wire::Qpn;
 
 use crate::counters::Counters;
 use crate::port::Port;
@@ -282,8 +285,20 @@ impl Engine {
         entry.release(&mut self.budget);
     }
 
-    /// The number of the peer process that a queue pair talks to.
-    pub(crate) fn peer(&mut self, address: std::net::IpAddr, slot: u8) -> u32 {
-        self.budget.peer(address, slot)
+    /// A queue pair was connected to a process at `destination`, or was reset.
+    pub(crate) fn set_peer(&mut self, index: u32, destination: Option<IpAddr>, slot: u8, reset: bool) {
+        let Engine { queue_pairs, budget, .. } = self;
+        let Some(entry) = queue_pairs.at_mut(index) else { return };
+        if reset || destination.is_some() {
+            entry.release(budget);
+        }
+        if let Some(destination) = destination {
+            entry.peer = Some(budget.peer(destination, slot));
+        }
+    }
+
+    /// Transport service of a queue pair.
+    pub(crate) fn queue_pair_type(&mut self, qpn: Qpn) -> Option<QpType> {
+        self.queue_pairs.by_number(qpn).map(|(_, entry)| entry.qp.qp_type())
     }
 }

@@ -46,7 +46,10 @@ pub struct HcaConfig {
 
 impl fmt::Debug for HcaConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HcaConfig").field("name", &self.name).field("gids", &self.gids).finish_non_exhaustive()
+        f.debug_struct("HcaConfig")
+            .field("name", &self.name)
+            .field("gids", &self.gids)
+            .finish_non_exhaustive()
     }
 }
 

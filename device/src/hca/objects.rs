@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use pumice_transport::path::Path;
-use pumice_transport::types::{Access, AddressVector, Gid, QpType, RecvRequest};
+use pumice_transport::types::{Access, AddressVector, AsyncEventType, Gid, RecvRequest};
 use pumice_transport::wire::Qpn;
 
 use super::{CqSetup, Hca, HcaError, SrqSetup};
+use crate::async_event::AsyncElement;
 use crate::completion_queue::CompletionQueue;
 use crate::gid_table::GidEntry;
 use crate::memory::{RegionChange, RegionInfo, RegionKeys, WindowKeys, WindowType};
-use crate::multicast::{Attached, Detached, MulticastGroups};
+use crate::multicast::{Attached, Detached};
 use crate::srq::{SrqAttributes, SrqChange};
 use crate::table::Handle;
 
@@ -221,8 +222,8 @@ impl Hca {
         let mut engine = self.core.lock();
         let qp_type = engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
         let (group, attached) = engine.resources.groups.attach(group, qpn, qp_type)?;
-        if attached == Attached::FirstOfGroup
-            && let Err(error) = engine.port.join(MulticastGroups::normalise(group).into())
+        if attached == Attached::NewGroup
+            && let Err(error) = engine.port.join(group.into())
         {
             let _ = engine.resources.groups.detach(group, qpn, qp_type);
             let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
@@ -237,9 +238,9 @@ impl Hca {
     /// It is not attached.
     pub fn detach_mcast(&self, qpn: Qpn, group: Gid) -> Result<(), HcaError> {
         let mut engine = self.core.lock();
-        let qp_type: QpType = engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
+        let qp_type = engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
         let (group, detached) = engine.resources.groups.detach(group, qpn, qp_type)?;
-        if detached == Detached::LastOfGroup {
+        if detached == Detached::GroupEmpty {
             // The membership goes with the group; a network that forgot it already does no harm.
             let _ = engine.port.leave(group.into());
         }
@@ -252,13 +253,10 @@ impl Hca {
     /// The table is full.
     pub fn change_gid(&self, entry: GidEntry, present: bool) -> Result<bool, HcaError> {
         let mut engine = self.core.lock();
-        let changed = if present {
-            engine.resources.gids.add(entry)?
-        } else {
-            engine.resources.gids.remove(entry.gid)
-        };
+        let changed =
+            if present { engine.resources.gids.add(entry)? } else { engine.resources.gids.remove(entry.gid) };
         if changed {
-            engine.resources.raise_port_event(pumice_transport::types::AsyncEventType::GidChange);
+            engine.resources.async_events.raise(AsyncEventType::GidChange, AsyncElement::Port(1));
         }
         Ok(changed)
     }

@@ -157,6 +157,7 @@ impl Resources {
         solicited: bool,
     ) {
         let Some(slot) = self.cqs.at(cq) else { return };
+        self.new_completions = true;
         match slot.cq.push(completion, released, solicited) {
             Pushed::Stored => {}
             Pushed::Overrun => self.cq_overran(cq, qp.qpn),
