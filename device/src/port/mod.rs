@@ -10,6 +10,7 @@
 mod fabric;
 mod fault_script;
 mod random;
+mod raw;
 mod segments;
 mod sim;
 mod udp;
@@ -27,6 +28,7 @@ use pumice_transport::path::{Flow, Path};
 
 pub use fabric::{Fabric, FabricConfig, FabricStats};
 pub use fault_script::{Fault, FaultScript, ScriptedFault};
+pub use raw::{RawUdp, RawWait};
 pub use sim::SimPort;
 pub use udp::{UdpConfig, UdpCounters, UdpPort};
 pub use udp_socket::PortError;
