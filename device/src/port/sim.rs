@@ -15,7 +15,7 @@ const MAX_TRAIN_BYTES: usize = 65_507;
 /// A port attached to a [`Fabric`](super::Fabric); it detaches when dropped.
 ///
 /// Trains are taken apart by the fabric, and every packet arrives alone with IP ID 0: a packet from the middle
-/// of a train has its ICRC moved to ID 0 if it was right, and stays wrong if it was wrong. A multicast packet
+/// of a train has its ICRC moved to ID 0, and a wrong one stays wrong. A multicast packet
 /// also reaches the sending port if that has joined the group.
 #[derive(Debug)]
 pub struct SimPort {
