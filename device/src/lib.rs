@@ -1,1 +1,4 @@
 //! The software HCA.
+
+pub mod interface;
+pub mod port;
