@@ -1,0 +1,183 @@
+//! A received packet: a checked view of one UDP payload.
+
+use core::fmt;
+
+use super::{
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, HeaderSet, Headers, ICRC_BYTES, Ieth, ImmDt, OpcodeInfo,
+    Operation, PayloadRule, Reth, XrcEth,
+};
+
+/// A checked view of a packet, BTH to ICRC. What does not depend on the path MTU has been checked;
+/// the ICRC has not (see [`super::icrc`]).
+#[derive(Debug, Clone, Copy)]
+pub struct Packet<'a> {
+    bth: Bth,
+    info: &'static OpcodeInfo,
+    payload: &'a [u8],
+    bytes: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Shortest legal UDP payload: BTH and ICRC.
+    pub const MIN_BYTES: usize = Bth::LEN + ICRC_BYTES;
+
+    /// Checks a UDP payload.
+    ///
+    /// # Errors
+    /// The packet has to be dropped without an answer; the error says what is wrong with it.
+    #[inline]
+    pub fn parse(udp_payload: &'a [u8]) -> Result<Packet<'a>, PacketError> {
+        if udp_payload.len() < Packet::MIN_BYTES {
+            return Err(PacketError::TooShort);
+        }
+        let bth = Bth::parse(udp_payload).ok_or(PacketError::TooShort)?;
+        if bth.version != 0 {
+            return Err(PacketError::BadVersion);
+        }
+        let info = bth.opcode.info().ok_or(PacketError::UnknownOpcode)?;
+        let body_bytes =
+            udp_payload.len().checked_sub(info.header_bytes + ICRC_BYTES).ok_or(PacketError::TooShort)?;
+        if body_bytes % 4 != 0 {
+            return Err(PacketError::BadLength);
+        }
+        let payload_bytes = body_bytes.checked_sub(usize::from(bth.pad_count)).ok_or(PacketError::BadPad)?;
+        let legal = match info.payload {
+            PayloadRule::None => body_bytes == 0,
+            PayloadRule::Eight => payload_bytes == 8,
+            PayloadRule::Mtu | PayloadRule::OneToMtu | PayloadRule::ZeroToMtu => true,
+        };
+        if !legal {
+            return Err(PacketError::BadLength);
+        }
+        let payload = udp_payload
+            .get(info.header_bytes..info.header_bytes + payload_bytes)
+            .ok_or(PacketError::TooShort)?;
+        Ok(Packet { bth, info, payload, bytes: udp_payload })
+    }
+
+    /// The base transport header.
+    pub fn bth(&self) -> &Bth {
+        &self.bth
+    }
+
+    /// What is known about the opcode.
+    pub fn info(&self) -> &'static OpcodeInfo {
+        self.info
+    }
+
+    /// The operation.
+    pub fn operation(&self) -> Operation {
+        self.info.operation
+    }
+
+    /// Payload without pad.
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// The whole UDP payload, BTH to ICRC.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The bytes from `header` on, if the opcode has it.
+    fn at(&self, header: HeaderSet) -> Option<&'a [u8]> {
+        self.bytes.get(self.info.headers.offset_of(header)?..)
+    }
+
+    /// Shared receive queue, in XRC requests.
+    pub fn xrceth(&self) -> Option<XrcEth> {
+        self.at(HeaderSet::XRCETH).and_then(XrcEth::parse)
+    }
+
+    /// Q_Key and source, in datagrams.
+    pub fn deth(&self) -> Option<Deth> {
+        self.at(HeaderSet::DETH).and_then(Deth::parse)
+    }
+
+    /// Placement and selectivity, in FLUSH.
+    pub fn feth(&self) -> Option<Feth> {
+        self.at(HeaderSet::FETH).and_then(Feth::parse)
+    }
+
+    /// Remote range, in the packets that name one.
+    pub fn reth(&self) -> Option<Reth> {
+        self.at(HeaderSet::RETH).and_then(Reth::parse)
+    }
+
+    /// Target and operands, in atomic requests.
+    pub fn atomic_eth(&self) -> Option<AtomicEth> {
+        self.at(HeaderSet::ATOMIC_ETH).and_then(AtomicEth::parse)
+    }
+
+    /// Syndrome and MSN, in answers except READ middles.
+    pub fn aeth(&self) -> Option<Aeth> {
+        self.at(HeaderSet::AETH).and_then(Aeth::parse)
+    }
+
+    /// Original value, in atomic answers.
+    pub fn atomic_ack_eth(&self) -> Option<AtomicAckEth> {
+        self.at(HeaderSet::ATOMIC_ACK_ETH).and_then(AtomicAckEth::parse)
+    }
+
+    /// Immediate data.
+    pub fn imm(&self) -> Option<ImmDt> {
+        self.at(HeaderSet::IMM).and_then(ImmDt::parse)
+    }
+
+    /// Key to invalidate.
+    pub fn ieth(&self) -> Option<Ieth> {
+        self.at(HeaderSet::IETH).and_then(Ieth::parse)
+    }
+
+    /// All headers as a value: emitting it with [`Packet::payload`] writes the packet again, but for
+    /// reserved bits and pad bytes, which become zero.
+    pub fn headers(&self) -> Headers {
+        Headers {
+            bth: self.bth,
+            xrceth: self.xrceth(),
+            deth: self.deth(),
+            feth: self.feth(),
+            reth: self.reth(),
+            atomic_eth: self.atomic_eth(),
+            aeth: self.aeth(),
+            atomic_ack_eth: self.atomic_ack_eth(),
+            imm: self.imm(),
+            ieth: self.ieth(),
+        }
+    }
+
+    /// The invariant CRC that the packet carries.
+    pub fn icrc(&self) -> u32 {
+        self.bytes.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    }
+}
+
+/// Why bytes are not a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PacketError {
+    /// Shorter than the headers of its opcode and the ICRC.
+    TooShort,
+    /// Transport header version other than 0.
+    BadVersion,
+    /// No RoCE packet has this opcode.
+    UnknownOpcode,
+    /// More pad than bytes.
+    BadPad,
+    /// Not a multiple of four, or a payload that the opcode does not allow.
+    BadLength,
+}
+
+impl fmt::Display for PacketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PacketError::TooShort => "packet is shorter than the headers of its opcode and the ICRC",
+            PacketError::BadVersion => "transport header version is not 0",
+            PacketError::UnknownOpcode => "opcode is unknown or not of RoCE",
+            PacketError::BadPad => "pad count is larger than the payload",
+            PacketError::BadLength => "payload length is not one that the opcode allows",
+        })
+    }
+}
+
+impl core::error::Error for PacketError {}
