@@ -1,5 +1,6 @@
 //! The pumice command line: it knows every floor and contains none of their work.
 
+mod capture;
 mod cli;
 mod devices;
 mod doctor;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
 fn run(command: Command, out: &mut dyn Write) -> CommandResult {
     let outcome = match command {
         Command::Devices(options) => devices::run(&options, out),
+        Command::Capture(options) => capture::run(&options, out),
         Command::Doctor(options) => doctor::run(&options, out),
     }?;
     out.flush()?;
