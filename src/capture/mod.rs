@@ -66,15 +66,17 @@ fn show(
     let first_ns = totals.start(frame.time);
     let decoded = decode(frame);
     totals.add(&decoded);
-    let Decoded::Roce(record) = decoded else { return Ok(()) };
+    let Decoded::Roce(records) = decoded else { return Ok(()) };
     if options.summary {
         return Ok(());
     }
-    if options.json {
-        serde_json::to_writer(&mut *out, &record)?;
-        writeln!(out)?;
-    } else {
-        record.write_text(first_ns, out)?;
+    for record in &records {
+        if options.json {
+            serde_json::to_writer(&mut *out, record)?;
+            writeln!(out)?;
+        } else {
+            record.write_text(first_ns, out)?;
+        }
     }
     Ok(())
 }
@@ -82,6 +84,9 @@ fn show(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pumice_transport::path::{Flow, Path};
+    use pumice_transport::wire::{encapsulate, icrc};
+    use std::net::IpAddr;
     use std::path::PathBuf;
 
     /// A pcap file of raw IP packets.
@@ -142,6 +147,33 @@ mod tests {
         renumbered[4..6].copy_from_slice(&[0x12, 0x34]);
         let (result, text) = listed(&pcap(&[&renumbered]), false);
         assert!(text.contains("icrc BAD (right for IP ID 0)"), "{text}");
+        assert!(matches!(result, Ok(Outcome::Bad)), "{result:?}");
+    }
+
+    #[test]
+    fn a_train_captured_uncut_is_shown_packet_by_packet() {
+        let address = |last| IpAddr::from([192, 0, 2, last]);
+        let flow =
+            Flow { source: address(1), destination: address(2), source_port: 4791, destination_port: 4791 };
+        let mut train = Vec::new();
+        // Two packets of 100 bytes and a shorter one, each with the ICRC of its place.
+        for (ip_id, length) in [(0, 100), (1, 100), (2, 40)] {
+            let mut packet = HELLO[28..40].to_vec();
+            packet[11] = ip_id as u8;
+            packet.resize(length, 0x55);
+            packet[1] = 0;
+            icrc::seal(&flow, ip_id, &mut packet);
+            train.extend(packet);
+        }
+        let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
+        let (result, text) = listed(&pcap(&[&encapsulate(&path, 0, &train)]), false);
+        assert!(text.contains("train[0] ack-request  84 B  icrc ok"), "{text}");
+        assert!(text.contains("train[2] ack-request  24 B  icrc ok"), "{text}");
+        assert!(text.contains("3 RoCE packets with 192 bytes"), "{text}");
+        assert!(matches!(result, Ok(Outcome::Good)), "{result:?}");
+        train[150] ^= 1;
+        let (result, text) = listed(&pcap(&[&encapsulate(&path, 0, &train)]), false);
+        assert!(text.contains("2 ok, 1 bad"), "{text}");
         assert!(matches!(result, Ok(Outcome::Bad)), "{result:?}");
     }
 

@@ -16,6 +16,9 @@ pub(crate) struct Record {
     pub(crate) source_port: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) congestion: Option<Congestion>,
+    /// Place in the train that was captured uncut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) train_index: Option<u16>,
     /// Empty when the packet has no whole BTH.
     pub(crate) opcode: String,
     pub(crate) qpn: u32,
@@ -40,6 +43,7 @@ impl Default for Record {
             destination: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             source_port: 0,
             congestion: None,
+            train_index: None,
             opcode: String::new(),
             qpn: 0,
             psn: 0,
@@ -64,6 +68,9 @@ impl Record {
         write!(out, "{seconds:>13}  {} > {}", self.source, self.destination)?;
         if !self.opcode.is_empty() {
             write!(out, "  {}  qp {:#08x}  psn {}", self.opcode, self.qpn, self.psn)?;
+        }
+        if let Some(index) = self.train_index {
+            write!(out, " train[{index}]")?;
         }
         for name in self.flags.names() {
             write!(out, " {name}")?;

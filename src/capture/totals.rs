@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::decode::Decoded;
-use super::record::Icrc;
+use super::record::{Icrc, Record};
 use crate::outcome::CommandError;
 
 /// Counts over a capture.
@@ -16,7 +16,7 @@ use crate::outcome::CommandError;
 pub(crate) struct Totals {
     /// All frames of the file.
     pub(crate) frames: u64,
-    /// Datagrams to the RoCE port.
+    /// Packets to the RoCE port; a train captured uncut is one frame of several packets.
     pub(crate) packets: u64,
     /// Those of them that are no well-formed RoCE packet.
     pub(crate) malformed: u64,
@@ -53,17 +53,14 @@ impl Totals {
 
     pub(crate) fn add(&mut self, decoded: &Decoded) {
         self.frames += 1;
-        let record = match decoded {
-            Decoded::Cut => {
-                self.cut += 1;
-                return;
-            }
-            Decoded::Other => {
-                self.others += 1;
-                return;
-            }
-            Decoded::Roce(record) => record,
-        };
+        match decoded {
+            Decoded::Cut => self.cut += 1,
+            Decoded::Other => self.others += 1,
+            Decoded::Roce(records) => records.iter().for_each(|record| self.add_packet(record)),
+        }
+    }
+
+    fn add_packet(&mut self, record: &Record) {
         self.packets += 1;
         self.malformed += u64::from(record.malformed.is_some());
         self.payload_bytes += record.payload_bytes as u64;
