@@ -7,7 +7,15 @@
 //! A *train* is a run of packets of equal size for one path, given to the kernel in one call. It is the unit
 //! because the cost of UDP is one traversal of the network stack per call, whatever the call carries.
 
+mod capture;
+mod fabric;
+mod fault;
+mod fault_script;
+mod pcapng;
+mod random;
+mod raw;
 mod segments;
+mod sim;
 mod udp;
 mod udp_message;
 mod udp_multicast;
@@ -21,6 +29,12 @@ use std::os::fd::RawFd;
 
 use pumice_transport::path::{Flow, Path};
 
+pub use capture::CapturePort;
+pub use fabric::{Fabric, FabricConfig, FabricStats};
+pub use fault::{FaultConfig, FaultPort, FaultStats};
+pub use fault_script::{Fault, FaultScript, ScriptedFault};
+pub use raw::{RawUdp, RawWait};
+pub use sim::SimPort;
 pub use udp::{UdpConfig, UdpCounters, UdpPort};
 pub use udp_socket::PortError;
 pub use wait::wait_readable;

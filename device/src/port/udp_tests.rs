@@ -1,5 +1,6 @@
 use super::*;
 use crate::port::wait_readable;
+use pumice_transport::wire::icrc;
 use std::time::Duration;
 
 const WAIT: Option<Duration> = Some(Duration::from_secs(5));
@@ -204,8 +205,33 @@ fn without_segmentation_a_train_goes_packet_by_packet() {
     let (mut a, mut b) = (open("127.0.0.1"), open("127.0.0.2"));
     a.limits.max_segments = 1;
     let there = path(&a, "127.0.0.1", &b, "127.0.0.2");
-    let bytes: Vec<u8> = (0..100).collect();
+    let mut bytes: Vec<u8> = (0..100).collect();
+    let mut alone = bytes.clone(); // the same packets with the ICRCs they have on their own
+    for (index, (packet, alone)) in bytes.chunks_mut(40).zip(alone.chunks_mut(40)).enumerate() {
+        icrc::seal(&there.flow, index as u16, packet);
+        icrc::seal(&there.flow, 0, alone);
+    }
     a.transmit(0, &Train { path: &there, segment_bytes: 40, bytes: &bytes }).unwrap();
     let arrived: Vec<Vec<u8>> = (0..3).map(|_| take(&mut b).bytes).collect();
-    assert_eq!(arrived, [&bytes[..40], &bytes[40..80], &bytes[80..]]);
+    assert_eq!(arrived, [&alone[..40], &alone[40..80], &alone[80..]]);
+}
+
+#[test]
+fn a_kernel_that_refuses_to_cut_is_asked_only_once() {
+    let (mut a, mut b) = (open("127.0.0.1"), open("127.0.0.2"));
+    // Linux answers EINVAL to UDP_SEGMENT on a socket that sends no checksums.
+    udp_socket::set(a.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+    let there = path(&a, "127.0.0.1", &b, "127.0.0.2");
+    let mut bytes = [9; 120];
+    for (index, packet) in bytes.chunks_mut(40).enumerate() {
+        icrc::seal(&there.flow, index as u16, packet);
+    }
+    a.transmit(0, &Train { path: &there, segment_bytes: 40, bytes: &bytes }).unwrap();
+    for _ in 0..3 {
+        let arrived = take(&mut b);
+        assert_eq!(arrived.bytes.len(), 40);
+        assert_eq!(icrc::compute(&there.flow, 0, &arrived.bytes[..36]).to_le_bytes(), arrived.bytes[36..]);
+    }
+    assert_eq!(a.limits().max_segments, 1);
+    assert_eq!(a.counters(), UdpCounters::default());
 }

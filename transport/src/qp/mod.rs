@@ -1,1 +1,462 @@
-//! Queue pairs.
+//! Queue pairs: the protocol state machines of RC, UC, UD and XRC.
+//!
+//! [`QueuePair`] is the whole of one queue pair. It is driven from outside: [`QueuePair::post_send`],
+//! [`QueuePair::handle_packet`], [`QueuePair::handle_timeout`] and [`QueuePair::modify`] put something
+//! in; [`QueuePair::transmit_requests`], [`QueuePair::transmit_responses`] and
+//! [`QueuePair::deadline_ns`] say what follows.
+//!
+//! * `requester` + `completer`: send queue → request packets, responses → completions
+//! * `responder` + `response`: request packets → memory and receive queue, → response packets (RC, XRC)
+//! * `unreliable`: the receiving side of UC; `datagram`: UD
+//! * `window`: how much may be in flight; `transition`: the state table of `modify_qp`
+
+mod attributes;
+mod completer;
+mod congestion;
+mod datagram;
+mod modify;
+mod post;
+mod requester;
+mod responder;
+mod response;
+mod send_queue;
+mod settings;
+pub mod transition;
+mod unreliable;
+mod window;
+
+use crate::host::{Counter, Host, QpContext, RecvWqe, Transmit};
+use crate::path::Flow;
+use crate::types::{
+    AsyncEventType, Cause, QpCapacity, QpState, QpType, SendFlags, SendRequest, WcOpcode, WcStatus,
+    WorkCompletion,
+};
+use crate::wire::{Packet, Service};
+
+pub use attributes::{AttributeMask, ModifyLimits, QpAttributes};
+pub use datagram::GRH_BYTES;
+pub use modify::ResolvedPath;
+pub use post::{MAX_MESSAGE_BYTES, PostError};
+pub use requester::Progress;
+pub use response::Urgency;
+pub use transition::{ErrorClass, ModifyError};
+
+use congestion::Notifier;
+use requester::{Requester, SendFailure};
+use responder::Responder;
+use settings::Settings;
+use unreliable::{BufferFailure, UnreliableReceiver};
+
+/// How a packet came: what the IP header said.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival<'a> {
+    /// Addresses and ports.
+    pub flow: &'a Flow,
+    /// TOS / traffic class; the low two bits are ECN.
+    pub traffic_class: u8,
+    /// TTL / hop limit.
+    pub hop_limit: u8,
+}
+
+/// What a queue pair is made with.
+#[derive(Debug, Clone)]
+pub struct QpConfig {
+    /// The device's names for what it is attached to.
+    pub context: QpContext,
+    /// Transport service.
+    pub qp_type: QpType,
+    /// Queue sizes, as granted.
+    pub capacity: QpCapacity,
+    /// All send requests make completions.
+    pub signal_all: bool,
+    /// Receives come from an SRQ.
+    pub has_srq: bool,
+    /// Longest datagram payload in bytes (UD): the port's active MTU.
+    pub port_mtu_bytes: usize,
+}
+
+/// The receiving side, by transport service.
+#[derive(Debug)]
+enum Receiver {
+    Reliable(Responder),
+    Unreliable(UnreliableReceiver),
+    Datagram(RecvWqe),
+}
+
+/// One queue pair.
+#[derive(Debug)]
+pub struct QueuePair {
+    settings: Settings,
+    capacity: QpCapacity,
+    port_mtu_bytes: usize,
+    state: QpState,
+    attributes: QpAttributes,
+    requester: Requester,
+    receiver: Receiver,
+    notifier: Notifier,
+    /// Packets of the path MTU that the peer is trusted to hold.
+    window_limit_packets: u32,
+    /// SQD was reached with started messages still unanswered.
+    draining: bool,
+}
+
+impl QueuePair {
+    /// A queue pair in RESET.
+    pub fn new(config: QpConfig) -> QueuePair {
+        let settings = Settings::new(&config);
+        let attributes = QpAttributes { cap: config.capacity, ..QpAttributes::default() };
+        QueuePair {
+            requester: Requester::new(config.capacity.max_send_wr),
+            receiver: Receiver::new(config.qp_type),
+            settings,
+            capacity: config.capacity,
+            port_mtu_bytes: config.port_mtu_bytes,
+            state: QpState::Reset,
+            attributes,
+            notifier: Notifier::default(),
+            window_limit_packets: 64,
+            draining: false,
+        }
+    }
+
+    /// The device's names for what it is attached to.
+    pub fn context(&self) -> &QpContext {
+        &self.settings.context
+    }
+
+    /// Transport service.
+    pub fn qp_type(&self) -> QpType {
+        self.settings.qp_type
+    }
+
+    /// State now.
+    pub fn state(&self) -> QpState {
+        self.state
+    }
+
+    /// Granted queue sizes.
+    pub fn capacity(&self) -> &QpCapacity {
+        &self.capacity
+    }
+
+    /// Whether its receives come from an SRQ.
+    pub fn has_srq(&self) -> bool {
+        self.settings.has_srq
+    }
+
+    /// Request PSNs in flight.
+    pub fn in_flight(&self) -> u32 {
+        self.requester.in_flight()
+    }
+
+    /// Posts a send request. In ERR and SQE it completes as flushed at once.
+    ///
+    /// # Errors
+    /// The request is malformed, the state takes none, or the queue is full; nothing was kept.
+    pub fn post_send<H: Host>(&mut self, request: &SendRequest<'_>, host: &mut H) -> Result<(), PostError> {
+        if matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+            return Err(PostError::WrongState { state: self.state });
+        }
+        let length_bytes = post::check(&self.settings, &self.capacity, request)?;
+        if self.requester.queue.is_full() {
+            return Err(PostError::QueueFull { depth: self.capacity.max_send_wr });
+        }
+        let signaled = self.settings.signal_all || request.flags.contains(SendFlags::SIGNALED);
+        let packet_count = if request.opcode.is_local() {
+            0
+        } else if self.settings.qp_type.is_datagram() {
+            1
+        } else {
+            responder::packets_of(length_bytes, self.settings.mtu_bytes)
+        };
+        let first_psn = self.requester.next_psn;
+        self.requester.queue.push(request, signaled, length_bytes, first_psn, packet_count);
+        self.requester.next_psn = first_psn.plus(packet_count);
+        if matches!(self.state, QpState::Err | QpState::Sqe) {
+            self.requester.flush(&self.settings, host);
+        }
+        Ok(())
+    }
+
+    /// A receive request was posted to this queue pair's own RQ while it was in ERR: it is flushed.
+    pub fn flush_posted_receives<H: Host>(&mut self, host: &mut H) {
+        if self.state == QpState::Err {
+            host.flush_recv_queue(&self.settings.context);
+        }
+    }
+
+    /// A packet whose ICRC is right and whose destination is this queue pair.
+    pub fn handle_packet<H: Host>(
+        &mut self,
+        now_ns: u64,
+        arrival: &Arrival<'_>,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) {
+        if let Err(counter) = self.check_packet(arrival, packet) {
+            host.count(counter, 1);
+            return;
+        }
+        if packet.info().service == Service::Cnp {
+            host.count(Counter::RxCnp, 1);
+            self.requester.window.on_cnp(now_ns);
+            return;
+        }
+        if self.notifier.observe(arrival.traffic_class, now_ns) {
+            host.count(Counter::RxCongestionMarked, 1);
+        }
+        if packet.info().is_request {
+            self.handle_request(arrival, packet, host);
+        } else {
+            let outcome = self.requester.handle_response(&self.settings, now_ns, packet, host);
+            if let Err(failure) = outcome {
+                self.fail_send(failure, host);
+            }
+            self.finish_drain(host);
+        }
+    }
+
+    /// Checks that every packet must pass, whatever it asks for; a failure is a silent drop.
+    fn check_packet(&self, arrival: &Arrival<'_>, packet: &Packet<'_>) -> Result<(), Counter> {
+        let service = packet.info().service;
+        if service != Service::Cnp && service != self.settings.service() {
+            return Err(Counter::RxWrongService);
+        }
+        let request = packet.info().is_request;
+        let direction_exists = match self.settings.qp_type {
+            QpType::XrcInitiator => !request,
+            QpType::XrcTarget => request,
+            QpType::Uc | QpType::Ud | QpType::Gsi => request,
+            QpType::Rc => true,
+        };
+        if !direction_exists && service != Service::Cnp {
+            return Err(Counter::RxWrongService);
+        }
+        let receptive = if request {
+            matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
+        } else {
+            matches!(self.state, QpState::Rts | QpState::Sqd)
+        };
+        if !receptive {
+            return Err(Counter::RxWrongState);
+        }
+        if !pkey_matches(packet.bth().pkey, self.settings.pkey) {
+            return Err(Counter::RxBadPkey);
+        }
+        if self.settings.qp_type.is_connected() {
+            let Some(path) = &self.settings.path else { return Err(Counter::RxWrongState) };
+            if arrival.flow.source != path.flow.destination || arrival.flow.destination != path.flow.source {
+                return Err(Counter::RxWrongAddress);
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_request<H: Host>(&mut self, arrival: &Arrival<'_>, packet: &Packet<'_>, host: &mut H) {
+        let first = self.state == QpState::Rtr && self.receiver.establish();
+        if first {
+            host.event(&self.settings.context, AsyncEventType::CommEst);
+        }
+        match &mut self.receiver {
+            Receiver::Reliable(responder) => {
+                if responder.handle_request(&self.settings, packet, host).is_err() {
+                    self.enter_error(None, host);
+                }
+            }
+            Receiver::Unreliable(receiver) => {
+                if let Err(failure) = receiver.handle_request(&self.settings, packet, host) {
+                    self.fail_receive(failure, packet, host);
+                }
+            }
+            Receiver::Datagram(recv) => {
+                let outcome = datagram::handle_datagram(&self.settings, arrival, packet, recv, host);
+                if let Err(failure) = outcome {
+                    self.fail_receive(failure, packet, host);
+                }
+            }
+        }
+    }
+
+    /// A receive request of an unreliable service cannot hold its message.
+    fn fail_receive<H: Host>(&mut self, failure: BufferFailure, packet: &Packet<'_>, host: &mut H) {
+        let BufferFailure(status) = failure;
+        let reason = match status {
+            WcStatus::LocLenErr => "the message is longer than the receive buffers",
+            _ => "a receive buffer's key, range or access is wrong",
+        };
+        let cause = Cause::MessageDropped { psn: packet.bth().psn, reason };
+        host.explain(&self.settings.context, cause);
+        self.complete_held_recv(status, host);
+        self.enter_error(None, host);
+    }
+
+    /// Completes the receive request that a partly received message holds.
+    fn complete_held_recv<H: Host>(&mut self, status: WcStatus, host: &mut H) {
+        let recv = match &mut self.receiver {
+            Receiver::Reliable(responder) => {
+                if responder.holds_recv() {
+                    responder.inbound = responder::Inbound::Idle;
+                    responder.complete_recv(&self.settings, status, host);
+                }
+                return;
+            }
+            Receiver::Unreliable(receiver) => {
+                if !core::mem::take(&mut receiver.recv_held) {
+                    return;
+                }
+                &receiver.recv
+            }
+            Receiver::Datagram(recv) => recv,
+        };
+        let completion = WorkCompletion {
+            wr_id: recv.wr_id,
+            status,
+            opcode: WcOpcode::Recv,
+            qp_num: self.settings.context.qpn.value(),
+            ..WorkCompletion::default()
+        };
+        host.complete_recv(&self.settings.context, recv.cq, completion, false);
+    }
+
+    fn fail_send<H: Host>(&mut self, failure: SendFailure, host: &mut H) {
+        self.requester.fail(&self.settings, failure, host);
+        if failure.local && matches!(self.state, QpState::Rts | QpState::Sqd) {
+            self.state = QpState::Sqe;
+            self.draining = false;
+        } else {
+            self.enter_error(None, host);
+        }
+    }
+
+    /// Moves to ERR and flushes: sends, the receive request in use, the RQ. Idempotent. Responses
+    /// that are queued (the NAK that explains the error) still leave.
+    pub fn enter_error<H: Host>(&mut self, cause: Option<Cause>, host: &mut H) {
+        if self.state == QpState::Err || self.state == QpState::Reset {
+            return;
+        }
+        if let Some(cause) = cause {
+            host.explain(&self.settings.context, cause);
+        }
+        self.state = QpState::Err;
+        self.draining = false;
+        self.requester.flush(&self.settings, host);
+        if !matches!(self.receiver, Receiver::Datagram(_)) {
+            self.complete_held_recv(WcStatus::WrFlushErr, host);
+        }
+        if let Receiver::Reliable(responder) = &mut self.receiver {
+            responder.responses.drop_data();
+        }
+        if !self.settings.has_srq && self.settings.qp_type != QpType::XrcTarget {
+            host.flush_recv_queue(&self.settings.context);
+        } else {
+            host.event(&self.settings.context, AsyncEventType::QpLastWqeReached);
+        }
+    }
+
+    /// A deadline given by [`QueuePair::deadline_ns`] may have passed.
+    pub fn handle_timeout<H: Host>(&mut self, now_ns: u64, host: &mut H) {
+        if let Err(failure) = self.requester.handle_timeout(&self.settings, now_ns, host) {
+            self.fail_send(failure, host);
+        }
+    }
+
+    /// When [`QueuePair::handle_timeout`] wants to be called, in ns.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        self.requester.deadline_ns()
+    }
+
+    /// Whether [`QueuePair::transmit_requests`] has anything to try.
+    pub fn wants_to_send(&self) -> bool {
+        matches!(self.state, QpState::Rts | QpState::Sqd)
+            && self.requester.wants_to_send(self.state == QpState::Sqd)
+    }
+
+    /// Sends requests as far as window, order and the sink allow.
+    pub fn transmit_requests<H: Host, T: Transmit>(
+        &mut self,
+        now_ns: u64,
+        host: &mut H,
+        sink: &mut T,
+    ) -> Progress {
+        if !matches!(self.state, QpState::Rts | QpState::Sqd) {
+            return Progress::Idle;
+        }
+        let draining = self.state == QpState::Sqd;
+        let outcome = if self.settings.qp_type.is_datagram() {
+            if draining {
+                Ok(Progress::Idle)
+            } else {
+                self.requester.transmit_datagrams(&self.settings, host, sink)
+            }
+        } else {
+            self.requester.transmit(&self.settings, draining, now_ns, host, sink)
+        };
+        let progress = outcome.unwrap_or_else(|failure| {
+            self.fail_send(failure, host);
+            Progress::Idle
+        });
+        self.finish_drain(host);
+        progress
+    }
+
+    /// How urgently [`QueuePair::transmit_responses`] wants to be called.
+    pub fn response_urgency(&self) -> Urgency {
+        let responses = match &self.receiver {
+            Receiver::Reliable(responder) => responder.responses.urgency(),
+            _ => Urgency::None,
+        };
+        if self.notifier.is_pending() { responses.max(Urgency::Acknowledgement) } else { responses }
+    }
+
+    /// Sends queued acknowledgements, READ and atomic responses, and CNPs.
+    pub fn transmit_responses<H: Host, T: Transmit>(&mut self, host: &mut H, sink: &mut T) -> Progress {
+        if self.notifier.transmit(&self.settings, host, sink) == Progress::Blocked {
+            return Progress::Blocked;
+        }
+        let Receiver::Reliable(responder) = &mut self.receiver else { return Progress::Idle };
+        match responder.responses.transmit(&self.settings, host, sink) {
+            Ok(progress) => progress,
+            Err(psn) => {
+                responder.refuse_read(psn);
+                host.event(&self.settings.context, AsyncEventType::QpAccessErr);
+                self.enter_error(None, host);
+                Progress::Blocked
+            }
+        }
+    }
+
+    /// SQD: raises SQ_DRAINED once the started messages are answered.
+    fn finish_drain<H: Host>(&mut self, host: &mut H) {
+        if self.draining && self.requester.queue.head() >= self.requester.started {
+            self.draining = false;
+            if self.attributes.en_sqd_async_notify {
+                host.event(&self.settings.context, AsyncEventType::SqDrained);
+            }
+        }
+    }
+}
+
+impl Receiver {
+    fn new(qp_type: QpType) -> Receiver {
+        match qp_type {
+            QpType::Uc => Receiver::Unreliable(UnreliableReceiver::new()),
+            QpType::Ud | QpType::Gsi => Receiver::Datagram(RecvWqe::default()),
+            _ => Receiver::Reliable(Responder::new()),
+        }
+    }
+
+    /// Notes the first packet in RTR; true if it was the first.
+    fn establish(&mut self) -> bool {
+        let established = match self {
+            Receiver::Reliable(responder) => &mut responder.communication_established,
+            Receiver::Unreliable(receiver) => &mut receiver.communication_established,
+            Receiver::Datagram(_) => return false,
+        };
+        !core::mem::replace(established, true)
+    }
+}
+
+/// Two P_Keys match if their low 15 bits do, are not 0, and one of them is a full member.
+fn pkey_matches(a: u16, b: u16) -> bool {
+    a & 0x7fff == b & 0x7fff && a & 0x7fff != 0 && (a | b) & 0x8000 != 0
+}

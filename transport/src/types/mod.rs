@@ -1,6 +1,7 @@
 //! The vocabulary of verbs: the values that cross every floor, numbered as the verbs ABI numbers them.
 
 mod access;
+mod address_vector;
 mod completion;
 mod event;
 mod mtu;
@@ -8,6 +9,7 @@ mod queue_pair;
 mod work;
 
 pub use access::Access;
+pub use address_vector::{AddressVector, Gid};
 pub use completion::{WcFlags, WcOpcode, WcStatus, WorkCompletion};
 pub use event::{AsyncEventType, Cause};
 pub use mtu::Mtu;

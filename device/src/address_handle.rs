@@ -1,0 +1,111 @@
+//! From an address vector to a path.
+
+use std::net::IpAddr;
+
+use pumice_transport::path::{Flow, Path, ROCE_PORT};
+use pumice_transport::types::{AddressVector, Gid};
+
+use crate::error::ResourceError;
+use crate::gid_table::GidTable;
+
+/// TTL of packets whose address vector leaves it to the device, as rdma_rxe and the kernel's CM do.
+pub const DEFAULT_HOP_LIMIT: u8 = 64;
+
+/// Resolves an address vector: its GID index gives the source address, its GID the destination.
+/// Packets leave from UDP port 4791, the one socket that a device has.
+///
+/// # Errors
+/// `Invalid`: no GRH, a port other than 1, no destination, an index without an address, or a
+/// destination of the other IP version.
+pub fn resolve(vector: &AddressVector, gids: &GidTable) -> Result<Path, ResourceError> {
+    if !vector.is_global {
+        return Err(ResourceError::invalid("address vector without GRH: RoCE needs is_global = 1 and a GID"));
+    }
+    if vector.port_num != 1 {
+        return Err(ResourceError::invalid(format!("port {}: the device has only port 1", vector.port_num)));
+    }
+    if vector.dgid == Gid::ZERO {
+        return Err(ResourceError::invalid("address vector with the zero GID as its destination"));
+    }
+    let Some(entry) = gids.get(vector.sgid_index) else {
+        return Err(ResourceError::invalid(format!(
+            "GID index {} has no address; `ibv_devinfo -v` lists those that have",
+            vector.sgid_index
+        )));
+    };
+    let destination = IpAddr::from(vector.dgid);
+    if destination.is_ipv4() != entry.ip.is_ipv4() {
+        return Err(ResourceError::invalid(format!(
+            "no path from {} (GID index {}) to {destination}: choose a GID index of the same IP version",
+            entry.ip, vector.sgid_index
+        )));
+    }
+    Ok(Path {
+        flow: Flow { source: entry.ip, destination, source_port: ROCE_PORT, destination_port: ROCE_PORT },
+        traffic_class: vector.traffic_class,
+        hop_limit: if vector.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { vector.hop_limit },
+        flow_label: vector.flow_label & 0x000f_ffff,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pumice_transport::types::Mtu;
+
+    use super::*;
+    use crate::gid_table::GidEntry;
+
+    fn table() -> GidTable {
+        let mut gids = GidTable::new();
+        for ip in ["fe80::1", "10.0.0.1"] {
+            gids.add(GidEntry::new(ip.parse().unwrap(), "eth0", 2, Mtu::Mtu1024)).unwrap();
+        }
+        gids
+    }
+
+    fn vector(destination: &str, sgid_index: u32) -> AddressVector {
+        AddressVector {
+            is_global: true,
+            dgid: Gid::from(destination.parse::<IpAddr>().unwrap()),
+            sgid_index,
+            port_num: 1,
+            ..AddressVector::default()
+        }
+    }
+
+    #[test]
+    fn a_vector_becomes_a_path() {
+        let vector = AddressVector { traffic_class: 0x62, flow_label: 0xfff1_2345, ..vector("10.0.0.2", 1) };
+        let path = resolve(&vector, &table()).unwrap();
+        let flow = Flow {
+            source: "10.0.0.1".parse().unwrap(),
+            destination: "10.0.0.2".parse().unwrap(),
+            source_port: 4791,
+            destination_port: 4791,
+        };
+        assert_eq!(path, Path { flow, traffic_class: 0x62, hop_limit: 64, flow_label: 0x1_2345 });
+        let path = resolve(&AddressVector { hop_limit: 1, ..vector }, &table()).unwrap();
+        assert_eq!(path.hop_limit, 1);
+        assert!(resolve(&self::vector("fe80::2", 0), &table()).is_ok());
+    }
+
+    #[test]
+    fn wrong_vectors_are_refused_with_their_reason() {
+        let good = vector("10.0.0.2", 1);
+        let cases = [
+            (AddressVector { is_global: false, ..good }, "GRH"),
+            (AddressVector { port_num: 0, ..good }, "port 0"),
+            (AddressVector { port_num: 2, ..good }, "port 2"),
+            (AddressVector { dgid: Gid::ZERO, ..good }, "zero GID"),
+            (AddressVector { sgid_index: 2, ..good }, "GID index 2"),
+            (AddressVector { sgid_index: u32::MAX, ..good }, "GID index"),
+            (AddressVector { sgid_index: 0, ..good }, "same IP version"),
+            (vector("fe80::2", 1), "same IP version"),
+        ];
+        for (bad, part) in cases {
+            let error = resolve(&bad, &table()).unwrap_err();
+            assert_eq!(error.errno(), libc::EINVAL);
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Completion channels: how a sleeping application learns that an armed CQ has something new.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::ResourceError;
+use crate::event_account::EventAccount;
+use crate::event_queue::EventQueue;
+use crate::table::Handle;
+
+/// An armed CQ fired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CqEvent {
+    /// The completion queue.
+    pub cq: Handle,
+    /// What the application calls it.
+    pub cookie: u64,
+}
+
+/// A completion channel, shared by any number of CQs. Events come in the order of firing; each is
+/// to be acknowledged at its CQ ([`crate::completion_queue::CompletionQueue::ack_events`]).
+#[derive(Debug)]
+pub struct CompletionChannel {
+    events: EventQueue<CqEvent>,
+    cq_count: AtomicU32,
+}
+
+impl CompletionChannel {
+    /// Most events queued. Applications that never read their channel lose the newest ones, which
+    /// changes nothing for them: the descriptor stays readable.
+    pub const CAPACITY: usize = 1 << 16;
+
+    /// A channel without CQs.
+    ///
+    /// # Errors
+    /// `Os`: no file descriptor is to be had.
+    pub fn new() -> Result<CompletionChannel, ResourceError> {
+        Ok(CompletionChannel {
+            events: EventQueue::new(CompletionChannel::CAPACITY)?,
+            cq_count: AtomicU32::new(0),
+        })
+    }
+
+    /// The oldest event, if one is queued; its CQ then waits for the acknowledgement. To wait, poll
+    /// the descriptor for reading and try again.
+    pub fn try_event(&self) -> Option<CqEvent> {
+        self.events.take().map(|(event, _)| event)
+    }
+
+    /// Events queued.
+    pub fn queued(&self) -> usize {
+        self.events.len()
+    }
+
+    /// CQs that report here.
+    pub fn cq_count(&self) -> u32 {
+        self.cq_count.load(Ordering::Acquire)
+    }
+
+    /// Whether the channel may be destroyed.
+    ///
+    /// # Errors
+    /// `Busy`: CQs report here.
+    pub fn check_unused(&self) -> Result<(), ResourceError> {
+        match self.cq_count() {
+            0 => Ok(()),
+            count => Err(ResourceError::busy(format!(
+                "{count} completion queues report to the completion channel; destroy them first"
+            ))),
+        }
+    }
+
+    pub(crate) fn fire(&self, event: CqEvent, account: &Arc<EventAccount>) {
+        self.events.push(event, account);
+    }
+
+    pub(crate) fn attach(&self) {
+        self.cq_count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn detach(&self, account: &Arc<EventAccount>) {
+        self.events.purge(account);
+        self.cq_count.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_readable(&self) -> bool {
+        self.events.is_readable()
+    }
+}
+
+impl AsFd for CompletionChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_in_order_and_a_detached_cq_has_none_left() {
+        let channel = CompletionChannel::new().unwrap();
+        let event = |index| CqEvent { cq: Handle { index, generation: 1 }, cookie: u64::from(index) };
+        let (a, b) = (Arc::new(EventAccount::new()), Arc::new(EventAccount::new()));
+        channel.attach();
+        channel.attach();
+        assert_eq!(channel.check_unused().unwrap_err().errno(), libc::EBUSY);
+        channel.fire(event(1), &a);
+        channel.fire(event(2), &b);
+        channel.fire(event(1), &a);
+        assert_eq!(channel.try_event(), Some(event(1)));
+        assert_eq!(a.unacked(), 1);
+        channel.detach(&a);
+        assert_eq!(channel.try_event(), Some(event(2)));
+        assert_eq!(channel.try_event(), None);
+        assert!(!channel.is_readable());
+        channel.detach(&b);
+        channel.check_unused().unwrap();
+    }
+}

@@ -1,0 +1,104 @@
+//! From a received train to the queue pairs it is for.
+
+use pumice_transport::host::{Counter, Host};
+use pumice_transport::qp::Arrival;
+use pumice_transport::types::Gid;
+use pumice_transport::wire::{Packet, PacketError, Qpn, Service, Verdict, icrc};
+
+use super::queue_pairs::QueuePairs;
+use super::schedule::Ready;
+use crate::port::Received;
+use crate::resources::Resources;
+
+/// Hands every packet of a train to its queue pair, or drops and counts it.
+pub(crate) fn receive(
+    now_ns: u64,
+    received: &Received<'_>,
+    queue_pairs: &mut QueuePairs,
+    resources: &mut Resources,
+    touched: &mut Ready,
+) {
+    let arrival = Arrival {
+        flow: &received.flow,
+        traffic_class: received.traffic_class,
+        hop_limit: received.hop_limit,
+    };
+    let mut packets = 0;
+    let mut last_index = u32::MAX;
+    for (position, bytes) in received.bytes.chunks(received.segment_bytes.max(1)).enumerate() {
+        packets += 1;
+        let packet = match check(received, position, bytes, resources) {
+            Ok(packet) => packet,
+            Err(counter) => {
+                resources.count(counter, 1);
+                continue;
+            }
+        };
+        let destination = packet.bth().destination;
+        if destination == Qpn::MULTICAST {
+            multicast(now_ns, &arrival, &packet, queue_pairs, resources, touched);
+            continue;
+        }
+        let Some((index, entry)) = queue_pairs.by_number(destination) else {
+            resources.count(Counter::RxUnknownQpn, 1);
+            continue;
+        };
+        entry.qp.handle_packet(now_ns, &arrival, &packet, resources);
+        if index != last_index {
+            touched.push(index);
+            last_index = index;
+        }
+    }
+    resources.count(Counter::RxTrains, 1);
+    resources.count(Counter::RxPackets, packets);
+    resources.count(Counter::RxBytes, received.bytes.len() as u64);
+}
+
+/// Form and ICRC. The position in the train is the IP ID that its sender's segmentation gave it.
+fn check<'a>(
+    received: &Received<'_>,
+    position: usize,
+    bytes: &'a [u8],
+    resources: &mut Resources,
+) -> Result<Packet<'a>, Counter> {
+    let packet = Packet::parse(bytes).map_err(|error| match error {
+        PacketError::TooShort => Counter::RxTooShort,
+        PacketError::BadVersion => Counter::RxBadVersion,
+        PacketError::UnknownOpcode => Counter::RxBadOpcode,
+        PacketError::BadPad => Counter::RxBadPad,
+        PacketError::BadLength => Counter::RxBadLength,
+    })?;
+    match icrc::verify(&received.flow, position as u16, bytes) {
+        Verdict::Exact => {}
+        Verdict::Recovered { .. } => resources.count(Counter::RxIcrcRecovered, 1),
+        Verdict::Bad => return Err(Counter::RxBadIcrc),
+    }
+    Ok(packet)
+}
+
+/// One copy for each queue pair attached to the group.
+fn multicast(
+    now_ns: u64,
+    arrival: &Arrival<'_>,
+    packet: &Packet<'_>,
+    queue_pairs: &mut QueuePairs,
+    resources: &mut Resources,
+    touched: &mut Ready,
+) {
+    if packet.info().service != Service::Ud {
+        resources.count(Counter::RxWrongService, 1);
+        return;
+    }
+    let group = Gid::from(arrival.flow.destination);
+    let members = resources.groups.members(group).to_vec();
+    if members.is_empty() {
+        resources.count(Counter::RxUnknownGroup, 1);
+        return;
+    }
+    for qpn in members {
+        if let Some((index, entry)) = queue_pairs.by_number(qpn) {
+            entry.qp.handle_packet(now_ns, arrival, packet, resources);
+            touched.push(index);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The engine: queue pairs, the resources they use, and a port, driven by whoever holds the lock.
+//!
+//! [`Engine::receive`] takes packets from the port to queue pairs; [`Engine::transmit`] takes what
+//! they want to send to the port; [`Engine::expire`] runs due timers. The engine never reads a
+//! clock: time is an argument, so the same code runs under an operating system and in virtual time.
+
+mod budget;
+mod dispatch;
+mod queue_pairs;
+mod schedule;
+mod train;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use pumice_transport::qp::{Progress, Urgency};
+use pumice_transport::types::QpType;
+use pumice_transport::wire::Qpn;
+
+use crate::counters::Counters;
+use crate::port::Port;
+use crate::resources::Resources;
+use budget::Budget;
+use schedule::{Deadlines, Ready};
+use train::{Sink, TrainBuilder};
+
+pub(crate) use budget::window_limit_packets;
+pub(crate) use queue_pairs::{QpEntry, QueuePairs};
+
+/// Trains that one receive call takes from the port before others get a turn.
+const RECEIVE_TRAINS: usize = 8;
+/// What one queue pair may send before the next gets its turn, in accounted bytes.
+const TURN_BYTES: u64 = 512 * 1024;
+/// What one transmit call sends before it lets others have the lock, in accounted bytes.
+const TRANSMIT_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Everything behind the lock of an HCA.
+pub(crate) struct Engine {
+    pub(crate) resources: Resources,
+    pub(crate) queue_pairs: QueuePairs,
+    pub(crate) port: Box<dyn Port>,
+    counters: Arc<Counters>,
+    builder: TrainBuilder,
+    budget: Budget,
+    senders: Ready,
+    responders: Ready,
+    touched: Ready,
+    deadlines: Deadlines,
+}
+
+/// When responses may leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Acknowledge {
+    /// Now.
+    Now,
+    /// Acknowledgements wait: the application is about to see the completions of this batch, and an
+    /// ACK sent first would delay it by a system call.
+    AfterCompletions,
+}
+
+impl Engine {
+    pub(crate) fn new(resources: Resources, port: Box<dyn Port>) -> Engine {
+        let budget = Budget::new(port.limits().receive_buffer_bytes);
+        Engine {
+            counters: Arc::clone(&resources.counters),
+            resources,
+            queue_pairs: QueuePairs::new(),
+            port,
+            builder: TrainBuilder::new(),
+            budget,
+            senders: Ready::default(),
+            responders: Ready::default(),
+            touched: Ready::default(),
+            deadlines: Deadlines::default(),
+        }
+    }
+
+    /// Takes a batch of packets from the port to their queue pairs. True if there were any.
+    pub(crate) fn receive(&mut self, now_ns: u64) -> bool {
+        let mut any = false;
+        for _ in 0..RECEIVE_TRAINS {
+            let Engine { resources, queue_pairs, port, touched, .. } = self;
+            let mut taken = false;
+            let more = port.receive(now_ns, &mut |received| {
+                taken = true;
+                dispatch::receive(now_ns, received, queue_pairs, resources, touched);
+            });
+            any |= taken;
+            if !more {
+                break;
+            }
+            // Completions are waiting: let the application have them before more is taken.
+            if self.resources.new_completions {
+                break;
+            }
+        }
+        if any {
+            self.settle();
+        }
+        any
+    }
+
+    /// Looks at every queue pair that something happened to: what it wants to do next.
+    pub(crate) fn settle(&mut self) {
+        while !self.resources.qp_faults.is_empty() {
+            self.apply_faults();
+        }
+        while let Some(index) = self.touched.pop() {
+            self.note(index);
+        }
+    }
+
+    fn note(&mut self, index: u32) {
+        let Some(entry) = self.queue_pairs.at_mut(index) else { return };
+        if entry.qp.wants_to_send() {
+            self.senders.push(index);
+        }
+        if entry.qp.response_urgency() > Urgency::None {
+            self.responders.push(index);
+        }
+        self.deadlines.register(index, entry.qp.deadline_ns());
+        entry.account(&mut self.budget);
+    }
+
+    /// Queue pairs whose completion queue overran go to ERR.
+    fn apply_faults(&mut self) {
+        for fault in std::mem::take(&mut self.resources.qp_faults) {
+            if let Some((index, entry)) = self.queue_pairs.by_number(fault.qpn) {
+                entry.qp.enter_error(Some(fault.cause), &mut self.resources);
+                self.touched.push(index);
+            }
+        }
+    }
+
+    /// The application did something with a queue pair: it may want to send now.
+    pub(crate) fn touch(&mut self, index: u32) {
+        self.touched.push(index);
+    }
+
+    /// Sends requests, then responses. True if anything is left that only more turns can send.
+    pub(crate) fn transmit(&mut self, now_ns: u64, acknowledge: Acknowledge) -> bool {
+        self.settle();
+        let requests_left = self.transmit_requests(now_ns);
+        let responses_left = self.transmit_responses(now_ns, acknowledge);
+        self.settle();
+        requests_left || responses_left
+    }
+
+    /// Responses first: the peer waits for them and nobody here does.
+    pub(crate) fn transmit_waiting_responses(&mut self, now_ns: u64) {
+        if !self.responders.is_empty() {
+            self.transmit_responses(now_ns, Acknowledge::Now);
+            self.settle();
+        }
+    }
+
+    fn transmit_requests(&mut self, now_ns: u64) -> bool {
+        let Engine { resources, queue_pairs, port, counters, builder, budget, senders, deadlines, .. } = self;
+        if senders.is_empty() && !builder.is_stalled() {
+            return false;
+        }
+        let mut sink = Sink {
+            builder,
+            port: &mut **port,
+            counters,
+            now_ns,
+            quota_bytes: 0,
+            sealed_cost_bytes: 0,
+            sealed_packets: 0,
+        };
+        let mut left_bytes = TRANSMIT_BYTES;
+        let mut unfinished = false;
+        // Each queue pair gets a turn; those that could go on come again behind the others.
+        let mut turns = senders.len();
+        while turns > 0 && left_bytes > 0 {
+            let Some(index) = senders.pop() else { break };
+            turns -= 1;
+            let Some(entry) = queue_pairs.at_mut(index) else { continue };
+            let room = entry.peer.map_or(TURN_BYTES, |peer| budget.room_bytes(peer));
+            if room == 0 {
+                // Acknowledgements from this peer will make room.
+                senders.push(index);
+                continue;
+            }
+            sink.turn(TURN_BYTES.min(room).min(left_bytes));
+            let progress = entry.qp.transmit_requests(now_ns, resources, &mut sink);
+            left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
+            entry.sent(sink.sealed_cost_bytes, sink.sealed_packets);
+            entry.account(budget);
+            deadlines.register(index, entry.qp.deadline_ns());
+            if progress == Progress::Blocked {
+                senders.push(index);
+                if sink.builder.is_stalled() {
+                    break;
+                }
+                unfinished = true;
+                if sink.sealed_packets > 0 {
+                    turns += 1;
+                }
+            }
+        }
+        sink.flush();
+        unfinished || sink.builder.is_stalled()
+    }
+
+    fn transmit_responses(&mut self, now_ns: u64, acknowledge: Acknowledge) -> bool {
+        let Engine { resources, queue_pairs, port, counters, builder, responders, touched, .. } = self;
+        if responders.is_empty() {
+            return false;
+        }
+        let mut sink = Sink {
+            builder,
+            port: &mut **port,
+            counters,
+            now_ns,
+            quota_bytes: 0,
+            sealed_cost_bytes: 0,
+            sealed_packets: 0,
+        };
+        if !sink.flush() {
+            return true;
+        }
+        let mut left_bytes = TRANSMIT_BYTES;
+        let mut unfinished = false;
+        for _ in 0..responders.len() {
+            let Some(index) = responders.pop() else { break };
+            let Some(entry) = queue_pairs.at_mut(index) else { continue };
+            let urgency = entry.qp.response_urgency();
+            if urgency == Urgency::Acknowledgement && acknowledge == Acknowledge::AfterCompletions {
+                responders.push(index);
+                continue;
+            }
+            sink.turn(TURN_BYTES.min(left_bytes));
+            let progress = entry.qp.transmit_responses(resources, &mut sink);
+            left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
+            if progress == Progress::Blocked {
+                responders.push(index);
+                unfinished = true;
+                if sink.builder.is_stalled() || left_bytes == 0 {
+                    break;
+                }
+            }
+            touched.push(index);
+        }
+        sink.flush();
+        unfinished
+    }
+
+    /// Runs timers that are due.
+    pub(crate) fn expire(&mut self, now_ns: u64) {
+        let mut any = false;
+        while let Some(index) = self.deadlines.pop_due(now_ns) {
+            let Some(entry) = self.queue_pairs.at_mut(index) else { continue };
+            if entry.qp.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+                entry.qp.handle_timeout(now_ns, &mut self.resources);
+                self.touched.push(index);
+            } else {
+                let deadline_ns = entry.qp.deadline_ns();
+                self.deadlines.register(index, deadline_ns);
+            }
+            any = true;
+        }
+        if any {
+            self.settle();
+        }
+    }
+
+    /// When the engine wants to be driven though nothing arrives, in ns.
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        [self.deadlines.next_ns(), self.port.next_event_ns()].into_iter().flatten().min()
+    }
+
+    /// Something waits to be sent and may be sendable now.
+    pub(crate) fn has_backlog(&self) -> bool {
+        !self.responders.is_empty() || !self.senders.is_empty() || self.builder.is_stalled()
+    }
+
+    /// Acknowledgements or other responses wait to be sent.
+    pub(crate) fn has_responses(&self) -> bool {
+        !self.responders.is_empty()
+    }
+
+    /// Forgets a destroyed queue pair's share of its peer's budget.
+    pub(crate) fn release_budget(&mut self, entry: &mut QpEntry) {
+        entry.release(&mut self.budget);
+    }
+
+    /// A queue pair was connected to a process at `destination`, or was reset.
+    pub(crate) fn set_peer(&mut self, index: u32, destination: Option<IpAddr>, slot: u8, reset: bool) {
+        let Engine { queue_pairs, budget, .. } = self;
+        let Some(entry) = queue_pairs.at_mut(index) else { return };
+        if reset || destination.is_some() {
+            entry.release(budget);
+        }
+        if let Some(destination) = destination {
+            entry.peer = Some(budget.peer(destination, slot));
+        }
+    }
+
+    /// Transport service of a queue pair.
+    pub(crate) fn queue_pair_type(&mut self, qpn: Qpn) -> Option<QpType> {
+        self.queue_pairs.by_number(qpn).map(|(_, entry)| entry.qp.qp_type())
+    }
+}

@@ -1,0 +1,141 @@
+//! The table of queue pairs: number → state machine, in one index step.
+
+use pumice_transport::qp::QueuePair;
+use pumice_transport::wire::Qpn;
+
+use super::budget::Budget;
+use crate::error::ResourceError;
+
+/// Queue pairs of one HCA: the low 16 bits of a number are its slot here.
+pub(crate) const MAX_QUEUE_PAIRS: u32 = 65_536;
+/// The first slot given out: 0 and 1 are the management queue pairs.
+const FIRST_SLOT: u32 = 17;
+
+/// A queue pair and what the engine keeps about it.
+pub(crate) struct QpEntry {
+    pub(crate) qp: QueuePair,
+    /// Peer process, once connected.
+    pub(crate) peer: Option<u32>,
+    /// PSNs in flight when last looked at, and what they were charged.
+    in_flight_packets: u32,
+    in_flight_bytes: u64,
+    charged_bytes: u64,
+    /// Requests posted, to be compared with those polled.
+    pub(crate) posted_sends: u32,
+}
+
+impl QpEntry {
+    pub(crate) fn new(qp: QueuePair) -> QpEntry {
+        QpEntry {
+            qp,
+            peer: None,
+            in_flight_packets: 0,
+            in_flight_bytes: 0,
+            charged_bytes: 0,
+            posted_sends: 0,
+        }
+    }
+
+    /// Packets were sent: what they cost. PSNs beyond them are READ responses to come.
+    pub(crate) fn sent(&mut self, cost_bytes: u64, packets: u32) {
+        let now = self.qp.in_flight();
+        let psns = now.saturating_sub(self.in_flight_packets);
+        let expected = u64::from(psns.saturating_sub(packets));
+        self.in_flight_bytes += cost_bytes + expected * super::budget::packet_cost_bytes(4096);
+        self.in_flight_packets = now;
+    }
+
+    /// Brings the budget in line with what is in flight; what was acknowledged is released in
+    /// proportion.
+    pub(crate) fn account(&mut self, budget: &mut Budget) {
+        let now = self.qp.in_flight();
+        let before = self.in_flight_packets;
+        if now == 0 {
+            self.in_flight_bytes = 0;
+        } else if now < before {
+            self.in_flight_bytes = self.in_flight_bytes * u64::from(now) / u64::from(before.max(1));
+        }
+        self.in_flight_packets = now;
+        if let Some(peer) = self.peer
+            && self.charged_bytes != self.in_flight_bytes
+        {
+            budget.change(peer, self.charged_bytes, self.in_flight_bytes);
+            self.charged_bytes = self.in_flight_bytes;
+        }
+    }
+
+    /// Gives back everything, before the peer changes or the queue pair goes.
+    pub(crate) fn release(&mut self, budget: &mut Budget) {
+        if let Some(peer) = self.peer.take() {
+            budget.change(peer, self.charged_bytes, 0);
+        }
+        self.charged_bytes = 0;
+        self.in_flight_bytes = 0;
+        self.in_flight_packets = 0;
+    }
+}
+
+/// All queue pairs, by slot.
+pub(crate) struct QueuePairs {
+    slots: Vec<Option<Box<QpEntry>>>,
+    next_slot: u32,
+    count: u32,
+}
+
+impl QueuePairs {
+    pub(crate) fn new() -> QueuePairs {
+        QueuePairs { slots: Vec::new(), next_slot: FIRST_SLOT, count: 0 }
+    }
+
+    /// A free slot. Slots go round, so that a number is not used again soon.
+    ///
+    /// # Errors
+    /// All are in use.
+    pub(crate) fn free_slot(&mut self) -> Result<u32, ResourceError> {
+        for _ in FIRST_SLOT..MAX_QUEUE_PAIRS {
+            let slot = self.next_slot;
+            self.next_slot = if slot + 1 < MAX_QUEUE_PAIRS { slot + 1 } else { FIRST_SLOT };
+            if self.slots.get(slot as usize).is_none_or(Option::is_none) {
+                return Ok(slot);
+            }
+        }
+        Err(ResourceError::no_memory(format!("all {MAX_QUEUE_PAIRS} queue pair numbers are in use")))
+    }
+
+    pub(crate) fn insert(&mut self, slot: u32, entry: QpEntry) {
+        let at = slot as usize;
+        while self.slots.len() <= at {
+            self.slots.push(None);
+        }
+        if let Some(place) = self.slots.get_mut(at) {
+            *place = Some(Box::new(entry));
+            self.count += 1;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<Box<QpEntry>> {
+        let entry = self.slots.get_mut(slot as usize)?.take();
+        self.count -= u32::from(entry.is_some());
+        entry
+    }
+
+    /// The queue pair in a slot.
+    pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut QpEntry> {
+        self.slots.get_mut(slot as usize)?.as_deref_mut()
+    }
+
+    /// The queue pair with this number.
+    pub(crate) fn by_number(&mut self, qpn: Qpn) -> Option<(u32, &mut QpEntry)> {
+        let slot = qpn.value() & 0xffff;
+        let entry = self.at_mut(slot)?;
+        (entry.qp.context().qpn == qpn).then_some((slot, entry))
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &QpEntry> {
+        self.slots.iter().filter_map(|slot| slot.as_deref())
+    }
+}

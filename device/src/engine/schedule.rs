@@ -1,0 +1,119 @@
+//! Which queue pairs have something to do, and when: lists of slots and a heap of deadlines.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Queue pairs that wait for a turn, each at most once.
+#[derive(Debug, Default)]
+pub(crate) struct Ready {
+    queue: VecDeque<u32>,
+    member: Vec<bool>,
+}
+
+impl Ready {
+    pub(crate) fn push(&mut self, index: u32) {
+        let at = index as usize;
+        if self.member.len() <= at {
+            self.member.resize(at + 1, false);
+        }
+        if !std::mem::replace(&mut self.member[at], true) {
+            self.queue.push_back(index);
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<u32> {
+        let index = self.queue.pop_front()?;
+        if let Some(member) = self.member.get_mut(index as usize) {
+            *member = false;
+        }
+        Some(index)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+/// Deadlines of queue pairs. Each has at most one live entry: a deadline that moves later is found
+/// out when the old one comes up, so progress costs nothing here.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlines {
+    heap: BinaryHeap<Reverse<(u64, u32)>>,
+    registered_ns: Vec<u64>,
+}
+
+const NONE: u64 = u64::MAX;
+
+impl Deadlines {
+    /// Queue pair `index` wants to be woken at `deadline_ns`.
+    pub(crate) fn register(&mut self, index: u32, deadline_ns: Option<u64>) {
+        let Some(deadline_ns) = deadline_ns else { return };
+        let at = index as usize;
+        if self.registered_ns.len() <= at {
+            self.registered_ns.resize(at + 1, NONE);
+        }
+        if deadline_ns < self.registered_ns[at] {
+            self.registered_ns[at] = deadline_ns;
+            self.heap.push(Reverse((deadline_ns, index)));
+        }
+    }
+
+    /// The earliest entry; the deadline itself may have moved later.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse((at_ns, _))| *at_ns)
+    }
+
+    /// Takes a queue pair whose entry is due. The caller asks it for its deadline and registers again.
+    pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<u32> {
+        while let Some(&Reverse((at_ns, index))) = self.heap.peek() {
+            if at_ns > now_ns {
+                return None;
+            }
+            self.heap.pop();
+            if let Some(registered) = self.registered_ns.get_mut(index as usize)
+                && *registered == at_ns
+            {
+                *registered = NONE;
+                return Some(index);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_pair_waits_once() {
+        let mut ready = Ready::default();
+        ready.push(3);
+        ready.push(1);
+        ready.push(3);
+        assert_eq!((ready.pop(), ready.pop(), ready.pop()), (Some(3), Some(1), None));
+        ready.push(3);
+        assert_eq!(ready.len(), 1);
+    }
+
+    #[test]
+    fn deadlines_come_up_in_order_and_superseded_entries_do_not() {
+        let mut deadlines = Deadlines::default();
+        deadlines.register(0, Some(50));
+        deadlines.register(1, Some(20));
+        deadlines.register(0, Some(10));
+        deadlines.register(0, Some(90));
+        assert_eq!(deadlines.next_ns(), Some(10));
+        assert_eq!(deadlines.pop_due(15), Some(0));
+        assert_eq!(deadlines.pop_due(15), None);
+        deadlines.register(0, Some(90));
+        assert_eq!(deadlines.pop_due(60), Some(1));
+        assert_eq!(deadlines.pop_due(60), None);
+        assert_eq!(deadlines.pop_due(90), Some(0));
+        assert_eq!(deadlines.pop_due(1000), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! Which events of an object the application has got and not yet acknowledged.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Counts the events of one object that were delivered and not acknowledged: the object must not
+/// vanish under an application that still looks at such an event.
+#[derive(Debug, Default)]
+pub struct EventAccount {
+    unacked: Mutex<u64>,
+    all_acked: Condvar,
+}
+
+impl EventAccount {
+    /// An account with nothing delivered.
+    pub fn new() -> EventAccount {
+        EventAccount::default()
+    }
+
+    /// Acknowledges `count` events. More than were delivered is the same as all.
+    pub fn ack(&self, count: u64) {
+        let mut unacked = self.lock();
+        *unacked = unacked.saturating_sub(count);
+        if *unacked == 0 {
+            self.all_acked.notify_all();
+        }
+    }
+
+    /// Events delivered and not acknowledged.
+    pub fn unacked(&self) -> u64 {
+        *self.lock()
+    }
+
+    /// Blocks until every delivered event is acknowledged. Do not hold the engine's lock.
+    pub fn wait_all_acked(&self) {
+        let mut unacked = self.lock();
+        while *unacked != 0 {
+            unacked = self.all_acked.wait(unacked).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// One event is being handed to the application.
+    pub(crate) fn delivered(&self) {
+        *self.lock() += 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        // A number cannot be left half changed, so a panic elsewhere does not spoil it.
+        self.unacked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn waiting_ends_with_the_last_acknowledgement() {
+        let account = Arc::new(EventAccount::new());
+        account.wait_all_acked();
+        account.delivered();
+        account.delivered();
+        let (done, finished) = mpsc::channel();
+        let waiter = std::thread::spawn({
+            let account = Arc::clone(&account);
+            move || {
+                account.wait_all_acked();
+                done.send(account.unacked()).unwrap();
+            }
+        });
+        account.ack(1);
+        // The waiter cannot be through: one event is open.
+        assert!(finished.try_recv().is_err());
+        assert_eq!(account.unacked(), 1);
+        account.ack(1);
+        assert_eq!(finished.recv().unwrap(), 0);
+        waiter.join().unwrap();
+    }
+
+    #[test]
+    fn too_many_acknowledgements_are_harmless() {
+        let account = EventAccount::new();
+        account.delivered();
+        account.ack(5);
+        assert_eq!(account.unacked(), 0);
+        account.delivered();
+        assert_eq!(account.unacked(), 1);
+    }
+}

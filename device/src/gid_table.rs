@@ -1,0 +1,176 @@
+//! The GID table of a port: the addresses it has, each at a place that does not move.
+
+use std::net::IpAddr;
+
+use pumice_transport::types::{Gid, Mtu};
+
+use crate::error::ResourceError;
+
+/// An address of the port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GidEntry {
+    /// The GID: `ip` in GID form.
+    pub gid: Gid,
+    /// The IP address: source of packets sent with this GID index.
+    pub ip: IpAddr,
+    /// Name of the network interface ("eth0").
+    pub interface: String,
+    /// Index of the network interface; 0 if there is none.
+    pub interface_index: u32,
+    /// Largest path MTU that the interface carries.
+    pub mtu: Mtu,
+}
+
+impl GidEntry {
+    /// The entry of an IP address.
+    pub fn new(ip: IpAddr, interface: &str, interface_index: u32, mtu: Mtu) -> GidEntry {
+        GidEntry { gid: Gid::from(ip), ip, interface: interface.to_owned(), interface_index, mtu }
+    }
+}
+
+/// The GIDs of a port. A removed one leaves its place empty (the zero GID), to be reused by the
+/// next that is added; the others stay where they are.
+#[derive(Debug, Clone, Default)]
+pub struct GidTable {
+    slots: Vec<Option<GidEntry>>,
+}
+
+impl GidTable {
+    /// Places of a table, as the device reports them.
+    pub const LEN: u32 = 1024;
+
+    /// An empty table.
+    pub const fn new() -> GidTable {
+        GidTable { slots: Vec::new() }
+    }
+
+    /// Adds an address at the first free place, or updates the interface and MTU of one that is
+    /// there. Returns whether anything changed (raise GID_CHANGE then).
+    ///
+    /// # Errors
+    /// `NoMemory`: the table is full.
+    pub fn add(&mut self, entry: GidEntry) -> Result<bool, ResourceError> {
+        if let Some(known) = self.slots.iter_mut().flatten().find(|known| known.gid == entry.gid) {
+            let changed = *known != entry;
+            *known = entry;
+            return Ok(changed);
+        }
+        if let Some(free) = self.slots.iter_mut().find(|slot| slot.is_none()) {
+            *free = Some(entry);
+        } else if self.slots.len() < GidTable::LEN as usize {
+            self.slots.push(Some(entry));
+        } else {
+            return Err(ResourceError::no_memory(format!(
+                "the GID table holds all of its {} addresses",
+                GidTable::LEN
+            )));
+        }
+        Ok(true)
+    }
+
+    /// Removes an address. Returns whether it was there.
+    pub fn remove(&mut self, gid: Gid) -> bool {
+        let slot = self.slots.iter_mut().find(|slot| slot.as_ref().is_some_and(|entry| entry.gid == gid));
+        match slot {
+            Some(slot) => slot.take().is_some(),
+            None => false,
+        }
+    }
+
+    /// The GID at an index, as `ibv_query_gid` gives it: zero at an empty place.
+    ///
+    /// # Errors
+    /// `Invalid`: the index is beyond the table.
+    pub fn gid(&self, index: u32) -> Result<Gid, ResourceError> {
+        GidTable::check_index(index)?;
+        Ok(self.get(index).map_or(Gid::ZERO, |entry| entry.gid))
+    }
+
+    /// The entry at an index, as `ibv_query_gid_ex` gives it.
+    ///
+    /// # Errors
+    /// `Invalid`: the index is beyond the table. `NoData`: the place is empty.
+    pub fn entry(&self, index: u32) -> Result<&GidEntry, ResourceError> {
+        GidTable::check_index(index)?;
+        self.get(index).ok_or_else(|| ResourceError::NoData {
+            what: format!("GID index {index} has no address; `ibv_devinfo -v` lists those that have").into(),
+        })
+    }
+
+    /// The entry at an index, if there is one.
+    pub fn get(&self, index: u32) -> Option<&GidEntry> {
+        self.slots.get(index as usize)?.as_ref()
+    }
+
+    /// Index of a GID.
+    pub fn index_of(&self, gid: Gid) -> Option<u32> {
+        self.iter().find(|(_, entry)| entry.gid == gid).map(|(index, _)| index)
+    }
+
+    /// All entries with their index.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &GidEntry)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(index, slot)| slot.as_ref().map(|entry| (index as u32, entry)))
+    }
+
+    fn check_index(index: u32) -> Result<(), ResourceError> {
+        if index < GidTable::LEN {
+            return Ok(());
+        }
+        Err(ResourceError::invalid(format!(
+            "GID index {index} is beyond the table of {} entries",
+            GidTable::LEN
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(ip: &str) -> GidEntry {
+        GidEntry::new(ip.parse().unwrap(), "eth0", 2, Mtu::Mtu1024)
+    }
+
+    #[test]
+    fn places_do_not_move_and_are_reused_first_free_first() {
+        let mut table = GidTable::new();
+        let entries = ["fe80::1", "10.0.0.1", "10.0.0.2", "2001:db8::1"].map(entry);
+        for added in &entries {
+            assert_eq!(table.add(added.clone()), Ok(true));
+        }
+        assert_eq!(table.add(entries[1].clone()), Ok(false));
+        assert!(table.remove(entries[2].gid));
+        assert!(table.remove(entries[1].gid));
+        assert!(!table.remove(entries[1].gid));
+        assert_eq!(table.gid(1), Ok(Gid::ZERO));
+        assert_eq!(table.entry(1).unwrap_err().errno(), libc::ENODATA);
+        assert_eq!(table.gid(3), Ok(entries[3].gid));
+        assert_eq!(table.add(entry("10.0.0.9")), Ok(true));
+        assert_eq!(table.index_of(entry("10.0.0.9").gid), Some(1));
+        assert_eq!(table.iter().map(|(index, _)| index).collect::<Vec<_>>(), [0, 1, 3]);
+    }
+
+    #[test]
+    fn a_new_mtu_is_a_change() {
+        let mut table = GidTable::new();
+        assert_eq!(table.add(entry("10.0.0.1")), Ok(true));
+        assert_eq!(table.add(GidEntry { mtu: Mtu::Mtu4096, ..entry("10.0.0.1") }), Ok(true));
+        assert_eq!(table.entry(0).unwrap().mtu, Mtu::Mtu4096);
+        assert_eq!(table.iter().count(), 1);
+    }
+
+    #[test]
+    fn indices_beyond_the_table_and_entries_beyond_its_size_are_refused() {
+        let mut table = GidTable::new();
+        assert_eq!(table.gid(GidTable::LEN - 1), Ok(Gid::ZERO));
+        assert_eq!(table.gid(GidTable::LEN).unwrap_err().errno(), libc::EINVAL);
+        assert_eq!(table.entry(GidTable::LEN).unwrap_err().errno(), libc::EINVAL);
+        for number in 0..GidTable::LEN {
+            table.add(entry(&format!("2001:db8::{number:x}"))).unwrap();
+        }
+        assert_eq!(table.add(entry("10.0.0.1")).unwrap_err().errno(), libc::ENOMEM);
+    }
+}

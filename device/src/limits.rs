@@ -1,0 +1,68 @@
+//! What the device is made for, as `ibv_query_device` reports it.
+
+/// Sizes of the device's tables and queues. The defaults are those of rdma_rxe, rounded up where a
+/// software device has no reason to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Protection domains.
+    pub max_pd: u32,
+    /// Memory regions and memory windows together; below 2^24.
+    pub max_mr: u32,
+    /// Address handles.
+    pub max_ah: u32,
+    /// Completion queues.
+    pub max_cq: u32,
+    /// Entries of a completion queue.
+    pub max_cqe: u32,
+    /// Completion vectors.
+    pub num_comp_vectors: u32,
+    /// Queue pairs; at most 65536, because 16 bits of a QPN choose one here.
+    pub max_qp: u32,
+    /// Requests of a send or receive queue.
+    pub max_qp_wr: u32,
+    /// Scatter/gather elements of a request.
+    pub max_sge: u32,
+    /// Bytes of inline data.
+    pub max_inline_data: u32,
+    /// Shared receive queues; below 65536.
+    pub max_srq: u32,
+    /// Requests of a shared receive queue.
+    pub max_srq_wr: u32,
+    /// Scatter/gather elements of a request of a shared receive queue.
+    pub max_srq_sge: u32,
+    /// XRC domains.
+    pub max_xrcd: u32,
+    /// Multicast groups.
+    pub max_mcast_grp: u32,
+    /// Queue pairs of one multicast group.
+    pub max_mcast_qp_attach: u32,
+    /// Places of the P_Key table.
+    pub pkey_table_len: u16,
+    /// Asynchronous events that wait for the application.
+    pub max_async_events: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_pd: 32_768,
+            max_mr: 524_288,
+            max_ah: 32_767,
+            max_cq: 16_384,
+            max_cqe: 1 << 20,
+            num_comp_vectors: 1,
+            max_qp: 65_536,
+            max_qp_wr: 16_384,
+            max_sge: 32,
+            max_inline_data: 512,
+            max_srq: 960,
+            max_srq_wr: 16_384,
+            max_srq_sge: 32,
+            max_xrcd: 1024,
+            max_mcast_grp: 8192,
+            max_mcast_qp_attach: 56,
+            pkey_table_len: 1,
+            max_async_events: 1 << 16,
+        }
+    }
+}

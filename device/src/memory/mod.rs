@@ -1,0 +1,16 @@
+//! Registered memory: regions, windows onto them, and the copies in and out.
+//!
+//! A region makes a range of this process's memory reachable under a key. Everything is checked at
+//! use, against the key, the protection domain, the right and the range, so a peer (or a mistaken
+//! application) reaches nothing that is not registered.
+//!
+//! **Invariant**: application memory is never behind a Rust reference. Other threads of the
+//! application may read and write it at any time, as they may with a hardware NIC, so it is only
+//! touched through raw pointers and atomics, all of them in `access.rs`.
+
+mod access;
+mod region;
+mod window;
+
+pub use region::{RegionChange, RegionInfo, RegionKeys, RegionTable};
+pub use window::{WindowKeys, WindowType};

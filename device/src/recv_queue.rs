@@ -1,0 +1,244 @@
+//! A queue of posted receive requests.
+
+use pumice_transport::host::RecvWqe;
+use pumice_transport::types::{RecvRequest, Sge};
+
+use crate::error::ResourceError;
+
+/// A ring of receive requests: the receive queue of one queue pair, or what a shared receive queue
+/// is made of. Buffers lists live in one flat vector that grows to what is used of the depth;
+/// posting allocates nothing once it has.
+#[derive(Debug)]
+pub struct RecvQueue {
+    requests: Vec<Request>,
+    /// `max_sge` elements for each place of the ring.
+    sges: Vec<Sge>,
+    depth: u32,
+    max_sge: u32,
+    /// Place of the oldest request.
+    oldest: u32,
+    len: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Request {
+    wr_id: u64,
+    sge_count: u32,
+}
+
+impl RecvQueue {
+    /// An empty queue for `depth` requests of at most `max_sge` elements; both may be 0.
+    pub const fn new(depth: u32, max_sge: u32) -> RecvQueue {
+        RecvQueue { requests: Vec::new(), sges: Vec::new(), depth, max_sge, oldest: 0, len: 0 }
+    }
+
+    /// Requests posted and not taken.
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether nothing is posted.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Requests that fit.
+    pub const fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Most elements of one request.
+    pub const fn max_sge(&self) -> u32 {
+        self.max_sge
+    }
+
+    /// Posts a request.
+    ///
+    /// # Errors
+    /// `Invalid`: too many elements. `NoMemory`: the queue is full.
+    pub fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), ResourceError> {
+        if request.sges.len() > self.max_sge as usize {
+            return Err(ResourceError::invalid(format!(
+                "the receive request has {} scatter/gather elements; the queue was made for {}",
+                request.sges.len(),
+                self.max_sge
+            )));
+        }
+        if self.len >= self.depth {
+            return Err(ResourceError::no_memory(format!(
+                "the receive queue holds all of its {} requests",
+                self.depth
+            )));
+        }
+        if self.len == 0 {
+            // Start again at the front: a shallow use of a deep queue stays in the cache.
+            self.oldest = 0;
+        }
+        let place = self.place(self.len);
+        let first = place * self.max_sge as usize;
+        if place >= self.requests.len() {
+            self.requests.resize(place + 1, Request::default());
+            self.sges.resize(first + self.max_sge as usize, Sge::default());
+        }
+        if let Some(slot) = self.requests.get_mut(place) {
+            *slot = Request { wr_id: request.wr_id, sge_count: request.sges.len() as u32 };
+        }
+        if let Some(slots) = self.sges.get_mut(first..first + request.sges.len()) {
+            slots.copy_from_slice(request.sges);
+        }
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Takes the oldest request: `wr_id`, `sges` and `length_bytes` of `into` become its own. False:
+    /// nothing is posted.
+    pub fn take(&mut self, into: &mut RecvWqe) -> bool {
+        if self.len == 0 {
+            return false;
+        }
+        let place = self.place(0);
+        let request = self.requests.get(place).copied().unwrap_or_default();
+        let first = place * self.max_sge as usize;
+        let sges = self.sges.get(first..first + request.sge_count as usize).unwrap_or_default();
+        into.wr_id = request.wr_id;
+        into.sges.clear();
+        into.sges.extend_from_slice(sges);
+        into.length_bytes = sges.iter().map(|sge| u64::from(sge.length)).sum();
+        self.drop_oldest();
+        true
+    }
+
+    /// Takes only the identity of the oldest request: it is flushed.
+    pub fn take_id(&mut self) -> Option<u64> {
+        if self.len == 0 {
+            return None;
+        }
+        let wr_id = self.requests.get(self.place(0)).map_or(0, |request| request.wr_id);
+        self.drop_oldest();
+        Some(wr_id)
+    }
+
+    /// Forgets all requests.
+    pub const fn clear(&mut self) {
+        self.oldest = 0;
+        self.len = 0;
+    }
+
+    /// Changes the depth; what is posted stays, in order.
+    ///
+    /// # Errors
+    /// `Invalid`: more requests than that are posted.
+    pub fn resize(&mut self, depth: u32) -> Result<(), ResourceError> {
+        if depth < self.len {
+            return Err(ResourceError::invalid(format!(
+                "depth {depth} of the receive queue is less than the {} requests posted to it",
+                self.len
+            )));
+        }
+        let mut moved = RecvQueue::new(depth, self.max_sge);
+        let mut wqe = RecvWqe::default();
+        while self.take(&mut wqe) {
+            moved.post(&RecvRequest { wr_id: wqe.wr_id, sges: &wqe.sges })?;
+        }
+        *self = moved;
+        Ok(())
+    }
+
+    /// Place in the ring of the request `later` requests after the oldest; `later` is at most
+    /// `depth`, and `depth` is not 0 where this is called.
+    const fn place(&self, later: u32) -> usize {
+        let place = self.oldest as u64 + later as u64;
+        let depth = self.depth as u64;
+        (if place >= depth { place - depth } else { place }) as usize
+    }
+
+    const fn drop_oldest(&mut self) {
+        self.oldest = self.place(1) as u32;
+        self.len -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sge(number: u32) -> Sge {
+        Sge { address: u64::from(number) << 12, length: number, lkey: number << 8 }
+    }
+
+    fn post(queue: &mut RecvQueue, wr_id: u64, sges: &[Sge]) -> Result<(), ResourceError> {
+        queue.post(&RecvRequest { wr_id, sges })
+    }
+
+    #[test]
+    fn requests_are_taken_in_order_across_the_end_of_the_ring() {
+        let mut queue = RecvQueue::new(3, 2);
+        let mut wqe = RecvWqe::default();
+        let mut next = 0_u64;
+        let mut expected = 0_u64;
+        for round in 0..20_u32 {
+            for _ in 0..(1 + round % 3) {
+                let sges = [sge(next as u32), sge(next as u32 + 1)];
+                match post(&mut queue, next, &sges[..(next % 3) as usize]) {
+                    Ok(()) => next += 1,
+                    Err(error) => assert_eq!((error.errno(), queue.len()), (libc::ENOMEM, 3)),
+                }
+            }
+            for _ in 0..=(round % 2) {
+                if queue.take(&mut wqe) {
+                    let sges = [sge(expected as u32), sge(expected as u32 + 1)];
+                    let sges = &sges[..(expected % 3) as usize];
+                    assert_eq!((wqe.wr_id, &wqe.sges[..]), (expected, sges));
+                    assert_eq!(wqe.length_bytes, sges.iter().map(|sge| u64::from(sge.length)).sum::<u64>());
+                    expected += 1;
+                }
+            }
+        }
+        assert_eq!(next - expected, u64::from(queue.len()));
+        assert!(expected > 15);
+    }
+
+    #[test]
+    fn posting_checks_elements_and_room() {
+        let mut queue = RecvQueue::new(1, 1);
+        assert_eq!(post(&mut queue, 1, &[sge(1), sge(2)]).unwrap_err().errno(), libc::EINVAL);
+        post(&mut queue, 1, &[sge(1)]).unwrap();
+        assert_eq!(post(&mut queue, 2, &[]).unwrap_err().errno(), libc::ENOMEM);
+        assert_eq!(post(&mut RecvQueue::new(0, 0), 2, &[]).unwrap_err().errno(), libc::ENOMEM);
+        assert_eq!(queue.take_id(), Some(1));
+        assert_eq!(queue.take_id(), None);
+        assert!(!queue.take(&mut RecvWqe::default()));
+    }
+
+    #[test]
+    fn steady_use_allocates_no_more() {
+        let mut queue = RecvQueue::new(1000, 4);
+        let mut wqe = RecvWqe::default();
+        for wr_id in 0..5000 {
+            post(&mut queue, wr_id, &[sge(1); 4]).unwrap();
+            assert!(queue.take(&mut wqe));
+        }
+        assert_eq!((queue.requests.len(), queue.sges.len()), (1, 4));
+    }
+
+    #[test]
+    fn resizing_keeps_what_is_posted() {
+        let mut queue = RecvQueue::new(4, 1);
+        for wr_id in 0..4 {
+            post(&mut queue, wr_id, &[sge(wr_id as u32)]).unwrap();
+        }
+        assert_eq!(queue.take_id(), Some(0));
+        post(&mut queue, 4, &[sge(4)]).unwrap();
+        assert_eq!(queue.resize(3).unwrap_err().errno(), libc::EINVAL);
+        queue.resize(8).unwrap();
+        for wr_id in 5..9 {
+            post(&mut queue, wr_id, &[sge(wr_id as u32)]).unwrap();
+        }
+        assert_eq!(post(&mut queue, 9, &[]).unwrap_err().errno(), libc::ENOMEM);
+        let mut wqe = RecvWqe::default();
+        for expected in 1..9 {
+            assert!(queue.take(&mut wqe));
+            assert_eq!((wqe.wr_id, wqe.sges[0]), (expected, sge(expected as u32)));
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! All objects of a device, and who uses whom.
+//!
+//! The engine owns this behind its one lock. What an application touches without that lock (CQs,
+//! channels, asynchronous events, counters) is handed out as `Arc`s with small locks of their own.
+//!
+//! **Invariant**: an object that is used cannot be destroyed (EBUSY), so a queue pair's context may
+//! name its objects by bare index.
+
+mod host_impl;
+mod queue_pairs;
+mod queues;
+
+use std::sync::Arc;
+
+use pumice_transport::host::QpContext;
+use pumice_transport::path::Path;
+use pumice_transport::types::{Access, AddressVector, Cause};
+use pumice_transport::wire::Qpn;
+
+use crate::address_handle;
+use crate::async_event::AsyncEventQueue;
+use crate::completion_queue::CompletionQueue;
+use crate::counters::Counters;
+use crate::error::ResourceError;
+use crate::gid_table::GidTable;
+use crate::limits::Limits;
+use crate::memory::{RegionChange, RegionKeys, RegionTable, WindowKeys, WindowType};
+use crate::multicast::MulticastGroups;
+use crate::pkey_table::PkeyTable;
+use crate::recv_queue::RecvQueue;
+use crate::send_slots::SendSlots;
+use crate::srq::Srq;
+use crate::table::{Handle, Table};
+
+pub use queue_pairs::{QpAttached, QpSetup};
+pub use queues::{CqSetup, SrqSetup};
+
+/// In a [`QpContext`]: there is no such object.
+pub const NO_OBJECT: u32 = u32::MAX;
+
+/// Receives what went wrong with a queue pair, for the operator's log.
+pub type ExplainHook = Box<dyn Fn(&QpContext, &Cause) + Send>;
+
+/// A queue pair that must go to ERR because of something outside of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QpFault {
+    /// The queue pair.
+    pub qpn: Qpn,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// The objects of a device.
+pub struct Resources {
+    limits: Limits,
+    memory: RegionTable,
+    pds: Table<Domain>,
+    xrcds: Table<Domain>,
+    ahs: Table<AddressHandle>,
+    cqs: Table<CqSlot>,
+    receives: Table<Receives>,
+    /// Places of XRC SRQs in `receives`; the index plus one is the low part of the SRQ's number.
+    xrc_srqs: Table<u32>,
+    number_base: u32,
+    qps: Vec<Option<Box<queue_pairs::Attachment>>>,
+    explain: Option<ExplainHook>,
+    /// Addresses of the port.
+    pub gids: GidTable,
+    /// Partitions of the port.
+    pub pkeys: PkeyTable,
+    /// Multicast groups; attach queue pairs here.
+    pub groups: MulticastGroups,
+    /// Counters, shared with the ports.
+    pub counters: Arc<Counters>,
+    /// Asynchronous events, shared with the application.
+    pub async_events: Arc<AsyncEventQueue>,
+    /// Send-queue slots that polling freed, shared with the completion queues.
+    pub send_slots: Arc<SendSlots>,
+    /// Queue pairs that a completion queue's overrun ruined. The engine takes them after every call
+    /// into the protocol and moves them to ERR; their QP_FATAL is raised already. Never longer than
+    /// the number of attached queue pairs.
+    pub qp_faults: Vec<QpFault>,
+    /// A completion was made since the engine last cleared this.
+    pub new_completions: bool,
+}
+
+/// A protection domain or XRC domain: nothing but its users.
+#[derive(Debug, Default)]
+struct Domain {
+    users: u32,
+}
+
+#[derive(Debug)]
+struct AddressHandle {
+    pd: Handle,
+}
+
+#[derive(Debug)]
+struct CqSlot {
+    cq: Arc<CompletionQueue>,
+    users: u32,
+}
+
+/// Where receive requests come from.
+#[derive(Debug)]
+enum Receives {
+    Own(RecvQueue),
+    Shared(Box<Srq>),
+}
+
+impl Resources {
+    /// A device without objects.
+    ///
+    /// # Errors
+    /// `Os`: no file descriptor is to be had.
+    pub fn new(limits: Limits) -> Result<Resources, ResourceError> {
+        let max_srq = limits.max_srq.min(0xffff);
+        Ok(Resources {
+            limits,
+            memory: RegionTable::new(limits.max_mr),
+            pds: Table::new("PD", limits.max_pd),
+            xrcds: Table::new("XRC domain", limits.max_xrcd),
+            ahs: Table::new("AH", limits.max_ah),
+            cqs: Table::new("CQ", limits.max_cq),
+            receives: Table::new("receive queue", limits.max_qp.saturating_add(max_srq)),
+            xrc_srqs: Table::new("XRC SRQ", max_srq),
+            number_base: 0,
+            qps: Vec::new(),
+            explain: None,
+            gids: GidTable::new(),
+            pkeys: PkeyTable::new(limits.pkey_table_len),
+            groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),
+            counters: Arc::new(Counters::new()),
+            async_events: Arc::new(AsyncEventQueue::new(limits.max_async_events)?),
+            send_slots: Arc::new(SendSlots::new()),
+            qp_faults: Vec::new(),
+            new_completions: false,
+        })
+    }
+
+    /// What the device is made for.
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Regions and windows, to look at.
+    pub const fn memory(&self) -> &RegionTable {
+        &self.memory
+    }
+
+    /// Sets the upper 8 bits of the XRC SRQ numbers made from now on: this process's slot number, as
+    /// in its QPNs.
+    pub const fn set_number_base(&mut self, base: u32) {
+        self.number_base = base & 0x00ff_0000;
+    }
+
+    /// Hands the causes of failures to `hook` from now on.
+    pub fn set_explain_hook(&mut self, hook: ExplainHook) {
+        self.explain = Some(hook);
+    }
+
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// `NoMemory`: the table is full.
+    pub fn alloc_pd(&mut self) -> Result<Handle, ResourceError> {
+        self.pds.insert(Domain::default())
+    }
+
+    /// Destroys a protection domain.
+    ///
+    /// # Errors
+    /// `Busy`: something belongs to it. `Invalid`: a stale handle.
+    pub fn dealloc_pd(&mut self, pd: Handle) -> Result<(), ResourceError> {
+        let users = self.pds.require(pd)?.users;
+        check_unused("protection domain", users, "regions, windows, queues and address handles")?;
+        self.pds.remove(pd);
+        Ok(())
+    }
+
+    /// Makes an XRC domain.
+    ///
+    /// # Errors
+    /// `NoMemory`: the table is full.
+    pub fn open_xrcd(&mut self) -> Result<Handle, ResourceError> {
+        self.xrcds.insert(Domain::default())
+    }
+
+    /// Closes an XRC domain.
+    ///
+    /// # Errors
+    /// `Busy`: SRQs or targets belong to it. `Invalid`: a stale handle.
+    pub fn close_xrcd(&mut self, xrcd: Handle) -> Result<(), ResourceError> {
+        let users = self.xrcds.require(xrcd)?.users;
+        check_unused("XRC domain", users, "shared receive queues and targets")?;
+        self.xrcds.remove(xrcd);
+        Ok(())
+    }
+
+    /// Registers memory; see [`RegionTable::register`].
+    ///
+    /// # Safety
+    /// As [`RegionTable::register`].
+    ///
+    /// # Errors
+    /// As [`RegionTable::register`]; a stale PD.
+    pub unsafe fn register_region(
+        &mut self,
+        pd: Handle,
+        address: u64,
+        length: u64,
+        iova: u64,
+        access: Access,
+    ) -> Result<RegionKeys, ResourceError> {
+        self.pds.require(pd)?;
+        // SAFETY: the caller vouches for the range.
+        let keys = unsafe { self.memory.register(pd.index, address, length, iova, access) }?;
+        self.use_pd(pd);
+        Ok(keys)
+    }
+
+    /// Changes a region; `pd` moves it to another protection domain, and `change.pd` is not used.
+    ///
+    /// # Safety
+    /// As [`RegionTable::rereg`].
+    ///
+    /// # Errors
+    /// As [`RegionTable::rereg`]; a stale PD.
+    pub unsafe fn rereg_region(
+        &mut self,
+        region: Handle,
+        pd: Option<Handle>,
+        change: RegionChange,
+    ) -> Result<RegionKeys, ResourceError> {
+        if let Some(pd) = pd {
+            self.pds.require(pd)?;
+        }
+        let old_pd = self.memory.region(region)?.pd;
+        let change = RegionChange { pd: pd.map(|pd| pd.index), ..change };
+        // SAFETY: the caller vouches for the range.
+        let keys = unsafe { self.memory.rereg(region, change) }?;
+        if let Some(pd) = pd {
+            self.use_pd(pd);
+            self.release_pd(old_pd);
+        }
+        Ok(keys)
+    }
+
+    /// Ends a registration.
+    ///
+    /// # Errors
+    /// `Busy`: windows are bound to the region. `Invalid`: a stale handle.
+    pub fn deregister_region(&mut self, region: Handle) -> Result<(), ResourceError> {
+        let info = self.memory.deregister(region)?;
+        self.release_pd(info.pd);
+        Ok(())
+    }
+
+    /// Allocates a memory window.
+    ///
+    /// # Errors
+    /// `NoMemory`: the table is full. `Invalid`: a stale PD.
+    pub fn alloc_window(&mut self, pd: Handle, window: WindowType) -> Result<WindowKeys, ResourceError> {
+        self.pds.require(pd)?;
+        let keys = self.memory.alloc_window(pd.index, window)?;
+        self.use_pd(pd);
+        Ok(keys)
+    }
+
+    /// Frees a memory window, bound or not.
+    ///
+    /// # Errors
+    /// `Invalid`: a stale handle.
+    pub fn dealloc_window(&mut self, window: Handle) -> Result<(), ResourceError> {
+        let pd = self.memory.dealloc_window(window)?;
+        self.release_pd(pd);
+        Ok(())
+    }
+
+    /// Makes an address handle: its name here, and the path for the datagrams that use it. Keep
+    /// `pd` with it: a UD queue pair only sends along address handles of its own domain.
+    ///
+    /// # Errors
+    /// As [`address_handle::resolve`]; a stale PD. `NoMemory`: the table is full.
+    pub fn create_ah(
+        &mut self,
+        pd: Handle,
+        vector: &AddressVector,
+    ) -> Result<(Handle, Arc<Path>), ResourceError> {
+        self.pds.require(pd)?;
+        let path = address_handle::resolve(vector, &self.gids)?;
+        let handle = self.ahs.insert(AddressHandle { pd })?;
+        self.use_pd(pd);
+        Ok((handle, Arc::new(path)))
+    }
+
+    /// Destroys an address handle; posted datagrams keep their path.
+    ///
+    /// # Errors
+    /// `Invalid`: a stale handle.
+    pub fn destroy_ah(&mut self, ah: Handle) -> Result<(), ResourceError> {
+        let pd = self.ahs.require(ah)?.pd;
+        self.ahs.remove(ah);
+        self.release_pd(pd.index);
+        Ok(())
+    }
+
+    fn use_pd(&mut self, pd: Handle) {
+        if let Some(domain) = self.pds.get_mut(pd) {
+            domain.users += 1;
+        }
+    }
+
+    fn release_pd(&mut self, pd: u32) {
+        if let Some(domain) = self.pds.at_mut(pd) {
+            domain.users = domain.users.saturating_sub(1);
+        }
+    }
+
+    fn use_xrcd(&mut self, xrcd: Handle) {
+        if let Some(domain) = self.xrcds.get_mut(xrcd) {
+            domain.users += 1;
+        }
+    }
+
+    fn release_xrcd(&mut self, xrcd: u32) {
+        if let Some(domain) = self.xrcds.at_mut(xrcd) {
+            domain.users = domain.users.saturating_sub(1);
+        }
+    }
+}
+
+impl std::fmt::Debug for Resources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resources")
+            .field("pds", &self.pds.len())
+            .field("regions_and_windows", &self.memory.len())
+            .field("cqs", &self.cqs.len())
+            .field("receive_queues", &self.receives.len())
+            .field("qps", &self.qps.iter().flatten().count())
+            .finish_non_exhaustive()
+    }
+}
+
+fn check_unused(object: &str, users: u32, kinds: &str) -> Result<(), ResourceError> {
+    if users == 0 {
+        return Ok(());
+    }
+    Err(ResourceError::busy(format!("{object} with {users} users ({kinds}); destroy them first")))
+}
+
+/// `value` of an attribute must lie in `least..=most`.
+fn check_size(what: &str, value: u32, least: u32, most: u32) -> Result<(), ResourceError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(ResourceError::invalid(format!("{what} {value} is not within {least}..={most}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use pumice_transport::types::{Gid, Mtu};
+
+    use super::*;
+    use crate::gid_table::GidEntry;
+
+    #[test]
+    fn a_pd_counts_its_users() {
+        let mut resources = Resources::new(Limits::default()).unwrap();
+        let ip: IpAddr = "10.0.0.1".parse().unwrap();
+        resources.gids.add(GidEntry::new(ip, "lo", 1, Mtu::Mtu4096)).unwrap();
+        let (pd, other) = (resources.alloc_pd().unwrap(), resources.alloc_pd().unwrap());
+        let vector =
+            AddressVector { is_global: true, dgid: Gid::from(ip), port_num: 1, ..AddressVector::default() };
+        // SAFETY: the range is never accessed.
+        let region = unsafe { resources.register_region(pd, 0x1000, 8, 0x1000, Access::empty()) }.unwrap();
+        let window = resources.alloc_window(pd, WindowType::Type1).unwrap();
+        let (ah, path) = resources.create_ah(pd, &vector).unwrap();
+        assert_eq!(path.flow.destination, ip);
+
+        let busy = |resources: &mut Resources, pd| resources.dealloc_pd(pd).map_err(|error| error.errno());
+        assert_eq!(busy(&mut resources, pd), Err(libc::EBUSY));
+        // SAFETY: the range is never accessed.
+        unsafe { resources.rereg_region(region.handle, Some(other), RegionChange::default()) }.unwrap();
+        assert_eq!(busy(&mut resources, other), Err(libc::EBUSY));
+        resources.deregister_region(region.handle).unwrap();
+        assert_eq!(busy(&mut resources, other), Ok(()));
+        resources.dealloc_window(window.handle).unwrap();
+        assert_eq!(busy(&mut resources, pd), Err(libc::EBUSY));
+        resources.destroy_ah(ah).unwrap();
+        assert_eq!(resources.destroy_ah(ah).unwrap_err().errno(), libc::EINVAL);
+        assert_eq!(busy(&mut resources, pd), Ok(()));
+        assert_eq!(busy(&mut resources, pd), Err(libc::EINVAL));
+        assert_eq!(resources.create_ah(pd, &vector).unwrap_err().errno(), libc::EINVAL);
+    }
+}

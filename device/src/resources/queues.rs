@@ -1,0 +1,293 @@
+//! Completion queues and shared receive queues of a device.
+
+use std::sync::Arc;
+
+use pumice_transport::types::RecvRequest;
+
+use super::{CqSlot, NO_OBJECT, Receives, Resources, check_size, check_unused};
+use crate::completion_channel::CompletionChannel;
+use crate::completion_queue::CompletionQueue;
+use crate::error::ResourceError;
+use crate::event_account::EventAccount;
+use crate::srq::{Srq, SrqAttributes, SrqChange, XrcSrq};
+use crate::table::Handle;
+
+/// What to make a completion queue of (`ibv_create_cq`).
+#[derive(Debug, Clone, Default)]
+pub struct CqSetup {
+    /// Entries.
+    pub depth: u32,
+    /// Completion vector; they are all alike.
+    pub comp_vector: u32,
+    /// What the application calls the queue.
+    pub cookie: u64,
+    /// Where it reports to.
+    pub channel: Option<Arc<CompletionChannel>>,
+}
+
+/// What to make a shared receive queue of (`ibv_create_srq_ex`).
+#[derive(Debug, Clone, Copy)]
+pub struct SrqSetup {
+    /// Protection domain of its buffers.
+    pub pd: Handle,
+    /// Requests that fit.
+    pub max_wr: u32,
+    /// Most elements of one request.
+    pub max_sge: u32,
+    /// What the application calls the queue.
+    pub cookie: u64,
+    /// For an XRC SRQ: its XRC domain and its completion queue.
+    pub xrc: Option<(Handle, Handle)>,
+}
+
+impl Resources {
+    /// Makes a completion queue.
+    ///
+    /// # Errors
+    /// `Invalid`: a depth or completion vector out of range. `NoMemory`: the table is full, or there is none.
+    pub fn create_cq(&mut self, setup: CqSetup) -> Result<Arc<CompletionQueue>, ResourceError> {
+        check_size("completion queue depth", setup.depth, 1, self.limits.max_cqe)?;
+        check_size("completion vector", setup.comp_vector, 0, self.limits.num_comp_vectors.max(1) - 1)?;
+        let slots = Arc::clone(&self.send_slots);
+        let CqSetup { depth, cookie, channel, .. } = setup;
+        let handle = self.cqs.try_insert_with(|handle| {
+            let cq = CompletionQueue::new(handle, depth, cookie, channel, slots)?;
+            Ok(CqSlot { cq: Arc::new(cq), users: 0 })
+        })?;
+        Ok(Arc::clone(&self.cqs.require(handle)?.cq))
+    }
+
+    /// Changes the depth of a completion queue.
+    ///
+    /// # Errors
+    /// `Invalid`: out of range, less than what waits in it, or a stale handle.
+    pub fn resize_cq(&mut self, cq: Handle, depth: u32) -> Result<(), ResourceError> {
+        check_size("completion queue depth", depth, 1, self.limits.max_cqe)?;
+        self.cqs.require(cq)?.cq.resize(depth)
+    }
+
+    /// The completion queue with this handle.
+    pub fn cq(&self, cq: Handle) -> Option<&Arc<CompletionQueue>> {
+        self.cqs.get(cq).map(|slot| &slot.cq)
+    }
+
+    /// Destroys a completion queue. Without the engine's lock, call
+    /// [`CompletionQueue::wait_all_acked`] on it afterwards.
+    ///
+    /// # Errors
+    /// `Busy`: queue pairs or XRC SRQs use it. `Invalid`: a stale handle.
+    pub fn destroy_cq(&mut self, cq: Handle) -> Result<Arc<CompletionQueue>, ResourceError> {
+        let slot = self.cqs.require(cq)?;
+        check_unused("completion queue", slot.users, "queue pairs and XRC SRQs")?;
+        let queue = Arc::clone(&slot.cq);
+        self.cqs.remove(cq);
+        queue.detach_channel();
+        self.async_events.purge(queue.async_account());
+        Ok(queue)
+    }
+
+    /// Makes a shared receive queue.
+    ///
+    /// # Errors
+    /// `Invalid`: a size out of range, a stale handle. `NoMemory`: a table is full.
+    pub fn create_srq(&mut self, setup: &SrqSetup) -> Result<Handle, ResourceError> {
+        check_size("SRQ depth", setup.max_wr, 1, self.limits.max_srq_wr)?;
+        check_size("SRQ scatter/gather elements", setup.max_sge, 0, self.limits.max_srq_sge)?;
+        self.pds.require(setup.pd)?;
+        let xrc = match setup.xrc {
+            Some((xrcd, cq)) => {
+                self.xrcds.require(xrcd)?;
+                self.cqs.require(cq)?;
+                let place = self.xrc_srqs.insert(NO_OBJECT)?;
+                let number = self.number_base | (place.index + 1);
+                Some((XrcSrq { xrcd: xrcd.index, cq: cq.index, number }, place, xrcd, cq))
+            }
+            None => None,
+        };
+        let SrqSetup { pd, max_wr, max_sge, cookie, .. } = *setup;
+        let srq = Srq::new(pd.index, max_wr, max_sge, cookie, xrc.map(|(side, ..)| side));
+        let made = self.receives.insert(Receives::Shared(Box::new(srq)));
+        match (&made, xrc) {
+            (Ok(handle), Some((_, place, xrcd, cq))) => {
+                if let Some(index) = self.xrc_srqs.get_mut(place) {
+                    *index = handle.index;
+                }
+                self.use_xrcd(xrcd);
+                self.use_cq(cq);
+            }
+            (Err(_), Some((_, place, ..))) => {
+                self.xrc_srqs.remove(place);
+            }
+            (_, None) => {}
+        }
+        if made.is_ok() {
+            self.use_pd(pd);
+        }
+        made
+    }
+
+    /// Changes depth and limit of a shared receive queue.
+    ///
+    /// # Errors
+    /// As described at [`SrqChange`]'s fields: `Invalid`, nothing changed.
+    pub fn modify_srq(&mut self, srq: Handle, change: SrqChange) -> Result<(), ResourceError> {
+        let most = self.limits.max_srq_wr;
+        self.srq_mut(srq)?.modify(change, most)
+    }
+
+    /// Posts a request to a shared receive queue.
+    ///
+    /// # Errors
+    /// `Invalid`: too many elements, a stale handle. `NoMemory`: the queue is full.
+    #[inline]
+    pub fn post_srq_recv(&mut self, srq: Handle, request: &RecvRequest<'_>) -> Result<(), ResourceError> {
+        self.srq_mut(srq)?.post(request)
+    }
+
+    /// The shared receive queue with this handle.
+    ///
+    /// # Errors
+    /// `Invalid`: a stale handle.
+    pub fn srq(&self, srq: Handle) -> Result<&Srq, ResourceError> {
+        match self.receives.require(srq)? {
+            Receives::Shared(srq) => Ok(srq),
+            Receives::Own(_) => Err(not_shared()),
+        }
+    }
+
+    /// Sizes and armed limit of a shared receive queue.
+    ///
+    /// # Errors
+    /// `Invalid`: a stale handle.
+    pub fn query_srq(&self, srq: Handle) -> Result<SrqAttributes, ResourceError> {
+        Ok(self.srq(srq)?.attributes())
+    }
+
+    /// Destroys a shared receive queue. Without the engine's lock, call
+    /// [`EventAccount::wait_all_acked`] on the result afterwards.
+    ///
+    /// # Errors
+    /// `Busy`: queue pairs use it. `Invalid`: a stale handle.
+    pub fn destroy_srq(&mut self, handle: Handle) -> Result<Arc<EventAccount>, ResourceError> {
+        let srq = self.srq(handle)?;
+        check_unused("shared receive queue", srq.users(), "queue pairs")?;
+        let (pd, xrc, account) = (srq.pd(), srq.xrc(), Arc::clone(srq.account()));
+        self.receives.remove(handle);
+        self.release_pd(pd);
+        if let Some(xrc) = xrc {
+            let place = self.xrc_srqs.handle_at((xrc.number & 0xffff).wrapping_sub(1));
+            place.map(|place| self.xrc_srqs.remove(place));
+            self.release_xrcd(xrc.xrcd);
+            self.release_cq(xrc.cq);
+        }
+        self.async_events.purge(&account);
+        Ok(account)
+    }
+
+    fn srq_mut(&mut self, srq: Handle) -> Result<&mut Srq, ResourceError> {
+        match self.receives.require_mut(srq)? {
+            Receives::Shared(srq) => Ok(srq),
+            Receives::Own(_) => Err(not_shared()),
+        }
+    }
+
+    pub(super) fn use_cq(&mut self, cq: Handle) {
+        if let Some(slot) = self.cqs.get_mut(cq) {
+            slot.users += 1;
+        }
+    }
+
+    pub(super) fn release_cq(&mut self, cq: u32) {
+        if let Some(slot) = self.cqs.at_mut(cq) {
+            slot.users = slot.users.saturating_sub(1);
+        }
+    }
+}
+
+fn not_shared() -> ResourceError {
+    ResourceError::invalid("a queue pair's receive queue was given where a shared receive queue belongs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+
+    fn resources() -> Resources {
+        Resources::new(Limits { max_cqe: 100, max_srq_wr: 50, ..Limits::default() }).unwrap()
+    }
+
+    fn cq(depth: u32) -> CqSetup {
+        CqSetup { depth, ..CqSetup::default() }
+    }
+
+    #[test]
+    fn completion_queue_sizes_are_checked() {
+        let mut resources = resources();
+        for bad in [cq(0), cq(101), CqSetup { comp_vector: 1, ..cq(1) }] {
+            assert_eq!(resources.create_cq(bad).unwrap_err().errno(), libc::EINVAL);
+        }
+        let queue = resources.create_cq(cq(100)).unwrap();
+        assert_eq!(queue.depth(), 100);
+        resources.resize_cq(queue.handle(), 1).unwrap();
+        assert_eq!(queue.depth(), 1);
+        assert_eq!(resources.resize_cq(queue.handle(), 0).unwrap_err().errno(), libc::EINVAL);
+        resources.destroy_cq(queue.handle()).unwrap().wait_all_acked();
+        assert_eq!(resources.destroy_cq(queue.handle()).unwrap_err().errno(), libc::EINVAL);
+    }
+
+    #[test]
+    fn a_channel_is_used_until_its_queues_are_destroyed() {
+        let mut resources = resources();
+        let channel = Arc::new(CompletionChannel::new().unwrap());
+        let setup = CqSetup { channel: Some(Arc::clone(&channel)), ..cq(1) };
+        let queue = resources.create_cq(setup).unwrap();
+        assert_eq!(channel.check_unused().unwrap_err().errno(), libc::EBUSY);
+        resources.destroy_cq(queue.handle()).unwrap();
+        channel.check_unused().unwrap();
+    }
+
+    #[test]
+    fn an_xrc_srq_uses_its_domains_and_its_completion_queue() {
+        let mut resources = resources();
+        resources.set_number_base(0x05_0000);
+        let (pd, xrcd) = (resources.alloc_pd().unwrap(), resources.open_xrcd().unwrap());
+        let queue = resources.create_cq(cq(1)).unwrap();
+        let setup = SrqSetup { pd, max_wr: 4, max_sge: 1, cookie: 0, xrc: Some((xrcd, queue.handle())) };
+        let srq = resources.create_srq(&setup).unwrap();
+        assert_eq!(resources.srq(srq).unwrap().xrc().unwrap().number, 0x05_0001);
+        assert_eq!(resources.dealloc_pd(pd).unwrap_err().errno(), libc::EBUSY);
+        assert_eq!(resources.close_xrcd(xrcd).unwrap_err().errno(), libc::EBUSY);
+        assert_eq!(resources.destroy_cq(queue.handle()).unwrap_err().errno(), libc::EBUSY);
+        resources.destroy_srq(srq).unwrap().wait_all_acked();
+        resources.destroy_cq(queue.handle()).unwrap();
+        resources.close_xrcd(xrcd).unwrap();
+        resources.dealloc_pd(pd).unwrap();
+        assert_eq!(resources.create_srq(&setup).unwrap_err().errno(), libc::EINVAL);
+    }
+
+    #[test]
+    fn shared_receive_queue_sizes_are_checked() {
+        let mut resources = resources();
+        let pd = resources.alloc_pd().unwrap();
+        let good = SrqSetup { pd, max_wr: 2, max_sge: 0, cookie: 0, xrc: None };
+        for bad in [
+            SrqSetup { max_wr: 0, ..good },
+            SrqSetup { max_wr: 51, ..good },
+            SrqSetup { max_sge: 33, ..good },
+        ] {
+            assert_eq!(resources.create_srq(&bad).unwrap_err().errno(), libc::EINVAL);
+        }
+        let srq = resources.create_srq(&good).unwrap();
+        let request = RecvRequest { wr_id: 1, sges: &[] };
+        resources.post_srq_recv(srq, &request).unwrap();
+        resources.post_srq_recv(srq, &request).unwrap();
+        assert_eq!(resources.post_srq_recv(srq, &request).unwrap_err().errno(), libc::ENOMEM);
+        resources.modify_srq(srq, SrqChange { max_wr: Some(3), limit: Some(3) }).unwrap();
+        resources.post_srq_recv(srq, &request).unwrap();
+        assert_eq!(resources.query_srq(srq), Ok(SrqAttributes { max_wr: 3, max_sge: 0, limit: 3 }));
+        resources.destroy_srq(srq).unwrap();
+        assert_eq!(resources.query_srq(srq).unwrap_err().errno(), libc::EINVAL);
+        resources.dealloc_pd(pd).unwrap();
+    }
+}

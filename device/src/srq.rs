@@ -1,0 +1,233 @@
+//! Shared receive queues.
+
+use std::sync::Arc;
+
+use pumice_transport::host::RecvWqe;
+use pumice_transport::types::RecvRequest;
+
+use crate::error::ResourceError;
+use crate::event_account::EventAccount;
+use crate::recv_queue::RecvQueue;
+
+/// What makes a shared receive queue one for XRC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XrcSrq {
+    /// XRC domain.
+    pub xrcd: u32,
+    /// Completion queue of everything received through it.
+    pub cq: u32,
+    /// Number by which peers name it (24 bits).
+    pub number: u32,
+}
+
+/// A shared receive queue as it is now (`ibv_query_srq`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SrqAttributes {
+    /// Requests that fit.
+    pub max_wr: u32,
+    /// Most elements of one request.
+    pub max_sge: u32,
+    /// The armed limit; 0 if none, and after its event.
+    pub limit: u32,
+}
+
+/// What to change (`ibv_modify_srq`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SrqChange {
+    /// Another depth.
+    pub max_wr: Option<u32>,
+    /// A limit to arm; 0 disarms.
+    pub limit: Option<u32>,
+}
+
+/// A receive queue that any number of queue pairs take from.
+#[derive(Debug)]
+pub struct Srq {
+    queue: RecvQueue,
+    pd: u32,
+    xrc: Option<XrcSrq>,
+    limit: u32,
+    cookie: u64,
+    users: u32,
+    account: Arc<EventAccount>,
+}
+
+impl Srq {
+    /// An empty queue; the caller has checked the sizes against the device's limits.
+    pub(crate) fn new(pd: u32, depth: u32, max_sge: u32, cookie: u64, xrc: Option<XrcSrq>) -> Srq {
+        Srq {
+            queue: RecvQueue::new(depth, max_sge),
+            pd,
+            xrc,
+            limit: 0,
+            cookie,
+            users: 0,
+            account: Arc::new(EventAccount::new()),
+        }
+    }
+
+    /// Protection domain of its buffers.
+    pub const fn pd(&self) -> u32 {
+        self.pd
+    }
+
+    /// What the application calls it.
+    pub const fn cookie(&self) -> u64 {
+        self.cookie
+    }
+
+    /// Its XRC side, if it has one.
+    pub const fn xrc(&self) -> Option<XrcSrq> {
+        self.xrc
+    }
+
+    /// Account of its asynchronous events.
+    pub const fn account(&self) -> &Arc<EventAccount> {
+        &self.account
+    }
+
+    /// Requests posted and not taken.
+    pub const fn len(&self) -> u32 {
+        self.queue.len()
+    }
+
+    /// Whether nothing is posted.
+    pub const fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Its sizes and armed limit.
+    pub const fn attributes(&self) -> SrqAttributes {
+        SrqAttributes { max_wr: self.queue.depth(), max_sge: self.queue.max_sge(), limit: self.limit }
+    }
+
+    /// Posts a request.
+    ///
+    /// # Errors
+    /// As [`RecvQueue::post`].
+    pub fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), ResourceError> {
+        self.queue.post(request)
+    }
+
+    /// Changes depth and limit, both or neither. An armed limit fires when a request is taken, not
+    /// when it is armed.
+    ///
+    /// # Errors
+    /// `Invalid`: a depth above `most_wr`, of 0, below the limit or below what is posted; a limit
+    /// above the depth.
+    pub(crate) fn modify(&mut self, change: SrqChange, most_wr: u32) -> Result<(), ResourceError> {
+        let depth = change.max_wr.unwrap_or(self.queue.depth());
+        if change.max_wr.is_some() && (depth == 0 || depth > most_wr) {
+            return Err(ResourceError::invalid(format!("SRQ depth {depth} is not within 1..={most_wr}")));
+        }
+        if change.max_wr.is_some() && depth < self.limit {
+            return Err(ResourceError::invalid(format!(
+                "SRQ depth {depth} is less than its armed limit {}; disarm it first",
+                self.limit
+            )));
+        }
+        let limit = change.limit.unwrap_or(self.limit);
+        if limit > depth {
+            return Err(ResourceError::invalid(format!("SRQ limit {limit} is more than its depth {depth}")));
+        }
+        if change.max_wr.is_some() {
+            self.queue.resize(depth)?;
+        }
+        self.limit = limit;
+        Ok(())
+    }
+
+    /// Takes the oldest request.
+    pub(crate) fn take(&mut self, into: &mut RecvWqe) -> Taken {
+        if !self.queue.take(into) {
+            return Taken::Empty;
+        }
+        into.pd = self.pd;
+        if self.queue.len() < self.limit {
+            self.limit = 0;
+            return Taken::BelowLimit;
+        }
+        Taken::Request
+    }
+
+    pub(crate) const fn users(&self) -> u32 {
+        self.users
+    }
+
+    pub(crate) const fn attach(&mut self) {
+        self.users += 1;
+    }
+
+    pub(crate) const fn detach(&mut self) {
+        self.users = self.users.saturating_sub(1);
+    }
+}
+
+/// Outcome of taking a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// Nothing is posted.
+    Empty,
+    /// A request was taken.
+    Request,
+    /// A request was taken, and fewer than the armed limit are left: raise the event.
+    BelowLimit,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn srq(depth: u32, posted: u64) -> Srq {
+        let mut srq = Srq::new(7, depth, 1, 1, None);
+        for wr_id in 0..posted {
+            srq.post(&RecvRequest { wr_id, sges: &[] }).unwrap();
+        }
+        srq
+    }
+
+    fn limit(limit: u32) -> SrqChange {
+        SrqChange { limit: Some(limit), max_wr: None }
+    }
+
+    #[test]
+    fn the_limit_fires_once_per_arming_when_a_request_is_taken() {
+        let mut srq = srq(8, 5);
+        let mut wqe = RecvWqe::default();
+        srq.modify(limit(3), 8).unwrap();
+        let mut take = |srq: &mut Srq| srq.take(&mut wqe);
+        assert_eq!([take(&mut srq), take(&mut srq)], [Taken::Request, Taken::Request]);
+        assert_eq!(srq.attributes().limit, 3);
+        assert_eq!(take(&mut srq), Taken::BelowLimit);
+        assert_eq!(srq.attributes().limit, 0);
+        assert_eq!(take(&mut srq), Taken::Request);
+        srq.modify(limit(8), 8).unwrap();
+        assert_eq!(srq.attributes().limit, 8, "arming alone fires nothing");
+        assert_eq!(take(&mut srq), Taken::BelowLimit);
+        assert_eq!(take(&mut srq), Taken::Empty);
+        assert_eq!(wqe.pd, 7);
+    }
+
+    #[test]
+    fn modify_changes_both_or_neither() {
+        let mut srq = srq(8, 4);
+        srq.modify(limit(5), 16).unwrap();
+        let change = |max_wr, limit| SrqChange { max_wr, limit };
+        for bad in [
+            change(Some(0), Some(0)),
+            change(Some(17), None),
+            change(Some(4), None),
+            change(None, Some(9)),
+            change(Some(10), Some(11)),
+        ] {
+            assert_eq!(srq.modify(bad, 16).unwrap_err().errno(), libc::EINVAL, "{bad:?}");
+            assert_eq!(srq.attributes(), SrqAttributes { max_wr: 8, max_sge: 1, limit: 5 });
+        }
+        srq.modify(limit(0), 16).unwrap();
+        assert_eq!(srq.modify(change(Some(3), Some(1)), 16).unwrap_err().errno(), libc::EINVAL);
+        assert_eq!(srq.attributes(), SrqAttributes { max_wr: 8, max_sge: 1, limit: 0 });
+        srq.modify(change(Some(16), Some(16)), 16).unwrap();
+        assert_eq!(srq.attributes(), SrqAttributes { max_wr: 16, max_sge: 1, limit: 16 });
+        assert_eq!(srq.len(), 4);
+    }
+}

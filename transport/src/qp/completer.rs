@@ -1,0 +1,347 @@
+//! The completer: what responses do to the requester.
+
+use super::requester::{Requester, SendFailure};
+use super::settings::Settings;
+use crate::host::{Counter, Host};
+use crate::types::{SendOpcode, WcStatus};
+use crate::wire::{NakCode, Operation, Packet, Psn, Syndrome, rnr_timer_ns};
+
+/// RNR retry count that means "for ever".
+const RNR_RETRY_INFINITE: u8 = 7;
+
+impl Requester {
+    /// A response packet of this queue pair's peer.
+    ///
+    /// # Errors
+    /// The request at the head of the send queue failed.
+    pub(crate) fn handle_response<H: Host>(
+        &mut self,
+        settings: &Settings,
+        now_ns: u64,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), SendFailure> {
+        let psn = packet.bth().psn;
+        if !psn.is_before(self.sent_end) {
+            host.count(Counter::RxUnexpectedResponse, 1);
+            return Ok(());
+        }
+        match packet.operation() {
+            Operation::Acknowledge => self.handle_acknowledge(settings, now_ns, packet, host),
+            Operation::AtomicAcknowledge => self.handle_atomic_ack(settings, now_ns, packet, host),
+            _ => self.handle_read_response(settings, now_ns, packet, host),
+        }?;
+        self.fail_if_due(settings)
+    }
+
+    fn handle_acknowledge<H: Host>(
+        &mut self,
+        settings: &Settings,
+        now_ns: u64,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), SendFailure> {
+        let psn = packet.bth().psn;
+        let Some(aeth) = packet.aeth() else { return Ok(()) };
+        if psn.is_before(self.acked) {
+            host.count(Counter::RxStaleResponse, 1);
+            return Ok(());
+        }
+        match Syndrome::from_byte(aeth.syndrome) {
+            Syndrome::Ack { .. } => {
+                if !self.acknowledge_before(settings, psn.next(), now_ns, host) {
+                    return self.implied_nak(settings, now_ns, host);
+                }
+                Ok(())
+            }
+            Syndrome::RnrNak { timer_code } => {
+                host.count(Counter::RxRnrNak, 1);
+                if !self.acknowledge_before(settings, psn, now_ns, host) {
+                    return self.implied_nak(settings, now_ns, host);
+                }
+                self.wait_for_receiver(settings, timer_code, now_ns, host)
+            }
+            Syndrome::Nak(NakCode::Sequence) => {
+                host.count(Counter::RxNakSequence, 1);
+                if !self.acknowledge_before(settings, psn, now_ns, host) {
+                    return self.implied_nak(settings, now_ns, host);
+                }
+                if self.rnr_until_ns.is_some() || !psn.is_before(self.cursor_psn()) {
+                    return Ok(());
+                }
+                self.retry(settings, now_ns, host)
+            }
+            Syndrome::Nak(code) => {
+                host.count(Counter::RxNakFatal, 1);
+                if !self.acknowledge_before(settings, psn, now_ns, host) {
+                    return self.implied_nak(settings, now_ns, host);
+                }
+                let status = match code {
+                    NakCode::InvalidRequest => WcStatus::RemInvReqErr,
+                    NakCode::RemoteAccess => WcStatus::RemAccessErr,
+                    NakCode::InvalidReadRequest => WcStatus::RemInvRdReqErr,
+                    _ => WcStatus::RemOpErr,
+                };
+                Err(SendFailure { status, local: false })
+            }
+            Syndrome::Reserved(_) => {
+                host.count(Counter::RxReservedSyndrome, 1);
+                Ok(())
+            }
+        }
+    }
+
+    /// Acknowledges everything before `end`, but never a request that needs a response of its own.
+    /// False: such a request stands in the way, so its response was lost.
+    fn acknowledge_before<H: Host>(
+        &mut self,
+        settings: &Settings,
+        end: Psn,
+        now_ns: u64,
+        host: &mut H,
+    ) -> bool {
+        let mut reached = self.acked;
+        let mut clear = true;
+        let mut number = self.queue.head();
+        while reached.is_before(end) {
+            let Some(wqe) = self.queue.entry(number) else { break };
+            number += 1;
+            if wqe.opcode.is_local() {
+                continue;
+            }
+            if wqe.opcode.needs_response() {
+                clear = false;
+                break;
+            }
+            let wqe_end = wqe.end_psn();
+            reached = if wqe_end.is_before(end) { wqe_end } else { end };
+        }
+        self.advance_to(settings, reached, now_ns, host);
+        clear
+    }
+
+    /// `acked` moves forward to `reached`: completions, window, timers.
+    fn advance_to<H: Host>(&mut self, settings: &Settings, reached: Psn, now_ns: u64, host: &mut H) {
+        let count = reached.since(self.acked);
+        if count <= 0 {
+            return;
+        }
+        let behind = self.cursor_psn().is_before(reached);
+        self.acked = reached;
+        self.window.on_acked(reached, count as u32, now_ns);
+        self.reload_retries(settings);
+        self.implied_nak_seen = false;
+        self.rnr_until_ns = None;
+        self.complete_ready(settings, host);
+        if behind {
+            // A late answer to packets that were about to be sent again.
+            self.cursor = self.queue.head();
+            self.cursor_packet = match self.queue.entry(self.cursor) {
+                Some(wqe) if !wqe.opcode.is_local() => reached.since(wqe.first_psn).max(0) as u32,
+                _ => 0,
+            };
+        }
+        self.restart_timers(settings, now_ns);
+    }
+
+    /// A response beyond a pending READ or atomic: its own response was lost.
+    fn implied_nak<H: Host>(
+        &mut self,
+        settings: &Settings,
+        now_ns: u64,
+        host: &mut H,
+    ) -> Result<(), SendFailure> {
+        if self.implied_nak_seen || self.in_flight() == 0 {
+            return Ok(());
+        }
+        host.count(Counter::RxImpliedNak, 1);
+        self.retry(settings, now_ns, host)?;
+        self.implied_nak_seen = true;
+        Ok(())
+    }
+
+    /// Sends everything unacknowledged again, at the cost of one retry.
+    fn retry<H: Host>(&mut self, settings: &Settings, now_ns: u64, host: &mut H) -> Result<(), SendFailure> {
+        if self.retries_left == 0 {
+            return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });
+        }
+        self.retries_left -= 1;
+        self.note_loss(now_ns);
+        self.window.on_loss(self.sent_end);
+        self.rewind(host);
+        self.timer_ns = None;
+        self.early_timer_ns = None;
+        Ok(())
+    }
+
+    fn wait_for_receiver<H: Host>(
+        &mut self,
+        settings: &Settings,
+        timer_code: u8,
+        now_ns: u64,
+        host: &mut H,
+    ) -> Result<(), SendFailure> {
+        if self.rnr_until_ns.is_some() {
+            return Ok(());
+        }
+        if settings.rnr_retry != RNR_RETRY_INFINITE {
+            if self.rnr_retries_left == 0 {
+                return Err(SendFailure { status: WcStatus::RnrRetryExcErr, local: false });
+            }
+            self.rnr_retries_left -= 1;
+        }
+        self.rewind(host);
+        self.timer_ns = None;
+        self.early_timer_ns = None;
+        self.rnr_until_ns = Some(now_ns.saturating_add(rnr_timer_ns(timer_code)));
+        Ok(())
+    }
+
+    /// Matches a response to the oldest outstanding request. `None`: it is none of ours now.
+    fn expected_response<H: Host>(
+        &mut self,
+        settings: &Settings,
+        psn: Psn,
+        now_ns: u64,
+        host: &mut H,
+    ) -> Result<Option<(u32, u32)>, SendFailure> {
+        let Some(front) = self.outstanding.front().copied() else {
+            host.count(Counter::RxUnexpectedResponse, 1);
+            return Ok(None);
+        };
+        if psn.is_before(self.acked) || psn.is_before(front.first_psn) {
+            host.count(Counter::RxStaleResponse, 1);
+            return Ok(None);
+        }
+        // A READ or atomic response also acknowledges the SENDs and WRITEs before its request.
+        self.acknowledge_before(settings, front.first_psn, now_ns, host);
+        if psn != self.acked {
+            self.implied_nak(settings, now_ns, host)?;
+            return Ok(None);
+        }
+        Ok(Some((psn.since(front.first_psn) as u32, front.count)))
+    }
+
+    fn handle_read_response<H: Host>(
+        &mut self,
+        settings: &Settings,
+        now_ns: u64,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), SendFailure> {
+        let psn = packet.bth().psn;
+        let Some((position, count)) = self.expected_response(settings, psn, now_ns, host)? else {
+            return Ok(());
+        };
+        let Some(wqe) = self.queue.entry(self.queue.head()) else { return Ok(()) };
+        let bad = SendFailure { status: WcStatus::BadRespErr, local: false };
+        let expected_operation = match (position, position + 1 == count) {
+            (0, true) => Operation::ReadResponseOnly,
+            (0, false) => Operation::ReadResponseFirst,
+            (_, false) => Operation::ReadResponseMiddle,
+            (_, true) => Operation::ReadResponseLast,
+        };
+        if packet.operation() != expected_operation {
+            return Err(bad);
+        }
+        match wqe.opcode {
+            SendOpcode::RdmaRead => {
+                let offset = u64::from(psn.since(wqe.first_psn) as u32) * settings.mtu_bytes as u64;
+                let left = u64::from(wqe.length_bytes).saturating_sub(offset);
+                if packet.payload().len() as u64 != left.min(settings.mtu_bytes as u64) {
+                    return Err(bad);
+                }
+                let stored = host.scatter(settings.context.pd, &wqe.sges, offset, packet.payload());
+                if stored.is_err() {
+                    return Err(SendFailure { status: WcStatus::LocProtErr, local: false });
+                }
+            }
+            SendOpcode::Flush | SendOpcode::AtomicWrite => {
+                if !packet.payload().is_empty() {
+                    return Err(bad);
+                }
+            }
+            _ => return Err(bad),
+        }
+        self.accept_response(settings, position, count, now_ns, host);
+        Ok(())
+    }
+
+    fn handle_atomic_ack<H: Host>(
+        &mut self,
+        settings: &Settings,
+        now_ns: u64,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), SendFailure> {
+        let psn = packet.bth().psn;
+        let Some((position, count)) = self.expected_response(settings, psn, now_ns, host)? else {
+            return Ok(());
+        };
+        let Some(wqe) = self.queue.entry(self.queue.head()) else { return Ok(()) };
+        let atomic = matches!(wqe.opcode, SendOpcode::CompareSwap | SendOpcode::FetchAdd);
+        let (true, Some(ack)) = (atomic, packet.atomic_ack_eth()) else {
+            return Err(SendFailure { status: WcStatus::BadRespErr, local: false });
+        };
+        let original = ack.original.to_ne_bytes();
+        if host.scatter(settings.context.pd, &wqe.sges, 0, &original).is_err() {
+            return Err(SendFailure { status: WcStatus::LocProtErr, local: false });
+        }
+        self.accept_response(settings, position, count, now_ns, host);
+        Ok(())
+    }
+
+    fn accept_response<H: Host>(
+        &mut self,
+        settings: &Settings,
+        position: u32,
+        count: u32,
+        now_ns: u64,
+        host: &mut H,
+    ) {
+        if position + 1 == count {
+            self.outstanding.pop_front();
+        }
+        let reached = self.acked.next();
+        self.advance_to(settings, reached, now_ns, host);
+    }
+
+    /// A deadline passed.
+    ///
+    /// # Errors
+    /// All retries are used up.
+    pub(crate) fn handle_timeout<H: Host>(
+        &mut self,
+        settings: &Settings,
+        now_ns: u64,
+        host: &mut H,
+    ) -> Result<(), SendFailure> {
+        if self.rnr_until_ns.is_some_and(|at| at <= now_ns) {
+            self.rnr_until_ns = None;
+        }
+        if self.timer_ns.is_some_and(|at| at <= now_ns) {
+            self.timer_ns = None;
+            host.count(Counter::Timeout, 1);
+            if self.retries_left == 0 {
+                return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });
+            }
+            self.retries_left -= 1;
+            self.early_timer_ns = None;
+            self.implied_nak_seen = false;
+            self.window.on_timeout(self.sent_end);
+            self.rewind(host);
+            return Ok(());
+        }
+        if self.early_timer_ns.is_some_and(|at| at <= now_ns) {
+            // The path is known to lose packets and the peer was heard of lately: do not sit out
+            // the transport timer. This costs no retry, and the transport timer keeps running.
+            self.early_timer_ns = None;
+            self.early_backoff += 1;
+            self.implied_nak_seen = false;
+            host.count(Counter::EarlyRetransmit, 1);
+            self.window.on_loss(self.sent_end);
+            self.rewind(host);
+        }
+        Ok(())
+    }
+}

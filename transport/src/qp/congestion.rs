@@ -1,0 +1,75 @@
+//! The notification point: answers congestion marks (ECN "CE") with CNPs.
+
+use alloc::boxed::Box;
+
+use super::requester::Progress;
+use super::settings::Settings;
+use crate::host::{Counter, Host, Transmit};
+use crate::path::Path;
+use crate::wire::{Headers, Operation, Psn};
+
+/// Least time between two CNPs of one queue pair.
+const CNP_INTERVAL_NS: u64 = 50_000;
+/// ECN field "congestion experienced".
+const CONGESTION_EXPERIENCED: u8 = 0b11;
+/// DSCP 48, as NICs mark CNPs.
+const CNP_TRAFFIC_CLASS: u8 = 0xc0;
+
+/// CNPs owed to the peer of a connected queue pair.
+#[derive(Debug, Default)]
+pub(crate) struct Notifier {
+    pending: bool,
+    last_ns: Option<u64>,
+    path: Option<Box<Path>>,
+}
+
+impl Notifier {
+    /// Looks at the marking of a packet that arrived; true if it was marked.
+    pub(crate) fn observe(&mut self, traffic_class: u8, now_ns: u64) -> bool {
+        if traffic_class & CONGESTION_EXPERIENCED != CONGESTION_EXPERIENCED {
+            return false;
+        }
+        let due = self.last_ns.is_none_or(|last| now_ns.saturating_sub(last) >= CNP_INTERVAL_NS);
+        if due {
+            self.pending = true;
+            self.last_ns = Some(now_ns);
+        }
+        true
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending
+    }
+
+    /// Sends the CNP that is owed.
+    pub(crate) fn transmit<H: Host, T: Transmit>(
+        &mut self,
+        settings: &Settings,
+        host: &mut H,
+        sink: &mut T,
+    ) -> Progress {
+        if !self.pending {
+            return Progress::Idle;
+        }
+        let (Some(path), true) = (settings.path.as_deref(), settings.qp_type.is_connected()) else {
+            self.pending = false;
+            return Progress::Idle;
+        };
+        let path = self
+            .path
+            .get_or_insert_with(|| Box::new(Path { traffic_class: CNP_TRAFFIC_CLASS, ..path.clone() }));
+        let mut bth = settings.bth(Operation::Cnp, Psn::new(0));
+        bth.opcode = crate::wire::Opcode::from_byte(Operation::Cnp as u8);
+        bth.becn = true;
+        let headers = Headers::new(bth);
+        let length = headers.len() + 4;
+        let Some(packet) = sink.begin(path, settings.destination, length) else {
+            return Progress::Blocked;
+        };
+        headers.emit(packet);
+        sink.seal();
+        host.count(Counter::TxCnp, 1);
+        self.pending = false;
+        Progress::Idle
+    }
+}

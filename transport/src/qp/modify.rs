@@ -1,0 +1,200 @@
+//! `modify_qp` and `query_qp`: the state machine of the verbs.
+
+use alloc::sync::Arc;
+
+use super::attributes::{AttributeMask, ModifyLimits, QpAttributes};
+use super::requester::Requester;
+use super::settings::Settings;
+use super::transition::{self, ModifyError};
+use super::{QpConfig, QueuePair, Receiver, congestion::Notifier};
+use crate::host::Host;
+use crate::path::Path;
+use crate::types::{Access, Cause, Mtu, QpState};
+use crate::wire::{Psn, Qpn};
+
+/// What the device found out about an address vector.
+#[derive(Debug, Clone)]
+pub struct ResolvedPath {
+    /// Addresses and marking.
+    pub path: Arc<Path>,
+    /// Packets of the path MTU that the peer's receive buffer is trusted to hold.
+    pub window_limit_packets: u32,
+}
+
+impl Settings {
+    pub(crate) fn new(config: &QpConfig) -> Settings {
+        Settings {
+            context: config.context,
+            qp_type: config.qp_type,
+            signal_all: config.signal_all,
+            has_srq: config.has_srq,
+            path: None,
+            destination: Qpn::new(0),
+            mtu_bytes: if config.qp_type.is_datagram() { config.port_mtu_bytes } else { 256 },
+            pkey: 0xffff,
+            qkey: 0,
+            access: Access::empty(),
+            timeout: 0,
+            retry_count: 0,
+            rnr_retry: 0,
+            min_rnr_timer: 0,
+            max_rd_atomic: 0,
+            max_dest_rd_atomic: 0,
+        }
+    }
+}
+
+impl QueuePair {
+    /// Changes state and attributes. On failure nothing has changed.
+    ///
+    /// `resolved` is the path for the address vector in `attributes`; needed when the mask has AV.
+    /// Moving to RESET forgets everything that was posted, without completions; the device then
+    /// empties the receive queue and removes this queue pair's completions.
+    ///
+    /// # Errors
+    /// Which attribute is missing, not allowed or out of range, and for which transition.
+    pub fn modify<H: Host>(
+        &mut self,
+        attributes: &QpAttributes,
+        mask: AttributeMask,
+        limits: &ModifyLimits,
+        resolved: Option<ResolvedPath>,
+        host: &mut H,
+    ) -> Result<(), ModifyError> {
+        let next = transition::check(self.settings.qp_type, self.state, attributes, mask, limits)?;
+        let mask = transition::effective_mask(self.settings.qp_type, mask);
+        self.store(attributes, mask);
+        let mut window_limit = None;
+        if let (true, Some(resolved)) = (mask.contains(AttributeMask::AV), resolved) {
+            self.settings.path = Some(resolved.path);
+            window_limit = Some(resolved.window_limit_packets);
+        }
+        self.apply(window_limit);
+        self.enter(next, mask, host);
+        Ok(())
+    }
+
+    /// Copies the attributes that the mask names.
+    fn store(&mut self, new: &QpAttributes, mask: AttributeMask) {
+        let old = &mut self.attributes;
+        let mut when = |flag: AttributeMask, copy: &dyn Fn(&mut QpAttributes)| {
+            if mask.contains(flag) {
+                copy(old);
+            }
+        };
+        when(AttributeMask::EN_SQD_ASYNC_NOTIFY, &|a| a.en_sqd_async_notify = new.en_sqd_async_notify);
+        when(AttributeMask::ACCESS_FLAGS, &|a| a.access = new.access);
+        when(AttributeMask::PKEY_INDEX, &|a| a.pkey_index = new.pkey_index);
+        when(AttributeMask::PORT, &|a| a.port_num = new.port_num);
+        when(AttributeMask::QKEY, &|a| a.qkey = new.qkey);
+        when(AttributeMask::AV, &|a| a.address_vector = new.address_vector);
+        when(AttributeMask::PATH_MTU, &|a| a.path_mtu = new.path_mtu);
+        when(AttributeMask::TIMEOUT, &|a| a.timeout = new.timeout);
+        when(AttributeMask::RETRY_CNT, &|a| a.retry_cnt = new.retry_cnt);
+        when(AttributeMask::RNR_RETRY, &|a| a.rnr_retry = new.rnr_retry);
+        when(AttributeMask::RQ_PSN, &|a| a.rq_psn = new.rq_psn & 0xff_ffff);
+        when(AttributeMask::MAX_QP_RD_ATOMIC, &|a| a.max_rd_atomic = new.max_rd_atomic);
+        when(AttributeMask::ALT_PATH, &|a| {
+            a.alt_address_vector = new.alt_address_vector;
+            a.alt_pkey_index = new.alt_pkey_index;
+            a.alt_port_num = new.alt_port_num;
+            a.alt_timeout = new.alt_timeout;
+        });
+        when(AttributeMask::MIN_RNR_TIMER, &|a| a.min_rnr_timer = new.min_rnr_timer);
+        when(AttributeMask::SQ_PSN, &|a| a.sq_psn = new.sq_psn & 0xff_ffff);
+        when(AttributeMask::MAX_DEST_RD_ATOMIC, &|a| a.max_dest_rd_atomic = new.max_dest_rd_atomic);
+        when(AttributeMask::PATH_MIG_STATE, &|a| a.path_mig_state = new.path_mig_state);
+        when(AttributeMask::DEST_QPN, &|a| a.dest_qp_num = new.dest_qp_num & 0xff_ffff);
+    }
+
+    /// Brings the settings in line with the attributes.
+    fn apply(&mut self, window_limit_packets: Option<u32>) {
+        let attributes = &self.attributes;
+        let settings = &mut self.settings;
+        settings.destination = Qpn::new(attributes.dest_qp_num);
+        if settings.qp_type.is_datagram() {
+            settings.mtu_bytes = self.port_mtu_bytes;
+        } else if let Some(mtu) = Mtu::from_verbs(attributes.path_mtu) {
+            settings.mtu_bytes = mtu.bytes();
+        }
+        settings.qkey = attributes.qkey;
+        settings.access = Access::from_bits_truncate(attributes.access);
+        settings.timeout = attributes.timeout;
+        settings.retry_count = attributes.retry_cnt;
+        settings.rnr_retry = attributes.rnr_retry;
+        settings.min_rnr_timer = attributes.min_rnr_timer;
+        settings.max_rd_atomic = attributes.max_rd_atomic;
+        settings.max_dest_rd_atomic = attributes.max_dest_rd_atomic;
+        if let Some(limit) = window_limit_packets {
+            self.window_limit_packets = limit;
+        }
+    }
+
+    fn enter<H: Host>(&mut self, next: QpState, mask: AttributeMask, host: &mut H) {
+        let previous = self.state;
+        match (previous, next) {
+            (_, QpState::Reset) => self.reset(),
+            (_, QpState::Err) => self.enter_error(Some(Cause::Modified), host),
+            (QpState::Init, QpState::Rtr) => {
+                let rq_psn = Psn::new(self.attributes.rq_psn);
+                match &mut self.receiver {
+                    Receiver::Reliable(responder) => responder.start(rq_psn),
+                    Receiver::Unreliable(receiver) => receiver.start(rq_psn),
+                    Receiver::Datagram(_) => {}
+                }
+                self.state = next;
+            }
+            (QpState::Rtr, QpState::Rts) => {
+                let sq_psn = Psn::new(self.attributes.sq_psn);
+                self.requester.start(&self.settings, sq_psn, self.window_limit_packets);
+                self.state = next;
+            }
+            (QpState::Rts, QpState::Sqd) => {
+                self.state = next;
+                self.draining = true;
+                if !mask.contains(AttributeMask::EN_SQD_ASYNC_NOTIFY) {
+                    self.attributes.en_sqd_async_notify = false;
+                }
+                self.finish_drain(host);
+            }
+            _ => self.state = next,
+        }
+    }
+
+    fn reset(&mut self) {
+        self.state = QpState::Reset;
+        self.draining = false;
+        self.requester = Requester::new(self.capacity.max_send_wr);
+        self.receiver = Receiver::new(self.settings.qp_type);
+        self.notifier = Notifier::default();
+        self.attributes = QpAttributes { cap: self.capacity, ..QpAttributes::default() };
+        self.settings.path = None;
+        self.apply(None);
+    }
+
+    /// All attributes now: state, the next PSNs of both directions, whether the SQ is draining.
+    pub fn query(&self) -> QpAttributes {
+        let mut attributes = self.attributes.clone();
+        attributes.qp_state = self.state as u32;
+        attributes.cur_qp_state = self.state as u32;
+        attributes.sq_draining = self.draining;
+        attributes.cap = self.capacity;
+        if self.state >= QpState::Rts {
+            attributes.sq_psn = self.requester.cursor_psn().value();
+        }
+        if self.state >= QpState::Rtr {
+            attributes.rq_psn = match &self.receiver {
+                Receiver::Reliable(responder) => responder.expected.value(),
+                Receiver::Unreliable(receiver) => receiver.expected.value(),
+                Receiver::Datagram(_) => attributes.rq_psn,
+            };
+        }
+        attributes
+    }
+
+    /// Whether a send queue in SQD still has started messages to finish: only RESET and ERR may
+    /// follow then.
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+}

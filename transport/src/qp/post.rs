@@ -1,0 +1,191 @@
+//! What `post_send` refuses at once.
+
+use core::fmt;
+
+use super::settings::Settings;
+use crate::types::{QpCapacity, QpState, QpType, SendFlags, SendOpcode, SendRequest};
+
+/// Longest message in bytes.
+pub const MAX_MESSAGE_BYTES: u64 = 1 << 31;
+
+/// Why a request was not posted. Nothing of it has been kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PostError {
+    /// The queue pair cannot take requests in this state.
+    WrongState {
+        /// Its state.
+        state: QpState,
+    },
+    /// The operation does not exist on this type of queue pair.
+    WrongOpcode {
+        /// The operation.
+        opcode: SendOpcode,
+        /// The type.
+        qp_type: QpType,
+    },
+    /// `INLINE` with an operation that sends no data of its own.
+    InlineNotAllowed {
+        /// The operation.
+        opcode: SendOpcode,
+    },
+    /// More scatter/gather elements than the queue was made for.
+    TooManySges {
+        /// Elements given.
+        given: usize,
+        /// Elements allowed.
+        allowed: u32,
+    },
+    /// More inline data than the queue was made for.
+    InlineTooLong {
+        /// Bytes given.
+        given: u64,
+        /// Bytes allowed.
+        allowed: u32,
+    },
+    /// Longer than 2^31 bytes.
+    MessageTooLong {
+        /// Bytes given.
+        given: u64,
+    },
+    /// An atomic or ATOMIC WRITE with other than 8 local bytes.
+    NotEightBytes {
+        /// Bytes given.
+        given: u64,
+    },
+    /// An atomic on an address that is not a multiple of 8.
+    Misaligned {
+        /// The remote address.
+        address: u64,
+    },
+    /// A datagram without address handle, an atomic without operands, a FLUSH without range.
+    Incomplete {
+        /// The field that is missing.
+        missing: &'static str,
+    },
+    /// All slots hold requests that were not completed and polled yet.
+    QueueFull {
+        /// Depth of the queue.
+        depth: u32,
+    },
+}
+
+impl PostError {
+    /// ENOMEM for a full queue, EINVAL for everything else.
+    pub const fn is_queue_full(&self) -> bool {
+        matches!(self, PostError::QueueFull { .. })
+    }
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            PostError::WrongState { state } => {
+                write!(f, "a queue pair in state {} takes no requests", state.name())
+            }
+            PostError::WrongOpcode { opcode, qp_type } => {
+                write!(f, "operation {} does not exist on {}", opcode.name(), qp_type.name())
+            }
+            PostError::InlineNotAllowed { opcode } => {
+                write!(f, "flag INLINE makes no sense for {}", opcode.name())
+            }
+            PostError::TooManySges { given, allowed } => {
+                write!(f, "{given} scatter/gather elements, but the queue was made for {allowed}")
+            }
+            PostError::InlineTooLong { given, allowed } => {
+                write!(f, "{given} bytes of inline data, but the queue was made for {allowed}")
+            }
+            PostError::MessageTooLong { given } => {
+                write!(f, "a message of {given} bytes is longer than 2^31")
+            }
+            PostError::NotEightBytes { given } => {
+                write!(f, "an atomic needs exactly 8 local bytes, not {given}")
+            }
+            PostError::Misaligned { address } => {
+                write!(f, "the remote address {address:#x} of an atomic is not a multiple of 8")
+            }
+            PostError::Incomplete { missing } => write!(f, "{missing} is missing"),
+            PostError::QueueFull { depth } => {
+                write!(f, "all {depth} slots of the queue are in use; poll completions to free them")
+            }
+        }
+    }
+}
+
+impl core::error::Error for PostError {}
+
+/// Whether an operation exists on a type of queue pair.
+pub(crate) fn is_allowed(opcode: SendOpcode, qp_type: QpType) -> bool {
+    use SendOpcode as Op;
+    match qp_type {
+        QpType::Ud | QpType::Gsi => matches!(opcode, Op::Send | Op::SendWithImm),
+        QpType::Uc => matches!(
+            opcode,
+            Op::Send
+                | Op::SendWithImm
+                | Op::RdmaWrite
+                | Op::RdmaWriteWithImm
+                | Op::LocalInvalidate
+                | Op::BindWindow
+        ),
+        QpType::Rc => true,
+        QpType::XrcInitiator => !matches!(opcode, Op::Flush | Op::AtomicWrite),
+        QpType::XrcTarget => false,
+    }
+}
+
+/// Checks a request and returns its length in bytes.
+pub(crate) fn check(
+    settings: &Settings,
+    capacity: &QpCapacity,
+    request: &SendRequest<'_>,
+) -> Result<u32, PostError> {
+    let opcode = request.opcode;
+    if !is_allowed(opcode, settings.qp_type) {
+        return Err(PostError::WrongOpcode { opcode, qp_type: settings.qp_type });
+    }
+    let inline = request.flags.contains(SendFlags::INLINE);
+    let length = if inline {
+        let sends_data =
+            !opcode.is_local() && (!opcode.needs_response() || opcode == SendOpcode::AtomicWrite);
+        if !sends_data {
+            return Err(PostError::InlineNotAllowed { opcode });
+        }
+        let given = request.inline_data.len() as u64;
+        if given > u64::from(capacity.max_inline_data) {
+            return Err(PostError::InlineTooLong { given, allowed: capacity.max_inline_data });
+        }
+        given
+    } else {
+        if request.sges.len() > capacity.max_send_sge as usize {
+            let given = request.sges.len();
+            return Err(PostError::TooManySges { given, allowed: capacity.max_send_sge });
+        }
+        request.sges.iter().map(|sge| u64::from(sge.length)).sum()
+    };
+    if length > MAX_MESSAGE_BYTES {
+        return Err(PostError::MessageTooLong { given: length });
+    }
+    match opcode {
+        SendOpcode::CompareSwap | SendOpcode::FetchAdd | SendOpcode::AtomicWrite => {
+            if length != 8 {
+                return Err(PostError::NotEightBytes { given: length });
+            }
+            if request.remote.address % 8 != 0 {
+                return Err(PostError::Misaligned { address: request.remote.address });
+            }
+            if opcode != SendOpcode::AtomicWrite && request.atomic.is_none() {
+                return Err(PostError::Incomplete { missing: "the operand of the atomic" });
+            }
+        }
+        SendOpcode::Flush if request.flush.is_none() => {
+            return Err(PostError::Incomplete { missing: "the range of the FLUSH" });
+        }
+        SendOpcode::Flush | SendOpcode::LocalInvalidate | SendOpcode::BindWindow => return Ok(0),
+        _ => {}
+    }
+    if settings.qp_type.is_datagram() && request.ud.is_none() {
+        return Err(PostError::Incomplete { missing: "the address handle of the datagram" });
+    }
+    // 2^31 fits 32 bits.
+    Ok(length as u32)
+}

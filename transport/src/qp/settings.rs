@@ -1,0 +1,70 @@
+//! What a connection was told by `modify_qp`: read by requester and responder, changed by neither.
+
+use alloc::sync::Arc;
+
+use crate::host::QpContext;
+use crate::path::Path;
+use crate::types::{Access, QpType};
+use crate::wire::{Bth, Opcode, Operation, Psn, Qpn, Service};
+
+/// Attributes of a queue pair in the form in which packets are made and checked.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) context: QpContext,
+    pub(crate) qp_type: QpType,
+    /// Completions for all send requests, as if all were signaled.
+    pub(crate) signal_all: bool,
+    /// Receives come from an SRQ: LAST_WQE_REACHED applies and the SRQ is not flushed.
+    pub(crate) has_srq: bool,
+    pub(crate) path: Option<Arc<Path>>,
+    pub(crate) destination: Qpn,
+    pub(crate) mtu_bytes: usize,
+    pub(crate) pkey: u16,
+    pub(crate) qkey: u32,
+    pub(crate) access: Access,
+    /// Exponent of the transport timer, 0…31; 0 never expires.
+    pub(crate) timeout: u8,
+    pub(crate) retry_count: u8,
+    /// 7 is for ever.
+    pub(crate) rnr_retry: u8,
+    pub(crate) min_rnr_timer: u8,
+    /// READs and atomics this side may have outstanding.
+    pub(crate) max_rd_atomic: u8,
+    /// READs and atomics the peer may have outstanding here.
+    pub(crate) max_dest_rd_atomic: u8,
+}
+
+impl Settings {
+    /// The three opcode bits of this queue pair's packets.
+    pub(crate) fn service(&self) -> Service {
+        match self.qp_type {
+            QpType::Rc => Service::Rc,
+            QpType::Uc => Service::Uc,
+            QpType::Ud | QpType::Gsi => Service::Ud,
+            QpType::XrcInitiator | QpType::XrcTarget => Service::Xrc,
+        }
+    }
+
+    /// XRC packets of requests carry the SRQ number.
+    pub(crate) fn is_xrc(&self) -> bool {
+        matches!(self.qp_type, QpType::XrcInitiator | QpType::XrcTarget)
+    }
+
+    /// A BTH to the connected peer.
+    pub(crate) fn bth(&self, operation: Operation, psn: Psn) -> Bth {
+        Bth {
+            opcode: Opcode::new(self.service(), operation),
+            solicited: false,
+            // Queue pairs without path migration are in state MIGRATED, as NICs show it.
+            migrated: true,
+            pad_count: 0,
+            version: 0,
+            pkey: self.pkey,
+            fecn: false,
+            becn: false,
+            destination: self.destination,
+            ack_request: false,
+            psn,
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! State transitions of a queue pair: which exist, which attributes each needs and allows, and which
+//! values are legal. One table serves the check, its error text and its test.
+//!
+//! A check changes nothing: an attribute is applied only after all of them have passed.
+
+mod error;
+mod table;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod value_tests;
+
+pub use error::{ErrorClass, ModifyError, Step};
+pub use table::{TRANSITIONS, Transition, transition};
+
+use super::attributes::{AttributeMask, ModifyLimits, QpAttributes};
+use crate::types::{AddressVector, Mtu, QpState, QpType};
+
+/// Largest code of the ACK timeout and of the RNR timer: 5 bits.
+const MAX_TIMER_CODE: u32 = 31;
+/// Largest retry count: 3 bits.
+const MAX_RETRIES: u32 = 7;
+/// Largest `IBV_MIG_*` (ARMED).
+const MAX_MIGRATION_STATE: u32 = 2;
+/// The bit that makes a Q_Key a privileged one.
+const PRIVILEGED_QKEY: u32 = 1 << 31;
+
+/// The attributes that count for this type. Those of the half an XRC queue pair lacks are dropped
+/// without complaint, as the kernel does it, so that masks made for RC work for both halves.
+pub const fn effective_mask(qp_type: QpType, mask: AttributeMask) -> AttributeMask {
+    let meaningless = match qp_type {
+        QpType::XrcInitiator => AttributeMask::MAX_DEST_RD_ATOMIC.union(AttributeMask::MIN_RNR_TIMER),
+        QpType::XrcTarget => {
+            AttributeMask::MAX_QP_RD_ATOMIC.union(AttributeMask::RETRY_CNT).union(AttributeMask::RNR_RETRY)
+        }
+        QpType::Gsi | QpType::Rc | QpType::Uc | QpType::Ud => AttributeMask::empty(),
+    };
+    mask.difference(meaningless)
+}
+
+/// Checks a whole `modify_qp` call and returns the state it leads to. Only attributes in
+/// [`effective_mask`] are looked at, and only those may be applied. Without `STATE` the queue pair
+/// stays in its state and the row from the state to itself decides.
+///
+/// Left to the caller, who has the tables: that the GID at `sgid_index` is not empty and of the
+/// destination's family, and, on a device with several ports, that the path's port is the queue
+/// pair's.
+///
+/// # Errors
+/// The first thing that is wrong: the mask, `cur_qp_state`, the transition, missing attributes,
+/// attributes in excess, then values.
+pub fn check(
+    qp_type: QpType,
+    current: QpState,
+    attributes: &QpAttributes,
+    mask: AttributeMask,
+    limits: &ModifyLimits,
+) -> Result<QpState, ModifyError> {
+    let mask = effective_mask(qp_type, mask);
+    let to = if mask.contains(AttributeMask::STATE) {
+        QpState::from_verbs(attributes.qp_state)
+            .ok_or(ModifyError::UnknownState { value: attributes.qp_state })?
+    } else {
+        current
+    };
+    let step = Step { qp_type, from: current, to };
+    check_mask(step, attributes, mask)?;
+    Values { step, attributes, limits }.check(mask)?;
+    Ok(to)
+}
+
+fn check_mask(step: Step, attributes: &QpAttributes, mask: AttributeMask) -> Result<(), ModifyError> {
+    let supported = AttributeMask::all().difference(AttributeMask::RATE_LIMIT);
+    let unsupported = mask.difference(supported);
+    if !unsupported.is_empty() {
+        return Err(ModifyError::NotSupported { step, attributes: unsupported });
+    }
+    if mask.contains(AttributeMask::CUR_STATE) {
+        let claimed = attributes.cur_qp_state;
+        let claimable = matches!(step.from, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe);
+        if !claimable || QpState::from_verbs(claimed) != Some(step.from) {
+            return Err(ModifyError::WrongCurrentState { step, claimed });
+        }
+    }
+    let Some(row) = transition(step.qp_type, step.from, step.to) else {
+        return Err(ModifyError::NoTransition { step });
+    };
+    let missing = row.required.difference(mask);
+    if !missing.is_empty() {
+        return Err(ModifyError::Missing { step, attributes: missing });
+    }
+    let excess = mask.difference(row.required.union(row.optional).union(AttributeMask::STATE));
+    if !excess.is_empty() {
+        return Err(ModifyError::NotAllowed { step, attributes: excess });
+    }
+    Ok(())
+}
+
+/// Checks of the values that a legal mask selects.
+struct Values<'a> {
+    step: Step,
+    attributes: &'a QpAttributes,
+    limits: &'a ModifyLimits,
+}
+
+impl Values<'_> {
+    fn check(&self, mask: AttributeMask) -> Result<(), ModifyError> {
+        let attributes = self.attributes;
+        let limits = self.limits;
+        let given = |bit| mask.contains(bit);
+        if given(AttributeMask::PORT) {
+            self.port("port_num", attributes.port_num)?;
+        }
+        if given(AttributeMask::PKEY_INDEX) {
+            self.entry("pkey_index", attributes.pkey_index.into(), limits.pkey_table_len.into())?;
+        }
+        if given(AttributeMask::QKEY) {
+            self.qkey()?;
+        }
+        if given(AttributeMask::PATH_MTU) {
+            self.path_mtu()?;
+        }
+        if given(AttributeMask::AV) {
+            self.path("ah_attr", "ah_attr.port_num", "ah_attr.grh.sgid_index", &attributes.address_vector)?;
+            if given(AttributeMask::PORT) {
+                self.same_port("ah_attr", attributes.address_vector.port_num, attributes.port_num)?;
+            }
+        }
+        if given(AttributeMask::ALT_PATH) {
+            self.alternate_path()?;
+        }
+        for (bit, name, value, highest) in [
+            (AttributeMask::TIMEOUT, "timeout", attributes.timeout, MAX_TIMER_CODE),
+            (AttributeMask::RETRY_CNT, "retry_cnt", attributes.retry_cnt, MAX_RETRIES),
+            (AttributeMask::RNR_RETRY, "rnr_retry", attributes.rnr_retry, MAX_RETRIES),
+            (AttributeMask::MIN_RNR_TIMER, "min_rnr_timer", attributes.min_rnr_timer, MAX_TIMER_CODE),
+            (
+                AttributeMask::MAX_QP_RD_ATOMIC,
+                "max_rd_atomic",
+                attributes.max_rd_atomic,
+                limits.max_rd_atomic_initiator.into(),
+            ),
+            (
+                AttributeMask::MAX_DEST_RD_ATOMIC,
+                "max_dest_rd_atomic",
+                attributes.max_dest_rd_atomic,
+                limits.max_rd_atomic_target.into(),
+            ),
+        ] {
+            if given(bit) {
+                self.range(name, value.into(), 0, highest)?;
+            }
+        }
+        if given(AttributeMask::PATH_MIG_STATE) {
+            self.range("path_mig_state", attributes.path_mig_state, 0, MAX_MIGRATION_STATE)?;
+        }
+        Ok(())
+    }
+
+    fn qkey(&self) -> Result<(), ModifyError> {
+        let qkey = self.attributes.qkey;
+        // QP1's own key is a privileged one, and only the device makes a QP1.
+        let privileged = self.limits.privileged_qkey || self.step.qp_type == QpType::Gsi;
+        if qkey & PRIVILEGED_QKEY != 0 && !privileged {
+            return Err(ModifyError::PrivilegedQkey { step: self.step, qkey });
+        }
+        Ok(())
+    }
+
+    fn path_mtu(&self) -> Result<(), ModifyError> {
+        let step = self.step;
+        let active_mtu = self.limits.active_mtu;
+        let (lowest, highest) = (Mtu::Mtu256 as u32, Mtu::Mtu4096 as u32);
+        self.range("path_mtu", self.attributes.path_mtu, lowest, highest)?;
+        match Mtu::from_verbs(self.attributes.path_mtu) {
+            Some(path_mtu) if path_mtu > active_mtu => {
+                Err(ModifyError::PathMtuTooLarge { step, path_mtu, active_mtu })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn alternate_path(&self) -> Result<(), ModifyError> {
+        let attributes = self.attributes;
+        let vector = &attributes.alt_address_vector;
+        self.port("alt_port_num", attributes.alt_port_num)?;
+        self.entry("alt_pkey_index", attributes.alt_pkey_index.into(), self.limits.pkey_table_len.into())?;
+        self.range("alt_timeout", attributes.alt_timeout.into(), 0, MAX_TIMER_CODE)?;
+        self.path("alt_ah_attr", "alt_ah_attr.port_num", "alt_ah_attr.grh.sgid_index", vector)?;
+        self.same_port("alt_ah_attr", vector.port_num, attributes.alt_port_num)
+    }
+
+    fn path(
+        &self,
+        attribute: &'static str,
+        port_name: &'static str,
+        index_name: &'static str,
+        vector: &AddressVector,
+    ) -> Result<(), ModifyError> {
+        let step = self.step;
+        if !vector.is_global {
+            return Err(ModifyError::NotGlobal { step, attribute });
+        }
+        self.port(port_name, vector.port_num)?;
+        self.entry(index_name, vector.sgid_index, self.limits.gid_table_len)?;
+        if vector.dgid.is_zero() {
+            return Err(ModifyError::BadDestination { step, attribute, dgid: vector.dgid });
+        }
+        Ok(())
+    }
+
+    fn same_port(&self, attribute: &'static str, path_port: u8, port_num: u8) -> Result<(), ModifyError> {
+        if path_port == port_num {
+            return Ok(());
+        }
+        Err(ModifyError::PortMismatch { step: self.step, attribute, path_port, port_num })
+    }
+
+    fn port(&self, attribute: &'static str, value: u8) -> Result<(), ModifyError> {
+        self.range(attribute, value.into(), 1, self.limits.port_count.into())
+    }
+
+    fn entry(&self, attribute: &'static str, index: u32, table_len: u32) -> Result<(), ModifyError> {
+        if index < table_len {
+            return Ok(());
+        }
+        Err(ModifyError::NoSuchEntry { step: self.step, attribute, index, table_len })
+    }
+
+    fn range(
+        &self,
+        attribute: &'static str,
+        value: u32,
+        lowest: u32,
+        highest: u32,
+    ) -> Result<(), ModifyError> {
+        if (lowest..=highest).contains(&value) {
+            return Ok(());
+        }
+        Err(ModifyError::OutOfRange { step: self.step, attribute, value, lowest, highest })
+    }
+}

@@ -1,0 +1,131 @@
+//! The table of state transitions.
+
+use super::super::attributes::AttributeMask;
+use crate::types::{QpState, QpType};
+
+/// One row: a transition that exists for some types, with what it needs and what it allows.
+#[derive(Debug, Clone, Copy)]
+pub struct Transition {
+    /// State before.
+    pub from: QpState,
+    /// State after; the same as `from` for a change of attributes only.
+    pub to: QpState,
+    /// Types of queue pairs the row is for.
+    pub types: &'static [QpType],
+    /// Attributes that must be given, besides `STATE`.
+    pub required: AttributeMask,
+    /// Attributes that may be given.
+    pub optional: AttributeMask,
+}
+
+/// The row for a type and a pair of states; `None` if there is no such transition.
+pub fn transition(qp_type: QpType, from: QpState, to: QpState) -> Option<&'static Transition> {
+    TRANSITIONS.iter().find(|row| row.from == from && row.to == to && row.types.contains(&qp_type))
+}
+
+use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
+use QpType::{Gsi, Rc, Uc, Ud, XrcInitiator, XrcTarget};
+
+const ALL: &[QpType] = &[Gsi, Rc, Uc, Ud, XrcInitiator, XrcTarget];
+const DATAGRAM: &[QpType] = &[Ud, Gsi];
+const CONNECTED: &[QpType] = &[Rc, Uc, XrcInitiator, XrcTarget];
+/// Types that only request, or do not acknowledge: no responder attributes.
+const NO_RESPONDER: &[QpType] = &[Uc, XrcInitiator];
+/// Types that acknowledge.
+const RESPONDER: &[QpType] = &[Rc, XrcTarget];
+
+const NONE: AttributeMask = AttributeMask::empty();
+const CUR: AttributeMask = AttributeMask::CUR_STATE;
+const NOTIFY: AttributeMask = AttributeMask::EN_SQD_ASYNC_NOTIFY;
+const ACCESS: AttributeMask = AttributeMask::ACCESS_FLAGS;
+const PKEY: AttributeMask = AttributeMask::PKEY_INDEX;
+const PORT: AttributeMask = AttributeMask::PORT;
+const QKEY: AttributeMask = AttributeMask::QKEY;
+const AV: AttributeMask = AttributeMask::AV;
+const TIMEOUT: AttributeMask = AttributeMask::TIMEOUT;
+const SQ_PSN: AttributeMask = AttributeMask::SQ_PSN;
+const ALT: AttributeMask = AttributeMask::ALT_PATH;
+const MIG: AttributeMask = AttributeMask::PATH_MIG_STATE;
+const RNR_TIMER: AttributeMask = AttributeMask::MIN_RNR_TIMER;
+const READS_OUT: AttributeMask = AttributeMask::MAX_QP_RD_ATOMIC;
+const READS_IN: AttributeMask = AttributeMask::MAX_DEST_RD_ATOMIC;
+const RETRIES: AttributeMask = all(&[AttributeMask::RETRY_CNT, AttributeMask::RNR_RETRY]);
+/// What names the peer.
+const PEER: AttributeMask =
+    all(&[AV, AttributeMask::PATH_MTU, AttributeMask::DEST_QPN, AttributeMask::RQ_PSN]);
+
+/// All transitions. What is not here is refused.
+#[rustfmt::skip]
+pub const TRANSITIONS: &[Transition] = &[
+    row(Reset, Reset, ALL,            NONE,                                               NONE),
+
+    row(Reset, Init,  &[Ud],          all(&[PKEY, PORT, QKEY]),                           NONE),
+    row(Reset, Init,  &[Gsi],         all(&[PKEY, QKEY]),                                 NONE),
+    row(Reset, Init,  CONNECTED,      all(&[PKEY, PORT, ACCESS]),                         NONE),
+
+    row(Init,  Init,  DATAGRAM,       NONE,                                               all(&[PKEY, PORT, QKEY])),
+    row(Init,  Init,  CONNECTED,      NONE,                                               all(&[PKEY, PORT, ACCESS])),
+
+    row(Init,  Rtr,   DATAGRAM,       NONE,                                               all(&[PKEY, QKEY])),
+    row(Init,  Rtr,   NO_RESPONDER,   PEER,                                               all(&[ALT, ACCESS, PKEY])),
+    row(Init,  Rtr,   RESPONDER,      all(&[PEER, READS_IN, RNR_TIMER]),                  all(&[ALT, ACCESS, PKEY])),
+
+    row(Rtr,   Rts,   DATAGRAM,       SQ_PSN,                                             all(&[CUR, QKEY])),
+    row(Rtr,   Rts,   &[Uc],          SQ_PSN,                                             all(&[CUR, ALT, ACCESS, MIG])),
+    row(Rtr,   Rts,   &[Rc],          all(&[TIMEOUT, RETRIES, SQ_PSN, READS_OUT]),        all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
+    row(Rtr,   Rts,   &[XrcInitiator],all(&[TIMEOUT, RETRIES, SQ_PSN, READS_OUT]),        all(&[CUR, ALT, ACCESS, MIG])),
+    row(Rtr,   Rts,   &[XrcTarget],   all(&[TIMEOUT, SQ_PSN]),                            all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
+
+    row(Rts,   Rts,   DATAGRAM,       NONE,                                               all(&[CUR, QKEY])),
+    row(Rts,   Rts,   NO_RESPONDER,   NONE,                                               all(&[CUR, ALT, ACCESS, MIG])),
+    row(Rts,   Rts,   RESPONDER,      NONE,                                               all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
+
+    row(Rts,   Sqd,   ALL,            NONE,                                               NOTIFY),
+
+    row(Sqd,   Rts,   DATAGRAM,       NONE,                                               all(&[CUR, QKEY])),
+    row(Sqd,   Rts,   NO_RESPONDER,   NONE,                                               all(&[CUR, ALT, ACCESS, MIG])),
+    row(Sqd,   Rts,   RESPONDER,      NONE,                                               all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
+
+    row(Sqd,   Sqd,   DATAGRAM,       NONE,                                               all(&[PKEY, QKEY])),
+    row(Sqd,   Sqd,   &[Uc],          NONE,                                               all(&[AV, ALT, ACCESS, PKEY, MIG])),
+    row(Sqd,   Sqd,   &[Rc],          NONE,                                               all(&[PORT, AV, TIMEOUT, RETRIES, READS_OUT, READS_IN, ALT, ACCESS, PKEY, RNR_TIMER, MIG])),
+    row(Sqd,   Sqd,   &[XrcInitiator],NONE,                                               all(&[PORT, AV, TIMEOUT, RETRIES, READS_OUT, ALT, ACCESS, PKEY, MIG])),
+    row(Sqd,   Sqd,   &[XrcTarget],   NONE,                                               all(&[PORT, AV, TIMEOUT, READS_IN, ALT, ACCESS, PKEY, RNR_TIMER, MIG])),
+
+    row(Sqe,   Rts,   DATAGRAM,       NONE,                                               all(&[CUR, QKEY])),
+    row(Sqe,   Rts,   &[Uc],          NONE,                                               all(&[CUR, ACCESS])),
+
+    row(Init,  Reset, ALL,            NONE,                                               NONE),
+    row(Rtr,   Reset, ALL,            NONE,                                               NONE),
+    row(Rts,   Reset, ALL,            NONE,                                               NONE),
+    row(Sqd,   Reset, ALL,            NONE,                                               NONE),
+    row(Sqe,   Reset, ALL,            NONE,                                               NONE),
+    row(Err,   Reset, ALL,            NONE,                                               NONE),
+
+    row(Init,  Err,   ALL,            NONE,                                               NONE),
+    row(Rtr,   Err,   ALL,            NONE,                                               NONE),
+    row(Rts,   Err,   ALL,            NONE,                                               NONE),
+    row(Sqd,   Err,   ALL,            NONE,                                               NONE),
+    row(Sqe,   Err,   ALL,            NONE,                                               NONE),
+    row(Err,   Err,   ALL,            NONE,                                               NONE),
+];
+
+const fn row(
+    from: QpState,
+    to: QpState,
+    types: &'static [QpType],
+    required: AttributeMask,
+    optional: AttributeMask,
+) -> Transition {
+    Transition { from, to, types, required, optional }
+}
+
+const fn all(masks: &[AttributeMask]) -> AttributeMask {
+    let mut union = AttributeMask::empty();
+    let mut rest = masks;
+    while let [first, tail @ ..] = rest {
+        union = union.union(*first);
+        rest = tail;
+    }
+    union
+}

@@ -1,0 +1,252 @@
+//! The send window: how many PSNs may be unacknowledged.
+//!
+//! The window never exceeds what the peer's socket can hold (`limit_packets`, given by the device),
+//! so nothing is lost in steady state. On a lossy path it follows the bandwidth–delay product rather
+//! than collapsing: go-back-N resends all that was in flight, so a window above the product only
+//! makes each loss dearer, and one below leaves the path idle. A CNP cuts it like DCQCN's rate.
+
+use crate::wire::Psn;
+
+/// Window of a queue pair before anything is known of the path.
+const INITIAL_PACKETS: u32 = 64;
+/// The window never falls below this, so that a loss is still noticed by a gap.
+const MINIMUM_PACKETS: u32 = 4;
+/// After this many samples an estimate of the bandwidth–delay product is forgotten.
+const PRODUCT_ROUNDS: u32 = 16;
+/// Least time between two reactions to CNPs.
+const CNP_INTERVAL_NS: u64 = 50_000;
+/// DCQCN's gain g = 1/256 in 1/1024 units of alpha.
+const ALPHA_ONE: u32 = 1024;
+
+#[derive(Debug, Clone)]
+struct Sample {
+    psn: Psn,
+    sent_at_ns: u64,
+    delivered_before: u64,
+}
+
+/// Congestion state of one requester.
+#[derive(Debug, Clone)]
+pub(crate) struct Window {
+    packets: u32,
+    limit_packets: u32,
+    growing_fast: bool,
+    growth_credit: u32,
+    sample: Option<Sample>,
+    delivered: u64,
+    smoothed_rtt_ns: u64,
+    rtt_deviation_ns: u64,
+    minimum_rtt_ns: u64,
+    product_packets: u32,
+    product_age: u32,
+    recovery_end: Option<Psn>,
+    alpha: u32,
+    last_cnp_ns: Option<u64>,
+}
+
+impl Window {
+    pub(crate) fn new(limit_packets: u32) -> Window {
+        let limit = limit_packets.max(MINIMUM_PACKETS);
+        Window {
+            packets: INITIAL_PACKETS.min(limit),
+            limit_packets: limit,
+            growing_fast: true,
+            growth_credit: 0,
+            sample: None,
+            delivered: 0,
+            smoothed_rtt_ns: 0,
+            rtt_deviation_ns: 0,
+            minimum_rtt_ns: u64::MAX,
+            product_packets: 0,
+            product_age: 0,
+            recovery_end: None,
+            alpha: ALPHA_ONE,
+            last_cnp_ns: None,
+        }
+    }
+
+    /// PSNs that may be unacknowledged now.
+    pub(crate) fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    /// Most PSNs that may ever be unacknowledged: also the size of one READ request.
+    pub(crate) fn limit_packets(&self) -> u32 {
+        self.limit_packets
+    }
+
+    /// How often a long message asks for an acknowledgement, so that the window keeps moving.
+    pub(crate) fn ack_interval(&self) -> u32 {
+        (self.packets / 4).clamp(1, 16)
+    }
+
+    /// A packet that will be answered was sent: start measuring if nothing is being measured.
+    pub(crate) fn on_sent(&mut self, psn: Psn, now_ns: u64) {
+        if self.sample.is_none() {
+            self.sample = Some(Sample { psn, sent_at_ns: now_ns, delivered_before: self.delivered });
+        }
+    }
+
+    /// `count` PSNs up to but excluding `acked` were acknowledged.
+    pub(crate) fn on_acked(&mut self, acked: Psn, count: u32, now_ns: u64) {
+        self.delivered += u64::from(count);
+        if let Some(sample) = &self.sample
+            && acked.is_after(sample.psn)
+        {
+            let rtt_ns = now_ns.saturating_sub(sample.sent_at_ns).max(1);
+            let delivered = self.delivered - sample.delivered_before;
+            self.sample = None;
+            self.learn(rtt_ns, delivered);
+        }
+        if self.recovery_end.is_some_and(|end| !acked.is_before(end)) {
+            self.recovery_end = None;
+        }
+        if self.recovery_end.is_none() {
+            self.grow(count);
+        }
+    }
+
+    fn learn(&mut self, rtt_ns: u64, delivered: u64) {
+        if self.smoothed_rtt_ns == 0 {
+            self.smoothed_rtt_ns = rtt_ns;
+            self.rtt_deviation_ns = rtt_ns / 2;
+        } else {
+            let deviation = self.smoothed_rtt_ns.abs_diff(rtt_ns);
+            self.rtt_deviation_ns = (3 * self.rtt_deviation_ns + deviation) / 4;
+            self.smoothed_rtt_ns = (7 * self.smoothed_rtt_ns + rtt_ns) / 8;
+        }
+        self.minimum_rtt_ns = self.minimum_rtt_ns.min(rtt_ns);
+        // What was delivered in one round trip, had the queue been empty.
+        let scaled = u128::from(delivered) * u128::from(self.minimum_rtt_ns) / u128::from(rtt_ns);
+        let product = u32::try_from(scaled).unwrap_or(u32::MAX);
+        self.product_age += 1;
+        if product >= self.product_packets || self.product_age > PRODUCT_ROUNDS {
+            self.product_packets = product;
+            self.product_age = 0;
+        }
+    }
+
+    fn grow(&mut self, count: u32) {
+        if self.growing_fast {
+            self.packets = self.packets.saturating_add(count).min(self.limit_packets);
+            return;
+        }
+        self.growth_credit = self.growth_credit.saturating_add(count);
+        if self.growth_credit >= self.packets {
+            self.growth_credit = 0;
+            self.packets = (self.packets + 1).min(self.limit_packets);
+        }
+    }
+
+    /// Packets were lost: `sent_end` is the PSN after the newest one sent. Counts once per flight.
+    pub(crate) fn on_loss(&mut self, sent_end: Psn) {
+        self.sample = None;
+        self.growing_fast = false;
+        if self.recovery_end.is_some() {
+            return;
+        }
+        self.recovery_end = Some(sent_end);
+        let floor = self.packets / 8;
+        let product = self.product_packets + self.product_packets / 8;
+        self.packets = product.max(floor).clamp(MINIMUM_PACKETS, self.packets.max(MINIMUM_PACKETS));
+    }
+
+    /// Nothing was heard for a whole timer: start carefully.
+    pub(crate) fn on_timeout(&mut self, sent_end: Psn) {
+        self.recovery_end = None;
+        self.on_loss(sent_end);
+        self.packets = (self.packets / 2).max(MINIMUM_PACKETS);
+        self.growing_fast = true;
+    }
+
+    /// The round trip being measured is void (its packets are being sent again).
+    pub(crate) fn forget_sample(&mut self) {
+        self.sample = None;
+    }
+
+    /// The peer reports congestion.
+    pub(crate) fn on_cnp(&mut self, now_ns: u64) {
+        if self.last_cnp_ns.is_some_and(|last| now_ns.saturating_sub(last) < CNP_INTERVAL_NS) {
+            return;
+        }
+        // alpha decays by 1/256 for each 55 us without a CNP, and rises by 1/256 with one.
+        if let Some(last) = self.last_cnp_ns {
+            let quiet = (now_ns.saturating_sub(last) / 55_000).min(1024) as u32;
+            for _ in 0..quiet {
+                self.alpha -= self.alpha / 256;
+            }
+        }
+        self.alpha = (self.alpha - self.alpha / 256 + ALPHA_ONE / 256).min(ALPHA_ONE);
+        self.last_cnp_ns = Some(now_ns);
+        self.growing_fast = false;
+        let cut = u64::from(self.packets) * u64::from(self.alpha) / u64::from(2 * ALPHA_ONE);
+        self.packets = self.packets.saturating_sub(cut as u32).max(1);
+    }
+
+    /// How long silence on a path known to lose packets is waited for before sending again, in ns;
+    /// `None` while no round trip was measured.
+    pub(crate) fn early_retransmit_ns(&self) -> Option<u64> {
+        (self.smoothed_rtt_ns > 0).then(|| {
+            let wait = 2 * self.smoothed_rtt_ns + 4 * self.rtt_deviation_ns;
+            wait.max(100_000)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window() -> Window {
+        Window::new(1000)
+    }
+
+    #[test]
+    fn the_window_grows_to_the_limit_and_no_further() {
+        let mut w = window();
+        let mut psn = Psn::new(0);
+        for _ in 0..100 {
+            psn = psn.plus(64);
+            w.on_acked(psn, 64, 1000);
+        }
+        assert_eq!(w.packets(), 1000);
+    }
+
+    #[test]
+    fn a_loss_takes_the_window_to_the_bandwidth_delay_product_once_per_flight() {
+        let mut w = window();
+        let mut now = 0;
+        let mut psn = Psn::new(0);
+        for _ in 0..20 {
+            w.on_sent(psn, now);
+            now += 100_000;
+            psn = psn.plus(80);
+            w.on_acked(psn, 80, now);
+        }
+        w.on_loss(psn.plus(500));
+        let after = w.packets();
+        assert!((80..=125).contains(&after), "{after}");
+        w.on_loss(psn.plus(500));
+        assert_eq!(w.packets(), after, "a second loss of the same flight changes nothing");
+    }
+
+    #[test]
+    fn a_cnp_halves_the_window_and_is_rate_limited() {
+        let mut w = window();
+        w.on_cnp(1_000_000);
+        assert_eq!(w.packets(), 32);
+        w.on_cnp(1_010_000);
+        assert_eq!(w.packets(), 32);
+        w.on_cnp(1_100_000);
+        assert!(w.packets() < 20);
+    }
+
+    #[test]
+    fn silence_is_measured_in_round_trips_only_once_one_is_known() {
+        let mut w = window();
+        assert_eq!(w.early_retransmit_ns(), None);
+        w.on_sent(Psn::new(0), 0);
+        w.on_acked(Psn::new(1), 1, 200_000);
+        assert!(w.early_retransmit_ns().is_some_and(|ns| (400_000..=1_000_000).contains(&ns)));
+    }
+}
