@@ -41,7 +41,7 @@ impl Background {
     /// Stops the thread and waits for it.
     pub(crate) fn stop(self) {
         self.core.stopping.store(true, Ordering::Release);
-        self.core.wake.set();
+        self.core.wake_background();
         // A panic in the thread has been reported where it happened.
         let _ = self.thread.join();
     }
@@ -58,10 +58,11 @@ fn run(core: &Core) {
             // Stand by: only the wake descriptor, never the port's. A failing poll(2) (no memory
             // in the kernel) makes this a busy tick, nothing worse.
             let _ = wait_readable(&[], Some(wake), Some(TICK));
-            core.wake.clear();
+            core.clear_wake();
             continue;
         }
         core.takeover.store(false, Ordering::Release);
+        core.waits_here.store(false, Ordering::Relaxed);
         let (fds, timeout) = {
             let mut engine = core.lock();
             let now_ns = core.clock.now_ns();
@@ -80,7 +81,7 @@ fn run(core: &Core) {
         };
         let _ = wait_readable(&fds, Some(wake), timeout);
         core.sleeping_until_ns.store(0, Ordering::Release);
-        core.wake.clear();
+        core.clear_wake();
         // What woke this thread is handled here even if the application has begun to poll: it may
         // have stopped again.
         core.drive();
