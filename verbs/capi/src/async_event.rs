@@ -299,7 +299,9 @@ impl Drop for Distributor {
     }
 }
 
-/// Waits for an event unless the descriptor is O_NONBLOCK. A signal ends the wait.
+/// Waits for an event unless the descriptor is O_NONBLOCK. A signal ends the wait, and a thread that
+/// waits can be cancelled: nothing in this frame is to be dropped, and it calls no Rust function that
+/// could panic.
 pub(crate) unsafe extern "C" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
@@ -310,25 +312,31 @@ pub(crate) unsafe extern "C" fn ibv_get_async_event(
     }
     loop {
         let mut count = 0_u64;
-        // Not behind the wall against panics: a thread may be cancelled here, and that must pass.
         // SAFETY: the context's descriptor, and eight bytes.
         let got = unsafe { libc::read((*context).async_fd, (&raw mut count).cast(), 8) };
         if got != 8 {
             return -1;
         }
-        // SAFETY: an open context and the caller's structure.
-        let taken = value(false, || match unsafe { Context::of(context) }.map(|c| c.async_events.take()) {
-            Ok(Some(taken)) => {
-                // SAFETY: as above.
-                unsafe { event.write(taken) };
-                true
-            }
-            _ => false,
-        });
-        if taken {
+        // SAFETY: the caller's promise.
+        if unsafe { take_event(context, event) } {
             return 0;
         }
     }
+}
+
+/// False: another thread was faster, or the event's object is gone.
+#[inline(never)]
+unsafe extern "C" fn take_event(context: *mut ibv_context, event: *mut ibv_async_event) -> bool {
+    value(false, || {
+        // SAFETY: an open context.
+        let Some(taken) = unsafe { Context::of(context) }.ok().and_then(|open| open.async_events.take())
+        else {
+            return false;
+        };
+        // SAFETY: the caller's structure.
+        unsafe { event.write(taken) };
+        true
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {

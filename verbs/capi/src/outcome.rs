@@ -57,6 +57,7 @@ pub(crate) fn explains() -> bool {
 }
 
 /// Sets this thread's errno.
+#[inline]
 pub(crate) fn set_errno(errno: c_int) {
     // SAFETY: the location is this thread's own.
     unsafe { *libc::__errno_location() = errno }

@@ -67,11 +67,6 @@ impl Qp {
         self.builder.as_deref()
     }
 
-    /// The structure that the program sees.
-    pub(crate) const fn as_ptr(&self) -> *mut ibv_qp_ex {
-        self.c.as_ptr()
-    }
-
     /// The program's pointer to its domain.
     #[inline]
     pub(crate) const fn domain(&self) -> *mut ibv_pd {
