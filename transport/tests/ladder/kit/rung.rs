@@ -108,20 +108,16 @@ impl Setup {
         };
         rung.host.shared = rung.setup.has_srq;
         rung.host.region(TARGET, TARGET_BASE, REGION_BYTES, ALL_REMOTE);
-        rung.host.region(BUFFER, BUFFER_BASE, REGION_BYTES, Access::LOCAL_WRITE).bytes = pattern(REGION_BYTES);
+        rung.host.region(BUFFER, BUFFER_BASE, REGION_BYTES, Access::LOCAL_WRITE).bytes =
+            pattern(REGION_BYTES);
         rung.climb();
         rung
     }
 }
 
 /// Queue sizes of every rung.
-pub(crate) const CAPACITY: QpCapacity = QpCapacity {
-    max_send_wr: 64,
-    max_recv_wr: 64,
-    max_send_sge: 4,
-    max_recv_sge: 4,
-    max_inline_data: 256,
-};
+pub(crate) const CAPACITY: QpCapacity =
+    QpCapacity { max_send_wr: 64, max_recv_wr: 64, max_send_sge: 4, max_recv_sge: 4, max_inline_data: 256 };
 
 /// What the fake device allows.
 pub(crate) const LIMITS: ModifyLimits = ModifyLimits {
