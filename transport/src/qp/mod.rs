@@ -363,7 +363,7 @@ impl QueuePair {
 
     /// A deadline given by [`QueuePair::deadline_ns`] may have passed.
     pub fn handle_timeout<H: Host>(&mut self, now_ns: u64, host: &mut H) {
-        if let Err(failure) = self.requester.handle_timeout(&self.settings, now_ns, host) {
+        if let Err(failure) = self.requester.handle_timeout(now_ns, host) {
             self.fail_send(failure, host);
         }
     }

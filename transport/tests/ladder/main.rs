@@ -4,10 +4,15 @@
 //! A test named `statement_NN_…` proves statement NN of the list of behaviours that software
 //! implementations get wrong.
 
+mod atomic;
 mod duplicates;
+mod fence;
 mod kit;
 mod nak;
+mod read;
+mod requester_window;
 mod responder_order;
+mod retry;
 mod rnr;
 
 /// What every rung needs.
