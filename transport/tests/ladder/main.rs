@@ -5,8 +5,11 @@
 //! implementations get wrong.
 
 mod atomic;
+mod congestion;
 mod duplicates;
 mod fence;
+mod flush_error;
+mod hostile;
 mod kit;
 mod nak;
 mod read;
@@ -14,6 +17,10 @@ mod requester_window;
 mod responder_order;
 mod retry;
 mod rnr;
+mod sqd;
+mod uc;
+mod ud;
+mod xrc;
 
 /// What every rung needs.
 #[allow(unused_imports, reason = "a vocabulary is complete before every word is used")]

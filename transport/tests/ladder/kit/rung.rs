@@ -148,22 +148,13 @@ impl Rung {
     /// Moves from RESET to the state of the setup.
     pub(crate) fn climb(&mut self) {
         let attributes = self.attributes();
-        let optional = match self.setup.qp_type {
-            QpType::Ud => AttributeMask::QKEY,
-            QpType::Gsi => AttributeMask::QKEY.union(AttributeMask::PKEY_INDEX),
-            _ => AttributeMask::ACCESS_FLAGS,
-        };
         for next in [QpState::Init, QpState::Rtr, QpState::Rts] {
             if next > self.setup.state {
                 return;
             }
             let row = pumice_transport::qp::transition::transition(self.setup.qp_type, self.qp.state(), next)
                 .expect("a way up");
-            let mask = match next {
-                QpState::Init => row.required | optional & (row.required | row.optional),
-                _ => row.required,
-            };
-            self.modify(next, mask, &attributes).expect("a legal step");
+            self.modify(next, row.required, &attributes).expect("a legal step");
         }
     }
 
