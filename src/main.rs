@@ -1,2 +1,42 @@
-//! The pumice command line.
-fn main() {}
+//! The pumice command line: it knows every floor and contains none of their work.
+
+mod capture;
+mod cli;
+mod devices;
+mod doctor;
+mod outcome;
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use outcome::{CommandResult, Outcome};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = BufWriter::new(io::stdout().lock());
+    match run(cli.command, &mut out) {
+        Ok(Outcome::Good) => ExitCode::SUCCESS,
+        Ok(Outcome::Bad) => ExitCode::FAILURE,
+        Err(error) if error.reader_left() => ExitCode::SUCCESS,
+        Err(error) => {
+            // What was found out before the failure is shown first; if even that cannot be written,
+            // the message on stderr is all there is.
+            let _ = out.flush();
+            let _ = writeln!(io::stderr(), "pumice: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command, out: &mut dyn Write) -> CommandResult {
+    let outcome = match command {
+        Command::Devices(options) => devices::run(&options, out),
+        Command::Capture(options) => capture::run(&options, out),
+        Command::Doctor(options) => doctor::run(&options, out),
+    }?;
+    out.flush()?;
+    Ok(outcome)
+}

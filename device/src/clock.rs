@@ -1,7 +1,7 @@
 //! Where the time comes from: the only two clocks there are.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Nanoseconds since some origin, never going back.

@@ -62,31 +62,32 @@ enum Armed {
 
 impl CompletionQueue {
     /// An empty queue of exactly `depth` entries; the caller has checked `depth` against its limit.
+    ///
+    /// # Errors
+    /// `NoMemory`: there is none for the ring.
     pub(crate) fn new(
         handle: Handle,
         depth: u32,
         cookie: u64,
         channel: Option<Arc<CompletionChannel>>,
         slots: Arc<SendSlots>,
-    ) -> CompletionQueue {
+    ) -> Result<CompletionQueue, ResourceError> {
+        let mut ring = VecDeque::new();
+        reserve(&mut ring, depth as usize)?;
         if let Some(channel) = &channel {
             channel.attach();
         }
-        CompletionQueue {
+        Ok(CompletionQueue {
             handle,
             cookie: AtomicU64::new(cookie),
             pending: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
-            state: Mutex::new(State {
-                ring: VecDeque::with_capacity(depth as usize),
-                depth: depth as usize,
-                armed: Armed::No,
-            }),
+            state: Mutex::new(State { ring, depth: depth as usize, armed: Armed::No }),
             slots,
             channel,
             account: Arc::new(EventAccount::new()),
             async_account: Arc::new(EventAccount::new()),
-        }
+        })
     }
 
     /// Moves the oldest completions to `out` and returns how many: at most `out.len()`. Looking at
@@ -207,7 +208,7 @@ impl CompletionQueue {
     /// Changes the number of entries that fit; order and content stay.
     ///
     /// # Errors
-    /// `Invalid`: more than `depth` completions wait to be polled.
+    /// `Invalid`: more than `depth` completions wait to be polled. `NoMemory`: there is none.
     pub(crate) fn resize(&self, depth: u32) -> Result<(), ResourceError> {
         let mut state = self.lock();
         let waiting = state.ring.len();
@@ -216,8 +217,7 @@ impl CompletionQueue {
                 "depth {depth} of the completion queue is less than the {waiting} completions that wait in it; poll first"
             )));
         }
-        let more = (depth as usize).saturating_sub(waiting);
-        state.ring.reserve_exact(more);
+        reserve(&mut state.ring, depth as usize)?;
         state.depth = depth as usize;
         state.ring.shrink_to(depth as usize);
         Ok(())
@@ -263,6 +263,13 @@ impl CompletionQueue {
     }
 }
 
+/// Makes room for `depth` entries, so that adding one never allocates.
+fn reserve(ring: &mut VecDeque<Entry>, depth: usize) -> Result<(), ResourceError> {
+    ring.try_reserve_exact(depth.saturating_sub(ring.len())).map_err(|_| {
+        ResourceError::no_memory(format!("a completion queue of {depth} entries; ask for fewer"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use pumice_transport::types::WcOpcode;
@@ -274,7 +281,7 @@ mod tests {
         let slots = Arc::new(SendSlots::new());
         let handle = Handle { index: 3, generation: 1 };
         let cq = CompletionQueue::new(handle, depth, 77, Some(Arc::clone(&channel)), Arc::clone(&slots));
-        (cq, channel, slots)
+        (cq.unwrap(), channel, slots)
     }
 
     fn send(wr_id: u64, qp_num: u32) -> WorkCompletion {

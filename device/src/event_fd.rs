@@ -32,10 +32,9 @@ impl EventFd {
         Ok(EventFd { file: File::from(owned) })
     }
 
-    /// Sets the bit.
+    /// Sets the bit; those who wait are woken even if it is set already.
     pub(crate) fn set(&self) {
-        // Fails only if the counter is at its top, and then it is readable anyway. The counter is
-        // only written while readable events are few, so the write does not block.
+        // The counter blocks or fails only after 2^64 - 2 writes without a clear.
         let _ = (&self.file).write(&1_u64.to_ne_bytes());
     }
 

@@ -31,9 +31,8 @@ impl<E> EventQueue<E> {
             return false;
         }
         queued.push_back((event, Arc::clone(account)));
-        if queued.len() == 1 {
-            self.readable.set();
-        }
+        // Also when it is readable already: edge-triggered epoll reports every event then.
+        self.readable.set();
         true
     }
 

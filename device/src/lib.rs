@@ -1,19 +1,26 @@
-//! The software HCA.
+//! The software HCA: object tables, queues, memory, the engine that drives queue pairs, and the
+//! ports that carry packets.
 
 pub mod address_handle;
 pub mod async_event;
+pub mod clock;
 pub mod completion_channel;
 pub mod completion_queue;
 pub mod counters;
+pub mod driver;
+mod engine;
 pub mod error;
 pub mod event_account;
 mod event_fd;
 mod event_queue;
 pub mod gid_table;
+pub mod hca;
+pub mod interface;
 pub mod limits;
 pub mod memory;
 pub mod multicast;
 pub mod pkey_table;
+pub mod port;
 pub mod recv_queue;
 pub mod resources;
 pub mod send_slots;

@@ -80,6 +80,8 @@ pub struct Resources {
     /// into the protocol and moves them to ERR; their QP_FATAL is raised already. Never longer than
     /// the number of attached queue pairs.
     pub qp_faults: Vec<QpFault>,
+    /// A completion was made since the engine last cleared this.
+    pub new_completions: bool,
 }
 
 /// A protection domain or XRC domain: nothing but its users.
@@ -132,6 +134,7 @@ impl Resources {
             async_events: Arc::new(AsyncEventQueue::new(limits.max_async_events)?),
             send_slots: Arc::new(SendSlots::new()),
             qp_faults: Vec::new(),
+            new_completions: false,
         })
     }
 

@@ -80,27 +80,38 @@ impl<T> Table<T> {
     /// # Errors
     /// `NoMemory`: the table is full; `make` is not called then.
     pub fn insert_with(&mut self, make: impl FnOnce(Handle) -> T) -> Result<Handle, ResourceError> {
+        self.try_insert_with(|handle| Ok(make(handle)))
+    }
+
+    /// Adds an object that knows its own handle, unless making it fails.
+    ///
+    /// # Errors
+    /// `NoMemory`: the table is full; or that of `make`. The table is then as before.
+    pub fn try_insert_with(
+        &mut self,
+        make: impl FnOnce(Handle) -> Result<T, ResourceError>,
+    ) -> Result<Handle, ResourceError> {
         if self.len >= self.capacity {
             return Err(ResourceError::no_memory(format!(
                 "the device has at most {} objects of kind {}",
                 self.capacity, self.kind
             )));
         }
-        let index = self.oldest_free;
-        let handle = if let Some(slot) = self.slots.get_mut(index as usize) {
-            let handle = Handle { index, generation: slot.generation };
-            self.oldest_free = slot.next_free;
-            if self.oldest_free == NONE {
-                self.newest_free = NONE;
-            }
-            slot.next_free = NONE;
-            slot.value = Some(make(handle));
-            handle
-        } else {
-            let handle = Handle { index: self.slots.len() as u32, generation: 1 };
-            self.slots.push(Slot { value: Some(make(handle)), generation: 1, next_free: NONE });
-            handle
+        let handle = match self.slots.get(self.oldest_free as usize) {
+            Some(free) => Handle { index: self.oldest_free, generation: free.generation },
+            None => Handle { index: self.slots.len() as u32, generation: 1 },
         };
+        let value = Some(make(handle)?);
+        match self.slots.get_mut(handle.index as usize) {
+            Some(slot) => {
+                slot.value = value;
+                self.oldest_free = std::mem::replace(&mut slot.next_free, NONE);
+                if self.oldest_free == NONE {
+                    self.newest_free = NONE;
+                }
+            }
+            None => self.slots.push(Slot { value, generation: handle.generation, next_free: NONE }),
+        }
         self.len += 1;
         Ok(handle)
     }
@@ -249,5 +260,19 @@ mod tests {
         let mut table = Table::new("test object", 3);
         let handle = table.insert_with(|handle| handle).unwrap();
         assert_eq!(table.get(handle), Some(&handle));
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_made_leaves_the_table_as_it_was() {
+        let mut table = Table::new("test object", 2);
+        let fail = |_| Err(ResourceError::no_memory("test"));
+        assert!(table.try_insert_with(fail).is_err());
+        let first = table.insert('a').unwrap();
+        assert_eq!(first.index, 0);
+        table.insert('b').unwrap();
+        table.remove(first).unwrap();
+        assert!(table.try_insert_with(fail).is_err());
+        assert_eq!((table.len(), table.insert('c').unwrap().index), (1, 0));
+        assert_eq!(table.insert('d').unwrap_err().errno(), libc::ENOMEM);
     }
 }

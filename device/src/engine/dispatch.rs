@@ -3,7 +3,7 @@
 use pumice_transport::host::{Counter, Host};
 use pumice_transport::qp::Arrival;
 use pumice_transport::types::Gid;
-use pumice_transport::wire::{icrc, Packet, PacketError, Qpn, Service, Verdict};
+use pumice_transport::wire::{Packet, PacketError, Qpn, Service, Verdict, icrc};
 
 use super::queue_pairs::QueuePairs;
 use super::schedule::Ready;
@@ -90,7 +90,7 @@ fn multicast(
         return;
     }
     let group = Gid::from(arrival.flow.destination);
-    let members = resources.multicast_members(group);
+    let members = resources.groups.members(group).to_vec();
     if members.is_empty() {
         resources.count(Counter::RxUnknownGroup, 1);
         return;

@@ -10,8 +10,14 @@ mod queue_pairs;
 mod schedule;
 mod train;
 
-use pumice_transport::qp::{Progress, Urgency};
+use std::net::IpAddr;
+use std::sync::Arc;
 
+use pumice_transport::qp::{Progress, Urgency};
+use pumice_transport::types::QpType;
+use pumice_transport::wire::Qpn;
+
+use crate::counters::Counters;
 use crate::port::Port;
 use crate::resources::Resources;
 use budget::Budget;
@@ -33,6 +39,7 @@ pub(crate) struct Engine {
     pub(crate) resources: Resources,
     pub(crate) queue_pairs: QueuePairs,
     pub(crate) port: Box<dyn Port>,
+    counters: Arc<Counters>,
     builder: TrainBuilder,
     budget: Budget,
     senders: Ready,
@@ -55,6 +62,7 @@ impl Engine {
     pub(crate) fn new(resources: Resources, port: Box<dyn Port>) -> Engine {
         let budget = Budget::new(port.limits().receive_buffer_bytes);
         Engine {
+            counters: Arc::clone(&resources.counters),
             resources,
             queue_pairs: QueuePairs::new(),
             port,
@@ -82,7 +90,7 @@ impl Engine {
                 break;
             }
             // Completions are waiting: let the application have them before more is taken.
-            if self.resources.has_new_completions() {
+            if self.resources.new_completions {
                 break;
             }
         }
@@ -94,7 +102,7 @@ impl Engine {
 
     /// Looks at every queue pair that something happened to: what it wants to do next.
     pub(crate) fn settle(&mut self) {
-        while self.resources.has_qp_faults() {
+        while !self.resources.qp_faults.is_empty() {
             self.apply_faults();
         }
         while let Some(index) = self.touched.pop() {
@@ -116,10 +124,9 @@ impl Engine {
 
     /// Queue pairs whose completion queue overran go to ERR.
     fn apply_faults(&mut self) {
-        for index in self.resources.take_qp_faults() {
-            if let Some(entry) = self.queue_pairs.at_mut(index) {
-                let cause = pumice_transport::types::Cause::CqOverrun;
-                entry.qp.enter_error(Some(cause), &mut self.resources);
+        for fault in std::mem::take(&mut self.resources.qp_faults) {
+            if let Some((index, entry)) = self.queue_pairs.by_number(fault.qpn) {
+                entry.qp.enter_error(Some(fault.cause), &mut self.resources);
                 self.touched.push(index);
             }
         }
@@ -148,15 +155,14 @@ impl Engine {
     }
 
     fn transmit_requests(&mut self, now_ns: u64) -> bool {
-        let Engine { resources, queue_pairs, port, builder, budget, senders, deadlines, .. } = self;
+        let Engine { resources, queue_pairs, port, counters, builder, budget, senders, deadlines, .. } = self;
         if senders.is_empty() && !builder.is_stalled() {
             return false;
         }
-        let counters = resources.counters().clone();
         let mut sink = Sink {
             builder,
             port: &mut **port,
-            counters: &counters,
+            counters,
             now_ns,
             quota_bytes: 0,
             sealed_cost_bytes: 0,
@@ -198,15 +204,14 @@ impl Engine {
     }
 
     fn transmit_responses(&mut self, now_ns: u64, acknowledge: Acknowledge) -> bool {
-        let Engine { resources, queue_pairs, port, builder, responders, touched, .. } = self;
+        let Engine { resources, queue_pairs, port, counters, builder, responders, touched, .. } = self;
         if responders.is_empty() {
             return false;
         }
-        let counters = resources.counters().clone();
         let mut sink = Sink {
             builder,
             port: &mut **port,
-            counters: &counters,
+            counters,
             now_ns,
             quota_bytes: 0,
             sealed_cost_bytes: 0,
@@ -280,8 +285,20 @@ impl Engine {
         entry.release(&mut self.budget);
     }
 
-    /// The number of the peer process that a queue pair talks to.
-    pub(crate) fn peer(&mut self, address: std::net::IpAddr, slot: u8) -> u32 {
-        self.budget.peer(address, slot)
+    /// A queue pair was connected to a process at `destination`, or was reset.
+    pub(crate) fn set_peer(&mut self, index: u32, destination: Option<IpAddr>, slot: u8, reset: bool) {
+        let Engine { queue_pairs, budget, .. } = self;
+        let Some(entry) = queue_pairs.at_mut(index) else { return };
+        if reset || destination.is_some() {
+            entry.release(budget);
+        }
+        if let Some(destination) = destination {
+            entry.peer = Some(budget.peer(destination, slot));
+        }
+    }
+
+    /// Transport service of a queue pair.
+    pub(crate) fn queue_pair_type(&mut self, qpn: Qpn) -> Option<QpType> {
+        self.queue_pairs.by_number(qpn).map(|(_, entry)| entry.qp.qp_type())
     }
 }

@@ -99,7 +99,7 @@ impl QueuePairs {
                 return Ok(slot);
             }
         }
-        Err(ResourceError::NoMemory { what: "queue pairs" })
+        Err(ResourceError::no_memory(format!("all {MAX_QUEUE_PAIRS} queue pair numbers are in use")))
     }
 
     pub(crate) fn insert(&mut self, slot: u32, entry: QpEntry) {

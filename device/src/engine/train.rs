@@ -6,7 +6,7 @@
 
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::path::Path;
-use pumice_transport::wire::{icrc, Qpn};
+use pumice_transport::wire::{Qpn, icrc};
 
 use super::budget::packet_cost_bytes;
 use crate::counters::Counters;

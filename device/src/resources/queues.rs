@@ -44,15 +44,15 @@ impl Resources {
     /// Makes a completion queue.
     ///
     /// # Errors
-    /// `Invalid`: a depth or completion vector out of range. `NoMemory`: the table is full.
+    /// `Invalid`: a depth or completion vector out of range. `NoMemory`: the table is full, or there is none.
     pub fn create_cq(&mut self, setup: CqSetup) -> Result<Arc<CompletionQueue>, ResourceError> {
         check_size("completion queue depth", setup.depth, 1, self.limits.max_cqe)?;
         check_size("completion vector", setup.comp_vector, 0, self.limits.num_comp_vectors.max(1) - 1)?;
         let slots = Arc::clone(&self.send_slots);
         let CqSetup { depth, cookie, channel, .. } = setup;
-        let handle = self.cqs.insert_with(|handle| CqSlot {
-            cq: Arc::new(CompletionQueue::new(handle, depth, cookie, channel, slots)),
-            users: 0,
+        let handle = self.cqs.try_insert_with(|handle| {
+            let cq = CompletionQueue::new(handle, depth, cookie, channel, slots)?;
+            Ok(CqSlot { cq: Arc::new(cq), users: 0 })
         })?;
         Ok(Arc::clone(&self.cqs.require(handle)?.cq))
     }

@@ -6,7 +6,7 @@ use super::settings::Settings;
 use super::unreliable::BufferFailure;
 use crate::host::{Counter, Host, RecvWqe, Transmit};
 use crate::types::{Cause, SendFlags, SendOpcode, WcFlags, WcOpcode, WcStatus, WorkCompletion};
-use crate::wire::{Deth, Headers, ImmDt, Operation, Packet, encapsulation};
+use crate::wire::{Deth, Headers, ImmDt, Operation, Packet, grh};
 
 /// Bytes in front of every datagram's payload in the receive buffer.
 pub const GRH_BYTES: usize = 40;
@@ -108,7 +108,7 @@ pub(crate) fn handle_datagram<H: Host>(
     if total as u64 > recv.length_bytes {
         return Err(BufferFailure(WcStatus::LocLenErr));
     }
-    let grh = encapsulation::grh(
+    let grh = grh(
         arrival.flow.source,
         arrival.flow.destination,
         arrival.traffic_class,

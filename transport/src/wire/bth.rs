@@ -1,29 +1,29 @@
-//! Base transport header: 12 bytes in front of every packet.
+//! Base transport header: the first twelve bytes of every packet.
 
 use super::{Opcode, Psn, Qpn};
 
-/// BTH.
+/// Base transport header. Reserved bits are read as if they were zero and written as zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bth {
     /// What the packet is.
     pub opcode: Opcode,
-    /// SE: the receive completion is solicited.
+    /// Solicited event: the receiver's completion wakes a consumer that armed for such.
     pub solicited: bool,
-    /// M: the sender's path migration state is "migrated".
+    /// Path migration state; hardware sends 1, rdma_rxe 0, receivers without path migration ignore it.
     pub migrated: bool,
-    /// Pad bytes after the payload, 0…3.
+    /// Zero bytes between payload and ICRC, 0…3.
     pub pad_count: u8,
-    /// Transport version: 0.
+    /// Transport header version, 4 bits; only 0 exists.
     pub version: u8,
-    /// Partition key.
+    /// Partition key; 0xffff is the default partition.
     pub pkey: u16,
-    /// Forward congestion notification.
+    /// Forward congestion notification (RoCEv2 marks the IP header instead).
     pub fecn: bool,
-    /// Backward congestion notification.
+    /// Backward congestion notification: set in a CNP.
     pub becn: bool,
-    /// Destination queue pair.
+    /// Queue pair the packet is for.
     pub destination: Qpn,
-    /// A: the responder must answer.
+    /// The responder must acknowledge this packet.
     pub ack_request: bool,
     /// Packet sequence number.
     pub psn: Psn,
@@ -33,49 +33,113 @@ impl Bth {
     /// Bytes on the wire.
     pub const LEN: usize = 12;
 
-    /// Reads the first 12 bytes; `None` if there are fewer. Reserved bits are ignored.
-    #[inline]
+    /// A header with everything off, P_Key 0xffff and version 0.
+    pub const fn new(opcode: Opcode, destination: Qpn, psn: Psn) -> Bth {
+        Bth {
+            opcode,
+            solicited: false,
+            migrated: false,
+            pad_count: 0,
+            version: 0,
+            pkey: 0xffff,
+            fecn: false,
+            becn: false,
+            destination,
+            ack_request: false,
+            psn,
+        }
+    }
+
+    /// Reads the first 12 bytes; `None` if there are fewer.
     pub fn parse(bytes: &[u8]) -> Option<Bth> {
-        let b: &[u8; 12] = bytes.first_chunk()?;
+        let &[opcode, flags, pkey_high, pkey_low, congestion, d0, d1, d2, ack, p0, p1, p2] =
+            bytes.first_chunk::<{ Bth::LEN }>()?;
         Some(Bth {
-            opcode: Opcode::from_byte(b[0]),
-            solicited: b[1] & 0x80 != 0,
-            migrated: b[1] & 0x40 != 0,
-            pad_count: b[1] >> 4 & 3,
-            version: b[1] & 0x0f,
-            pkey: u16::from_be_bytes([b[2], b[3]]),
-            fecn: b[4] & 0x80 != 0,
-            becn: b[4] & 0x40 != 0,
-            destination: Qpn::new(u32::from_be_bytes([0, b[5], b[6], b[7]])),
-            ack_request: b[8] & 0x80 != 0,
-            psn: Psn::new(u32::from_be_bytes([0, b[9], b[10], b[11]])),
+            opcode: Opcode::from_byte(opcode),
+            solicited: flags & 0x80 != 0,
+            migrated: flags & 0x40 != 0,
+            pad_count: (flags >> 4) & 3,
+            version: flags & 0x0f,
+            pkey: u16::from_be_bytes([pkey_high, pkey_low]),
+            fecn: congestion & 0x80 != 0,
+            becn: congestion & 0x40 != 0,
+            destination: Qpn::new(u32::from_be_bytes([0, d0, d1, d2])),
+            ack_request: ack & 0x80 != 0,
+            psn: Psn::new(u32::from_be_bytes([0, p0, p1, p2])),
         })
     }
 
-    /// Writes 12 bytes to the front of `out`; writes nothing if there is no room.
-    #[inline]
+    /// Writes 12 bytes at the start of `out`; writes nothing if `out` is shorter. Excess bits of
+    /// `pad_count` and `version` are cut off.
     pub fn emit(&self, out: &mut [u8]) {
-        let Some(out) = out.first_chunk_mut::<12>() else { return };
+        let Some(out) = out.first_chunk_mut::<{ Bth::LEN }>() else { return };
+        let [_, d0, d1, d2] = self.destination.value().to_be_bytes();
+        let [_, p0, p1, p2] = self.psn.value().to_be_bytes();
+        let [pkey_high, pkey_low] = self.pkey.to_be_bytes();
         let flags = u8::from(self.solicited) << 7
             | u8::from(self.migrated) << 6
             | (self.pad_count & 3) << 4
-            | self.version & 0x0f;
-        let pkey = self.pkey.to_be_bytes();
-        let qpn = self.destination.value().to_be_bytes();
-        let psn = self.psn.value().to_be_bytes();
-        *out = [
-            self.opcode.byte(),
-            flags,
-            pkey[0],
-            pkey[1],
-            u8::from(self.fecn) << 7 | u8::from(self.becn) << 6,
-            qpn[1],
-            qpn[2],
-            qpn[3],
-            u8::from(self.ack_request) << 7,
-            psn[1],
-            psn[2],
-            psn[3],
+            | (self.version & 0x0f);
+        let congestion = u8::from(self.fecn) << 7 | u8::from(self.becn) << 6;
+        let ack = u8::from(self.ack_request) << 7;
+        *out = [self.opcode.byte(), flags, pkey_high, pkey_low, congestion, d0, d1, d2, ack, p0, p1, p2];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes() {
+        let bytes = [0x04, 0xf0, 0xff, 0xff, 0x00, 0x00, 0x00, 0x11, 0x80, 0x00, 0xab, 0xcd];
+        let bth = Bth::parse(&bytes).unwrap();
+        let expected = Bth {
+            solicited: true,
+            migrated: true,
+            pad_count: 3,
+            ack_request: true,
+            ..Bth::new(Opcode::from_byte(4), Qpn::new(0x11), Psn::new(0xabcd))
+        };
+        assert_eq!(bth, expected);
+        let mut out = [0xee; 13];
+        bth.emit(&mut out);
+        assert_eq!(out[..12], bytes);
+        assert_eq!(out[12], 0xee, "nothing beyond the header is touched");
+    }
+
+    #[test]
+    fn each_single_bit_has_its_field() {
+        let zero = Bth { pkey: 0, ..Bth::new(Opcode::from_byte(0), Qpn::new(0), Psn::new(0)) };
+        let cases = [
+            (8, Bth { solicited: true, ..zero }),
+            (9, Bth { migrated: true, ..zero }),
+            (10, Bth { pad_count: 2, ..zero }),
+            (12, Bth { version: 8, ..zero }),
+            (16, Bth { pkey: 0x8000, ..zero }),
+            (32, Bth { fecn: true, ..zero }),
+            (33, Bth { becn: true, ..zero }),
+            (40, Bth { destination: Qpn::new(0x80_0000), ..zero }),
+            (63, Bth { destination: Qpn::new(1), ..zero }),
+            (64, Bth { ack_request: true, ..zero }),
+            (72, Bth { psn: Psn::new(0x80_0000), ..zero }),
+            (95, Bth { psn: Psn::new(1), ..zero }),
         ];
+        for (bit, expected) in cases {
+            let mut bytes = [0u8; 12];
+            bytes[bit / 8] = 0x80 >> (bit % 8);
+            assert_eq!(Bth::parse(&bytes), Some(expected), "bit {bit}");
+            let mut out = [0xff; 12];
+            expected.emit(&mut out);
+            assert_eq!(out, bytes, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn short_buffers_are_refused_and_left_alone() {
+        assert_eq!(Bth::parse(&[0; 11]), None);
+        let mut out = [7; 11];
+        Bth::new(Opcode::from_byte(4), Qpn::GSI, Psn::new(1)).emit(&mut out);
+        assert_eq!(out, [7; 11]);
     }
 }

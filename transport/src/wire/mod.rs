@@ -1,34 +1,49 @@
-//! Wire formats: every header as a checked view and a plain value.
+//! Wire formats of RoCEv2: every header as a checked view and a plain value.
+//!
+//! [`Packet`] is a checked view of one UDP payload (BTH … ICRC); [`Headers`] is the value of all its
+//! headers and writes them again: `parse` and `emit` are inverses on legal packets. [`icrc`] seals
+//! and verifies, [`encapsulation`] adds and removes what lies below UDP (captures, the simulated
+//! fabric, the GRH area of datagrams). A UDP socket needs none of the latter.
+//!
+//! Header layouts, the opcode table and the invariant CRC are those of the IBTA specification with
+//! its RoCEv2 annex; FLUSH and ATOMIC WRITE as in its memory placement extensions.
 
 mod aeth;
-mod atomic_ack_eth;
-mod atomic_eth;
+mod atomic;
 mod bth;
 mod deth;
 pub mod encapsulation;
 mod feth;
+mod grh;
+mod headers;
 pub mod icrc;
-mod ieth;
-mod imm_dt;
+mod immediate;
 mod opcode;
+mod opcode_table;
 mod packet;
+#[cfg(test)]
+mod properties;
 mod psn;
 mod qpn;
 mod reth;
+pub mod source_port;
 mod syndrome;
+#[cfg(test)]
+mod vectors;
 mod xrceth;
 
 pub use aeth::Aeth;
-pub use atomic_ack_eth::AtomicAckEth;
-pub use atomic_eth::AtomicEth;
+pub use atomic::{AtomicAckEth, AtomicEth};
 pub use bth::Bth;
 pub use deth::Deth;
+pub use encapsulation::{Datagram, EncapsulationError, LinkType, decapsulate, encapsulate};
 pub use feth::Feth;
-pub use icrc::Verdict;
-pub use ieth::Ieth;
-pub use imm_dt::ImmDt;
+pub use grh::{GRH_BYTES, grh};
+pub use headers::Headers;
+pub use icrc::{ICRC_BYTES, Verdict};
+pub use immediate::{Ieth, ImmDt};
 pub use opcode::{HeaderSet, Opcode, OpcodeInfo, Operation, PayloadRule, Position, Service};
-pub use packet::{Headers, Packet, PacketError};
+pub use packet::{Packet, PacketError};
 pub use psn::Psn;
 pub use qpn::Qpn;
 pub use reth::Reth;

@@ -1,196 +1,37 @@
-//! Opcodes: one table of what each of the 256 values means.
+//! Opcodes: a transport service in the upper three bits, an operation in the lower five.
 
 use core::fmt;
 
-/// Transport service of an opcode: its high three bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Service {
-    /// Reliable connection, 0x00.
-    Rc,
-    /// Unreliable connection, 0x20.
-    Uc,
-    /// Reliable datagram, 0x40: not on RoCE.
-    Rd,
-    /// Unreliable datagram, 0x60.
-    Ud,
-    /// Congestion notification, 0x80.
-    Cnp,
-    /// Extended reliable connection, 0xA0.
-    Xrc,
-    /// 0xC0 and above: manufacturers'.
-    Reserved,
-}
+use super::opcode_table;
+use super::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Ieth, ImmDt, Reth, XrcEth};
 
-impl Service {
-    const fn bits(self) -> u8 {
-        match self {
-            Service::Rc => 0x00,
-            Service::Uc => 0x20,
-            Service::Rd => 0x40,
-            Service::Ud => 0x60,
-            Service::Cnp => 0x80,
-            Service::Xrc => 0xa0,
-            Service::Reserved => 0xc0,
-        }
-    }
-}
-
-/// Operation of an opcode: its low five bits (a CNP is the whole byte 0x81).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[allow(missing_docs)] // the names are those of the table below
-pub enum Operation {
-    SendFirst = 0x00,
-    SendMiddle = 0x01,
-    SendLast = 0x02,
-    SendLastImm = 0x03,
-    SendOnly = 0x04,
-    SendOnlyImm = 0x05,
-    WriteFirst = 0x06,
-    WriteMiddle = 0x07,
-    WriteLast = 0x08,
-    WriteLastImm = 0x09,
-    WriteOnly = 0x0a,
-    WriteOnlyImm = 0x0b,
-    ReadRequest = 0x0c,
-    ReadResponseFirst = 0x0d,
-    ReadResponseMiddle = 0x0e,
-    ReadResponseLast = 0x0f,
-    ReadResponseOnly = 0x10,
-    Acknowledge = 0x11,
-    AtomicAcknowledge = 0x12,
-    CompareSwap = 0x13,
-    FetchAdd = 0x14,
-    SendLastInvalidate = 0x16,
-    SendOnlyInvalidate = 0x17,
-    Flush = 0x1c,
-    AtomicWrite = 0x1d,
-    Cnp = 0x81,
-}
-
-/// Place of a packet in its message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Position {
-    /// More follow.
-    First,
-    /// Some were before, more follow.
-    Middle,
-    /// The end of several.
-    Last,
-    /// A message of one packet.
-    Only,
-}
-
-bitflags::bitflags! {
-    /// Extension headers after the BTH.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    pub struct HeaderSet: u16 {
-        /// XRC SRQ number.
-        const XRCETH = 1;
-        /// Datagram: Q_Key and source QP.
-        const DETH = 2;
-        /// FLUSH: placement and selectivity.
-        const FETH = 4;
-        /// Remote address, key and length.
-        const RETH = 8;
-        /// Atomic operands.
-        const ATOMIC_ETH = 0x10;
-        /// Syndrome and MSN.
-        const AETH = 0x20;
-        /// Original value of an atomic.
-        const ATOMIC_ACK_ETH = 0x40;
-        /// Immediate data.
-        const IMM = 0x80;
-        /// Key to invalidate.
-        const IETH = 0x100;
-        /// The 16 zero bytes of a CNP.
-        const CNP_RESERVED = 0x200;
-    }
-}
-
-impl HeaderSet {
-    /// Length of the headers in bytes.
-    pub(crate) const fn bytes(self) -> usize {
-        let lengths = [4, 8, 4, 16, 28, 4, 8, 4, 4, 16];
-        let mut total = 0;
-        let mut bit = 0;
-        while bit < lengths.len() {
-            if self.bits() & (1 << bit) != 0 {
-                total += lengths[bit];
-            }
-            bit += 1;
-        }
-        total
-    }
-}
-
-/// How many payload bytes an opcode carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PayloadRule {
-    /// None.
-    None,
-    /// Exactly the path MTU.
-    Mtu,
-    /// 1 to the path MTU.
-    OneToMtu,
-    /// 0 to the path MTU.
-    ZeroToMtu,
-    /// Exactly 8.
-    Eight,
-}
-
-/// What an opcode means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpcodeInfo {
-    /// The opcode.
-    pub opcode: Opcode,
-    /// Name, e.g. `RC_SEND_FIRST`.
-    pub name: &'static str,
-    /// Transport service.
-    pub service: Service,
-    /// Operation.
-    pub operation: Operation,
-    /// Place in the message.
-    pub position: Position,
-    /// Extension headers.
-    pub headers: HeaderSet,
-    /// Bytes of BTH and extension headers.
-    pub header_bytes: usize,
-    /// Payload rule.
-    pub payload: PayloadRule,
-    /// Goes from requester to responder.
-    pub is_request: bool,
-}
-
-/// An opcode byte; any value may come from the wire.
+/// An opcode byte, known or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Opcode(u8);
 
 impl Opcode {
-    /// The opcode with this value.
+    /// Any byte is an opcode; [`Opcode::info`] tells whether it is a known one.
     pub const fn from_byte(byte: u8) -> Opcode {
         Opcode(byte)
     }
 
-    /// The value.
+    /// The byte on the wire.
     pub const fn byte(self) -> u8 {
         self.0
     }
 
-    /// The opcode of an operation of a service; it need not exist.
+    /// The opcode of an operation on a service. Not every combination exists: see [`Opcode::info`].
     pub const fn new(service: Service, operation: Operation) -> Opcode {
-        match operation {
-            Operation::Cnp => Opcode(Operation::Cnp as u8),
-            _ => Opcode(service.bits() | operation as u8),
-        }
+        Opcode((service as u8) << 5 | (operation as u8 & 0x1f))
     }
 
-    /// What it means; `None` for opcodes that do not exist on RoCE.
+    /// What is known about it; `None` for an opcode that no RoCE packet may have.
+    #[inline]
     pub const fn info(self) -> Option<&'static OpcodeInfo> {
-        TABLE[self.0 as usize].as_ref()
+        opcode_table::TABLE[self.0 as usize].as_ref()
     }
 
-    /// Transport service by the high three bits.
+    /// The transport service in the upper three bits, also of unknown operations.
     pub const fn service(self) -> Service {
         match self.0 >> 5 {
             0 => Service::Rc,
@@ -213,210 +54,215 @@ impl fmt::Display for Opcode {
     }
 }
 
-struct Row(Operation, [&'static str; 3], Position, HeaderSet, PayloadRule);
-
-const NO_HEADERS: HeaderSet = HeaderSet::empty();
-
-/// Operations of RC, UC and XRC with their names in these services; an empty name: does not exist.
-const ROWS: [Row; 25] = {
-    use HeaderSet as H;
-    use Operation as O;
-    use PayloadRule as P;
-    use Position::{First, Last, Middle, Only};
-    [
-        Row(O::SendFirst, ["RC_SEND_FIRST", "UC_SEND_FIRST", "XRC_SEND_FIRST"], First, NO_HEADERS, P::Mtu),
-        Row(
-            O::SendMiddle,
-            ["RC_SEND_MIDDLE", "UC_SEND_MIDDLE", "XRC_SEND_MIDDLE"],
-            Middle,
-            NO_HEADERS,
-            P::Mtu,
-        ),
-        Row(O::SendLast, ["RC_SEND_LAST", "UC_SEND_LAST", "XRC_SEND_LAST"], Last, NO_HEADERS, P::OneToMtu),
-        Row(
-            O::SendLastImm,
-            ["RC_SEND_LAST_IMM", "UC_SEND_LAST_IMM", "XRC_SEND_LAST_IMM"],
-            Last,
-            H::IMM,
-            P::OneToMtu,
-        ),
-        Row(O::SendOnly, ["RC_SEND_ONLY", "UC_SEND_ONLY", "XRC_SEND_ONLY"], Only, NO_HEADERS, P::ZeroToMtu),
-        Row(
-            O::SendOnlyImm,
-            ["RC_SEND_ONLY_IMM", "UC_SEND_ONLY_IMM", "XRC_SEND_ONLY_IMM"],
-            Only,
-            H::IMM,
-            P::ZeroToMtu,
-        ),
-        Row(
-            O::WriteFirst,
-            ["RC_RDMA_WRITE_FIRST", "UC_RDMA_WRITE_FIRST", "XRC_RDMA_WRITE_FIRST"],
-            First,
-            H::RETH,
-            P::Mtu,
-        ),
-        Row(
-            O::WriteMiddle,
-            ["RC_RDMA_WRITE_MIDDLE", "UC_RDMA_WRITE_MIDDLE", "XRC_RDMA_WRITE_MIDDLE"],
-            Middle,
-            NO_HEADERS,
-            P::Mtu,
-        ),
-        Row(
-            O::WriteLast,
-            ["RC_RDMA_WRITE_LAST", "UC_RDMA_WRITE_LAST", "XRC_RDMA_WRITE_LAST"],
-            Last,
-            NO_HEADERS,
-            P::OneToMtu,
-        ),
-        Row(
-            O::WriteLastImm,
-            ["RC_RDMA_WRITE_LAST_IMM", "UC_RDMA_WRITE_LAST_IMM", "XRC_RDMA_WRITE_LAST_IMM"],
-            Last,
-            H::IMM,
-            P::OneToMtu,
-        ),
-        Row(
-            O::WriteOnly,
-            ["RC_RDMA_WRITE_ONLY", "UC_RDMA_WRITE_ONLY", "XRC_RDMA_WRITE_ONLY"],
-            Only,
-            H::RETH,
-            P::ZeroToMtu,
-        ),
-        Row(
-            O::WriteOnlyImm,
-            ["RC_RDMA_WRITE_ONLY_IMM", "UC_RDMA_WRITE_ONLY_IMM", "XRC_RDMA_WRITE_ONLY_IMM"],
-            Only,
-            H::RETH.union(H::IMM),
-            P::ZeroToMtu,
-        ),
-        Row(O::ReadRequest, ["RC_RDMA_READ_REQUEST", "", "XRC_RDMA_READ_REQUEST"], Only, H::RETH, P::None),
-        Row(
-            O::ReadResponseFirst,
-            ["RC_RDMA_READ_RESPONSE_FIRST", "", "XRC_RDMA_READ_RESPONSE_FIRST"],
-            First,
-            H::AETH,
-            P::Mtu,
-        ),
-        Row(
-            O::ReadResponseMiddle,
-            ["RC_RDMA_READ_RESPONSE_MIDDLE", "", "XRC_RDMA_READ_RESPONSE_MIDDLE"],
-            Middle,
-            NO_HEADERS,
-            P::Mtu,
-        ),
-        Row(
-            O::ReadResponseLast,
-            ["RC_RDMA_READ_RESPONSE_LAST", "", "XRC_RDMA_READ_RESPONSE_LAST"],
-            Last,
-            H::AETH,
-            P::OneToMtu,
-        ),
-        Row(
-            O::ReadResponseOnly,
-            ["RC_RDMA_READ_RESPONSE_ONLY", "", "XRC_RDMA_READ_RESPONSE_ONLY"],
-            Only,
-            H::AETH,
-            P::ZeroToMtu,
-        ),
-        Row(O::Acknowledge, ["RC_ACKNOWLEDGE", "", "XRC_ACKNOWLEDGE"], Only, H::AETH, P::None),
-        Row(
-            O::AtomicAcknowledge,
-            ["RC_ATOMIC_ACKNOWLEDGE", "", "XRC_ATOMIC_ACKNOWLEDGE"],
-            Only,
-            H::AETH.union(H::ATOMIC_ACK_ETH),
-            P::None,
-        ),
-        Row(O::CompareSwap, ["RC_COMPARE_SWAP", "", "XRC_COMPARE_SWAP"], Only, H::ATOMIC_ETH, P::None),
-        Row(O::FetchAdd, ["RC_FETCH_ADD", "", "XRC_FETCH_ADD"], Only, H::ATOMIC_ETH, P::None),
-        Row(
-            O::SendLastInvalidate,
-            ["RC_SEND_LAST_INVALIDATE", "", "XRC_SEND_LAST_INVALIDATE"],
-            Last,
-            H::IETH,
-            P::OneToMtu,
-        ),
-        Row(
-            O::SendOnlyInvalidate,
-            ["RC_SEND_ONLY_INVALIDATE", "", "XRC_SEND_ONLY_INVALIDATE"],
-            Only,
-            H::IETH,
-            P::ZeroToMtu,
-        ),
-        Row(O::Flush, ["RC_FLUSH", "", ""], Only, H::FETH.union(H::RETH), P::None),
-        Row(O::AtomicWrite, ["RC_ATOMIC_WRITE", "", ""], Only, H::RETH, P::Eight),
-    ]
-};
-
-const fn is_response(operation: Operation) -> bool {
-    matches!(operation as u8, 0x0d..=0x12)
+/// Transport service; discriminants are the upper three bits of the opcode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Service {
+    /// Reliable connection.
+    Rc = 0,
+    /// Unreliable connection.
+    Uc = 1,
+    /// Reliable datagram: does not exist on RoCE.
+    Rd = 2,
+    /// Unreliable datagram.
+    Ud = 3,
+    /// Congestion notification.
+    Cnp = 4,
+    /// Extended reliable connection.
+    Xrc = 5,
+    /// 0xc0…0xff: reserved or a manufacturer's own.
+    Reserved = 6,
 }
 
-const fn entry(
-    name: &'static str,
-    service: Service,
-    operation: Operation,
-    position: Position,
-    headers: HeaderSet,
-    payload: PayloadRule,
-) -> OpcodeInfo {
-    OpcodeInfo {
-        opcode: Opcode::new(service, operation),
-        name,
-        service,
-        operation,
-        position,
-        headers,
-        header_bytes: 12 + headers.bytes(),
-        payload,
-        is_request: !is_response(operation),
+/// Operation; discriminants are the lower five bits of the opcode (of [`Operation::Cnp`]: all eight).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)] // the specification's own names
+pub enum Operation {
+    SendFirst = 0,
+    SendMiddle,
+    SendLast,
+    SendLastImm,
+    SendOnly,
+    SendOnlyImm,
+    WriteFirst,
+    WriteMiddle,
+    WriteLast,
+    WriteLastImm,
+    WriteOnly,
+    WriteOnlyImm,
+    ReadRequest,
+    ReadResponseFirst,
+    ReadResponseMiddle,
+    ReadResponseLast,
+    ReadResponseOnly,
+    Acknowledge,
+    AtomicAcknowledge,
+    CompareSwap,
+    FetchAdd,
+    SendLastInvalidate = 0x16,
+    SendOnlyInvalidate = 0x17,
+    Flush = 0x1c,
+    AtomicWrite = 0x1d,
+    Cnp = 0x81,
+}
+
+/// Place of a packet in its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Position {
+    /// Begins a message of several packets.
+    First,
+    /// Neither begins nor ends its message.
+    Middle,
+    /// Ends a message of several packets.
+    Last,
+    /// Is a whole message.
+    Only,
+}
+
+bitflags::bitflags! {
+    /// Headers after the BTH. Bits ascend in the order in which the headers follow each other.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub struct HeaderSet: u16 {
+        /// XRC: shared receive queue.
+        const XRCETH = 1 << 0;
+        /// Datagram: Q_Key and source.
+        const DETH = 1 << 1;
+        /// FLUSH: placement and selectivity.
+        const FETH = 1 << 2;
+        /// RDMA: remote range.
+        const RETH = 1 << 3;
+        /// Atomic: target and operands.
+        const ATOMIC_ETH = 1 << 4;
+        /// Answer: syndrome and MSN.
+        const AETH = 1 << 5;
+        /// Atomic answer: original value.
+        const ATOMIC_ACK_ETH = 1 << 6;
+        /// Immediate data.
+        const IMM = 1 << 7;
+        /// Key to invalidate.
+        const IETH = 1 << 8;
+        /// The sixteen reserved bytes of a CNP.
+        const CNP_RESERVED = 1 << 9;
     }
 }
 
-static TABLE: [Option<OpcodeInfo>; 256] = table();
+/// Reserved bytes of a CNP between BTH and ICRC.
+pub(super) const CNP_RESERVED_BYTES: usize = 16;
 
-const fn table() -> [Option<OpcodeInfo>; 256] {
-    let mut table: [Option<OpcodeInfo>; 256] = [const { None }; 256];
-    let services = [Service::Rc, Service::Uc, Service::Xrc];
-    let mut row = 0;
-    while row < ROWS.len() {
-        let Row(operation, names, position, headers, payload) = &ROWS[row];
-        let mut s = 0;
-        while s < services.len() {
-            if !names[s].is_empty() {
-                let xrc_request = s == 2 && !is_response(*operation);
-                let headers = if xrc_request { HeaderSet::XRCETH.union(*headers) } else { *headers };
-                let info = entry(names[s], services[s], *operation, *position, headers, *payload);
-                table[info.opcode.0 as usize] = Some(info);
-            }
-            s += 1;
+impl HeaderSet {
+    /// Length of each header, by bit number.
+    const BYTES: [usize; 10] = [
+        XrcEth::LEN,
+        Deth::LEN,
+        Feth::LEN,
+        Reth::LEN,
+        AtomicEth::LEN,
+        Aeth::LEN,
+        AtomicAckEth::LEN,
+        ImmDt::LEN,
+        Ieth::LEN,
+        CNP_RESERVED_BYTES,
+    ];
+
+    /// Bytes of all these headers together, the BTH not counted.
+    pub const fn bytes(self) -> usize {
+        let mut rest = self.bits() as usize & ((1 << HeaderSet::BYTES.len()) - 1);
+        let mut sum = 0;
+        while rest != 0 {
+            sum += HeaderSet::BYTES[rest.trailing_zeros() as usize];
+            rest &= rest - 1;
         }
-        row += 1;
+        sum
     }
-    let deth = HeaderSet::DETH;
-    table[0x64] = Some(entry(
-        "UD_SEND_ONLY",
-        Service::Ud,
-        Operation::SendOnly,
-        Position::Only,
-        deth,
-        PayloadRule::ZeroToMtu,
-    ));
-    table[0x65] = Some(entry(
-        "UD_SEND_ONLY_IMM",
-        Service::Ud,
-        Operation::SendOnlyImm,
-        Position::Only,
-        deth.union(HeaderSet::IMM),
-        PayloadRule::ZeroToMtu,
-    ));
-    table[0x81] = Some(entry(
-        "CNP",
-        Service::Cnp,
-        Operation::Cnp,
-        Position::Only,
-        HeaderSet::CNP_RESERVED,
-        PayloadRule::None,
-    ));
-    table
+
+    /// Offset of `header` (one of these, a single bit) from the start of the BTH; `None` if it is
+    /// not in the set.
+    pub const fn offset_of(self, header: HeaderSet) -> Option<usize> {
+        if !self.intersects(header) {
+            return None;
+        }
+        let before = HeaderSet::from_bits_truncate(self.bits() & header.bits().wrapping_sub(1));
+        Some(Bth::LEN + before.bytes())
+    }
+}
+
+/// How many payload bytes a packet may have. The rules that need the path MTU are the queue pair's to check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PayloadRule {
+    /// No payload.
+    None,
+    /// Exactly the path MTU.
+    Mtu,
+    /// 1 … path MTU.
+    OneToMtu,
+    /// 0 … path MTU.
+    ZeroToMtu,
+    /// Exactly 8.
+    Eight,
+}
+
+/// What is known about an opcode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpcodeInfo {
+    /// The opcode itself.
+    pub opcode: Opcode,
+    /// For example `RC_SEND_FIRST` or `XRC_RDMA_WRITE_ONLY_IMM`.
+    pub name: &'static str,
+    /// Transport service.
+    pub service: Service,
+    /// Operation.
+    pub operation: Operation,
+    /// Place in the message.
+    pub position: Position,
+    /// Headers after the BTH.
+    pub headers: HeaderSet,
+    /// Bytes of BTH and all headers after it.
+    pub header_bytes: usize,
+    /// Legal payload lengths.
+    pub payload: PayloadRule,
+    /// Travels from requester to responder. False for answers and for CNP.
+    pub is_request: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn every_byte_prints_and_has_a_service() {
+        assert_eq!(Opcode::from_byte(0x00).to_string(), "RC_SEND_FIRST");
+        assert_eq!(Opcode::from_byte(0xab).to_string(), "XRC_RDMA_WRITE_ONLY_IMM");
+        assert_eq!(Opcode::from_byte(0x81).to_string(), "CNP");
+        assert_eq!(Opcode::from_byte(0x15).to_string(), "opcode 0x15");
+        let services = [
+            Service::Rc,
+            Service::Uc,
+            Service::Rd,
+            Service::Ud,
+            Service::Cnp,
+            Service::Xrc,
+            Service::Reserved,
+            Service::Reserved,
+        ];
+        for byte in 0..=255u8 {
+            assert_eq!(Opcode::from_byte(byte).service(), services[byte as usize / 32]);
+        }
+        assert_eq!(Opcode::new(Service::Cnp, Operation::Cnp).byte(), 0x81);
+        assert_eq!(Opcode::new(Service::Xrc, Operation::SendOnlyInvalidate).byte(), 0xb7);
+    }
+
+    #[test]
+    fn header_offsets_follow_the_order_of_the_wire() {
+        let set = HeaderSet::XRCETH | HeaderSet::RETH | HeaderSet::IMM;
+        assert_eq!(set.bytes(), 24);
+        assert_eq!(set.offset_of(HeaderSet::XRCETH), Some(12));
+        assert_eq!(set.offset_of(HeaderSet::RETH), Some(16));
+        assert_eq!(set.offset_of(HeaderSet::IMM), Some(32));
+        assert_eq!(set.offset_of(HeaderSet::AETH), None);
+        assert_eq!((HeaderSet::FETH | HeaderSet::RETH).offset_of(HeaderSet::RETH), Some(16));
+        assert_eq!(HeaderSet::all().bytes(), 96);
+        assert_eq!(HeaderSet::from_bits_retain(0xfc00).bytes(), 0, "unknown bits have no bytes");
+    }
 }

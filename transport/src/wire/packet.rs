@@ -1,96 +1,71 @@
-//! A whole packet, BTH to ICRC: the checked view and the value of its headers.
+//! A received packet: a checked view of one UDP payload.
 
 use core::fmt;
 
 use super::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, HeaderSet, Ieth, ImmDt, OpcodeInfo, Operation,
-    PayloadRule, Reth, XrcEth,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, HeaderSet, Headers, ICRC_BYTES, Ieth, ImmDt, OpcodeInfo,
+    Operation, PayloadRule, Reth, XrcEth,
 };
 
-/// Bytes of the ICRC.
-const ICRC_LEN: usize = 4;
-/// Zero bytes that follow the BTH of a CNP.
-const CNP_RESERVED_LEN: usize = 16;
-
-/// Why bytes are not a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PacketError {
-    /// Shorter than BTH and ICRC, or than the headers that the opcode has.
-    TooShort,
-    /// The transport version is not 0.
-    BadVersion,
-    /// The opcode does not exist on RoCE.
-    UnknownOpcode,
-    /// More pad bytes than bytes.
-    BadPad,
-    /// The payload is not of the length that the opcode has.
-    BadLength,
-}
-
-impl fmt::Display for PacketError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PacketError::TooShort => "shorter than its headers",
-            PacketError::BadVersion => "the transport version is not 0",
-            PacketError::UnknownOpcode => "the opcode does not exist on RoCE",
-            PacketError::BadPad => "more pad bytes than bytes",
-            PacketError::BadLength => "the payload length does not fit the opcode",
-        })
-    }
-}
-
-impl core::error::Error for PacketError {}
-
-/// A view of one packet: the UDP payload, BTH to ICRC. Lengths and opcode are checked; what depends
-/// on the queue pair (path MTU, sequence) and the ICRC are not.
+/// A checked view of a packet, BTH to ICRC. What does not depend on the path MTU has been checked;
+/// the ICRC has not (see [`super::icrc`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
     bth: Bth,
     info: &'static OpcodeInfo,
-    bytes: &'a [u8],
     payload: &'a [u8],
+    bytes: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
+    /// Shortest legal UDP payload: BTH and ICRC.
+    pub const MIN_BYTES: usize = Bth::LEN + ICRC_BYTES;
+
     /// Checks a UDP payload.
     ///
     /// # Errors
-    /// Version, opcode, length or pad count is wrong.
+    /// The packet has to be dropped without an answer; the error says what is wrong with it.
     #[inline]
-    pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, PacketError> {
-        let body_bytes =
-            bytes.len().checked_sub(ICRC_LEN).filter(|n| *n >= Bth::LEN).ok_or(PacketError::TooShort)?;
-        let bth = Bth::parse(bytes).ok_or(PacketError::TooShort)?;
+    pub fn parse(udp_payload: &'a [u8]) -> Result<Packet<'a>, PacketError> {
+        if udp_payload.len() < Packet::MIN_BYTES {
+            return Err(PacketError::TooShort);
+        }
+        let bth = Bth::parse(udp_payload).ok_or(PacketError::TooShort)?;
         if bth.version != 0 {
             return Err(PacketError::BadVersion);
         }
         let info = bth.opcode.info().ok_or(PacketError::UnknownOpcode)?;
-        let padded = bytes.get(info.header_bytes..body_bytes).ok_or(PacketError::TooShort)?;
-        let payload_bytes =
-            padded.len().checked_sub(usize::from(bth.pad_count)).ok_or(PacketError::BadPad)?;
-        let payload = padded.get(..payload_bytes).ok_or(PacketError::BadPad)?;
+        let body_bytes =
+            udp_payload.len().checked_sub(info.header_bytes + ICRC_BYTES).ok_or(PacketError::TooShort)?;
+        if body_bytes % 4 != 0 {
+            return Err(PacketError::BadLength);
+        }
+        let payload_bytes = body_bytes.checked_sub(usize::from(bth.pad_count)).ok_or(PacketError::BadPad)?;
         let legal = match info.payload {
-            PayloadRule::None => padded.is_empty(),
-            PayloadRule::Eight => padded.len() == 8 && bth.pad_count == 0,
+            PayloadRule::None => body_bytes == 0,
+            PayloadRule::Eight => payload_bytes == 8,
             PayloadRule::Mtu | PayloadRule::OneToMtu | PayloadRule::ZeroToMtu => true,
         };
         if !legal {
             return Err(PacketError::BadLength);
         }
-        Ok(Packet { bth, info, bytes, payload })
+        let payload = udp_payload
+            .get(info.header_bytes..info.header_bytes + payload_bytes)
+            .ok_or(PacketError::TooShort)?;
+        Ok(Packet { bth, info, payload, bytes: udp_payload })
     }
 
-    /// Base transport header.
+    /// The base transport header.
     pub fn bth(&self) -> &Bth {
         &self.bth
     }
 
-    /// What the opcode means.
+    /// What is known about the opcode.
     pub fn info(&self) -> &'static OpcodeInfo {
         self.info
     }
 
-    /// Operation of the opcode.
+    /// The operation.
     pub fn operation(&self) -> Operation {
         self.info.operation
     }
@@ -100,73 +75,63 @@ impl<'a> Packet<'a> {
         self.payload
     }
 
-    /// The whole UDP payload.
+    /// The whole UDP payload, BTH to ICRC.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The ICRC as it stands in the packet (little-endian).
-    pub fn icrc(&self) -> u32 {
-        self.bytes.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    /// The bytes from `header` on, if the opcode has it.
+    fn at(&self, header: HeaderSet) -> Option<&'a [u8]> {
+        self.bytes.get(self.info.headers.offset_of(header)?..)
     }
 
-    /// The bytes of an extension header, if the opcode has it.
-    fn extension(&self, wanted: HeaderSet) -> Option<&'a [u8]> {
-        if !self.info.headers.contains(wanted) {
-            return None;
-        }
-        // Headers come in the order of their bits.
-        let before = self.info.headers.bits() & (wanted.bits() - 1);
-        let offset = Bth::LEN + HeaderSet::from_bits_truncate(before).bytes();
-        self.bytes.get(offset..)
-    }
-
-    /// XRCETH, on XRC requests.
+    /// Shared receive queue, in XRC requests.
     pub fn xrceth(&self) -> Option<XrcEth> {
-        self.extension(HeaderSet::XRCETH).and_then(XrcEth::parse)
+        self.at(HeaderSet::XRCETH).and_then(XrcEth::parse)
     }
 
-    /// DETH, on datagrams.
+    /// Q_Key and source, in datagrams.
     pub fn deth(&self) -> Option<Deth> {
-        self.extension(HeaderSet::DETH).and_then(Deth::parse)
+        self.at(HeaderSet::DETH).and_then(Deth::parse)
     }
 
-    /// FETH, on FLUSH.
+    /// Placement and selectivity, in FLUSH.
     pub fn feth(&self) -> Option<Feth> {
-        self.extension(HeaderSet::FETH).and_then(Feth::parse)
+        self.at(HeaderSet::FETH).and_then(Feth::parse)
     }
 
-    /// RETH, on WRITE First and Only, READ, FLUSH and ATOMIC WRITE.
+    /// Remote range, in the packets that name one.
     pub fn reth(&self) -> Option<Reth> {
-        self.extension(HeaderSet::RETH).and_then(Reth::parse)
+        self.at(HeaderSet::RETH).and_then(Reth::parse)
     }
 
-    /// AtomicETH, on CmpSwap and FetchAdd.
+    /// Target and operands, in atomic requests.
     pub fn atomic_eth(&self) -> Option<AtomicEth> {
-        self.extension(HeaderSet::ATOMIC_ETH).and_then(AtomicEth::parse)
+        self.at(HeaderSet::ATOMIC_ETH).and_then(AtomicEth::parse)
     }
 
-    /// AETH, on responses except READ Middle.
+    /// Syndrome and MSN, in answers except READ middles.
     pub fn aeth(&self) -> Option<Aeth> {
-        self.extension(HeaderSet::AETH).and_then(Aeth::parse)
+        self.at(HeaderSet::AETH).and_then(Aeth::parse)
     }
 
-    /// AtomicAckETH, on atomic responses.
+    /// Original value, in atomic answers.
     pub fn atomic_ack_eth(&self) -> Option<AtomicAckEth> {
-        self.extension(HeaderSet::ATOMIC_ACK_ETH).and_then(AtomicAckEth::parse)
+        self.at(HeaderSet::ATOMIC_ACK_ETH).and_then(AtomicAckEth::parse)
     }
 
     /// Immediate data.
     pub fn imm(&self) -> Option<ImmDt> {
-        self.extension(HeaderSet::IMM).and_then(ImmDt::parse)
+        self.at(HeaderSet::IMM).and_then(ImmDt::parse)
     }
 
-    /// IETH, on SEND with invalidate.
+    /// Key to invalidate.
     pub fn ieth(&self) -> Option<Ieth> {
-        self.extension(HeaderSet::IETH).and_then(Ieth::parse)
+        self.at(HeaderSet::IETH).and_then(Ieth::parse)
     }
 
-    /// The value of all headers.
+    /// All headers as a value: emitting it with [`Packet::payload`] writes the packet again, but for
+    /// reserved bits and pad bytes, which become zero.
     pub fn headers(&self) -> Headers {
         Headers {
             bth: self.bth,
@@ -181,116 +146,143 @@ impl<'a> Packet<'a> {
             ieth: self.ieth(),
         }
     }
+
+    /// The invariant CRC that the packet carries.
+    pub fn icrc(&self) -> u32 {
+        self.bytes.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    }
 }
 
-/// The headers of a packet as values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Headers {
-    /// Base transport header.
-    pub bth: Bth,
-    /// XRC requests.
-    pub xrceth: Option<XrcEth>,
-    /// Datagrams.
-    pub deth: Option<Deth>,
-    /// FLUSH.
-    pub feth: Option<Feth>,
-    /// One-sided requests.
-    pub reth: Option<Reth>,
-    /// Atomic requests.
-    pub atomic_eth: Option<AtomicEth>,
-    /// Responses.
-    pub aeth: Option<Aeth>,
-    /// Atomic responses.
-    pub atomic_ack_eth: Option<AtomicAckEth>,
-    /// Immediate data.
-    pub imm: Option<ImmDt>,
-    /// Key to invalidate.
-    pub ieth: Option<Ieth>,
+/// Why bytes are not a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PacketError {
+    /// Shorter than the headers of its opcode and the ICRC.
+    TooShort,
+    /// Transport header version other than 0.
+    BadVersion,
+    /// No RoCE packet has this opcode.
+    UnknownOpcode,
+    /// More pad than bytes.
+    BadPad,
+    /// Not a multiple of four, or a payload that the opcode does not allow.
+    BadLength,
 }
 
-impl Headers {
-    /// A BTH and nothing else.
-    pub fn new(bth: Bth) -> Headers {
-        Headers {
-            bth,
-            xrceth: None,
-            deth: None,
-            feth: None,
-            reth: None,
-            atomic_eth: None,
-            aeth: None,
-            atomic_ack_eth: None,
-            imm: None,
-            ieth: None,
+impl fmt::Display for PacketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PacketError::TooShort => "packet is shorter than the headers of its opcode and the ICRC",
+            PacketError::BadVersion => "transport header version is not 0",
+            PacketError::UnknownOpcode => "opcode is unknown or not of RoCE",
+            PacketError::BadPad => "pad count is larger than the payload",
+            PacketError::BadLength => "payload length is not one that the opcode allows",
+        })
+    }
+}
+
+impl core::error::Error for PacketError {}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::wire::icrc::{self, Verdict};
+    use crate::wire::{Opcode, Psn, Qpn, Service, vectors};
+
+    fn bytes_of(opcode: u8, flags: u8, length_bytes: usize) -> Vec<u8> {
+        let mut bytes = alloc::vec![0; length_bytes];
+        bytes[..2].copy_from_slice(&[opcode, flags]);
+        bytes
+    }
+
+    #[test]
+    fn headers_of_the_vectors() {
+        let vectors = vectors::all();
+        let parse = |index: usize| Packet::parse(vectors[index].packet()).unwrap();
+
+        let send = parse(0);
+        assert_eq!((send.operation(), send.payload()), (Operation::SendOnly, &b"hello"[..]));
+        assert_eq!(send.icrc(), 0x05a7_bea3);
+
+        let write = parse(1);
+        assert_eq!(write.info().name, "RC_RDMA_WRITE_ONLY");
+        assert_eq!(write.bth().destination, Qpn::new(0x12_3456));
+        assert_eq!(write.bth().psn, Psn::new(0xff_fffe));
+        assert_eq!(write.reth(), Some(Reth { address: 0x7f00_1122_3344, rkey: 0xdead_beef, length: 16 }));
+        assert_eq!(write.payload(), (0..16).collect::<Vec<u8>>());
+
+        let ack = parse(2);
+        assert_eq!(ack.aeth(), Some(Aeth { syndrome: 0x1f, msn: 1 }));
+        assert_eq!((ack.payload().len(), ack.imm(), ack.reth()), (0, None, None));
+
+        let mad = parse(3);
+        assert_eq!(mad.deth(), Some(Deth { qkey: 0x8001_0000, source: Qpn::GSI }));
+        assert_eq!(mad.payload(), [0; 256]);
+
+        for cnp in [parse(4), parse(7)] {
+            assert_eq!((cnp.operation(), cnp.info().service), (Operation::Cnp, Service::Cnp));
+            assert!(cnp.bth().becn);
+            assert!(cnp.payload().is_empty());
+        }
+        for uc in [parse(5), parse(6)] {
+            assert_eq!((uc.info().name, uc.bth().pad_count), ("UC_SEND_ONLY", 2));
+            assert_eq!(uc.payload().len(), 18);
         }
     }
 
-    fn is_cnp(&self) -> bool {
-        self.bth.opcode.byte() == Operation::Cnp as u8
+    #[test]
+    fn the_vectors_are_written_again_byte_for_byte() {
+        for vector in vectors::all() {
+            let packet = Packet::parse(vector.packet()).unwrap();
+            let body = &packet.bytes()[..packet.bytes().len() - ICRC_BYTES];
+            let mut out = [0xee; 512];
+            let written = packet.headers().emit_packet(packet.payload(), &mut out);
+            assert_eq!(&out[..written], body, "{}", vector.name);
+            assert_eq!(packet.headers().len(), packet.info().header_bytes, "{}", vector.name);
+            assert!(out[written..].iter().all(|&byte| byte == 0xee));
+        }
     }
 
-    /// Bytes of BTH and extension headers.
-    #[allow(clippy::len_without_is_empty)] // never empty: the BTH is always there
-    pub fn len(&self) -> usize {
-        let mut length = Bth::LEN;
-        let mut add = |present: bool, bytes: usize| {
-            if present {
-                length += bytes;
-            }
-        };
-        add(self.xrceth.is_some(), XrcEth::LEN);
-        add(self.deth.is_some(), Deth::LEN);
-        add(self.feth.is_some(), Feth::LEN);
-        add(self.reth.is_some(), Reth::LEN);
-        add(self.atomic_eth.is_some(), AtomicEth::LEN);
-        add(self.aeth.is_some(), Aeth::LEN);
-        add(self.atomic_ack_eth.is_some(), AtomicAckEth::LEN);
-        add(self.imm.is_some(), ImmDt::LEN);
-        add(self.ieth.is_some(), Ieth::LEN);
-        add(self.is_cnp(), CNP_RESERVED_LEN);
-        length
+    #[test]
+    fn statement_07_five_bytes_have_three_bytes_of_pad_of_any_value() {
+        let headers = Headers::new(Bth::new(Opcode::from_byte(0x04), Qpn::new(0x11), Psn::new(1)));
+        let mut out = [0xee; 24];
+        assert_eq!(headers.emit_packet(b"hello", &mut out), 20);
+        assert_eq!(out[1], 0x30, "pad count 3");
+        assert_eq!(out[12..20], *b"hello\0\0\0");
+        let flow = vectors::all()[0].flow();
+        icrc::seal(&flow, 0, &mut out);
+        assert_eq!(Packet::parse(&out).unwrap().payload(), b"hello");
+
+        out[18] = 0x99;
+        icrc::seal(&flow, 0, &mut out);
+        assert_eq!(icrc::verify(&flow, 0, &out), Verdict::Exact);
+        assert_eq!(Packet::parse(&out).unwrap().payload(), b"hello", "a pad byte other than zero");
     }
 
-    /// Writes BTH and extension headers in wire order to the front of `out` and returns how many
-    /// bytes that took; a header that finds no room is not written.
-    pub fn emit(&self, out: &mut [u8]) -> usize {
-        self.bth.emit(out);
-        let mut at = Bth::LEN;
-        macro_rules! put {
-            ($($header:ident: $kind:ident),*) => {$(
-                if let Some(header) = &self.$header {
-                    header.emit(out.get_mut(at..).unwrap_or_default());
-                    at += $kind::LEN;
-                }
-            )*};
+    #[test]
+    fn each_check_has_its_error() {
+        let cases = [
+            (bytes_of(0x04, 0, 15), PacketError::TooShort),
+            (bytes_of(0x04, 0x01, 16), PacketError::BadVersion),
+            (bytes_of(0x15, 0, 16), PacketError::UnknownOpcode),
+            (bytes_of(0x44, 0, 64), PacketError::UnknownOpcode), // reliable datagram
+            (bytes_of(0x0a, 0, 28), PacketError::TooShort),      // no room for the RETH
+            (bytes_of(0x81, 0, 16), PacketError::TooShort),      // no room for the reserved bytes
+            (bytes_of(0x04, 0, 17), PacketError::BadLength),
+            (bytes_of(0x04, 0x10, 16), PacketError::BadPad),
+            (bytes_of(0x11, 0, 24), PacketError::BadLength), // ACK with payload
+            (bytes_of(0x11, 0x30, 24), PacketError::BadLength),
+            (bytes_of(0x1d, 0, 32), PacketError::BadLength), // ATOMIC WRITE of nothing
+            (bytes_of(0x1d, 0x10, 40), PacketError::BadLength),
+            (bytes_of(0x1d, 0x10, 44), PacketError::BadLength),
+        ];
+        for (bytes, error) in cases {
+            assert_eq!(Packet::parse(&bytes).err(), Some(error), "{bytes:02x?}");
         }
-        put!(xrceth: XrcEth, deth: Deth, feth: Feth, reth: Reth, atomic_eth: AtomicEth, aeth: Aeth,
-             atomic_ack_eth: AtomicAckEth, imm: ImmDt, ieth: Ieth);
-        if self.is_cnp() {
-            if let Some(reserved) = out.get_mut(at..at + CNP_RESERVED_LEN) {
-                reserved.fill(0);
-            }
-            at += CNP_RESERVED_LEN;
+        for legal in [bytes_of(0x04, 0, 16), bytes_of(0x1d, 0, 40), bytes_of(0x1c, 0, 36)] {
+            assert!(Packet::parse(&legal).is_ok(), "{legal:02x?}");
         }
-        at
-    }
-
-    /// Writes headers, payload and zero pad (as many bytes as the BTH says) to the front of `out`
-    /// and returns how many bytes that took; writes nothing and returns 0 if there is no room.
-    pub fn emit_packet(&self, payload: &[u8], out: &mut [u8]) -> usize {
-        let header_bytes = self.len();
-        let payload_end = header_bytes + payload.len();
-        let end = payload_end + usize::from(self.bth.pad_count);
-        if out.len() < end {
-            return 0;
-        }
-        self.emit(out);
-        if let Some(body) = out.get_mut(header_bytes..payload_end) {
-            body.copy_from_slice(payload);
-        }
-        if let Some(pad) = out.get_mut(payload_end..end) {
-            pad.fill(0);
-        }
-        end
     }
 }

@@ -1,50 +1,50 @@
-//! AETH syndromes, and the tables of timers and credits.
+//! Meaning of the AETH syndrome: ACK with credits, RNR NAK with a timer, NAK with a reason.
 
 /// Why a request was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum NakCode {
-    /// PSN sequence error: a gap.
+    /// A PSN was skipped; the NAK carries the expected one. The only NAK that is not fatal.
     Sequence = 0,
-    /// Invalid request.
+    /// Malformed, out of order, too long or not allowed on this queue pair.
     InvalidRequest = 1,
-    /// Remote access error.
+    /// Key, range or rights of the remote memory are wrong.
     RemoteAccess = 2,
-    /// Remote operational error.
+    /// The responder could not finish for a reason of its own.
     RemoteOperation = 3,
-    /// Invalid RD request; on XRC: no such SRQ.
+    /// Of reliable datagrams; some XRC hardware reports an XRC violation by it.
     InvalidReadRequest = 4,
 }
 
-/// Syndrome byte of an AETH.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Decoded syndrome byte; every byte has exactly one meaning and back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Syndrome {
-    /// Acknowledge, with a credit code of 5 bits.
+    /// Everything up to and including the PSN was accepted.
     Ack {
-        /// See [`credits`].
+        /// Five bits, see [`credits`].
         credit_code: u8,
     },
-    /// Receiver not ready, with a timer code of 5 bits.
+    /// Receiver not ready: ask again no sooner than after the timer.
     RnrNak {
-        /// See [`rnr_timer_ns`].
+        /// Five bits, see [`rnr_timer_ns`].
         timer_code: u8,
     },
-    /// Negative acknowledge.
+    /// Refused.
     Nak(NakCode),
-    /// A value without meaning: to be ignored.
+    /// A value without meaning; to be ignored.
     Reserved(u8),
 }
 
 impl Syndrome {
-    /// ACK without flow control.
+    /// ACK without flow control: the sender may send as it likes.
     pub const ACK_UNLIMITED: Syndrome = Syndrome::Ack { credit_code: 0x1f };
 
-    /// The meaning of a syndrome byte.
+    /// Decodes the byte.
     pub const fn from_byte(byte: u8) -> Syndrome {
-        let low = byte & 0x1f;
-        match (byte >> 5, low) {
-            (0, _) => Syndrome::Ack { credit_code: low },
-            (1, _) => Syndrome::RnrNak { timer_code: low },
+        let value = byte & 0x1f;
+        match (byte >> 5, value) {
+            (0, _) => Syndrome::Ack { credit_code: value },
+            (1, _) => Syndrome::RnrNak { timer_code: value },
             (3, 0) => Syndrome::Nak(NakCode::Sequence),
             (3, 1) => Syndrome::Nak(NakCode::InvalidRequest),
             (3, 2) => Syndrome::Nak(NakCode::RemoteAccess),
@@ -54,40 +54,43 @@ impl Syndrome {
         }
     }
 
-    /// The byte.
+    /// Encodes to the byte; codes are cut to five bits.
     pub const fn byte(self) -> u8 {
         match self {
             Syndrome::Ack { credit_code } => credit_code & 0x1f,
-            Syndrome::RnrNak { timer_code } => 0x20 | timer_code & 0x1f,
+            Syndrome::RnrNak { timer_code } => 0x20 | (timer_code & 0x1f),
             Syndrome::Nak(code) => 0x60 | code as u8,
             Syndrome::Reserved(byte) => byte,
         }
     }
 }
 
-/// RNR timers in units of 10 µs, by code. Code 0 is the longest.
-const RNR_TIMERS: [u32; 32] = [
-    65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
-    3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
-];
-
-/// Least wait in ns that an RNR NAK's timer code asks for; the low 5 bits count.
+/// Nanoseconds that an RNR timer code stands for; only its low five bits count. Code 0 is the
+/// longest: 655.36 ms.
 pub const fn rnr_timer_ns(code: u8) -> u64 {
-    RNR_TIMERS[(code & 0x1f) as usize] as u64 * 10_000
+    // In units of 10 µs: powers of two and the values half way between them.
+    let units: u64 = match code & 0x1f {
+        0 => 1 << 16,
+        1 => 1,
+        code if code % 2 == 0 => 1 << (code / 2),
+        code => 3 << (code / 2 - 1),
+    };
+    units * 10_000
 }
 
-/// Receive requests advertised by a credit code; `None`: no flow control.
+/// Receive requests that a credit code announces; only its low five bits count. `None` for 0x1f:
+/// there is no flow control.
 pub const fn credits(code: u8) -> Option<u32> {
     match code & 0x1f {
         0x1f => None,
-        code @ 0..=3 => Some(code as u32),
-        // From there on the codes go 4, 6, 8, 12, 16, 24 …
-        code if code % 2 == 0 => Some(1 << (code / 2)),
-        code => Some(3 << (code / 2 - 1)),
+        code @ 0..=4 => Some(code as u32),
+        code if code % 2 == 1 => Some(3 << ((code - 3) / 2)),
+        code => Some(1 << (code / 2)),
     }
 }
 
-/// Transport timer in ns of an ACK timeout exponent; 0 never expires. The low 5 bits count.
+/// Nanoseconds of a queue pair's `timeout` attribute, 4096 ns · 2^timeout; only its low five bits
+/// count. `None` for 0: wait for ever.
 pub const fn transport_timer_ns(timeout: u8) -> Option<u64> {
     match timeout & 0x1f {
         0 => None,
@@ -100,27 +103,51 @@ mod tests {
     use super::*;
 
     #[test]
-    fn syndrome_bytes_are_inverses() {
-        for byte in 0..=255 {
-            assert_eq!(Syndrome::from_byte(byte).byte(), byte);
+    fn every_byte_round_trips_and_lands_in_its_class() {
+        for byte in 0..=255u8 {
+            let syndrome = Syndrome::from_byte(byte);
+            assert_eq!(syndrome.byte(), byte);
+            match byte {
+                0x00..=0x1f => assert_eq!(syndrome, Syndrome::Ack { credit_code: byte }),
+                0x20..=0x3f => assert_eq!(syndrome, Syndrome::RnrNak { timer_code: byte - 0x20 }),
+                0x60..=0x64 => assert!(matches!(syndrome, Syndrome::Nak(code) if code as u8 == byte - 0x60)),
+                _ => assert_eq!(syndrome, Syndrome::Reserved(byte)),
+            }
+        }
+        assert_eq!(Syndrome::ACK_UNLIMITED.byte(), 0x1f);
+        assert_eq!(Syndrome::Nak(NakCode::RemoteAccess).byte(), 0x62);
+    }
+
+    #[test]
+    fn rnr_timers() {
+        let hundredths_of_ms = [
+            65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+            2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+        ];
+        for (code, expected) in (0u8..).zip(hundredths_of_ms) {
+            assert_eq!(rnr_timer_ns(code), expected * 10_000, "code {code}");
+            assert_eq!(rnr_timer_ns(code | 0xe0), expected * 10_000, "code {code} with excess bits");
         }
     }
 
     #[test]
-    fn timers_and_credits_are_those_of_the_tables() {
-        assert_eq!(rnr_timer_ns(0), 655_360_000);
-        assert_eq!(rnr_timer_ns(1), 10_000);
-        assert_eq!(rnr_timer_ns(25), 61_440_000);
-        assert_eq!(rnr_timer_ns(31), 491_520_000);
+    fn credit_codes() {
         let expected = [
             0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
             3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
         ];
-        for (code, count) in expected.into_iter().enumerate() {
-            assert_eq!(credits(code as u8), Some(count), "code {code:#x}");
+        for (code, expected) in (0u8..).zip(expected) {
+            assert_eq!(credits(code), Some(expected), "code {code}");
         }
         assert_eq!(credits(0x1f), None);
+    }
+
+    #[test]
+    fn transport_timers() {
         assert_eq!(transport_timer_ns(0), None);
+        assert_eq!(transport_timer_ns(1), Some(8192));
         assert_eq!(transport_timer_ns(14), Some(67_108_864));
+        assert_eq!(transport_timer_ns(31), Some(4096 << 31));
+        assert_eq!(transport_timer_ns(32), None);
     }
 }

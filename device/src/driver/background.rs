@@ -1,0 +1,88 @@
+//! The background thread: drives the engine while the application does not.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::Core;
+use crate::error::ResourceError;
+use crate::port::wait_readable;
+
+/// How long the application may be silent before the thread takes over: also how often the thread
+/// looks whether it is. Rarer costs one-sided operations their latency at the take-over, more often
+/// costs the polling application its tail.
+const TICK: Duration = Duration::from_millis(2);
+
+/// The thread's handle.
+pub(crate) struct Background {
+    core: Arc<Core>,
+    thread: JoinHandle<()>,
+}
+
+impl Background {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The operating system has no thread to give.
+    pub(crate) fn start(core: Arc<Core>) -> Result<Background, ResourceError> {
+        let shared = Arc::clone(&core);
+        let thread = std::thread::Builder::new()
+            .name("pumice-engine".to_owned())
+            .spawn(move || run(&shared))
+            .map_err(|error| ResourceError::Os {
+                what: "start the engine's background thread",
+                errno: error.raw_os_error().unwrap_or(libc::EAGAIN),
+            })?;
+        Ok(Background { core, thread })
+    }
+
+    /// Stops the thread and waits for it.
+    pub(crate) fn stop(self) {
+        self.core.stopping.store(true, Ordering::Release);
+        self.core.wake.set();
+        // A panic in the thread has been reported where it happened.
+        let _ = self.thread.join();
+    }
+}
+
+fn run(core: &Core) {
+    let wake = core.wake.as_fd().as_raw_fd();
+    let mut seen_polls = core.polls.load(Ordering::Relaxed);
+    while !core.stopping.load(Ordering::Acquire) {
+        let polls = core.polls.load(Ordering::Relaxed);
+        let application_drives = polls != seen_polls || core.waiters.load(Ordering::Acquire) > 0;
+        seen_polls = polls;
+        if application_drives && !core.takeover.swap(false, Ordering::AcqRel) {
+            // Stand by: only the wake descriptor, never the port's. A failing poll(2) (no memory
+            // in the kernel) makes this a busy tick, nothing worse.
+            let _ = wait_readable(&[], Some(wake), Some(TICK));
+            core.wake.clear();
+            continue;
+        }
+        core.takeover.store(false, Ordering::Release);
+        let (fds, timeout) = {
+            let mut engine = core.lock();
+            let now_ns = core.clock.now_ns();
+            if core.drive_locked(&mut engine, now_ns) {
+                continue;
+            }
+            let deadline_ns = engine.deadline_ns();
+            core.sleeping_until_ns.store(deadline_ns.unwrap_or(u64::MAX), Ordering::Release);
+            let busy = engine.has_backlog();
+            let timeout = if busy {
+                Some(Duration::from_millis(1))
+            } else {
+                deadline_ns.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(now_ns)))
+            };
+            (engine.port.descriptors(), timeout)
+        };
+        let _ = wait_readable(&fds, Some(wake), timeout);
+        core.sleeping_until_ns.store(0, Ordering::Release);
+        core.wake.clear();
+        // What woke this thread is handled here even if the application has begun to poll: it may
+        // have stopped again.
+        core.drive();
+    }
+}

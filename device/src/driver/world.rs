@@ -1,0 +1,107 @@
+//! Several HCAs on a simulated fabric, in virtual time.
+
+use std::net::IpAddr;
+
+use pumice_transport::types::Mtu;
+
+use crate::clock::{Clock, VirtualTime};
+use crate::gid_table::GidEntry;
+use crate::hca::{Hca, HcaConfig, HcaError};
+use crate::port::{Fabric, FabricConfig, Port, SimPort};
+
+/// A fabric, the HCAs on it, and the time they share. Nothing happens except in [`World::step`], so a
+/// run is a function of what is done and of the fabric's seed.
+#[derive(Debug)]
+pub struct World {
+    time: VirtualTime,
+    fabric: Fabric,
+    hcas: Vec<std::sync::Arc<Hca>>,
+}
+
+impl World {
+    /// A world without HCAs at time 0.
+    pub fn new(config: FabricConfig) -> World {
+        World { time: VirtualTime::default(), fabric: Fabric::new(config), hcas: Vec::new() }
+    }
+
+    /// Adds an HCA with one address and path MTU 4096.
+    ///
+    /// # Errors
+    /// The operating system has no descriptor to give.
+    pub fn add_hca(&mut self, address: IpAddr) -> Result<std::sync::Arc<Hca>, HcaError> {
+        let name = format!("pumice{}", self.hcas.len());
+        let config = HcaConfig::new(&name, vec![GidEntry::new(address, "sim", 0, Mtu::Mtu4096)]);
+        self.add_hca_with(config, |port| Box::new(port))
+    }
+
+    /// Adds an HCA; `wrap` puts middleware around its port.
+    ///
+    /// # Errors
+    /// As [`World::add_hca`].
+    pub fn add_hca_with(
+        &mut self,
+        config: HcaConfig,
+        wrap: impl FnOnce(SimPort) -> Box<dyn Port>,
+    ) -> Result<std::sync::Arc<Hca>, HcaError> {
+        let addresses: Vec<IpAddr> = config.gids.iter().map(|entry| entry.ip).collect();
+        let port = wrap(self.fabric.attach(&addresses));
+        let clock = Clock::Virtual(self.time.clone());
+        let hca = std::sync::Arc::new(Hca::open(config, port, clock)?);
+        self.hcas.push(std::sync::Arc::clone(&hca));
+        Ok(hca)
+    }
+
+    /// The network.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// Virtual time in ns.
+    pub fn now_ns(&self) -> u64 {
+        self.time.now_ns()
+    }
+
+    /// Lets everything happen that can happen now; then moves time to the next thing that will.
+    /// False if nothing ever will.
+    pub fn step(&mut self) -> bool {
+        self.settle();
+        let deadlines = self.hcas.iter().filter_map(|hca| hca.deadline_ns());
+        let Some(next_ns) = deadlines.chain(self.fabric.next_event_ns()).min() else { return false };
+        self.advance_to(next_ns.max(self.now_ns()));
+        true
+    }
+
+    /// Drives every HCA until none has anything to do at this time.
+    pub fn settle(&mut self) {
+        // A bound, so that a mistake shows as a stuck test and not as a hung one.
+        for _ in 0..100_000 {
+            let mut progress = false;
+            for hca in &self.hcas {
+                progress |= hca.drive();
+            }
+            if !progress {
+                return;
+            }
+        }
+    }
+
+    fn advance_to(&mut self, now_ns: u64) {
+        self.time.advance_to(now_ns);
+        self.fabric.advance_to(now_ns);
+        self.settle();
+    }
+
+    /// Steps until `done` or until `limit_ns` of virtual time have passed; whether it was done.
+    pub fn run_until(&mut self, limit_ns: u64, mut done: impl FnMut() -> bool) -> bool {
+        let end_ns = self.now_ns().saturating_add(limit_ns);
+        loop {
+            self.settle();
+            if done() {
+                return true;
+            }
+            if self.now_ns() >= end_ns || !self.step() {
+                return done();
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The HCA as verbs see it: make objects, post, poll, wait.
+//!
+//! Every call that touches queue pairs or tables takes the engine's lock; polling a completion queue
+//! that has something does not. Whoever holds the lock drives the engine: [`Hca::poll_cq`] on an
+//! empty queue, [`Hca::post_send`], a thread in [`Hca::wait_cq_event`], or the background thread.
+
+mod error;
+mod objects;
+mod queue_pair;
+mod wait;
+
+use std::fmt;
+use std::sync::Arc;
+
+use pumice_transport::types::Mtu;
+
+use crate::async_event::AsyncEventQueue;
+use crate::clock::Clock;
+use crate::counters::Counters;
+use crate::driver::{Background, Core};
+use crate::engine::Engine;
+use crate::gid_table::GidEntry;
+use crate::limits::Limits;
+use crate::port::Port;
+use crate::resources::{ExplainHook, Resources};
+
+pub use crate::resources::{CqSetup, SrqSetup};
+pub use error::HcaError;
+pub use queue_pair::QpInit;
+
+/// How to open an [`Hca`].
+pub struct HcaConfig {
+    /// Device name, e.g. "pumice0".
+    pub name: String,
+    /// Addresses of the port, in GID table order; not empty.
+    pub gids: Vec<GidEntry>,
+    /// Which process of the address this is: the top byte of its queue pair numbers.
+    pub process_slot: u8,
+    /// Sizes of tables and queues.
+    pub limits: Limits,
+    /// Longest path MTU; by default that of the first GID's interface.
+    pub active_mtu: Option<Mtu>,
+    /// Told why queue pairs fail and messages are dropped.
+    pub explain: Option<ExplainHook>,
+}
+
+impl fmt::Debug for HcaConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HcaConfig")
+            .field("name", &self.name)
+            .field("gids", &self.gids)
+            .finish_non_exhaustive()
+    }
+}
+
+impl HcaConfig {
+    /// A device with these addresses and default limits.
+    pub fn new(name: &str, gids: Vec<GidEntry>) -> HcaConfig {
+        HcaConfig {
+            name: name.to_owned(),
+            gids,
+            process_slot: 0,
+            limits: Limits::default(),
+            active_mtu: None,
+            explain: None,
+        }
+    }
+}
+
+/// A software HCA with one port.
+pub struct Hca {
+    core: Arc<Core>,
+    name: String,
+    limits: Limits,
+    active_mtu: Mtu,
+    process_slot: u8,
+    background: Option<Background>,
+}
+
+impl fmt::Debug for Hca {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hca").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Hca {
+    /// Opens a device on a port. With the operating system's clock a background thread keeps
+    /// one-sided operations and timers going while the application is busy elsewhere; with virtual
+    /// time a [`World`](crate::driver::World) drives.
+    ///
+    /// # Errors
+    /// No GIDs; the operating system has no descriptor or thread to give.
+    pub fn open(config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
+        let mut resources = Resources::new(config.limits)?;
+        resources.set_number_base(u32::from(config.process_slot) << 16);
+        if let Some(explain) = config.explain {
+            resources.set_explain_hook(explain);
+        }
+        let first_mtu = config.gids.first().map(|entry| entry.mtu);
+        for entry in config.gids {
+            resources.gids.add(entry)?;
+        }
+        let active_mtu = config.active_mtu.or(first_mtu).unwrap_or(Mtu::Mtu1024);
+        let threaded = !clock.is_virtual();
+        let core = Arc::new(Core::new(Engine::new(resources, port), clock)?);
+        let background = if threaded { Some(Background::start(Arc::clone(&core))?) } else { None };
+        Ok(Hca {
+            core,
+            name: config.name,
+            limits: config.limits,
+            active_mtu,
+            process_slot: config.process_slot,
+            background,
+        })
+    }
+
+    /// Device name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sizes of tables and queues.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Largest path MTU.
+    pub fn active_mtu(&self) -> Mtu {
+        self.active_mtu
+    }
+
+    /// Counters of traffic, drops by reason, retries.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.core.counters
+    }
+
+    /// Asynchronous events: wait for its descriptor, take with `try_event`, acknowledge.
+    pub fn async_events(&self) -> &Arc<AsyncEventQueue> {
+        &self.core.async_events
+    }
+
+    /// Addresses of the port by index.
+    pub fn gids(&self) -> Vec<(u32, GidEntry)> {
+        self.core.lock().resources.gids.iter().map(|(index, entry)| (index, entry.clone())).collect()
+    }
+
+    /// Queue pairs that exist.
+    pub fn queue_pair_count(&self) -> u32 {
+        self.core.lock().queue_pairs.count()
+    }
+
+    /// Drives the engine once: receives, runs timers, sends. True if there was anything to do. For
+    /// virtual time; elsewhere polling and the background thread do it.
+    pub fn drive(&self) -> bool {
+        self.core.drive()
+    }
+
+    /// When the engine wants to be driven though nothing arrives, in ns of its clock.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        self.core.lock().deadline_ns()
+    }
+}
+
+impl Drop for Hca {
+    fn drop(&mut self) {
+        if let Some(background) = self.background.take() {
+            background.stop();
+        }
+    }
+}

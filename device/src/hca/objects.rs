@@ -1,0 +1,263 @@
+//! Everything but queue pairs: domains, memory, completion queues, SRQs, address handles.
+
+use std::sync::Arc;
+
+use pumice_transport::path::Path;
+use pumice_transport::types::{Access, AddressVector, AsyncEventType, Gid, RecvRequest};
+use pumice_transport::wire::Qpn;
+
+use super::{CqSetup, Hca, HcaError, SrqSetup};
+use crate::async_event::AsyncElement;
+use crate::completion_queue::CompletionQueue;
+use crate::gid_table::GidEntry;
+use crate::memory::{RegionChange, RegionInfo, RegionKeys, WindowKeys, WindowType};
+use crate::multicast::{Attached, Detached};
+use crate::srq::{SrqAttributes, SrqChange};
+use crate::table::Handle;
+
+impl Hca {
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// The table is full.
+    pub fn alloc_pd(&self) -> Result<Handle, HcaError> {
+        Ok(self.core.lock().resources.alloc_pd()?)
+    }
+
+    /// Destroys a protection domain.
+    ///
+    /// # Errors
+    /// Busy: something belongs to it.
+    pub fn dealloc_pd(&self, pd: Handle) -> Result<(), HcaError> {
+        Ok(self.core.lock().resources.dealloc_pd(pd)?)
+    }
+
+    /// Makes an XRC domain of this process.
+    ///
+    /// # Errors
+    /// The table is full.
+    pub fn open_xrcd(&self) -> Result<Handle, HcaError> {
+        Ok(self.core.lock().resources.open_xrcd()?)
+    }
+
+    /// Closes an XRC domain.
+    ///
+    /// # Errors
+    /// Busy: SRQs or targets belong to it.
+    pub fn close_xrcd(&self, xrcd: Handle) -> Result<(), HcaError> {
+        Ok(self.core.lock().resources.close_xrcd(xrcd)?)
+    }
+
+    /// Registers `length` bytes at `address` of this process; peers and scatter/gather elements call
+    /// the first byte `iova`.
+    ///
+    /// # Safety
+    /// The range stays mapped, with the rights that `access` asks for, until it is deregistered.
+    /// Reads and writes by peers happen at any time in between, as with any DMA.
+    ///
+    /// # Errors
+    /// The range wraps, the rights contradict each other, the PD is stale, the table is full.
+    pub unsafe fn reg_mr(
+        &self,
+        pd: Handle,
+        address: u64,
+        length: u64,
+        iova: u64,
+        access: Access,
+    ) -> Result<RegionKeys, HcaError> {
+        // SAFETY: the caller vouches for the range.
+        Ok(unsafe { self.core.lock().resources.register_region(pd, address, length, iova, access) }?)
+    }
+
+    /// Changes a region: translation, protection domain, rights.
+    ///
+    /// # Safety
+    /// As [`Hca::reg_mr`] for the new range.
+    ///
+    /// # Errors
+    /// As [`Hca::reg_mr`]; the old registration stays.
+    pub unsafe fn rereg_mr(
+        &self,
+        region: Handle,
+        pd: Option<Handle>,
+        change: RegionChange,
+    ) -> Result<RegionKeys, HcaError> {
+        // SAFETY: the caller vouches for the range.
+        Ok(unsafe { self.core.lock().resources.rereg_region(region, pd, change) }?)
+    }
+
+    /// A region as it is now.
+    ///
+    /// # Errors
+    /// A stale handle.
+    pub fn query_mr(&self, region: Handle) -> Result<RegionInfo, HcaError> {
+        Ok(self.core.lock().resources.memory().region(region)?)
+    }
+
+    /// Ends a registration: from now on nobody accesses the range.
+    ///
+    /// # Errors
+    /// Busy: windows are bound to it.
+    pub fn dereg_mr(&self, region: Handle) -> Result<(), HcaError> {
+        Ok(self.core.lock().resources.deregister_region(region)?)
+    }
+
+    /// Allocates a memory window.
+    ///
+    /// # Errors
+    /// The table is full, the PD is stale.
+    pub fn alloc_mw(&self, pd: Handle, window: WindowType) -> Result<WindowKeys, HcaError> {
+        Ok(self.core.lock().resources.alloc_window(pd, window)?)
+    }
+
+    /// Frees a memory window, bound or not.
+    ///
+    /// # Errors
+    /// A stale handle.
+    pub fn dealloc_mw(&self, window: Handle) -> Result<(), HcaError> {
+        Ok(self.core.lock().resources.dealloc_window(window)?)
+    }
+
+    /// Makes a completion queue.
+    ///
+    /// # Errors
+    /// Depth or vector out of range, the table is full.
+    pub fn create_cq(&self, setup: CqSetup) -> Result<Arc<CompletionQueue>, HcaError> {
+        Ok(self.core.lock().resources.create_cq(setup)?)
+    }
+
+    /// Changes the depth of a completion queue; what it holds stays.
+    ///
+    /// # Errors
+    /// Out of range, or smaller than what it holds.
+    pub fn resize_cq(&self, cq: Handle, depth: u32) -> Result<(), HcaError> {
+        Ok(self.core.lock().resources.resize_cq(cq, depth)?)
+    }
+
+    /// Destroys a completion queue; blocks until all events taken for it are acknowledged.
+    ///
+    /// # Errors
+    /// Busy: queue pairs or XRC SRQs use it.
+    pub fn destroy_cq(&self, cq: Handle) -> Result<(), HcaError> {
+        let queue = self.core.lock().resources.destroy_cq(cq)?;
+        queue.wait_all_acked();
+        Ok(())
+    }
+
+    /// Makes a shared receive queue.
+    ///
+    /// # Errors
+    /// Sizes out of range, stale handles, the table is full.
+    pub fn create_srq(&self, setup: &SrqSetup) -> Result<Handle, HcaError> {
+        Ok(self.core.lock().resources.create_srq(setup)?)
+    }
+
+    /// Resizes an SRQ or arms its limit.
+    ///
+    /// # Errors
+    /// Out of range; nothing changed.
+    pub fn modify_srq(&self, srq: Handle, change: SrqChange) -> Result<(), HcaError> {
+        Ok(self.core.lock().resources.modify_srq(srq, change)?)
+    }
+
+    /// Sizes of an SRQ and its armed limit.
+    ///
+    /// # Errors
+    /// A stale handle.
+    pub fn query_srq(&self, srq: Handle) -> Result<SrqAttributes, HcaError> {
+        Ok(self.core.lock().resources.query_srq(srq)?)
+    }
+
+    /// Number of an XRC SRQ, as remote senders name it.
+    ///
+    /// # Errors
+    /// A stale handle, or not an XRC SRQ.
+    pub fn srq_number(&self, srq: Handle) -> Result<u32, HcaError> {
+        let engine = self.core.lock();
+        let xrc = engine.resources.srq(srq)?.xrc();
+        xrc.map(|xrc| xrc.number).ok_or_else(|| {
+            HcaError::Resource(crate::error::ResourceError::invalid("the SRQ is not an XRC SRQ"))
+        })
+    }
+
+    /// Destroys an SRQ; blocks until its events are acknowledged.
+    ///
+    /// # Errors
+    /// Busy: queue pairs use it.
+    pub fn destroy_srq(&self, srq: Handle) -> Result<(), HcaError> {
+        let account = self.core.lock().resources.destroy_srq(srq)?;
+        account.wait_all_acked();
+        Ok(())
+    }
+
+    /// Posts a receive request to an SRQ.
+    ///
+    /// # Errors
+    /// Full, too many elements, a stale handle.
+    pub fn post_srq_recv(&self, srq: Handle, request: &RecvRequest<'_>) -> Result<(), HcaError> {
+        Ok(self.core.lock().resources.post_srq_recv(srq, request)?)
+    }
+
+    /// Makes an address handle and the path that datagrams through it take.
+    ///
+    /// # Errors
+    /// The vector leads nowhere, the PD is stale, the table is full.
+    pub fn create_ah(&self, pd: Handle, vector: &AddressVector) -> Result<(Handle, Arc<Path>), HcaError> {
+        Ok(self.core.lock().resources.create_ah(pd, vector)?)
+    }
+
+    /// Destroys an address handle; posted datagrams keep their path.
+    ///
+    /// # Errors
+    /// A stale handle.
+    pub fn destroy_ah(&self, ah: Handle) -> Result<(), HcaError> {
+        Ok(self.core.lock().resources.destroy_ah(ah)?)
+    }
+
+    /// Attaches a UD queue pair to a multicast group.
+    ///
+    /// # Errors
+    /// Not UD, not a multicast GID, too many members, or the network refuses the group.
+    pub fn attach_mcast(&self, qpn: Qpn, group: Gid) -> Result<(), HcaError> {
+        let mut engine = self.core.lock();
+        let qp_type = engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
+        let (group, attached) = engine.resources.groups.attach(group, qpn, qp_type)?;
+        if attached == Attached::NewGroup
+            && let Err(error) = engine.port.join(group.into())
+        {
+            let _ = engine.resources.groups.detach(group, qpn, qp_type);
+            let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+            return Err(crate::error::ResourceError::Os { what: "join the multicast group", errno }.into());
+        }
+        Ok(())
+    }
+
+    /// Detaches a queue pair from a multicast group.
+    ///
+    /// # Errors
+    /// It is not attached.
+    pub fn detach_mcast(&self, qpn: Qpn, group: Gid) -> Result<(), HcaError> {
+        let mut engine = self.core.lock();
+        let qp_type = engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
+        let (group, detached) = engine.resources.groups.detach(group, qpn, qp_type)?;
+        if detached == Detached::GroupEmpty {
+            // The membership goes with the group; a network that forgot it already does no harm.
+            let _ = engine.port.leave(group.into());
+        }
+        Ok(())
+    }
+
+    /// Adds an address to the port, or takes it away; raises GID_CHANGE if the table changed.
+    ///
+    /// # Errors
+    /// The table is full.
+    pub fn change_gid(&self, entry: GidEntry, present: bool) -> Result<bool, HcaError> {
+        let mut engine = self.core.lock();
+        let changed =
+            if present { engine.resources.gids.add(entry)? } else { engine.resources.gids.remove(entry.gid) };
+        if changed {
+            engine.resources.async_events.raise(AsyncEventType::GidChange, AsyncElement::Port(1));
+        }
+        Ok(changed)
+    }
+}

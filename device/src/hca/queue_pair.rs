@@ -1,0 +1,243 @@
+//! Queue pairs: create, modify, query, destroy, post, poll.
+
+use pumice_transport::qp::{
+    AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair, ResolvedPath,
+};
+use pumice_transport::types::{QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion};
+use pumice_transport::wire::Qpn;
+
+use super::{Hca, HcaError};
+use crate::address_handle;
+use crate::completion_queue::CompletionQueue;
+use crate::engine::{Acknowledge, Engine, QpEntry, window_limit_packets};
+use crate::gid_table::GidTable;
+use crate::resources::QpSetup;
+use crate::table::Handle;
+
+/// READs and atomics that a queue pair may have outstanding, either way.
+pub(super) const MAX_RD_ATOMIC: u8 = 128;
+
+/// What to make a queue pair of (`ibv_create_qp_ex`).
+#[derive(Debug, Clone, Copy)]
+pub struct QpInit {
+    /// Transport service.
+    pub qp_type: QpType,
+    /// Protection domain; all but XRC targets.
+    pub pd: Option<Handle>,
+    /// Completion queue of sends; all but XRC targets.
+    pub send_cq: Option<Handle>,
+    /// Completion queue of receives; RC, UC, UD.
+    pub recv_cq: Option<Handle>,
+    /// Shared receive queue, instead of a receive queue of its own.
+    pub srq: Option<Handle>,
+    /// XRC domain; XRC targets.
+    pub xrcd: Option<Handle>,
+    /// Sizes asked for.
+    pub capacity: QpCapacity,
+    /// All send requests make completions.
+    pub signal_all: bool,
+    /// What the application calls it: comes back in asynchronous events.
+    pub cookie: u64,
+}
+
+impl Hca {
+    /// Makes a queue pair in RESET; its number and the sizes granted.
+    ///
+    /// # Errors
+    /// An object is missing or of the wrong kind, a size is out of range, no number is free.
+    pub fn create_qp(&self, init: &QpInit) -> Result<(Qpn, QpCapacity), HcaError> {
+        let mut engine = self.core.lock();
+        let slot = engine.queue_pairs.free_slot()?;
+        let qpn = Qpn::new(u32::from(self.process_slot) << 16 | slot);
+        let attached = engine.resources.attach_qp(&QpSetup {
+            qpn,
+            qp_type: init.qp_type,
+            cookie: init.cookie,
+            pd: init.pd,
+            send_cq: init.send_cq,
+            recv_cq: init.recv_cq,
+            srq: init.srq,
+            xrcd: init.xrcd,
+            capacity: init.capacity,
+        })?;
+        let qp = QueuePair::new(QpConfig {
+            context: attached.context,
+            qp_type: init.qp_type,
+            capacity: attached.capacity,
+            signal_all: init.signal_all,
+            has_srq: init.srq.is_some(),
+            port_mtu_bytes: self.active_mtu.bytes(),
+        });
+        engine.queue_pairs.insert(slot, QpEntry::new(qp));
+        Ok((qpn, attached.capacity))
+    }
+
+    /// Destroys a queue pair; blocks until its asynchronous events are acknowledged.
+    ///
+    /// # Errors
+    /// Busy: attached to multicast groups. Unknown number.
+    pub fn destroy_qp(&self, qpn: Qpn) -> Result<(), HcaError> {
+        let account = {
+            let mut engine = self.core.lock();
+            let (slot, _) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
+            let account = engine.resources.detach_qp(qpn)?;
+            if let Some(mut entry) = engine.queue_pairs.remove(slot) {
+                engine.release_budget(&mut entry);
+            }
+            account
+        };
+        account.wait_all_acked();
+        Ok(())
+    }
+
+    fn modify_limits(&self, engine: &Engine) -> ModifyLimits {
+        ModifyLimits {
+            active_mtu: self.active_mtu,
+            max_rd_atomic_initiator: MAX_RD_ATOMIC,
+            max_rd_atomic_target: MAX_RD_ATOMIC,
+            pkey_table_len: self.limits.pkey_table_len,
+            gid_table_len: GidTable::LEN,
+            port_count: 1,
+            privileged_qkey: true,
+        }
+    }
+
+    /// Changes state and attributes of a queue pair; on failure nothing has changed.
+    ///
+    /// # Errors
+    /// Which attribute is missing, not allowed or wrong, and for which transition; an address
+    /// vector that leads nowhere; an unknown number.
+    pub fn modify_qp(
+        &self,
+        qpn: Qpn,
+        attributes: &QpAttributes,
+        mask: AttributeMask,
+    ) -> Result<(), HcaError> {
+        let mut guard = self.core.lock();
+        let engine = &mut *guard;
+        let limits = self.modify_limits(engine);
+        let unknown = HcaError::UnknownQueuePair { qpn };
+        let (slot, entry) = engine.queue_pairs.by_number(qpn).ok_or(unknown)?;
+        let qp_type = entry.qp.qp_type();
+        let takes_path = mask.contains(AttributeMask::AV) && qp_type.is_connected();
+        // Checked first: a missing attribute is said before an address vector is looked at.
+        pumice_transport::qp::transition::check(qp_type, entry.qp.state(), attributes, mask, &limits)
+            .map_err(|error| HcaError::Modify { qpn, error })?;
+        let resolved = if takes_path {
+            let path = address_handle::resolve(&attributes.address_vector, &engine.resources.gids)?;
+            let mtu_bytes = match pumice_transport::types::Mtu::from_verbs(attributes.path_mtu) {
+                Some(mtu) if mask.contains(AttributeMask::PATH_MTU) => mtu.bytes(),
+                _ => self.active_mtu.bytes(),
+            };
+            let buffer_bytes = engine.port.limits().receive_buffer_bytes;
+            Some(ResolvedPath {
+                path: std::sync::Arc::new(path),
+                window_limit_packets: window_limit_packets(buffer_bytes, mtu_bytes),
+            })
+        } else {
+            None
+        };
+        let destination = resolved.as_ref().map(|resolved| resolved.path.flow.destination);
+        entry
+            .qp
+            .modify(attributes, mask, &limits, resolved, &mut engine.resources)
+            .map_err(|error| HcaError::Modify { qpn, error })?;
+        let state = entry.qp.state();
+        if state == QpState::Reset {
+            entry.posted_sends = 0;
+            engine.resources.reset_qp(qpn);
+        }
+        let peer_slot = (entry.qp.query().dest_qp_num >> 16) as u8;
+        engine.set_peer(slot, destination, peer_slot, state == QpState::Reset);
+        engine.touch(slot);
+        let now_ns = self.core.clock.now_ns();
+        engine.transmit(now_ns, Acknowledge::Now);
+        self.core.note_deadline(engine, now_ns);
+        Ok(())
+    }
+
+    /// All attributes of a queue pair now.
+    ///
+    /// # Errors
+    /// Unknown number.
+    pub fn query_qp(&self, qpn: Qpn) -> Result<QpAttributes, HcaError> {
+        let mut engine = self.core.lock();
+        let (_, entry) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
+        Ok(entry.qp.query())
+    }
+
+    /// Posts a send request and sends as much of it as may leave now.
+    ///
+    /// # Errors
+    /// Malformed, wrong state, or the queue is full: a slot is free only once its completion, or a
+    /// later one of the same queue, was polled.
+    pub fn post_send(&self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), HcaError> {
+        self.post_sends(qpn, std::slice::from_ref(request)).map_err(|(_, error)| error)
+    }
+
+    /// Posts send requests in order and sends them together.
+    ///
+    /// # Errors
+    /// The position of the first request that was refused, and why; those before it are posted.
+    pub fn post_sends(&self, qpn: Qpn, requests: &[SendRequest<'_>]) -> Result<(), (usize, HcaError)> {
+        let mut guard = self.core.lock();
+        let engine = &mut *guard;
+        let Some((slot, entry)) = engine.queue_pairs.by_number(qpn) else {
+            return Err((0, HcaError::UnknownQueuePair { qpn }));
+        };
+        let depth = entry.qp.capacity().max_send_wr;
+        let polled = engine.resources.send_slots.polled(qpn.value());
+        let mut outcome = Ok(());
+        for (position, request) in requests.iter().enumerate() {
+            // Executed requests keep their slot until they are polled.
+            let posted = if entry.posted_sends.wrapping_sub(polled) >= depth {
+                Err(PostError::QueueFull { depth })
+            } else {
+                entry.qp.post_send(request, &mut engine.resources)
+            };
+            if let Err(error) = posted {
+                outcome = Err((position, HcaError::Post { qpn, error }));
+                break;
+            }
+            entry.posted_sends = entry.posted_sends.wrapping_add(1);
+        }
+        engine.touch(slot);
+        let now_ns = self.core.clock.now_ns();
+        // Requests first, then what is owed to peers: an ACK must not delay a reply.
+        engine.transmit(now_ns, Acknowledge::Now);
+        self.core.note_deadline(engine, now_ns);
+        outcome
+    }
+
+    /// Posts a receive request to a queue pair's own receive queue.
+    ///
+    /// # Errors
+    /// RESET, an SRQ in its place, full, too many elements.
+    pub fn post_recv(&self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), HcaError> {
+        let mut guard = self.core.lock();
+        let engine = &mut *guard;
+        let (_, entry) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
+        if entry.qp.state() == QpState::Reset {
+            let error = PostError::WrongState { state: QpState::Reset };
+            return Err(HcaError::Post { qpn, error });
+        }
+        engine.resources.post_recv(entry.qp.context(), request)?;
+        entry.qp.flush_posted_receives(&mut engine.resources);
+        Ok(())
+    }
+
+    /// Takes completions, oldest first, into `out`: how many. An empty queue drives the engine once.
+    #[inline]
+    pub fn poll_cq(&self, cq: &CompletionQueue, out: &mut [WorkCompletion]) -> usize {
+        let count = cq.poll(out);
+        if count > 0 || out.is_empty() {
+            return count;
+        }
+        let progress = self.core.poll();
+        let count = cq.poll(out);
+        if count == 0 && !progress {
+            self.core.idle();
+        }
+        count
+    }
+}

@@ -1,0 +1,28 @@
+//! Waiting for completion events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Hca;
+use crate::completion_channel::{CompletionChannel, CqEvent};
+use crate::completion_queue::CompletionQueue;
+
+impl Hca {
+    /// Arms a completion queue: one event on its channel at the next completion (with
+    /// `solicited_only`, at the next solicited or unsuccessful one). Completions already there do
+    /// not fire: poll once more after arming.
+    pub fn req_notify_cq(&self, cq: &CompletionQueue, solicited_only: bool) {
+        cq.arm(solicited_only);
+        self.core.armed();
+    }
+
+    /// Blocks until a completion event comes or the time is up. The calling thread drives the
+    /// engine while it waits, so a packet costs one wake-up and not two.
+    pub fn wait_cq_event(
+        &self,
+        channel: &Arc<CompletionChannel>,
+        timeout: Option<Duration>,
+    ) -> Option<CqEvent> {
+        self.core.wait_event(channel, timeout)
+    }
+}

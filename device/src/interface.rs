@@ -1,0 +1,240 @@
+//! The host's network interfaces: what the GID table and the port's MTU are made from.
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd;
+
+use libc::{c_char, c_int};
+use socket2::{Domain, Socket, Type};
+
+/// A network interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name, such as `eth0`.
+    pub name: String,
+    /// Its index, from 1.
+    pub index: u32,
+    /// Administratively up.
+    pub up: bool,
+    /// The loopback interface.
+    pub loopback: bool,
+    /// Link MTU in bytes: the largest IP packet. 0 when the system does not tell.
+    pub mtu: usize,
+    /// Addresses with their prefix lengths, in the system's order.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Link-layer address, when it has one of six bytes.
+    pub mac: Option<[u8; 6]>,
+}
+
+/// The interfaces of this network namespace, by index.
+///
+/// # Errors
+/// What getifaddrs(3) says.
+pub fn interfaces() -> io::Result<Vec<Interface>> {
+    let list = List::read()?;
+    let mut found = BTreeMap::<u32, Interface>::new();
+    for entry in list.iter() {
+        if entry.ifa_name.is_null() {
+            continue;
+        }
+        // SAFETY: getifaddrs gives a NUL-terminated name that lives as long as `list`.
+        let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+        // SAFETY: the name is NUL-terminated.
+        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+        if index == 0 {
+            continue; // gone since the list was made
+        }
+        let flags = entry.ifa_flags as c_int;
+        let interface = found.entry(index).or_insert_with(|| Interface {
+            name: name.to_string_lossy().into_owned(),
+            index,
+            up: flags & libc::IFF_UP != 0,
+            loopback: flags & libc::IFF_LOOPBACK != 0,
+            mtu: 0,
+            addresses: Vec::new(),
+            mac: None,
+        });
+        // SAFETY: ifa_addr and ifa_netmask are null or point to a sockaddr of the family they name.
+        unsafe {
+            if let Some(address) = ip_address(entry.ifa_addr) {
+                let prefix = ip_address(entry.ifa_netmask).map_or(0, prefix_length);
+                interface.addresses.push((address, prefix));
+            } else if let Some(mac) = mac_address(entry.ifa_addr) {
+                interface.mac = Some(mac);
+            }
+        }
+    }
+    let query = Socket::new(Domain::IPV4, Type::DGRAM, None)
+        .or_else(|_| Socket::new(Domain::IPV6, Type::DGRAM, None));
+    if let Ok(query) = query {
+        for interface in found.values_mut() {
+            interface.mtu = mtu(&query, &interface.name).unwrap_or(0);
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// The addresses a GID table offers, best first: IPv4 of interfaces that are up, then global IPv6, then
+/// 127.0.0.1 and ::1 where the host has them. Link-local addresses are left out: a UDP destination of
+/// fe80::/64 means nothing without an interface, and verbs programs do not name one. Each comes with the
+/// interface that has it.
+pub fn gid_addresses(interfaces: &[Interface]) -> Vec<(IpAddr, &Interface)> {
+    let rank = |address: IpAddr| -> Option<u8> {
+        match address {
+            IpAddr::V4(Ipv4Addr::LOCALHOST) => Some(2),
+            IpAddr::V6(Ipv6Addr::LOCALHOST) => Some(3),
+            _ if address.is_loopback() || address.is_multicast() || address.is_unspecified() => None,
+            IpAddr::V4(_) => Some(0),
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => None,
+            IpAddr::V6(_) => Some(1),
+        }
+    };
+    let mut ranked: Vec<(u8, IpAddr, &Interface)> = interfaces
+        .iter()
+        .filter(|interface| interface.up)
+        .flat_map(|interface| interface.addresses.iter().map(move |&(address, _)| (interface, address)))
+        .filter_map(|(interface, address)| Some((rank(address)?, address, interface)))
+        .collect();
+    ranked.sort_by_key(|&(rank, _, _)| rank); // stable: the system's order within a rank
+    ranked.into_iter().map(|(_, address, interface)| (address, interface)).collect()
+}
+
+/// The list of getifaddrs(3), freed when dropped.
+struct List(*mut libc::ifaddrs);
+
+impl List {
+    fn read() -> io::Result<List> {
+        let mut head = std::ptr::null_mut();
+        // SAFETY: `head` is a live pointer for the result.
+        match unsafe { libc::getifaddrs(&raw mut head) } {
+            0 => Ok(List(head)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &libc::ifaddrs> {
+        // SAFETY: the list is ended by null, and its entries live until freeifaddrs in `drop`.
+        let mut next = unsafe { self.0.as_ref() };
+        std::iter::from_fn(move || {
+            let entry = next?;
+            // SAFETY: as above.
+            next = unsafe { entry.ifa_next.as_ref() };
+            Some(entry)
+        })
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        // SAFETY: from getifaddrs, freed once.
+        unsafe { libc::freeifaddrs(self.0) }
+    }
+}
+
+/// # Safety
+/// `name` is null or points to a socket address of the family in it.
+unsafe fn ip_address(name: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: the caller's promise.
+    let family = unsafe { name.as_ref() }?.sa_family;
+    match c_int::from(family) {
+        libc::AF_INET => {
+            // SAFETY: AF_INET is a sockaddr_in.
+            let v4 = unsafe { name.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(IpAddr::V4(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes())))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: AF_INET6 is a sockaddr_in6.
+            let v6 = unsafe { name.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr)))
+        }
+        _ => None,
+    }
+}
+
+/// # Safety
+/// As [`ip_address`].
+unsafe fn mac_address(name: *const libc::sockaddr) -> Option<[u8; 6]> {
+    // SAFETY: the caller's promise.
+    let family = unsafe { name.as_ref() }?.sa_family;
+    if c_int::from(family) != libc::AF_PACKET {
+        return None;
+    }
+    // SAFETY: AF_PACKET is a sockaddr_ll.
+    let link = unsafe { name.cast::<libc::sockaddr_ll>().read_unaligned() };
+    (link.sll_halen == 6).then(|| link.sll_addr.first_chunk::<6>().copied())?
+}
+
+fn prefix_length(mask: IpAddr) -> u8 {
+    match mask {
+        IpAddr::V4(mask) => mask.to_bits().leading_ones() as u8,
+        IpAddr::V6(mask) => mask.to_bits().leading_ones() as u8,
+    }
+}
+
+fn mtu(socket: &Socket, name: &str) -> Option<usize> {
+    // SAFETY: all-zero is a valid ifreq.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    let room = request.ifr_name.len();
+    // The last byte stays NUL.
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(room - 1)) {
+        *to = from as c_char;
+    }
+    // SAFETY: SIOCGIFMTU reads the name and writes ifru_mtu of a live ifreq.
+    let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) };
+    if status != 0 {
+        return None;
+    }
+    // SAFETY: SIOCGIFMTU filled this member of the union.
+    usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(name: &str, up: bool, addresses: &[&str]) -> Interface {
+        Interface {
+            name: name.into(),
+            index: 1,
+            up,
+            loopback: name == "lo",
+            mtu: 1500,
+            addresses: addresses.iter().map(|a| (a.parse().unwrap(), 24)).collect(),
+            mac: None,
+        }
+    }
+
+    #[test]
+    fn the_loopback_interface_is_found_with_its_address_and_mtu() {
+        let all = interfaces().unwrap();
+        let lo = all.iter().find(|i| i.loopback).expect("a host has a loopback interface");
+        assert!(lo.up && lo.index > 0 && lo.mtu >= 1280, "{lo:?}");
+        assert!(lo.addresses.contains(&(IpAddr::V4(Ipv4Addr::LOCALHOST), 8)), "{lo:?}");
+    }
+
+    #[test]
+    fn gid_addresses_come_best_first() {
+        let all = [
+            interface("lo", true, &["127.0.0.1", "::1", "192.0.2.200"]),
+            interface("down", false, &["192.0.2.9"]),
+            interface("eth0", true, &["fe80::1", "2001:db8::5", "192.0.2.5"]),
+            interface("eth1", true, &["192.0.2.6", "fd00::6"]),
+        ];
+        let order: Vec<String> = gid_addresses(&all).iter().map(|(a, i)| format!("{a} {}", i.name)).collect();
+        assert_eq!(
+            order,
+            [
+                "192.0.2.200 lo",
+                "192.0.2.5 eth0",
+                "192.0.2.6 eth1",
+                "2001:db8::5 eth0",
+                "fd00::6 eth1",
+                "127.0.0.1 lo",
+                "::1 lo"
+            ]
+        );
+    }
+}

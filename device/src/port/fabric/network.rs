@@ -1,0 +1,413 @@
+//! The switch: ports, queues, packets on their way.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use pumice_transport::path::{Flow, Path};
+
+use super::link::{self, Link};
+use super::{FabricConfig, FabricStats};
+use crate::port::fault_script::{Fault, FaultScript};
+use crate::port::random::{self, Random};
+use crate::port::segments;
+use crate::port::{Train, TransmitError};
+
+/// Packets on their way, all ports together; what is more is lost as if by a full queue.
+const IN_FLIGHT_LIMIT: usize = 1 << 20;
+
+/// Congestion experienced: both ECN bits.
+const ECN_CE: u8 = 0b11;
+
+/// A packet in the network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::port) struct Packet {
+    pub(in crate::port) flow: Flow,
+    pub(in crate::port) traffic_class: u8,
+    pub(in crate::port) hop_limit: u8,
+    /// Shared between the receivers of a multicast packet.
+    pub(in crate::port) bytes: Arc<[u8]>,
+}
+
+/// A packet with its arrival; ordered by time, then by the order of sending.
+#[derive(Debug)]
+struct InFlight {
+    arrival_ns: u64,
+    sequence: u64,
+    to: usize,
+    packet: Packet,
+}
+
+impl PartialEq for InFlight {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl Eq for InFlight {}
+impl PartialOrd for InFlight {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for InFlight {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.arrival_ns, self.sequence).cmp(&(other.arrival_ns, other.sequence))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Attachment {
+    attached: bool,
+    link: Link,
+    inbox: VecDeque<Packet>,
+    inbox_charge: usize,
+}
+
+/// Chance's verdict on one copy of a packet. Everything is drawn for every copy, so that one probability does
+/// not shift the others' luck.
+struct Luck {
+    lost: bool,
+    duplicated: bool,
+    reordered: bool,
+    flipped_bit: Option<u64>,
+    kept_bytes: Option<u64>,
+    jitter_ns: u64,
+    second_jitter_ns: u64,
+}
+
+#[derive(Debug)]
+pub(in crate::port) struct Network {
+    pub(super) config: FabricConfig,
+    pub(super) script: FaultScript,
+    pub(super) stats: FabricStats,
+    random: Random,
+    now_ns: u64,
+    attachments: Vec<Attachment>,
+    owners: BTreeMap<IpAddr, usize>,
+    /// Group → port → how often it joined.
+    groups: BTreeMap<IpAddr, BTreeMap<usize, usize>>,
+    cuts: BTreeSet<(usize, usize)>,
+    in_flight: BinaryHeap<Reverse<InFlight>>,
+    sequence: u64,
+    /// Packets seen per source and destination address.
+    packet_counts: BTreeMap<(IpAddr, IpAddr), u64>,
+    /// Latest arrival per pair of ports: jitter does not reorder.
+    last_arrivals: BTreeMap<(usize, usize), u64>,
+    digest: Digest,
+}
+
+impl Network {
+    pub(super) fn new(config: FabricConfig) -> Network {
+        Network {
+            config,
+            script: FaultScript::new(),
+            stats: FabricStats::default(),
+            random: Random::new(config.seed),
+            now_ns: 0,
+            attachments: Vec::new(),
+            owners: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            in_flight: BinaryHeap::new(),
+            sequence: 0,
+            packet_counts: BTreeMap::new(),
+            last_arrivals: BTreeMap::new(),
+            digest: Digest::default(),
+        }
+    }
+
+    pub(super) fn attach(&mut self, addresses: &[IpAddr]) -> usize {
+        let index = self.attachments.len();
+        self.attachments.push(Attachment { attached: true, ..Attachment::default() });
+        self.owners.extend(addresses.iter().map(|&address| (address, index)));
+        index
+    }
+
+    pub(in crate::port) fn detach(&mut self, port: usize) {
+        self.owners.retain(|_, owner| *owner != port);
+        for members in self.groups.values_mut() {
+            members.remove(&port);
+        }
+        if let Some(attachment) = self.attachments.get_mut(port) {
+            *attachment = Attachment::default();
+        }
+    }
+
+    pub(in crate::port) fn join(&mut self, port: usize, group: IpAddr) {
+        *self.groups.entry(group).or_default().entry(port).or_default() += 1;
+    }
+
+    /// False if the port has not joined.
+    pub(in crate::port) fn leave(&mut self, port: usize, group: IpAddr) -> bool {
+        let Some(members) = self.groups.get_mut(&group) else { return false };
+        let Some(joins) = members.get_mut(&port) else { return false };
+        *joins -= 1;
+        if *joins == 0 {
+            members.remove(&port);
+        }
+        true
+    }
+
+    pub(super) fn set_cut(&mut self, one: IpAddr, other: IpAddr, cut: bool) -> bool {
+        let (Some(&one), Some(&other)) = (self.owners.get(&one), self.owners.get(&other)) else {
+            return false;
+        };
+        for pair in [(one, other), (other, one)] {
+            if cut {
+                self.cuts.insert(pair);
+            } else {
+                self.cuts.remove(&pair);
+            }
+        }
+        true
+    }
+
+    pub(super) fn heal_all(&mut self) {
+        self.cuts.clear();
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        self.digest.0
+    }
+
+    pub(in crate::port) fn receive_buffer_bytes(&self) -> usize {
+        self.config.receive_buffer_bytes
+    }
+
+    pub(in crate::port) fn next_event_ns(&self) -> Option<u64> {
+        self.in_flight.peek().map(|Reverse(first)| first.arrival_ns)
+    }
+
+    pub(in crate::port) fn transmit(
+        &mut self,
+        port: usize,
+        now_ns: u64,
+        train: &Train<'_>,
+    ) -> Result<(), TransmitError> {
+        let flow = &train.path.flow;
+        if self.owners.get(&flow.source) != Some(&port) {
+            return Err(TransmitError::Refused(libc::EADDRNOTAVAIL));
+        }
+        if flow.source.is_ipv4() != flow.destination.is_ipv4() {
+            return Err(TransmitError::Refused(libc::EAFNOSUPPORT));
+        }
+        let limit_bytes = self.config.link_mtu.saturating_sub(link::ip_overhead(flow.source.is_ipv4()));
+        let longest = train.segments().map(<[u8]>::len).max().unwrap_or(0);
+        if longest > limit_bytes {
+            return Err(TransmitError::TooLong { bytes: longest, limit_bytes });
+        }
+        for (index, segment) in train.segments().enumerate() {
+            self.send(port, now_ns, train.path, index, segment);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, from: usize, now_ns: u64, path: &Path, index: usize, segment: &[u8]) {
+        let flow = path.flow;
+        self.stats.sent += 1;
+        let count = self.packet_counts.entry((flow.source, flow.destination)).or_default();
+        let packet_index = *count;
+        *count += 1;
+        let wire_bytes = link::wire_bytes(flow.source.is_ipv4(), segment.len());
+        let departure =
+            self.attachments.get_mut(from).and_then(|a| a.link.send(&self.config, now_ns, wire_bytes));
+        let Some(departure) = departure else {
+            self.stats.queue_drops += 1;
+            self.digest.note(Event::QueueDrop, now_ns, from, from);
+            return;
+        };
+        let mut traffic_class = path.traffic_class;
+        let capable = matches!(traffic_class & ECN_CE, 0b01 | 0b10);
+        if capable && self.config.ecn_mark_queue_bytes.is_some_and(|t| departure.backlog_bytes > t as u64) {
+            traffic_class |= ECN_CE;
+            self.stats.marked += 1;
+        }
+        let receivers: Vec<usize> = if flow.destination.is_multicast() {
+            self.groups.get(&flow.destination).map(|m| m.keys().copied().collect()).unwrap_or_default()
+        } else {
+            self.owners.get(&flow.destination).copied().into_iter().collect()
+        };
+        if receivers.is_empty() {
+            self.stats.unrouted += 1;
+            self.digest.note(Event::Unrouted, now_ns, from, from);
+        }
+        // A UDP receiver cannot see IP IDs; a lone packet is taken to have 0.
+        let mut bytes = segment.to_vec();
+        segments::renumber(&flow, segments::ip_id(index), 0, &mut bytes);
+        let bytes: Arc<[u8]> = bytes.into();
+        let faults = self.script.faults(flow.source, flow.destination, packet_index).to_vec();
+        for to in receivers {
+            let packet = Packet { flow, traffic_class, hop_limit: path.hop_limit, bytes: Arc::clone(&bytes) };
+            self.carry(from, to, departure.at_ns, packet, &faults);
+        }
+    }
+
+    /// One copy of a packet, from the end of the sender's link to its arrival.
+    fn carry(&mut self, from: usize, to: usize, departure_ns: u64, mut packet: Packet, faults: &[Fault]) {
+        let mut luck = self.draw(packet.bytes.len());
+        let mut extra_ns = if luck.reordered { self.config.reorder_delay_ns } else { 0 };
+        for fault in faults {
+            match *fault {
+                Fault::Drop => luck.lost = true,
+                Fault::Duplicate => luck.duplicated = true,
+                Fault::FlipBit(bit) => luck.flipped_bit = Some(bit),
+                Fault::Truncate(bytes) => luck.kept_bytes = Some(bytes as u64),
+                Fault::Delay { ns } => {
+                    luck.reordered = true;
+                    extra_ns = extra_ns.saturating_add(ns);
+                }
+                Fault::MarkCongestion => packet.traffic_class |= ECN_CE,
+            }
+        }
+        if self.cuts.contains(&(from, to)) {
+            self.stats.cut_off += 1;
+            self.digest.note(Event::CutOff, departure_ns, from, to);
+            return;
+        }
+        if luck.lost {
+            self.stats.lost += 1;
+            self.digest.note(Event::Loss, departure_ns, from, to);
+            return;
+        }
+        if luck.flipped_bit.is_some() || luck.kept_bytes.is_some() {
+            packet.bytes = self.damage(&packet.bytes, luck.flipped_bit, luck.kept_bytes);
+        }
+        let arrival_ns = departure_ns.saturating_add(self.config.delay_ns);
+        if luck.duplicated {
+            self.stats.duplicated += 1;
+            let at_ns = self.in_order(from, to, arrival_ns.saturating_add(luck.second_jitter_ns));
+            self.launch(to, at_ns, packet.clone());
+        }
+        let at_ns = arrival_ns.saturating_add(luck.jitter_ns);
+        if luck.reordered {
+            self.stats.reordered += 1;
+            self.launch(to, at_ns.saturating_add(extra_ns), packet);
+        } else {
+            let at_ns = self.in_order(from, to, at_ns);
+            self.launch(to, at_ns, packet);
+        }
+    }
+
+    fn draw(&mut self, packet_bytes: usize) -> Luck {
+        let config = self.config;
+        let random = &mut self.random;
+        let flip = (random.chance(config.corrupt_ppm), random.below(packet_bytes as u64 * 8));
+        let keep =
+            (random.chance(config.truncate_ppm), random.below(packet_bytes.saturating_sub(1) as u64) + 1);
+        Luck {
+            lost: random.chance(config.loss_ppm),
+            duplicated: random.chance(config.duplicate_ppm),
+            reordered: random.chance(config.reorder_ppm),
+            flipped_bit: flip.0.then_some(flip.1),
+            kept_bytes: (keep.0 && packet_bytes > 1).then_some(keep.1),
+            jitter_ns: random.below(config.jitter_ns.saturating_add(1)),
+            second_jitter_ns: random.below(config.jitter_ns.saturating_add(1)),
+        }
+    }
+
+    fn damage(&mut self, bytes: &[u8], flipped_bit: Option<u64>, kept_bytes: Option<u64>) -> Arc<[u8]> {
+        let mut bytes = bytes.to_vec();
+        if let Some(bit) = flipped_bit {
+            random::flip(&mut bytes, bit);
+            self.stats.corrupted += 1;
+        }
+        if let Some(kept) = kept_bytes {
+            bytes.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+            self.stats.truncated += 1;
+        }
+        bytes.into()
+    }
+
+    fn in_order(&mut self, from: usize, to: usize, arrival_ns: u64) -> u64 {
+        let last = self.last_arrivals.entry((from, to)).or_default();
+        *last = arrival_ns.max(*last);
+        *last
+    }
+
+    fn launch(&mut self, to: usize, arrival_ns: u64, packet: Packet) {
+        if self.in_flight.len() >= IN_FLIGHT_LIMIT {
+            self.stats.queue_drops += 1;
+            self.digest.note(Event::QueueDrop, arrival_ns, to, to);
+            return;
+        }
+        let sequence = self.sequence;
+        self.sequence += 1;
+        self.in_flight.push(Reverse(InFlight { arrival_ns, sequence, to, packet }));
+    }
+
+    pub(in crate::port) fn advance_to(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        while self.in_flight.peek().is_some_and(|Reverse(first)| first.arrival_ns <= self.now_ns) {
+            if let Some(Reverse(arrived)) = self.in_flight.pop() {
+                self.deliver(arrived);
+            }
+        }
+    }
+
+    fn deliver(&mut self, arrived: InFlight) {
+        let InFlight { arrival_ns, to, packet, .. } = arrived;
+        let charge = link::receive_charge(packet.bytes.len());
+        let room = self.config.receive_buffer_bytes;
+        match self.attachments.get_mut(to) {
+            Some(a) if a.attached && a.inbox_charge + charge <= room => {
+                self.stats.delivered += 1;
+                self.digest.note(Event::Delivery, arrival_ns, to, packet.bytes.len());
+                self.digest.packet(&packet);
+                a.inbox_charge += charge;
+                a.inbox.push_back(packet);
+            }
+            _ => {
+                self.stats.receive_drops += 1;
+                self.digest.note(Event::ReceiveDrop, arrival_ns, to, to);
+            }
+        }
+    }
+
+    /// The next packet in a port's receive buffer.
+    pub(in crate::port) fn take(&mut self, port: usize) -> Option<Packet> {
+        let attachment = self.attachments.get_mut(port)?;
+        let packet = attachment.inbox.pop_front()?;
+        attachment.inbox_charge -= link::receive_charge(packet.bytes.len());
+        Some(packet)
+    }
+}
+
+/// What the digest tells apart.
+#[derive(Clone, Copy)]
+enum Event {
+    Delivery = 1,
+    Loss,
+    CutOff,
+    Unrouted,
+    QueueDrop,
+    ReceiveDrop,
+}
+
+/// A running 64-bit mix; not cryptographic, made to tell runs apart.
+#[derive(Debug, Default)]
+struct Digest(u64);
+
+impl Digest {
+    fn mix(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x9fb2_1c65_1e98_df25).rotate_left(29);
+    }
+
+    fn note(&mut self, event: Event, at_ns: u64, one: usize, other: usize) {
+        for word in [event as u64, at_ns, one as u64, other as u64] {
+            self.mix(word);
+        }
+    }
+
+    fn packet(&mut self, packet: &Packet) {
+        self.mix(u64::from(packet.traffic_class) << 8 | u64::from(packet.hop_limit));
+        self.mix(u64::from(packet.flow.source_port) << 16 | u64::from(packet.flow.destination_port));
+        let (words, tail) = packet.bytes.as_chunks::<8>();
+        for word in words {
+            self.mix(u64::from_le_bytes(*word));
+        }
+        for &byte in tail {
+            self.mix(u64::from(byte));
+        }
+    }
+}

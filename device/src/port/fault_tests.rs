@@ -1,0 +1,173 @@
+use super::*;
+use crate::port::{Fabric, FabricConfig, SimPort};
+use pumice_transport::path::{Flow, ROCE_PORT};
+use pumice_transport::wire::icrc::{self, Verdict};
+use std::net::Ipv4Addr;
+
+const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+fn path() -> Path {
+    let flow = Flow { source: A, destination: B, source_port: 0xc001, destination_port: ROCE_PORT };
+    Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 }
+}
+
+/// A port that remembers its trains and is busy when told to be.
+#[derive(Default)]
+struct Tape {
+    trains: Vec<(usize, Vec<u8>)>,
+    busy_after: Option<usize>,
+}
+
+impl Port for Tape {
+    fn transmit(&mut self, _now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
+        if self.busy_after.is_some_and(|n| self.trains.len() >= n) {
+            return Err(TransmitError::Busy);
+        }
+        self.trains.push((train.segment_bytes, train.bytes.to_vec()));
+        Ok(())
+    }
+    fn receive(&mut self, _now_ns: u64, _handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        false
+    }
+    fn limits(&self) -> PortLimits {
+        PortLimits { max_segments: 4, max_train_bytes: 65_507, receive_buffer_bytes: 1 << 20 }
+    }
+    fn descriptors(&self) -> Vec<RawFd> {
+        Vec::new()
+    }
+    fn join(&mut self, _group: IpAddr) -> io::Result<()> {
+        Ok(())
+    }
+    fn leave(&mut self, _group: IpAddr) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Packets of 20 bytes with their number in each byte, and right ICRCs if `sealed`.
+fn packets(numbers: std::ops::Range<u8>, sealed: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (index, number) in numbers.enumerate() {
+        let mut packet = [number; 20];
+        if sealed {
+            icrc::seal(&path().flow, index as u16, &mut packet);
+        }
+        bytes.extend(packet);
+    }
+    bytes
+}
+
+fn send(port: &mut impl Port, now_ns: u64, bytes: &[u8]) -> Result<(), TransmitError> {
+    port.transmit(now_ns, &Train { path: &path(), segment_bytes: 20, bytes })
+}
+
+/// The first byte of every packet of every train.
+fn trains(tape: &Tape) -> Vec<Vec<u8>> {
+    tape.trains.iter().map(|(size, bytes)| bytes.chunks(*size).map(|p| p[0]).collect()).collect()
+}
+
+fn faulty(config: FaultConfig) -> FaultPort<Tape> {
+    FaultPort::new(Tape::default(), config)
+}
+
+#[test]
+fn without_faults_trains_pass_whole() {
+    let mut port = faulty(FaultConfig::default());
+    send(&mut port, 0, &packets(0..4, true)).unwrap();
+    assert_eq!(port.inner().trains, [(20, packets(0..4, true))]);
+    assert_eq!(port.next_event_ns(), None);
+}
+
+#[test]
+fn certain_faults_happen_to_everything() {
+    let mut port = faulty(FaultConfig { drop_ppm: 1_000_000, ..FaultConfig::default() });
+    send(&mut port, 0, &packets(0..4, true)).unwrap();
+    assert!(port.inner().trains.is_empty());
+    assert_eq!((port.stats().sent, port.stats().dropped), (4, 4));
+
+    let mut port = faulty(FaultConfig { duplicate_ppm: 1_000_000, ..FaultConfig::default() });
+    send(&mut port, 0, &packets(0..3, true)).unwrap();
+    assert_eq!(trains(port.inner()), [vec![0, 0, 1, 1], vec![2, 2]], "trains of at most four");
+
+    let mut port = faulty(FaultConfig { corrupt_ppm: 1_000_000, ..FaultConfig::default() });
+    send(&mut port, 0, &packets(0..3, true)).unwrap();
+    let (before, after) = (packets(0..3, true), port.inner().trains[0].1.clone());
+    for (before, after) in before.chunks(20).zip(after.chunks(20)) {
+        let flipped: u32 = before.iter().zip(after).map(|(b, a)| (b ^ a).count_ones()).sum();
+        assert_eq!(flipped, 1);
+    }
+}
+
+#[test]
+fn a_held_packet_leaves_after_the_next_or_when_its_time_is_over() {
+    let mut port = faulty(FaultConfig { reorder_ppm: 1_000_000, ..FaultConfig::default() });
+    send(&mut port, 0, &packets(0..3, true)).unwrap();
+    assert_eq!(trains(port.inner()), [vec![1, 0]], "2 is held again");
+    assert_eq!(port.next_event_ns(), Some(1_000_000));
+    port.receive(999_999, &mut |_| ());
+    assert_eq!(port.inner().trains.len(), 1);
+    port.receive(1_000_000, &mut |_| ());
+    assert_eq!(trains(port.inner()), [vec![1, 0], vec![2]]);
+    assert_eq!(port.next_event_ns(), None);
+}
+
+#[test]
+fn packets_that_move_keep_a_right_or_wrong_icrc() {
+    for seed in 0..20 {
+        let config = FaultConfig {
+            seed,
+            drop_ppm: 200_000,
+            duplicate_ppm: 200_000,
+            reorder_ppm: 200_000,
+            ..FaultConfig::default()
+        };
+        let mut port = faulty(config);
+        let mut bytes = packets(0..12, true);
+        bytes[3 * 20 + 16] ^= 0xff; // packet 3 was never right
+        send(&mut port, 0, &bytes).unwrap();
+        port.receive(1_000_000, &mut |_| ());
+        for (segment_bytes, bytes) in &port.inner().trains {
+            for (index, packet) in bytes.chunks(*segment_bytes).enumerate() {
+                let exact = icrc::verify(&path().flow, index as u16, packet) == Verdict::Exact;
+                assert_eq!(exact, packet[0] != 3, "seed {seed}, packet {}", packet[0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_busy_port_below_is_asked_again_with_the_same_fate() {
+    let config = FaultConfig { seed: 3, drop_ppm: 400_000, duplicate_ppm: 300_000, ..FaultConfig::default() };
+    let mut patient = faulty(config);
+    let mut busy = faulty(config);
+    busy.inner.busy_after = Some(0);
+    assert_eq!(send(&mut busy, 0, &packets(0..12, true)), Err(TransmitError::Busy));
+    assert_eq!(busy.stats(), FaultStats::default());
+    // One run goes through; the rest waits in the port.
+    busy.inner.busy_after = Some(1);
+    send(&mut busy, 0, &packets(0..12, true)).unwrap();
+    assert_eq!(busy.inner().trains.len(), 1);
+    assert_eq!(busy.next_event_ns(), Some(BUSY_RETRY_NS));
+    assert_eq!(send(&mut busy, 0, &packets(0..1, true)), Err(TransmitError::Busy));
+    busy.inner.busy_after = None;
+    busy.receive(BUSY_RETRY_NS, &mut |_| ());
+    send(&mut patient, 0, &packets(0..12, true)).unwrap();
+    assert!(patient.inner().trains.len() > 1);
+    assert_eq!(busy.inner().trains, patient.inner().trains);
+    assert_eq!(busy.stats(), patient.stats());
+}
+
+#[test]
+fn it_works_around_a_simulated_port() {
+    let fabric = Fabric::new(FabricConfig::default());
+    let config = FaultConfig { seed: 1, drop_ppm: 100_000, ..FaultConfig::default() };
+    let mut a: FaultPort<SimPort> = FaultPort::new(fabric.attach(&[A]), config);
+    let mut b = fabric.attach(&[B]);
+    for step in 0..1_000 {
+        send(&mut a, step * 100, &packets(0..4, false)).unwrap();
+    }
+    let mut arrived = 0;
+    while b.receive(1_000_000, &mut |_| arrived += 1) {}
+    assert_eq!(arrived, 4_000 - a.stats().dropped);
+    assert!((300..500).contains(&a.stats().dropped), "{:?}", a.stats());
+}

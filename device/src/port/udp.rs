@@ -1,0 +1,335 @@
+//! The real network: one unconnected UDP socket.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+
+use libc::c_int;
+use pumice_transport::path::{Flow, Path};
+use socket2::{SockAddr, Socket};
+
+use super::segments;
+use super::udp_message::{self, Arrival, Control};
+use super::udp_multicast::Groups;
+use super::udp_socket::{
+    self, DEFAULT_HOP_LIMIT, DEFAULT_PORT, DEFAULT_TRAFFIC_CLASS, MAX_TRAIN_BYTES, PortError, Sharing,
+};
+use super::{Port, PortLimits, Received, Train, TransmitError};
+
+/// How to open a [`UdpPort`].
+#[derive(Debug, Clone)]
+pub struct UdpConfig {
+    /// A local address, or a wildcard: `::` takes IPv6 and IPv4, `0.0.0.0` IPv4 only.
+    pub address: IpAddr,
+    /// UDP port, 4791 unless in tests; 0 lets the system choose.
+    pub port: u16,
+    /// Share the UDP port with other processes of the same user (SO_REUSEPORT).
+    pub reuse_port: bool,
+    /// Asked for SO_RCVBUF and SO_SNDBUF; the system may give less (net.core.rmem_max).
+    pub buffer_bytes: usize,
+}
+
+impl UdpConfig {
+    /// Port 4791 of `address`, for this process alone, with buffers of 4 MiB.
+    pub fn new(address: IpAddr) -> UdpConfig {
+        UdpConfig { address, port: DEFAULT_PORT, reuse_port: false, buffer_bytes: 4 << 20 }
+    }
+}
+
+/// What happened on a UDP port that nobody was told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UdpCounters {
+    /// Received trains dropped because they were longer than 64 KiB.
+    pub truncated: u64,
+    /// Datagrams without a byte in them, dropped.
+    pub empty: u64,
+    /// Sends repeated because an earlier packet's ICMP error was reported in their place.
+    pub repeated_sends: u64,
+    /// Packets lost because the queue filled up while a train was sent one packet at a time.
+    pub cut_trains_lost: u64,
+}
+
+/// A UDP socket as a [`Port`].
+///
+/// **Invariant**: the socket is never connected and sends with DF set, so single packets carry IP ID 0 and
+/// the packets of a train 0, 1, 2, …, which is what their ICRCs were made for. IPv6 flow labels are the
+/// kernel's choice (the ICRC does not cover them).
+#[derive(Debug)]
+pub struct UdpPort {
+    socket: Socket,
+    address: IpAddr,
+    source_port: u16,
+    ipv6_socket: bool,
+    limits: PortLimits,
+    groups: Groups,
+    buffer: Vec<u8>,
+    /// Packets on their way out one by one, when the kernel would not cut the train.
+    scratch: Vec<u8>,
+    counters: UdpCounters,
+}
+
+impl UdpPort {
+    /// Opens the port. `::` on a host without IPv6 becomes `0.0.0.0`.
+    ///
+    /// # Errors
+    /// See [`PortError`].
+    pub fn bind(config: &UdpConfig) -> Result<UdpPort, PortError> {
+        let sharing = Sharing { reuse_port: config.reuse_port, reuse_address: false };
+        let open =
+            |address| udp_socket::open(SocketAddr::new(address, config.port), config.buffer_bytes, sharing);
+        let mut address = config.address;
+        let socket = match open(address) {
+            Err(PortError::NoFamily { .. }) if address.is_ipv6() && address.is_unspecified() => {
+                address = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+                open(address)?
+            }
+            other => other?,
+        };
+        let failed = |step| move |source| PortError::Socket { step, source };
+        let name = socket.local_addr().map_err(failed("read the socket's name"))?;
+        let receive_buffer_bytes = socket.recv_buffer_size().map_err(failed("read SO_RCVBUF"))?;
+        let source_port = name.as_socket().map_or(config.port, |name| name.port());
+        Ok(UdpPort {
+            groups: Groups::new(&socket, address, source_port, config),
+            socket,
+            address,
+            source_port,
+            ipv6_socket: address.is_ipv6(),
+            limits: PortLimits {
+                max_segments: udp_socket::max_segments(),
+                max_train_bytes: MAX_TRAIN_BYTES,
+                receive_buffer_bytes,
+            },
+            buffer: vec![0; 65_536],
+            scratch: Vec::new(),
+            counters: UdpCounters::default(),
+        })
+    }
+
+    /// The address the port is bound to.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// The UDP port it is bound to.
+    pub fn port(&self) -> u16 {
+        self.source_port
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> UdpCounters {
+        self.counters
+    }
+
+    fn check(&self, train: &Train<'_>) -> Result<(), TransmitError> {
+        let flow = &train.path.flow;
+        if flow.source.is_ipv4() != flow.destination.is_ipv4() {
+            return Err(TransmitError::Refused(libc::EAFNOSUPPORT));
+        }
+        let foreign = if self.address.is_unspecified() {
+            flow.source.is_ipv6() && !self.ipv6_socket
+        } else {
+            flow.source != self.address
+        };
+        if foreign || flow.source_port != self.source_port {
+            return Err(TransmitError::Refused(libc::EADDRNOTAVAIL));
+        }
+        let limit_bytes = self.limits.max_train_bytes;
+        if train.bytes.len() > limit_bytes {
+            return Err(TransmitError::TooLong { bytes: train.bytes.len(), limit_bytes });
+        }
+        Ok(())
+    }
+
+    /// One sendmsg; `segment_bytes` asks the kernel to cut.
+    fn send(&mut self, path: &Path, bytes: &[u8], segment_bytes: Option<u16>) -> Result<(), c_int> {
+        let flow = &path.flow;
+        let ipv4 = flow.destination.is_ipv4();
+        let mut control = Control::new();
+        if let Some(bytes) = segment_bytes {
+            control.push_segment_bytes(bytes);
+        }
+        if path.traffic_class != DEFAULT_TRAFFIC_CLASS {
+            control.push_traffic_class(ipv4, path.traffic_class);
+        }
+        // A hop limit of 0 cannot be sent: it means the default. Multicast has a default of its own, 1.
+        let hop_limit = if path.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { path.hop_limit };
+        if hop_limit != DEFAULT_HOP_LIMIT || flow.destination.is_multicast() {
+            control.push_hop_limit(ipv4, hop_limit);
+        }
+        if self.address.is_unspecified() {
+            control.push_source(flow.source);
+        }
+        let scope_id = self.groups.scope_id();
+        let to = SockAddr::from(udp_socket::destination(
+            self.ipv6_socket,
+            flow.destination,
+            flow.destination_port,
+            scope_id,
+        ));
+        let mut attempt = || {
+            udp_message::send(self.socket.as_raw_fd(), &to, bytes, &mut control)
+                .map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
+        };
+        match attempt() {
+            Err(errno) if may_be_an_old_error(errno) => {
+                self.counters.repeated_sends += 1;
+                attempt()
+            }
+            other => other,
+        }
+    }
+
+    /// Sends a train one packet at a time after the kernel refused to cut it with `errno`. Alone, each packet
+    /// has IP ID 0, so the ICRCs are renewed.
+    fn send_cut(&mut self, train: &Train<'_>, errno: c_int) -> Result<(), TransmitError> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut outcome = Ok(());
+        for (index, segment) in train.segments().enumerate() {
+            scratch.clear();
+            scratch.extend_from_slice(segment);
+            segments::renumber(&train.path.flow, segments::ip_id(index), 0, &mut scratch);
+            match self.send(train.path, &scratch, None) {
+                Ok(()) => {}
+                Err(e) if index == 0 => {
+                    outcome = Err(transmit_error(e, segment.len()));
+                    break;
+                }
+                // The head is on its way: repeating the train would duplicate it, so the tail is lost.
+                Err(_) => self.counters.cut_trains_lost += 1,
+            }
+        }
+        self.scratch = scratch;
+        // The packets fit but the train did not: it is the cutting. EMSGSIZE may also be an MTU that changed.
+        if outcome.is_ok() && errno != libc::EMSGSIZE {
+            self.limits.max_segments = 1;
+        }
+        outcome
+    }
+}
+
+/// Whether a send may have been answered with the ICMP error of an earlier packet.
+fn may_be_an_old_error(errno: c_int) -> bool {
+    matches!(
+        errno,
+        libc::ECONNREFUSED
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EPROTO
+            | libc::ENOPROTOOPT
+            | libc::EHOSTDOWN
+            | libc::EINTR
+    )
+}
+
+fn transmit_error(errno: c_int, segment_bytes: usize) -> TransmitError {
+    match errno {
+        libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR => TransmitError::Busy,
+        libc::EMSGSIZE => TransmitError::TooLong { bytes: segment_bytes, limit_bytes: 0 },
+        libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN | libc::EHOSTDOWN => {
+            TransmitError::Unreachable
+        }
+        other => TransmitError::Refused(other),
+    }
+}
+
+impl Port for UdpPort {
+    fn transmit(&mut self, _now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
+        self.check(train)?;
+        let segments = train.segments().len();
+        if segments == 0 {
+            return Ok(());
+        }
+        if segments == 1 {
+            return self
+                .send(train.path, train.bytes, None)
+                .map_err(|e| transmit_error(e, train.bytes.len()));
+        }
+        let segment_bytes = u16::try_from(train.segment_bytes).ok().filter(|_| self.limits.max_segments > 1);
+        let Some(segment_bytes) = segment_bytes else {
+            return self.send_cut(train, libc::EIO);
+        };
+        if segments > self.limits.max_segments {
+            let limit_bytes = self.limits.max_segments * train.segment_bytes;
+            return Err(TransmitError::TooLong { bytes: train.bytes.len(), limit_bytes });
+        }
+        match self.send(train.path, train.bytes, Some(segment_bytes)) {
+            Ok(()) => Ok(()),
+            Err(errno @ (libc::EINVAL | libc::EIO | libc::EMSGSIZE)) => self.send_cut(train, errno),
+            Err(errno) => Err(transmit_error(errno, train.segment_bytes)),
+        }
+    }
+
+    fn receive(&mut self, _now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        let receive = |fd: RawFd, buffer: &mut [u8]| {
+            udp_message::receive(fd, buffer, &mut Control::new(), libc::MSG_DONTWAIT)
+        };
+        let mut bound = self.address;
+        let mut arrival = None;
+        if let Some((fd, group)) = self.groups.turn() {
+            arrival = receive(fd, &mut self.buffer);
+            bound = group;
+        }
+        if arrival.is_none() {
+            arrival = receive(self.socket.as_raw_fd(), &mut self.buffer);
+            bound = self.address;
+        }
+        let Some(arrival) = arrival else { return false };
+        if arrival.truncated {
+            self.counters.truncated += 1;
+        } else if arrival.length_bytes == 0 {
+            self.counters.empty += 1;
+        } else if let Some(received) = received(&self.buffer, &arrival, bound, self.source_port) {
+            handler(&received);
+        }
+        true
+    }
+
+    fn limits(&self) -> PortLimits {
+        self.limits
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        std::iter::once(self.socket.as_raw_fd()).chain(self.groups.descriptors()).collect()
+    }
+
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        self.groups.join(&self.socket, group)
+    }
+
+    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
+        self.groups.leave(group)
+    }
+
+    fn source_port(&self) -> Option<u16> {
+        Some(self.source_port)
+    }
+}
+
+impl AsRawFd for UdpPort {
+    /// The unicast socket, for options such as a group's steering program.
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// What arrived at a socket bound to `bound`; nothing if the wildcard was not told the destination.
+fn received<'a>(buffer: &'a [u8], arrival: &Arrival, bound: IpAddr, port: u16) -> Option<Received<'a>> {
+    let destination = if bound.is_unspecified() { arrival.destination? } else { bound };
+    Some(Received {
+        flow: Flow {
+            source: arrival.source.ip(),
+            destination,
+            source_port: arrival.source.port(),
+            destination_port: port,
+        },
+        traffic_class: arrival.traffic_class,
+        hop_limit: arrival.hop_limit,
+        segment_bytes: arrival.segment_bytes.unwrap_or(arrival.length_bytes).min(arrival.length_bytes),
+        bytes: buffer.get(..arrival.length_bytes)?,
+    })
+}
+
+#[cfg(test)]
+#[path = "udp_tests.rs"]
+mod tests;

@@ -1,0 +1,167 @@
+//! Multicast groups of a UDP port: one socket per group, bound to the group's address.
+//!
+//! A socket bound to a unicast address never sees a group's packets, and one bound to the wildcard would
+//! leave open who they were for.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsRawFd, RawFd};
+
+use socket2::Socket;
+
+use super::UdpConfig;
+use super::udp_socket::{self, PortError, Sharing};
+use crate::interface::{self, Interface};
+
+/// Groups per port; the kernel's own default is 20 per socket and has no limit on sockets.
+const GROUPS_LIMIT: usize = 256;
+
+#[derive(Debug)]
+struct Group {
+    address: IpAddr,
+    socket: Socket,
+    joins: usize,
+}
+
+/// The groups a port has joined.
+#[derive(Debug)]
+pub(super) struct Groups {
+    bound: IpAddr,
+    /// Interface of `bound` if that is an IPv6 address, else 0.
+    scope_id: u32,
+    port: u16,
+    buffer_bytes: usize,
+    reuse_port: bool,
+    joined: Vec<Group>,
+    turn: usize,
+}
+
+impl Groups {
+    /// None yet. Tells `socket` where IPv6 groups are, which its address alone does not.
+    pub(super) fn new(socket: &Socket, bound: IpAddr, port: u16, config: &UdpConfig) -> Groups {
+        let mut scope_id = 0;
+        if bound.is_ipv6()
+            && !bound.is_unspecified()
+            && let Some(interface) = owner(bound)
+        {
+            scope_id = interface.index;
+            // Without it a group's packets take the default route: no reason not to open the port.
+            let _ = socket.set_multicast_if_v6(scope_id);
+        }
+        let (buffer_bytes, reuse_port) = (config.buffer_bytes, config.reuse_port);
+        Groups { bound, scope_id, port, buffer_bytes, reuse_port, joined: Vec::new(), turn: 0 }
+    }
+
+    /// Interface that IPv6 groups are on; 0 leaves it to the routing table.
+    pub(super) fn scope_id(&self) -> u32 {
+        self.scope_id
+    }
+
+    pub(super) fn join(&mut self, unicast: &Socket, group: IpAddr) -> io::Result<()> {
+        if !group.is_multicast() {
+            return Err(invalid(format!("{group} is not a multicast address")));
+        }
+        if let Some(known) = self.joined.iter_mut().find(|known| known.address == group) {
+            known.joins += 1;
+            return Ok(());
+        }
+        if self.joined.len() >= GROUPS_LIMIT {
+            return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
+        }
+        let any = self.bound.is_unspecified();
+        if group.is_ipv4() != self.bound.is_ipv4() && !(any && group.is_ipv4()) {
+            return Err(invalid(format!(
+                "group {group} and port address {} are of different families",
+                self.bound
+            )));
+        }
+        let socket = self.open(unicast, group)?;
+        if any {
+            join_everywhere(&socket, group)?;
+        } else {
+            match (group, self.bound) {
+                (IpAddr::V4(group), IpAddr::V4(on)) => socket.join_multicast_v4(&group, &on)?,
+                (IpAddr::V6(group), _) => socket.join_multicast_v6(&group, self.scope_id)?,
+                (IpAddr::V4(group), IpAddr::V6(_)) => {
+                    socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED)?
+                }
+            }
+        }
+        self.joined.push(Group { address: group, socket, joins: 1 });
+        Ok(())
+    }
+
+    pub(super) fn leave(&mut self, group: IpAddr) -> io::Result<()> {
+        let Some(index) = self.joined.iter().position(|known| known.address == group) else {
+            return Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL));
+        };
+        if let Some(known) = self.joined.get_mut(index) {
+            known.joins -= 1;
+            if known.joins == 0 {
+                // Closing the socket leaves the group.
+                self.joined.remove(index);
+            }
+        }
+        Ok(())
+    }
+
+    /// The group socket whose turn it is, if any: groups and unicast alternate.
+    pub(super) fn turn(&mut self) -> Option<(RawFd, IpAddr)> {
+        if self.joined.is_empty() {
+            return None;
+        }
+        self.turn = (self.turn + 1) % self.joined.len();
+        self.joined.get(self.turn).map(|group| (group.socket.as_raw_fd(), group.address))
+    }
+
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.joined.iter().map(|group| group.socket.as_raw_fd())
+    }
+
+    fn open(&self, unicast: &Socket, group: IpAddr) -> io::Result<Socket> {
+        let sharing = Sharing { reuse_port: self.reuse_port, reuse_address: true };
+        // The wildcard overlaps with every group, and Linux wants both sides of an overlap to agree. It looks
+        // only while binding, so our own socket agrees for as long as that takes: afterwards nobody else
+        // can take the port from under it.
+        let overlap = self.bound.is_unspecified();
+        if overlap {
+            unicast.set_reuse_address(true)?;
+        }
+        let name = udp_socket::destination(false, group, self.port, self.scope_id);
+        let opened = udp_socket::open(name, self.buffer_bytes, sharing);
+        if overlap {
+            unicast.set_reuse_address(false)?;
+        }
+        opened.map_err(|error| match error {
+            PortError::Socket { source, .. } => source,
+            PortError::Taken { .. } => io::Error::new(io::ErrorKind::AddrInUse, error),
+            other => io::Error::other(other),
+        })
+    }
+}
+
+/// Joins on every interface that is up: the wildcard means all of them.
+fn join_everywhere(socket: &Socket, group: IpAddr) -> io::Result<()> {
+    let mut outcome = Err(io::Error::from_raw_os_error(libc::ENODEV));
+    for interface in interface::interfaces()?.iter().filter(|interface| interface.up) {
+        let joined = match group {
+            IpAddr::V4(group) => {
+                socket.join_multicast_v4_n(&group, &socket2::InterfaceIndexOrAddress::Index(interface.index))
+            }
+            IpAddr::V6(group) => socket.join_multicast_v6(&group, interface.index),
+        };
+        if outcome.is_err() {
+            outcome = joined;
+        }
+    }
+    outcome
+}
+
+fn owner(address: IpAddr) -> Option<Interface> {
+    let has = |interface: &Interface| interface.addresses.iter().any(|&(own, _)| own == address);
+    interface::interfaces().ok()?.into_iter().find(has)
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}

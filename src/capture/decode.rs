@@ -1,0 +1,117 @@
+//! From a frame to what is shown of it.
+
+use pumice_transport::path::ROCE_PORT;
+use pumice_transport::wire::{Bth, Datagram, LinkType, Packet, Verdict, decapsulate, icrc};
+
+use super::file::Frame;
+use super::record::{Congestion, Flags, Icrc, Record};
+
+/// What a frame is.
+pub(crate) enum Decoded {
+    /// A datagram to the RoCE port, well-formed or not: one packet, or those of a train.
+    Roce(Vec<Record>),
+    /// The capture did not keep enough of the frame to tell.
+    Cut,
+    /// Something else.
+    Other,
+}
+
+/// The shortest RoCE packet: BTH and ICRC.
+const MIN_BYTES: usize = 16;
+/// The longest: 4096 bytes of payload and the largest headers, generously.
+const MAX_BYTES: usize = 4096 + 128;
+
+/// Decodes a frame.
+pub(crate) fn decode(frame: &Frame<'_>) -> Decoded {
+    let Some(link) = LinkType::from_pcap(frame.link_type) else { return Decoded::Other };
+    let datagram = match decapsulate(link, frame.bytes) {
+        Ok(datagram) => datagram,
+        Err(_) if frame.cut => return Decoded::Cut,
+        Err(_) => return Decoded::Other,
+    };
+    if datagram.flow.destination_port != ROCE_PORT {
+        return Decoded::Other;
+    }
+    let time_ns = u64::try_from(frame.time.as_nanos()).unwrap_or(u64::MAX);
+    let verdict = check_icrc(&datagram);
+    if verdict != Icrc::Ok
+        && let Some(segment_bytes) = train_segment_bytes(&datagram)
+    {
+        let segments = datagram.payload.chunks(segment_bytes).zip(0..=u16::MAX);
+        return Decoded::Roce(
+            segments
+                .map(|(payload, index)| Record {
+                    train_index: Some(index),
+                    ..record(time_ns, &datagram, payload, check_segment(&datagram, payload, index))
+                })
+                .collect(),
+        );
+    }
+    Decoded::Roce(vec![record(time_ns, &datagram, datagram.payload, verdict)])
+}
+
+fn record(time_ns: u64, datagram: &Datagram<'_>, payload: &[u8], icrc: Icrc) -> Record {
+    let mut record = Record {
+        time_ns,
+        source: datagram.flow.source,
+        destination: datagram.flow.destination,
+        source_port: datagram.flow.source_port,
+        congestion: Congestion::of(datagram.traffic_class),
+        icrc,
+        ..Record::default()
+    };
+    if let Some(bth) = Bth::parse(payload) {
+        record.opcode = bth.opcode.to_string();
+        record.qpn = bth.destination.value();
+        record.psn = bth.psn.value();
+        record.pkey = bth.pkey;
+        record.flags = Flags::of(&bth);
+    }
+    match Packet::parse(payload) {
+        Ok(packet) => {
+            record.headers = packet.headers().into();
+            record.payload_bytes = packet.payload().len();
+        }
+        Err(error) => record.malformed = Some(error.to_string()),
+    }
+    record
+}
+
+/// The capture has the whole IP header, so the check is exact. Where it fails, the identification for which
+/// the ICRC would be right tells a sender that computed it for another one from a damaged packet.
+fn check_icrc(datagram: &Datagram<'_>) -> Icrc {
+    if datagram.payload.len() < MIN_BYTES {
+        return Icrc::Missing;
+    }
+    if icrc::verify_with_header(datagram.ip_header, datagram.udp_header, datagram.payload) {
+        return Icrc::Ok;
+    }
+    match icrc::verify(&datagram.flow, 0, datagram.payload) {
+        Verdict::Recovered { ip_id } => Icrc::Bad { right_for_ip_id: Some(ip_id) },
+        Verdict::Exact => Icrc::Bad { right_for_ip_id: Some(0) },
+        Verdict::Bad => Icrc::Bad { right_for_ip_id: None },
+    }
+}
+
+/// Segmentation offload: a capture on the sending host, or on loopback, shows a train as one datagram that the
+/// kernel or the NIC has not cut yet. Its segments have equal lengths and the ICRCs of packets with the
+/// identifications 0, 1, 2, …; the length is the one at which the first ICRC is right.
+fn train_segment_bytes(datagram: &Datagram<'_>) -> Option<usize> {
+    let payload = datagram.payload;
+    (MIN_BYTES..MAX_BYTES.min(payload.len())).step_by(4).find(|&length| {
+        let segment = payload.get(..length).unwrap_or_default();
+        icrc::verify(&datagram.flow, 0, segment) == Verdict::Exact
+    })
+}
+
+fn check_segment(datagram: &Datagram<'_>, segment: &[u8], index: u16) -> Icrc {
+    if segment.len() < MIN_BYTES {
+        return Icrc::Missing;
+    }
+    match icrc::verify(&datagram.flow, index, segment) {
+        Verdict::Exact => Icrc::Ok,
+        Verdict::Recovered { ip_id } if ip_id == index => Icrc::Ok,
+        Verdict::Recovered { ip_id } => Icrc::Bad { right_for_ip_id: Some(ip_id) },
+        Verdict::Bad => Icrc::Bad { right_for_ip_id: None },
+    }
+}

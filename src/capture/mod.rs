@@ -1,0 +1,215 @@
+//! `pumice capture`: the RoCE packets of a capture file, one line each, with their ICRCs checked.
+
+mod decode;
+mod file;
+mod record;
+mod totals;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use crate::cli::CaptureOptions;
+use crate::outcome::{CommandError, CommandResult, Outcome};
+
+use decode::{Decoded, decode};
+use file::{Frame, Reason, for_each_frame};
+use totals::Totals;
+
+/// Runs the command.
+pub(crate) fn run(options: &CaptureOptions, out: &mut dyn Write) -> CommandResult {
+    let name = options.file.display();
+    let input: Box<dyn Read> = if options.file.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        let file = File::open(&options.file)
+            .map_err(|error| CommandError::Failed(format!("{name} cannot be opened: {error}")))?;
+        Box::new(file)
+    };
+    list(&name.to_string(), input, options, out)
+}
+
+/// Lists a capture that is known under `name`.
+fn list(name: &str, input: impl Read, options: &CaptureOptions, out: &mut dyn Write) -> CommandResult {
+    let mut totals = Totals::default();
+    let read = for_each_frame(input, |frame| show(frame, options, &mut totals, out));
+    let damage = match read {
+        Ok(()) => None,
+        Err(Reason::Callback(error)) => return Err(error),
+        // Nothing could be read: there are no totals to show either.
+        Err(Reason::Broken(what)) if totals.frames == 0 => {
+            return Err(CommandError::Failed(format!("{name} cannot be read: {what}")));
+        }
+        Err(Reason::Broken(what)) => Some(what),
+    };
+    if options.json {
+        totals.write_json(out)?;
+    } else {
+        totals.write_text(out, options.summary)?;
+    }
+    match damage {
+        Some(what) => {
+            let frames = totals.frames;
+            Err(CommandError::Failed(format!("{name} cannot be read after frame {frames}: {what}")))
+        }
+        None if totals.icrc_bad > 0 => Ok(Outcome::Bad),
+        None => Ok(Outcome::Good),
+    }
+}
+
+/// Counts a frame and, unless only totals are wanted, prints it if it is a RoCE packet.
+fn show(
+    frame: &Frame<'_>,
+    options: &CaptureOptions,
+    totals: &mut Totals,
+    out: &mut dyn Write,
+) -> Result<(), CommandError> {
+    let first_ns = totals.start(frame.time);
+    let decoded = decode(frame);
+    totals.add(&decoded);
+    let Decoded::Roce(records) = decoded else { return Ok(()) };
+    if options.summary {
+        return Ok(());
+    }
+    for record in &records {
+        if options.json {
+            serde_json::to_writer(&mut *out, record)?;
+            writeln!(out)?;
+        } else {
+            record.write_text(first_ns, out)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_transport::path::{Flow, Path};
+    use pumice_transport::wire::{encapsulate, icrc};
+    use std::net::IpAddr;
+    use std::path::PathBuf;
+
+    /// A pcap file of raw IP packets.
+    fn pcap(packets: &[&[u8]]) -> Vec<u8> {
+        let mut file = Vec::new();
+        for word in [0xa1b2_c3d4_u32, 4 << 16 | 2, 0, 0, 65535, 101] {
+            file.extend_from_slice(&word.to_le_bytes());
+        }
+        for (index, packet) in packets.iter().enumerate() {
+            for word in [index as u32, 0, packet.len() as u32, packet.len() as u32] {
+                file.extend_from_slice(&word.to_le_bytes());
+            }
+            file.extend_from_slice(packet);
+        }
+        file
+    }
+
+    /// RC SEND Only of "hello" from 192.0.2.1 to 192.0.2.2.
+    const HELLO: [u8; 52] = [
+        0x45, 0x00, 0x00, 0x34, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0xb6, 0xb5, 0xc0, 0x00, 0x02, 0x01, 0xc0,
+        0x00, 0x02, 0x02, 0xc0, 0xde, 0x12, 0xb7, 0x00, 0x20, 0x00, 0x00, 0x04, 0xf0, 0xff, 0xff, 0x00, 0x00,
+        0x00, 0x11, 0x80, 0x00, 0xab, 0xcd, 0x68, 0x65, 0x6c, 0x6c, 0x6f, 0x00, 0x00, 0x00, 0xa3, 0xbe, 0xa7,
+        0x05,
+    ];
+
+    fn listed(file: &[u8], json: bool) -> (CommandResult, String) {
+        let options = CaptureOptions { file: PathBuf::new(), json, summary: false };
+        let mut out = Vec::new();
+        let result = list("test", file, &options, &mut out);
+        (result, String::from_utf8(out).expect("a listing is text"))
+    }
+
+    #[test]
+    fn a_packet_is_one_line() {
+        let (result, text) = listed(&pcap(&[&HELLO]), false);
+        assert_eq!(
+            text.lines().next(),
+            Some(
+                "  0.000000000  192.0.2.1 > 192.0.2.2  RC_SEND_ONLY  qp 0x000011  psn 43981 solicited migrated \
+                 ack-request  5 B  icrc ok"
+            )
+        );
+        assert!(matches!(result, Ok(Outcome::Good)), "{result:?}");
+    }
+
+    #[test]
+    fn a_flipped_bit_is_a_bad_icrc() {
+        let mut damaged = HELLO;
+        damaged[41] ^= 1;
+        let (result, text) = listed(&pcap(&[&HELLO, &damaged]), false);
+        assert!(text.contains("icrc BAD\n") && text.contains("1 ok, 1 bad"), "{text}");
+        assert!(matches!(result, Ok(Outcome::Bad)), "{result:?}");
+    }
+
+    #[test]
+    fn an_icrc_for_another_identification_is_told_from_damage() {
+        let mut renumbered = HELLO;
+        renumbered[4..6].copy_from_slice(&[0x12, 0x34]);
+        let (result, text) = listed(&pcap(&[&renumbered]), false);
+        assert!(text.contains("icrc BAD (right for IP ID 0)"), "{text}");
+        assert!(matches!(result, Ok(Outcome::Bad)), "{result:?}");
+    }
+
+    #[test]
+    fn a_train_captured_uncut_is_shown_packet_by_packet() {
+        let address = |last| IpAddr::from([192, 0, 2, last]);
+        let flow =
+            Flow { source: address(1), destination: address(2), source_port: 4791, destination_port: 4791 };
+        let mut train = Vec::new();
+        // Two packets of 100 bytes and a shorter one, each with the ICRC of its place.
+        for (ip_id, length) in [(0, 100), (1, 100), (2, 40)] {
+            let mut packet = HELLO[28..40].to_vec();
+            packet[11] = ip_id as u8;
+            packet.resize(length, 0x55);
+            packet[1] = 0;
+            icrc::seal(&flow, ip_id, &mut packet);
+            train.extend(packet);
+        }
+        let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
+        let (result, text) = listed(&pcap(&[&encapsulate(&path, 0, &train)]), false);
+        assert!(text.contains("train[0] ack-request  84 B  icrc ok"), "{text}");
+        assert!(text.contains("train[2] ack-request  24 B  icrc ok"), "{text}");
+        assert!(text.contains("3 RoCE packets with 192 bytes"), "{text}");
+        assert!(matches!(result, Ok(Outcome::Good)), "{result:?}");
+        train[150] ^= 1;
+        let (result, text) = listed(&pcap(&[&encapsulate(&path, 0, &train)]), false);
+        assert!(text.contains("2 ok, 1 bad"), "{text}");
+        assert!(matches!(result, Ok(Outcome::Bad)), "{result:?}");
+    }
+
+    #[test]
+    fn an_unknown_opcode_is_still_printed() {
+        let mut unknown = HELLO;
+        unknown[28] = 0x1f;
+        let (_, text) = listed(&pcap(&[&unknown]), false);
+        assert!(text.contains("opcode 0x1f") && text.contains("MALFORMED"), "{text}");
+    }
+
+    #[test]
+    fn other_traffic_is_skipped_and_counted() {
+        let mut other = HELLO;
+        other[22..24].copy_from_slice(&[0, 53]);
+        let (result, text) = listed(&pcap(&[&other, &[], &[0x45], &HELLO]), true);
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!((&lines[0]["kind"], &lines[0]["payload_bytes"]), (&"packet".into(), &5.into()));
+        assert_eq!((&lines[1]["kind"], &lines[1]["others"]), (&"summary".into(), &3.into()));
+        assert!(matches!(result, Ok(Outcome::Good)), "{result:?}");
+    }
+
+    #[test]
+    fn no_damage_to_a_file_makes_it_panic() {
+        let whole = pcap(&[&HELLO, &HELLO]);
+        for index in 0..whole.len() {
+            for flip in [0x01, 0x10, 0x80, 0xff] {
+                let mut file = whole.clone();
+                file[index] ^= flip;
+                for json in [false, true] {
+                    let _ = listed(&file, json);
+                }
+            }
+            let _ = listed(&whole[..index], false);
+        }
+    }
+}

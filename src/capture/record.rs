@@ -1,0 +1,360 @@
+//! What is shown of one packet, as text and as JSON.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr};
+
+use pumice_transport::wire::{self, Bth, NakCode, Operation, Syndrome, credits, rnr_timer_ns};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+/// A packet to the RoCE port.
+#[derive(Debug, serde::Serialize)]
+#[serde(tag = "kind", rename = "packet")]
+pub(crate) struct Record {
+    pub(crate) time_ns: u64,
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    pub(crate) source_port: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) congestion: Option<Congestion>,
+    /// Place in the train that was captured uncut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) train_index: Option<u16>,
+    /// Empty when the packet has no whole BTH.
+    pub(crate) opcode: String,
+    pub(crate) qpn: u32,
+    pub(crate) psn: u32,
+    pub(crate) pkey: u16,
+    pub(crate) flags: Flags,
+    #[serde(flatten)]
+    pub(crate) headers: Headers,
+    pub(crate) payload_bytes: usize,
+    #[serde(flatten)]
+    pub(crate) icrc: Icrc,
+    /// What is wrong with the packet's form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) malformed: Option<String>,
+}
+
+impl Default for Record {
+    fn default() -> Record {
+        Record {
+            time_ns: 0,
+            source: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            destination: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            source_port: 0,
+            congestion: None,
+            train_index: None,
+            opcode: String::new(),
+            qpn: 0,
+            psn: 0,
+            pkey: DEFAULT_PKEY,
+            flags: Flags::default(),
+            headers: Headers::default(),
+            payload_bytes: 0,
+            icrc: Icrc::Missing,
+            malformed: None,
+        }
+    }
+}
+
+const DEFAULT_PKEY: u16 = 0xffff;
+
+impl Record {
+    /// One line; the time is relative to `first_ns`.
+    pub(crate) fn write_text(&self, first_ns: u64, out: &mut dyn Write) -> io::Result<()> {
+        let sign = if self.time_ns < first_ns { "-" } else { "" };
+        let since = self.time_ns.abs_diff(first_ns);
+        let seconds = format!("{sign}{}.{:09}", since / 1_000_000_000, since % 1_000_000_000);
+        write!(out, "{seconds:>13}  {} > {}", self.source, self.destination)?;
+        if !self.opcode.is_empty() {
+            write!(out, "  {}  qp {:#08x}  psn {}", self.opcode, self.qpn, self.psn)?;
+        }
+        if let Some(index) = self.train_index {
+            write!(out, " train[{index}]")?;
+        }
+        for name in self.flags.names() {
+            write!(out, " {name}")?;
+        }
+        match self.congestion {
+            Some(Congestion::Experienced) => write!(out, " congested")?,
+            Some(Congestion::Capable) | None => {}
+        }
+        if self.pkey != DEFAULT_PKEY {
+            write!(out, "  pkey {:#06x}", self.pkey)?;
+        }
+        self.headers.write_text(out)?;
+        match &self.malformed {
+            Some(what) => write!(out, "  MALFORMED: {what}")?,
+            None => write!(out, "  {} B", self.payload_bytes)?,
+        }
+        match self.icrc {
+            Icrc::Ok => writeln!(out, "  icrc ok"),
+            Icrc::Missing => writeln!(out, "  no icrc"),
+            Icrc::Bad { right_for_ip_id: None } => writeln!(out, "  icrc BAD"),
+            Icrc::Bad { right_for_ip_id: Some(id) } => writeln!(out, "  icrc BAD (right for IP ID {id})"),
+        }
+    }
+}
+
+/// ECN of the IP header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Congestion {
+    /// The sender understands marks.
+    Capable,
+    /// A switch on the way has marked the packet.
+    Experienced,
+}
+
+impl Congestion {
+    pub(crate) fn of(traffic_class: u8) -> Option<Congestion> {
+        match traffic_class & 3 {
+            0 => None,
+            3 => Some(Congestion::Experienced),
+            _ => Some(Congestion::Capable),
+        }
+    }
+}
+
+/// Flag bits of the BTH.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Flags {
+    solicited: bool,
+    migrated: bool,
+    fecn: bool,
+    becn: bool,
+    ack_request: bool,
+}
+
+impl Flags {
+    pub(crate) fn of(bth: &Bth) -> Flags {
+        Flags {
+            solicited: bth.solicited,
+            migrated: bth.migrated,
+            fecn: bth.fecn,
+            becn: bth.becn,
+            ack_request: bth.ack_request,
+        }
+    }
+
+    fn names(self) -> impl Iterator<Item = &'static str> {
+        [
+            (self.solicited, "solicited"),
+            (self.migrated, "migrated"),
+            (self.fecn, "fecn"),
+            (self.becn, "becn"),
+            (self.ack_request, "ack-request"),
+        ]
+        .into_iter()
+        .filter_map(|(set, name)| set.then_some(name))
+    }
+}
+
+impl Serialize for Flags {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.names())
+    }
+}
+
+/// What the ICRC says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Icrc {
+    Ok,
+    /// The packet is too short to have one.
+    Missing,
+    Bad {
+        /// The IPv4 identification that the sender computed it for, if that is all that is wrong.
+        right_for_ip_id: Option<u16>,
+    },
+}
+
+impl Serialize for Icrc {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let verdict = match self {
+            Icrc::Ok => "ok",
+            Icrc::Missing => "missing",
+            Icrc::Bad { .. } => "bad",
+        };
+        map.serialize_entry("icrc", verdict)?;
+        if let Icrc::Bad { right_for_ip_id: Some(id) } = self {
+            map.serialize_entry("icrc_right_for_ip_id", id)?;
+        }
+        map.end()
+    }
+}
+
+/// The extension headers of a packet.
+#[derive(Debug, Default)]
+pub(crate) struct Headers(Option<wire::Headers>);
+
+impl From<wire::Headers> for Headers {
+    fn from(headers: wire::Headers) -> Headers {
+        Headers(Some(headers))
+    }
+}
+
+impl Headers {
+    /// Each header as ` name{…}`, in the order of the wire.
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Some(h) = &self.0 else { return Ok(()) };
+        if let Some(xrc) = h.xrceth {
+            write!(out, "  srq {:#08x}", xrc.srqn)?;
+        }
+        if let Some(deth) = h.deth {
+            write!(out, "  from qp {} qkey {:#010x}", deth.source, deth.qkey)?;
+        }
+        if let Some(flush) = h.feth {
+            write!(out, "  flush placement {} selectivity {}", flush.placement, flush.selectivity)?;
+        }
+        if let Some(reth) = h.reth {
+            write!(out, "  va {:#x} rkey {:#x} length {}", reth.address, reth.rkey, reth.length)?;
+        }
+        if let Some(atomic) = h.atomic_eth {
+            write!(out, "  va {:#x} rkey {:#x}", atomic.address, atomic.rkey)?;
+            if h.bth.opcode.info().is_some_and(|info| info.operation == Operation::FetchAdd) {
+                write!(out, " add {:#x}", atomic.swap_or_add)?;
+            } else {
+                write!(out, " compare {:#x} swap {:#x}", atomic.compare, atomic.swap_or_add)?;
+            }
+        }
+        if let Some(aeth) = h.aeth {
+            write!(out, "  {}  msn {}", meaning(aeth.syndrome), aeth.msn)?;
+        }
+        if let Some(ack) = h.atomic_ack_eth {
+            write!(out, "  original {:#x}", ack.original)?;
+        }
+        if let Some(imm) = h.imm {
+            write!(out, "  imm {:#010x}", u32::from_be_bytes(imm.0))?;
+        }
+        if let Some(ieth) = h.ieth {
+            write!(out, "  invalidate {:#x}", ieth.rkey)?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Headers {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(h) = &self.0 {
+            if let Some(xrc) = h.xrceth {
+                map.serialize_entry("srqn", &xrc.srqn)?;
+            }
+            if let Some(deth) = h.deth {
+                map.serialize_entry("source_qpn", &deth.source.value())?;
+                map.serialize_entry("qkey", &deth.qkey)?;
+            }
+            if let Some(flush) = h.feth {
+                map.serialize_entry("flush_placement", &flush.placement)?;
+                map.serialize_entry("flush_selectivity", &flush.selectivity)?;
+            }
+            if let Some(reth) = h.reth {
+                map.serialize_entry("address", &hex(reth.address))?;
+                map.serialize_entry("rkey", &reth.rkey)?;
+                map.serialize_entry("length", &reth.length)?;
+            }
+            if let Some(atomic) = h.atomic_eth {
+                map.serialize_entry("address", &hex(atomic.address))?;
+                map.serialize_entry("rkey", &atomic.rkey)?;
+                map.serialize_entry("swap_or_add", &hex(atomic.swap_or_add))?;
+                map.serialize_entry("compare", &hex(atomic.compare))?;
+            }
+            if let Some(aeth) = h.aeth {
+                map.serialize_entry("syndrome", &aeth.syndrome)?;
+                map.serialize_entry("meaning", &meaning(aeth.syndrome))?;
+                map.serialize_entry("msn", &aeth.msn)?;
+            }
+            if let Some(ack) = h.atomic_ack_eth {
+                map.serialize_entry("original", &hex(ack.original))?;
+            }
+            if let Some(imm) = h.imm {
+                map.serialize_entry("imm", &u32::from_be_bytes(imm.0))?;
+            }
+            if let Some(ieth) = h.ieth {
+                map.serialize_entry("invalidate_rkey", &ieth.rkey)?;
+            }
+        }
+        map.end()
+    }
+}
+
+/// 64-bit values are strings in JSON: many readers keep 53 bits of a number.
+fn hex(value: u64) -> String {
+    format!("{value:#x}")
+}
+
+/// A syndrome in words.
+fn meaning(syndrome: u8) -> String {
+    match Syndrome::from_byte(syndrome) {
+        Syndrome::Ack { credit_code } => match credits(credit_code) {
+            Some(count) => format!("ACK, credits {count}"),
+            None => "ACK".to_owned(),
+        },
+        Syndrome::RnrNak { timer_code } => {
+            let us = rnr_timer_ns(timer_code) / 1000;
+            format!("RNR NAK, wait {}.{:02} ms", us / 1000, us % 1000 / 10)
+        }
+        Syndrome::Nak(code) => {
+            let reason = match code {
+                NakCode::Sequence => "sequence error",
+                NakCode::InvalidRequest => "invalid request",
+                NakCode::RemoteAccess => "remote access error",
+                NakCode::RemoteOperation => "remote operational error",
+                NakCode::InvalidReadRequest => "invalid RD request",
+            };
+            format!("NAK, {reason}")
+        }
+        Syndrome::Reserved(byte) => format!("reserved syndrome {byte:#04x}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(record: &Record) -> String {
+        let mut out = Vec::new();
+        record.write_text(1_000, &mut out).expect("a Vec takes everything");
+        String::from_utf8(out).expect("a line is text")
+    }
+
+    #[test]
+    fn a_line_says_everything_about_a_packet() {
+        let record = Record {
+            time_ns: 1_500,
+            opcode: "RC_SEND_ONLY".to_owned(),
+            qpn: 0x11,
+            psn: 5,
+            flags: Flags { solicited: true, ack_request: true, ..Flags::default() },
+            congestion: Some(Congestion::Experienced),
+            payload_bytes: 3,
+            icrc: Icrc::Bad { right_for_ip_id: Some(7) },
+            ..Record::default()
+        };
+        assert_eq!(
+            text(&record),
+            "  0.000000500  0.0.0.0 > 0.0.0.0  RC_SEND_ONLY  qp 0x000011  psn 5 solicited ack-request congested  \
+             3 B  icrc BAD (right for IP ID 7)\n"
+        );
+        let json = serde_json::to_value(&record).expect("a record is JSON");
+        assert_eq!(json["kind"], "packet");
+        assert_eq!(json["flags"], serde_json::json!(["solicited", "ack-request"]));
+        assert_eq!(json["icrc"], "bad");
+        assert_eq!(json["icrc_right_for_ip_id"], 7);
+    }
+
+    #[test]
+    fn a_packet_before_the_first_has_a_negative_time() {
+        assert!(text(&Record::default()).starts_with(" -0.000001000  "), "{}", text(&Record::default()));
+    }
+
+    #[test]
+    fn syndromes_are_put_into_words() {
+        assert_eq!(meaning(0x1f), "ACK");
+        assert_eq!(meaning(0x60), "NAK, sequence error");
+        assert_eq!(meaning(0x62), "NAK, remote access error");
+        assert!(meaning(0x21).starts_with("RNR NAK, wait 0.01 ms"), "{}", meaning(0x21));
+        assert!(meaning(0x40).starts_with("reserved"));
+    }
+}

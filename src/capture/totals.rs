@@ -1,0 +1,126 @@
+//! What a capture holds altogether.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::decode::Decoded;
+use super::record::{Icrc, Record};
+use crate::outcome::CommandError;
+
+/// Counts over a capture.
+#[derive(Debug, Default, Serialize)]
+#[serde(tag = "kind", rename = "summary")]
+pub(crate) struct Totals {
+    /// All frames of the file.
+    pub(crate) frames: u64,
+    /// Packets to the RoCE port; a train captured uncut is one frame of several packets.
+    pub(crate) packets: u64,
+    /// Those of them that are no well-formed RoCE packet.
+    pub(crate) malformed: u64,
+    /// Frames of which the capture did not keep enough to tell what they are.
+    pub(crate) cut: u64,
+    /// Frames that are something else.
+    pub(crate) others: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) icrc_ok: u64,
+    pub(crate) icrc_bad: u64,
+    /// Of the bad ones: right for another IP identification than the one captured.
+    pub(crate) icrc_right_for_other_ip_id: u64,
+    /// Between the first and the latest frame.
+    pub(crate) duration_ns: u64,
+    /// By name.
+    pub(crate) opcodes: BTreeMap<String, u64>,
+    /// "source > destination" to number of packets.
+    pub(crate) flows: BTreeMap<String, u64>,
+    #[serde(skip)]
+    first_ns: Option<u64>,
+}
+
+/// Flows kept apart; the packets of further ones are counted together. A capture may name any number.
+const MAX_FLOWS: usize = 1000;
+
+impl Totals {
+    /// Notes the time of a frame; returns that of the first.
+    pub(crate) fn start(&mut self, time: Duration) -> u64 {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let first = *self.first_ns.get_or_insert(ns);
+        self.duration_ns = self.duration_ns.max(ns.saturating_sub(first));
+        first
+    }
+
+    pub(crate) fn add(&mut self, decoded: &Decoded) {
+        self.frames += 1;
+        match decoded {
+            Decoded::Cut => self.cut += 1,
+            Decoded::Other => self.others += 1,
+            Decoded::Roce(records) => records.iter().for_each(|record| self.add_packet(record)),
+        }
+    }
+
+    fn add_packet(&mut self, record: &Record) {
+        self.packets += 1;
+        self.malformed += u64::from(record.malformed.is_some());
+        self.payload_bytes += record.payload_bytes as u64;
+        match record.icrc {
+            Icrc::Ok => self.icrc_ok += 1,
+            Icrc::Missing => {}
+            Icrc::Bad { right_for_ip_id } => {
+                self.icrc_bad += 1;
+                self.icrc_right_for_other_ip_id += u64::from(right_for_ip_id.is_some());
+            }
+        }
+        if !record.opcode.is_empty() {
+            *self.opcodes.entry(record.opcode.clone()).or_default() += 1;
+        }
+        let mut flow = format!("{} > {}", record.source, record.destination);
+        if self.flows.len() >= MAX_FLOWS && !self.flows.contains_key(&flow) {
+            flow = "others".to_owned();
+        }
+        *self.flows.entry(flow).or_default() += 1;
+    }
+
+    pub(crate) fn write_json(&self, out: &mut dyn Write) -> Result<(), CommandError> {
+        serde_json::to_writer(&mut *out, self)?;
+        writeln!(out)?;
+        Ok(())
+    }
+
+    /// The last line of a listing; with `tables`, what is in the capture before it.
+    pub(crate) fn write_text(&self, out: &mut dyn Write, tables: bool) -> io::Result<()> {
+        if tables {
+            for (title, table) in [("flow", &self.flows), ("opcode", &self.opcodes)] {
+                writeln!(out, "{:>10}  {title}", "packets")?;
+                for (name, count) in table {
+                    writeln!(out, "{count:>10}  {name}")?;
+                }
+                writeln!(out)?;
+            }
+        }
+        write!(
+            out,
+            "{} RoCE packets with {} bytes of payload in {}.{:06} s; ICRC: {} ok, {} bad",
+            self.packets,
+            self.payload_bytes,
+            self.duration_ns / 1_000_000_000,
+            self.duration_ns % 1_000_000_000 / 1000,
+            self.icrc_ok,
+            self.icrc_bad
+        )?;
+        if self.icrc_right_for_other_ip_id > 0 {
+            write!(out, " ({} right for another IP ID)", self.icrc_right_for_other_ip_id)?;
+        }
+        for (count, what) in [
+            (self.malformed, "malformed"),
+            (self.cut, "frames cut by the capture"),
+            (self.others, "other frames skipped"),
+        ] {
+            if count > 0 {
+                write!(out, "; {count} {what}")?;
+            }
+        }
+        writeln!(out)
+    }
+}

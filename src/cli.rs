@@ -1,0 +1,71 @@
+//! The command line's grammar.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// A software RDMA device in user space that speaks RoCEv2.
+#[derive(Debug, Parser)]
+#[command(name = "pumice", version, about, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the device, its port and its GIDs
+    Devices(DevicesOptions),
+    /// Decode the RoCE packets of a pcapng or pcap file and check their ICRCs
+    ///
+    /// The exit code is 1 if the ICRC of a packet is wrong.
+    Capture(CaptureOptions),
+    /// Look for what keeps the device from working here, and say what to do about it
+    ///
+    /// The exit code is 1 if a problem keeps the device from working.
+    Doctor(DoctorOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DevicesOptions {
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CaptureOptions {
+    /// The capture; "-" reads standard input
+    pub(crate) file: PathBuf,
+    /// Print one JSON object per line instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the totals only
+    #[arg(long)]
+    pub(crate) summary: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorOptions {
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_capture_needs_its_file() {
+        assert!(Cli::try_parse_from(["pumice", "capture"]).is_err());
+        let cli = Cli::try_parse_from(["pumice", "capture", "-", "--json"]);
+        assert!(matches!(cli, Ok(Cli { command: Command::Capture(o) }) if o.json && !o.summary));
+    }
+}

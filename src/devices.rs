@@ -1,0 +1,153 @@
+//! `pumice devices`: the device, its port and its GID table.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv6Addr};
+
+use pumice_device::interface::{gid_addresses, interfaces};
+use pumice_transport::types::Mtu;
+use serde::Serialize;
+
+use crate::cli::DevicesOptions;
+use crate::outcome::{CommandError, CommandResult, Outcome};
+
+/// Name of the one device.
+const DEVICE: &str = "pumice0";
+
+/// An entry of the GID table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GidEntry {
+    /// What verbs programs call the GID index.
+    pub(crate) index: usize,
+    pub(crate) address: IpAddr,
+    /// The interface that has the address.
+    pub(crate) interface: String,
+    /// 0 when the system does not tell.
+    pub(crate) link_mtu_bytes: u32,
+}
+
+impl GidEntry {
+    /// The GID in the notation of verbs tools: eight full groups.
+    pub(crate) fn gid(&self) -> String {
+        let address: Ipv6Addr = match self.address {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        address.segments().map(|group| format!("{group:04x}")).join(":")
+    }
+
+    fn path_mtu_bytes(&self) -> Option<usize> {
+        Mtu::largest_for_link(self.link_mtu_bytes).map(Mtu::bytes)
+    }
+}
+
+/// The GID table of this network namespace.
+///
+/// # Errors
+/// The system does not list its interfaces.
+pub(crate) fn gid_table() -> io::Result<Vec<GidEntry>> {
+    let interfaces = interfaces()?;
+    let entries = gid_addresses(&interfaces).into_iter().enumerate();
+    Ok(entries
+        .map(|(index, (address, interface))| GidEntry {
+            index,
+            address,
+            interface: interface.name.clone(),
+            link_mtu_bytes: u32::try_from(interface.mtu).unwrap_or(u32::MAX),
+        })
+        .collect())
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &DevicesOptions, out: &mut dyn Write) -> CommandResult {
+    let table = gid_table()
+        .map_err(|error| CommandError::Failed(format!("the network interfaces cannot be listed: {error}")))?;
+    if options.json {
+        print_json(&table, out)?
+    } else {
+        print(&table, out)?
+    }
+    Ok(Outcome::Good)
+}
+
+fn print(table: &[GidEntry], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{DEVICE}  port 1  Ethernet  {}", if table.is_empty() { "down" } else { "active" })?;
+    if table.is_empty() {
+        return writeln!(out, "  no GID: no interface that is up has an IP address (ip link set lo up)");
+    }
+    let width = |cells: &mut dyn Iterator<Item = usize>| cells.max().unwrap_or(0);
+    let addresses = width(&mut table.iter().map(|entry| entry.address.to_string().len())).max(7);
+    let names = width(&mut table.iter().map(|entry| entry.interface.len())).max(9);
+    writeln!(out, "  GID  {:<39}  {:<addresses$}  {:<names$}  path MTU", "", "address", "interface")?;
+    for entry in table {
+        let mtu = entry.path_mtu_bytes().map_or("none".to_owned(), |bytes| bytes.to_string());
+        writeln!(
+            out,
+            "  {:>3}  {}  {:<addresses$}  {:<names$}  {mtu}",
+            entry.index,
+            entry.gid(),
+            entry.address.to_string(),
+            entry.interface
+        )?;
+    }
+    Ok(())
+}
+
+fn print_json(table: &[GidEntry], out: &mut dyn Write) -> Result<(), CommandError> {
+    #[derive(Serialize)]
+    struct Gid<'a> {
+        index: usize,
+        gid: String,
+        address: IpAddr,
+        interface: &'a str,
+        link_mtu_bytes: u32,
+        path_mtu_bytes: Option<usize>,
+    }
+    #[derive(Serialize)]
+    struct Device<'a> {
+        name: &'static str,
+        port: u8,
+        link_layer: &'static str,
+        active: bool,
+        gids: Vec<Gid<'a>>,
+    }
+    let gids = table
+        .iter()
+        .map(|entry| Gid {
+            index: entry.index,
+            gid: entry.gid(),
+            address: entry.address,
+            interface: &entry.interface,
+            link_mtu_bytes: entry.link_mtu_bytes,
+            path_mtu_bytes: entry.path_mtu_bytes(),
+        })
+        .collect();
+    let device = Device { name: DEVICE, port: 1, link_layer: "Ethernet", active: !table.is_empty(), gids };
+    serde_json::to_writer_pretty(&mut *out, &[device])?;
+    writeln!(out)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(index: usize, address: &str) -> GidEntry {
+        let address = address.parse().expect("an address");
+        GidEntry { index, address, interface: "eth0".to_owned(), link_mtu_bytes: 1500 }
+    }
+
+    #[test]
+    fn gids_are_the_addresses_in_full() {
+        assert_eq!(entry(0, "192.0.2.1").gid(), "0000:0000:0000:0000:0000:ffff:c000:0201");
+        assert_eq!(entry(0, "2001:db8::5").gid(), "2001:0db8:0000:0000:0000:0000:0000:0005");
+    }
+
+    #[test]
+    fn the_table_shows_each_gid_with_its_index_and_path_mtu() {
+        let mut out = Vec::new();
+        print(&[entry(0, "192.0.2.1"), entry(1, "2001:db8::5")], &mut out).expect("a Vec takes everything");
+        let text = String::from_utf8(out).expect("a table is text");
+        let line = text.lines().last().expect("lines");
+        assert!(line.starts_with("    1  2001:0db8:") && line.ends_with("eth0       1024"), "{text}");
+    }
+}

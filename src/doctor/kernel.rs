@@ -1,0 +1,136 @@
+//! What the running kernel has: soft-RoCE and room in socket buffers.
+
+use std::fs;
+use std::path::Path;
+
+use super::Finding;
+
+/// What is there of the kernel's own software RoCE.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct SoftRoce {
+    /// The module is loaded: from then on it may hold the UDP port.
+    pub(crate) loaded: bool,
+    /// RDMA devices on an interface of the kernel (rdma_rxe, siw), as "rxe0 on eth0".
+    pub(crate) devices: Vec<String>,
+}
+
+/// Looks for rdma_rxe below `sys` (normally /sys).
+pub(crate) fn soft_roce(sys: &Path) -> SoftRoce {
+    let mut devices: Vec<String> = Vec::new();
+    for entry in fs::read_dir(sys.join("class/infiniband")).into_iter().flatten().flatten() {
+        // Only software devices name a parent interface there.
+        if let Ok(parent) = fs::read_to_string(entry.path().join("parent")) {
+            devices.push(format!("{} on {}", entry.file_name().to_string_lossy(), parent.trim()));
+        }
+    }
+    devices.sort();
+    SoftRoce { loaded: sys.join("module/rdma_rxe").exists(), devices }
+}
+
+pub(crate) fn soft_roce_finding(soft_roce: &SoftRoce) -> Finding {
+    let devices = soft_roce.devices.join(", ");
+    match (soft_roce.loaded, devices.is_empty()) {
+        (false, true) => Finding::ok("rdma_rxe", "not loaded"),
+        (false, false) => Finding::ok("rdma_rxe", format!("not loaded; other software devices: {devices}")),
+        (true, true) => Finding::warning(
+            "rdma_rxe",
+            "loaded, without a device; it may hold UDP port 4791",
+            "If the port is reported as taken, unload it: sudo modprobe -r rdma_rxe.",
+        ),
+        (true, false) => Finding::warning(
+            "rdma_rxe",
+            format!("loaded, with {devices}; it holds UDP port 4791"),
+            "Remove the device and the module (sudo rdma link delete NAME; sudo modprobe -r rdma_rxe), or run \
+             pumice in a network namespace of its own.",
+        ),
+    }
+}
+
+/// Socket buffer that lets a sender run ahead without loss.
+const WANTED_BUFFER_BYTES: u64 = 4 << 20;
+
+/// What the kernel grants for socket buffers.
+pub(crate) fn socket_buffers(proc: &Path) -> Vec<Finding> {
+    let limit = |name: &'static str, check: &'static str, what: &str| {
+        let text = fs::read_to_string(proc.join("sys/net/core").join(name)).ok();
+        match text.and_then(|text| text.trim().parse::<u64>().ok()) {
+            None => {
+                Finding::ok(check, format!("net.core.{name} cannot be read here: the host's limit applies"))
+            }
+            Some(bytes) if bytes >= WANTED_BUFFER_BYTES => {
+                Finding::ok(check, format!("up to {} KiB are granted", bytes / 1024))
+            }
+            Some(bytes) => Finding::warning(
+                check,
+                format!(
+                    "up to {} KiB are granted, {} KiB are wanted: {what}",
+                    bytes / 1024,
+                    WANTED_BUFFER_BYTES / 1024
+                ),
+                format!(
+                    "Raise the limit (in the host, for a container): sudo sysctl -w net.core.{name}={WANTED_BUFFER_BYTES}."
+                ),
+            ),
+        }
+    };
+    vec![
+        limit("rmem_max", "receive buffer", "bursts are lost and sent again sooner"),
+        limit("wmem_max", "send buffer", "large transfers pause more often"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+    use std::path::PathBuf;
+
+    /// A folder that plays /proc or /sys and goes away with the test.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str, files: &[(&str, &str)]) -> Tree {
+            let root = std::env::temp_dir().join(format!("pumice-{name}-{}", std::process::id()));
+            for (path, text) in files {
+                let path = root.join(path);
+                fs::create_dir_all(path.parent().expect("a file has a folder")).expect("create a folder");
+                fs::write(path, text).expect("write a file");
+            }
+            Tree(root)
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn soft_roce_is_found_with_its_devices() {
+        let sys = Tree::new(
+            "rxe",
+            &[("module/rdma_rxe/refcnt", "0\n"), ("class/infiniband/rxe0/parent", "eth0\n")],
+        );
+        let found = soft_roce(&sys.0);
+        assert_eq!(found, SoftRoce { loaded: true, devices: vec!["rxe0 on eth0".to_owned()] });
+        let finding = soft_roce_finding(&found);
+        assert_eq!(finding.level, Level::Warning);
+        assert!(finding.found.contains("rxe0 on eth0"));
+        assert_eq!(soft_roce_finding(&SoftRoce::default()).level, Level::Ok);
+    }
+
+    #[test]
+    fn small_socket_buffers_are_a_warning_that_names_the_setting() {
+        let proc = Tree::new(
+            "mem",
+            &[("sys/net/core/rmem_max", "212992\n"), ("sys/net/core/wmem_max", "4194304\n")],
+        );
+        let found = socket_buffers(&proc.0);
+        assert_eq!(found[0].level, Level::Warning);
+        assert!(found[0].remedy.as_deref().is_some_and(|text| text.contains("net.core.rmem_max=4194304")));
+        assert_eq!(found[1].level, Level::Ok);
+        // Network namespaces of older kernels do not show the limits.
+        assert!(socket_buffers(Path::new("/nonexistent")).iter().all(|f| f.level == Level::Ok));
+    }
+}

@@ -1,0 +1,136 @@
+//! A real exchange over the loopback interface: do packets arrive, and does the kernel cut and join trains?
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use pumice_device::port::{Port, PortError, Train, TransmitError, UdpConfig, UdpPort, wait_readable};
+use pumice_transport::path::{Flow, Path};
+
+use super::Finding;
+
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PATIENCE: Duration = Duration::from_secs(1);
+const SEGMENT_BYTES: usize = 64;
+/// What the kernel gives on a machine where all is well; the buffer is not what is examined here.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Sends a train of two packets to ourselves.
+pub(crate) fn loopback() -> Vec<Finding> {
+    let exchange = match exchange() {
+        Ok(exchange) => exchange,
+        Err(failure) => {
+            return vec![Finding::blocking(
+                "loopback",
+                format!("a train of two packets to {ADDRESS} does not arrive: {failure}"),
+                "Bring the interface up (ip link set lo up) and let the firewall accept UDP on lo.",
+            )];
+        }
+    };
+    vec![Finding::ok("loopback", format!("a train of two packets to {ADDRESS} arrives")), offload(&exchange)]
+}
+
+/// How the train travelled.
+#[derive(Debug)]
+struct Exchange {
+    /// Most packets the kernel cuts a send into; 1: it does not cut.
+    max_segments: usize,
+    /// Both packets came with one receive call.
+    joined: bool,
+}
+
+#[derive(Debug)]
+enum Failure {
+    Open(PortError),
+    Send(TransmitError),
+    Wait(std::io::Error),
+    Nothing,
+    Damaged,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Open(error) => error.fmt(f),
+            Failure::Send(error) => error.fmt(f),
+            Failure::Wait(error) => error.fmt(f),
+            Failure::Nothing => write!(f, "nothing came within {} s", PATIENCE.as_secs()),
+            Failure::Damaged => f.write_str("something else came"),
+        }
+    }
+}
+
+fn exchange() -> Result<Exchange, Failure> {
+    let config = UdpConfig { port: 0, buffer_bytes: BUFFER_BYTES, ..UdpConfig::new(ADDRESS) };
+    let mut sender = UdpPort::bind(&config).map_err(Failure::Open)?;
+    let mut receiver = UdpPort::bind(&config).map_err(Failure::Open)?;
+    let flow = Flow {
+        source: ADDRESS,
+        destination: ADDRESS,
+        source_port: sender.port(),
+        destination_port: receiver.port(),
+    };
+    let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
+    let sent: Vec<u8> = (0..2 * SEGMENT_BYTES).map(|index| index as u8).collect();
+    let train = Train { path: &path, segment_bytes: SEGMENT_BYTES, bytes: &sent };
+    sender.transmit(0, &train).map_err(Failure::Send)?;
+    let mut arrived = Vec::new();
+    let mut trains = 0;
+    while arrived.len() < sent.len() {
+        if !wait_readable(&receiver.descriptors(), None, Some(PATIENCE)).map_err(Failure::Wait)? {
+            return Err(Failure::Nothing);
+        }
+        receiver.receive(0, &mut |received| {
+            trains += 1;
+            arrived.extend_from_slice(received.bytes);
+        });
+    }
+    if arrived != sent {
+        return Err(Failure::Damaged);
+    }
+    Ok(Exchange { max_segments: sender.limits().max_segments, joined: trains == 1 })
+}
+
+fn offload(exchange: &Exchange) -> Finding {
+    let check = "offload";
+    let segments = exchange.max_segments;
+    match (segments > 1, exchange.joined) {
+        (true, true) => Finding::ok(
+            check,
+            format!(
+                "the kernel cuts trains of up to {segments} packets (UDP_SEGMENT) and delivers them whole (UDP_GRO)"
+            ),
+        ),
+        (true, false) => Finding::warning(
+            check,
+            "the kernel cuts trains (UDP_SEGMENT) but delivers single packets: receiving is slower",
+            "Use Linux 5.0 or newer, where sockets have UDP_GRO.",
+        ),
+        (false, _) => Finding::warning(
+            check,
+            "the kernel does not cut trains (UDP_SEGMENT): sending is several times slower",
+            "Use Linux 4.18 or newer, and allow the socket option in this container.",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+
+    #[test]
+    fn loopback_delivers() {
+        let findings = loopback();
+        assert_eq!(findings[0].level, Level::Ok, "{findings:?}");
+    }
+
+    #[test]
+    fn missing_offload_is_a_warning() {
+        for (max_segments, joined, level) in
+            [(128, true, Level::Ok), (64, false, Level::Warning), (1, false, Level::Warning)]
+        {
+            assert_eq!(offload(&Exchange { max_segments, joined }).level, level);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The command line as users meet it: exit codes, streams, JSON.
+
+use std::net::UdpSocket;
+use std::process::{Command, Output};
+
+fn pumice(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pumice")).args(arguments).output().expect("the program can be run")
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+#[test]
+fn usage_errors_exit_with_2_and_leave_standard_output_empty() {
+    for arguments in [&[][..], &["no-such-command"], &["devices", "--no-such-option"], &["doctor", "extra"]] {
+        let output = pumice(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn help_and_version_exit_with_0() {
+    for arguments in [&["--help"][..], &["--version"], &["doctor", "--help"]] {
+        let output = pumice(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        assert!(!output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_device_is_listed_with_loopback_as_a_gid() {
+    let output = pumice(&["devices"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.starts_with("pumice0"), "{text}");
+    assert!(text.contains("0000:0000:0000:0000:0000:ffff:7f00:0001"), "{text}");
+
+    let devices = json(&pumice(&["devices", "--json"]));
+    let gids = devices[0]["gids"].as_array().expect("a list of GIDs");
+    let loopback = gids.iter().find(|gid| gid["address"] == "127.0.0.1").expect("the loopback address");
+    assert_eq!(loopback["gid"], "0000:0000:0000:0000:0000:ffff:7f00:0001");
+    for (index, gid) in gids.iter().enumerate() {
+        assert_eq!(gid["index"], index);
+    }
+}
+
+#[test]
+fn the_doctor_names_who_holds_the_port_and_what_to_do() {
+    // Only one of both addresses is needed; whoever else uses the port on this machine keeps it.
+    let held = UdpSocket::bind(("127.0.0.1", 4791));
+    let output = pumice(&["doctor", "--json"]);
+    let report = json(&output);
+    let findings = report["findings"].as_array().expect("a list of findings");
+    for finding in findings {
+        assert_eq!(finding["level"] == "ok", finding["remedy"].is_null(), "{finding}");
+    }
+    let port = findings
+        .iter()
+        .find(|f| {
+            f["check"] == "UDP port 4791" && f["found"].as_str().is_some_and(|t| t.starts_with("127.0.0.1:"))
+        })
+        .expect("the loopback address is looked at");
+    if held.is_ok() {
+        let found = port["found"].as_str().unwrap_or_default();
+        assert!(found.contains(&format!("(pid {})", std::process::id())), "{found}");
+        assert_eq!(port["level"], "blocking");
+        assert_eq!(report["works"], false);
+        assert_eq!(output.status.code(), Some(1));
+    }
+    drop(held);
+
+    let text = pumice(&["doctor"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("loopback") && text.contains("The device "), "{text}");
+}

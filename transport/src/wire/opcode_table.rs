@@ -1,0 +1,230 @@
+//! The table of opcodes: one row per operation, expanded to the services that have it.
+
+use super::{Bth, HeaderSet, Opcode, OpcodeInfo, Operation, PayloadRule, Position, Service};
+
+/// Every opcode byte; `None` where no RoCE packet may be.
+pub(super) static TABLE: [Option<OpcodeInfo>; 256] = by_byte(ROWS);
+
+macro_rules! name {
+    (Rc $name:literal) => {
+        concat!("RC_", $name)
+    };
+    (Uc $name:literal) => {
+        concat!("UC_", $name)
+    };
+    (Ud $name:literal) => {
+        concat!("UD_", $name)
+    };
+    (Xrc $name:literal) => {
+        concat!("XRC_", $name)
+    };
+    (Cnp $name:literal) => {
+        $name
+    };
+}
+
+macro_rules! rows {
+    ($($operation:ident $name:literal $position:ident $payload:ident $kind:ident
+       [$($header:ident)*]: $($service:ident)+;)*) => {
+        // A row's headers and services repeat independently, so the headers travel as one group.
+        &[$(rows!(@each $operation $name $position $payload $kind
+            (HeaderSet::empty()$(.union(HeaderSet::$header))*); $($service)+)),*]
+    };
+    (@each $operation:ident $name:literal $position:ident $payload:ident $kind:ident
+     $headers:tt; $($service:ident)+) => {
+        &[$(row(
+            name!($service $name),
+            Service::$service,
+            Operation::$operation,
+            Position::$position,
+            PayloadRule::$payload,
+            Direction::$kind,
+            $headers,
+        )),+] as &[OpcodeInfo]
+    };
+}
+
+/// Which way a packet travels.
+#[derive(Clone, Copy, PartialEq)]
+enum Direction {
+    Request,
+    Answer,
+}
+
+#[rustfmt::skip]
+const ROWS: &[&[OpcodeInfo]] = rows! {
+    SendFirst          "SEND_FIRST"                First  Mtu       Request []:                    Rc Uc Xrc;
+    SendMiddle         "SEND_MIDDLE"               Middle Mtu       Request []:                    Rc Uc Xrc;
+    SendLast           "SEND_LAST"                 Last   OneToMtu  Request []:                    Rc Uc Xrc;
+    SendLastImm        "SEND_LAST_IMM"             Last   OneToMtu  Request [IMM]:                 Rc Uc Xrc;
+    SendOnly           "SEND_ONLY"                 Only   ZeroToMtu Request []:                    Rc Uc Ud Xrc;
+    SendOnlyImm        "SEND_ONLY_IMM"             Only   ZeroToMtu Request [IMM]:                 Rc Uc Ud Xrc;
+    WriteFirst         "RDMA_WRITE_FIRST"          First  Mtu       Request [RETH]:                Rc Uc Xrc;
+    WriteMiddle        "RDMA_WRITE_MIDDLE"         Middle Mtu       Request []:                    Rc Uc Xrc;
+    WriteLast          "RDMA_WRITE_LAST"           Last   OneToMtu  Request []:                    Rc Uc Xrc;
+    WriteLastImm       "RDMA_WRITE_LAST_IMM"       Last   OneToMtu  Request [IMM]:                 Rc Uc Xrc;
+    WriteOnly          "RDMA_WRITE_ONLY"           Only   ZeroToMtu Request [RETH]:                Rc Uc Xrc;
+    WriteOnlyImm       "RDMA_WRITE_ONLY_IMM"       Only   ZeroToMtu Request [RETH IMM]:            Rc Uc Xrc;
+    ReadRequest        "RDMA_READ_REQUEST"         Only   None      Request [RETH]:                Rc Xrc;
+    ReadResponseFirst  "RDMA_READ_RESPONSE_FIRST"  First  Mtu       Answer  [AETH]:                Rc Xrc;
+    ReadResponseMiddle "RDMA_READ_RESPONSE_MIDDLE" Middle Mtu       Answer  []:                    Rc Xrc;
+    ReadResponseLast   "RDMA_READ_RESPONSE_LAST"   Last   OneToMtu  Answer  [AETH]:                Rc Xrc;
+    ReadResponseOnly   "RDMA_READ_RESPONSE_ONLY"   Only   ZeroToMtu Answer  [AETH]:                Rc Xrc;
+    Acknowledge        "ACKNOWLEDGE"               Only   None      Answer  [AETH]:                Rc Xrc;
+    AtomicAcknowledge  "ATOMIC_ACKNOWLEDGE"        Only   None      Answer  [AETH ATOMIC_ACK_ETH]: Rc Xrc;
+    CompareSwap        "COMPARE_SWAP"              Only   None      Request [ATOMIC_ETH]:          Rc Xrc;
+    FetchAdd           "FETCH_ADD"                 Only   None      Request [ATOMIC_ETH]:          Rc Xrc;
+    SendLastInvalidate "SEND_LAST_INVALIDATE"      Last   OneToMtu  Request [IETH]:                Rc Xrc;
+    SendOnlyInvalidate "SEND_ONLY_INVALIDATE"      Only   ZeroToMtu Request [IETH]:                Rc Xrc;
+    Flush              "FLUSH"                     Only   None      Request [FETH RETH]:           Rc;
+    AtomicWrite        "ATOMIC_WRITE"              Only   Eight     Request [RETH]:                Rc;
+    Cnp                "CNP"                       Only   None      Answer  [CNP_RESERVED]:        Cnp;
+};
+
+/// Completes a row with what follows from its service.
+const fn row(
+    name: &'static str,
+    service: Service,
+    operation: Operation,
+    position: Position,
+    payload: PayloadRule,
+    direction: Direction,
+    headers: HeaderSet,
+) -> OpcodeInfo {
+    let is_request = matches!(direction, Direction::Request);
+    let headers = match service {
+        Service::Ud => headers.union(HeaderSet::DETH),
+        // Answers name no shared receive queue.
+        Service::Xrc if is_request => headers.union(HeaderSet::XRCETH),
+        _ => headers,
+    };
+    OpcodeInfo {
+        opcode: Opcode::new(service, operation),
+        name,
+        service,
+        operation,
+        position,
+        headers,
+        header_bytes: Bth::LEN + headers.bytes(),
+        payload,
+        is_request,
+    }
+}
+
+const fn by_byte(rows: &[&[OpcodeInfo]]) -> [Option<OpcodeInfo>; 256] {
+    let mut table = [None; 256];
+    let mut row_index = 0;
+    while row_index < rows.len() {
+        let row = rows[row_index];
+        let mut column_index = 0;
+        while column_index < row.len() {
+            let info = row[column_index];
+            let slot = &mut table[info.opcode.byte() as usize];
+            assert!(slot.is_none(), "two rows claim one opcode");
+            *slot = Some(info);
+            column_index += 1;
+        }
+        row_index += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Low five bits, name, headers, header bytes without BTH: RC's table, written independently.
+    const RC: &[(u8, &str, HeaderSet, usize, Position, PayloadRule, bool)] = {
+        use PayloadRule::*;
+        use Position::*;
+        const NO: HeaderSet = HeaderSet::empty();
+        const RETH: HeaderSet = HeaderSet::RETH;
+        const AETH: HeaderSet = HeaderSet::AETH;
+        const IMM: HeaderSet = HeaderSet::IMM;
+        &[
+            (0x00, "RC_SEND_FIRST", NO, 0, First, Mtu, true),
+            (0x01, "RC_SEND_MIDDLE", NO, 0, Middle, Mtu, true),
+            (0x02, "RC_SEND_LAST", NO, 0, Last, OneToMtu, true),
+            (0x03, "RC_SEND_LAST_IMM", IMM, 4, Last, OneToMtu, true),
+            (0x04, "RC_SEND_ONLY", NO, 0, Only, ZeroToMtu, true),
+            (0x05, "RC_SEND_ONLY_IMM", IMM, 4, Only, ZeroToMtu, true),
+            (0x06, "RC_RDMA_WRITE_FIRST", RETH, 16, First, Mtu, true),
+            (0x07, "RC_RDMA_WRITE_MIDDLE", NO, 0, Middle, Mtu, true),
+            (0x08, "RC_RDMA_WRITE_LAST", NO, 0, Last, OneToMtu, true),
+            (0x09, "RC_RDMA_WRITE_LAST_IMM", IMM, 4, Last, OneToMtu, true),
+            (0x0a, "RC_RDMA_WRITE_ONLY", RETH, 16, Only, ZeroToMtu, true),
+            (0x0b, "RC_RDMA_WRITE_ONLY_IMM", RETH.union(IMM), 20, Only, ZeroToMtu, true),
+            (0x0c, "RC_RDMA_READ_REQUEST", RETH, 16, Only, None, true),
+            (0x0d, "RC_RDMA_READ_RESPONSE_FIRST", AETH, 4, First, Mtu, false),
+            (0x0e, "RC_RDMA_READ_RESPONSE_MIDDLE", NO, 0, Middle, Mtu, false),
+            (0x0f, "RC_RDMA_READ_RESPONSE_LAST", AETH, 4, Last, OneToMtu, false),
+            (0x10, "RC_RDMA_READ_RESPONSE_ONLY", AETH, 4, Only, ZeroToMtu, false),
+            (0x11, "RC_ACKNOWLEDGE", AETH, 4, Only, None, false),
+            (0x12, "RC_ATOMIC_ACKNOWLEDGE", AETH.union(HeaderSet::ATOMIC_ACK_ETH), 12, Only, None, false),
+            (0x13, "RC_COMPARE_SWAP", HeaderSet::ATOMIC_ETH, 28, Only, None, true),
+            (0x14, "RC_FETCH_ADD", HeaderSet::ATOMIC_ETH, 28, Only, None, true),
+            (0x16, "RC_SEND_LAST_INVALIDATE", HeaderSet::IETH, 4, Last, OneToMtu, true),
+            (0x17, "RC_SEND_ONLY_INVALIDATE", HeaderSet::IETH, 4, Only, ZeroToMtu, true),
+            (0x1c, "RC_FLUSH", HeaderSet::FETH.union(RETH), 20, Only, None, true),
+            (0x1d, "RC_ATOMIC_WRITE", RETH, 16, Only, Eight, true),
+        ]
+    };
+
+    /// What a byte should mean, derived from the RC table by the rules of the other services.
+    fn expected(byte: u8) -> Option<(Service, &'static str, HeaderSet, usize, Position, PayloadRule, bool)> {
+        if byte == 0x81 {
+            return Some((
+                Service::Cnp,
+                "CNP",
+                HeaderSet::CNP_RESERVED,
+                16,
+                Position::Only,
+                PayloadRule::None,
+                false,
+            ));
+        }
+        let &(low, name, headers, bytes, position, payload, is_request) =
+            RC.iter().find(|row| row.0 == byte & 0x1f)?;
+        let name = &name["RC_".len()..];
+        let (service, added, added_bytes) = match byte >> 5 {
+            0 => (Service::Rc, HeaderSet::empty(), 0),
+            1 if low <= 0x0b => (Service::Uc, HeaderSet::empty(), 0),
+            3 if low == 4 || low == 5 => (Service::Ud, HeaderSet::DETH, 8),
+            5 if low < 0x1c && is_request => (Service::Xrc, HeaderSet::XRCETH, 4),
+            5 if low < 0x1c => (Service::Xrc, HeaderSet::empty(), 0),
+            _ => return None,
+        };
+        Some((service, name, headers | added, bytes + added_bytes, position, payload, is_request))
+    }
+
+    #[test]
+    fn all_256_opcodes_are_as_specified() {
+        let mut known = 0;
+        for byte in 0..=255u8 {
+            let opcode = Opcode::from_byte(byte);
+            let Some((service, name, headers, bytes, position, payload, is_request)) = expected(byte) else {
+                assert_eq!(opcode.info(), None, "{byte:#04x} should be unknown");
+                continue;
+            };
+            known += 1;
+            let info = opcode.info().unwrap_or_else(|| panic!("{byte:#04x} should be known"));
+            assert_eq!(info.opcode, opcode);
+            assert_eq!((info.service, opcode.service()), (service, service), "{byte:#04x}");
+            assert_eq!(Opcode::new(info.service, info.operation), opcode);
+            let full_name = match service {
+                Service::Rc => alloc::format!("RC_{name}"),
+                Service::Uc => alloc::format!("UC_{name}"),
+                Service::Ud => alloc::format!("UD_{name}"),
+                Service::Xrc => alloc::format!("XRC_{name}"),
+                _ => name.into(),
+            };
+            assert_eq!(info.name, full_name);
+            assert_eq!(info.headers, headers, "{full_name}");
+            assert_eq!(info.header_bytes, 12 + bytes, "{full_name}");
+            assert_eq!(info.position, position, "{full_name}");
+            assert_eq!(info.payload, payload, "{full_name}");
+            assert_eq!(info.is_request, is_request, "{full_name}");
+        }
+        assert_eq!(known, 25 + 12 + 2 + 23 + 1);
+    }
+}

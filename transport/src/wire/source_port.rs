@@ -1,0 +1,43 @@
+//! UDP source ports: entropy for routers that spread flows over several paths.
+//!
+//! One queue pair keeps one port while its path is unchanged, or its packets would be reordered.
+//! Ports are 0xc000…0xffff, chosen as the Linux RDMA core chooses them.
+
+use super::Qpn;
+
+/// Source port for an IPv6 flow label (or the 20-bit flow label of an address handle).
+pub const fn from_flow_label(flow_label: u32) -> u16 {
+    let folded = (flow_label & 0x0_3fff) ^ ((flow_label & 0xf_c000) >> 14);
+    folded as u16 | 0xc000
+}
+
+/// Source port when the flow label is zero: both queue pair numbers, mixed.
+pub const fn from_qpns(local: Qpn, remote: Qpn) -> u16 {
+    let mut mixed = local.value() as u64 * remote.value() as u64;
+    mixed ^= mixed >> 20;
+    mixed ^= mixed >> 40;
+    from_flow_label((mixed & 0xf_ffff) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flow_labels_fold_to_fourteen_bits() {
+        assert_eq!(from_flow_label(0), 0xc000);
+        assert_eq!(from_flow_label(0x3fff), 0xffff);
+        assert_eq!(from_flow_label(0x4000), 0xc001);
+        assert_eq!(from_flow_label(0xf_ffff), 0xc000 | (0x3fff ^ 0x3f));
+        assert_eq!(from_flow_label(0xfff0_0000), 0xc000, "only 20 bits count");
+    }
+
+    #[test]
+    fn queue_pair_numbers_are_mixed_symmetrically() {
+        assert_eq!(from_qpns(Qpn::new(0x11), Qpn::new(0x12)), 0xc132);
+        // 0xffffff² = 0xfffffe000001; folded by 20 bits: 0xfffff1ffffe1; by 40: …ff1e; 0x3f1e ^ 0x3f.
+        assert_eq!(from_qpns(Qpn::MULTICAST, Qpn::MULTICAST), 0xff21);
+        assert_eq!(from_qpns(Qpn::new(77), Qpn::new(1234)), from_qpns(Qpn::new(1234), Qpn::new(77)));
+        assert_eq!(from_qpns(Qpn::new(0), Qpn::new(5)), 0xc000);
+    }
+}
