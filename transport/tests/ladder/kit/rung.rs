@@ -216,7 +216,7 @@ impl Rung {
     pub(crate) fn receive_marked(&mut self, literal: &Literal, traffic_class: u8) {
         let mut bytes = literal.bytes(LOCAL);
         icrc::seal(&flow_from_peer(), 0, &mut bytes);
-        assert!(icrc::verify(&flow_from_peer(), 0, &bytes).is_good());
+        assert_eq!(icrc::verify(&flow_from_peer(), 0, &bytes), icrc::Verdict::Exact);
         assert!(self.receive_bytes(&bytes, &flow_from_peer(), traffic_class), "no packet: {literal:?}");
     }
 
