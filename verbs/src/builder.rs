@@ -150,12 +150,7 @@ impl<T: Transport> QueuePairBuilder<T> {
             .chain(uses.srq.as_ref().map(SharedReceiveQueue::device))
             .any(|device| !device.is_same(&self.device));
         if foreign {
-            return Err(VerbsError::Invalid {
-                object: "queue pair",
-                attribute: "completion or shared receive queue",
-                problem: "is of another device than the protection domain".to_owned(),
-                remedy: "make all of them with the same device",
-            });
+            return Err(VerbsError::foreign("queue pair", "completion or shared receive queue"));
         }
         let gids = self.device.gids();
         let entry = gids.into_iter().find(|(index, _)| *index == self.gid_index);
@@ -185,8 +180,8 @@ impl<T: Transport> QueuePairBuilder<T> {
             mtu: entry.mtu.min(self.device.active_mtu()),
             access: self.access,
         };
-        let (groups, uses, device) = (Mutex::default(), self.uses, self.device);
-        let made = QueuePair::from_inner(Inner { hca, qpn, capacity, local, groups, uses, device });
+        let (groups, _uses, device) = (Mutex::default(), self.uses, self.device);
+        let made = QueuePair::from_inner(Inner { hca, qpn, capacity, local, groups, _uses, device });
         made.initialise()?;
         Ok(made)
     }

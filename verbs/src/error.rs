@@ -90,6 +90,11 @@ impl VerbsError {
         move |error| VerbsError::Refused { object, error }
     }
 
+    pub(crate) fn foreign(object: &'static str, attribute: &'static str) -> VerbsError {
+        let problem = "is of another device than the protection domain".to_owned();
+        VerbsError::Invalid { object, attribute, problem, remedy: "make all of them with the same device" }
+    }
+
     /// Kind of object that the failed call was about: "queue pair", "memory region", …
     pub fn object(&self) -> &'static str {
         match self {

@@ -268,12 +268,7 @@ impl MemoryRegion {
         let mut registration = self.0.registration();
         let device = registration.domain.device();
         if !device.is_same(domain.device()) {
-            return Err(VerbsError::Invalid {
-                object: "memory region",
-                attribute: "protection_domain",
-                problem: "is of another device".to_owned(),
-                remedy: "allocate the memory there",
-            });
+            return Err(VerbsError::foreign("memory region", "memory"));
         }
         let pd = domain.handle();
         let change = RegionChange { pd: Some(pd.index), ..RegionChange::default() };

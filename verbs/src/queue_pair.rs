@@ -33,7 +33,6 @@ pub(crate) struct Local {
 
 /// What a queue pair uses: held so that it cannot be destroyed before.
 #[derive(Debug, Default)]
-#[expect(dead_code, reason = "held, not read")]
 pub(crate) struct Uses {
     pub(crate) domain: Option<ProtectionDomain>,
     pub(crate) send_cq: Option<CompletionQueue>,
@@ -49,7 +48,8 @@ pub(crate) struct Inner {
     pub(crate) local: Local,
     /// Multicast groups it is attached to.
     pub(crate) groups: Mutex<Vec<Gid>>,
-    pub(crate) uses: Uses,
+    /// Dropped after the queue pair is destroyed.
+    pub(crate) _uses: Uses,
     pub(crate) device: Device,
 }
 

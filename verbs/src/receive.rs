@@ -60,6 +60,11 @@ impl SharedReceiveQueue {
         max_sge: u32,
         xrc: Option<(XrcDomain, CompletionQueue)>,
     ) -> Result<SharedReceiveQueue> {
+        if let Some((xrcd, cq)) = &xrc
+            && !(domain.device().is_same(xrcd.device()) && domain.device().is_same(cq.device()))
+        {
+            return Err(VerbsError::foreign("shared receive queue", "XRC domain or completion queue"));
+        }
         let hca = Arc::clone(domain.device().shared_hca());
         let setup = SrqSetup {
             pd: domain.handle(),
