@@ -292,3 +292,174 @@ pub(super) fn in_ipv6(address: IpAddr) -> Ipv6Addr {
         IpAddr::V6(v6) => v6,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use core::net::Ipv4Addr;
+
+    use super::*;
+    use crate::wire::{icrc, vectors};
+
+    const MAC_ADDRESSES: [u8; 12] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+
+    fn framed(link_header: &[u8], ip: &[u8]) -> Vec<u8> {
+        [link_header, ip].concat()
+    }
+
+    #[test]
+    fn pcap_link_types() {
+        assert_eq!(LinkType::from_pcap(1), Some(LinkType::Ethernet));
+        assert_eq!(LinkType::from_pcap(101), Some(LinkType::RawIp));
+        assert_eq!(LinkType::from_pcap(113), Some(LinkType::LinuxSll));
+        assert_eq!(LinkType::from_pcap(276), Some(LinkType::LinuxSll2));
+        assert_eq!(LinkType::from_pcap(127), None);
+    }
+
+    #[test]
+    fn all_links_lead_to_the_same_datagram() {
+        for vector in vectors::all() {
+            let ethertype: [u8; 2] = if vector.is_ipv4() { [0x08, 0x00] } else { [0x86, 0xdd] };
+            let ethernet = [&MAC_ADDRESSES[..], &ethertype].concat();
+            let vlan = [&MAC_ADDRESSES[..], &[0x81, 0x00, 0x60, 0x05], &ethertype].concat();
+            let double_vlan =
+                [&MAC_ADDRESSES[..], &[0x88, 0xa8, 0, 7, 0x81, 0, 0x60, 0x05], &ethertype].concat();
+            let sll = [&[0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0][..], &ethertype].concat();
+            let sll2 = [&ethertype[..], &[0, 0, 0, 0, 0, 3, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0]].concat();
+            let frames = [
+                (LinkType::RawIp, vec![]),
+                (LinkType::Ethernet, ethernet),
+                (LinkType::Ethernet, vlan),
+                (LinkType::Ethernet, double_vlan),
+                (LinkType::LinuxSll, sll),
+                (LinkType::LinuxSll2, sll2),
+            ];
+            for (link, header) in frames {
+                let frame = framed(&header, &vector.bytes);
+                let datagram = decapsulate(link, &frame).unwrap_or_else(|error| {
+                    panic!("{} on {link:?} with {} bytes of link header: {error}", vector.name, header.len())
+                });
+                assert_eq!(datagram.flow, vector.flow(), "{}", vector.name);
+                assert_eq!(datagram.ip_header, vector.ip_header());
+                assert_eq!(datagram.udp_header, vector.udp_header());
+                assert_eq!(datagram.payload, vector.packet());
+                assert!(datagram.dont_fragment);
+                assert!(icrc::verify_with_header(datagram.ip_header, datagram.udp_header, datagram.payload));
+            }
+        }
+    }
+
+    #[test]
+    fn fields_of_the_ip_headers() {
+        let vectors = vectors::all();
+        let v2 = decapsulate(LinkType::RawIp, &vectors[1].bytes).unwrap();
+        assert_eq!((v2.traffic_class, v2.hop_limit, v2.ip_id), (2, 17, Some(0x1234)));
+        let v3 = decapsulate(LinkType::RawIp, &vectors[2].bytes).unwrap();
+        assert_eq!((v3.traffic_class, v3.hop_limit, v3.ip_id), (0x68, 64, None));
+        let v8 = decapsulate(LinkType::RawIp, &vectors[7].bytes).unwrap();
+        assert_eq!((v8.traffic_class, v8.flow.source_port, v8.ip_id), (0xc2, 0, Some(0x718c)));
+    }
+
+    #[test]
+    fn statement_06_bytes_after_the_udp_length_are_ignored() {
+        let path = Path {
+            flow: Flow {
+                source: IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)),
+                destination: IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2)),
+                source_port: 0xc001,
+                destination_port: 4791,
+            },
+            traffic_class: 0,
+            hop_limit: 64,
+            flow_label: 0,
+        };
+        let mut packet = [0x04, 0, 0xff, 0xff, 0, 0, 0, 0x11, 0, 0, 0, 1, 0, 0, 0, 0];
+        icrc::seal(&path.flow, 0, &mut packet);
+        let header = [&MAC_ADDRESSES[..], &[0x08, 0x00]].concat();
+        let mut frame = framed(&header, &encapsulate(&path, 0, &packet));
+        assert_eq!(frame.len(), 58);
+        frame.resize(60, 0xa5); // with the frame check sequence: Ethernet's minimum of 64
+        let datagram = decapsulate(LinkType::Ethernet, &frame).unwrap();
+        assert_eq!(datagram.payload, packet);
+        assert!(icrc::verify_with_header(datagram.ip_header, datagram.udp_header, datagram.payload));
+        // Also inside IP: a UDP length that ends before IP's does.
+        let mut ip = encapsulate(&path, 0, &packet);
+        ip.extend_from_slice(&[0xa5; 4]);
+        ip[3] += 4;
+        assert_eq!(decapsulate(LinkType::RawIp, &ip).unwrap().payload, packet);
+    }
+
+    #[test]
+    fn encapsulate_builds_the_vectors_again() {
+        for vector in vectors::all() {
+            let before = decapsulate(LinkType::RawIp, &vector.bytes).unwrap();
+            let flow_label = if vector.is_ipv4() {
+                0
+            } else {
+                u32::from_be_bytes(*vector.bytes.first_chunk().unwrap()) & 0xf_ffff
+            };
+            let path = Path {
+                flow: before.flow,
+                traffic_class: before.traffic_class,
+                hop_limit: before.hop_limit,
+                flow_label,
+            };
+            let built = encapsulate(&path, before.ip_id.unwrap_or(0), before.payload);
+            let mut expected = vector.bytes.clone();
+            let checksum_at = vector.ip_header().len() + 6;
+            expected[checksum_at..checksum_at + 2].fill(0); // some of them have a UDP checksum
+            assert_eq!(built, expected, "{}", vector.name);
+        }
+    }
+
+    #[test]
+    fn mixed_families_are_mapped() {
+        let flow = Flow {
+            source: IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)),
+            destination: IpAddr::V6(Ipv6Addr::LOCALHOST),
+            source_port: 1,
+            destination_port: 4791,
+        };
+        let path = Path { flow, traffic_class: 0, hop_limit: 1, flow_label: 0xffff_ffff };
+        let mut packet = [0x55; 16];
+        icrc::seal(&flow, 3, &mut packet);
+        let built = encapsulate(&path, 3, &packet);
+        assert_eq!(built[..4], [0x60, 0x0f, 0xff, 0xff], "the flow label is cut to 20 bits");
+        assert_eq!(built[18..24], [0xff, 0xff, 10, 9, 0, 1]);
+        let datagram = decapsulate(LinkType::RawIp, &built).unwrap();
+        assert!(icrc::verify_with_header(datagram.ip_header, datagram.udp_header, datagram.payload));
+        assert_eq!(icrc::verify(&flow, 0, &packet), icrc::Verdict::Exact);
+    }
+
+    #[test]
+    fn everything_else_is_refused_with_its_reason() {
+        let v1 = vectors::all()[0].bytes.clone();
+        let with = |at: usize, value: u8| {
+            let mut bytes = v1.clone();
+            bytes[at] = value;
+            bytes
+        };
+        let raw = [
+            (vec![], EncapsulationError::BadIp),
+            (v1[..19].to_vec(), EncapsulationError::BadIp),
+            (v1[..v1.len() - 1].to_vec(), EncapsulationError::BadIp),
+            (with(0, 0x55), EncapsulationError::BadIp),
+            (with(9, 6), EncapsulationError::NotUdp),
+            (with(6, 0x20), EncapsulationError::Fragment),
+            (with(7, 1), EncapsulationError::Fragment),
+            (with(25, 0xff), EncapsulationError::BadUdp),
+            (with(25, 7), EncapsulationError::BadUdp),
+        ];
+        for (bytes, error) in raw {
+            assert_eq!(decapsulate(LinkType::RawIp, &bytes), Err(error), "{bytes:02x?}");
+        }
+        let arp = framed(&[&MAC_ADDRESSES[..], &[0x08, 0x06]].concat(), &[0; 46]);
+        assert_eq!(decapsulate(LinkType::Ethernet, &arp), Err(EncapsulationError::NotIp));
+        assert_eq!(decapsulate(LinkType::Ethernet, &arp[..13]), Err(EncapsulationError::BadLink));
+        let tags = [0x81, 0, 0, 1].repeat(5);
+        let tagged = framed(&[&MAC_ADDRESSES[..], &tags, &[0x08, 0x00]].concat(), &v1);
+        assert_eq!(decapsulate(LinkType::Ethernet, &tagged), Err(EncapsulationError::BadLink));
+        assert_eq!(decapsulate(LinkType::LinuxSll, &[0; 15]), Err(EncapsulationError::BadLink));
+        assert_eq!(decapsulate(LinkType::LinuxSll2, &[0; 19]), Err(EncapsulationError::BadLink));
+    }
+}

@@ -109,3 +109,62 @@ impl Headers {
         total_bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Psn, Qpn};
+
+    fn headers(opcode: u8) -> Headers {
+        Headers::new(Bth::new(Opcode::from_byte(opcode), Qpn::new(0x22), Psn::new(0x33)))
+    }
+
+    #[test]
+    fn flush_has_feth_before_reth() {
+        let flush = Headers {
+            feth: Some(Feth { placement: 1, selectivity: 1 }),
+            reth: Some(Reth { address: 0x0102_0304_0506_0708, rkey: 0x090a_0b0c, length: 0x0d0e_0f10 }),
+            ..headers(0x1c)
+        };
+        let mut out = [0xee; 36];
+        assert_eq!(flush.emit_packet(&[], &mut out), 32);
+        let expected = [
+            0x1c, 0, 0xff, 0xff, 0, 0, 0, 0x22, 0, 0, 0, 0x33, // BTH
+            0, 0, 0, 0x11, // FETH
+            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, // RETH
+        ];
+        assert_eq!(out[..32], expected);
+    }
+
+    #[test]
+    fn xrc_write_with_immediate_has_the_receive_queue_first_and_the_immediate_last() {
+        let write = Headers {
+            xrceth: Some(XrcEth { srqn: 0x44 }),
+            reth: Some(Reth { address: 0, rkey: 1, length: 1 }),
+            imm: Some(ImmDt(*b"imm!")),
+            ..headers(0xab)
+        };
+        let mut out = [0xee; 40];
+        assert_eq!(write.emit_packet(b"x", &mut out), 40);
+        assert_eq!(out[1] >> 4, 3, "pad count follows from the payload");
+        assert_eq!(out[12..16], [0, 0, 0, 0x44]);
+        assert_eq!(out[16..32], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1]);
+        assert_eq!(out[32..40], *b"imm!x\0\0\0");
+    }
+
+    #[test]
+    fn a_cnp_has_sixteen_zero_bytes() {
+        let mut out = [0xee; 29];
+        assert_eq!(headers(0x81).emit(&mut out), 28);
+        assert_eq!(out[12..28], [0; 16]);
+        assert_eq!(out[28], 0xee);
+    }
+
+    #[test]
+    fn a_short_buffer_is_left_alone() {
+        let mut out = [7; 19];
+        assert_eq!(headers(0x04).emit_packet(b"hello", &mut out), 0);
+        assert_eq!(headers(0x81).emit(&mut out), 0);
+        assert_eq!(out, [7; 19]);
+    }
+}

@@ -21,11 +21,15 @@ mod immediate;
 mod opcode;
 mod opcode_table;
 mod packet;
+#[cfg(test)]
+mod properties;
 mod psn;
 mod qpn;
 mod reth;
 pub mod source_port;
 mod syndrome;
+#[cfg(test)]
+mod vectors;
 mod xrceth;
 
 pub use aeth::Aeth;

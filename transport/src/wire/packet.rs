@@ -181,3 +181,108 @@ impl fmt::Display for PacketError {
 }
 
 impl core::error::Error for PacketError {}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::wire::icrc::{self, Verdict};
+    use crate::wire::{Opcode, Psn, Qpn, Service, vectors};
+
+    fn bytes_of(opcode: u8, flags: u8, length_bytes: usize) -> Vec<u8> {
+        let mut bytes = alloc::vec![0; length_bytes];
+        bytes[..2].copy_from_slice(&[opcode, flags]);
+        bytes
+    }
+
+    #[test]
+    fn headers_of_the_vectors() {
+        let vectors = vectors::all();
+        let parse = |index: usize| Packet::parse(vectors[index].packet()).unwrap();
+
+        let send = parse(0);
+        assert_eq!((send.operation(), send.payload()), (Operation::SendOnly, &b"hello"[..]));
+        assert_eq!(send.icrc(), 0x05a7_bea3);
+
+        let write = parse(1);
+        assert_eq!(write.info().name, "RC_RDMA_WRITE_ONLY");
+        assert_eq!(write.bth().destination, Qpn::new(0x12_3456));
+        assert_eq!(write.bth().psn, Psn::new(0xff_fffe));
+        assert_eq!(write.reth(), Some(Reth { address: 0x7f00_1122_3344, rkey: 0xdead_beef, length: 16 }));
+        assert_eq!(write.payload(), (0..16).collect::<Vec<u8>>());
+
+        let ack = parse(2);
+        assert_eq!(ack.aeth(), Some(Aeth { syndrome: 0x1f, msn: 1 }));
+        assert_eq!((ack.payload().len(), ack.imm(), ack.reth()), (0, None, None));
+
+        let mad = parse(3);
+        assert_eq!(mad.deth(), Some(Deth { qkey: 0x8001_0000, source: Qpn::GSI }));
+        assert_eq!(mad.payload(), [0; 256]);
+
+        for cnp in [parse(4), parse(7)] {
+            assert_eq!((cnp.operation(), cnp.info().service), (Operation::Cnp, Service::Cnp));
+            assert!(cnp.bth().becn);
+            assert!(cnp.payload().is_empty());
+        }
+        for uc in [parse(5), parse(6)] {
+            assert_eq!((uc.info().name, uc.bth().pad_count), ("UC_SEND_ONLY", 2));
+            assert_eq!(uc.payload().len(), 18);
+        }
+    }
+
+    #[test]
+    fn the_vectors_are_written_again_byte_for_byte() {
+        for vector in vectors::all() {
+            let packet = Packet::parse(vector.packet()).unwrap();
+            let body = &packet.bytes()[..packet.bytes().len() - ICRC_BYTES];
+            let mut out = [0xee; 512];
+            let written = packet.headers().emit_packet(packet.payload(), &mut out);
+            assert_eq!(&out[..written], body, "{}", vector.name);
+            assert_eq!(packet.headers().len(), packet.info().header_bytes, "{}", vector.name);
+            assert!(out[written..].iter().all(|&byte| byte == 0xee));
+        }
+    }
+
+    #[test]
+    fn statement_07_five_bytes_have_three_bytes_of_pad_of_any_value() {
+        let headers = Headers::new(Bth::new(Opcode::from_byte(0x04), Qpn::new(0x11), Psn::new(1)));
+        let mut out = [0xee; 24];
+        assert_eq!(headers.emit_packet(b"hello", &mut out), 20);
+        assert_eq!(out[1], 0x30, "pad count 3");
+        assert_eq!(out[12..20], *b"hello\0\0\0");
+        let flow = vectors::all()[0].flow();
+        icrc::seal(&flow, 0, &mut out);
+        assert_eq!(Packet::parse(&out).unwrap().payload(), b"hello");
+
+        out[18] = 0x99;
+        icrc::seal(&flow, 0, &mut out);
+        assert_eq!(icrc::verify(&flow, 0, &out), Verdict::Exact);
+        assert_eq!(Packet::parse(&out).unwrap().payload(), b"hello", "a pad byte other than zero");
+    }
+
+    #[test]
+    fn each_check_has_its_error() {
+        let cases = [
+            (bytes_of(0x04, 0, 15), PacketError::TooShort),
+            (bytes_of(0x04, 0x01, 16), PacketError::BadVersion),
+            (bytes_of(0x15, 0, 16), PacketError::UnknownOpcode),
+            (bytes_of(0x44, 0, 64), PacketError::UnknownOpcode), // reliable datagram
+            (bytes_of(0x0a, 0, 28), PacketError::TooShort),      // no room for the RETH
+            (bytes_of(0x81, 0, 16), PacketError::TooShort),      // no room for the reserved bytes
+            (bytes_of(0x04, 0, 17), PacketError::BadLength),
+            (bytes_of(0x04, 0x10, 16), PacketError::BadPad),
+            (bytes_of(0x11, 0, 24), PacketError::BadLength), // ACK with payload
+            (bytes_of(0x11, 0x30, 24), PacketError::BadLength),
+            (bytes_of(0x1d, 0, 32), PacketError::BadLength), // ATOMIC WRITE of nothing
+            (bytes_of(0x1d, 0x10, 40), PacketError::BadLength),
+            (bytes_of(0x1d, 0x10, 44), PacketError::BadLength),
+        ];
+        for (bytes, error) in cases {
+            assert_eq!(Packet::parse(&bytes).err(), Some(error), "{bytes:02x?}");
+        }
+        for legal in [bytes_of(0x04, 0, 16), bytes_of(0x1d, 0, 40), bytes_of(0x1c, 0, 36)] {
+            assert!(Packet::parse(&legal).is_ok(), "{legal:02x?}");
+        }
+    }
+}
