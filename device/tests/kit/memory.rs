@@ -7,6 +7,9 @@ use pumice_device::memory::RegionKeys;
 use pumice_device::table::Handle;
 use pumice_transport::types::Access;
 
+/// What devices call the first byte: the same in every run, so that runs can be compared.
+pub const IOVA: u64 = 0x7000_0000;
+
 /// Bytes at a fixed, 8-byte aligned address. All accesses go through the cells, as those of a DMA
 /// engine do; a test and its devices take turns on one thread.
 pub struct Memory {
@@ -26,15 +29,15 @@ impl Memory {
         self.words.as_ptr().cast::<u8>().cast_mut()
     }
 
-    /// Address of the first byte.
+    /// Address of the first byte, as devices know it.
     pub fn address(&self) -> u64 {
-        self.base() as u64
+        IOVA
     }
 
     pub fn register(&self, hca: &Hca, pd: Handle, access: Access) -> RegionKeys {
-        let (address, length) = (self.address(), self.len() as u64);
+        let (address, length) = (self.base() as u64, self.len() as u64);
         // SAFETY: nodes deregister or drop their HCA before their memory; the words are in cells.
-        unsafe { hca.reg_mr(pd, address, length, address, access) }.unwrap()
+        unsafe { hca.reg_mr(pd, address, length, IOVA, access) }.unwrap()
     }
 
     pub fn read(&self, offset: usize, length: usize) -> Vec<u8> {

@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 pub mod memory;
+pub mod random;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 
 pub use memory::Memory;
+pub use random::Random;
 
 /// All rights that a region can give.
 pub const ALL_ACCESS: Access = Access::LOCAL_WRITE

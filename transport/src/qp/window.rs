@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn samples_cut_short_do_not_shrink_the_estimate() {
-        let mut w = window();
+        let mut w = Window::new(200);
         let (mut now, mut psn) = (0, Psn::new(0));
         for round in 0..40 {
             let delivered = if round % 8 == 0 { 80 } else { 10 };
