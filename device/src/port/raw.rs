@@ -31,7 +31,7 @@ impl RawUdp {
     /// # Errors
     /// See [`PortError`].
     pub fn bind(address: IpAddr, port: u16) -> Result<RawUdp, PortError> {
-        let socket = udp_socket::open(address, port, 4 << 20, Sharing::default())?;
+        let socket = udp_socket::open(SocketAddr::new(address, port), 4 << 20, Sharing::default())?;
         Ok(RawUdp { socket, buffer: vec![0; 65_536] })
     }
 

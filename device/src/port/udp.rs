@@ -75,7 +75,8 @@ impl UdpPort {
     /// See [`PortError`].
     pub fn bind(config: &UdpConfig) -> Result<UdpPort, PortError> {
         let sharing = Sharing { reuse_port: config.reuse_port, reuse_address: false };
-        let open = |address| udp_socket::open(address, config.port, config.buffer_bytes, sharing);
+        let open =
+            |address| udp_socket::open(SocketAddr::new(address, config.port), config.buffer_bytes, sharing);
         let mut address = config.address;
         let socket = match open(address) {
             Err(PortError::NoFamily { .. }) if address.is_ipv6() && address.is_unspecified() => {
@@ -159,8 +160,13 @@ impl UdpPort {
         if self.address.is_unspecified() {
             control.push_source(flow.source);
         }
-        let destination = udp_socket::for_socket(self.ipv6_socket, flow.destination);
-        let to = SockAddr::from(SocketAddr::new(destination, flow.destination_port));
+        let scope_id = self.groups.scope_id();
+        let to = SockAddr::from(udp_socket::destination(
+            self.ipv6_socket,
+            flow.destination,
+            flow.destination_port,
+            scope_id,
+        ));
         let mut attempt = || {
             udp_message::send(self.socket.as_raw_fd(), &to, bytes, &mut control)
                 .map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))

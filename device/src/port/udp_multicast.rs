@@ -27,6 +27,8 @@ struct Group {
 #[derive(Debug)]
 pub(super) struct Groups {
     bound: IpAddr,
+    /// Interface of `bound` if that is an IPv6 address, else 0.
+    scope_id: u32,
     port: u16,
     buffer_bytes: usize,
     reuse_port: bool,
@@ -37,15 +39,22 @@ pub(super) struct Groups {
 impl Groups {
     /// None yet. Tells `socket` where IPv6 groups are, which its address alone does not.
     pub(super) fn new(socket: &Socket, bound: IpAddr, port: u16, config: &UdpConfig) -> Groups {
+        let mut scope_id = 0;
         if bound.is_ipv6()
             && !bound.is_unspecified()
             && let Some(interface) = owner(bound)
         {
+            scope_id = interface.index;
             // Without it a group's packets take the default route: no reason not to open the port.
-            let _ = socket.set_multicast_if_v6(interface.index);
+            let _ = socket.set_multicast_if_v6(scope_id);
         }
         let (buffer_bytes, reuse_port) = (config.buffer_bytes, config.reuse_port);
-        Groups { bound, port, buffer_bytes, reuse_port, joined: Vec::new(), turn: 0 }
+        Groups { bound, scope_id, port, buffer_bytes, reuse_port, joined: Vec::new(), turn: 0 }
+    }
+
+    /// Interface that IPv6 groups are on; 0 leaves it to the routing table.
+    pub(super) fn scope_id(&self) -> u32 {
+        self.scope_id
     }
 
     pub(super) fn join(&mut self, unicast: &Socket, group: IpAddr) -> io::Result<()> {
@@ -72,9 +81,7 @@ impl Groups {
         } else {
             match (group, self.bound) {
                 (IpAddr::V4(group), IpAddr::V4(on)) => socket.join_multicast_v4(&group, &on)?,
-                (IpAddr::V6(group), on) => {
-                    socket.join_multicast_v6(&group, owner(on).map_or(0, |interface| interface.index))?;
-                }
+                (IpAddr::V6(group), _) => socket.join_multicast_v6(&group, self.scope_id)?,
                 (IpAddr::V4(group), IpAddr::V6(_)) => {
                     socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED)?
                 }
@@ -120,7 +127,8 @@ impl Groups {
         if overlap {
             unicast.set_reuse_address(true)?;
         }
-        let opened = udp_socket::open(group, self.port, self.buffer_bytes, sharing);
+        let name = udp_socket::destination(false, group, self.port, self.scope_id);
+        let opened = udp_socket::open(name, self.buffer_bytes, sharing);
         if overlap {
             unicast.set_reuse_address(false)?;
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::mem;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
 
@@ -115,14 +115,10 @@ pub(super) struct Sharing {
     pub(super) reuse_address: bool,
 }
 
-/// Opens a socket with everything the port needs to know about a packet, bound to `address` (the IPv6
+/// Opens a socket with everything the port needs to know about a packet, bound to `name` (the IPv6
 /// wildcard takes IPv4 as well) and unconnected: a connected one would put IP IDs of its own on the wire.
-pub(super) fn open(
-    address: IpAddr,
-    port: u16,
-    buffer_bytes: usize,
-    sharing: Sharing,
-) -> Result<Socket, PortError> {
+pub(super) fn open(name: SocketAddr, buffer_bytes: usize, sharing: Sharing) -> Result<Socket, PortError> {
+    let (address, port) = (name.ip(), name.port());
     let domain = if address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
     let socket =
         Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)).map_err(|e| match e.raw_os_error() {
@@ -130,8 +126,7 @@ pub(super) fn open(
             _ => PortError::Socket { step: "create a UDP socket", source: e },
         })?;
     configure(&socket, address, buffer_bytes, sharing)?;
-    let name = SockAddr::from(SocketAddr::new(address, port));
-    socket.bind(&name).map_err(|e| match e.raw_os_error() {
+    socket.bind(&SockAddr::from(name)).map_err(|e| match e.raw_os_error() {
         Some(libc::EADDRINUSE) => PortError::Taken { address, port, reuse_port: sharing.reuse_port },
         Some(libc::EADDRNOTAVAIL) => PortError::NotLocal { address },
         Some(libc::EACCES | libc::EPERM) => PortError::NotPermitted { address, port },
@@ -239,11 +234,13 @@ pub(super) fn max_segments() -> usize {
     })
 }
 
-/// The IPv4 address as the IPv6 socket of a dual-stack port writes it.
-pub(super) fn for_socket(ipv6_socket: bool, address: IpAddr) -> IpAddr {
+/// A destination as the port's socket writes it: IPv4 mapped into IPv6 on a dual-stack socket. IPv6 groups
+/// need `scope_id`, an interface index, when they do not reach beyond the link.
+pub(super) fn destination(ipv6_socket: bool, address: IpAddr, port: u16, scope_id: u32) -> SocketAddr {
     match address {
-        IpAddr::V4(v4) if ipv6_socket => IpAddr::V6(v4.to_ipv6_mapped()),
-        other => other,
+        IpAddr::V4(v4) if ipv6_socket => SocketAddr::from((v4.to_ipv6_mapped(), port)),
+        IpAddr::V6(v6) if v6.is_multicast() => SocketAddrV6::new(v6, port, 0, scope_id).into(),
+        other => SocketAddr::new(other, port),
     }
 }
 
@@ -257,9 +254,9 @@ mod tests {
     #[test]
     fn errors_name_the_address_and_the_remedy() {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let first = open(address, 0, 65_536, Sharing::default()).unwrap();
+        let first = open(SocketAddr::new(address, 0), 65_536, Sharing::default()).unwrap();
         let port = first.local_addr().unwrap().as_socket().unwrap().port();
-        let text = open(address, port, 65_536, Sharing::default()).unwrap_err().to_string();
+        let text = open(SocketAddr::new(address, port), 65_536, Sharing::default()).unwrap_err().to_string();
         assert!(
             text.starts_with(&format!("UDP port {port} on 127.0.0.1 is taken: another RoCE device")),
             "{text}"
@@ -267,7 +264,7 @@ mod tests {
         assert!(text.contains("rdma link") && text.contains("stop the holder"), "{text}");
 
         let foreign = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 77));
-        let error = open(foreign, 0, 65_536, Sharing::default()).unwrap_err();
+        let error = open(SocketAddr::new(foreign, 0), 65_536, Sharing::default()).unwrap_err();
         assert!(matches!(error, PortError::NotLocal { .. }), "{error}");
         assert!(error.to_string().starts_with("203.0.113.77 is not an address of this host"));
     }

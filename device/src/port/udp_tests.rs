@@ -9,6 +9,15 @@ fn open(address: &str) -> UdpPort {
     UdpPort::bind(&UdpConfig { port: 0, ..UdpConfig::new(address.parse().unwrap()) }).unwrap()
 }
 
+/// Containers often have no IPv6; what needs it is then not tested, and says so.
+fn has_ipv6() -> bool {
+    let has = std::net::UdpSocket::bind("[::1]:0").is_ok();
+    if !has {
+        eprintln!("not tested: this host has no IPv6");
+    }
+    has
+}
+
 fn path(from: &UdpPort, source: &str, to: &UdpPort, destination: &str) -> Path {
     let flow = Flow {
         source: source.parse().unwrap(),
@@ -76,6 +85,9 @@ fn trains_cross_between_two_ipv4_addresses() {
 
 #[test]
 fn trains_cross_over_ipv6() {
+    if !has_ipv6() {
+        return;
+    }
     let (mut a, mut b) = (open("::1"), open("::1"));
     let there = path(&a, "::1", &b, "::1");
     round_trip(&there, &mut a, &mut b);
@@ -83,6 +95,9 @@ fn trains_cross_over_ipv6() {
 
 #[test]
 fn the_dual_stack_wildcard_sends_from_the_path_and_sees_where_packets_went() {
+    if !has_ipv6() {
+        return;
+    }
     let (mut any, mut v4, mut v6) = (open("::"), open("127.0.0.2"), open("::1"));
     let to_v4 = path(&any, "127.0.0.9", &v4, "127.0.0.2");
     round_trip(&to_v4, &mut any, &mut v4);
@@ -106,6 +121,9 @@ fn the_ipv4_wildcard_sees_where_packets_went() {
 #[test]
 fn traffic_class_and_hop_limit_travel_with_each_send() {
     for address in ["127.0.0.1", "::1"] {
+        if address == "::1" && !has_ipv6() {
+            continue;
+        }
         let (mut a, mut b) = (open(address), open(address));
         for (traffic_class, hop_limit, arrives_with) in
             [(0x02, 64, 64), (0xc2, 1, 1), (0, 255, 255), (0, 0, 64)]

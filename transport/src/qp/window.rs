@@ -73,11 +73,6 @@ impl Window {
         self.packets
     }
 
-    /// Most PSNs that may ever be unacknowledged: also the size of one READ request.
-    pub(crate) fn limit_packets(&self) -> u32 {
-        self.limit_packets
-    }
-
     /// How often a long message asks for an acknowledgement, so that the window keeps moving.
     pub(crate) fn ack_interval(&self) -> u32 {
         (self.packets / 8).clamp(1, 16)

@@ -14,10 +14,12 @@
 //! wrong ICRC slips through with probability 2^-16 instead of 2^-32; every wrong single bit is still
 //! found. IPv6 has no such field and is always exact.
 //!
-//! **FLUSH requests of rdma_rxe** (Linux 6.12) carry an ICRC that covers BTH, FETH and RETH twice,
-//! once with the congestion byte masked and once as they are: its opcode table gives FLUSH no payload
-//! offset, so the "payload" begins at the BTH again. It expects the same of others. [`verify`]
-//! accepts both forms for FLUSH; [`seal_flush_for_rxe`] writes rdma_rxe's.
+//! **FLUSH requests of rdma_rxe** (Linux 6.12) carry an ICRC that covers BTH, FETH and RETH twice:
+//! first as above, then once more unmasked, where the payload would come. That is what an opcode
+//! table without a payload offset for FLUSH amounts to, and rdma_rxe checks received packets by the
+//! same table. Found by comparison with captured packets (`tests/golden/6.12/rc-flush*.pcap`): it
+//! explains all of them. [`verify`] and [`verify_with_header`] accept both forms for FLUSH;
+//! [`seal`] writes the specification's, [`seal_flush_for_rxe`] rdma_rxe's.
 
 use core::net::IpAddr;
 
