@@ -13,6 +13,9 @@ use pumice_transport::types::{WcStatus, WorkCompletion};
 use crate::device::Device;
 use crate::error::{Result, VerbsError};
 
+/// What 64 bits of nanoseconds hold: longer timeouts are as good as this.
+const LONGEST_WAIT: Duration = Duration::from_nanos(u64::MAX);
+
 /// A completion queue. Cheap to clone; destroyed with its last clone and the last queue that reports to it.
 #[derive(Debug, Clone)]
 pub struct CompletionQueue(Arc<Inner>);
@@ -228,7 +231,7 @@ impl CompletionChannel {
         let event = if let Some(simulation) = device.simulation() {
             simulation.wait(timeout, || self.0.channel.try_event())
         } else {
-            device.hca().wait_cq_event(&self.0.channel, Some(timeout))
+            device.hca().wait_cq_event(&self.0.channel, Some(timeout.min(LONGEST_WAIT)))
         };
         let event = event.ok_or(VerbsError::TimedOut { awaited: "completion event", after: timeout })?;
         let queue = self.0.queues().iter().filter_map(Weak::upgrade).find(|queue| queue.handle() == event.cq);

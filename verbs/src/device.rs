@@ -74,6 +74,34 @@ pub struct AsyncEvent {
 impl Device {
     /// Opens a device on this machine's network.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use pumice_verbs::{Access, Device, DeviceOptions, RcQueuePair, Result, SendRequest};
+    ///
+    /// # fn main() -> Result<()> {
+    /// // Two devices in one process: each has UDP port 4791 of its own loopback address.
+    /// let side = |address: [u8; 4]| -> Result<_> {
+    ///     let device = Device::open(DeviceOptions::new().addresses([address.into()]))?;
+    ///     let domain = device.protection_domain()?;
+    ///     let cq = device.completion_queue(16)?;
+    ///     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
+    ///     let memory = domain.allocate(4096, access)?;
+    ///     let qp = RcQueuePair::builder(&domain, &cq, &cq).build()?;
+    ///     Ok((qp, cq, memory))
+    /// };
+    /// let (reader, cq, memory) = side([127, 89, 250, 1])?;
+    /// let (passive, _, source) = side([127, 89, 250, 2])?;
+    /// reader.connect(&passive.endpoint(), &Default::default())?;
+    /// passive.connect(&reader.endpoint(), &Default::default())?;
+    /// source.write(0, b"stone")?;
+    /// let local = [memory.slice(..5)?];
+    /// reader.post_send(&SendRequest::read(&local, source.remote()).signaled())?;
+    /// cq.wait_success(Duration::from_secs(10))?;
+    /// assert_eq!(memory.to_vec(0, 5)?, b"stone");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `Invalid`: an address is not of this machine, or there is none. `Port`: the UDP port cannot be had. `Os`:
     /// no capture file, descriptor or thread.

@@ -251,7 +251,7 @@ impl MemoryRegion {
         if access.contains(Access::LOCAL_WRITE) {
             self.check_writable()?;
         }
-        let access = access - Access::ZERO_BASED | registration.access & Access::ZERO_BASED;
+        let access = access.difference(Access::ZERO_BASED) | (registration.access & Access::ZERO_BASED);
         let change = RegionChange { access: Some(access), ..RegionChange::default() };
         let hca = registration.domain.device().hca();
         // SAFETY: the same range, which is writable if this asks for it.

@@ -27,7 +27,8 @@ pub(crate) const DEFAULT_NAME: &str = "pumice0";
 pub struct DeviceOptions {
     pub(crate) name: Option<String>,
     pub(crate) addresses: Vec<IpAddr>,
-    pub(crate) limits: Limits,
+    limits: Limits,
+    active_mtu: Option<Mtu>,
     faults: Option<FaultConfig>,
     capture: Option<PathBuf>,
     explain: Option<ExplainHook>,
@@ -70,6 +71,12 @@ impl DeviceOptions {
         self
     }
 
+    /// Largest path MTU of the port, and longest datagram; by default that of the first address's interface.
+    pub fn active_mtu(mut self, mtu: Mtu) -> DeviceOptions {
+        self.active_mtu = Some(mtu);
+        self
+    }
+
     /// What goes wrong with packets on their way out.
     pub fn faults(mut self, faults: FaultConfig) -> DeviceOptions {
         self.faults = Some(faults);
@@ -105,7 +112,6 @@ impl DeviceOptions {
 
     pub(crate) fn open(self) -> Result<Arc<Hca>> {
         let gids = if self.addresses.is_empty() { machine_gids()? } else { gids_of(&self.addresses)? };
-        let name = self.name.as_deref().unwrap_or(DEFAULT_NAME);
         if gids.is_empty() {
             return Err(VerbsError::Invalid {
                 object: "device",
@@ -122,17 +128,20 @@ impl DeviceOptions {
         // The device's clock starts at 0 now.
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let clock = Clock::monotonic();
-        let mut config = HcaConfig { limits: self.limits, ..HcaConfig::new(name, gids) };
-        let (faults, capture) = (self.faults, self.capture);
-        config.explain = self.explain;
-        let port = surround(Box::new(port), faults, capture, since_1970.as_nanos() as u64)?;
+        let name = self.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
+        let (config, layers) = self.into_parts(name, gids);
+        let port = layers.surround(Box::new(port), since_1970.as_nanos() as u64)?;
         Hca::open(config, port, clock).map(Arc::new).map_err(VerbsError::refused("device"))
     }
 
-    /// What makes a simulated device.
+    /// What makes a device with these addresses, and what goes around its port.
     pub(crate) fn into_parts(self, name: String, gids: Vec<GidEntry>) -> (HcaConfig, Layers) {
-        let mut config = HcaConfig { limits: self.limits, ..HcaConfig::new(&name, gids) };
-        config.explain = self.explain;
+        let config = HcaConfig {
+            limits: self.limits,
+            active_mtu: self.active_mtu,
+            explain: self.explain,
+            ..HcaConfig::new(&name, gids)
+        };
         (config, Layers { faults: self.faults, capture: self.capture })
     }
 }
@@ -144,32 +153,24 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// Is there anything?
+    /// Whether there is nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.faults.is_none() && self.capture.is_none()
     }
 
-    /// Puts it around a simulated port.
-    pub(crate) fn surround(self, port: Box<dyn Port>) -> Result<Box<dyn Port>> {
-        surround(port, self.faults, self.capture, 0)
+    /// Puts it around a port. `time_base_ns` makes the time of a capture of the device's clock.
+    pub(crate) fn surround(self, mut port: Box<dyn Port>, time_base_ns: u64) -> Result<Box<dyn Port>> {
+        if let Some(file) = self.capture {
+            let captured = CapturePort::create(port, &file, time_base_ns);
+            port = Box::new(
+                captured.map_err(|source| VerbsError::Os { task: "create the capture file", source })?,
+            );
+        }
+        if let Some(faults) = self.faults {
+            port = Box::new(FaultPort::new(port, faults));
+        }
+        Ok(port)
     }
-}
-
-fn surround(
-    mut port: Box<dyn Port>,
-    faults: Option<FaultConfig>,
-    capture: Option<PathBuf>,
-    time_base_ns: u64,
-) -> Result<Box<dyn Port>> {
-    if let Some(file) = capture {
-        let captured = CapturePort::create(port, &file, time_base_ns);
-        port =
-            Box::new(captured.map_err(|source| VerbsError::Os { task: "create the capture file", source })?);
-    }
-    if let Some(faults) = faults {
-        port = Box::new(FaultPort::new(port, faults));
-    }
-    Ok(port)
 }
 
 /// The addresses of this machine that make a GID table, best first.

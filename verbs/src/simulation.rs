@@ -15,7 +15,7 @@ use crate::options::DeviceOptions;
 
 /// A network without sockets, threads and clocks. Time passes only in the calls that wait: those of this type, and
 /// those of its devices' completion queues, channels and events. The same calls with the same seed give
-/// the same packets at the same nanoseconds. Cheap to clone.
+/// the same packets at the same nanoseconds. Cheap to clone. A device that was dropped keeps its address.
 #[derive(Debug, Clone)]
 pub struct Simulation(Arc<Mutex<Inner>>);
 
@@ -66,7 +66,7 @@ impl Simulation {
             if layers.is_empty() {
                 return port;
             }
-            layers.surround(port).unwrap_or_else(|error| {
+            layers.surround(port, 0).unwrap_or_else(|error| {
                 failure = Some(error);
                 Box::new(Fabric::new(FabricConfig::default()).attach(&[]))
             })

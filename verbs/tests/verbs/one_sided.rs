@@ -103,7 +103,7 @@ fn a_passive_target_answers_over_udp() {
 fn zero_based_regions_count_from_zero() {
     let (a, b) = simulated();
     let (qp, _peer) = connected(&a, &b);
-    let memory = b.domain.allocate(4096, all_access() - Access::MW_BIND | Access::ZERO_BASED).unwrap();
+    let memory = b.domain.allocate(4096, all_access() | Access::ZERO_BASED).unwrap();
     assert_eq!((memory.remote().address, memory.slice(8..).unwrap().address), (0, 8));
     let target = memory.remote_slice(8..16).unwrap();
     qp.post_send(&SendRequest::write(&[], target).inline(b"at eight").signaled()).unwrap();
@@ -118,14 +118,24 @@ fn a_window_opens_part_of_a_region() {
         let (qp, peer) = connected(&a, &b);
         let window = b.domain.memory_window(window_type).unwrap();
         let region = b.domain.allocate(4096, Access::LOCAL_WRITE | Access::MW_BIND).unwrap();
-        let (bind, open) = window.bind(&region, 100..200, Access::REMOTE_WRITE).unwrap();
+        let rights = Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let (bind, open) = window.bind(&region, 100..200, rights).unwrap();
         peer.post_send(&bind.wr_id(1).signaled()).unwrap();
         assert_eq!(b.expect(1).opcode, WcOpcode::BindWindow);
-        // The region's owner lets go of it: the window keeps its memory alive.
+        // The region's owner lets go of it: its memory stays as long as the window.
+        let handle = region.handle();
         drop(region);
         qp.post_send(&SendRequest::write(&[], open).inline(b"inside").wr_id(2).signaled()).unwrap();
         a.expect(2);
+        let others: Vec<_> = (0..8).map(|_| b.domain.allocate(4096, all_access()).unwrap()).collect();
+        others.iter().for_each(|other| other.fill(0xee).unwrap());
+        let seen = [a.memory.slice(..6).unwrap()];
+        qp.post_send(&SendRequest::read(&seen, open).wr_id(4).signaled()).unwrap();
+        a.expect(4);
+        assert_eq!(a.memory.to_vec(0, 6).unwrap(), b"inside");
+        assert!(b.device.hca().query_mr(handle).is_ok());
         drop(window);
+        assert!(b.device.hca().query_mr(handle).is_err());
         qp.post_send(&SendRequest::write(&[], open).inline(b"closed").wr_id(3).signaled()).unwrap();
         a.expect_failure(3, WcStatus::RemAccessErr);
     }
