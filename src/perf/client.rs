@@ -74,7 +74,11 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// A sentence.
-    pub(crate) fn open(plan: &'a Plan, stream: TcpStream, settings: &EndSettings) -> Result<Session<'a>, String> {
+    pub(crate) fn open(
+        plan: &'a Plan,
+        stream: TcpStream,
+        settings: &EndSettings,
+    ) -> Result<Session<'a>, String> {
         let mut control =
             Control::new(stream).map_err(|error| format!("the connection to the server failed: {error}"))?;
         let address = device_address(&control, settings.addr)?;
@@ -197,9 +201,7 @@ impl<'a> Session<'a> {
             Operation::Send if self.plan.ping_pong() => self.end.check_receive(0, tag),
             Operation::Send => Ok(()),
             Operation::Write => self.check_peer(tag, slots),
-            Operation::Read => {
-                (0..slots).try_for_each(|slot| self.end.check_send(slot as usize, tag + slot))
-            }
+            Operation::Read => (0..slots).try_for_each(|slot| self.end.check_send(slot as usize, tag + slot)),
             Operation::Atomic => {
                 let values = self.end.expected_counters();
                 self.confirm(&Request::CheckCounters { values })
@@ -224,7 +226,7 @@ impl<'a> Session<'a> {
             self.account.checked_messages += 2 * served.checked;
             return Ok(());
         }
-        let batch = self.end.checkable_messages(self.plan);
+        let batch = self.end.checkable_messages();
         let most = (CHECKED_BYTES / self.plan.size_bytes.max(1) as u64).clamp(1, CHECKED_MESSAGES);
         let mut checked = 0;
         while checked < most {
@@ -300,11 +302,8 @@ impl<'a> Session<'a> {
         self.start(Round::RawStream { client, credit_bytes: stream.credit_bytes() })?;
         let bytes_per_second = raw.stream(peer, stream, duration)?;
         self.stop(0)?;
-        measured.raw = Some(if singles {
-            bytes_per_second / packet_bytes as f64 / 1e6
-        } else {
-            bytes_per_second / 1e9
-        });
+        measured.raw =
+            Some(if singles { bytes_per_second / packet_bytes as f64 / 1e6 } else { bytes_per_second / 1e9 });
         Ok(())
     }
 

@@ -63,7 +63,10 @@ pub(crate) enum Contents {
 /// What the server answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    Opened { end: EndInfo, raw: Option<SocketAddr> },
+    Opened {
+        end: EndInfo,
+        raw: Option<SocketAddr>,
+    },
     Connected,
     Started,
     Stopped(Served),

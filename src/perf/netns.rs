@@ -33,10 +33,13 @@ impl Namespaces {
         // Made inside the first namespace: a name that the machine uses already is no obstacle.
         namespaces.run(
             0,
-            &["ip", "link", "add", "veth0", "mtu", &mtu, "type", "veth", "peer", "name", "veth0", "mtu", &mtu]
-                .into_iter()
-                .chain(["netns", &second])
-                .collect::<Vec<_>>(),
+            &[
+                "ip", "link", "add", "veth0", "mtu", &mtu, "type", "veth", "peer", "name", "veth0", "mtu",
+                &mtu,
+            ]
+            .into_iter()
+            .chain(["netns", &second])
+            .collect::<Vec<_>>(),
         )?;
         let _ = first;
         for (index, address) in ADDRESSES.iter().enumerate() {
@@ -64,7 +67,9 @@ impl Namespaces {
                 let said = String::from_utf8_lossy(&output.stderr);
                 Err(format!("\"{what}\" failed: {}", said.trim()))
             }
-            Err(error) => Err(format!("\"{first} … {what}\" cannot be run: {error}; install util-linux and iproute2")),
+            Err(error) => {
+                Err(format!("\"{first} … {what}\" cannot be run: {error}; install util-linux and iproute2"))
+            }
         }
     }
 }

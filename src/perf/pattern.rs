@@ -27,7 +27,8 @@ pub(crate) fn first_wrong(message: &[u8], tag: Tag) -> Option<WrongByte> {
         let word = words.next_word();
         let expected = word.get(..chunk.len()).unwrap_or(&word);
         if chunk != expected {
-            let differing = chunk.iter().zip(expected).enumerate().find(|(_, (found, wanted))| found != wanted);
+            let differing =
+                chunk.iter().zip(expected).enumerate().find(|(_, (found, wanted))| found != wanted);
             return differing.map(|(at, (found, wanted))| WrongByte {
                 offset: index * 8 + at,
                 found: *found,

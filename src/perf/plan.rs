@@ -166,8 +166,11 @@ impl Plan {
         match (self.service, self.operation) {
             (Service::Uc, Operation::Read | Operation::Atomic)
             | (Service::Ud, Operation::Read | Operation::Atomic | Operation::Write) => {
-                let use_instead =
-                    if self.operation == Operation::Write { "--transport rc or uc" } else { "--transport rc" };
+                let use_instead = if self.operation == Operation::Write {
+                    "--transport rc or uc"
+                } else {
+                    "--transport rc"
+                };
                 return fail(format!("{service} has no {operation}: use {use_instead}"));
             }
             _ => {}
@@ -203,13 +206,20 @@ impl Plan {
         }
         let latency = self.quantity == Quantity::Latency;
         if latency && (self.qp_count > 1 || self.post_list > 1) {
-            return fail("latency is measured with one message on one queue pair: leave out --qps and --post-list".into());
+            return fail(
+                "latency is measured with one message on one queue pair: leave out --qps and --post-list"
+                    .into(),
+            );
         }
         if latency && self.service == Service::Uc && self.operation == Operation::Write {
-            return fail("nobody tells when a UC write has arrived: measure its bandwidth, or --transport rc".into());
+            return fail(
+                "nobody tells when a UC write has arrived: measure its bandwidth, or --transport rc".into(),
+            );
         }
         if self.passive && (self.operation == Operation::Send || !latency) {
-            return fail("--passive is for --latency of write, read and atomic: a send needs its receiver".into());
+            return fail(
+                "--passive is for --latency of write, read and atomic: a send needs its receiver".into(),
+            );
         }
         if self.events && !latency {
             return fail("--events is for --latency".into());

@@ -52,7 +52,8 @@ impl End {
     /// # Errors
     /// A sentence.
     pub(crate) fn start(task: &Task, wrapper: &[String], reader: Reader) -> Result<End, String> {
-        let program = env::current_exe().map_err(|error| format!("this program cannot find itself: {error}"))?;
+        let program =
+            env::current_exe().map_err(|error| format!("this program cannot find itself: {error}"))?;
         let task = serde_json::to_string(task).map_err(|error| error.to_string())?;
         let mut command = match wrapper.split_first() {
             Some((first, rest)) => {

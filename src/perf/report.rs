@@ -88,9 +88,11 @@ impl Report {
         };
         let ratio = |value: f64, to: Option<f64>| to.filter(|to| *to > 0.0).map(|to| value / to);
         let values: Vec<f64> = rounds.iter().map(|round| round.value).collect();
-        let ratio_p99 = rounds.iter().filter_map(|round| ratio(round.p99?, round.raw_p99)).collect::<Vec<_>>();
+        let ratio_p99 =
+            rounds.iter().filter_map(|round| ratio(round.p99?, round.raw_p99)).collect::<Vec<_>>();
         let ratios = |pick: fn(&Measured) -> Option<f64>| {
-            let values: Vec<f64> = rounds.iter().filter_map(|round| ratio(round.value, pick(round))).collect();
+            let values: Vec<f64> =
+                rounds.iter().filter_map(|round| ratio(round.value, pick(round))).collect();
             (!values.is_empty()).then(|| median(&values))
         };
         let [a, b] = account.traffic;

@@ -125,7 +125,9 @@ impl<'a> Sender<'a> {
     fn has_room(&self, count: u64) -> bool {
         let on_qp = self.accounts.get(self.next_qp).map_or(0, |account| account.outstanding as usize);
         let fits = |outstanding: usize, most: usize| outstanding == 0 || outstanding + count as usize <= most;
-        fits(on_qp, self.plan.depth) && fits(self.outstanding, self.plan.outstanding()) && self.has_credit(count)
+        fits(on_qp, self.plan.depth)
+            && fits(self.outstanding, self.plan.outstanding())
+            && self.has_credit(count)
     }
 
     fn has_credit(&self, count: u64) -> bool {

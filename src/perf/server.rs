@@ -1,7 +1,6 @@
 //! The serving end: does what clients ask, one after the other.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 
 use pumice_device::port::RawWait;
 
@@ -27,7 +26,11 @@ pub(crate) struct Service {
 ///
 /// # Errors
 /// A sentence: the first client could not be served, if `once`.
-pub(crate) fn serve(listener: &TcpListener, service: &Service, note: &mut dyn FnMut(&str)) -> Result<(), String> {
+pub(crate) fn serve(
+    listener: &TcpListener,
+    service: &Service,
+    note: &mut dyn FnMut(&str),
+) -> Result<(), String> {
     loop {
         let accepted = listener.accept().map_err(|error| format!("no client can be accepted: {error}"))?;
         let outcome = serve_one(accepted.0, service);
@@ -41,7 +44,8 @@ pub(crate) fn serve(listener: &TcpListener, service: &Service, note: &mut dyn Fn
 }
 
 fn serve_one(stream: TcpStream, service: &Service) -> Result<(), String> {
-    let mut control = Control::new(stream).map_err(|error| format!("the client's connection failed: {error}"))?;
+    let mut control =
+        Control::new(stream).map_err(|error| format!("the client's connection failed: {error}"))?;
     let mut session = None;
     while let Some(request) = control.receive()? {
         let answer = match request {
@@ -76,7 +80,7 @@ fn open(version: u32, plan: Plan, service: &Service, control: &Control) -> Resul
     let local = control.addresses().map_err(|error| error.to_string())?.0;
     let address = service.address.unwrap_or(local);
     process::pin(service.core);
-    let end = Endpoint::open(&plan, address, None::<PathBuf>)?;
+    let end = Endpoint::open(&plan, address, None)?;
     let raw = if plan.raw { Some(RawEnd::open(address)?) } else { None };
     let raw_address = raw.as_ref().map(RawEnd::address).transpose()?;
     let reply = Reply::Opened { end: end.info(), raw: raw_address };

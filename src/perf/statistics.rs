@@ -8,7 +8,11 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
     let at = |index: usize| sorted.get(index).copied().unwrap_or(0.0);
-    if sorted.len().is_multiple_of(2) && middle > 0 { (at(middle - 1) + at(middle)) / 2.0 } else { at(middle) }
+    if sorted.len().is_multiple_of(2) && middle > 0 {
+        (at(middle - 1) + at(middle)) / 2.0
+    } else {
+        at(middle)
+    }
 }
 
 pub(crate) fn least(values: &[f64]) -> f64 {
