@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::perf::PerfOptions;
+
 /// A software RDMA device in user space that speaks RoCEv2.
 #[derive(Debug, Parser)]
 #[command(name = "pumice", version, about, arg_required_else_help = true)]
@@ -24,6 +26,11 @@ pub(crate) enum Command {
     ///
     /// The exit code is 1 if a problem keeps the device from working.
     Doctor(DoctorOptions),
+    /// Measure bandwidth, message rate and latency, and check every byte on the way
+    ///
+    /// "perf loop" runs both ends on this machine and compares them with plain UDP. "perf server" and
+    /// "perf client HOST" run on two machines, or in two shells of one.
+    Perf(PerfOptions),
 }
 
 #[derive(Debug, Args)]
