@@ -9,7 +9,7 @@ use pumice_transport::wire::Qpn;
 use std::sync::Arc;
 
 use crate::kit::host::XrcSrq;
-use crate::kit::literal::Literal;
+use crate::kit::literal::{Literal, rc};
 use crate::kit::op::{self, Header};
 use crate::kit::rung::*;
 use crate::kit::{CONTEXT, LOCAL, RECV_CQ, XRCD, path_to_peer};
@@ -30,6 +30,13 @@ enum Action {
     Packet {
         literal: Literal,
         distance: i32,
+    },
+    /// A whole message in order, of which one packet may get lost or come twice.
+    Message {
+        write: bool,
+        packets: u32,
+        lost: Option<u32>,
+        doubled: Option<u32>,
     },
     Bytes(Vec<u8>),
     PostSend {
@@ -67,7 +74,7 @@ fn address() -> impl Strategy<Value = u64> {
 }
 
 fn rkey() -> impl Strategy<Value = u32> {
-    prop_oneof![8 => Just(RKEY), 2 => Just(READ_ONLY_RKEY), 1 => any::<u32>(), 1 => Just(0)]
+    prop_oneof![20 => Just(RKEY), 2 => Just(READ_ONLY_RKEY), 1 => any::<u32>(), 1 => Just(0)]
 }
 
 fn payload() -> impl Strategy<Value = Vec<u8>> {
@@ -91,21 +98,45 @@ fn length(payload: usize) -> impl Strategy<Value = u32> {
     ]
 }
 
+/// Payload and RETH length as the operation wants them at a path MTU of 256.
+fn legal_lengths(operation: u8, payload: Vec<u8>, length: u32) -> (Vec<u8>, u32) {
+    let mut payload = payload;
+    match operation {
+        op::SEND_FIRST | op::SEND_MIDDLE | op::WRITE_MIDDLE | op::READ_FIRST | op::READ_MIDDLE => {
+            payload.resize(256, 0xdd);
+        }
+        op::WRITE_FIRST => {
+            payload.resize(256, 0xdd);
+            return (payload, length % 2000 + 257);
+        }
+        op::READ_REQUEST | op::FLUSH => return (payload, length % 2000),
+        op::ATOMIC_WRITE => return (vec![0xdd; 8], 8),
+        _ => payload.truncate(256),
+    }
+    let length = payload.len() as u32;
+    (payload, length)
+}
+
 /// A packet of any opcode, most often one that exists, with the headers it should have.
 fn literal() -> impl Strategy<Value = Literal> {
     let service =
         prop_oneof![6 => Just(0u8), 2 => Just(0x20), 2 => Just(0x60), 3 => Just(0xa0), 1 => Just(0x80)];
     let opcode = (service, 0..0x20u8).prop_map(|(service, operation)| service | operation);
     let syndrome = prop_oneof![4 => Just(0x1f), 2 => 0x60..0x66u8, 2 => 0x20..0x40u8, 1 => any::<u8>()];
-    let numbers = (address(), rkey(), any::<[u8; 4]>(), 0..4u8, 0..3u8, any::<bool>(), any::<bool>());
+    let legal = prop::bool::weighted(0.8);
+    let numbers = (address(), rkey(), any::<[u8; 4]>(), 0..4u8, 0..3u8, any::<bool>(), legal);
     (opcode, payload(), numbers, syndrome)
         .prop_flat_map(|(opcode, payload, numbers, syndrome)| {
             let length = length(payload.len());
             (Just(opcode), Just(payload), Just(numbers), Just(syndrome), length)
         })
-        .prop_map(|(opcode, payload, numbers, syndrome, length)| {
-            let (address, rkey, word, placement, selectivity, ack_req, solicited) = numbers;
-            let mut literal = Literal { opcode, payload, ack_req, solicited, ..Literal::default() };
+        .prop_map(|(opcode, mut payload, numbers, syndrome, mut length)| {
+            let (mut address, rkey, word, placement, selectivity, ack_req, legal) = numbers;
+            if legal {
+                (payload, length) = legal_lengths(opcode & 0x1f, payload, length);
+                address &= !7;
+            }
+            let mut literal = Literal { opcode, payload, ack_req, ..Literal::default() };
             for header in op::headers(opcode) {
                 match header {
                     Header::Xrc => literal.xrc = Some(SRQN + u32::from(word[0] > 240)),
@@ -148,10 +179,12 @@ fn action() -> impl Strategy<Value = Action> {
     let distance = prop_oneof![10 => Just(0i32), 4 => -4..6i32, 1 => -200..200i32, 1 => any::<i32>()];
     prop_oneof![
         24 => (literal(), distance).prop_map(|(literal, distance)| Action::Packet { literal, distance }),
+        6 => (any::<bool>(), 1..6u32, prop::option::weighted(0.2, 0..6u32), prop::option::weighted(0.2, 0..6u32))
+            .prop_map(|(write, packets, lost, doubled)| Action::Message { write, packets, lost, doubled }),
         1 => prop::collection::vec(any::<u8>(), 0..80).prop_map(Action::Bytes),
         6 => (opcode, lengths, any::<bool>(), any::<bool>())
             .prop_map(|(opcode, length, fence, inline)| Action::PostSend { opcode, length, fence, inline }),
-        4 => (0..1500u32).prop_map(|length| Action::PostRecv { length }),
+        8 => prop_oneof![Just(1500u32), 0..1500u32].prop_map(|length| Action::PostRecv { length }),
         5 => (0..40usize).prop_map(|room| Action::TransmitRequests { room }),
         4 => (0..40usize).prop_map(|room| Action::TransmitResponses { room }),
         3 => (0..200_000_000u64).prop_map(|ns| Action::Wait { ns }),
@@ -194,6 +227,32 @@ impl Trial {
                     if response { query.sq_psn.wrapping_sub(rung.qp.in_flight()) } else { query.rq_psn };
                 literal.psn = origin.wrapping_add_signed(distance) & 0xff_ffff;
                 rung.receive_bytes(&literal.bytes(LOCAL), &flow_from_peer(), 0);
+            }
+            Action::Message { write, packets, lost, doubled } => {
+                let start = rung.qp.query().rq_psn;
+                for k in 0..packets {
+                    let position = match (k == 0, k + 1 == packets) {
+                        (true, true) => op::SEND_ONLY,
+                        (true, false) => op::SEND_FIRST,
+                        (false, false) => op::SEND_MIDDLE,
+                        (false, true) => op::SEND_LAST,
+                    };
+                    let opcode = match (write, position) {
+                        (true, op::SEND_ONLY) => op::WRITE_ONLY,
+                        (true, _) => position + op::WRITE_FIRST,
+                        (false, _) => position,
+                    };
+                    let mut literal = rc(opcode).psn(start.wrapping_add(k) & 0xff_ffff).payload(&[0xdd; 256]);
+                    literal.ack_req = position != op::SEND_MIDDLE;
+                    if write && k == 0 {
+                        literal.reth = Some((TARGET_BASE, RKEY, packets * 256));
+                    }
+                    let times = if lost == Some(k) { 0 } else { 1 + u32::from(doubled == Some(k)) };
+                    let literal = for_type(literal, rung.setup.qp_type);
+                    for _ in 0..times {
+                        rung.receive_bytes(&literal.bytes(LOCAL), &flow_from_peer(), 0);
+                    }
+                }
             }
             Action::Bytes(bytes) => drop(rung.receive_bytes(&bytes, &flow_from_peer(), 0)),
             Action::PostSend { opcode, length, fence, inline } => {
@@ -251,6 +310,23 @@ impl Trial {
     }
 }
 
+/// The same packet as the peer of this type of queue pair would send it.
+fn for_type(literal: Literal, qp_type: QpType) -> Literal {
+    if literal.opcode == op::CNP || literal.deth.is_some() || literal.xrc.is_some() {
+        return literal;
+    }
+    let operation = literal.opcode & 0x1f;
+    let is_response = matches!(operation, op::READ_FIRST..=op::ATOMIC_ACK);
+    match qp_type {
+        QpType::Uc => Literal { opcode: operation | 0x20, ..literal },
+        QpType::XrcInitiator | QpType::XrcTarget => {
+            Literal { opcode: operation | 0xa0, xrc: (!is_response).then_some(SRQN), ..literal }
+        }
+        QpType::Ud | QpType::Gsi => Literal { opcode: operation | 0x60, deth: Some((QKEY, 7)), ..literal },
+        QpType::Rc => Literal { opcode: operation, ..literal },
+    }
+}
+
 fn any_type() -> impl Strategy<Value = QpType> {
     prop_oneof![
         6 => Just(QpType::Rc),
@@ -273,26 +349,19 @@ proptest! {
         qp_type in any_type(),
         state in any_state(),
         has_srq in any::<bool>(),
+        revive in prop::bool::weighted(0.8),
         actions in prop::collection::vec(action(), 1..60),
     ) {
         let mut trial = Trial::new(qp_type, state, has_srq);
         for mut action in actions {
-            // Most packets are of the queue pair's own service.
+            // Most packets are of the queue pair's own service, and most queue pairs are revived.
             if let Action::Packet { literal, distance } = &mut action
                 && *distance % 8 != 7
-                && literal.opcode != op::CNP
-                && literal.deth.is_none()
-                && literal.xrc.is_none()
             {
-                match qp_type {
-                    QpType::Uc => literal.opcode = literal.opcode & 0x1f | 0x20,
-                    QpType::XrcInitiator => literal.opcode = literal.opcode & 0x1f | 0xa0,
-                    QpType::XrcTarget => {
-                        literal.opcode = literal.opcode & 0x1f | 0xa0;
-                        literal.xrc = Some(SRQN);
-                    }
-                    _ => literal.opcode &= 0x1f,
-                }
+                *literal = for_type(literal.clone(), qp_type);
+            }
+            if revive && trial.rung.state() == QpState::Err {
+                trial.perform(Action::Modify(QpState::Reset));
             }
             trial.perform(action);
         }
