@@ -11,9 +11,13 @@ use crate::error::ResourceError;
 use crate::port::wait_readable;
 
 /// How long the application may be silent before the thread takes over: also how often the thread
-/// looks whether it is. Rarer costs one-sided operations their latency at the take-over, more often
-/// costs the polling application its tail.
-const TICK: Duration = Duration::from_millis(2);
+/// looks whether it is.
+const TICK: Duration = Duration::from_millis(1);
+/// The same while the application spins: each look costs it about 10 µs, which shows in its p99 if
+/// looks are a percent of its messages.
+const SPINNING_TICK: Duration = Duration::from_millis(10);
+/// Empty polls between two looks that make it spinning.
+const SPINNING_POLLS: u64 = 500;
 
 /// The thread's handle.
 pub(crate) struct Background {
@@ -41,7 +45,7 @@ impl Background {
     /// Stops the thread and waits for it.
     pub(crate) fn stop(self) {
         self.core.stopping.store(true, Ordering::Release);
-        self.core.wake.set();
+        self.core.wake_background();
         // A panic in the thread has been reported where it happened.
         let _ = self.thread.join();
     }
@@ -53,15 +57,17 @@ fn run(core: &Core) {
     while !core.stopping.load(Ordering::Acquire) {
         let polls = core.polls.load(Ordering::Relaxed);
         let application_drives = polls != seen_polls || core.waiters.load(Ordering::Acquire) > 0;
+        let tick = if polls.wrapping_sub(seen_polls) > SPINNING_POLLS { SPINNING_TICK } else { TICK };
         seen_polls = polls;
         if application_drives && !core.takeover.swap(false, Ordering::AcqRel) {
             // Stand by: only the wake descriptor, never the port's. A failing poll(2) (no memory
             // in the kernel) makes this a busy tick, nothing worse.
-            let _ = wait_readable(&[], Some(wake), Some(TICK));
-            core.wake.clear();
+            let _ = wait_readable(&[], Some(wake), Some(tick));
+            core.clear_wake();
             continue;
         }
         core.takeover.store(false, Ordering::Release);
+        core.waits_here.store(false, Ordering::Relaxed);
         let (fds, timeout) = {
             let mut engine = core.lock();
             let now_ns = core.clock.now_ns();
@@ -80,7 +86,7 @@ fn run(core: &Core) {
         };
         let _ = wait_readable(&fds, Some(wake), timeout);
         core.sleeping_until_ns.store(0, Ordering::Release);
-        core.wake.clear();
+        core.clear_wake();
         // What woke this thread is handled here even if the application has begun to poll: it may
         // have stopped again.
         core.drive();

@@ -17,6 +17,10 @@ use crate::error::ResourceError;
 use crate::event_fd::EventFd;
 use crate::port::wait_readable;
 
+/// A yield that took longer than this let somebody else run.
+const LONG_YIELD_NS: u64 = 2_000;
+/// Empty polls between two yields while nobody else wants the processor.
+const LONGEST_YIELD_INTERVAL: u32 = 32;
 /// How long a thread sleeps when nothing has a deadline.
 const FOREVER_NS: u64 = u64::MAX;
 
@@ -27,14 +31,21 @@ pub(crate) struct Core {
     pub(crate) async_events: Arc<AsyncEventQueue>,
     /// Polls of empty queues so far: while it moves, the application drives.
     pub(crate) polls: AtomicU64,
+    /// Empty polls since the last yield, and after how many the next is due.
+    empty_polls: AtomicU32,
+    yield_interval: AtomicU32,
     /// Application threads that drive while they wait for an event.
     pub(crate) waiters: AtomicU32,
+    /// The application waited for an event by driving, lately.
+    pub(crate) waits_here: AtomicBool,
     /// A queue was armed, or something needs the background thread before its next tick.
     pub(crate) takeover: AtomicBool,
     /// Until when the background thread sleeps, in ns; 0 while it does not.
     pub(crate) sleeping_until_ns: AtomicU64,
     pub(crate) stopping: AtomicBool,
     pub(crate) wake: EventFd,
+    /// `wake` is readable, or about to be.
+    woken: AtomicBool,
 }
 
 impl Core {
@@ -45,11 +56,15 @@ impl Core {
             engine: Mutex::new(engine),
             clock,
             polls: AtomicU64::new(0),
+            empty_polls: AtomicU32::new(0),
+            yield_interval: AtomicU32::new(1),
             waiters: AtomicU32::new(0),
+            waits_here: AtomicBool::new(false),
             takeover: AtomicBool::new(false),
             sleeping_until_ns: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             wake: EventFd::new()?,
+            woken: AtomicBool::new(false),
         })
     }
 
@@ -62,16 +77,24 @@ impl Core {
     /// An application thread found its queue empty: drive once, if nobody else does. True if
     /// anything arrived.
     pub(crate) fn poll(&self) -> bool {
-        // A lost update by a concurrent poll is harmless: the number only has to move.
-        self.polls.store(self.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.note_activity();
         let mut engine = match self.engine.try_lock() {
             Ok(engine) => engine,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
         };
         let now_ns = self.clock.now_ns();
-        engine.transmit_waiting_responses(now_ns);
-        self.step(&mut engine, now_ns)
+        let received = self.step(&mut engine, now_ns);
+        if !received {
+            engine.transmit_waiting_responses(now_ns);
+        }
+        received
+    }
+
+    /// The application drives. A lost update by a concurrent call is harmless: the number only has
+    /// to move.
+    fn note_activity(&self) {
+        self.polls.store(self.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Receives, runs timers, sends. Acknowledgements wait if the application has completions to
@@ -107,25 +130,54 @@ impl Core {
         received || left || due
     }
 
-    /// An empty poll that found nothing: let other processes of this core run. Spinning here would
-    /// keep the very process from running whose packet is awaited.
+    /// An empty poll that found nothing: let other processes of this core run, if there are any.
+    /// Spinning would keep the very process from running whose packet is awaited; yielding for
+    /// nothing costs as much as a poll. A yield that took long shows that somebody else ran.
     pub(crate) fn idle(&self) {
-        if !self.clock.is_virtual() {
-            std::thread::yield_now();
+        if self.clock.is_virtual() {
+            return;
         }
+        let polls = self.empty_polls.load(Ordering::Relaxed).wrapping_add(1);
+        self.empty_polls.store(polls, Ordering::Relaxed);
+        let interval = self.yield_interval.load(Ordering::Relaxed);
+        if polls < interval {
+            return;
+        }
+        self.empty_polls.store(0, Ordering::Relaxed);
+        let before_ns = self.clock.now_ns();
+        std::thread::yield_now();
+        let taken_ns = self.clock.now_ns().saturating_sub(before_ns);
+        let next = if taken_ns > LONG_YIELD_NS { 1 } else { (interval * 2).min(LONGEST_YIELD_INTERVAL) };
+        self.yield_interval.store(next, Ordering::Relaxed);
     }
 
-    /// A completion queue was armed: the application is about to sleep.
+    /// A completion queue was armed: the application is about to sleep. If it has been sleeping in
+    /// [`Core::wait_event`] it will do so again and drive from there; if not, the background thread
+    /// has to take over at once.
     pub(crate) fn armed(&self) {
-        if self.waiters.load(Ordering::Acquire) == 0 {
+        if !self.waits_here.load(Ordering::Relaxed) {
             self.call_background();
         }
     }
 
     /// Wakes the background thread now rather than at its next tick.
     pub(crate) fn call_background(&self) {
-        if !self.takeover.swap(true, Ordering::AcqRel) {
+        self.takeover.store(true, Ordering::Release);
+        self.wake_background();
+    }
+
+    /// Makes the wake descriptor readable, once until it is cleared.
+    pub(crate) fn wake_background(&self) {
+        if !self.woken.swap(true, Ordering::AcqRel) {
             self.wake.set();
+        }
+    }
+
+    /// Makes the wake descriptor unreadable; a look at a flag unless somebody woke the thread.
+    pub(crate) fn clear_wake(&self) {
+        if self.woken.load(Ordering::Acquire) {
+            self.wake.clear();
+            self.woken.store(false, Ordering::Release);
         }
     }
 
@@ -138,7 +190,7 @@ impl Core {
         let busy = engine.has_backlog();
         if busy || engine.deadline_ns().is_some_and(|at_ns| at_ns < sleeping_until_ns) {
             self.sleeping_until_ns.store(0, Ordering::Release);
-            self.wake.set();
+            self.wake_background();
         }
     }
 
@@ -153,8 +205,10 @@ impl Core {
         }
         let start_ns = self.clock.now_ns();
         let end_ns = timeout.map_or(FOREVER_NS, |timeout| start_ns.saturating_add(timeout.as_nanos() as u64));
+        self.waits_here.store(true, Ordering::Relaxed);
         self.waiters.fetch_add(1, Ordering::AcqRel);
         let event = self.wait_event_until(channel, end_ns);
+        self.note_activity();
         self.waiters.fetch_sub(1, Ordering::AcqRel);
         event
     }
@@ -165,7 +219,6 @@ impl Core {
             let now_ns = self.clock.now_ns();
             let sleep_ns = {
                 let mut engine = self.lock();
-                engine.transmit_waiting_responses(now_ns);
                 self.step(&mut engine, now_ns);
                 if let Some(event) = channel.try_event() {
                     return Some(event);

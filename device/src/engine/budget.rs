@@ -13,16 +13,25 @@ pub(crate) fn packet_cost_bytes(length_bytes: usize) -> u64 {
     if length_bytes <= 128 { 512 } else { 2 * length_bytes as u64 + 256 }
 }
 
-/// Packets of `mtu_bytes` that half of a receive buffer holds: the most one queue pair may have in
-/// flight.
-pub(crate) fn window_limit_packets(receive_buffer_bytes: usize, mtu_bytes: usize) -> u32 {
+/// Full packets of `mtu_bytes` that half of a receive buffer holds: the most that one READ request
+/// may ask for.
+pub(crate) fn read_limit_packets(receive_buffer_bytes: usize, mtu_bytes: usize) -> u32 {
     let packets = receive_buffer_bytes as u64 / 2 / packet_cost_bytes(mtu_bytes + 64);
+    packets.clamp(4, 4096) as u32
+}
+
+/// The smallest packets that half of a receive buffer holds: the most PSNs that one queue pair may
+/// have in flight. Bytes are limited by the [`Budget`].
+pub(crate) fn window_limit_packets(receive_buffer_bytes: usize) -> u32 {
+    let packets = receive_buffer_bytes as u64 / 2 / packet_cost_bytes(16);
     packets.clamp(4, 4096) as u32
 }
 
 #[derive(Debug, Default)]
 struct Peer {
     in_flight_bytes: u64,
+    /// Queue pairs that found no room.
+    parked: Vec<u32>,
 }
 
 /// Bytes in flight per peer process.
@@ -31,12 +40,14 @@ pub(crate) struct Budget {
     limit_bytes: u64,
     by_process: HashMap<(IpAddr, u8), u32>,
     peers: Vec<Peer>,
+    /// Queue pairs whose peer has room again.
+    released: Vec<u32>,
 }
 
 impl Budget {
     pub(crate) fn new(receive_buffer_bytes: usize) -> Budget {
         let limit_bytes = (receive_buffer_bytes as u64 * 3 / 4).max(65_536);
-        Budget { limit_bytes, by_process: HashMap::new(), peers: Vec::new() }
+        Budget { limit_bytes, by_process: HashMap::new(), peers: Vec::new(), released: Vec::new() }
     }
 
     /// The number of a peer process.
@@ -59,7 +70,23 @@ impl Budget {
     pub(crate) fn change(&mut self, peer: u32, before_bytes: u64, after_bytes: u64) {
         if let Some(peer) = self.peers.get_mut(peer as usize) {
             peer.in_flight_bytes = (peer.in_flight_bytes + after_bytes).saturating_sub(before_bytes);
+            // With hysteresis: a little room for each of many queue pairs makes short trains.
+            if !peer.parked.is_empty() && peer.in_flight_bytes <= self.limit_bytes / 2 {
+                self.released.append(&mut peer.parked);
+            }
         }
+    }
+
+    /// A queue pair waits until its peer has room.
+    pub(crate) fn park(&mut self, peer: u32, index: u32) {
+        if let Some(peer) = self.peers.get_mut(peer as usize) {
+            peer.parked.push(index);
+        }
+    }
+
+    /// A queue pair that waited and may go on.
+    pub(crate) fn pop_released(&mut self) -> Option<u32> {
+        self.released.pop()
     }
 }
 
@@ -69,9 +96,10 @@ mod tests {
 
     #[test]
     fn a_queue_pair_may_fill_half_the_buffer_with_lone_packets() {
-        let packets = window_limit_packets(8 << 20, 4096);
+        let packets = read_limit_packets(8 << 20, 4096);
         assert!((450..=520).contains(&packets), "{packets}");
-        assert_eq!(window_limit_packets(0, 4096), 4);
+        assert_eq!(read_limit_packets(0, 4096), 4);
+        assert_eq!(window_limit_packets(8 << 20), 4096);
     }
 
     #[test]

@@ -24,13 +24,15 @@ use budget::Budget;
 use schedule::{Deadlines, Ready};
 use train::{Sink, TrainBuilder};
 
-pub(crate) use budget::window_limit_packets;
+pub(crate) use budget::{read_limit_packets, window_limit_packets};
 pub(crate) use queue_pairs::{QpEntry, QueuePairs};
 
 /// Trains that one receive call takes from the port before others get a turn.
 const RECEIVE_TRAINS: usize = 8;
 /// What one queue pair may send before the next gets its turn, in accounted bytes.
 const TURN_BYTES: u64 = 512 * 1024;
+/// Batches after which acknowledgements leave although completions keep coming.
+const DEFERRED_BATCHES: u32 = 16;
 /// What one transmit call sends before it lets others have the lock, in accounted bytes.
 const TRANSMIT_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -46,6 +48,8 @@ pub(crate) struct Engine {
     responders: Ready,
     touched: Ready,
     deadlines: Deadlines,
+    /// Batches since acknowledgements began to wait for the application.
+    deferred_batches: u32,
 }
 
 /// When responses may leave.
@@ -72,6 +76,7 @@ impl Engine {
             responders: Ready::default(),
             touched: Ready::default(),
             deadlines: Deadlines::default(),
+            deferred_batches: 0,
         }
     }
 
@@ -107,6 +112,9 @@ impl Engine {
         }
         while let Some(index) = self.touched.pop() {
             self.note(index);
+        }
+        while let Some(index) = self.budget.pop_released() {
+            self.senders.push(index);
         }
     }
 
@@ -155,7 +163,18 @@ impl Engine {
     }
 
     fn transmit_requests(&mut self, now_ns: u64) -> bool {
-        let Engine { resources, queue_pairs, port, counters, builder, budget, senders, deadlines, .. } = self;
+        let Engine {
+            resources,
+            queue_pairs,
+            port,
+            counters,
+            builder,
+            budget,
+            senders,
+            deadlines,
+            responders,
+            ..
+        } = self;
         if senders.is_empty() && !builder.is_stalled() {
             return false;
         }
@@ -179,7 +198,9 @@ impl Engine {
             let room = entry.peer.map_or(TURN_BYTES, |peer| budget.room_bytes(peer));
             if room == 0 {
                 // Acknowledgements from this peer will make room.
-                senders.push(index);
+                if let Some(peer) = entry.peer {
+                    budget.park(peer, index);
+                }
                 continue;
             }
             sink.turn(TURN_BYTES.min(room).min(left_bytes));
@@ -199,15 +220,30 @@ impl Engine {
                 }
             }
         }
-        sink.flush();
+        // An ACK that follows joins the train: one system call carries reply and ACK.
+        if responders.is_empty() {
+            sink.flush();
+        }
         unfinished || sink.builder.is_stalled()
     }
 
     fn transmit_responses(&mut self, now_ns: u64, acknowledge: Acknowledge) -> bool {
-        let Engine { resources, queue_pairs, port, counters, builder, responders, touched, .. } = self;
+        let Engine {
+            resources,
+            queue_pairs,
+            port,
+            counters,
+            builder,
+            responders,
+            touched,
+            deferred_batches,
+            ..
+        } = self;
         if responders.is_empty() {
             return false;
         }
+        let wait = acknowledge == Acknowledge::AfterCompletions && *deferred_batches < DEFERRED_BATCHES;
+        *deferred_batches = if wait { *deferred_batches + 1 } else { 0 };
         let mut sink = Sink {
             builder,
             port: &mut **port,
@@ -217,16 +253,13 @@ impl Engine {
             sealed_cost_bytes: 0,
             sealed_packets: 0,
         };
-        if !sink.flush() {
-            return true;
-        }
         let mut left_bytes = TRANSMIT_BYTES;
         let mut unfinished = false;
         for _ in 0..responders.len() {
             let Some(index) = responders.pop() else { break };
             let Some(entry) = queue_pairs.at_mut(index) else { continue };
             let urgency = entry.qp.response_urgency();
-            if urgency == Urgency::Acknowledgement && acknowledge == Acknowledge::AfterCompletions {
+            if urgency == Urgency::Acknowledgement && wait {
                 responders.push(index);
                 continue;
             }
@@ -273,11 +306,6 @@ impl Engine {
     /// Something waits to be sent and may be sendable now.
     pub(crate) fn has_backlog(&self) -> bool {
         !self.responders.is_empty() || !self.senders.is_empty() || self.builder.is_stalled()
-    }
-
-    /// Acknowledgements or other responses wait to be sent.
-    pub(crate) fn has_responses(&self) -> bool {
-        !self.responders.is_empty()
     }
 
     /// Forgets a destroyed queue pair's share of its peer's budget.

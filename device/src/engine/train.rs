@@ -129,10 +129,10 @@ impl Transmit for Sink<'_> {
             return None;
         }
         let slot = process_slot(destination);
-        if self.builder.stalled || (self.builder.used_bytes > 0 && !self.joins(path, slot, length_bytes)) {
-            if !self.flush() {
-                return None;
-            }
+        let fits =
+            !self.builder.stalled && (self.builder.used_bytes == 0 || self.joins(path, slot, length_bytes));
+        if !fits && !self.flush() {
+            return None;
         }
         let builder = &mut *self.builder;
         if builder.used_bytes == 0 {

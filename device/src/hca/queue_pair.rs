@@ -9,7 +9,7 @@ use pumice_transport::wire::Qpn;
 use super::{Hca, HcaError};
 use crate::address_handle;
 use crate::completion_queue::CompletionQueue;
-use crate::engine::{Acknowledge, Engine, QpEntry, window_limit_packets};
+use crate::engine::{Acknowledge, QpEntry, read_limit_packets, window_limit_packets};
 use crate::gid_table::GidTable;
 use crate::resources::QpSetup;
 use crate::table::Handle;
@@ -90,7 +90,7 @@ impl Hca {
         Ok(())
     }
 
-    fn modify_limits(&self, engine: &Engine) -> ModifyLimits {
+    fn modify_limits(&self) -> ModifyLimits {
         ModifyLimits {
             active_mtu: self.active_mtu,
             max_rd_atomic_initiator: MAX_RD_ATOMIC,
@@ -115,7 +115,7 @@ impl Hca {
     ) -> Result<(), HcaError> {
         let mut guard = self.core.lock();
         let engine = &mut *guard;
-        let limits = self.modify_limits(engine);
+        let limits = self.modify_limits();
         let unknown = HcaError::UnknownQueuePair { qpn };
         let (slot, entry) = engine.queue_pairs.by_number(qpn).ok_or(unknown)?;
         let qp_type = entry.qp.qp_type();
@@ -132,7 +132,8 @@ impl Hca {
             let buffer_bytes = engine.port.limits().receive_buffer_bytes;
             Some(ResolvedPath {
                 path: std::sync::Arc::new(path),
-                window_limit_packets: window_limit_packets(buffer_bytes, mtu_bytes),
+                window_limit_packets: window_limit_packets(buffer_bytes),
+                read_limit_packets: read_limit_packets(buffer_bytes, mtu_bytes),
             })
         } else {
             None

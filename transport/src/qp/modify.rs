@@ -17,8 +17,11 @@ use crate::wire::{Psn, Qpn};
 pub struct ResolvedPath {
     /// Addresses and marking.
     pub path: Arc<Path>,
-    /// Packets of the path MTU that the peer's receive buffer is trusted to hold.
+    /// Most PSNs in flight at a time.
     pub window_limit_packets: u32,
+    /// Most response packets that one READ request asks for: what this side's receive buffer is
+    /// trusted to hold. A longer READ is asked for in pieces.
+    pub read_limit_packets: u32,
 }
 
 impl Settings {
@@ -68,13 +71,13 @@ impl QueuePair {
         }
         let mask = transition::effective_mask(self.settings.qp_type, mask);
         self.store(attributes, mask);
-        let mut window_limit = None;
+        let mut limits_of_path = None;
         if let (true, Some(resolved)) = (mask.contains(AttributeMask::AV), resolved) {
             self.settings.path = Some(resolved.path);
             self.notifier.forget_path();
-            window_limit = Some(resolved.window_limit_packets);
+            limits_of_path = Some((resolved.window_limit_packets, resolved.read_limit_packets));
         }
-        self.apply(window_limit);
+        self.apply(limits_of_path);
         self.enter(next, mask, host);
         Ok(())
     }
@@ -113,7 +116,7 @@ impl QueuePair {
     }
 
     /// Brings the settings in line with the attributes.
-    fn apply(&mut self, window_limit_packets: Option<u32>) {
+    fn apply(&mut self, limits_of_path: Option<(u32, u32)>) {
         let attributes = &self.attributes;
         let settings = &mut self.settings;
         settings.destination = Qpn::new(attributes.dest_qp_num);
@@ -130,8 +133,9 @@ impl QueuePair {
         settings.min_rnr_timer = attributes.min_rnr_timer;
         settings.max_rd_atomic = attributes.max_rd_atomic;
         settings.max_dest_rd_atomic = attributes.max_dest_rd_atomic;
-        if let Some(limit) = window_limit_packets {
-            self.window_limit_packets = limit;
+        if let Some((window, read)) = limits_of_path {
+            self.window_limit_packets = window;
+            self.requester.read_limit_packets = read;
         }
     }
 

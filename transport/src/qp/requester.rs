@@ -68,6 +68,8 @@ pub(crate) struct Requester {
     /// An implied NAK was acted on; others are ignored until progress.
     pub(crate) implied_nak_seen: bool,
     pub(crate) window: Window,
+    /// Most response packets that one READ request asks for.
+    pub(crate) read_limit_packets: u32,
     /// The entry that failed locally, waiting for those before it to complete.
     pub(crate) local_failure: Option<(u64, WcStatus)>,
     /// Unsignaled requests completed since the last completion was made.
@@ -95,6 +97,7 @@ impl Requester {
             lossy_until_ns: 0,
             implied_nak_seen: false,
             window: Window::new(64),
+            read_limit_packets: 64,
             local_failure: None,
             unreported: 0,
             packets_since_ack_request: 0,
@@ -310,7 +313,7 @@ impl Requester {
         let Some(wqe) = self.queue.entry(self.cursor) else { return Sent::NoRoom };
         let psn = wqe.first_psn.plus(self.cursor_packet);
         let window_left = self.window.packets().saturating_sub(self.in_flight()).max(1);
-        let request = Request::of(settings, wqe, self.cursor_packet, self.window.limit_packets());
+        let request = Request::of(settings, wqe, self.cursor_packet, self.read_limit_packets);
         let mut headers = request.headers(settings, wqe, psn);
         let reliable = settings.qp_type.is_reliable();
         headers.bth.ack_request = reliable

@@ -98,8 +98,11 @@ impl Node {
             let row = transition(terms.qp_type, node.qp.state(), next).expect("a way up");
             let attributes = QpAttributes { qp_state: next as u32, ..attributes.clone() };
             let mask = row.required | AttributeMask::STATE;
-            let resolved =
-                ResolvedPath { path: path.clone(), window_limit_packets: terms.window_limit_packets };
+            let resolved = ResolvedPath {
+                path: path.clone(),
+                window_limit_packets: terms.window_limit_packets,
+                read_limit_packets: terms.window_limit_packets,
+            };
             node.qp.modify(&attributes, mask, &LIMITS, Some(resolved), &mut node.host).expect("a legal step");
         }
         node

@@ -197,6 +197,7 @@ impl Rung {
         let resolved = ResolvedPath {
             path: Arc::new(path_to_peer()),
             window_limit_packets: self.setup.window_limit_packets,
+            read_limit_packets: self.setup.window_limit_packets,
         };
         self.qp.modify(&attributes, mask | AttributeMask::STATE, &LIMITS, Some(resolved), &mut self.host)
     }
