@@ -108,6 +108,7 @@ fn terms(mtu: Mtu, random: &mut Random) -> Terms {
         // The PSNs wrap early in the run.
         psn: 0xff_ff00 + random.below(0x100) as u32,
         window_limit_packets: random.pick(&[4, 8, 16, 64]),
+        read_limit_packets: random.pick(&[1, 3, 16, 64]),
         rd_atomic: random.pick(&[1, 2, 4, 16]),
     }
 }
