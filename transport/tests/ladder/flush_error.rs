@@ -93,7 +93,8 @@ fn reset_forgets_everything_without_a_word() {
     rung.enter(QpState::Reset).unwrap();
     assert_eq!((rung.host.take_sends(), rung.host.events.len()), (vec![], 0));
     assert_eq!(rung.qp.deadline_ns(), None);
-    assert_eq!(rung.try_post(&request(1, SendOpcode::Send, &[])).is_err(), true);
+    let refused = PostError::WrongState { state: QpState::Reset };
+    assert_eq!(rung.try_post(&request(1, SendOpcode::Send, &[])), Err(refused));
     rung.climb();
     rung.receive(&ack(SQ_PSN, 1));
     assert_eq!(rung.host.take_sends(), []);
@@ -135,4 +136,30 @@ fn every_refusal_is_explained_to_the_operator() {
     rung.receive(&nak(NAK_ACCESS, SQ_PSN, 0));
     let [Cause::SendFailed { status, wr_id, psn }] = rung.host.causes[..] else { panic!("no cause") };
     assert_eq!((status, wr_id, psn.value()), (WcStatus::RemAccessErr, 9, SQ_PSN));
+}
+
+#[test]
+fn a_completion_that_cannot_be_written_ends_the_queue_pair() {
+    let mut rung = Rung::rc();
+    rung.post_recv(1, 64);
+    rung.post_send(2, 4);
+    rung.qp.enter_error(Some(Cause::CqOverrun), &mut rung.host);
+    assert_eq!(rung.state(), QpState::Err);
+    assert_eq!(rung.host.take_sends(), [(2, WcStatus::WrFlushErr)]);
+    assert_eq!(rung.host.take_recvs(), [(1, WcStatus::WrFlushErr)]);
+    assert_eq!(rung.host.causes, [Cause::CqOverrun]);
+}
+
+#[test]
+fn from_error_the_way_leads_through_reset_only() {
+    let mut rung = Rung::rc();
+    rung.enter(QpState::Err).unwrap();
+    for next in [QpState::Init, QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe] {
+        let refused = rung.enter(next).unwrap_err();
+        assert_eq!(refused.errno_name(), "EINVAL", "{refused}");
+    }
+    rung.enter(QpState::Reset).unwrap();
+    assert!(rung.enter(QpState::Err).is_err(), "RESET to ERR");
+    rung.climb();
+    assert_eq!(rung.state(), QpState::Rts);
 }

@@ -25,6 +25,7 @@ pub(crate) struct Terms {
     /// First PSN of end 0; end 1 starts 1000 later.
     pub(crate) psn: u32,
     pub(crate) window_limit_packets: u32,
+    pub(crate) read_limit_packets: u32,
     pub(crate) rd_atomic: u8,
 }
 
@@ -101,7 +102,7 @@ impl Node {
             let resolved = ResolvedPath {
                 path: path.clone(),
                 window_limit_packets: terms.window_limit_packets,
-                read_limit_packets: terms.window_limit_packets,
+                read_limit_packets: terms.read_limit_packets,
             };
             node.qp.modify(&attributes, mask, &LIMITS, Some(resolved), &mut node.host).expect("a legal step");
         }

@@ -51,19 +51,19 @@ fn run(case: Case) -> (u64, u64) {
     // Each end asks, each end serves.
     let mut workloads = [0, 1].map(|_| Workload::new(&mut random, case.requests, mtu, case.kinds));
     let mut before = Vec::new();
-    for end in 0..2 {
+    for (end, workload) in workloads.iter().enumerate() {
         let (asking, serving) = two(&mut nodes, end);
-        workloads[end].prepare(&mut asking.host, &mut serving.host, &mut random);
+        workload.prepare(&mut asking.host, &mut serving.host, &mut random);
         before.push(Workload::snapshot(&mut asking.host, &mut serving.host));
     }
     let mut now_ns = 1_000_000;
     for _ in 0..MAX_EVENTS {
-        for end in 0..2 {
+        for (end, workload) in workloads.iter_mut().enumerate() {
             let (asking, serving) = two(&mut nodes, end);
-            workloads[end].post(asking);
+            workload.post(asking);
             // Sometimes no receive is there in time.
             if random.chance(300) {
-                workloads[end].post_receive(&mut serving.host);
+                workload.post_receive(&mut serving.host);
             }
             asking.transmit(now_ns, &mut random, &mut link);
         }
@@ -85,10 +85,10 @@ fn run(case: Case) -> (u64, u64) {
             nodes[1].host.causes
         );
     }
-    for end in 0..2 {
+    for (end, workload) in workloads.iter().enumerate() {
         let (asking, serving) = two(&mut nodes, end);
-        assert!(workloads[end].is_done(&asking.host), "end {end} is stuck at {now_ns} ns");
-        workloads[end].check(&mut asking.host, &mut serving.host, &before[end]);
+        assert!(workload.is_done(&asking.host), "end {end} is stuck at {now_ns} ns");
+        workload.check(&mut asking.host, &mut serving.host, &before[end]);
         assert_eq!(asking.qp.in_flight(), 0);
     }
     let resent = nodes.iter().map(|node| node.host.counter(Counter::RetransmittedPackets)).sum();
@@ -108,6 +108,7 @@ fn terms(mtu: Mtu, random: &mut Random) -> Terms {
         // The PSNs wrap early in the run.
         psn: 0xff_ff00 + random.below(0x100) as u32,
         window_limit_packets: random.pick(&[4, 8, 16, 64]),
+        read_limit_packets: random.pick(&[1, 3, 16, 64]),
         rd_atomic: random.pick(&[1, 2, 4, 16]),
     }
 }

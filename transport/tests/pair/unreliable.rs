@@ -18,6 +18,7 @@ fn what_arrives_over_uc_is_whole() {
             mtu: Mtu::Mtu256,
             psn: 0xff_fff0,
             window_limit_packets: 64,
+            read_limit_packets: 64,
             rd_atomic: 0,
         };
         let mut random = Random(seed);
