@@ -264,6 +264,13 @@ impl Requester {
         if wqe.opcode.needs_response() && self.outstanding.len() >= usize::from(settings.max_rd_atomic) {
             return true;
         }
+        if wqe.opcode == SendOpcode::RdmaRead && !self.outstanding.is_empty() {
+            // What comes back must fit this side's receive buffer, over all READs together.
+            let wanted = wqe.packet_count.saturating_sub(self.cursor_packet).min(self.read_limit_packets);
+            if self.in_flight() + wanted > self.read_limit_packets {
+                return true;
+            }
+        }
         self.in_flight() >= self.window.packets()
     }
 
