@@ -134,8 +134,4 @@ impl QueuePairs {
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &QpEntry> {
-        self.slots.iter().filter_map(|slot| slot.as_deref())
-    }
 }
