@@ -48,7 +48,13 @@ pub struct Direction {
 }
 
 impl Direction {
-    pub fn new(index: usize, qp_type: QpType, fate: Fate, ends: [Endpoint; 2], works: Vec<Work>) -> Direction {
+    pub fn new(
+        index: usize,
+        qp_type: QpType,
+        fate: Fate,
+        ends: [Endpoint; 2],
+        works: Vec<Work>,
+    ) -> Direction {
         let consuming = (0..works.len()).filter(|&at| works[at].consumes_receive()).collect();
         Direction {
             index,
@@ -198,9 +204,7 @@ impl Direction {
                     Fate::Completes => None,
                     Fate::Cut => Some((WcStatus::RetryExcErr, at)),
                     // Exactly the request that finds no receive.
-                    Fate::Starved => {
-                        Some((WcStatus::RnrRetryExcErr, self.consuming[self.buffers.len()]))
-                    }
+                    Fate::Starved => Some((WcStatus::RnrRetryExcErr, self.consuming[self.buffers.len()])),
                 };
                 assert_eq!(Some((status, at)), specified, "{}", self.status());
             }

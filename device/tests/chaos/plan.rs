@@ -23,10 +23,7 @@ pub struct Work {
 
 impl Work {
     pub fn consumes_receive(&self) -> bool {
-        matches!(
-            self.opcode,
-            SendOpcode::Send | SendOpcode::SendWithImm | SendOpcode::RdmaWriteWithImm
-        )
+        matches!(self.opcode, SendOpcode::Send | SendOpcode::SendWithImm | SendOpcode::RdmaWriteWithImm)
     }
 }
 

@@ -90,11 +90,9 @@ impl Chaos {
                 let ends = Ends { from, to, qp_type: pair.qp_type, mtu: pair.numbers.mtu, shared_word };
                 let certain = pair.qp_type == QpType::Rc && pair.fate == Fate::Completes;
                 let depth = pair.send_depth[side];
-                let works =
-                    plan::plan(ends, pair.works[side], depth, certain, &mut images, &mut random);
+                let works = plan::plan(ends, pair.works[side], depth, certain, &mut images, &mut random);
                 let nowhere = Endpoint { node: 0, qpn: pumice_transport::wire::Qpn::new(0) };
-                let mut direction =
-                    Direction::new(plans.len(), pair.qp_type, pair.fate, [nowhere; 2], works);
+                let mut direction = Direction::new(plans.len(), pair.qp_type, pair.fate, [nowhere; 2], works);
                 direction.uses_srq = pair.uses_srq[1 - side];
                 direction.signal_all = pair.signal_all;
                 if !direction.uses_srq {
@@ -122,15 +120,8 @@ impl Chaos {
             shared.push(SharedQueue { handle, buffers, posted: 0, used });
             nodes.push(node);
         }
-        let mut chaos = Chaos {
-            world,
-            nodes,
-            images,
-            shared,
-            directions: plans,
-            address_handles: Vec::new(),
-            random,
-        };
+        let mut chaos =
+            Chaos { world, nodes, images, shared, directions: plans, address_handles: Vec::new(), random };
         for (index, pair) in scenario.pairs.iter().enumerate() {
             chaos.connect(index, pair);
         }
@@ -176,12 +167,8 @@ impl Chaos {
     }
 
     fn run(&mut self, scenario: &Scenario) {
-        let cut: Vec<[usize; 2]> = scenario
-            .pairs
-            .iter()
-            .filter(|pair| pair.fate == Fate::Cut)
-            .map(|pair| pair.nodes)
-            .collect();
+        let cut: Vec<[usize; 2]> =
+            scenario.pairs.iter().filter(|pair| pair.fate == Fate::Cut).map(|pair| pair.nodes).collect();
         let mut cut_at_ns = (!cut.is_empty()).then(|| self.random.below(scenario.heal_at_ns));
         let mut partition_ends_ns = None;
         let mut healed = false;
@@ -386,7 +373,12 @@ impl Chaos {
 }
 
 /// Buffers of a node's SRQ: each holds any message, and there are some to spare.
-fn plan_shared(node: usize, scenario: &Scenario, plans: &[Direction], image: &mut Image) -> Vec<(usize, u32)> {
+fn plan_shared(
+    node: usize,
+    scenario: &Scenario,
+    plans: &[Direction],
+    image: &mut Image,
+) -> Vec<(usize, u32)> {
     let (mut count, mut longest) = (0, 0);
     for (index, pair) in scenario.pairs.iter().enumerate() {
         for side in 0..2 {

@@ -39,6 +39,8 @@ pub(crate) struct Outstanding {
     pub(crate) first_psn: Psn,
     /// Responses it asked for.
     pub(crate) count: u32,
+    /// It was sent before: answers to the earlier request may still come, cut differently.
+    pub(crate) repeated: bool,
 }
 
 #[derive(Debug)]
@@ -140,6 +142,8 @@ impl Requester {
             _ => 0,
         };
         self.outstanding.clear();
+        // Its turn comes again, after what is sent again now.
+        self.local_failure = None;
         self.window.forget_sample();
         self.packets_since_ack_request = 0;
     }
@@ -358,7 +362,8 @@ impl Requester {
     fn advance(&mut self, settings: &Settings, request: &Request, psn: Psn, ack_request: bool, now_ns: u64) {
         let count = request.response_count.unwrap_or(1);
         if request.response_count.is_some() {
-            self.outstanding.push_back(Outstanding { first_psn: psn, count });
+            let repeated = psn.is_before(self.sent_end);
+            self.outstanding.push_back(Outstanding { first_psn: psn, count, repeated });
         }
         let end = psn.plus(count);
         if end.is_after(self.sent_end) {
@@ -472,8 +477,11 @@ impl Request {
         let mtu = settings.mtu_bytes;
         let offset = u64::from(k) * mtu as u64;
         if wqe.opcode.needs_response() {
+            // A long READ is asked for in parts with fixed borders: a repeated part must lie inside
+            // one that the responder knows.
+            let part = read_limit_packets.max(1);
             let left = wqe.packet_count.saturating_sub(k).max(1);
-            let count = left.min(read_limit_packets.max(1));
+            let count = left.min(part - k % part);
             let operation = match wqe.opcode {
                 SendOpcode::RdmaRead => Operation::ReadRequest,
                 SendOpcode::CompareSwap => Operation::CompareSwap,
@@ -520,7 +528,10 @@ impl Request {
                     let left = u64::from(wqe.length_bytes).saturating_sub(self.payload_offset);
                     left.min(u64::from(count) * settings.mtu_bytes as u64) as u32
                 }
-                _ => wqe.flush.map_or(wqe.length_bytes, |flush| flush.length),
+                _ => match wqe.flush {
+                    Some(flush) if self.operation == Operation::Flush => flush.length,
+                    _ => wqe.length_bytes,
+                },
             };
             let offset = if self.operation == Operation::ReadRequest { self.payload_offset } else { 0 };
             headers.reth = Some(Reth {

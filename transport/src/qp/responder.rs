@@ -1,6 +1,6 @@
 //! The responder of RC and XRC: a chain of checks in the order of the specification, then execution.
 
-use super::response::{Replay, ReplayKind, Responses};
+use super::response::{ReadRequest, Replay, ReplayKind, Responses};
 use super::settings::Settings;
 use crate::host::{Counter, Host, MemoryError, NoRecv, RecvWqe, RemoteKey};
 use crate::types::{
@@ -181,7 +181,6 @@ impl Responder {
             },
             1,
         );
-        self.responses.drop_data();
         self.responses.push_acknowledge(syndrome, psn, self.msn);
         host.explain(
             &settings.context,
@@ -195,9 +194,9 @@ impl Responder {
         }
     }
 
-    /// Memory went away while a READ of it was being answered.
+    /// Memory went away while a READ of it was being answered: that is the last answer.
     pub(crate) fn refuse_read(&mut self, psn: Psn) {
-        self.responses.drop_data();
+        self.responses.drop_all();
         self.responses.push_acknowledge(Syndrome::Nak(NakCode::RemoteAccess), psn, self.msn);
     }
 
@@ -380,31 +379,27 @@ impl Responder {
         };
         check_remaining(settings, packet, remaining)?;
         let with_imm = packet.imm();
+        let key = Self::remote_key(settings, packet, rkey, host)?;
+        // The whole range at the first packet; at the last one before it takes a receive request.
+        let range_bytes = match (packet.reth().is_some(), with_imm.is_some()) {
+            (true, _) => u64::from(total),
+            (false, true) => remaining,
+            (false, false) => 0,
+        };
+        if range_bytes > 0 {
+            host.check_remote(key, address, range_bytes, Access::REMOTE_WRITE).map_err(Refused::access)?;
+        }
         if with_imm.is_some() {
             self.take_recv(settings, packet, host)?;
         }
-        let key = Self::remote_key(settings, packet, rkey, host);
-        let stored = match key {
-            Err(refused) => Err(refused),
-            Ok(key) => {
-                let checked = if total > 0 && packet.reth().is_some() {
-                    host.check_remote(key, address, u64::from(total), Access::REMOTE_WRITE)
-                } else {
-                    Ok(())
-                };
-                checked
-                    .and_then(|()| {
-                        if payload.is_empty() { Ok(()) } else { host.remote_write(key, address, payload) }
-                    })
-                    .map_err(Refused::access)
-            }
-        };
-        if let Err(refused) = stored {
+        if !payload.is_empty()
+            && let Err(error) = host.remote_write(key, address, payload)
+        {
             if with_imm.is_some() {
                 // The receive request was taken for this packet: it ends with the message.
                 self.inbound = Inbound::Send { offset: 0 };
             }
-            return Err(refused.into());
+            return Err(Refused::access(error).into());
         }
         if matches!(packet.info().position, Position::First | Position::Middle) {
             self.inbound = Inbound::Write {
@@ -470,10 +465,16 @@ impl Responder {
             key
         };
         let count = packets_of(reth.length, settings.mtu_bytes);
-        let first = self.expected;
+        let request = ReadRequest {
+            key,
+            first_psn: self.expected,
+            address: reth.address,
+            length_bytes: reth.length,
+            count,
+        };
         let kind = ReplayKind::Read { key, address: reth.address, length_bytes: reth.length };
         self.remember(settings, count, kind);
-        self.responses.push_read(first, key, reth.address, reth.length, settings.mtu_bytes, self.msn);
+        self.responses.push_read(request, self.msn);
         Ok(())
     }
 
@@ -553,21 +554,21 @@ impl Responder {
     /// A request that was executed before: acknowledge or replay, never execute.
     fn handle_duplicate<H: Host>(&mut self, settings: &Settings, packet: &Packet<'_>, host: &mut H) {
         let psn = packet.bth().psn;
-        match packet.operation() {
+        let operation = packet.operation();
+        let takes_place = operation == Operation::ReadRequest || is_saved(operation);
+        if takes_place && self.responses.is_full(settings.max_dest_rd_atomic) {
+            host.count(Counter::RxMessageDropped, 1);
+            return;
+        }
+        match operation {
             Operation::ReadRequest => self.replay_read(settings, packet, host),
-            Operation::CompareSwap | Operation::FetchAdd | Operation::AtomicWrite | Operation::Flush => {
-                match self.responses.replay_of(psn).map(|replay| replay.kind) {
-                    Some(ReplayKind::Atomic { original }) => {
-                        self.responses.drop_from(psn);
-                        self.responses.push_atomic(psn, original, self.msn);
-                    }
-                    Some(ReplayKind::Empty) => {
-                        self.responses.drop_from(psn);
-                        self.responses.push_empty(psn, self.msn);
-                    }
-                    _ => host.count(Counter::RxReplayMissed, 1),
+            _ if is_saved(operation) => match self.responses.replay_of(psn).map(|replay| replay.kind) {
+                Some(ReplayKind::Atomic { original }) => {
+                    self.responses.replay_saved(psn, Some(original), self.msn);
                 }
-            }
+                Some(ReplayKind::Empty) => self.responses.replay_saved(psn, None, self.msn),
+                _ => host.count(Counter::RxReplayMissed, 1),
+            },
             _ => {
                 let ends = matches!(packet.info().position, Position::Last | Position::Only);
                 if packet.bth().ack_request || ends {
@@ -601,8 +602,10 @@ impl Responder {
             host.count(Counter::RxReplayMissed, 1);
             return;
         }
-        self.responses.drop_from(psn);
-        self.responses.push_read(psn, key, reth.address, reth.length, settings.mtu_bytes, self.msn);
+        let count = packets_of(reth.length, settings.mtu_bytes);
+        let request =
+            ReadRequest { key, first_psn: psn, address: reth.address, length_bytes: reth.length, count };
+        self.responses.replay_read(request, self.msn);
     }
 }
 
@@ -631,6 +634,14 @@ pub(crate) fn is_write(operation: Operation) -> bool {
             | Operation::WriteLastImm
             | Operation::WriteOnly
             | Operation::WriteOnlyImm
+    )
+}
+
+/// Whether the answer to an operation is saved, because it must not be executed twice.
+fn is_saved(operation: Operation) -> bool {
+    matches!(
+        operation,
+        Operation::CompareSwap | Operation::FetchAdd | Operation::AtomicWrite | Operation::Flush
     )
 }
 
