@@ -35,9 +35,22 @@ impl Memory {
     }
 
     pub fn register(&self, hca: &Hca, pd: Handle, access: Access) -> RegionKeys {
-        let (address, length) = (self.base() as u64, self.len() as u64);
+        self.register_part(hca, pd, 0, self.len(), access)
+    }
+
+    /// Registers a part; devices call its first byte `IOVA + offset`.
+    pub fn register_part(
+        &self,
+        hca: &Hca,
+        pd: Handle,
+        offset: usize,
+        length: usize,
+        access: Access,
+    ) -> RegionKeys {
+        assert!(offset + length <= self.len());
+        let (address, iova) = (self.base() as u64 + offset as u64, IOVA + offset as u64);
         // SAFETY: nodes deregister or drop their HCA before their memory; the words are in cells.
-        unsafe { hca.reg_mr(pd, address, length, IOVA, access) }.unwrap()
+        unsafe { hca.reg_mr(pd, address, length as u64, iova, access) }.unwrap()
     }
 
     pub fn read(&self, offset: usize, length: usize) -> Vec<u8> {

@@ -3,6 +3,7 @@
 //! Each test binary uses its own part of it.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+pub mod forger;
 pub mod memory;
 pub mod random;
 
