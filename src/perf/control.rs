@@ -94,6 +94,8 @@ pub(crate) struct Traffic {
     pub(crate) sent: u64,
     pub(crate) received: u64,
     pub(crate) retransmitted: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) receiver_not_ready: u64,
 }
 
 /// One end of the conversation.
