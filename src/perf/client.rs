@@ -25,6 +25,8 @@ const WARM_UP: Duration = Duration::from_millis(50);
 /// Messages and bytes that a checked phase of a round sends at most.
 const CHECKED_MESSAGES: u64 = 4096;
 const CHECKED_BYTES: u64 = 16 << 20;
+/// Times that they are filled anew.
+const CHECKED_BATCHES: usize = 32;
 /// Checked ping-pongs per round.
 const CHECKED_ANSWERS: u64 = 64;
 
@@ -232,8 +234,11 @@ impl<'a> Session<'a> {
         let batch = self.end.checkable_messages();
         let most = (CHECKED_BYTES / self.plan.size_bytes.max(1) as u64).clamp(1, CHECKED_MESSAGES);
         let mut checked = 0;
-        while checked < most {
-            checked += self.checked_batch(batch)?;
+        for _ in 0..CHECKED_BATCHES {
+            checked += self.checked_batch(batch.min(most))?;
+            if checked >= most {
+                break;
+            }
         }
         self.account.checked_messages += checked;
         Ok(())

@@ -210,6 +210,7 @@ mod tests {
         server.send(&Reply::Refused("no".to_owned())).expect("sent");
         assert_eq!(client.ask(&Request::Count).map(|_| ()), Err("no".to_owned()));
         drop(client);
+        assert!(matches!(server.receive(), Ok(Some(Request::Count))), "what was asked");
         assert!(matches!(server.receive::<Request>(), Ok(None) | Err(_)));
     }
 }
