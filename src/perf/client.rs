@@ -18,11 +18,15 @@ use super::report::{Account, Measured, Report};
 use super::sender::{Limit, send};
 use super::statistics::Times;
 
+/// Where RoCEv2 packets go.
+const UDP_PORT: u16 = 4791;
 /// Time for caches and the scheduler to settle before the first round.
 const WARM_UP: Duration = Duration::from_millis(50);
 /// Messages and bytes that a checked phase of a round sends at most.
 const CHECKED_MESSAGES: u64 = 4096;
 const CHECKED_BYTES: u64 = 16 << 20;
+/// Times that they are filled anew.
+const CHECKED_BATCHES: usize = 32;
 /// Checked ping-pongs per round.
 const CHECKED_ANSWERS: u64 = 64;
 
@@ -48,25 +52,26 @@ pub(crate) fn reach(host: &str, port: u16) -> Result<TcpStream, String> {
     })
 }
 
-/// The address of this end's device: as told, or the one by which the server is reached, or another
-/// loopback address if that is the server's own.
+/// The address of this end's device: as told, or the one by which the server is reached, or, if that is
+/// taken on a machine that is the server's as well, another loopback address.
 fn device_address(control: &Control, told: Option<IpAddr>) -> Result<IpAddr, String> {
     if let Some(told) = told {
         return Ok(told);
     }
     let (local, peer) = control.addresses().map_err(|error| error.to_string())?;
-    if local != peer {
+    let free = |address: IpAddr| UdpSocket::bind((address, UDP_PORT)).is_ok();
+    let same_machine = local == peer || peer.is_loopback();
+    if !same_machine || (local != peer && free(local)) {
         return Ok(local);
     }
     if local.is_ipv6() {
         return Err(format!(
-            "client and server would both need UDP port 4791 of {local}: use the server's IPv4 address, or --addr"
+            "client and server would both need UDP port {UDP_PORT} of {local}: use the server's IPv4 address, or --addr"
         ));
     }
-    let free = |address: &Ipv4Addr| UdpSocket::bind((*address, 4791)).is_ok();
-    let candidates = (2..255).map(|last| Ipv4Addr::new(127, 0, 0, last));
-    let found = candidates.into_iter().find(|address| IpAddr::V4(*address) != peer && free(address));
-    found.map(IpAddr::V4).ok_or_else(|| "no loopback address has UDP port 4791 free: use --addr".to_owned())
+    let mut candidates = (2..255).map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)));
+    let found = candidates.find(|address| *address != peer && free(*address));
+    found.ok_or_else(|| format!("no loopback address has UDP port {UDP_PORT} free: use --addr"))
 }
 
 impl<'a> Session<'a> {
@@ -229,8 +234,11 @@ impl<'a> Session<'a> {
         let batch = self.end.checkable_messages();
         let most = (CHECKED_BYTES / self.plan.size_bytes.max(1) as u64).clamp(1, CHECKED_MESSAGES);
         let mut checked = 0;
-        while checked < most {
-            checked += self.checked_batch(batch)?;
+        for _ in 0..CHECKED_BATCHES {
+            checked += self.checked_batch(batch.min(most))?;
+            if checked >= most {
+                break;
+            }
         }
         self.account.checked_messages += checked;
         Ok(())

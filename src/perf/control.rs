@@ -94,6 +94,8 @@ pub(crate) struct Traffic {
     pub(crate) sent: u64,
     pub(crate) received: u64,
     pub(crate) retransmitted: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) receiver_not_ready: u64,
 }
 
 /// One end of the conversation.
@@ -208,6 +210,7 @@ mod tests {
         server.send(&Reply::Refused("no".to_owned())).expect("sent");
         assert_eq!(client.ask(&Request::Count).map(|_| ()), Err("no".to_owned()));
         drop(client);
+        assert!(matches!(server.receive(), Ok(Some(Request::Count))), "what was asked");
         assert!(matches!(server.receive::<Request>(), Ok(None) | Err(_)));
     }
 }

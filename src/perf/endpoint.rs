@@ -2,22 +2,21 @@
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use pumice_transport::types::Mtu;
 use pumice_verbs::transport::{Receiver, Transport};
 use pumice_verbs::{
-    Access, CompletionChannel, CompletionQueue, Counter, Device, DeviceOptions, LocalSlice, MemoryRegion,
-    Notify, PathOptions, ProtectionDomain, QueuePair, QueuePairBuilder, RcConnectOptions, RcEndpoint,
-    RcQueuePair, RecvRequest, RemoteSlice, SendList, SendRequest, SharedReceiveQueue, UcConnectOptions,
-    UcEndpoint, UcQueuePair, UdAddress, UdEndpoint, UdQueuePair, WcFlags, WcStatus, WorkCompletion,
+    Access, CompletionQueue, Counter, Device, DeviceOptions, LocalSlice, MemoryRegion, PathOptions,
+    ProtectionDomain, QueuePair, QueuePairBuilder, RcConnectOptions, RcEndpoint, RcQueuePair, RecvRequest,
+    RemoteSlice, SendList, SendRequest, SharedReceiveQueue, UcConnectOptions, UcEndpoint, UcQueuePair,
+    UdAddress, UdEndpoint, UdQueuePair, WcFlags, WorkCompletion,
 };
 use serde::{Deserialize, Serialize};
 
 use super::control::Traffic;
-use super::pattern::{self, Tag};
 use super::plan::{MAX_OUTSTANDING, Operation, Plan, Service};
+use super::queue::Queue;
 
 /// What the other end must know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -68,13 +67,6 @@ enum QueuePairs {
     Ud(Vec<UdQueuePair>, Vec<UdAddress>),
 }
 
-/// A completion queue and what wakes its user.
-struct Queue {
-    cq: CompletionQueue,
-    channel: Option<CompletionChannel>,
-    armed: bool,
-}
-
 /// One end.
 pub(crate) struct Endpoint {
     device: Device,
@@ -85,18 +77,18 @@ pub(crate) struct Endpoint {
     receives: Queue,
     /// Never used: polling it drives the device without taking anybody's completion.
     idle: CompletionQueue,
-    source: MemoryRegion,
-    sources: Vec<[LocalSlice; 1]>,
-    target: MemoryRegion,
+    pub(super) source: MemoryRegion,
+    pub(super) sources: Vec<[LocalSlice; 1]>,
+    pub(super) target: MemoryRegion,
     /// Where receives go, by slot.
     targets: Vec<[LocalSlice; 1]>,
     /// The peer's targets, by slot.
     remotes: Vec<RemoteSlice>,
-    plan: Plan,
+    pub(super) plan: Plan,
     /// Atomics by queue pair: posted, and compared.
     posted: Vec<u64>,
-    fetched: Vec<u64>,
-    scratch: Vec<u8>,
+    pub(super) fetched: Vec<u64>,
+    pub(super) scratch: Vec<u8>,
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -114,9 +106,9 @@ const SPARE: usize = 64;
 const SILENCE: Duration = Duration::from_millis(5);
 /// Receive buffers take no more memory than this before messages share them.
 const RECEIVE_BYTES: usize = 2 << 20;
-const CACHE_LINE: usize = 64;
+pub(super) const CACHE_LINE: usize = 64;
 
-fn said(error: impl std::fmt::Display) -> String {
+pub(super) fn said(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
@@ -463,136 +455,9 @@ impl Endpoint {
             sent: count(Counter::TxPackets),
             received: count(Counter::RxPackets),
             retransmitted: count(Counter::RetransmittedPackets),
+            timeouts: count(Counter::Timeout),
+            receiver_not_ready: count(Counter::RxRnrNak),
         }
-    }
-}
-
-/// Contents of memory.
-impl Endpoint {
-    /// Gives a message its contents.
-    pub(crate) fn fill_send(&mut self, slot: usize, tag: Tag) -> Result<(), String> {
-        pattern::fill(&mut self.scratch, tag);
-        let stride = self.plan.size_bytes.next_multiple_of(CACHE_LINE);
-        self.source.write(slot * stride, &self.scratch).map_err(said)
-    }
-
-    /// Gives all messages the same contents.
-    pub(crate) fn fill_sends(&mut self, tag: Tag) -> Result<(), String> {
-        (0..self.sources.len()).try_for_each(|slot| self.fill_send(slot, tag))
-    }
-
-    /// Gives memory that the peer reads its contents.
-    pub(crate) fn fill_target(&mut self, slot: usize, tag: Tag) -> Result<(), String> {
-        pattern::fill(&mut self.scratch, tag);
-        self.target.write(slot * target_stride(&self.plan), &self.scratch).map_err(said)
-    }
-
-    /// Compares what a READ brought.
-    pub(crate) fn check_send(&mut self, slot: usize, tag: Tag) -> Result<(), String> {
-        let stride = self.plan.size_bytes.next_multiple_of(CACHE_LINE);
-        self.source.read(slot * stride, &mut self.scratch).map_err(said)?;
-        self.compare("read", slot, tag)
-    }
-
-    /// Compares what the peer wrote.
-    pub(crate) fn check_target(&mut self, slot: usize, tag: Tag) -> Result<(), String> {
-        self.target.read(slot * target_stride(&self.plan), &mut self.scratch).map_err(said)?;
-        self.compare("written", slot, tag)
-    }
-
-    /// Compares a received message.
-    pub(crate) fn check_receive(&mut self, slot: usize, tag: Tag) -> Result<(), String> {
-        let offset = slot * target_stride(&self.plan) + grh_bytes(&self.plan);
-        self.target.read(offset, &mut self.scratch).map_err(said)?;
-        self.compare("received", slot, tag)
-    }
-
-    fn compare(&self, how: &str, slot: usize, tag: Tag) -> Result<(), String> {
-        let Some(wrong) = pattern::first_wrong(&self.scratch, tag) else { return Ok(()) };
-        Err(format!(
-            "byte {} of a message {how} in buffer {slot} is {:#04x} instead of {:#04x}: the device does not transport data as it should",
-            wrong.offset, wrong.found, wrong.expected
-        ))
-    }
-
-    /// Compares the results of the oldest `count` fetch-and-adds of a queue pair: each is one more than the
-    /// one before.
-    pub(crate) fn check_fetched(&mut self, qp: usize, count: u64) -> Result<(), String> {
-        let Some(fetched) = self.fetched.get_mut(qp) else { return Ok(()) };
-        for _ in 0..count {
-            let expected = *fetched;
-            *fetched += 1;
-            let slot = qp * self.plan.depth + (expected % self.plan.depth as u64) as usize;
-            let place = self.source.atomic_u64(slot * CACHE_LINE).map_err(said)?;
-            let found = place.load(Ordering::Acquire);
-            if found != expected {
-                return Err(format!("a fetch-and-add returned {found} instead of {expected}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Results of fetch-and-adds compared so far.
-    pub(crate) fn checked_results(&self) -> u64 {
-        self.fetched.iter().sum()
-    }
-
-    /// What the peer's counters should be, by queue pair.
-    pub(crate) fn expected_counters(&self) -> Vec<u64> {
-        self.fetched.clone()
-    }
-
-    /// Compares the counters that the peer's fetch-and-adds counted.
-    pub(crate) fn check_counters(&mut self, values: &[u64]) -> Result<(), String> {
-        for (slot, expected) in values.iter().enumerate() {
-            let place = self.target.atomic_u64(slot * target_stride(&self.plan)).map_err(said)?;
-            let found = place.load(Ordering::Acquire);
-            if found != *expected {
-                return Err(format!("a counter is at {found} after {expected} fetch-and-adds"));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Queue {
-    fn new(device: &Device, depth: usize, events: bool) -> Result<Queue, String> {
-        let depth = u32::try_from(depth).map_err(said)?;
-        let channel = if events { Some(device.completion_channel().map_err(said)?) } else { None };
-        let cq = match &channel {
-            Some(channel) => channel.completion_queue(depth, 0),
-            None => device.completion_queue(depth),
-        };
-        Ok(Queue { cq: cq.map_err(said)?, channel, armed: false })
-    }
-
-    #[inline]
-    fn poll(&mut self, out: &mut [WorkCompletion]) -> Result<usize, String> {
-        let count = self.cq.poll(out);
-        let failed = out.iter().take(count).find(|completion| completion.status != WcStatus::Success);
-        match failed {
-            None => Ok(count),
-            Some(failed) => {
-                Err(format!("a request of queue pair {:#x} failed: {}", failed.qp_num, failed.status.name()))
-            }
-        }
-    }
-
-    fn wait(&mut self, out: &mut [WorkCompletion], limit: Duration) -> Result<usize, String> {
-        if let Some(channel) = &self.channel {
-            if !self.armed {
-                self.cq.arm(Notify::Any).map_err(said)?;
-                self.armed = true;
-            }
-            // Those that came before arming wake nobody.
-            if self.cq.is_empty() {
-                if channel.wait(limit).is_err() {
-                    return Ok(0);
-                }
-                self.armed = false;
-            }
-        }
-        if self.cq.is_empty() { Ok(0) } else { self.poll(out) }
     }
 }
 
@@ -653,11 +518,11 @@ fn receives_per_queue(plan: &Plan) -> usize {
     }
 }
 
-fn grh_bytes(plan: &Plan) -> usize {
+pub(super) fn grh_bytes(plan: &Plan) -> usize {
     if plan.service == Service::Ud { GRH_BYTES } else { 0 }
 }
 
-fn target_stride(plan: &Plan) -> usize {
+pub(super) fn target_stride(plan: &Plan) -> usize {
     (plan.size_bytes + grh_bytes(plan)).next_multiple_of(CACHE_LINE)
 }
 

@@ -6,6 +6,7 @@
 //! others use too.
 
 mod client;
+mod contents;
 mod control;
 mod endpoint;
 mod latency;
@@ -15,6 +16,7 @@ mod pairs;
 mod pattern;
 mod plan;
 mod process;
+mod queue;
 mod raw;
 mod receiver;
 mod report;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use pumice_device::port::{RawUdp, RawWait};
@@ -64,7 +65,7 @@ impl RawEnd {
         let limit = Some(Duration::from_millis(20));
         socket.set_wait_limit(limit).map_err(|error| format!("SO_RCVTIMEO: {error}"))?;
         // On one core, spinning keeps the other end from running.
-        let yields = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
+        let yields = thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
         Ok(RawEnd { socket, yields })
     }
 
@@ -111,7 +112,8 @@ impl RawEnd {
                     sent = credited;
                     last_credit = now;
                 }
-                self.idle();
+                // As our own polling does: on a busy machine, spinning keeps the other end from running.
+                thread::yield_now();
             }
             sent = sent.max(credited);
         }
@@ -135,7 +137,7 @@ impl RawEnd {
                 if empty % POLLS_PER_LOOK == 0 && control.spoken_to() {
                     return Ok(Served { messages, ..Served::default() });
                 }
-                self.idle();
+                thread::yield_now();
                 continue;
             }
             messages += 1;
@@ -243,7 +245,7 @@ impl RawEnd {
 
     fn idle(&self) {
         if self.yields {
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
 }

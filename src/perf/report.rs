@@ -75,6 +75,8 @@ pub(crate) struct Report {
     pub(crate) messages: u64,
     pub(crate) lost: u64,
     pub(crate) retransmitted: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) receiver_not_ready: u64,
     pub(crate) verified: bool,
     pub(crate) verified_messages: u64,
     pub(crate) verified_bytes: u64,
@@ -119,6 +121,8 @@ impl Report {
             lost: (a.sent.saturating_sub(b.received) + b.sent.saturating_sub(a.received))
                 .max(account.lost_messages),
             retransmitted: a.retransmitted + b.retransmitted,
+            timeouts: a.timeouts + b.timeouts,
+            receiver_not_ready: a.receiver_not_ready + b.receiver_not_ready,
             verified: plan.verify,
             verified_messages: account.checked_messages,
             verified_bytes: account.checked_messages.saturating_mul(plan.size_bytes as u64),
@@ -263,7 +267,7 @@ mod tests {
 
     #[test]
     fn packets_that_left_and_did_not_arrive_are_lost() {
-        let traffic = |sent, received| Traffic { sent, received, retransmitted: 1 };
+        let traffic = |sent, received| Traffic { sent, received, retransmitted: 1, ..Traffic::default() };
         let account = Account { traffic: [traffic(10, 5), traffic(5, 8)], ..Account::default() };
         let report = Report::new(&plan(Operation::Send, Service::Rc), &[], &account);
         assert_eq!((report.lost, report.retransmitted), (2, 2));
