@@ -254,7 +254,7 @@ impl Requester {
                 if packet.payload().len() as u64 != left.min(settings.mtu_bytes as u64) {
                     return Err(bad);
                 }
-                let stored = host.scatter(settings.context.pd, &wqe.sges, offset, packet.payload());
+                let stored = host.scatter(settings.context.pd, wqe.sges(), offset, packet.payload());
                 if stored.is_err() {
                     return Err(SendFailure { status: WcStatus::LocProtErr, local: false });
                 }
@@ -287,7 +287,7 @@ impl Requester {
             return Err(SendFailure { status: WcStatus::BadRespErr, local: false });
         };
         let original = ack.original.to_ne_bytes();
-        if host.scatter(settings.context.pd, &wqe.sges, 0, &original).is_err() {
+        if host.scatter(settings.context.pd, wqe.sges(), 0, &original).is_err() {
             return Err(SendFailure { status: WcStatus::LocProtErr, local: false });
         }
         self.accept_response(settings, &request, now_ns, host);

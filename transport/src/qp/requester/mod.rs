@@ -281,7 +281,7 @@ impl Requester {
         let cursor = self.cursor;
         let Some(wqe) = self.queue.entry_mut(cursor) else { return false };
         if !wqe.executed {
-            let outcome = match (wqe.opcode, wqe.bind) {
+            let outcome = match (wqe.opcode, wqe.bind()) {
                 (SendOpcode::BindWindow, Some(bind)) => {
                     host.bind_window(&settings.context, &bind).map_err(|_| WcStatus::MwBindErr)
                 }
@@ -343,7 +343,7 @@ impl Requester {
             let Some(body) = packet.get_mut(header_bytes..payload_end) else { return Sent::NoRoom };
             let gathered = if wqe.is_inline() {
                 let start = request.payload_offset as usize;
-                match wqe.inline_data.get(start..start + body.len()) {
+                match wqe.inline_data().get(start..start + body.len()) {
                     Some(data) => {
                         body.copy_from_slice(data);
                         Ok(())
@@ -351,7 +351,7 @@ impl Requester {
                     None => Err(WcStatus::LocLenErr),
                 }
             } else {
-                host.gather(settings.context.pd, &wqe.sges, request.payload_offset, body)
+                host.gather(settings.context.pd, wqe.sges(), request.payload_offset, body)
                     .map_err(|_| WcStatus::LocProtErr)
             };
             if let Err(status) = gathered {

@@ -70,7 +70,7 @@ impl Request {
                     let left = u64::from(wqe.length_bytes).saturating_sub(self.payload_offset);
                     left.min(u64::from(count) * settings.mtu_bytes as u64) as u32
                 }
-                _ => match wqe.flush {
+                _ => match wqe.flush() {
                     Some(flush) if self.operation == Operation::Flush => flush.length,
                     _ => wqe.length_bytes,
                 },
@@ -83,7 +83,7 @@ impl Request {
             });
         }
         if has(HeaderSet::ATOMIC_ETH) {
-            let (swap_or_add, compare) = match wqe.atomic {
+            let (swap_or_add, compare) = match wqe.atomic() {
                 Some(AtomicOperation::CompareSwap { compare, swap }) => (swap, compare),
                 Some(AtomicOperation::FetchAdd { add }) => (add, 0),
                 None => (0, 0),
@@ -93,7 +93,7 @@ impl Request {
         }
         if has(HeaderSet::FETH) {
             headers.feth =
-                wqe.flush.map(|flush| Feth { placement: flush.placement, selectivity: flush.selectivity });
+                wqe.flush().map(|flush| Feth { placement: flush.placement, selectivity: flush.selectivity });
         }
         if has(HeaderSet::IMM) {
             headers.imm = Some(ImmDt(wqe.imm_data));
