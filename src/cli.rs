@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::sim::options::SimOptions;
+
 /// A software RDMA device in user space that speaks RoCEv2.
 #[derive(Debug, Parser)]
 #[command(name = "pumice", version, about, arg_required_else_help = true)]
@@ -24,6 +26,10 @@ pub(crate) enum Command {
     ///
     /// The exit code is 1 if a problem keeps the device from working.
     Doctor(DoctorOptions),
+    /// Run HCAs on a simulated network in virtual time and check every byte
+    ///
+    /// The exit code is 1 if a message arrived wrong or not at all.
+    Sim(SimOptions),
 }
 
 #[derive(Debug, Args)]
