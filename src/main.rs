@@ -6,6 +6,7 @@ mod devices;
 mod doctor;
 mod outcome;
 mod perf;
+mod sim;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Capture(options) => capture::run(&options, out),
         Command::Doctor(options) => doctor::run(&options, out),
         Command::Perf(options) => perf::run(&options, out),
+        Command::Sim(options) => sim::run(&options, out),
     }?;
     out.flush()?;
     Ok(outcome)

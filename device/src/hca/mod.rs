@@ -6,6 +6,7 @@
 
 mod error;
 mod objects;
+mod owned_memory;
 mod queue_pair;
 mod wait;
 
@@ -26,6 +27,7 @@ use crate::resources::{ExplainHook, Resources};
 
 pub use crate::resources::{CqSetup, SrqSetup};
 pub use error::HcaError;
+pub use owned_memory::OwnedMemory;
 pub use queue_pair::QpInit;
 
 /// How to open an [`Hca`].
