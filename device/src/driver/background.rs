@@ -84,11 +84,16 @@ fn run(core: &Core) {
             };
             (engine.port.descriptors(), timeout)
         };
-        let _ = wait_readable(&fds, Some(wake), timeout);
+        let woken = wait_readable(&fds, Some(wake), timeout).unwrap_or(false);
         core.sleeping_until_ns.store(0, Ordering::Release);
         core.clear_wake();
         // What woke this thread is handled here even if the application has begun to poll: it may
         // have stopped again.
-        core.drive();
+        let mut engine = core.lock();
+        if woken {
+            engine.port.woken();
+        }
+        let now_ns = core.clock.now_ns();
+        core.drive_locked(&mut engine, now_ns);
     }
 }

@@ -215,10 +215,14 @@ impl Core {
 
     fn wait_event_until(&self, channel: &CompletionChannel, end_ns: u64) -> Option<CqEvent> {
         let mut fds: Vec<RawFd> = Vec::new();
+        let mut woken = false;
         loop {
             let now_ns = self.clock.now_ns();
             let sleep_ns = {
                 let mut engine = self.lock();
+                if woken {
+                    engine.port.woken();
+                }
                 self.step(&mut engine, now_ns);
                 if let Some(event) = channel.try_event() {
                     return Some(event);
@@ -235,7 +239,7 @@ impl Core {
             fds.push(channel.as_fd().as_raw_fd());
             let timeout = (sleep_ns < FOREVER_NS / 2).then(|| Duration::from_nanos(sleep_ns));
             // A failing poll(2) turns this into polling, which still makes progress.
-            let _ = wait_readable(&fds, None, timeout);
+            woken = wait_readable(&fds, None, timeout).unwrap_or(false);
         }
     }
 }
