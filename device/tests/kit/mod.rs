@@ -20,6 +20,7 @@ use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 
 pub use memory::Memory;
+#[allow(unused_imports)] // the kit serves several test programs, and not all of them draw
 pub use random::Random;
 
 /// All rights that a region can give.
