@@ -78,14 +78,14 @@ fn run(seed: u64, loss_ppm: u32) -> Run {
 #[test]
 fn one_percent_loss_leaves_half_the_goodput() {
     let lossless = run(0, 0);
-    println!("no loss: {} Mb/s", lossless.megabits_per_second);
+    eprintln!("no loss: {} Mb/s", lossless.megabits_per_second);
     assert_eq!(lossless.retransmitted, 0, "nothing is lost to a full queue or buffer");
     assert!(lossless.megabits_per_second > 9_000);
     let mut worst = u64::MAX;
     for seed in 1..=8 {
         let lossy = run(seed, 10_000);
         let percent = lossy.megabits_per_second * 100 / lossless.megabits_per_second;
-        println!(
+        eprintln!(
             "seed {seed}: {} Mb/s, {percent} %, {} us, {} packets again, {} NAKs, {} early, {} timeouts",
             lossy.megabits_per_second,
             lossy.duration_ns / 1000,

@@ -62,7 +62,7 @@ fn ten_thousand_idle_queue_pairs_cost_memory_only_and_little_of_it() {
     let vector_bytes = (qpns.capacity() * size_of::<Qpn>()) as i64;
     let bytes = ALLOCATED.load(Ordering::Relaxed) - before - vector_bytes;
     let each = bytes / QUEUE_PAIRS as i64;
-    println!("{QUEUE_PAIRS} idle RC queue pairs in RTS: {each} bytes each, queues of depth 1 included");
+    eprintln!("{QUEUE_PAIRS} idle RC queue pairs in RTS: {each} bytes each, queues of depth 1 included");
     assert!(each <= LIMIT_BYTES, "{each} bytes per queue pair");
     assert_eq!(count(), system_before, "descriptors and threads do not grow with queue pairs");
     assert_eq!(a.hca.deadline_ns(), None, "an idle queue pair has no timer");

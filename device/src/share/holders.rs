@@ -68,7 +68,7 @@ mod tests {
     fn sockets_of_both_families_are_found() {
         for address in ["127.0.0.1", "::1"] {
             let Ok(socket) = UdpSocket::bind((address, 0)) else {
-                println!("skipped: no {address} here");
+                eprintln!("skipped: no {address} here");
                 continue;
             };
             let own = socket.local_addr().unwrap();

@@ -44,7 +44,7 @@ fn run(seed: u64, verbose: bool) -> run::Outcome {
 fn one_seed() {
     let seed = number("PUMICE_SEED").unwrap_or(0);
     let outcome = run(seed, true);
-    println!("{outcome:#?}");
+    eprintln!("{outcome:#?}");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn many_seeds() {
     for seed in 1..=count {
         total.add(&run(seed, false));
     }
-    println!("{count} seeds: {total:#?}");
+    eprintln!("{count} seeds: {total:#?}");
     // A run in which nothing went wrong would prove nothing.
     assert!(total.lost > count && total.retransmitted > count && total.rnr_naks > 0);
     assert!(total.failed_as_specified > 0 || count < DEFAULT_SEEDS);

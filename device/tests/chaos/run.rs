@@ -67,7 +67,7 @@ pub fn run(seed: u64, verbose: bool) -> Outcome {
     let mut random = Random::new(seed);
     let scenario = Scenario::new(seed, &mut random);
     if verbose {
-        println!("{scenario:#?}");
+        eprintln!("{scenario:#?}");
     }
     let mut chaos = Chaos::new(&scenario, random);
     chaos.run(&scenario);
