@@ -321,7 +321,7 @@ impl Engine {
             entry.release(budget);
         }
         if let Some(destination) = destination {
-            entry.peer = Some(budget.peer(destination, slot));
+            entry.peer = Some(budget.join(destination, slot));
         }
     }
 
