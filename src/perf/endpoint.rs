@@ -102,6 +102,8 @@ const QKEY: u32 = 0x1234_5678;
 const GRH_BYTES: usize = 40;
 /// Requests beyond the depth: replies and credits.
 const SPARE: usize = 64;
+/// Receives of one queue pair.
+const MAX_RECEIVES: usize = 8192;
 /// Nothing more comes when nothing came for this long.
 const SILENCE: Duration = Duration::from_millis(5);
 /// Receive buffers take no more memory than this before messages share them.
@@ -513,7 +515,8 @@ fn receive_on<T: Receiver>(qps: &[QueuePair<T>], qp: usize, request: &RecvReques
 fn receives_per_queue(plan: &Plan) -> usize {
     match plan.operation {
         _ if plan.shared_receives() => 2 * MAX_OUTSTANDING,
-        Operation::Send => plan.depth + SPARE,
+        // More than may be outstanding: the device acknowledges messages that the application has yet to see.
+        Operation::Send => (4 * plan.depth).min(MAX_RECEIVES) + SPARE,
         _ => SPARE,
     }
 }
