@@ -10,7 +10,7 @@ use pumice_device::share::SharedPort;
 use crate::child::{config, say};
 use crate::fleet::{Process, Scene};
 
-pub fn run() {
+pub(crate) fn run() {
     let mut port = match SharedPort::open(&config()) {
         Ok(port) => Some(port),
         Err(error) => return say(&format!("refused {error}")),
@@ -56,56 +56,56 @@ pub fn run() {
 }
 
 /// A process in this role.
-pub struct Bare {
+pub(crate) struct Bare {
     process: Process,
     slot: u8,
 }
 
 impl Bare {
-    pub fn start(scene: &Scene) -> Bare {
+    pub(crate) fn start(scene: &Scene) -> Bare {
         let mut process = Process::start(None, scene, "bare");
         let slot = process.hear("slot").parse().unwrap();
         Bare { process, slot }
     }
 
-    pub fn slot(&self) -> u8 {
+    pub(crate) fn slot(&self) -> u8 {
         self.slot
     }
 
-    pub fn ask(&mut self, question: &str) -> String {
+    pub(crate) fn ask(&mut self, question: &str) -> String {
         self.process.say(question);
         self.process.hear("done")
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
 
-    pub fn quit(&mut self) {
+    pub(crate) fn quit(&mut self) {
         self.process.quit();
     }
 }
 
 /// This role, run by `prefix`.
-pub fn command(prefix: Command, scene: &Scene) -> Process {
+pub(crate) fn command(prefix: Command, scene: &Scene) -> Process {
     Process::start(Some(prefix), scene, "bare")
 }
 
 /// Why a process did not get the port; nothing if it could not even be started.
-pub fn refusal(mut process: Process) -> Option<String> {
+pub(crate) fn refusal(mut process: Process) -> Option<String> {
     let answer = process.answer()?;
     let Some(refusal) = answer.strip_prefix("refused ") else { panic!("not refused: {answer}") };
     Some(refusal.to_owned())
 }
 
 /// A process that is not a child of this one.
-pub struct Stranger {
+pub(crate) struct Stranger {
     pid: i32,
     handle: OwnedFd,
 }
 
 impl Stranger {
-    pub fn new(pid: i32) -> Stranger {
+    pub(crate) fn new(pid: i32) -> Stranger {
         // SAFETY: no memory is involved.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         assert!(fd >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
@@ -114,7 +114,7 @@ impl Stranger {
     }
 
     /// Kills it and waits until it has gone.
-    pub fn kill(self) {
+    pub(crate) fn kill(self) {
         // SAFETY: no memory is involved; the process was started for this test.
         assert_eq!(unsafe { libc::kill(self.pid, libc::SIGKILL) }, 0);
         assert!(wait_readable(&[self.handle.as_raw_fd()], None, None).unwrap());

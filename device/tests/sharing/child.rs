@@ -28,14 +28,13 @@ const BUFFERS: usize = 3 * WINDOW;
 const MAX_QPS: usize = 8;
 
 /// What the parent wants of this process.
-pub fn config() -> ShareConfig {
+pub(crate) fn config() -> ShareConfig {
     let address: IpAddr = std::env::var("PUMICE_SHARING_ADDRESS").unwrap().parse().unwrap();
     let folder = std::env::var_os("PUMICE_SHARING_FOLDER").unwrap().into();
     ShareConfig { udp: UdpConfig::new(address), folder: Some(folder) }
 }
 
-#[allow(clippy::print_stdout)]
-pub fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     // On a line of its own, whatever the test harness wrote before.
     println!("\n@{text}");
 }
@@ -63,7 +62,7 @@ struct Process {
     commands: Receiver<String>,
 }
 
-pub fn run() {
+pub(crate) fn run() {
     let config = config();
     let address = config.udp.address;
     let port = SharedPort::open(&config).unwrap_or_else(|error| panic!("{error}"));

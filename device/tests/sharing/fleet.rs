@@ -17,14 +17,14 @@ use pumice_device::share::{ShareConfig, Sharer, sharers};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A loopback address and a registry folder that no other test uses.
-pub struct Scene {
+pub(crate) struct Scene {
     folder: PathBuf,
     address: IpAddr,
     owned: bool,
 }
 
 impl Scene {
-    pub fn new() -> Scene {
+    pub(crate) fn new() -> Scene {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let pid = std::process::id();
@@ -35,33 +35,33 @@ impl Scene {
         Scene { folder, address, owned: true }
     }
 
-    pub fn with_folder(&self, folder: &str) -> Scene {
+    pub(crate) fn with_folder(&self, folder: &str) -> Scene {
         Scene { folder: folder.into(), address: self.address, owned: false }
     }
 
-    pub fn with_address(&self, address: IpAddr) -> Scene {
+    pub(crate) fn with_address(&self, address: IpAddr) -> Scene {
         Scene { folder: self.folder.clone(), address, owned: false }
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    pub fn address(&self) -> IpAddr {
+    pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
 
-    pub fn config(&self, address: IpAddr) -> ShareConfig {
+    pub(crate) fn config(&self, address: IpAddr) -> ShareConfig {
         ShareConfig { udp: UdpConfig::new(address), folder: Some(self.folder.clone()) }
     }
 
     /// The registry file of this network namespace.
-    pub fn registry(&self) -> PathBuf {
+    pub(crate) fn registry(&self) -> PathBuf {
         let mut files = fs::read_dir(&self.folder).unwrap();
         files.next().expect("there is a registry").unwrap().path()
     }
 
-    pub fn members(&self) -> Vec<Sharer> {
+    pub(crate) fn members(&self) -> Vec<Sharer> {
         sharers(4791, Some(&self.folder)).unwrap()
     }
 }
@@ -75,7 +75,7 @@ impl Drop for Scene {
 }
 
 /// A child process that answers lines with lines that begin with `@`.
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     input: ChildStdin,
     answers: Receiver<String>,
@@ -83,7 +83,7 @@ pub struct Process {
 
 impl Process {
     /// Starts this program in a role. `prefix` is what runs it, such as `setpriv …`, or empty.
-    pub fn start(prefix: Option<Command>, scene: &Scene, role: &str) -> Process {
+    pub(crate) fn start(prefix: Option<Command>, scene: &Scene, role: &str) -> Process {
         let own = std::env::current_exe().unwrap();
         let mut command = match prefix {
             Some(mut prefix) => {
@@ -117,19 +117,19 @@ impl Process {
         Process { child, input, answers }
     }
 
-    pub fn say(&mut self, line: &str) {
+    pub(crate) fn say(&mut self, line: &str) {
         writeln!(self.input, "{line}").expect("the process lives");
     }
 
     /// The rest of the next answer, which has to begin with `word`.
-    pub fn hear(&mut self, word: &str) -> String {
+    pub(crate) fn hear(&mut self, word: &str) -> String {
         let answer = self.answer().unwrap_or_else(|| panic!("{} ended before \"{word}\"", self.child.id()));
         let Some(rest) = answer.strip_prefix(word) else { panic!("\"{answer}\" instead of \"{word}\"") };
         rest.trim().to_owned()
     }
 
     /// The next answer; nothing if the process has ended.
-    pub fn answer(&mut self) -> Option<String> {
+    pub(crate) fn answer(&mut self) -> Option<String> {
         match self.answers.recv_timeout(PATIENCE) {
             Ok(answer) => Some(answer),
             Err(mpsc::RecvTimeoutError::Disconnected) => None,
@@ -138,12 +138,12 @@ impl Process {
     }
 
     /// Kills it, which it cannot notice.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    pub fn quit(&mut self) {
+    pub(crate) fn quit(&mut self) {
         self.say("quit");
         let status = self.child.wait().unwrap();
         assert!(status.success(), "{status}");
@@ -159,12 +159,12 @@ impl Drop for Process {
 
 /// What a process counted.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Stats {
-    pub forwarded: u64,
-    pub taken_over: u64,
-    pub rejected: u64,
-    pub mended: u64,
-    pub unknown_qpn: u64,
+pub(crate) struct Stats {
+    pub(crate) forwarded: u64,
+    pub(crate) taken_over: u64,
+    pub(crate) rejected: u64,
+    pub(crate) mended: u64,
+    pub(crate) unknown_qpn: u64,
 }
 
 impl Sum for Stats {
@@ -190,13 +190,13 @@ struct Peer {
 /// Processes with an HCA each, every one connected to every one. An even number: the queue pair that
 /// would lead to the process itself leads to its neighbour.
 #[derive(Default)]
-pub struct Fleet {
+pub(crate) struct Fleet {
     peers: Vec<Peer>,
     folder: PathBuf,
 }
 
 impl Fleet {
-    pub fn start(scene: &Scene, count: usize) -> Fleet {
+    pub(crate) fn start(scene: &Scene, count: usize) -> Fleet {
         let mut fleet = Fleet { peers: Vec::new(), folder: scene.folder().to_owned() };
         let started: Vec<Process> = (0..count).map(|_| Process::start(None, scene, "hca")).collect();
         started.into_iter().for_each(|process| fleet.admit(process, scene.address()));
@@ -204,7 +204,7 @@ impl Fleet {
     }
 
     /// More processes like the first.
-    pub fn add(&mut self, count: usize) {
+    pub(crate) fn add(&mut self, count: usize) {
         let address = self.peers[0].address;
         let scene = Scene { folder: self.folder.clone(), address, owned: false };
         for _ in 0..count {
@@ -212,7 +212,7 @@ impl Fleet {
         }
     }
 
-    pub fn push(&mut self, prefix: Command, scene: &Scene) {
+    pub(crate) fn push(&mut self, prefix: Command, scene: &Scene) {
         self.folder = scene.folder().to_owned();
         self.admit(Process::start(Some(prefix), scene, "hca"), scene.address());
     }
@@ -222,16 +222,16 @@ impl Fleet {
         self.peers.push(Peer { process, address, slot, qpns: Vec::new(), alive: true });
     }
 
-    pub fn slots(&self) -> Vec<u8> {
+    pub(crate) fn slots(&self) -> Vec<u8> {
         self.peers.iter().map(|peer| peer.slot).collect()
     }
 
-    pub fn members(&self) -> Vec<Sharer> {
+    pub(crate) fn members(&self) -> Vec<Sharer> {
         sharers(4791, Some(&self.folder)).unwrap()
     }
 
     /// New queue pairs for everybody, and connections between all of them.
-    pub fn connect(&mut self) {
+    pub(crate) fn connect(&mut self) {
         let count = self.peers.len();
         for peer in &mut self.peers {
             peer.process.say(&format!("create {count}"));
@@ -253,23 +253,23 @@ impl Fleet {
     }
 
     /// Each queue pair sends and receives `count` messages; all are verified.
-    pub fn run(&mut self, count: usize) {
+    pub(crate) fn run(&mut self, count: usize) {
         self.begin(count);
         self.finish();
     }
 
-    pub fn begin(&mut self, count: usize) {
+    pub(crate) fn begin(&mut self, count: usize) {
         for peer in self.peers.iter_mut().filter(|peer| peer.alive) {
             peer.process.say(&format!("run {count}"));
         }
     }
 
     /// Until everybody is in the middle of a run.
-    pub fn wait_for_progress(&mut self) {
+    pub(crate) fn wait_for_progress(&mut self) {
         self.hear_all("progress");
     }
 
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         for peer in self.peers.iter_mut().filter(|peer| peer.alive) {
             loop {
                 let answer = peer.process.answer().expect("the process lives");
@@ -283,7 +283,7 @@ impl Fleet {
     }
 
     /// Kills a process and tells the others which of their connections are gone.
-    pub fn kill(&mut self, victim: usize) {
+    pub(crate) fn kill(&mut self, victim: usize) {
         self.peers[victim].process.kill();
         self.peers[victim].alive = false;
         for (index, peer) in self.peers.iter_mut().enumerate().filter(|(_, peer)| peer.alive) {
@@ -295,12 +295,12 @@ impl Fleet {
     }
 
     /// Makes the kernel send everything to one process's socket, whoever it is.
-    pub fn missteer(&mut self, by: usize) {
+    pub(crate) fn missteer(&mut self, by: usize) {
         self.peers[by].process.say("missteer");
         self.peers[by].process.hear("missteered");
     }
 
-    pub fn stats(&mut self) -> Vec<Stats> {
+    pub(crate) fn stats(&mut self) -> Vec<Stats> {
         let alive = self.peers.iter_mut().filter(|peer| peer.alive);
         alive
             .map(|peer| {
@@ -315,7 +315,7 @@ impl Fleet {
             .collect()
     }
 
-    pub fn quit(&mut self) {
+    pub(crate) fn quit(&mut self) {
         for peer in self.peers.iter_mut().filter(|peer| peer.alive) {
             peer.alive = false;
             peer.process.quit();
@@ -330,13 +330,13 @@ impl Fleet {
 }
 
 /// Two network namespaces with a cable between them.
-pub struct TwoHosts {
+pub(crate) struct TwoHosts {
     names: [String; 2],
 }
 
 impl TwoHosts {
     /// Nothing if they cannot be made.
-    pub fn new() -> Option<TwoHosts> {
+    pub(crate) fn new() -> Option<TwoHosts> {
         let pid = std::process::id();
         let hosts = TwoHosts { names: ["a", "b"].map(|side| format!("pumice-{side}-{pid}")) };
         let [a, b] = &hosts.names;
@@ -354,7 +354,7 @@ impl TwoHosts {
     }
 
     /// Namespace and address of each.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, IpAddr)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, IpAddr)> {
         (0..2).map(|index| self.side(index))
     }
 

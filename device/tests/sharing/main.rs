@@ -4,6 +4,8 @@
 //! Each test has loopback addresses and a registry folder of its own. The processes are this test program
 //! again, in the role that the test `process` gives it.
 
+#![allow(clippy::print_stdout)] // reasons for skipping
+
 mod bare;
 mod child;
 mod fleet;
