@@ -54,7 +54,7 @@ pub(super) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<Datagra
         if let Some(about) = header.as_ref()
             && about.cmsg_level == libc::SOL_SOCKET
             && about.cmsg_type == libc::SCM_CREDENTIALS
-            && about.cmsg_len >= libc::CMSG_LEN(mem::size_of::<libc::ucred>() as u32) as usize
+            && about.cmsg_len >= libc::CMSG_LEN(mem::size_of::<libc::ucred>() as u32) as _
         {
             uid = Some(ptr::read_unaligned(libc::CMSG_DATA(header).cast::<libc::ucred>()).uid);
         }

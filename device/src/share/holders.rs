@@ -67,10 +67,8 @@ mod tests {
     #[test]
     fn sockets_of_both_families_are_found() {
         for address in ["127.0.0.1", "::1"] {
-            let Ok(socket) = UdpSocket::bind((address, 0)) else {
-                eprintln!("skipped: no {address} here");
-                continue;
-            };
+            // A host may lack one of the families.
+            let Ok(socket) = UdpSocket::bind((address, 0)) else { continue };
             let own = socket.local_addr().unwrap();
             let found = holders(own.port()).unwrap();
             let own_uid = super::super::process::effective_uid();

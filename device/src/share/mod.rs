@@ -39,11 +39,14 @@ mod relay;
 mod steering;
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
+use std::time::Duration;
 
 pub use error::{Holder, ShareError};
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};
 
 use crate::port::UdpConfig;
+use registry::Registry;
 
 /// Opens the RoCE port of an address (all of the host's when `None`), shared with the other processes of
 /// this user. The number is the slot for [`HcaConfig::process_slot`](crate::hca::HcaConfig::process_slot).
@@ -55,4 +58,30 @@ pub fn open_shared(address: Option<IpAddr>) -> Result<(SharedPort, u8), ShareErr
     let port = SharedPort::open(&ShareConfig::new(UdpConfig::new(address)))?;
     let slot = port.slot();
     Ok((port, slot))
+}
+
+/// A process that shares a UDP port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sharer {
+    /// Its slot.
+    pub slot: u8,
+    /// Its number, in the PID namespace that it runs in.
+    pub pid: u32,
+    /// What its socket is bound to.
+    pub address: IpAddr,
+}
+
+/// Who shares a UDP port of this network namespace, as this user's registry says. `folder` is that of
+/// [`ShareConfig`].
+///
+/// # Errors
+/// The registry cannot be opened or read.
+pub fn sharers(port: u16, folder: Option<&Path>) -> Result<Vec<Sharer>, ShareError> {
+    let folder = folder.map_or_else(folder::default_folder, Path::to_owned);
+    let registry = Registry::open(&folder, port)?;
+    registry.lock(Duration::from_secs(5))?;
+    let loaded = registry.load(None)?;
+    let sharer =
+        |member: &members::Member| Sharer { slot: member.slot, pid: member.pid, address: member.address };
+    Ok(loaded.members.iter().map(sharer).collect())
 }

@@ -102,13 +102,12 @@ pub struct SharedPort {
     relay_due: bool,
     /// The registry should be looked at.
     mend_due: bool,
-    /// Top byte of the number in the last packet that came to the wrong process.
-    stray: Option<u8>,
-    last_stray_ns: Option<u64>,
-    /// The steering was seen to since strays began to come, and everything received before has been taken:
-    /// what comes now was steered by the program that the registry implies.
+    /// Everything that came before the steering was mended last has been taken: what comes now was steered
+    /// by the program that the registry implies.
     settled: bool,
-    next_mend_ns: u64,
+    /// Top byte of the number in a packet that came to the wrong process though things were settled.
+    evidence: Option<u8>,
+    last_mend_ns: Option<u64>,
     counters: Arc<ShareCounters>,
 }
 
@@ -153,10 +152,9 @@ impl SharedPort {
             receives: 0,
             relay_due: false,
             mend_due: false,
-            stray: None,
-            last_stray_ns: None,
             settled: false,
-            next_mend_ns: 0,
+            evidence: None,
+            last_mend_ns: None,
             counters: Arc::default(),
         })
     }
@@ -203,33 +201,34 @@ impl SharedPort {
     }
 
     fn receive_udp(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
-        let SharedPort { udp, relay, slot, stray, counters, .. } = self;
-        let mut route = Route { slot: *slot, relay, counters, stray };
-        udp.receive(now_ns, &mut |received| route.route(received, handler))
+        let SharedPort { udp, relay, slot, counters, .. } = self;
+        let mut route = Route { slot: *slot, relay, counters, stray: None };
+        let taken = udp.receive(now_ns, &mut |received| route.route(received, handler));
+        if let Some(byte) = route.stray {
+            self.mend_due = true;
+            // One that was steered before the last mending proves nothing.
+            self.evidence = Some(byte).filter(|_| self.settled).or(self.evidence);
+        }
+        taken
     }
 
-    /// The packets that should have gone elsewhere are a reason to look at the registry, at times.
-    fn note_stray(&mut self, now_ns: u64) {
-        if now_ns < self.next_mend_ns {
+    /// Looks at the registry, unless that was done just now.
+    fn mend(&mut self, now_ns: u64) {
+        let since_ns = self.last_mend_ns.map(|last_ns| now_ns.saturating_sub(last_ns));
+        if since_ns.is_some_and(|since_ns| since_ns < MEND_INTERVAL_NS) {
             return;
         }
-        let again = self.last_stray_ns.is_some_and(|last_ns| now_ns.saturating_sub(last_ns) < INCIDENT_NS);
-        let evidence = self.stray.take().filter(|_| again && self.settled);
-        if self.stray_seen(evidence) {
-            self.last_stray_ns = Some(now_ns);
-        }
-        self.next_mend_ns = now_ns.saturating_add(MEND_INTERVAL_NS);
-    }
-
-    fn stray_seen(&mut self, evidence: Option<u8>) -> bool {
-        let Some(strangers) = self.membership.mend(self.udp.as_raw_fd(), evidence) else { return false };
+        // The first look only puts the registry's program in force, which somebody may have replaced.
+        let incident = since_ns.is_some_and(|since_ns| since_ns < INCIDENT_NS);
+        let evidence = self.evidence.take().filter(|_| incident);
+        self.last_mend_ns = Some(now_ns);
+        let Some(strangers) = self.membership.mend(self.udp.as_raw_fd(), evidence) else { return };
         self.mend_due = false;
         self.settled = false;
         count(&self.counters.mended);
         for stranger in strangers {
             self.relay.send_look(stranger);
         }
-        true
     }
 }
 
@@ -250,8 +249,8 @@ impl Port for SharedPort {
                 taken = self.receive_relayed(handler);
             }
         }
-        if self.mend_due || self.stray.is_some() {
-            self.note_stray(now_ns);
+        if self.mend_due {
+            self.mend(now_ns);
         }
         taken
     }
@@ -307,7 +306,8 @@ struct Route<'a> {
     slot: u8,
     relay: &'a Relay,
     counters: &'a ShareCounters,
-    stray: &'a mut Option<u8>,
+    /// Top byte of the number in the last packet that is another process's.
+    stray: Option<u8>,
 }
 
 impl Route<'_> {
@@ -342,7 +342,7 @@ impl Route<'_> {
         let sent = self.relay.send_train(slot, run);
         note_sent(self.counters, sent);
         match sent {
-            Sent::Done | Sent::Full => *self.stray = Some(slot),
+            Sent::Done | Sent::Full => self.stray = Some(slot),
             // Dropped and counted with other packets for queue pairs that do not exist.
             Sent::Nobody => handler(run),
         }

@@ -98,8 +98,8 @@ fn packets_go_to_their_slots_and_the_rest_to_the_lowest() {
         assert_eq!(received(port, 0, 2), [(slot, 9), (slot, 10)]);
     }
     for nobody in [0, 200, 255] {
-        send(&mut sender, to, nobody, &[nobody]);
-        assert_eq!(received(&mut ports[0], 0, 1), [(nobody, nobody)]);
+        send(&mut sender, to, 7, &[nobody]);
+        assert_eq!(received(&mut ports[0], 0, 1), [(nobody, 7)]);
     }
     // The kernel moves the last socket into the hole, and the program follows.
     drop(ports.remove(1));
@@ -186,7 +186,7 @@ fn a_damaged_registry_is_built_anew_by_those_who_live() {
         let mut c = folder.open(to, 4791);
         assert!(c.slot() > 2, "slots 1 and 2 have owners");
         for (now_ns, port) in [(0, &mut a), (0, &mut b)] {
-            port.next_mend_ns = 0;
+            port.last_mend_ns = None;
             look(port, now_ns);
             look(port, now_ns);
         }
@@ -260,4 +260,58 @@ fn a_holder_that_does_not_share_is_named() {
     drop(first);
     drop(folder.open(folder.address(1), 4791));
     assert!(matches!(SharedPort::open(&config(&folder.0, folder.address(1), 0)), Err(ShareError::NoPort)));
+}
+
+#[test]
+fn a_group_that_several_processes_joined_reaches_each_once() {
+    let folder = Folder::new("multicast");
+    let on = folder.address(1);
+    let group: IpAddr = "239.77.1.2".parse().unwrap();
+    let (mut a, mut b, mut c) = (folder.open(on, 4791), folder.open(on, 4791), folder.open(on, 4791));
+    for port in [&mut a, &mut b] {
+        port.join(group).unwrap();
+    }
+    let mut sender = folder.open(folder.address(2), 4791);
+    // Which interface a group is on depends on the routes of the host; its own address is always reached.
+    send(&mut sender, on, 1, &[255]);
+    assert_eq!(received(&mut a, 0, 1), [(255, 1)]);
+    send_to_group(&c, group, &[0, 0, 0, 0, 0, 255, 255, 255, 7, 0, 0, 0, 0, 0, 0, 0]);
+    for port in [&mut a, &mut b] {
+        assert_eq!(received(port, 0, 1), [(255, 7)]);
+        look(port, 0);
+        assert_eq!(port.counters.stats(), ShareStats::default());
+    }
+    look(&mut c, 0);
+}
+
+/// Sends to a group over the loopback interface, whatever the routes say.
+fn send_to_group(port: &SharedPort, group: IpAddr, bytes: &[u8]) {
+    let IpAddr::V4(on) = port.udp().address() else { panic!("an IPv4 address") };
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
+    socket.set_multicast_if_v4(&on).unwrap();
+    let to = std::net::SocketAddr::new(group, port.udp().port());
+    socket.send_to(bytes, &to.into()).unwrap();
+}
+
+#[test]
+fn the_wildcard_and_an_address_share_their_slots() {
+    let folder = Folder::new("wildcard");
+    // Not the RoCE port: other tests hold some of its addresses.
+    let number = 20_000 + (std::process::id() % 10_000) as u16;
+    let on = folder.address(1);
+    let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let (mut a, mut b) = (folder.open(any, number), folder.open(on, number));
+    let mut sender = folder.open(folder.address(2), number);
+    assert_eq!([a.slot, b.slot, sender.slot], [1, 2, 3]);
+    // The kernel prefers the socket of the address; it hands on what is for the other.
+    send(&mut sender, on, 1, &[1, 1]);
+    look(&mut b, 0);
+    assert_eq!(received(&mut a, 0, 2), [(1, 1), (1, 2)]);
+    send(&mut sender, on, 3, &[2]);
+    assert_eq!(received(&mut b, 0, 1), [(2, 3)]);
+    // The one with the wildcard has other addresses to itself, and nobody else can take packets for them.
+    send(&mut sender, folder.address(3), 4, &[1, 2]);
+    assert_eq!(received(&mut a, 0, 1), [(1, 4)]);
+    look(&mut b, 0);
+    assert_eq!(b.counters.stats().rejected, 1);
 }
