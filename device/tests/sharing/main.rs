@@ -13,9 +13,12 @@ mod fleet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
+use std::time::Duration;
 
 use fleet::{Fleet, Scene, Stats};
+use pumice_device::port::{Port, Train, wait_readable};
 use pumice_device::share::{ShareConfig, SharedPort, sharers};
+use pumice_transport::path::{Flow, Path};
 
 /// Not a test: what a child process runs, which is told so by its environment.
 #[test]
@@ -153,7 +156,19 @@ fn fork_children_neither_release_a_slot_nor_keep_it_for_ever() {
     parent.kill();
     assert_eq!(scene.members().iter().map(|member| member.slot).collect::<Vec<_>>(), [slot]);
 
-    // But nobody is sent into that dead end.
+    // But nobody is sent into that dead end: what is nobody's goes to the lowest slot that is read.
+    let mut port = SharedPort::open(&scene.config(scene.address())).unwrap();
+    assert!(port.slot() > slot);
+    let address = scene.address();
+    let flow = Flow { source: address, destination: address, source_port: 4791, destination_port: 4791 };
+    let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
+    let train = Train { path: &path, segment_bytes: 16, bytes: &[0; 16] };
+    port.transmit(0, &train).unwrap();
+    assert!(wait_readable(&port.descriptors(), None, Some(Duration::from_secs(10))).unwrap());
+    let mut came = Vec::new();
+    assert!(port.receive(0, &mut |received| came.extend_from_slice(received.bytes)));
+    assert_eq!(came, train.bytes);
+    drop(port);
     let mut fleet = Fleet::start(&scene, 4);
     fleet.connect();
     fleet.run(10);
