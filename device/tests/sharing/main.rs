@@ -13,9 +13,12 @@ mod fleet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
+use std::time::Duration;
 
 use fleet::{Fleet, Scene, Stats};
+use pumice_device::port::{Port, Train, wait_readable};
 use pumice_device::share::{ShareConfig, SharedPort, sharers};
+use pumice_transport::path::{Flow, Path};
 
 /// Not a test: what a child process runs, which is told so by its environment.
 #[test]
@@ -142,18 +145,29 @@ fn another_user_is_refused_with_a_reason() {
 #[test]
 fn fork_children_neither_release_a_slot_nor_keep_it_for_ever() {
     let scene = Scene::new();
+    let mut port = SharedPort::open(&scene.config(scene.address())).unwrap();
     let mut parent = bare::Bare::start(&scene);
     let slot = parent.slot();
-    // A child that closes everything on its way out changes nothing.
+    // A child that closes everything on its way out changes nothing: packets go where they went.
     parent.ask("fork-and-drop");
-    assert_eq!(scene.members().len(), 1);
+    assert_eq!(scene.members().len(), 2);
+    send(&mut port, slot);
+    send(&mut port, 0);
+    assert_eq!(receive(&mut port), 0);
+    assert_eq!(port.counters().stats().forwarded, 0);
+    drop(port);
     // A child that stays keeps the socket in its group, so also the slot.
     let child = parent.ask("fork-and-stay").parse().unwrap();
     let child = bare::Stranger::new(child);
     parent.kill();
     assert_eq!(scene.members().iter().map(|member| member.slot).collect::<Vec<_>>(), [slot]);
 
-    // But nobody is sent into that dead end.
+    // But nobody is sent into that dead end: what is nobody's goes to the lowest slot that is read.
+    let mut port = SharedPort::open(&scene.config(scene.address())).unwrap();
+    assert!(port.slot() > slot);
+    send(&mut port, 0);
+    assert_eq!(receive(&mut port), 0);
+    drop(port);
     let mut fleet = Fleet::start(&scene, 4);
     fleet.connect();
     fleet.run(10);
@@ -212,4 +226,26 @@ fn the_registry_can_be_asked_who_shares() {
     let own = std::process::id();
     let told: Vec<_> = found.iter().map(|sharer| (sharer.slot, sharer.pid, sharer.address)).collect();
     assert_eq!(told, [(a.slot(), own, scene.address()), (b.slot(), own, scene.address())]);
+}
+
+/// Sends a packet to a slot at the port's own address.
+fn send(port: &mut SharedPort, slot: u8) {
+    let address = port.udp().address();
+    let flow = Flow { source: address, destination: address, source_port: 4791, destination_port: 4791 };
+    let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
+    let mut bytes = [0; 16];
+    bytes[5] = slot;
+    port.transmit(0, &Train { path: &path, segment_bytes: 16, bytes: &bytes }).unwrap();
+}
+
+/// The slot in the next packet that a port hands up.
+fn receive(port: &mut SharedPort) -> u8 {
+    let mut slot = None;
+    while slot.is_none() {
+        if !port.receive(0, &mut |received| slot = received.bytes.get(5).copied()) {
+            assert!(wait_readable(&port.descriptors(), None, Some(Duration::from_secs(10))).unwrap());
+            port.woken();
+        }
+    }
+    slot.unwrap()
 }
