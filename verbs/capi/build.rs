@@ -1,0 +1,140 @@
+//! Makes the object's version nodes, one exported symbol per line of `symbols/*.txt`, and the
+//! assertions of `src/abi/layout.tsv`.
+//!
+//! A symbol is a jump with a `.symver` to a Rust function of the same name, wherever in `src/` that
+//! is defined; a symbol that nobody defines jumps to the refusal that its line names.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// Lists of symbols: `name node refusal`.
+const LISTS: [&str; 7] = ["ibverbs", "ibverbs_private", "rdmacm", "mlx5", "efa", "mlx4", "mana"];
+/// Generations of the private ABI between libibverbs and its providers. The first is the default.
+const PRIVATE_GENERATIONS: [&str; 8] = ["34", "22", "25", "33", "57", "59", "64", "65"];
+
+fn main() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
+    for watched in ["src", "symbols", "build.rs"] {
+        println!("cargo:rerun-if-changed={watched}");
+    }
+    let mut defined = BTreeMap::new();
+    find_functions(&root.join("src"), "crate", &mut defined);
+    let mut exports = Exports { defined, nodes: Vec::new(), code: String::new(), count: 0 };
+    for list in LISTS {
+        for line in read(&root.join(format!("symbols/{list}.txt"))).lines() {
+            let mut words = line.split_whitespace();
+            let (Some(name), Some(node), Some(refusal)) = (words.next(), words.next(), words.next()) else {
+                panic!("symbols/{list}.txt: \"{line}\" is not \"name node refusal\"");
+            };
+            exports.add_line(name, node, refusal);
+        }
+    }
+    let script: String = exports.nodes.iter().map(|node| format!("{node} {{ }};\n")).collect();
+    write(&out.join("versions.map"), &script);
+    write(&out.join("exports.rs"), &exports.code);
+    write(&out.join("layout.rs"), &layout_assertions(&read(&root.join("src/abi/layout.tsv"))));
+
+    let script = out.join("versions.map");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--version-script={}", script.display());
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libibverbs.so.1");
+    // Programs keep pointers into the object, and its threads run until the device is closed.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+}
+
+struct Exports {
+    /// Path of each function by name.
+    defined: BTreeMap<String, String>,
+    nodes: Vec<String>,
+    code: String,
+    count: u32,
+}
+
+impl Exports {
+    fn add_line(&mut self, name: &str, node: &str, refusal: &str) {
+        let target = match self.defined.get(name) {
+            Some(path) => path.clone(),
+            None => format!("crate::refusal::{refusal}"),
+        };
+        if node != "IBVERBS_PRIVATE" {
+            return self.add(name, node, "@@", &target);
+        }
+        for (position, generation) in PRIVATE_GENERATIONS.iter().enumerate() {
+            let at = if position == 0 { "@@" } else { "@" };
+            self.add(name, &format!("IBVERBS_PRIVATE_{generation}"), at, &target);
+        }
+    }
+
+    fn add(&mut self, name: &str, node: &str, at: &str, target: &str) {
+        if !self.nodes.iter().any(|known| known == node) {
+            self.nodes.push(node.to_owned());
+        }
+        self.count += 1;
+        let label = format!("__pumice_{}_{name}", self.count);
+        let jump = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+            Ok("aarch64") => "b",
+            _ => "jmp",
+        };
+        // The jump and its `.symver` must be in one object file, whatever unit the function is in.
+        writeln!(
+            self.code,
+            "core::arch::global_asm!(\
+             \".pushsection .text.{label},\\\"ax\\\",@progbits\", \
+             \".globl {label}\", \".type {label},@function\", \"{label}: {jump} {{f}}\", \
+             \".size {label}, . - {label}\", \".symver {label}, {name}{at}{node}\", \
+             \".popsection\", f = sym {target});"
+        )
+        .expect("a string takes any text");
+    }
+}
+
+/// Collects `pub(crate) unsafe extern "C" fn` and `pub(crate) extern "C" fn` at the beginning of a line.
+fn find_functions(folder: &Path, module: &str, found: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(folder).expect("src/ can be listed").flatten() {
+        let path = entry.path();
+        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        if path.is_dir() {
+            find_functions(&path, &format!("{module}::{stem}"), found);
+            continue;
+        }
+        let own =
+            if stem == "lib" || stem == "mod" { module.to_owned() } else { format!("{module}::{stem}") };
+        for line in read(&path).lines() {
+            let rest = line.strip_prefix("pub(crate) unsafe extern \"C\" fn ");
+            let Some(rest) = rest.or_else(|| line.strip_prefix("pub(crate) extern \"C\" fn ")) else {
+                continue;
+            };
+            let name = rest.split(['(', '<']).next().unwrap_or_default().trim();
+            found.insert(name.to_owned(), format!("{own}::{name}"));
+        }
+    }
+}
+
+/// `struct field offset size` to constant assertions; `<size>` is the whole structure.
+fn layout_assertions(table: &str) -> String {
+    let mut code = String::from("const _: () = {\n");
+    for line in table.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let words: Vec<&str> = line.split('\t').collect();
+        let [kind, field, offset, size] = words[..] else { panic!("layout.tsv: \"{line}\"") };
+        let claim = if field == "<size>" {
+            format!("assert!(size_of::<{kind}>() == {size}, \"size of {kind}\");")
+        } else {
+            format!(
+                "assert!(std::mem::offset_of!({kind}, {field}) == {offset}, \"{kind}.{field} offset\"); \
+                 assert!(size_of_field(|of: &{kind}| &raw const of.{field}) == {size}, \"{kind}.{field} size\");"
+            )
+        };
+        writeln!(code, "{claim}").expect("a string takes any text");
+    }
+    code + "};\n"
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}

@@ -1,0 +1,184 @@
+//! Address handles, and address vectors in their C form.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use pumice_device::table::Handle;
+use pumice_transport::path::Path;
+use pumice_transport::types::{AddressVector, Gid, WcFlags};
+
+use crate::abi::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
+use crate::context::{Context, Owned};
+use crate::object::{Held, Shown, hand_out, held, take_back};
+use crate::outcome::{Errno, INVALID, pointer, status};
+use crate::protection_domain::Pd;
+
+/// An address handle.
+#[repr(C)]
+pub(crate) struct Ah {
+    c: Shown<ibv_ah>,
+    handle: Handle,
+    path: Arc<Path>,
+}
+
+// SAFETY: the first field is the C structure.
+unsafe impl Held for Ah {
+    type C = ibv_ah;
+}
+
+impl Ah {
+    /// The path that datagrams through it take.
+    pub(crate) const fn path(&self) -> &Arc<Path> {
+        &self.path
+    }
+
+    /// The program's pointer to its domain.
+    pub(crate) const fn domain(&self) -> *mut ibv_pd {
+        // SAFETY: a field of our own structure, set once.
+        unsafe { (*self.c.as_ptr()).pd }
+    }
+}
+
+/// An address vector from its C form.
+pub(crate) fn vector_from(c: &ibv_ah_attr) -> AddressVector {
+    AddressVector {
+        is_global: c.is_global != 0,
+        dgid: Gid(c.grh.dgid.raw),
+        sgid_index: c.grh.sgid_index.into(),
+        hop_limit: c.grh.hop_limit,
+        traffic_class: c.grh.traffic_class,
+        flow_label: c.grh.flow_label,
+        port_num: c.port_num,
+        sl: c.sl,
+        static_rate: c.static_rate,
+        dlid: c.dlid,
+        src_path_bits: c.src_path_bits,
+    }
+}
+
+/// The C form of an address vector.
+pub(crate) fn vector_to(vector: &AddressVector) -> ibv_ah_attr {
+    ibv_ah_attr {
+        grh: ibv_global_route {
+            dgid: ibv_gid { raw: vector.dgid.0 },
+            flow_label: vector.flow_label,
+            sgid_index: vector.sgid_index as u8,
+            hop_limit: vector.hop_limit,
+            traffic_class: vector.traffic_class,
+        },
+        dlid: vector.dlid,
+        sl: vector.sl,
+        src_path_bits: vector.src_path_bits,
+        static_rate: vector.static_rate,
+        is_global: vector.is_global.into(),
+        port_num: vector.port_num,
+    }
+}
+
+/// # Safety
+/// `pd` is null or live.
+unsafe fn create(pd: *mut ibv_pd, vector: &AddressVector) -> Result<*mut ibv_ah, Errno> {
+    // SAFETY: the caller's promise.
+    let domain = unsafe { held::<Pd>(pd) }?;
+    let context = domain.context()?;
+    let (handle, path) = context.hca().create_ah(domain.handle(), vector)?;
+    context.own(Owned::AddressHandle(handle.pack()));
+    let c = ibv_ah { context: domain.context_pointer(), pd, handle: handle.index };
+    Ok(hand_out(Ah { c: Shown::new(c), handle, path }))
+}
+
+pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
+    pointer(|| {
+        // SAFETY: null or the caller's structure; `pd` is null or live.
+        unsafe { create(pd, &vector_from(attr.as_ref().ok_or(INVALID)?)) }
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
+    status(|| {
+        // SAFETY: null or live; a context outlives its objects.
+        let (held, context) = unsafe { (held::<Ah>(ah)?, Context::of((*ah).context)?) };
+        context.hca().destroy_ah(held.handle)?;
+        context.disown(Owned::AddressHandle(held.handle.pack()));
+        // SAFETY: the program gives it back.
+        unsafe { take_back::<Ah>(ah) };
+        Ok(())
+    })
+}
+
+/// Source and destination, traffic class and flow label of a received datagram.
+fn read_grh(grh: &ibv_grh) -> (Gid, Gid, u8, u32) {
+    let word = u32::from_be_bytes(grh.version_tclass_flow);
+    if word >> 28 == 6 {
+        return (Gid(grh.sgid), Gid(grh.dgid), (word >> 20) as u8, word & 0xf_ffff);
+    }
+    // IPv4: 20 bytes without meaning, then the IPv4 header, which ends with the two addresses.
+    let [.., a, b, c, d, e, f, g, h] = grh.dgid;
+    let gid = |octets: [u8; 4]| Gid::from(IpAddr::V4(Ipv4Addr::from(octets)));
+    let [.., traffic_class, _, _] = grh.sgid;
+    (gid([a, b, c, d]), gid([e, f, g, h]), traffic_class, 0)
+}
+
+/// The address of the sender of a received datagram.
+///
+/// # Safety
+/// The pointers are null or the caller's structures.
+unsafe fn sender(
+    context: &Context,
+    port_num: u8,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+) -> Result<AddressVector, Errno> {
+    // SAFETY: the caller's promise.
+    let (wc, grh) = unsafe { (wc.as_ref().ok_or(INVALID)?, grh.as_ref()) };
+    if wc.wc_flags & WcFlags::GRH.bits() == 0 {
+        return Err(INVALID.because(|| "a completion without GRH has no sender address on RoCE".to_owned()));
+    }
+    let (source, destination, traffic_class, flow_label) = read_grh(grh.ok_or(INVALID)?);
+    let own = context.adapter.gids.iter().position(|entry| entry.gid == destination);
+    // A group is no address to answer from: any address of the same IP version is.
+    let alike = || context.adapter.gids.iter().position(|entry| entry.gid.is_ipv4() == source.is_ipv4());
+    let index = own.or_else(|| if destination.is_multicast() { alike() } else { None });
+    let sgid_index = index.and_then(|index| u32::try_from(index).ok()).ok_or(Errno(libc::ENOENT))?;
+    Ok(AddressVector {
+        is_global: true,
+        dgid: source,
+        sgid_index,
+        hop_limit: u8::MAX,
+        traffic_class,
+        flow_label,
+        port_num,
+        sl: wc.sl,
+        ..AddressVector::default()
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_init_ah_from_wc(
+    context: *mut ibv_context,
+    port_num: u8,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    ah_attr: *mut ibv_ah_attr,
+) -> c_int {
+    status(|| {
+        if ah_attr.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: null or live, and the caller's structures.
+        unsafe { ah_attr.write(vector_to(&sender(Context::of(context)?, port_num, wc, grh)?)) };
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
+    pd: *mut ibv_pd,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    port_num: u8,
+) -> *mut ibv_ah {
+    pointer(|| {
+        // SAFETY: null or live, and the caller's structures.
+        unsafe { create(pd, &sender(held::<Pd>(pd)?.context()?, port_num, wc, grh)?) }
+    })
+}

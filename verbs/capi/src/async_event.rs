@@ -1,0 +1,351 @@
+//! Asynchronous events. The HCA has one queue of them; every context has its own, with a descriptor.
+//! A thread that sleeps until there is one carries them over.
+
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use pumice_device::async_event::AsyncElement;
+use pumice_device::hca::Hca;
+use pumice_device::port::wait_readable;
+
+use crate::abi::{ibv_async_event, ibv_context, ibv_cq, ibv_qp, ibv_srq};
+use crate::completion_queue::Cq;
+use crate::context::Context;
+use crate::object::held_or_none;
+use crate::outcome::{Errno, set_errno, value};
+use crate::queue_pair::Qp;
+use crate::shared_receive_queue::Srq;
+
+/// Events of one object that the program got and has not acknowledged.
+#[derive(Default)]
+pub(crate) struct Unacknowledged {
+    count: Mutex<u32>,
+    none: Condvar,
+}
+
+impl Unacknowledged {
+    fn lock(&self) -> MutexGuard<'_, u32> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn acknowledge(&self) {
+        let mut count = self.lock();
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.none.notify_all();
+        }
+    }
+
+    /// Blocks until there are none: an object must not vanish under a thread that looks at its event.
+    pub(crate) fn wait(&self) {
+        let mut count = self.lock();
+        while *count != 0 {
+            count = self.none.wait(count).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// What an event is about. The pointers are the objects of the program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Element {
+    Cq(*mut ibv_cq),
+    Qp(*mut ibv_qp),
+    Srq(*mut ibv_srq),
+    Port(u8),
+}
+
+impl Element {
+    fn of(element: AsyncElement) -> Element {
+        match element {
+            AsyncElement::Cq { cookie } => Element::Cq(ptr::with_exposed_provenance_mut(cookie as usize)),
+            AsyncElement::Qp { cookie, .. } => Element::Qp(ptr::with_exposed_provenance_mut(cookie as usize)),
+            AsyncElement::Srq { cookie } => Element::Srq(ptr::with_exposed_provenance_mut(cookie as usize)),
+            AsyncElement::Port(port) => Element::Port(port),
+            AsyncElement::Device => Element::Port(1),
+        }
+    }
+
+    fn of_event(event: &ibv_async_event) -> Element {
+        match event.event_type {
+            0 => Element::Cq(event.element.cast()),
+            1..=7 | 16 => Element::Qp(event.element.cast()),
+            14 | 15 => Element::Srq(event.element.cast()),
+            _ => Element::Port(1),
+        }
+    }
+
+    fn pointer(self) -> *mut c_void {
+        match self {
+            Element::Cq(cq) => cq.cast(),
+            Element::Qp(qp) => qp.cast(),
+            Element::Srq(srq) => srq.cast(),
+            Element::Port(port) => ptr::without_provenance_mut(usize::from(port)),
+        }
+    }
+
+    /// # Safety
+    /// The object exists.
+    unsafe fn unacknowledged<'a>(self) -> Option<&'a Unacknowledged> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Element::Cq(cq) => held_or_none::<Cq>(cq).map(Cq::unacknowledged),
+                Element::Qp(qp) => held_or_none::<Qp>(qp).map(Qp::unacknowledged),
+                Element::Srq(srq) => held_or_none::<Srq>(srq).map(Srq::unacknowledged),
+                Element::Port(_) => None,
+            }
+        }
+    }
+
+    /// # Safety
+    /// The object exists.
+    unsafe fn context(self) -> Option<*mut ibv_context> {
+        // SAFETY: the caller's promise; the first field of each is its context.
+        unsafe {
+            match self {
+                Element::Cq(cq) => Some((*cq).context),
+                Element::Qp(qp) => Some((*qp).context),
+                Element::Srq(srq) => Some((*srq).context),
+                Element::Port(_) => None,
+            }
+        }
+    }
+}
+
+/// Asynchronous events of one context.
+pub(crate) struct AsyncQueue {
+    /// A semaphore of the events queued, so that one read(2) waits for one event.
+    semaphore: OwnedFd,
+    queued: Mutex<VecDeque<(u32, Element)>>,
+}
+
+// SAFETY: the pointers are names; the program serialises what happens to the objects.
+unsafe impl Send for AsyncQueue {}
+// SAFETY: as above.
+unsafe impl Sync for AsyncQueue {}
+
+impl AsyncQueue {
+    /// Most events that wait for the program; further ones are lost.
+    const CAPACITY: usize = 1 << 16;
+
+    pub(crate) fn new() -> Result<AsyncQueue, Errno> {
+        // SAFETY: no memory is involved.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) };
+        if fd < 0 {
+            return Err(Errno(crate::outcome::errno()));
+        }
+        // SAFETY: the descriptor is new.
+        let semaphore = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(AsyncQueue { semaphore, queued: Mutex::new(VecDeque::new()) })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.semaphore.as_raw_fd()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(u32, Element)>> {
+        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, event: u32, element: Element) {
+        let mut queued = self.lock();
+        if queued.len() < AsyncQueue::CAPACITY {
+            queued.push_back((event, element));
+            // SAFETY: eight bytes of a constant.
+            unsafe { libc::write(self.fd(), (&raw const ONE).cast(), 8) };
+        }
+    }
+
+    fn take(&self) -> Option<ibv_async_event> {
+        let mut queued = self.lock();
+        let (event_type, element) = queued.pop_front()?;
+        // SAFETY: an object's events leave the queue before the object goes.
+        if let Some(unacknowledged) = unsafe { element.unacknowledged() } {
+            *unacknowledged.lock() += 1;
+        }
+        Some(ibv_async_event { element: element.pointer(), event_type })
+    }
+
+    fn forget(&self, element: Element) {
+        let mut queued = self.lock();
+        let before = queued.len();
+        queued.retain(|(_, other)| *other != element);
+        for _ in queued.len()..before {
+            let mut count = [0_u8; 8];
+            let vector = libc::iovec { iov_base: count.as_mut_ptr().cast(), iov_len: 8 };
+            // Never waits: a reader that was faster finds the queue empty and waits again.
+            // SAFETY: one vector of eight bytes that live through the call.
+            unsafe { libc::preadv2(self.fd(), &vector, 1, -1, libc::RWF_NOWAIT) };
+        }
+    }
+}
+
+static ONE: u64 = 1;
+
+/// Carries events of the HCA to the contexts.
+pub(crate) struct Distributor {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    hca: Arc<Hca>,
+    /// Open contexts. Held while an event is carried, so that whoever has held it since an object
+    /// left the HCA knows that no event of the object is under way.
+    contexts: Mutex<Vec<ContextName>>,
+    wake: OwnedFd,
+    stopping: AtomicBool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ContextName(*mut ibv_context);
+
+// SAFETY: dereferenced only while it is registered, and a context unregisters before it goes.
+unsafe impl Send for ContextName {}
+
+impl Shared {
+    fn contexts(&self) -> MutexGuard<'_, Vec<ContextName>> {
+        self.contexts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn carry(&self) {
+        let contexts = self.contexts();
+        while let Some(event) = self.hca.async_events().try_event() {
+            let (kind, element) = (event.event as u32, Element::of(event.element));
+            // SAFETY: destroying the object waits for this event's acknowledgement, below.
+            let owner = unsafe { element.context() };
+            for context in contexts.iter().filter(|context| owner.is_none_or(|owner| owner == context.0)) {
+                // SAFETY: registered contexts are open.
+                if let Ok(context) = unsafe { Context::of(context.0) } {
+                    context.async_events.push(kind, element);
+                }
+            }
+            event.ack();
+        }
+    }
+}
+
+impl Distributor {
+    pub(crate) fn start(hca: &Arc<Hca>) -> Result<Distributor, Errno> {
+        // SAFETY: no memory is involved.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(Errno(crate::outcome::errno()));
+        }
+        // SAFETY: the descriptor is new.
+        let wake = unsafe { OwnedFd::from_raw_fd(fd) };
+        let shared = Arc::new(Shared {
+            hca: Arc::clone(hca),
+            contexts: Mutex::new(Vec::new()),
+            wake,
+            stopping: AtomicBool::new(false),
+        });
+        let thread =
+            std::thread::Builder::new().name("pumice-events".to_owned()).stack_size(128 << 10).spawn({
+                let shared = Arc::clone(&shared);
+                move || {
+                    let fd = shared.hca.async_events().as_fd().as_raw_fd();
+                    while !shared.stopping.load(Ordering::Acquire) {
+                        // A failing ppoll(2) makes this look again, nothing worse.
+                        let _ = wait_readable(&[fd], Some(shared.wake.as_raw_fd()), None);
+                        shared.carry();
+                    }
+                }
+            });
+        let thread = thread.map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        Ok(Distributor { shared, thread: Some(thread) })
+    }
+
+    pub(crate) fn register(&self, context: *mut ibv_context) {
+        self.shared.contexts().push(ContextName(context));
+    }
+
+    pub(crate) fn unregister(&self, context: *mut ibv_context) {
+        self.shared.contexts().retain(|other| *other != ContextName(context));
+    }
+
+    /// Forgets the events of an object that has left the HCA.
+    fn forget(&self, events: &AsyncQueue, element: Element) {
+        // What was being carried when the object left has arrived once this lock is had.
+        let _carried = self.shared.contexts();
+        events.forget(element);
+    }
+
+    pub(crate) fn forget_cq(&self, events: &AsyncQueue, cq: *mut ibv_cq) {
+        self.forget(events, Element::Cq(cq));
+    }
+
+    pub(crate) fn forget_qp(&self, events: &AsyncQueue, qp: *mut ibv_qp) {
+        self.forget(events, Element::Qp(qp));
+    }
+
+    pub(crate) fn forget_srq(&self, events: &AsyncQueue, srq: *mut ibv_srq) {
+        self.forget(events, Element::Srq(srq));
+    }
+}
+
+impl Drop for Distributor {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        // SAFETY: eight bytes of a constant.
+        unsafe { libc::write(self.shared.wake.as_raw_fd(), (&raw const ONE).cast(), 8) };
+        // A panic in the thread has been reported where it happened.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Waits for an event unless the descriptor is O_NONBLOCK. A signal ends the wait, and a thread that
+/// waits can be cancelled: nothing in this frame is to be dropped, and it calls no Rust function that
+/// could panic.
+pub(crate) unsafe extern "C" fn ibv_get_async_event(
+    context: *mut ibv_context,
+    event: *mut ibv_async_event,
+) -> c_int {
+    if context.is_null() || event.is_null() {
+        set_errno(libc::EINVAL);
+        return -1;
+    }
+    loop {
+        let mut count = 0_u64;
+        // SAFETY: the context's descriptor, and eight bytes.
+        let got = unsafe { libc::read((*context).async_fd, (&raw mut count).cast(), 8) };
+        if got != 8 {
+            return -1;
+        }
+        // SAFETY: the caller's promise.
+        if unsafe { take_event(context, event) } {
+            return 0;
+        }
+    }
+}
+
+/// False: another thread was faster, or the event's object is gone.
+#[inline(never)]
+unsafe extern "C" fn take_event(context: *mut ibv_context, event: *mut ibv_async_event) -> bool {
+    value(false, || {
+        // SAFETY: an open context.
+        let Some(taken) = unsafe { Context::of(context) }.ok().and_then(|open| open.async_events.take())
+        else {
+            return false;
+        };
+        // SAFETY: the caller's structure.
+        unsafe { event.write(taken) };
+        true
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    value((), || {
+        // SAFETY: null or the caller's structure.
+        let Some(event) = (unsafe { event.as_ref() }) else { return };
+        // SAFETY: an object with an unacknowledged event is not gone.
+        if let Some(unacknowledged) = unsafe { Element::of_event(event).unacknowledged() } {
+            unacknowledged.acknowledge();
+        }
+    });
+}

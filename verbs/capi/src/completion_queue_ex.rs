@@ -1,0 +1,176 @@
+//! The extended completion queue: one completion at a time, read field by field.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::Ordering;
+
+use pumice_transport::types::WorkCompletion;
+
+use crate::abi::{ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr};
+use crate::completion_queue::{Cq, create, imm_or_key};
+use crate::context::operation;
+use crate::object::{held, held_or_none};
+use crate::outcome::{INVALID, NOT_SUPPORTED, pointer, status, value};
+
+/// `IBV_CQ_INIT_ATTR_MASK_FLAGS`.
+const MASK_FLAGS: u32 = 1;
+/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED` and `..._IGNORE_OVERRUN`: true or harmless here.
+const KNOWN_FLAGS: u32 = 3;
+/// Byte length, immediate, QP number, source QP, SLID, SL, DLID path bits. Not time stamps, VLANs,
+/// flow tags, tag matching: the device has none.
+const KNOWN_WC_FLAGS: u64 = 0x7f;
+
+pub(crate) unsafe extern "C" fn create_cq_ex(
+    context: *mut ibv_context,
+    attributes: *mut ibv_cq_init_attr_ex,
+) -> *mut ibv_cq_ex {
+    pointer(|| {
+        // SAFETY: null or the caller's structure.
+        let attributes = unsafe { attributes.as_ref() }.ok_or(INVALID)?;
+        if attributes.wc_flags & !KNOWN_WC_FLAGS != 0 || attributes.comp_mask & !MASK_FLAGS != 0 {
+            return Err(NOT_SUPPORTED);
+        }
+        if attributes.comp_mask & MASK_FLAGS != 0 && attributes.flags & !KNOWN_FLAGS != 0 {
+            return Err(NOT_SUPPORTED);
+        }
+        let ibv_cq_init_attr_ex { cqe, cq_context, channel, comp_vector, .. } = *attributes;
+        // SAFETY: the caller's promise.
+        let cq = unsafe { create(context, cqe, cq_context, channel, comp_vector) }?;
+        // SAFETY: just made, and nobody else has it.
+        let c = unsafe { &mut *cq };
+        c.start_poll = operation!(start_poll);
+        c.next_poll = operation!(next_poll);
+        c.end_poll = operation!(end_poll);
+        c.read_opcode = operation!(read_opcode);
+        c.read_vendor_err = operation!(read_vendor_err);
+        c.read_byte_len = operation!(read_byte_len);
+        c.read_imm_data = operation!(read_imm_data);
+        c.read_qp_num = operation!(read_qp_num);
+        c.read_src_qp = operation!(read_src_qp);
+        c.read_wc_flags = operation!(read_wc_flags);
+        c.read_slid = operation!(read_slid);
+        c.read_sl = operation!(read_sl);
+        c.read_dlid_path_bits = operation!(read_dlid_path_bits);
+        // Nobody may ask for these; a program that does so anyway reads zeros.
+        c.read_completion_ts = operation!(read_nothing);
+        c.read_completion_wallclock_ns = operation!(read_nothing);
+        c.read_cvlan = operation!(read_nothing);
+        c.read_flow_tag = operation!(read_nothing);
+        c.read_tm_info = operation!(read_no_tag);
+        Ok(cq)
+    })
+}
+
+/// Takes the next completion into the structure; ENOENT if there is none.
+fn take(cq: &Cq) -> c_int {
+    let mut one = [WorkCompletion::default()];
+    if cq.hca().poll_cq(cq.queue(), &mut one) == 0 {
+        return libc::ENOENT;
+    }
+    let [completion] = one;
+    // SAFETY: fields of our own structure, which one thread at a time polls.
+    unsafe {
+        (*cq.as_ptr()).status = completion.status as u32;
+        (*cq.as_ptr()).wr_id = completion.wr_id;
+        cq.current.as_ptr().write(completion);
+    }
+    0
+}
+
+/// Begins to poll: other threads wait until `end_poll`, unless there was nothing.
+unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attributes: *mut ibv_poll_cq_attr) -> c_int {
+    value(libc::EIO, || {
+        // SAFETY: null or live; null or the caller's structure.
+        let (Ok(cq), attributes) = (unsafe { held::<Cq>(cq.cast()) }, unsafe { attributes.as_ref() }) else {
+            return libc::EINVAL;
+        };
+        if attributes.is_some_and(|attributes| attributes.comp_mask != 0) {
+            return libc::EINVAL;
+        }
+        while cq.polling.swap(true, Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        let outcome = take(cq);
+        if outcome != 0 {
+            cq.polling.store(false, Ordering::Release);
+        }
+        outcome
+    })
+}
+
+unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    // SAFETY: null or live.
+    value(libc::EIO, || unsafe { held::<Cq>(cq.cast()) }.map_or(libc::EINVAL, take))
+}
+
+unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
+    status(|| {
+        // SAFETY: null or live.
+        unsafe { held::<Cq>(cq.cast()) }?.polling.store(false, Ordering::Release);
+        Ok(())
+    });
+}
+
+/// Reads a field of the current completion.
+///
+/// # Safety
+/// `cq` is null or live, and between start_poll and end_poll.
+unsafe fn read<T: Default>(cq: *mut ibv_cq_ex, field: impl FnOnce(&WorkCompletion) -> T) -> T {
+    // SAFETY: the caller's promise; only the polling thread writes the completion.
+    unsafe { held_or_none::<Cq>(cq.cast()).map(|cq| field(&*cq.current.as_ptr())).unwrap_or_default() }
+}
+
+unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_uint {
+    // SAFETY: the caller's promise.
+    unsafe { read(cq, |completion| completion.opcode as c_uint) }
+}
+
+unsafe extern "C" fn read_vendor_err(cq: *mut ibv_cq_ex) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { read(cq, |completion| completion.vendor_err) }
+}
+
+unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { read(cq, |completion| completion.byte_len) }
+}
+
+unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { read(cq, imm_or_key) }
+}
+
+unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { read(cq, |completion| completion.qp_num) }
+}
+
+unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { read(cq, |completion| completion.src_qp) }
+}
+
+unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
+    // SAFETY: the caller's promise.
+    unsafe { read(cq, |completion| completion.flags.bits()) }
+}
+
+unsafe extern "C" fn read_slid(cq: *mut ibv_cq_ex) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { read(cq, |completion| completion.slid.into()) }
+}
+
+unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
+    // SAFETY: the caller's promise.
+    unsafe { read(cq, |completion| completion.sl) }
+}
+
+unsafe extern "C" fn read_dlid_path_bits(cq: *mut ibv_cq_ex) -> u8 {
+    // SAFETY: the caller's promise.
+    unsafe { read(cq, |completion| completion.dlid_path_bits) }
+}
+
+extern "C" fn read_nothing(_cq: *mut ibv_cq_ex) -> u64 {
+    0
+}
+
+extern "C" fn read_no_tag(_cq: *mut ibv_cq_ex, _info: *mut c_void) {}

@@ -1,0 +1,272 @@
+//! Contexts: an opened device, its tables of operations, and what it owns.
+
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pumice_device::completion_queue::CompletionQueue;
+use pumice_device::hca::Hca;
+use pumice_device::table::Handle;
+use pumice_transport::wire::Qpn;
+
+use crate::abi::{Operation, ibv_context, ibv_context_ops, ibv_device, verbs_context};
+use crate::async_event::AsyncQueue;
+use crate::device::{Adapter, adapter, device_pointer};
+use crate::object::{Shown, zeroed};
+use crate::outcome::{Errno, INVALID, pointer, status};
+use crate::{
+    completion_queue, completion_queue_ex, memory, post_recv, post_send, query, queue_pair, refusal,
+    shared_receive_queue, xrc_domain,
+};
+
+/// An opened device. The program's pointer is to `verbs.context`.
+#[repr(C)]
+pub(crate) struct Context {
+    verbs: Shown<verbs_context>,
+    pub(crate) adapter: Arc<Adapter>,
+    pub(crate) async_events: AsyncQueue,
+    /// Programs duplicate this descriptor and compare what it is.
+    _command: OwnedFd,
+    owned: Mutex<BTreeMap<Owned, Option<Arc<CompletionQueue>>>>,
+}
+
+/// What dies with its context, in the order in which it can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Owned {
+    Window(u64),
+    QueuePair(u32),
+    SharedReceiveQueue(u64),
+    CompletionQueue(u64),
+    Region(u64),
+    AddressHandle(u64),
+    XrcDomain(u64),
+    ProtectionDomain(u64),
+}
+
+/// From the box to the program's pointer.
+const CONTEXT_OFFSET: usize = offset_of!(Context, verbs) + offset_of!(verbs_context, context);
+
+impl Context {
+    /// The context behind a program's pointer.
+    ///
+    /// # Safety
+    /// `context` is null or came from `ibv_open_device` and is not closed.
+    ///
+    /// # Errors
+    /// EINVAL: it is null.
+    #[inline]
+    pub(crate) unsafe fn of<'a>(context: *mut ibv_context) -> Result<&'a Context, Errno> {
+        if context.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: the caller's promise; the box begins this far before.
+        Ok(unsafe { &*context.byte_sub(CONTEXT_OFFSET).cast::<Context>() })
+    }
+
+    #[inline]
+    pub(crate) fn hca(&self) -> &Hca {
+        &self.adapter.hca
+    }
+
+    /// The program's pointer.
+    pub(crate) const fn as_ptr(&self) -> *mut ibv_context {
+        // SAFETY: a field of our own structure.
+        unsafe { &raw mut (*self.verbs.as_ptr()).context }
+    }
+
+    pub(crate) fn own(&self, owned: Owned) {
+        self.own_cq(owned, None);
+    }
+
+    pub(crate) fn own_cq(&self, owned: Owned, cq: Option<Arc<CompletionQueue>>) {
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner).insert(owned, cq);
+    }
+
+    pub(crate) fn disown(&self, owned: Owned) {
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner).remove(&owned);
+    }
+
+    /// Destroys what the program left, as a kernel does when a device file is closed.
+    fn destroy_leftovers(&self) {
+        let leftovers = std::mem::take(&mut *self.owned.lock().unwrap_or_else(PoisonError::into_inner));
+        let hca = self.hca();
+        for (owned, cq) in leftovers {
+            // What another context still uses stays, and goes with the adapter.
+            let _ = match owned {
+                Owned::Window(handle) => hca.dealloc_mw(Handle::unpack(handle)),
+                Owned::QueuePair(number) => hca.destroy_qp(Qpn::new(number)),
+                Owned::SharedReceiveQueue(handle) => hca.destroy_srq(Handle::unpack(handle)),
+                Owned::CompletionQueue(handle) => {
+                    // Nobody is left to acknowledge.
+                    cq.inspect(|cq| cq.ack_events(u64::MAX));
+                    hca.destroy_cq(Handle::unpack(handle))
+                }
+                Owned::Region(handle) => hca.dereg_mr(Handle::unpack(handle)),
+                Owned::AddressHandle(handle) => hca.destroy_ah(Handle::unpack(handle)),
+                Owned::XrcDomain(handle) => hca.close_xrcd(Handle::unpack(handle)),
+                Owned::ProtectionDomain(handle) => hca.dealloc_pd(Handle::unpack(handle)),
+            };
+        }
+    }
+
+    fn open() -> Result<*mut ibv_context, Errno> {
+        let adapter = adapter()?;
+        // SAFETY: a name that ends with NUL.
+        let fd = unsafe { libc::memfd_create(c"pumice-context".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(Errno(crate::outcome::errno()));
+        }
+        // SAFETY: the descriptor is new.
+        let command = unsafe { OwnedFd::from_raw_fd(fd) };
+        let async_events = AsyncQueue::new()?;
+        let mut verbs = operations();
+        verbs.context.device = device_pointer();
+        verbs.context.cmd_fd = command.as_raw_fd();
+        verbs.context.async_fd = async_events.fd();
+        verbs.context.num_comp_vectors = adapter.hca.limits().num_comp_vectors as c_int;
+        let context = Box::new(Context {
+            verbs: Shown::new(verbs),
+            adapter,
+            async_events,
+            _command: command,
+            owned: Mutex::new(BTreeMap::new()),
+        });
+        let context = Box::leak(context);
+        context.adapter.distributor.register(context.as_ptr());
+        Ok(context.as_ptr())
+    }
+}
+
+pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    pointer(|| if device.is_null() { Err(INVALID) } else { Context::open() })
+}
+
+/// Closes a device; what was made on it and not destroyed goes with it.
+pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    status(|| {
+        // SAFETY: null or an open context.
+        let open = unsafe { Context::of(context) }?;
+        // Acknowledgements that are owed leave before the socket closes.
+        open.hca().drive();
+        open.adapter.distributor.unregister(context);
+        open.destroy_leftovers();
+        // SAFETY: it was boxed in `open`; the program does not use it any more.
+        drop(unsafe { Box::from_raw(std::ptr::from_ref(open).cast_mut()) });
+        Ok(())
+    })
+}
+
+/// An operation that returns an errno and is not there.
+const NO_INT: Operation = Operation(refusal::int as *const c_void);
+/// An operation that returns an object and is not there.
+const NO_POINTER: Operation = Operation(refusal::ptr as *const c_void);
+
+/// Names a function as a slot's operation.
+macro_rules! operation {
+    ($function:expr) => {
+        crate::abi::Operation($function as *const std::ffi::c_void)
+    };
+}
+pub(crate) use operation;
+
+/// The tables of operations: every slot has a function, because programs do not look.
+fn operations() -> verbs_context {
+    // SAFETY: numbers and pointers; every operation is set below.
+    let mut verbs: verbs_context = unsafe { zeroed() };
+    verbs.context.ops = ibv_context_ops {
+        _compat_query_device: operation!(query::ibv_query_device),
+        _compat_query_port: operation!(query::ibv_query_port),
+        unused_memory: [NO_POINTER; 5],
+        alloc_mw: operation!(memory::alloc_mw),
+        bind_mw: operation!(post_send::bind_mw),
+        dealloc_mw: operation!(memory::dealloc_mw),
+        _compat_create_cq: NO_POINTER,
+        poll_cq: operation!(completion_queue::poll_cq),
+        req_notify_cq: operation!(completion_queue::req_notify_cq),
+        unused_queues: [NO_POINTER; 7],
+        post_srq_recv: operation!(post_recv::post_srq_recv),
+        unused_qp: [NO_POINTER; 4],
+        post_send: operation!(post_send::post_send),
+        post_recv: operation!(post_recv::post_recv),
+        unused_rest: [NO_POINTER; 5],
+    };
+    verbs.context.abi_compat = std::ptr::without_provenance_mut(usize::MAX);
+    verbs.sz = size_of::<verbs_context>();
+
+    verbs.query_port = operation!(query::query_port);
+    verbs.query_device_ex = operation!(query::query_device_ex);
+    verbs.query_rt_values = operation!(query::query_rt_values);
+    verbs.create_cq_ex = operation!(completion_queue_ex::create_cq_ex);
+    verbs.create_qp_ex = operation!(queue_pair::create_qp_ex);
+    verbs.open_qp = NO_POINTER;
+    verbs.create_srq_ex = operation!(shared_receive_queue::create_srq_ex);
+    verbs.get_srq_num = operation!(shared_receive_queue::get_srq_num);
+    verbs.open_xrcd = operation!(xrc_domain::open_xrcd);
+    verbs.close_xrcd = operation!(xrc_domain::close_xrcd);
+    refuse_the_rest(&mut verbs);
+    verbs
+}
+
+/// Device memory, counters, flow steering, work queues, thread domains and tag matching: hardware's.
+fn refuse_the_rest(verbs: &mut verbs_context) {
+    verbs.free_buf = NO_INT;
+    verbs.alloc_buf = NO_POINTER;
+    verbs.dm_export_dmabuf_fd = NO_INT;
+    verbs.reg_mr_ex = NO_POINTER;
+    verbs.dealloc_dmah = NO_INT;
+    verbs.alloc_dmah = NO_POINTER;
+    verbs.advise_mr = NO_INT;
+    verbs.alloc_null_mr = NO_POINTER;
+    verbs.read_counters = NO_INT;
+    verbs.attach_counters_point_flow = NO_INT;
+    verbs.create_counters = NO_POINTER;
+    verbs.destroy_counters = NO_INT;
+    verbs.reg_dm_mr = NO_POINTER;
+    verbs.alloc_dm = NO_POINTER;
+    verbs.free_dm = NO_INT;
+    verbs.modify_flow_action_esp = NO_INT;
+    verbs.destroy_flow_action = NO_INT;
+    verbs.create_flow_action_esp = NO_POINTER;
+    verbs.modify_qp_rate_limit = NO_INT;
+    verbs.alloc_parent_domain = NO_POINTER;
+    verbs.dealloc_td = NO_INT;
+    verbs.alloc_td = NO_POINTER;
+    verbs.modify_cq = NO_INT;
+    verbs.post_srq_ops = NO_INT;
+    verbs.destroy_rwq_ind_table = NO_INT;
+    verbs.create_rwq_ind_table = NO_POINTER;
+    verbs.destroy_wq = NO_INT;
+    verbs.modify_wq = NO_INT;
+    verbs.create_wq = NO_POINTER;
+    verbs.ibv_destroy_flow = NO_INT;
+    verbs.ibv_create_flow = NO_POINTER;
+    // Programs of libibverbs 1.1.8 find the same two here.
+    verbs.ABI_placeholder2 = NO_INT;
+    verbs.ABI_placeholder1 = NO_POINTER;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_slot_is_null() {
+        let verbs = operations();
+        let words = size_of::<verbs_context>() / size_of::<usize>();
+        let first = std::ptr::from_ref(&verbs).cast::<usize>();
+        let ops = offset_of!(verbs_context, context) + offset_of!(ibv_context, ops);
+        let (private, placeholder) =
+            (offset_of!(verbs_context, r#priv), offset_of!(verbs_context, _ABI_placeholder3));
+        for word in 0..words {
+            let offset = word * size_of::<usize>();
+            let in_front = offset < placeholder && offset != private;
+            let in_ops = (ops..ops + size_of::<ibv_context_ops>()).contains(&offset);
+            if in_front || in_ops {
+                // SAFETY: a word of the structure.
+                assert_ne!(unsafe { first.add(word).read() }, 0, "offset {offset}");
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The one device of this host, `pumice0`, and the HCA that all contexts of a process share.
+//!
+//! Environment: PUMICE_ADDR names the one local address to use (by default all); PUMICE_DEVICE
+//! another name for the device.
+
+use std::ffi::{c_char, c_int};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use pumice_device::clock::Clock;
+use pumice_device::gid_table::GidEntry;
+use pumice_device::hca::{Hca, HcaConfig};
+use pumice_device::interface::{Interface, gid_addresses, interfaces};
+use pumice_device::port::{PortError, UdpConfig, UdpPort};
+use pumice_transport::types::Mtu;
+
+use crate::abi::ibv_device;
+use crate::async_event::Distributor;
+use crate::object::{Held, zeroed};
+use crate::outcome::{Errno, INVALID, explain, explains, pointer};
+
+/// `IBV_NODE_CA`.
+const NODE_CHANNEL_ADAPTER: c_int = 1;
+
+/// The device as programs see it.
+#[repr(C)]
+pub(crate) struct Device {
+    c: ibv_device,
+    /// The system's libmlx5 and libefa look behind `ibv_device` for their own fields: zero is "not mine".
+    behind: [u64; 16],
+    guid: [u8; 8],
+}
+
+// SAFETY: nothing in it changes once it is made, and its pointers are null.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+// SAFETY: the first field is the C structure.
+unsafe impl Held for Device {
+    type C = ibv_device;
+}
+
+impl Device {
+    fn new() -> Device {
+        let name = std::env::var("PUMICE_DEVICE").unwrap_or_default();
+        let usable =
+            (1..60).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let name = if usable { name } else { "pumice0".to_owned() };
+        // SAFETY: numbers, null pointers and empty strings.
+        let mut c: ibv_device = unsafe { zeroed() };
+        c.node_type = NODE_CHANNEL_ADAPTER;
+        set_text(&mut c.name, &name);
+        set_text(&mut c.dev_name, "uverbs0");
+        set_text(&mut c.dev_path, "/sys/class/infiniband_verbs/uverbs0");
+        set_text(&mut c.ibdev_path, &format!("/sys/class/infiniband/{name}"));
+        Device { c, behind: [0; 16], guid: guid() }
+    }
+
+    /// GUID of the node, as it travels.
+    pub(crate) const fn guid(&self) -> [u8; 8] {
+        self.guid
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> String {
+        self.c.name.iter().take_while(|c| **c != 0).map(|c| char::from(*c as u8)).collect()
+    }
+}
+
+fn set_text(field: &mut [c_char], text: &str) {
+    let room = field.len().saturating_sub(1);
+    for (place, byte) in field.iter_mut().zip(text.bytes()).take(room) {
+        *place = byte as c_char;
+    }
+}
+
+/// EUI-64 of the first interface with a link-layer address; else one made of the first address.
+fn guid() -> [u8; 8] {
+    let found = interfaces().unwrap_or_default();
+    let mac = found.iter().filter_map(|i| i.mac).find(|mac| *mac != [0; 6]);
+    let [a, b, c, d, e, f] = mac.unwrap_or_else(|| {
+        let [a, b, c, d] = match gid_entries().as_deref().unwrap_or_default().first().map(|entry| entry.ip) {
+            Some(IpAddr::V4(v4)) => v4.octets(),
+            _ => [0, 0, 0, 1],
+        };
+        [2, 0, a, b, c, d]
+    });
+    [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
+}
+
+/// The addresses that the device offers, in GID table order.
+pub(crate) fn gid_entries() -> Result<Vec<GidEntry>, Errno> {
+    let found = interfaces().map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EIO)))?;
+    let entry = |ip, interface: &Interface| {
+        let mtu = u32::try_from(interface.mtu).ok().and_then(Mtu::largest_for_link).unwrap_or(Mtu::Mtu1024);
+        GidEntry::new(ip, &interface.name, interface.index, mtu)
+    };
+    let Some(wanted) = wanted_address()? else {
+        return Ok(gid_addresses(&found).into_iter().map(|(ip, interface)| entry(ip, interface)).collect());
+    };
+    let has = |interface: &&Interface| interface.addresses.iter().any(|(ip, _)| *ip == wanted);
+    // All of 127.0.0.0/8 is local though the interface lists one address of it.
+    let loops = |interface: &&Interface| interface.loopback && wanted.is_ipv4() && wanted.is_loopback();
+    let interface = found.iter().find(has).or_else(|| found.iter().find(loops)).ok_or_else(|| {
+        Errno(libc::EADDRNOTAVAIL).because(|| format!("PUMICE_ADDR={wanted} is no address of this host"))
+    })?;
+    Ok(vec![entry(wanted, interface)])
+}
+
+fn wanted_address() -> Result<Option<IpAddr>, Errno> {
+    match std::env::var("PUMICE_ADDR") {
+        Ok(text) if !text.is_empty() => text
+            .parse()
+            .map(Some)
+            .map_err(|_| INVALID.because(|| format!("PUMICE_ADDR={text} is not an IP address"))),
+        _ => Ok(None),
+    }
+}
+
+/// What the contexts of a process share. Dropped with the last of them: the port is free again then.
+pub(crate) struct Adapter {
+    /// Stops before the HCA does.
+    pub(crate) distributor: Distributor,
+    pub(crate) hca: Arc<Hca>,
+    /// The GID table.
+    pub(crate) gids: Vec<GidEntry>,
+}
+
+impl Adapter {
+    fn open() -> Result<Adapter, Errno> {
+        let gids = gid_entries()?;
+        let address = match (gids.as_slice(), wanted_address()?) {
+            ([], _) => {
+                return Err(
+                    Errno(libc::ENODEV).because(|| "no interface that is up has an address".to_owned())
+                );
+            }
+            (_, Some(address)) => address,
+            (some, None) if some.iter().all(|entry| entry.ip.is_ipv4()) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            (_, None) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let port = UdpPort::bind(&UdpConfig::new(address)).map_err(|error| {
+            explain(|| error.to_string());
+            Errno(port_errno(&error))
+        })?;
+        let mut config = HcaConfig::new(&the_device().name(), gids.clone());
+        if explains() {
+            config.explain = Some(Box::new(|qp, cause| explain(|| format!("QP {} {cause}", qp.qpn))));
+        }
+        // Signals are for the application's threads.
+        let hca = Arc::new(with_signals_blocked(|| Hca::open(config, Box::new(port), Clock::monotonic()))?);
+        let distributor = with_signals_blocked(|| Distributor::start(&hca))?;
+        Ok(Adapter { distributor, hca, gids })
+    }
+
+    /// The entry of the GID table at an index.
+    pub(crate) fn gid(&self, index: u32) -> Option<&GidEntry> {
+        self.gids.get(index as usize)
+    }
+}
+
+fn port_errno(error: &PortError) -> c_int {
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = source {
+        if let Some(errno) = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error) {
+            return errno;
+        }
+        source = error.source();
+    }
+    libc::EADDRINUSE
+}
+
+/// Runs `start`, whose new threads inherit that they get no signals.
+fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: a signal set is plain bits; both live through the calls.
+    let old = unsafe {
+        let (mut all, mut old): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+        old
+    };
+    let started = start();
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
+    started
+}
+
+/// The shared adapter and the process that opened it.
+struct Shared {
+    process: u32,
+    adapter: Weak<Adapter>,
+}
+
+static SHARED: Mutex<Shared> = Mutex::new(Shared { process: 0, adapter: Weak::new() });
+
+fn shared() -> MutexGuard<'static, Shared> {
+    SHARED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// This process's adapter, opened if it is not yet.
+pub(crate) fn adapter() -> Result<Arc<Adapter>, Errno> {
+    let mut shared = shared();
+    let process = std::process::id();
+    if shared.process == process
+        && let Some(adapter) = shared.adapter.upgrade()
+    {
+        return Ok(adapter);
+    }
+    // After a fork the parent's adapter has no threads here: this process opens its own.
+    let adapter = Arc::new(Adapter::open()?);
+    *shared = Shared { process, adapter: Arc::downgrade(&adapter) };
+    Ok(adapter)
+}
+
+/// The device; made when it is first asked for, and for good.
+pub(crate) fn the_device() -> &'static Device {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    DEVICE.get_or_init(Device::new)
+}
+
+/// The device as a C pointer. Programs only read it.
+pub(crate) fn device_pointer() -> *mut ibv_device {
+    std::ptr::from_ref(the_device()).cast_mut().cast()
+}
+
+/// A list of devices that ends with NULL: one device, or none on a host without addresses.
+pub(crate) unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
+    pointer(|| {
+        let usable = !gid_entries()?.is_empty();
+        // SAFETY: two pointers, zeroed: NULL.
+        let list = unsafe { libc::calloc(2, size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
+        if list.is_null() {
+            return Err(Errno(libc::ENOMEM));
+        }
+        if usable {
+            // SAFETY: the first of the two.
+            unsafe { list.write(device_pointer()) };
+        }
+        if !num_devices.is_null() {
+            // SAFETY: the caller's variable.
+            unsafe { num_devices.write(usable.into()) };
+        }
+        Ok(list)
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
+    // SAFETY: NULL, or from `ibv_get_device_list`. The device itself stays.
+    unsafe { libc::free(list.cast()) }
+}
+
+pub(crate) unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
+    if device.is_null() {
+        return std::ptr::null();
+    }
+    // SAFETY: a device of ours.
+    unsafe { (&raw const (*device).name).cast() }
+}
+
+/// In network order.
+pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
+    // SAFETY: null or a device of ours.
+    unsafe { crate::object::held_or_none::<Device>(device) }
+        .map_or(0, |device| u64::from_ne_bytes(device.guid()))
+}
+
+pub(crate) extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
+    if device.is_null() { -1 } else { 0 }
+}

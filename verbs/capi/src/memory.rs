@@ -1,0 +1,229 @@
+//! Memory regions and memory windows.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use pumice_device::memory::{RegionChange, WindowType};
+use pumice_device::table::Handle;
+use pumice_transport::types::Access;
+
+use crate::abi::{ibv_mr, ibv_mw, ibv_pd};
+use crate::context::{Context, Owned};
+use crate::object::{Held, Shown, hand_out, held, held_or_none, take_back};
+use crate::outcome::{Errno, INVALID, number, pointer, status};
+use crate::protection_domain::Pd;
+
+/// A memory region.
+#[repr(C)]
+pub(crate) struct Mr {
+    c: Shown<ibv_mr>,
+    handle: Handle,
+}
+
+// SAFETY: the first field is the C structure.
+unsafe impl Held for Mr {
+    type C = ibv_mr;
+}
+
+impl Mr {
+    fn context(&self) -> Result<&Context, Errno> {
+        // SAFETY: a field of our own structure; a context outlives its objects.
+        unsafe { Context::of((*self.c.as_ptr()).context) }
+    }
+}
+
+/// A memory window.
+#[repr(C)]
+pub(crate) struct Mw {
+    c: Shown<ibv_mw>,
+    handle: Handle,
+}
+
+// SAFETY: the first field is the C structure.
+unsafe impl Held for Mw {
+    type C = ibv_mw;
+}
+
+impl Mw {
+    /// The structure that the program sees.
+    pub(crate) const fn as_ptr(&self) -> *mut ibv_mw {
+        self.c.as_ptr()
+    }
+}
+
+/// Access rights from a program's bits; unknown optional ones are ignored.
+///
+/// # Errors
+/// EINVAL: a bit without meaning.
+pub(crate) fn access(bits: c_uint) -> Result<Access, Errno> {
+    let optional = Access::OPTIONAL_RANGE & !Access::RELAXED_ORDERING.bits();
+    Access::from_bits(bits & !optional)
+        .ok_or_else(|| INVALID.because(|| format!("access rights {bits:#x} have bits without meaning")))
+}
+
+/// # Safety
+/// As `ibv_reg_mr`: `pd` is null or live, the range stays mapped until it is deregistered.
+unsafe fn register(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    rights: c_uint,
+) -> *mut ibv_mr {
+    pointer(|| {
+        // SAFETY: null or live.
+        let domain = unsafe { held::<Pd>(pd) }?;
+        let context = domain.context()?;
+        let (address, rights) = (addr.expose_provenance() as u64, access(rights)?);
+        // SAFETY: the program keeps the range mapped.
+        let keys = unsafe { context.hca().reg_mr(domain.handle(), address, length as u64, iova, rights) }?;
+        context.own(Owned::Region(keys.handle.pack()));
+        let c = ibv_mr {
+            context: domain.context_pointer(),
+            pd,
+            addr,
+            length,
+            handle: keys.handle.index,
+            lkey: keys.lkey,
+            rkey: keys.rkey,
+        };
+        Ok(hand_out(Mr { c: Shown::new(c), handle: keys.handle }))
+    })
+}
+
+/// Remote addresses of a region start at its process address, or at 0 if it is zero-based.
+fn own_iova(addr: *mut c_void, rights: c_uint) -> u64 {
+    if rights & Access::ZERO_BASED.bits() != 0 { 0 } else { addr.addr() as u64 }
+}
+
+pub(crate) unsafe extern "C" fn ibv_reg_mr(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: the caller's promise.
+    unsafe { register(pd, addr, length, own_iova(addr, access as c_uint), access as c_uint) }
+}
+
+pub(crate) unsafe extern "C" fn ibv_reg_mr_iova(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: the caller's promise.
+    unsafe { register(pd, addr, length, iova, access as c_uint) }
+}
+
+pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> *mut ibv_mr {
+    // SAFETY: the caller's promise.
+    unsafe { register(pd, addr, length, iova, access) }
+}
+
+pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+    status(|| {
+        // SAFETY: null or live.
+        let region = unsafe { held::<Mr>(mr) }?;
+        let context = region.context()?;
+        context.hca().dereg_mr(region.handle)?;
+        context.disown(Owned::Region(region.handle.pack()));
+        // SAFETY: the program gives it back.
+        unsafe { take_back::<Mr>(mr) };
+        Ok(())
+    })
+}
+
+const CHANGE_TRANSLATION: c_int = 1;
+const CHANGE_PD: c_int = 2;
+const CHANGE_ACCESS: c_int = 4;
+
+/// 0, or -1 (`IBV_REREG_MR_ERR_INPUT`) and errno: nothing has changed.
+pub(crate) unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    rights: c_int,
+) -> c_int {
+    number(|| {
+        // SAFETY: null or live.
+        let region = unsafe { held::<Mr>(mr) }?;
+        let wants = |flag: c_int| flags & flag != 0;
+        let known = flags & !(CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS) == 0;
+        let range_given = !wants(CHANGE_TRANSLATION) || !(addr.is_null() || length == 0);
+        let rights_meant = wants(CHANGE_ACCESS) || rights == 0;
+        if !known || flags == 0 || !range_given || !rights_meant {
+            return Err(INVALID);
+        }
+        // SAFETY: null or live.
+        let domain = if wants(CHANGE_PD) { Some(unsafe { held::<Pd>(pd) }?) } else { None };
+        let address = addr.expose_provenance() as u64;
+        let change = RegionChange {
+            translation: wants(CHANGE_TRANSLATION).then_some((address, length as u64, address)),
+            pd: None,
+            access: if wants(CHANGE_ACCESS) { Some(access(rights as c_uint)?) } else { None },
+        };
+        let hca = region.context()?.hca();
+        // SAFETY: the program keeps the new range mapped.
+        let keys = unsafe { hca.rereg_mr(region.handle, domain.map(Pd::handle), change) }?;
+        // SAFETY: fields of our own structure; the program does not use the region meanwhile.
+        let c = unsafe { &mut *region.c.as_ptr() };
+        (c.lkey, c.rkey) = (keys.lkey, keys.rkey);
+        if domain.is_some() {
+            c.pd = pd;
+        }
+        if wants(CHANGE_TRANSLATION) {
+            (c.addr, c.length) = (addr, length);
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv_mw {
+    pointer(|| {
+        // SAFETY: null or live.
+        let domain = unsafe { held::<Pd>(pd) }?;
+        let context = domain.context()?;
+        let keys = context.hca().alloc_mw(domain.handle(), WindowType::from_verbs(kind)?)?;
+        context.own(Owned::Window(keys.handle.pack()));
+        let c = ibv_mw {
+            context: domain.context_pointer(),
+            pd,
+            rkey: keys.rkey,
+            handle: keys.handle.index,
+            r#type: kind,
+        };
+        Ok(hand_out(Mw { c: Shown::new(c), handle: keys.handle }))
+    })
+}
+
+pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    status(|| {
+        // SAFETY: null or live.
+        let window = unsafe { held::<Mw>(mw) }?;
+        // SAFETY: a field of our own structure; a context outlives its objects.
+        let context = unsafe { Context::of((*window.as_ptr()).context) }?;
+        context.hca().dealloc_mw(window.handle)?;
+        context.disown(Owned::Window(window.handle.pack()));
+        // SAFETY: the program gives it back.
+        unsafe { take_back::<Mw>(mw) };
+        Ok(())
+    })
+}
+
+/// L_Key of a region; 0 for NULL.
+///
+/// # Safety
+/// Null or live.
+pub(crate) unsafe fn lkey_or_zero(mr: *mut ibv_mr) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { held_or_none::<Mr>(mr).map_or(0, |region| (*region.c.as_ptr()).lkey) }
+}

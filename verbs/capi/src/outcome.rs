@@ -1,0 +1,132 @@
+//! How calls end: errno conventions, and the wall that panics do not pass.
+
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+use pumice_device::error::ResourceError;
+use pumice_device::hca::HcaError;
+
+/// A refusal: a positive errno.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) c_int);
+
+/// An argument is wrong.
+pub(crate) const INVALID: Errno = Errno(libc::EINVAL);
+/// The device does not do that.
+pub(crate) const NOT_SUPPORTED: Errno = Errno(libc::EOPNOTSUPP);
+
+impl Errno {
+    /// A refusal with its reason for the operator.
+    pub(crate) fn because(self, reason: impl FnOnce() -> String) -> Errno {
+        explain(reason);
+        self
+    }
+}
+
+impl From<HcaError> for Errno {
+    #[cold]
+    fn from(error: HcaError) -> Errno {
+        explain(|| error.to_string());
+        Errno(error.errno())
+    }
+}
+
+impl From<ResourceError> for Errno {
+    #[cold]
+    fn from(error: ResourceError) -> Errno {
+        explain(|| error.to_string());
+        Errno(error.errno())
+    }
+}
+
+/// Prints why something was refused, if the environment variable PUMICE_EXPLAIN is set.
+pub(crate) fn explain(reason: impl FnOnce() -> String) {
+    if explains() {
+        use std::io::Write as _;
+        // A program without stderr has chosen not to know.
+        let _ = writeln!(std::io::stderr(), "pumice: {}", reason());
+    }
+}
+
+/// Whether PUMICE_EXPLAIN is set, to anything but nothing or 0.
+pub(crate) fn explains() -> bool {
+    static EXPLAIN: OnceLock<bool> = OnceLock::new();
+    *EXPLAIN
+        .get_or_init(|| std::env::var_os("PUMICE_EXPLAIN").is_some_and(|set| !set.is_empty() && set != "0"))
+}
+
+/// Sets this thread's errno.
+#[inline]
+pub(crate) fn set_errno(errno: c_int) {
+    // SAFETY: the location is this thread's own.
+    unsafe { *libc::__errno_location() = errno }
+}
+
+/// This thread's errno.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: the location is this thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Runs `call` behind the wall: a panic becomes EIO. The panic itself was reported by its hook.
+#[inline]
+fn contained<T>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    // What a panic leaves half done is behind the locks of the device, which are taken over.
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Errno(libc::EIO)))
+}
+
+/// For calls that return 0 or a positive errno.
+#[inline]
+pub(crate) fn status(call: impl FnOnce() -> Result<(), Errno>) -> c_int {
+    match contained(call) {
+        Ok(()) => 0,
+        Err(Errno(errno)) => {
+            set_errno(errno);
+            errno
+        }
+    }
+}
+
+/// For calls that return a pointer, or NULL and errno.
+pub(crate) fn pointer<T>(call: impl FnOnce() -> Result<*mut T, Errno>) -> *mut T {
+    contained(call).unwrap_or_else(|Errno(errno)| {
+        set_errno(errno);
+        std::ptr::null_mut()
+    })
+}
+
+/// For calls that return a number, or -1 and errno.
+#[inline]
+pub(crate) fn number(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
+    contained(call).unwrap_or_else(|Errno(errno)| {
+        set_errno(errno);
+        -1
+    })
+}
+
+/// For calls that cannot fail; a panic gives `otherwise`.
+#[inline]
+pub(crate) fn value<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
+    contained(|| Ok(call())).unwrap_or(otherwise)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_convention_reports_its_errno() {
+        assert_eq!(status(|| Err(INVALID)), libc::EINVAL);
+        assert_eq!(status(|| Ok(())), 0);
+        assert!(pointer::<u8>(|| Err(NOT_SUPPORTED)).is_null());
+        assert_eq!(errno(), libc::EOPNOTSUPP);
+        assert_eq!((number(|| Err(INVALID)), errno()), (-1, libc::EINVAL));
+    }
+
+    #[test]
+    fn a_panic_is_an_io_error() {
+        assert_eq!(status(|| panic!("contained on purpose")), libc::EIO);
+        assert_eq!(value(7, || panic!("contained on purpose")), 7);
+    }
+}

@@ -1,0 +1,315 @@
+//! What the device and its port report.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use pumice_device::gid_table::GidTable;
+use pumice_device::pkey_table::PkeyTable;
+use pumice_transport::qp::MAX_MESSAGE_BYTES;
+use pumice_transport::types::Mtu;
+
+use crate::abi::{
+    ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_port_attr, ibv_values_ex,
+};
+use crate::context::Context;
+use crate::device::the_device;
+use crate::object::zeroed;
+use crate::outcome::{Errno, INVALID, number, status};
+
+/// READs and atomics that a queue pair may have outstanding, either way.
+const MAX_RD_ATOMIC: c_int = 128;
+/// RC_RNR_NAK_GEN, SRQ_RESIZE, MEM_WINDOW, XRC, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
+const CAPABILITIES: u32 = 1 << 12 | 1 << 13 | 1 << 17 | 1 << 20 | 1 << 21 | 1 << 24;
+/// `IBV_ATOMIC_HCA`: atomics are atomic among the queue pairs of the device.
+const ATOMIC_HCA: u32 = 1;
+/// Time from a packet to its acknowledgement is below 4.096 µs · 2^15 = 134 ms.
+const ACK_DELAY: u8 = 15;
+
+fn device_attributes(context: &Context) -> ibv_device_attr {
+    // SAFETY: numbers and text.
+    let mut attributes: ibv_device_attr = unsafe { zeroed() };
+    for (place, byte) in attributes.fw_ver.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes()) {
+        *place = byte as c_char;
+    }
+    let limits = context.hca().limits();
+    let count = |limit: u32| c_int::try_from(limit).unwrap_or(c_int::MAX);
+    attributes.node_guid = the_device().guid();
+    attributes.sys_image_guid = the_device().guid();
+    attributes.max_mr_size = u64::MAX;
+    attributes.page_size_cap = 0xffff_f000;
+    attributes.max_qp = count(limits.max_qp);
+    attributes.max_qp_wr = count(limits.max_qp_wr);
+    attributes.device_cap_flags = CAPABILITIES;
+    attributes.max_sge = count(limits.max_sge);
+    attributes.max_sge_rd = count(limits.max_sge);
+    attributes.max_cq = count(limits.max_cq);
+    attributes.max_cqe = count(limits.max_cqe);
+    attributes.max_mr = count(limits.max_mr);
+    attributes.max_pd = count(limits.max_pd);
+    attributes.max_qp_rd_atom = MAX_RD_ATOMIC;
+    attributes.max_res_rd_atom = MAX_RD_ATOMIC * count(limits.max_qp);
+    attributes.max_qp_init_rd_atom = MAX_RD_ATOMIC;
+    attributes.atomic_cap = ATOMIC_HCA;
+    attributes.max_mw = count(limits.max_mr);
+    attributes.max_mcast_grp = count(limits.max_mcast_grp);
+    attributes.max_mcast_qp_attach = count(limits.max_mcast_qp_attach);
+    attributes.max_total_mcast_qp_attach = count(limits.max_mcast_grp * limits.max_mcast_qp_attach);
+    attributes.max_ah = count(limits.max_ah);
+    attributes.max_srq = count(limits.max_srq);
+    attributes.max_srq_wr = count(limits.max_srq_wr);
+    attributes.max_srq_sge = count(limits.max_srq_sge);
+    attributes.max_pkeys = limits.pkey_table_len;
+    attributes.local_ca_ack_delay = ACK_DELAY;
+    attributes.phys_port_cnt = 1;
+    attributes
+}
+
+pub(crate) unsafe extern "C" fn ibv_query_device(
+    context: *mut ibv_context,
+    device_attr: *mut ibv_device_attr,
+) -> c_int {
+    status(|| {
+        if device_attr.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: null or open; the caller's structure.
+        unsafe { device_attr.write(device_attributes(Context::of(context)?)) };
+        Ok(())
+    })
+}
+
+/// Writes at most `attr_size` bytes: programs are older or newer than this library.
+pub(crate) unsafe extern "C" fn query_device_ex(
+    context: *mut ibv_context,
+    input: *const u32,
+    attr: *mut ibv_device_attr_ex,
+    attr_size: usize,
+) -> c_int {
+    status(|| {
+        // SAFETY: null or the caller's structure, which begins with its mask.
+        let asks_more = unsafe { input.as_ref() }.is_some_and(|comp_mask| *comp_mask != 0);
+        if asks_more || attr.is_null() || attr_size < size_of::<ibv_device_attr>() {
+            return Err(INVALID);
+        }
+        // SAFETY: numbers and text.
+        let mut all: ibv_device_attr_ex = unsafe { zeroed() };
+        // SAFETY: null or open.
+        all.orig_attr = device_attributes(unsafe { Context::of(context) }?);
+        all.device_cap_flags_ex = CAPABILITIES.into();
+        all.phys_port_cnt_ex = 1;
+        // SAFETY: `attr_size` bytes of the caller.
+        unsafe { copy_part(&all, attr.cast(), attr_size) };
+        Ok(())
+    })
+}
+
+/// Fills `size` bytes: with `source` as far as it goes, then with zeros.
+///
+/// # Safety
+/// `target` has `size` bytes.
+unsafe fn copy_part<T>(source: &T, target: *mut c_void, size: usize) {
+    let length = size_of::<T>().min(size);
+    // SAFETY: within both.
+    unsafe {
+        target.cast::<u8>().write_bytes(0, size);
+        std::ptr::from_ref(source).cast::<u8>().copy_to_nonoverlapping(target.cast(), length);
+    }
+}
+
+/// Size of `ibv_port_attr` in programs that call the exported function: it ends after `flags`.
+const OLD_PORT_ATTR_BYTES: usize = 48;
+
+pub(crate) unsafe extern "C" fn ibv_query_port(
+    context: *mut ibv_context,
+    port_num: u8,
+    port_attr: *mut ibv_port_attr,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { query_port(context, port_num, port_attr, OLD_PORT_ATTR_BYTES) }
+}
+
+/// Writes at most `size` bytes.
+pub(crate) unsafe extern "C" fn query_port(
+    context: *mut ibv_context,
+    port_num: u8,
+    port_attr: *mut ibv_port_attr,
+    size: usize,
+) -> c_int {
+    status(|| {
+        // SAFETY: null or open.
+        let context = unsafe { Context::of(context) }?;
+        if port_num != 1 || port_attr.is_null() {
+            return Err(INVALID);
+        }
+        let attributes = ibv_port_attr {
+            state: 4, // ACTIVE
+            max_mtu: Mtu::Mtu4096 as u32,
+            active_mtu: context.hca().active_mtu() as u32,
+            gid_tbl_len: GidTable::LEN as c_int,
+            port_cap_flags: 1 << 16, // CM_SUP
+            max_msg_sz: MAX_MESSAGE_BYTES as u32,
+            pkey_tbl_len: context.hca().limits().pkey_table_len,
+            max_vl_num: 1,
+            active_width: 1, // 1X
+            active_speed: 1, // SDR: there is no wire to measure
+            phys_state: 5,   // LINK_UP
+            link_layer: 2,   // ETHERNET
+            flags: 1,        // GRH_REQUIRED
+            active_speed_ex: 1,
+            ..ibv_port_attr::default()
+        };
+        // SAFETY: `size` bytes of the caller.
+        unsafe { copy_part(&attributes, port_attr.cast(), size) };
+        Ok(())
+    })
+}
+
+/// The GID at an index of the table; zero at an empty place.
+pub(crate) unsafe extern "C" fn ibv_query_gid(
+    context: *mut ibv_context,
+    port_num: u8,
+    index: c_int,
+    gid: *mut ibv_gid,
+) -> c_int {
+    number(|| {
+        // SAFETY: null or open.
+        let context = unsafe { Context::of(context) }?;
+        let index = u32::try_from(index).map_err(|_| INVALID)?;
+        if port_num != 1 || index >= GidTable::LEN || gid.is_null() {
+            return Err(INVALID);
+        }
+        let raw = context.adapter.gid(index).map_or([0; 16], |entry| entry.gid.0);
+        // SAFETY: the caller's structure.
+        unsafe { gid.write(ibv_gid { raw }) };
+        Ok(0)
+    })
+}
+
+/// `IBV_GID_TYPE_ROCE_V2` of the public enumeration.
+const GID_TYPE_ROCE_V2: u32 = 2;
+/// RoCE v2 in the enumeration of `ibv_query_gid_type`.
+const SYSFS_GID_TYPE_ROCE_V2: u32 = 1;
+
+fn gid_entry(context: &Context, index: u32) -> Option<ibv_gid_entry> {
+    let entry = context.adapter.gid(index)?;
+    Some(ibv_gid_entry {
+        gid: ibv_gid { raw: entry.gid.0 },
+        gid_index: index,
+        port_num: 1,
+        gid_type: GID_TYPE_ROCE_V2,
+        ndev_ifindex: entry.interface_index,
+    })
+}
+
+pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
+    context: *mut ibv_context,
+    port_num: u32,
+    gid_index: u32,
+    entry: *mut ibv_gid_entry,
+    flags: u32,
+    entry_size: usize,
+) -> c_int {
+    status(|| {
+        // SAFETY: null or open.
+        let context = unsafe { Context::of(context) }?;
+        if port_num != 1 || entry.is_null() || flags != 0 {
+            return Err(INVALID);
+        }
+        let found = gid_entry(context, gid_index).ok_or(Errno(libc::ENODATA))?;
+        // SAFETY: `entry_size` bytes of the caller.
+        unsafe { copy_part(&found, entry.cast(), entry_size) };
+        Ok(())
+    })
+}
+
+/// All entries of the table: their number, or a negative errno.
+pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
+    context: *mut ibv_context,
+    entries: *mut ibv_gid_entry,
+    max_entries: usize,
+    flags: u32,
+    entry_size: usize,
+) -> isize {
+    let mut count = 0_isize;
+    let failed = status(|| {
+        // SAFETY: null or open.
+        let context = unsafe { Context::of(context) }?;
+        if flags != 0 || entries.is_null() {
+            return Err(INVALID);
+        }
+        let found = (0..GidTable::LEN).filter_map(|index| gid_entry(context, index));
+        for (place, entry) in found.take(max_entries).enumerate() {
+            // SAFETY: `max_entries` of `entry_size` bytes each, of the caller.
+            unsafe { copy_part(&entry, entries.byte_add(place * entry_size).cast(), entry_size) };
+            count += 1;
+        }
+        Ok(())
+    });
+    if failed == 0 { count } else { -(failed as isize) }
+}
+
+/// Private between libibverbs and `ibv_devinfo`.
+pub(crate) unsafe extern "C" fn ibv_query_gid_type(
+    context: *mut ibv_context,
+    port_num: u8,
+    index: u32,
+    gid_type: *mut u32,
+) -> c_int {
+    number(|| {
+        // SAFETY: null or open.
+        unsafe { Context::of(context) }?;
+        if port_num != 1 || index >= GidTable::LEN || gid_type.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: the caller's variable.
+        unsafe { gid_type.write(SYSFS_GID_TYPE_ROCE_V2) };
+        Ok(0)
+    })
+}
+
+/// The P_Key at an index, in network order.
+pub(crate) unsafe extern "C" fn ibv_query_pkey(
+    context: *mut ibv_context,
+    port_num: u8,
+    index: c_int,
+    pkey: *mut u16,
+) -> c_int {
+    number(|| {
+        let table = pkey_table(context, port_num)?;
+        let found = table.pkey(u32::try_from(index).map_err(|_| INVALID)?)?;
+        if pkey.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: the caller's variable.
+        unsafe { pkey.write(found.to_be()) };
+        Ok(0)
+    })
+}
+
+/// Index of a P_Key in network order, or -1.
+pub(crate) unsafe extern "C" fn ibv_get_pkey_index(
+    context: *mut ibv_context,
+    port_num: u8,
+    pkey: u16,
+) -> c_int {
+    number(|| {
+        let index = pkey_table(context, port_num)?.index_of(u16::from_be(pkey));
+        index.map(c_int::from).ok_or(Errno(libc::ENOENT))
+    })
+}
+
+fn pkey_table(context: *mut ibv_context, port_num: u8) -> Result<PkeyTable, Errno> {
+    // SAFETY: null or open.
+    let context = unsafe { Context::of(context) }?;
+    if port_num != 1 {
+        return Err(INVALID);
+    }
+    Ok(PkeyTable::new(context.hca().limits().pkey_table_len))
+}
+
+/// There is no free-running hardware clock to read.
+pub(crate) unsafe extern "C" fn query_rt_values(
+    _context: *mut ibv_context,
+    _values: *mut ibv_values_ex,
+) -> c_int {
+    libc::EOPNOTSUPP
+}

@@ -1,0 +1,268 @@
+//! Queue pairs: create and destroy.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use pumice_device::hca::{Hca, QpInit};
+use pumice_transport::types::QpType;
+use pumice_transport::wire::Qpn;
+
+use crate::abi::{ibv_context, ibv_pd, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_xrcd};
+use crate::async_event::Unacknowledged;
+use crate::completion_queue::Cq;
+use crate::context::{Context, Owned};
+use crate::object::{Held, Shown, held, held_or_none, take_back, zeroed};
+use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, pointer, status};
+use crate::protection_domain::Pd;
+use crate::queue_pair_attributes::{capacity_from, capacity_to};
+use crate::queue_pair_ex::{Builder, fill_operations};
+use crate::shared_receive_queue::Srq;
+use crate::xrc_domain::Xrcd;
+
+/// A queue pair; all have room for the extended structure.
+#[repr(C)]
+pub(crate) struct Qp {
+    c: Shown<ibv_qp_ex>,
+    hca: *const Hca,
+    number: Qpn,
+    is_datagram: bool,
+    signals_all: bool,
+    unacknowledged: Unacknowledged,
+    /// Of the `ibv_wr_*` calls, if the queue pair was made for them.
+    builder: Option<Box<Builder>>,
+}
+
+// SAFETY: the first field begins with the C structure.
+unsafe impl Held for Qp {
+    type C = ibv_qp;
+}
+
+impl Qp {
+    #[inline]
+    pub(crate) fn hca(&self) -> &Hca {
+        // SAFETY: the context keeps the HCA open, and outlives its objects.
+        unsafe { &*self.hca }
+    }
+
+    #[inline]
+    pub(crate) const fn number(&self) -> Qpn {
+        self.number
+    }
+
+    /// UD.
+    #[inline]
+    pub(crate) const fn is_datagram(&self) -> bool {
+        self.is_datagram
+    }
+
+    pub(crate) const fn signals_all(&self) -> bool {
+        self.signals_all
+    }
+
+    pub(crate) const fn unacknowledged(&self) -> &Unacknowledged {
+        &self.unacknowledged
+    }
+
+    pub(crate) fn builder(&self) -> Option<&Builder> {
+        self.builder.as_deref()
+    }
+
+    /// The program's pointer to its domain.
+    #[inline]
+    pub(crate) const fn domain(&self) -> *mut ibv_pd {
+        // SAFETY: a field of our own structure, set once.
+        unsafe { (*self.c.as_ptr()).qp_base.pd }
+    }
+}
+
+fn qp_type(number: u32) -> Result<QpType, Errno> {
+    match number {
+        2 => Ok(QpType::Rc),
+        3 => Ok(QpType::Uc),
+        4 => Ok(QpType::Ud),
+        9 => Ok(QpType::XrcInitiator),
+        10 => Ok(QpType::XrcTarget),
+        // RAW_PACKET and DRIVER.
+        8 | 0xff => Err(NOT_SUPPORTED),
+        _ => Err(INVALID.because(|| format!("there is no queue pair type {number}"))),
+    }
+}
+
+/// Everything that makes a queue pair, of both ways to ask for one.
+struct Wanted {
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    xrcd: *mut ibv_xrcd,
+    attributes: ibv_qp_init_attr,
+    /// `IBV_QP_EX_WITH_*`, if the `ibv_wr_*` calls are wanted.
+    send_operations: Option<u64>,
+}
+
+/// # Safety
+/// All pointers are null or live.
+unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
+    let mut attributes = wanted.attributes;
+    let qp_type = qp_type(attributes.qp_type)?;
+    // SAFETY: the caller's promise.
+    let (context, pd, xrcd, send_cq, recv_cq, srq) = unsafe {
+        (
+            Context::of(wanted.context)?,
+            held_or_none::<Pd>(wanted.pd),
+            held_or_none::<Xrcd>(wanted.xrcd),
+            held_or_none::<Cq>(attributes.send_cq),
+            held_or_none::<Cq>(attributes.recv_cq),
+            held_or_none::<Srq>(attributes.srq),
+        )
+    };
+    let place = Box::<Qp>::new_uninit();
+    let cookie = place.as_ptr().expose_provenance() as u64;
+    let (number, capacity) = context.hca().create_qp(&QpInit {
+        qp_type,
+        pd: pd.map(Pd::handle),
+        send_cq: send_cq.map(|cq| cq.queue().handle()),
+        recv_cq: recv_cq.map(|cq| cq.queue().handle()),
+        srq: srq.map(Srq::handle),
+        xrcd: xrcd.map(Xrcd::handle),
+        capacity: capacity_from(&attributes.cap),
+        signal_all: attributes.sq_sig_all != 0,
+        cookie,
+    })?;
+    context.own(Owned::QueuePair(number.value()));
+    attributes.cap = capacity_to(&capacity);
+
+    // SAFETY: numbers, pointers and locks for which zero is the initial state.
+    let mut c: ibv_qp_ex = unsafe { zeroed() };
+    let base = &mut c.qp_base;
+    base.context = wanted.context;
+    base.qp_context = attributes.qp_context;
+    base.pd = wanted.pd;
+    base.send_cq = attributes.send_cq;
+    base.recv_cq = attributes.recv_cq;
+    base.srq = attributes.srq;
+    base.handle = number.value() & 0xffff;
+    base.qp_num = number.value();
+    base.qp_type = attributes.qp_type;
+    let builder = wanted.send_operations.map(|_| Box::new(Builder::new(&capacity)));
+    if builder.is_some() {
+        fill_operations(&mut c);
+    }
+    let qp = Box::write(
+        place,
+        Qp {
+            c: Shown::new(c),
+            hca: context.hca(),
+            number,
+            is_datagram: qp_type.is_datagram(),
+            signals_all: attributes.sq_sig_all != 0,
+            unacknowledged: Unacknowledged::default(),
+            builder,
+        },
+    );
+    Ok((Box::into_raw(qp).cast(), attributes))
+}
+
+pub(crate) unsafe extern "C" fn ibv_create_qp(
+    pd: *mut ibv_pd,
+    init_attr: *mut ibv_qp_init_attr,
+) -> *mut ibv_qp {
+    pointer(|| {
+        // SAFETY: null or live; null or the caller's structure.
+        let (domain, attributes) = unsafe { (held::<Pd>(pd)?, init_attr.as_mut().ok_or(INVALID)?) };
+        let wanted = Wanted {
+            context: domain.context_pointer(),
+            pd,
+            xrcd: ptr::null_mut(),
+            attributes: *attributes,
+            send_operations: None,
+        };
+        // SAFETY: the caller's promise.
+        let (qp, granted) = unsafe { create(&wanted) }?;
+        attributes.cap = granted.cap;
+        Ok(qp)
+    })
+}
+
+/// Bits of `ibv_qp_init_attr_ex.comp_mask`.
+const MASK_PD: u32 = 1;
+const MASK_XRCD: u32 = 1 << 1;
+const MASK_CREATE_FLAGS: u32 = 1 << 2;
+const MASK_SEND_OPERATIONS: u32 = 1 << 6;
+const MASK_KNOWN: u32 = (1 << 7) - 1;
+
+/// `IBV_QP_EX_WITH_*` that can be served: all but TSO (1 << 10).
+const KNOWN_OPERATIONS: u64 = 0x3ff | 1 << 11 | 1 << 12;
+
+pub(crate) unsafe extern "C" fn create_qp_ex(
+    context: *mut ibv_context,
+    init_attr: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    pointer(|| {
+        // SAFETY: null or the caller's structure.
+        let attributes = unsafe { init_attr.as_mut() }.ok_or(INVALID)?;
+        let mask = attributes.comp_mask;
+        if mask & !MASK_KNOWN != 0 {
+            return Err(INVALID);
+        }
+        let flags = if mask & MASK_CREATE_FLAGS != 0 { attributes.create_flags } else { 0 };
+        // TSO, indirection tables and receive hashing are for raw packets; no creation flag is for us.
+        let unserved = mask & !(MASK_PD | MASK_XRCD | MASK_CREATE_FLAGS | MASK_SEND_OPERATIONS);
+        if unserved != 0 || flags != 0 {
+            return Err(NOT_SUPPORTED);
+        }
+        let operations = (mask & MASK_SEND_OPERATIONS != 0).then_some(attributes.send_ops_flags);
+        if operations.is_some_and(|operations| operations & !KNOWN_OPERATIONS != 0) {
+            return Err(NOT_SUPPORTED);
+        }
+        let given = |bit: u32| mask & bit != 0;
+        let wanted = Wanted {
+            context,
+            pd: if given(MASK_PD) { attributes.pd } else { ptr::null_mut() },
+            xrcd: if given(MASK_XRCD) { attributes.xrcd } else { ptr::null_mut() },
+            attributes: ibv_qp_init_attr {
+                qp_context: attributes.qp_context,
+                send_cq: attributes.send_cq,
+                recv_cq: attributes.recv_cq,
+                srq: attributes.srq,
+                cap: attributes.cap,
+                qp_type: attributes.qp_type,
+                sq_sig_all: attributes.sq_sig_all,
+            },
+            send_operations: operations,
+        };
+        // SAFETY: the caller's promise.
+        let (qp, granted) = unsafe { create(&wanted) }?;
+        attributes.cap = granted.cap;
+        Ok(qp)
+    })
+}
+
+/// The extended queue pair, of those that were made with send operations; else NULL.
+pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+    pointer(|| {
+        // SAFETY: null or live.
+        let held = unsafe { held::<Qp>(qp) }?;
+        if held.builder.is_some() { Ok(qp.cast()) } else { Err(INVALID) }
+    })
+}
+
+/// Blocks until the queue pair's asynchronous events are acknowledged.
+pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    status(|| {
+        // SAFETY: null or live; a context outlives its objects.
+        let (held, context) = unsafe { (held::<Qp>(qp)?, Context::of((*qp).context)?) };
+        // The peer gets the acknowledgements that it is owed before they can no longer be made.
+        context.hca().drive();
+        context.hca().destroy_qp(held.number)?;
+        context.disown(Owned::QueuePair(held.number.value()));
+        context.adapter.distributor.forget_qp(&context.async_events, qp);
+        held.unacknowledged.wait();
+        // SAFETY: the program gives it back.
+        unsafe { take_back::<Qp>(qp) };
+        Ok(())
+    })
+}
+
+/// Messages of this device land in the order of their packets, but the promise is about caches.
+pub(crate) extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _operation: u32, _flags: u32) -> c_int {
+    0
+}

@@ -1,0 +1,108 @@
+//! The structures and symbols of the object against the system's own headers and their users.
+
+mod kit;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const LAYOUT: &str = include_str!("../src/abi/layout.tsv");
+
+/// Fields that headers before rdma-core 65 may lack.
+const NEWER: [&str; 8] = [
+    "free_buf",
+    "alloc_buf",
+    "dm_export_dmabuf_fd",
+    "reg_mr_ex",
+    "dealloc_dmah",
+    "alloc_dmah",
+    "wr_flush",
+    "active_speed_ex",
+];
+/// Structures that those fields make longer.
+const GROWN: [&str; 3] = ["verbs_context", "ibv_qp_ex", "ibv_port_attr"];
+
+#[test]
+fn structures_are_those_of_the_system_headers() {
+    let rows: Vec<(&str, &str, u32, u32)> = LAYOUT
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let words: Vec<&str> = line.split('\t').collect();
+            let [kind, field, offset, size] = words[..] else { panic!("{line}") };
+            (kind, field.trim_start_matches("r#"), offset.parse().unwrap(), size.parse().unwrap())
+        })
+        .collect();
+    let context = rows.iter().find(|row| row.0 == "verbs_context" && row.1 == "context").unwrap().2;
+    let mut source = String::from("#include <stddef.h>\n#include <infiniband/verbs.h>\n");
+    for (kind, field, offset, size) in rows {
+        if NEWER.contains(&field) || (field == "<size>" && GROWN.contains(&kind)) {
+            continue;
+        }
+        let keyword = if kind == "ibv_gid" { "union" } else { "struct" };
+        let name = format!("{keyword} {kind}");
+        if field == "<size>" {
+            writeln!(source, "_Static_assert(sizeof({name}) == {size}, \"{kind}\");").unwrap();
+            continue;
+        }
+        writeln!(source, "_Static_assert(sizeof((({name} *)0)->{field}) == {size}, \"{kind}.{field}\");")
+            .unwrap();
+        if kind == "verbs_context" {
+            // It grows at its front.
+            writeln!(
+                source,
+                "_Static_assert(offsetof({name}, context) - offsetof({name}, {field}) == {}, \"{field}\");",
+                context - offset
+            )
+        } else {
+            writeln!(source, "_Static_assert(offsetof({name}, {field}) == {offset}, \"{kind}.{field}\");")
+        }
+        .unwrap();
+    }
+    let folder = kit::scratch("layout");
+    let file = folder.join("layout.c");
+    fs::write(&file, source).unwrap();
+    kit::build(Command::new("cc").args(["-std=gnu11", "-fsyntax-only"]).arg(&file));
+}
+
+/// Every `name@NODE` that the object defines, and whether the node is the default one.
+fn exported() -> BTreeMap<(String, String), bool> {
+    let output = Command::new("nm")
+        .args(["-D", "--defined-only", "--with-symbol-versions"])
+        .arg(kit::object())
+        .output()
+        .expect("nm runs");
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| {
+            let symbol = line.split_whitespace().last()?;
+            let default = symbol.contains("@@");
+            let (name, node) = symbol.split_once('@')?;
+            Some(((name.to_owned(), node.trim_start_matches('@').to_owned()), default))
+        })
+        .collect()
+}
+
+#[test]
+fn every_listed_symbol_is_exported_with_its_version() {
+    if !kit::exists("nm") {
+        return kit::skip("no nm: apt-get install binutils");
+    }
+    let exported = exported();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("symbols");
+    let mut missing = Vec::new();
+    for list in fs::read_dir(folder).unwrap() {
+        for line in fs::read_to_string(list.unwrap().path()).unwrap().lines() {
+            let mut words = line.split_whitespace();
+            let (name, node) = (words.next().unwrap().to_owned(), words.next().unwrap());
+            let node = if node == "IBVERBS_PRIVATE" { "IBVERBS_PRIVATE_34" } else { node };
+            if exported.get(&(name.clone(), node.to_owned())) != Some(&true) {
+                missing.push(format!("{name}@@{node}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(exported.len() > 900, "{}", exported.len());
+}

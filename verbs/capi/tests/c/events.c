@@ -1,0 +1,127 @@
+/* Descriptors that programs poll, waits that signals and cancellations end, and processes that fork. */
+#include "expect.h"
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+static struct ibv_qp *own_peer(void)
+{
+	struct ibv_qp_init_attr wants = qp_wants(IBV_QPT_RC);
+	struct ibv_qp *qp = ibv_create_qp(pd, &wants);
+	CLAIM(qp);
+	init(qp);
+	connect_to(qp, qp->qp_num);
+	return qp;
+}
+
+static void send_to_self(struct ibv_qp *qp)
+{
+	struct ibv_sge sge = piece(0, 10);
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+	post_receive(qp, 4, 100, 10);
+	FAILS(ibv_post_send(qp, &wr, &bad), 0);
+}
+
+static void completion_events(void)
+{
+	struct ibv_qp *qp = own_peer();
+	struct ibv_cq *fired = NULL;
+	void *cookie = NULL;
+	/* Blocking. */
+	FAILS(ibv_req_notify_cq(cq, 0), 0);
+	send_to_self(qp);
+	CLAIM(ibv_get_cq_event(channel, &fired, &cookie) == 0 && fired == cq && cookie == &cq);
+	CLAIM(completions(1) == 4);
+	/* Not blocking, with poll(2): the background thread drives. */
+	CLAIM(fcntl(channel->fd, F_SETFL, O_NONBLOCK) == 0);
+	CLAIM(ibv_get_cq_event(channel, &fired, &cookie) == -1 && errno == EAGAIN);
+	FAILS(ibv_req_notify_cq(cq, 0), 0);
+	send_to_self(qp);
+	struct pollfd waiting = {.fd = channel->fd, .events = POLLIN};
+	CLAIM(poll(&waiting, 1, 5000) == 1 && waiting.revents == POLLIN);
+	CLAIM(ibv_get_cq_event(channel, &fired, &cookie) == 0 && fired == cq);
+	CLAIM(completions(1) == 4);
+	ibv_ack_cq_events(cq, 2);
+	CLAIM(fcntl(channel->fd, F_SETFL, 0) == 0);
+	FAILS(ibv_destroy_qp(qp), 0);
+}
+
+static void *wait_for_completion(void *unused)
+{
+	struct ibv_cq *fired;
+	void *cookie;
+	ibv_get_cq_event(channel, &fired, &cookie);
+	return unused;
+}
+
+static void *wait_for_async(void *unused)
+{
+	struct ibv_async_event event;
+	ibv_get_async_event(ctx, &event);
+	return unused;
+}
+
+static void cancellation(void)
+{
+	void *(*waits[])(void *) = {wait_for_completion, wait_for_async};
+	for (int i = 0; i < 2; i++) {
+		pthread_t thread;
+		void *end = NULL;
+		CLAIM(pthread_create(&thread, NULL, waits[i], NULL) == 0);
+		usleep(20000);
+		CLAIM(pthread_cancel(thread) == 0);
+		CLAIM(pthread_join(thread, &end) == 0 && end == PTHREAD_CANCELED);
+	}
+}
+
+static void nothing(int signal)
+{
+	(void)signal;
+}
+
+static void signals(void)
+{
+	struct sigaction action = {.sa_handler = nothing};
+	struct ibv_cq *fired;
+	struct ibv_async_event event;
+	void *cookie;
+	CLAIM(sigaction(SIGALRM, &action, NULL) == 0);
+	ualarm(20000, 20000);
+	CLAIM(ibv_get_async_event(ctx, &event) == -1 && errno == EINTR);
+	if (getenv("EXPECT_EINTR"))
+		CLAIM(ibv_get_cq_event(channel, &fired, &cookie) == -1 && errno == EINTR);
+	ualarm(0, 0);
+}
+
+static void other_context_and_fork(void)
+{
+	/* A second context of the process: its own objects, the same device. */
+	struct ibv_context *other = ibv_open_device(ctx->device);
+	CLAIM(other && other != ctx && other->async_fd != ctx->async_fd);
+	CLAIM(ibv_alloc_pd(other));
+	FAILS(ibv_close_device(other), 0);
+	/* A child cannot use the parent's address, and is told so. */
+	CLAIM(ibv_fork_init() == 0);
+	fflush(NULL);
+	pid_t child = fork();
+	if (child == 0) {
+		errno = 0;
+		_exit(ibv_open_device(ctx->device) ? 1 : errno == EADDRINUSE ? 0 : 2);
+	}
+	int status = -1;
+	CLAIM(waitpid(child, &status, 0) == child);
+	CLAIM(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 1));
+}
+
+int main(void)
+{
+	open_device();
+	completion_events();
+	signals();
+	cancellation();
+	other_context_and_fork();
+	/* One queue pair is left for the context to take with it; its event is never got. */
+	own_peer();
+	FAILS(ibv_close_device(ctx), 0);
+	return 0;
+}

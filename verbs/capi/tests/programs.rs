@@ -1,0 +1,24 @@
+//! C programs on the object.
+
+mod kit;
+
+fn run(name: &str) {
+    let Some(program) = kit::compile(name) else { return };
+    let output = kit::on(kit::address(), program).output().expect("timeout(1) runs");
+    kit::succeeded(name, &output);
+}
+
+#[test]
+fn wrong_arguments_are_refused_with_their_errno() {
+    run("refusals");
+}
+
+#[test]
+fn every_operation_arrives() {
+    run("data_path");
+}
+
+#[test]
+fn events_wake_programs() {
+    run("events");
+}

@@ -1,0 +1,97 @@
+//! Debian's ibverbs-utils, unmodified: a server and a client on two addresses of this host.
+
+mod kit;
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+fn installed(program: &str) -> bool {
+    let there = kit::exists(program);
+    if !there {
+        kit::skip(&format!("no {program}: apt-get install ibverbs-utils"));
+    }
+    there
+}
+
+/// A TCP port for a pair, of this process or one beside it.
+fn tcp_port() -> String {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    (20_000 + (std::process::id() as u16 % 1000) * 16 + number).to_string()
+}
+
+fn pair(program: &str, arguments: &[&str]) {
+    if !installed(program) {
+        return;
+    }
+    let (one, other): (Ipv4Addr, Ipv4Addr) = (kit::address(), kit::address());
+    let port = tcp_port();
+    let common = |address| {
+        let mut command = kit::on(address, program);
+        command.args(["-d", "pumice0", "-g", "0", "-p", &port]).args(arguments);
+        command
+    };
+    let mut server = kit::start(&mut common(one));
+    // It does not say when it listens: the client's first tries may be too early.
+    let client = loop {
+        let client = common(other).arg("127.0.0.1").output().expect("timeout(1) runs");
+        let early = String::from_utf8_lossy(&client.stderr).contains("Couldn't connect");
+        if !early || server.try_wait().expect("a child of ours").is_some() {
+            break client;
+        }
+    };
+    let text = kit::succeeded(program, &client);
+    assert!(text.contains("iters in") || text.contains("success"), "{text}");
+    let server = server.wait_with_output().expect("a child of ours");
+    kit::succeeded(program, &server);
+}
+
+#[test]
+fn the_device_is_listed_and_described() {
+    if !installed("ibv_devinfo") {
+        return;
+    }
+    let list = kit::succeeded("ibv_devices", &kit::on(kit::address(), "ibv_devices").output().unwrap());
+    assert!(list.contains("pumice0"), "{list}");
+    let address = kit::address();
+    let output = kit::on(address, "ibv_devinfo").arg("-v").output().unwrap();
+    let text = kit::succeeded("ibv_devinfo", &output);
+    for part in ["PORT_ACTIVE (4)", "Ethernet", "RoCE v2", &address.to_string(), "max_qp_wr:\t\t\t16384"] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+}
+
+#[test]
+fn rc_pingpong() {
+    pair("ibv_rc_pingpong", &["-c", "-n", "300"]);
+}
+
+#[test]
+fn rc_pingpong_sleeping() {
+    pair("ibv_rc_pingpong", &["-e", "-n", "300"]);
+}
+
+#[test]
+fn rc_pingpong_with_extended_calls() {
+    pair("ibv_rc_pingpong", &["-N", "-n", "300"]);
+}
+
+#[test]
+fn uc_pingpong() {
+    pair("ibv_uc_pingpong", &["-n", "300"]);
+}
+
+#[test]
+fn ud_pingpong() {
+    pair("ibv_ud_pingpong", &["-n", "300", "-s", "1024"]);
+}
+
+#[test]
+fn srq_pingpong() {
+    pair("ibv_srq_pingpong", &["-n", "300", "-q", "4"]);
+}
+
+#[test]
+fn xsrq_pingpong() {
+    pair("ibv_xsrq_pingpong", &["-n", "300"]);
+}
