@@ -100,7 +100,6 @@ pub(crate) fn refusal(mut process: Process) -> Option<String> {
 
 /// A process that is not a child of this one.
 pub(crate) struct Stranger {
-    pid: i32,
     handle: OwnedFd,
 }
 
@@ -110,13 +109,23 @@ impl Stranger {
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         assert!(fd >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
         // SAFETY: the descriptor was just made.
-        Stranger { pid, handle: unsafe { OwnedFd::from_raw_fd(fd as i32) } }
+        Stranger { handle: unsafe { OwnedFd::from_raw_fd(fd as i32) } }
     }
 
     /// Kills it and waits until it has gone.
     pub(crate) fn kill(self) {
-        // SAFETY: no memory is involved; the process was started for this test.
-        assert_eq!(unsafe { libc::kill(self.pid, libc::SIGKILL) }, 0);
-        assert!(wait_readable(&[self.handle.as_raw_fd()], None, None).unwrap());
+        drop(self);
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let null = std::ptr::null::<libc::siginfo_t>();
+        // By its handle, which cannot mean another process.
+        // SAFETY: the null pointer asks for the default information.
+        unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, self.handle.as_raw_fd(), libc::SIGKILL, null, 0)
+        };
+        let _ = wait_readable(&[self.handle.as_raw_fd()], None, None);
     }
 }

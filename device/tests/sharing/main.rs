@@ -129,7 +129,8 @@ fn another_user_is_refused_with_a_reason() {
     let scene = Scene::new();
     let _port = SharedPort::open(&scene.config(scene.address())).unwrap();
     // With a folder of its own: the kernel refuses. With ours: so do we.
-    let own = scene.with_folder("/tmp/pumice-sharing-nobody");
+    let folder = format!("/tmp/pumice-sharing-nobody-{}", std::process::id());
+    let own = scene.with_folder(&folder);
     let _ = fs::remove_dir_all(own.folder());
     let refusal = bare::refusal(nobody(&own));
     let Some(refusal) = refusal else {
