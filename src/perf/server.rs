@@ -79,8 +79,10 @@ fn open(version: u32, plan: Plan, service: &Service, control: &Control) -> Resul
     plan.check()?;
     let local = control.addresses().map_err(|error| error.to_string())?.0;
     let address = service.address.unwrap_or(local);
-    process::pin(service.core);
     let end = Endpoint::open(&plan, address, None)?;
+    // After the device has started its background thread: that one goes where there is room, as it does in
+    // any application.
+    process::pin(service.core);
     let raw = if plan.raw { Some(RawEnd::open(address)?) } else { None };
     let raw_address = raw.as_ref().map(RawEnd::address).transpose()?;
     let reply = Reply::Opened { end: end.info(), raw: raw_address };
