@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pumice_device::hca::HcaError;
 use pumice_device::port::PortError;
+use pumice_device::share::ShareError;
 use pumice_transport::qp::{ModifyError, PostError};
 use pumice_transport::types::{SendOpcode, WcStatus, WorkCompletion};
 
@@ -27,6 +28,8 @@ pub enum VerbsError {
     },
     /// The port to the network could not be opened.
     Port(PortError),
+    /// The port to the network could not be shared with other processes.
+    Share(ShareError),
     /// The operating system refused.
     Os {
         /// What was tried.
@@ -99,7 +102,7 @@ impl VerbsError {
     pub fn object(&self) -> &'static str {
         match self {
             VerbsError::Refused { object, .. } | VerbsError::Invalid { object, .. } => object,
-            VerbsError::Port(_) => "port",
+            VerbsError::Port(_) | VerbsError::Share(_) => "port",
             VerbsError::Os { .. } => "device",
             VerbsError::Request(_) => "send request",
             VerbsError::TimedOut { awaited, .. } => awaited,
@@ -126,7 +129,9 @@ impl VerbsError {
     pub fn remedy(&self) -> &'static str {
         match self {
             VerbsError::Refused { error, .. } => refused_remedy(error),
-            VerbsError::Port(_) => "choose another local address, or stop who holds the port",
+            VerbsError::Port(_) | VerbsError::Share(_) => {
+                "choose another local address, or stop who holds the port"
+            }
             VerbsError::Os { .. } => "raise the process's limits (see `ulimit -a`)",
             VerbsError::Invalid { remedy, .. } => remedy,
             VerbsError::Request(RequestError::RemoteTooShort { .. }) => {
@@ -147,6 +152,7 @@ impl VerbsError {
             VerbsError::Port(PortError::Socket { source, .. }) | VerbsError::Os { source, .. } => {
                 source.raw_os_error().unwrap_or(EIO)
             }
+            VerbsError::Share(error) => error.errno(),
             VerbsError::Port(PortError::Taken { .. }) => EADDRINUSE,
             VerbsError::Port(PortError::NotLocal { .. }) => EADDRNOTAVAIL,
             VerbsError::Port(PortError::NotPermitted { .. }) => EACCES,
@@ -176,6 +182,7 @@ impl fmt::Display for VerbsError {
             VerbsError::Refused { error, .. } => write!(f, "{error}")?,
             // Says its remedy itself.
             VerbsError::Port(error) => return error.fmt(f),
+            VerbsError::Share(error) => return error.fmt(f),
             VerbsError::Os { task, source } => write!(f, "cannot {task}: {source}")?,
             VerbsError::Invalid { object, attribute, problem, .. } => {
                 write!(f, "{object}: {attribute} {problem}")?;

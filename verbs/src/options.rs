@@ -14,6 +14,7 @@ use pumice_device::interface::{Interface, gid_addresses, interfaces};
 use pumice_device::limits::Limits;
 use pumice_device::port::{CapturePort, FaultConfig, FaultPort, Port, UdpConfig, UdpPort};
 use pumice_device::resources::ExplainHook;
+use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::Qpn;
 
@@ -32,7 +33,7 @@ pub struct DeviceOptions {
     faults: Option<FaultConfig>,
     capture: Option<PathBuf>,
     explain: Option<ExplainHook>,
-    reuse_port: bool,
+    exclusive: bool,
     buffer_bytes: Option<usize>,
 }
 
@@ -90,16 +91,17 @@ impl DeviceOptions {
         self
     }
 
-    /// Is told why queue pairs fail and messages are dropped. Called with the device locked: it must not call
-    /// the device.
+    /// Is told why queue pairs fail and messages are dropped: on a thread of its own (in a simulation, inside the
+    /// call that caused it, where it must not call the device).
     pub fn explain(mut self, explain: impl Fn(Qpn, &Cause) + Send + 'static) -> DeviceOptions {
         self.explain = Some(Box::new(move |context, cause| explain(context.qpn, cause)));
         self
     }
 
-    /// Shares the UDP port with other sockets of the same user (SO_REUSEPORT).
-    pub fn reuse_port(mut self, reuse_port: bool) -> DeviceOptions {
-        self.reuse_port = reuse_port;
+    /// Keeps the UDP port of the address to this process. By default processes of one user share it, each with a
+    /// share of the queue pair numbers of its own; nothing has to be started for that.
+    pub fn exclusive(mut self, exclusive: bool) -> DeviceOptions {
+        self.exclusive = exclusive;
         self
     }
 
@@ -122,15 +124,22 @@ impl DeviceOptions {
         }
         let wildcard = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let address = if let [only] = *self.addresses { only } else { wildcard };
-        let mut udp = UdpConfig { reuse_port: self.reuse_port, ..UdpConfig::new(address) };
+        let mut udp = UdpConfig::new(address);
         udp.buffer_bytes = self.buffer_bytes.unwrap_or(udp.buffer_bytes);
-        let port = UdpPort::bind(&udp).map_err(VerbsError::Port)?;
+        let (port, process_slot): (Box<dyn Port>, u8) = if self.exclusive {
+            (Box::new(UdpPort::bind(&udp).map_err(VerbsError::Port)?), 0)
+        } else {
+            let port = SharedPort::open(&ShareConfig::new(udp)).map_err(VerbsError::Share)?;
+            let slot = port.slot();
+            (Box::new(port), slot)
+        };
         // The device's clock starts at 0 now.
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let clock = Clock::monotonic();
         let name = self.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
-        let (config, layers) = self.into_parts(name, gids);
-        let port = layers.surround(Box::new(port), since_1970.as_nanos() as u64)?;
+        let (mut config, layers) = self.into_parts(name, gids);
+        config.process_slot = process_slot;
+        let port = layers.surround(port, since_1970.as_nanos() as u64)?;
         Hca::open(config, port, clock).map(Arc::new).map_err(VerbsError::refused("device"))
     }
 

@@ -149,7 +149,9 @@ fn opening_names_the_address() {
     assert!(error.to_string().contains("203.0.113.77"), "{error}");
     let (a, _b) = udp(80);
     let (_, entry) = a.device.gids().remove(0);
-    let error = Device::open(DeviceOptions::new().addresses([entry.ip])).unwrap_err();
+    let second = Device::open(DeviceOptions::new().addresses([entry.ip])).unwrap();
+    assert_eq!(second.info().gids.len(), 1, "two devices of one user share an address");
+    let error = Device::open(DeviceOptions::new().addresses([entry.ip]).exclusive(true)).unwrap_err();
     assert_eq!((error.object(), error.errno()), ("port", 98));
     assert!(error.to_string().contains("127.89.80.1"), "{error}");
     assert_eq!(a.device.info().gids.len(), 1);
