@@ -5,8 +5,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-pumice=${PUMICE:-target/release/pumice}
-[[ -x $pumice ]] || cargo build --release --quiet
+cargo build --quiet
+pumice=${CARGO_TARGET_DIR:-target}/debug/pumice
 
 if [[ $(id -u) != 0 ]]; then
     echo "SKIPPED: wire-ids needs root for network namespaces and tcpdump"
