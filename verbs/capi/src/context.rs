@@ -13,7 +13,7 @@ use pumice_transport::wire::Qpn;
 
 use crate::abi::{Operation, ibv_context, ibv_context_ops, ibv_device, verbs_context};
 use crate::async_event::AsyncQueue;
-use crate::device::{Adapter, adapter, device_pointer};
+use crate::device::{Adapter, adapter, device_pointer, release};
 use crate::object::{Shown, zeroed};
 use crate::outcome::{Errno, INVALID, pointer, status};
 use crate::{
@@ -148,12 +148,17 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
     status(|| {
         // SAFETY: null or an open context.
         let open = unsafe { Context::of(context) }?;
+        if open.adapter.is_inherited() {
+            // The parent's: its threads are not here to be waited for, and its objects are in use there.
+            return Ok(());
+        }
         // Acknowledgements that are owed leave before the socket closes.
         open.hca().drive();
         open.adapter.distributor.unregister(context);
         open.destroy_leftovers();
         // SAFETY: it was boxed in `open`; the program does not use it any more.
-        drop(unsafe { Box::from_raw(std::ptr::from_ref(open).cast_mut()) });
+        let Context { adapter, .. } = *unsafe { Box::from_raw(std::ptr::from_ref(open).cast_mut()) };
+        release(adapter);
         Ok(())
     })
 }

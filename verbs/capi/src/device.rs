@@ -5,20 +5,21 @@
 
 use std::ffi::{c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
 
 use pumice_device::clock::Clock;
+use pumice_device::completion_queue::CompletionQueue;
 use pumice_device::gid_table::GidEntry;
-use pumice_device::hca::{Hca, HcaConfig};
+use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::interface::{Interface, gid_addresses, interfaces};
 use pumice_device::port::UdpConfig;
 use pumice_device::share::{ShareConfig, SharedPort};
-use pumice_transport::types::Mtu;
+use pumice_transport::types::{Mtu, WorkCompletion};
 
 use crate::abi::ibv_device;
 use crate::async_event::Distributor;
 use crate::object::{Held, zeroed};
-use crate::outcome::{Errno, INVALID, explain, explains, pointer};
+use crate::outcome::{Errno, INVALID, explain, explains, pointer, value};
 
 /// `IBV_NODE_CA`.
 const NODE_CHANNEL_ADAPTER: c_int = 1;
@@ -125,6 +126,10 @@ pub(crate) struct Adapter {
     pub(crate) hca: Arc<Hca>,
     /// The GID table.
     pub(crate) gids: Vec<GidEntry>,
+    /// The process that opened it. Its threads and its locks are nobody's in a fork.
+    process: u32,
+    /// A queue that stays empty: polling it drives the HCA if nobody else does, and never waits.
+    idle: Arc<CompletionQueue>,
 }
 
 impl Adapter {
@@ -152,7 +157,18 @@ impl Adapter {
         // Signals are for the application's threads.
         let hca = Arc::new(with_signals_blocked(|| Hca::open(config, Box::new(port), Clock::monotonic()))?);
         let distributor = with_signals_blocked(|| Distributor::start(&hca))?;
-        Ok(Adapter { distributor, hca, gids })
+        let idle = hca.create_cq(CqSetup { depth: 1, ..CqSetup::default() })?;
+        static FAREWELL: Once = Once::new();
+        // SAFETY: the object is never unmapped (it is linked with -z nodelete).
+        FAREWELL.call_once(|| unsafe {
+            libc::atexit(farewell);
+        });
+        Ok(Adapter { distributor, hca, gids, process: std::process::id(), idle })
+    }
+
+    /// Whether this process is a fork of the one that opened it.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
     }
 
     /// The entry of the GID table at an index.
@@ -176,31 +192,42 @@ fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// The shared adapter and the process that opened it.
-struct Shared {
-    process: u32,
-    adapter: Weak<Adapter>,
-}
+/// The adapter of this process, if a context is open.
+static SHARED: Mutex<Weak<Adapter>> = Mutex::new(Weak::new());
 
-static SHARED: Mutex<Shared> = Mutex::new(Shared { process: 0, adapter: Weak::new() });
-
-fn shared() -> MutexGuard<'static, Shared> {
-    SHARED.lock().unwrap_or_else(PoisonError::into_inner)
+/// At exit: a program that exits right after its last completion has not sent the acknowledgement for
+/// it. Takes no lock that is held, because programs also exit from signal handlers.
+extern "C" fn farewell() {
+    value((), || {
+        let Some(adapter) = SHARED.try_lock().ok().and_then(|shared| shared.upgrade()) else { return };
+        if !adapter.is_inherited() {
+            adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
+            adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
+        }
+        // Whatever this drops would wait for threads.
+        std::mem::forget(adapter);
+    });
 }
 
 /// This process's adapter, opened if it is not yet.
 pub(crate) fn adapter() -> Result<Arc<Adapter>, Errno> {
-    let mut shared = shared();
-    let process = std::process::id();
-    if shared.process == process
-        && let Some(adapter) = shared.adapter.upgrade()
-    {
-        return Ok(adapter);
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(adapter) = shared.upgrade() {
+        if !adapter.is_inherited() {
+            return Ok(adapter);
+        }
+        std::mem::forget(adapter);
     }
-    // After a fork the parent's adapter has no threads here: this process opens its own.
     let adapter = Arc::new(Adapter::open()?);
-    *shared = Shared { process, adapter: Arc::downgrade(&adapter) };
+    *shared = Arc::downgrade(&adapter);
     Ok(adapter)
+}
+
+/// Gives up a context's share of the adapter. The last one closes the port, before anybody can ask for
+/// the device again.
+pub(crate) fn release(adapter: Arc<Adapter>) {
+    let _shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(adapter);
 }
 
 /// The device; made when it is first asked for, and for good.

@@ -36,6 +36,7 @@ mod queue_pair;
 mod queue_pair_attributes;
 mod queue_pair_ex;
 mod rates;
+mod rdma_cm;
 mod refusal;
 mod shared_receive_queue;
 mod sysfs;

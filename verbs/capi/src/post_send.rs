@@ -274,7 +274,8 @@ pub(crate) unsafe fn window_bind(
 ) -> Result<WindowBind, Errno> {
     // SAFETY: the caller's promise.
     let window = unsafe { &*held::<Mw>(mw)?.as_ptr() };
-    let access = Access::from_bits(info.mw_access_flags).ok_or(INVALID)?;
+    // Programs ask for LOCAL_WRITE too, which windows do not give: keys of windows are for peers.
+    let access = Access::from_bits(info.mw_access_flags).ok_or(INVALID)? - Access::LOCAL_WRITE;
     if window.r#type != kind || window.pd != qp.domain() || (info.mr.is_null() && info.length > 0) {
         return Err(INVALID
             .because(|| "the window is of another type or protection domain, or has no region".to_owned()));

@@ -19,6 +19,8 @@ use crate::outcome::{Errno, INVALID, number, status};
 const MAX_RD_ATOMIC: c_int = 128;
 /// RC_RNR_NAK_GEN, SRQ_RESIZE, MEM_WINDOW, XRC, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
 const CAPABILITIES: u32 = 1 << 12 | 1 << 13 | 1 << 17 | 1 << 20 | 1 << 21 | 1 << 24;
+/// No vendor has this OUI: programs that know devices by vendor and part do not know this one.
+const VENDOR_ID: u32 = 0xff_ffff;
 /// `IBV_ATOMIC_HCA`: atomics are atomic among the queue pairs of the device.
 const ATOMIC_HCA: u32 = 1;
 /// Time from a packet to its acknowledgement is below 4.096 µs · 2^15 = 134 ms.
@@ -36,6 +38,7 @@ fn device_attributes(context: &Context) -> ibv_device_attr {
     attributes.sys_image_guid = the_device().guid();
     attributes.max_mr_size = u64::MAX;
     attributes.page_size_cap = 0xffff_f000;
+    attributes.vendor_id = VENDOR_ID;
     attributes.max_qp = count(limits.max_qp);
     attributes.max_qp_wr = count(limits.max_qp_wr);
     attributes.device_cap_flags = CAPABILITIES;
@@ -221,7 +224,7 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
     })
 }
 
-/// All entries of the table: their number, or a negative errno.
+/// All entries of the table: their number, or a negative errno. EINVAL: there are more than fit.
 pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context,
     entries: *mut ibv_gid_entry,
@@ -236,10 +239,14 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
         if flags != 0 || entries.is_null() {
             return Err(INVALID);
         }
-        let found = (0..GidTable::LEN).filter_map(|index| gid_entry(context, index));
-        for (place, entry) in found.take(max_entries).enumerate() {
+        let found: Vec<ibv_gid_entry> =
+            (0..GidTable::LEN).filter_map(|index| gid_entry(context, index)).collect();
+        if found.len() > max_entries {
+            return Err(INVALID);
+        }
+        for (place, entry) in found.iter().enumerate() {
             // SAFETY: `max_entries` of `entry_size` bytes each, of the caller.
-            unsafe { copy_part(&entry, entries.byte_add(place * entry_size).cast(), entry_size) };
+            unsafe { copy_part(entry, entries.byte_add(place * entry_size).cast(), entry_size) };
             count += 1;
         }
         Ok(())

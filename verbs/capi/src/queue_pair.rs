@@ -114,6 +114,10 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
             held_or_none::<Srq>(attributes.srq),
         )
     };
+    let mut capacity = capacity_from(&attributes.cap);
+    if wanted.send_operations.is_some_and(|operations| operations & WITH_ATOMIC_WRITE != 0) {
+        capacity.max_inline_data = capacity.max_inline_data.max(ATOMIC_WRITE_BYTES);
+    }
     let place = Box::<Qp>::new_uninit();
     let cookie = place.as_ptr().expose_provenance() as u64;
     let (number, capacity) = context.hca().create_qp(&QpInit {
@@ -123,7 +127,7 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
         recv_cq: recv_cq.map(|cq| cq.queue().handle()),
         srq: srq.map(Srq::handle),
         xrcd: xrcd.map(Xrcd::handle),
-        capacity: capacity_from(&attributes.cap),
+        capacity,
         signal_all: attributes.sq_sig_all != 0,
         cookie,
     })?;
@@ -188,6 +192,11 @@ const MASK_XRCD: u32 = 1 << 1;
 const MASK_CREATE_FLAGS: u32 = 1 << 2;
 const MASK_SEND_OPERATIONS: u32 = 1 << 6;
 const MASK_KNOWN: u32 = (1 << 7) - 1;
+
+/// `IBV_QP_EX_WITH_ATOMIC_WRITE`.
+const WITH_ATOMIC_WRITE: u64 = 1 << 12;
+/// `ibv_wr_atomic_write` takes its data at once, as inline data.
+const ATOMIC_WRITE_BYTES: u32 = 8;
 
 /// `IBV_QP_EX_WITH_*` that can be served: all but TSO (1 << 10).
 const KNOWN_OPERATIONS: u64 = 0x3ff | 1 << 11 | 1 << 12;

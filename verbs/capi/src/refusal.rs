@@ -24,6 +24,12 @@ pub(crate) extern "C" fn neg() -> isize {
     -1
 }
 
+/// A call of the connection manager that returns an object: NULL and ENOSYS.
+pub(crate) extern "C" fn null() -> *mut c_void {
+    set_errno(libc::ENOSYS);
+    ptr::null_mut()
+}
+
 /// A question that is answered no, or a call that does nothing.
 pub(crate) extern "C" fn zero() -> usize {
     0

@@ -150,6 +150,32 @@ static void datagrams(void)
 	FAILS(ibv_destroy_qp(b), 0);
 }
 
+static void multicast(void)
+{
+	struct ibv_qp *b, *a = pair(IBV_QPT_UD, &b);
+	struct ibv_ah_attr address = own_address();
+	union ibv_gid group = {.raw = {[10] = 0xff, 0xff, 239, 7, 7, 7}};
+	struct ibv_sge sge = piece(0, 10);
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+	FAILS(ibv_attach_mcast(b, &own_gid, 0), EINVAL);
+	FAILS(ibv_attach_mcast(b, NULL, 0), EINVAL);
+	FAILS(ibv_attach_mcast(b, &group, 0), 0);
+	FAILS(ibv_destroy_qp(b), EBUSY);
+	address.grh.dgid = group;
+	wr.wr.ud.ah = ibv_create_ah(pd, &address);
+	wr.wr.ud.remote_qpn = 0xffffff;
+	wr.wr.ud.remote_qkey = 7;
+	CLAIM(wr.wr.ud.ah);
+	post_receive(b, 5, 1000, 140);
+	post(a, &wr);
+	CLAIM(completions(2) == 5);
+	FAILS(ibv_detach_mcast(b, &group, 0), 0);
+	FAILS(ibv_detach_mcast(b, &group, 0), EINVAL);
+	FAILS(ibv_destroy_ah(wr.wr.ud.ah), 0);
+	FAILS(ibv_destroy_qp(a), 0);
+	FAILS(ibv_destroy_qp(b), 0);
+}
+
 static void shared_receives(void)
 {
 	struct ibv_srq_init_attr wants = {.attr = {.max_wr = 10, .max_sge = 1}};
@@ -311,6 +337,7 @@ int main(void)
 	open_device();
 	reliable();
 	datagrams();
+	multicast();
 	shared_receives();
 	extended();
 	windows();
