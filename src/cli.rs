@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::perf::PerfOptions;
+use crate::sim::options::SimOptions;
+
 /// A software RDMA device in user space that speaks RoCEv2.
 #[derive(Debug, Parser)]
 #[command(name = "pumice", version, about, arg_required_else_help = true)]
@@ -24,6 +27,15 @@ pub(crate) enum Command {
     ///
     /// The exit code is 1 if a problem keeps the device from working.
     Doctor(DoctorOptions),
+    /// Measure bandwidth, message rate and latency, and check every byte on the way
+    ///
+    /// "perf loop" runs both ends on this machine and compares them with plain UDP. "perf server" and
+    /// "perf client HOST" run on two machines, or in two shells of one.
+    Perf(PerfOptions),
+    /// Run HCAs on a simulated network in virtual time and check every byte
+    ///
+    /// The exit code is 1 if a message arrived wrong or not at all.
+    Sim(SimOptions),
 }
 
 #[derive(Debug, Args)]

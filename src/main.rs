@@ -5,6 +5,8 @@ mod cli;
 mod devices;
 mod doctor;
 mod outcome;
+mod perf;
+mod sim;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -36,6 +38,8 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Devices(options) => devices::run(&options, out),
         Command::Capture(options) => capture::run(&options, out),
         Command::Doctor(options) => doctor::run(&options, out),
+        Command::Perf(options) => perf::run(&options, out),
+        Command::Sim(options) => sim::run(&options, out),
     }?;
     out.flush()?;
     Ok(outcome)

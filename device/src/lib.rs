@@ -24,5 +24,6 @@ pub mod port;
 pub mod recv_queue;
 pub mod resources;
 pub mod send_slots;
+pub mod share;
 pub mod srq;
 pub mod table;

@@ -155,8 +155,8 @@ impl Resources {
     }
 
     /// Hands the causes of failures to `hook` from now on.
-    pub fn set_explain_hook(&mut self, hook: ExplainHook) {
-        self.explain = Some(hook);
+    pub fn set_explain_hook(&mut self, hook: Option<ExplainHook>) {
+        self.explain = hook;
     }
 
     /// Makes a protection domain.

@@ -1,1 +1,128 @@
-//! Safe Rust verbs.
+//! Safe Rust verbs on a software HCA.
+//!
+//! * **Types know the transport.** A [`QueuePair`] is an [`RcQueuePair`], [`UcQueuePair`], [`UdQueuePair`] or one
+//!   of the XRC halves; what a service does not have (a READ on UC, an ACK timeout on UD) cannot be written down.
+//! * **Registered memory is owned.** A [`MemoryRegion`] frees its memory after it is deregistered. As peers write it
+//!   at any time there are no references to its bytes, but copies and atomics.
+//! * **Nothing is closed in the wrong order.** Every object is a cheap clone that keeps alive what it needs,
+//!   and is destroyed with its last clone.
+//! * **Errors name the object, the attribute and the remedy.** See [`VerbsError`].
+//!
+//! Whoever polls drives the device: [`CompletionQueue::poll`], [`CompletionQueue::wait`] and
+//! [`CompletionChannel::wait`] receive and send packets in the calling thread. A background thread of the device
+//! takes over when nobody does, so peers' READs and WRITEs are answered while the application is busy elsewhere.
+//!
+//! [`Device::open`] opens a device on this machine's network: UDP port 4791, no privileges. A
+//! [`Simulation`] gives devices on a simulated network in virtual time, for tests that are the same in every run:
+//!
+//! ```
+//! use std::time::Duration;
+//! use pumice_verbs::{Access, FabricConfig, RcQueuePair, RecvRequest, Result, SendRequest, Simulation};
+//!
+//! # fn main() -> Result<()> {
+//! const SECOND: Duration = Duration::from_secs(1);
+//! let simulation = Simulation::new(FabricConfig { loss_ppm: 10_000, ..FabricConfig::default() });
+//! let side = |address: &str| -> Result<_> {
+//!     let device = simulation.device(address.parse().unwrap())?;
+//!     let domain = device.protection_domain()?;
+//!     let cq = device.completion_queue(16)?;
+//!     let memory = domain.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+//!     let qp = RcQueuePair::builder(&domain, &cq, &cq).build()?;
+//!     Ok((qp, cq, memory))
+//! };
+//! let (ping, ping_cq, ping_memory) = side("10.0.0.1")?;
+//! let (pong, pong_cq, pong_memory) = side("10.0.0.2")?;
+//!
+//! // Endpoints travel out of band, for instance as the 24 bytes of `to_bytes`.
+//! ping.connect(&pong.endpoint(), &Default::default())?;
+//! pong.connect(&ping.endpoint(), &Default::default())?;
+//!
+//! pong.post_recv(&RecvRequest { wr_id: 1, sges: &[pong_memory.slice(..64)?] })?;
+//! ping_memory.write(0, b"ping")?;
+//! ping.post_send(&SendRequest::send(&[ping_memory.slice(..4)?]).signaled())?;
+//! assert_eq!(pong_cq.wait_success(SECOND)?.byte_len, 4);
+//! assert_eq!(pong_memory.to_vec(0, 4)?, b"ping");
+//!
+//! // The answer is written straight into the memory of the other side, which is told by immediate data.
+//! ping.post_recv(&RecvRequest { wr_id: 2, sges: &[] })?;
+//! let target = ping_memory.remote_slice(100..200)?;
+//! pong.post_send(&SendRequest::write(&[], target).inline(b"pong").imm([0, 0, 0, 7]).signaled())?;
+//! ping_cq.wait_success(SECOND)?; // of the SEND
+//! let arrived = ping_cq.wait_success(SECOND)?;
+//! assert_eq!((arrived.wr_id, arrived.imm_data), (2, [0, 0, 0, 7]));
+//! assert_eq!(ping_memory.to_vec(100, 4)?, b"pong");
+//! # Ok(())
+//! # }
+//! ```
+#![deny(unsafe_code)]
+
+mod address;
+mod buffer;
+mod builder;
+mod completion;
+mod connect;
+mod device;
+mod domain;
+mod error;
+mod memory;
+mod options;
+mod queue_pair;
+mod receive;
+mod request;
+mod simulation;
+mod slice;
+pub mod transport;
+mod window;
+
+pub use address::{AddressHandle, UdAddress, UdEndpoint};
+pub use builder::QueuePairBuilder;
+pub use completion::{CompletionChannel, CompletionEvent, CompletionQueue, Notify};
+pub use connect::{
+    ConnectOptions, Endpoint, PathOptions, RcConnectOptions, UcConnectOptions, XrcTargetConnectOptions,
+};
+pub use device::{AsyncEvent, Device, DeviceInfo};
+pub use domain::{ProtectionDomain, XrcDomain};
+pub use error::{ListError, RequestError, Result, VerbsError};
+pub use memory::MemoryRegion;
+pub use options::DeviceOptions;
+pub use queue_pair::QueuePair;
+pub use receive::SharedReceiveQueue;
+pub use request::{LocalSlice, Placement, SendList, SendRequest};
+pub use simulation::Simulation;
+pub use slice::RemoteSlice;
+pub use window::MemoryWindow;
+
+// The field's own words, as the floors below define them.
+pub use pumice_device::async_event::AsyncElement;
+pub use pumice_device::counters::{CounterInfo, Counters};
+pub use pumice_device::gid_table::GidEntry;
+pub use pumice_device::hca::{Hca, HcaError};
+pub use pumice_device::limits::Limits;
+pub use pumice_device::memory::WindowType;
+pub use pumice_device::port::{
+    Fabric, FabricConfig, FabricStats, Fault, FaultConfig, FaultScript, PortError,
+};
+pub use pumice_device::srq::SrqAttributes;
+pub use pumice_device::table::Handle;
+pub use pumice_transport::host::Counter;
+pub use pumice_transport::qp::{AttributeMask, ModifyError, PostError, QpAttributes};
+pub use pumice_transport::types::{
+    Access, AddressVector, AsyncEventType, Cause, Gid, Mtu, QpCapacity, QpState, QpType, RecvRequest,
+    WcFlags, WcOpcode, WcStatus, WorkCompletion,
+};
+pub use pumice_transport::wire::Qpn;
+
+/// Reliable connection.
+pub type RcQueuePair = QueuePair<transport::Rc>;
+/// Unreliable connection.
+pub type UcQueuePair = QueuePair<transport::Uc>;
+/// Unreliable datagram.
+pub type UdQueuePair = QueuePair<transport::Ud>;
+/// XRC initiator.
+pub type XrcInitiatorQueuePair = QueuePair<transport::XrcInitiator>;
+/// XRC target.
+pub type XrcTargetQueuePair = QueuePair<transport::XrcTarget>;
+/// What the peer of an RC queue pair must know.
+pub type RcEndpoint = Endpoint<transport::Rc>;
+/// What the peer of a UC queue pair must know.
+pub type UcEndpoint = Endpoint<transport::Uc>;

@@ -11,9 +11,13 @@ use crate::error::ResourceError;
 use crate::port::wait_readable;
 
 /// How long the application may be silent before the thread takes over: also how often the thread
-/// looks whether it is. Rarer costs one-sided operations their latency at the take-over, more often
-/// costs the polling application its tail.
-const TICK: Duration = Duration::from_millis(2);
+/// looks whether it is.
+const TICK: Duration = Duration::from_millis(1);
+/// The same while the application spins: each look costs it about 10 µs, which shows in its p99 if
+/// looks are a percent of its messages.
+const SPINNING_TICK: Duration = Duration::from_millis(10);
+/// Empty polls between two looks that make it spinning.
+const SPINNING_POLLS: u64 = 500;
 
 /// The thread's handle.
 pub(crate) struct Background {
@@ -53,11 +57,12 @@ fn run(core: &Core) {
     while !core.stopping.load(Ordering::Acquire) {
         let polls = core.polls.load(Ordering::Relaxed);
         let application_drives = polls != seen_polls || core.waiters.load(Ordering::Acquire) > 0;
+        let tick = if polls.wrapping_sub(seen_polls) > SPINNING_POLLS { SPINNING_TICK } else { TICK };
         seen_polls = polls;
         if application_drives && !core.takeover.swap(false, Ordering::AcqRel) {
             // Stand by: only the wake descriptor, never the port's. A failing poll(2) (no memory
             // in the kernel) makes this a busy tick, nothing worse.
-            let _ = wait_readable(&[], Some(wake), Some(TICK));
+            let _ = wait_readable(&[], Some(wake), Some(tick));
             core.clear_wake();
             continue;
         }
@@ -79,11 +84,16 @@ fn run(core: &Core) {
             };
             (engine.port.descriptors(), timeout)
         };
-        let _ = wait_readable(&fds, Some(wake), timeout);
+        let woken = wait_readable(&fds, Some(wake), timeout).unwrap_or(false);
         core.sleeping_until_ns.store(0, Ordering::Release);
         core.clear_wake();
         // What woke this thread is handled here even if the application has begun to poll: it may
         // have stopped again.
-        core.drive();
+        let mut engine = core.lock();
+        if woken {
+            engine.port.woken();
+        }
+        let now_ns = core.clock.now_ns();
+        core.drive_locked(&mut engine, now_ns);
     }
 }

@@ -17,8 +17,10 @@ use crate::error::ResourceError;
 use crate::event_fd::EventFd;
 use crate::port::wait_readable;
 
-/// Empty polls in a row after which each further one yields the processor.
-const SPINS: u32 = 6;
+/// A yield that took longer than this let somebody else run.
+const LONG_YIELD_NS: u64 = 2_000;
+/// Empty polls between two yields while nobody else wants the processor.
+const LONGEST_YIELD_INTERVAL: u32 = 32;
 /// How long a thread sleeps when nothing has a deadline.
 const FOREVER_NS: u64 = u64::MAX;
 
@@ -29,8 +31,9 @@ pub(crate) struct Core {
     pub(crate) async_events: Arc<AsyncEventQueue>,
     /// Polls of empty queues so far: while it moves, the application drives.
     pub(crate) polls: AtomicU64,
-    /// Polls since something arrived.
+    /// Empty polls since the last yield, and after how many the next is due.
     empty_polls: AtomicU32,
+    yield_interval: AtomicU32,
     /// Application threads that drive while they wait for an event.
     pub(crate) waiters: AtomicU32,
     /// The application waited for an event by driving, lately.
@@ -54,6 +57,7 @@ impl Core {
             clock,
             polls: AtomicU64::new(0),
             empty_polls: AtomicU32::new(0),
+            yield_interval: AtomicU32::new(1),
             waiters: AtomicU32::new(0),
             waits_here: AtomicBool::new(false),
             takeover: AtomicBool::new(false),
@@ -81,9 +85,7 @@ impl Core {
         };
         let now_ns = self.clock.now_ns();
         let received = self.step(&mut engine, now_ns);
-        if received {
-            self.empty_polls.store(0, Ordering::Relaxed);
-        } else {
+        if !received {
             engine.transmit_waiting_responses(now_ns);
         }
         received
@@ -128,14 +130,25 @@ impl Core {
         received || left || due
     }
 
-    /// An empty poll that found nothing: let other processes of this core run. Spinning here would
-    /// keep the very process from running whose packet is awaited.
+    /// An empty poll that found nothing: let other processes of this core run, if there are any.
+    /// Spinning would keep the very process from running whose packet is awaited; yielding for
+    /// nothing costs as much as a poll. A yield that took long shows that somebody else ran.
     pub(crate) fn idle(&self) {
-        let polls = self.empty_polls.load(Ordering::Relaxed).saturating_add(1);
-        self.empty_polls.store(polls, Ordering::Relaxed);
-        if polls > SPINS && !self.clock.is_virtual() {
-            std::thread::yield_now();
+        if self.clock.is_virtual() {
+            return;
         }
+        let polls = self.empty_polls.load(Ordering::Relaxed).wrapping_add(1);
+        self.empty_polls.store(polls, Ordering::Relaxed);
+        let interval = self.yield_interval.load(Ordering::Relaxed);
+        if polls < interval {
+            return;
+        }
+        self.empty_polls.store(0, Ordering::Relaxed);
+        let before_ns = self.clock.now_ns();
+        std::thread::yield_now();
+        let taken_ns = self.clock.now_ns().saturating_sub(before_ns);
+        let next = if taken_ns > LONG_YIELD_NS { 1 } else { (interval * 2).min(LONGEST_YIELD_INTERVAL) };
+        self.yield_interval.store(next, Ordering::Relaxed);
     }
 
     /// A completion queue was armed: the application is about to sleep. If it has been sleeping in
@@ -202,10 +215,14 @@ impl Core {
 
     fn wait_event_until(&self, channel: &CompletionChannel, end_ns: u64) -> Option<CqEvent> {
         let mut fds: Vec<RawFd> = Vec::new();
+        let mut woken = false;
         loop {
             let now_ns = self.clock.now_ns();
             let sleep_ns = {
                 let mut engine = self.lock();
+                if woken {
+                    engine.port.woken();
+                }
                 self.step(&mut engine, now_ns);
                 if let Some(event) = channel.try_event() {
                     return Some(event);
@@ -222,7 +239,7 @@ impl Core {
             fds.push(channel.as_fd().as_raw_fd());
             let timeout = (sleep_ns < FOREVER_NS / 2).then(|| Duration::from_nanos(sleep_ns));
             // A failing poll(2) turns this into polling, which still makes progress.
-            let _ = wait_readable(&fds, None, timeout);
+            woken = wait_readable(&fds, None, timeout).unwrap_or(false);
         }
     }
 }

@@ -2,8 +2,10 @@
 
 mod background;
 mod core;
+mod explainer;
 mod world;
 
 pub(crate) use background::Background;
 pub(crate) use core::Core;
+pub(crate) use explainer::Explainer;
 pub use world::World;

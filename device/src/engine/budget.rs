@@ -29,6 +29,10 @@ pub(crate) fn window_limit_packets(receive_buffer_bytes: usize) -> u32 {
 
 #[derive(Debug, Default)]
 struct Peer {
+    /// Its name in the map.
+    process: Option<(IpAddr, u8)>,
+    /// Queue pairs connected to it; the place is free when there are none.
+    users: u32,
     in_flight_bytes: u64,
     /// Queue pairs that found no room.
     parked: Vec<u32>,
@@ -40,6 +44,7 @@ pub(crate) struct Budget {
     limit_bytes: u64,
     by_process: HashMap<(IpAddr, u8), u32>,
     peers: Vec<Peer>,
+    free: Vec<u32>,
     /// Queue pairs whose peer has room again.
     released: Vec<u32>,
 }
@@ -47,17 +52,49 @@ pub(crate) struct Budget {
 impl Budget {
     pub(crate) fn new(receive_buffer_bytes: usize) -> Budget {
         let limit_bytes = (receive_buffer_bytes as u64 * 3 / 4).max(65_536);
-        Budget { limit_bytes, by_process: HashMap::new(), peers: Vec::new(), released: Vec::new() }
+        Budget {
+            limit_bytes,
+            by_process: HashMap::new(),
+            peers: Vec::new(),
+            free: Vec::new(),
+            released: Vec::new(),
+        }
     }
 
-    /// The number of a peer process.
-    pub(crate) fn peer(&mut self, address: IpAddr, slot: u8) -> u32 {
-        let next = self.peers.len() as u32;
-        let number = *self.by_process.entry((address, slot)).or_insert(next);
-        if number == next {
-            self.peers.push(Peer::default());
+    /// The number of a peer process, for one more queue pair that talks to it. There are never more
+    /// peers than queue pairs.
+    pub(crate) fn join(&mut self, address: IpAddr, slot: u8) -> u32 {
+        let process = (address, slot);
+        let number = match self.by_process.get(&process) {
+            Some(number) => *number,
+            None => {
+                let number = self.free.pop().unwrap_or(self.peers.len() as u32);
+                if self.peers.len() as u32 == number {
+                    self.peers.push(Peer::default());
+                }
+                self.by_process.insert(process, number);
+                number
+            }
+        };
+        if let Some(peer) = self.peers.get_mut(number as usize) {
+            peer.process = Some(process);
+            peer.users += 1;
         }
         number
+    }
+
+    /// A queue pair no longer talks to this peer; what it was charged has been given back.
+    pub(crate) fn leave(&mut self, number: u32) {
+        let Some(peer) = self.peers.get_mut(number as usize) else { return };
+        peer.users = peer.users.saturating_sub(1);
+        if peer.users == 0
+            && let Some(process) = peer.process.take()
+        {
+            self.by_process.remove(&process);
+            self.released.append(&mut peer.parked);
+            peer.in_flight_bytes = 0;
+            self.free.push(number);
+        }
     }
 
     /// What may still be sent to a peer now, in bytes.
@@ -106,12 +143,21 @@ mod tests {
     fn the_share_of_a_peer_is_the_sum_of_its_queue_pairs() {
         let mut budget = Budget::new(400_000);
         let address = IpAddr::from([127, 0, 0, 1]);
-        let peer = budget.peer(address, 3);
-        assert_eq!(budget.peer(address, 3), peer);
-        assert_ne!(budget.peer(address, 4), peer);
+        let peer = budget.join(address, 3);
+        assert_eq!(budget.join(address, 3), peer);
+        let other = budget.join(address, 4);
+        assert_ne!(other, peer);
         budget.change(peer, 0, 250_000);
         assert_eq!(budget.room_bytes(peer), 50_000);
         budget.change(peer, 250_000, 0);
         assert_eq!(budget.room_bytes(peer), 300_000);
+        budget.leave(other);
+        assert_eq!(
+            budget.join(IpAddr::from([127, 0, 0, 9]), 1),
+            other,
+            "a place without users is used again"
+        );
+        budget.leave(peer);
+        assert_eq!(budget.join(address, 3), peer, "one of two users is left");
     }
 }

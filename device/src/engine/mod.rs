@@ -178,15 +178,7 @@ impl Engine {
         if senders.is_empty() && !builder.is_stalled() {
             return false;
         }
-        let mut sink = Sink {
-            builder,
-            port: &mut **port,
-            counters,
-            now_ns,
-            quota_bytes: 0,
-            sealed_cost_bytes: 0,
-            sealed_packets: 0,
-        };
+        let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
         let mut left_bytes = TRANSMIT_BYTES;
         let mut unfinished = false;
         // Each queue pair gets a turn; those that could go on come again behind the others.
@@ -244,15 +236,7 @@ impl Engine {
         }
         let wait = acknowledge == Acknowledge::AfterCompletions && *deferred_batches < DEFERRED_BATCHES;
         *deferred_batches = if wait { *deferred_batches + 1 } else { 0 };
-        let mut sink = Sink {
-            builder,
-            port: &mut **port,
-            counters,
-            now_ns,
-            quota_bytes: 0,
-            sealed_cost_bytes: 0,
-            sealed_packets: 0,
-        };
+        let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
         let mut left_bytes = TRANSMIT_BYTES;
         let mut unfinished = false;
         for _ in 0..responders.len() {
@@ -321,7 +305,7 @@ impl Engine {
             entry.release(budget);
         }
         if let Some(destination) = destination {
-            entry.peer = Some(budget.peer(destination, slot));
+            entry.peer = Some(budget.join(destination, slot));
         }
     }
 

@@ -68,6 +68,7 @@ impl QpEntry {
     pub(crate) fn release(&mut self, budget: &mut Budget) {
         if let Some(peer) = self.peer.take() {
             budget.change(peer, self.charged_bytes, 0);
+            budget.leave(peer);
         }
         self.charged_bytes = 0;
         self.in_flight_bytes = 0;
@@ -133,9 +134,5 @@ impl QueuePairs {
 
     pub(crate) fn count(&self) -> u32 {
         self.count
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &QpEntry> {
-        self.slots.iter().filter_map(|slot| slot.as_deref())
     }
 }

@@ -72,7 +72,17 @@ pub(crate) struct Sink<'a> {
     pub(crate) sealed_packets: u32,
 }
 
-impl Sink<'_> {
+impl<'a> Sink<'a> {
+    /// A sink without a quota yet.
+    pub(crate) fn new(
+        builder: &'a mut TrainBuilder,
+        port: &'a mut dyn Port,
+        counters: &'a Counters,
+        now_ns: u64,
+    ) -> Sink<'a> {
+        Sink { builder, port, counters, now_ns, quota_bytes: 0, sealed_cost_bytes: 0, sealed_packets: 0 }
+    }
+
     /// Starts a new turn with a quota.
     pub(crate) fn turn(&mut self, quota_bytes: u64) {
         self.quota_bytes = quota_bytes;

@@ -6,6 +6,7 @@
 
 mod error;
 mod objects;
+mod owned_memory;
 mod queue_pair;
 mod wait;
 
@@ -17,7 +18,7 @@ use pumice_transport::types::Mtu;
 use crate::async_event::AsyncEventQueue;
 use crate::clock::Clock;
 use crate::counters::Counters;
-use crate::driver::{Background, Core};
+use crate::driver::{Background, Core, Explainer};
 use crate::engine::Engine;
 use crate::gid_table::GidEntry;
 use crate::limits::Limits;
@@ -26,6 +27,7 @@ use crate::resources::{ExplainHook, Resources};
 
 pub use crate::resources::{CqSetup, SrqSetup};
 pub use error::HcaError;
+pub use owned_memory::OwnedMemory;
 pub use queue_pair::QpInit;
 
 /// How to open an [`Hca`].
@@ -40,7 +42,8 @@ pub struct HcaConfig {
     pub limits: Limits,
     /// Longest path MTU; by default that of the first GID's interface.
     pub active_mtu: Option<Mtu>,
-    /// Told why queue pairs fail and messages are dropped.
+    /// Told why queue pairs fail and messages are dropped: on a thread of its own, without locks
+    /// (in virtual time at once, inside the call that caused it).
     pub explain: Option<ExplainHook>,
 }
 
@@ -75,6 +78,7 @@ pub struct Hca {
     active_mtu: Mtu,
     process_slot: u8,
     background: Option<Background>,
+    explainer: Option<Explainer>,
 }
 
 impl fmt::Debug for Hca {
@@ -93,15 +97,21 @@ impl Hca {
     pub fn open(config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
         let mut resources = Resources::new(config.limits)?;
         resources.set_number_base(u32::from(config.process_slot) << 16);
-        if let Some(explain) = config.explain {
-            resources.set_explain_hook(explain);
+        let threaded = !clock.is_virtual();
+        let mut explainer = None;
+        match config.explain {
+            Some(explain) if threaded => {
+                let (hook, thread) = Explainer::start(explain)?;
+                resources.set_explain_hook(Some(hook));
+                explainer = Some(thread);
+            }
+            explain => resources.set_explain_hook(explain),
         }
         let first_mtu = config.gids.first().map(|entry| entry.mtu);
         for entry in config.gids {
             resources.gids.add(entry)?;
         }
         let active_mtu = config.active_mtu.or(first_mtu).unwrap_or(Mtu::Mtu1024);
-        let threaded = !clock.is_virtual();
         let core = Arc::new(Core::new(Engine::new(resources, port), clock)?);
         let background = if threaded { Some(Background::start(Arc::clone(&core))?) } else { None };
         Ok(Hca {
@@ -111,6 +121,7 @@ impl Hca {
             active_mtu,
             process_slot: config.process_slot,
             background,
+            explainer,
         })
     }
 
@@ -165,6 +176,10 @@ impl Drop for Hca {
     fn drop(&mut self) {
         if let Some(background) = self.background.take() {
             background.stop();
+        }
+        self.core.lock().resources.set_explain_hook(None);
+        if let Some(explainer) = self.explainer.take() {
+            explainer.finish();
         }
     }
 }

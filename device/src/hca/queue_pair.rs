@@ -215,16 +215,32 @@ impl Hca {
     /// # Errors
     /// RESET, an SRQ in its place, full, too many elements.
     pub fn post_recv(&self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), HcaError> {
+        self.post_recvs(qpn, std::slice::from_ref(request)).map_err(|(_, error)| error)
+    }
+
+    /// Posts receive requests in order.
+    ///
+    /// # Errors
+    /// The position of the first request that was refused, and why; those before it are posted.
+    pub fn post_recvs(&self, qpn: Qpn, requests: &[RecvRequest<'_>]) -> Result<(), (usize, HcaError)> {
         let mut guard = self.core.lock();
         let engine = &mut *guard;
-        let (_, entry) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
+        let Some((_, entry)) = engine.queue_pairs.by_number(qpn) else {
+            return Err((0, HcaError::UnknownQueuePair { qpn }));
+        };
         if entry.qp.state() == QpState::Reset {
             let error = PostError::WrongState { state: QpState::Reset };
-            return Err(HcaError::Post { qpn, error });
+            return Err((0, HcaError::Post { qpn, error }));
         }
-        engine.resources.post_recv(entry.qp.context(), request)?;
+        let mut outcome = Ok(());
+        for (position, request) in requests.iter().enumerate() {
+            if let Err(error) = engine.resources.post_recv(entry.qp.context(), request) {
+                outcome = Err((position, error.into()));
+                break;
+            }
+        }
         entry.qp.flush_posted_receives(&mut engine.resources);
-        Ok(())
+        outcome
     }
 
     /// Takes completions, oldest first, into `out`: how many. An empty queue drives the engine once.

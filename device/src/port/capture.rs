@@ -159,6 +159,14 @@ impl<P: Port, W: Write + Send> Port for CapturePort<P, W> {
     fn source_port(&self) -> Option<u16> {
         self.inner.source_port()
     }
+
+    fn woken(&mut self) {
+        self.inner.woken();
+    }
+
+    fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
+        self.inner.forward(slot, received)
+    }
 }
 
 impl<P, W: Write + Send> Drop for CapturePort<P, W> {

@@ -320,6 +320,14 @@ impl<P: Port> Port for FaultPort<P> {
     fn source_port(&self) -> Option<u16> {
         self.inner.source_port()
     }
+
+    fn woken(&mut self) {
+        self.inner.woken();
+    }
+
+    fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
+        self.inner.forward(slot, received)
+    }
 }
 
 #[cfg(test)]

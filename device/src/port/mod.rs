@@ -163,6 +163,17 @@ pub trait Port: Send {
     fn source_port(&self) -> Option<u16> {
         None
     }
+
+    /// The caller waited on the descriptors and something is readable: the next calls of `receive` look
+    /// everywhere.
+    fn woken(&mut self) {}
+
+    /// Hands packets to another process that shares the port; false if that is not possible. `slot` is the
+    /// top byte of that process's queue pair numbers.
+    fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
+        let _ = (slot, received);
+        false
+    }
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
@@ -189,5 +200,11 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
     fn source_port(&self) -> Option<u16> {
         (**self).source_port()
+    }
+    fn woken(&mut self) {
+        (**self).woken();
+    }
+    fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
+        (**self).forward(slot, received)
     }
 }

@@ -420,7 +420,9 @@ mod tests {
         let cause = Cause::MessageDropped { psn: Psn::new(1), reason: "test" };
         resources.explain(&qp, cause);
         let sink = Arc::clone(&log);
-        resources.set_explain_hook(Box::new(move |qp, cause| sink.lock().unwrap().push((qp.qpn, *cause))));
+        resources.set_explain_hook(Some(Box::new(move |qp: &QpContext, cause: &Cause| {
+            sink.lock().unwrap().push((qp.qpn, *cause))
+        })));
         resources.explain(&qp, cause);
         assert_eq!(*log.lock().unwrap(), [(qp.qpn, cause)]);
     }

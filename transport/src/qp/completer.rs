@@ -1,6 +1,6 @@
 //! The completer: what responses do to the requester.
 
-use super::requester::{Requester, SendFailure};
+use super::requester::{Outstanding, Requester, SendFailure};
 use super::settings::Settings;
 use crate::host::{Counter, Host};
 use crate::types::{SendOpcode, WcStatus};
@@ -50,31 +50,38 @@ impl Requester {
         match Syndrome::from_byte(aeth.syndrome) {
             Syndrome::Ack { .. } => {
                 if !self.acknowledge_before(settings, psn.next(), now_ns, host) {
-                    return self.implied_nak(settings, now_ns, host);
+                    // The newest PSN of a responder that is still answering a READ lies inside it.
+                    let inside =
+                        self.queue.entry(self.queue.head()).is_some_and(|wqe| psn.is_before(wqe.end_psn()));
+                    if inside {
+                        host.count(Counter::RxStaleResponse, 1);
+                        return Ok(());
+                    }
+                    return self.implied_nak(now_ns, host);
                 }
                 Ok(())
             }
             Syndrome::RnrNak { timer_code } => {
                 host.count(Counter::RxRnrNak, 1);
                 if !self.acknowledge_before(settings, psn, now_ns, host) {
-                    return self.implied_nak(settings, now_ns, host);
+                    return self.implied_nak(now_ns, host);
                 }
                 self.wait_for_receiver(settings, timer_code, now_ns, host)
             }
             Syndrome::Nak(NakCode::Sequence) => {
                 host.count(Counter::RxNakSequence, 1);
                 if !self.acknowledge_before(settings, psn, now_ns, host) {
-                    return self.implied_nak(settings, now_ns, host);
+                    return self.implied_nak(now_ns, host);
                 }
                 if self.rnr_until_ns.is_some() || !psn.is_before(self.cursor_psn()) {
                     return Ok(());
                 }
-                self.retry(settings, now_ns, host)
+                self.retry(now_ns, host)
             }
             Syndrome::Nak(code) => {
                 host.count(Counter::RxNakFatal, 1);
                 if !self.acknowledge_before(settings, psn, now_ns, host) {
-                    return self.implied_nak(settings, now_ns, host);
+                    return self.implied_nak(now_ns, host);
                 }
                 let status = match code {
                     NakCode::InvalidRequest => WcStatus::RemInvReqErr,
@@ -145,23 +152,18 @@ impl Requester {
     }
 
     /// A response beyond a pending READ or atomic: its own response was lost.
-    fn implied_nak<H: Host>(
-        &mut self,
-        settings: &Settings,
-        now_ns: u64,
-        host: &mut H,
-    ) -> Result<(), SendFailure> {
+    fn implied_nak<H: Host>(&mut self, now_ns: u64, host: &mut H) -> Result<(), SendFailure> {
         if self.implied_nak_seen || self.in_flight() == 0 {
             return Ok(());
         }
         host.count(Counter::RxImpliedNak, 1);
-        self.retry(settings, now_ns, host)?;
+        self.retry(now_ns, host)?;
         self.implied_nak_seen = true;
         Ok(())
     }
 
     /// Sends everything unacknowledged again, at the cost of one retry.
-    fn retry<H: Host>(&mut self, settings: &Settings, now_ns: u64, host: &mut H) -> Result<(), SendFailure> {
+    fn retry<H: Host>(&mut self, now_ns: u64, host: &mut H) -> Result<(), SendFailure> {
         if self.retries_left == 0 {
             return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });
         }
@@ -204,7 +206,7 @@ impl Requester {
         psn: Psn,
         now_ns: u64,
         host: &mut H,
-    ) -> Result<Option<(u32, u32)>, SendFailure> {
+    ) -> Result<Option<Outstanding>, SendFailure> {
         let Some(front) = self.outstanding.front().copied() else {
             host.count(Counter::RxUnexpectedResponse, 1);
             return Ok(None);
@@ -216,10 +218,10 @@ impl Requester {
         // A READ or atomic response also acknowledges the SENDs and WRITEs before its request.
         self.acknowledge_before(settings, front.first_psn, now_ns, host);
         if psn != self.acked {
-            self.implied_nak(settings, now_ns, host)?;
+            self.implied_nak(now_ns, host)?;
             return Ok(None);
         }
-        Ok(Some((psn.since(front.first_psn) as u32, front.count)))
+        Ok(Some(front))
     }
 
     fn handle_read_response<H: Host>(
@@ -230,18 +232,19 @@ impl Requester {
         host: &mut H,
     ) -> Result<(), SendFailure> {
         let psn = packet.bth().psn;
-        let Some((position, count)) = self.expected_response(settings, psn, now_ns, host)? else {
+        let Some(request) = self.expected_response(settings, psn, now_ns, host)? else {
             return Ok(());
         };
         let Some(wqe) = self.queue.entry(self.queue.head()) else { return Ok(()) };
         let bad = SendFailure { status: WcStatus::BadRespErr, local: false };
-        let expected_operation = match (position, position + 1 == count) {
+        let position = psn.since(request.first_psn) as u32;
+        let expected_operation = match (position, position + 1 == request.count) {
             (0, true) => Operation::ReadResponseOnly,
             (0, false) => Operation::ReadResponseFirst,
             (_, false) => Operation::ReadResponseMiddle,
             (_, true) => Operation::ReadResponseLast,
         };
-        if packet.operation() != expected_operation {
+        if packet.operation() != expected_operation && !request.repeated {
             return Err(bad);
         }
         match wqe.opcode {
@@ -251,7 +254,7 @@ impl Requester {
                 if packet.payload().len() as u64 != left.min(settings.mtu_bytes as u64) {
                     return Err(bad);
                 }
-                let stored = host.scatter(settings.context.pd, &wqe.sges, offset, packet.payload());
+                let stored = host.scatter(settings.context.pd, wqe.sges(), offset, packet.payload());
                 if stored.is_err() {
                     return Err(SendFailure { status: WcStatus::LocProtErr, local: false });
                 }
@@ -263,7 +266,7 @@ impl Requester {
             }
             _ => return Err(bad),
         }
-        self.accept_response(settings, position, count, now_ns, host);
+        self.accept_response(settings, &request, now_ns, host);
         Ok(())
     }
 
@@ -275,7 +278,7 @@ impl Requester {
         host: &mut H,
     ) -> Result<(), SendFailure> {
         let psn = packet.bth().psn;
-        let Some((position, count)) = self.expected_response(settings, psn, now_ns, host)? else {
+        let Some(request) = self.expected_response(settings, psn, now_ns, host)? else {
             return Ok(());
         };
         let Some(wqe) = self.queue.entry(self.queue.head()) else { return Ok(()) };
@@ -284,25 +287,24 @@ impl Requester {
             return Err(SendFailure { status: WcStatus::BadRespErr, local: false });
         };
         let original = ack.original.to_ne_bytes();
-        if host.scatter(settings.context.pd, &wqe.sges, 0, &original).is_err() {
+        if host.scatter(settings.context.pd, wqe.sges(), 0, &original).is_err() {
             return Err(SendFailure { status: WcStatus::LocProtErr, local: false });
         }
-        self.accept_response(settings, position, count, now_ns, host);
+        self.accept_response(settings, &request, now_ns, host);
         Ok(())
     }
 
     fn accept_response<H: Host>(
         &mut self,
         settings: &Settings,
-        position: u32,
-        count: u32,
+        request: &Outstanding,
         now_ns: u64,
         host: &mut H,
     ) {
-        if position + 1 == count {
+        let reached = self.acked.next();
+        if reached == request.first_psn.plus(request.count) {
             self.outstanding.pop_front();
         }
-        let reached = self.acked.next();
         self.advance_to(settings, reached, now_ns, host);
     }
 
@@ -310,12 +312,7 @@ impl Requester {
     ///
     /// # Errors
     /// All retries are used up.
-    pub(crate) fn handle_timeout<H: Host>(
-        &mut self,
-        settings: &Settings,
-        now_ns: u64,
-        host: &mut H,
-    ) -> Result<(), SendFailure> {
+    pub(crate) fn handle_timeout<H: Host>(&mut self, now_ns: u64, host: &mut H) -> Result<(), SendFailure> {
         if self.rnr_until_ns.is_some_and(|at| at <= now_ns) {
             self.rnr_until_ns = None;
         }

@@ -37,6 +37,11 @@ impl Notifier {
         true
     }
 
+    /// The queue pair's path changed.
+    pub(crate) fn forget_path(&mut self) {
+        self.path = None;
+    }
+
     pub(crate) fn is_pending(&self) -> bool {
         self.pending
     }

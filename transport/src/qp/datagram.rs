@@ -28,7 +28,7 @@ impl Requester {
         loop {
             let Some(wqe) = self.queue.entry(self.queue.head()) else { return Ok(Progress::Idle) };
             let fail = |status| SendFailure { status, local: true };
-            let Some(destination) = wqe.ud.as_ref() else { return Err(fail(WcStatus::LocQpOpErr)) };
+            let Some(destination) = wqe.ud() else { return Err(fail(WcStatus::LocQpOpErr)) };
             let bytes = wqe.length_bytes as usize;
             if bytes > settings.mtu_bytes {
                 return Err(fail(WcStatus::LocLenErr));
@@ -55,10 +55,12 @@ impl Requester {
             headers.emit(packet);
             if let Some(body) = packet.get_mut(header_bytes..header_bytes + bytes) {
                 let gathered = if wqe.is_inline() {
-                    body.copy_from_slice(wqe.inline_data.get(..bytes).unwrap_or_default());
+                    if let Some(data) = wqe.inline_data().get(..body.len()) {
+                        body.copy_from_slice(data);
+                    }
                     Ok(())
                 } else {
-                    host.gather(settings.context.pd, &wqe.sges, 0, body)
+                    host.gather(settings.context.pd, wqe.sges(), 0, body)
                 };
                 if gathered.is_err() {
                     sink.abandon();

@@ -260,7 +260,8 @@ impl QueuePair {
         match &mut self.receiver {
             Receiver::Reliable(responder) => {
                 if responder.handle_request(&self.settings, packet, host).is_err() {
-                    self.enter_error(None, host);
+                    // What was asked before the refused request is still answered, then the NAK.
+                    self.flush(host);
                 }
             }
             Receiver::Unreliable(receiver) => {
@@ -328,8 +329,8 @@ impl QueuePair {
         }
     }
 
-    /// Moves to ERR and flushes: sends, the receive request in use, the RQ. Idempotent. Responses
-    /// that are queued (the NAK that explains the error) still leave.
+    /// Moves to ERR and flushes: sends, the receive request in use, the RQ. Idempotent. READs of the
+    /// peer are given up; acknowledgements that are queued still leave.
     pub fn enter_error<H: Host>(&mut self, cause: Option<Cause>, host: &mut H) {
         if self.state == QpState::Err || self.state == QpState::Reset {
             return;
@@ -337,25 +338,32 @@ impl QueuePair {
         if let Some(cause) = cause {
             host.explain(&self.settings.context, cause);
         }
+        if let Receiver::Reliable(responder) = &mut self.receiver {
+            responder.responses.drop_data();
+        }
+        self.flush(host);
+    }
+
+    fn flush<H: Host>(&mut self, host: &mut H) {
         self.state = QpState::Err;
         self.draining = false;
         self.requester.flush(&self.settings, host);
         if !matches!(self.receiver, Receiver::Datagram(_)) {
             self.complete_held_recv(WcStatus::WrFlushErr, host);
         }
-        if let Receiver::Reliable(responder) = &mut self.receiver {
-            responder.responses.drop_data();
-        }
-        if !self.settings.has_srq && self.settings.qp_type != QpType::XrcTarget {
-            host.flush_recv_queue(&self.settings.context);
-        } else {
-            host.event(&self.settings.context, AsyncEventType::QpLastWqeReached);
+        match self.settings.qp_type {
+            QpType::XrcInitiator => {}
+            QpType::XrcTarget => host.event(&self.settings.context, AsyncEventType::QpLastWqeReached),
+            _ if self.settings.has_srq => {
+                host.event(&self.settings.context, AsyncEventType::QpLastWqeReached);
+            }
+            _ => host.flush_recv_queue(&self.settings.context),
         }
     }
 
     /// A deadline given by [`QueuePair::deadline_ns`] may have passed.
     pub fn handle_timeout<H: Host>(&mut self, now_ns: u64, host: &mut H) {
-        if let Err(failure) = self.requester.handle_timeout(&self.settings, now_ns, host) {
+        if let Err(failure) = self.requester.handle_timeout(now_ns, host) {
             self.fail_send(failure, host);
         }
     }
@@ -418,8 +426,10 @@ impl QueuePair {
             Ok(progress) => progress,
             Err(psn) => {
                 responder.refuse_read(psn);
-                host.event(&self.settings.context, AsyncEventType::QpAccessErr);
-                self.enter_error(None, host);
+                if self.state != QpState::Err {
+                    host.event(&self.settings.context, AsyncEventType::QpAccessErr);
+                    self.flush(host);
+                }
                 Progress::Blocked
             }
         }

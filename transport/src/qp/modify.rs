@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use super::attributes::{AttributeMask, ModifyLimits, QpAttributes};
 use super::requester::Requester;
 use super::settings::Settings;
-use super::transition::{self, ModifyError};
+use super::transition::{self, ModifyError, Step};
 use super::{QpConfig, QueuePair, Receiver, congestion::Notifier};
 use crate::host::Host;
 use crate::path::Path;
@@ -65,11 +65,16 @@ impl QueuePair {
         host: &mut H,
     ) -> Result<(), ModifyError> {
         let next = transition::check(self.settings.qp_type, self.state, attributes, mask, limits)?;
+        if self.draining && !matches!(next, QpState::Reset | QpState::Err) {
+            let step = Step { qp_type: self.settings.qp_type, from: self.state, to: next };
+            return Err(ModifyError::StillDraining { step });
+        }
         let mask = transition::effective_mask(self.settings.qp_type, mask);
         self.store(attributes, mask);
         let mut limits_of_path = None;
         if let (true, Some(resolved)) = (mask.contains(AttributeMask::AV), resolved) {
             self.settings.path = Some(resolved.path);
+            self.notifier.forget_path();
             limits_of_path = Some((resolved.window_limit_packets, resolved.read_limit_packets));
         }
         self.apply(limits_of_path);

@@ -170,7 +170,7 @@ pub(crate) fn check(
             if length != 8 {
                 return Err(PostError::NotEightBytes { given: length });
             }
-            if request.remote.address % 8 != 0 {
+            if !request.remote.address.is_multiple_of(8) {
                 return Err(PostError::Misaligned { address: request.remote.address });
             }
             if opcode != SendOpcode::AtomicWrite && request.atomic.is_none() {

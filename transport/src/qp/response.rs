@@ -3,7 +3,6 @@
 use alloc::collections::VecDeque;
 
 use super::requester::Progress;
-use super::responder::packets_of;
 use super::settings::Settings;
 use crate::host::{Host, RemoteKey, Transmit};
 use crate::types::Cause;
@@ -28,6 +27,24 @@ pub(crate) enum ReplayKind {
     Atomic { original: u64 },
     /// FLUSH and ATOMIC WRITE.
     Empty,
+}
+
+/// What a READ asks for, from its first response packet on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadRequest {
+    pub(crate) key: RemoteKey,
+    pub(crate) first_psn: Psn,
+    pub(crate) address: u64,
+    pub(crate) length_bytes: u32,
+    /// Response packets.
+    pub(crate) count: u32,
+}
+
+impl ReadRequest {
+    fn stream(self, msn: u32) -> ReadStream {
+        let ReadRequest { key, first_psn, address, length_bytes, count } = self;
+        ReadStream { key, first_psn, address, length_bytes, count, sent: 0, msn }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +79,13 @@ enum Response {
 }
 
 impl Response {
+    fn first_psn(&self) -> Psn {
+        match self {
+            Response::Read(stream) => stream.first_psn,
+            _ => self.last_psn(),
+        }
+    }
+
     fn last_psn(&self) -> Psn {
         match self {
             Response::Acknowledge { psn, .. }
@@ -95,11 +119,6 @@ impl Responses {
         Responses { queue: VecDeque::new(), replays: VecDeque::new() }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.queue.clear();
-        self.replays.clear();
-    }
-
     pub(crate) fn urgency(&self) -> Urgency {
         match self.queue.front() {
             None => Urgency::None,
@@ -113,21 +132,20 @@ impl Responses {
         self.queue.len() >= usize::from(max_dest_rd_atomic) + ACKNOWLEDGE_PLACES
     }
 
-    /// Queues an ACK or NAK. An ACK takes the place of one that has not left yet.
+    /// Queues an ACK or NAK. It takes the place of an ACK, or of a NAK of the same packet, that has
+    /// not left yet.
     pub(crate) fn push_acknowledge(&mut self, syndrome: Syndrome, psn: Psn, msn: u32) {
         let new = Response::Acknowledge { syndrome, psn, msn };
+        let is_ack = matches!(syndrome, Syndrome::Ack { .. });
         match self.queue.back_mut() {
             Some(back @ Response::Acknowledge { syndrome: Syndrome::Ack { .. }, .. }) => *back = new,
-            Some(Response::Acknowledge {
-                syndrome: Syndrome::Nak(NakCode::Sequence) | Syndrome::RnrNak { .. },
-                psn: nak_psn,
-                ..
-            }) if matches!(syndrome, Syndrome::Ack { .. }) && psn.is_before(*nak_psn) => {
+            Some(Response::Acknowledge { psn: nak_psn, .. }) if is_ack && psn.is_before(*nak_psn) => {
                 // A duplicate's ACK says nothing that the waiting NAK does not say.
             }
+            Some(back @ Response::Acknowledge { .. }) if !is_ack && back.last_psn() == psn => *back = new,
             _ => {
-                // Sequence and RNR NAKs are one at a time, so only repeated ACK, NAK, ACK … can
-                // lengthen the queue; the newest entry is the one that counts.
+                // ACK and NAK alternate only while the expected PSN moves, which READs and atomics
+                // cannot do beyond their places; this is the last resort.
                 if self.queue.len() >= 2 * ACKNOWLEDGE_PLACES + usize::from(u8::MAX) {
                     self.queue.pop_front();
                 }
@@ -136,18 +154,8 @@ impl Responses {
         }
     }
 
-    pub(crate) fn push_read(
-        &mut self,
-        first_psn: Psn,
-        key: RemoteKey,
-        address: u64,
-        length_bytes: u32,
-        mtu_bytes: usize,
-        msn: u32,
-    ) {
-        let count = packets_of(length_bytes, mtu_bytes);
-        let stream = ReadStream { key, first_psn, address, length_bytes, count, sent: 0, msn };
-        self.queue.push_back(Response::Read(stream));
+    pub(crate) fn push_read(&mut self, request: ReadRequest, msn: u32) {
+        self.queue.push_back(Response::Read(request.stream(msn)));
     }
 
     pub(crate) fn push_atomic(&mut self, psn: Psn, original: u64, msn: u32) {
@@ -156,6 +164,33 @@ impl Responses {
 
     pub(crate) fn push_empty(&mut self, psn: Psn, msn: u32) {
         self.queue.push_back(Response::Empty { psn, msn });
+    }
+
+    /// Answers a repeated READ.
+    pub(crate) fn replay_read(&mut self, request: ReadRequest, msn: u32) {
+        self.insert(Response::Read(request.stream(msn)));
+    }
+
+    /// Answers a repeated atomic, FLUSH or ATOMIC WRITE with what was answered before.
+    pub(crate) fn replay_saved(&mut self, psn: Psn, original: Option<u64>, msn: u32) {
+        self.insert(match original {
+            Some(original) => Response::Atomic { psn, original, msn },
+            None => Response::Empty { psn, msn },
+        });
+    }
+
+    /// Queues the answer to a repeated request in the place of what still waits for it, and before
+    /// the answers to later requests: a peer that goes back asks for those again, but one whose
+    /// packet was doubled on the way does not.
+    fn insert(&mut self, new: Response) {
+        let (first, last) = (new.first_psn(), new.last_psn());
+        self.queue.retain(|queued| {
+            matches!(queued, Response::Acknowledge { .. })
+                || queued.last_psn().is_before(first)
+                || queued.first_psn().is_after(last)
+        });
+        let place = self.queue.iter().position(|queued| !queued.last_psn().is_before(first));
+        self.queue.insert(place.unwrap_or(self.queue.len()), new);
     }
 
     /// Remembers an executed operation; the oldest is forgotten beyond the granted number.
@@ -178,16 +213,14 @@ impl Responses {
             .copied()
     }
 
-    /// Drops queued responses at or after `psn`: their requests are being sent again.
-    pub(crate) fn drop_from(&mut self, psn: Psn) {
-        while self.queue.back().is_some_and(|response| !response.last_psn().is_before(psn)) {
-            self.queue.pop_back();
-        }
-    }
-
     /// Drops READ streams that have not left: the queue pair fails.
     pub(crate) fn drop_data(&mut self) {
         self.queue.retain(|response| !matches!(response, Response::Read(_)));
+    }
+
+    /// Drops everything that has not left.
+    pub(crate) fn drop_all(&mut self) {
+        self.queue.clear();
     }
 
     /// Sends queued responses in order.

@@ -1,5 +1,6 @@
 //! The send queue: a ring of work queue entries, kept from post to completion.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::types::{
@@ -23,16 +24,71 @@ pub(crate) struct SendWqe {
     /// PSNs it takes; 0 for local operations.
     pub(crate) packet_count: u32,
     pub(crate) length_bytes: u32,
-    pub(crate) sges: Vec<Sge>,
-    pub(crate) inline_data: Vec<u8>,
     pub(crate) imm_data: [u8; 4],
     pub(crate) invalidate_rkey: u32,
-    pub(crate) remote: RemoteTarget,
-    pub(crate) atomic: Option<AtomicOperation>,
-    pub(crate) flush: Option<FlushRange>,
-    pub(crate) ud: Option<UdDestination>,
     pub(crate) xrc_srqn: u32,
-    pub(crate) bind: Option<WindowBind>,
+    pub(crate) remote: RemoteTarget,
+    data: Data,
+    operands: Operands,
+}
+
+/// What a request sends, or where its answer goes. Short data and single buffers lie in the entry
+/// itself: with thousands of queue pairs, every line of memory touched per request counts.
+#[derive(Debug, Clone)]
+enum Data {
+    Nothing,
+    Buffer(Sge),
+    Buffers(Box<[Sge]>),
+    Inline { length_bytes: u8, bytes: [u8; INLINE_BYTES] },
+    LongInline(Box<[u8]>),
+}
+
+/// Inline data that fits an entry.
+const INLINE_BYTES: usize = 30;
+
+/// What only some operations have.
+#[derive(Debug, Clone)]
+enum Operands {
+    None,
+    Atomic(AtomicOperation),
+    Flush(FlushRange),
+    Datagram(UdDestination),
+    Bind(Box<WindowBind>),
+}
+
+impl Data {
+    fn of(request: &SendRequest<'_>) -> Data {
+        if request.flags.contains(SendFlags::INLINE) {
+            let data = request.inline_data;
+            let mut bytes = [0; INLINE_BYTES];
+            return match bytes.get_mut(..data.len()) {
+                Some(place) => {
+                    place.copy_from_slice(data);
+                    Data::Inline { length_bytes: data.len() as u8, bytes }
+                }
+                None => Data::LongInline(data.into()),
+            };
+        }
+        match request.sges {
+            [] => Data::Nothing,
+            [only] => Data::Buffer(*only),
+            several => Data::Buffers(several.into()),
+        }
+    }
+}
+
+impl Operands {
+    fn of(request: &SendRequest<'_>) -> Operands {
+        match (request.opcode, request.atomic, request.flush, request.bind, &request.ud) {
+            (SendOpcode::CompareSwap | SendOpcode::FetchAdd, Some(atomic), _, _, _) => {
+                Operands::Atomic(atomic)
+            }
+            (SendOpcode::Flush, _, Some(flush), _, _) => Operands::Flush(flush),
+            (SendOpcode::BindWindow, _, _, Some(bind), _) => Operands::Bind(Box::new(bind)),
+            (SendOpcode::Send | SendOpcode::SendWithImm, _, _, _, Some(ud)) => Operands::Datagram(ud.clone()),
+            _ => Operands::None,
+        }
+    }
 }
 
 impl SendWqe {
@@ -46,17 +102,53 @@ impl SendWqe {
             first_psn: Psn::new(0),
             packet_count: 0,
             length_bytes: 0,
-            sges: Vec::new(),
-            inline_data: Vec::new(),
             imm_data: [0; 4],
             invalidate_rkey: 0,
-            remote: RemoteTarget::default(),
-            atomic: None,
-            flush: None,
-            ud: None,
             xrc_srqn: 0,
-            bind: None,
+            remote: RemoteTarget::default(),
+            data: Data::Nothing,
+            operands: Operands::None,
         }
+    }
+
+    /// Its local buffers; none with inline data.
+    pub(crate) fn sges(&self) -> &[Sge] {
+        match &self.data {
+            Data::Buffer(sge) => core::slice::from_ref(sge),
+            Data::Buffers(sges) => sges,
+            _ => &[],
+        }
+    }
+
+    /// Its inline data.
+    pub(crate) fn inline_data(&self) -> &[u8] {
+        match &self.data {
+            Data::Inline { length_bytes, bytes } => {
+                bytes.get(..usize::from(*length_bytes)).unwrap_or_default()
+            }
+            Data::LongInline(bytes) => bytes,
+            _ => &[],
+        }
+    }
+
+    /// Operands of CmpSwap and FetchAdd.
+    pub(crate) fn atomic(&self) -> Option<AtomicOperation> {
+        if let Operands::Atomic(atomic) = self.operands { Some(atomic) } else { None }
+    }
+
+    /// Range of FLUSH.
+    pub(crate) fn flush(&self) -> Option<FlushRange> {
+        if let Operands::Flush(flush) = self.operands { Some(flush) } else { None }
+    }
+
+    /// Destination of a datagram.
+    pub(crate) fn ud(&self) -> Option<&UdDestination> {
+        if let Operands::Datagram(ud) = &self.operands { Some(ud) } else { None }
+    }
+
+    /// Parameters of BIND_MW.
+    pub(crate) fn bind(&self) -> Option<WindowBind> {
+        if let Operands::Bind(bind) = &self.operands { Some(**bind) } else { None }
     }
 
     /// The PSN after its last packet.
@@ -84,8 +176,8 @@ impl SendWqe {
     }
 }
 
-/// Ring of send WQEs. Entries are numbered from 0 for the life of the queue pair; slots are reused
-/// with their allocations, so posting allocates only while the queue first fills.
+/// Ring of send WQEs. Entries are numbered from 0 for the life of the queue pair; slots are reused.
+/// Posting one buffer or short inline data allocates nothing once the queue was full.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     slots: Vec<SendWqe>,
@@ -159,21 +251,12 @@ impl SendQueue {
         wqe.first_psn = first_psn;
         wqe.packet_count = packet_count;
         wqe.length_bytes = length_bytes;
-        wqe.sges.clear();
-        wqe.inline_data.clear();
-        if request.flags.contains(SendFlags::INLINE) {
-            wqe.inline_data.extend_from_slice(request.inline_data);
-        } else {
-            wqe.sges.extend_from_slice(request.sges);
-        }
         wqe.imm_data = request.imm_data;
         wqe.invalidate_rkey = request.invalidate_rkey;
-        wqe.remote = request.remote;
-        wqe.atomic = request.atomic;
-        wqe.flush = request.flush;
-        wqe.ud.clone_from(&request.ud);
         wqe.xrc_srqn = request.xrc_srqn;
-        wqe.bind = request.bind;
+        wqe.remote = request.remote;
+        wqe.data = Data::of(request);
+        wqe.operands = Operands::of(request);
         self.tail += 1;
     }
 
@@ -182,9 +265,19 @@ impl SendQueue {
         if self.head < self.tail {
             let slot = self.slot(self.head);
             if let Some(wqe) = self.slots.get_mut(slot) {
-                wqe.ud = None;
+                wqe.operands = Operands::None;
             }
             self.head += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_takes_two_lines_of_cache() {
+        assert!(size_of::<SendWqe>() <= 128, "{}", size_of::<SendWqe>());
     }
 }

@@ -1,5 +1,6 @@
 //! The receiving side of UC: accept what is in sequence, drop the rest of a broken message silently.
 
+use super::post::MAX_MESSAGE_BYTES;
 use super::responder::{Inbound, check_payload, is_send, is_write};
 use super::settings::Settings;
 use crate::host::{Counter, Host, NoRecv, RecvWqe, RemoteKey};
@@ -161,6 +162,9 @@ impl UnreliableReceiver {
             (_, Some(reth)) => (reth.rkey, reth.address, u64::from(reth.length), reth.length),
             (_, None) => return Err(dropped("the message's first packet was lost")),
         };
+        if u64::from(total) > MAX_MESSAGE_BYTES {
+            return Err(dropped("the RETH length exceeds 2^31"));
+        }
         let payload = packet.payload();
         let bytes = payload.len() as u64;
         let ends = matches!(packet.info().position, Position::Last | Position::Only);

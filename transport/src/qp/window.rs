@@ -11,7 +11,7 @@ use crate::wire::Psn;
 const INITIAL_PACKETS: u32 = 64;
 /// The window never falls below this, so that a loss is still noticed by a gap.
 const MINIMUM_PACKETS: u32 = 4;
-/// After this many samples an estimate of the bandwidth–delay product is forgotten.
+/// An estimate of the bandwidth–delay product is forgotten after one to two times as many samples.
 const PRODUCT_ROUNDS: u32 = 16;
 /// Least time between two reactions to CNPs.
 const CNP_INTERVAL_NS: u64 = 50_000;
@@ -37,7 +37,9 @@ pub(crate) struct Window {
     smoothed_rtt_ns: u64,
     rtt_deviation_ns: u64,
     minimum_rtt_ns: u64,
+    /// Largest product seen in this round of samples, and in the round before.
     product_packets: u32,
+    former_product_packets: u32,
     product_age: u32,
     recovery_end: Option<Psn>,
     alpha: u32,
@@ -58,6 +60,7 @@ impl Window {
             rtt_deviation_ns: 0,
             minimum_rtt_ns: u64::MAX,
             product_packets: 0,
+            former_product_packets: 0,
             product_age: 0,
             recovery_end: None,
             alpha: ALPHA_ONE,
@@ -72,7 +75,7 @@ impl Window {
 
     /// How often a long message asks for an acknowledgement, so that the window keeps moving.
     pub(crate) fn ack_interval(&self) -> u32 {
-        (self.packets / 4).clamp(1, 16)
+        (self.packets / 8).clamp(1, 16)
     }
 
     /// A packet that will be answered was sent: start measuring if nothing is being measured.
@@ -114,11 +117,19 @@ impl Window {
         // What was delivered in one round trip, had the queue been empty.
         let scaled = u128::from(delivered) * u128::from(self.minimum_rtt_ns) / u128::from(rtt_ns);
         let product = u32::try_from(scaled).unwrap_or(u32::MAX);
+        // A sample of a flight that a loss cut short says too little: only the largest of many
+        // counts, and two rounds are kept so that there always are many.
+        self.product_packets = self.product_packets.max(product);
         self.product_age += 1;
-        if product >= self.product_packets || self.product_age > PRODUCT_ROUNDS {
-            self.product_packets = product;
+        if self.product_age >= PRODUCT_ROUNDS {
+            self.former_product_packets = core::mem::take(&mut self.product_packets);
             self.product_age = 0;
         }
+    }
+
+    /// PSNs that keep the path busy.
+    fn bandwidth_delay_product(&self) -> u32 {
+        self.product_packets.max(self.former_product_packets)
     }
 
     fn grow(&mut self, count: u32) {
@@ -126,10 +137,16 @@ impl Window {
             self.packets = self.packets.saturating_add(count).min(self.limit_packets);
             return;
         }
-        self.growth_credit = self.growth_credit.saturating_add(count);
+        // While all of the window is delivered in a round trip the path could carry more: grow by a
+        // quarter per round trip. Beyond the product, by one packet.
+        let product = self.bandwidth_delay_product();
+        let idle = self.packets <= product + product / 8;
+        let weight = if idle { (self.packets / 4).max(1) } else { 1 };
+        self.growth_credit = self.growth_credit.saturating_add(count.saturating_mul(weight));
         if self.growth_credit >= self.packets {
+            let more = self.growth_credit / self.packets.max(1);
             self.growth_credit = 0;
-            self.packets = (self.packets + 1).min(self.limit_packets);
+            self.packets = self.packets.saturating_add(more).min(self.limit_packets);
         }
     }
 
@@ -141,8 +158,10 @@ impl Window {
             return;
         }
         self.recovery_end = Some(sent_end);
-        let floor = self.packets / 8;
-        let product = self.product_packets + self.product_packets / 8;
+        let product = self.bandwidth_delay_product();
+        // Before the first sample nothing is known of the path: one loss is not worth more than half.
+        let floor = if product == 0 { self.packets / 2 } else { self.packets / 8 };
+        let product = product + product / 8;
         self.packets = product.max(floor).clamp(MINIMUM_PACKETS, self.packets.max(MINIMUM_PACKETS));
     }
 
@@ -182,7 +201,7 @@ impl Window {
     /// `None` while no round trip was measured.
     pub(crate) fn early_retransmit_ns(&self) -> Option<u64> {
         (self.smoothed_rtt_ns > 0).then(|| {
-            let wait = 2 * self.smoothed_rtt_ns + 4 * self.rtt_deviation_ns;
+            let wait = self.smoothed_rtt_ns + self.smoothed_rtt_ns / 4 + 4 * self.rtt_deviation_ns;
             wait.max(100_000)
         })
     }
@@ -223,6 +242,28 @@ mod tests {
         assert!((80..=125).contains(&after), "{after}");
         w.on_loss(psn.plus(500));
         assert_eq!(w.packets(), after, "a second loss of the same flight changes nothing");
+    }
+
+    #[test]
+    fn a_loss_before_anything_is_known_only_halves_the_window() {
+        let mut w = window();
+        w.on_loss(Psn::new(50));
+        assert_eq!(w.packets(), 32);
+    }
+
+    #[test]
+    fn samples_cut_short_do_not_shrink_the_estimate() {
+        let mut w = Window::new(200);
+        let (mut now, mut psn) = (0, Psn::new(0));
+        for round in 0..40 {
+            let delivered = if round % 8 == 0 { 80 } else { 10 };
+            w.on_sent(psn, now);
+            now += 100_000;
+            psn = psn.plus(delivered);
+            w.on_acked(psn, delivered, now);
+        }
+        w.on_loss(psn.plus(500));
+        assert_eq!(w.packets(), 90);
     }
 
     #[test]

@@ -12,7 +12,8 @@ use pumice_device::completion_queue::CompletionQueue;
 use pumice_device::gid_table::GidEntry;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::interface::{Interface, gid_addresses, interfaces};
-use pumice_device::port::{PortError, UdpConfig, UdpPort};
+use pumice_device::port::UdpConfig;
+use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_transport::types::{Mtu, WorkCompletion};
 
 use crate::abi::ibv_device;
@@ -144,11 +145,12 @@ impl Adapter {
             (some, None) if some.iter().all(|entry| entry.ip.is_ipv4()) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             (_, None) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
-        let port = UdpPort::bind(&UdpConfig::new(address)).map_err(|error| {
+        let port = SharedPort::open(&ShareConfig::new(UdpConfig::new(address))).map_err(|error| {
             explain(|| error.to_string());
-            Errno(port_errno(&error))
+            Errno(error.errno())
         })?;
-        let mut config = HcaConfig::new(&the_device().name(), gids.clone());
+        let process_slot = port.slot();
+        let mut config = HcaConfig { process_slot, ..HcaConfig::new(&the_device().name(), gids.clone()) };
         if explains() {
             config.explain = Some(Box::new(|qp, cause| explain(|| format!("QP {} {cause}", qp.qpn))));
         }
@@ -173,17 +175,6 @@ impl Adapter {
     pub(crate) fn gid(&self, index: u32) -> Option<&GidEntry> {
         self.gids.get(index as usize)
     }
-}
-
-fn port_errno(error: &PortError) -> c_int {
-    let mut source: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = source {
-        if let Some(errno) = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error) {
-            return errno;
-        }
-        source = error.source();
-    }
-    libc::EADDRINUSE
 }
 
 /// Runs `start`, whose new threads inherit that they get no signals.

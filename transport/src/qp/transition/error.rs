@@ -151,6 +151,11 @@ pub enum ModifyError {
         /// Port of the queue pair or of the alternate path.
         port_num: u8,
     },
+    /// Messages that were started before SQD are still unanswered.
+    StillDraining {
+        /// Transition asked for.
+        step: Step,
+    },
     /// A Q_Key with the top bit set, from an unprivileged process.
     PrivilegedQkey {
         /// Transition asked for.
@@ -226,6 +231,9 @@ impl fmt::Display for ModifyError {
             }
             ModifyError::PortMismatch { step, attribute, path_port, port_num } => {
                 write!(f, "{step} refused: {attribute}.port_num {path_port} differs from port_num {port_num}")
+            }
+            ModifyError::StillDraining { step } => {
+                write!(f, "{step} refused: the send queue is still draining; wait for SQ_DRAINED")
             }
             ModifyError::PrivilegedQkey { step, qkey } => {
                 write!(f, "{step} refused: qkey {qkey:#010x} has its top bit set, which needs CAP_NET_RAW")

@@ -3,6 +3,7 @@
 //! * [`host::FakeHost`] stands for the device: memory, receive queues, and a record of completions,
 //!   events, causes and counters.
 //! * [`sink::Sink`] stands for the port: it keeps every packet, and its room can be taken away.
+//! * [`rung::Rung`] is a queue pair between the two, brought to RTS by `modify`.
 //! * [`literal::Literal`] is a packet as a test writes it. Headers are laid out here a second time,
 //!   on purpose: a mistake in `wire` must not cancel out.
 #![allow(dead_code, unused_imports, reason = "a vocabulary is complete before every word is used")]
@@ -11,6 +12,7 @@ pub(crate) mod host;
 pub(crate) mod literal;
 pub(crate) mod memory;
 pub(crate) mod op;
+pub(crate) mod rung;
 pub(crate) mod sink;
 
 use std::net::{IpAddr, Ipv4Addr};

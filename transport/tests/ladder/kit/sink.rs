@@ -2,7 +2,7 @@
 
 use pumice_transport::host::Transmit;
 use pumice_transport::path::Path;
-use pumice_transport::wire::Qpn;
+use pumice_transport::wire::{Packet, Qpn, icrc};
 
 use super::PEER;
 use super::literal::Literal;
@@ -35,6 +35,11 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
+    /// A port that seals packets as sent over UDP sockets: IP identification 0.
+    pub(crate) fn sealing() -> Sink {
+        Sink { seal: Some(|path, packet| icrc::seal(&path.flow, 0, packet)), ..Sink::default() }
+    }
+
     /// Takes all packets sent since the last call. Their destination is left out when it is the
     /// peer.
     pub(crate) fn take(&mut self) -> Vec<Literal> {
@@ -42,6 +47,11 @@ impl Sink {
         self.sent
             .drain(..)
             .map(|sent| {
+                if self.seal.is_some() {
+                    let verdict = icrc::verify(&sent.path.flow, 0, &sent.bytes);
+                    assert_eq!(verdict, icrc::Verdict::Exact, "ICRC of {:02x?}", sent.bytes);
+                    Packet::parse(&sent.bytes).expect("a packet that is sent can be parsed");
+                }
                 let literal = Literal::parse(&sent.bytes, PEER);
                 let destination = literal.destination.unwrap_or(PEER.value());
                 assert_eq!(sent.destination.value(), destination, "steered to another QP than the BTH's");
@@ -122,7 +132,7 @@ mod tests {
     #[test]
     fn the_hook_sees_the_whole_packet() {
         let mut sink = Sink { seal: Some(|_, packet| *packet.last_mut().unwrap() = 0x77), ..Sink::default() };
-        send(&mut sink, &ack(1, 1));
+        assert!(send(&mut sink, &ack(1, 1)));
         assert_eq!(sink.sent[0].bytes.len(), 20);
         assert_eq!(sink.sent[0].bytes.last(), Some(&0x77));
     }

@@ -3,14 +3,18 @@
 //! One cursor walks the queue; a retransmission moves it back to the oldest unacknowledged PSN
 //! (go-back-N). Everything before `acked` is answered, everything before the cursor is in flight.
 
+mod request;
+
 use alloc::collections::VecDeque;
 
 use super::send_queue::{SendQueue, SendWqe};
 use super::settings::Settings;
 use super::window::Window;
 use crate::host::{Counter, Host, RemoteKey, Transmit};
-use crate::types::{AtomicOperation, Cause, QpType, SendFlags, SendOpcode, WcStatus, WorkCompletion};
-use crate::wire::{AtomicEth, Feth, Headers, Ieth, ImmDt, Operation, Psn, Reth, XrcEth, transport_timer_ns};
+use crate::types::{Cause, QpType, SendFlags, SendOpcode, WcStatus, WorkCompletion};
+use crate::wire::{Psn, transport_timer_ns};
+
+use request::Request;
 
 /// Evidence of loss keeps early retransmission on for this long.
 const LOSSY_NS: u64 = 1_000_000_000;
@@ -39,6 +43,8 @@ pub(crate) struct Outstanding {
     pub(crate) first_psn: Psn,
     /// Responses it asked for.
     pub(crate) count: u32,
+    /// It was sent before: answers to the earlier request may still come, cut differently.
+    pub(crate) repeated: bool,
 }
 
 #[derive(Debug)]
@@ -140,6 +146,8 @@ impl Requester {
             _ => 0,
         };
         self.outstanding.clear();
+        // Its turn comes again, after what is sent again now.
+        self.local_failure = None;
         self.window.forget_sample();
         self.packets_since_ack_request = 0;
     }
@@ -256,6 +264,13 @@ impl Requester {
         if wqe.opcode.needs_response() && self.outstanding.len() >= usize::from(settings.max_rd_atomic) {
             return true;
         }
+        if wqe.opcode == SendOpcode::RdmaRead && !self.outstanding.is_empty() {
+            // What comes back must fit this side's receive buffer, over all READs together.
+            let wanted = wqe.packet_count.saturating_sub(self.cursor_packet).min(self.read_limit_packets);
+            if self.in_flight() + wanted > self.read_limit_packets {
+                return true;
+            }
+        }
         self.in_flight() >= self.window.packets()
     }
 
@@ -266,7 +281,7 @@ impl Requester {
         let cursor = self.cursor;
         let Some(wqe) = self.queue.entry_mut(cursor) else { return false };
         if !wqe.executed {
-            let outcome = match (wqe.opcode, wqe.bind) {
+            let outcome = match (wqe.opcode, wqe.bind()) {
                 (SendOpcode::BindWindow, Some(bind)) => {
                     host.bind_window(&settings.context, &bind).map_err(|_| WcStatus::MwBindErr)
                 }
@@ -328,7 +343,7 @@ impl Requester {
             let Some(body) = packet.get_mut(header_bytes..payload_end) else { return Sent::NoRoom };
             let gathered = if wqe.is_inline() {
                 let start = request.payload_offset as usize;
-                match wqe.inline_data.get(start..start + body.len()) {
+                match wqe.inline_data().get(start..start + body.len()) {
                     Some(data) => {
                         body.copy_from_slice(data);
                         Ok(())
@@ -336,7 +351,7 @@ impl Requester {
                     None => Err(WcStatus::LocLenErr),
                 }
             } else {
-                host.gather(settings.context.pd, &wqe.sges, request.payload_offset, body)
+                host.gather(settings.context.pd, wqe.sges(), request.payload_offset, body)
                     .map_err(|_| WcStatus::LocProtErr)
             };
             if let Err(status) = gathered {
@@ -358,7 +373,8 @@ impl Requester {
     fn advance(&mut self, settings: &Settings, request: &Request, psn: Psn, ack_request: bool, now_ns: u64) {
         let count = request.response_count.unwrap_or(1);
         if request.response_count.is_some() {
-            self.outstanding.push_back(Outstanding { first_psn: psn, count });
+            let repeated = psn.is_before(self.sent_end);
+            self.outstanding.push_back(Outstanding { first_psn: psn, count, repeated });
         }
         let end = psn.plus(count);
         if end.is_after(self.sent_end) {
@@ -455,121 +471,4 @@ enum Sent {
     Packet,
     NoRoom,
     LocalError(WcStatus),
-}
-
-/// The packet to send for packet number `k` of a WQE.
-struct Request {
-    operation: Operation,
-    /// PSNs of responses that answer this packet alone (READ, atomics, FLUSH, ATOMIC WRITE).
-    response_count: Option<u32>,
-    payload_offset: u64,
-    payload_bytes: usize,
-    ends_message: bool,
-}
-
-impl Request {
-    fn of(settings: &Settings, wqe: &SendWqe, k: u32, read_limit_packets: u32) -> Request {
-        let mtu = settings.mtu_bytes;
-        let offset = u64::from(k) * mtu as u64;
-        if wqe.opcode.needs_response() {
-            let left = wqe.packet_count.saturating_sub(k).max(1);
-            let count = left.min(read_limit_packets.max(1));
-            let operation = match wqe.opcode {
-                SendOpcode::RdmaRead => Operation::ReadRequest,
-                SendOpcode::CompareSwap => Operation::CompareSwap,
-                SendOpcode::FetchAdd => Operation::FetchAdd,
-                SendOpcode::Flush => Operation::Flush,
-                _ => Operation::AtomicWrite,
-            };
-            let payload_bytes = if operation == Operation::AtomicWrite { 8 } else { 0 };
-            return Request {
-                operation,
-                response_count: Some(count),
-                payload_offset: offset,
-                payload_bytes,
-                ends_message: k + count >= wqe.packet_count,
-            };
-        }
-        let left = u64::from(wqe.length_bytes).saturating_sub(offset);
-        let payload_bytes = left.min(mtu as u64) as usize;
-        let first = k == 0;
-        let last = k + 1 >= wqe.packet_count;
-        Request {
-            operation: message_operation(wqe.opcode, first, last),
-            response_count: None,
-            payload_offset: offset,
-            payload_bytes,
-            ends_message: last,
-        }
-    }
-
-    fn headers(&self, settings: &Settings, wqe: &SendWqe, psn: Psn) -> Headers {
-        let mut bth = settings.bth(self.operation, psn);
-        bth.pad_count = (self.payload_bytes.wrapping_neg() & 3) as u8;
-        bth.solicited = self.ends_message && wqe.flags.contains(SendFlags::SOLICITED);
-        let mut headers = Headers::new(bth);
-        if settings.is_xrc() {
-            headers.xrceth = Some(XrcEth { srqn: wqe.xrc_srqn });
-        }
-        let info = headers.bth.opcode.info();
-        let has = |flag| info.is_some_and(|info| info.headers.contains(flag));
-        use crate::wire::HeaderSet;
-        if has(HeaderSet::RETH) {
-            let length = match self.response_count {
-                Some(count) if self.operation == Operation::ReadRequest => {
-                    let left = u64::from(wqe.length_bytes).saturating_sub(self.payload_offset);
-                    left.min(u64::from(count) * settings.mtu_bytes as u64) as u32
-                }
-                _ => wqe.flush.map_or(wqe.length_bytes, |flush| flush.length),
-            };
-            let offset = if self.operation == Operation::ReadRequest { self.payload_offset } else { 0 };
-            headers.reth = Some(Reth {
-                address: wqe.remote.address.wrapping_add(offset),
-                rkey: wqe.remote.rkey,
-                length,
-            });
-        }
-        if has(HeaderSet::ATOMIC_ETH) {
-            let (swap_or_add, compare) = match wqe.atomic {
-                Some(AtomicOperation::CompareSwap { compare, swap }) => (swap, compare),
-                Some(AtomicOperation::FetchAdd { add }) => (add, 0),
-                None => (0, 0),
-            };
-            headers.atomic_eth =
-                Some(AtomicEth { address: wqe.remote.address, rkey: wqe.remote.rkey, swap_or_add, compare });
-        }
-        if has(HeaderSet::FETH) {
-            headers.feth =
-                wqe.flush.map(|flush| Feth { placement: flush.placement, selectivity: flush.selectivity });
-        }
-        if has(HeaderSet::IMM) {
-            headers.imm = Some(ImmDt(wqe.imm_data));
-        }
-        if has(HeaderSet::IETH) {
-            headers.ieth = Some(Ieth { rkey: wqe.invalidate_rkey });
-        }
-        headers
-    }
-}
-
-/// Wire operation of one packet of a SEND or WRITE.
-fn message_operation(opcode: SendOpcode, first: bool, last: bool) -> Operation {
-    use Operation as Op;
-    use SendOpcode as Wr;
-    match (opcode, first, last) {
-        (Wr::RdmaWrite, true, true) => Op::WriteOnly,
-        (Wr::RdmaWriteWithImm, true, true) => Op::WriteOnlyImm,
-        (Wr::RdmaWrite | Wr::RdmaWriteWithImm, true, false) => Op::WriteFirst,
-        (Wr::RdmaWrite | Wr::RdmaWriteWithImm, false, false) => Op::WriteMiddle,
-        (Wr::RdmaWrite, false, true) => Op::WriteLast,
-        (Wr::RdmaWriteWithImm, false, true) => Op::WriteLastImm,
-        (Wr::SendWithImm, true, true) => Op::SendOnlyImm,
-        (Wr::SendWithInvalidate, true, true) => Op::SendOnlyInvalidate,
-        (_, true, true) => Op::SendOnly,
-        (_, true, false) => Op::SendFirst,
-        (_, false, false) => Op::SendMiddle,
-        (Wr::SendWithImm, false, true) => Op::SendLastImm,
-        (Wr::SendWithInvalidate, false, true) => Op::SendLastInvalidate,
-        (_, false, true) => Op::SendLast,
-    }
 }

@@ -1,0 +1,48 @@
+//! Explanations leave the engine by a channel: whoever writes them to a terminal or a log may take
+//! its time, and may call the device, without the engine's lock being held.
+
+use std::thread::JoinHandle;
+
+use crossbeam_channel::bounded;
+use pumice_transport::host::QpContext;
+use pumice_transport::types::Cause;
+
+use crate::error::ResourceError;
+use crate::resources::ExplainHook;
+
+/// Explanations that wait to be written; beyond that they are dropped, because a peer can cause them.
+const WAITING: usize = 1024;
+
+/// The thread that hands explanations to their hook. It ends when the engine's side is dropped.
+pub(crate) struct Explainer {
+    thread: JoinHandle<()>,
+}
+
+impl Explainer {
+    /// Starts the thread; the result is the hook for the engine, which never blocks.
+    ///
+    /// # Errors
+    /// The operating system has no thread to give.
+    pub(crate) fn start(hook: ExplainHook) -> Result<(ExplainHook, Explainer), ResourceError> {
+        let (sender, receiver) = bounded::<(QpContext, Cause)>(WAITING);
+        let write = move || receiver.iter().for_each(|(context, cause)| hook(&context, &cause));
+        let thread =
+            std::thread::Builder::new().name("pumice-log".to_owned()).spawn(write).map_err(|error| {
+                ResourceError::Os {
+                    what: "start the thread that writes explanations",
+                    errno: error.raw_os_error().unwrap_or(libc::EAGAIN),
+                }
+            })?;
+        let send: ExplainHook = Box::new(move |context, cause| {
+            // Full: the reader is too slow for this flood, and the counters tell the rest.
+            let _ = sender.try_send((*context, *cause));
+        });
+        Ok((send, Explainer { thread }))
+    }
+
+    /// Waits until everything has been written. The engine's hook must be gone.
+    pub(crate) fn finish(self) {
+        // A panic in the hook has been reported where it happened.
+        let _ = self.thread.join();
+    }
+}

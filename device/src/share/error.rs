@@ -1,0 +1,191 @@
+//! Why a port could not be shared.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use crate::port::PortError;
+
+/// A socket on the UDP port that is in the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder {
+    /// Where it is bound.
+    pub address: IpAddr,
+    /// Who opened it.
+    pub uid: u32,
+    /// Its number in /proc/net/udp; 0 for sockets of the kernel itself.
+    pub inode: u64,
+}
+
+/// Why [`open_shared`](super::open_shared) failed.
+#[derive(Debug)]
+pub enum ShareError {
+    /// The UDP port could not be opened, for a reason that has nothing to do with sharing.
+    Port(PortError),
+    /// Somebody who does not share has the UDP port.
+    Taken {
+        /// Address asked for.
+        address: IpAddr,
+        /// UDP port asked for.
+        port: u16,
+        /// Who, when the system tells.
+        holder: Option<Holder>,
+        /// The user this process runs as.
+        own_uid: u32,
+    },
+    /// A process of this user shares the port but is not in the registry.
+    OtherRegistry {
+        /// Address asked for.
+        address: IpAddr,
+        /// UDP port asked for.
+        port: u16,
+        /// The registry of this process.
+        registry: PathBuf,
+    },
+    /// All 254 slots are in use.
+    Full {
+        /// The registry.
+        registry: PathBuf,
+    },
+    /// The registry stayed locked.
+    Locked {
+        /// The registry.
+        registry: PathBuf,
+    },
+    /// The folder or the file of the registry is not fit for it.
+    Untrusted {
+        /// Which one.
+        path: PathBuf,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The operating system refused.
+    Os {
+        /// What was being done.
+        step: &'static str,
+        /// To which file, if to one.
+        path: Option<PathBuf>,
+        /// What it said.
+        source: io::Error,
+    },
+    /// A shared port needs a number: 0 would give each process another one.
+    NoPort,
+}
+
+impl ShareError {
+    /// The errno that verbs return for it; positive.
+    pub fn errno(&self) -> i32 {
+        let os = |error: &io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+        match self {
+            Self::Taken { .. } | Self::OtherRegistry { .. } | Self::Port(PortError::Taken { .. }) => {
+                libc::EADDRINUSE
+            }
+            Self::Port(PortError::NotLocal { .. }) => libc::EADDRNOTAVAIL,
+            Self::Port(PortError::NotPermitted { .. }) => libc::EACCES,
+            Self::Port(PortError::NoFamily { .. }) => libc::EAFNOSUPPORT,
+            Self::Port(PortError::Socket { source, .. }) | Self::Os { source, .. } => os(source),
+            Self::Full { .. } => libc::EUSERS,
+            Self::Locked { .. } => libc::EBUSY,
+            Self::Untrusted { .. } => libc::EPERM,
+            Self::NoPort => libc::EINVAL,
+        }
+    }
+}
+
+impl fmt::Display for ShareError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(error) => error.fmt(f),
+            Self::Taken { address, port, holder, own_uid } => {
+                taken(f, *address, *port, holder.as_ref(), *own_uid)
+            }
+            Self::OtherRegistry { address, port, registry } => write!(
+                f,
+                "UDP port {port} on {address} is shared by a process of this user that {} does not list; run \
+                 all of them with the same XDG_RUNTIME_DIR, or stop it (see `ss -lunp sport = {port}`)",
+                registry.display()
+            ),
+            Self::Full { registry } => write!(
+                f,
+                "all 254 process slots in {} are in use; stop a process, or use a network namespace of its own",
+                registry.display()
+            ),
+            Self::Locked { registry } => write!(
+                f,
+                "the registry {} stays locked: a process was stopped while it held the lock; continue or kill it",
+                registry.display()
+            ),
+            Self::Untrusted { path, problem } => {
+                write!(f, "{} cannot be used as the registry of shared ports: {problem}", path.display())
+            }
+            Self::Os { step, path: Some(path), source } => {
+                write!(f, "cannot {step} {}: {source}", path.display())
+            }
+            Self::Os { step, path: None, source } => write!(f, "cannot {step}: {source}"),
+            Self::NoPort => f.write_str("a shared UDP port needs a number, 4791 for RoCE"),
+        }
+    }
+}
+
+fn taken(
+    f: &mut fmt::Formatter<'_>,
+    address: IpAddr,
+    port: u16,
+    holder: Option<&Holder>,
+    own_uid: u32,
+) -> fmt::Result {
+    write!(f, "UDP port {port} on {address} is taken by ")?;
+    match holder {
+        None => write!(f, "a socket that /proc/net/udp does not show (see `ss -lunp sport = {port}`)")?,
+        Some(holder) => {
+            match holder {
+                Holder { inode: 0, .. } => f.write_str("the kernel, probably rdma_rxe (see `rdma link`)")?,
+                Holder { uid, .. } if *uid == own_uid => {
+                    write!(f, "a process of this user (uid {uid}) that does not share it")?;
+                }
+                Holder { uid, .. } => write!(
+                    f,
+                    "a process of user {uid}, and processes share the port only with those of the same user \
+                     (this one runs as uid {own_uid})"
+                )?,
+            }
+            if holder.address != address {
+                write!(f, ", on {}", holder.address)?;
+            }
+        }
+    }
+    f.write_str("; stop it, choose another local address, or use a network namespace of its own")
+}
+
+impl std::error::Error for ShareError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Port(error) => Some(error),
+            Self::Os { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_holder_and_the_remedy() {
+        let address = IpAddr::from([127, 0, 0, 1]);
+        let error = |holder| ShareError::Taken { address, port: 4791, holder, own_uid: 1000 };
+        let other = error(Some(Holder { address, uid: 7, inode: 12 }));
+        assert_eq!(other.errno(), libc::EADDRINUSE);
+        let text = other.to_string();
+        assert!(text.starts_with("UDP port 4791 on 127.0.0.1 is taken by a process of user 7,"), "{text}");
+        assert!(text.contains("this one runs as uid 1000") && text.contains("; stop it"), "{text}");
+        let any = IpAddr::from([0, 0, 0, 0]);
+        let rxe = error(Some(Holder { address: any, uid: 0, inode: 0 })).to_string();
+        assert!(rxe.contains("rdma_rxe") && rxe.contains(", on 0.0.0.0"), "{rxe}");
+        let own = error(Some(Holder { address, uid: 1000, inode: 3 })).to_string();
+        assert!(own.contains("that does not share it"), "{own}");
+        assert!(error(None).to_string().contains("does not show"));
+    }
+}

@@ -1,0 +1,106 @@
+//! Locks on bytes of the registry file, which the kernel releases when the last descriptor is closed.
+//!
+//! They belong to the open file and not to the process: a fork child shares them, another open of the same
+//! file does not, and a killed process loses them at once.
+
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::os::fd::AsRawFd;
+
+use libc::{c_int, c_short};
+
+use super::members::LAST_SLOT;
+
+/// The bytes locked are far behind the contents: whoever changes the registry holds the first, the owner of
+/// a slot the one that is as many bytes further.
+const FIRST_BYTE: i64 = 1 << 30;
+
+/// Locks the registry (0) or a slot. False: another open file has the lock.
+pub(super) fn try_lock(file: &File, slot: u8) -> io::Result<bool> {
+    match control(file, libc::F_OFD_SETLK, &mut request(libc::F_WRLCK, slot, slot)) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives a lock back.
+pub(super) fn unlock(file: &File, slot: u8) -> io::Result<()> {
+    control(file, libc::F_OFD_SETLK, &mut request(libc::F_UNLCK, slot, slot))
+}
+
+/// Whether another open file has the lock of each slot.
+pub(super) fn locked_slots(file: &File) -> io::Result<[bool; 256]> {
+    let mut locked = [false; 256];
+    let mut ranges = vec![(1, LAST_SLOT)];
+    while let Some((first, last)) = ranges.pop() {
+        let mut asked = request(libc::F_WRLCK, first, last);
+        control(file, libc::F_OFD_GETLK, &mut asked)?;
+        if c_int::from(asked.l_type) == libc::F_UNLCK {
+            continue;
+        }
+        // Any one of the locks in the range: what is on both sides of it is asked again.
+        let found = |byte: i64| u8::try_from(byte - FIRST_BYTE).unwrap_or(0).clamp(first, last);
+        let (from, to) = (found(asked.l_start), found(asked.l_start.saturating_add(asked.l_len - 1)));
+        for slot in from..=to {
+            if let Some(locked) = locked.get_mut(usize::from(slot)) {
+                *locked = true;
+            }
+        }
+        if first < from {
+            ranges.push((first, from - 1));
+        }
+        if to < last {
+            ranges.push((to + 1, last));
+        }
+    }
+    Ok(locked)
+}
+
+fn request(kind: c_int, first: u8, last: u8) -> libc::flock {
+    // SAFETY: all-zero is a valid flock; l_pid has to be zero.
+    let mut request: libc::flock = unsafe { mem::zeroed() };
+    request.l_type = kind as c_short;
+    request.l_whence = libc::SEEK_SET as c_short;
+    request.l_start = FIRST_BYTE + i64::from(first);
+    request.l_len = i64::from(last) - i64::from(first) + 1;
+    request
+}
+
+fn control(file: &File, command: c_int, request: &mut libc::flock) -> io::Result<()> {
+    // SAFETY: these commands read and write the flock they are given, which lives through the call.
+    let status = unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(request)) };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_seen_by_other_opens_until_the_last_descriptor_is_closed() {
+        let path = std::env::temp_dir().join(format!("pumice-lock-test-{}", std::process::id()));
+        let open =
+            || File::options().create(true).truncate(false).read(true).write(true).open(&path).unwrap();
+        let (a, b) = (open(), open());
+        std::fs::remove_file(&path).unwrap();
+        let b_again = b.try_clone().unwrap();
+        for slot in [1, 7, 8, 254, 100] {
+            assert!(try_lock(&b, slot).unwrap() && !try_lock(&a, slot).unwrap());
+        }
+        assert!(try_lock(&b, 0).unwrap() && !try_lock(&a, 0).unwrap());
+        let locked = |file: &File| {
+            let slots = locked_slots(file).unwrap();
+            (0..=255).filter(|&slot: &usize| slots[slot]).collect::<Vec<_>>()
+        };
+        assert_eq!(locked(&a), [1, 7, 8, 100, 254]);
+        assert_eq!(locked(&b), [0_usize; 0], "one's own are not in the way");
+        unlock(&b, 8).unwrap();
+        drop(b);
+        assert_eq!(locked(&a), [1, 7, 100, 254], "a copy of the descriptor is left");
+        drop(b_again);
+        assert_eq!(locked(&a), [0_usize; 0]);
+        assert!(try_lock(&a, 0).unwrap());
+    }
+}

@@ -1,0 +1,186 @@
+//! Who shares the port, and which socket of its group each one has.
+
+use std::net::IpAddr;
+
+/// Slots are 1 to 254: 0 is the slot of queue pair 1, 255 that of the multicast number.
+pub(super) const LAST_SLOT: u8 = 254;
+
+/// A socket on the shared port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Member {
+    pub(super) slot: u8,
+    /// The process that opened it, as its PID namespace numbers it.
+    pub(super) pid: u32,
+    pub(super) pid_namespace: u32,
+    /// When that process began, in clock ticks since boot: a number that comes again is another process.
+    pub(super) start_ticks: u64,
+    /// What the socket is bound to: one group per address.
+    pub(super) address: IpAddr,
+    pub(super) inode: u64,
+}
+
+/// Everyone, in the order in which the kernel keeps the sockets of each group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Members {
+    /// Grows with each change.
+    pub(super) generation: u64,
+    /// Where the search for a free slot begins: a slot is not given away again soon, because packets for
+    /// its last owner may still come.
+    pub(super) next_slot: u8,
+    list: Vec<Member>,
+}
+
+impl Members {
+    /// Nobody yet.
+    pub(super) fn new(generation: u64, next_slot: u8) -> Members {
+        Members { generation, next_slot, list: Vec::new() }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Member> {
+        self.list.iter()
+    }
+
+    pub(super) fn contains(&self, slot: u8) -> bool {
+        self.list.iter().any(|member| member.slot == slot)
+    }
+
+    /// A new socket comes last in its group. False: the slot is taken or none.
+    pub(super) fn add(&mut self, member: Member) -> bool {
+        let fits = (1..=LAST_SLOT).contains(&member.slot) && !self.contains(member.slot);
+        if fits {
+            self.list.push(member);
+        }
+        fits
+    }
+
+    /// A socket was closed: the last of its group takes its place. False: there was none.
+    pub(super) fn remove(&mut self, slot: u8) -> bool {
+        let Some(place) = self.list.iter().position(|member| member.slot == slot) else { return false };
+        let Some(address) = self.list.get(place).map(|member| member.address) else { return false };
+        let last = self.list.iter().rposition(|member| member.address == address).unwrap_or(place);
+        self.list.swap(place, last);
+        self.list.remove(last);
+        true
+    }
+
+    /// `slot` was seen to have the socket with this index of its group: it changes places with who was
+    /// thought to be there. False: that was known, or there is no such index.
+    pub(super) fn observe(&mut self, slot: u8, index: u8) -> bool {
+        let Some(place) = self.list.iter().position(|member| member.slot == slot) else { return false };
+        let Some(address) = self.list.get(place).map(|member| member.address) else { return false };
+        let mut group = self.list.iter().enumerate().filter(|(_, member)| member.address == address);
+        let Some((seen, _)) = group.nth(usize::from(index)) else { return false };
+        self.list.swap(place, seen);
+        place != seen
+    }
+
+    /// The next slot that `claim` accepts, in turn.
+    pub(super) fn choose_slot<T>(&mut self, mut claim: impl FnMut(u8) -> Option<T>) -> Option<(u8, T)> {
+        let mut slot = self.next_slot.clamp(1, LAST_SLOT);
+        for _ in 1..=LAST_SLOT {
+            let following = slot % LAST_SLOT + 1;
+            if !self.contains(slot)
+                && let Some(claimed) = claim(slot)
+            {
+                self.next_slot = following;
+                return Some((slot, claimed));
+            }
+            slot = following;
+        }
+        None
+    }
+
+    /// For each top byte of a queue pair number the index of the socket in the group of `address`. What is
+    /// nobody's goes to the lowest slot. `reads` says whether a member still takes packets.
+    pub(super) fn targets(&self, address: IpAddr, reads: impl Fn(&Member) -> bool) -> [u8; 256] {
+        let group = self.list.iter().filter(|member| member.address == address);
+        let readers: Vec<(u8, u8)> = group
+            .zip(0_u8..=u8::MAX)
+            .filter(|(member, _)| reads(member))
+            .map(|(member, index)| (member.slot, index))
+            .collect();
+        let lowest = readers.iter().min().map_or(0, |&(_, index)| index);
+        let mut targets = [lowest; 256];
+        for (slot, index) in readers {
+            if let Some(target) = targets.get_mut(usize::from(slot)) {
+                *target = index;
+            }
+        }
+        targets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(slot: u8, last_byte: u8) -> Member {
+        let address = IpAddr::from([127, 0, 0, last_byte]);
+        Member { slot, pid: 1, pid_namespace: 2, start_ticks: 3, address, inode: 100 + u64::from(slot) }
+    }
+
+    fn members(slots: &[u8]) -> Members {
+        let mut members = Members::new(0, 1);
+        for &slot in slots {
+            assert!(members.add(member(slot, 1)));
+        }
+        members
+    }
+
+    fn order(members: &Members, last_byte: u8) -> Vec<u8> {
+        let address = IpAddr::from([127, 0, 0, last_byte]);
+        members.iter().filter(|member| member.address == address).map(|member| member.slot).collect()
+    }
+
+    #[test]
+    fn the_last_socket_of_the_group_moves_into_the_hole() {
+        let mut members = members(&[1, 2, 3, 4]);
+        assert!(members.add(member(9, 2)) && members.add(member(5, 1)) && members.add(member(8, 2)));
+        assert!(members.remove(2));
+        assert_eq!((order(&members, 1), order(&members, 2)), (vec![1, 5, 3, 4], vec![9, 8]));
+        assert!(members.remove(4) && members.remove(9));
+        assert_eq!((order(&members, 1), order(&members, 2)), (vec![1, 5, 3], vec![8]));
+        assert!(!members.remove(4));
+        assert!(!members.add(member(5, 2)) && !members.add(member(0, 1)) && !members.add(member(255, 1)));
+    }
+
+    #[test]
+    fn observations_lead_to_the_truth() {
+        // Two deaths whose order nobody saw: the kernel has [1, 5, 4], the registry [1, 4, 5].
+        let truth = [1_u8, 5, 4];
+        let mut members = members(&[1, 4, 5]);
+        let mut changes = 0;
+        while order(&members, 1) != truth {
+            for (index, slot) in (0..).zip(truth) {
+                changes += usize::from(members.observe(slot, index));
+            }
+            assert!(changes <= truth.len());
+        }
+        assert!(!members.observe(5, 1) && !members.observe(5, 7) && !members.observe(77, 0));
+    }
+
+    #[test]
+    fn slots_are_given_in_turn() {
+        let mut members = members(&[3]);
+        let first: Vec<u8> = (0..3).filter_map(|_| members.choose_slot(Some).map(|(slot, _)| slot)).collect();
+        assert_eq!(first, [1, 2, 4]);
+        members.next_slot = 254;
+        assert_eq!(members.choose_slot(|_| Some("x")), Some((254, "x")));
+        assert_eq!(members.next_slot, 1);
+        assert_eq!(members.choose_slot(|slot| (slot > 3).then_some(())), Some((4, ())));
+        assert_eq!(members.choose_slot(|_| None::<()>), None);
+    }
+
+    #[test]
+    fn unknown_slots_go_to_the_lowest_that_reads() {
+        let mut members = members(&[7, 2, 9]);
+        assert!(members.add(member(1, 2)));
+        let address = IpAddr::from([127, 0, 0, 1]);
+        let targets = members.targets(address, |_| true);
+        assert_eq!([targets[7], targets[2], targets[9]], [0, 1, 2]);
+        assert!([0, 1, 3, 254, 255].iter().all(|&slot: &usize| targets[slot] == 1));
+        let targets = members.targets(address, |member| member.slot != 2);
+        assert_eq!([targets[7], targets[2], targets[9], targets[0]], [0, 0, 2, 0]);
+        assert_eq!(members.targets(IpAddr::from([127, 0, 0, 3]), |_| true), [0; 256]);
+    }
+}

@@ -1,0 +1,87 @@
+//! Many processes, one UDP port, no daemon.
+//!
+//! Every process has a socket of its own on the RoCE port, all in one SO_REUSEPORT group per address. A
+//! [`SharedPort`] is such a socket and three things around it:
+//!
+//! * **A slot**, 1 to 254: the top byte of the process's queue pair numbers, handed out by a small registry
+//!   file (`registry`). There is one file per user, network namespace and UDP port, for all addresses
+//!   together: a queue pair number then names one process of the host, whichever address a packet came to.
+//! * **Steering** (`steering`): a classic BPF program on the group sends each train to the socket whose slot
+//!   its first packet names. It is an optimisation, and it can be wrong for a while: when a socket closes, the
+//!   kernel moves the last one of the group into its place.
+//! * **Forwarding** (`relay`): a packet that reaches the wrong process is handed to the right one through a
+//!   unix datagram socket. It is what makes delivery right; who has to forward also mends the steering.
+//!
+//! Nothing is started and nothing is left behind: a slot is held by a lock of the kernel's, the unix sockets
+//! are abstract, and what a killed process leaves in the registry is removed by the next one that looks.
+//!
+//! **Multicast** needs none of this: the kernel gives a group's datagrams to every socket that joined.
+//! **Queue pair 1** is in slot 0, which nobody has: its packets reach the process with the lowest slot, which
+//! may [`forward`](crate::port::Port::forward) them.
+//!
+//! **Fork**: a child shares the descriptors of its parent, so the parent's slot and its place in the group
+//! live until the child has exited or called exec, whatever the parent does. Nothing that the child does on
+//! the way out gives up the slot of a living parent. Packets for a slot whose owner is gone go to another
+//! process, which drops them.
+
+mod datagram;
+mod error;
+mod folder;
+mod holders;
+mod lock;
+mod members;
+mod membership;
+mod port;
+mod process;
+mod record;
+mod registry;
+mod relay;
+mod steering;
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
+use std::time::Duration;
+
+pub use error::{Holder, ShareError};
+pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};
+
+use crate::port::UdpConfig;
+use registry::Registry;
+
+/// Opens the RoCE port of an address (all of the host's when `None`), shared with the other processes of
+/// this user. The number is the slot for [`HcaConfig::process_slot`](crate::hca::HcaConfig::process_slot).
+///
+/// # Errors
+/// See [`ShareError`].
+pub fn open_shared(address: Option<IpAddr>) -> Result<(SharedPort, u8), ShareError> {
+    let address = address.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+    let port = SharedPort::open(&ShareConfig::new(UdpConfig::new(address)))?;
+    let slot = port.slot();
+    Ok((port, slot))
+}
+
+/// A process that shares a UDP port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sharer {
+    /// Its slot.
+    pub slot: u8,
+    /// Its number, in the PID namespace that it runs in.
+    pub pid: u32,
+    /// What its socket is bound to.
+    pub address: IpAddr,
+}
+
+/// Who shares a UDP port of this network namespace, as this user's registry says. `folder` is that of
+/// [`ShareConfig`].
+///
+/// # Errors
+/// The registry cannot be opened or read.
+pub fn sharers(port: u16, folder: Option<&Path>) -> Result<Vec<Sharer>, ShareError> {
+    let folder = folder.map_or_else(folder::default_folder, Path::to_owned);
+    let registry = Registry::open(&folder, port)?;
+    registry.lock(Duration::from_secs(5))?;
+    let loaded = registry.load(None)?;
+    let sharer =
+        |member: &members::Member| Sharer { slot: member.slot, pid: member.pid, address: member.address };
+    Ok(loaded.members.iter().map(sharer).collect())
+}

@@ -1,0 +1,439 @@
+//! A UDP port that is shared with other processes.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::members::{Member, Members};
+use super::membership::Membership;
+use super::registry::{Loaded, Registry};
+use super::relay::{Incoming, Relay, Sent};
+use super::steering::SLOT_OFFSET;
+use super::{ShareError, folder, holders, process};
+use crate::port::{Port, PortError, PortLimits, Received, Train, TransmitError, UdpConfig, UdpPort};
+
+/// How long opening waits for the registry.
+const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+/// Receives between two looks at the relay while nobody says that it is readable: a look costs a system call.
+const RELAY_INTERVAL: u32 = 64;
+/// Time between two attempts to mend the steering.
+const MEND_INTERVAL_NS: u64 = 10_000_000;
+/// Stray packets further apart have different causes.
+const INCIDENT_NS: u64 = 1_000_000_000;
+/// Trains that are still handed on while the port is being closed.
+const LAST_TRAINS: usize = 64;
+
+/// How to open a [`SharedPort`].
+#[derive(Debug, Clone)]
+pub struct ShareConfig {
+    /// The UDP port; `reuse_port` is taken as set.
+    pub udp: UdpConfig,
+    /// Where the registry is, instead of the user's folder for such things: for tests. All processes that
+    /// share a port have to name the same one.
+    pub folder: Option<PathBuf>,
+}
+
+impl ShareConfig {
+    /// A UDP port shared through the user's registry.
+    pub fn new(udp: UdpConfig) -> ShareConfig {
+        ShareConfig { udp, folder: None }
+    }
+}
+
+/// What sharing did so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ShareStats {
+    /// Runs of packets handed to the process they are for.
+    pub forwarded: u64,
+    /// Those lost because that process did not keep up.
+    pub forward_dropped: u64,
+    /// Runs of packets taken over from other processes.
+    pub taken_over: u64,
+    /// Datagrams of other users, or not of this process, or malformed: dropped.
+    pub rejected: u64,
+    /// Times that this process looked at the registry to mend the steering.
+    pub mended: u64,
+}
+
+/// The numbers behind [`ShareStats`], which outlive the port and may be read from any thread.
+#[derive(Debug, Default)]
+pub struct ShareCounters {
+    forwarded: AtomicU64,
+    forward_dropped: AtomicU64,
+    taken_over: AtomicU64,
+    rejected: AtomicU64,
+    mended: AtomicU64,
+}
+
+impl ShareCounters {
+    /// The numbers now.
+    pub fn stats(&self) -> ShareStats {
+        ShareStats {
+            forwarded: self.forwarded.load(Ordering::Relaxed),
+            forward_dropped: self.forward_dropped.load(Ordering::Relaxed),
+            taken_over: self.taken_over.load(Ordering::Relaxed),
+            rejected: self.rejected.load(Ordering::Relaxed),
+            mended: self.mended.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A [`UdpPort`] whose UDP port other processes of the same user have as well.
+///
+/// **Invariant**: the handler of [`receive`](Port::receive) sees packets of this process's slot only, apart
+/// from those that are nobody's, queue pair 1's and multicast.
+#[derive(Debug)]
+pub struct SharedPort {
+    // In the order of closing: the registry is told last.
+    udp: UdpPort,
+    relay: Relay,
+    membership: Membership,
+    slot: u8,
+    receives: u32,
+    /// The relay may have something.
+    relay_due: bool,
+    /// The registry should be looked at.
+    mend_due: bool,
+    /// Everything that came before the steering was mended last has been taken: what comes now was steered
+    /// by the program that the registry implies.
+    settled: bool,
+    /// Top byte of the number in a packet that came to the wrong process though things were settled.
+    evidence: Option<u8>,
+    last_mend_ns: Option<u64>,
+    counters: Arc<ShareCounters>,
+}
+
+impl SharedPort {
+    /// Opens the port and joins those who have it.
+    ///
+    /// # Errors
+    /// See [`ShareError`].
+    pub fn open(config: &ShareConfig) -> Result<SharedPort, ShareError> {
+        let port = config.udp.port;
+        if port == 0 {
+            return Err(ShareError::NoPort);
+        }
+        let folder = config.folder.clone().unwrap_or_else(folder::default_folder);
+        let registry = Registry::open(&folder, port)?;
+        registry.lock(OPEN_PATIENCE)?;
+        // Returning early closes the registry, and with it go the locks.
+        let Loaded { mut members, strangers, .. } = registry.load(None)?;
+        let (slot, relay) = claim(&registry, &mut members, port)?;
+        let udp_config = UdpConfig { reuse_port: true, ..config.udp.clone() };
+        let udp = UdpPort::bind(&udp_config).map_err(|error| refusal(error, port))?;
+        let member = describe(&udp, slot)?;
+        if strangers.is_empty() && has_foreigner(&members, &member, port) {
+            return Err(ShareError::OtherRegistry {
+                address: member.address,
+                port,
+                registry: registry.path().to_owned(),
+            });
+        }
+        let membership = Membership::join(registry, &mut members, member, port)?;
+        // A kernel that does not take the program leaves everything to forwarding.
+        membership.steer(udp.as_raw_fd(), &members);
+        membership.registry().unlock();
+        for stranger in strangers {
+            relay.send_look(stranger);
+        }
+        Ok(SharedPort {
+            udp,
+            relay,
+            membership,
+            slot,
+            receives: 0,
+            relay_due: false,
+            mend_due: false,
+            settled: false,
+            evidence: None,
+            last_mend_ns: None,
+            counters: Arc::default(),
+        })
+    }
+
+    /// The slot of this port, 1 to 254: the top byte of its queue pair numbers.
+    pub fn slot(&self) -> u8 {
+        self.slot
+    }
+
+    /// The UDP port itself.
+    pub fn udp(&self) -> &UdpPort {
+        &self.udp
+    }
+
+    /// The registry file.
+    pub fn registry(&self) -> PathBuf {
+        self.membership.registry().path().to_owned()
+    }
+
+    /// What sharing does; keep it to ask after the port was given away.
+    pub fn counters(&self) -> &Arc<ShareCounters> {
+        &self.counters
+    }
+
+    /// Takes a train from the relay. True if anything was taken.
+    fn receive_relayed(&mut self, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        self.relay_due = match self.relay.receive() {
+            Incoming::Nothing => false,
+            Incoming::Look => {
+                self.mend_due = true;
+                true
+            }
+            Incoming::Train(received) if is_for(&received, &self.membership, self.udp.port()) => {
+                count(&self.counters.taken_over);
+                handler(&received);
+                true
+            }
+            Incoming::Train(_) | Incoming::Rejected => {
+                count(&self.counters.rejected);
+                true
+            }
+        };
+        self.relay_due
+    }
+
+    fn receive_udp(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        let SharedPort { udp, relay, slot, counters, .. } = self;
+        let mut route = Route { slot: *slot, relay, counters, stray: None };
+        let taken = udp.receive(now_ns, &mut |received| route.route(received, handler));
+        if let Some(byte) = route.stray {
+            self.mend_due = true;
+            // One that was steered before the last mending proves nothing.
+            self.evidence = Some(byte).filter(|_| self.settled).or(self.evidence);
+        }
+        taken
+    }
+
+    /// Looks at the registry, unless that was done just now.
+    fn mend(&mut self, now_ns: u64) {
+        let since_ns = self.last_mend_ns.map(|last_ns| now_ns.saturating_sub(last_ns));
+        if since_ns.is_some_and(|since_ns| since_ns < MEND_INTERVAL_NS) {
+            return;
+        }
+        // The first look only puts the registry's program in force, which somebody may have replaced.
+        let incident = since_ns.is_some_and(|since_ns| since_ns < INCIDENT_NS);
+        let evidence = self.evidence.take().filter(|_| incident);
+        self.last_mend_ns = Some(now_ns);
+        let Some(strangers) = self.membership.mend(self.udp.as_raw_fd(), evidence) else { return };
+        self.mend_due = false;
+        self.settled = false;
+        count(&self.counters.mended);
+        for stranger in strangers {
+            self.relay.send_look(stranger);
+        }
+    }
+}
+
+impl Port for SharedPort {
+    fn transmit(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
+        self.udp.transmit(now_ns, train)
+    }
+
+    fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        self.receives = self.receives.wrapping_add(1);
+        if self.receives.is_multiple_of(RELAY_INTERVAL) && self.receive_relayed(handler) {
+            return true;
+        }
+        let mut taken = self.receive_udp(now_ns, handler);
+        if !taken {
+            self.settled = true;
+            if self.relay_due {
+                taken = self.receive_relayed(handler);
+            }
+        }
+        if self.mend_due {
+            self.mend(now_ns);
+        }
+        taken
+    }
+
+    fn limits(&self) -> PortLimits {
+        self.udp.limits()
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        let mut all = self.udp.descriptors();
+        all.push(self.relay.as_raw_fd());
+        all
+    }
+
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        self.udp.join(group)
+    }
+
+    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
+        self.udp.leave(group)
+    }
+
+    fn source_port(&self) -> Option<u16> {
+        self.udp.source_port()
+    }
+
+    fn woken(&mut self) {
+        self.relay_due = true;
+    }
+
+    fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
+        let sent = self.relay.send_train(slot, received);
+        note_sent(&self.counters, sent);
+        sent == Sent::Done
+    }
+}
+
+impl Drop for SharedPort {
+    fn drop(&mut self) {
+        if self.membership.begin_to_leave(self.udp.as_raw_fd()) {
+            // What was steered here for others goes on to them; what was for this process has no receiver.
+            for _ in 0..LAST_TRAINS {
+                if !self.receive_udp(0, &mut |_| {}) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Where the packets of a train go.
+struct Route<'a> {
+    slot: u8,
+    relay: &'a Relay,
+    counters: &'a ShareCounters,
+    /// Top byte of the number in the last packet that is another process's.
+    stray: Option<u8>,
+}
+
+impl Route<'_> {
+    fn route(&mut self, received: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
+        // Every socket that joined a group gets the group's datagrams: they are for whoever has them.
+        if received.flow.destination.is_multicast() || is_only_for(received, self.slot) {
+            handler(received);
+            return;
+        }
+        // Trains of ours never mix processes, but a network card may have joined packets that do.
+        let segment_bytes = received.segment_bytes.max(1);
+        let mut rest = received.bytes;
+        while !rest.is_empty() {
+            let target = self.target(rest);
+            let mut length = segment_bytes;
+            while rest.get(length..).is_some_and(|next| !next.is_empty() && self.target(next) == target) {
+                length += segment_bytes;
+            }
+            let (run, next) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+            self.hand_on(target, &Received { bytes: run, ..*received }, handler);
+            rest = next;
+        }
+    }
+
+    /// Whose the first packet is: another slot's, or (`None`) for this process to look at.
+    fn target(&self, bytes: &[u8]) -> Option<u8> {
+        bytes.get(SLOT_OFFSET).copied().filter(|&byte| !is_local(byte, self.slot))
+    }
+
+    fn hand_on(&mut self, target: Option<u8>, run: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
+        let Some(slot) = target else { return handler(run) };
+        let sent = self.relay.send_train(slot, run);
+        note_sent(self.counters, sent);
+        match sent {
+            Sent::Done | Sent::Full => self.stray = Some(slot),
+            // Dropped and counted with other packets for queue pairs that do not exist.
+            Sent::Nobody => handler(run),
+        }
+    }
+}
+
+fn note_sent(counters: &ShareCounters, sent: Sent) {
+    match sent {
+        Sent::Done => count(&counters.forwarded),
+        Sent::Full => count(&counters.forward_dropped),
+        Sent::Nobody => {}
+    }
+}
+
+/// Whether a packet with this top byte of its queue pair number is for this process to look at: its own,
+/// queue pair 1's, or a multicast packet's.
+fn is_local(byte: u8, slot: u8) -> bool {
+    byte == slot || byte == 0 || byte == u8::MAX
+}
+
+/// Whether all packets of a train are for this process to look at.
+fn is_only_for(received: &Received<'_>, slot: u8) -> bool {
+    let step = received.segment_bytes.max(1);
+    received.bytes.iter().skip(SLOT_OFFSET).step_by(step).all(|&byte| is_local(byte, slot))
+}
+
+/// Whether a train from another process is what it should have sent here.
+fn is_for(received: &Received<'_>, membership: &Membership, port: u16) -> bool {
+    let bound = membership.address();
+    let destination = received.flow.destination;
+    (bound.is_unspecified() || bound == destination)
+        && !destination.is_multicast()
+        && received.flow.destination_port == port
+        && is_only_for(received, membership.slot())
+}
+
+/// The next free slot, and the relay that belongs to it.
+fn claim(registry: &Registry, members: &mut Members, port: u16) -> Result<(u8, Relay), ShareError> {
+    let stem = format!("pumice-{}-{port}-{}", process::effective_uid(), registry.identity()?);
+    let mut failure = None;
+    let claimed = members.choose_slot(|slot| {
+        if failure.is_some() || !registry.claim(slot) {
+            return None;
+        }
+        match Relay::bind(&stem, slot) {
+            Ok(relay) => return Some(relay),
+            // Somebody is in the way, perhaps out of malice: there are other slots.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => failure = Some(error),
+        }
+        registry.release(slot);
+        None
+    });
+    match (claimed, failure) {
+        (Some(claimed), _) => Ok(claimed),
+        (None, Some(source)) => {
+            Err(ShareError::Os { step: "open the socket for forwarded packets", path: None, source })
+        }
+        (None, None) => Err(ShareError::Full { registry: registry.path().to_owned() }),
+    }
+}
+
+fn describe(udp: &UdpPort, slot: u8) -> Result<Member, ShareError> {
+    let failed = |source| ShareError::Os { step: "look at the UDP socket", path: None, source };
+    let socket = udp.as_fd().try_clone_to_owned().map_err(failed)?;
+    let about = std::fs::File::from(socket).metadata().map_err(failed)?;
+    let pid = std::process::id();
+    Ok(Member {
+        slot,
+        pid,
+        pid_namespace: process::pid_namespace(),
+        start_ticks: process::start_ticks(pid).unwrap_or(0),
+        address: udp.address(),
+        inode: std::os::unix::fs::MetadataExt::ino(&about),
+    })
+}
+
+fn refusal(error: PortError, port: u16) -> ShareError {
+    let PortError::Taken { address, .. } = error else { return ShareError::Port(error) };
+    let holder = holders::holders(port).and_then(|all| holders::in_the_way(&all, address));
+    ShareError::Taken { address, port, holder, own_uid: process::effective_uid() }
+}
+
+/// Whether the group of a new member has a socket that the registry does not know: its processes would
+/// have other ideas of slots and order.
+fn has_foreigner(members: &Members, new: &Member, port: u16) -> bool {
+    let known = |inode| inode == new.inode || members.iter().any(|member| member.inode == inode);
+    holders::holders(port)
+        .is_some_and(|all| all.iter().any(|holder| holder.address == new.address && !known(holder.inode)))
+}
+
+#[cfg(test)]
+#[path = "port_tests.rs"]
+mod tests;

@@ -1,0 +1,317 @@
+//! Several ports in one process: each has its own slot, lock and place in the group.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::atomic::AtomicU8;
+
+use pumice_transport::path::{Flow, Path as Way};
+
+use super::super::steering;
+use super::*;
+use crate::port::wait_readable;
+
+/// A folder of its own for the registry, removed at the end, and addresses that no other test uses.
+struct Folder(PathBuf, u8);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("pumice-share-{name}-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        static COUNT: AtomicU8 = AtomicU8::new(0);
+        Folder(path.join("registry"), COUNT.fetch_add(8, Ordering::Relaxed))
+    }
+
+    fn address(&self, number: u8) -> IpAddr {
+        let pid = std::process::id();
+        let [high, low] = [1 + (pid % 200) as u8, (pid / 200 % 250) as u8];
+        IpAddr::V4(Ipv4Addr::new(127, high, low, self.1 + number))
+    }
+
+    fn open(&self, address: IpAddr, port: u16) -> SharedPort {
+        SharedPort::open(&config(&self.0, address, port)).unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.0.parent().unwrap());
+    }
+}
+
+fn config(folder: &Path, address: IpAddr, port: u16) -> ShareConfig {
+    let udp = UdpConfig { port, buffer_bytes: 1 << 20, ..UdpConfig::new(address) };
+    ShareConfig { udp, folder: Some(folder.to_owned()) }
+}
+
+/// Sends a train of packets to these slots, numbered from `first`.
+fn send(from: &mut SharedPort, to: IpAddr, first: u8, slots: &[u8]) {
+    let port = from.udp().port();
+    let source = from.udp().address();
+    let flow = Flow { source, destination: to, source_port: port, destination_port: port };
+    let path = Way { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
+    let mut bytes = Vec::new();
+    for (number, slot) in (first..).zip(slots) {
+        bytes.extend([0, 0, 0, 0, 0, *slot, 0, 1, number, 0, 0, 0, 0, 0, 0, 0]);
+    }
+    from.transmit(0, &Train { path: &path, segment_bytes: 16, bytes: &bytes }).unwrap();
+}
+
+/// What a port has: the slot and the number of each packet, until `count` came or nothing comes for long.
+fn received(port: &mut SharedPort, now_ns: u64, count: usize) -> Vec<(u8, u8)> {
+    let mut all = Vec::new();
+    loop {
+        let more = port.receive(now_ns, &mut |received| {
+            all.extend(received.bytes.chunks(received.segment_bytes).map(|packet| (packet[5], packet[8])));
+        });
+        if more {
+            continue;
+        }
+        if all.len() >= count {
+            return all;
+        }
+        let readable = wait_readable(&port.descriptors(), None, Some(Duration::from_secs(5))).unwrap();
+        if !readable {
+            return all;
+        }
+        port.woken();
+    }
+}
+
+/// Lets a port that is not expected to get anything look at what it has.
+fn look(port: &mut SharedPort, now_ns: u64) {
+    port.woken();
+    assert_eq!(received(port, now_ns, 0), []);
+}
+
+#[test]
+fn packets_go_to_their_slots_and_the_rest_to_the_lowest() {
+    let folder = Folder::new("steer");
+    let to = folder.address(1);
+    let mut ports: Vec<SharedPort> = (0..4).map(|_| folder.open(to, 4791)).collect();
+    assert_eq!(ports.iter().map(SharedPort::slot).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    let mut sender = folder.open(folder.address(2), 4791);
+    assert_eq!(sender.slot(), 5, "slots are the host's, whatever the address");
+    for (index, port) in ports.iter_mut().enumerate() {
+        let slot = index as u8 + 1;
+        send(&mut sender, to, 9, &[slot, slot]);
+        assert_eq!(received(port, 0, 2), [(slot, 9), (slot, 10)]);
+    }
+    for nobody in [0, 200, 255] {
+        send(&mut sender, to, 7, &[nobody]);
+        assert_eq!(received(&mut ports[0], 0, 1), [(nobody, 7)]);
+    }
+    // The kernel moves the last socket into the hole, and the program follows.
+    drop(ports.remove(1));
+    for port in &mut ports {
+        let slot = port.slot();
+        send(&mut sender, to, 1, &[slot]);
+        assert_eq!(received(port, 0, 1), [(slot, 1)]);
+        assert_eq!(port.counters().stats(), ShareStats::default(), "nothing had to be forwarded");
+    }
+    assert_eq!(folder.open(to, 4791).slot(), 6, "slot 2 is not given away again so soon");
+}
+
+#[test]
+fn what_reaches_the_wrong_process_is_forwarded_and_the_steering_mended() {
+    let folder = Folder::new("forward");
+    let to = folder.address(1);
+    let (mut a, mut b) = (folder.open(to, 4791), folder.open(to, 4791));
+    let mut sender = folder.open(folder.address(2), 4791);
+    // Everything goes to the first socket.
+    steering::attach(a.udp.as_raw_fd(), &[0; 256]).unwrap();
+    send(&mut sender, to, 1, &[b.slot; 5]);
+    look(&mut a, 1);
+    assert_eq!(received(&mut b, 1, 5), [1, 2, 3, 4, 5].map(|number| (2, number)));
+    assert_eq!((a.counters.stats().forwarded, b.counters.stats().taken_over), (1, 1));
+    assert_eq!(a.counters.stats().mended, 1);
+    send(&mut sender, to, 6, &[b.slot]);
+    assert_eq!(received(&mut b, 2, 1), [(2, 6)]);
+    assert_eq!((a.counters.stats().forwarded, b.counters.stats().taken_over), (1, 1), "it is mended");
+
+    // Packets of several processes in one train, as a network card may join them.
+    send(&mut sender, to, 10, &[1, 1, 2, 0, 2, 2, 77, 1]);
+    assert_eq!(received(&mut a, 3, 5), [(1, 10), (1, 11), (0, 13), (77, 16), (1, 17)]);
+    assert_eq!(received(&mut b, 3, 3), [(2, 12), (2, 14), (2, 15)]);
+}
+
+#[test]
+fn a_wrong_order_is_found_out() {
+    let folder = Folder::new("order");
+    let to = folder.address(1);
+    let mut ports: Vec<SharedPort> = (0..5).map(|_| folder.open(to, 4791)).collect();
+    let mut sender = folder.open(folder.address(2), 4791);
+    // The registry is made to believe the opposite order.
+    let registry = ports[0].membership.registry();
+    registry.lock(Duration::ZERO).unwrap();
+    let mut loaded = registry.load(Some(1)).unwrap();
+    for (slot, index) in [(1, 4), (2, 3)] {
+        assert!(loaded.members.observe(slot, index));
+    }
+    registry.store(&mut loaded.members).unwrap();
+    ports[0].membership.steer(ports[0].udp.as_raw_fd(), &loaded.members);
+    registry.unlock();
+
+    let (mut rounds, mut strays) = (0, 1);
+    while strays > 0 {
+        rounds += 1;
+        assert!(rounds < 20, "the order is not found");
+        let before: u64 = ports.iter().map(|port| port.counters.stats().forwarded).sum();
+        let now_ns = rounds * 2 * MEND_INTERVAL_NS;
+        for slot in 1..=5 {
+            send(&mut sender, to, slot, &[slot]);
+            // Twice: who got it hands it on, then its owner has it.
+            let mut came = Vec::new();
+            for _ in 0..2 {
+                for port in &mut ports {
+                    port.woken();
+                    let own = port.slot;
+                    came.extend(received(port, now_ns, 0).into_iter().map(|packet| (own, packet)));
+                }
+            }
+            assert_eq!(came, [(slot, (slot, slot))], "round {rounds}");
+        }
+        strays = ports.iter().map(|port| port.counters.stats().forwarded).sum::<u64>() - before;
+    }
+    assert!(rounds > 1, "there was something to find out");
+}
+
+#[test]
+fn a_damaged_registry_is_built_anew_by_those_who_live() {
+    let folder = Folder::new("damage");
+    let to = folder.address(1);
+    let (mut a, mut b) = (folder.open(to, 4791), folder.open(to, 4791));
+    for damage in [&b"nonsense"[..], &[0xff; 30_000], b""] {
+        fs::write(a.registry(), damage).unwrap();
+        let mut c = folder.open(to, 4791);
+        assert!(c.slot() > 2, "slots 1 and 2 have owners");
+        for (now_ns, port) in [(0, &mut a), (0, &mut b)] {
+            port.last_mend_ns = None;
+            look(port, now_ns);
+            look(port, now_ns);
+        }
+        let registry = c.membership.registry();
+        registry.lock(Duration::ZERO).unwrap();
+        let loaded = registry.load(Some(c.slot())).unwrap();
+        registry.unlock();
+        assert!(!loaded.changed && loaded.strangers.is_empty());
+        assert_eq!(loaded.members.iter().count(), 3);
+        let mut sender = folder.open(folder.address(2), 4791);
+        send(&mut sender, to, 1, &[2]);
+        for port in [&mut a, &mut c] {
+            look(port, 0);
+        }
+        assert_eq!(received(&mut b, 0, 1), [(2, 1)]);
+    }
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let folder = Folder::new("leave");
+    let mut last = 0;
+    for _ in 0..300 {
+        let port = folder.open(folder.address(1), 4791);
+        assert_eq!(port.slot(), last % 254 + 1);
+        last = port.slot();
+    }
+    let left: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    let registry = Registry::open(&folder.0, 4791).unwrap();
+    let loaded = registry.load(None).unwrap();
+    assert!(!loaded.changed && loaded.strangers.is_empty() && loaded.members.iter().count() == 0);
+}
+
+#[test]
+fn all_slots_can_be_used_and_no_more() {
+    let folder = Folder::new("full");
+    let config = |address| {
+        let mut config = config(&folder.0, address, 4791);
+        config.udp.buffer_bytes = 4096;
+        config
+    };
+    let mut ports = Vec::new();
+    let full = loop {
+        match SharedPort::open(&config(folder.address(1))) {
+            Ok(port) => ports.push(port),
+            Err(error) => break error,
+        }
+        assert!(ports.len() <= 254);
+    };
+    assert!(matches!(full, ShareError::Full { .. }) && full.errno() == libc::EUSERS, "{full}");
+    assert_eq!(ports.len(), 254);
+    let (mut first, mut last) = (ports.remove(0), ports.remove(252));
+    send(&mut first, folder.address(1), 3, &[254]);
+    assert_eq!(received(&mut last, 0, 1), [(254, 3)]);
+}
+
+#[test]
+fn a_holder_that_does_not_share_is_named() {
+    let folder = Folder::new("taken");
+    let alone = UdpPort::bind(&UdpConfig::new(folder.address(1))).unwrap();
+    let error = SharedPort::open(&config(&folder.0, folder.address(1), 4791)).unwrap_err();
+    assert!(error.to_string().contains("that does not share it"), "{error}");
+    assert_eq!(error.errno(), libc::EADDRINUSE);
+    drop(alone);
+    // One that shares, but through another registry.
+    let other = Folder::new("taken-other");
+    let first = other.open(folder.address(1), 4791);
+    let error = SharedPort::open(&config(&folder.0, folder.address(1), 4791)).unwrap_err();
+    assert!(matches!(error, ShareError::OtherRegistry { .. }), "{error}");
+    drop(first);
+    drop(folder.open(folder.address(1), 4791));
+    assert!(matches!(SharedPort::open(&config(&folder.0, folder.address(1), 0)), Err(ShareError::NoPort)));
+}
+
+#[test]
+fn a_group_that_several_processes_joined_reaches_each_once() {
+    let folder = Folder::new("multicast");
+    let on = folder.address(1);
+    let group: IpAddr = "239.77.1.2".parse().unwrap();
+    let (mut a, mut b, mut c) = (folder.open(on, 4791), folder.open(on, 4791), folder.open(on, 4791));
+    for port in [&mut a, &mut b] {
+        port.join(group).unwrap();
+    }
+    let mut sender = folder.open(folder.address(2), 4791);
+    // Which interface a group is on depends on the routes of the host; its own address is always reached.
+    send(&mut sender, on, 1, &[255]);
+    assert_eq!(received(&mut a, 0, 1), [(255, 1)]);
+    send_to_group(&c, group, &[0, 0, 0, 0, 0, 255, 255, 255, 7, 0, 0, 0, 0, 0, 0, 0]);
+    for port in [&mut a, &mut b] {
+        assert_eq!(received(port, 0, 1), [(255, 7)]);
+        look(port, 0);
+        assert_eq!(port.counters.stats(), ShareStats::default());
+    }
+    look(&mut c, 0);
+}
+
+/// Sends to a group over the loopback interface, whatever the routes say.
+fn send_to_group(port: &SharedPort, group: IpAddr, bytes: &[u8]) {
+    let IpAddr::V4(on) = port.udp().address() else { panic!("an IPv4 address") };
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
+    socket.set_multicast_if_v4(&on).unwrap();
+    let to = std::net::SocketAddr::new(group, port.udp().port());
+    socket.send_to(bytes, &to.into()).unwrap();
+}
+
+#[test]
+fn the_wildcard_and_an_address_share_their_slots() {
+    let folder = Folder::new("wildcard");
+    // Not the RoCE port: other tests hold some of its addresses.
+    let number = 20_000 + (std::process::id() % 10_000) as u16;
+    let on = folder.address(1);
+    let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let (mut a, mut b) = (folder.open(any, number), folder.open(on, number));
+    let mut sender = folder.open(folder.address(2), number);
+    assert_eq!([a.slot, b.slot, sender.slot], [1, 2, 3]);
+    // The kernel prefers the socket of the address; it hands on what is for the other.
+    send(&mut sender, on, 1, &[1, 1]);
+    look(&mut b, 0);
+    assert_eq!(received(&mut a, 0, 2), [(1, 1), (1, 2)]);
+    send(&mut sender, on, 3, &[2]);
+    assert_eq!(received(&mut b, 0, 1), [(2, 3)]);
+    // The one with the wildcard has other addresses to itself, and nobody else can take packets for them.
+    send(&mut sender, folder.address(3), 4, &[1, 2]);
+    assert_eq!(received(&mut a, 0, 1), [(1, 4)]);
+    look(&mut b, 0);
+    assert_eq!(b.counters.stats().rejected, 1);
+}

@@ -1,0 +1,157 @@
+//! The registry as bytes. They are written by other processes: nothing in them is believed unchecked.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::members::{LAST_SLOT, Member, Members};
+
+/// Name and version of the format.
+const MAGIC: [u8; 8] = *b"pumiceS1";
+const HEADER_BYTES: usize = 8 + 8 + 8;
+const MEMBER_BYTES: usize = 48;
+const SUM_BYTES: usize = 8;
+
+/// The longest record.
+pub(super) const MAX_BYTES: usize = HEADER_BYTES + LAST_SLOT as usize * MEMBER_BYTES + SUM_BYTES;
+
+/// Header (magic, generation, next slot, number of members), members, checksum; little-endian.
+pub(super) fn encode(members: &Members) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(MAX_BYTES);
+    bytes.extend(MAGIC);
+    bytes.extend(members.generation.to_le_bytes());
+    bytes.extend([members.next_slot, members.iter().count() as u8, 0, 0, 0, 0, 0, 0]);
+    for member in members.iter() {
+        let (family, address) = address_bytes(member.address);
+        bytes.extend([member.slot, family, 0, 0]);
+        bytes.extend(member.pid.to_le_bytes());
+        bytes.extend(member.start_ticks.to_le_bytes());
+        bytes.extend(member.inode.to_le_bytes());
+        bytes.extend(address);
+        bytes.extend(member.pid_namespace.to_le_bytes());
+        bytes.extend([0; 4]);
+    }
+    bytes.extend(checksum(&bytes).to_le_bytes());
+    bytes
+}
+
+/// The members in a record; nothing if it is damaged or of another version.
+pub(super) fn decode(bytes: &[u8]) -> Option<Members> {
+    let (body, sum) = bytes.split_last_chunk::<SUM_BYTES>()?;
+    let (magic, rest) = body.split_first_chunk::<8>()?;
+    let (generation, rest) = rest.split_first_chunk::<8>()?;
+    let (&[next_slot, count, ..], rest) = rest.split_first_chunk::<8>()?;
+    let sound = *magic == MAGIC
+        && u64::from_le_bytes(*sum) == checksum(body)
+        && rest.len() == usize::from(count) * MEMBER_BYTES;
+    if !sound {
+        return None;
+    }
+    let mut members = Members::new(u64::from_le_bytes(*generation), next_slot);
+    let (chunks, _) = rest.as_chunks::<MEMBER_BYTES>();
+    // `add` refuses slots that are no slots or come twice.
+    chunks.iter().all(|chunk| member(chunk).is_some_and(|member| members.add(member))).then_some(members)
+}
+
+fn member(bytes: &[u8; MEMBER_BYTES]) -> Option<Member> {
+    let (&[slot, family, _, _], rest) = bytes.split_first_chunk::<4>()?;
+    let (pid, rest) = rest.split_first_chunk::<4>()?;
+    let (start_ticks, rest) = rest.split_first_chunk::<8>()?;
+    let (inode, rest) = rest.split_first_chunk::<8>()?;
+    let (address, rest) = rest.split_first_chunk::<16>()?;
+    let pid_namespace = rest.first_chunk::<4>()?;
+    Some(Member {
+        slot,
+        pid: u32::from_le_bytes(*pid),
+        pid_namespace: u32::from_le_bytes(*pid_namespace),
+        start_ticks: u64::from_le_bytes(*start_ticks),
+        address: address_from(family, address)?,
+        inode: u64::from_le_bytes(*inode),
+    })
+}
+
+/// An address as its family, 4 or 6, and 16 bytes.
+pub(super) fn address_bytes(address: IpAddr) -> (u8, [u8; 16]) {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, c, d] = address.octets();
+            (4, [a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+        }
+        IpAddr::V6(address) => (6, address.octets()),
+    }
+}
+
+/// The inverse of [`address_bytes`].
+pub(super) fn address_from(family: u8, bytes: &[u8; 16]) -> Option<IpAddr> {
+    match (family, bytes) {
+        (4, &[a, b, c, d, ..]) => Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d))),
+        (6, &octets) => Some(IpAddr::V6(Ipv6Addr::from(octets))),
+        _ => None,
+    }
+}
+
+/// FNV-1a: finds a write that was cut short, not a forger.
+fn checksum(bytes: &[u8]) -> u64 {
+    let step = |sum: u64, &byte: &u8| (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> Members {
+        let mut members = Members::new(77, 9);
+        for slot in 1..=LAST_SLOT {
+            let v6 = IpAddr::V6(Ipv6Addr::from([slot; 16]));
+            let address = if slot % 2 == 0 { IpAddr::from([10, 0, 0, slot]) } else { v6 };
+            let wide = u64::from(slot) << 40;
+            let member = Member {
+                slot,
+                pid: 70_000 + u32::from(slot),
+                pid_namespace: 0xf000_0000,
+                start_ticks: wide,
+                address,
+                inode: wide + 1,
+            };
+            assert!(members.add(member));
+        }
+        members
+    }
+
+    #[test]
+    fn decoding_is_the_inverse_of_encoding() {
+        for members in [Members::new(0, 1), full()] {
+            let bytes = encode(&members);
+            assert!(bytes.len() <= MAX_BYTES);
+            assert_eq!(decode(&bytes), Some(members));
+        }
+        assert_eq!(encode(&full()).len(), MAX_BYTES);
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        let bytes = encode(&full());
+        for place in (0..bytes.len()).step_by(7) {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 0x20;
+            assert_eq!(decode(&damaged), None, "byte {place}");
+            assert_eq!(decode(&bytes[..place]), None, "cut at {place}");
+        }
+    }
+
+    #[test]
+    fn a_right_checksum_does_not_make_nonsense_true() {
+        let seal = |mut body: Vec<u8>| {
+            body.truncate(body.len() - SUM_BYTES);
+            body.extend(checksum(&body).to_le_bytes());
+            body
+        };
+        let good = encode(&full());
+        // Another version; more members than there are; a slot twice; slot 0; slot 255; no such family.
+        for (place, value) in [(7, b'2'), (17, 255), (24 + 48, 1), (24, 0), (24, 255), (25, 9)] {
+            let mut bytes = good.clone();
+            bytes[place] = value;
+            assert_eq!(decode(&seal(bytes)), None, "{value} at {place}");
+        }
+        assert!(decode(&seal(good)).is_some());
+    }
+}

@@ -1,0 +1,189 @@
+//! The registry file: who may change it, and what it says.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::members::{LAST_SLOT, Members};
+use super::{ShareError, folder, lock, record};
+
+/// How often a lock that somebody holds is asked for again. It is held for less than a millisecond.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// An open registry. Its locks go with the last descriptor of this open.
+#[derive(Debug)]
+pub(super) struct Registry {
+    file: File,
+    path: PathBuf,
+}
+
+/// What the registry says, less those who are gone.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) members: Members,
+    /// It has to be written again: somebody is gone, or it was damaged.
+    pub(super) changed: bool,
+    /// Slots that have an owner whom the registry does not know: it was damaged.
+    pub(super) strangers: Vec<u8>,
+}
+
+impl Registry {
+    /// Opens the registry of a UDP port of this network namespace.
+    pub(super) fn open(in_folder: &Path, port: u16) -> Result<Registry, ShareError> {
+        let name = folder::file_name(port);
+        let file = folder::open(in_folder, &name)?;
+        Ok(Registry { file, path: in_folder.join(name) })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A name for the file that no other file has while it exists.
+    pub(super) fn identity(&self) -> Result<String, ShareError> {
+        let about = self.file.metadata().map_err(self.failed("look at the registry"))?;
+        Ok(format!("{:x}-{:x}", about.dev(), about.ino()))
+    }
+
+    /// The right to change the registry, or nothing if somebody else has it.
+    pub(super) fn try_lock(&self) -> bool {
+        lock::try_lock(&self.file, 0).unwrap_or(false)
+    }
+
+    /// Waits for the right to change the registry.
+    pub(super) fn lock(&self, patience: Duration) -> Result<(), ShareError> {
+        let begun = Instant::now();
+        while !lock::try_lock(&self.file, 0).map_err(self.failed("lock the registry"))? {
+            if begun.elapsed() > patience {
+                return Err(ShareError::Locked { registry: self.path.clone() });
+            }
+            std::thread::sleep(RETRY);
+        }
+        Ok(())
+    }
+
+    /// Gives the right back.
+    pub(super) fn unlock(&self) {
+        // The kernel refuses this only for a descriptor that is none.
+        let _ = lock::unlock(&self.file, 0);
+    }
+
+    /// Takes a slot. False: it has an owner.
+    pub(super) fn claim(&self, slot: u8) -> bool {
+        lock::try_lock(&self.file, slot).unwrap_or(false)
+    }
+
+    /// Gives a slot back.
+    pub(super) fn release(&self, slot: u8) {
+        let _ = lock::unlock(&self.file, slot);
+    }
+
+    /// Reads the registry. Who has lost the lock of its slot is gone; `own` is the caller's slot, whose lock
+    /// the caller does not see.
+    pub(super) fn load(&self, own: Option<u8>) -> Result<Loaded, ShareError> {
+        let failed = || self.failed("read the registry");
+        let mut live = lock::locked_slots(&self.file).map_err(failed())?;
+        if let Some(own) = own.and_then(|own| live.get_mut(usize::from(own))) {
+            *own = true;
+        }
+        let lives = |slot: u8| live.get(usize::from(slot)).is_some_and(|&live| live);
+        let bytes = self.read().map_err(failed())?;
+        let (mut members, mut changed) = match record::decode(&bytes) {
+            Some(members) => (members, false),
+            None => {
+                // Which slot was given last is lost with the rest. Where to go on is any number but always
+                // the same one.
+                let next_slot = if bytes.is_empty() { 1 } else { (std::process::id() % 254) as u8 + 1 };
+                (Members::new(0, next_slot), true)
+            }
+        };
+        let gone: Vec<u8> = members.iter().map(|member| member.slot).filter(|&slot| !lives(slot)).collect();
+        for slot in gone {
+            changed |= members.remove(slot);
+        }
+        let strangers = (1..=LAST_SLOT)
+            .filter(|&slot| Some(slot) != own && lives(slot) && !members.contains(slot))
+            .collect();
+        Ok(Loaded { members, changed, strangers })
+    }
+
+    /// Writes the registry anew, as the next generation.
+    pub(super) fn store(&self, members: &mut Members) -> Result<(), ShareError> {
+        members.generation = members.generation.wrapping_add(1);
+        let bytes = record::encode(members);
+        let written = self.file.write_all_at(&bytes, 0).and_then(|()| self.file.set_len(bytes.len() as u64));
+        written.map_err(self.failed("write the registry"))
+    }
+
+    /// All of the file, or as much as shows that it is too long.
+    fn read(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; record::MAX_BYTES + 1];
+        let mut length = 0;
+        while let Some(rest) = bytes.get_mut(length..).filter(|rest| !rest.is_empty()) {
+            match self.file.read_at(rest, length as u64) {
+                Ok(0) => break,
+                Ok(count) => length += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+
+    fn failed(&self, step: &'static str) -> impl Fn(io::Error) -> ShareError + use<> {
+        let path = self.path.clone();
+        move |source| ShareError::Os { step, path: Some(path.clone()), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::members::Member;
+    use super::*;
+
+    fn member(slot: u8) -> Member {
+        let address = [127, 0, 0, 1].into();
+        Member { slot, pid: 1, pid_namespace: 1, start_ticks: 1, address, inode: 1 }
+    }
+
+    fn slots(loaded: &Loaded) -> Vec<u8> {
+        loaded.members.iter().map(|member| member.slot).collect()
+    }
+
+    #[test]
+    fn the_dead_are_removed_and_damage_is_repaired() {
+        let folder = std::env::temp_dir().join(format!("pumice-registry-test-{}", std::process::id()));
+        let open = || Registry::open(&folder, 4791).unwrap();
+        let (a, b, c) = (open(), open(), open());
+        assert!(a.try_lock() && !b.try_lock());
+        assert!(matches!(b.lock(Duration::ZERO), Err(ShareError::Locked { .. })));
+        let mut loaded = a.load(None).unwrap();
+        assert!(loaded.changed && loaded.strangers.is_empty());
+        for (registry, slot) in [(&a, 3), (&b, 5), (&c, 7)] {
+            assert!(registry.claim(slot) && loaded.members.add(member(slot)));
+        }
+        assert!(!c.claim(3), "it has an owner");
+        a.store(&mut loaded.members).unwrap();
+        a.unlock();
+        b.lock(Duration::ZERO).unwrap();
+        let same = b.load(Some(5)).unwrap();
+        assert!(!same.changed && same.members == loaded.members);
+
+        drop(a);
+        let reaped = b.load(Some(5)).unwrap();
+        assert!(reaped.changed);
+        assert_eq!(slots(&reaped), [7, 5], "the last took the place of the first");
+
+        for damage in [&b"pumice"[..], &[0; 20_000], &[]] {
+            b.file.set_len(0).unwrap();
+            b.file.write_all_at(damage, 0).unwrap();
+            let rebuilt = b.load(Some(5)).unwrap();
+            assert!(rebuilt.changed && slots(&rebuilt).is_empty());
+            assert_eq!(rebuilt.strangers, [7]);
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,131 @@
+//! The role "bare": a process that has the port and nothing else.
+
+use std::io::BufRead;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::Command;
+
+use pumice_device::port::wait_readable;
+use pumice_device::share::SharedPort;
+
+use crate::child::{config, say};
+use crate::fleet::{Process, Scene};
+
+pub(crate) fn run() {
+    let mut port = match SharedPort::open(&config()) {
+        Ok(port) => Some(port),
+        Err(error) => return say(&format!("refused {error}")),
+    };
+    say(&format!("slot {}", port.as_ref().map_or(0, SharedPort::slot)));
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        match line.as_str() {
+            "fork-and-drop" => {
+                // SAFETY: the child only drops the port and leaves.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    drop(port.take());
+                    // SAFETY: ends this process.
+                    unsafe { libc::_exit(0) };
+                }
+                let mut status = 0;
+                // SAFETY: the status is a live C int.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                assert_eq!(status, 0);
+                say("done");
+            }
+            "fork-and-stay" => {
+                // SAFETY: the child only waits.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    // Not the pipe to the parent: its end is how the parent sees that this process ended.
+                    // SAFETY: the child uses neither; it waits until it is killed.
+                    unsafe {
+                        libc::close(1);
+                        libc::close(2);
+                        libc::prctl(libc::PR_SET_PDEATHSIG, 0);
+                        loop {
+                            libc::pause();
+                        }
+                    }
+                }
+                say(&format!("done {child}"));
+            }
+            "quit" => return,
+            other => panic!("{other}?"),
+        }
+    }
+}
+
+/// A process in this role.
+pub(crate) struct Bare {
+    process: Process,
+    slot: u8,
+}
+
+impl Bare {
+    pub(crate) fn start(scene: &Scene) -> Bare {
+        let mut process = Process::start(None, scene, "bare");
+        let slot = process.hear("slot").parse().unwrap();
+        Bare { process, slot }
+    }
+
+    pub(crate) fn slot(&self) -> u8 {
+        self.slot
+    }
+
+    pub(crate) fn ask(&mut self, question: &str) -> String {
+        self.process.say(question);
+        self.process.hear("done")
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    pub(crate) fn quit(&mut self) {
+        self.process.quit();
+    }
+}
+
+/// This role, run by `prefix`.
+pub(crate) fn command(prefix: Command, scene: &Scene) -> Process {
+    Process::start(Some(prefix), scene, "bare")
+}
+
+/// Why a process did not get the port; nothing if it could not even be started.
+pub(crate) fn refusal(mut process: Process) -> Option<String> {
+    let answer = process.answer()?;
+    let Some(refusal) = answer.strip_prefix("refused ") else { panic!("not refused: {answer}") };
+    Some(refusal.to_owned())
+}
+
+/// A process that is not a child of this one.
+pub(crate) struct Stranger {
+    handle: OwnedFd,
+}
+
+impl Stranger {
+    pub(crate) fn new(pid: i32) -> Stranger {
+        // SAFETY: no memory is involved.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        assert!(fd >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
+        // SAFETY: the descriptor was just made.
+        Stranger { handle: unsafe { OwnedFd::from_raw_fd(fd as i32) } }
+    }
+
+    /// Kills it and waits until it has gone.
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let null = std::ptr::null::<libc::siginfo_t>();
+        // By its handle, which cannot mean another process.
+        // SAFETY: the null pointer asks for the default information.
+        unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, self.handle.as_raw_fd(), libc::SIGKILL, null, 0)
+        };
+        let _ = wait_readable(&[self.handle.as_raw_fd()], None, None);
+    }
+}

@@ -1,0 +1,376 @@
+//! The parent's side: starting processes, telling them what to do, hearing what they did.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::iter::Sum;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use pumice_device::port::UdpConfig;
+use pumice_device::share::{ShareConfig, Sharer, sharers};
+
+/// How long an answer may take before the test has failed. Nothing waits for this in a run that passes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A loopback address and a registry folder that no other test uses.
+pub(crate) struct Scene {
+    folder: PathBuf,
+    address: IpAddr,
+    owned: bool,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Scene {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let pid = std::process::id();
+        let folder = std::env::temp_dir().join(format!("pumice-sharing-{pid}-{number}"));
+        let _ = fs::remove_dir_all(&folder);
+        let [high, low] = [201 + (pid % 50) as u8, (pid / 50 % 250) as u8];
+        let address = IpAddr::V4(Ipv4Addr::new(127, high, low, number as u8 + 1));
+        Scene { folder, address, owned: true }
+    }
+
+    pub(crate) fn with_folder(&self, folder: &str) -> Scene {
+        Scene { folder: folder.into(), address: self.address, owned: false }
+    }
+
+    pub(crate) fn with_address(&self, address: IpAddr) -> Scene {
+        Scene { folder: self.folder.clone(), address, owned: false }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    pub(crate) fn config(&self, address: IpAddr) -> ShareConfig {
+        ShareConfig { udp: UdpConfig::new(address), folder: Some(self.folder.clone()) }
+    }
+
+    /// The registry file of this network namespace.
+    pub(crate) fn registry(&self) -> PathBuf {
+        let mut files = fs::read_dir(&self.folder).unwrap();
+        files.next().expect("there is a registry").unwrap().path()
+    }
+
+    pub(crate) fn members(&self) -> Vec<Sharer> {
+        sharers(4791, Some(&self.folder)).unwrap()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if self.owned {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// A child process that answers lines with lines that begin with `@`.
+pub(crate) struct Process {
+    child: Child,
+    input: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Process {
+    /// Starts this program in a role. `prefix` is what runs it, such as `setpriv …`, or empty.
+    pub(crate) fn start(prefix: Option<Command>, scene: &Scene, role: &str) -> Process {
+        let own = std::env::current_exe().unwrap();
+        let mut command = match prefix {
+            Some(mut prefix) => {
+                prefix.arg(own);
+                prefix
+            }
+            None => Command::new(own),
+        };
+        let mut child = command
+            .args(["process", "--exact", "--nocapture", "--test-threads=1"])
+            .env("PUMICE_SHARING_ROLE", role)
+            .env("PUMICE_SHARING_FOLDER", scene.folder())
+            .env("PUMICE_SHARING_ADDRESS", scene.address().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, answers) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                // The test harness writes on the same line now and then.
+                if let Some((_, answer)) = line.split_once('@')
+                    && sender.send(answer.to_owned()).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Process { child, input, answers }
+    }
+
+    pub(crate) fn say(&mut self, line: &str) {
+        writeln!(self.input, "{line}").expect("the process lives");
+    }
+
+    /// The rest of the next answer, which has to begin with `word`.
+    pub(crate) fn hear(&mut self, word: &str) -> String {
+        let answer = self.answer().unwrap_or_else(|| panic!("{} ended before \"{word}\"", self.child.id()));
+        let Some(rest) = answer.strip_prefix(word) else { panic!("\"{answer}\" instead of \"{word}\"") };
+        rest.trim().to_owned()
+    }
+
+    /// The next answer; nothing if the process has ended.
+    pub(crate) fn answer(&mut self) -> Option<String> {
+        match self.answers.recv_timeout(PATIENCE) {
+            Ok(answer) => Some(answer),
+            Err(mpsc::RecvTimeoutError::Disconnected) => None,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("no answer from process {}", self.child.id()),
+        }
+    }
+
+    /// Kills it, which it cannot notice.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn quit(&mut self) {
+        self.say("quit");
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a process counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Stats {
+    pub(crate) forwarded: u64,
+    pub(crate) taken_over: u64,
+    pub(crate) rejected: u64,
+    pub(crate) mended: u64,
+    pub(crate) unknown_qpn: u64,
+}
+
+impl Sum for Stats {
+    fn sum<I: Iterator<Item = Stats>>(all: I) -> Stats {
+        all.fold(Stats::default(), |sum, one| Stats {
+            forwarded: sum.forwarded + one.forwarded,
+            taken_over: sum.taken_over + one.taken_over,
+            rejected: sum.rejected + one.rejected,
+            mended: sum.mended + one.mended,
+            unknown_qpn: sum.unknown_qpn + one.unknown_qpn,
+        })
+    }
+}
+
+struct Peer {
+    process: Process,
+    address: IpAddr,
+    slot: u8,
+    qpns: Vec<u32>,
+    alive: bool,
+}
+
+/// Processes with an HCA each, every one connected to every one. An even number: the queue pair that
+/// would lead to the process itself leads to its neighbour.
+#[derive(Default)]
+pub(crate) struct Fleet {
+    peers: Vec<Peer>,
+    folder: PathBuf,
+}
+
+impl Fleet {
+    pub(crate) fn start(scene: &Scene, count: usize) -> Fleet {
+        let mut fleet = Fleet { peers: Vec::new(), folder: scene.folder().to_owned() };
+        let started: Vec<Process> = (0..count).map(|_| Process::start(None, scene, "hca")).collect();
+        started.into_iter().for_each(|process| fleet.admit(process, scene.address()));
+        fleet
+    }
+
+    /// More processes like the first.
+    pub(crate) fn add(&mut self, count: usize) {
+        let address = self.peers[0].address;
+        let scene = Scene { folder: self.folder.clone(), address, owned: false };
+        for _ in 0..count {
+            self.admit(Process::start(None, &scene, "hca"), address);
+        }
+    }
+
+    pub(crate) fn push(&mut self, prefix: Command, scene: &Scene) {
+        self.folder = scene.folder().to_owned();
+        self.admit(Process::start(Some(prefix), scene, "hca"), scene.address());
+    }
+
+    fn admit(&mut self, mut process: Process, address: IpAddr) {
+        let slot = process.hear("slot").parse().unwrap();
+        self.peers.push(Peer { process, address, slot, qpns: Vec::new(), alive: true });
+    }
+
+    pub(crate) fn slots(&self) -> Vec<u8> {
+        self.peers.iter().map(|peer| peer.slot).collect()
+    }
+
+    pub(crate) fn members(&self) -> Vec<Sharer> {
+        sharers(4791, Some(&self.folder)).unwrap()
+    }
+
+    /// New queue pairs for everybody, and connections between all of them.
+    pub(crate) fn connect(&mut self) {
+        let count = self.peers.len();
+        for peer in &mut self.peers {
+            peer.process.say(&format!("create {count}"));
+        }
+        for peer in &mut self.peers {
+            peer.qpns = peer.process.hear("qpns").split(' ').map(|qpn| qpn.parse().unwrap()).collect();
+            assert!(peer.qpns.iter().all(|qpn| qpn >> 16 == u32::from(peer.slot)));
+        }
+        for own in 0..count {
+            let to: Vec<String> = (0..count)
+                .map(|index| {
+                    let (other, back) = if index == own { (own ^ 1, own ^ 1) } else { (index, own) };
+                    format!("{}@{}", self.peers[other].qpns[back], self.peers[other].address)
+                })
+                .collect();
+            self.peers[own].process.say(&format!("connect {}", to.join(" ")));
+        }
+        self.hear_all("connected");
+    }
+
+    /// Each queue pair sends and receives `count` messages; all are verified.
+    pub(crate) fn run(&mut self, count: usize) {
+        self.begin(count);
+        self.finish();
+    }
+
+    pub(crate) fn begin(&mut self, count: usize) {
+        for peer in self.peers.iter_mut().filter(|peer| peer.alive) {
+            peer.process.say(&format!("run {count}"));
+        }
+    }
+
+    /// Until everybody is in the middle of a run.
+    pub(crate) fn wait_for_progress(&mut self) {
+        self.hear_all("progress");
+    }
+
+    pub(crate) fn finish(&mut self) {
+        for peer in self.peers.iter_mut().filter(|peer| peer.alive) {
+            loop {
+                let answer = peer.process.answer().expect("the process lives");
+                match answer.trim() {
+                    "progress" => {}
+                    "ran" => break,
+                    other => panic!("slot {}: {other}", peer.slot),
+                }
+            }
+        }
+    }
+
+    /// Kills a process and tells the others which of their connections are gone.
+    pub(crate) fn kill(&mut self, victim: usize) {
+        self.peers[victim].process.kill();
+        self.peers[victim].alive = false;
+        for (index, peer) in self.peers.iter_mut().enumerate().filter(|(_, peer)| peer.alive) {
+            peer.process.say(&format!("forget {victim}"));
+            if index ^ 1 == victim {
+                peer.process.say(&format!("forget {index}"));
+            }
+        }
+    }
+
+    /// Makes the kernel send everything to one process's socket, whoever it is.
+    pub(crate) fn missteer(&mut self, by: usize) {
+        self.peers[by].process.say("missteer");
+        self.peers[by].process.hear("missteered");
+    }
+
+    pub(crate) fn stats(&mut self) -> Vec<Stats> {
+        let alive = self.peers.iter_mut().filter(|peer| peer.alive);
+        alive
+            .map(|peer| {
+                peer.process.say("stats");
+                let answer = peer.process.hear("stats");
+                let numbers: Vec<u64> = answer.split(' ').map(|number| number.parse().unwrap()).collect();
+                let [forwarded, taken_over, rejected, mended, unknown_qpn] = numbers[..] else {
+                    panic!("{answer}")
+                };
+                Stats { forwarded, taken_over, rejected, mended, unknown_qpn }
+            })
+            .collect()
+    }
+
+    pub(crate) fn quit(&mut self) {
+        for peer in self.peers.iter_mut().filter(|peer| peer.alive) {
+            peer.alive = false;
+            peer.process.quit();
+        }
+    }
+
+    fn hear_all(&mut self, word: &str) {
+        for peer in self.peers.iter_mut().filter(|peer| peer.alive) {
+            peer.process.hear(word);
+        }
+    }
+}
+
+/// Two network namespaces with a cable between them.
+pub(crate) struct TwoHosts {
+    names: [String; 2],
+}
+
+impl TwoHosts {
+    /// Nothing if they cannot be made.
+    pub(crate) fn new() -> Option<TwoHosts> {
+        let pid = std::process::id();
+        let hosts = TwoHosts { names: ["a", "b"].map(|side| format!("pumice-{side}-{pid}")) };
+        let [a, b] = &hosts.names;
+        let (cable_a, cable_b) = (format!("pmA{pid}"), format!("pmB{pid}"));
+        let mut done = ip(&["netns", "add", a])
+            && ip(&["netns", "add", b])
+            && ip(&["-n", a, "link", "add", &cable_a, "type", "veth", "peer", "name", &cable_b, "netns", b]);
+        for (name, cable, (_, address)) in [(a, &cable_a, hosts.side(0)), (b, &cable_b, hosts.side(1))] {
+            done = done
+                && ip(&["-n", name, "address", "add", &format!("{address}/24"), "dev", cable])
+                && ip(&["-n", name, "link", "set", "lo", "up"])
+                && ip(&["-n", name, "link", "set", cable, "up"]);
+        }
+        done.then_some(hosts)
+    }
+
+    /// Namespace and address of each.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, IpAddr)> {
+        (0..2).map(|index| self.side(index))
+    }
+
+    fn side(&self, index: u8) -> (&str, IpAddr) {
+        (&self.names[usize::from(index)], IpAddr::from([10, 99, 0, index + 1]))
+    }
+}
+
+impl Drop for TwoHosts {
+    fn drop(&mut self) {
+        for name in &self.names {
+            ip(&["netns", "delete", name]);
+        }
+    }
+}
+
+fn ip(arguments: &[&str]) -> bool {
+    Command::new("ip").args(arguments).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}

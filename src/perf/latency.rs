@@ -1,0 +1,118 @@
+//! The measuring end's single messages, one after the other.
+
+use std::time::{Duration, Instant};
+
+use pumice_transport::types::WorkCompletion;
+
+use super::endpoint::{Endpoint, Post, Slots};
+use super::pattern::Tag;
+use super::plan::{Operation, Plan, Service};
+use super::receiver::reply_tag;
+use super::statistics::Times;
+
+/// Empty polls between looks at the clock.
+const POLLS_PER_LOOK: u32 = 1024;
+/// An answer that has not come by now was lost.
+const LOST_AFTER: Duration = Duration::from_millis(500);
+const LOST_AFTER_RELIABLE: Duration = Duration::from_secs(10);
+const EVENT_WAIT: Duration = Duration::from_millis(20);
+/// Replies per completion of a send.
+const SIGNAL_EVERY: u64 = 16;
+
+/// Messages for `duration`, their times in `times`: of a SEND until the peer's answer, of others until the
+/// completion. How many.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn measure(
+    end: &mut Endpoint,
+    plan: &Plan,
+    duration: Duration,
+    times: &mut Times,
+) -> Result<Exchanged, String> {
+    end.drain()?;
+    times.clear();
+    let start = Instant::now();
+    let mut last = start;
+    let mut exchanged = Exchanged::default();
+    while last - start < duration {
+        let answered = one(end, plan, exchanged.messages, None)?;
+        let now = Instant::now();
+        exchanged.messages += 1;
+        if answered {
+            times.push(now - last);
+        } else {
+            exchanged.lost += 1;
+        }
+        last = now;
+    }
+    exchanged.seconds = (last - start).as_secs_f64();
+    Ok(exchanged)
+}
+
+/// What a latency round exchanged.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Exchanged {
+    pub(crate) messages: u64,
+    pub(crate) lost: u64,
+    pub(crate) seconds: f64,
+}
+
+/// `count` ping-pongs whose messages have tags from `first` on, and whose answers are checked.
+///
+/// # Errors
+/// A sentence: a wrong byte.
+pub(crate) fn check_answers(end: &mut Endpoint, plan: &Plan, first: Tag, count: u64) -> Result<u64, String> {
+    end.drain()?;
+    let mut checked = 0;
+    for number in 0..count {
+        end.fill_send(0, first + number)?;
+        checked += u64::from(one(end, plan, number, Some(first + number))?);
+    }
+    Ok(checked)
+}
+
+fn one(end: &mut Endpoint, plan: &Plan, number: u64, tag: Option<Tag>) -> Result<bool, String> {
+    let signal = !plan.ping_pong() || number % SIGNAL_EVERY == SIGNAL_EVERY - 1;
+    // A checked message carries its number in the immediate data.
+    let imm_every = u64::from(tag.is_some() && plan.ping_pong());
+    let slots = if plan.operation == Operation::Atomic { Slots::OfQueuePair } else { Slots::All };
+    let (first, retires) = (number, signal.then_some(1));
+    end.post(&Post { qp: 0, first, count: 1, slots, imm_every, retires })?;
+    let patience = if plan.service == Service::Rc { LOST_AFTER_RELIABLE } else { LOST_AFTER };
+    let start = Instant::now();
+    let mut empty = 0_u32;
+    let mut done = [WorkCompletion::default(); 1];
+    loop {
+        let count = match (plan.ping_pong(), plan.events) {
+            (true, false) => end.poll_receives(&mut done)?,
+            (true, true) => end.wait_receives(&mut done, EVENT_WAIT)?,
+            (false, false) => end.poll_sends(&mut done)?,
+            (false, true) => end.wait_sends(&mut done, EVENT_WAIT)?,
+        };
+        if count > 0 {
+            break;
+        }
+        empty += 1;
+        if (plan.events || empty.is_multiple_of(POLLS_PER_LOOK)) && start.elapsed() > patience {
+            if plan.service == Service::Rc {
+                return Err(format!("no answer for {} s", patience.as_secs()));
+            }
+            return Ok(false);
+        }
+    }
+    let [done] = &done;
+    if plan.operation == Operation::Atomic {
+        end.check_fetched(0, 1)?;
+    }
+    if plan.ping_pong() {
+        if let Some(tag) = tag {
+            end.check_receive(end.slot_of(done), reply_tag(tag))?;
+        }
+        end.post_receive_again(done)?;
+        if signal {
+            end.discard_sends()?;
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,124 @@
+//! `pumice perf`: how fast the device is, and whether every byte arrives.
+//!
+//! Two processes, one device each, agree over TCP ([`control`]): the server takes its part in the rounds
+//! that the client asks for. In a loop both are children of one command, and each round of ours is
+//! followed by one of plain UDP ([`raw`]): only ratios from the same run mean something on a machine that
+//! others use too.
+
+mod client;
+mod contents;
+mod control;
+mod endpoint;
+mod latency;
+mod netns;
+mod options;
+mod pairs;
+mod pattern;
+mod plan;
+mod process;
+mod queue;
+mod raw;
+mod receiver;
+mod report;
+mod sender;
+mod server;
+mod statistics;
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+
+use crate::outcome::{CommandError, CommandResult, Outcome};
+use netns::Namespaces;
+pub(crate) use options::PerfOptions;
+use options::{ClientOptions, LoopOptions, Role, ServerOptions};
+use process::{End, Listening, Reader, Task};
+
+/// Runs the command.
+pub(crate) fn run(options: &PerfOptions, out: &mut dyn Write) -> CommandResult {
+    let outcome = match &options.role {
+        Role::Server(options) => run_server(options),
+        Role::Client(options) => run_client(options, out),
+        Role::Loop(options) => run_loop(options, out),
+        Role::End(options) => run_end(&options.task, out),
+    };
+    outcome.map_err(CommandError::Failed)
+}
+
+fn run_server(options: &ServerOptions) -> Result<Outcome, String> {
+    let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let listener = server::listen(SocketAddr::new(options.addr.unwrap_or(everywhere), options.oob_port))?;
+    note(&format!("serving clients on TCP port {}; Ctrl-C ends it", options.oob_port));
+    let service = server::Service { address: options.addr, core: None, once: options.once };
+    server::serve(&listener, &service, &mut |sentence| note(&format!("pumice: {sentence}")))?;
+    Ok(Outcome::Good)
+}
+
+fn run_client(options: &ClientOptions, out: &mut dyn Write) -> Result<Outcome, String> {
+    let plan = options.test.plan(options.raw, None)?;
+    let connect = || client::reach(&options.host, options.oob_port);
+    client::measure(&[plan], &options.end, &connect, out)?;
+    Ok(Outcome::Good)
+}
+
+fn run_loop(options: &LoopOptions, out: &mut dyn Write) -> Result<Outcome, String> {
+    let link_mtu = options.netns.then_some(options.link_mtu);
+    let plans = options.test.plans(link_mtu)?;
+    if let Some(count) = options.pairs {
+        return pairs::run(count, options, out);
+    }
+    let namespaces = if options.netns { Some(Namespaces::create(options.link_mtu)?) } else { None };
+    let wrappers = namespaces.as_ref().map_or([vec![], vec![]], |made| [made.wrapper(0), made.wrapper(1)]);
+    let defaults = match &namespaces {
+        Some(_) => netns::ADDRESSES,
+        None => [Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 2)].map(IpAddr::V4),
+    };
+    let [first, second] = defaults;
+    let mut settings = options.end.clone();
+    settings.addr = Some(settings.addr.unwrap_or(first));
+    let peer = options.peer_addr.unwrap_or(second);
+    if settings.addr == Some(peer) {
+        return Err(format!("both devices would have the address {peer}: use another --addr or --peer-addr"));
+    }
+    let [own_core, peer_core] = process::cores();
+    let [own_wrapper, peer_wrapper] = wrappers;
+    let serve = Task::Serve { address: peer, core: peer_core };
+    let mut server_end = End::start(&serve, &peer_wrapper, Reader::Parent)?;
+    let Listening { at } = server_end.answer()?;
+    let measure = Task::Measure { server: at, plans, settings, core: own_core };
+    let good = End::start(&measure, &own_wrapper, Reader::User)?.wait()?;
+    // What went wrong, the measuring end has said.
+    Ok(if good { Outcome::Good } else { Outcome::Bad })
+}
+
+fn run_end(task: &str, out: &mut dyn Write) -> Result<Outcome, String> {
+    let task = serde_json::from_str(task).map_err(|_| "this is for \"pumice perf loop\" only".to_owned())?;
+    match task {
+        Task::Serve { address, core } => {
+            process::end_with_parent();
+            let listener = server::listen(SocketAddr::new(address, 0))?;
+            let at = listener.local_addr().map_err(|error| error.to_string())?;
+            pairs::say(&Listening { at }, out)?;
+            let service = server::Service { address: Some(address), core, once: false };
+            // Clients are told what is wrong, and say it.
+            server::serve(&listener, &service, &mut |_| {})?;
+        }
+        Task::Measure { server, plans, settings, core } => {
+            process::end_with_parent();
+            process::pin(core);
+            client::measure(&plans, &settings, &|| connect(server), out)?;
+        }
+        Task::Exchange { server, plan, settings } => {
+            pairs::exchange(connect(server)?, &plan, &settings, out)?
+        }
+    }
+    Ok(Outcome::Good)
+}
+
+fn connect(server: SocketAddr) -> Result<TcpStream, String> {
+    TcpStream::connect(server).map_err(|error| format!("the other process cannot be reached: {error}"))
+}
+
+/// A word to whoever sits there; nobody may, which is no failure.
+fn note(sentence: &str) {
+    let _ = writeln!(io::stderr(), "{sentence}");
+}

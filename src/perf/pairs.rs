@@ -1,0 +1,147 @@
+//! Several pairs of processes that exchange messages at the same time.
+
+use std::io::{self, BufRead, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::client::Session;
+use super::options::{EndSettings, LoopOptions};
+use super::plan::{Operation, Plan, Quantity};
+use super::process::{End, Listening, Reader, Task};
+use super::report::progress;
+use super::statistics::median;
+use crate::outcome::Outcome;
+
+/// What an exchanging end is told.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Go {
+    seconds: f64,
+}
+
+/// What it answers.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Exchanged {
+    round_trips_per_second: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct PairsReport {
+    test: String,
+    value: f64,
+    unit: &'static str,
+    pairs: u16,
+    one_pair: f64,
+    ratio_one_pair: f64,
+    size_bytes: usize,
+    rounds: usize,
+}
+
+/// Runs `count` pairs, alternately with one of them alone.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn run(count: u16, options: &LoopOptions, out: &mut dyn Write) -> Result<Outcome, String> {
+    if options.netns {
+        return Err("pairs run on loopback addresses: leave out --netns or --pairs".to_owned());
+    }
+    let mut test = options.test.clone();
+    test.op.get_or_insert(Operation::Send);
+    test.latency = true;
+    let plan = test.plan(false, None)?;
+    let base = match options.end.addr.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)) {
+        IpAddr::V4(base) if base.is_loopback() => base,
+        other => return Err(format!("pairs need IPv4 loopback addresses, from --addr on; {other} is none")),
+    };
+    let mut servers = Vec::new();
+    let mut clients = Vec::new();
+    for pair in 0..u32::from(count) {
+        let [own, peer] = [0, 1].map(|end| IpAddr::V4(Ipv4Addr::from(u32::from(base) + 2 * pair + end)));
+        let mut server = End::start(&Task::Serve { address: peer, core: None }, &[], Reader::Parent)?;
+        let Listening { at } = server.answer()?;
+        servers.push(server);
+        let settings = EndSettings { addr: Some(own), ..EndSettings::default() };
+        let task = Task::Exchange { server: at, plan: plan.clone(), settings };
+        clients.push(End::start(&task, &[], Reader::Parent)?);
+    }
+    round(&mut clients, plan.round_seconds.min(0.05))?;
+    let bar = progress(&plan, options.end.json);
+    let (mut all, mut one, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..plan.rounds {
+        let together = round(&mut clients, plan.round_seconds)?;
+        let alone = round(clients.get_mut(..1).unwrap_or_default(), plan.round_seconds)?;
+        all.push(together);
+        one.push(alone);
+        ratios.push(together / alone.max(f64::MIN_POSITIVE));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let report = PairsReport {
+        test: format!("{}_{}_pairs", plan.service.name(), plan.operation.name()),
+        value: median(&all),
+        unit: "round trips/s",
+        pairs: count,
+        one_pair: median(&one),
+        ratio_one_pair: median(&ratios),
+        size_bytes: plan.size_bytes,
+        rounds: plan.rounds,
+    };
+    if options.end.json {
+        say(&report, out)?;
+    } else {
+        print(&report, &plan, out).map_err(unwritten)?;
+    }
+    Ok(Outcome::Good)
+}
+
+fn print(report: &PairsReport, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{}: {} pairs of processes exchange {} B: {:.0} round trips/s in all, {:.2} times those of one pair alone ({:.0}/s)",
+        report.test, report.pairs, plan.size_bytes, report.value, report.ratio_one_pair, report.one_pair
+    )
+}
+
+/// All of `clients` at the same time: the sum of their round trips per second.
+fn round(clients: &mut [End], seconds: f64) -> Result<f64, String> {
+    for client in &mut *clients {
+        client.tell(&Go { seconds })?;
+    }
+    clients.iter_mut().map(|client| client.answer::<Exchanged>().map(|did| did.round_trips_per_second)).sum()
+}
+
+/// The client of one pair: a round whenever told, until standard input ends.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn exchange(
+    stream: TcpStream,
+    plan: &Plan,
+    settings: &EndSettings,
+    out: &mut dyn Write,
+) -> Result<(), String> {
+    debug_assert_eq!(plan.quantity, Quantity::Latency);
+    let mut session = Session::open(plan, stream, settings)?;
+    for line in io::stdin().lock().lines() {
+        let line = line.map_err(|error| format!("standard input failed: {error}"))?;
+        let go: Go = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+        let duration = Duration::try_from_secs_f64(go.seconds).map_err(|error| error.to_string())?;
+        say(&Exchanged { round_trips_per_second: session.exchange(duration)? }, out)?;
+    }
+    Ok(())
+}
+
+/// Writes one line of JSON.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn say<T: Serialize>(message: &T, out: &mut dyn Write) -> Result<(), String> {
+    let line = serde_json::to_string(message).map_err(|error| error.to_string())?;
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(unwritten)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "fits map_err")]
+fn unwritten(error: io::Error) -> String {
+    format!("the report cannot be written: {error}")
+}

@@ -1,0 +1,170 @@
+//! The processes of a loop: this program again, each as one end.
+
+use std::env;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::options::EndSettings;
+use super::plan::Plan;
+
+/// What an end process is told to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Task {
+    /// Serve clients with a device at this address; says where it listens.
+    Serve { address: IpAddr, core: Option<usize> },
+    /// Measure against a server and report.
+    Measure { server: SocketAddr, plans: Vec<Plan>, settings: EndSettings, core: Option<usize> },
+    /// Connect to a server, then exchange messages whenever told for how long.
+    Exchange { server: SocketAddr, plan: Plan, settings: EndSettings },
+}
+
+/// First word of a serving end.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Listening {
+    pub(crate) at: SocketAddr,
+}
+
+/// A process that ends with the value that stands for it.
+#[derive(Debug)]
+pub(crate) struct End {
+    child: Child,
+    /// Closed when this process ends in whatever way, which ends the child.
+    input: Option<ChildStdin>,
+    output: Option<BufReader<ChildStdout>>,
+}
+
+/// Who reads what an end writes to its standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// This process.
+    Parent,
+    /// Whoever reads what this process writes.
+    User,
+}
+
+impl End {
+    /// Starts an end; `wrapper` is a command that runs its arguments, e.g. in another namespace.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn start(task: &Task, wrapper: &[String], reader: Reader) -> Result<End, String> {
+        let program =
+            env::current_exe().map_err(|error| format!("this program cannot find itself: {error}"))?;
+        let task = serde_json::to_string(task).map_err(|error| error.to_string())?;
+        let mut command = match wrapper.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command.args(["perf", "__end", &task]);
+        End::spawn(command, reader)
+    }
+
+    /// Starts any command that ends when its standard input does.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn spawn(mut command: Command, reader: Reader) -> Result<End, String> {
+        command.stdin(Stdio::piped());
+        if reader == Reader::Parent {
+            command.stdout(Stdio::piped());
+        }
+        let name = command.get_program().to_string_lossy().into_owned();
+        let mut child = command.spawn().map_err(|error| format!("{name} cannot be started: {error}"))?;
+        let output = child.stdout.take().map(BufReader::new);
+        Ok(End { input: child.stdin.take(), output, child })
+    }
+
+    /// Process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line that the end wrote, without its line break.
+    ///
+    /// # Errors
+    /// A sentence: it ended instead.
+    pub(crate) fn line(&mut self) -> Result<String, String> {
+        let ended = || "a process of the loop ended early; its own message says why".to_owned();
+        let output = self.output.as_mut().ok_or_else(ended)?;
+        let mut line = String::new();
+        match output.read_line(&mut line) {
+            Ok(count) if count > 0 => Ok(line.trim_end().to_owned()),
+            _ => Err(ended()),
+        }
+    }
+
+    /// The next line, understood.
+    ///
+    /// # Errors
+    /// As [`line`](End::line), or the line is something else.
+    pub(crate) fn answer<T: DeserializeOwned>(&mut self) -> Result<T, String> {
+        let line = self.line()?;
+        serde_json::from_str(&line).map_err(|_| format!("a process of the loop said \"{line}\""))
+    }
+
+    /// Writes a line to the end's standard input.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn tell<T: Serialize>(&mut self, message: &T) -> Result<(), String> {
+        let mut line = serde_json::to_vec(message).map_err(|error| error.to_string())?;
+        line.push(b'\n');
+        let input = self.input.as_mut().ok_or("the input of a process of the loop is closed")?;
+        let written = input.write_all(&line).and_then(|()| input.flush());
+        written.map_err(|error| format!("a process of the loop does not listen: {error}"))
+    }
+
+    /// Waits until it ends; whether it did well.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn wait(&mut self) -> Result<bool, String> {
+        let status = self.child.wait().map_err(|error| format!("waiting for a process failed: {error}"))?;
+        Ok(status.success())
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.input.take();
+        // Both fail only if it ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Ends this process when its parent is gone: nobody would read its results.
+pub(crate) fn end_with_parent() {
+    thread::spawn(|| {
+        let _ = io::copy(&mut io::stdin().lock().by_ref(), &mut io::sink());
+        std::process::exit(1);
+    });
+}
+
+/// Keeps this thread on one core, if there is more than one. The other threads of the process go where
+/// the scheduler puts them.
+pub(crate) fn pin(core: Option<usize>) {
+    let Some(core) = core else { return };
+    let mut allowed = rustix::thread::CpuSet::new();
+    allowed.set(core);
+    // A container that does not have this core measures unpinned.
+    let _ = rustix::thread::sched_setaffinity(None, &allowed);
+}
+
+/// Cores of the two ends, if there are two.
+pub(crate) fn cores() -> [Option<usize>; 2] {
+    let Ok(allowed) = rustix::thread::sched_getaffinity(None) else { return [None, None] };
+    let mut cores = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+    match (cores.next(), cores.next()) {
+        (Some(first), Some(second)) => [Some(first), Some(second)],
+        _ => [None, None],
+    }
+}

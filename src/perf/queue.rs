@@ -1,0 +1,57 @@
+//! A completion queue of one end, polled or slept on.
+
+use std::time::Duration;
+
+use pumice_verbs::{CompletionChannel, CompletionQueue, Device, Notify, WcStatus, WorkCompletion};
+
+/// A completion queue and what wakes its user.
+pub(super) struct Queue {
+    pub(super) cq: CompletionQueue,
+    channel: Option<CompletionChannel>,
+    armed: bool,
+}
+
+impl Queue {
+    /// Makes the queue, with a channel if its user will sleep.
+    pub(super) fn new(device: &Device, depth: usize, events: bool) -> Result<Queue, String> {
+        let depth = u32::try_from(depth).map_err(|error| error.to_string())?;
+        let channel =
+            if events { Some(device.completion_channel().map_err(|error| error.to_string())?) } else { None };
+        let cq = match &channel {
+            Some(channel) => channel.completion_queue(depth, 0),
+            None => device.completion_queue(depth),
+        };
+        Ok(Queue { cq: cq.map_err(|error| error.to_string())?, channel, armed: false })
+    }
+
+    /// Takes completions, which must be successful; looking at none drives the device.
+    #[inline]
+    pub(super) fn poll(&mut self, out: &mut [WorkCompletion]) -> Result<usize, String> {
+        let count = self.cq.poll(out);
+        let failed = out.iter().take(count).find(|completion| completion.status != WcStatus::Success);
+        match failed {
+            None => Ok(count),
+            Some(failed) => {
+                Err(format!("a request of queue pair {:#x} failed: {}", failed.qp_num, failed.status.name()))
+            }
+        }
+    }
+
+    /// As [`poll`](Queue::poll), but sleeps for up to `limit` while there are none.
+    pub(super) fn wait(&mut self, out: &mut [WorkCompletion], limit: Duration) -> Result<usize, String> {
+        if let Some(channel) = &self.channel {
+            if !self.armed {
+                self.cq.arm(Notify::Any).map_err(|error| error.to_string())?;
+                self.armed = true;
+            }
+            // Those that came before arming wake nobody.
+            if self.cq.is_empty() {
+                if channel.wait(limit).is_err() {
+                    return Ok(0);
+                }
+                self.armed = false;
+            }
+        }
+        if self.cq.is_empty() { Ok(0) } else { self.poll(out) }
+    }
+}

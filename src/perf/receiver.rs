@@ -1,0 +1,175 @@
+//! The serving end's part in a round: take messages, answer them, or leave the work to the device.
+
+use std::time::{Duration, Instant};
+
+use pumice_transport::types::WorkCompletion;
+
+use super::control::{Contents, Control, Served};
+use super::endpoint::{Endpoint, Post, Slots};
+use super::pattern::Tag;
+use super::plan::{Plan, Service};
+use super::sender::credit_every;
+
+/// Empty polls between looks at the control connection.
+const POLLS_PER_LOOK: u32 = 1024;
+/// How long to sleep for a completion before looking at the control connection.
+const EVENT_WAIT: Duration = Duration::from_millis(20);
+/// Messages that have not come this long after the end of a round are lost.
+const LOST_AFTER: Duration = Duration::from_millis(500);
+const LOST_AFTER_RELIABLE: Duration = Duration::from_secs(10);
+
+/// The contents that the reply to a message has.
+pub(crate) fn reply_tag(tag: Tag) -> Tag {
+    !tag
+}
+
+/// Takes part in a round until the client says stop.
+#[derive(Debug)]
+pub(crate) struct Receiver<'a> {
+    plan: &'a Plan,
+    contents: Contents,
+    served: Served,
+    first: Option<Instant>,
+    last: Option<Instant>,
+    /// By memory slot: whether a message of this round is in it.
+    touched: Vec<bool>,
+    replies: u64,
+}
+
+impl<'a> Receiver<'a> {
+    pub(crate) fn new(plan: &'a Plan, contents: Contents) -> Receiver<'a> {
+        Receiver {
+            plan,
+            contents,
+            served: Served::default(),
+            first: None,
+            last: None,
+            touched: vec![false; plan.slot_count()],
+            replies: 0,
+        }
+    }
+
+    /// Serves until the control connection says something.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn run(&mut self, end: &mut Endpoint, control: &mut Control) -> Result<(), String> {
+        if self.plan.passive {
+            return compute(control);
+        }
+        let mut empty = 0_u32;
+        loop {
+            let count = self.take(end, self.plan.events && self.plan.ping_pong())?;
+            if count > 0 {
+                continue;
+            }
+            empty += 1;
+            if (self.plan.events || empty.is_multiple_of(POLLS_PER_LOOK)) && control.spoken_to() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// After the client has sent everything: takes what is still on its way, checks what remained
+    /// unchecked, and says what was served.
+    ///
+    /// # Errors
+    /// A sentence: a wrong byte, or messages of a reliable service that did not come.
+    pub(crate) fn finish(mut self, end: &mut Endpoint, sent: u64) -> Result<Served, String> {
+        let reliable = self.plan.service == Service::Rc;
+        let patience = if reliable { LOST_AFTER_RELIABLE } else { LOST_AFTER };
+        let expects = end.receives_messages();
+        let start = Instant::now();
+        while expects && self.served.messages < sent && start.elapsed() < patience {
+            self.take(end, false)?;
+        }
+        if expects && reliable && self.served.messages != sent {
+            return Err(format!("{} of {sent} messages arrived", self.served.messages));
+        }
+        end.settle(reliable)?;
+        if let (Contents::Same { tag }, true) = (self.contents, self.plan.verify && expects) {
+            for (slot, _) in self.touched.iter().enumerate().filter(|(_, touched)| **touched) {
+                end.check_receive(slot, tag)?;
+            }
+        }
+        if let (Some(first), Some(last)) = (self.first, self.last) {
+            self.served.seconds = (last - first).as_secs_f64();
+        }
+        Ok(self.served)
+    }
+
+    fn take(&mut self, end: &mut Endpoint, sleep: bool) -> Result<usize, String> {
+        let mut arrived = [WorkCompletion::default(); 32];
+        let count = if sleep {
+            end.wait_receives(&mut arrived, EVENT_WAIT)?
+        } else {
+            end.poll_receives(&mut arrived)?
+        };
+        for completion in arrived.iter().take(count) {
+            self.take_one(end, completion)?;
+        }
+        Ok(count)
+    }
+
+    #[inline]
+    fn take_one(&mut self, end: &mut Endpoint, completion: &WorkCompletion) -> Result<(), String> {
+        let slot = end.slot_of(completion);
+        if let Some(touched) = self.touched.get_mut(slot) {
+            *touched = true;
+        }
+        self.served.messages += 1;
+        let mut tag = None;
+        if let (Contents::Numbered { first }, true) = (self.contents, end.receives_messages()) {
+            let expected = first + Endpoint::number_of(completion);
+            end.check_receive(slot, expected)?;
+            self.served.checked += 1;
+            tag = Some(expected);
+        }
+        if self.plan.ping_pong() {
+            self.reply(end, tag)?;
+        } else if self.plan.service != Service::Rc {
+            self.note_time();
+            let number = Endpoint::number_of(completion);
+            if Endpoint::has_number(completion) && (number + 1).is_multiple_of(credit_every(self.plan)) {
+                end.send_credit(number)?;
+            }
+        }
+        end.post_receive_again(completion)
+    }
+
+    fn note_time(&mut self) {
+        if self.served.messages % 16 == 1 || self.plan.size_bytes > 4096 {
+            let now = Instant::now();
+            self.first.get_or_insert(now);
+            self.last = Some(now);
+        }
+    }
+
+    fn reply(&mut self, end: &mut Endpoint, tag: Option<Tag>) -> Result<(), String> {
+        if let Some(tag) = tag {
+            end.fill_send(0, reply_tag(tag))?;
+        }
+        let signal = self.replies % 16 == 15;
+        self.replies += 1;
+        end.post(&Post {
+            qp: 0,
+            first: 0,
+            count: 1,
+            slots: Slots::All,
+            imm_every: 0,
+            retires: signal.then_some(16),
+        })?;
+        if signal { end.discard_sends() } else { Ok(()) }
+    }
+}
+
+/// An application that has something else to do and never calls a verb.
+fn compute(control: &mut Control) -> Result<(), String> {
+    let mut state = 1_u64;
+    while !control.spoken_to() {
+        for _ in 0..20_000 {
+            state = std::hint::black_box(state.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_left(17));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! `pumice perf`: every combination of operation and service, verified; what makes no sense is said.
+//!
+//! No test looks at how fast anything is: the machine may be busy.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use serde_json::Value;
+
+fn perf(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pumice")).arg("perf").args(arguments).output().expect("the program runs")
+}
+
+/// Loopback addresses that no other test uses at the same time: UDP port 4791 of an address has one owner.
+fn addresses() -> [String; 2] {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let block = NEXT.fetch_add(1, Ordering::Relaxed);
+    // 127.64.0.0/10: away from the addresses that people choose.
+    [1, 2].map(|end| format!("127.{}.{}.{}", 64 + high % 64, low, 1 + (block % 60) * 4 + end))
+}
+
+/// A short loop with these options: exit code, JSON lines, stderr.
+fn short_loop(options: &[&str]) -> (Option<i32>, Vec<Value>, String) {
+    let [own, peer] = addresses();
+    let mut arguments = vec!["loop", "--json", "--rounds", "1", "--duration", "0.02"];
+    arguments.extend(["--addr", &own, "--peer-addr", &peer]);
+    arguments.extend(options);
+    let output = perf(&arguments);
+    let text = String::from_utf8(output.stdout).expect("JSON is text");
+    let lines = text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+    (output.status.code(), lines, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn one_report(options: &[&str]) -> Value {
+    let (code, mut lines, stderr) = short_loop(options);
+    assert_eq!((code, lines.len()), (Some(0), 1), "{options:?}: {stderr}");
+    lines.remove(0)
+}
+
+fn positive(report: &Value, field: &str) -> bool {
+    report[field].as_f64().is_some_and(|value| value > 0.0)
+}
+
+#[test]
+fn every_legal_combination_is_verified() {
+    let combinations = [
+        ("write", "rc", "20000"),
+        ("read", "rc", "20000"),
+        ("send", "rc", "5000"),
+        ("atomic", "rc", "8"),
+        ("write", "uc", "20000"),
+        ("send", "uc", "5000"),
+        ("send", "ud", "1000"),
+    ];
+    for (op, service, size) in combinations {
+        let report =
+            one_report(&["--op", op, "--transport", service, "--size", size, "--mtu", "1024", "--verify"]);
+        for field in ["value", "raw", "ratio", "messages", "verified_messages", "verified_bytes"] {
+            assert!(positive(&report, field), "{op} {service}: {field} in {report}");
+        }
+        let test = report["test"].as_str().unwrap_or_default();
+        assert!(test.starts_with(&format!("{service}_{op}_")), "{report}");
+        assert_eq!(report["verified"], true, "{report}");
+        assert!(report["unit"].is_string() && report["retransmitted"].is_u64(), "{report}");
+        if service == "rc" {
+            assert_eq!(report["lost"], 0, "{report}");
+        }
+    }
+}
+
+#[test]
+fn every_latency_is_verified() {
+    let kinds = [
+        &["--op", "send"][..],
+        &["--op", "send", "--events"],
+        &["--op", "send", "--transport", "uc"],
+        &["--op", "send", "--transport", "ud"],
+        &["--op", "write"],
+        &["--op", "write", "--passive"],
+        &["--op", "write", "--events"],
+        &["--op", "read"],
+        &["--op", "atomic"],
+    ];
+    for kind in kinds {
+        let report = one_report(&[kind, &["--latency", "--verify"]].concat());
+        assert_eq!(
+            (&report["unit"], &report["verified"]),
+            (&"us".into(), &true.into()),
+            "{kind:?}: {report}"
+        );
+        for field in ["value", "raw", "ratio", "p99", "ratio_p99", "verified_messages"] {
+            assert!(positive(&report, field), "{kind:?}: {field} in {report}");
+        }
+        assert_eq!(positive(&report, "ratio_round_trip"), !kind.contains(&"send"), "{kind:?}: {report}");
+    }
+}
+
+#[test]
+fn many_queue_pairs_are_compared_with_one() {
+    for count in ["3", "100"] {
+        let report =
+            one_report(&["--op", "send", "--size", "8", "--post-list", "8", "--qps", count, "--verify"]);
+        assert!(positive(&report, "ratio_one_qp"), "{report}");
+        assert_eq!(report["unit"], "M/s", "{report}");
+    }
+}
+
+#[test]
+fn many_pairs_are_compared_with_one() {
+    let [own, _] = addresses();
+    let output =
+        perf(&["loop", "--json", "--rounds", "1", "--duration", "0.05", "--pairs", "2", "--addr", &own]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert!(positive(&report, "value") && positive(&report, "ratio_one_pair"), "{report}");
+    assert_eq!(report["pairs"], 2);
+}
+
+#[test]
+fn what_makes_no_sense_is_said_in_a_sentence() {
+    let wrong = [
+        (&["--op", "read", "--transport", "uc"][..], "UC has no read"),
+        (&["--op", "atomic", "--transport", "uc"], "UC has no atomic"),
+        (&["--op", "write", "--transport", "ud"], "UD has no write"),
+        (&["--op", "read", "--transport", "ud"], "UD has no read"),
+        (&["--op", "atomic", "--transport", "ud"], "UD has no atomic"),
+        (&["--op", "send", "--transport", "ud", "--size", "2000", "--mtu", "1024"], "2000 bytes"),
+        (&["--op", "atomic", "--size", "16"], "8 bytes"),
+        (&["--op", "send", "--passive", "--latency"], "--passive"),
+        (&["--mtu", "1500"], "1500"),
+        (&["--op", "write", "--qps", "0"], "--qps 0"),
+        (&["--op", "write", "--depth", "4", "--post-list", "5"], "--post-list 5"),
+        (&["--op", "write", "--rounds", "0"], "--rounds"),
+    ];
+    for (options, says) in wrong {
+        let output = perf(&[&["loop"], options].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{options:?}: {output:?}");
+        assert!(stderr.contains(says) && output.stdout.is_empty(), "{options:?}: {output:?}");
+    }
+}
+
+#[test]
+fn an_address_that_is_in_use_is_named() {
+    let [own, peer] = addresses();
+    let _held = std::net::UdpSocket::bind((own.as_str(), 4791)).expect("an address of this test alone");
+    let output = perf(&["loop", "--rounds", "1", "--addr", &own, "--peer-addr", &peer]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(stderr.lines().count() == 1 && stderr.contains(&own), "{stderr}");
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_server_and_a_client_find_different_addresses_on_one_machine() {
+    let [server_address, _] = addresses();
+    let free = std::net::TcpListener::bind((server_address.as_str(), 0)).expect("a TCP port");
+    let port = free.local_addr().expect("an address").port().to_string();
+    drop(free);
+    let mut server = Command::new(env!("CARGO_BIN_EXE_pumice"))
+        .args(["perf", "server", "--addr", &server_address, "--oob-port", &port, "--once"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .map(Killed)
+        .expect("the program runs");
+    let mut ready = String::new();
+    BufReader::new(server.0.stderr.take().expect("a pipe")).read_line(&mut ready).expect("a line");
+    assert!(ready.contains(&port), "{ready}");
+    let options =
+        ["--op", "write", "--size", "64K", "--rounds", "1", "--duration", "0.02", "--verify", "--json"];
+    let output = perf(&[&["client", &server_address, "--oob-port", &port], &options[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one line of JSON");
+    assert!(positive(&report, "verified_bytes") && report["raw"].is_null(), "{report}");
+    assert!(server.0.wait().expect("it was started").success());
+}

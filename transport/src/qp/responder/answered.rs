@@ -1,0 +1,134 @@
+//! Requests with an answer of their own: READ, atomics, ATOMIC WRITE, FLUSH.
+
+use super::check::{flush_access, packets_of};
+use super::{Refused, Responder, Stop};
+use crate::host::{Host, MemoryError, RemoteKey};
+use crate::qp::response::{ReadRequest, Replay, ReplayKind};
+use crate::qp::settings::Settings;
+use crate::types::{Access, AtomicOperation};
+use crate::wire::{Operation, Packet};
+
+impl Responder {
+    /// Requests that are answered by a response of their own need a place in the queue.
+    fn check_resources(&self, settings: &Settings) -> Result<(), Stop> {
+        if settings.max_dest_rd_atomic == 0 {
+            return Err(Refused::invalid("max_dest_rd_atomic is 0").into());
+        }
+        if self.responses.is_full(settings.max_dest_rd_atomic) {
+            return Err(Stop::Overloaded);
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, settings: &Settings, count: u32, kind: ReplayKind) {
+        let replay = Replay { first_psn: self.expected, count, kind };
+        self.responses.remember(replay, settings.max_dest_rd_atomic);
+        self.expected = self.expected.plus(count);
+        self.msn = (self.msn + 1) & 0xff_ffff;
+    }
+
+    pub(super) fn accept_read<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), Stop> {
+        self.check_resources(settings)?;
+        let Some(reth) = packet.reth() else {
+            return Err(Refused::invalid("READ without RETH").into());
+        };
+        let key = if reth.length == 0 {
+            RemoteKey { rkey: reth.rkey, pd: settings.context.pd, qpn: settings.context.qpn }
+        } else {
+            let key = Self::remote_key(settings, packet, reth.rkey, host)?;
+            host.check_remote(key, reth.address, u64::from(reth.length), Access::REMOTE_READ)
+                .map_err(Refused::access)?;
+            key
+        };
+        let count = packets_of(reth.length, settings.mtu_bytes);
+        let request = ReadRequest {
+            key,
+            first_psn: self.expected,
+            address: reth.address,
+            length_bytes: reth.length,
+            count,
+        };
+        let kind = ReplayKind::Read { key, address: reth.address, length_bytes: reth.length };
+        self.remember(settings, count, kind);
+        self.responses.push_read(request, self.msn);
+        Ok(())
+    }
+
+    pub(super) fn accept_atomic<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), Stop> {
+        self.check_resources(settings)?;
+        let Some(eth) = packet.atomic_eth() else {
+            return Err(Refused::invalid("atomic without AtomicETH").into());
+        };
+        let operation = if packet.operation() == Operation::CompareSwap {
+            AtomicOperation::CompareSwap { compare: eth.compare, swap: eth.swap_or_add }
+        } else {
+            AtomicOperation::FetchAdd { add: eth.swap_or_add }
+        };
+        if !eth.address.is_multiple_of(8) {
+            return Err(Refused::access(MemoryError::Misaligned).into());
+        }
+        let key = Self::remote_key(settings, packet, eth.rkey, host)?;
+        let original = host.remote_atomic(key, eth.address, operation).map_err(Refused::access)?;
+        let psn = self.expected;
+        self.remember(settings, 1, ReplayKind::Atomic { original });
+        self.responses.push_atomic(psn, original, self.msn);
+        Ok(())
+    }
+
+    pub(super) fn accept_atomic_write<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), Stop> {
+        self.check_resources(settings)?;
+        let (Some(reth), Ok(data)) = (packet.reth(), <[u8; 8]>::try_from(packet.payload())) else {
+            return Err(Refused::invalid("ATOMIC WRITE carries exactly 8 bytes").into());
+        };
+        if reth.length != 8 {
+            return Err(Refused::invalid("ATOMIC WRITE carries exactly 8 bytes").into());
+        }
+        if !reth.address.is_multiple_of(8) {
+            return Err(Refused::access(MemoryError::Misaligned).into());
+        }
+        let key = Self::remote_key(settings, packet, reth.rkey, host)?;
+        host.remote_atomic_write(key, reth.address, data).map_err(Refused::access)?;
+        let psn = self.expected;
+        self.remember(settings, 1, ReplayKind::Empty);
+        self.responses.push_empty(psn, self.msn);
+        Ok(())
+    }
+
+    pub(super) fn accept_flush<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), Stop> {
+        self.check_resources(settings)?;
+        let (Some(feth), Some(reth)) = (packet.feth(), packet.reth()) else {
+            return Err(Refused::invalid("FLUSH without FETH or RETH").into());
+        };
+        let range = match feth.selectivity {
+            0 => Some((reth.address, u64::from(reth.length))),
+            1 => None,
+            _ => return Err(Refused::invalid("FLUSH with a reserved selectivity").into()),
+        };
+        let key = Self::remote_key(settings, packet, reth.rkey, host)?;
+        host.remote_flush(key, range, flush_access(feth.placement)).map_err(Refused::access)?;
+        let psn = self.expected;
+        self.remember(settings, 1, ReplayKind::Empty);
+        self.responses.push_empty(psn, self.msn);
+        Ok(())
+    }
+}

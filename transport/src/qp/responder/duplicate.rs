@@ -1,0 +1,73 @@
+//! Requests that were executed before.
+
+use super::Responder;
+use super::check::{is_saved, packets_of};
+use crate::host::{Counter, Host};
+use crate::qp::response::{ReadRequest, ReplayKind};
+use crate::qp::settings::Settings;
+use crate::types::Access;
+use crate::wire::{Operation, Packet, Position, Syndrome};
+
+impl Responder {
+    /// A request that was executed before: acknowledge or replay, never execute.
+    pub(super) fn handle_duplicate<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) {
+        let psn = packet.bth().psn;
+        let operation = packet.operation();
+        let takes_place = operation == Operation::ReadRequest || is_saved(operation);
+        if takes_place && self.responses.is_full(settings.max_dest_rd_atomic) {
+            host.count(Counter::RxMessageDropped, 1);
+            return;
+        }
+        match operation {
+            Operation::ReadRequest => self.replay_read(settings, packet, host),
+            _ if is_saved(operation) => match self.responses.replay_of(psn).map(|replay| replay.kind) {
+                Some(ReplayKind::Atomic { original }) => {
+                    self.responses.replay_saved(psn, Some(original), self.msn);
+                }
+                Some(ReplayKind::Empty) => self.responses.replay_saved(psn, None, self.msn),
+                _ => host.count(Counter::RxReplayMissed, 1),
+            },
+            _ => {
+                let ends = matches!(packet.info().position, Position::Last | Position::Only);
+                if packet.bth().ack_request || ends {
+                    let newest = self.expected.minus(1);
+                    self.responses.push_acknowledge(Syndrome::ACK_UNLIMITED, newest, self.msn);
+                }
+            }
+        }
+    }
+
+    fn replay_read<H: Host>(&mut self, settings: &Settings, packet: &Packet<'_>, host: &mut H) {
+        let psn = packet.bth().psn;
+        let found = self.responses.replay_of(psn);
+        let (Some(reth), Some(replay)) = (packet.reth(), found) else {
+            host.count(Counter::RxReplayMissed, 1);
+            return;
+        };
+        let ReplayKind::Read { key, address, length_bytes } = replay.kind else {
+            host.count(Counter::RxReplayMissed, 1);
+            return;
+        };
+        // It may ask for the rest only, but never for more than the original did.
+        let skipped = u64::from(psn.since(replay.first_psn) as u32) * settings.mtu_bytes as u64;
+        let inside = reth.rkey == key.rkey
+            && reth.address == address.wrapping_add(skipped)
+            && u64::from(reth.length) + skipped <= u64::from(length_bytes);
+        let valid = inside
+            && (reth.length == 0
+                || host.check_remote(key, reth.address, u64::from(reth.length), Access::REMOTE_READ).is_ok());
+        if !valid {
+            host.count(Counter::RxReplayMissed, 1);
+            return;
+        }
+        let count = packets_of(reth.length, settings.mtu_bytes);
+        let request =
+            ReadRequest { key, first_psn: psn, address: reth.address, length_bytes: reth.length, count };
+        self.responses.replay_read(request, self.msn);
+    }
+}

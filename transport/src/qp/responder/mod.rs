@@ -1,0 +1,308 @@
+//! The responder of RC and XRC: a chain of checks in the order of the specification, then execution.
+
+mod answered;
+mod check;
+mod duplicate;
+mod message;
+
+use super::response::Responses;
+use super::settings::Settings;
+use crate::host::{Counter, Host, MemoryError, NoRecv, RecvWqe, RemoteKey};
+use crate::types::{AsyncEventType, Cause, WcOpcode, WcStatus, WorkCompletion};
+use crate::wire::{NakCode, Operation, Packet, Position, Psn, Syndrome};
+
+use check::{check_length, check_operation};
+pub(crate) use check::{check_payload, is_send, is_write, packets_of};
+
+/// A message of which some packets have arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Inbound {
+    Idle,
+    /// A SEND into the receive request taken at its first packet.
+    Send {
+        offset: u64,
+    },
+    /// A WRITE: where the next byte goes, and how many are to come.
+    Write {
+        rkey: u32,
+        address: u64,
+        remaining: u64,
+        total: u32,
+    },
+}
+
+/// The responder refused a request: the queue pair goes to ERR once the NAK is queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refusal;
+
+/// Responder state of a queue pair.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    pub(crate) expected: Psn,
+    pub(crate) msn: u32,
+    /// A sequence NAK or RNR NAK is out; no further one until the expected packet arrives.
+    nak_outstanding: bool,
+    pub(crate) inbound: Inbound,
+    pub(crate) recv: RecvWqe,
+    pub(crate) responses: Responses,
+    pub(crate) communication_established: bool,
+}
+
+/// What a refused request leads to.
+struct Refused {
+    code: NakCode,
+    /// Status of the receive request in use, if there is one.
+    status: WcStatus,
+    /// Event if there is none.
+    event: Option<AsyncEventType>,
+    reason: &'static str,
+}
+
+impl Refused {
+    fn invalid(reason: &'static str) -> Refused {
+        Refused {
+            code: NakCode::InvalidRequest,
+            status: WcStatus::RemInvReqErr,
+            event: Some(AsyncEventType::QpReqErr),
+            reason,
+        }
+    }
+
+    fn access(error: MemoryError) -> Refused {
+        if error == MemoryError::Misaligned {
+            return Refused::invalid(error.reason());
+        }
+        Refused {
+            code: NakCode::RemoteAccess,
+            status: WcStatus::RemAccessErr,
+            event: Some(AsyncEventType::QpAccessErr),
+            reason: error.reason(),
+        }
+    }
+
+    fn xrc() -> Refused {
+        Refused {
+            code: NakCode::InvalidReadRequest,
+            status: WcStatus::RemInvReqErr,
+            event: Some(AsyncEventType::QpAccessErr),
+            reason: "no such XRC SRQ in the target's domain",
+        }
+    }
+}
+
+/// How a check ends the processing of a request.
+enum Stop {
+    /// No receive request is posted.
+    NotReady,
+    /// The responses in the queue must leave first; the packet is treated as lost.
+    Overloaded,
+    Refuse(Refused),
+}
+
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Stop {
+        Stop::Refuse(refused)
+    }
+}
+
+impl Responder {
+    pub(crate) fn new() -> Responder {
+        Responder {
+            expected: Psn::new(0),
+            msn: 0,
+            nak_outstanding: false,
+            inbound: Inbound::Idle,
+            recv: RecvWqe::default(),
+            responses: Responses::new(),
+            communication_established: false,
+        }
+    }
+
+    /// INIT → RTR: the first request carries `rq_psn`.
+    pub(crate) fn start(&mut self, rq_psn: Psn) {
+        self.expected = rq_psn;
+    }
+
+    /// A receive request is in use by a partly received SEND.
+    pub(crate) fn holds_recv(&self) -> bool {
+        matches!(self.inbound, Inbound::Send { .. })
+    }
+
+    /// A request packet of the connected peer.
+    ///
+    /// # Errors
+    /// The request was refused for good; the NAK, completion and event have been made.
+    pub(crate) fn handle_request<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), Refusal> {
+        let psn = packet.bth().psn;
+        let distance = psn.since(self.expected);
+        if distance > 0 {
+            host.count(Counter::RxOutOfSequence, 1);
+            if !self.nak_outstanding {
+                self.nak_outstanding = true;
+                host.count(Counter::TxNakSequence, 1);
+                let syndrome = Syndrome::Nak(NakCode::Sequence);
+                self.responses.push_acknowledge(syndrome, self.expected, self.msn);
+            }
+            return Ok(());
+        }
+        if distance < 0 {
+            host.count(Counter::RxDuplicateRequest, 1);
+            self.handle_duplicate(settings, packet, host);
+            return Ok(());
+        }
+        self.nak_outstanding = false;
+        match self.accept(settings, packet, host) {
+            Ok(()) => Ok(()),
+            Err(Stop::Overloaded) => {
+                host.count(Counter::RxMessageDropped, 1);
+                Ok(())
+            }
+            Err(Stop::NotReady) => {
+                // Packets behind this one are out of sequence now; the RNR NAK speaks for them too.
+                self.nak_outstanding = true;
+                host.count(Counter::TxRnrNak, 1);
+                let syndrome = Syndrome::RnrNak { timer_code: settings.min_rnr_timer };
+                self.responses.push_acknowledge(syndrome, self.expected, self.msn);
+                Ok(())
+            }
+            Err(Stop::Refuse(refused)) => {
+                self.refuse(settings, psn, refused, host);
+                Err(Refusal)
+            }
+        }
+    }
+
+    fn refuse<H: Host>(&mut self, settings: &Settings, psn: Psn, refused: Refused, host: &mut H) {
+        let syndrome = Syndrome::Nak(refused.code);
+        host.count(
+            match refused.code {
+                NakCode::RemoteAccess => Counter::TxNakAccess,
+                NakCode::RemoteOperation => Counter::TxNakOperation,
+                _ => Counter::TxNakInvalid,
+            },
+            1,
+        );
+        self.responses.push_acknowledge(syndrome, psn, self.msn);
+        host.explain(
+            &settings.context,
+            Cause::RequestRefused { syndrome: syndrome.byte(), psn, reason: refused.reason },
+        );
+        if self.holds_recv() {
+            self.inbound = Inbound::Idle;
+            self.complete_recv(settings, refused.status, host);
+        } else if let Some(event) = refused.event {
+            host.event(&settings.context, event);
+        }
+    }
+
+    /// Memory went away while a READ of it was being answered: that is the last answer.
+    pub(crate) fn refuse_read(&mut self, psn: Psn) {
+        self.responses.drop_all();
+        self.responses.push_acknowledge(Syndrome::Nak(NakCode::RemoteAccess), psn, self.msn);
+    }
+
+    /// Completes the receive request in use with an error status.
+    pub(crate) fn complete_recv<H: Host>(&mut self, settings: &Settings, status: WcStatus, host: &mut H) {
+        let completion = WorkCompletion {
+            wr_id: self.recv.wr_id,
+            status,
+            opcode: WcOpcode::Recv,
+            qp_num: settings.context.qpn.value(),
+            src_qp: settings.destination.value(),
+            ..WorkCompletion::default()
+        };
+        host.complete_recv(&settings.context, self.recv.cq, completion, false);
+    }
+
+    fn accept<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), Stop> {
+        self.check_sequence(packet)?;
+        check_operation(settings, packet)?;
+        check_length(settings, packet)?;
+        let operation = packet.operation();
+        match operation {
+            Operation::SendFirst
+            | Operation::SendMiddle
+            | Operation::SendLast
+            | Operation::SendLastImm
+            | Operation::SendLastInvalidate
+            | Operation::SendOnly
+            | Operation::SendOnlyImm
+            | Operation::SendOnlyInvalidate => self.accept_send(settings, packet, host)?,
+            Operation::WriteFirst
+            | Operation::WriteMiddle
+            | Operation::WriteLast
+            | Operation::WriteLastImm
+            | Operation::WriteOnly
+            | Operation::WriteOnlyImm => self.accept_write(settings, packet, host)?,
+            Operation::ReadRequest => return self.accept_read(settings, packet, host),
+            Operation::CompareSwap | Operation::FetchAdd => {
+                return self.accept_atomic(settings, packet, host);
+            }
+            Operation::AtomicWrite => return self.accept_atomic_write(settings, packet, host),
+            Operation::Flush => return self.accept_flush(settings, packet, host),
+            _ => return Err(Refused::invalid("the opcode is not a request").into()),
+        }
+        let psn = self.expected;
+        self.expected = psn.next();
+        if matches!(packet.info().position, Position::Last | Position::Only) {
+            self.msn = (self.msn + 1) & 0xff_ffff;
+        }
+        if packet.bth().ack_request {
+            self.responses.push_acknowledge(Syndrome::ACK_UNLIMITED, psn, self.msn);
+        }
+        Ok(())
+    }
+
+    fn check_sequence(&self, packet: &Packet<'_>) -> Result<(), Refused> {
+        let position = packet.info().position;
+        let starts = matches!(position, Position::First | Position::Only);
+        let is_send = is_send(packet.operation());
+        let legal = match self.inbound {
+            Inbound::Idle => starts,
+            Inbound::Send { .. } => !starts && is_send,
+            Inbound::Write { .. } => !starts && is_write(packet.operation()),
+        };
+        if legal {
+            Ok(())
+        } else {
+            Err(Refused::invalid("the opcode does not continue the message in progress"))
+        }
+    }
+
+    /// The key for remote memory that a packet uses, in the right protection domain.
+    fn remote_key<H: Host>(
+        settings: &Settings,
+        packet: &Packet<'_>,
+        rkey: u32,
+        host: &mut H,
+    ) -> Result<RemoteKey, Refused> {
+        let pd = match packet.xrceth() {
+            Some(xrceth) => host.xrc_domain(&settings.context, xrceth.srqn).map_err(|_| Refused::xrc())?,
+            None => settings.context.pd,
+        };
+        Ok(RemoteKey { rkey, pd, qpn: settings.context.qpn })
+    }
+
+    fn take_recv<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), Stop> {
+        let srqn = packet.xrceth().map(|xrceth| xrceth.srqn);
+        host.take_recv(&settings.context, srqn, &mut self.recv).map_err(|error| match error {
+            NoRecv::Empty => Stop::NotReady,
+            NoRecv::NoSuchSrq => Stop::Refuse(Refused::xrc()),
+        })
+    }
+}

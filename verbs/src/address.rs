@@ -1,0 +1,180 @@
+//! Datagrams: where they go, and who receives them.
+
+use std::sync::Arc;
+
+use pumice_device::table::Handle;
+use pumice_transport::path::Path;
+use pumice_transport::qp::{AttributeMask, QpAttributes};
+use pumice_transport::types::{AddressVector, Gid, QpState, UdDestination};
+use pumice_transport::wire::Qpn;
+
+use crate::connect::PathOptions;
+use crate::domain::ProtectionDomain;
+use crate::error::{Result, VerbsError};
+use crate::queue_pair::QueuePair;
+use crate::transport::Ud;
+
+/// What others must know to send datagrams to a queue pair. Exchange it out of band, as its 24 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UdEndpoint {
+    /// Address.
+    pub gid: Gid,
+    /// Queue pair number.
+    pub qpn: Qpn,
+    /// Q_Key: datagrams with another one are dropped.
+    pub qkey: u32,
+}
+
+impl UdEndpoint {
+    /// Length as bytes.
+    pub const LEN: usize = 24;
+
+    /// GID (16 bytes), queue pair number (4), Q_Key (4); big-endian.
+    pub fn to_bytes(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        let parts = [&self.gid.0[..], &self.qpn.value().to_be_bytes(), &self.qkey.to_be_bytes()];
+        bytes.iter_mut().zip(parts.into_iter().flatten()).for_each(|(to, &from)| *to = from);
+        bytes
+    }
+
+    /// The inverse of [`UdEndpoint::to_bytes`].
+    pub fn from_bytes(bytes: &[u8; 24]) -> UdEndpoint {
+        let number = |from: usize| bytes.iter().skip(from).take(4).fold(0, |sum, &b| sum << 8 | u32::from(b));
+        let mut gid = [0; 16];
+        gid.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
+        UdEndpoint { gid: Gid(gid), qpn: Qpn::new(number(16)), qkey: number(20) }
+    }
+}
+
+/// A way to a port or multicast group. Cheap to clone; destroyed with its last clone.
+#[derive(Debug, Clone)]
+pub struct AddressHandle(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    domain: ProtectionDomain,
+    handle: Handle,
+    path: Arc<Path>,
+}
+
+impl ProtectionDomain {
+    /// Makes an address handle from the local address `gid_index` to `gid`. A datagram has no path MTU to choose:
+    /// `path.mtu` is ignored.
+    ///
+    /// # Errors
+    /// `Refused`: no such index, or addresses of different IP versions.
+    pub fn address_handle(&self, gid: Gid, gid_index: u32, path: &PathOptions) -> Result<AddressHandle> {
+        let vector = AddressVector {
+            is_global: true,
+            dgid: gid,
+            sgid_index: gid_index,
+            hop_limit: path.hop_limit,
+            traffic_class: path.traffic_class,
+            flow_label: path.flow_label,
+            port_num: 1,
+            sl: path.service_level,
+            ..AddressVector::default()
+        };
+        let made = self.device().hca().create_ah(self.handle(), &vector);
+        let (handle, path) = made.map_err(VerbsError::refused("address handle"))?;
+        Ok(AddressHandle(Arc::new(Inner { domain: self.clone(), handle, path })))
+    }
+
+    /// The way to a datagram endpoint, from GID index 0.
+    ///
+    /// # Errors
+    /// As [`ProtectionDomain::address_handle`].
+    pub fn ud_address(&self, endpoint: &UdEndpoint) -> Result<UdAddress> {
+        let handle = self.address_handle(endpoint.gid, 0, &PathOptions::default())?;
+        Ok(handle.queue_pair(endpoint.qpn, endpoint.qkey))
+    }
+}
+
+impl AddressHandle {
+    /// A queue pair there, for members of `qkey`. With the top bit of `qkey` set the sending queue pair's own
+    /// Q_Key travels.
+    pub fn queue_pair(&self, qpn: Qpn, qkey: u32) -> UdAddress {
+        UdAddress { handle: self.clone(), qpn, qkey }
+    }
+
+    /// All queue pairs attached to the multicast group there, for members of `qkey`.
+    pub fn multicast(&self, qkey: u32) -> UdAddress {
+        self.queue_pair(Qpn::MULTICAST, qkey)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let _ = self.domain.device().hca().destroy_ah(self.handle);
+    }
+}
+
+/// Where a datagram goes.
+#[derive(Debug, Clone)]
+pub struct UdAddress {
+    handle: AddressHandle,
+    /// The queue pair there.
+    pub qpn: Qpn,
+    /// The Q_Key that travels.
+    pub qkey: u32,
+}
+
+impl UdAddress {
+    pub(crate) fn destination(&self) -> UdDestination {
+        UdDestination { path: Arc::clone(&self.handle.0.path), qpn: self.qpn, qkey: self.qkey }
+    }
+}
+
+impl QueuePair<Ud> {
+    /// Makes the queue pair receive datagrams with this Q_Key, and send.
+    ///
+    /// # Errors
+    /// `Refused`: it is active already ([`QueuePair::reset`] it).
+    pub fn activate(&self, qkey: u32) -> Result<()> {
+        if self.state()? == QpState::Reset {
+            self.initialise()?;
+        }
+        let mut attributes = QpAttributes {
+            qp_state: QpState::Rtr as u32,
+            qkey,
+            sq_psn: self.local().psn,
+            ..QpAttributes::default()
+        };
+        self.modify(&attributes, AttributeMask::STATE | AttributeMask::QKEY)?;
+        attributes.qp_state = QpState::Rts as u32;
+        self.modify(&attributes, AttributeMask::STATE | AttributeMask::SQ_PSN)
+    }
+
+    /// What others need to send to this queue pair, once it is active.
+    ///
+    /// # Errors
+    /// As [`QueuePair::state`].
+    pub fn endpoint(&self) -> Result<UdEndpoint> {
+        Ok(UdEndpoint { gid: self.local().gid, qpn: self.qpn(), qkey: self.query()?.qkey })
+    }
+
+    /// Receives what is sent to a multicast group (224.0.0.0/4 or ff00::/8), too.
+    ///
+    /// # Errors
+    /// `Refused`: not a multicast address, too many members, or the network refuses.
+    pub fn attach_multicast(&self, group: Gid) -> Result<()> {
+        let inner = self.inner();
+        inner.hca.attach_mcast(inner.qpn, group).map_err(VerbsError::refused("multicast group"))?;
+        inner.groups().push(group);
+        Ok(())
+    }
+
+    /// Ends it. Dropping the queue pair does so too.
+    ///
+    /// # Errors
+    /// `Refused`: not attached.
+    pub fn detach_multicast(&self, group: Gid) -> Result<()> {
+        let inner = self.inner();
+        inner.hca.detach_mcast(inner.qpn, group).map_err(VerbsError::refused("multicast group"))?;
+        let mut groups = inner.groups();
+        if let Some(place) = groups.iter().position(|known| *known == group) {
+            groups.swap_remove(place);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! Making queue pairs.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
+
+use pumice_device::hca::QpInit;
+use pumice_transport::types::{Access, QpCapacity};
+
+use crate::completion::CompletionQueue;
+use crate::device::Device;
+use crate::domain::{ProtectionDomain, XrcDomain};
+use crate::error::{Result, VerbsError};
+use crate::queue_pair::{Inner, Local, QueuePair, Uses};
+use crate::receive::SharedReceiveQueue;
+use crate::transport::{Connected, Receiver, Transport, XrcInitiator, XrcTarget};
+
+/// What to make a queue pair of. Defaults: 128 requests each way of up to 4 slices each, 64 bytes inline,
+/// GID index 0, all rights for peers.
+#[derive(Debug)]
+#[must_use = "call `build`"]
+pub struct QueuePairBuilder<T> {
+    device: Device,
+    uses: Uses,
+    capacity: QpCapacity,
+    signal_all: bool,
+    gid_index: u32,
+    psn: Option<u32>,
+    access: Access,
+    cookie: u64,
+    transport: PhantomData<T>,
+}
+
+impl<T: Receiver> QueuePair<T> {
+    /// A queue pair that reports sends and receives to these completion queues, which may be the same.
+    pub fn builder(
+        domain: &ProtectionDomain,
+        send_cq: &CompletionQueue,
+        recv_cq: &CompletionQueue,
+    ) -> QueuePairBuilder<T> {
+        QueuePairBuilder::new(
+            domain.device(),
+            Uses {
+                domain: Some(domain.clone()),
+                send_cq: Some(send_cq.clone()),
+                recv_cq: Some(recv_cq.clone()),
+                ..Uses::default()
+            },
+        )
+    }
+}
+
+impl QueuePair<XrcInitiator> {
+    /// A queue pair that sends to shared receive queues of an XRC domain elsewhere.
+    pub fn builder(domain: &ProtectionDomain, send_cq: &CompletionQueue) -> QueuePairBuilder<XrcInitiator> {
+        let (domain, send_cq) = (domain.clone(), send_cq.clone());
+        let device = domain.device().clone();
+        QueuePairBuilder::new(
+            &device,
+            Uses { domain: Some(domain), send_cq: Some(send_cq), ..Uses::default() },
+        )
+    }
+}
+
+impl QueuePair<XrcTarget> {
+    /// A queue pair that receives for the shared receive queues of an XRC domain.
+    pub fn builder(domain: &XrcDomain) -> QueuePairBuilder<XrcTarget> {
+        let uses = Uses { xrc_domain: Some(domain.clone()), ..Uses::default() };
+        QueuePairBuilder::new(domain.device(), uses)
+    }
+}
+
+impl<T: Transport> QueuePairBuilder<T> {
+    fn new(device: &Device, uses: Uses) -> QueuePairBuilder<T> {
+        QueuePairBuilder {
+            device: device.clone(),
+            uses,
+            capacity: QpCapacity {
+                max_send_wr: 128,
+                max_recv_wr: 128,
+                max_send_sge: 4,
+                max_recv_sge: 4,
+                max_inline_data: 64,
+            },
+            signal_all: false,
+            gid_index: 0,
+            psn: None,
+            access: Access::REMOTE_WRITE
+                | Access::REMOTE_READ
+                | Access::REMOTE_ATOMIC
+                | Access::FLUSH_GLOBAL
+                | Access::FLUSH_PERSISTENT,
+            cookie: 0,
+            transport: PhantomData,
+        }
+    }
+
+    /// Requests of the send queue: posted, and neither completed nor made free by a later completion.
+    pub fn send_depth(mut self, requests: u32) -> Self {
+        self.capacity.max_send_wr = requests;
+        self
+    }
+
+    /// Most slices of a send request.
+    pub fn send_sges(mut self, slices: u32) -> Self {
+        self.capacity.max_send_sge = slices;
+        self
+    }
+
+    /// Most bytes of inline data of a send request.
+    pub fn inline_bytes(mut self, bytes: u32) -> Self {
+        self.capacity.max_inline_data = bytes;
+        self
+    }
+
+    /// Makes a completion for every send request.
+    pub fn signal_all(mut self, signal_all: bool) -> Self {
+        self.signal_all = signal_all;
+        self
+    }
+
+    /// The address to use, by its index in [`Device::gids`].
+    pub fn gid_index(mut self, index: u32) -> Self {
+        self.gid_index = index;
+        self
+    }
+
+    /// First PSN to send, 24 bits; by default an unpredictable one.
+    pub fn psn(mut self, psn: u32) -> Self {
+        self.psn = Some(psn & 0xff_ffff);
+        self
+    }
+
+    /// What it is called in asynchronous events.
+    pub fn cookie(mut self, cookie: u64) -> Self {
+        self.cookie = cookie;
+        self
+    }
+
+    /// Makes the queue pair, in INIT: receives can be posted.
+    ///
+    /// # Errors
+    /// `Refused`: a size is out of range, an object is of another device, or the device has as many queue
+    /// pairs as it can. `Invalid`: the GID index has no address.
+    pub fn build(self) -> Result<QueuePair<T>> {
+        let uses = &self.uses;
+        let foreign = [&uses.send_cq, &uses.recv_cq]
+            .into_iter()
+            .flatten()
+            .map(CompletionQueue::device)
+            .chain(uses.srq.as_ref().map(SharedReceiveQueue::device))
+            .any(|device| !device.is_same(&self.device));
+        if foreign {
+            return Err(VerbsError::foreign("queue pair", "completion or shared receive queue"));
+        }
+        let gids = self.device.gids();
+        let entry = gids.into_iter().find(|(index, _)| *index == self.gid_index);
+        let (_, entry) = entry.ok_or_else(|| VerbsError::Invalid {
+            object: "queue pair",
+            attribute: "gid_index",
+            problem: format!("{} has no address", self.gid_index),
+            remedy: "choose one that Device::gids lists",
+        })?;
+        let init = QpInit {
+            qp_type: T::TYPE,
+            pd: uses.domain.as_ref().map(ProtectionDomain::handle),
+            send_cq: uses.send_cq.as_ref().map(CompletionQueue::handle),
+            recv_cq: uses.recv_cq.as_ref().map(CompletionQueue::handle),
+            srq: uses.srq.as_ref().map(SharedReceiveQueue::handle),
+            xrcd: uses.xrc_domain.as_ref().map(XrcDomain::handle),
+            capacity: self.capacity,
+            signal_all: self.signal_all,
+            cookie: self.cookie,
+        };
+        let hca = Arc::clone(self.device.shared_hca());
+        let (qpn, capacity) = hca.create_qp(&init).map_err(VerbsError::refused("queue pair"))?;
+        let local = Local {
+            gid: entry.gid,
+            gid_index: self.gid_index,
+            psn: self.psn.unwrap_or_else(|| self.device.first_psn(qpn)),
+            mtu: entry.mtu.min(self.device.active_mtu()),
+            access: self.access,
+        };
+        let (groups, _uses, device) = (Mutex::default(), self.uses, self.device);
+        let made = QueuePair::from_inner(Inner { hca, qpn, capacity, local, groups, _uses, device });
+        made.initialise()?;
+        Ok(made)
+    }
+}
+
+impl<T: Receiver> QueuePairBuilder<T> {
+    /// Requests of the receive queue.
+    pub fn recv_depth(mut self, requests: u32) -> Self {
+        self.capacity.max_recv_wr = requests;
+        self
+    }
+
+    /// Most slices of a receive request.
+    pub fn recv_sges(mut self, slices: u32) -> Self {
+        self.capacity.max_recv_sge = slices;
+        self
+    }
+
+    /// Takes receives from a shared queue instead of one of its own.
+    pub fn shared_receive_queue(mut self, srq: &SharedReceiveQueue) -> Self {
+        self.uses.srq = Some(srq.clone());
+        self
+    }
+}
+
+impl<T: Connected> QueuePairBuilder<T> {
+    /// What the peer may ask for: `REMOTE_WRITE`, `REMOTE_READ`, `REMOTE_ATOMIC`, `FLUSH_*`. The memory must
+    /// grant it as well.
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+}

@@ -1,0 +1,257 @@
+//! Completion queues, and channels to sleep on.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use pumice_device::completion_channel::CompletionChannel as DeviceChannel;
+use pumice_device::completion_queue::CompletionQueue as DeviceQueue;
+use pumice_device::hca::{CqSetup, Hca};
+use pumice_device::table::Handle;
+use pumice_transport::types::{WcStatus, WorkCompletion};
+
+use crate::device::Device;
+use crate::error::{Result, VerbsError};
+
+/// What 64 bits of nanoseconds hold: longer timeouts are as good as this.
+const LONGEST_WAIT: Duration = Duration::from_nanos(u64::MAX);
+
+/// A completion queue. Cheap to clone; destroyed with its last clone and the last queue that reports to it.
+#[derive(Debug, Clone)]
+pub struct CompletionQueue(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    queue: Arc<DeviceQueue>,
+    hca: Arc<Hca>,
+    device: Device,
+    channel: Option<CompletionChannel>,
+}
+
+/// Which completions wake an armed channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notify {
+    /// The next one.
+    Any,
+    /// The next that is unsuccessful, or received from a sender that asked for it
+    /// ([`crate::SendRequest::solicited`]).
+    Solicited,
+}
+
+impl CompletionQueue {
+    pub(crate) fn new(
+        device: &Device,
+        depth: u32,
+        channel: Option<&CompletionChannel>,
+        cookie: u64,
+    ) -> Result<CompletionQueue> {
+        let setup = CqSetup {
+            depth,
+            cookie,
+            channel: channel.map(|channel| Arc::clone(&channel.0.channel)),
+            ..CqSetup::default()
+        };
+        let hca = Arc::clone(device.shared_hca());
+        let queue = hca.create_cq(setup).map_err(VerbsError::refused("completion queue"))?;
+        if let Some(channel) = channel {
+            channel.0.queues().push(Arc::downgrade(&queue));
+        }
+        Ok(CompletionQueue(Arc::new(Inner { queue, hca, device: device.clone(), channel: channel.cloned() })))
+    }
+
+    /// Takes completions, oldest first, into `out`: how many. Looking at an empty queue drives the device once, and
+    /// lets other threads run if there was nothing to do.
+    #[inline]
+    pub fn poll(&self, out: &mut [WorkCompletion]) -> usize {
+        self.0.hca.poll_cq(&self.0.queue, out)
+    }
+
+    /// Polls until there are completions: how many came, at least one. On a simulated device virtual time
+    /// passes.
+    ///
+    /// # Errors
+    /// `TimedOut`; `Invalid` if `out` is empty.
+    pub fn wait(&self, out: &mut [WorkCompletion], timeout: Duration) -> Result<usize> {
+        if out.is_empty() {
+            return Err(VerbsError::Invalid {
+                object: "completion queue",
+                attribute: "out",
+                problem: "has no room".to_owned(),
+                remedy: "give room for at least one completion",
+            });
+        }
+        self.0.device.spin("completion", timeout, || match self.poll(out) {
+            0 => None,
+            count => Some(count),
+        })
+    }
+
+    /// Polls until there is a completion, successful or not.
+    ///
+    /// # Errors
+    /// `TimedOut`.
+    pub fn wait_one(&self, timeout: Duration) -> Result<WorkCompletion> {
+        let mut one = [WorkCompletion::default()];
+        self.wait(&mut one, timeout)?;
+        let [one] = one;
+        Ok(one)
+    }
+
+    /// Polls until there is a completion, which must be successful.
+    ///
+    /// # Errors
+    /// `TimedOut`; `Completed` if it is unsuccessful.
+    pub fn wait_success(&self, timeout: Duration) -> Result<WorkCompletion> {
+        let completion = self.wait_one(timeout)?;
+        if completion.status == WcStatus::Success {
+            return Ok(completion);
+        }
+        Err(VerbsError::Completed(Box::new(completion)))
+    }
+
+    /// Asks for one event on the channel at a completion to come. Those already there do not count: poll once more
+    /// after arming, then wait.
+    ///
+    /// # Errors
+    /// `Invalid`: the queue was made without a channel.
+    pub fn arm(&self, notify: Notify) -> Result<()> {
+        if self.0.channel.is_none() {
+            return Err(VerbsError::Invalid {
+                object: "completion queue",
+                attribute: "channel",
+                problem: "is missing".to_owned(),
+                remedy: "make the queue with CompletionChannel::completion_queue",
+            });
+        }
+        self.0.hca.req_notify_cq(&self.0.queue, notify == Notify::Solicited);
+        Ok(())
+    }
+
+    /// Changes the number of entries; what the queue holds stays.
+    ///
+    /// # Errors
+    /// `Refused`: out of range, or less than it holds.
+    pub fn resize(&self, depth: u32) -> Result<()> {
+        let resized = self.0.hca.resize_cq(self.0.queue.handle(), depth);
+        resized.map_err(VerbsError::refused("completion queue"))
+    }
+
+    /// Entries that fit.
+    pub fn depth(&self) -> u32 {
+        self.0.queue.depth()
+    }
+
+    /// Completions that wait to be polled.
+    pub fn len(&self) -> usize {
+        self.0.queue.len()
+    }
+
+    /// Whether none wait.
+    pub fn is_empty(&self) -> bool {
+        self.0.queue.is_empty()
+    }
+
+    /// Whether the queue overran and takes nothing any more.
+    pub fn is_failed(&self) -> bool {
+        self.0.queue.is_failed()
+    }
+
+    /// The device it is of.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// The channel that it reports to.
+    pub fn channel(&self) -> Option<&CompletionChannel> {
+        self.0.channel.as_ref()
+    }
+
+    /// Names it in calls of [`Device::hca`].
+    pub fn handle(&self) -> Handle {
+        self.0.queue.handle()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // All its users held it alive. Blocks while another thread is between getting an event and
+        // acknowledging it, which is inside `CompletionChannel::wait`.
+        let _ = self.hca.destroy_cq(self.queue.handle());
+        if let Some(channel) = &self.channel {
+            let gone = self.queue.handle();
+            channel.0.queues().retain(|queue| queue.upgrade().is_some_and(|queue| queue.handle() != gone));
+        }
+    }
+}
+
+/// Where armed completion queues report. Cheap to clone; lives as long as its last clone and queue.
+#[derive(Debug, Clone)]
+pub struct CompletionChannel(Arc<ChannelInner>);
+
+#[derive(Debug)]
+struct ChannelInner {
+    channel: Arc<DeviceChannel>,
+    device: Device,
+    /// To acknowledge their events.
+    queues: Mutex<Vec<Weak<DeviceQueue>>>,
+}
+
+/// An armed completion queue fired; the event is acknowledged already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompletionEvent {
+    /// The queue's handle.
+    pub queue: Handle,
+    /// What the queue was called when it was made.
+    pub cookie: u64,
+}
+
+impl CompletionChannel {
+    pub(crate) fn new(device: &Device) -> Result<CompletionChannel> {
+        let channel =
+            DeviceChannel::new().map_err(|error| VerbsError::refused("completion channel")(error.into()))?;
+        let (channel, queues) = (Arc::new(channel), Mutex::default());
+        Ok(CompletionChannel(Arc::new(ChannelInner { channel, device: device.clone(), queues })))
+    }
+
+    /// Makes a completion queue that reports here; its events carry `cookie`.
+    ///
+    /// # Errors
+    /// As [`Device::completion_queue`].
+    pub fn completion_queue(&self, depth: u32, cookie: u64) -> Result<CompletionQueue> {
+        CompletionQueue::new(&self.0.device, depth, Some(self), cookie)
+    }
+
+    /// Sleeps until an armed queue fires. The calling thread drives the device meanwhile; on a simulated
+    /// device virtual time passes.
+    ///
+    /// # Errors
+    /// `TimedOut`.
+    pub fn wait(&self, timeout: Duration) -> Result<CompletionEvent> {
+        let device = &self.0.device;
+        let event = if let Some(simulation) = device.simulation() {
+            simulation.wait(timeout, || self.0.channel.try_event())
+        } else {
+            device.hca().wait_cq_event(&self.0.channel, Some(timeout.min(LONGEST_WAIT)))
+        };
+        let event = event.ok_or(VerbsError::TimedOut { awaited: "completion event", after: timeout })?;
+        let queue = self.0.queues().iter().filter_map(Weak::upgrade).find(|queue| queue.handle() == event.cq);
+        if let Some(queue) = queue {
+            queue.ack_events(1);
+        }
+        Ok(CompletionEvent { queue: event.cq, cookie: event.cookie })
+    }
+}
+
+impl ChannelInner {
+    fn queues(&self) -> MutexGuard<'_, Vec<Weak<DeviceQueue>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AsFd for CompletionChannel {
+    /// Readable while events wait: for poll(2) and its kin. Nobody drives the device for the caller then but its
+    /// background thread.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.channel.as_fd()
+    }
+}

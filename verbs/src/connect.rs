@@ -1,0 +1,279 @@
+//! Connecting: what peers tell each other out of band, and what they may choose.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use pumice_transport::qp::{AttributeMask, QpAttributes};
+use pumice_transport::types::{AddressVector, Gid, Mtu, QpState};
+use pumice_transport::wire::Qpn;
+
+use crate::error::{Result, VerbsError};
+use crate::queue_pair::QueuePair;
+use crate::transport::{Connected, Transport, XrcInitiator};
+
+/// What a peer must know to connect to a queue pair. Exchange it out of band, as its 24 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Endpoint<T> {
+    /// Address.
+    pub gid: Gid,
+    /// Queue pair number.
+    pub qpn: Qpn,
+    /// First PSN that the queue pair sends; 24 bits.
+    pub psn: u32,
+    /// Largest path MTU of its port: the connection uses the smaller one of both ends.
+    pub mtu: Mtu,
+    transport: PhantomData<T>,
+}
+
+impl<T: Transport> Endpoint<T> {
+    /// Length as bytes.
+    pub const LEN: usize = 24;
+
+    /// An endpoint whose parts came by other means.
+    pub fn new(gid: Gid, qpn: Qpn, psn: u32, mtu: Mtu) -> Endpoint<T> {
+        Endpoint { gid, qpn, psn: psn & 0xff_ffff, mtu, transport: PhantomData }
+    }
+
+    /// GID (16 bytes), transport (1), queue pair number (3), path MTU (1), PSN (3); big-endian.
+    pub fn to_bytes(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        let numbers = u64::from(T::TYPE as u8) << 56
+            | u64::from(self.qpn.value()) << 32
+            | u64::from(self.mtu as u8) << 24
+            | u64::from(self.psn & 0xff_ffff);
+        let whole = u128::from_be_bytes(self.gid.0).to_be_bytes();
+        bytes[..16].copy_from_slice(&whole);
+        bytes[16..].copy_from_slice(&numbers.to_be_bytes());
+        bytes
+    }
+
+    /// The inverse of [`Endpoint::to_bytes`].
+    ///
+    /// # Errors
+    /// `Invalid`: the bytes are of another transport, or of nothing at all.
+    pub fn from_bytes(bytes: &[u8; 24]) -> Result<Endpoint<T>> {
+        let invalid = |problem| VerbsError::Invalid {
+            object: "endpoint",
+            attribute: "bytes",
+            problem,
+            remedy: "pass what `to_bytes` of a queue pair of the same transport gave",
+        };
+        let number = |from: usize, to: usize| {
+            bytes.iter().take(to).skip(from).fold(0, |sum, &byte| sum << 8 | u32::from(byte))
+        };
+        if number(16, 17) != T::TYPE as u32 {
+            let (wanted, found) = (T::TYPE.name(), number(16, 17));
+            return Err(invalid(format!("are not of {wanted}: transport number {found}")));
+        }
+        let mtu = Mtu::from_verbs(number(20, 21))
+            .ok_or_else(|| invalid(format!("name path MTU {}, which is none", number(20, 21))))?;
+        let mut gid = [0; 16];
+        gid.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
+        Ok(Endpoint::new(Gid(gid), Qpn::new(number(17, 20)), number(21, 24), mtu))
+    }
+}
+
+impl<T: Transport> fmt::Debug for Endpoint<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, mtu) = (T::TYPE.name(), self.mtu.bytes());
+        write!(f, "Endpoint({name} {} qpn {} psn {:#08x} mtu {mtu})", self.gid, self.qpn, self.psn)
+    }
+}
+
+/// How packets of a connection are marked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PathOptions {
+    /// Path MTU; `None` takes the largest that both ends have.
+    pub mtu: Option<Mtu>,
+    /// TOS byte / IPv6 traffic class.
+    pub traffic_class: u8,
+    /// TTL / hop limit; 0 is 64.
+    pub hop_limit: u8,
+    /// IPv6 flow label, 20 bits.
+    pub flow_label: u32,
+    /// Service level, 0…7.
+    pub service_level: u8,
+}
+
+/// Options of RC connections, and of XRC initiators (which ignore what concerns responders).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RcConnectOptions {
+    /// Path MTU and marking.
+    pub path: PathOptions,
+    /// ACK timeout: 4.096 µs · 2^timeout, 1…31; 0 waits for ever. 14 is 67 ms.
+    pub timeout: u8,
+    /// Retries after timeouts and lost packets, 0…7.
+    pub retry_count: u8,
+    /// Retries while the peer has no receive posted, 0…6; 7 is for ever.
+    pub rnr_retry: u8,
+    /// How long peers wait when no receive is posted here: a code of the RNR timer table, 0…31. 12 is 0.64 ms.
+    pub min_rnr_timer: u8,
+    /// READs and atomics that this side may have outstanding, 0…128.
+    pub max_rd_atomic: u8,
+    /// READs and atomics that the peer may have outstanding here, 0…128; at least its `max_rd_atomic`.
+    pub max_dest_rd_atomic: u8,
+}
+
+impl Default for RcConnectOptions {
+    /// 67 ms, 7 retries, RNR retries for ever after 0.64 ms, 16 READs and atomics each way.
+    fn default() -> RcConnectOptions {
+        RcConnectOptions {
+            path: PathOptions::default(),
+            timeout: 14,
+            retry_count: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            max_rd_atomic: 16,
+            max_dest_rd_atomic: 16,
+        }
+    }
+}
+
+/// Options of UC connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UcConnectOptions {
+    /// Path MTU and marking.
+    pub path: PathOptions,
+}
+
+/// Options of XRC targets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XrcTargetConnectOptions {
+    /// Path MTU and marking.
+    pub path: PathOptions,
+    /// See [`RcConnectOptions::timeout`]; a target sends no requests.
+    pub timeout: u8,
+    /// See [`RcConnectOptions::min_rnr_timer`].
+    pub min_rnr_timer: u8,
+    /// See [`RcConnectOptions::max_dest_rd_atomic`].
+    pub max_dest_rd_atomic: u8,
+}
+
+impl Default for XrcTargetConnectOptions {
+    /// As for RC.
+    fn default() -> XrcTargetConnectOptions {
+        let RcConnectOptions { path, timeout, min_rnr_timer, max_dest_rd_atomic, .. } =
+            RcConnectOptions::default();
+        XrcTargetConnectOptions { path, timeout, min_rnr_timer, max_dest_rd_atomic }
+    }
+}
+
+/// Options of connecting as attributes of a queue pair.
+pub trait ConnectOptions: Default {
+    /// Path MTU and marking.
+    fn path(&self) -> &PathOptions;
+    /// Sets what the transition to RTR needs besides the path and the peer; its mask.
+    fn ready_to_receive<T: Transport>(&self, attributes: &mut QpAttributes) -> AttributeMask;
+    /// Sets what the transition to RTS needs besides the PSN; its mask.
+    fn ready_to_send(&self, attributes: &mut QpAttributes) -> AttributeMask;
+}
+
+impl ConnectOptions for RcConnectOptions {
+    fn path(&self) -> &PathOptions {
+        &self.path
+    }
+
+    fn ready_to_receive<T: Transport>(&self, attributes: &mut QpAttributes) -> AttributeMask {
+        if T::TYPE == XrcInitiator::TYPE {
+            return AttributeMask::empty();
+        }
+        attributes.max_dest_rd_atomic = self.max_dest_rd_atomic;
+        attributes.min_rnr_timer = self.min_rnr_timer;
+        AttributeMask::MAX_DEST_RD_ATOMIC | AttributeMask::MIN_RNR_TIMER
+    }
+
+    fn ready_to_send(&self, attributes: &mut QpAttributes) -> AttributeMask {
+        attributes.timeout = self.timeout;
+        attributes.retry_cnt = self.retry_count;
+        attributes.rnr_retry = self.rnr_retry;
+        attributes.max_rd_atomic = self.max_rd_atomic;
+        AttributeMask::TIMEOUT
+            | AttributeMask::RETRY_CNT
+            | AttributeMask::RNR_RETRY
+            | AttributeMask::MAX_QP_RD_ATOMIC
+    }
+}
+
+impl ConnectOptions for UcConnectOptions {
+    fn path(&self) -> &PathOptions {
+        &self.path
+    }
+
+    fn ready_to_receive<T: Transport>(&self, _: &mut QpAttributes) -> AttributeMask {
+        AttributeMask::empty()
+    }
+
+    fn ready_to_send(&self, _: &mut QpAttributes) -> AttributeMask {
+        AttributeMask::empty()
+    }
+}
+
+impl ConnectOptions for XrcTargetConnectOptions {
+    fn path(&self) -> &PathOptions {
+        &self.path
+    }
+
+    fn ready_to_receive<T: Transport>(&self, attributes: &mut QpAttributes) -> AttributeMask {
+        attributes.max_dest_rd_atomic = self.max_dest_rd_atomic;
+        attributes.min_rnr_timer = self.min_rnr_timer;
+        AttributeMask::MAX_DEST_RD_ATOMIC | AttributeMask::MIN_RNR_TIMER
+    }
+
+    fn ready_to_send(&self, attributes: &mut QpAttributes) -> AttributeMask {
+        attributes.timeout = self.timeout;
+        AttributeMask::TIMEOUT
+    }
+}
+
+impl<T: Connected> QueuePair<T> {
+    /// What the peer needs to connect to this queue pair.
+    pub fn endpoint(&self) -> Endpoint<T> {
+        let local = self.local();
+        Endpoint::new(local.gid, self.qpn(), local.psn, local.mtu)
+    }
+
+    /// Connects to a peer, which must connect to this queue pair's [`QueuePair::endpoint`] as well: INIT,
+    /// then RTR, then RTS. Sends no packet, so the order in which the two sides connect does not matter,
+    /// except that a side must have connected before the other one's first request arrives (it is repeated
+    /// until then on reliable transports).
+    ///
+    /// # Errors
+    /// `Refused`: an option is out of range, the peer's address is not one or leads nowhere, the queue pair is
+    /// connected already ([`QueuePair::reset`] it).
+    pub fn connect(&self, peer: &Endpoint<T::Peer>, options: &T::Options) -> Result<()> {
+        if self.state()? == QpState::Reset {
+            self.initialise()?;
+        }
+        let local = self.local();
+        let path = options.path();
+        let mut attributes = QpAttributes {
+            qp_state: QpState::Rtr as u32,
+            path_mtu: path.mtu.unwrap_or(local.mtu.min(peer.mtu)) as u32,
+            dest_qp_num: peer.qpn.value(),
+            rq_psn: peer.psn,
+            sq_psn: local.psn,
+            address_vector: AddressVector {
+                is_global: true,
+                dgid: peer.gid,
+                sgid_index: local.gid_index,
+                hop_limit: path.hop_limit,
+                traffic_class: path.traffic_class,
+                flow_label: path.flow_label,
+                port_num: 1,
+                sl: path.service_level,
+                ..AddressVector::default()
+            },
+            ..QpAttributes::default()
+        };
+        let mask = AttributeMask::STATE
+            | AttributeMask::AV
+            | AttributeMask::PATH_MTU
+            | AttributeMask::DEST_QPN
+            | AttributeMask::RQ_PSN
+            | options.ready_to_receive::<T>(&mut attributes);
+        self.modify(&attributes, mask)?;
+        attributes.qp_state = QpState::Rts as u32;
+        let mask = AttributeMask::STATE | AttributeMask::SQ_PSN | options.ready_to_send(&mut attributes);
+        self.modify(&attributes, mask)
+    }
+}

@@ -1,0 +1,78 @@
+//! Protection domains and XRC domains.
+
+use std::sync::Arc;
+
+use pumice_device::table::Handle;
+
+use crate::device::Device;
+use crate::error::{Result, VerbsError};
+
+/// A protection domain: queue pairs reach only memory of their own. Cheap to clone; destroyed with its last
+/// clone and the last object made in it.
+#[derive(Debug, Clone)]
+pub struct ProtectionDomain(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    device: Device,
+    handle: Handle,
+}
+
+impl ProtectionDomain {
+    pub(crate) fn new(device: &Device) -> Result<ProtectionDomain> {
+        let handle = device.hca().alloc_pd().map_err(VerbsError::refused("protection domain"))?;
+        Ok(ProtectionDomain(Arc::new(Inner { device: device.clone(), handle })))
+    }
+
+    /// The device it is of.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// Names it in calls of [`Device::hca`].
+    pub fn handle(&self) -> Handle {
+        self.0.handle
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Everything made in it held it alive, so it is unused now.
+        let _ = self.device.hca().dealloc_pd(self.handle);
+    }
+}
+
+/// An XRC domain: targets of it receive for all its shared receive queues. Cheap to clone; closed with its last
+/// clone and the last object made in it.
+#[derive(Debug, Clone)]
+pub struct XrcDomain(Arc<XrcInner>);
+
+#[derive(Debug)]
+struct XrcInner {
+    device: Device,
+    handle: Handle,
+}
+
+impl XrcDomain {
+    pub(crate) fn new(device: &Device) -> Result<XrcDomain> {
+        let handle = device.hca().open_xrcd().map_err(VerbsError::refused("XRC domain"))?;
+        Ok(XrcDomain(Arc::new(XrcInner { device: device.clone(), handle })))
+    }
+
+    /// The device it is of.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// Names it in calls of [`Device::hca`].
+    pub fn handle(&self) -> Handle {
+        self.0.handle
+    }
+}
+
+impl Drop for XrcInner {
+    fn drop(&mut self) {
+        // As for protection domains.
+        let _ = self.device.hca().close_xrcd(self.handle);
+    }
+}

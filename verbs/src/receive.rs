@@ -1,0 +1,153 @@
+//! Shared receive queues.
+
+use std::sync::Arc;
+
+use pumice_device::hca::{Hca, SrqSetup};
+use pumice_device::srq::{SrqAttributes, SrqChange};
+use pumice_device::table::Handle;
+use pumice_transport::types::RecvRequest;
+
+use crate::completion::CompletionQueue;
+use crate::device::Device;
+use crate::domain::{ProtectionDomain, XrcDomain};
+use crate::error::{ListError, Result, VerbsError};
+
+/// Receives for any number of queue pairs. Cheap to clone; destroyed with its last clone and the last queue pair that
+/// uses it.
+#[derive(Debug, Clone)]
+pub struct SharedReceiveQueue(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    hca: Arc<Hca>,
+    handle: Handle,
+    domain: ProtectionDomain,
+    /// Held so that they outlive the queue.
+    _xrc: Option<(XrcDomain, CompletionQueue)>,
+}
+
+impl ProtectionDomain {
+    /// Makes a shared receive queue for `depth` requests of up to `max_sge` slices.
+    ///
+    /// # Errors
+    /// `Refused`: a size is out of range.
+    pub fn shared_receive_queue(&self, depth: u32, max_sge: u32) -> Result<SharedReceiveQueue> {
+        SharedReceiveQueue::new(self, depth, max_sge, None)
+    }
+}
+
+impl XrcDomain {
+    /// Makes a shared receive queue that peers name by number. Everything received through it completes on `cq`;
+    /// its buffers, and the remote memory of requests that name it, are of `domain`.
+    ///
+    /// # Errors
+    /// `Refused`: a size is out of range.
+    pub fn shared_receive_queue(
+        &self,
+        domain: &ProtectionDomain,
+        cq: &CompletionQueue,
+        depth: u32,
+        max_sge: u32,
+    ) -> Result<SharedReceiveQueue> {
+        SharedReceiveQueue::new(domain, depth, max_sge, Some((self.clone(), cq.clone())))
+    }
+}
+
+impl SharedReceiveQueue {
+    fn new(
+        domain: &ProtectionDomain,
+        max_wr: u32,
+        max_sge: u32,
+        xrc: Option<(XrcDomain, CompletionQueue)>,
+    ) -> Result<SharedReceiveQueue> {
+        if let Some((xrcd, cq)) = &xrc
+            && !(domain.device().is_same(xrcd.device()) && domain.device().is_same(cq.device()))
+        {
+            return Err(VerbsError::foreign("shared receive queue", "XRC domain or completion queue"));
+        }
+        let hca = Arc::clone(domain.device().shared_hca());
+        let setup = SrqSetup {
+            pd: domain.handle(),
+            max_wr,
+            max_sge,
+            cookie: 0,
+            xrc: xrc.as_ref().map(|(xrcd, cq)| (xrcd.handle(), cq.handle())),
+        };
+        let handle = hca.create_srq(&setup).map_err(refused)?;
+        Ok(SharedReceiveQueue(Arc::new(Inner { hca, handle, domain: domain.clone(), _xrc: xrc })))
+    }
+
+    /// Posts a receive request.
+    ///
+    /// # Errors
+    /// `Refused`: full, or too many slices.
+    #[inline]
+    pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<()> {
+        self.0.hca.post_srq_recv(self.0.handle, request).map_err(refused)
+    }
+
+    /// Posts receive requests in order.
+    ///
+    /// # Errors
+    /// The position of the first that was refused, and why; those before it are posted.
+    pub fn post_recvs(&self, requests: &[RecvRequest<'_>]) -> std::result::Result<(), ListError> {
+        requests.iter().enumerate().try_for_each(|(position, request)| {
+            self.post_recv(request).map_err(|error| ListError { position, error })
+        })
+    }
+
+    /// Asks for one asynchronous event `SrqLimitReached` when fewer than `limit` requests are left; 0 disarms.
+    ///
+    /// # Errors
+    /// `Refused`: more than the depth.
+    pub fn arm_limit(&self, limit: u32) -> Result<()> {
+        let change = SrqChange { limit: Some(limit), ..SrqChange::default() };
+        self.0.hca.modify_srq(self.0.handle, change).map_err(refused)
+    }
+
+    /// Changes the number of requests that fit.
+    ///
+    /// # Errors
+    /// `Refused`: out of range, or less than what is posted.
+    pub fn resize(&self, depth: u32) -> Result<()> {
+        let change = SrqChange { max_wr: Some(depth), ..SrqChange::default() };
+        self.0.hca.modify_srq(self.0.handle, change).map_err(refused)
+    }
+
+    /// Sizes and armed limit.
+    ///
+    /// # Errors
+    /// `Refused`: destroyed through [`Device::hca`].
+    pub fn query(&self) -> Result<SrqAttributes> {
+        self.0.hca.query_srq(self.0.handle).map_err(refused)
+    }
+
+    /// Its number, as XRC initiators name it ([`crate::SendRequest::remote_srq`]).
+    ///
+    /// # Errors
+    /// `Refused`: not of an XRC domain.
+    pub fn number(&self) -> Result<u32> {
+        self.0.hca.srq_number(self.0.handle).map_err(refused)
+    }
+
+    /// The device it is of.
+    pub fn device(&self) -> &Device {
+        self.0.domain.device()
+    }
+
+    /// Names it in calls of [`Device::hca`].
+    pub fn handle(&self) -> Handle {
+        self.0.handle
+    }
+}
+
+fn refused(error: pumice_device::hca::HcaError) -> VerbsError {
+    VerbsError::Refused { object: "shared receive queue", error }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The queue pairs that use it held it alive.
+        let _ = self.hca.destroy_srq(self.handle);
+    }
+}

@@ -1,0 +1,289 @@
+//! Send requests, typed by transport: what a service does not have cannot be written down.
+
+use std::marker::PhantomData;
+
+use pumice_transport::types::{
+    AtomicOperation, FlushRange, RemoteTarget, SendFlags, SendOpcode, SendRequest as Request, Sge, WindowBind,
+};
+
+use crate::address::UdAddress;
+use crate::error::{RequestError, Result, VerbsError};
+use crate::slice::RemoteSlice;
+use crate::transport::{Rc, Reliable, Requester, Transport, Ud, XrcInitiator};
+
+/// A local buffer of a request: address, bytes and L_Key, checked when the request executes.
+/// [`crate::MemoryRegion::slice`] makes one.
+pub type LocalSlice = Sge;
+
+/// A request for the send queue of a `T` queue pair. Borrows its list of slices and its inline data until it is
+/// posted; the memory itself is used until the request completes.
+///
+/// A request makes no completion on success unless it is [`SendRequest::signaled`] or the queue pair was
+/// built with `signal_all`. A queue whose requests are never signaled fills up.
+#[derive(Debug, Clone)]
+#[must_use = "a request does nothing until it is posted"]
+pub struct SendRequest<'a, T> {
+    request: Request<'a>,
+    /// Bytes of the remote slice; without one, anything fits.
+    remote_bytes: u64,
+    problem: Option<RequestError>,
+    transport: PhantomData<T>,
+}
+
+impl<'a, T: Transport> SendRequest<'a, T> {
+    fn new(opcode: SendOpcode, sges: &'a [LocalSlice]) -> SendRequest<'a, T> {
+        let request = Request { flags: SendFlags::empty(), sges, ..Request::new(0, opcode) };
+        SendRequest { request, remote_bytes: u64::MAX, problem: None, transport: PhantomData }
+    }
+
+    /// What the completion calls this request.
+    pub fn wr_id(mut self, wr_id: u64) -> Self {
+        self.request.wr_id = wr_id;
+        self
+    }
+
+    /// Makes a completion on success too (failures always make one).
+    pub fn signaled(mut self) -> Self {
+        self.request.flags |= SendFlags::SIGNALED;
+        self
+    }
+
+    /// Wakes a peer that armed its completion queue for solicited events.
+    pub fn solicited(mut self) -> Self {
+        self.request.flags |= SendFlags::SOLICITED;
+        self
+    }
+
+    /// Waits for all earlier READs and atomics of the queue pair.
+    pub fn fence(mut self) -> Self {
+        self.request.flags |= SendFlags::FENCE;
+        self
+    }
+
+    /// Sends these bytes instead of local slices; they are copied when the request is posted. At most
+    /// `inline_bytes` of the queue pair. For SEND, RDMA WRITE and ATOMIC WRITE.
+    pub fn inline(mut self, data: &'a [u8]) -> Self {
+        self.request.flags |= SendFlags::INLINE;
+        self.request.inline_data = data;
+        self.request.sges = &[];
+        self
+    }
+
+    /// Adds immediate data to a SEND or RDMA WRITE: four bytes that arrive in the peer's completion as they
+    /// are here. A WRITE with immediate consumes a receive at the peer.
+    pub fn imm(mut self, data: [u8; 4]) -> Self {
+        self.request.imm_data = data;
+        match self.request.opcode {
+            SendOpcode::Send => self.request.opcode = SendOpcode::SendWithImm,
+            SendOpcode::RdmaWrite => self.request.opcode = SendOpcode::RdmaWriteWithImm,
+            SendOpcode::SendWithImm | SendOpcode::RdmaWriteWithImm => {}
+            opcode => self.problem = Some(RequestError::NoImmediate { opcode }),
+        }
+        self
+    }
+
+    /// The request as the device takes it.
+    ///
+    /// # Errors
+    /// `Request`: it contradicts itself.
+    #[inline]
+    pub fn as_raw(&self) -> Result<&Request<'a>> {
+        if let Some(problem) = self.problem {
+            return Err(VerbsError::Request(problem));
+        }
+        let local_bytes = if self.request.flags.contains(SendFlags::INLINE) {
+            self.request.inline_data.len() as u64
+        } else {
+            self.request.sges.iter().map(|sge| u64::from(sge.length)).sum()
+        };
+        if local_bytes > self.remote_bytes {
+            let remote_bytes = self.remote_bytes;
+            return Err(VerbsError::Request(RequestError::RemoteTooShort { local_bytes, remote_bytes }));
+        }
+        Ok(&self.request)
+    }
+
+    fn remote(mut self, remote: RemoteSlice) -> Self {
+        self.request.remote = RemoteTarget { address: remote.address, rkey: remote.rkey };
+        self.remote_bytes = u64::from(remote.length);
+        self
+    }
+}
+
+impl<'a, T: Requester> SendRequest<'a, T> {
+    /// SEND of the slices' bytes, one after the other, to the peer's next receive.
+    pub fn send(local: &'a [LocalSlice]) -> Self {
+        Self::new(SendOpcode::Send, local)
+    }
+
+    /// RDMA WRITE of the slices' bytes to the start of the remote slice.
+    pub fn write(local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
+        Self::new(SendOpcode::RdmaWrite, local).remote(remote)
+    }
+
+    /// Invalidates the key of a type-2 memory window of this queue pair, here.
+    pub fn local_invalidate(rkey: u32) -> Self {
+        let mut this = Self::new(SendOpcode::LocalInvalidate, &[]);
+        this.request.invalidate_rkey = rkey;
+        this
+    }
+
+    pub(crate) fn bind_window(bind: WindowBind) -> Self {
+        let mut this = Self::new(SendOpcode::BindWindow, &[]);
+        this.request.bind = Some(bind);
+        this
+    }
+}
+
+impl<'a, T: Reliable> SendRequest<'a, T> {
+    /// RDMA READ of as many bytes as the local slices have, from the start of the remote slice.
+    pub fn read(local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
+        Self::new(SendOpcode::RdmaRead, local).remote(remote)
+    }
+
+    /// Stores `swap` in the 8 remote bytes if they equal `compare`; the original value arrives in the local 8
+    /// bytes. Values are in host order; the remote address is a multiple of 8.
+    pub fn compare_swap(local: &'a [LocalSlice], remote: RemoteSlice, compare: u64, swap: u64) -> Self {
+        let mut this = Self::new(SendOpcode::CompareSwap, local).remote(remote);
+        this.request.atomic = Some(AtomicOperation::CompareSwap { compare, swap });
+        this
+    }
+
+    /// Adds `add`, wrapping, to the 8 remote bytes; the original value arrives in the local 8 bytes. As
+    /// [`SendRequest::compare_swap`].
+    pub fn fetch_add(local: &'a [LocalSlice], remote: RemoteSlice, add: u64) -> Self {
+        let mut this = Self::new(SendOpcode::FetchAdd, local).remote(remote);
+        this.request.atomic = Some(AtomicOperation::FetchAdd { add });
+        this
+    }
+
+    /// SEND that also invalidates a key at the peer: a type-2 memory window of the peer's queue pair.
+    pub fn send_with_invalidate(local: &'a [LocalSlice], rkey: u32) -> Self {
+        let mut this = Self::new(SendOpcode::SendWithInvalidate, local);
+        this.request.invalidate_rkey = rkey;
+        this
+    }
+}
+
+/// What a FLUSH waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// Earlier writes are visible to the peer's process.
+    GlobalVisibility,
+    /// Earlier writes are in the file that the memory is mapped from.
+    Persistence,
+}
+
+impl<'a> SendRequest<'a, Rc> {
+    /// Stores 8 local bytes (or [`SendRequest::inline`] ones) in one piece at a remote address that is a
+    /// multiple of 8.
+    pub fn atomic_write(local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
+        Self::new(SendOpcode::AtomicWrite, local).remote(remote)
+    }
+
+    /// Completes once earlier writes to the remote slice are placed. The remote region needs the right
+    /// `FLUSH_GLOBAL` or `FLUSH_PERSISTENT`.
+    pub fn flush(remote: RemoteSlice, placement: Placement) -> Self {
+        let mut this = Self::new(SendOpcode::Flush, &[]).remote(remote);
+        let placement = match placement {
+            Placement::GlobalVisibility => 1,
+            Placement::Persistence => 2,
+        };
+        this.request.flush = Some(FlushRange { placement, selectivity: 0, length: remote.length });
+        this
+    }
+}
+
+impl SendRequest<'_, XrcInitiator> {
+    /// The remote shared receive queue, by its number: for everything that consumes a receive or names remote
+    /// memory (which must be of that queue's protection domain).
+    pub fn remote_srq(mut self, number: u32) -> Self {
+        self.request.xrc_srqn = number;
+        self
+    }
+}
+
+impl<'a> SendRequest<'a, Ud> {
+    /// Datagram of the slices' bytes to a queue pair or multicast group; at most the path MTU. The receiver
+    /// finds it 40 bytes into its buffer.
+    pub fn send_to(to: &UdAddress, local: &'a [LocalSlice]) -> Self {
+        let mut this = Self::new(SendOpcode::Send, local);
+        this.request.ud = Some(to.destination());
+        this
+    }
+}
+
+/// Requests that are posted together, in one call to the device. Posting allocates nothing; a list that is
+/// posted again and again costs its allocation once.
+#[derive(Debug, Clone)]
+pub struct SendList<'a, T> {
+    requests: Vec<Request<'a>>,
+    transport: PhantomData<T>,
+}
+
+impl<'a, T: Transport> SendList<'a, T> {
+    /// An empty list.
+    pub const fn new() -> SendList<'a, T> {
+        SendList { requests: Vec::new(), transport: PhantomData }
+    }
+
+    /// An empty list with room for `count` requests.
+    pub fn with_capacity(count: usize) -> SendList<'a, T> {
+        SendList { requests: Vec::with_capacity(count), transport: PhantomData }
+    }
+
+    /// A list of these requests, in order.
+    ///
+    /// # Errors
+    /// As [`SendList::push`].
+    pub fn of(requests: impl IntoIterator<Item = SendRequest<'a, T>>) -> Result<SendList<'a, T>> {
+        let requests = requests.into_iter();
+        let mut list = SendList::with_capacity(requests.size_hint().0);
+        for request in requests {
+            list.push(request)?;
+        }
+        Ok(list)
+    }
+
+    /// Adds a request at the end.
+    ///
+    /// # Errors
+    /// `Request`: it contradicts itself; the list is as before.
+    pub fn push(&mut self, request: SendRequest<'a, T>) -> Result<()> {
+        request.as_raw()?;
+        self.requests.push(request.request);
+        Ok(())
+    }
+
+    /// Empties the list; its room stays.
+    pub fn clear(&mut self) {
+        self.requests.clear();
+    }
+
+    /// Number of requests.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// The requests as the device takes them.
+    pub fn as_raw(&self) -> &[Request<'a>] {
+        &self.requests
+    }
+
+    /// The requests as the device takes them, to change ids, flags, addresses between two posts. The device
+    /// checks them anew at every post.
+    pub fn as_raw_mut(&mut self) -> &mut [Request<'a>] {
+        &mut self.requests
+    }
+}
+
+impl<T: Transport> Default for SendList<'_, T> {
+    fn default() -> Self {
+        SendList::new()
+    }
+}

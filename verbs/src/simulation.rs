@@ -1,0 +1,128 @@
+//! Devices on a simulated fabric, in virtual time.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pumice_device::driver::World;
+use pumice_device::gid_table::GidEntry;
+use pumice_device::port::{Fabric, FabricConfig, Port};
+use pumice_transport::types::Mtu;
+
+use crate::device::Device;
+use crate::error::{Result, VerbsError};
+use crate::options::DeviceOptions;
+
+/// A network without sockets, threads and clocks. Time passes only in the calls that wait: those of this type, and
+/// those of its devices' completion queues, channels and events. The same calls with the same seed give
+/// the same packets at the same nanoseconds. Cheap to clone. A device that was dropped keeps its address.
+#[derive(Debug, Clone)]
+pub struct Simulation(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    world: World,
+    device_count: u32,
+}
+
+impl Simulation {
+    /// A network without devices at time 0.
+    pub fn new(fabric: FabricConfig) -> Simulation {
+        Simulation(Arc::new(Mutex::new(Inner { world: World::new(fabric), device_count: 0 })))
+    }
+
+    /// Adds a device with one address.
+    ///
+    /// # Errors
+    /// `Refused`: no file descriptor is to be had.
+    pub fn device(&self, address: IpAddr) -> Result<Device> {
+        self.device_with(DeviceOptions::new().addresses([address]))
+    }
+
+    /// Adds a device. Faults are injected on its way out, besides those of the fabric; times in a capture
+    /// are virtual. What concerns sockets is ignored.
+    ///
+    /// # Errors
+    /// `Invalid`: no address. `Os`: no capture file.
+    pub fn device_with(&self, options: DeviceOptions) -> Result<Device> {
+        let mut inner = self.lock();
+        let link_mtu = u32::try_from(inner.world.fabric().config().link_mtu).unwrap_or(u32::MAX);
+        let mtu = Mtu::largest_for_link(link_mtu).unwrap_or(Mtu::Mtu256);
+        let gids: Vec<GidEntry> =
+            options.addresses.iter().map(|&address| GidEntry::new(address, "sim", 0, mtu)).collect();
+        if gids.is_empty() {
+            return Err(VerbsError::Invalid {
+                object: "device",
+                attribute: "addresses",
+                problem: "are none".to_owned(),
+                remedy: "give a simulated device at least one address",
+            });
+        }
+        let name = options.name.clone().unwrap_or_else(|| format!("pumice{}", inner.device_count));
+        let (config, layers) = options.into_parts(name, gids);
+        let mut failure = None;
+        let hca = inner.world.add_hca_with(config, |port| {
+            let port: Box<dyn Port> = Box::new(port);
+            if layers.is_empty() {
+                return port;
+            }
+            layers.surround(port, 0).unwrap_or_else(|error| {
+                failure = Some(error);
+                Box::new(Fabric::new(FabricConfig::default()).attach(&[]))
+            })
+        });
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let hca = hca.map_err(VerbsError::refused("device"))?;
+        inner.device_count += 1;
+        drop(inner);
+        Ok(Device::new(hca, Some(self.clone())))
+    }
+
+    /// The network: faults, partitions, statistics.
+    pub fn fabric(&self) -> Fabric {
+        self.lock().world.fabric().clone()
+    }
+
+    /// Virtual time in ns.
+    pub fn now_ns(&self) -> u64 {
+        self.lock().world.now_ns()
+    }
+
+    /// Lets everything happen that can happen now, then moves time to the next thing that will. False if
+    /// nothing ever will.
+    pub fn step(&self) -> bool {
+        self.lock().world.step()
+    }
+
+    /// Lets time pass until `done`, or until `limit` of virtual time has passed or nothing will ever happen;
+    /// whether it was done.
+    pub fn run_until(&self, limit: Duration, mut done: impl FnMut() -> bool) -> bool {
+        self.wait(limit, || done().then_some(())).is_some()
+    }
+
+    /// Lets time pass until nothing will ever happen, or at most about `limit`.
+    pub fn run_for(&self, limit: Duration) {
+        self.run_until(limit, || false);
+    }
+
+    /// As [`Simulation::run_until`], with a result. The simulation is not locked during attempts.
+    pub(crate) fn wait<R>(&self, limit: Duration, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
+        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let end_ns = self.now_ns().saturating_add(limit_ns);
+        loop {
+            self.lock().world.settle();
+            if let Some(result) = attempt() {
+                return Some(result);
+            }
+            if self.now_ns() >= end_ns || !self.step() {
+                return attempt();
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

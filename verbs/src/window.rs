@@ -1,0 +1,92 @@
+//! Memory windows: part of a region, for some time, for some peers.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pumice_device::memory::WindowType;
+use pumice_device::table::Handle;
+use pumice_transport::types::{Access, WindowBind};
+
+use crate::domain::ProtectionDomain;
+use crate::error::{Result, VerbsError};
+use crate::memory::MemoryRegion;
+use crate::request::SendRequest;
+use crate::slice::RemoteSlice;
+use crate::transport::Requester;
+
+/// A memory window. Cheap to clone; freed, and thereby unbound, with its last clone. The memory of a region that is
+/// dropped while windows are bound to it is freed after them.
+#[derive(Debug, Clone)]
+pub struct MemoryWindow(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    domain: ProtectionDomain,
+    handle: Handle,
+    window: WindowType,
+    rkey: AtomicU32,
+}
+
+impl ProtectionDomain {
+    /// Makes a memory window. Type 1 opens memory to all queue pairs of the domain, type 2 to the one that
+    /// binds it, until it is invalidated.
+    ///
+    /// # Errors
+    /// `Refused`: the table is full.
+    pub fn memory_window(&self, window: WindowType) -> Result<MemoryWindow> {
+        let keys = self.device().hca().alloc_mw(self.handle(), window);
+        let keys = keys.map_err(VerbsError::refused("memory window"))?;
+        let rkey = AtomicU32::new(keys.rkey);
+        Ok(MemoryWindow(Arc::new(Inner { domain: self.clone(), handle: keys.handle, window, rkey })))
+    }
+}
+
+impl MemoryWindow {
+    /// A request that opens a range of a region (by byte offsets; the region needs `MW_BIND`) with these rights, and
+    /// what peers name it by once the request has completed. Post it to a queue pair of the domain; each
+    /// call takes a new key, so requests are to be posted in the order in which they were made.
+    ///
+    /// # Errors
+    /// `Invalid`: the range leaves the region.
+    pub fn bind<T: Requester>(
+        &self,
+        region: &MemoryRegion,
+        range: impl RangeBounds<usize>,
+        access: Access,
+    ) -> Result<(SendRequest<'static, T>, RemoteSlice)> {
+        let local = region.slice(range)?;
+        let next = |rkey: u32| rkey & !0xff | rkey.wrapping_add(1) & 0xff;
+        let update = self.0.rkey.fetch_update(Ordering::AcqRel, Ordering::Acquire, |rkey| Some(next(rkey)));
+        let window_rkey = update.unwrap_or_else(|rkey| rkey);
+        let rkey = next(window_rkey);
+        let bind = WindowBind {
+            window_rkey,
+            new_rkey: rkey,
+            region_lkey: local.lkey,
+            address: local.address,
+            length: u64::from(local.length),
+            access,
+        };
+        let address = if access.contains(Access::ZERO_BASED) { 0 } else { local.address };
+        Ok((SendRequest::bind_window(bind), RemoteSlice { address, rkey, length: local.length }))
+    }
+
+    /// Type 1 or 2.
+    pub fn window_type(&self) -> WindowType {
+        self.0.window
+    }
+
+    /// The key that was given to the last binding request: invalidates a type-2 window.
+    pub fn rkey(&self) -> u32 {
+        self.0.rkey.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let device = self.domain.device();
+        let _ = device.hca().dealloc_mw(self.handle);
+        device.free_orphans();
+    }
+}

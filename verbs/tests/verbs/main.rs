@@ -1,0 +1,9 @@
+//! The safe verbs, over the simulated fabric and over real UDP on loopback addresses.
+
+mod errors;
+mod events;
+mod kit;
+mod lifetime;
+mod messages;
+mod one_sided;
+mod shared;
