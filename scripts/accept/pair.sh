@@ -1,5 +1,6 @@
 # For the scripts beside this one: an unmodified program as server and client on libpumice.so.
-# Sourced. Each pair has two loopback addresses and a TCP port of its own.
+# Sourced. Each pair has two loopback addresses and a TCP port of its own; with PUMICE_ACCEPT_SHARED set, both processes of
+# a pair share the address.
 # shellcheck shell=bash
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -68,13 +69,15 @@ pair() {
     number=$((number + 1))
     port=$((20000 + ($$ * 37 + number) % 12000))
     local base="127.$((64 + $$ % 64)).$((number % 256))"
+    local one=$base.1 other=$base.2
+    [[ -z ${PUMICE_ACCEPT_SHARED:-} ]] || other=$one
     local out="$logs/$number"
-    on "$base.1" "$@" -p "$port" >"$out.server" 2>&1 &
+    on "$one" "$@" -p "$port" >"$out.server" 2>&1 &
     server=$!
     until listening "$port" || ! kill -0 "$server" 2>/dev/null; do
         read -r -t 0.02 <> <(:) || true
     done
-    on "$base.2" "$@" -p "$port" 127.0.0.1 >"$out.client" 2>&1 || status=$?
+    on "$other" "$@" -p "$port" 127.0.0.1 >"$out.client" 2>&1 || status=$?
     wait "$server" || status="$status, server $?"
     result=$(grep -m 1 -E -- "$wanted" "$out.client" || true)
     if [[ $status == 0 && -n $result ]]; then

@@ -1,4 +1,4 @@
-//! Debian's ibverbs-utils, unmodified: a server and a client on two addresses of this host.
+//! Debian's ibverbs-utils, unmodified: a server and a client on two addresses of this host, or on one.
 
 mod kit;
 
@@ -21,10 +21,13 @@ fn tcp_port() -> String {
 }
 
 fn pair(program: &str, arguments: &[&str]) {
+    pair_on([kit::address(), kit::address()], program, arguments);
+}
+
+fn pair_on([one, other]: [Ipv4Addr; 2], program: &str, arguments: &[&str]) {
     if !installed(program) {
         return;
     }
-    let (one, other): (Ipv4Addr, Ipv4Addr) = (kit::address(), kit::address());
     let port = tcp_port();
     let common = |address| {
         let mut command = kit::on(address, program);
@@ -94,4 +97,12 @@ fn srq_pingpong() {
 #[test]
 fn xsrq_pingpong() {
     pair("ibv_xsrq_pingpong", &["-n", "300"]);
+}
+
+#[test]
+fn processes_that_share_an_address() {
+    let address = kit::address();
+    pair_on([address; 2], "ibv_rc_pingpong", &["-c", "-n", "300"]);
+    pair_on([address; 2], "ibv_ud_pingpong", &["-e", "-n", "300", "-s", "1024"]);
+    pair_on([address; 2], "ibv_xsrq_pingpong", &["-n", "300"]);
 }
