@@ -51,19 +51,58 @@ impl Background {
     }
 }
 
+/// Looks in a row that found packets waiting although the application polls, before the thread keeps watch.
+const STRIKES: u32 = 2;
+/// Wake-ups for nothing in a row of which the thread stops keeping watch.
+const WATCH: u32 = 16;
+/// What a wake-up that was needed is worth in wake-ups for nothing.
+const WORTH: u32 = 2;
+
+/// Whether the thread watches the port although the application polls now and then. A program that polls
+/// its completion queue and then spins on memory which its peer writes (`ib_write_lat`) leaves packets
+/// lying: nobody can see that it has stopped polling, except by what it leaves.
+#[derive(Debug, Default)]
+struct Watch {
+    strikes: u32,
+    left: u32,
+}
+
+impl Watch {
+    /// The result of a look while standing by.
+    fn looked(&mut self, found: bool) {
+        self.strikes = if found { self.strikes + 1 } else { 0 };
+        if self.strikes >= STRIKES {
+            self.left = WATCH;
+            self.strikes = 0;
+        }
+    }
+
+    /// The result of a wake-up while watching.
+    fn woke(&mut self, found: bool) {
+        self.left = if found { (self.left + WORTH).min(WATCH) } else { self.left.saturating_sub(1) };
+    }
+
+    fn keeps(&self) -> bool {
+        self.left > 0
+    }
+}
+
 fn run(core: &Core) {
     let wake = core.wake.as_fd().as_raw_fd();
     let mut seen_polls = core.polls.load(Ordering::Relaxed);
+    let mut watch = Watch::default();
     while !core.stopping.load(Ordering::Acquire) {
         let polls = core.polls.load(Ordering::Relaxed);
         let application_drives = polls != seen_polls || core.waiters.load(Ordering::Acquire) > 0;
         let tick = if polls.wrapping_sub(seen_polls) > SPINNING_POLLS { SPINNING_TICK } else { TICK };
         seen_polls = polls;
-        if application_drives && !core.takeover.swap(false, Ordering::AcqRel) {
+        let watching = watch.keeps() && core.waiters.load(Ordering::Acquire) == 0;
+        if application_drives && !watching && !core.takeover.swap(false, Ordering::AcqRel) {
             // Stand by: only the wake descriptor, never the port's. A failing poll(2) (no memory
             // in the kernel) makes this a busy tick, nothing worse.
             let _ = wait_readable(&[], Some(wake), Some(tick));
             core.clear_wake();
+            watch.looked(core.look());
             continue;
         }
         core.takeover.store(false, Ordering::Release);
@@ -94,6 +133,36 @@ fn run(core: &Core) {
             engine.port.woken();
         }
         let now_ns = core.clock.now_ns();
+        let trains_before = engine.received_trains();
         core.drive_locked(&mut engine, now_ns);
+        if watching {
+            watch.woke(engine.received_trains() != trains_before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_left_lying_twice_make_it_watch_until_it_wakes_in_vain() {
+        let mut watch = Watch::default();
+        watch.looked(true);
+        watch.looked(false);
+        watch.looked(true);
+        assert!(!watch.keeps(), "two in a row are needed");
+        watch.looked(true);
+        assert!(watch.keeps());
+        // Every other wake-up is needed: the application polls for its own completions in between.
+        for _ in 0..100 {
+            watch.woke(true);
+            watch.woke(false);
+        }
+        assert!(watch.keeps());
+        for _ in 0..WATCH {
+            watch.woke(false);
+        }
+        assert!(!watch.keeps());
     }
 }

@@ -130,6 +130,15 @@ impl Core {
         received || left || due
     }
 
+    /// Drives if nobody else does, while the application is believed to; whether packets lay waiting.
+    pub(crate) fn look(&self) -> bool {
+        let Ok(mut engine) = self.engine.try_lock() else { return false };
+        let before = engine.received_trains();
+        let now_ns = self.clock.now_ns();
+        self.drive_locked(&mut engine, now_ns);
+        engine.received_trains() != before
+    }
+
     /// An empty poll that found nothing: let other processes of this core run, if there are any.
     /// Spinning would keep the very process from running whose packet is awaited; yielding for
     /// nothing costs as much as a poll. A yield that took long shows that somebody else ran.
@@ -194,11 +203,13 @@ impl Core {
         }
     }
 
-    /// Blocks until `channel` has an event, driving the engine meanwhile.
+    /// Blocks until `channel` has an event, driving the engine meanwhile; `interruptible`: or until a
+    /// signal handler has run.
     pub(crate) fn wait_event(
         &self,
         channel: &CompletionChannel,
         timeout: Option<Duration>,
+        interruptible: bool,
     ) -> Option<CqEvent> {
         if let Some(event) = channel.try_event() {
             return Some(event);
@@ -207,13 +218,18 @@ impl Core {
         let end_ns = timeout.map_or(FOREVER_NS, |timeout| start_ns.saturating_add(timeout.as_nanos() as u64));
         self.waits_here.store(true, Ordering::Relaxed);
         self.waiters.fetch_add(1, Ordering::AcqRel);
-        let event = self.wait_event_until(channel, end_ns);
+        let event = self.wait_event_until(channel, end_ns, interruptible);
         self.note_activity();
         self.waiters.fetch_sub(1, Ordering::AcqRel);
         event
     }
 
-    fn wait_event_until(&self, channel: &CompletionChannel, end_ns: u64) -> Option<CqEvent> {
+    fn wait_event_until(
+        &self,
+        channel: &CompletionChannel,
+        end_ns: u64,
+        interruptible: bool,
+    ) -> Option<CqEvent> {
         let mut fds: Vec<RawFd> = Vec::new();
         let mut woken = false;
         loop {
@@ -240,6 +256,11 @@ impl Core {
             let timeout = (sleep_ns < FOREVER_NS / 2).then(|| Duration::from_nanos(sleep_ns));
             // A failing poll(2) turns this into polling, which still makes progress.
             woken = wait_readable(&fds, None, timeout).unwrap_or(false);
+            let early = timeout
+                .is_none_or(|timeout| self.clock.now_ns().saturating_sub(now_ns) < timeout.as_nanos() as u64);
+            if interruptible && !woken && early && channel.queued() == 0 {
+                return None;
+            }
         }
     }
 }

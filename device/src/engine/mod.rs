@@ -13,6 +13,7 @@ mod train;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use pumice_transport::host::Counter;
 use pumice_transport::qp::{Progress, Urgency};
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
@@ -103,6 +104,11 @@ impl Engine {
             self.settle();
         }
         any
+    }
+
+    /// Trains received so far.
+    pub(crate) fn received_trains(&self) -> u64 {
+        self.counters.value(Counter::RxTrains)
     }
 
     /// Looks at every queue pair that something happened to: what it wants to do next.

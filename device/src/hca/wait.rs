@@ -23,6 +23,16 @@ impl Hca {
         channel: &Arc<CompletionChannel>,
         timeout: Option<Duration>,
     ) -> Option<CqEvent> {
-        self.core.wait_event(channel, timeout)
+        self.core.wait_event(channel, timeout, false)
+    }
+
+    /// As [`Hca::wait_cq_event`], but a signal handler that ran in this thread ends the wait with `None`, as
+    /// it ends read(2).
+    pub fn wait_cq_event_or_signal(
+        &self,
+        channel: &Arc<CompletionChannel>,
+        timeout: Option<Duration>,
+    ) -> Option<CqEvent> {
+        self.core.wait_event(channel, timeout, true)
     }
 }

@@ -47,7 +47,7 @@ impl Channel {
         // SAFETY: a field of our own structure; a context outlives its objects.
         let context = unsafe { Context::of((*self.c.as_ptr()).context) }?;
         let begin = Instant::now();
-        let event = context.hca().wait_cq_event(&self.channel, Some(WAIT));
+        let event = context.hca().wait_cq_event_or_signal(&self.channel, Some(WAIT));
         if event.is_none() && begin.elapsed() < WAIT {
             // A signal handler ran: its program may have something else to do now.
             return Err(Errno(libc::EINTR));
