@@ -1,4 +1,5 @@
 //! What an idle connection costs: memory, and neither threads nor descriptors.
+#![allow(clippy::print_stdout)]
 
 mod kit;
 

@@ -3,7 +3,7 @@
 //! Each seed makes a scenario and runs it in three phases: safety under faults, healing, liveness.
 //! `PUMICE_SEED=17 cargo test -p pumice-device --test chaos -- one_seed --nocapture` runs one seed,
 //! `PUMICE_CHAOS_SEEDS=5000` makes `many_seeds` run more than 200.
-#![allow(unreachable_pub)]
+#![allow(unreachable_pub, clippy::print_stdout)]
 
 #[path = "../kit/mod.rs"]
 mod kit;

@@ -1,7 +1,7 @@
 //! What the tests in virtual time share: memory, nodes, connections, requests.
 //!
 //! Each test binary uses its own part of it.
-#![allow(dead_code, unreachable_pub, missing_docs)]
+#![allow(dead_code, unused_imports, unreachable_pub, missing_docs)]
 
 pub mod forger;
 pub mod memory;
