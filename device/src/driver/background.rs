@@ -55,6 +55,10 @@ impl Background {
 const STRIKES: u32 = 2;
 /// Wake-ups for nothing in a row of which the thread stops keeping watch.
 const WATCH: u32 = 16;
+/// How long the application must not have polled for packets to count as left lying.
+const SILENCE: Duration = Duration::from_micros(50);
+/// How long the thread watches at most before it has to find packets left lying anew.
+const WATCH_NS: u64 = 50_000_000;
 /// What a wake-up that was needed is worth in wake-ups for nothing.
 const WORTH: u32 = 2;
 
@@ -65,21 +69,27 @@ const WORTH: u32 = 2;
 struct Watch {
     strikes: u32,
     left: u32,
+    until_ns: u64,
 }
 
 impl Watch {
     /// The result of a look while standing by.
-    fn looked(&mut self, found: bool) {
+    fn looked(&mut self, found: bool, now_ns: u64) {
         self.strikes = if found { self.strikes + 1 } else { 0 };
         if self.strikes >= STRIKES {
             self.left = WATCH;
+            self.until_ns = now_ns.saturating_add(WATCH_NS);
             self.strikes = 0;
         }
     }
 
     /// The result of a wake-up while watching.
-    fn woke(&mut self, found: bool) {
-        self.left = if found { (self.left + WORTH).min(WATCH) } else { self.left.saturating_sub(1) };
+    fn woke(&mut self, found: bool, now_ns: u64) {
+        self.left = match found {
+            _ if now_ns >= self.until_ns => 0,
+            true => (self.left + WORTH).min(WATCH),
+            false => self.left.saturating_sub(1),
+        };
     }
 
     fn keeps(&self) -> bool {
@@ -102,7 +112,12 @@ fn run(core: &Core) {
             // in the kernel) makes this a busy tick, nothing worse.
             let _ = wait_readable(&[], Some(wake), Some(tick));
             core.clear_wake();
-            watch.looked(core.look());
+            // Packets prove nothing while the application is kept from polling by this very thread:
+            // it must have been silent for a moment in which it could run.
+            let before = core.polls.load(Ordering::Relaxed);
+            let _ = wait_readable(&[], Some(wake), Some(SILENCE));
+            let silent = core.polls.load(Ordering::Relaxed) == before;
+            watch.looked(silent && core.look(), core.clock.now_ns());
             continue;
         }
         core.takeover.store(false, Ordering::Release);
@@ -136,7 +151,7 @@ fn run(core: &Core) {
         let trains_before = engine.received_trains();
         core.drive_locked(&mut engine, now_ns);
         if watching {
-            watch.woke(engine.received_trains() != trains_before);
+            watch.woke(engine.received_trains() != trains_before, now_ns);
         }
     }
 }
@@ -148,21 +163,25 @@ mod tests {
     #[test]
     fn packets_left_lying_twice_make_it_watch_until_it_wakes_in_vain() {
         let mut watch = Watch::default();
-        watch.looked(true);
-        watch.looked(false);
-        watch.looked(true);
+        watch.looked(true, 0);
+        watch.looked(false, 0);
+        watch.looked(true, 0);
         assert!(!watch.keeps(), "two in a row are needed");
-        watch.looked(true);
+        watch.looked(true, 0);
         assert!(watch.keeps());
         // Every other wake-up is needed: the application polls for its own completions in between.
         for _ in 0..100 {
-            watch.woke(true);
-            watch.woke(false);
+            watch.woke(true, 1);
+            watch.woke(false, 1);
         }
         assert!(watch.keeps());
         for _ in 0..WATCH {
-            watch.woke(false);
+            watch.woke(false, 1);
         }
         assert!(!watch.keeps());
+        watch.looked(true, 0);
+        watch.looked(true, 0);
+        watch.woke(true, WATCH_NS);
+        assert!(!watch.keeps(), "not for ever");
     }
 }
