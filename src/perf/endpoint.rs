@@ -120,7 +120,8 @@ impl Endpoint {
     /// # Errors
     /// A sentence.
     pub(crate) fn open(plan: &Plan, address: IpAddr, capture: Option<&Path>) -> Result<Endpoint, String> {
-        let mut options = DeviceOptions::new().addresses([address]);
+        // Each end has an address of its own, so it need not share the port.
+        let mut options = DeviceOptions::new().exclusive(true).addresses([address]);
         if let Some(file) = capture {
             options = options.capture(file);
         }
