@@ -21,8 +21,12 @@ fn addresses() -> [String; 2] {
     [1, 2].map(|end| format!("127.{}.{}.{}", 64 + high % 64, low, 1 + (block % 60) * 4 + end))
 }
 
+/// Measurements take turns: several at a time, each with two ends that spin, starve each other on two cores.
+static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 /// A short loop with these options: exit code, JSON lines, stderr.
 fn short_loop(options: &[&str]) -> (Option<i32>, Vec<Value>, String) {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let [own, peer] = addresses();
     let mut arguments = vec!["loop", "--json", "--rounds", "1", "--duration", "0.02"];
     arguments.extend(["--addr", &own, "--peer-addr", &peer]);

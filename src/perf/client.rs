@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use pumice_device::port::RawWait;
 
 use super::control::{self, Contents, Control, Reply, Request, Round, Served, unexpected};
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, receives_per_queue};
 use super::latency;
 use super::options::EndSettings;
 use super::pattern::Tag;
@@ -151,9 +151,11 @@ impl<'a> Session<'a> {
         self.start(Round::Ours { contents: Contents::Same { tag } })?;
         let mut measured = Measured::default();
         let messages;
+        let mut answered = 0;
         if self.plan.quantity == Quantity::Latency {
             let exchanged = latency::measure(&mut self.end, self.plan, duration, &mut self.times)?;
             messages = exchanged.messages;
+            answered = messages - exchanged.lost;
             self.stop(messages)?;
             self.account.lost_messages += exchanged.lost;
             let times = self.times.percentiles().ok_or("no message was answered in a whole round")?;
@@ -173,7 +175,7 @@ impl<'a> Session<'a> {
         }
         self.account.messages += messages;
         if self.plan.verify {
-            self.check_contents(tag, messages)?;
+            self.check_contents(tag, messages, answered)?;
         }
         Ok(measured)
     }
@@ -199,11 +201,17 @@ impl<'a> Session<'a> {
     }
 
     /// After a timed round: what is now in the memory that messages went to.
-    fn check_contents(&mut self, tag: Tag, messages: u64) -> Result<(), String> {
+    fn check_contents(&mut self, tag: Tag, messages: u64, answered: u64) -> Result<(), String> {
         let slots = messages.min(self.plan.slot_count() as u64);
         match self.plan.operation {
-            // The receiver looked at it when the round ended; answers ended up here.
-            Operation::Send if self.plan.ping_pong() => self.end.check_receive(0, tag),
+            // The receiver looked at it when the round ended; answers ended up here, in every buffer once
+            // there were as many as buffers. (A lost datagram can end a short round before that.)
+            Operation::Send if self.plan.ping_pong() => {
+                if answered >= receives_per_queue(self.plan) as u64 {
+                    self.end.check_receive(0, tag)?;
+                }
+                Ok(())
+            }
             Operation::Send => Ok(()),
             Operation::Write => self.check_peer(tag, slots),
             Operation::Read => (0..slots).try_for_each(|slot| self.end.check_send(slot as usize, tag + slot)),

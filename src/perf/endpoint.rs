@@ -513,7 +513,7 @@ fn receive_on<T: Receiver>(qps: &[QueuePair<T>], qp: usize, request: &RecvReques
 }
 
 /// Receives posted to a queue at a time.
-fn receives_per_queue(plan: &Plan) -> usize {
+pub(super) fn receives_per_queue(plan: &Plan) -> usize {
     match plan.operation {
         _ if plan.shared_receives() => 2 * MAX_OUTSTANDING,
         // More than may be outstanding: the device acknowledges messages that the application has yet to see.
