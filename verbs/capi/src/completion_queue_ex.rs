@@ -60,11 +60,12 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     })
 }
 
-/// Takes the next completion into the structure; ENOENT if there is none.
+/// Takes the next completion into the structure. ENOENT: there is none. EIO: there will never be one, for the queue
+/// overran.
 fn take(cq: &Cq) -> c_int {
     let mut one = [WorkCompletion::default()];
     if cq.hca().poll_cq(cq.queue(), &mut one) == 0 {
-        return libc::ENOENT;
+        return if cq.queue().is_failed() { libc::EIO } else { libc::ENOENT };
     }
     let [completion] = one;
     // SAFETY: fields of our own structure, which one thread at a time polls.

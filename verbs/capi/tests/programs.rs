@@ -22,3 +22,8 @@ fn every_operation_arrives() {
 fn events_wake_programs() {
     run("events");
 }
+
+#[test]
+fn the_manual_pages_of_poll_cq_post_recv_and_req_notify_cq_hold() {
+    run("manual");
+}
