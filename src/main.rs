@@ -7,6 +7,7 @@ mod doctor;
 mod outcome;
 mod perf;
 mod sim;
+mod stat;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Doctor(options) => doctor::run(&options, out),
         Command::Perf(options) => perf::run(&options, out),
         Command::Sim(options) => sim::run(&options, out),
+        Command::Stat(options) => stat::run(&options, out),
     }?;
     out.flush()?;
     Ok(outcome)
