@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use pumice_device::gid_table::GidTable;
+use pumice_device::gid_table::{GidEntry, GidTable};
 use pumice_device::pkey_table::PkeyTable;
 use pumice_transport::qp::MAX_MESSAGE_BYTES;
 use pumice_transport::types::Mtu;
@@ -143,8 +143,9 @@ pub(crate) unsafe extern "C" fn query_port(
         if port_num != 1 || port_attr.is_null() {
             return Err(INVALID);
         }
+        let is_active = context.hca().is_port_active();
         let attributes = ibv_port_attr {
-            state: 4, // ACTIVE
+            state: if is_active { 4 } else { 1 }, // ACTIVE, DOWN
             max_mtu: Mtu::Mtu4096 as u32,
             active_mtu: context.hca().active_mtu() as u32,
             gid_tbl_len: GidTable::LEN as c_int,
@@ -154,7 +155,7 @@ pub(crate) unsafe extern "C" fn query_port(
             max_vl_num: 1,
             active_width: 1, // 1X
             active_speed: 1, // SDR: there is no wire to measure
-            phys_state: 5,   // LINK_UP
+            phys_state: if is_active { 5 } else { 3 }, // LINK_UP, DISABLED
             link_layer: 2,   // ETHERNET
             flags: 1,        // GRH_REQUIRED
             active_speed_ex: 1,
@@ -193,14 +194,17 @@ const GID_TYPE_ROCE_V2: u32 = 2;
 const SYSFS_GID_TYPE_ROCE_V2: u32 = 1;
 
 fn gid_entry(context: &Context, index: u32) -> Option<ibv_gid_entry> {
-    let entry = context.adapter.gid(index)?;
-    Some(ibv_gid_entry {
+    context.adapter.gid(index).map(|entry| to_c(index, &entry))
+}
+
+fn to_c(index: u32, entry: &GidEntry) -> ibv_gid_entry {
+    ibv_gid_entry {
         gid: ibv_gid { raw: entry.gid.0 },
         gid_index: index,
         port_num: 1,
         gid_type: GID_TYPE_ROCE_V2,
         ndev_ifindex: entry.interface_index,
-    })
+    }
 }
 
 pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
@@ -240,7 +244,7 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
             return Err(INVALID);
         }
         let found: Vec<ibv_gid_entry> =
-            (0..GidTable::LEN).filter_map(|index| gid_entry(context, index)).collect();
+            context.hca().gids().iter().map(|(index, entry)| to_c(*index, entry)).collect();
         if found.len() > max_entries {
             return Err(INVALID);
         }

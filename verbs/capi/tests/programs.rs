@@ -27,3 +27,14 @@ fn events_wake_programs() {
 fn the_manual_pages_of_poll_cq_post_recv_and_req_notify_cq_hold() {
     run("manual");
 }
+
+#[test]
+fn the_gid_table_follows_the_hosts_addresses() {
+    let Some(program) = kit::compile("addresses") else { return };
+    // All addresses of the program's own network namespace.
+    let output = kit::on(kit::address(), program).env_remove("PUMICE_ADDR").output().expect("timeout(1) runs");
+    if output.status.code() == Some(77) {
+        return kit::skip("a network namespace of its own needs root, and changing addresses the program ip(8)");
+    }
+    kit::succeeded("addresses", &output);
+}
