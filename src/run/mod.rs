@@ -3,6 +3,7 @@
 mod library;
 mod options;
 mod program;
+mod sysfs;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
@@ -40,6 +41,9 @@ pub(crate) fn run(options: &RunOptions) -> CommandResult {
     let mut command = Command::new(&program.path);
     command.arg0(name).args(arguments).envs(set);
     command.env("LD_LIBRARY_PATH", library::search_path(&folder, std::env::var_os("LD_LIBRARY_PATH")));
+    if options.sysfs {
+        sysfs::prepare(&settings, &object, &mut command).map_err(CommandError::Failed)?;
+    }
     Err(program.not_run(&command.exec()))
 }
 

@@ -32,6 +32,9 @@ pub(crate) struct RunOptions {
     /// Explain on standard error: off, error, warn, info or debug [default: warn on a terminal, else off]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log: Option<String>,
+    /// Show the program a /sys/class/infiniband and /dev/infiniband with the device
+    #[arg(long)]
+    pub(crate) sysfs: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
