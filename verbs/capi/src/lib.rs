@@ -23,6 +23,7 @@ mod completion_queue_ex;
 mod context;
 mod device;
 mod fork;
+mod local_identifier;
 mod memory;
 mod multicast;
 mod names;
