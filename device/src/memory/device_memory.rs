@@ -2,7 +2,7 @@
 //! a registration.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::access::{load, store};
 use crate::error::ResourceError;
@@ -15,6 +15,24 @@ pub struct DeviceMemory {
     start: u64,
     length: u64,
     pool: Arc<AtomicU64>,
+    registrations: AtomicU32,
+}
+
+/// A registration, until it is dropped; the memory lives as long.
+#[derive(Debug)]
+pub(super) struct Registration(Arc<DeviceMemory>);
+
+impl Registration {
+    pub(super) fn new(memory: &Arc<DeviceMemory>) -> Registration {
+        memory.registrations.fetch_add(1, Ordering::Relaxed);
+        Registration(Arc::clone(memory))
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.0.registrations.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What the device has of it.
@@ -54,7 +72,8 @@ impl DeviceMemoryPool {
         let align = 8_u64 << log_align.saturating_sub(3);
         let words: Box<[AtomicU64]> = (0..(length + align).div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
         let start = (words.as_ptr().expose_provenance() as u64).next_multiple_of(align);
-        Ok(Arc::new(DeviceMemory { words, start, length, pool: Arc::clone(&self.used) }))
+        let (pool, registrations) = (Arc::clone(&self.used), AtomicU32::new(0));
+        Ok(Arc::new(DeviceMemory { words, start, length, pool, registrations }))
     }
 }
 
@@ -65,6 +84,11 @@ impl DeviceMemory {
     /// Bytes.
     pub const fn length(&self) -> u64 {
         self.length
+    }
+
+    /// Regions that it is registered as.
+    pub fn registrations(&self) -> u32 {
+        self.registrations.load(Ordering::Relaxed)
     }
 
     /// Copies bytes from `offset` into `out`.

@@ -20,5 +20,6 @@ mod window;
 pub use advice::{Advice, PageRange};
 pub use device_memory::{DeviceMemory, DeviceMemoryPool};
 pub use mapping::check_mapped;
+pub use on_demand::is_available as on_demand_is_available;
 pub use region::{RegionChange, RegionInfo, RegionKeys, RegionTable};
 pub use window::{WindowKeys, WindowType};

@@ -59,7 +59,7 @@ fn finished(copied: isize, wanted: usize) -> Result<(), MemoryError> {
 }
 
 /// Whether the kernel, or a filter of system calls, lets the process do this.
-pub(super) fn is_available() -> bool {
+pub fn is_available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| {
         let mut bytes = [1_u8; 16];

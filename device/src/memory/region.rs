@@ -6,6 +6,7 @@ use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::Access;
 use pumice_transport::wire::Qpn;
 
+use super::device_memory::Registration;
 use super::{DeviceMemory, on_demand};
 use crate::error::ResourceError;
 use crate::table::{Handle, Table};
@@ -109,7 +110,7 @@ pub(super) enum Kind {
     Region {
         bound_windows: u32,
         /// Device memory lives as long as it is registered.
-        device_memory: Option<Arc<DeviceMemory>>,
+        device_memory: Option<Registration>,
     },
     Window {
         window: super::WindowType,
@@ -211,7 +212,7 @@ impl RegionTable {
             return Err(ResourceError::invalid("device memory is registered ZERO_BASED, and not ON_DEMAND"));
         }
         let address = memory.locate(offset, length)?;
-        self.insert_region(Some(Arc::clone(memory)), |key| Grant {
+        self.insert_region(Some(Registration::new(memory)), |key| Grant {
             key,
             pd,
             address,
@@ -244,7 +245,7 @@ impl RegionTable {
 
     fn insert_region(
         &mut self,
-        device_memory: Option<Arc<DeviceMemory>>,
+        device_memory: Option<Registration>,
         grant: impl FnOnce(u32) -> Grant,
     ) -> Result<RegionKeys, ResourceError> {
         let handle = self.insert(|key| Entry {
