@@ -56,7 +56,7 @@ pub(crate) unsafe fn destination(
 ) -> Result<UdDestination, Errno> {
     // SAFETY: the caller's promise.
     let ah = unsafe { held::<Ah>(ah) }?;
-    if ah.domain() != qp.domain() {
+    if Some(ah.domain()) != qp.domain() {
         return Err(INVALID.because(|| "the address handle is of another protection domain".to_owned()));
     }
     Ok(UdDestination { path: ah.path().clone(), qpn: Qpn::new(qpn), qkey })
@@ -273,10 +273,13 @@ pub(crate) unsafe fn window_bind(
     kind: u32,
 ) -> Result<WindowBind, Errno> {
     // SAFETY: the caller's promise.
-    let window = unsafe { &*held::<Mw>(mw)?.as_ptr() };
+    let window = unsafe { held::<Mw>(mw) }?;
+    let other_domain = Some(window.domain()) != qp.domain();
+    // SAFETY: a live structure of ours.
+    let window = unsafe { &*window.as_ptr() };
     // Programs ask for LOCAL_WRITE too, which windows do not give: keys of windows are for peers.
     let access = Access::from_bits(info.mw_access_flags).ok_or(INVALID)? - Access::LOCAL_WRITE;
-    if window.r#type != kind || window.pd != qp.domain() || (info.mr.is_null() && info.length > 0) {
+    if window.r#type != kind || other_domain || (info.mr.is_null() && info.length > 0) {
         return Err(INVALID
             .because(|| "the window is of another type or protection domain, or has no region".to_owned()));
     }
