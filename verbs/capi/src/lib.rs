@@ -28,6 +28,7 @@ mod multicast;
 mod names;
 mod object;
 mod outcome;
+mod port;
 mod post_recv;
 mod post_send;
 mod protection_domain;
