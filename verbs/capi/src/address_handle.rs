@@ -153,7 +153,7 @@ unsafe fn sender(
         traffic_class,
         flow_label,
         port_num,
-        sl: wc.sl,
+        // Not `wc.sl`: that tells the IP version.
         ..AddressVector::default()
     })
 }
