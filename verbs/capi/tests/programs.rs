@@ -22,3 +22,13 @@ fn every_operation_arrives() {
 fn events_wake_programs() {
     run("events");
 }
+
+#[test]
+fn regions_are_paged_on_demand() {
+    run("on_demand");
+}
+
+#[test]
+fn device_memory_is_allocated_copied_and_registered() {
+    run("device_memory");
+}
