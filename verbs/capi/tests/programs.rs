@@ -32,3 +32,8 @@ fn regions_are_paged_on_demand() {
 fn device_memory_is_allocated_copied_and_registered() {
     run("device_memory");
 }
+
+#[test]
+fn the_manual_pages_of_poll_cq_post_recv_and_req_notify_cq_hold() {
+    run("manual");
+}
