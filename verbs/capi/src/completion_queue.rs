@@ -13,7 +13,7 @@ use crate::async_event::Unacknowledged;
 use crate::completion_channel::Channel;
 use crate::context::{Context, Owned};
 use crate::object::{Held, Shown, held, held_or_none, take_back, zeroed};
-use crate::outcome::{Errno, INVALID, negative, number, pointer, status};
+use crate::outcome::{Errno, INVALID, negative, pointer, status};
 use crate::protection_domain::Use;
 
 /// A completion queue; all have room for the extended structure.
