@@ -32,3 +32,13 @@ fn regions_are_paged_on_demand() {
 fn device_memory_is_allocated_copied_and_registered() {
     run("device_memory");
 }
+
+#[test]
+fn domains_are_kept_apart_and_destroyed_in_order() {
+    run("domains");
+}
+
+#[test]
+fn devices_and_their_objects_are_imported() {
+    run("import");
+}
