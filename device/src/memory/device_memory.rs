@@ -112,7 +112,7 @@ impl DeviceMemory {
     /// Where a copy goes.
     ///
     /// # Errors
-    /// `Invalid`: not of whole units. `BadAddress`: not inside.
+    /// `Invalid`: not of whole units. EFAULT: not inside.
     fn check_copy(&self, offset: u64, length: u64) -> Result<u64, ResourceError> {
         let unit = DeviceMemory::COPY_UNIT;
         if !offset.is_multiple_of(unit) || !length.is_multiple_of(unit) {
@@ -120,7 +120,9 @@ impl DeviceMemory {
                 "a copy of {length} bytes at offset {offset} of device memory: both must be multiples of {unit}"
             )));
         }
-        self.locate(offset, length).map_err(|_| ResourceError::BadAddress { address: offset, length })
+        let beyond =
+            ResourceError::Os { what: "a copy beyond the end of device memory", errno: libc::EFAULT };
+        self.locate(offset, length).map_err(|_| beyond)
     }
 
     /// Address of `length` bytes from `offset`.

@@ -29,7 +29,6 @@ static void allocation(void)
 	CLAIM(all && all->context == ctx);
 	REFUSED(allocate(1, 0, 0), ENOMEM);
 	FAILS(ibv_free_dm(all), 0);
-	FAILS(ibv_free_dm(NULL), EINVAL);
 }
 
 static void copies(struct ibv_dm *dm)
@@ -84,7 +83,6 @@ static void registered(struct ibv_dm *dm)
 static void null_region(void)
 {
 	struct ibv_mr *null = ibv_alloc_null_mr(pd);
-	REFUSED(ibv_alloc_null_mr(NULL), EINVAL);
 	CLAIM(null && null->length == SIZE_MAX && null->addr == NULL && null->lkey != mr->lkey);
 	struct ibv_qp *b, *a = pair(IBV_QPT_RC, &b);
 	struct ibv_sge nothing = {.addr = 0x1234, .length = 5000, .lkey = null->lkey};
@@ -100,8 +98,10 @@ static void null_region(void)
 	strcpy((char *)memory + 100, "head");
 	strcpy((char *)memory + 204, "tail");
 	FAILS(ibv_post_recv(b, &receive, &bad), 0);
-	FAILS(outcome(a, IBV_WR_SEND, piece(100, 108), 0, 0), 0);
-	CLAIM(completions(1) == 3);
+	struct ibv_sge whole = piece(100, 108);
+	struct ibv_send_wr send = {.sg_list = &whole, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+	post(a, &send);
+	CLAIM(completions(2) == 3);
 	CLAIM(!memcmp((char *)memory + 8000, "headtail", 8));
 	/* It is for local use, and can be neither changed nor bound to. */
 	FAILS(outcome(a, IBV_WR_RDMA_WRITE, piece(0, 8), 0, null->lkey), IBV_WC_REM_ACCESS_ERR);
