@@ -72,7 +72,12 @@ impl AddressWatch {
             // The rest of a message is cut off.
             // SAFETY: `start` is writable and of the length given.
             let taken = unsafe {
-                libc::recv(self.socket.as_raw_fd(), start.as_mut_ptr().cast(), start.len(), libc::MSG_DONTWAIT)
+                libc::recv(
+                    self.socket.as_raw_fd(),
+                    start.as_mut_ptr().cast(),
+                    start.len(),
+                    libc::MSG_DONTWAIT,
+                )
             };
             if taken < 0 && io::Error::last_os_error().raw_os_error() != Some(libc::ENOBUFS) {
                 break;

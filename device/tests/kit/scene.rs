@@ -123,7 +123,13 @@ impl Node {
     /// A completion queue that reports to a new channel.
     pub fn cq_with_channel(&self, depth: u32) -> (Arc<CompletionQueue>, Arc<CompletionChannel>) {
         let channel = Arc::new(CompletionChannel::new().unwrap());
-        let setup = CqSetup { depth, cookie: 7, channel: Some(Arc::clone(&channel)), comp_vector: 0 };
+        let setup = CqSetup {
+            depth,
+            cookie: 7,
+            channel: Some(Arc::clone(&channel)),
+            comp_vector: 0,
+            ..CqSetup::default()
+        };
         (self.hca.create_cq(setup).unwrap(), channel)
     }
 

@@ -86,7 +86,8 @@ fn poll_cq_names_each_operation() {
             SendOpcode::FetchAdd => Some(AtomicOperation::FetchAdd { add: 1 }),
             _ => Some(AtomicOperation::CompareSwap { compare: 0, swap: 0 }),
         };
-        let request = SendRequest { sges: &eight, remote: b.target(64), atomic, ..SendRequest::new(0, *opcode) };
+        let request =
+            SendRequest { sges: &eight, remote: b.target(64), atomic, ..SendRequest::new(0, *opcode) };
         a.hca.post_send(scene.qa, &SendRequest { wr_id: place as u64, ..request }).unwrap();
     }
     scene.settle();
@@ -224,7 +225,11 @@ fn poll_cq_overrun_raises_cq_err_once_and_ends_the_queue() {
     scene.settle();
     assert!(drain(&small).is_empty() && small.is_failed());
     let after = scene.a.events();
-    assert_eq!(after, [(AsyncEventType::QpFatal, fatal)], "a queue pair that is used again fails again, without CQ_ERR");
+    assert_eq!(
+        after,
+        [(AsyncEventType::QpFatal, fatal)],
+        "a queue pair that is used again fails again, without CQ_ERR"
+    );
     // A fresh queue pair on a fresh queue is not touched.
     let (qa, _) = scene.another_pair(QpType::Rc);
     scene.qa = qa;

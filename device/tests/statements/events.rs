@@ -85,7 +85,8 @@ fn statement_34_arming_looks_forward_and_fires_once() {
 fn statement_35_destruction_waits_for_acknowledgements_and_unfetched_events_vanish() {
     let scene = Scene::new();
     let channel = Arc::new(CompletionChannel::new().unwrap());
-    let setup = |cookie| CqSetup { depth: 8, cookie, channel: Some(Arc::clone(&channel)), comp_vector: 0 };
+    let setup =
+        |cookie| CqSetup { depth: 8, cookie, channel: Some(Arc::clone(&channel)), ..CqSetup::default() };
     let queues = [scene.a.hca.create_cq(setup(1)).unwrap(), scene.a.hca.create_cq(setup(2)).unwrap()];
     for cq in &queues {
         let mut init = scene.a.qp_init(QpType::Rc);

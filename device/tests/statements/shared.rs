@@ -139,7 +139,10 @@ fn statement_46_after_send_with_invalidate_the_key_is_dead() {
     scene.b.post_recv(scene.qb, 9, 0, 8);
     scene.post(&SendRequest { invalidate_rkey: rkey, ..SendRequest::new(2, SendOpcode::SendWithInvalidate) });
     scene.settle();
-    assert_eq!((scene.a.outcomes(), scene.b.drain()[0].invalidated_rkey), (vec![(2, WcStatus::Success)], rkey));
+    assert_eq!(
+        (scene.a.outcomes(), scene.b.drain()[0].invalidated_rkey),
+        (vec![(2, WcStatus::Success)], rkey)
+    );
     // Free again: it can be bound, under another key.
     let (next, status) = windows.bind(windows.scene.qb, rkey, 64);
     assert_eq!(status, WcStatus::Success);

@@ -90,13 +90,8 @@ fn statement_32_rtr_needs_min_rnr_timer_and_rc_masks_serve_xrc() {
         min_rnr_timer: 12,
         ..QpAttributes::default()
     };
-    let whole = M::STATE
-        | M::AV
-        | M::PATH_MTU
-        | M::DEST_QPN
-        | M::RQ_PSN
-        | M::MAX_DEST_RD_ATOMIC
-        | M::MIN_RNR_TIMER;
+    let whole =
+        M::STATE | M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
     let rc = scene.a.create_qp(QpType::Rc);
     scene.a.to_init(rc);
     let error = scene.a.hca.modify_qp(rc, &rtr, whole - M::MIN_RNR_TIMER).unwrap_err();

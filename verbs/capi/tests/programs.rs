@@ -24,17 +24,40 @@ fn events_wake_programs() {
 }
 
 #[test]
+fn regions_are_paged_on_demand() {
+    run("on_demand");
+}
+
+#[test]
+fn device_memory_is_allocated_copied_and_registered() {
+    run("device_memory");
+}
+
+#[test]
 fn the_manual_pages_of_poll_cq_post_recv_and_req_notify_cq_hold() {
     run("manual");
+}
+
+#[test]
+fn domains_are_kept_apart_and_destroyed_in_order() {
+    run("domains");
+}
+
+#[test]
+fn devices_and_their_objects_are_imported() {
+    run("import");
 }
 
 #[test]
 fn the_gid_table_follows_the_hosts_addresses() {
     let Some(program) = kit::compile("addresses") else { return };
     // All addresses of the program's own network namespace.
-    let output = kit::on(kit::address(), program).env_remove("PUMICE_ADDR").output().expect("timeout(1) runs");
+    let output =
+        kit::on(kit::address(), program).env_remove("PUMICE_ADDR").output().expect("timeout(1) runs");
     if output.status.code() == Some(77) {
-        return kit::skip("a network namespace of its own needs root, and changing addresses the program ip(8)");
+        return kit::skip(
+            "a network namespace of its own needs root, and changing addresses the program ip(8)",
+        );
     }
     kit::succeeded("addresses", &output);
 }
