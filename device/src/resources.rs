@@ -85,6 +85,27 @@ pub struct Resources {
     pub new_completions: bool,
 }
 
+/// How many objects a device has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ObjectCounts {
+    /// Protection domains.
+    pub pds: usize,
+    /// Memory regions and windows.
+    pub regions_and_windows: usize,
+    /// Address handles.
+    pub ahs: usize,
+    /// Completion queues.
+    pub cqs: usize,
+    /// Receive queues, shared ones included.
+    pub receive_queues: usize,
+    /// XRC domains.
+    pub xrcds: usize,
+    /// Queue pairs.
+    pub qps: usize,
+    /// Multicast groups with members.
+    pub groups: usize,
+}
+
 /// A protection domain or XRC domain: nothing but its users.
 #[derive(Debug, Default)]
 struct Domain {
@@ -142,6 +163,20 @@ impl Resources {
     /// What the device is made for.
     pub const fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// How many objects there are now.
+    pub fn counts(&self) -> ObjectCounts {
+        ObjectCounts {
+            pds: self.pds.len(),
+            regions_and_windows: self.memory.len(),
+            ahs: self.ahs.len(),
+            cqs: self.cqs.len(),
+            receive_queues: self.receives.len(),
+            xrcds: self.xrcds.len(),
+            qps: self.qps.iter().flatten().count(),
+            groups: self.groups.iter().count(),
+        }
     }
 
     /// Regions and windows, to look at.

@@ -28,7 +28,7 @@ use crate::memory::DeviceMemoryPool;
 use crate::port::Port;
 use crate::resources::{ExplainHook, Resources};
 
-pub use crate::resources::{CqSetup, SrqSetup};
+pub use crate::resources::{CqSetup, ObjectCounts, SrqSetup};
 pub use error::HcaError;
 pub use owned_memory::OwnedMemory;
 pub use queue_pair::QpInit;
@@ -184,6 +184,11 @@ impl Hca {
     /// Whether the port has an address: what `ibv_query_port` calls active.
     pub fn is_port_active(&self) -> bool {
         self.core.lock().resources.gids.iter().next().is_some()
+    }
+
+    /// How many objects there are: after all that were made are destroyed, as many as before.
+    pub fn object_counts(&self) -> ObjectCounts {
+        self.core.lock().resources.counts()
     }
 
     /// Queue pairs that exist.
