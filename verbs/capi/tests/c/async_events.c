@@ -28,7 +28,7 @@ static void ready_to_receive(struct ibv_qp *qp, uint32_t peer, int reads)
 	FAILS(ibv_modify_qp(qp, &attr, mask), 0);
 }
 
-static void post(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint32_t rkey)
+static void post_one(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint32_t rkey)
 {
 	struct ibv_sge sge = piece(0, 8);
 	struct ibv_send_wr *bad, wr = {.sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED};
@@ -79,19 +79,19 @@ static void every_event_is_there_when_fetched_late(void)
 	FAILS(ibv_post_srq_recv(srq, &wr, &bad), 0);
 	FAILS(ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT), 0);
 	/* COMM_EST of b, and its SRQ falls below the limit. */
-	post(a, IBV_WR_SEND, 0);
+	post_one(a, IBV_WR_SEND, 0);
 	completions(2);
 	/* SQ_DRAINED. */
 	state(a, IBV_QPS_SQD, 1);
 	state(a, IBV_QPS_RTS, 0);
 	/* b takes no READs: an invalid request, with no receive to blame. It is on an SRQ, and goes. */
-	post(a, IBV_WR_RDMA_READ, mr->rkey);
+	post_one(a, IBV_WR_RDMA_READ, mr->rkey);
 	CLAIM(completion().status == IBV_WC_REM_INV_REQ_ERR);
 	/* A key that opens nothing. */
 	struct ibv_qp *c = made(plain), *d = made(plain);
 	connect_to(c, d->qp_num);
 	connect_to(d, c->qp_num);
-	post(c, IBV_WR_RDMA_WRITE, 0xbad00);
+	post_one(c, IBV_WR_RDMA_WRITE, 0xbad00);
 	CLAIM(completion().status == IBV_WC_REM_ACCESS_ERR);
 
 	expect(IBV_EVENT_COMM_EST, b);
@@ -118,7 +118,7 @@ static struct ibv_qp *established(struct ibv_qp **sender)
 	ready_to_receive(b, a->qp_num, 1);
 	connect_to(a, b->qp_num);
 	post_receive(b, 1, 1000, 64);
-	post(a, IBV_WR_SEND, 0);
+	post_one(a, IBV_WR_SEND, 0);
 	completions(2);
 	*sender = a;
 	return b;
