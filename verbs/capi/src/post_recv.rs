@@ -37,7 +37,9 @@ pub(crate) unsafe fn elements<'a>(list: *const ibv_sge, count: c_int) -> Result<
         return Ok(&[]);
     }
     if count > MOST_ELEMENTS {
-        return Err(INVALID.because(|| format!("{count} scatter/gather elements are more than any queue takes")));
+        return Err(
+            INVALID.because(|| format!("{count} scatter/gather elements are more than any queue takes"))
+        );
     }
     if list.is_null() {
         return Err(INVALID);
