@@ -250,7 +250,9 @@ fn threads_on_shared_objects_lose_nothing_and_never_stand_still() {
                 churn(&bench, &channel);
             }
         });
-        std::thread::sleep(duration);
+        // Nobody sends: the time of the run.
+        let (_sender, nothing) = mpsc::channel::<()>();
+        let _ = nothing.recv_timeout(duration);
         stop.store(true, Ordering::Release);
     });
     for place in 0..2 {

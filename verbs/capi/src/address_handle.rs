@@ -187,3 +187,32 @@ pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
         unsafe { create(pd, &sender(held::<Pd>(pd)?.context()?, port_num, wc, grh)?) }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_of_either_ip_version_tells_sender_and_receiver() {
+        let gid = |text: &str| Gid::from(text.parse::<IpAddr>().unwrap());
+        let (from, to) = (gid("2001:db8::1"), gid("2001:db8::2"));
+        let mut grh = ibv_grh {
+            version_tclass_flow: 0x6341_2345_u32.to_be_bytes(),
+            sgid: from.0,
+            dgid: to.0,
+            ..empty_header()
+        };
+        assert_eq!(read_grh(&grh), (from, to, 0x34, 0x1_2345));
+        // 20 bytes of anything but version 6, then an IPv4 header.
+        grh = empty_header();
+        let header = [0x45, 0x88, 0, 40, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        grh.sgid[12..].copy_from_slice(&header[..4]);
+        grh.dgid.copy_from_slice(&header[4..]);
+        assert_eq!(read_grh(&grh), (gid("10.0.0.1"), gid("10.0.0.2"), 0x88, 0));
+    }
+
+    fn empty_header() -> ibv_grh {
+        // SAFETY: numbers.
+        unsafe { crate::object::zeroed() }
+    }
+}
