@@ -33,7 +33,7 @@ pub use ip_header::{IP_HEADER_BYTES, IpHeader, IpHeaderError};
 pub use message::{CmMessage, Ece};
 pub use mra::{Mra, MraOf};
 pub use private_data::{PrivateData, PrivateDataTooLong};
-pub use reason::{Rejected, RejectReason, SidrStatus};
+pub use reason::{RejectReason, Rejected, SidrStatus};
 pub use refusal::refuse;
 pub use rej::Rej;
 pub use rep::Rep;

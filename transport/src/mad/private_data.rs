@@ -58,7 +58,10 @@ impl<const N: usize> fmt::Debug for PrivateData<N> {
 impl fmt::Display for PrivateDataTooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PrivateDataTooLong { length_bytes, limit_bytes } = self;
-        write!(f, "{length_bytes} bytes of private data do not fit: this message carries at most {limit_bytes}")
+        write!(
+            f,
+            "{length_bytes} bytes of private data do not fit: this message carries at most {limit_bytes}"
+        )
     }
 }
 

@@ -15,8 +15,7 @@ pub fn refuse(mad: &Mad<'_>) -> Option<[u8; MAD_BYTES]> {
         return None;
     }
     let mut answer = *mad.bytes();
-    let refused =
-        MadHeader { method: method::GET_RESPONSE, status: UNSUPPORTED_METHOD_ATTRIBUTE, ..*header };
+    let refused = MadHeader { method: method::GET_RESPONSE, status: UNSUPPORTED_METHOD_ATTRIBUTE, ..*header };
     refused.emit(&mut answer);
     Some(answer)
 }
