@@ -19,7 +19,6 @@ pub struct Ece {
 /// A message of communication management.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each variant is the message of its name")]
-#[expect(clippy::large_enum_variant, reason = "a message lives for one call")]
 pub enum CmMessage {
     Req(Req),
     Mra(Mra),

@@ -220,7 +220,7 @@ fn for_every_seed(run: impl Fn(u64)) {
     for seed in seeds() {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed)));
         if let Err(failure) = outcome {
-            println!("repeat with: PUMICE_CM_SEED={seed} cargo test -p pumice-transport --test cm chaos");
+            eprintln!("repeat with: PUMICE_CM_SEED={seed} cargo test -p pumice-transport --test cm chaos");
             std::panic::resume_unwind(failure);
         }
     }
@@ -290,7 +290,7 @@ fn both_sides_agree_under_heavy_loss() {
         }
         world.assert_nothing_leaks();
     });
-    println!("{} connections were given up", failures.get());
+    eprintln!("{} connections were given up", failures.get());
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn ten_thousand_connections_at_once() {
     assert_eq!(server.connection_count(), 0);
     drop((client, server, ids));
     assert_eq!(held_bytes(), before, "memory is given back");
-    println!("{each} bytes for each end of an established connection; {} KiB at the peak", peak / 1024);
+    eprintln!("{each} bytes for each end of an established connection; {} KiB at the peak", peak / 1024);
 }
 
 /// Every request has its own id and queue pair, as a flood has.

@@ -255,6 +255,7 @@ fn request(captured: &Captured) -> (Req, Cm, CommId) {
     // 18 in Linux 6.1, 16 in 6.12.
     let packet_life_time = req.primary.local_ack_timeout - 1;
     let params = ConnectParams {
+        retry_count: req.retry_count,
         rnr_retry_count: req.rnr_retry_count,
         private_data: &req.private_data,
         ..ConnectParams::new(
@@ -331,7 +332,7 @@ fn in_the_place_of_the_server() {
             assert!(matches!(cm.poll_event(), Some(Event::Established { .. })));
             let qp = cm.qp_parameters(id).unwrap();
             assert_eq!((qp.rq_psn, qp.sq_psn), (Some(replied.starting_psn), asked.starting_psn));
-            assert_eq!((qp.dest_qpn, qp.retry_count), (asked.local_qpn, 7));
+            assert_eq!((qp.dest_qpn, qp.retry_count), (asked.local_qpn, asked.retry_count));
             assert_eq!(qp.timeout, asked.primary.local_ack_timeout);
             if dreq.source == rep.source {
                 cm.disconnect(id, &[], 0).unwrap();

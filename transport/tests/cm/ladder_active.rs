@@ -1,6 +1,8 @@
 //! The active side: from `connect` to ESTABLISHED, and every way it can fail.
 
-use pumice_transport::cm::{CmConfig, CmError, Event, Ignored, QpParameters, State, UnansweredMessage};
+use pumice_transport::cm::{
+    CmConfig, CmError, ConnectParams, Event, Ignored, QpParameters, RejectParams, State, UnansweredMessage,
+};
 use pumice_transport::mad::{
     CmMessage, CommId, Mra, MraOf, PrivateData, PrivateDataTooLong, Rej, RejectReason, Rejected, Rep,
     TransportType,
@@ -206,11 +208,8 @@ fn without_mras_silence() {
 #[test]
 fn a_reply_can_be_rejected() {
     let mut bench = Bench::rep_received();
-    let params = pumice_transport::cm::RejectParams {
-        reason: RejectReason::CONSUMER,
-        info: b"info",
-        private_data: b"changed my mind",
-    };
+    let params =
+        RejectParams { reason: RejectReason::CONSUMER, info: b"info", private_data: b"changed my mind" };
     bench.cm.reject(OURS, &params, bench.now_ns).unwrap();
     let CmMessage::Rej(rej) = bench.sent_one() else { panic!("a REJ") };
     assert_eq!((rej.local_id, rej.remote_id, rej.rejected), (OURS, THEIRS, Rejected::Rep));
@@ -272,7 +271,8 @@ fn giving_up_a_request_says_so_with_our_guid() {
 fn values_that_do_not_fit_are_refused_and_cost_nothing() {
     let mut bench = Bench::new();
     let too_long = [1; 93];
-    let wrong: [(fn(&mut pumice_transport::cm::ConnectParams<'_>), &str); 8] = [
+    type Change = fn(&mut ConnectParams<'_>);
+    let wrong: [(Change, &str); 8] = [
         (|p| p.retry_count = 8, "retry count"),
         (|p| p.rnr_retry_count = 8, "RNR retry count"),
         (|p| p.max_cm_retries = 16, "CM retries"),
@@ -314,7 +314,7 @@ fn calls_in_the_wrong_state_are_refused() {
     assert!(matches!(bench.cm.send_rtu(OURS, &[0; 225]), Err(CmError::PrivateData(_))));
     let mut bench = Bench::established();
     wrong(bench.cm.send_rtu(OURS, &[]), State::Established);
-    let reject = pumice_transport::cm::RejectParams::consumer(&[]);
+    let reject = RejectParams::consumer(&[]);
     wrong(bench.cm.reject(OURS, &reject, 0), State::Established);
     assert_eq!(PrivateData::<0>::NONE, PrivateData::new(&[]).unwrap());
 }

@@ -192,7 +192,8 @@ fn every_message_in_every_state_changes_it_as_it_should_or_not_at_all() {
             let mut bench = Bench::established();
             bench.receive(CmMessage::Dreq(dreq())).unwrap();
             bench.cm.disconnect(OURS, &[], bench.now_ns).unwrap();
-            (bench.sent(), bench.events());
+            bench.sent();
+            bench.events();
             bench
         }),
         (State::Idle, || {
@@ -200,7 +201,8 @@ fn every_message_in_every_state_changes_it_as_it_should_or_not_at_all() {
             bench.cm.disconnect(OURS, &[], bench.now_ns).unwrap();
             bench.receive(CmMessage::Drep(drep())).unwrap();
             bench.wait(TIMEWAIT_NS);
-            (bench.sent(), bench.events());
+            bench.sent();
+            bench.events();
             bench
         }),
         (State::MraReqReceived, || {
