@@ -28,6 +28,8 @@ install_programs() {
     inside=$!
 }
 
+interop=/tmp/pumice/interop
+
 # What both of an rxe pair run as, and what pumice runs as: an ordinary user without any capability, in a network namespace.
 on_rxe() { timeout "$limit_seconds" "$@"; }
 in_namespace() {
@@ -92,6 +94,35 @@ between() {
     else
         fail "$label (status $status; $out)" "$out.server" "$out.client"
     fi
+}
+
+# checked SERVER CLIENT SCENARIO,... OPTION...: of tests/interop, a line for each.
+checked() {
+    local server=$1 client=$2 scenarios=$3 process port out how name figures seen=""
+    shift 3
+    number=$((number + 1))
+    port=$((20000 + number))
+    out=/share/out/$number
+    local address=$rxe_address
+    [[ $server == rxe ]] || address=$pumice_address
+    side "$server" "$interop" -d @DEVICE -g @GID "$@" -p "$port" >"$out.server" 2>&1 &
+    process=$!
+    until listening "$server" "$port" || ! kill -0 "$process" 2>/dev/null; do sleep 0.1; done
+    side "$client" "$interop" -d @DEVICE -g @GID "$@" -p "$port" -s "$scenarios" "$address" >"$out.client" 2>"$out.errors"
+    wait "$process"
+    while read -r how name figures; do
+        seen+=",$name,"
+        local label="$server < $client  ${name}${*:+ $*}${v6:+, IPv6}"
+        case $how in
+        ok) pass "$label   $figures" ;;
+        skip) skip "$label" "${figures%%;*}" ;;
+        *) fail "$label ($out)" "$out.errors" "$out.server" ;;
+        esac
+    done <"$out.client"
+    # A side that hung or died has no lines for what should have come after.
+    for name in ${scenarios//,/ }; do
+        [[ $seen == *",$name,"* ]] || fail "$server < $client  $name was not run ($out)" "$out.errors" "$out.server"
+    done
 }
 
 # side WHICH COMMAND...
