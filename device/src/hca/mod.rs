@@ -97,7 +97,7 @@ impl Hca {
     ///
     /// # Errors
     /// No GIDs; the operating system has no descriptor or thread to give.
-    pub fn open(config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
+    pub fn open(config: HcaConfig, mut port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
         let mut resources = Resources::new(config.limits)?;
         resources.set_number_base(u32::from(config.process_slot) << 16);
         let threaded = !clock.is_virtual();
@@ -114,6 +114,7 @@ impl Hca {
         for entry in config.gids {
             resources.gids.add(entry)?;
         }
+        port.observe(&resources.counters);
         let active_mtu = config.active_mtu.or(first_mtu).unwrap_or(Mtu::Mtu1024);
         let core = Arc::new(Core::new(Engine::new(resources, port), clock)?);
         let background = if threaded { Some(Background::start(Arc::clone(&core))?) } else { None };

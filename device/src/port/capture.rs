@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::wire::{Verdict, encapsulate, icrc};
@@ -11,6 +12,7 @@ use pumice_transport::wire::{Verdict, encapsulate, icrc};
 use super::pcapng::{self, Direction};
 use super::segments;
 use super::{Port, PortLimits, Received, Train, TransmitError};
+use crate::counters::Counters;
 
 /// How stale the file may be, so that one can look at it while it grows.
 const FLUSH_AFTER_NS: u64 = 10_000_000;
@@ -162,6 +164,10 @@ impl<P: Port, W: Write + Send> Port for CapturePort<P, W> {
 
     fn woken(&mut self) {
         self.inner.woken();
+    }
+
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        self.inner.observe(counters);
     }
 
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {

@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use pumice_transport::path::Path;
 
 use super::random::{self, Random};
 use super::segments;
 use super::{Port, PortLimits, Received, Train, TransmitError};
+use crate::counters::Counters;
 
 /// How long to wait after the port below was busy with the rest of a train.
 const BUSY_RETRY_NS: u64 = 100_000;
@@ -323,6 +325,10 @@ impl<P: Port> Port for FaultPort<P> {
 
     fn woken(&mut self) {
         self.inner.woken();
+    }
+
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        self.inner.observe(counters);
     }
 
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {

@@ -36,6 +36,7 @@ mod process;
 mod record;
 mod registry;
 mod relay;
+mod report;
 mod steering;
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -45,6 +46,7 @@ use std::time::Duration;
 pub use error::{Holder, ShareError};
 pub use folder::runtime_folder;
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};
+pub use report::{Report, reports};
 
 use crate::port::UdpConfig;
 use registry::Registry;

@@ -13,7 +13,8 @@ use super::membership::Membership;
 use super::registry::{Loaded, Registry};
 use super::relay::{Incoming, Relay, Sent};
 use super::steering::SLOT_OFFSET;
-use super::{ShareError, folder, holders, process};
+use super::{ShareError, folder, holders, process, report};
+use crate::counters::Counters;
 use crate::port::{Port, PortError, PortLimits, Received, Train, TransmitError, UdpConfig, UdpPort};
 
 /// How long opening waits for the registry.
@@ -109,6 +110,8 @@ pub struct SharedPort {
     evidence: Option<u8>,
     last_mend_ns: Option<u64>,
     counters: Arc<ShareCounters>,
+    /// What the device behind the port counts, for those who ask.
+    device: Option<Arc<Counters>>,
 }
 
 impl SharedPort {
@@ -156,6 +159,7 @@ impl SharedPort {
             evidence: None,
             last_mend_ns: None,
             counters: Arc::default(),
+            device: None,
         })
     }
 
@@ -185,6 +189,12 @@ impl SharedPort {
             Incoming::Nothing => false,
             Incoming::Look => {
                 self.mend_due = true;
+                true
+            }
+            Incoming::Ask(asker) => {
+                let text = report::encode(self.slot, &self.counters.stats(), self.device.as_deref());
+                // Who does not wait for the answer asks again.
+                let _ = self.relay.answer(asker, &text);
                 true
             }
             Incoming::Train(received) if is_for(&received, &self.membership, self.udp.port()) => {
@@ -279,6 +289,10 @@ impl Port for SharedPort {
 
     fn woken(&mut self) {
         self.relay_due = true;
+    }
+
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        self.device = Some(Arc::clone(counters));
     }
 
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
@@ -379,9 +393,14 @@ fn is_for(received: &Received<'_>, membership: &Membership, port: u16) -> bool {
         && is_only_for(received, membership.slot())
 }
 
+/// What the names of the sockets of all who share a registry begin with.
+pub(super) fn relay_stem(registry: &Registry, port: u16) -> Result<String, ShareError> {
+    Ok(format!("pumice-{}-{port}-{}", process::effective_uid(), registry.identity()?))
+}
+
 /// The next free slot, and the relay that belongs to it.
 fn claim(registry: &Registry, members: &mut Members, port: u16) -> Result<(u8, Relay), ShareError> {
-    let stem = format!("pumice-{}-{port}-{}", process::effective_uid(), registry.identity()?);
+    let stem = relay_stem(registry, port)?;
     let mut failure = None;
     let claimed = members.choose_slot(|slot| {
         if failure.is_some() || !registry.claim(slot) {
