@@ -12,6 +12,7 @@ mod wait;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pumice_transport::types::Mtu;
 
@@ -168,6 +169,14 @@ impl Hca {
     /// Queue pairs that exist.
     pub fn queue_pair_count(&self) -> u32 {
         self.core.lock().queue_pairs.count()
+    }
+
+    /// Waits until the explanations given so far have reached their hook, or `patience` is over. Takes no
+    /// lock of the engine.
+    pub fn settle_explanations(&self, patience: Duration) {
+        if let Some(explainer) = &self.explainer {
+            explainer.settle(patience);
+        }
     }
 
     /// Drives the engine once: receives, runs timers, sends. True if there was anything to do. For

@@ -22,6 +22,7 @@ mod completion_queue;
 mod completion_queue_ex;
 mod context;
 mod device;
+mod explanation;
 mod fork;
 mod memory;
 mod multicast;

@@ -170,10 +170,13 @@ pub(crate) unsafe extern "C" fn ibv_query_gid(
     number(|| {
         // SAFETY: null or open.
         let context = unsafe { Context::of(context) }?;
-        let index = u32::try_from(index).map_err(|_| INVALID)?;
-        if port_num != 1 || index >= GidTable::LEN || gid.is_null() {
+        if port_num != 1 || gid.is_null() {
             return Err(INVALID);
         }
+        let beyond =
+            || format!("ibv_query_gid refused: GID index {index} beyond a table of {}", GidTable::LEN);
+        let index = u32::try_from(index).ok().filter(|index| *index < GidTable::LEN);
+        let index = index.ok_or_else(|| INVALID.because(beyond))?;
         let raw = context.adapter.gid(index).map_or([0; 16], |entry| entry.gid.0);
         // SAFETY: the caller's structure.
         unsafe { gid.write(ibv_gid { raw }) };
