@@ -99,6 +99,15 @@ pub(crate) fn number(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
     })
 }
 
+/// For calls that return a number, or a negative errno.
+#[inline]
+pub(crate) fn negative(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
+    contained(call).unwrap_or_else(|Errno(errno)| {
+        set_errno(errno);
+        -errno
+    })
+}
+
 /// For calls that cannot fail; a panic gives `otherwise`.
 #[inline]
 pub(crate) fn value<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
@@ -116,6 +125,7 @@ mod tests {
         assert!(pointer::<u8>(|| Err(NOT_SUPPORTED)).is_null());
         assert_eq!(errno(), libc::EOPNOTSUPP);
         assert_eq!((number(|| Err(INVALID)), errno()), (-1, libc::EINVAL));
+        assert_eq!((negative(|| Err(NOT_SUPPORTED)), errno()), (-libc::EOPNOTSUPP, libc::EOPNOTSUPP));
     }
 
     #[test]
