@@ -13,6 +13,7 @@ mod wait;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pumice_transport::types::Mtu;
 
@@ -24,6 +25,7 @@ use crate::engine::Engine;
 use crate::gid_table::GidEntry;
 use crate::limits::Limits;
 use crate::memory::DeviceMemoryPool;
+use crate::pkey_table::PkeyTable;
 use crate::port::Port;
 use crate::resources::{ExplainHook, Resources};
 
@@ -42,6 +44,8 @@ pub struct HcaConfig {
     pub process_slot: u8,
     /// Sizes of tables and queues.
     pub limits: Limits,
+    /// Partition keys by index; the default one when empty.
+    pub pkeys: Vec<u16>,
     /// Longest path MTU; by default that of the first GID's interface.
     pub active_mtu: Option<Mtu>,
     /// Told why queue pairs fail and messages are dropped: on a thread of its own, without locks
@@ -66,6 +70,7 @@ impl HcaConfig {
             gids,
             process_slot: 0,
             limits: Limits::default(),
+            pkeys: Vec::new(),
             active_mtu: None,
             explain: None,
         }
@@ -99,6 +104,7 @@ impl Hca {
     /// No GIDs; the operating system has no descriptor or thread to give.
     pub fn open(config: HcaConfig, mut port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
         let mut resources = Resources::new(config.limits)?;
+        resources.pkeys = PkeyTable::new(&config.pkeys, config.limits.pkey_table_len);
         resources.set_number_base(u32::from(config.process_slot) << 16);
         let threaded = !clock.is_virtual();
         let mut explainer = None;
@@ -160,6 +166,11 @@ impl Hca {
         &self.core.async_events
     }
 
+    /// The partition keys of the port.
+    pub fn pkeys(&self) -> PkeyTable {
+        self.core.lock().resources.pkeys.clone()
+    }
+
     /// Addresses of the port by index.
     pub fn gids(&self) -> Vec<(u32, GidEntry)> {
         self.core.lock().resources.gids.iter().map(|(index, entry)| (index, entry.clone())).collect()
@@ -168,6 +179,14 @@ impl Hca {
     /// Queue pairs that exist.
     pub fn queue_pair_count(&self) -> u32 {
         self.core.lock().queue_pairs.count()
+    }
+
+    /// Waits until the explanations given so far have reached their hook, or `patience` is over. Takes no
+    /// lock of the engine.
+    pub fn settle_explanations(&self, patience: Duration) {
+        if let Some(explainer) = &self.explainer {
+            explainer.settle(patience);
+        }
     }
 
     /// Drives the engine once: receives, runs timers, sends. True if there was anything to do. For
