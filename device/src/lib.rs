@@ -22,6 +22,7 @@ pub mod memory;
 pub mod multicast;
 pub mod pkey_table;
 pub mod port;
+pub mod profile;
 pub mod recv_queue;
 pub mod resources;
 pub mod send_slots;

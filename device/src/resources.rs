@@ -128,7 +128,7 @@ impl Resources {
             qps: Vec::new(),
             explain: None,
             gids: GidTable::new(),
-            pkeys: PkeyTable::new(limits.pkey_table_len),
+            pkeys: PkeyTable::new(&[], limits.pkey_table_len),
             groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),
             counters: Arc::new(Counters::new()),
             async_events: Arc::new(AsyncEventQueue::new(limits.max_async_events)?),

@@ -22,6 +22,7 @@ use crate::driver::{Background, Core, Explainer};
 use crate::engine::Engine;
 use crate::gid_table::GidEntry;
 use crate::limits::Limits;
+use crate::pkey_table::PkeyTable;
 use crate::port::Port;
 use crate::resources::{ExplainHook, Resources};
 
@@ -40,6 +41,8 @@ pub struct HcaConfig {
     pub process_slot: u8,
     /// Sizes of tables and queues.
     pub limits: Limits,
+    /// Partition keys by index; the default one when empty.
+    pub pkeys: Vec<u16>,
     /// Longest path MTU; by default that of the first GID's interface.
     pub active_mtu: Option<Mtu>,
     /// Told why queue pairs fail and messages are dropped: on a thread of its own, without locks
@@ -64,6 +67,7 @@ impl HcaConfig {
             gids,
             process_slot: 0,
             limits: Limits::default(),
+            pkeys: Vec::new(),
             active_mtu: None,
             explain: None,
         }
@@ -96,6 +100,7 @@ impl Hca {
     /// No GIDs; the operating system has no descriptor or thread to give.
     pub fn open(config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
         let mut resources = Resources::new(config.limits)?;
+        resources.pkeys = PkeyTable::new(&config.pkeys, config.limits.pkey_table_len);
         resources.set_number_base(u32::from(config.process_slot) << 16);
         let threaded = !clock.is_virtual();
         let mut explainer = None;
@@ -148,6 +153,11 @@ impl Hca {
     /// Asynchronous events: wait for its descriptor, take with `try_event`, acknowledge.
     pub fn async_events(&self) -> &Arc<AsyncEventQueue> {
         &self.core.async_events
+    }
+
+    /// The partition keys of the port.
+    pub fn pkeys(&self) -> PkeyTable {
+        self.core.lock().resources.pkeys.clone()
     }
 
     /// Addresses of the port by index.

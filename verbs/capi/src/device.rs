@@ -12,6 +12,7 @@ use pumice_device::guid::node_guid;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::interface::interfaces;
 use pumice_device::port::UdpConfig;
+use pumice_device::profile::Profile;
 use pumice_device::settings::{DEFAULT_DEVICE, Settings};
 use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_transport::types::WorkCompletion;
@@ -19,7 +20,7 @@ use pumice_transport::types::WorkCompletion;
 use crate::abi::ibv_device;
 use crate::async_event::Distributor;
 use crate::object::{Held, zeroed};
-use crate::outcome::{Errno, complain, explain, explains, pointer, value};
+use crate::outcome::{Errno, NOT_SUPPORTED, complain, explain, explains, pointer, value};
 use crate::port;
 
 /// `IBV_NODE_CA`.
@@ -89,10 +90,33 @@ pub(crate) fn settings() -> Result<&'static Settings, Errno> {
         .map_err(|errno| *errno)
 }
 
+/// The device's profile, read when it is first asked for.
+///
+/// # Errors
+/// It, or another setting, is wrong; that has been said on standard error.
+pub(crate) fn profile() -> Result<&'static Profile, Errno> {
+    static PROFILE: OnceLock<Result<Profile, Errno>> = OnceLock::new();
+    PROFILE.get_or_init(|| Ok(settings()?.load_profile()?)).as_ref().map_err(|errno| *errno)
+}
+
+/// Refuses what the profile's device does not have.
+///
+/// # Errors
+/// EOPNOTSUPP.
+pub(crate) fn require(what: &str, has: impl FnOnce(&Profile) -> bool) -> Result<(), Errno> {
+    if has(profile()?) {
+        return Ok(());
+    }
+    Err(NOT_SUPPORTED.because(|| format!("not supported: this device's profile is without {what}")))
+}
+
 /// The addresses that the device offers, in GID table order.
 pub(crate) fn gid_entries() -> Result<Vec<GidEntry>, Errno> {
     let found = interfaces().map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EIO)))?;
-    Ok(settings()?.gid_entries(&found)?)
+    let mut entries = settings()?.gid_entries(&found)?;
+    let most = profile()?.port.max_mtu;
+    entries.iter_mut().for_each(|entry| entry.mtu = entry.mtu.min(most));
+    Ok(entries)
 }
 
 /// What the contexts of a process share. Dropped with the last of them: the port is free again then.
@@ -110,7 +134,7 @@ pub(crate) struct Adapter {
 
 impl Adapter {
     fn open() -> Result<Adapter, Errno> {
-        let settings = settings()?;
+        let (settings, profile) = (settings()?, profile()?);
         let gids = gid_entries()?;
         let address = match (gids.as_slice(), settings.address) {
             ([], _) => {
@@ -130,7 +154,12 @@ impl Adapter {
         let process_slot = shared.slot();
         let clock = Clock::monotonic();
         let port = port::wrap(shared, settings, &clock)?;
-        let mut config = HcaConfig { process_slot, ..HcaConfig::new(&the_device().name(), gids.clone()) };
+        let mut config = HcaConfig {
+            process_slot,
+            limits: profile.limits,
+            pkeys: profile.port.pkeys.clone(),
+            ..HcaConfig::new(&the_device().name(), gids.clone())
+        };
         if explains() {
             config.explain = Some(Box::new(|qp, cause| explain(|| format!("QP {} {cause}", qp.qpn))));
         }

@@ -8,6 +8,7 @@ use pumice_transport::types::Access;
 
 use crate::abi::{ibv_mr, ibv_mw, ibv_pd};
 use crate::context::{Context, Owned};
+use crate::device::require;
 use crate::object::{Held, Shown, hand_out, held, held_or_none, take_back};
 use crate::outcome::{Errno, INVALID, number, pointer, status};
 use crate::protection_domain::Pd;
@@ -192,6 +193,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv
         // SAFETY: null or live.
         let domain = unsafe { held::<Pd>(pd) }?;
         let context = domain.context()?;
+        require("memory windows", |profile| profile.capabilities.has_memory_windows())?;
         let keys = context.hca().alloc_mw(domain.handle(), WindowType::from_verbs(kind)?)?;
         context.own(Owned::Window(keys.handle.pack()));
         let c = ibv_mw {
