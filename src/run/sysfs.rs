@@ -8,8 +8,6 @@ use std::process::Command;
 
 use pumice_device::guid::node_guid;
 use pumice_device::interface::interfaces;
-use pumice_device::limits::Limits;
-use pumice_device::pkey_table::PkeyTable;
 use pumice_device::settings::Settings;
 use pumice_device::share::runtime_folder;
 use pumice_device::sysfs::{MAX_FOLDER_BYTES, Sysfs, SysfsDevice};
@@ -64,21 +62,12 @@ fn write(tree: &Sysfs, folder: &Path) -> Result<(), String> {
 fn tree(settings: &Settings) -> Result<Sysfs, String> {
     let found = interfaces().map_err(|error| format!("the network interfaces cannot be listed: {error}"))?;
     let gids = settings.gid_entries(&found).map_err(|error| error.to_string())?;
-    let table = PkeyTable::new(Limits::default().pkey_table_len);
-    let pkeys: Vec<u16> = (0..).map_while(|index| table.pkey(index).ok()).collect();
+    let profile = settings.load_profile().map_err(|error| error.to_string())?;
     let processors = fs::read_to_string("/sys/devices/system/cpu/online").ok();
     Ok(Sysfs::of(&SysfsDevice {
         name: &settings.device,
         guid: node_guid(&found, &gids),
-        fw_ver: env!("CARGO_PKG_VERSION"),
-        hw_ver: 0,
-        board_id: "",
-        vendor_id: 0xff_ffff,
-        part_id: 0,
-        port_cap_flags: 1 << 16,
-        active_width: 1,
-        active_speed: 1,
-        pkeys: &pkeys,
+        profile: &profile,
         gids: &gids,
         processors: processors.as_deref().map(str::trim),
     }))

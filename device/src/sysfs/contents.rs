@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{Entry, SysfsDevice};
+use crate::pkey_table::PkeyTable;
+use crate::profile::{PortProfile, Speed};
 
 /// OUI of Mellanox, and the number of the same vendor on PCI.
 const MELLANOX: (u32, u16) = (0x02c9, 0x15b3);
@@ -15,6 +17,9 @@ const UMAD_ABI: &str = "5";
 const DEVICE_FILE: &str = "/dev/null";
 /// Its number, as sysfs writes it.
 const DEVICE_NUMBER: &str = "1:3";
+
+/// `IBV_PORT_CM_SUP`.
+const PORT_CAPABILITIES: u32 = 1 << 16;
 
 /// Errors of a wire that does not exist: they are really 0.
 const WIRE_COUNTERS: [&str; 8] = [
@@ -48,7 +53,7 @@ const NOT_COUNTED: &str = "N/A (no PMA)";
 
 pub(super) fn entries(device: &SysfsDevice<'_>) -> BTreeMap<String, Entry> {
     let mut tree = Tree(BTreeMap::new());
-    let name = device.name;
+    let (name, profile) = (device.name, device.profile);
     tree.link(format!("sys/class/infiniband/{name}"), format!("../../devices/virtual/infiniband/{name}"));
     tree.file("sys/class/infiniband_mad/abi_version", UMAD_ABI);
     tree.file("sys/class/infiniband_verbs/abi_version", UVERBS_ABI);
@@ -68,14 +73,14 @@ pub(super) fn entries(device: &SysfsDevice<'_>) -> BTreeMap<String, Entry> {
     tree.file(format!("{top}/node_guid"), guid(device.guid));
     tree.file(format!("{top}/sys_image_guid"), guid(device.guid));
     tree.file(format!("{top}/node_desc"), name);
-    tree.file(format!("{top}/fw_ver"), device.fw_ver);
-    tree.file(format!("{top}/hw_rev"), format!("{:x}", device.hw_ver));
-    let kind =
-        if device.vendor_id == MELLANOX.0 { format!("MT{}", device.part_id) } else { "pumice".to_owned() };
+    tree.file(format!("{top}/fw_ver"), profile.fw_ver.as_str());
+    tree.file(format!("{top}/hw_rev"), format!("{:x}", profile.hw_ver));
+    let mellanox = profile.vendor_id == MELLANOX.0;
+    let kind = if mellanox { format!("MT{}", profile.part_id) } else { "pumice".to_owned() };
     tree.file(format!("{top}/hca_type"), kind);
     tree.link(format!("{top}/subsystem"), "../../../../class/infiniband");
-    if !device.board_id.is_empty() {
-        tree.file(format!("{top}/board_id"), device.board_id);
+    if !profile.board_id.is_empty() {
+        tree.file(format!("{top}/board_id"), profile.board_id.as_str());
     }
     parent(&mut tree, &format!("{top}/device"), device);
     port(&mut tree, &format!("{top}/ports/1"), device);
@@ -89,9 +94,9 @@ fn parent(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
         tree.file(format!("{top}/local_cpulist"), device.processors.unwrap_or_default());
         tree.file(format!("{top}/local_cpus"), mask);
     }
-    if device.vendor_id == MELLANOX.0 {
+    if device.profile.vendor_id == MELLANOX.0 {
         tree.file(format!("{top}/vendor"), format!("0x{:04x}", MELLANOX.1));
-        tree.file(format!("{top}/device"), format!("0x{:04x}", device.part_id));
+        tree.file(format!("{top}/device"), format!("0x{:04x}", device.profile.part_id));
     }
     match device.gids.first() {
         Some(first) => {
@@ -106,8 +111,8 @@ fn port(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
     tree.file(format!("{top}/state"), "4: ACTIVE");
     tree.file(format!("{top}/phys_state"), "5: LinkUp");
     tree.file(format!("{top}/link_layer"), "Ethernet");
-    tree.file(format!("{top}/rate"), rate(device.active_width, device.active_speed));
-    tree.file(format!("{top}/cap_mask"), format!("0x{:08x}", device.port_cap_flags));
+    tree.file(format!("{top}/rate"), rate(&device.profile.port));
+    tree.file(format!("{top}/cap_mask"), format!("0x{PORT_CAPABILITIES:08x}"));
     for (name, text) in [("lid", "0x0"), ("lid_mask_count", "0"), ("sm_lid", "0x0"), ("sm_sl", "0")] {
         tree.file(format!("{top}/{name}"), text);
     }
@@ -119,7 +124,9 @@ fn port(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
         tree.file(format!("{top}/gid_attrs/types/{index}"), "RoCE v2");
         tree.file(format!("{top}/gid_attrs/ndevs/{index}"), entry.interface.as_str());
     }
-    for (index, pkey) in device.pkeys.iter().enumerate() {
+    let pkeys = PkeyTable::new(&device.profile.port.pkeys, device.profile.limits.pkey_table_len);
+    for index in 0..u32::from(pkeys.len()) {
+        let pkey = pkeys.pkey(index).unwrap_or_default();
         tree.file(format!("{top}/pkeys/{index}"), format!("0x{pkey:04x}"));
     }
     for counter in WIRE_COUNTERS {
@@ -161,29 +168,24 @@ fn guid(bytes: [u8; 8]) -> String {
     groups(&bytes)
 }
 
-/// Bits per second of a link, as Linux writes them: "100 Gb/sec (4X EDR)".
-fn rate(width: u8, speed: u8) -> String {
-    let lanes: u32 = match width {
-        2 => 4,
-        4 => 8,
-        8 => 12,
-        16 => 2,
-        _ => 1,
+/// Bits per second of the link, as Linux writes them: "100 Gb/sec (4X EDR)".
+fn rate(port: &PortProfile) -> String {
+    // Of a lane, in tenths of Gbit/s.
+    let (tenths, name) = match port.speed {
+        Speed::Sdr => (25, "SDR"),
+        Speed::Ddr => (50, "DDR"),
+        Speed::Qdr => (100, "QDR"),
+        Speed::Fdr10 => (100, "FDR10"),
+        Speed::Fdr => (140, "FDR"),
+        Speed::Edr => (250, "EDR"),
+        Speed::Hdr => (500, "HDR"),
+        Speed::Ndr => (1000, "NDR"),
+        Speed::Xdr => (2000, "XDR"),
     };
-    // In tenths of Gbit/s per lane.
-    let (tenths, name) = match speed {
-        2 => (50, " DDR"),
-        4 => (100, " QDR"),
-        8 => (100, " FDR10"),
-        16 => (140, " FDR"),
-        32 => (250, " EDR"),
-        64 => (500, " HDR"),
-        128 => (1000, " NDR"),
-        _ => (25, " SDR"),
-    };
+    let lanes = u32::from(port.width.lanes());
     let total = lanes * tenths;
     let tenth = if total.is_multiple_of(10) { String::new() } else { format!(".{}", total % 10) };
-    format!("{}{tenth} Gb/sec ({lanes}X{name})", total / 10)
+    format!("{}{tenth} Gb/sec ({lanes}X {name})", total / 10)
 }
 
 /// Processors that a mask has room for; a longer list is left out.
@@ -214,14 +216,16 @@ fn processor_mask(list: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::gid_table::GidEntry;
+    use crate::profile::Profile;
     use pumice_transport::types::Mtu;
 
     #[test]
     fn rates_are_written_as_linux_does() {
-        assert_eq!(rate(1, 1), "2.5 Gb/sec (1X SDR)");
-        assert_eq!(rate(2, 32), "100 Gb/sec (4X EDR)");
-        assert_eq!(rate(2, 16), "56 Gb/sec (4X FDR)");
-        assert_eq!(rate(2, 1), "10 Gb/sec (4X SDR)");
+        let rate_of = |text: &str| rate(&Profile::parse(&format!("[port]\n{text}")).unwrap().port);
+        assert_eq!(rate(&PortProfile::default()), "2.5 Gb/sec (1X SDR)");
+        assert_eq!(rate_of("speed = 'edr'\nwidth = 4"), "100 Gb/sec (4X EDR)");
+        assert_eq!(rate_of("speed = 'fdr'\nwidth = 4"), "56 Gb/sec (4X FDR)");
+        assert_eq!(rate_of("speed = 'sdr'\nwidth = 12"), "30 Gb/sec (12X SDR)");
     }
 
     #[test]
@@ -239,18 +243,13 @@ mod tests {
             GidEntry::new([192, 0, 2, 1].into(), "eth0", 2, Mtu::Mtu1024),
             GidEntry::new("2001:db8::5".parse().unwrap(), "eth1", 3, Mtu::Mtu1024),
         ];
+        let text = "vendor_id = 0x02c9\npart_id = 4119\nhw_ver = 0xa1\nfw_ver = '1.2.3'\n\
+                    [port]\nspeed = 'edr'\nwidth = 4\npkeys = [0xffff, 0x8001]\n[limits]\npkey_table_len = 2";
+        let profile = Profile::parse(text).unwrap();
         let device = SysfsDevice {
             name: "pumice0",
             guid: [0, 0x11, 0x22, 0xff, 0xfe, 0x33, 0x44, 0x55],
-            fw_ver: "1.2.3",
-            hw_ver: 0xa1,
-            board_id: "board",
-            vendor_id: 0x02c9,
-            part_id: 4119,
-            port_cap_flags: 1 << 16,
-            active_width: 2,
-            active_speed: 32,
-            pkeys: &[0xffff, 0x8001],
+            profile: &profile,
             gids: &gids,
             processors: Some("0-1"),
         };
@@ -281,7 +280,7 @@ mod tests {
         }
         let net = entries.get(&format!("{top}/device/net/eth0"));
         assert_eq!(net, Some(&Entry::Link("/sys/class/net/eth0".to_owned())));
-        let without = super::entries(&SysfsDevice { vendor_id: 0xff_ffff, gids: &[], ..device });
+        let without = super::entries(&SysfsDevice { profile: &Profile::default(), gids: &[], ..device });
         assert!(!without.contains_key(&format!("{top}/device/vendor")));
         assert_eq!(without.get(&format!("{top}/device/net")), Some(&Entry::Folder));
     }

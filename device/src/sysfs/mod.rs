@@ -13,6 +13,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 pub use write::SysfsError;
 
 use crate::gid_table::GidEntry;
+use crate::profile::Profile;
 
 /// Bytes that the path of the folder with the tree may have: the preload puts it in front of paths in a
 /// buffer of fixed size.
@@ -25,24 +26,8 @@ pub struct SysfsDevice<'a> {
     pub name: &'a str,
     /// GUID of the node and of the system image, as it travels.
     pub guid: [u8; 8],
-    /// Firmware version.
-    pub fw_ver: &'a str,
-    /// Hardware version.
-    pub hw_ver: u32,
-    /// Name of the board; there is no such file if it is empty.
-    pub board_id: &'a str,
-    /// IEEE OUI of the vendor; 0xffffff is nobody's.
-    pub vendor_id: u32,
-    /// The vendor's number of the part.
-    pub part_id: u32,
-    /// Capabilities of the port, as `ibv_port_attr::port_cap_flags`.
-    pub port_cap_flags: u32,
-    /// Link width, as `ibv_port_attr::active_width`: 1, 2, 4, 8 or 16 for 1X, 4X, 8X, 12X or 2X.
-    pub active_width: u8,
-    /// Link speed per lane, as `ibv_port_attr::active_speed`.
-    pub active_speed: u8,
-    /// The P_Key table.
-    pub pkeys: &'a [u16],
+    /// What else the device says about itself.
+    pub profile: &'a Profile,
     /// The GID table.
     pub gids: &'a [GidEntry],
     /// The processors of the host as Linux lists them ("0-3,8"), if that is known.
