@@ -68,6 +68,11 @@ pub struct Width(u8);
 const WIDTHS: [(u8, u8); 5] = [(1, 1), (2, 16), (4, 2), (8, 4), (12, 8)];
 
 impl Width {
+    /// The number itself.
+    pub const fn lanes(self) -> u8 {
+        self.0
+    }
+
     /// `ibv_port_attr::active_width`.
     pub fn verbs_number(self) -> u8 {
         WIDTHS.iter().find(|(lanes, _)| *lanes == self.0).map_or(1, |(_, number)| *number)

@@ -9,6 +9,7 @@ use std::time::Duration;
 use pumice_device::clock::Clock;
 use pumice_device::completion_queue::CompletionQueue;
 use pumice_device::gid_table::GidEntry;
+use pumice_device::guid::node_guid;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::interface::interfaces;
 use pumice_device::port::UdpConfig;
@@ -56,7 +57,9 @@ impl Device {
         set_text(&mut c.dev_name, "uverbs0");
         set_text(&mut c.dev_path, "/sys/class/infiniband_verbs/uverbs0");
         set_text(&mut c.ibdev_path, &format!("/sys/class/infiniband/{name}"));
-        Device { c, behind: [0; 16], guid: guid() }
+        let found = interfaces().unwrap_or_default();
+        let guid = node_guid(&found, gid_entries().as_deref().unwrap_or_default());
+        Device { c, behind: [0; 16], guid }
     }
 
     /// GUID of the node, as it travels.
@@ -75,20 +78,6 @@ fn set_text(field: &mut [c_char], text: &str) {
     for (place, byte) in field.iter_mut().zip(text.bytes()).take(room) {
         *place = byte as c_char;
     }
-}
-
-/// EUI-64 of the first interface with a link-layer address; else one made of the first address.
-fn guid() -> [u8; 8] {
-    let found = interfaces().unwrap_or_default();
-    let mac = found.iter().filter_map(|i| i.mac).find(|mac| *mac != [0; 6]);
-    let [a, b, c, d, e, f] = mac.unwrap_or_else(|| {
-        let [a, b, c, d] = match gid_entries().as_deref().unwrap_or_default().first().map(|entry| entry.ip) {
-            Some(IpAddr::V4(v4)) => v4.octets(),
-            _ => [0, 0, 0, 1],
-        };
-        [2, 0, a, b, c, d]
-    });
-    [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
 }
 
 /// The settings of this process, read when they are first asked for.
