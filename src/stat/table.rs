@@ -60,7 +60,8 @@ mod tests {
 
     fn report(counters: Option<Vec<(&str, u64)>>) -> Report {
         let sharer = Sharer { slot: 3, pid: u32::MAX, address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
-        let own = |list: Vec<(&str, u64)>| list.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let own =
+            |list: Vec<(&str, u64)>| list.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         Report { sharer, counters: counters.map(own) }
     }
 
@@ -73,7 +74,8 @@ mod tests {
 
     #[test]
     fn counters_come_with_their_meaning_and_zeros_only_when_asked_for() {
-        let found = [report(Some(vec![("rx_bad_icrc", 7), ("timeout", 0), ("of_the_future", 1)])), report(None)];
+        let found =
+            [report(Some(vec![("rx_bad_icrc", 7), ("timeout", 0), ("of_the_future", 1)])), report(None)];
         let some = text(&found, false);
         assert!(some.contains("packets with a wrong ICRC") && some.contains("of_the_future"), "{some}");
         assert!(!some.contains("timeout") && some.contains("does not answer"), "{some}");

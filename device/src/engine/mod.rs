@@ -36,6 +36,8 @@ const TURN_BYTES: u64 = 512 * 1024;
 const DEFERRED_BATCHES: u32 = 16;
 /// What one transmit call sends before it lets others have the lock, in accounted bytes.
 const TRANSMIT_BYTES: u64 = 4 * 1024 * 1024;
+/// How long unreliable senders wait before they ask again whether their receiver keeps up.
+const HOLD_NS: u64 = 10_000;
 
 /// Everything behind the lock of an HCA.
 pub(crate) struct Engine {
@@ -49,6 +51,9 @@ pub(crate) struct Engine {
     responders: Ready,
     touched: Ready,
     deadlines: Deadlines,
+    /// Unreliable senders whose receiver does not keep up, and when they try again.
+    held: Ready,
+    held_until_ns: Option<u64>,
     /// Batches since acknowledgements began to wait for the application.
     deferred_batches: u32,
 }
@@ -77,6 +82,8 @@ impl Engine {
             responders: Ready::default(),
             touched: Ready::default(),
             deadlines: Deadlines::default(),
+            held: Ready::default(),
+            held_until_ns: None,
             deferred_batches: 0,
         }
     }
@@ -179,6 +186,8 @@ impl Engine {
             senders,
             deadlines,
             responders,
+            held,
+            held_until_ns,
             ..
         } = self;
         if senders.is_empty() && !builder.is_stalled() {
@@ -201,13 +210,17 @@ impl Engine {
                 }
                 continue;
             }
-            sink.turn(TURN_BYTES.min(room).min(left_bytes));
+            let unreliable = matches!(entry.qp.qp_type(), QpType::Uc | QpType::Ud);
+            sink.turn(TURN_BYTES.min(room).min(left_bytes), unreliable);
             let progress = entry.qp.transmit_requests(now_ns, resources, &mut sink);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             entry.sent(sink.sealed_cost_bytes, sink.sealed_packets);
             entry.account(budget);
             deadlines.register(index, entry.qp.deadline_ns());
-            if progress == Progress::Blocked {
+            if progress == Progress::Blocked && sink.held {
+                held.push(index);
+                held_until_ns.get_or_insert(now_ns.saturating_add(HOLD_NS));
+            } else if progress == Progress::Blocked {
                 senders.push(index);
                 if sink.builder.is_stalled() {
                     break;
@@ -253,7 +266,7 @@ impl Engine {
                 responders.push(index);
                 continue;
             }
-            sink.turn(TURN_BYTES.min(left_bytes));
+            sink.turn(TURN_BYTES.min(left_bytes), false);
             let progress = entry.qp.transmit_responses(resources, &mut sink);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             if progress == Progress::Blocked {
@@ -272,6 +285,12 @@ impl Engine {
     /// Runs timers that are due.
     pub(crate) fn expire(&mut self, now_ns: u64) {
         let mut any = false;
+        if self.held_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+            self.held_until_ns = None;
+            while let Some(index) = self.held.pop() {
+                self.senders.push(index);
+            }
+        }
         while let Some(index) = self.deadlines.pop_due(now_ns) {
             let Some(entry) = self.queue_pairs.at_mut(index) else { continue };
             if entry.qp.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
@@ -290,7 +309,7 @@ impl Engine {
 
     /// When the engine wants to be driven though nothing arrives, in ns.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        [self.deadlines.next_ns(), self.port.next_event_ns()].into_iter().flatten().min()
+        [self.deadlines.next_ns(), self.port.next_event_ns(), self.held_until_ns].into_iter().flatten().min()
     }
 
     /// Something waits to be sent and may be sendable now.

@@ -170,6 +170,10 @@ impl<P: Port, W: Write + Send> Port for CapturePort<P, W> {
         self.inner.observe(counters);
     }
 
+    fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
+        self.inner.admits(now_ns, destination, slot)
+    }
+
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         self.inner.forward(slot, received)
     }

@@ -331,6 +331,10 @@ impl<P: Port> Port for FaultPort<P> {
         self.inner.observe(counters);
     }
 
+    fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
+        self.inner.admits(now_ns, destination, slot)
+    }
+
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         self.inner.forward(slot, received)
     }

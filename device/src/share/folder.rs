@@ -43,6 +43,11 @@ pub fn runtime_folder() -> Result<PathBuf, ShareError> {
     Ok(folder)
 }
 
+/// The name of the file beside it with the backlogs of those who share the port.
+pub(super) fn backlog_name(port: u16) -> String {
+    format!("{}-backlog", file_name(port))
+}
+
 /// Opens the registry, making it and its folder when they are not there.
 ///
 /// # Errors

@@ -40,10 +40,8 @@ pub struct Report {
 /// # Errors
 /// The registry cannot be opened or read; no socket is to be had.
 pub fn reports(port: u16, folder: Option<&Path>, patience: Duration) -> Result<Vec<Report>, ShareError> {
-    let mut all: Vec<Report> = super::sharers(port, folder)?
-        .into_iter()
-        .map(|sharer| Report { sharer, counters: None })
-        .collect();
+    let mut all: Vec<Report> =
+        super::sharers(port, folder)?.into_iter().map(|sharer| Report { sharer, counters: None }).collect();
     if all.is_empty() {
         return Ok(all);
     }
@@ -150,7 +148,8 @@ mod tests {
     fn what_is_no_answer_is_refused() {
         let many = format!("{GREETING} 1\n{}", "a 1\n".repeat(MAX_LINES + 1));
         let long = format!("{GREETING} 1\n{} 1\n", "a".repeat(65));
-        for text in ["", "pumice", "pumice-stat-1 900\n", "pumice-stat-1 1\nname\n", "pumice-stat-1 1\nA 1\n"] {
+        for text in ["", "pumice", "pumice-stat-1 900\n", "pumice-stat-1 1\nname\n", "pumice-stat-1 1\nA 1\n"]
+        {
             assert_eq!(decode(text.as_bytes()), None, "{text:?}");
         }
         assert_eq!(decode(many.as_bytes()), None);

@@ -9,13 +9,8 @@ use crate::kit::scene::Scene;
 #[test]
 fn granted_sizes_are_reported_and_kept() {
     let scene = Scene::new();
-    let asked = QpCapacity {
-        max_send_wr: 3,
-        max_recv_wr: 5,
-        max_send_sge: 2,
-        max_recv_sge: 1,
-        max_inline_data: 17,
-    };
+    let asked =
+        QpCapacity { max_send_wr: 3, max_recv_wr: 5, max_send_sge: 2, max_recv_sge: 1, max_inline_data: 17 };
     let mut init = scene.a.qp_init(QpType::Rc);
     init.capacity = asked;
     let (qpn, granted) = scene.a.hca.create_qp(&init).unwrap();
@@ -53,11 +48,7 @@ fn granted_sizes_are_reported_and_kept() {
 /// Queues of no depth are legal, and take nothing.
 #[test]
 fn a_queue_of_depth_zero_takes_nothing() {
-    let scene = Scene::with(
-        QpType::Rc,
-        |init| init.capacity = QpCapacity::default(),
-        |_| {},
-    );
+    let scene = Scene::with(QpType::Rc, |init| init.capacity = QpCapacity::default(), |_| {});
     let send = scene.a.hca.post_send(scene.qa, &SendRequest::new(1, SendOpcode::Send)).unwrap_err();
     assert_eq!(send.errno(), libc::ENOMEM);
     let recv = scene.a.hca.post_recv(scene.qa, &RecvRequest { wr_id: 1, sges: &[] }).unwrap_err();

@@ -174,10 +174,8 @@ fn status_7_bad_resp_err() {
     let remote = scene.b.target(0);
     scene.post(&SendRequest { sges: &sges, remote, ..SendRequest::new(1, SendOpcode::RdmaRead) });
     let psn = Connection::default().psn_here;
-    let answer = Headers {
-        aeth: Some(Aeth { syndrome: 0x1f, msn: 1 }),
-        ..headers(READ_RESPONSE_ONLY, scene.qa, psn)
-    };
+    let answer =
+        Headers { aeth: Some(Aeth { syndrome: 0x1f, msn: 1 }), ..headers(READ_RESPONSE_ONLY, scene.qa, psn) };
     let packet = forger.packet(&answer, &[1; 8]);
     forger.send(&mut scene.world, &packet);
     scene.settle();
@@ -190,7 +188,13 @@ fn status_7_bad_resp_err() {
 fn status_9_rem_inv_req_err() {
     let mut scene = Scene::new();
     scene.b.move_to(scene.qb, QpState::Reset);
-    scene.b.to_rtr(scene.qb, true, scene.a.ip, scene.qa, Connection { rd_atomic: 0, ..Connection::default() });
+    scene.b.to_rtr(
+        scene.qb,
+        true,
+        scene.a.ip,
+        scene.qa,
+        Connection { rd_atomic: 0, ..Connection::default() },
+    );
     let sges = [scene.a.sge(0, 8)];
     let remote = scene.b.target(0);
     scene.post(&SendRequest { sges: &sges, remote, ..SendRequest::new(1, SendOpcode::RdmaRead) });

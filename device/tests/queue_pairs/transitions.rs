@@ -8,8 +8,7 @@ use pumice_transport::wire::Qpn;
 use crate::kit::scene::Scene;
 use crate::kit::{Connection, address_vector};
 
-const TYPES: [QpType; 5] =
-    [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcInitiator, QpType::XrcTarget];
+const TYPES: [QpType; 5] = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcInitiator, QpType::XrcTarget];
 
 struct Bench {
     scene: Scene,
@@ -133,8 +132,7 @@ fn every_transition_of_every_type_takes_what_it_needs_and_nothing_else() {
                 let row = transition(qp_type, from, to);
                 for (mask, legal) in masks(qp_type, row) {
                     let Some(qpn) = bench.in_state(qp_type, from) else { continue };
-                    let case =
-                        format!("{} {} → {} with {mask}", qp_type.name(), from.name(), to.name());
+                    let case = format!("{} {} → {} with {mask}", qp_type.name(), from.name(), to.name());
                     let before = bench.scene.a.hca.query_qp(qpn).unwrap();
                     let expected = if legal { Ok(()) } else { Err(libc::EINVAL) };
                     assert_eq!(bench.modify(qpn, mask, to), expected, "{case}");
@@ -156,7 +154,9 @@ fn every_transition_of_every_type_takes_what_it_needs_and_nothing_else() {
 /// Masks to try for a row of the table, and whether each is legal.
 fn masks(qp_type: QpType, row: Option<&Transition>) -> Vec<(AttributeMask, bool)> {
     let supported = AttributeMask::all() - AttributeMask::RATE_LIMIT - AttributeMask::STATE;
-    let Some(row) = row else { return vec![(AttributeMask::STATE, false), (supported | AttributeMask::STATE, false)] };
+    let Some(row) = row else {
+        return vec![(AttributeMask::STATE, false), (supported | AttributeMask::STATE, false)];
+    };
     let whole = row.required | AttributeMask::STATE;
     let mut all = vec![(whole, true), (whole | row.optional, true)];
     for bit in supported.iter() {
