@@ -10,6 +10,7 @@ use pumice_transport::types::{AddressVector, Gid, WcFlags};
 
 use crate::abi::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 use crate::context::{Context, Owned};
+use crate::local_identifier;
 use crate::object::{Held, Shown, hand_out, held, take_back};
 use crate::outcome::{Errno, INVALID, pointer, status};
 use crate::protection_domain::{Pd, Use};
@@ -83,7 +84,8 @@ unsafe fn create(pd: *mut ibv_pd, vector: &AddressVector) -> Result<*mut ibv_ah,
     // SAFETY: the caller's promise.
     let domain = unsafe { held::<Pd>(pd) }?;
     let context = domain.context()?;
-    let (handle, path) = context.hca().create_ah(domain.handle(), vector)?;
+    let vector = local_identifier::resolve(*vector, &context.adapter.gids);
+    let (handle, path) = context.hca().create_ah(domain.handle(), &vector)?;
     context.own(Owned::AddressHandle(handle.pack()));
     let c = ibv_ah { context: domain.context_pointer(), pd, handle: handle.index };
     let (domain, _domain_use) = (domain.handle(), domain.begin_use());
@@ -151,7 +153,7 @@ unsafe fn sender(
         traffic_class,
         flow_label,
         port_num,
-        sl: wc.sl,
+        // Not `wc.sl`: that tells the IP version.
         ..AddressVector::default()
     })
 }

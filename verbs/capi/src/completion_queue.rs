@@ -13,7 +13,7 @@ use crate::async_event::Unacknowledged;
 use crate::completion_channel::Channel;
 use crate::context::{Context, Owned};
 use crate::object::{Held, Shown, held, held_or_none, take_back, zeroed};
-use crate::outcome::{Errno, INVALID, number, pointer, status};
+use crate::outcome::{Errno, INVALID, negative, pointer, status};
 use crate::protection_domain::Use;
 
 /// A completion queue; all have room for the extended structure.
@@ -156,10 +156,17 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     })
 }
 
+/// Of a queue that overran: it cannot be used any more.
+const OVERRAN: Errno = Errno(libc::EIO);
+
+/// Asks for one event. EIO: the queue overran, and no completion will ever come.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     status(|| {
         // SAFETY: null or live.
         let cq = unsafe { held::<Cq>(cq) }?;
+        if cq.queue.is_failed() {
+            return Err(OVERRAN);
+        }
         cq.hca().req_notify_cq(&cq.queue, solicited_only != 0);
         Ok(())
     })
@@ -168,11 +175,16 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 /// Completions that are copied at a time.
 const BATCH: usize = 8;
 
-/// Takes at most `num_entries` completions: their number.
+/// Takes at most `num_entries` completions: their number, or a negative errno. EINVAL: no queue, one without a context,
+/// a negative number, no place for completions. EIO: the queue overran, and what it held has been polled.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
-    number(|| {
+    negative(|| {
         // SAFETY: null or live.
         let cq = unsafe { held::<Cq>(cq) }?;
+        // SAFETY: a field of our own structure.
+        if unsafe { (*cq.as_ptr()).base.context.is_null() } {
+            return Err(INVALID);
+        }
         let wanted = usize::try_from(num_entries).map_err(|_| INVALID)?;
         if wanted == 0 {
             return Ok(0);
@@ -183,7 +195,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc:
         // One place is all that an empty queue needs, and most polls find an empty queue.
         let mut one = [WorkCompletion::default()];
         if cq.hca().poll_cq(&cq.queue, &mut one) == 0 {
-            return Ok(0);
+            return if cq.queue.is_failed() { Err(OVERRAN) } else { Ok(0) };
         }
         // SAFETY: the caller's array has room for `wanted`.
         unsafe { wc.write(to_c(&one[0])) };

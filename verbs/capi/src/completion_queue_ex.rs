@@ -76,15 +76,17 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     })
 }
 
-/// Takes the next completion into the structure; ENOENT if there is none.
+/// Takes the next completion into the structure. ENOENT: there is none. EIO: there will never be one, for the queue
+/// overran.
 fn take(cq: &Cq) -> c_int {
     let mut one = [WorkCompletion::default()];
+    let none = || if cq.queue().is_failed() { libc::EIO } else { libc::ENOENT };
     let mut at_ns = 0;
     if cq.stamps {
-        let Some(stamped) = cq.hca().poll_cq_stamped(cq.queue()) else { return libc::ENOENT };
+        let Some(stamped) = cq.hca().poll_cq_stamped(cq.queue()) else { return none() };
         (one, at_ns) = ([stamped.0], stamped.1);
     } else if cq.hca().poll_cq(cq.queue(), &mut one) == 0 {
-        return libc::ENOENT;
+        return none();
     }
     let [completion] = one;
     // SAFETY: fields of our own structure, which one thread at a time polls.

@@ -14,6 +14,7 @@ use crate::abi::{
 };
 use crate::context::Context;
 use crate::device::the_device;
+use crate::local_identifier;
 use crate::object::zeroed;
 use crate::outcome::{Errno, INVALID, number, status};
 
@@ -163,6 +164,7 @@ pub(crate) unsafe extern "C" fn query_port(
         if port_num != 1 || port_attr.is_null() {
             return Err(INVALID);
         }
+        let lid = local_identifier::of_port(&context.adapter.gids);
         let attributes = ibv_port_attr {
             state: 4, // ACTIVE
             max_mtu: Mtu::Mtu4096 as u32,
@@ -175,8 +177,9 @@ pub(crate) unsafe extern "C" fn query_port(
             active_width: 1, // 1X
             active_speed: 1, // SDR: there is no wire to measure
             phys_state: 5,   // LINK_UP
-            link_layer: 2,   // ETHERNET
-            flags: 1,        // GRH_REQUIRED
+            lid,
+            link_layer: 2,             // ETHERNET
+            flags: u8::from(lid == 0), // GRH_REQUIRED
             active_speed_ex: 1,
             ..ibv_port_attr::default()
         };

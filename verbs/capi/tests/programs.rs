@@ -34,6 +34,11 @@ fn device_memory_is_allocated_copied_and_registered() {
 }
 
 #[test]
+fn the_manual_pages_of_poll_cq_post_recv_and_req_notify_cq_hold() {
+    run("manual");
+}
+
+#[test]
 fn domains_are_kept_apart_and_destroyed_in_order() {
     run("domains");
 }
