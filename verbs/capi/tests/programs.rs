@@ -47,3 +47,13 @@ fn domains_are_kept_apart_and_destroyed_in_order() {
 fn devices_and_their_objects_are_imported() {
     run("import");
 }
+
+#[test]
+fn queues_keep_their_promises() {
+    run("queues");
+}
+
+#[test]
+fn regions_change_and_windows_open_them() {
+    run("regions");
+}
