@@ -2,6 +2,7 @@
 //! ports that carry packets.
 
 pub mod address_handle;
+pub mod address_watch;
 pub mod async_event;
 pub mod clock;
 pub mod completion_channel;

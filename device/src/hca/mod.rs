@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use pumice_transport::types::Mtu;
 
+use crate::address_watch::{AddressWatch, GidSource};
 use crate::async_event::AsyncEventQueue;
 use crate::clock::Clock;
 use crate::counters::Counters;
@@ -29,7 +30,7 @@ use crate::pkey_table::PkeyTable;
 use crate::port::Port;
 use crate::resources::{ExplainHook, Resources};
 
-pub use crate::resources::{CqSetup, SrqSetup};
+pub use crate::resources::{CqSetup, ObjectCounts, SrqSetup};
 pub use error::HcaError;
 pub use owned_memory::OwnedMemory;
 pub use queue_pair::QpInit;
@@ -40,6 +41,10 @@ pub struct HcaConfig {
     pub name: String,
     /// Addresses of the port, in GID table order; not empty.
     pub gids: Vec<GidEntry>,
+    /// Lists the addresses again when the host's change: the GID table follows, with GID_CHANGE, and PORT_ERR and
+    /// PORT_ACTIVE when the last one goes and the first one comes. Not in virtual time, nor where the operating
+    /// system does not tell of changes.
+    pub gid_source: Option<GidSource>,
     /// Which process of the address this is: the top byte of its queue pair numbers.
     pub process_slot: u8,
     /// Sizes of tables and queues.
@@ -68,6 +73,7 @@ impl HcaConfig {
         HcaConfig {
             name: name.to_owned(),
             gids,
+            gid_source: None,
             process_slot: 0,
             limits: Limits::default(),
             pkeys: Vec::new(),
@@ -123,7 +129,12 @@ impl Hca {
         port.observe(&resources.counters);
         let active_mtu = config.active_mtu.or(first_mtu).unwrap_or(Mtu::Mtu1024);
         let core = Arc::new(Core::new(Engine::new(resources, port), clock)?);
-        let background = if threaded { Some(Background::start(Arc::clone(&core))?) } else { None };
+        let background = if threaded {
+            let watch = config.gid_source.and_then(|source| AddressWatch::new(source).ok());
+            Some(Background::start(Arc::clone(&core), watch)?)
+        } else {
+            None
+        };
         Ok(Hca {
             core,
             name: config.name,
@@ -174,6 +185,21 @@ impl Hca {
     /// Addresses of the port by index.
     pub fn gids(&self) -> Vec<(u32, GidEntry)> {
         self.core.lock().resources.gids.iter().map(|(index, entry)| (index, entry.clone())).collect()
+    }
+
+    /// The address at an index of the GID table.
+    pub fn gid(&self, index: u32) -> Option<GidEntry> {
+        self.core.lock().resources.gids.get(index).cloned()
+    }
+
+    /// Whether the port has an address: what `ibv_query_port` calls active.
+    pub fn is_port_active(&self) -> bool {
+        self.core.lock().resources.gids.iter().next().is_some()
+    }
+
+    /// How many objects there are: after all that were made are destroyed, as many as before.
+    pub fn object_counts(&self) -> ObjectCounts {
+        self.core.lock().resources.counts()
     }
 
     /// Queue pairs that exist.

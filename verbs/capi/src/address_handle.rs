@@ -84,7 +84,7 @@ unsafe fn create(pd: *mut ibv_pd, vector: &AddressVector) -> Result<*mut ibv_ah,
     // SAFETY: the caller's promise.
     let domain = unsafe { held::<Pd>(pd) }?;
     let context = domain.context()?;
-    let vector = local_identifier::resolve(*vector, &context.adapter.gids);
+    let vector = local_identifier::resolve(*vector, context.hca());
     let (handle, path) = context.hca().create_ah(domain.handle(), &vector)?;
     context.own(Owned::AddressHandle(handle.pack()));
     let c = ibv_ah { context: domain.context_pointer(), pd, handle: handle.index };
@@ -140,11 +140,12 @@ unsafe fn sender(
         return Err(INVALID.because(|| "a completion without GRH has no sender address on RoCE".to_owned()));
     }
     let (source, destination, traffic_class, flow_label) = read_grh(grh.ok_or(INVALID)?);
-    let own = context.adapter.gids.iter().position(|entry| entry.gid == destination);
+    let gids = context.hca().gids();
+    let own = gids.iter().find(|(_, entry)| entry.gid == destination);
     // A group is no address to answer from: any address of the same IP version is.
-    let alike = || context.adapter.gids.iter().position(|entry| entry.gid.is_ipv4() == source.is_ipv4());
-    let index = own.or_else(|| if destination.is_multicast() { alike() } else { None });
-    let sgid_index = index.and_then(|index| u32::try_from(index).ok()).ok_or(Errno(libc::ENOENT))?;
+    let alike = || gids.iter().find(|(_, entry)| entry.gid.is_ipv4() == source.is_ipv4());
+    let found = own.or_else(|| if destination.is_multicast() { alike() } else { None });
+    let sgid_index = found.map(|(index, _)| *index).ok_or(Errno(libc::ENOENT))?;
     Ok(AddressVector {
         is_global: true,
         dgid: source,

@@ -57,3 +57,17 @@ fn queues_keep_their_promises() {
 fn regions_change_and_windows_open_them() {
     run("regions");
 }
+
+#[test]
+fn the_gid_table_follows_the_hosts_addresses() {
+    let Some(program) = kit::compile("addresses") else { return };
+    // All addresses of the program's own network namespace.
+    let output =
+        kit::on(kit::address(), program).env_remove("PUMICE_ADDR").output().expect("timeout(1) runs");
+    if output.status.code() == Some(77) {
+        return kit::skip(
+            "a network namespace of its own needs root, and changing addresses the program ip(8)",
+        );
+    }
+    kit::succeeded("addresses", &output);
+}
