@@ -23,6 +23,9 @@ const CAPABILITIES: u32 = 1 << 12 | 1 << 13 | 1 << 17 | 1 << 20 | 1 << 21 | 1 <<
 const VENDOR_ID: u32 = 0xff_ffff;
 /// `IBV_ATOMIC_HCA`: atomics are atomic among the queue pairs of the device.
 const ATOMIC_HCA: u32 = 1;
+/// What does not fit `device_cap_flags`: FLUSH for global visibility, and ATOMIC WRITE (`IBV_DEVICE_FLUSH_GLOBAL`,
+/// `IBV_DEVICE_ATOMIC_WRITE`).
+const EXTENDED_CAPABILITIES: u64 = 1 << 38 | 1 << 40;
 /// Time from a packet to its acknowledgement is below 4.096 µs · 2^15 = 134 ms.
 const ACK_DELAY: u8 = 15;
 
@@ -97,7 +100,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         let mut all: ibv_device_attr_ex = unsafe { zeroed() };
         // SAFETY: null or open.
         all.orig_attr = device_attributes(unsafe { Context::of(context) }?);
-        all.device_cap_flags_ex = CAPABILITIES.into();
+        all.device_cap_flags_ex = u64::from(CAPABILITIES) | EXTENDED_CAPABILITIES;
         all.phys_port_cnt_ex = 1;
         // SAFETY: `attr_size` bytes of the caller.
         unsafe { copy_part(&all, attr.cast(), attr_size) };
