@@ -45,10 +45,11 @@ static void sends(struct side *s)
 		struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
 		meet(s);
 		post_sge(s, from, 4, &wr);
-		struct ibv_sge inlined = piece(s, 0, 50);
+		fill(s->memory + 8000, 50, 78);
+		struct ibv_sge inlined = piece(s, 8000, 50);
 		wr.send_flags |= IBV_SEND_INLINE;
 		post_sge(s, &inlined, 1, &wr);
-		memset(s->memory, 0, 50);
+		memset(s->memory + 8000, 0, 50);
 		succeed(s, 2);
 	} else {
 		struct ibv_sge to[3] = {piece(s, TARGET, 3), piece(s, TARGET + 3, 3000), piece(s, TARGET + 3003, 5000)};
@@ -59,7 +60,7 @@ static void sends(struct side *s)
 		received(s, 5000);
 		expect(s, s->memory + TARGET, 5000, 77);
 		received(s, 50);
-		expect(s, s->memory + TARGET + 10000, 50, 77);
+		expect(s, s->memory + TARGET + 10000, 50, 78);
 	}
 	snprintf(s->figures, sizeof(s->figures), "%s", s->client ? "" : "16 messages up to 200003 bytes");
 }

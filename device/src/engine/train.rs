@@ -185,7 +185,7 @@ impl Transmit for Sink<'_> {
         let Some(path) = &builder.path else { return };
         let Some(packet) = builder.buffer.get_mut(start..start + length) else { return };
         // Segmentation offload numbers the packets of a train from IP ID 0.
-        icrc::seal(&path.flow, builder.segment_count as u16, packet);
+        icrc::seal_for_peers(&path.flow, builder.segment_count as u16, packet);
         builder.used_bytes += length;
         builder.segment_count += 1;
         builder.closed = length < builder.segment_bytes;

@@ -25,6 +25,9 @@ const ODP_RELIABLE: u32 = 0x3f;
 const ODP_TRANSPORTS: [u32; 3] = [ODP_RELIABLE, 1 | 1 << 1 | 1 << 2 | 1 << 5, 1 | 1 << 1 | 1 << 5];
 /// Cycles of the device's clock per ms: it counts ns.
 const CLOCK_KHZ: u64 = 1_000_000;
+/// What does not fit `device_cap_flags`: FLUSH for global visibility, and ATOMIC WRITE (`IBV_DEVICE_FLUSH_GLOBAL`,
+/// `IBV_DEVICE_ATOMIC_WRITE`).
+const EXTENDED_CAPABILITIES: u64 = 1 << 38 | 1 << 40;
 
 fn device_attributes(context: &Context, profile: &Profile) -> ibv_device_attr {
     // SAFETY: numbers and text.
@@ -103,7 +106,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         let context = unsafe { Context::of(context) }?;
         all.orig_attr = device_attributes(context, profile()?);
         all.max_dm_size = context.hca().limits().max_dm_size;
-        all.device_cap_flags_ex = all.orig_attr.device_cap_flags.into();
+        all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags) | EXTENDED_CAPABILITIES;
         if on_demand_is_available() {
             all.odp_caps = ibv_odp_caps { general_caps: ODP_GENERAL, per_transport_caps: ODP_TRANSPORTS };
             all.xrc_odp_caps = ODP_RELIABLE;
