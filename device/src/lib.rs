@@ -14,6 +14,7 @@ pub mod event_account;
 mod event_fd;
 mod event_queue;
 pub mod gid_table;
+pub mod gsi;
 pub mod hca;
 pub mod interface;
 pub mod limits;

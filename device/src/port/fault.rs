@@ -10,6 +10,7 @@ use pumice_transport::path::Path;
 use super::random::{self, Random};
 use super::segments;
 use super::{Port, PortLimits, Received, Train, TransmitError};
+use crate::gsi::ServiceDirectory;
 
 /// How long to wait after the port below was busy with the rest of a train.
 const BUSY_RETRY_NS: u64 = 100_000;
@@ -327,6 +328,10 @@ impl<P: Port> Port for FaultPort<P> {
 
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         self.inner.forward(slot, received)
+    }
+
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        self.inner.services()
     }
 }
 

@@ -29,6 +29,8 @@ use std::os::fd::RawFd;
 
 use pumice_transport::path::{Flow, Path};
 
+use crate::gsi::ServiceDirectory;
+
 pub use capture::CapturePort;
 pub use fabric::{Fabric, FabricConfig, FabricStats};
 pub use fault::{FaultConfig, FaultPort, FaultStats};
@@ -174,6 +176,11 @@ pub trait Port: Send {
         let _ = (slot, received);
         false
     }
+
+    /// The services that the processes which share the port have bound; `None` when nobody shares it.
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        None
+    }
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
@@ -206,5 +213,8 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         (**self).forward(slot, received)
+    }
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        (**self).services()
     }
 }

@@ -36,6 +36,7 @@ mod process;
 mod record;
 mod registry;
 mod relay;
+mod services;
 mod steering;
 
 use std::net::{IpAddr, Ipv6Addr};

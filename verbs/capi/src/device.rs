@@ -150,7 +150,11 @@ impl Adapter {
             Errno(error.errno())
         })?;
         let process_slot = port.slot();
-        let mut config = HcaConfig { process_slot, ..HcaConfig::new(&the_device().name(), gids.clone()) };
+        let mut config = HcaConfig {
+            process_slot,
+            ca_guid: u64::from_be_bytes(the_device().guid()),
+            ..HcaConfig::new(&the_device().name(), gids.clone())
+        };
         if explains() {
             config.explain = Some(Box::new(|qp, cause| explain(|| format!("QP {} {cause}", qp.qpn))));
         }
