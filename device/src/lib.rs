@@ -15,6 +15,7 @@ pub mod event_account;
 mod event_fd;
 mod event_queue;
 pub mod gid_table;
+pub mod gsi;
 pub mod guid;
 pub mod hca;
 pub mod interface;

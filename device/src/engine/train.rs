@@ -10,7 +10,14 @@ use pumice_transport::wire::{Qpn, icrc};
 
 use super::budget::packet_cost_bytes;
 use crate::counters::Counters;
+use crate::gsi::MailSink;
 use crate::port::{Port, Train, TransmitError};
+
+impl MailSink for Sink<'_> {
+    fn count(&mut self, counter: Counter) {
+        self.counters.add(counter, 1);
+    }
+}
 
 /// Room for the longest train: a UDP datagram.
 const BUFFER_BYTES: usize = 65_536;

@@ -13,6 +13,7 @@ use super::pcapng::{self, Direction};
 use super::segments;
 use super::{Port, PortLimits, Received, Train, TransmitError};
 use crate::counters::Counters;
+use crate::gsi::ServiceDirectory;
 
 /// How stale the file may be, so that one can look at it while it grows.
 const FLUSH_AFTER_NS: u64 = 10_000_000;
@@ -176,6 +177,10 @@ impl<P: Port, W: Write + Send> Port for CapturePort<P, W> {
 
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         self.inner.forward(slot, received)
+    }
+
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        self.inner.services()
     }
 }
 

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use pumice_transport::path::{Flow, Path};
 
 use crate::counters::Counters;
+use crate::gsi::ServiceDirectory;
 
 pub use capture::CapturePort;
 pub use fabric::{Fabric, FabricConfig, FabricStats};
@@ -190,6 +191,11 @@ pub trait Port: Send {
         let _ = (slot, received);
         false
     }
+
+    /// The services that the processes which share the port have bound; `None` when nobody shares it.
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        None
+    }
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
@@ -228,5 +234,8 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         (**self).forward(slot, received)
+    }
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        (**self).services()
     }
 }

@@ -40,6 +40,7 @@ mod record;
 mod registry;
 mod relay;
 mod report;
+mod services;
 mod shared_memory;
 mod steering;
 

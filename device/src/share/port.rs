@@ -8,14 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use pumice_transport::mad::ServiceId;
+use pumice_transport::types::Gid;
+
 use super::backlog::Backlog;
 use super::members::{Member, Members};
 use super::membership::Membership;
 use super::registry::{Loaded, Registry};
 use super::relay::{Incoming, Relay, Sent};
+use super::services::Services;
 use super::steering::SLOT_OFFSET;
 use super::{ShareError, folder, holders, process, report};
 use crate::counters::Counters;
+use crate::gsi::{DirectoryError, ServiceDirectory, ServiceEntry};
 use crate::interface::interfaces;
 use crate::port::{Port, PortError, PortLimits, Received, Train, TransmitError, UdpConfig, UdpPort};
 
@@ -101,6 +106,7 @@ pub struct SharedPort {
     backlog: Option<Backlog>,
     relay: Relay,
     membership: Membership,
+    services: Services,
     slot: u8,
     receives: u32,
     /// The relay may have something.
@@ -147,6 +153,8 @@ impl SharedPort {
         let membership = Membership::join(registry, &mut members, member, port)?;
         // A kernel that does not take the program leaves everything to forwarding.
         membership.steer(udp.as_raw_fd(), &members);
+        let mut services = Services::new(&folder, port);
+        services.forget_slot(slot);
         membership.registry().unlock();
         for stranger in strangers {
             relay.send_look(stranger);
@@ -160,6 +168,7 @@ impl SharedPort {
             backlog,
             relay,
             membership,
+            services,
             slot,
             receives: 0,
             relay_due: false,
@@ -190,6 +199,13 @@ impl SharedPort {
     /// What sharing does; keep it to ask after the port was given away.
     pub fn counters(&self) -> &Arc<ShareCounters> {
         &self.counters
+    }
+
+    /// All addresses of a port that has one are that one.
+    fn at_own_address(&self, entry: &ServiceEntry) -> ServiceEntry {
+        let bound = self.membership.address();
+        let own = (!bound.is_unspecified()).then(|| Gid::from(bound));
+        ServiceEntry { local: entry.local.or(own), ..*entry }
     }
 
     /// Takes a train from the relay. True if anything was taken.
@@ -326,6 +342,26 @@ impl Port for SharedPort {
         let sent = self.relay.send_train(slot, received);
         note_sent(&self.counters, sent);
         sent == Sent::Done
+    }
+
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        Some(self)
+    }
+}
+
+impl ServiceDirectory for SharedPort {
+    fn publish(&mut self, entry: &ServiceEntry) -> Result<(), DirectoryError> {
+        let entry = self.at_own_address(entry);
+        self.services.publish(&entry, &self.membership)
+    }
+
+    fn withdraw(&mut self, entry: &ServiceEntry) {
+        let entry = self.at_own_address(entry);
+        self.services.withdraw(&entry, &self.membership);
+    }
+
+    fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<u8> {
+        self.services.find(service_id, local, &self.membership)
     }
 }
 

@@ -122,6 +122,11 @@ impl Cm {
         self.table.is_empty() && self.listeners.is_empty()
     }
 
+    /// Connections that have a consumer.
+    pub fn ids(&self) -> impl Iterator<Item = CommId> {
+        self.table.ids().filter(|(_, connection)| connection.consumer).map(|(id, _)| id)
+    }
+
     /// State of a connection that has a consumer.
     pub fn state(&self, id: CommId) -> Option<State> {
         self.table.get(id).filter(|connection| connection.consumer).map(|connection| connection.state)

@@ -1,7 +1,9 @@
 //! A MAD arrives: which message is it, and for which connection?
 
+use super::connection::RemoteEnd;
 use super::{Cm, Ignored, MadRoute};
-use crate::mad::{CmMessage, Mad, MadError, refuse};
+use crate::mad::{CmMessage, CommId, Mad, MadError, ServiceId, refuse};
+use crate::types::Gid;
 
 impl Cm {
     /// Handles what queue pair 1 received from `route.remote` at `route.local`: 256 bytes.
@@ -32,6 +34,25 @@ impl Cm {
             CmMessage::SidrReq(req) => self.on_sidr_req(route, transaction, req),
             CmMessage::SidrRep(rep) => self.on_sidr_rep(route, rep),
         }
+    }
+
+    /// Whether a message belongs to a connection of this process. With several processes at one
+    /// address, whoever receives a message that is not its own hands it on.
+    pub fn recognises(&self, route: &MadRoute, message: &CmMessage) -> bool {
+        let end = |ca_guid, id: CommId| RemoteEnd { address: route.remote.0, ca_guid, number: id.0 };
+        match message {
+            CmMessage::Req(req) => self.table.by_remote_id(&end(req.local_ca_guid, req.local_id)).is_some(),
+            CmMessage::SidrReq(req) => self.table.by_question(&end(0, req.request_id)).is_some(),
+            CmMessage::Rej(rej) if rej.remote_id == CommId::NONE => rej
+                .timeout_ca_guid()
+                .is_some_and(|guid| self.table.by_remote_id(&end(guid, rej.local_id)).is_some()),
+            other => other.recipient().is_some_and(|id| self.table.contains(id)),
+        }
+    }
+
+    /// Whether somebody in this process listens for a service at an address.
+    pub fn serves(&self, service_id: ServiceId, local: Gid) -> bool {
+        self.listeners.find(service_id, local).is_some()
     }
 
     fn answer_foreign(&mut self, route: &MadRoute, mad: &Mad<'_>, error: MadError) {

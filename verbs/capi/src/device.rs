@@ -156,6 +156,7 @@ impl Adapter {
         let port = port::wrap(shared, settings, &clock)?;
         let mut config = HcaConfig {
             process_slot,
+            ca_guid: u64::from_be_bytes(the_device().guid()),
             limits: profile.limits,
             pkeys: profile.port.pkeys.clone(),
             ..HcaConfig::new(&the_device().name(), gids)
