@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 target_dir=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 # Each script has a folder of its own, so that several may run at once.
 logs=$target_dir/accept/$(basename "$0")
-limit_seconds=${PUMICE_ACCEPT_SECONDS:-30}
+limit_seconds=${PUMICE_ACCEPT_SECONDS:-60}
 passed=0
 failed=0
 skipped=0

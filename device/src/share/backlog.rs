@@ -244,7 +244,7 @@ mod tests {
 
     const BUFFER_BYTES: usize = 1 << 20;
     /// A UC train of 60 packets.
-    const TRAIN: [u8; 60 * 1024] = [0x20; 60 * 1024];
+    static TRAIN: [u8; 60 * 1024] = [0x20; 60 * 1024];
     const DATAGRAM: [u8; 64] = [0x64; 64];
 
     /// A file without a name, as often as wanted.

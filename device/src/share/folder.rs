@@ -33,6 +33,11 @@ pub(super) fn file_name(port: u16) -> String {
     format!("udp{port}-net{}", process::network_namespace())
 }
 
+/// The name of the file beside it with the backlogs of those who share the port.
+pub(super) fn backlog_name(port: u16) -> String {
+    format!("{}-backlog", file_name(port))
+}
+
 /// A folder of this user that nobody else may change, made if it is not there: the one with the registries.
 ///
 /// # Errors
@@ -41,11 +46,6 @@ pub fn runtime_folder() -> Result<PathBuf, ShareError> {
     let folder = default_folder();
     open_folder(&folder)?;
     Ok(folder)
-}
-
-/// The name of the file beside it with the backlogs of those who share the port.
-pub(super) fn backlog_name(port: u16) -> String {
-    format!("{}-backlog", file_name(port))
 }
 
 /// Opens the registry, making it and its folder when they are not there.
