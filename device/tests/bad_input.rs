@@ -140,8 +140,8 @@ fn ranges_that_wrap_and_rights_that_contradict_are_refused() {
             // SAFETY: refused.
             assert_eq!(errno(unsafe { hca.reg_mr(a.pd, 4096, 8, 4096, access) }), libc::EINVAL);
         }
-        // SAFETY: refused.
         let change = RegionChange { translation: Some((u64::MAX, 8, 0)), ..RegionChange::default() };
+        // SAFETY: refused.
         assert_eq!(errno(unsafe { hca.rereg_mr(a.region, None, change) }), libc::EINVAL);
         // SAFETY: refused.
         let rereg = unsafe { hca.rereg_mr(a.region, Some(NO_HANDLE), RegionChange::default()) };

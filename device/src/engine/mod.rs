@@ -125,7 +125,7 @@ impl Engine {
     fn send_mail(&mut self, now_ns: u64) -> bool {
         let Engine { resources, port, counters, builder, gsi, .. } = self;
         let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
-        sink.turn(u64::MAX);
+        sink.turn(u64::MAX, false);
         let sent = gsi.send_mail(&resources.gids, &mut sink);
         sent && (sink.sealed_packets == 0 || sink.flush())
     }
