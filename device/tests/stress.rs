@@ -220,7 +220,8 @@ fn threads_on_shared_objects_lose_nothing_and_never_stand_still() {
         scope.spawn(|| {
             let mut out = [WorkCompletion::default(); 4];
             let mut rounds = 0_u64;
-            let end = || !running() && completed[1].load(Ordering::Acquire) == posted[1].load(Ordering::Acquire);
+            let end =
+                || !running() && completed[1].load(Ordering::Acquire) == posted[1].load(Ordering::Acquire);
             while !end() {
                 let count = bench.hca.poll_cq(&polled, &mut out);
                 assert!(out[..count].iter().all(|completion| completion.status == WcStatus::Success));

@@ -71,3 +71,18 @@ fn the_gid_table_follows_the_hosts_addresses() {
     }
     kit::succeeded("addresses", &output);
 }
+
+#[test]
+fn asynchronous_events_arrive_late_and_are_acknowledged() {
+    run("async_events");
+}
+
+#[test]
+fn bad_input_is_refused_and_leaves_nothing() {
+    run("bad_input");
+}
+
+#[test]
+fn every_transition_takes_what_it_needs_and_nothing_else() {
+    run("transitions");
+}
