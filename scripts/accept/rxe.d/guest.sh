@@ -185,21 +185,28 @@ weather() {
 
 # record NAME COMMAND...: with the RoCE packets at rxe's interface (pumice's with `at_pumice`) in out/NAME.pcap.
 record() {
-    local file=/share/out/$1.pcap told=/tmp/tcpdump.$1 in=() interface=w0 recorder
+    local name=$1 in=() interface=w0 recorder size=-1
+    local file=/tmp/$1.pcap told=/tmp/$1.tcpdump
     [[ -z ${at_pumice:-} ]] || in=(ip netns exec peer) interface=w1
     shift
-    "${in[@]}" tcpdump -i "$interface" -nn -U -B 16384 -w "$file" udp port 4791 2>"$told" &
+    : >"$told"
+    "${in[@]}" tcpdump -i "$interface" -nn -U -B 32768 -w "$file" udp port 4791 2>"$told" &
     recorder=$!
     until grep -q 'listening on' "$told" || ! kill -0 "$recorder" 2>/dev/null; do sleep 0.1; done
     "$@"
-    # tcpdump has what was sent before the command's end once it has seen this.
-    sleep 1.5
+    # tcpdump stops at once when told to, whatever it has not read yet.
+    while [[ $(stat -c %s "$file") != "$size" ]]; do
+        size=$(stat -c %s "$file")
+        sleep 1.5
+    done
     kill -INT "$recorder"
     wait "$recorder"
-    grep -q ' 0 packets dropped by kernel' "$told" || printf '      | tcpdump: %s\n' "$(tail -n 1 "$told")"
+    grep -q '^0 packets dropped by kernel' "$told" || printf '      | tcpdump: %s\n' "$(tail -n 1 "$told")"
+    mv "$file" "/share/out/$name.pcap"
 }
 
 finish() {
+    dmesg >/share/out/dmesg
     printf '%d passed, %d failed, %d skipped on Linux %s\n' "$passed" "$failed" "$skipped" "$(uname -r)"
     ((failed == 0))
 }

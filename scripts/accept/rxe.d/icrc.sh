@@ -17,8 +17,8 @@ fi
 
 # One bit of every hundredth packet changes on the way. rxe sends without UDP checksums: only the ICRC can tell.
 weather w0 corrupt 1%
-at_pumice=yes record icrc-damaged-to-pumice checked pumice rxe bursts,mixture
-at_pumice=yes record icrc-damaged-answers checked rxe pumice bursts,mixture,read
+at_pumice=yes record icrc-damaged-to-pumice checked pumice rxe bursts,send
+at_pumice=yes record icrc-damaged-answers checked rxe pumice mixture,read
 weather fine
 weather w1 corrupt 1%
 record icrc-damaged-to-rxe checked rxe pumice bursts,mixture
