@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 per='usec/iter'
 for kind in rc uc ud srq; do
-both_ways "$per" "ibv_${kind}_pingpong" "ibv_${kind}_pingpong" -d @DEVICE -g @GID -n 100
+    both_ways "$per" "ibv_${kind}_pingpong" "ibv_${kind}_pingpong" -d @DEVICE -g @GID -n 100
 done
 v6=yes
 both_ways "$per" "ibv_rc_pingpong -c, IPv6" ibv_rc_pingpong -d @DEVICE -g @GID -n 100 -c
