@@ -120,7 +120,12 @@ fn a_region_must_allow_windows_and_what_they_open() {
         (Access::MW_BIND, Access::REMOTE_READ, OK, "reading does not"),
         // A window may open more to peers than the region itself does.
         (Access::MW_BIND | Access::LOCAL_WRITE, Access::REMOTE_WRITE, OK, "not REMOTE_WRITE of the region"),
-        (Access::MW_BIND | Access::LOCAL_WRITE | Access::ZERO_BASED, Access::REMOTE_READ, REFUSED, "zero-based"),
+        (
+            Access::MW_BIND | Access::LOCAL_WRITE | Access::ZERO_BASED,
+            Access::REMOTE_READ,
+            REFUSED,
+            "zero-based",
+        ),
     ];
     for kind in [WindowType::Type1, WindowType::Type2] {
         for (rights, access, expected, what) in cases {

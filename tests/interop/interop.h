@@ -73,7 +73,7 @@ struct named {
 	const char *name;
 	scenario *run;
 };
-extern const struct named data_scenarios[], key_scenarios[], datagram_scenarios[], error_scenarios[];
+extern const struct named data_scenarios[], key_scenarios[], datagram_scenarios[], error_scenarios[], captured_scenarios[];
 
 /* Gives the scenario up unless the claim holds. */
 #define CLAIM(claim, ...)                                                                                     \
