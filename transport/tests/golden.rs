@@ -11,8 +11,6 @@ use capture::{frames, golden};
 use pumice_transport::path::ROCE_PORT;
 use pumice_transport::wire::{Datagram, ICRC_BYTES, LinkType, Operation, Packet, Verdict, decapsulate, icrc};
 
-use pcap::frames;
-
 /// What is wrong with an excepted packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Exception {
