@@ -86,3 +86,8 @@ fn bad_input_is_refused_and_leaves_nothing() {
 fn every_transition_takes_what_it_needs_and_nothing_else() {
     run("transitions");
 }
+
+#[test]
+fn threads_on_shared_objects_lose_nothing() {
+    run("stress");
+}
