@@ -83,6 +83,8 @@ pub struct Resources {
     pub qp_faults: Vec<QpFault>,
     /// A completion was made since the engine last cleared this.
     pub new_completions: bool,
+    /// The receive queue of UC or UD messages that was short of requests last.
+    short_receives: Option<u32>,
 }
 
 /// How many objects a device has.
@@ -157,6 +159,7 @@ impl Resources {
             send_slots: Arc::new(SendSlots::new()),
             qp_faults: Vec::new(),
             new_completions: false,
+            short_receives: None,
         })
     }
 

@@ -53,6 +53,9 @@ pub(crate) fn receive(
             continue;
         };
         entry.qp.handle_packet(now_ns, &arrival, &packet, resources);
+        if matches!(packet.info().service, Service::Uc | Service::Ud) {
+            resources.note_receives(entry.qp.context());
+        }
         if index != last_index {
             touched.push(index);
             last_index = index;
