@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pumice_device::guid::node_guid;
@@ -24,13 +24,13 @@ const LD_PRELOAD: &str = "LD_PRELOAD";
 /// # Errors
 /// A sentence that says why not.
 pub(super) fn prepare(settings: &Settings, object: &Path, command: &mut Command) -> Result<(), String> {
-    let preload = object.with_file_name(PRELOAD);
-    if !preload.is_file() {
-        return Err(format!(
-            "--sysfs needs {PRELOAD} beside {}: build it with `cargo build --release --workspace`",
+    let preload = find_beside(object).ok_or_else(|| {
+        format!(
+            "--sysfs needs {PRELOAD} beside {}: build it with `cargo build --release --workspace`, or install \
+             it there",
             object.display()
-        ));
-    }
+        )
+    })?;
     // The loader would read two names into these.
     if preload.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'$')) {
         return Err(format!(
@@ -45,6 +45,18 @@ pub(super) fn prepare(settings: &Settings, object: &Path, command: &mut Command)
     command.env(FOLDER, &folder);
     command.env(LD_PRELOAD, preloads(&preload, std::env::var_os(LD_PRELOAD)));
     Ok(())
+}
+
+/// The preload that was built or installed with libpumice.so.
+fn find_beside(object: &Path) -> Option<PathBuf> {
+    let folder = object.parent()?;
+    let changed = |path: &PathBuf| fs::metadata(path).and_then(|about| about.modified()).ok();
+    // `cargo build` puts it beside the program, `cargo test` only into deps: the newer one counts.
+    let mut candidates = vec![folder.join("deps").join(PRELOAD), folder.join(PRELOAD)];
+    if folder.ends_with("deps") {
+        candidates.extend(folder.parent().map(|above| above.join(PRELOAD)));
+    }
+    candidates.into_iter().filter(|path| path.is_file()).max_by_key(changed)
 }
 
 /// Writes a tree where the preload can show it.
