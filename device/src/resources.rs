@@ -83,6 +83,8 @@ pub struct Resources {
     pub qp_faults: Vec<QpFault>,
     /// A completion was made since the engine last cleared this.
     pub new_completions: bool,
+    /// The receive queue of UC or UD messages that was short of requests last.
+    short_receives: Option<u32>,
 }
 
 /// How many objects a device has.
@@ -150,13 +152,14 @@ impl Resources {
             qps: Vec::new(),
             explain: None,
             gids: GidTable::new(),
-            pkeys: PkeyTable::new(limits.pkey_table_len),
+            pkeys: PkeyTable::new(&[], limits.pkey_table_len),
             groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),
             counters: Arc::new(Counters::new()),
             async_events: Arc::new(AsyncEventQueue::new(limits.max_async_events)?),
             send_slots: Arc::new(SendSlots::new()),
             qp_faults: Vec::new(),
             new_completions: false,
+            short_receives: None,
         })
     }
 

@@ -172,9 +172,10 @@ fn threads_on_shared_objects_lose_nothing_and_never_stand_still() {
                 let place = (wr_id % 2) as usize;
                 let (one, other) = pairs[place];
                 let qpn = if wr_id % 4 < 2 { one } else { other };
-                if bench.write(qpn, wr_id, 1 + (wr_id * 37 % 3000) as u32) {
-                    posted[place].fetch_add(1, Ordering::AcqRel);
-                } else {
+                // Counted first: whoever waits for the last one must know of it when this thread was told to stop meanwhile.
+                posted[place].fetch_add(1, Ordering::AcqRel);
+                if !bench.write(qpn, wr_id, 1 + (wr_id * 37 % 3000) as u32) {
+                    posted[place].fetch_sub(1, Ordering::AcqRel);
                     std::thread::yield_now();
                 }
                 wr_id += 1;

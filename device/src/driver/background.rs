@@ -126,10 +126,31 @@ impl Addresses {
     }
 }
 
+/// How long the thread leaves packets to the application whose receive requests run out.
+const RESTRAINT_NS: u64 = 50_000_000;
+
+/// Whether the thread keeps its hands off: an application that is kept from running for a moment has not stopped, and
+/// taking UC and UD messages for which it would post receives in time would lose them. In the socket they are safe.
+#[derive(Debug, Default)]
+struct Restraint {
+    since_ns: Option<u64>,
+}
+
+impl Restraint {
+    fn holds(&mut self, short_of_receives: bool, now_ns: u64) -> bool {
+        if !short_of_receives {
+            self.since_ns = None;
+            return false;
+        }
+        now_ns.saturating_sub(*self.since_ns.get_or_insert(now_ns)) < RESTRAINT_NS
+    }
+}
+
 fn run(core: &Core, mut addresses: Addresses) {
     let wake = core.wake.as_fd().as_raw_fd();
     let mut seen_polls = core.polls.load(Ordering::Relaxed);
     let mut watch = Watch::default();
+    let mut restraint = Restraint::default();
     let address_fd: Vec<RawFd> = addresses.descriptor().into_iter().collect();
     while !core.stopping.load(Ordering::Acquire) {
         addresses.look(core);
@@ -148,7 +169,15 @@ fn run(core: &Core, mut addresses: Addresses) {
             let before = core.polls.load(Ordering::Relaxed);
             let _ = wait_readable(&[], Some(wake), Some(SILENCE));
             let silent = core.polls.load(Ordering::Relaxed) == before;
-            watch.looked(silent && core.look(), core.clock.now_ns());
+            let now_ns = core.clock.now_ns();
+            let restrained = restraint.holds(core.short_of_receives(), now_ns);
+            watch.looked(silent && !restrained && core.look(), now_ns);
+            continue;
+        }
+        if restraint.holds(core.short_of_receives(), core.clock.now_ns()) {
+            let _ = wait_readable(&[], Some(wake), Some(TICK));
+            core.clear_wake();
+            core.takeover.store(true, Ordering::Release);
             continue;
         }
         core.takeover.store(false, Ordering::Release);
@@ -191,6 +220,16 @@ fn run(core: &Core, mut addresses: Addresses) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_queue_that_runs_out_of_receives_stops_the_thread_for_a_while_only() {
+        let mut restraint = Restraint::default();
+        assert!(!restraint.holds(false, 5));
+        assert!(restraint.holds(true, 10) && restraint.holds(true, 9 + RESTRAINT_NS));
+        assert!(!restraint.holds(true, 10 + RESTRAINT_NS) && !restraint.holds(true, 99 * RESTRAINT_NS));
+        assert!(!restraint.holds(false, 100 * RESTRAINT_NS));
+        assert!(restraint.holds(true, 101 * RESTRAINT_NS));
+    }
 
     #[test]
     fn packets_left_lying_twice_make_it_watch_until_it_wakes_in_vain() {

@@ -13,6 +13,7 @@ use super::pcapng::{self, Direction};
 use super::segments;
 use super::{Port, PortLimits, Received, Train, TransmitError};
 use crate::counters::Counters;
+use crate::gsi::ServiceDirectory;
 
 /// How stale the file may be, so that one can look at it while it grows.
 const FLUSH_AFTER_NS: u64 = 10_000_000;
@@ -170,8 +171,16 @@ impl<P: Port, W: Write + Send> Port for CapturePort<P, W> {
         self.inner.observe(counters);
     }
 
+    fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
+        self.inner.admits(now_ns, destination, slot)
+    }
+
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         self.inner.forward(slot, received)
+    }
+
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        self.inner.services()
     }
 }
 

@@ -12,6 +12,7 @@ use super::random::{self, Random};
 use super::segments;
 use super::{Port, PortLimits, Received, Train, TransmitError};
 use crate::counters::Counters;
+use crate::gsi::ServiceDirectory;
 
 /// How long to wait after the port below was busy with the rest of a train.
 const BUSY_RETRY_NS: u64 = 100_000;
@@ -331,8 +332,16 @@ impl<P: Port> Port for FaultPort<P> {
         self.inner.observe(counters);
     }
 
+    fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
+        self.inner.admits(now_ns, destination, slot)
+    }
+
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         self.inner.forward(slot, received)
+    }
+
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        self.inner.services()
     }
 }
 

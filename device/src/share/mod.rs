@@ -1,7 +1,7 @@
 //! Many processes, one UDP port, no daemon.
 //!
 //! Every process has a socket of its own on the RoCE port, all in one SO_REUSEPORT group per address. A
-//! [`SharedPort`] is such a socket and three things around it:
+//! [`SharedPort`] is such a socket and four things around it:
 //!
 //! * **A slot**, 1 to 254: the top byte of the process's queue pair numbers, handed out by a small registry
 //!   file (`registry`). There is one file per user, network namespace and UDP port, for all addresses
@@ -11,6 +11,8 @@
 //!   kernel moves the last one of the group into its place.
 //! * **Forwarding** (`relay`): a packet that reaches the wrong process is handed to the right one through a
 //!   unix datagram socket. It is what makes delivery right; who has to forward also mends the steering.
+//! * **Backlogs** (`backlog`): what waits in the socket buffers, so that senders of UC and UD do not fill them. It is
+//!   a courtesy: without it, or when it is wrong, packets are lost as they would be on a network.
 //!
 //! Nothing is started and nothing is left behind: a slot is held by a lock of the kernel's, the unix sockets
 //! are abstract, and what a killed process leaves in the registry is removed by the next one that looks.
@@ -24,6 +26,7 @@
 //! the way out gives up the slot of a living parent. Packets for a slot whose owner is gone go to another
 //! process, which drops them.
 
+mod backlog;
 mod datagram;
 mod error;
 mod folder;
@@ -37,6 +40,8 @@ mod record;
 mod registry;
 mod relay;
 mod report;
+mod services;
+mod shared_memory;
 mod steering;
 
 use std::net::{IpAddr, Ipv6Addr};

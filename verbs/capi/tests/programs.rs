@@ -49,6 +49,16 @@ fn devices_and_their_objects_are_imported() {
 }
 
 #[test]
+fn queues_keep_their_promises() {
+    run("queues");
+}
+
+#[test]
+fn regions_change_and_windows_open_them() {
+    run("regions");
+}
+
+#[test]
 fn the_gid_table_follows_the_hosts_addresses() {
     let Some(program) = kit::compile("addresses") else { return };
     // All addresses of the program's own network namespace.
