@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
+use crate::clock::Clock;
 use crate::completion_channel::{CompletionChannel, CqEvent};
 use crate::error::ResourceError;
 use crate::event_account::EventAccount;
@@ -39,6 +40,8 @@ pub struct CompletionQueue {
     channel: Option<Arc<CompletionChannel>>,
     account: Arc<EventAccount>,
     async_account: Arc<EventAccount>,
+    /// Stamps completions, if that was asked for: reading it costs as much as storing one.
+    clock: Option<Clock>,
 }
 
 #[derive(Debug)]
@@ -55,6 +58,8 @@ struct Entry {
     completion: WorkCompletion,
     /// Send-queue slots of the queue pair that polling this entry frees.
     released: u32,
+    /// When it was added; 0 without a clock.
+    at_ns: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +80,7 @@ impl CompletionQueue {
         cookie: u64,
         channel: Option<Arc<CompletionChannel>>,
         slots: Arc<SendSlots>,
+        clock: Option<Clock>,
     ) -> Result<CompletionQueue, ResourceError> {
         let mut ring = VecDeque::new();
         reserve(&mut ring, depth as usize)?;
@@ -92,6 +98,7 @@ impl CompletionQueue {
             channel,
             account: Arc::new(EventAccount::new()),
             async_account: Arc::new(EventAccount::new()),
+            clock,
         })
     }
 
@@ -104,6 +111,21 @@ impl CompletionQueue {
             return 0;
         }
         self.poll_some(out)
+    }
+
+    /// Moves the oldest completion out, with the time of the device's clock at which it was added; 0 if
+    /// the queue was made without one.
+    pub fn poll_stamped(&self) -> Option<(WorkCompletion, u64)> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut state = self.lock();
+        let Entry { completion, released, at_ns } = state.ring.pop_front()?;
+        if released != 0 {
+            self.slots.release(completion.qp_num, released);
+        }
+        self.pending.store(state.ring.len(), Ordering::Release);
+        Some((completion, at_ns))
     }
 
     /// Whether a poll would find nothing.
@@ -199,7 +221,8 @@ impl CompletionQueue {
             self.failed.store(true, Ordering::Release);
             return Pushed::Overrun;
         }
-        state.ring.push_back(Entry { completion, released });
+        let at_ns = self.clock.as_ref().map_or(0, Clock::now_ns);
+        state.ring.push_back(Entry { completion, released, at_ns });
         self.pending.store(state.ring.len(), Ordering::Release);
         let solicited = completion.status != WcStatus::Success || (solicited && completion.opcode.is_recv());
         state.solicited |= solicited;
@@ -312,7 +335,8 @@ mod tests {
         let channel = Arc::new(CompletionChannel::new().unwrap());
         let slots = Arc::new(SendSlots::new());
         let handle = Handle { index: 3, generation: 1 };
-        let cq = CompletionQueue::new(handle, depth, 77, Some(Arc::clone(&channel)), Arc::clone(&slots));
+        let cq =
+            CompletionQueue::new(handle, depth, 77, Some(Arc::clone(&channel)), Arc::clone(&slots), None);
         (cq.unwrap(), channel, slots)
     }
 

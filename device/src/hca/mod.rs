@@ -5,6 +5,7 @@
 //! empty queue, [`Hca::post_send`], a thread in [`Hca::wait_cq_event`], or the background thread.
 
 mod error;
+mod memory;
 mod objects;
 mod owned_memory;
 mod queue_pair;
@@ -12,6 +13,7 @@ mod wait;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pumice_transport::types::Mtu;
 
@@ -22,6 +24,7 @@ use crate::driver::{Background, Core, Explainer};
 use crate::engine::Engine;
 use crate::gid_table::GidEntry;
 use crate::limits::Limits;
+use crate::memory::DeviceMemoryPool;
 use crate::pkey_table::PkeyTable;
 use crate::port::Port;
 use crate::resources::{ExplainHook, Resources};
@@ -81,6 +84,7 @@ pub struct Hca {
     limits: Limits,
     active_mtu: Mtu,
     process_slot: u8,
+    device_memory: DeviceMemoryPool,
     background: Option<Background>,
     explainer: Option<Explainer>,
 }
@@ -125,6 +129,7 @@ impl Hca {
             limits: config.limits,
             active_mtu,
             process_slot: config.process_slot,
+            device_memory: DeviceMemoryPool::new(config.limits.max_dm_size),
             background,
             explainer,
         })
@@ -143,6 +148,11 @@ impl Hca {
     /// Largest path MTU.
     pub fn active_mtu(&self) -> Mtu {
         self.active_mtu
+    }
+
+    /// The clock of timers and time stamps.
+    pub fn clock(&self) -> &Clock {
+        &self.core.clock
     }
 
     /// Counters of traffic, drops by reason, retries.
@@ -168,6 +178,14 @@ impl Hca {
     /// Queue pairs that exist.
     pub fn queue_pair_count(&self) -> u32 {
         self.core.lock().queue_pairs.count()
+    }
+
+    /// Waits until the explanations given so far have reached their hook, or `patience` is over. Takes no
+    /// lock of the engine.
+    pub fn settle_explanations(&self, patience: Duration) {
+        if let Some(explainer) = &self.explainer {
+            explainer.settle(patience);
+        }
     }
 
     /// Drives the engine once: receives, runs timers, sends. True if there was anything to do. For

@@ -121,6 +121,7 @@ impl Hca {
         let engine = &mut *guard;
         let limits = self.modify_limits(&engine.resources.pkeys);
         let unknown = HcaError::UnknownQueuePair { qpn };
+        let in_entry = |error| HcaError::Entry { qpn, error };
         let (slot, entry) = engine.queue_pairs.by_number(qpn).ok_or(unknown)?;
         let qp_type = entry.qp.qp_type();
         let takes_path = mask.contains(AttributeMask::AV) && qp_type.is_connected();
@@ -128,12 +129,13 @@ impl Hca {
         pumice_transport::qp::transition::check(qp_type, entry.qp.state(), attributes, mask, &limits)
             .map_err(|error| HcaError::Modify { qpn, error })?;
         let pkey = if mask.contains(AttributeMask::PKEY_INDEX) {
-            Some(partition(&engine.resources.pkeys, attributes.pkey_index)?)
+            Some(partition(&engine.resources.pkeys, attributes.pkey_index).map_err(in_entry)?)
         } else {
             None
         };
         let resolved = if takes_path {
-            let path = address_handle::resolve(&attributes.address_vector, &engine.resources.gids)?;
+            let path = address_handle::resolve(&attributes.address_vector, &engine.resources.gids)
+                .map_err(in_entry)?;
             let mtu_bytes = match pumice_transport::types::Mtu::from_verbs(attributes.path_mtu) {
                 Some(mtu) if mask.contains(AttributeMask::PATH_MTU) => mtu.bytes(),
                 _ => self.active_mtu.bytes(),
@@ -268,6 +270,20 @@ impl Hca {
             self.core.idle();
         }
         count
+    }
+
+    /// As [`Hca::poll_cq`], for one completion and when it was made, in ns of [`Hca::clock`]; 0 if the
+    /// queue does not stamp.
+    pub fn poll_cq_stamped(&self, cq: &CompletionQueue) -> Option<(WorkCompletion, u64)> {
+        if let Some(stamped) = cq.poll_stamped() {
+            return Some(stamped);
+        }
+        let progress = self.core.poll();
+        let stamped = cq.poll_stamped();
+        if stamped.is_none() && !progress {
+            self.core.idle();
+        }
+        stamped
     }
 }
 

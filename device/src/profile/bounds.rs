@@ -8,7 +8,7 @@ const INT_MAX: u64 = i32::MAX as u64;
 /// Checks every number against its bounds.
 pub(super) fn check(profile: &Profile) -> Result<(), String> {
     let limits = &profile.limits;
-    let ranges: [(&str, u64, u64, u64); 24] = [
+    let ranges: [(&str, u64, u64, u64); 25] = [
         ("vendor_id", profile.vendor_id.into(), 0, 0xff_ffff),
         ("max_mr_size", profile.max_mr_size, 1, u64::MAX),
         // 4096 bytes are the smallest page of the host.
@@ -17,6 +17,7 @@ pub(super) fn check(profile: &Profile) -> Result<(), String> {
         ("port.max_message_bytes", profile.port.max_message_bytes.into(), 1, 1 << 31),
         ("limits.max_pd", limits.max_pd.into(), 1, 1 << 24),
         ("limits.max_mr", limits.max_mr.into(), 1, (1 << 24) - 1),
+        ("limits.max_dm_size", limits.max_dm_size, 0, 1 << 30),
         ("limits.max_ah", limits.max_ah.into(), 1, INT_MAX),
         ("limits.max_cq", limits.max_cq.into(), 1, 1 << 24),
         ("limits.max_cqe", limits.max_cqe.into(), 1, 1 << 22),

@@ -4,6 +4,7 @@
 use std::ffi::{c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use pumice_device::clock::Clock;
 use pumice_device::completion_queue::CompletionQueue;
@@ -13,14 +14,15 @@ use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::interface::interfaces;
 use pumice_device::port::UdpConfig;
 use pumice_device::profile::Profile;
-use pumice_device::settings::{DEFAULT_DEVICE, Settings};
+use pumice_device::settings::{DEFAULT_DEVICE, Log, Settings};
 use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_transport::types::WorkCompletion;
 
 use crate::abi::ibv_device;
 use crate::async_event::Distributor;
+use crate::explanation::{self, complain, explain_cause, logs};
 use crate::object::{Held, zeroed};
-use crate::outcome::{Errno, NOT_SUPPORTED, complain, explain, explains, pointer, value};
+use crate::outcome::{Errno, NOT_SUPPORTED, pointer, value};
 use crate::port;
 
 /// `IBV_NODE_CA`.
@@ -160,8 +162,8 @@ impl Adapter {
             pkeys: profile.port.pkeys.clone(),
             ..HcaConfig::new(&the_device().name(), gids.clone())
         };
-        if explains() {
-            config.explain = Some(Box::new(|qp, cause| explain(|| format!("QP {} {cause}", qp.qpn))));
+        if logs(Log::Error) {
+            config.explain = Some(Box::new(|qp, cause| explain_cause(qp.qpn, cause)));
         }
         // Signals are for the application's threads.
         let hca = Arc::new(with_signals_blocked(|| Hca::open(config, port, clock))?);
@@ -204,15 +206,23 @@ fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
 /// The adapter of this process, if a context is open.
 static SHARED: Mutex<Weak<Adapter>> = Mutex::new(Weak::new());
 
+/// How long an exit waits for explanations to be written to a slow terminal.
+const EXPLANATIONS_PATIENCE: Duration = Duration::from_millis(100);
+
 /// At exit: a program that exits right after its last completion has not sent the acknowledgement for
 /// it. Takes no lock that is held, because programs also exit from signal handlers.
 extern "C" fn farewell() {
     value((), || {
-        let Some(adapter) = SHARED.try_lock().ok().and_then(|shared| shared.upgrade()) else { return };
+        let Some(adapter) = SHARED.try_lock().ok().and_then(|shared| shared.upgrade()) else {
+            return explanation::account();
+        };
         if !adapter.is_inherited() {
             adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
             adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
+            adapter.hca.settle_explanations(EXPLANATIONS_PATIENCE);
+            port::flush_capture();
         }
+        explanation::account();
         // Whatever this drops would wait for threads.
         std::mem::forget(adapter);
     });

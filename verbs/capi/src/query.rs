@@ -3,16 +3,28 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use pumice_device::gid_table::GidTable;
+use pumice_device::memory::on_demand_is_available;
 use pumice_device::pkey_table::PkeyTable;
 use pumice_device::profile::Profile;
 
 use crate::abi::{
-    ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_port_attr, ibv_values_ex,
+    ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
+    ibv_values_ex,
 };
 use crate::context::Context;
 use crate::device::{profile, the_device};
+use crate::local_identifier;
 use crate::object::zeroed;
 use crate::outcome::{Errno, INVALID, number, status};
+
+/// `IBV_ODP_SUPPORT` and `IBV_ODP_SUPPORT_IMPLICIT`.
+const ODP_GENERAL: u64 = 3;
+/// SEND, RECV, WRITE, READ, ATOMIC, SRQ_RECV.
+const ODP_RELIABLE: u32 = 0x3f;
+/// Of RC, UC and UD: whatever they have, because all memory is reached the same way.
+const ODP_TRANSPORTS: [u32; 3] = [ODP_RELIABLE, 1 | 1 << 1 | 1 << 2 | 1 << 5, 1 | 1 << 1 | 1 << 5];
+/// Cycles of the device's clock per ms: it counts ns.
+const CLOCK_KHZ: u64 = 1_000_000;
 
 fn device_attributes(context: &Context, profile: &Profile) -> ibv_device_attr {
     // SAFETY: numbers and text.
@@ -88,8 +100,17 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         // SAFETY: numbers and text.
         let mut all: ibv_device_attr_ex = unsafe { zeroed() };
         // SAFETY: null or open.
-        all.orig_attr = device_attributes(unsafe { Context::of(context) }?, profile()?);
+        let context = unsafe { Context::of(context) }?;
+        all.orig_attr = device_attributes(context, profile()?);
+        all.max_dm_size = context.hca().limits().max_dm_size;
         all.device_cap_flags_ex = all.orig_attr.device_cap_flags.into();
+        if on_demand_is_available() {
+            all.odp_caps = ibv_odp_caps { general_caps: ODP_GENERAL, per_transport_caps: ODP_TRANSPORTS };
+            all.xrc_odp_caps = ODP_RELIABLE;
+        }
+        all.completion_timestamp_mask = u64::MAX;
+        all.hca_core_clock = CLOCK_KHZ;
+        all.cq_mod_caps = [u16::MAX; 2];
         all.phys_port_cnt_ex = 1;
         // SAFETY: `attr_size` bytes of the caller.
         unsafe { copy_part(&all, attr.cast(), attr_size) };
@@ -136,6 +157,7 @@ pub(crate) unsafe extern "C" fn query_port(
             return Err(INVALID);
         }
         let port = &profile()?.port;
+        let lid = local_identifier::of_port(&context.adapter.gids);
         let attributes = ibv_port_attr {
             state: 4, // ACTIVE
             max_mtu: port.max_mtu as u32,
@@ -150,7 +172,8 @@ pub(crate) unsafe extern "C" fn query_port(
             active_speed: u8::try_from(port.speed as u32).unwrap_or(0x80),
             phys_state: 5, // LINK_UP
             link_layer: 2, // ETHERNET
-            flags: 1,      // GRH_REQUIRED
+            lid,
+            flags: u8::from(lid == 0), // GRH_REQUIRED
             active_speed_ex: port.speed as u32,
             ..ibv_port_attr::default()
         };
@@ -170,10 +193,13 @@ pub(crate) unsafe extern "C" fn ibv_query_gid(
     number(|| {
         // SAFETY: null or open.
         let context = unsafe { Context::of(context) }?;
-        let index = u32::try_from(index).map_err(|_| INVALID)?;
-        if port_num != 1 || index >= GidTable::LEN || gid.is_null() {
+        if port_num != 1 || gid.is_null() {
             return Err(INVALID);
         }
+        let beyond =
+            || format!("ibv_query_gid refused: GID index {index} beyond a table of {}", GidTable::LEN);
+        let index = u32::try_from(index).ok().filter(|index| *index < GidTable::LEN);
+        let index = index.ok_or_else(|| INVALID.because(beyond))?;
         let raw = context.adapter.gid(index).map_or([0; 16], |entry| entry.gid.0);
         // SAFETY: the caller's structure.
         unsafe { gid.write(ibv_gid { raw }) };
@@ -307,10 +333,22 @@ fn pkey_table(context: *mut ibv_context, port_num: u8) -> Result<PkeyTable, Errn
     Ok(context.hca().pkeys())
 }
 
-/// There is no free-running hardware clock to read.
+/// `IBV_VALUES_MASK_RAW_CLOCK`.
+const VALUES_RAW_CLOCK: u32 = 1;
+
+/// Reads the clock that stamps completions, in its cycles: ns. As with other devices, all of it is in
+/// `tv_nsec`.
 pub(crate) unsafe extern "C" fn query_rt_values(
-    _context: *mut ibv_context,
-    _values: *mut ibv_values_ex,
+    context: *mut ibv_context,
+    values: *mut ibv_values_ex,
 ) -> c_int {
-    libc::EOPNOTSUPP
+    status(|| {
+        // SAFETY: null or open; null or the caller's structure.
+        let (context, values) = unsafe { (Context::of(context)?, values.as_mut().ok_or(INVALID)?) };
+        if values.comp_mask & VALUES_RAW_CLOCK != 0 {
+            values.raw_clock = [0, context.hca().clock().now_ns()];
+        }
+        values.comp_mask &= VALUES_RAW_CLOCK;
+        Ok(())
+    })
 }
