@@ -6,6 +6,7 @@
 
 mod connection;
 mod error;
+mod memory;
 mod objects;
 mod owned_memory;
 mod queue_pair;
@@ -26,6 +27,7 @@ use crate::engine::Engine;
 use crate::gid_table::GidEntry;
 use crate::gsi::{self, Gsi};
 use crate::limits::Limits;
+use crate::memory::DeviceMemoryPool;
 use crate::port::Port;
 use crate::resources::{ExplainHook, Resources};
 
@@ -87,6 +89,7 @@ pub struct Hca {
     process_slot: u8,
     /// Who opened it: a fork child has a copy, but not the connections.
     process: u32,
+    device_memory: DeviceMemoryPool,
     background: Option<Background>,
     explainer: Option<Explainer>,
 }
@@ -134,6 +137,7 @@ impl Hca {
             active_mtu,
             process_slot: config.process_slot,
             process: std::process::id(),
+            device_memory: DeviceMemoryPool::new(config.limits.max_dm_size),
             background,
             explainer,
         })
@@ -152,6 +156,11 @@ impl Hca {
     /// Largest path MTU.
     pub fn active_mtu(&self) -> Mtu {
         self.active_mtu
+    }
+
+    /// The clock of timers and time stamps.
+    pub fn clock(&self) -> &Clock {
+        &self.core.clock
     }
 
     /// Counters of traffic, drops by reason, retries.

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::ptr;
 
 use pumice_device::hca::{Hca, QpInit};
+use pumice_device::table::Handle;
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
@@ -13,7 +14,7 @@ use crate::completion_queue::Cq;
 use crate::context::{Context, Owned};
 use crate::object::{Held, Shown, held, held_or_none, take_back, zeroed};
 use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, pointer, status};
-use crate::protection_domain::Pd;
+use crate::protection_domain::{Pd, Use};
 use crate::queue_pair_attributes::{capacity_from, capacity_to};
 use crate::queue_pair_ex::{Builder, fill_operations};
 use crate::shared_receive_queue::Srq;
@@ -25,11 +26,13 @@ pub(crate) struct Qp {
     c: Shown<ibv_qp_ex>,
     hca: *const Hca,
     number: Qpn,
+    domain: Option<Handle>,
     is_datagram: bool,
     signals_all: bool,
     unacknowledged: Unacknowledged,
     /// Of the `ibv_wr_*` calls, if the queue pair was made for them.
     builder: Option<Box<Builder>>,
+    _domain_use: Option<Use>,
 }
 
 // SAFETY: the first field begins with the C structure.
@@ -67,11 +70,10 @@ impl Qp {
         self.builder.as_deref()
     }
 
-    /// The program's pointer to its domain.
+    /// Its protection domain; XRC targets have none.
     #[inline]
-    pub(crate) const fn domain(&self) -> *mut ibv_pd {
-        // SAFETY: a field of our own structure, set once.
-        unsafe { (*self.c.as_ptr()).qp_base.pd }
+    pub(crate) const fn domain(&self) -> Option<Handle> {
+        self.domain
     }
 }
 
@@ -156,10 +158,12 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
             c: Shown::new(c),
             hca: context.hca(),
             number,
+            domain: pd.map(Pd::handle),
             is_datagram: qp_type.is_datagram(),
             signals_all: attributes.sq_sig_all != 0,
             unacknowledged: Unacknowledged::default(),
             builder,
+            _domain_use: pd.and_then(Pd::begin_use),
         },
     );
     Ok((Box::into_raw(qp).cast(), attributes))

@@ -14,7 +14,7 @@ use crate::completion_queue::Cq;
 use crate::context::{Context, Owned};
 use crate::object::{Held, Shown, held, take_back, zeroed};
 use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, pointer, status};
-use crate::protection_domain::Pd;
+use crate::protection_domain::{Pd, Use};
 use crate::xrc_domain::Xrcd;
 
 /// A shared receive queue.
@@ -24,6 +24,7 @@ pub(crate) struct Srq {
     hca: *const Hca,
     handle: Handle,
     unacknowledged: Unacknowledged,
+    _domain_use: Option<Use>,
 }
 
 // SAFETY: the first field is the C structure.
@@ -77,7 +78,13 @@ unsafe fn create(
     c.srq_context = srq_context;
     c.pd = pd;
     c.handle = handle.index;
-    let srq = Srq { c: Shown::new(c), hca: context.hca(), handle, unacknowledged: Unacknowledged::default() };
+    let srq = Srq {
+        c: Shown::new(c),
+        hca: context.hca(),
+        handle,
+        unacknowledged: Unacknowledged::default(),
+        _domain_use: domain.begin_use(),
+    };
     Ok(Box::into_raw(Box::write(place, srq)).cast())
 }
 
