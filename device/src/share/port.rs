@@ -18,7 +18,7 @@ use super::relay::{Incoming, Relay, Sent};
 use super::services::Services;
 use super::steering::SLOT_OFFSET;
 use super::{ShareError, folder, holders, process};
-use crate::gsi::{DirectoryError, ServiceDirectory, ServiceEntry};
+use crate::gsi::{DirectoryError, HandedOn, ServiceDirectory, ServiceEntry};
 use crate::port::{Port, PortError, PortLimits, Received, Train, TransmitError, UdpConfig, UdpPort};
 
 /// How long opening waits for the registry.
@@ -321,6 +321,17 @@ impl ServiceDirectory for SharedPort {
 
     fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<u8> {
         self.services.find(service_id, local, &self.membership)
+    }
+
+    fn hand_on(&mut self, slot: u8, received: &Received<'_>) -> HandedOn {
+        match self.relay.send_train(slot, received) {
+            Sent::Done => {
+                note_sent(&self.counters, Sent::Done);
+                HandedOn::Done
+            }
+            Sent::Full => HandedOn::Full,
+            Sent::Nobody => HandedOn::Nobody,
+        }
     }
 }
 
