@@ -1,9 +1,15 @@
 //! Connections through queue pair 1: adapters on a simulated network in virtual time, and adapters that
-//! share an address and its UDP port.
+//! share an address and its UDP port, in this process and in one that is killed.
 
+#[path = "kit/forger.rs"]
+#[expect(dead_code, unreachable_pub, reason = "other tests forge more, and see it from elsewhere")]
+mod forger;
+
+use std::io::Read;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -20,9 +26,14 @@ use pumice_transport::cm::{
     SidrReply, State, UnansweredMessage,
 };
 use pumice_transport::host::Counter;
-use pumice_transport::mad::{CommId, IpHeader, PortSpace, RejectReason, ServiceId, SidrStatus};
+use pumice_transport::mad::{
+    CommId, GSI_Q_KEY, IpHeader, MAD_BYTES, MadHeader, PortSpace, RejectReason, ServiceId, SidrStatus, class,
+    method,
+};
 use pumice_transport::types::{Gid, Mtu};
-use pumice_transport::wire::{Psn, Qpn};
+use pumice_transport::wire::{Bth, Deth, Headers, Opcode, Packet, Psn, Qpn};
+
+use forger::Forger;
 
 const SERVICE: ServiceId = ServiceId::rdma_cm(PortSpace::Tcp, 7471);
 const DATAGRAMS: ServiceId = ServiceId::rdma_cm(PortSpace::Udp, 7471);
@@ -173,6 +184,55 @@ fn nobody_there_and_nobody_listening_are_told_apart() {
 }
 
 #[test]
+fn only_a_mad_from_a_queue_pair_1_is_read() {
+    let mut world = World::new(FabricConfig::default());
+    let [_, server] = pair(&mut world);
+    server.listen(SERVICE);
+    let mut forger = Forger::new(&world, "10.0.0.3", server.address);
+    let query = {
+        let mut mad = [0; MAD_BYTES];
+        let header = MadHeader { class: class::PERFORMANCE, method: method::GET, ..Default::default() };
+        MadHeader { base_version: 1, class_version: 1, transaction: 5, ..header }.emit(&mut mad);
+        mad
+    };
+    let envelope = |opcode, qkey| {
+        let mut headers = Headers::new(Bth::new(Opcode::from_byte(opcode), Qpn::GSI, Psn::new(0)));
+        headers.deth = Some(Deth { qkey, source: Qpn::GSI });
+        headers
+    };
+    let good = envelope(0x64, GSI_Q_KEY);
+    let mut other_partition = good;
+    other_partition.bth.pkey = 0x8001;
+    let mut no_datagram = Headers::new(Bth::new(Opcode::from_byte(0x04), Qpn::GSI, Psn::new(0)));
+    no_datagram.bth.ack_request = true;
+    let cases = [
+        (envelope(0x64, 0x1111_1111), &query[..], Counter::RxBadQkey),
+        (other_partition, &query[..], Counter::RxBadPkey),
+        (good, &query[..252], Counter::RxBadLength),
+        (no_datagram, &query[..], Counter::RxWrongService),
+    ];
+    for (headers, payload, counter) in cases {
+        let before = server.hca.counters().value(counter);
+        let packet = forger.packet(&headers, payload);
+        forger.send(&mut world, &packet);
+        world.run_until(SECOND_NS, || false);
+        assert_eq!(server.hca.counters().value(counter), before + 1, "{counter:?}");
+        assert!(forger.answers(&world).is_empty(), "{counter:?}");
+    }
+    // Nobody serves the query: it comes back, refused.
+    let packet = forger.packet(&good, &query);
+    forger.send(&mut world, &packet);
+    world.run_until(SECOND_NS, || false);
+    let answers = forger.answers(&world);
+    assert_eq!(answers.len(), 1);
+    let answer = Packet::parse(&answers[0]).unwrap();
+    assert_eq!(answer.bth().destination, Qpn::GSI);
+    assert_eq!(answer.payload()[..8], [1, class::PERFORMANCE, 1, 0x81, 0, 0x0c, 0, 0]);
+    assert_eq!(answer.payload()[8..], query[8..]);
+    assert_eq!(server.channel.queued(), 0);
+}
+
+#[test]
 fn datagram_queue_pairs_are_found() {
     let mut world = World::new(FabricConfig::default());
     let [client, server] = pair(&mut world);
@@ -283,6 +343,9 @@ fn a_source_address_must_be_the_adapters_and_a_service_is_bound_once() {
 struct Scene {
     folder: PathBuf,
     number: u8,
+    pid: u32,
+    /// A child's scene is its parent's.
+    owned: bool,
 }
 
 impl Scene {
@@ -291,12 +354,32 @@ impl Scene {
         let number = COUNT.fetch_add(1, Ordering::Relaxed) as u8;
         let folder = std::env::temp_dir().join(format!("pumice-connections-{}-{number}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
-        Scene { folder, number }
+        Scene { folder, number, pid: std::process::id(), owned: true }
+    }
+
+    /// In a child process: that of its parent.
+    fn inherited() -> Option<Scene> {
+        let text = std::env::var("PUMICE_CONNECTIONS_SCENE").ok()?;
+        let mut parts = text.splitn(3, ' ');
+        let mut next = || parts.next().expect("pid, number, folder");
+        let (pid, number) = (next().parse().unwrap(), next().parse().unwrap());
+        Some(Scene { folder: next().into(), number, pid, owned: false })
+    }
+
+    /// This test program again, as the process that [`child`] is.
+    fn child(&self) -> Child {
+        let scene = format!("{} {} {}", self.pid, self.number, self.folder.display());
+        Command::new(std::env::current_exe().unwrap())
+            .args(["child", "--exact", "--nocapture"])
+            .env("PUMICE_CONNECTIONS_SCENE", scene)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
     }
 
     fn address(&self, last: u8) -> IpAddr {
-        let pid = std::process::id();
-        IpAddr::from([127, 106, (pid % 250) as u8 + 1, self.number * 16 + last])
+        IpAddr::from([127, 106, (self.pid % 250) as u8 + 1, self.number * 16 + last])
     }
 
     fn node(&self, last: u8) -> Node {
@@ -311,8 +394,64 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
+        if self.owned {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
     }
+}
+
+/// Not a test: a process that serves connections until its standard input ends or it is killed.
+#[test]
+fn child() {
+    let Some(scene) = Scene::inherited() else { return };
+    let server = scene.node(1);
+    server.listen(SERVICE);
+    // "Here I am": a connection to the parent, which then connects here.
+    server.connect(scene.address(2), 0x11);
+    let hca = Arc::clone(&server.hca);
+    std::thread::spawn(move || {
+        loop {
+            match server.wait() {
+                Event::ConnectRequest { id, .. } => {
+                    server.hca.cm_accept(id, &AcceptParams::new(Qpn::new(0x22), Psn::new(1))).unwrap();
+                }
+                Event::DisconnectRequest { id, .. } => server.hca.cm_disconnect(id, &[]).unwrap(),
+                _ => {}
+            }
+        }
+    });
+    let _ = std::io::stdin().read(&mut [0]);
+    drop(hca);
+}
+
+#[test]
+fn a_killed_process_leaves_its_service_and_survivors_answer_for_it() {
+    let scene = Scene::new();
+    let survivor = scene.node(1);
+    let client = scene.node(2);
+    client.listen(SERVICE);
+    let mut child = scene.child();
+    let greeting = client.wait();
+    client.hca.cm_reject(greeting.id(), &RejectParams::consumer(&[])).unwrap();
+    let id = client.connect(scene.address(1), 0x31);
+    let response = client.wait();
+    assert!(matches!(response, Event::ConnectResponse { .. }), "{response:?}");
+    client.hca.cm_send_rtu(id, &[]).unwrap();
+    assert_eq!(survivor.hca.cm_bind(&everywhere(SERVICE)).unwrap_err().errno(), libc::EADDRINUSE);
+
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Nobody has the connection any more, and somebody says so.
+    client.hca.cm_disconnect(id, &[]).unwrap();
+    let event = client.wait();
+    assert!(matches!(event, Event::Disconnected { private_data: Some(_), .. }), "{event:?}");
+    client.hca.cm_destroy(id).unwrap();
+    client.connect(scene.address(1), 0x32);
+    let Event::Rejected { rejection, .. } = client.wait() else { panic!() };
+    assert_eq!(rejection.reason, RejectReason::INVALID_SERVICE_ID);
+    survivor.listen(SERVICE);
+    client.connect(scene.address(1), 0x33);
+    assert!(matches!(survivor.wait(), Event::ConnectRequest { .. }));
 }
 
 #[test]

@@ -152,7 +152,7 @@ make_image() {
     host_tools qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod xz:xz-utils zstd:zstd flock:util-linux
     key=$(cat "$parts"/* | sha256sum | head -c 12)
     image=$cache/$1-$key
-    mkdir -p "$cache"
+    mkdir -p "$cache" || missing "there is no place for the image: $cache"
     exec 8>"$cache/lock"
     flock 8
     if [[ ! -e $image/complete ]]; then

@@ -146,12 +146,50 @@ impl Restraint {
     }
 }
 
+/// How long the thread looks for the next packet before it sleeps, when the last ones came that fast.
+const SPIN_NS: u64 = 30_000;
+/// A sleep that ended this soon would better have been a look: a wake-up alone takes 10 µs and more.
+const SHORT_SLEEP_NS: u64 = 60_000;
+/// A yield that took longer let somebody run who needs the processor.
+const LONG_YIELD_NS: u64 = 5_000;
+
+/// Whether the thread looks again before it sleeps. The peer of a passive target waits for its answers: as long as its
+/// next requests come at once, a sleep between them is most of their time.
+#[derive(Debug, Default)]
+struct Spin {
+    eager: bool,
+    until_ns: u64,
+}
+
+impl Spin {
+    /// Something was done.
+    fn progressed(&mut self, now_ns: u64) {
+        self.until_ns = if self.eager { now_ns.saturating_add(SPIN_NS) } else { 0 };
+    }
+
+    fn looks_again(&self, now_ns: u64) -> bool {
+        now_ns < self.until_ns
+    }
+
+    /// Another thread had the processor for this long.
+    fn yielded(&mut self, taken_ns: u64) {
+        if taken_ns > LONG_YIELD_NS {
+            (self.eager, self.until_ns) = (false, 0);
+        }
+    }
+
+    fn slept(&mut self, taken_ns: u64) {
+        self.eager = taken_ns < SHORT_SLEEP_NS;
+    }
+}
+
 fn run(core: &Core, mut addresses: Addresses) {
     let wake = core.wake.as_fd().as_raw_fd();
     let mut seen_polls = core.polls.load(Ordering::Relaxed);
     let mut watch = Watch::default();
     let mut restraint = Restraint::default();
     let address_fd: Vec<RawFd> = addresses.descriptor().into_iter().collect();
+    let mut spin = Spin::default();
     while !core.stopping.load(Ordering::Acquire) {
         addresses.look(core);
         let polls = core.polls.load(Ordering::Relaxed);
@@ -186,6 +224,14 @@ fn run(core: &Core, mut addresses: Addresses) {
             let mut engine = core.lock();
             let now_ns = core.clock.now_ns();
             if core.drive_locked(&mut engine, now_ns) {
+                spin.progressed(now_ns);
+                continue;
+            }
+            if !watching && spin.looks_again(now_ns) {
+                drop(engine);
+                let before_ns = core.clock.now_ns();
+                std::thread::yield_now();
+                spin.yielded(core.clock.now_ns().saturating_sub(before_ns));
                 continue;
             }
             let deadline_ns = engine.deadline_ns();
@@ -199,7 +245,9 @@ fn run(core: &Core, mut addresses: Addresses) {
             (engine.port.descriptors(), timeout)
         };
         fds.extend(&address_fd);
+        let slept_ns = core.clock.now_ns();
         let woken = wait_readable(&fds, Some(wake), timeout).unwrap_or(false);
+        spin.slept(core.clock.now_ns().saturating_sub(slept_ns));
         core.sleeping_until_ns.store(0, Ordering::Release);
         core.clear_wake();
         // What woke this thread is handled here even if the application has begun to poll: it may
@@ -210,7 +258,9 @@ fn run(core: &Core, mut addresses: Addresses) {
         }
         let now_ns = core.clock.now_ns();
         let trains_before = engine.received_trains();
-        core.drive_locked(&mut engine, now_ns);
+        if core.drive_locked(&mut engine, now_ns) {
+            spin.progressed(now_ns);
+        }
         if watching {
             watch.woke(engine.received_trains() != trains_before, now_ns);
         }
@@ -220,6 +270,23 @@ fn run(core: &Core, mut addresses: Addresses) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_thread_looks_again_while_packets_come_fast_and_nobody_else_wants_to_run() {
+        let mut spin = Spin::default();
+        spin.progressed(100);
+        assert!(!spin.looks_again(100));
+        spin.slept(SHORT_SLEEP_NS - 1);
+        spin.progressed(200);
+        assert!(spin.looks_again(199 + SPIN_NS) && !spin.looks_again(200 + SPIN_NS));
+        spin.progressed(300);
+        spin.yielded(LONG_YIELD_NS + 1);
+        assert!(!spin.looks_again(300));
+        spin.slept(SHORT_SLEEP_NS - 1);
+        spin.slept(SHORT_SLEEP_NS);
+        spin.progressed(400);
+        assert!(!spin.looks_again(400));
+    }
 
     #[test]
     fn a_queue_that_runs_out_of_receives_stops_the_thread_for_a_while_only() {

@@ -124,6 +124,7 @@ impl Engine {
     /// Sends what queue pair 1 has to say. False: the port has no more room.
     fn send_mail(&mut self, now_ns: u64) -> bool {
         let Engine { resources, port, counters, builder, gsi, .. } = self;
+        gsi.forward_detained(&mut **port);
         let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
         sink.turn(u64::MAX, false);
         let sent = gsi.send_mail(&resources.gids, &mut sink);

@@ -6,6 +6,8 @@ use std::io;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
 
+use crate::port::Received;
+
 /// A service that somebody has bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceEntry {
@@ -43,6 +45,20 @@ pub trait ServiceDirectory {
 
     /// Slots of other processes that have bound a service at an address.
     fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<u8>;
+
+    /// Hands a packet to the process of a slot.
+    fn hand_on(&mut self, slot: u8, received: &Received<'_>) -> HandedOn;
+}
+
+/// What became of a packet for another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandedOn {
+    /// It is on its way.
+    Done,
+    /// That process does not keep up: later.
+    Full,
+    /// Nobody has the slot.
+    Nobody,
 }
 
 /// Why a service could not be bound.

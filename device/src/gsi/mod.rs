@@ -15,8 +15,7 @@ mod envelope;
 mod error;
 mod turn;
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use pumice_transport::cm::{Cm, CmConfig, Event, IdSource, ListenerId, MadOut};
@@ -25,7 +24,7 @@ use pumice_transport::types::Gid;
 
 pub use binding::BindingId;
 pub use channel::CmChannel;
-pub use directory::{DirectoryError, ServiceDirectory, ServiceEntry};
+pub use directory::{DirectoryError, HandedOn, ServiceDirectory, ServiceEntry};
 pub use error::ConnectionError;
 
 use crate::gid_table::GidEntry;
@@ -37,6 +36,8 @@ pub(crate) use turn::MailSink;
 
 /// MADs that wait to be looked at: what one round of receiving brings. More are lost, as on the wire.
 const MAX_INBOX: usize = 512;
+/// MADs that wait for other processes. More are lost, as on the wire.
+const MAX_DETAINED: usize = 8192;
 
 /// Queue pair 1 of an adapter.
 pub(crate) struct Gsi {
@@ -46,6 +47,8 @@ pub(crate) struct Gsi {
     channels: BTreeMap<CommId, Arc<CmChannel>>,
     listeners: BTreeMap<ListenerId, Arc<CmChannel>>,
     inbox: Vec<Inbound>,
+    /// MADs for processes that do not keep up.
+    detained: VecDeque<(u8, Inbound)>,
     /// A MAD that the port had no room for.
     held_back: Option<MadOut>,
     next_psn: u32,
@@ -61,6 +64,7 @@ impl Gsi {
             channels: BTreeMap::new(),
             listeners: BTreeMap::new(),
             inbox: Vec::new(),
+            detained: VecDeque::new(),
             held_back: None,
             next_psn: seed,
         }
@@ -84,7 +88,7 @@ impl Gsi {
 
     /// Something waits to be sent.
     pub(crate) fn has_backlog(&self) -> bool {
-        self.held_back.is_some()
+        self.held_back.is_some() || !self.detained.is_empty()
     }
 
     /// Events to their channels. A request that its channel has no room for is turned away.
@@ -113,7 +117,7 @@ impl Gsi {
 /// A node GUID for an adapter whose owner names none: the same in all processes that have its first
 /// address, made as from a locally administered MAC address.
 pub(crate) fn default_guid(gids: &[GidEntry]) -> u64 {
-    let gid = gids.first().map_or(Gid::ZERO, |entry| Gid::from(IpAddr::from(entry.gid)));
+    let gid = gids.first().map_or(Gid::ZERO, |entry| entry.gid);
     let hash = gid.0.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });

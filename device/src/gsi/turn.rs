@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use pumice_transport::cm::{Cm, Event, MadOut};
 use pumice_transport::host::{Counter, Transmit};
-use pumice_transport::mad::{CmMessage, CommId, Mad};
+use pumice_transport::mad::{CmMessage, CommId, MAD_BYTES, Mad};
 use pumice_transport::path::Path;
 use pumice_transport::types::AddressVector;
 use pumice_transport::wire::Qpn;
 
 use super::envelope::{self, Inbound, PACKET_BYTES};
-use super::{CmChannel, Gsi};
+use super::{CmChannel, Gsi, HandedOn, MAX_DETAINED};
 use crate::address_handle;
 use crate::gid_table::GidTable;
 use crate::port::Port;
@@ -23,40 +23,58 @@ impl Gsi {
     /// Handles the MADs that were received: those of this process, and those that nobody owns.
     pub(crate) fn read_mail(&mut self, now_ns: u64, port: &mut dyn Port) {
         for inbound in mem::take(&mut self.inbox) {
-            if !self.hand_on(&inbound, port) {
+            let others = self.others(&inbound, port);
+            match hand_on(&others, &inbound, port) {
+                (HandedOn::Done, _) => {}
+                (HandedOn::Full, slot) => {
+                    if self.detained.len() < MAX_DETAINED {
+                        self.detained.push_back((slot, inbound));
+                    }
+                }
                 // What it does not understand it has answered; there is nobody else to tell.
-                let _ = self.cm.handle_mad(&inbound.route(), inbound.mad(), now_ns);
+                (HandedOn::Nobody, _) => {
+                    let _ = self.cm.handle_mad(&inbound.route(), inbound.mad(), now_ns);
+                }
             }
         }
         self.deliver(now_ns);
     }
 
-    /// Whether a MAD was another process's, and is on its way there.
-    fn hand_on(&self, inbound: &Inbound, port: &mut dyn Port) -> bool {
-        if port.services().is_none() {
-            return false;
+    /// Hands on what other processes had no room for.
+    pub(crate) fn forward_detained(&mut self, port: &mut dyn Port) {
+        for _ in 0..self.detained.len() {
+            let Some((slot, inbound)) = self.detained.pop_front() else { return };
+            // One that has died in the meantime has its peers' timers.
+            if hand_on(&[slot], &inbound, port).0 == HandedOn::Full {
+                self.detained.push_front((slot, inbound));
+                return;
+            }
         }
+    }
+
+    /// Slots of other processes that a MAD may be for.
+    fn others(&self, inbound: &Inbound, port: &mut dyn Port) -> Vec<u8> {
+        let Some(directory) = port.services() else { return Vec::new() };
         let Some(message) = Mad::parse(inbound.mad()).ok().and_then(|mad| CmMessage::parse(&mad).ok()) else {
-            return false;
+            return Vec::new();
         };
-        let route = inbound.route();
+        let (route, own) = (inbound.route(), self.process_slot);
         if self.cm.recognises(&route, &message) {
-            return false;
+            return Vec::new();
         }
-        let own = self.process_slot;
-        let candidates: Vec<u8> = if let Some(id) = message.recipient() {
+        let mut slots = if let Some(id) = message.recipient() {
             vec![id.slot()]
         } else if let Some(service_id) = message.service() {
             if self.cm.serves(service_id, route.local) {
-                return false;
+                return Vec::new();
             }
-            port.services().map(|directory| directory.find(service_id, route.local)).unwrap_or_default()
+            directory.find(service_id, route.local)
         } else {
             // A REJ by somebody who was never told an id of ours: any process's, upwards, so that it ends.
             (own.saturating_add(1)..=LAST_SLOT).collect()
         };
-        let received = inbound.received();
-        candidates.into_iter().any(|slot| slot != own && port.forward(slot, &received))
+        slots.retain(|slot| *slot != own);
+        slots
     }
 
     /// Timers that are due.
@@ -75,7 +93,9 @@ impl Gsi {
                 sink.count(Counter::TxDropped);
                 continue;
             };
-            let Some(packet) = sink.begin(&path, Qpn::GSI, PACKET_BYTES) else {
+            // A train goes to one process: which one, the communication id says here.
+            let destination = Qpn::new(u32::from(recipient_slot(&out.mad)) << 16 | Qpn::GSI.value());
+            let Some(packet) = sink.begin(&path, destination, PACKET_BYTES) else {
                 self.held_back = Some(out);
                 return false;
             };
@@ -151,6 +171,20 @@ impl Gsi {
 /// Where MADs are sent: the train builder, which also counts.
 pub(crate) trait MailSink: Transmit {
     fn count(&mut self, counter: Counter);
+}
+
+/// To the first process that there is.
+fn hand_on(slots: &[u8], inbound: &Inbound, port: &mut dyn Port) -> (HandedOn, u8) {
+    let Some(directory) = port.services() else { return (HandedOn::Nobody, 0) };
+    let received = inbound.received();
+    let tried = slots.iter().map(|slot| (directory.hand_on(*slot, &received), *slot));
+    tried.into_iter().find(|(outcome, _)| *outcome != HandedOn::Nobody).unwrap_or((HandedOn::Nobody, 0))
+}
+
+/// The slot of the process that a MAD of ours is for; 0 if it names none.
+fn recipient_slot(mad: &[u8; MAD_BYTES]) -> u8 {
+    let message = Mad::parse(mad).ok().and_then(|mad| CmMessage::parse(&mad).ok());
+    message.and_then(|message| message.recipient()).map_or(0, CommId::slot)
 }
 
 /// The path of a MAD; `None` when its source is no address of the adapter any more.

@@ -20,7 +20,7 @@ use super::services::Services;
 use super::steering::SLOT_OFFSET;
 use super::{ShareError, folder, holders, process, report};
 use crate::counters::Counters;
-use crate::gsi::{DirectoryError, ServiceDirectory, ServiceEntry};
+use crate::gsi::{DirectoryError, HandedOn, ServiceDirectory, ServiceEntry};
 use crate::interface::interfaces;
 use crate::port::{Port, PortError, PortLimits, Received, Train, TransmitError, UdpConfig, UdpPort};
 
@@ -362,6 +362,17 @@ impl ServiceDirectory for SharedPort {
 
     fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<u8> {
         self.services.find(service_id, local, &self.membership)
+    }
+
+    fn hand_on(&mut self, slot: u8, received: &Received<'_>) -> HandedOn {
+        match self.relay.send_train(slot, received) {
+            Sent::Done => {
+                note_sent(&self.counters, Sent::Done);
+                HandedOn::Done
+            }
+            Sent::Full => HandedOn::Full,
+            Sent::Nobody => HandedOn::Nobody,
+        }
     }
 }
 

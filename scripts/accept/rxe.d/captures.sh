@@ -1,6 +1,6 @@
 # What tests/golden has captured between two rxe, done again with pumice on one side: the packets of each direction, in order, must
 # agree in opcode, PSN, flags, lengths, immediate data, operands, syndrome and MSN. Not compared: addresses, keys and queue pair
-# numbers; credits (rxe's acknowledgements have none); how long anything took; which of two directions was first.
+# numbers; the MigReq bit (rxe sends 0, hardware and pumice 1); credits (acknowledgements of rxe have none); how long anything took; which of two directions was first.
 # shellcheck shell=bash
 
 # fields CAPTURE REQUESTER: one line for each packet.
@@ -10,6 +10,7 @@ fields() {
         s/^ *[0-9.]+ +10\.9\.0\.[12] > [^ ]+ +/answer  /; t numbers
         b
         : numbers
+        s/ migrated//
         s/ train\[[0-9]+\]//
         s/ qp 0x[0-9a-f]+ / /
         s/ va 0x[0-9a-f]+ rkey 0x[0-9a-f]+//

@@ -23,8 +23,6 @@ install_programs() {
     local name
     for name in rdmacm mlx5 efa mlx4 mana; do ln -s libibverbs.so.1 "/tmp/pumice/lib/lib$name.so.1"; done
     chmod -R a+rX /tmp/pumice
-    ip netns exec peer sleep 100000 &
-    inside=$!
 }
 
 interop=/tmp/pumice/interop
@@ -37,6 +35,8 @@ in_namespace() {
     ip netns exec "$namespace" setpriv --reuid=1000 --regid=1000 --clear-groups --no-new-privs --bounding-set=-all \
         --inh-caps=-all env HOME=/tmp LD_LIBRARY_PATH=/tmp/pumice/lib PUMICE_EXPLAIN=1 "$@"
 }
+on_left() { in_namespace left env PUMICE_ADDR=10.9.2.1 timeout "$limit_seconds" "$@"; }
+on_right() { in_namespace right env PUMICE_ADDR=10.9.2.2 timeout "$limit_seconds" "$@"; }
 on_pumice() { in_namespace peer env PUMICE_ADDR="${pumice_at:-$pumice_address}" timeout "$limit_seconds" "$@"; }
 
 pass() {
@@ -60,12 +60,21 @@ skip() {
     printf 'SKIP  %s: %s\n' "$1" "$2"
 }
 
-# listening WHICH PORT: whether someone of that side listens. The network namespace is seen through a process inside it.
+# namespace_of WHICH: empty for rxe, which is in the machine's own.
+namespace_of() {
+    case $1 in
+    pumice) echo peer ;;
+    left | right) echo "$1" ;;
+    esac
+}
+
+# listening WHICH PORT: whether someone of that side listens.
 listening() {
-    local hex process=self
-    [[ $1 == rxe* ]] || process=$inside
+    local hex namespace in=()
+    namespace=$(namespace_of "$1")
+    [[ -z $namespace ]] || in=(ip netns exec "$namespace")
     printf -v hex ':%04X ' "$2"
-    grep -q "$hex.* 0A " "/proc/$process/net/tcp" "/proc/$process/net/tcp6" 2>/dev/null
+    "${in[@]}" grep -q "$hex.* 0A " /proc/net/tcp /proc/net/tcp6
 }
 
 # between SERVER CLIENT WANTED NAME COMMAND...: the same command on both sides, one of which is rxe and the other pumice; both
@@ -129,11 +138,13 @@ address_of() {
     case $1 in
     rxe) echo "$rxe_address" ;;
     rxe1) echo 10.9.1.1 ;;
+    left) echo 10.9.2.1 ;;
     *) echo "$pumice_address" ;;
     esac
 }
 
-# side WHICH COMMAND...: WHICH is rxe or pumice, on the two ends of one wire, or rxe1 or rxe2, on those of another.
+# side WHICH COMMAND...: WHICH is rxe or pumice, on the two ends of one wire, or rxe1 or rxe2, on those of another; left
+# or right is pumice on those of a third.
 side() {
     local which=$1 device gid
     shift
@@ -152,6 +163,10 @@ side() {
         device=pumice0
         gid=0
         [[ -z ${v6:-} ]] || local pumice_at=$pumice_v6
+        ;;
+    left | right)
+        device=pumice0
+        gid=0
         ;;
     esac
     local arguments=("${@//@DEVICE/$device}")
