@@ -1,12 +1,13 @@
 //! The background thread: drives the engine while the application does not.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::Core;
+use crate::address_watch::AddressWatch;
 use crate::error::ResourceError;
 use crate::port::wait_readable;
 
@@ -30,11 +31,11 @@ impl Background {
     ///
     /// # Errors
     /// The operating system has no thread to give.
-    pub(crate) fn start(core: Arc<Core>) -> Result<Background, ResourceError> {
+    pub(crate) fn start(core: Arc<Core>, watch: Option<AddressWatch>) -> Result<Background, ResourceError> {
         let shared = Arc::clone(&core);
         let thread = std::thread::Builder::new()
             .name("pumice-engine".to_owned())
-            .spawn(move || run(&shared))
+            .spawn(move || run(&shared, Addresses { watch, next_look_ns: 0 }))
             .map_err(|error| ResourceError::Os {
                 what: "start the engine's background thread",
                 errno: error.raw_os_error().unwrap_or(libc::EAGAIN),
@@ -97,6 +98,34 @@ impl Watch {
     }
 }
 
+/// The host's addresses, which the GID table follows.
+struct Addresses {
+    watch: Option<AddressWatch>,
+    next_look_ns: u64,
+}
+
+/// Between two looks whether addresses changed: a look costs a system call.
+const ADDRESS_LOOK_NS: u64 = 1_000_000;
+
+impl Addresses {
+    fn descriptor(&self) -> Option<RawFd> {
+        self.watch.as_ref().map(AddressWatch::descriptor)
+    }
+
+    /// Brings the GID table up to date, if it is time to look and something changed.
+    fn look(&mut self, core: &Core) {
+        let Some(watch) = &mut self.watch else { return };
+        let now_ns = core.clock.now_ns();
+        if now_ns < self.next_look_ns {
+            return;
+        }
+        self.next_look_ns = now_ns.saturating_add(ADDRESS_LOOK_NS);
+        if let Some(entries) = watch.changed() {
+            core.lock().resources.set_gids(entries);
+        }
+    }
+}
+
 /// How long the thread leaves packets to the application whose receive requests run out.
 const RESTRAINT_NS: u64 = 50_000_000;
 
@@ -154,22 +183,24 @@ impl Spin {
     }
 }
 
-fn run(core: &Core) {
+fn run(core: &Core, mut addresses: Addresses) {
     let wake = core.wake.as_fd().as_raw_fd();
     let mut seen_polls = core.polls.load(Ordering::Relaxed);
     let mut watch = Watch::default();
     let mut restraint = Restraint::default();
+    let address_fd: Vec<RawFd> = addresses.descriptor().into_iter().collect();
     let mut spin = Spin::default();
     while !core.stopping.load(Ordering::Acquire) {
+        addresses.look(core);
         let polls = core.polls.load(Ordering::Relaxed);
         let application_drives = polls != seen_polls || core.waiters.load(Ordering::Acquire) > 0;
         let tick = if polls.wrapping_sub(seen_polls) > SPINNING_POLLS { SPINNING_TICK } else { TICK };
         seen_polls = polls;
         let watching = watch.keeps() && core.waiters.load(Ordering::Acquire) == 0;
         if application_drives && !watching && !core.takeover.swap(false, Ordering::AcqRel) {
-            // Stand by: only the wake descriptor, never the port's. A failing poll(2) (no memory
+            // Stand by: only the wake descriptor (and that of addresses), never the port's. A failing poll(2) (no memory
             // in the kernel) makes this a busy tick, nothing worse.
-            let _ = wait_readable(&[], Some(wake), Some(tick));
+            let _ = wait_readable(&address_fd, Some(wake), Some(tick));
             core.clear_wake();
             // Packets prove nothing while the application is kept from polling by this very thread:
             // it must have been silent for a moment in which it could run.
@@ -189,7 +220,7 @@ fn run(core: &Core) {
         }
         core.takeover.store(false, Ordering::Release);
         core.waits_here.store(false, Ordering::Relaxed);
-        let (fds, timeout) = {
+        let (mut fds, timeout) = {
             let mut engine = core.lock();
             let now_ns = core.clock.now_ns();
             if core.drive_locked(&mut engine, now_ns) {
@@ -213,6 +244,7 @@ fn run(core: &Core) {
             };
             (engine.port.descriptors(), timeout)
         };
+        fds.extend(&address_fd);
         let slept_ns = core.clock.now_ns();
         let woken = wait_readable(&fds, Some(wake), timeout).unwrap_or(false);
         spin.slept(core.clock.now_ns().saturating_sub(slept_ns));

@@ -7,6 +7,7 @@ use pumice_transport::wire::{Packet, PacketError, Qpn, Service, Verdict, icrc};
 
 use super::queue_pairs::QueuePairs;
 use super::schedule::Ready;
+use crate::gsi::{self, Gsi};
 use crate::port::Received;
 use crate::resources::Resources;
 
@@ -17,6 +18,7 @@ pub(crate) fn receive(
     queue_pairs: &mut QueuePairs,
     resources: &mut Resources,
     touched: &mut Ready,
+    management: &mut Gsi,
 ) {
     let arrival = Arrival {
         flow: &received.flow,
@@ -37,6 +39,13 @@ pub(crate) fn receive(
         let destination = packet.bth().destination;
         if destination == Qpn::MULTICAST {
             multicast(now_ns, &arrival, &packet, queue_pairs, resources, touched);
+            continue;
+        }
+        if destination == Qpn::GSI {
+            match gsi::inbound(received, &packet) {
+                Ok(inbound) => management.accept(inbound),
+                Err(counter) => resources.count(counter, 1),
+            }
             continue;
         }
         let Some((index, entry)) = queue_pairs.by_number(destination) else {

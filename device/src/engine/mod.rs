@@ -19,6 +19,7 @@ use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
 use crate::counters::Counters;
+use crate::gsi::Gsi;
 use crate::port::Port;
 use crate::resources::Resources;
 use budget::Budget;
@@ -54,6 +55,7 @@ pub(crate) struct Engine {
     /// Unreliable senders whose receiver does not keep up, and when they try again.
     held: Ready,
     held_until_ns: Option<u64>,
+    pub(crate) gsi: Gsi,
     /// Batches since acknowledgements began to wait for the application.
     deferred_batches: u32,
 }
@@ -69,7 +71,7 @@ pub(crate) enum Acknowledge {
 }
 
 impl Engine {
-    pub(crate) fn new(resources: Resources, port: Box<dyn Port>) -> Engine {
+    pub(crate) fn new(resources: Resources, port: Box<dyn Port>, gsi: Gsi) -> Engine {
         let budget = Budget::new(port.limits().receive_buffer_bytes);
         Engine {
             counters: Arc::clone(&resources.counters),
@@ -84,6 +86,7 @@ impl Engine {
             deadlines: Deadlines::default(),
             held: Ready::default(),
             held_until_ns: None,
+            gsi,
             deferred_batches: 0,
         }
     }
@@ -92,11 +95,11 @@ impl Engine {
     pub(crate) fn receive(&mut self, now_ns: u64) -> bool {
         let mut any = false;
         for _ in 0..RECEIVE_TRAINS {
-            let Engine { resources, queue_pairs, port, touched, .. } = self;
+            let Engine { resources, queue_pairs, port, touched, gsi, .. } = self;
             let mut taken = false;
             let more = port.receive(now_ns, &mut |received| {
                 taken = true;
-                dispatch::receive(now_ns, received, queue_pairs, resources, touched);
+                dispatch::receive(now_ns, received, queue_pairs, resources, touched, gsi);
             });
             any |= taken;
             if !more {
@@ -107,10 +110,25 @@ impl Engine {
                 break;
             }
         }
+        if self.gsi.has_mail() {
+            let Engine { gsi, port, .. } = self;
+            gsi.read_mail(now_ns, &mut **port);
+            self.send_mail(now_ns);
+        }
         if any {
             self.settle();
         }
         any
+    }
+
+    /// Sends what queue pair 1 has to say. False: the port has no more room.
+    fn send_mail(&mut self, now_ns: u64) -> bool {
+        let Engine { resources, port, counters, builder, gsi, .. } = self;
+        gsi.forward_detained(&mut **port);
+        let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
+        sink.turn(u64::MAX, false);
+        let sent = gsi.send_mail(&resources.gids, &mut sink);
+        sent && (sink.sealed_packets == 0 || sink.flush())
     }
 
     /// Trains received so far.
@@ -161,6 +179,7 @@ impl Engine {
     /// Sends requests, then responses. True if anything is left that only more turns can send.
     pub(crate) fn transmit(&mut self, now_ns: u64, acknowledge: Acknowledge) -> bool {
         self.settle();
+        self.send_mail(now_ns);
         let requests_left = self.transmit_requests(now_ns);
         let responses_left = self.transmit_responses(now_ns, acknowledge);
         self.settle();
@@ -305,16 +324,23 @@ impl Engine {
         if any {
             self.settle();
         }
+        self.gsi.expire(now_ns);
+        self.send_mail(now_ns);
     }
 
     /// When the engine wants to be driven though nothing arrives, in ns.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        [self.deadlines.next_ns(), self.port.next_event_ns(), self.held_until_ns].into_iter().flatten().min()
+        let all =
+            [self.deadlines.next_ns(), self.port.next_event_ns(), self.held_until_ns, self.gsi.deadline_ns()];
+        all.into_iter().flatten().min()
     }
 
     /// Something waits to be sent and may be sendable now.
     pub(crate) fn has_backlog(&self) -> bool {
-        !self.responders.is_empty() || !self.senders.is_empty() || self.builder.is_stalled()
+        !self.responders.is_empty()
+            || !self.senders.is_empty()
+            || self.builder.is_stalled()
+            || self.gsi.has_backlog()
     }
 
     /// Forgets a destroyed queue pair's share of its peer's budget.

@@ -10,7 +10,14 @@ use pumice_transport::wire::{Qpn, icrc};
 
 use super::budget::packet_cost_bytes;
 use crate::counters::Counters;
+use crate::gsi::MailSink;
 use crate::port::{Port, Train, TransmitError};
+
+impl MailSink for Sink<'_> {
+    fn count(&mut self, counter: Counter) {
+        self.counters.add(counter, 1);
+    }
+}
 
 /// Room for the longest train: a UDP datagram.
 const BUFFER_BYTES: usize = 65_536;
@@ -185,7 +192,7 @@ impl Transmit for Sink<'_> {
         let Some(path) = &builder.path else { return };
         let Some(packet) = builder.buffer.get_mut(start..start + length) else { return };
         // Segmentation offload numbers the packets of a train from IP ID 0.
-        icrc::seal(&path.flow, builder.segment_count as u16, packet);
+        icrc::seal_for_peers(&path.flow, builder.segment_count as u16, packet);
         builder.used_bytes += length;
         builder.segment_count += 1;
         builder.closed = length < builder.segment_bytes;

@@ -26,8 +26,12 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use pumice_transport::path::{Flow, Path};
+
+use crate::counters::Counters;
+use crate::gsi::ServiceDirectory;
 
 pub use capture::CapturePort;
 pub use fabric::{Fabric, FabricConfig, FabricStats};
@@ -176,11 +180,21 @@ pub trait Port: Send {
     /// everywhere.
     fn woken(&mut self) {}
 
+    /// The device behind the port counts here: for ports that tell others.
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        let _ = counters;
+    }
+
     /// Hands packets to another process that shares the port; false if that is not possible. `slot` is the
     /// top byte of that process's queue pair numbers.
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         let _ = (slot, received);
         false
+    }
+
+    /// The services that the processes which share the port have bound; `None` when nobody shares it.
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        None
     }
 }
 
@@ -215,7 +229,13 @@ impl<P: Port + ?Sized> Port for Box<P> {
     fn woken(&mut self) {
         (**self).woken();
     }
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        (**self).observe(counters);
+    }
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         (**self).forward(slot, received)
+    }
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        (**self).services()
     }
 }

@@ -242,19 +242,20 @@ impl Resources {
             })
             .map(|attachment| attachment.context.qpn)
             .collect();
-        attached.into_iter().for_each(|qpn| self.qp_ruined(qpn));
-        self.qp_ruined(culprit);
+        attached.into_iter().for_each(|qpn| self.qp_ruined(qpn, cq));
+        self.qp_ruined(culprit, cq);
     }
 
     /// A completion of this queue pair was lost: QP_FATAL, once, and ERR by the engine.
-    pub(super) fn qp_ruined(&mut self, qpn: Qpn) {
+    pub(super) fn qp_ruined(&mut self, qpn: Qpn, cq: u32) {
+        let depth = self.cqs.at(cq).map_or(0, |slot| slot.cq.depth());
         let Some(attachment) = self.attachment_mut(qpn) else { return };
         if attachment.fatal {
             return;
         }
         attachment.fatal = true;
         self.raise_qp_event(qpn, AsyncEventType::QpFatal);
-        self.qp_faults.push(QpFault { qpn, cause: Cause::CqOverrun });
+        self.qp_faults.push(QpFault { qpn, cause: Cause::CqOverrun { depth } });
     }
 
     fn attachment(&self, qpn: Qpn) -> Option<&Attachment> {

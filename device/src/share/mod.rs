@@ -18,8 +18,9 @@
 //! are abstract, and what a killed process leaves in the registry is removed by the next one that looks.
 //!
 //! **Multicast** needs none of this: the kernel gives a group's datagrams to every socket that joined.
-//! **Queue pair 1** is in slot 0, which nobody has: its packets reach the process with the lowest slot, which
-//! may [`forward`](crate::port::Port::forward) them.
+//! **Queue pair 1** belongs to all: a message for a connection is steered by the slot in its communication id.
+//! Requests, which name a service, reach the process with the lowest slot, which hands them to the one that has
+//! bound the service (`services`, a second file beside the registry). See [`gsi`](crate::gsi).
 //!
 //! **Fork**: a child shares the descriptors of its parent, so the parent's slot and its place in the group
 //! live until the child has exited or called exec, whatever the parent does. Nothing that the child does on
@@ -39,6 +40,8 @@ mod process;
 mod record;
 mod registry;
 mod relay;
+mod report;
+mod services;
 mod shared_memory;
 mod steering;
 
@@ -49,6 +52,7 @@ use std::time::Duration;
 pub use error::{Holder, ShareError};
 pub use folder::runtime_folder;
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};
+pub use report::{Report, reports};
 
 use crate::port::UdpConfig;
 use registry::Registry;

@@ -8,13 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use pumice_transport::mad::ServiceId;
+use pumice_transport::types::Gid;
+
 use super::backlog::Backlog;
 use super::members::{Member, Members};
 use super::membership::Membership;
 use super::registry::{Loaded, Registry};
 use super::relay::{Incoming, Relay, Sent};
+use super::services::Services;
 use super::steering::SLOT_OFFSET;
-use super::{ShareError, folder, holders, process};
+use super::{ShareError, folder, holders, process, report};
+use crate::counters::Counters;
+use crate::gsi::{DirectoryError, HandedOn, ServiceDirectory, ServiceEntry};
 use crate::interface::interfaces;
 use crate::port::{Port, PortError, PortLimits, Received, Train, TransmitError, UdpConfig, UdpPort};
 
@@ -100,6 +106,7 @@ pub struct SharedPort {
     backlog: Option<Backlog>,
     relay: Relay,
     membership: Membership,
+    services: Services,
     slot: u8,
     receives: u32,
     /// The relay may have something.
@@ -113,6 +120,8 @@ pub struct SharedPort {
     evidence: Option<u8>,
     last_mend_ns: Option<u64>,
     counters: Arc<ShareCounters>,
+    /// What the device behind the port counts, for those who ask.
+    device: Option<Arc<Counters>>,
 }
 
 impl SharedPort {
@@ -144,6 +153,8 @@ impl SharedPort {
         let membership = Membership::join(registry, &mut members, member, port)?;
         // A kernel that does not take the program leaves everything to forwarding.
         membership.steer(udp.as_raw_fd(), &members);
+        let mut services = Services::new(&folder, port);
+        services.forget_slot(slot);
         membership.registry().unlock();
         for stranger in strangers {
             relay.send_look(stranger);
@@ -157,6 +168,7 @@ impl SharedPort {
             backlog,
             relay,
             membership,
+            services,
             slot,
             receives: 0,
             relay_due: false,
@@ -165,6 +177,7 @@ impl SharedPort {
             evidence: None,
             last_mend_ns: None,
             counters: Arc::default(),
+            device: None,
         })
     }
 
@@ -188,12 +201,25 @@ impl SharedPort {
         &self.counters
     }
 
+    /// All addresses of a port that has one are that one.
+    fn at_own_address(&self, entry: &ServiceEntry) -> ServiceEntry {
+        let bound = self.membership.address();
+        let own = (!bound.is_unspecified()).then(|| Gid::from(bound));
+        ServiceEntry { local: entry.local.or(own), ..*entry }
+    }
+
     /// Takes a train from the relay. True if anything was taken.
     fn receive_relayed(&mut self, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         self.relay_due = match self.relay.receive() {
             Incoming::Nothing => false,
             Incoming::Look => {
                 self.mend_due = true;
+                true
+            }
+            Incoming::Ask(asker) => {
+                let text = report::encode(self.slot, &self.counters.stats(), self.device.as_deref());
+                // Who does not wait for the answer asks again.
+                let _ = self.relay.answer(asker, &text);
                 true
             }
             Incoming::Train(received) if is_for(&received, &self.membership, self.udp.port()) => {
@@ -308,10 +334,45 @@ impl Port for SharedPort {
         self.relay_due = true;
     }
 
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        self.device = Some(Arc::clone(counters));
+    }
+
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         let sent = self.relay.send_train(slot, received);
         note_sent(&self.counters, sent);
         sent == Sent::Done
+    }
+
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        Some(self)
+    }
+}
+
+impl ServiceDirectory for SharedPort {
+    fn publish(&mut self, entry: &ServiceEntry) -> Result<(), DirectoryError> {
+        let entry = self.at_own_address(entry);
+        self.services.publish(&entry, &self.membership)
+    }
+
+    fn withdraw(&mut self, entry: &ServiceEntry) {
+        let entry = self.at_own_address(entry);
+        self.services.withdraw(&entry, &self.membership);
+    }
+
+    fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<u8> {
+        self.services.find(service_id, local, &self.membership)
+    }
+
+    fn hand_on(&mut self, slot: u8, received: &Received<'_>) -> HandedOn {
+        match self.relay.send_train(slot, received) {
+            Sent::Done => {
+                note_sent(&self.counters, Sent::Done);
+                HandedOn::Done
+            }
+            Sent::Full => HandedOn::Full,
+            Sent::Nobody => HandedOn::Nobody,
+        }
     }
 }
 
@@ -424,9 +485,14 @@ fn is_for(received: &Received<'_>, membership: &Membership, port: u16) -> bool {
         && is_only_for(received, membership.slot())
 }
 
+/// What the names of the sockets of all who share a registry begin with.
+pub(super) fn relay_stem(registry: &Registry, port: u16) -> Result<String, ShareError> {
+    Ok(format!("pumice-{}-{port}-{}", process::effective_uid(), registry.identity()?))
+}
+
 /// The next free slot, and the relay that belongs to it.
 fn claim(registry: &Registry, members: &mut Members, port: u16) -> Result<(u8, Relay), ShareError> {
-    let stem = format!("pumice-{}-{port}-{}", process::effective_uid(), registry.identity()?);
+    let stem = relay_stem(registry, port)?;
     let mut failure = None;
     let claimed = members.choose_slot(|slot| {
         if failure.is_some() || !registry.claim(slot) {
