@@ -31,12 +31,6 @@ static void to_rts(struct ibv_qp *qp, uint8_t rnr_retry)
 	      0);
 }
 
-static void post(struct ibv_qp *qp, struct ibv_send_wr *wr, int refusal)
-{
-	struct ibv_send_wr *bad;
-	FAILS(ibv_post_send(qp, wr, &bad), refusal);
-}
-
 static void expect_status(enum ibv_wc_status status)
 {
 	struct ibv_wc wc = completion();
@@ -50,7 +44,8 @@ static void refusals(void)
 	struct ibv_qp *qp = make("REFUSED", IBV_QPT_RC, cq);
 	struct ibv_sge sge = piece(0, 8);
 	struct ibv_send_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
-	post(qp, &wr, EINVAL);
+	struct ibv_send_wr *bad;
+	FAILS(ibv_post_send(qp, &wr, &bad), EINVAL);
 	init(qp);
 	to_rtr(qp, 0, IBV_QP_MIN_RNR_TIMER, EINVAL);
 	to_rtr(qp, 5, 0, EINVAL);
@@ -64,7 +59,7 @@ static void nobody_there(void)
 	to_rts(qp, 7);
 	struct ibv_sge sge = piece(0, 8);
 	struct ibv_send_wr wr = {.wr_id = 0x77, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
-	post(qp, &wr, 0);
+	post(qp, &wr);
 	expect_status(IBV_WC_RETRY_EXC_ERR);
 }
 
@@ -98,7 +93,7 @@ static void no_receive(void)
 	connected("EAGER", "UNREADY", &a, &b, cq);
 	struct ibv_sge sge = piece(0, 8);
 	struct ibv_send_wr wr = {.wr_id = 3, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
-	post(a, &wr, 0);
+	post(a, &wr);
 	expect_status(IBV_WC_RNR_RETRY_EXC_ERR);
 }
 
@@ -111,7 +106,7 @@ static void no_access(void)
 	wr.wr.rdma.remote_addr = 0x1000;
 	wr.wr.rdma.rkey = mr->rkey;
 	printf("RKEY=0x%08x\n", mr->rkey);
-	post(a, &wr, 0);
+	post(a, &wr);
 	expect_status(IBV_WC_REM_ACCESS_ERR);
 }
 
@@ -128,7 +123,7 @@ static void overrun(void)
 	wr.wr.rdma.rkey = mr->rkey;
 	printf("DEPTH=%d\n", small->cqe);
 	for (int i = 0; i <= small->cqe; i++)
-		post(a, &wr, 0);
+		post(a, &wr);
 	struct ibv_async_event event;
 	CLAIM(ibv_get_async_event(ctx, &event) == 0);
 	ibv_ack_async_event(&event);
@@ -150,11 +145,11 @@ static void datagrams(void)
 	wr.wr.ud.ah = ah;
 	wr.wr.ud.remote_qpn = b->qp_num;
 	wr.wr.ud.remote_qkey = 8;
-	post(a, &wr, 0);
+	post(a, &wr);
 	completions(1);
 	wr.wr.ud.remote_qkey = 7;
 	for (int i = 0; i < 50; i++) {
-		post(a, &wr, 0);
+		post(a, &wr);
 		completions(1);
 	}
 	/* What reaches this one is behind all the others. */
@@ -163,7 +158,7 @@ static void datagrams(void)
 	connect_to(c, 0);
 	post_receive(c, 9, 0, 100);
 	wr.wr.ud.remote_qpn = c->qp_num;
-	post(a, &wr, 0);
+	post(a, &wr);
 	completions(2);
 }
 
