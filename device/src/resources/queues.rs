@@ -26,6 +26,9 @@ pub struct CqSetup {
     pub channel: Option<Arc<CompletionChannel>>,
     /// Stamps its completions.
     pub clock: Option<Clock>,
+    /// Arming fires at once for completions that came after the application's last poll found nothing, as adapters do
+    /// that compare with what was polled.
+    pub fires_late: bool,
 }
 
 /// What to make a shared receive queue of (`ibv_create_srq_ex`).
@@ -52,9 +55,9 @@ impl Resources {
         check_size("completion queue depth", setup.depth, 1, self.limits.max_cqe)?;
         check_size("completion vector", setup.comp_vector, 0, self.limits.num_comp_vectors.max(1) - 1)?;
         let slots = Arc::clone(&self.send_slots);
-        let CqSetup { depth, cookie, channel, clock, .. } = setup;
+        let CqSetup { depth, cookie, channel, clock, fires_late, .. } = setup;
         let handle = self.cqs.try_insert_with(|handle| {
-            let cq = CompletionQueue::new(handle, depth, cookie, channel, slots, clock)?;
+            let cq = CompletionQueue::new(handle, depth, cookie, channel, slots, clock, fires_late)?;
             Ok(CqSlot { cq: Arc::new(cq), users: 0 })
         })?;
         Ok(Arc::clone(&self.cqs.require(handle)?.cq))
