@@ -303,6 +303,16 @@ impl Engine {
         entry.release(&mut self.budget);
     }
 
+    /// The last who had an XRC target open has closed it.
+    pub(crate) fn destroy_target(&mut self, qpn: Qpn) {
+        self.resources.remove_target(qpn);
+        if let Some((index, _)) = self.queue_pairs.by_number(qpn)
+            && let Some(mut entry) = self.queue_pairs.remove(index)
+        {
+            self.release_budget(&mut entry);
+        }
+    }
+
     /// A queue pair was connected to a process at `destination`, or was reset.
     pub(crate) fn set_peer(&mut self, index: u32, destination: Option<IpAddr>, slot: u8, reset: bool) {
         let Engine { queue_pairs, budget, .. } = self;

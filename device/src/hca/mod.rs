@@ -8,6 +8,7 @@ mod error;
 mod objects;
 mod owned_memory;
 mod queue_pair;
+mod target;
 mod wait;
 
 use std::fmt;
@@ -25,10 +26,11 @@ use crate::limits::Limits;
 use crate::port::Port;
 use crate::resources::{ExplainHook, Resources};
 
-pub use crate::resources::{CqSetup, SrqSetup};
+pub use crate::resources::{CqSetup, SrqSetup, XrcdFile};
 pub use error::HcaError;
 pub use owned_memory::OwnedMemory;
 pub use queue_pair::QpInit;
+pub use target::TargetRegistration;
 
 /// How to open an [`Hca`].
 pub struct HcaConfig {

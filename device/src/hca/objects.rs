@@ -6,7 +6,7 @@ use pumice_transport::path::Path;
 use pumice_transport::types::{Access, AddressVector, AsyncEventType, Gid, RecvRequest};
 use pumice_transport::wire::Qpn;
 
-use super::{CqSetup, Hca, HcaError, SrqSetup};
+use super::{CqSetup, Hca, HcaError, SrqSetup, XrcdFile};
 use crate::async_event::AsyncElement;
 use crate::completion_queue::CompletionQueue;
 use crate::gid_table::GidEntry;
@@ -32,7 +32,7 @@ impl Hca {
         Ok(self.core.lock().resources.dealloc_pd(pd)?)
     }
 
-    /// Makes an XRC domain of this process.
+    /// Makes an XRC domain that only its handle leads to.
     ///
     /// # Errors
     /// The table is full.
@@ -40,10 +40,20 @@ impl Hca {
         Ok(self.core.lock().resources.open_xrcd()?)
     }
 
-    /// Closes an XRC domain.
+    /// Opens the XRC domain of a file: everybody of this user who opens it through the same file gets the
+    /// same domain.
     ///
     /// # Errors
-    /// Busy: SRQs or targets belong to it.
+    /// EAGAIN: nobody has it open and `create` is not set. Invalid: somebody has it open and `exclusive` is
+    /// set. EBADF: the descriptor is none. The table is full.
+    pub fn open_xrcd_of_file(&self, file: &XrcdFile<'_>) -> Result<Handle, HcaError> {
+        Ok(self.core.lock().resources.open_xrcd_of_file(file)?)
+    }
+
+    /// Closes an XRC domain; it dies with its last open.
+    ///
+    /// # Errors
+    /// Busy: SRQs or targets were made through this handle.
     pub fn close_xrcd(&self, xrcd: Handle) -> Result<(), HcaError> {
         Ok(self.core.lock().resources.close_xrcd(xrcd)?)
     }

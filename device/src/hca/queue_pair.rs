@@ -30,7 +30,7 @@ pub struct QpInit {
     pub recv_cq: Option<Handle>,
     /// Shared receive queue, instead of a receive queue of its own.
     pub srq: Option<Handle>,
-    /// XRC domain; XRC targets.
+    /// XRC domain; XRC targets, and initiators that are to keep one open.
     pub xrcd: Option<Handle>,
     /// Sizes asked for.
     pub capacity: QpCapacity,
@@ -72,7 +72,7 @@ impl Hca {
         Ok((qpn, attached.capacity))
     }
 
-    /// Destroys a queue pair; blocks until its asynchronous events are acknowledged.
+    /// Destroys a queue pair (an XRC target: closes it for its creator); blocks until its asynchronous events are acknowledged.
     ///
     /// # Errors
     /// Busy: attached to multicast groups. Unknown number.
@@ -81,7 +81,9 @@ impl Hca {
             let mut engine = self.core.lock();
             let (slot, _) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
             let account = engine.resources.detach_qp(qpn)?;
-            if let Some(mut entry) = engine.queue_pairs.remove(slot) {
+            if !engine.resources.is_target(qpn)
+                && let Some(mut entry) = engine.queue_pairs.remove(slot)
+            {
                 engine.release_budget(&mut entry);
             }
             account
@@ -188,10 +190,12 @@ impl Hca {
         };
         let depth = entry.qp.capacity().max_send_wr;
         let polled = engine.resources.send_slots.polled(qpn.value());
+        // A target has no send queue that could be full: the request itself is wrong.
+        let has_queue = entry.qp.qp_type() != QpType::XrcTarget;
         let mut outcome = Ok(());
         for (position, request) in requests.iter().enumerate() {
             // Executed requests keep their slot until they are polled.
-            let posted = if entry.posted_sends.wrapping_sub(polled) >= depth {
+            let posted = if has_queue && entry.posted_sends.wrapping_sub(polled) >= depth {
                 Err(PostError::QueueFull { depth })
             } else {
                 entry.qp.post_send(request, &mut engine.resources)

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_device::completion_queue::CompletionQueue;
-use pumice_device::hca::Hca;
+use pumice_device::hca::{Hca, TargetRegistration};
 use pumice_device::table::Handle;
 use pumice_transport::wire::Qpn;
 
@@ -15,10 +15,11 @@ use crate::abi::{Operation, ibv_context, ibv_context_ops, ibv_device, verbs_cont
 use crate::async_event::AsyncQueue;
 use crate::device::{Adapter, adapter, device_pointer, release};
 use crate::object::{Shown, zeroed};
+use crate::ofed_xrc::{RegisteredName, close_registration};
 use crate::outcome::{Errno, INVALID, pointer, status};
 use crate::{
     completion_queue, completion_queue_ex, memory, post_recv, post_send, query, queue_pair, refusal,
-    shared_receive_queue, xrc_domain,
+    shared_receive_queue, xrc_domain, xrc_target,
 };
 
 /// An opened device. The program's pointer is to `verbs.context`.
@@ -30,6 +31,8 @@ pub(crate) struct Context {
     /// Programs duplicate this descriptor and compare what it is.
     _command: OwnedFd,
     owned: Mutex<BTreeMap<Owned, Option<Arc<CompletionQueue>>>>,
+    /// XRC receive queue pairs of OFED 1.x that it is registered for.
+    registered: Mutex<BTreeMap<Qpn, (TargetRegistration, RegisteredName)>>,
 }
 
 /// What dies with its context, in the order in which it can.
@@ -37,6 +40,7 @@ pub(crate) struct Context {
 pub(crate) enum Owned {
     Window(u64),
     QueuePair(u32),
+    Target(TargetRegistration),
     SharedReceiveQueue(u64),
     CompletionQueue(u64),
     Region(u64),
@@ -88,15 +92,35 @@ impl Context {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner).remove(&owned);
     }
 
+    /// Notes a registration of OFED 1.x.
+    pub(crate) fn registered(&self, registration: TargetRegistration, name: RegisteredName) {
+        let mut all = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(registration.qpn, (registration, name));
+    }
+
+    pub(crate) fn is_registered(&self, number: Qpn) -> bool {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&number)
+    }
+
+    /// Takes back what [`Context::registered`] noted.
+    pub(crate) fn unregistered(&self, number: Qpn) -> Option<(TargetRegistration, RegisteredName)> {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).remove(&number)
+    }
+
     /// Destroys what the program left, as a kernel does when a device file is closed.
     fn destroy_leftovers(&self) {
         let leftovers = std::mem::take(&mut *self.owned.lock().unwrap_or_else(PoisonError::into_inner));
+        let registered = std::mem::take(&mut *self.registered.lock().unwrap_or_else(PoisonError::into_inner));
+        for (registration, name) in registered.into_values() {
+            close_registration(self, registration, name);
+        }
         let hca = self.hca();
         for (owned, cq) in leftovers {
             // What another context still uses stays, and goes with the adapter.
             let _ = match owned {
                 Owned::Window(handle) => hca.dealloc_mw(Handle::unpack(handle)),
                 Owned::QueuePair(number) => hca.destroy_qp(Qpn::new(number)),
+                Owned::Target(registration) => hca.close_target(registration),
                 Owned::SharedReceiveQueue(handle) => hca.destroy_srq(Handle::unpack(handle)),
                 Owned::CompletionQueue(handle) => {
                     // Nobody is left to acknowledge.
@@ -132,6 +156,7 @@ impl Context {
             async_events,
             _command: command,
             owned: Mutex::new(BTreeMap::new()),
+            registered: Mutex::new(BTreeMap::new()),
         });
         let context = Box::leak(context);
         context.adapter.distributor.register(context.as_ptr());
@@ -205,7 +230,7 @@ fn operations() -> verbs_context {
     verbs.query_rt_values = operation!(query::query_rt_values);
     verbs.create_cq_ex = operation!(completion_queue_ex::create_cq_ex);
     verbs.create_qp_ex = operation!(queue_pair::create_qp_ex);
-    verbs.open_qp = NO_POINTER;
+    verbs.open_qp = operation!(xrc_target::open_qp);
     verbs.create_srq_ex = operation!(shared_receive_queue::create_srq_ex);
     verbs.get_srq_num = operation!(shared_receive_queue::get_srq_num);
     verbs.open_xrcd = operation!(xrc_domain::open_xrcd);

@@ -27,6 +27,7 @@ mod memory;
 mod multicast;
 mod names;
 mod object;
+mod ofed_xrc;
 mod outcome;
 mod post_recv;
 mod post_send;
@@ -41,6 +42,7 @@ mod refusal;
 mod shared_receive_queue;
 mod sysfs;
 mod xrc_domain;
+mod xrc_target;
 
 #[cfg(not(test))]
 mod exports {

@@ -22,3 +22,14 @@ fn every_operation_arrives() {
 fn events_wake_programs() {
     run("events");
 }
+
+#[test]
+fn xrc_domains_targets_and_their_openers_work_by_todays_calls() {
+    run("xrc");
+}
+
+/// The sentences of OFED 1.x's manual page ibv_query_xrc_rcv_qp(3) are marked S1 to S8 in the program.
+#[test]
+fn xrc_receive_queue_pairs_work_by_the_calls_of_ofed() {
+    run("ofed_xrc");
+}
