@@ -58,7 +58,7 @@ pub struct Resources {
     limits: Limits,
     memory: RegionTable,
     pds: Table<Domain>,
-    xrc: XrcDomains,
+    pub(crate) xrc: XrcDomains,
     ahs: Table<AddressHandle>,
     cqs: Table<CqSlot>,
     receives: Table<Receives>,

@@ -175,15 +175,6 @@ impl<T> Table<T> {
         self.slots.get_mut(index as usize)?.value.as_mut()
     }
 
-    /// The handles of all objects, by index.
-    pub fn handles(&self) -> impl Iterator<Item = Handle> {
-        self.slots
-            .iter()
-            .zip(0..)
-            .filter(|(slot, _)| slot.value.is_some())
-            .map(|(slot, index)| Handle { index, generation: slot.generation })
-    }
-
     /// The present handle of an index in use.
     pub fn handle_at(&self, index: u32) -> Option<Handle> {
         let slot = self.slots.get(index as usize)?;

@@ -8,6 +8,7 @@ mod budget;
 mod dispatch;
 mod queue_pairs;
 mod schedule;
+mod targets;
 mod train;
 
 use std::net::IpAddr;
@@ -23,10 +24,12 @@ use crate::port::Port;
 use crate::resources::Resources;
 use budget::Budget;
 use schedule::{Deadlines, Ready};
+use targets::{Targets, Unavailable};
 use train::{Sink, TrainBuilder};
 
 pub(crate) use budget::{read_limit_packets, window_limit_packets};
 pub(crate) use queue_pairs::{QpEntry, QueuePairs};
+pub(crate) use targets::run as run_target;
 
 /// Trains that one receive call takes from the port before others get a turn.
 const RECEIVE_TRAINS: usize = 8;
@@ -51,6 +54,7 @@ pub(crate) struct Engine {
     deadlines: Deadlines,
     /// Batches since acknowledgements began to wait for the application.
     deferred_batches: u32,
+    targets: Targets,
 }
 
 /// When responses may leave.
@@ -78,6 +82,7 @@ impl Engine {
             touched: Ready::default(),
             deadlines: Deadlines::default(),
             deferred_batches: 0,
+            targets: Targets::default(),
         }
     }
 
@@ -85,12 +90,13 @@ impl Engine {
     pub(crate) fn receive(&mut self, now_ns: u64) -> bool {
         let mut any = false;
         for _ in 0..RECEIVE_TRAINS {
-            let Engine { resources, queue_pairs, port, touched, .. } = self;
+            let Engine { resources, queue_pairs, port, touched, targets, .. } = self;
             let mut taken = false;
             let more = port.receive(now_ns, &mut |received| {
                 taken = true;
-                dispatch::receive(now_ns, received, queue_pairs, resources, touched);
+                dispatch::receive(now_ns, received, queue_pairs, resources, touched, targets);
             });
+            targets.flush(&mut **port);
             any |= taken;
             if !more {
                 break;
@@ -116,6 +122,7 @@ impl Engine {
         while !self.resources.qp_faults.is_empty() {
             self.apply_faults();
         }
+        self.bury_targets();
         while let Some(index) = self.touched.pop() {
             self.note(index);
         }
@@ -140,7 +147,10 @@ impl Engine {
     fn apply_faults(&mut self) {
         for fault in std::mem::take(&mut self.resources.qp_faults) {
             if let Some((index, entry)) = self.queue_pairs.by_number(fault.qpn) {
-                entry.qp.enter_error(Some(fault.cause), &mut self.resources);
+                // What cannot be had is gone, or in the hands of a process that finds the same fault.
+                let _ = targets::run(entry, &mut self.resources, |qp, resources| {
+                    qp.enter_error(Some(fault.cause), resources);
+                });
                 self.touched.push(index);
             }
         }
@@ -235,6 +245,7 @@ impl Engine {
             responders,
             touched,
             deferred_batches,
+            targets,
             ..
         } = self;
         if responders.is_empty() {
@@ -254,7 +265,14 @@ impl Engine {
                 continue;
             }
             sink.turn(TURN_BYTES.min(left_bytes));
+            let before = entry.qp.state();
             let progress = entry.qp.transmit_responses(resources, &mut sink);
+            if entry.shared.is_some()
+                && entry.qp.state() != before
+                && targets::publish_failure(entry, resources) == Err(Unavailable::Gone)
+            {
+                targets.note_gone(entry.qp.context().qpn);
+            }
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             if progress == Progress::Blocked {
                 responders.push(index);
@@ -271,7 +289,10 @@ impl Engine {
 
     /// Runs timers that are due.
     pub(crate) fn expire(&mut self, now_ns: u64) {
-        let mut any = false;
+        let mut any = self.look_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
+        if any {
+            self.look_around(now_ns);
+        }
         while let Some(index) = self.deadlines.pop_due(now_ns) {
             let Some(entry) = self.queue_pairs.at_mut(index) else { continue };
             if entry.qp.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
@@ -290,7 +311,8 @@ impl Engine {
 
     /// When the engine wants to be driven though nothing arrives, in ns.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        [self.deadlines.next_ns(), self.port.next_event_ns()].into_iter().flatten().min()
+        let all = [self.deadlines.next_ns(), self.port.next_event_ns(), self.look_deadline_ns()];
+        all.into_iter().flatten().min()
     }
 
     /// Something waits to be sent and may be sendable now.
@@ -301,16 +323,6 @@ impl Engine {
     /// Forgets a destroyed queue pair's share of its peer's budget.
     pub(crate) fn release_budget(&mut self, entry: &mut QpEntry) {
         entry.release(&mut self.budget);
-    }
-
-    /// The last who had an XRC target open has closed it.
-    pub(crate) fn destroy_target(&mut self, qpn: Qpn) {
-        self.resources.remove_target(qpn);
-        if let Some((index, _)) = self.queue_pairs.by_number(qpn)
-            && let Some(mut entry) = self.queue_pairs.remove(index)
-        {
-            self.release_budget(&mut entry);
-        }
     }
 
     /// A queue pair was connected to a process at `destination`, or was reset.

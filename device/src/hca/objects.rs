@@ -47,7 +47,12 @@ impl Hca {
     /// EAGAIN: nobody has it open and `create` is not set. Invalid: somebody has it open and `exclusive` is
     /// set. EBADF: the descriptor is none. The table is full.
     pub fn open_xrcd_of_file(&self, file: &XrcdFile<'_>) -> Result<Handle, HcaError> {
-        Ok(self.core.lock().resources.open_xrcd_of_file(file)?)
+        let mut engine = self.core.lock();
+        let commons = engine.port.commons();
+        let opened = engine.resources.open_xrcd_of_file(file, commons.as_ref())?;
+        // From now on others may do something here that has to be looked at.
+        self.core.note_deadline(&engine, self.core.clock.now_ns());
+        Ok(opened)
     }
 
     /// Closes an XRC domain; it dies with its last open.
@@ -55,7 +60,7 @@ impl Hca {
     /// # Errors
     /// Busy: SRQs or targets were made through this handle.
     pub fn close_xrcd(&self, xrcd: Handle) -> Result<(), HcaError> {
-        Ok(self.core.lock().resources.close_xrcd(xrcd)?)
+        Ok(self.core.lock().close_xrcd(xrcd)?)
     }
 
     /// Registers `length` bytes at `address` of this process; peers and scatter/gather elements call

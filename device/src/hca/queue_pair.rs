@@ -6,10 +6,10 @@ use pumice_transport::qp::{
 use pumice_transport::types::{QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion};
 use pumice_transport::wire::Qpn;
 
-use super::{Hca, HcaError};
+use super::{Hca, HcaError, TargetRegistration};
 use crate::address_handle;
 use crate::completion_queue::CompletionQueue;
-use crate::engine::{Acknowledge, QpEntry, read_limit_packets, window_limit_packets};
+use crate::engine::{Acknowledge, QpEntry, read_limit_packets, run_target, window_limit_packets};
 use crate::gid_table::GidTable;
 use crate::resources::QpSetup;
 use crate::table::Handle;
@@ -68,7 +68,14 @@ impl Hca {
             has_srq: init.srq.is_some(),
             port_mtu_bytes: self.active_mtu.bytes(),
         });
-        engine.queue_pairs.insert(slot, QpEntry::new(qp));
+        let mut entry = QpEntry::new(qp);
+        if init.qp_type == QpType::XrcTarget
+            && let Err(error) = engine.share_target(&mut entry)
+        {
+            engine.resources.detach_qp(qpn)?;
+            return Err(error.into());
+        }
+        engine.queue_pairs.insert(slot, entry);
         Ok((qpn, attached.capacity))
     }
 
@@ -80,10 +87,12 @@ impl Hca {
         let account = {
             let mut engine = self.core.lock();
             let (slot, _) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
+            if engine.resources.is_target(qpn) {
+                drop(engine);
+                return self.close_target(TargetRegistration::of_creator(qpn));
+            }
             let account = engine.resources.detach_qp(qpn)?;
-            if !engine.resources.is_target(qpn)
-                && let Some(mut entry) = engine.queue_pairs.remove(slot)
-            {
+            if let Some(mut entry) = engine.queue_pairs.remove(slot) {
                 engine.release_budget(&mut entry);
             }
             account
@@ -120,6 +129,8 @@ impl Hca {
         let limits = self.modify_limits();
         let unknown = HcaError::UnknownQueuePair { qpn };
         let (slot, entry) = engine.queue_pairs.by_number(qpn).ok_or(unknown)?;
+        // As another process may have left it.
+        run_target(entry, &mut engine.resources, |_, _| ()).map_err(|why| why.error(qpn))?;
         let qp_type = entry.qp.qp_type();
         let takes_path = mask.contains(AttributeMask::AV) && qp_type.is_connected();
         // Checked first: a missing attribute is said before an address vector is looked at.
@@ -141,10 +152,11 @@ impl Hca {
             None
         };
         let destination = resolved.as_ref().map(|resolved| resolved.path.flow.destination);
-        entry
-            .qp
-            .modify(attributes, mask, &limits, resolved, &mut engine.resources)
-            .map_err(|error| HcaError::Modify { qpn, error })?;
+        run_target(entry, &mut engine.resources, |qp, resources| {
+            qp.modify(attributes, mask, &limits, resolved, resources)
+        })
+        .map_err(|why| why.error(qpn))?
+        .map_err(|error| HcaError::Modify { qpn, error })?;
         let state = entry.qp.state();
         if state == QpState::Reset {
             entry.posted_sends = 0;
@@ -164,9 +176,10 @@ impl Hca {
     /// # Errors
     /// Unknown number.
     pub fn query_qp(&self, qpn: Qpn) -> Result<QpAttributes, HcaError> {
-        let mut engine = self.core.lock();
+        let mut guard = self.core.lock();
+        let engine = &mut *guard;
         let (_, entry) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
-        Ok(entry.qp.query())
+        Ok(run_target(entry, &mut engine.resources, |qp, _| qp.query()).map_err(|why| why.error(qpn))?)
     }
 
     /// Posts a send request and sends as much of it as may leave now.

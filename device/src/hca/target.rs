@@ -30,7 +30,15 @@ impl Hca {
     /// Invalid: there is no such target in this XRC domain.
     pub fn open_target(&self, xrcd: Handle, qpn: Qpn, cookie: u64) -> Result<TargetRegistration, HcaError> {
         let mut engine = self.core.lock();
+        engine.meet_target(qpn);
         let (id, _) = engine.resources.register_target(xrcd, qpn, cookie)?;
+        if let Err(why) = engine.register_process(qpn) {
+            let closed = engine.resources.unregister_target(qpn, id)?;
+            if closed.last {
+                engine.destroy_target(qpn);
+            }
+            return Err(why.error(qpn).into());
+        }
         Ok(TargetRegistration { qpn, id })
     }
 
@@ -63,7 +71,7 @@ impl Hca {
         attributes: &QpAttributes,
         mask: AttributeMask,
     ) -> Result<(), HcaError> {
-        self.core.lock().resources.check_target(xrcd, qpn)?;
+        self.meet(xrcd, qpn)?;
         self.modify_qp(qpn, attributes, mask)
     }
 
@@ -72,7 +80,13 @@ impl Hca {
     /// # Errors
     /// There is no such target in this XRC domain.
     pub fn query_target(&self, xrcd: Handle, qpn: Qpn) -> Result<QpAttributes, HcaError> {
-        self.core.lock().resources.check_target(xrcd, qpn)?;
+        self.meet(xrcd, qpn)?;
         self.query_qp(qpn)
+    }
+
+    fn meet(&self, xrcd: Handle, qpn: Qpn) -> Result<(), HcaError> {
+        let mut engine = self.core.lock();
+        engine.meet_target(qpn);
+        Ok(engine.resources.check_target(xrcd, qpn)?)
     }
 }

@@ -10,7 +10,7 @@ use pumice_transport::wire::{Verdict, encapsulate, icrc};
 
 use super::pcapng::{self, Direction};
 use super::segments;
-use super::{Port, PortLimits, Received, Train, TransmitError};
+use super::{Commons, Port, PortLimits, Received, Train, TransmitError};
 
 /// How stale the file may be, so that one can look at it while it grows.
 const FLUSH_AFTER_NS: u64 = 10_000_000;
@@ -166,6 +166,22 @@ impl<P: Port, W: Write + Send> Port for CapturePort<P, W> {
 
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         self.inner.forward(slot, received)
+    }
+
+    fn commons(&self) -> Option<Commons> {
+        self.inner.commons()
+    }
+
+    fn reserve_slot(&mut self, slot: u8) {
+        self.inner.reserve_slot(slot);
+    }
+
+    fn adopt_slot(&mut self, slot: u8) -> bool {
+        self.inner.adopt_slot(slot)
+    }
+
+    fn release_slot(&mut self, slot: u8) {
+        self.inner.release_slot(slot);
     }
 }
 

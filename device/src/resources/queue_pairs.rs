@@ -214,7 +214,7 @@ impl Resources {
     }
 
     /// Raises an asynchronous event of a queue pair.
-    pub fn raise_qp_event(&self, qpn: Qpn, event: AsyncEventType) {
+    pub fn raise_qp_event(&mut self, qpn: Qpn, event: AsyncEventType) {
         if self.raise_target_event(qpn, event) {
             return;
         }

@@ -1,4 +1,4 @@
-//! XRC domains and their targets. A domain is a set of SRQs and targets that may meet; every open of a
+//! XRC domains and their targets, as this process sees them. A domain is a set of SRQs and targets that may meet; every open of a
 //! domain has a handle of its own. A target belongs to all who have it open, and lives until the last
 //! of them closes it.
 
@@ -16,6 +16,8 @@ use super::{NO_OBJECT, Resources, check_unused};
 use crate::async_event::AsyncElement;
 use crate::error::ResourceError;
 use crate::event_account::EventAccount;
+use crate::port::Commons;
+use crate::share::domain::DomainFile;
 use crate::table::{Handle, Table};
 
 /// How to open an XRC domain that a file names (`ibv_open_xrcd` with a descriptor).
@@ -42,6 +44,10 @@ pub(crate) struct XrcDomains {
     opens: Table<Open>,
     domains: Table<XrcDomain>,
     targets: BTreeMap<u32, Target>,
+    /// Events of targets since the engine last took them, for the other processes of shared domains.
+    raised: Vec<(u32, AsyncEventType)>,
+    /// Domains that are shared.
+    shared_count: u32,
 }
 
 #[derive(Debug)]
@@ -58,6 +64,8 @@ struct XrcDomain {
     key: Option<FileKey>,
     /// Keeps the inode, and so the key, from being given to another file.
     _file: Option<File>,
+    /// What it has in common with other processes.
+    shared: Option<Arc<DomainFile>>,
 }
 
 /// An XRC target as the device's tables see it.
@@ -98,11 +106,13 @@ impl XrcDomains {
             opens: Table::new("XRC domain", limit),
             domains: Table::new("XRC domain", limit),
             targets: BTreeMap::new(),
+            raised: Vec::new(),
+            shared_count: 0,
         }
     }
 
     /// The index of the domain behind a handle.
-    pub(super) fn domain_of(&self, xrcd: Handle) -> Result<u32, ResourceError> {
+    pub(crate) fn domain_of(&self, xrcd: Handle) -> Result<u32, ResourceError> {
         Ok(self.opens.require(xrcd)?.domain.index)
     }
 
@@ -127,9 +137,38 @@ impl XrcDomains {
     }
 
     fn by_key(&self, key: FileKey) -> Option<Handle> {
-        self.domains.handles().find(|&handle| {
-            self.domains.get(handle).is_some_and(|domain| domain.key == Some(key) && domain.opens > 0)
-        })
+        self.domains.iter().find(|(_, domain)| domain.key == Some(key)).map(|(handle, _)| handle)
+    }
+
+    /// What a domain has in common with other processes.
+    pub(crate) fn shared(&self, domain: u32) -> Option<&Arc<DomainFile>> {
+        self.domains.at(domain)?.shared.as_ref()
+    }
+
+    /// All shared domains, by index.
+    pub(crate) fn all_shared(&self) -> Vec<(u32, Arc<DomainFile>)> {
+        let shared = |(handle, domain): (Handle, &XrcDomain)| Some((handle.index, domain.shared.clone()?));
+        self.domains.iter().filter_map(shared).collect()
+    }
+
+    /// Whether a domain is kept though nobody has it open.
+    pub(crate) fn is_lingering(&self, domain: u32) -> bool {
+        self.domains.at(domain).is_some_and(|domain| domain.opens == 0)
+    }
+
+    /// Whether any domain is shared.
+    pub(crate) fn shares(&self) -> bool {
+        self.shared_count > 0
+    }
+
+    /// Takes the events of a target that the other processes have not been told.
+    pub(crate) fn take_raised(&mut self, qpn: Qpn, mut each: impl FnMut(AsyncEventType)) {
+        self.raised.retain(|&(of, event)| {
+            if of == qpn.value() {
+                each(event);
+            }
+            of != qpn.value()
+        });
     }
 }
 
@@ -139,16 +178,21 @@ impl Resources {
     /// # Errors
     /// `NoMemory`: the table is full.
     pub fn open_xrcd(&mut self) -> Result<Handle, ResourceError> {
-        let domain = XrcDomain { opens: 0, key: None, _file: None };
+        let domain = XrcDomain { opens: 0, key: None, _file: None, shared: None };
         self.insert_domain(domain)
     }
 
-    /// Opens the XRC domain of a file, by the rules of `ibv_open_xrcd`.
+    /// Opens the XRC domain of a file, by the rules of `ibv_open_xrcd`. Without `commons` there are no other
+    /// processes.
     ///
     /// # Errors
     /// `Os`: EAGAIN, nobody has it open and `create` is not set; EBADF, the descriptor is none. `Invalid`:
     /// it is open and `exclusive` is set. `NoMemory`: the table is full.
-    pub fn open_xrcd_of_file(&mut self, file: &XrcdFile<'_>) -> Result<Handle, ResourceError> {
+    pub fn open_xrcd_of_file(
+        &mut self,
+        file: &XrcdFile<'_>,
+        commons: Option<&Commons>,
+    ) -> Result<Handle, ResourceError> {
         let failed = |error: std::io::Error| ResourceError::Os {
             what: "look at the file of the XRC domain",
             errno: error.raw_os_error().unwrap_or(libc::EBADF),
@@ -156,25 +200,44 @@ impl Resources {
         let pinned = File::from(file.fd.try_clone_to_owned().map_err(failed)?);
         let about = pinned.metadata().map_err(failed)?;
         let key = FileKey { device: about.dev(), inode: about.ino() };
-        let existing = self.xrc.by_key(key);
-        if existing.is_some() && file.exclusive {
+        let known = self.xrc.by_key(key);
+        let (shared, exists) = match known.and_then(|handle| self.xrc.domains.get(handle)) {
+            Some(domain) => {
+                let others = domain.shared.as_ref().is_some_and(|shared| shared.has_others());
+                (None, domain.opens > 0 || others)
+            }
+            None => match commons {
+                Some(commons) => {
+                    let (shared, others) = DomainFile::open(commons, key.device, key.inode)?;
+                    (Some(Arc::new(shared)), others)
+                }
+                None => (None, false),
+            },
+        };
+        if exists && file.exclusive {
             return Err(ResourceError::invalid("the XRC domain of the file is open, and O_EXCL was given"));
         }
-        match existing {
-            Some(domain) => self.xrc.open(domain),
-            None if !file.create => Err(ResourceError::Os {
+        if !exists && !file.create {
+            return Err(ResourceError::Os {
                 what: "open an XRC domain that nobody has made (give O_CREAT)",
                 errno: libc::EAGAIN,
-            }),
-            None => self.insert_domain(XrcDomain { opens: 0, key: Some(key), _file: Some(pinned) }),
+            });
+        }
+        match known {
+            Some(domain) => self.xrc.open(domain),
+            None => self.insert_domain(XrcDomain { opens: 0, key: Some(key), _file: Some(pinned), shared }),
         }
     }
 
     fn insert_domain(&mut self, domain: XrcDomain) -> Result<Handle, ResourceError> {
+        let shared = u32::from(domain.shared.is_some());
         let domain = self.xrc.domains.insert(domain)?;
         let opened = self.xrc.open(domain);
-        if opened.is_err() {
-            self.xrc.domains.remove(domain);
+        match opened {
+            Ok(_) => self.xrc.shared_count += shared,
+            Err(_) => {
+                self.xrc.domains.remove(domain);
+            }
         }
         opened
     }
@@ -190,15 +253,30 @@ impl Resources {
         self.xrc.opens.remove(xrcd);
         if let Some(of) = self.xrc.domains.get_mut(domain) {
             of.opens = of.opens.saturating_sub(1);
-            if of.opens == 0 {
-                self.xrc.domains.remove(domain);
-            }
+            self.drop_unused_domain(domain.index);
         }
         Ok(())
     }
 
+    /// Forgets a domain that nobody has open. One in which other processes have targets with this process's
+    /// numbers stays: their packets come here.
+    pub(crate) fn drop_unused_domain(&mut self, domain: u32) {
+        let Some(handle) = self.xrc.domains.handle_at(domain) else { return };
+        let unused = self.xrc.domains.get(handle).is_some_and(|domain| domain.opens == 0);
+        if unused && !self.xrc.targets.values().any(|target| target.context.xrcd == domain) {
+            let removed = self.xrc.domains.remove(handle);
+            self.xrc.shared_count -= u32::from(removed.is_some_and(|domain| domain.shared.is_some()));
+        }
+    }
+
+    /// The targets of a domain that are known here.
+    pub(crate) fn targets_of(&self, domain: u32) -> Vec<Qpn> {
+        let targets = self.xrc.targets.values();
+        targets.filter(|target| target.context.xrcd == domain).map(|target| target.context.qpn).collect()
+    }
+
     /// Makes the tables' side of a target that nobody has open yet.
-    pub(super) fn insert_target(&mut self, qpn: Qpn, domain: u32) -> QpContext {
+    pub(crate) fn insert_target(&mut self, qpn: Qpn, domain: u32) -> QpContext {
         let none = NO_OBJECT;
         let context =
             QpContext { qpn, pd: none, send_cq: none, recv_cq: none, recv_queue: none, xrcd: domain };
@@ -273,18 +351,28 @@ impl Resources {
     /// Forgets a target that is destroyed.
     pub(crate) fn remove_target(&mut self, qpn: Qpn) {
         self.xrc.targets.remove(&qpn.value());
+        self.xrc.take_raised(qpn, |_| {});
         self.qp_faults.retain(|fault| fault.qpn != qpn);
         self.memory.unbind_windows_of(qpn);
     }
 
     /// Raises an event of a target for all who have it open. False: this is no target's number.
-    pub(super) fn raise_target_event(&self, qpn: Qpn, event: AsyncEventType) -> bool {
+    pub(super) fn raise_target_event(&mut self, qpn: Qpn, event: AsyncEventType) -> bool {
         let Some(target) = self.xrc.targets.get(&qpn.value()) else { return false };
+        if self.xrc.shared(target.context.xrcd).is_some() {
+            self.xrc.raised.push((qpn.value(), event));
+        }
+        self.show_target_event(qpn, event);
+        true
+    }
+
+    /// Shows an event, which perhaps another process raised, to all of this process who have the target open.
+    pub(crate) fn show_target_event(&self, qpn: Qpn, event: AsyncEventType) {
+        let Some(target) = self.xrc.targets.get(&qpn.value()) else { return };
         for registration in &target.registrations {
             let element = AsyncElement::Qp { qpn: qpn.value(), cookie: registration.cookie };
             self.async_events.raise_for(event, element, &registration.account);
         }
-        true
     }
 
     /// The flag that says that a target's QP_FATAL was raised.

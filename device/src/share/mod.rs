@@ -25,9 +25,11 @@
 //! process, which drops them.
 
 mod datagram;
+pub(crate) mod domain;
 mod error;
 mod folder;
 mod holders;
+mod local;
 mod lock;
 mod members;
 mod membership;
@@ -80,7 +82,7 @@ pub fn sharers(port: u16, folder: Option<&Path>) -> Result<Vec<Sharer>, ShareErr
     let folder = folder.map_or_else(folder::default_folder, Path::to_owned);
     let registry = Registry::open(&folder, port)?;
     registry.lock(Duration::from_secs(5))?;
-    let loaded = registry.load(None)?;
+    let loaded = registry.load(&[])?;
     let sharer =
         |member: &members::Member| Sharer { slot: member.slot, pid: member.pid, address: member.address };
     Ok(loaded.members.iter().map(sharer).collect())

@@ -160,6 +160,19 @@ impl QueuePair {
         to.replays.extend(responder.responses.replays.iter().map(|&replay| ReplaySnapshot::from(replay)));
     }
 
+    /// The target failed here, which was said here already, and others are to be told: ERR without events.
+    pub fn enter_error_quietly(&mut self) {
+        self.state = QpState::Err;
+        if let Receiver::Reliable(responder) = &mut self.receiver {
+            responder.inbound = Inbound::Idle;
+        }
+    }
+
+    /// Flushes the receive request of a message in progress: the target is being destroyed.
+    pub fn flush_message<H: Host>(&mut self, host: &mut H) {
+        self.complete_held_recv(WcStatus::WrFlushErr, host);
+    }
+
     /// Becomes the target that was written down, perhaps by another process, perhaps by nobody honest: any
     /// value is safe. A receive request of a message that is not in progress any more is flushed if the
     /// target failed, and forgotten if it was reset. Events are not raised: who changed the state did.
