@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::perf::PerfOptions;
+use crate::run::RunOptions;
 use crate::sim::options::SimOptions;
 
 /// A software RDMA device in user space that speaks RoCEv2.
@@ -32,6 +33,11 @@ pub(crate) enum Command {
     /// "perf loop" runs both ends on this machine and compares them with plain UDP. "perf server" and
     /// "perf client HOST" run on two machines, or in two shells of one.
     Perf(PerfOptions),
+    /// Run a program that uses RDMA on this machine's software device
+    ///
+    /// The program takes the place of pumice: its exit code is the exit code. 127 means that there is no
+    /// such program, 126 that it cannot be executed.
+    Run(RunOptions),
     /// Run HCAs on a simulated network in virtual time and check every byte
     ///
     /// The exit code is 1 if a message arrived wrong or not at all.

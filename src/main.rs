@@ -6,6 +6,7 @@ mod devices;
 mod doctor;
 mod outcome;
 mod perf;
+mod run;
 mod sim;
 
 use std::io::{self, BufWriter, Write};
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
             // the message on stderr is all there is.
             let _ = out.flush();
             let _ = writeln!(io::stderr(), "pumice: {error}");
-            ExitCode::FAILURE
+            error.exit_code()
         }
     }
 }
@@ -39,6 +40,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Capture(options) => capture::run(&options, out),
         Command::Doctor(options) => doctor::run(&options, out),
         Command::Perf(options) => perf::run(&options, out),
+        Command::Run(options) => run::run(&options),
         Command::Sim(options) => sim::run(&options, out),
     }?;
     out.flush()?;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
+use crate::clock::Clock;
 use crate::completion_channel::{CompletionChannel, CqEvent};
 use crate::error::ResourceError;
 use crate::event_account::EventAccount;
@@ -37,6 +38,8 @@ pub struct CompletionQueue {
     channel: Option<Arc<CompletionChannel>>,
     account: Arc<EventAccount>,
     async_account: Arc<EventAccount>,
+    /// Stamps completions, if that was asked for: reading it costs as much as storing one.
+    clock: Option<Clock>,
 }
 
 #[derive(Debug)]
@@ -51,6 +54,8 @@ struct Entry {
     completion: WorkCompletion,
     /// Send-queue slots of the queue pair that polling this entry frees.
     released: u32,
+    /// When it was added; 0 without a clock.
+    at_ns: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +76,7 @@ impl CompletionQueue {
         cookie: u64,
         channel: Option<Arc<CompletionChannel>>,
         slots: Arc<SendSlots>,
+        clock: Option<Clock>,
     ) -> Result<CompletionQueue, ResourceError> {
         let mut ring = VecDeque::new();
         reserve(&mut ring, depth as usize)?;
@@ -87,6 +93,7 @@ impl CompletionQueue {
             channel,
             account: Arc::new(EventAccount::new()),
             async_account: Arc::new(EventAccount::new()),
+            clock,
         })
     }
 
@@ -98,6 +105,21 @@ impl CompletionQueue {
             return 0;
         }
         self.poll_some(out)
+    }
+
+    /// Moves the oldest completion out, with the time of the device's clock at which it was added; 0 if
+    /// the queue was made without one.
+    pub fn poll_stamped(&self) -> Option<(WorkCompletion, u64)> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut state = self.lock();
+        let Entry { completion, released, at_ns } = state.ring.pop_front()?;
+        if released != 0 {
+            self.slots.release(completion.qp_num, released);
+        }
+        self.pending.store(state.ring.len(), Ordering::Release);
+        Some((completion, at_ns))
     }
 
     /// Whether a poll would find nothing.
@@ -186,7 +208,8 @@ impl CompletionQueue {
             self.failed.store(true, Ordering::Release);
             return Pushed::Overrun;
         }
-        state.ring.push_back(Entry { completion, released });
+        let at_ns = self.clock.as_ref().map_or(0, Clock::now_ns);
+        state.ring.push_back(Entry { completion, released, at_ns });
         self.pending.store(state.ring.len(), Ordering::Release);
         let wakes = match state.armed {
             Armed::No => false,
@@ -280,7 +303,8 @@ mod tests {
         let channel = Arc::new(CompletionChannel::new().unwrap());
         let slots = Arc::new(SendSlots::new());
         let handle = Handle { index: 3, generation: 1 };
-        let cq = CompletionQueue::new(handle, depth, 77, Some(Arc::clone(&channel)), Arc::clone(&slots));
+        let cq =
+            CompletionQueue::new(handle, depth, 77, Some(Arc::clone(&channel)), Arc::clone(&slots), None);
         (cq.unwrap(), channel, slots)
     }
 

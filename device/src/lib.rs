@@ -24,6 +24,7 @@ pub mod port;
 pub mod recv_queue;
 pub mod resources;
 pub mod send_slots;
+pub mod settings;
 pub mod share;
 pub mod srq;
 pub mod table;

@@ -8,6 +8,8 @@ pub struct Limits {
     pub max_pd: u32,
     /// Memory regions and memory windows together; below 2^24.
     pub max_mr: u32,
+    /// Bytes of device memory.
+    pub max_dm_size: u64,
     /// Address handles.
     pub max_ah: u32,
     /// Completion queues.
@@ -47,10 +49,11 @@ impl Default for Limits {
         Limits {
             max_pd: 32_768,
             max_mr: 524_288,
+            max_dm_size: 1 << 20,
             max_ah: 32_767,
             max_cq: 16_384,
             max_cqe: 1 << 20,
-            num_comp_vectors: 1,
+            num_comp_vectors: 8,
             max_qp: 65_536,
             max_qp_wr: 16_384,
             max_sge: 32,

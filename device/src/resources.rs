@@ -7,6 +7,7 @@
 //! name its objects by bare index.
 
 mod host_impl;
+mod memory;
 mod queue_pairs;
 mod queues;
 mod xrc;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use pumice_transport::host::QpContext;
 use pumice_transport::path::Path;
-use pumice_transport::types::{Access, AddressVector, Cause};
+use pumice_transport::types::{AddressVector, Cause};
 use pumice_transport::wire::Qpn;
 
 use crate::address_handle;
@@ -25,7 +26,7 @@ use crate::counters::Counters;
 use crate::error::ResourceError;
 use crate::gid_table::GidTable;
 use crate::limits::Limits;
-use crate::memory::{RegionChange, RegionKeys, RegionTable, WindowKeys, WindowType};
+use crate::memory::RegionTable;
 use crate::multicast::MulticastGroups;
 use crate::pkey_table::PkeyTable;
 use crate::recv_queue::RecvQueue;
@@ -181,86 +182,6 @@ impl Resources {
         Ok(())
     }
 
-    /// Registers memory; see [`RegionTable::register`].
-    ///
-    /// # Safety
-    /// As [`RegionTable::register`].
-    ///
-    /// # Errors
-    /// As [`RegionTable::register`]; a stale PD.
-    pub unsafe fn register_region(
-        &mut self,
-        pd: Handle,
-        address: u64,
-        length: u64,
-        iova: u64,
-        access: Access,
-    ) -> Result<RegionKeys, ResourceError> {
-        self.pds.require(pd)?;
-        // SAFETY: the caller vouches for the range.
-        let keys = unsafe { self.memory.register(pd.index, address, length, iova, access) }?;
-        self.use_pd(pd);
-        Ok(keys)
-    }
-
-    /// Changes a region; `pd` moves it to another protection domain, and `change.pd` is not used.
-    ///
-    /// # Safety
-    /// As [`RegionTable::rereg`].
-    ///
-    /// # Errors
-    /// As [`RegionTable::rereg`]; a stale PD.
-    pub unsafe fn rereg_region(
-        &mut self,
-        region: Handle,
-        pd: Option<Handle>,
-        change: RegionChange,
-    ) -> Result<RegionKeys, ResourceError> {
-        if let Some(pd) = pd {
-            self.pds.require(pd)?;
-        }
-        let old_pd = self.memory.region(region)?.pd;
-        let change = RegionChange { pd: pd.map(|pd| pd.index), ..change };
-        // SAFETY: the caller vouches for the range.
-        let keys = unsafe { self.memory.rereg(region, change) }?;
-        if let Some(pd) = pd {
-            self.use_pd(pd);
-            self.release_pd(old_pd);
-        }
-        Ok(keys)
-    }
-
-    /// Ends a registration.
-    ///
-    /// # Errors
-    /// `Busy`: windows are bound to the region. `Invalid`: a stale handle.
-    pub fn deregister_region(&mut self, region: Handle) -> Result<(), ResourceError> {
-        let info = self.memory.deregister(region)?;
-        self.release_pd(info.pd);
-        Ok(())
-    }
-
-    /// Allocates a memory window.
-    ///
-    /// # Errors
-    /// `NoMemory`: the table is full. `Invalid`: a stale PD.
-    pub fn alloc_window(&mut self, pd: Handle, window: WindowType) -> Result<WindowKeys, ResourceError> {
-        self.pds.require(pd)?;
-        let keys = self.memory.alloc_window(pd.index, window)?;
-        self.use_pd(pd);
-        Ok(keys)
-    }
-
-    /// Frees a memory window, bound or not.
-    ///
-    /// # Errors
-    /// `Invalid`: a stale handle.
-    pub fn dealloc_window(&mut self, window: Handle) -> Result<(), ResourceError> {
-        let pd = self.memory.dealloc_window(window)?;
-        self.release_pd(pd);
-        Ok(())
-    }
-
     /// Makes an address handle: its name here, and the path for the datagrams that use it. Keep
     /// `pd` with it: a UD queue pair only sends along address handles of its own domain.
     ///
@@ -333,10 +254,11 @@ fn check_size(what: &str, value: u32, least: u32, most: u32) -> Result<(), Resou
 mod tests {
     use std::net::IpAddr;
 
-    use pumice_transport::types::{Gid, Mtu};
+    use pumice_transport::types::{Access, Gid, Mtu};
 
     use super::*;
     use crate::gid_table::GidEntry;
+    use crate::memory::{RegionChange, WindowType};
 
     #[test]
     fn a_pd_counts_its_users() {

@@ -123,7 +123,8 @@ fn armed_queues_fire_once_and_solicited_ones_only_when_asked() {
 fn destruction_waits_for_the_acknowledgement_of_events_that_were_taken() {
     let scene = Scene::new();
     let channel = Arc::new(CompletionChannel::new().unwrap());
-    let setup = |cookie| CqSetup { depth: 8, cookie, channel: Some(Arc::clone(&channel)), comp_vector: 0 };
+    let setup =
+        |cookie| CqSetup { depth: 8, cookie, channel: Some(Arc::clone(&channel)), ..CqSetup::default() };
     let (taken, untaken) =
         (scene.a.hca.create_cq(setup(1)).unwrap(), scene.a.hca.create_cq(setup(2)).unwrap());
     for cq in [&taken, &untaken] {

@@ -1,32 +1,48 @@
 # For the scripts beside this one: an unmodified program as server and client on libpumice.so.
-# Sourced. Each pair has two loopback addresses and a TCP port of its own; with PUMICE_ACCEPT_SHARED set, both processes of
-# a pair share the address.
+# Sourced. Where the two processes are is the `place`: two loopback addresses of their own unless something else is said.
 # shellcheck shell=bash
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 target_dir=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-logs=$target_dir/accept
+# Each script has a folder of its own, so that several may run at once.
+logs=$target_dir/accept/$(basename "$0")
 limit_seconds=${PUMICE_ACCEPT_SECONDS:-30}
 passed=0
 failed=0
 skipped=0
 number=0
+begun=$SECONDS
+# Processes that hold namespaces.
+holders=()
 
 # The object under all the names that programs ask for.
 build_libraries() {
     cargo build --quiet --release -p pumice-capi
     libraries=$target_dir/accept/lib
     rm -rf "$logs"
-    mkdir -p "$libraries"
+    mkdir -p "$libraries" "$logs"
     local name
     for name in libibverbs.so.1 librdmacm.so.1 libmlx5.so.1 libefa.so.1 libmlx4.so.1 libmana.so.1 libibverbs.so librdmacm.so; do
         ln -sf ../../release/libpumice.so "$libraries/$name"
     done
 }
 
-# need PROGRAM PACKAGE: nothing is tried without it.
+# install PACKAGE...: from Debian, as root or through sudo that asks nothing.
+install() {
+    command -v apt-get >/dev/null || return 1
+    local root=()
+    [[ $(id -u) == 0 ]] || root=(sudo -n)
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$@" \
+        >/dev/null 2>&1 && return
+    "${root[@]}" apt-get -o DPkg::Lock::Timeout=300 update -qq >/dev/null 2>&1 &&
+        "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$@" \
+            >/dev/null 2>&1
+}
+
+# need PROGRAM PACKAGE: nothing is tried without it, and it cannot be installed.
 need() {
     command -v "$1" >/dev/null && return
+    if install "$2" && command -v "$1" >/dev/null; then return; fi
     printf '**** NOTHING WAS TRIED: there is no %s: apt-get install %s\n' "$1" "$2" >&2
     [[ -z ${PUMICE_ACCEPT_REQUIRED:-} ]]
     exit
@@ -53,41 +69,120 @@ on() {
     PUMICE_ADDR=$1 PUMICE_EXPLAIN=1 LD_LIBRARY_PATH=$libraries timeout "$limit_seconds" "${@:2}"
 }
 
-# Whether a TCP port of any address is being listened on.
+# place shared|two: where the pairs that follow are: on one loopback address, or on one each.
+place() {
+    where=$1
+    one_in=()
+    other_in=()
+    meet=127.0.0.1
+}
+place two
+
+# place_veth MTU 4|6: in a network namespace each, joined by a veth pair with that link MTU, on addresses of that IP version.
+# False if this machine does not let us.
+place_veth() {
+    veth "$1" || return
+    where="veth$1-ipv$2"
+    one_in=(nsenter --net="/proc/$namespace_one/ns/net")
+    other_in=(nsenter --net="/proc/$namespace_other/ns/net")
+    meet=192.0.2.1
+    case $2 in
+    4) one=192.0.2.1 other=192.0.2.2 ;;
+    6) one=2001:db8::1 other=2001:db8::2 ;;
+    esac
+}
+
+# Two namespaces with a link of this MTU between them. They go with the processes that hold them.
+namespaces_mtu=
+veth() {
+    [[ $namespaces_mtu != "$1" ]] || return 0
+    if [[ -z $namespaces_mtu ]]; then
+        [[ $(id -u) == 0 ]] && command -v ip >/dev/null && command -v nsenter >/dev/null || return
+        unshare --net sleep 3600 2>/dev/null &
+        namespace_one=$!
+        unshare --net sleep 3600 2>/dev/null &
+        namespace_other=$!
+        holders+=("$namespace_one" "$namespace_other")
+        local own tries=0
+        own=$(readlink /proc/self/ns/net)
+        while [[ $(readlink "/proc/$namespace_one/ns/net") == "$own" || $(readlink "/proc/$namespace_other/ns/net") == "$own" ]]; do
+            kill -0 "$namespace_one" "$namespace_other" 2>/dev/null && ((tries++ < 500)) || return
+            nap
+        done
+        nsenter --net="/proc/$namespace_one/ns/net" ip link add pair0 type veth peer name pair0 netns "$namespace_other" || return
+    fi
+    local holder host=1
+    for holder in "$namespace_one" "$namespace_other"; do
+        nsenter --net="/proc/$holder/ns/net" sh -e <<EOF || return
+        ip link set lo up
+        ip address replace 192.0.2.$host/24 dev pair0
+        ip address replace 2001:db8::$host/64 dev pair0 nodad
+        ip link set pair0 mtu $1 up
+EOF
+        host=$((host + 1))
+    done
+    namespaces_mtu=$1
+}
+
+cleanup() {
+    ((${#holders[@]} == 0)) || kill "${holders[@]}" 2>/dev/null || true
+}
+trap cleanup EXIT
+
+nap() {
+    read -r -t 0.02 <> <(:) || true
+}
+
+# Whether a TCP port of any address is being listened on, where the server is.
 listening() {
     local hex
     hex=$(printf ':%04X' "$1")
-    awk -v port="$hex" '$4 == "0A" && substr($2, length($2) - 4) == port { found = 1 } END { exit !found }' \
-        /proc/net/tcp /proc/net/tcp6 2>/dev/null
+    "${one_in[@]}" cat /proc/self/net/tcp /proc/self/net/tcp6 2>/dev/null |
+        awk -v port="$hex" '$4 == "0A" && substr($2, length($2) - 4) == port { found = 1 } END { exit !found }'
 }
 
-# pair WANTED COMMAND...: the server, then the client; both must succeed and the client print WANTED.
-# Sets `result` to the client's line with it.
-pair() {
-    local wanted=$1 name="${*:2}" server port status=0
-    shift
+# Addresses and a TCP port for the next pair: sets `one`, `other` and `port`.
+next_addresses() {
     number=$((number + 1))
     port=$((20000 + ($$ * 37 + number) % 12000))
     local base="127.$((64 + $$ % 64)).$((number % 256))"
-    local one=$base.1 other=$base.2
-    [[ -z ${PUMICE_ACCEPT_SHARED:-} ]] || other=$one
+    case $where in
+    shared) one=$base.1 other=$base.1 ;;
+    two) one=$base.1 other=$base.2 ;;
+    esac
+}
+
+# pair WANTED COMMAND...: the server, then the client; both must succeed and the client print WANTED.
+# Sets `result` to the client's last line with it.
+pair() {
+    local wanted=$1 name="${*:2}" server port status=0 server_status=0
+    shift
+    [[ -z ${PUMICE_ACCEPT_SHARED:-} ]] || place shared
+    next_addresses
+    name="$where: $name"
     local out="$logs/$number"
-    on "$one" "$@" -p "$port" >"$out.server" 2>&1 &
+    local settings=(env PUMICE_EXPLAIN=1 LD_LIBRARY_PATH="$libraries")
+    # Without a function between, so that the number is timeout's, which hands signals on.
+    "${one_in[@]}" "${settings[@]}" PUMICE_ADDR="$one" timeout "$limit_seconds" "$@" -p "$port" >"$out.server" 2>&1 &
     server=$!
-    until listening "$port" || ! kill -0 "$server" 2>/dev/null; do
-        read -r -t 0.02 <> <(:) || true
-    done
-    on "$other" "$@" -p "$port" 127.0.0.1 >"$out.client" 2>&1 || status=$?
-    wait "$server" || status="$status, server $?"
-    result=$(grep -m 1 -E -- "$wanted" "$out.client" || true)
+    until listening "$port" || ! kill -0 "$server" 2>/dev/null; do nap; done
+    "${other_in[@]}" "${settings[@]}" PUMICE_ADDR="$other" timeout "$limit_seconds" "$@" -p "$port" "$meet" >"$out.client" 2>&1 ||
+        status=$?
+    # A server whose client gave up waits in vain.
+    [[ $status == 0 ]] || kill "$server" 2>/dev/null || true
+    wait "$server" || server_status=$?
+    [[ $server_status == 0 ]] || status="$status, server $server_status"
+    result=$(grep -E -- "$wanted" "$out.client" | tail -n 1 || true)
     if [[ $status == 0 && -n $result ]]; then
         pass "$name   $(tr -s ' \t' ' ' <<<"$result")"
     else
         fail "$name (status $status)" "$out.server" "$out.client"
+        return 0
     fi
 }
 
 finish() {
-    printf '%d passed, %d failed, %d skipped; what they printed: %s\n' "$passed" "$failed" "$skipped" "$logs"
+    printf '%d passed, %d failed, %d skipped in %d s; what they printed: %s\n' \
+        "$passed" "$failed" "$skipped" "$((SECONDS - begun))" "$logs"
     ((failed == 0))
 }

@@ -23,19 +23,7 @@ fn scaled(number: &str, scale: f64) -> Option<u64> {
 
 /// A probability in parts per million.
 pub(crate) fn probability_ppm(text: &str) -> Result<u32, String> {
-    let wrong = || format!("\"{text}\" is not a probability: write it as 1%, 0.5% or 1e-3");
-    let (number, unit) = split(text);
-    let scale = match unit {
-        "%" => 1e4,
-        "" => 1e6,
-        _ => return Err(wrong()),
-    };
-    let ppm = scaled(number, scale).ok_or_else(wrong)?;
-    if ppm > 1_000_000 {
-        let hint = if unit.is_empty() { "; did you mean a percentage, with % behind it?" } else { "" };
-        return Err(format!("\"{text}\" is more than 100 %{hint}"));
-    }
-    Ok(ppm as u32)
+    pumice_device::settings::probability_ppm(text).map_err(|problem| format!("\"{text}\": {problem}"))
 }
 
 /// A duration in ns.

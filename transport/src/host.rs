@@ -65,6 +65,8 @@ pub enum MemoryError {
     AccessDenied,
     /// An atomic's address is not a multiple of 8.
     Misaligned,
+    /// The region is paged on demand, and there is no page, or none with that right.
+    NotMapped,
 }
 
 impl MemoryError {
@@ -76,6 +78,7 @@ impl MemoryError {
             MemoryError::OutOfRange => "the range is not inside the memory region",
             MemoryError::AccessDenied => "the memory region lacks the access right",
             MemoryError::Misaligned => "the address is not a multiple of 8",
+            MemoryError::NotMapped => "the process has no memory there, or not with that right",
         }
     }
 }

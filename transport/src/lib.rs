@@ -9,7 +9,9 @@
 
 extern crate alloc;
 
+pub mod cm;
 pub mod host;
+pub mod mad;
 pub mod path;
 pub mod qp;
 pub mod types;

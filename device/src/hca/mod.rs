@@ -5,6 +5,7 @@
 //! empty queue, [`Hca::post_send`], a thread in [`Hca::wait_cq_event`], or the background thread.
 
 mod error;
+mod memory;
 mod objects;
 mod owned_memory;
 mod queue_pair;
@@ -23,6 +24,7 @@ use crate::driver::{Background, Core, Explainer};
 use crate::engine::Engine;
 use crate::gid_table::GidEntry;
 use crate::limits::Limits;
+use crate::memory::DeviceMemoryPool;
 use crate::port::Port;
 use crate::resources::{ExplainHook, Resources};
 
@@ -79,6 +81,7 @@ pub struct Hca {
     limits: Limits,
     active_mtu: Mtu,
     process_slot: u8,
+    device_memory: DeviceMemoryPool,
     background: Option<Background>,
     explainer: Option<Explainer>,
 }
@@ -122,6 +125,7 @@ impl Hca {
             limits: config.limits,
             active_mtu,
             process_slot: config.process_slot,
+            device_memory: DeviceMemoryPool::new(config.limits.max_dm_size),
             background,
             explainer,
         })
@@ -140,6 +144,11 @@ impl Hca {
     /// Largest path MTU.
     pub fn active_mtu(&self) -> Mtu {
         self.active_mtu
+    }
+
+    /// The clock of timers and time stamps.
+    pub fn clock(&self) -> &Clock {
+        &self.core.clock
     }
 
     /// Counters of traffic, drops by reason, retries.

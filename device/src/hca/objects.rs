@@ -1,16 +1,15 @@
-//! Everything but queue pairs: domains, memory, completion queues, SRQs, address handles.
+//! Domains, completion queues, SRQs, address handles, multicast groups, addresses.
 
 use std::sync::Arc;
 
 use pumice_transport::path::Path;
-use pumice_transport::types::{Access, AddressVector, AsyncEventType, Gid, RecvRequest};
+use pumice_transport::types::{AddressVector, AsyncEventType, Gid, RecvRequest};
 use pumice_transport::wire::Qpn;
 
 use super::{CqSetup, Hca, HcaError, SrqSetup, XrcdFile};
 use crate::async_event::AsyncElement;
 use crate::completion_queue::CompletionQueue;
 use crate::gid_table::GidEntry;
-use crate::memory::{RegionChange, RegionInfo, RegionKeys, WindowKeys, WindowType};
 use crate::multicast::{Attached, Detached};
 use crate::srq::{SrqAttributes, SrqChange};
 use crate::table::Handle;
@@ -61,76 +60,6 @@ impl Hca {
     /// Busy: SRQs or targets were made through this handle.
     pub fn close_xrcd(&self, xrcd: Handle) -> Result<(), HcaError> {
         Ok(self.core.lock().close_xrcd(xrcd)?)
-    }
-
-    /// Registers `length` bytes at `address` of this process; peers and scatter/gather elements call
-    /// the first byte `iova`.
-    ///
-    /// # Safety
-    /// The range stays mapped, with the rights that `access` asks for, until it is deregistered.
-    /// Reads and writes by peers happen at any time in between, as with any DMA.
-    ///
-    /// # Errors
-    /// The range wraps, the rights contradict each other, the PD is stale, the table is full.
-    pub unsafe fn reg_mr(
-        &self,
-        pd: Handle,
-        address: u64,
-        length: u64,
-        iova: u64,
-        access: Access,
-    ) -> Result<RegionKeys, HcaError> {
-        // SAFETY: the caller vouches for the range.
-        Ok(unsafe { self.core.lock().resources.register_region(pd, address, length, iova, access) }?)
-    }
-
-    /// Changes a region: translation, protection domain, rights.
-    ///
-    /// # Safety
-    /// As [`Hca::reg_mr`] for the new range.
-    ///
-    /// # Errors
-    /// As [`Hca::reg_mr`]; the old registration stays.
-    pub unsafe fn rereg_mr(
-        &self,
-        region: Handle,
-        pd: Option<Handle>,
-        change: RegionChange,
-    ) -> Result<RegionKeys, HcaError> {
-        // SAFETY: the caller vouches for the range.
-        Ok(unsafe { self.core.lock().resources.rereg_region(region, pd, change) }?)
-    }
-
-    /// A region as it is now.
-    ///
-    /// # Errors
-    /// A stale handle.
-    pub fn query_mr(&self, region: Handle) -> Result<RegionInfo, HcaError> {
-        Ok(self.core.lock().resources.memory().region(region)?)
-    }
-
-    /// Ends a registration: from now on nobody accesses the range.
-    ///
-    /// # Errors
-    /// Busy: windows are bound to it.
-    pub fn dereg_mr(&self, region: Handle) -> Result<(), HcaError> {
-        Ok(self.core.lock().resources.deregister_region(region)?)
-    }
-
-    /// Allocates a memory window.
-    ///
-    /// # Errors
-    /// The table is full, the PD is stale.
-    pub fn alloc_mw(&self, pd: Handle, window: WindowType) -> Result<WindowKeys, HcaError> {
-        Ok(self.core.lock().resources.alloc_window(pd, window)?)
-    }
-
-    /// Frees a memory window, bound or not.
-    ///
-    /// # Errors
-    /// A stale handle.
-    pub fn dealloc_mw(&self, window: Handle) -> Result<(), HcaError> {
-        Ok(self.core.lock().resources.dealloc_window(window)?)
     }
 
     /// Makes a completion queue.

@@ -274,4 +274,18 @@ impl Hca {
         }
         count
     }
+
+    /// As [`Hca::poll_cq`], for one completion and when it was made, in ns of [`Hca::clock`]; 0 if the
+    /// queue does not stamp.
+    pub fn poll_cq_stamped(&self, cq: &CompletionQueue) -> Option<(WorkCompletion, u64)> {
+        if let Some(stamped) = cq.poll_stamped() {
+            return Some(stamped);
+        }
+        let progress = self.core.poll();
+        let stamped = cq.poll_stamped();
+        if stamped.is_none() && !progress {
+            self.core.idle();
+        }
+        stamped
+    }
 }

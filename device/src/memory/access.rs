@@ -1,4 +1,4 @@
-//! Copies between packets and application memory: the only place that touches it.
+//! Copies between packets and application memory, according to what is behind a region.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, AtomicOperation, Sge};
 
-use super::RegionTable;
+use super::region::{Backing, Grant};
+use super::{RegionTable, on_demand};
 
 impl RegionTable {
     /// Copies bytes `offset..offset + out.len()` of the buffers in `sges` into `out`.
@@ -52,9 +53,7 @@ impl RegionTable {
     /// The key, its domain, its `REMOTE_WRITE` right or the range is wrong.
     #[inline]
     pub fn remote_write(&self, key: RemoteKey, address: u64, data: &[u8]) -> Result<(), MemoryError> {
-        let target = self.locate_remote(key, address, data.len() as u64, Access::REMOTE_WRITE)?;
-        store(target, data);
-        Ok(())
+        self.remote_grant(key, Access::REMOTE_WRITE)?.write(address, data)
     }
 
     /// Loads `out.len()` bytes from a remote address.
@@ -63,13 +62,12 @@ impl RegionTable {
     /// The key, its domain, its `REMOTE_READ` right or the range is wrong.
     #[inline]
     pub fn remote_read(&self, key: RemoteKey, address: u64, out: &mut [u8]) -> Result<(), MemoryError> {
-        let source = self.locate_remote(key, address, out.len() as u64, Access::REMOTE_READ)?;
-        load(source, out);
-        Ok(())
+        self.remote_grant(key, Access::REMOTE_READ)?.read(address, out)
     }
 
     /// Executes an atomic on 8 bytes in host order and returns the original value. It is atomic
-    /// towards the application's own atomics too.
+    /// towards the application's own atomics too, unless the region is paged on demand: then only
+    /// towards other work of the device.
     ///
     /// # Errors
     /// The key, its domain, its `REMOTE_ATOMIC` right or the range is wrong, or the address (here or
@@ -133,9 +131,7 @@ impl RegionTable {
             return Ok(());
         }
         let address = inside(sge, offset, out.len() as u64)?;
-        let source = self.locate_local(pd, sge.lkey, address, out.len() as u64, false)?;
-        load(source, out);
-        Ok(())
+        self.local_grant(pd, sge.lkey, false)?.read(address, out)
     }
 
     #[inline]
@@ -144,9 +140,7 @@ impl RegionTable {
             return Ok(());
         }
         let address = inside(sge, offset, data.len() as u64)?;
-        let target = self.locate_local(pd, sge.lkey, address, data.len() as u64, true)?;
-        store(target, data);
-        Ok(())
+        self.local_grant(pd, sge.lkey, true)?.write(address, data)
     }
 
     fn with_word<R>(
@@ -156,15 +150,70 @@ impl RegionTable {
         access: Access,
         work: impl FnOnce(&AtomicU64) -> R,
     ) -> Result<R, MemoryError> {
-        let place = self.locate_remote(key, address, 8, access)?;
+        let grant = self.remote_grant(key, access)?;
+        let place = grant.locate(address, 8)?;
         if !address.is_multiple_of(8) || !place.is_multiple_of(8) {
             return Err(MemoryError::Misaligned);
+        }
+        if grant.backing != Backing::Mapped {
+            return grant.with_copy(address, work);
         }
         // SAFETY: `place..place + 8` lies inside a registered range, which `RegionTable::register`
         // requires to stay mapped and writable (an atomic needs LOCAL_WRITE on the region); it is
         // aligned, and access from elsewhere at the same time is what registration permits.
         let word = unsafe { AtomicU64::from_ptr(ptr::with_exposed_provenance_mut(place as usize)) };
         Ok(work(word))
+    }
+}
+
+impl Grant {
+    #[inline]
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+        let source = self.locate(address, out.len() as u64)?;
+        if self.backing != Backing::Mapped {
+            return self.read_unmapped(source, out);
+        }
+        load(source, out);
+        Ok(())
+    }
+
+    #[inline]
+    fn write(&self, address: u64, data: &[u8]) -> Result<(), MemoryError> {
+        let target = self.locate(address, data.len() as u64)?;
+        if self.backing != Backing::Mapped {
+            return self.write_unmapped(target, data);
+        }
+        store(target, data);
+        Ok(())
+    }
+
+    #[cold]
+    fn read_unmapped(&self, source: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+        if self.backing == Backing::OnDemand {
+            return on_demand::load(source, out);
+        }
+        out.fill(0);
+        Ok(())
+    }
+
+    #[cold]
+    fn write_unmapped(&self, target: u64, data: &[u8]) -> Result<(), MemoryError> {
+        if self.backing == Backing::OnDemand { on_demand::store(target, data) } else { Ok(()) }
+    }
+
+    /// Works on a copy of 8 bytes and stores it if it changed. The engine's lock makes this one step
+    /// towards all other work of the device.
+    #[cold]
+    fn with_copy<R>(&self, address: u64, work: impl FnOnce(&AtomicU64) -> R) -> Result<R, MemoryError> {
+        let mut before = [0; 8];
+        self.read(address, &mut before)?;
+        let word = AtomicU64::new(u64::from_ne_bytes(before));
+        let result = work(&word);
+        let after = word.into_inner().to_ne_bytes();
+        if after != before {
+            self.write(address, &after)?;
+        }
+        Ok(result)
     }
 }
 
@@ -205,7 +254,7 @@ fn walk(
 
 /// Copies application memory at `source` into `out`.
 #[inline]
-fn load(source: u64, out: &mut [u8]) {
+pub(super) fn load(source: u64, out: &mut [u8]) {
     // SAFETY: the caller located `source..source + out.len()` inside a registered range, which
     // `RegionTable::register` requires to stay mapped. `out` is the device's own buffer, so the two
     // do not overlap. The application may write at the same time: the bytes are then any mixture.
@@ -220,7 +269,7 @@ fn load(source: u64, out: &mut [u8]) {
 
 /// Copies `data` into application memory at `target`, the last aligned word last.
 #[inline]
-fn store(target: u64, data: &[u8]) {
+pub(super) fn store(target: u64, data: &[u8]) {
     let end = target.wrapping_add(data.len() as u64);
     if let Some((head, tail)) = data.split_last_chunk::<8>()
         && end.is_multiple_of(8)
@@ -417,5 +466,81 @@ mod tests {
             table.remote_flush(key(plain), None, Access::FLUSH_GLOBAL),
             Err(MemoryError::AccessDenied)
         );
+    }
+
+    #[test]
+    fn on_demand_regions_fail_where_nothing_is_mapped() {
+        let buffer = Buffer::new(2);
+        let mut table = RegionTable::new(4);
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC | Access::ON_DEMAND;
+        // SAFETY: the whole address space, of which only the buffer is accessed.
+        let keys = unsafe { table.register(1, 0, u64::MAX, 0, access) }.unwrap();
+        let sge = |address, length| [Sge { address, length, lkey: keys.lkey }];
+        table.scatter(1, &sge(buffer.address(), 16), 0, b"0123456789abcdef").unwrap();
+        let mut out = [0; 4];
+        table.gather(1, &sge(buffer.address(), 16), 3, &mut out).unwrap();
+        assert_eq!(&out, b"3456");
+        assert_eq!(table.gather(1, &sge(16, 8), 0, &mut out), Err(MemoryError::NotMapped));
+        assert_eq!(table.scatter(1, &sge(16, 8), 0, &out), Err(MemoryError::NotMapped));
+        assert_eq!(table.remote_write(key(keys), 16, &out), Err(MemoryError::NotMapped));
+        assert_eq!(table.remote_write(key(keys), u64::MAX - 1, &out), Err(MemoryError::OutOfRange));
+
+        buffer.words[1].store(5, Ordering::Relaxed);
+        let word = buffer.address() + 8;
+        let add = AtomicOperation::FetchAdd { add: 2 };
+        assert_eq!(table.remote_atomic(key(keys), word, add), Ok(5));
+        let swap = AtomicOperation::CompareSwap { compare: 6, swap: 9 };
+        assert_eq!(table.remote_atomic(key(keys), word, swap), Ok(7));
+        assert_eq!(buffer.words[1].load(Ordering::Relaxed), 7);
+        table.remote_atomic_write(key(keys), word, 9_u64.to_ne_bytes()).unwrap();
+        assert_eq!(buffer.words[1].load(Ordering::Relaxed), 9);
+        assert_eq!(table.remote_atomic(key(keys), 16, add), Err(MemoryError::NotMapped));
+        assert_eq!(table.remote_atomic(key(keys), word + 4, add), Err(MemoryError::Misaligned));
+    }
+
+    #[test]
+    fn a_null_region_reads_as_zeros_and_keeps_nothing() {
+        let mut table = RegionTable::new(4);
+        let keys = table.register_nothing(1).unwrap();
+        let sges = [Sge { address: 0x1234, length: 8, lkey: keys.lkey }];
+        let mut out = [7; 8];
+        table.scatter(1, &sges, 0, &out).unwrap();
+        table.gather(1, &sges, 0, &mut out).unwrap();
+        assert_eq!(out, [0; 8]);
+        assert_eq!(table.gather(2, &sges, 0, &mut out), Err(MemoryError::WrongDomain));
+        assert_eq!(table.remote_read(key(keys), 0, &mut out), Err(MemoryError::AccessDenied));
+        assert_eq!(table.remote_write(key(keys), 0, &out), Err(MemoryError::AccessDenied));
+        let change = super::super::RegionChange { access: Some(Access::all()), ..Default::default() };
+        // SAFETY: it is refused.
+        assert_eq!(unsafe { table.rereg(keys.handle, change) }.unwrap_err().errno(), libc::EINVAL);
+    }
+
+    #[test]
+    fn device_memory_lives_as_long_as_it_is_registered() {
+        let pool = super::super::DeviceMemoryPool::new(64);
+        let memory = pool.allocate(64, 0).unwrap();
+        let mut table = RegionTable::new(4);
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::ZERO_BASED;
+        let register = |table: &mut RegionTable, offset, length, access| {
+            table.register_device_memory(1, &memory, offset, length, access)
+        };
+        for (offset, length, access) in [
+            (0, 65, access),
+            (60, 8, access),
+            (0, 8, Access::LOCAL_WRITE),
+            (0, 8, access | Access::ON_DEMAND),
+        ] {
+            assert_eq!(register(&mut table, offset, length, access).unwrap_err().errno(), libc::EINVAL);
+        }
+        let keys = register(&mut table, 16, 48, access).unwrap();
+        table.remote_write(key(keys), 4, b"text").unwrap();
+        let mut out = [0; 4];
+        memory.read(20, &mut out).unwrap();
+        assert_eq!(&out, b"text");
+        assert_eq!(table.remote_write(key(keys), 45, b"text"), Err(MemoryError::OutOfRange));
+        drop(memory);
+        assert!(pool.allocate(1, 0).is_err());
+        table.deregister(keys.handle).unwrap();
+        pool.allocate(64, 0).unwrap();
     }
 }

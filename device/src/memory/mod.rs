@@ -6,11 +6,20 @@
 //!
 //! **Invariant**: application memory is never behind a Rust reference. Other threads of the
 //! application may read and write it at any time, as they may with a hardware NIC, so it is only
-//! touched through raw pointers and atomics, all of them in `access.rs`.
+//! touched through raw pointers and atomics, all of them in `access.rs` and `device_memory.rs`, and
+//! by system calls that report a page that is not there, in `on_demand.rs`.
 
 mod access;
+mod advice;
+mod device_memory;
+mod mapping;
+mod on_demand;
 mod region;
 mod window;
 
+pub use advice::{Advice, PageRange};
+pub use device_memory::{DeviceMemory, DeviceMemoryPool};
+pub use mapping::check_mapped;
+pub use on_demand::is_available as on_demand_is_available;
 pub use region::{RegionChange, RegionInfo, RegionKeys, RegionTable};
 pub use window::{WindowKeys, WindowType};

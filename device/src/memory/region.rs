@@ -1,9 +1,13 @@
 //! Memory regions: registration, and the check that every access passes.
 
+use std::sync::Arc;
+
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::Access;
 use pumice_transport::wire::Qpn;
 
+use super::device_memory::Registration;
+use super::{DeviceMemory, on_demand};
 use crate::error::ResourceError;
 use crate::table::{Handle, Table};
 
@@ -76,16 +80,50 @@ pub(super) struct Grant {
     pub(super) iova: u64,
     pub(super) length: u64,
     pub(super) access: Access,
+    /// How the range may be touched.
+    pub(super) backing: Backing,
     /// False: an unbound window; the key opens nothing.
     pub(super) live: bool,
     /// The only queue pair that may use the key, if there is one.
     pub(super) qpn: Option<Qpn>,
 }
 
+/// What is behind a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Backing {
+    /// Memory that stays mapped.
+    Mapped,
+    /// Whatever the process has mapped there at the time of the access, if anything.
+    OnDemand,
+    /// Nothing: reads give zeros, and what is written is gone.
+    Nothing,
+}
+
+impl Backing {
+    fn of(access: Access) -> Backing {
+        if access.contains(Access::ON_DEMAND) { Backing::OnDemand } else { Backing::Mapped }
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Kind {
-    Region { bound_windows: u32 },
-    Window { window: super::WindowType, region: Option<u32> },
+    Region {
+        bound_windows: u32,
+        /// Device memory lives as long as it is registered.
+        device_memory: Option<Registration>,
+    },
+    Window {
+        window: super::WindowType,
+        region: Option<u32>,
+    },
+}
+
+impl Entry {
+    /// Whether it is a region of the process's memory: neither null nor device memory.
+    fn is_own_memory(&self) -> bool {
+        matches!(self.kind, Kind::Region { device_memory: None, .. })
+            && self.grant.backing != Backing::Nothing
+    }
 }
 
 impl Grant {
@@ -93,7 +131,7 @@ impl Grant {
     /// `iova + length - 1` does not wrap (checked at registration), so an address below `iova`
     /// gives an offset of at least `length`.
     #[inline]
-    fn locate(&self, address: u64, length: u64) -> Result<u64, MemoryError> {
+    pub(super) fn locate(&self, address: u64, length: u64) -> Result<u64, MemoryError> {
         let offset = address.wrapping_sub(self.iova);
         if offset > self.length || length > self.length - offset {
             return Err(MemoryError::OutOfRange);
@@ -120,14 +158,18 @@ impl RegionTable {
     /// Registers `length` bytes of this process at `address`; users of the keys call the first byte
     /// `iova`, or 0 with [`Access::ZERO_BASED`]. Length 0 is legal: every access then fails.
     ///
+    /// With [`Access::ON_DEMAND`] the range need not be mapped: an access to a page that is not there
+    /// fails. Address 0 and length 2^64 - 1 then mean the whole address space (an implicit region).
+    ///
     /// # Safety
     /// Until the region is deregistered, the range must stay mapped with the rights that `access`
-    /// asks for, and must be memory for which reads and writes by the device (from any thread, at
+    /// asks for (unless it is on demand), and must be memory for which reads and writes by the device (from any thread, at
     /// any time) are acceptable to its owner.
     ///
     /// # Errors
     /// `Invalid`: remote write or atomic without local write, unknown access flags, a range that
-    /// wraps. `NotSupported`: an implicit region. `NoMemory`: the table is full.
+    /// wraps. `NotSupported`: on demand, where the kernel refuses the system calls for it. `NoMemory`: the
+    /// table is full.
     pub unsafe fn register(
         &mut self,
         pd: u32,
@@ -137,20 +179,78 @@ impl RegionTable {
         access: Access,
     ) -> Result<RegionKeys, ResourceError> {
         let access = RegionTable::check_access(access)?;
-        if length == u64::MAX {
-            return Err(if address == 0 && access.contains(Access::ON_DEMAND) {
-                ResourceError::not_supported(
-                    "implicit on-demand regions (the whole address space); register the buffers instead",
-                )
-            } else {
-                ResourceError::invalid("length 2^64 - 1: only implicit on-demand regions have it")
-            });
-        }
         let iova = if access.contains(Access::ZERO_BASED) { 0 } else { iova };
-        RegionTable::check_range(address, length, iova)?;
+        RegionTable::check_range(address, length, iova, access)?;
+        self.insert_region(None, |key| Grant {
+            key,
+            pd,
+            address,
+            iova,
+            length,
+            access,
+            backing: Backing::of(access),
+            live: true,
+            qpn: None,
+        })
+    }
+
+    /// Registers part of device memory, whose first byte users of the keys call 0.
+    ///
+    /// # Errors
+    /// `Invalid`: not zero-based, more than the device memory has, rights as at
+    /// [`RegionTable::register`]. `NoMemory`: the table is full.
+    pub fn register_device_memory(
+        &mut self,
+        pd: u32,
+        memory: &Arc<DeviceMemory>,
+        offset: u64,
+        length: u64,
+        access: Access,
+    ) -> Result<RegionKeys, ResourceError> {
+        let access = RegionTable::check_access(access)?;
+        if !access.contains(Access::ZERO_BASED) || access.contains(Access::ON_DEMAND) {
+            return Err(ResourceError::invalid("device memory is registered ZERO_BASED, and not ON_DEMAND"));
+        }
+        let address = memory.locate(offset, length)?;
+        self.insert_region(Some(Registration::new(memory)), |key| Grant {
+            key,
+            pd,
+            address,
+            iova: 0,
+            length,
+            access,
+            backing: Backing::Mapped,
+            live: true,
+            qpn: None,
+        })
+    }
+
+    /// Makes a region of every address that reads as zeros and forgets what is written; local use only.
+    ///
+    /// # Errors
+    /// `NoMemory`: the table is full.
+    pub fn register_nothing(&mut self, pd: u32) -> Result<RegionKeys, ResourceError> {
+        self.insert_region(None, |key| Grant {
+            key,
+            pd,
+            address: 0,
+            iova: 0,
+            length: u64::MAX,
+            access: Access::LOCAL_WRITE,
+            backing: Backing::Nothing,
+            live: true,
+            qpn: None,
+        })
+    }
+
+    fn insert_region(
+        &mut self,
+        device_memory: Option<Registration>,
+        grant: impl FnOnce(u32) -> Grant,
+    ) -> Result<RegionKeys, ResourceError> {
         let handle = self.insert(|key| Entry {
-            grant: Grant { key, pd, address, iova, length, access, live: true, qpn: None },
-            kind: Kind::Region { bound_windows: 0 },
+            grant: grant(key),
+            kind: Kind::Region { bound_windows: 0, device_memory },
         })?;
         let key = self.key_of(handle);
         Ok(RegionKeys { lkey: key, rkey: key, handle })
@@ -173,6 +273,11 @@ impl RegionTable {
         if info.bound_windows != 0 {
             return Err(busy_with_windows(info.bound_windows));
         }
+        if !self.entries.require(handle)?.is_own_memory() {
+            return Err(ResourceError::invalid(
+                "null regions and regions of device memory cannot be changed",
+            ));
+        }
         let access = match change.access {
             Some(access) => RegionTable::check_access(access)?,
             None => info.access,
@@ -189,10 +294,11 @@ impl RegionTable {
         if access.contains(Access::ZERO_BASED) {
             iova = 0;
         }
-        RegionTable::check_range(address, length, iova)?;
+        RegionTable::check_range(address, length, iova, access)?;
         let entry = self.entries.require_mut(handle)?;
         let pd = change.pd.unwrap_or(entry.grant.pd);
-        entry.grant = Grant { pd, address, iova, length, access, ..entry.grant };
+        let backing = Backing::of(access);
+        entry.grant = Grant { pd, address, iova, length, access, backing, ..entry.grant };
         let key = entry.grant.key;
         Ok(RegionKeys { lkey: key, rkey: key, handle })
     }
@@ -216,11 +322,25 @@ impl RegionTable {
     /// `Invalid`: a stale handle, or a window's.
     pub fn region(&self, handle: Handle) -> Result<RegionInfo, ResourceError> {
         let entry = self.entries.require(handle)?;
-        let Kind::Region { bound_windows } = entry.kind else {
+        let Kind::Region { bound_windows, .. } = entry.kind else {
             return Err(ResourceError::invalid("a memory window was given where a memory region belongs"));
         };
         let Grant { pd, address, length, iova, access, .. } = entry.grant;
         Ok(RegionInfo { pd, address, length, iova, access, bound_windows })
+    }
+
+    /// The region at a place of the table: its keys, and what it is.
+    ///
+    /// # Errors
+    /// `Invalid`: there is no region.
+    pub fn region_at(&self, index: u32) -> Result<(RegionKeys, RegionInfo), ResourceError> {
+        let handle = self
+            .entries
+            .handle_at(index)
+            .ok_or_else(|| ResourceError::invalid(format!("there is no memory region {index}")))?;
+        let info = self.region(handle)?;
+        let key = self.key_of(handle);
+        Ok((RegionKeys { lkey: key, rkey: key, handle }, info))
     }
 
     /// Regions and windows in the table.
@@ -247,6 +367,11 @@ impl RegionTable {
         length: u64,
         write: bool,
     ) -> Result<u64, MemoryError> {
+        self.local_grant(pd, lkey, write)?.locate(address, length)
+    }
+
+    #[inline]
+    pub(super) fn local_grant(&self, pd: u32, lkey: u32, write: bool) -> Result<&Grant, MemoryError> {
         let entry = self.by_key(lkey).ok_or(MemoryError::UnknownKey)?;
         if !matches!(entry.kind, Kind::Region { .. }) {
             return Err(MemoryError::UnknownKey);
@@ -257,7 +382,7 @@ impl RegionTable {
         if write && !entry.grant.access.contains(Access::LOCAL_WRITE) {
             return Err(MemoryError::AccessDenied);
         }
-        entry.grant.locate(address, length)
+        Ok(&entry.grant)
     }
 
     /// Process address of `length` bytes at `address` under a remote key.
@@ -285,7 +410,7 @@ impl RegionTable {
     }
 
     #[inline]
-    fn remote_grant(&self, key: RemoteKey, access: Access) -> Result<&Grant, MemoryError> {
+    pub(super) fn remote_grant(&self, key: RemoteKey, access: Access) -> Result<&Grant, MemoryError> {
         let grant = &self.by_key(key.rkey).ok_or(MemoryError::UnknownKey)?.grant;
         if !grant.live {
             return Err(MemoryError::UnknownKey);
@@ -300,7 +425,7 @@ impl RegionTable {
     }
 
     #[inline]
-    fn by_key(&self, key: u32) -> Option<&Entry> {
+    pub(super) fn by_key(&self, key: u32) -> Option<&Entry> {
         let entry = self.entries.at((key >> 8).wrapping_sub(1))?;
         (entry.grant.key == key).then_some(entry)
     }
@@ -350,7 +475,21 @@ impl RegionTable {
         Ok(Access::from_bits_truncate(access.bits()))
     }
 
-    fn check_range(address: u64, length: u64, iova: u64) -> Result<(), ResourceError> {
+    fn check_range(address: u64, length: u64, iova: u64, access: Access) -> Result<(), ResourceError> {
+        if access.contains(Access::ON_DEMAND) && !on_demand::is_available() {
+            return Err(ResourceError::not_supported(
+                "ON_DEMAND: the system calls process_vm_readv and process_vm_writev are refused here",
+            ));
+        }
+        if length == u64::MAX {
+            return if address == 0 && iova == 0 && access.contains(Access::ON_DEMAND) {
+                Ok(())
+            } else {
+                Err(ResourceError::invalid(
+                    "length 2^64 - 1: only implicit on-demand regions have it, at address 0",
+                ))
+            };
+        }
         let last = length.saturating_sub(1);
         for (name, first) in [("address", address), ("iova", iova)] {
             if first.checked_add(last).is_none() {
@@ -439,8 +578,8 @@ mod tests {
         let optional = Access::from_bits_retain(1 << 25) | Access::RELAXED_ORDERING;
         let keys = register(&mut table, 0x7000, 8, 0x7000, optional).unwrap();
         assert_eq!(table.region(keys.handle).unwrap().access, Access::RELAXED_ORDERING);
-        let implicit = register(&mut table, 0, u64::MAX, 0, Access::ON_DEMAND).unwrap_err();
-        assert_eq!(implicit.errno(), libc::EOPNOTSUPP);
+        register(&mut table, 0, u64::MAX, 0, Access::ON_DEMAND).unwrap();
+        assert_eq!(register(&mut table, 0, u64::MAX, 0, Access::empty()).unwrap_err().errno(), libc::EINVAL);
         assert_eq!(
             register(&mut table, 8, u64::MAX, 0, Access::ON_DEMAND).unwrap_err().errno(),
             libc::EINVAL

@@ -4,7 +4,7 @@ use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, WindowBind};
 use pumice_transport::wire::Qpn;
 
-use super::region::{Entry, Grant, Kind, RegionTable};
+use super::region::{Backing, Entry, Grant, Kind, RegionTable};
 use crate::error::ResourceError;
 use crate::table::Handle;
 
@@ -109,7 +109,7 @@ impl RegionTable {
         let region = (bind.region_lkey >> 8).wrapping_sub(1);
         let grant = self.window_grant(region, window, pd, qpn, bind)?;
         self.unbind(place);
-        if let Some(Entry { kind: Kind::Region { bound_windows }, .. }) = self.entries.at_mut(region) {
+        if let Some(Entry { kind: Kind::Region { bound_windows, .. }, .. }) = self.entries.at_mut(region) {
             *bound_windows += 1;
         }
         if let Some(entry) = self.entries.at_mut(place) {
@@ -172,6 +172,9 @@ impl RegionTable {
             return Err(MemoryError::UnknownKey);
         }
         let access = entry.grant.access;
+        if entry.grant.backing == Backing::Nothing {
+            return Err(MemoryError::AccessDenied);
+        }
         let writes = bind.access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
         let zero_based = bind.access.contains(Access::ZERO_BASED);
         if !access.contains(Access::MW_BIND)
@@ -189,6 +192,7 @@ impl RegionTable {
             iova: if zero_based { 0 } else { bind.address },
             length: bind.length,
             access: bind.access,
+            backing: entry.grant.backing,
             live: true,
             qpn: (window == WindowType::Type2).then_some(qpn),
         })
@@ -202,7 +206,7 @@ impl RegionTable {
         let owned = *window == WindowType::Type2;
         entry.grant = unbound(entry.grant.key, entry.grant.pd);
         self.qp_bound_windows -= u32::from(owned);
-        if let Some(Entry { kind: Kind::Region { bound_windows }, .. }) = self.entries.at_mut(region) {
+        if let Some(Entry { kind: Kind::Region { bound_windows, .. }, .. }) = self.entries.at_mut(region) {
             *bound_windows -= 1;
         }
     }
@@ -210,7 +214,17 @@ impl RegionTable {
 
 /// The grant of a window that is not bound.
 fn unbound(key: u32, pd: u32) -> Grant {
-    Grant { key, pd, address: 0, iova: 0, length: 0, access: Access::empty(), live: false, qpn: None }
+    Grant {
+        key,
+        pd,
+        address: 0,
+        iova: 0,
+        length: 0,
+        access: Access::empty(),
+        backing: Backing::Nothing,
+        live: false,
+        qpn: None,
+    }
 }
 
 #[cfg(test)]

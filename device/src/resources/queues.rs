@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pumice_transport::types::RecvRequest;
 
 use super::{CqSlot, NO_OBJECT, Receives, Resources, check_size, check_unused};
+use crate::clock::Clock;
 use crate::completion_channel::CompletionChannel;
 use crate::completion_queue::CompletionQueue;
 use crate::error::ResourceError;
@@ -23,6 +24,8 @@ pub struct CqSetup {
     pub cookie: u64,
     /// Where it reports to.
     pub channel: Option<Arc<CompletionChannel>>,
+    /// Stamps its completions.
+    pub clock: Option<Clock>,
 }
 
 /// What to make a shared receive queue of (`ibv_create_srq_ex`).
@@ -49,9 +52,9 @@ impl Resources {
         check_size("completion queue depth", setup.depth, 1, self.limits.max_cqe)?;
         check_size("completion vector", setup.comp_vector, 0, self.limits.num_comp_vectors.max(1) - 1)?;
         let slots = Arc::clone(&self.send_slots);
-        let CqSetup { depth, cookie, channel, .. } = setup;
+        let CqSetup { depth, cookie, channel, clock, .. } = setup;
         let handle = self.cqs.try_insert_with(|handle| {
-            let cq = CompletionQueue::new(handle, depth, cookie, channel, slots)?;
+            let cq = CompletionQueue::new(handle, depth, cookie, channel, slots, clock)?;
             Ok(CqSlot { cq: Arc::new(cq), users: 0 })
         })?;
         Ok(Arc::clone(&self.cqs.require(handle)?.cq))
@@ -224,7 +227,7 @@ mod tests {
     #[test]
     fn completion_queue_sizes_are_checked() {
         let mut resources = resources();
-        for bad in [cq(0), cq(101), CqSetup { comp_vector: 1, ..cq(1) }] {
+        for bad in [cq(0), cq(101), CqSetup { comp_vector: Limits::default().num_comp_vectors, ..cq(1) }] {
             assert_eq!(resources.create_cq(bad).unwrap_err().errno(), libc::EINVAL);
         }
         let queue = resources.create_cq(cq(100)).unwrap();

@@ -33,12 +33,31 @@ pub(super) fn file_name(port: u16) -> String {
     format!("udp{port}-net{}", process::network_namespace())
 }
 
+/// A folder of this user that nobody else may change, made if it is not there: the one with the registries.
+///
+/// # Errors
+/// Another user could change it; the operating system refuses.
+pub fn runtime_folder() -> Result<PathBuf, ShareError> {
+    let folder = default_folder();
+    open_folder(&folder)?;
+    Ok(folder)
+}
+
 /// Opens the registry, making it and its folder when they are not there.
 ///
 /// # Errors
 /// Another user could change them; the operating system refuses.
 pub(super) fn open(folder: &Path, name: &str) -> Result<File, ShareError> {
-    let failed = |step, path: PathBuf| move |source| ShareError::Os { step, path: Some(path), source };
+    let opened = open_folder(folder)?;
+    let path = folder.join(name);
+    let file = open_at(&opened, name).map_err(failed("open the registry", path.clone()))?;
+    let about = file.metadata().map_err(failed("look at the registry", path.clone()))?;
+    check(&path, &about, about.is_file() && about.nlink() == 1)?;
+    Ok(file)
+}
+
+/// Opens a folder of this user alone, making it when it is not there.
+fn open_folder(folder: &Path) -> Result<File, ShareError> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             return Err(failed("make the folder", folder.to_owned())(error));
@@ -52,11 +71,11 @@ pub(super) fn open(folder: &Path, name: &str) -> Result<File, ShareError> {
         .map_err(failed("open the folder", folder.to_owned()))?;
     let about = opened.metadata().map_err(failed("look at the folder", folder.to_owned()))?;
     check(folder, &about, about.is_dir())?;
-    let path = folder.join(name);
-    let file = open_at(&opened, name).map_err(failed("open the registry", path.clone()))?;
-    let about = file.metadata().map_err(failed("look at the registry", path.clone()))?;
-    check(&path, &about, about.is_file() && about.nlink() == 1)?;
-    Ok(file)
+    Ok(opened)
+}
+
+fn failed(step: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> ShareError {
+    move |source| ShareError::Os { step, path: Some(path), source }
 }
 
 fn check(path: &Path, about: &Metadata, right_kind: bool) -> Result<(), ShareError> {

@@ -45,6 +45,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use error::{Holder, ShareError};
+pub use folder::runtime_folder;
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};
 
 use crate::port::UdpConfig;

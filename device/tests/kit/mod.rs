@@ -6,6 +6,7 @@
 pub mod forger;
 pub mod memory;
 pub mod random;
+pub mod scene;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use pumice_transport::wire::Qpn;
 pub use memory::Memory;
 #[allow(unused_imports)] // the kit serves several test programs, and not all of them draw
 pub use random::Random;
+pub use scene::Scene;
 
 /// All rights that a region can give.
 pub const ALL_ACCESS: Access = Access::LOCAL_WRITE

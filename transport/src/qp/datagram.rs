@@ -1,5 +1,7 @@
 //! UD (and GSI): one packet per message, addressed per request.
 
+use core::net::IpAddr;
+
 use super::Arrival;
 use super::requester::{Progress, Requester, SendFailure};
 use super::settings::Settings;
@@ -129,6 +131,7 @@ pub(crate) fn handle_datagram<H: Host>(
         qp_num: settings.context.qpn.value(),
         src_qp: deth.source.value(),
         flags: WcFlags::GRH,
+        sl: packet_type(arrival.flow.destination),
         ..WorkCompletion::default()
     };
     if let Some(imm) = packet.imm() {
@@ -137,4 +140,14 @@ pub(crate) fn handle_datagram<H: Host>(
     }
     host.complete_recv(&settings.context, recv.cq, completion, packet.bth().solicited);
     Ok(())
+}
+
+/// What the service level of a datagram's completion says: RoCEv2 tells of each datagram whether it came over
+/// IPv4 or IPv6, verbs have no field for it, and adapters tell it here (bit 3: in UDP; below, 1: IPv6, 2: IPv4).
+/// UCX finds the destination address in the GRH area by it, and drops IPv4 datagrams that say 0.
+const fn packet_type(destination: IpAddr) -> u8 {
+    match destination {
+        IpAddr::V4(_) => 0b1010,
+        IpAddr::V6(_) => 0b1001,
+    }
 }

@@ -33,6 +33,7 @@ fn a_datagram_arrives_behind_forty_bytes_of_header() {
     rung.receive_marked(&datagram(b"hello").psn(0xabcdef).solicited(), 0x68);
     let done = rung.host.recvs_done[0];
     assert_eq!((done.wc.byte_len, done.wc.flags), (45, WcFlags::GRH));
+    assert_eq!(done.wc.sl, 10, "UDP over IPv4");
     assert_eq!((done.wc.src_qp, done.wc.opcode, done.solicited), (SOURCE.value(), WcOpcode::Recv, true));
     let buffer = rung.buffer()[..45].to_vec();
     assert_eq!(buffer[40..], *b"hello");
@@ -56,6 +57,7 @@ fn ipv6_datagrams_carry_the_whole_header() {
         ..flow_from_peer()
     };
     assert!(rung.receive_bytes(&datagram(b"hi").bytes(LOCAL), &flow, 0));
+    assert_eq!(rung.host.recvs_done[0].wc.sl, 9, "UDP over IPv6");
     let header = rung.buffer()[..40].to_vec();
     assert_eq!((header[0] >> 4, header[6], header[7]), (6, 17, 64));
     assert_eq!((header[23], header[39]), (2, 1));

@@ -10,16 +10,19 @@ use pumice_transport::types::{AddressVector, Gid, WcFlags};
 
 use crate::abi::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 use crate::context::{Context, Owned};
+use crate::local_identifier;
 use crate::object::{Held, Shown, hand_out, held, take_back};
 use crate::outcome::{Errno, INVALID, pointer, status};
-use crate::protection_domain::Pd;
+use crate::protection_domain::{Pd, Use};
 
 /// An address handle.
 #[repr(C)]
 pub(crate) struct Ah {
     c: Shown<ibv_ah>,
     handle: Handle,
+    domain: Handle,
     path: Arc<Path>,
+    _domain_use: Option<Use>,
 }
 
 // SAFETY: the first field is the C structure.
@@ -33,10 +36,9 @@ impl Ah {
         &self.path
     }
 
-    /// The program's pointer to its domain.
-    pub(crate) const fn domain(&self) -> *mut ibv_pd {
-        // SAFETY: a field of our own structure, set once.
-        unsafe { (*self.c.as_ptr()).pd }
+    /// Its protection domain.
+    pub(crate) const fn domain(&self) -> Handle {
+        self.domain
     }
 }
 
@@ -82,10 +84,12 @@ unsafe fn create(pd: *mut ibv_pd, vector: &AddressVector) -> Result<*mut ibv_ah,
     // SAFETY: the caller's promise.
     let domain = unsafe { held::<Pd>(pd) }?;
     let context = domain.context()?;
-    let (handle, path) = context.hca().create_ah(domain.handle(), vector)?;
+    let vector = local_identifier::resolve(*vector, &context.adapter.gids);
+    let (handle, path) = context.hca().create_ah(domain.handle(), &vector)?;
     context.own(Owned::AddressHandle(handle.pack()));
     let c = ibv_ah { context: domain.context_pointer(), pd, handle: handle.index };
-    Ok(hand_out(Ah { c: Shown::new(c), handle, path }))
+    let (domain, _domain_use) = (domain.handle(), domain.begin_use());
+    Ok(hand_out(Ah { c: Shown::new(c), handle, domain, path, _domain_use }))
 }
 
 pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
@@ -149,7 +153,7 @@ unsafe fn sender(
         traffic_class,
         flow_label,
         port_num,
-        sl: wc.sl,
+        // Not `wc.sl`: that tells the IP version.
         ..AddressVector::default()
     })
 }

@@ -13,7 +13,8 @@ use crate::async_event::Unacknowledged;
 use crate::completion_channel::Channel;
 use crate::context::{Context, Owned};
 use crate::object::{Held, Shown, held, held_or_none, take_back, zeroed};
-use crate::outcome::{Errno, INVALID, number, pointer, status};
+use crate::outcome::{Errno, INVALID, negative, pointer, status};
+use crate::protection_domain::Use;
 
 /// A completion queue; all have room for the extended structure.
 #[repr(C)]
@@ -24,8 +25,13 @@ pub(crate) struct Cq {
     unacknowledged: Unacknowledged,
     /// The completion that the extended calls read, between start_poll and end_poll.
     pub(crate) current: Shown<WorkCompletion>,
+    /// When it was made, in ns of the device's clock, if the queue stamps.
+    pub(crate) current_at_ns: Shown<u64>,
+    pub(crate) stamps: bool,
     /// A thread is between start_poll and end_poll.
     pub(crate) polling: AtomicBool,
+    /// Of the parent domain that it was made in.
+    pub(crate) _domain_use: Option<Use>,
 }
 
 // SAFETY: the first field begins with the C structure.
@@ -55,17 +61,23 @@ impl Cq {
     }
 }
 
+/// Everything that makes a completion queue.
+pub(crate) struct Wanted {
+    pub(crate) cqe: u32,
+    pub(crate) cq_context: *mut c_void,
+    pub(crate) channel: *mut ibv_comp_channel,
+    pub(crate) comp_vector: u32,
+    /// Whether completions are stamped.
+    pub(crate) stamps: bool,
+    pub(crate) domain_use: Option<Use>,
+}
+
 /// Makes a completion queue.
 ///
 /// # Safety
 /// The pointers are null or live.
-pub(crate) unsafe fn create(
-    context: *mut ibv_context,
-    cqe: u32,
-    cq_context: *mut c_void,
-    channel: *mut ibv_comp_channel,
-    comp_vector: u32,
-) -> Result<*mut ibv_cq_ex, Errno> {
+pub(crate) unsafe fn create(context: *mut ibv_context, wanted: Wanted) -> Result<*mut ibv_cq_ex, Errno> {
+    let Wanted { cqe, cq_context, channel, comp_vector, stamps, domain_use } = wanted;
     // SAFETY: the caller's promise.
     let (open, reports) = unsafe { (Context::of(context)?, held_or_none::<Channel>(channel)) };
     let place = Box::<Cq>::new_uninit();
@@ -75,6 +87,7 @@ pub(crate) unsafe fn create(
         comp_vector,
         cookie,
         channel: reports.map(|channel| Arc::clone(channel.channel())),
+        clock: stamps.then(|| open.hca().clock().clone()),
     })?;
     open.own_cq(Owned::CompletionQueue(queue.handle().pack()), Some(Arc::clone(&queue)));
     // SAFETY: numbers, pointers and locks for which zero is the initial state.
@@ -92,7 +105,10 @@ pub(crate) unsafe fn create(
             hca: open.hca(),
             unacknowledged: Unacknowledged::default(),
             current: Shown::new(WorkCompletion::default()),
+            current_at_ns: Shown::new(0),
+            stamps,
             polling: AtomicBool::new(false),
+            _domain_use: domain_use,
         },
     );
     Ok(Box::into_raw(cq).cast())
@@ -108,8 +124,9 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
     pointer(|| {
         let cqe = u32::try_from(cqe).map_err(|_| INVALID)?;
         let comp_vector = u32::try_from(comp_vector).map_err(|_| INVALID)?;
+        let wanted = Wanted { cqe, cq_context, channel, comp_vector, stamps: false, domain_use: None };
         // SAFETY: the caller's promise.
-        unsafe { create(context, cqe, cq_context, channel, comp_vector) }.map(<*mut ibv_cq_ex>::cast)
+        unsafe { create(context, wanted) }.map(<*mut ibv_cq_ex>::cast)
     })
 }
 
@@ -139,10 +156,17 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     })
 }
 
+/// Of a queue that overran: it cannot be used any more.
+const OVERRAN: Errno = Errno(libc::EIO);
+
+/// Asks for one event. EIO: the queue overran, and no completion will ever come.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     status(|| {
         // SAFETY: null or live.
         let cq = unsafe { held::<Cq>(cq) }?;
+        if cq.queue.is_failed() {
+            return Err(OVERRAN);
+        }
         cq.hca().req_notify_cq(&cq.queue, solicited_only != 0);
         Ok(())
     })
@@ -151,11 +175,16 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 /// Completions that are copied at a time.
 const BATCH: usize = 8;
 
-/// Takes at most `num_entries` completions: their number.
+/// Takes at most `num_entries` completions: their number, or a negative errno. EINVAL: no queue, one without a context,
+/// a negative number, no place for completions. EIO: the queue overran, and what it held has been polled.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
-    number(|| {
+    negative(|| {
         // SAFETY: null or live.
         let cq = unsafe { held::<Cq>(cq) }?;
+        // SAFETY: a field of our own structure.
+        if unsafe { (*cq.as_ptr()).base.context.is_null() } {
+            return Err(INVALID);
+        }
         let wanted = usize::try_from(num_entries).map_err(|_| INVALID)?;
         if wanted == 0 {
             return Ok(0);
@@ -166,7 +195,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc:
         // One place is all that an empty queue needs, and most polls find an empty queue.
         let mut one = [WorkCompletion::default()];
         if cq.hca().poll_cq(&cq.queue, &mut one) == 0 {
-            return Ok(0);
+            return if cq.queue.is_failed() { Err(OVERRAN) } else { Ok(0) };
         }
         // SAFETY: the caller's array has room for `wanted`.
         unsafe { wc.write(to_c(&one[0])) };

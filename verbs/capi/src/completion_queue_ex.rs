@@ -2,22 +2,28 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::Ordering;
+use std::time::UNIX_EPOCH;
 
 use pumice_transport::types::WorkCompletion;
 
-use crate::abi::{ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr};
-use crate::completion_queue::{Cq, create, imm_or_key};
+use crate::abi::{ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_poll_cq_attr};
+use crate::completion_queue::{Cq, Wanted, create, imm_or_key};
 use crate::context::operation;
 use crate::object::{held, held_or_none};
 use crate::outcome::{INVALID, NOT_SUPPORTED, pointer, status, value};
+use crate::protection_domain::Pd;
 
-/// `IBV_CQ_INIT_ATTR_MASK_FLAGS`.
+/// `IBV_CQ_INIT_ATTR_MASK_FLAGS` and `..._MASK_PD`.
 const MASK_FLAGS: u32 = 1;
+const MASK_PD: u32 = 1 << 1;
 /// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED` and `..._IGNORE_OVERRUN`: true or harmless here.
 const KNOWN_FLAGS: u32 = 3;
-/// Byte length, immediate, QP number, source QP, SLID, SL, DLID path bits. Not time stamps, VLANs,
+/// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP` and `..._TIMESTAMP_WALLCLOCK`.
+const WC_STAMP: u64 = 1 << 7;
+const WC_WALLCLOCK: u64 = 1 << 11;
+/// Byte length, immediate, QP number, source QP, SLID, SL, DLID path bits, and time stamps. Not VLANs,
 /// flow tags, tag matching: the device has none.
-const KNOWN_WC_FLAGS: u64 = 0x7f;
+const KNOWN_WC_FLAGS: u64 = 0x7f | WC_STAMP | WC_WALLCLOCK;
 
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
@@ -26,15 +32,25 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     pointer(|| {
         // SAFETY: null or the caller's structure.
         let attributes = unsafe { attributes.as_ref() }.ok_or(INVALID)?;
-        if attributes.wc_flags & !KNOWN_WC_FLAGS != 0 || attributes.comp_mask & !MASK_FLAGS != 0 {
+        if attributes.wc_flags & !KNOWN_WC_FLAGS != 0 || attributes.comp_mask & !(MASK_FLAGS | MASK_PD) != 0 {
             return Err(NOT_SUPPORTED);
         }
         if attributes.comp_mask & MASK_FLAGS != 0 && attributes.flags & !KNOWN_FLAGS != 0 {
             return Err(NOT_SUPPORTED);
         }
+        let domain_use = if attributes.comp_mask & MASK_PD != 0 {
+            // SAFETY: null or live.
+            let domain = unsafe { held::<Pd>(attributes.parent_domain) }?;
+            let not_parent = || INVALID.because(|| "completion queues are made in parent domains".to_owned());
+            Some(domain.begin_use().ok_or_else(not_parent)?)
+        } else {
+            None
+        };
         let ibv_cq_init_attr_ex { cqe, cq_context, channel, comp_vector, .. } = *attributes;
+        let stamps = attributes.wc_flags & (WC_STAMP | WC_WALLCLOCK) != 0;
+        let wanted = Wanted { cqe, cq_context, channel, comp_vector, stamps, domain_use };
         // SAFETY: the caller's promise.
-        let cq = unsafe { create(context, cqe, cq_context, channel, comp_vector) }?;
+        let cq = unsafe { create(context, wanted) }?;
         // SAFETY: just made, and nobody else has it.
         let c = unsafe { &mut *cq };
         c.start_poll = operation!(start_poll);
@@ -50,9 +66,9 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         c.read_slid = operation!(read_slid);
         c.read_sl = operation!(read_sl);
         c.read_dlid_path_bits = operation!(read_dlid_path_bits);
+        c.read_completion_ts = operation!(read_completion_ts);
+        c.read_completion_wallclock_ns = operation!(read_completion_wallclock_ns);
         // Nobody may ask for these; a program that does so anyway reads zeros.
-        c.read_completion_ts = operation!(read_nothing);
-        c.read_completion_wallclock_ns = operation!(read_nothing);
         c.read_cvlan = operation!(read_nothing);
         c.read_flow_tag = operation!(read_nothing);
         c.read_tm_info = operation!(read_no_tag);
@@ -60,11 +76,17 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     })
 }
 
-/// Takes the next completion into the structure; ENOENT if there is none.
+/// Takes the next completion into the structure. ENOENT: there is none. EIO: there will never be one, for the queue
+/// overran.
 fn take(cq: &Cq) -> c_int {
     let mut one = [WorkCompletion::default()];
-    if cq.hca().poll_cq(cq.queue(), &mut one) == 0 {
-        return libc::ENOENT;
+    let none = || if cq.queue().is_failed() { libc::EIO } else { libc::ENOENT };
+    let mut at_ns = 0;
+    if cq.stamps {
+        let Some(stamped) = cq.hca().poll_cq_stamped(cq.queue()) else { return none() };
+        (one, at_ns) = ([stamped.0], stamped.1);
+    } else if cq.hca().poll_cq(cq.queue(), &mut one) == 0 {
+        return none();
     }
     let [completion] = one;
     // SAFETY: fields of our own structure, which one thread at a time polls.
@@ -72,6 +94,7 @@ fn take(cq: &Cq) -> c_int {
         (*cq.as_ptr()).status = completion.status as u32;
         (*cq.as_ptr()).wr_id = completion.wr_id;
         cq.current.as_ptr().write(completion);
+        cq.current_at_ns.as_ptr().write(at_ns);
     }
     0
 }
@@ -167,6 +190,46 @@ unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
 unsafe extern "C" fn read_dlid_path_bits(cq: *mut ibv_cq_ex) -> u8 {
     // SAFETY: the caller's promise.
     unsafe { read(cq, |completion| completion.dlid_path_bits) }
+}
+
+/// In cycles of the device's clock, as `ibv_query_rt_values_ex` reads it: ns.
+unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
+    value(0, || {
+        // SAFETY: the caller's promise; only the polling thread writes it.
+        unsafe { held_or_none::<Cq>(cq.cast()).map_or(0, |cq| *cq.current_at_ns.as_ptr()) }
+    })
+}
+
+/// In ns since 1970: the same moment on the system's clock, as that is set now.
+unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
+    value(0, || {
+        // SAFETY: the caller's promise.
+        let Some(held) = (unsafe { held_or_none::<Cq>(cq.cast()) }) else { return 0 };
+        // SAFETY: the caller's promise; only the polling thread writes it.
+        let at_ns = unsafe { *held.current_at_ns.as_ptr() };
+        let ago_ns = held.hca().clock().now_ns().saturating_sub(at_ns);
+        let now_ns = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
+        if held.stamps { now_ns.saturating_sub(ago_ns) } else { 0 }
+    })
+}
+
+/// `IBV_CQ_ATTR_MODERATE`.
+const CHANGE_MODERATION: u32 = 1;
+
+/// Moderation is taken for what it is, a wish for fewer events: an armed queue reports its first
+/// completion all the same.
+pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attributes: *mut ibv_modify_cq_attr) -> c_int {
+    status(|| {
+        // SAFETY: null or live; null or the caller's structure.
+        let attributes = unsafe {
+            held::<Cq>(cq)?;
+            attributes.as_ref().ok_or(INVALID)?
+        };
+        if attributes.attr_mask & !CHANGE_MODERATION != 0 {
+            return Err(NOT_SUPPORTED.because(|| format!("modify_cq: mask {:#x}", attributes.attr_mask)));
+        }
+        Ok(())
+    })
 }
 
 extern "C" fn read_nothing(_cq: *mut ibv_cq_ex) -> u64 {

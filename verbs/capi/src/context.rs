@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_device::completion_queue::CompletionQueue;
@@ -13,13 +13,14 @@ use pumice_transport::wire::Qpn;
 
 use crate::abi::{Operation, ibv_context, ibv_context_ops, ibv_device, verbs_context};
 use crate::async_event::AsyncQueue;
+use crate::command_file::CommandFile;
 use crate::device::{Adapter, adapter, device_pointer, release};
 use crate::object::{Shown, zeroed};
 use crate::ofed_xrc::{RegisteredName, close_registration};
 use crate::outcome::{Errno, INVALID, pointer, status};
 use crate::{
-    completion_queue, completion_queue_ex, memory, post_recv, post_send, query, queue_pair, refusal,
-    shared_receive_queue, xrc_domain, xrc_target,
+    completion_queue, completion_queue_ex, device_memory, memory, parent_domain, post_recv, post_send, query,
+    queue_pair, refusal, shared_receive_queue, xrc_domain, xrc_target,
 };
 
 /// An opened device. The program's pointer is to `verbs.context`.
@@ -30,7 +31,7 @@ pub(crate) struct Context {
     pub(crate) async_events: AsyncQueue,
     /// Programs duplicate this descriptor and compare what it is.
     _command: OwnedFd,
-    owned: Mutex<BTreeMap<Owned, Option<Arc<CompletionQueue>>>>,
+    file: Arc<CommandFile>,
     /// XRC receive queue pairs of OFED 1.x that it is registered for.
     registered: Mutex<BTreeMap<Qpn, (TargetRegistration, RegisteredName)>>,
 }
@@ -74,6 +75,11 @@ impl Context {
         &self.adapter.hca
     }
 
+    /// What its command descriptor stands for.
+    pub(crate) const fn file(&self) -> &Arc<CommandFile> {
+        &self.file
+    }
+
     /// The program's pointer.
     pub(crate) const fn as_ptr(&self) -> *mut ibv_context {
         // SAFETY: a field of our own structure.
@@ -85,11 +91,11 @@ impl Context {
     }
 
     pub(crate) fn own_cq(&self, owned: Owned, cq: Option<Arc<CompletionQueue>>) {
-        self.owned.lock().unwrap_or_else(PoisonError::into_inner).insert(owned, cq);
+        self.file.own(owned, cq);
     }
 
     pub(crate) fn disown(&self, owned: Owned) {
-        self.owned.lock().unwrap_or_else(PoisonError::into_inner).remove(&owned);
+        self.file.disown(owned);
     }
 
     /// Notes a registration of OFED 1.x.
@@ -107,15 +113,14 @@ impl Context {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner).remove(&number)
     }
 
-    /// Destroys what the program left, as a kernel does when a device file is closed.
+    /// Destroys what the program left, as a kernel does when a device file is closed for the last time.
     fn destroy_leftovers(&self) {
-        let leftovers = std::mem::take(&mut *self.owned.lock().unwrap_or_else(PoisonError::into_inner));
         let registered = std::mem::take(&mut *self.registered.lock().unwrap_or_else(PoisonError::into_inner));
         for (registration, name) in registered.into_values() {
             close_registration(self, registration, name);
         }
         let hca = self.hca();
-        for (owned, cq) in leftovers {
+        for (owned, cq) in CommandFile::leftovers(&self.file) {
             // What another context still uses stays, and goes with the adapter.
             let _ = match owned {
                 Owned::Window(handle) => hca.dealloc_mw(Handle::unpack(handle)),
@@ -136,29 +141,31 @@ impl Context {
     }
 
     fn open() -> Result<*mut ibv_context, Errno> {
-        let adapter = adapter()?;
-        // SAFETY: a name that ends with NUL.
-        let fd = unsafe { libc::memfd_create(c"pumice-context".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(Errno(crate::outcome::errno()));
-        }
-        // SAFETY: the descriptor is new.
-        let command = unsafe { OwnedFd::from_raw_fd(fd) };
-        let async_events = AsyncQueue::new()?;
+        let (command, file) = CommandFile::create()?;
+        Context::open_on(command, file).map_err(|(errno, _)| errno)
+    }
+
+    /// Opens the device on a command file.
+    ///
+    /// # Errors
+    /// Those of the adapter; the descriptor comes back.
+    pub(crate) fn open_on(
+        command: OwnedFd,
+        file: Arc<CommandFile>,
+    ) -> Result<*mut ibv_context, (Errno, OwnedFd)> {
+        let (adapter, async_events) = match adapter().and_then(|adapter| Ok((adapter, AsyncQueue::new()?))) {
+            Ok(both) => both,
+            Err(errno) => return Err((errno, command)),
+        };
         let mut verbs = operations();
         verbs.context.device = device_pointer();
         verbs.context.cmd_fd = command.as_raw_fd();
         verbs.context.async_fd = async_events.fd();
         verbs.context.num_comp_vectors = adapter.hca.limits().num_comp_vectors as c_int;
-        let context = Box::new(Context {
-            verbs: Shown::new(verbs),
-            adapter,
-            async_events,
-            _command: command,
-            owned: Mutex::new(BTreeMap::new()),
-            registered: Mutex::new(BTreeMap::new()),
-        });
-        let context = Box::leak(context);
+        let registered = Mutex::new(BTreeMap::new());
+        let verbs = Shown::new(verbs);
+        let context = Context { verbs, adapter, async_events, _command: command, file, registered };
+        let context = Box::leak(Box::new(context));
         context.adapter.distributor.register(context.as_ptr());
         Ok(context.as_ptr())
     }
@@ -227,6 +234,15 @@ fn operations() -> verbs_context {
 
     verbs.query_port = operation!(query::query_port);
     verbs.query_device_ex = operation!(query::query_device_ex);
+    verbs.alloc_td = operation!(parent_domain::alloc_td);
+    verbs.dealloc_td = operation!(parent_domain::dealloc_td);
+    verbs.alloc_parent_domain = operation!(parent_domain::alloc_parent_domain);
+    verbs.alloc_dm = operation!(device_memory::alloc_dm);
+    verbs.free_dm = operation!(device_memory::free_dm);
+    verbs.reg_dm_mr = operation!(device_memory::reg_dm_mr);
+    verbs.alloc_null_mr = operation!(memory::alloc_null_mr);
+    verbs.advise_mr = operation!(memory::advise_mr);
+    verbs.modify_cq = operation!(completion_queue_ex::modify_cq);
     verbs.query_rt_values = operation!(query::query_rt_values);
     verbs.create_cq_ex = operation!(completion_queue_ex::create_cq_ex);
     verbs.create_qp_ex = operation!(queue_pair::create_qp_ex);
@@ -239,7 +255,7 @@ fn operations() -> verbs_context {
     verbs
 }
 
-/// Device memory, counters, flow steering, work queues, thread domains and tag matching: hardware's.
+/// Counters, flow steering, work queues, DMA handles, packet pacing and tag matching: hardware's.
 fn refuse_the_rest(verbs: &mut verbs_context) {
     verbs.free_buf = NO_INT;
     verbs.alloc_buf = NO_POINTER;
@@ -247,23 +263,14 @@ fn refuse_the_rest(verbs: &mut verbs_context) {
     verbs.reg_mr_ex = NO_POINTER;
     verbs.dealloc_dmah = NO_INT;
     verbs.alloc_dmah = NO_POINTER;
-    verbs.advise_mr = NO_INT;
-    verbs.alloc_null_mr = NO_POINTER;
     verbs.read_counters = NO_INT;
     verbs.attach_counters_point_flow = NO_INT;
     verbs.create_counters = NO_POINTER;
     verbs.destroy_counters = NO_INT;
-    verbs.reg_dm_mr = NO_POINTER;
-    verbs.alloc_dm = NO_POINTER;
-    verbs.free_dm = NO_INT;
     verbs.modify_flow_action_esp = NO_INT;
     verbs.destroy_flow_action = NO_INT;
     verbs.create_flow_action_esp = NO_POINTER;
     verbs.modify_qp_rate_limit = NO_INT;
-    verbs.alloc_parent_domain = NO_POINTER;
-    verbs.dealloc_td = NO_INT;
-    verbs.alloc_td = NO_POINTER;
-    verbs.modify_cq = NO_INT;
     verbs.post_srq_ops = NO_INT;
     verbs.destroy_rwq_ind_table = NO_INT;
     verbs.create_rwq_ind_table = NO_POINTER;

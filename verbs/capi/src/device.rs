@@ -1,7 +1,5 @@
 //! The one device of this host, `pumice0`, and the HCA that all contexts of a process share.
-//!
-//! Environment: PUMICE_ADDR names the one local address to use (by default all); PUMICE_DEVICE
-//! another name for the device.
+//! The PUMICE_* variables (`pumice_device::settings`) say what it is like.
 
 use std::ffi::{c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,15 +9,17 @@ use pumice_device::clock::Clock;
 use pumice_device::completion_queue::CompletionQueue;
 use pumice_device::gid_table::GidEntry;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
-use pumice_device::interface::{Interface, gid_addresses, interfaces};
+use pumice_device::interface::interfaces;
 use pumice_device::port::UdpConfig;
+use pumice_device::settings::{DEFAULT_DEVICE, Settings};
 use pumice_device::share::{ShareConfig, SharedPort};
-use pumice_transport::types::{Mtu, WorkCompletion};
+use pumice_transport::types::WorkCompletion;
 
 use crate::abi::ibv_device;
 use crate::async_event::Distributor;
 use crate::object::{Held, zeroed};
-use crate::outcome::{Errno, INVALID, explain, explains, pointer, value};
+use crate::outcome::{Errno, complain, explain, explains, pointer, value};
+use crate::port;
 
 /// `IBV_NODE_CA`.
 const NODE_CHANNEL_ADAPTER: c_int = 1;
@@ -44,14 +44,12 @@ unsafe impl Held for Device {
 
 impl Device {
     fn new() -> Device {
-        let name = std::env::var("PUMICE_DEVICE").unwrap_or_default();
-        let usable =
-            (1..60).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        let name = if usable { name } else { "pumice0".to_owned() };
+        // Wrong settings are refused before anybody gets the device.
+        let name = settings().map_or(DEFAULT_DEVICE, |settings| &settings.device);
         // SAFETY: numbers, null pointers and empty strings.
         let mut c: ibv_device = unsafe { zeroed() };
         c.node_type = NODE_CHANNEL_ADAPTER;
-        set_text(&mut c.name, &name);
+        set_text(&mut c.name, name);
         set_text(&mut c.dev_name, "uverbs0");
         set_text(&mut c.dev_path, "/sys/class/infiniband_verbs/uverbs0");
         set_text(&mut c.ibdev_path, &format!("/sys/class/infiniband/{name}"));
@@ -90,33 +88,22 @@ fn guid() -> [u8; 8] {
     [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
 }
 
+/// The settings of this process, read when they are first asked for.
+///
+/// # Errors
+/// One is wrong; that has been said on standard error.
+pub(crate) fn settings() -> Result<&'static Settings, Errno> {
+    static SETTINGS: OnceLock<Result<Settings, Errno>> = OnceLock::new();
+    SETTINGS
+        .get_or_init(|| Settings::from_environment().map_err(Errno::from))
+        .as_ref()
+        .map_err(|errno| *errno)
+}
+
 /// The addresses that the device offers, in GID table order.
 pub(crate) fn gid_entries() -> Result<Vec<GidEntry>, Errno> {
     let found = interfaces().map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EIO)))?;
-    let entry = |ip, interface: &Interface| {
-        let mtu = u32::try_from(interface.mtu).ok().and_then(Mtu::largest_for_link).unwrap_or(Mtu::Mtu1024);
-        GidEntry::new(ip, &interface.name, interface.index, mtu)
-    };
-    let Some(wanted) = wanted_address()? else {
-        return Ok(gid_addresses(&found).into_iter().map(|(ip, interface)| entry(ip, interface)).collect());
-    };
-    let has = |interface: &&Interface| interface.addresses.iter().any(|(ip, _)| *ip == wanted);
-    // All of 127.0.0.0/8 is local though the interface lists one address of it.
-    let loops = |interface: &&Interface| interface.loopback && wanted.is_ipv4() && wanted.is_loopback();
-    let interface = found.iter().find(has).or_else(|| found.iter().find(loops)).ok_or_else(|| {
-        Errno(libc::EADDRNOTAVAIL).because(|| format!("PUMICE_ADDR={wanted} is no address of this host"))
-    })?;
-    Ok(vec![entry(wanted, interface)])
-}
-
-fn wanted_address() -> Result<Option<IpAddr>, Errno> {
-    match std::env::var("PUMICE_ADDR") {
-        Ok(text) if !text.is_empty() => text
-            .parse()
-            .map(Some)
-            .map_err(|_| INVALID.because(|| format!("PUMICE_ADDR={text} is not an IP address"))),
-        _ => Ok(None),
-    }
+    Ok(settings()?.gid_entries(&found)?)
 }
 
 /// What the contexts of a process share. Dropped with the last of them: the port is free again then.
@@ -134,28 +121,32 @@ pub(crate) struct Adapter {
 
 impl Adapter {
     fn open() -> Result<Adapter, Errno> {
+        let settings = settings()?;
         let gids = gid_entries()?;
-        let address = match (gids.as_slice(), wanted_address()?) {
+        let address = match (gids.as_slice(), settings.address) {
             ([], _) => {
-                return Err(
-                    Errno(libc::ENODEV).because(|| "no interface that is up has an address".to_owned())
+                complain(
+                    "no interface that is up has an address: bring one up, `ip link set lo up` is enough",
                 );
+                return Err(Errno(libc::ENODEV));
             }
             (_, Some(address)) => address,
             (some, None) if some.iter().all(|entry| entry.ip.is_ipv4()) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             (_, None) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
-        let port = SharedPort::open(&ShareConfig::new(UdpConfig::new(address))).map_err(|error| {
-            explain(|| error.to_string());
+        let shared = SharedPort::open(&ShareConfig::new(UdpConfig::new(address))).map_err(|error| {
+            complain(&error.to_string());
             Errno(error.errno())
         })?;
-        let process_slot = port.slot();
+        let process_slot = shared.slot();
+        let clock = Clock::monotonic();
+        let port = port::wrap(shared, settings, &clock)?;
         let mut config = HcaConfig { process_slot, ..HcaConfig::new(&the_device().name(), gids.clone()) };
         if explains() {
             config.explain = Some(Box::new(|qp, cause| explain(|| format!("QP {} {cause}", qp.qpn))));
         }
         // Signals are for the application's threads.
-        let hca = Arc::new(with_signals_blocked(|| Hca::open(config, Box::new(port), Clock::monotonic()))?);
+        let hca = Arc::new(with_signals_blocked(|| Hca::open(config, port, clock))?);
         let distributor = with_signals_blocked(|| Distributor::start(&hca))?;
         let idle = hca.create_cq(CqSetup { depth: 1, ..CqSetup::default() })?;
         static FAREWELL: Once = Once::new();

@@ -1,22 +1,27 @@
 //! Memory regions and memory windows.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
-use pumice_device::memory::{RegionChange, WindowType};
+use pumice_device::hca::Hca;
+use pumice_device::memory::{Advice, RegionChange, RegionKeys, WindowType, check_mapped};
 use pumice_device::table::Handle;
 use pumice_transport::types::Access;
 
-use crate::abi::{ibv_mr, ibv_mw, ibv_pd};
+use crate::abi::{ibv_mr, ibv_mw, ibv_pd, ibv_sge};
 use crate::context::{Context, Owned};
 use crate::object::{Held, Shown, hand_out, held, held_or_none, take_back};
 use crate::outcome::{Errno, INVALID, number, pointer, status};
-use crate::protection_domain::Pd;
+use crate::post_recv::elements;
+use crate::protection_domain::{Pd, Use};
 
 /// A memory region.
 #[repr(C)]
 pub(crate) struct Mr {
     c: Shown<ibv_mr>,
     handle: Handle,
+    domain_use: Mutex<Option<Use>>,
 }
 
 // SAFETY: the first field is the C structure.
@@ -25,6 +30,36 @@ unsafe impl Held for Mr {
 }
 
 impl Mr {
+    /// A region of a domain, whose program's pointer is `pd`.
+    pub(crate) fn new(
+        domain: &Pd,
+        pd: *mut ibv_pd,
+        keys: RegionKeys,
+        addr: *mut c_void,
+        length: usize,
+    ) -> Mr {
+        let c = ibv_mr {
+            context: domain.context_pointer(),
+            pd,
+            addr,
+            length,
+            handle: keys.handle.index,
+            lkey: keys.lkey,
+            rkey: keys.rkey,
+        };
+        Mr { c: Shown::new(c), handle: keys.handle, domain_use: Mutex::new(domain.begin_use()) }
+    }
+
+    /// The range as it would be after a change, as at registration.
+    fn check_change(&self, hca: &Hca, change: &RegionChange) -> Result<(), Errno> {
+        let now = hca.query_mr(self.handle)?;
+        let (address, length, _) = change.translation.unwrap_or((now.address, now.length, now.iova));
+        if change.translation.is_none() && change.access.is_none_or(|access| now.access.contains(access)) {
+            return Ok(());
+        }
+        check_range(address, length as usize, change.access.unwrap_or(now.access))
+    }
+
     fn context(&self) -> Result<&Context, Errno> {
         // SAFETY: a field of our own structure; a context outlives its objects.
         unsafe { Context::of((*self.c.as_ptr()).context) }
@@ -36,6 +71,8 @@ impl Mr {
 pub(crate) struct Mw {
     c: Shown<ibv_mw>,
     handle: Handle,
+    domain: Handle,
+    _domain_use: Option<Use>,
 }
 
 // SAFETY: the first field is the C structure.
@@ -44,6 +81,11 @@ unsafe impl Held for Mw {
 }
 
 impl Mw {
+    /// Its protection domain.
+    pub(crate) const fn domain(&self) -> Handle {
+        self.domain
+    }
+
     /// The structure that the program sees.
     pub(crate) const fn as_ptr(&self) -> *mut ibv_mw {
         self.c.as_ptr()
@@ -76,18 +118,22 @@ unsafe fn register(
         let (address, rights) = (addr.expose_provenance() as u64, access(rights)?);
         // SAFETY: the program keeps the range mapped.
         let keys = unsafe { context.hca().reg_mr(domain.handle(), address, length as u64, iova, rights) }?;
+        // Nobody knows the keys yet, so nothing touches the range before this has looked.
+        check_range(address, length, rights).inspect_err(|_| {
+            let _ = context.hca().dereg_mr(keys.handle);
+        })?;
         context.own(Owned::Region(keys.handle.pack()));
-        let c = ibv_mr {
-            context: domain.context_pointer(),
-            pd,
-            addr,
-            length,
-            handle: keys.handle.index,
-            lkey: keys.lkey,
-            rkey: keys.rkey,
-        };
-        Ok(hand_out(Mr { c: Shown::new(c), handle: keys.handle }))
+        Ok(hand_out(Mr::new(domain, pd, keys, addr, length)))
     })
+}
+
+/// What a device that pins would find out: whether the range is mapped with the rights. On demand, it
+/// need not be.
+fn check_range(address: u64, length: usize, rights: Access) -> Result<(), Errno> {
+    if rights.contains(Access::ON_DEMAND) {
+        return Ok(());
+    }
+    Ok(check_mapped(address, length as u64, rights.contains(Access::LOCAL_WRITE))?)
 }
 
 /// Remote addresses of a region start at its process address, or at 0 if it is zero-based.
@@ -172,18 +218,56 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
             access: if wants(CHANGE_ACCESS) { Some(access(rights as c_uint)?) } else { None },
         };
         let hca = region.context()?.hca();
+        region.check_change(hca, &change)?;
         // SAFETY: the program keeps the new range mapped.
         let keys = unsafe { hca.rereg_mr(region.handle, domain.map(Pd::handle), change) }?;
         // SAFETY: fields of our own structure; the program does not use the region meanwhile.
         let c = unsafe { &mut *region.c.as_ptr() };
         (c.lkey, c.rkey) = (keys.lkey, keys.rkey);
-        if domain.is_some() {
+        if let Some(domain) = domain {
             c.pd = pd;
+            *region.domain_use.lock().unwrap_or_else(PoisonError::into_inner) = domain.begin_use();
         }
         if wants(CHANGE_TRANSLATION) {
             (c.addr, c.length) = (addr, length);
         }
         Ok(0)
+    })
+}
+
+/// A region that reads as zeros and keeps nothing.
+pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+    pointer(|| {
+        // SAFETY: null or live.
+        let domain = unsafe { held::<Pd>(pd) }?;
+        let context = domain.context()?;
+        let keys = context.hca().alloc_null_mr(domain.handle())?;
+        context.own(Owned::Region(keys.handle.pack()));
+        // It is for local use: no remote key.
+        Ok(hand_out(Mr::new(domain, pd, RegionKeys { rkey: 0, ..keys }, ptr::null_mut(), usize::MAX)))
+    })
+}
+
+/// `IBV_ADVISE_MR_FLAG_FLUSH`: return when it is done.
+const ADVISE_FLUSH: u32 = 1;
+
+pub(crate) unsafe extern "C" fn advise_mr(
+    pd: *mut ibv_pd,
+    advice: u32,
+    flags: u32,
+    sg_list: *mut ibv_sge,
+    num_sge: u32,
+) -> c_int {
+    status(|| {
+        // SAFETY: null or live.
+        let domain = unsafe { held::<Pd>(pd) }?;
+        let advice = Advice::from_verbs(advice)?;
+        if flags & !ADVISE_FLUSH != 0 || num_sge == 0 {
+            return Err(INVALID.because(|| format!("advise_mr: flags {flags:#x}, {num_sge} elements")));
+        }
+        // SAFETY: the caller's array.
+        let ranges = unsafe { elements(sg_list, c_int::try_from(num_sge).map_err(|_| INVALID)?) }?;
+        Ok(domain.context()?.hca().advise_mr(domain.handle(), advice, ranges, flags != 0)?)
     })
 }
 
@@ -201,7 +285,8 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv
             handle: keys.handle.index,
             r#type: kind,
         };
-        Ok(hand_out(Mw { c: Shown::new(c), handle: keys.handle }))
+        let (domain, _domain_use) = (domain.handle(), domain.begin_use());
+        Ok(hand_out(Mw { c: Shown::new(c), handle: keys.handle, domain, _domain_use }))
     })
 }
 

@@ -2,10 +2,13 @@
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use pumice_device::error::ResourceError;
 use pumice_device::hca::HcaError;
+use pumice_device::settings::{Log, SettingError};
+
+use crate::device::settings;
 
 /// A refusal: a positive errno.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,20 +43,46 @@ impl From<ResourceError> for Errno {
     }
 }
 
-/// Prints why something was refused, if the environment variable PUMICE_EXPLAIN is set.
-pub(crate) fn explain(reason: impl FnOnce() -> String) {
-    if explains() {
-        use std::io::Write as _;
-        // A program without stderr has chosen not to know.
-        let _ = writeln!(std::io::stderr(), "pumice: {}", reason());
+impl From<SettingError> for Errno {
+    #[cold]
+    fn from(error: SettingError) -> Errno {
+        complain(&error.to_string());
+        Errno(error.errno)
     }
 }
 
-/// Whether PUMICE_EXPLAIN is set, to anything but nothing or 0.
+/// Prints why something was refused, if PUMICE_LOG is warn or more.
+pub(crate) fn explain(reason: impl FnOnce() -> String) {
+    if explains() {
+        print(&reason());
+    }
+}
+
+/// Whether PUMICE_LOG is warn or more.
 pub(crate) fn explains() -> bool {
-    static EXPLAIN: OnceLock<bool> = OnceLock::new();
-    *EXPLAIN
-        .get_or_init(|| std::env::var_os("PUMICE_EXPLAIN").is_some_and(|set| !set.is_empty() && set != "0"))
+    logs(Log::Warn)
+}
+
+/// Whether a level is printed.
+pub(crate) fn logs(level: Log) -> bool {
+    settings().is_ok_and(|settings| settings.log >= level)
+}
+
+/// Prints what keeps the whole device from being used, whatever PUMICE_LOG is; once, though programs try
+/// again.
+pub(crate) fn complain(sentence: &str) {
+    static SAID: Mutex<Option<String>> = Mutex::new(None);
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.as_deref() != Some(sentence) {
+        print(sentence);
+        *said = Some(sentence.to_owned());
+    }
+}
+
+fn print(sentence: &str) {
+    use std::io::Write as _;
+    // A program without stderr has chosen not to know.
+    let _ = writeln!(std::io::stderr(), "pumice: {sentence}");
 }
 
 /// Sets this thread's errno.
@@ -105,6 +134,15 @@ pub(crate) fn number(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
     })
 }
 
+/// For calls that return a number, or a negative errno.
+#[inline]
+pub(crate) fn negative(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
+    contained(call).unwrap_or_else(|Errno(errno)| {
+        set_errno(errno);
+        -errno
+    })
+}
+
 /// For calls that cannot fail; a panic gives `otherwise`.
 #[inline]
 pub(crate) fn value<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
@@ -122,6 +160,7 @@ mod tests {
         assert!(pointer::<u8>(|| Err(NOT_SUPPORTED)).is_null());
         assert_eq!(errno(), libc::EOPNOTSUPP);
         assert_eq!((number(|| Err(INVALID)), errno()), (-1, libc::EINVAL));
+        assert_eq!((negative(|| Err(NOT_SUPPORTED)), errno()), (-libc::EOPNOTSUPP, libc::EOPNOTSUPP));
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(crate) unsafe fn destination(
 ) -> Result<UdDestination, Errno> {
     // SAFETY: the caller's promise.
     let ah = unsafe { held::<Ah>(ah) }?;
-    if ah.domain() != qp.domain() {
+    if Some(ah.domain()) != qp.domain() {
         return Err(INVALID.because(|| "the address handle is of another protection domain".to_owned()));
     }
     Ok(UdDestination { path: ah.path().clone(), qpn: Qpn::new(qpn), qkey })
@@ -264,7 +264,8 @@ fn note_bound(wr: &ibv_send_wr) {
 /// `mw` is null or live, and so is the region in `info`.
 ///
 /// # Errors
-/// EINVAL: no window, one of another type or protection domain, or rights that windows cannot give.
+/// EINVAL: no window, one of another type, no region, or rights that windows cannot give. EPERM: a window
+/// of another protection domain.
 pub(crate) unsafe fn window_bind(
     qp: &Qp,
     mw: *mut ibv_mw,
@@ -273,12 +274,18 @@ pub(crate) unsafe fn window_bind(
     kind: u32,
 ) -> Result<WindowBind, Errno> {
     // SAFETY: the caller's promise.
-    let window = unsafe { &*held::<Mw>(mw)?.as_ptr() };
+    let window = unsafe { held::<Mw>(mw) }?;
+    let other_domain = Some(window.domain()) != qp.domain();
+    // SAFETY: a live structure of ours.
+    let window = unsafe { &*window.as_ptr() };
     // Programs ask for LOCAL_WRITE too, which windows do not give: keys of windows are for peers.
     let access = Access::from_bits(info.mw_access_flags).ok_or(INVALID)? - Access::LOCAL_WRITE;
-    if window.r#type != kind || window.pd != qp.domain() || (info.mr.is_null() && info.length > 0) {
-        return Err(INVALID
-            .because(|| "the window is of another type or protection domain, or has no region".to_owned()));
+    if window.r#type != kind || (info.mr.is_null() && info.length > 0) {
+        return Err(INVALID.because(|| "the window is of another type, or has no region".to_owned()));
+    }
+    if other_domain {
+        let reason = || "the window is of another protection domain than the queue pair".to_owned();
+        return Err(Errno(libc::EPERM).because(reason));
     }
     Ok(WindowBind {
         window_rkey: window.rkey,

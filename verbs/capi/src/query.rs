@@ -3,15 +3,18 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use pumice_device::gid_table::GidTable;
+use pumice_device::memory::on_demand_is_available;
 use pumice_device::pkey_table::PkeyTable;
 use pumice_transport::qp::MAX_MESSAGE_BYTES;
 use pumice_transport::types::Mtu;
 
 use crate::abi::{
-    ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_port_attr, ibv_values_ex,
+    ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
+    ibv_values_ex,
 };
 use crate::context::Context;
 use crate::device::the_device;
+use crate::local_identifier;
 use crate::object::zeroed;
 use crate::outcome::{Errno, INVALID, number, status};
 
@@ -20,11 +23,20 @@ const MAX_RD_ATOMIC: c_int = 128;
 /// RC_RNR_NAK_GEN, SRQ_RESIZE, MEM_WINDOW, XRC, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
 const CAPABILITIES: u32 = 1 << 12 | 1 << 13 | 1 << 17 | 1 << 20 | 1 << 21 | 1 << 24;
 /// No vendor has this OUI: programs that know devices by vendor and part do not know this one.
-const VENDOR_ID: u32 = 0xff_ffff;
+pub(crate) const VENDOR_ID: u32 = 0xff_ffff;
 /// `IBV_ATOMIC_HCA`: atomics are atomic among the queue pairs of the device.
 const ATOMIC_HCA: u32 = 1;
 /// Time from a packet to its acknowledgement is below 4.096 µs · 2^15 = 134 ms.
 const ACK_DELAY: u8 = 15;
+
+/// `IBV_ODP_SUPPORT` and `IBV_ODP_SUPPORT_IMPLICIT`.
+const ODP_GENERAL: u64 = 3;
+/// SEND, RECV, WRITE, READ, ATOMIC, SRQ_RECV.
+const ODP_RELIABLE: u32 = 0x3f;
+/// Of RC, UC and UD: whatever they have, because all memory is reached the same way.
+const ODP_TRANSPORTS: [u32; 3] = [ODP_RELIABLE, 1 | 1 << 1 | 1 << 2 | 1 << 5, 1 | 1 << 1 | 1 << 5];
+/// Cycles of the device's clock per ms: it counts ns.
+const CLOCK_KHZ: u64 = 1_000_000;
 
 fn device_attributes(context: &Context) -> ibv_device_attr {
     // SAFETY: numbers and text.
@@ -96,8 +108,17 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         // SAFETY: numbers and text.
         let mut all: ibv_device_attr_ex = unsafe { zeroed() };
         // SAFETY: null or open.
-        all.orig_attr = device_attributes(unsafe { Context::of(context) }?);
+        let context = unsafe { Context::of(context) }?;
+        all.orig_attr = device_attributes(context);
+        all.max_dm_size = context.hca().limits().max_dm_size;
         all.device_cap_flags_ex = CAPABILITIES.into();
+        if on_demand_is_available() {
+            all.odp_caps = ibv_odp_caps { general_caps: ODP_GENERAL, per_transport_caps: ODP_TRANSPORTS };
+            all.xrc_odp_caps = ODP_RELIABLE;
+        }
+        all.completion_timestamp_mask = u64::MAX;
+        all.hca_core_clock = CLOCK_KHZ;
+        all.cq_mod_caps = [u16::MAX; 2];
         all.phys_port_cnt_ex = 1;
         // SAFETY: `attr_size` bytes of the caller.
         unsafe { copy_part(&all, attr.cast(), attr_size) };
@@ -143,6 +164,7 @@ pub(crate) unsafe extern "C" fn query_port(
         if port_num != 1 || port_attr.is_null() {
             return Err(INVALID);
         }
+        let lid = local_identifier::of_port(&context.adapter.gids);
         let attributes = ibv_port_attr {
             state: 4, // ACTIVE
             max_mtu: Mtu::Mtu4096 as u32,
@@ -155,8 +177,9 @@ pub(crate) unsafe extern "C" fn query_port(
             active_width: 1, // 1X
             active_speed: 1, // SDR: there is no wire to measure
             phys_state: 5,   // LINK_UP
-            link_layer: 2,   // ETHERNET
-            flags: 1,        // GRH_REQUIRED
+            lid,
+            link_layer: 2,             // ETHERNET
+            flags: u8::from(lid == 0), // GRH_REQUIRED
             active_speed_ex: 1,
             ..ibv_port_attr::default()
         };
@@ -313,10 +336,22 @@ fn pkey_table(context: *mut ibv_context, port_num: u8) -> Result<PkeyTable, Errn
     Ok(PkeyTable::new(context.hca().limits().pkey_table_len))
 }
 
-/// There is no free-running hardware clock to read.
+/// `IBV_VALUES_MASK_RAW_CLOCK`.
+const VALUES_RAW_CLOCK: u32 = 1;
+
+/// Reads the clock that stamps completions, in its cycles: ns. As with other devices, all of it is in
+/// `tv_nsec`.
 pub(crate) unsafe extern "C" fn query_rt_values(
-    _context: *mut ibv_context,
-    _values: *mut ibv_values_ex,
+    context: *mut ibv_context,
+    values: *mut ibv_values_ex,
 ) -> c_int {
-    libc::EOPNOTSUPP
+    status(|| {
+        // SAFETY: null or open; null or the caller's structure.
+        let (context, values) = unsafe { (Context::of(context)?, values.as_mut().ok_or(INVALID)?) };
+        if values.comp_mask & VALUES_RAW_CLOCK != 0 {
+            values.raw_clock = [0, context.hca().clock().now_ns()];
+        }
+        values.comp_mask &= VALUES_RAW_CLOCK;
+        Ok(())
+    })
 }

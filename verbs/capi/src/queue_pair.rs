@@ -15,7 +15,7 @@ use crate::context::{Context, Owned};
 use crate::object::{Held, Shown, held, held_or_none, take_back, zeroed};
 use crate::ofed_xrc::{QPT_XRC, ofed_qp_init_attr};
 use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, pointer, status};
-use crate::protection_domain::Pd;
+use crate::protection_domain::{Pd, Use};
 use crate::queue_pair_attributes::{capacity_from, capacity_to};
 use crate::queue_pair_ex::{Builder, fill_operations};
 use crate::shared_receive_queue::Srq;
@@ -27,6 +27,7 @@ pub(crate) struct Qp {
     c: Shown<ibv_qp_ex>,
     hca: *const Hca,
     number: Qpn,
+    domain: Option<Handle>,
     is_datagram: bool,
     signals_all: bool,
     unacknowledged: Unacknowledged,
@@ -34,6 +35,7 @@ pub(crate) struct Qp {
     registration: Option<TargetRegistration>,
     /// Of the `ibv_wr_*` calls, if the queue pair was made for them.
     builder: Option<Box<Builder>>,
+    _domain_use: Option<Use>,
 }
 
 // SAFETY: the first field begins with the C structure.
@@ -71,11 +73,10 @@ impl Qp {
         self.builder.as_deref()
     }
 
-    /// The program's pointer to its domain.
+    /// Its protection domain; XRC targets have none.
     #[inline]
-    pub(crate) const fn domain(&self) -> *mut ibv_pd {
-        // SAFETY: a field of our own structure, set once.
-        unsafe { (*self.c.as_ptr()).qp_base.pd }
+    pub(crate) const fn domain(&self) -> Option<Handle> {
+        self.domain
     }
 }
 
@@ -164,11 +165,13 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
             c: Shown::new(c),
             hca: context.hca(),
             number,
+            domain: pd.map(Pd::handle),
             is_datagram: qp_type.is_datagram(),
             signals_all: attributes.sq_sig_all != 0,
             unacknowledged: Unacknowledged::default(),
             registration: None,
             builder,
+            _domain_use: pd.and_then(Pd::begin_use),
         },
     );
     Ok((Box::into_raw(qp).cast(), attributes))
@@ -236,8 +239,10 @@ pub(crate) fn open_target(
         is_datagram: false,
         signals_all: false,
         unacknowledged: Unacknowledged::default(),
+        domain: None,
         registration: Some(registration),
         builder: None,
+        _domain_use: None,
     };
     Ok(Box::into_raw(Box::write(place, qp)).cast())
 }

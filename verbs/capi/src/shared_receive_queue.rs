@@ -14,7 +14,7 @@ use crate::completion_queue::Cq;
 use crate::context::{Context, Owned};
 use crate::object::{Held, Shown, held, take_back, zeroed};
 use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, pointer, status};
-use crate::protection_domain::Pd;
+use crate::protection_domain::{Pd, Use};
 use crate::xrc_domain::Xrcd;
 
 /// `struct ibv_srq` as OFED 1.x had it: more behind the members of today.
@@ -45,6 +45,7 @@ pub(crate) struct Srq {
     hca: *const Hca,
     handle: Handle,
     unacknowledged: Unacknowledged,
+    _domain_use: Option<Use>,
 }
 
 // SAFETY: the first field begins with the C structure.
@@ -103,7 +104,13 @@ pub(crate) unsafe fn create(
         c.xrc_srq_num = context.hca().srq_number(handle).unwrap_or(0);
         (c.xrc_domain, c.xrc_cq) = (xrcd, cq);
     }
-    let srq = Srq { c: Shown::new(c), hca: context.hca(), handle, unacknowledged: Unacknowledged::default() };
+    let srq = Srq {
+        c: Shown::new(c),
+        hca: context.hca(),
+        handle,
+        unacknowledged: Unacknowledged::default(),
+        _domain_use: domain.begin_use(),
+    };
     Ok(Box::into_raw(Box::write(place, srq)).cast())
 }
 

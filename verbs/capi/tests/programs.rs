@@ -33,3 +33,28 @@ fn xrc_domains_targets_and_their_openers_work_by_todays_calls() {
 fn xrc_receive_queue_pairs_work_by_the_calls_of_ofed() {
     run("ofed_xrc");
 }
+
+#[test]
+fn regions_are_paged_on_demand() {
+    run("on_demand");
+}
+
+#[test]
+fn device_memory_is_allocated_copied_and_registered() {
+    run("device_memory");
+}
+
+#[test]
+fn the_manual_pages_of_poll_cq_post_recv_and_req_notify_cq_hold() {
+    run("manual");
+}
+
+#[test]
+fn domains_are_kept_apart_and_destroyed_in_order() {
+    run("domains");
+}
+
+#[test]
+fn devices_and_their_objects_are_imported() {
+    run("import");
+}

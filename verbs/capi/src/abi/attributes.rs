@@ -259,7 +259,7 @@ pub(crate) struct ibv_device_attr {
 #[repr(C)]
 pub(crate) struct ibv_odp_caps {
     pub(crate) general_caps: u64,
-    /// RC, UC, UD.
+    /// RC, UC, UD: `IBV_ODP_SUPPORT_*`.
     pub(crate) per_transport_caps: [u32; 3],
 }
 
@@ -336,4 +336,26 @@ pub(crate) struct ibv_ece {
     pub(crate) vendor_id: u32,
     pub(crate) options: u32,
     pub(crate) comp_mask: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct ibv_alloc_dm_attr {
+    pub(crate) length: usize,
+    pub(crate) log_align_req: u32,
+    pub(crate) comp_mask: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct ibv_moderate_cq {
+    pub(crate) cq_count: u16,
+    pub(crate) cq_period: u16,
+}
+
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct ibv_modify_cq_attr {
+    pub(crate) attr_mask: u32,
+    pub(crate) moderate: ibv_moderate_cq,
 }

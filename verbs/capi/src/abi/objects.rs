@@ -151,6 +151,15 @@ pub(crate) struct ibv_xrcd {
 }
 
 #[repr(C)]
+pub(crate) struct ibv_dm {
+    pub(crate) context: *mut ibv_context,
+    pub(crate) memcpy_to_dm: Operation,
+    pub(crate) memcpy_from_dm: Operation,
+    pub(crate) comp_mask: u32,
+    pub(crate) handle: u32,
+}
+
+#[repr(C)]
 pub(crate) struct ibv_td {
     pub(crate) context: *mut ibv_context,
 }

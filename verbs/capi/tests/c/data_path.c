@@ -1,25 +1,6 @@
 /* Every operation, through the classic calls and through the extended ones. */
 #include "expect.h"
 
-static struct ibv_qp *pair(enum ibv_qp_type type, struct ibv_qp **other)
-{
-	struct ibv_qp_init_attr wants = qp_wants(type);
-	struct ibv_qp *one = ibv_create_qp(pd, &wants);
-	*other = ibv_create_qp(pd, &wants);
-	CLAIM(one && *other);
-	init(one);
-	init(*other);
-	connect_to(one, (*other)->qp_num);
-	connect_to(*other, one->qp_num);
-	return one;
-}
-
-static void post(struct ibv_qp *qp, struct ibv_send_wr *wr)
-{
-	struct ibv_send_wr *bad;
-	FAILS(ibv_post_send(qp, wr, &bad), 0);
-}
-
 static void reliable(void)
 {
 	struct ibv_qp *b, *a = pair(IBV_QPT_RC, &b);

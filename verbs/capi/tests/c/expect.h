@@ -144,3 +144,55 @@ __attribute__((unused)) static void post_receive(struct ibv_qp *qp, uint64_t wr_
 	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1}, *bad;
 	FAILS(ibv_post_recv(qp, &wr, &bad), 0);
 }
+
+/* Two connected queue pairs. */
+__attribute__((unused)) static struct ibv_qp *pair(enum ibv_qp_type type, struct ibv_qp **other)
+{
+	struct ibv_qp_init_attr wants = qp_wants(type);
+	struct ibv_qp *one = ibv_create_qp(pd, &wants);
+	*other = ibv_create_qp(pd, &wants);
+	CLAIM(one && *other);
+	init(one);
+	init(*other);
+	connect_to(one, (*other)->qp_num);
+	connect_to(*other, one->qp_num);
+	return one;
+}
+
+__attribute__((unused)) static void post(struct ibv_qp *qp, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+	FAILS(ibv_post_send(qp, wr, &bad), 0);
+}
+
+/* Connects a pair again, after an error. */
+__attribute__((unused)) static void reconnect(struct ibv_qp *one, struct ibv_qp *other)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+	FAILS(ibv_modify_qp(one, &attr, IBV_QP_STATE), 0);
+	FAILS(ibv_modify_qp(other, &attr, IBV_QP_STATE), 0);
+	struct ibv_wc wc;
+	while (ibv_poll_cq(cq, 1, &wc) == 1)
+		;
+	init(one);
+	init(other);
+	connect_to(one, other->qp_num);
+	connect_to(other, one->qp_num);
+}
+
+/* Posts one operation with one element, and returns the status that it completes with. */
+__attribute__((unused)) static enum ibv_wc_status outcome(struct ibv_qp *qp, enum ibv_wr_opcode opcode, struct ibv_sge sge,
+							  uint64_t remote_addr, uint32_t rkey)
+{
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED};
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = remote_addr;
+		wr.wr.atomic.compare_add = 1;
+		wr.wr.atomic.rkey = rkey;
+	} else {
+		wr.wr.rdma.remote_addr = remote_addr;
+		wr.wr.rdma.rkey = rkey;
+	}
+	post(qp, &wr);
+	return completion().status;
+}

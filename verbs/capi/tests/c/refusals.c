@@ -69,7 +69,8 @@ static void sizes_and_rights(void)
 	struct ibv_qp_init_attr wants = qp_wants(IBV_QPT_RC);
 	REFUSED(ibv_create_cq(ctx, 0, NULL, NULL, 0), EINVAL);
 	REFUSED(ibv_create_cq(ctx, -1, NULL, NULL, 0), EINVAL);
-	REFUSED(ibv_create_cq(ctx, 1, NULL, NULL, 1), EINVAL);
+	REFUSED(ibv_create_cq(ctx, 1, NULL, NULL, ctx->num_comp_vectors), EINVAL);
+	REFUSED(ibv_create_cq(ctx, 1, NULL, NULL, -1), EINVAL);
 	wants.cap.max_inline_data = 1 << 20;
 	REFUSED(ibv_create_qp(pd, &wants), EINVAL);
 	wants = qp_wants(IBV_QPT_RC);
@@ -133,16 +134,36 @@ static void queue_pair_rules(void)
 
 static void what_hardware_has(void)
 {
-	struct ibv_cq_init_attr_ex stamped = {.cqe = 4, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP};
-	struct ibv_alloc_dm_attr dm = {.length = 64};
-	struct ibv_td_init_attr td = {0};
-	REFUSED(ibv_create_cq_ex(ctx, &stamped), EOPNOTSUPP);
-	REFUSED(ibv_alloc_dm(ctx, &dm), EOPNOTSUPP);
-	REFUSED(ibv_alloc_td(ctx, &td), EOPNOTSUPP);
-	REFUSED(ibv_alloc_null_mr(pd), EOPNOTSUPP);
-	REFUSED(ibv_import_device(ctx->cmd_fd), EOPNOTSUPP);
+	struct ibv_cq_init_attr_ex tagged = {.cqe = 4, .wc_flags = IBV_WC_EX_WITH_FLOW_TAG};
+	struct ibv_flow_attr flow = {0};
+	struct ibv_counters_init_attr counters = {0};
+	struct ibv_wq_init_attr wq = {.pd = pd, .cq = cq, .max_wr = 1, .max_sge = 1};
+	struct ibv_rwq_ind_table_init_attr table = {0};
+	struct ibv_qp_rate_limit_attr rate = {0};
+	struct ibv_ops_wr tag_operation = {0}, *bad_operation;
+	struct ibv_srq_init_attr_ex tags = {
+		.attr = {.max_wr = 1, .max_sge = 1},
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
+		.srq_type = IBV_SRQT_TM,
+		.pd = pd,
+		.cq = cq,
+	};
+	struct ibv_srq_init_attr plain = {.attr = {.max_wr = 1, .max_sge = 1}};
+	struct ibv_qp_init_attr qp_init = qp_wants(IBV_QPT_RC);
+	struct ibv_qp *qp = ibv_create_qp(pd, &qp_init);
+	struct ibv_srq *srq = ibv_create_srq(pd, &plain);
+	CLAIM(qp && srq);
+	REFUSED(ibv_create_cq_ex(ctx, &tagged), EOPNOTSUPP);
+	REFUSED(ibv_create_flow(qp, &flow), EOPNOTSUPP);
+	REFUSED(ibv_create_counters(ctx, &counters), EOPNOTSUPP);
+	REFUSED(ibv_create_wq(ctx, &wq), EOPNOTSUPP);
+	REFUSED(ibv_create_rwq_ind_table(ctx, &table), EOPNOTSUPP);
+	REFUSED(ibv_create_srq_ex(ctx, &tags), EOPNOTSUPP);
+	FAILS(ibv_modify_qp_rate_limit(qp, &rate), EOPNOTSUPP);
+	FAILS(ibv_post_srq_ops(srq, &tag_operation, &bad_operation), EOPNOTSUPP);
+	FAILS(ibv_destroy_srq(srq), 0);
+	FAILS(ibv_destroy_qp(qp), 0);
 	REFUSED(ibv_reg_dmabuf_mr(pd, 0, 8, 0, 0, 0), EOPNOTSUPP);
-	FAILS(ibv_advise_mr(pd, 0, 0, NULL, 0), EOPNOTSUPP);
 	CLAIM(fcntl(ctx->cmd_fd, F_GETFD) >= 0 && ctx->num_comp_vectors >= 1);
 }
 

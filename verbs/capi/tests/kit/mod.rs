@@ -110,6 +110,7 @@ pub fn start(command: &mut Command) -> Child {
 pub fn succeeded(what: &str, output: &Output) -> String {
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{what}: {}\n{text}", output.status);
+    let said: Vec<&str> = text.lines().filter(|line| !line.starts_with("pumice: ")).collect();
+    assert!(output.status.success(), "{what}: {}\n{}\n{text}", output.status, said.join("\n"));
     text
 }

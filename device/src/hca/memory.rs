@@ -1,0 +1,144 @@
+//! Memory: regions and windows, device memory, advice.
+
+use std::sync::Arc;
+
+use pumice_transport::types::{Access, Sge};
+
+use super::{Hca, HcaError};
+use crate::memory::{Advice, DeviceMemory, RegionChange, RegionInfo, RegionKeys, WindowKeys, WindowType};
+use crate::table::Handle;
+
+impl Hca {
+    /// Registers `length` bytes at `address` of this process; peers and scatter/gather elements call
+    /// the first byte `iova`.
+    ///
+    /// # Safety
+    /// The range stays mapped, with the rights that `access` asks for, until it is deregistered.
+    /// Reads and writes by peers happen at any time in between, as with any DMA.
+    ///
+    /// # Errors
+    /// The range wraps, the rights contradict each other, the PD is stale, the table is full.
+    pub unsafe fn reg_mr(
+        &self,
+        pd: Handle,
+        address: u64,
+        length: u64,
+        iova: u64,
+        access: Access,
+    ) -> Result<RegionKeys, HcaError> {
+        // SAFETY: the caller vouches for the range.
+        Ok(unsafe { self.core.lock().resources.register_region(pd, address, length, iova, access) }?)
+    }
+
+    /// Changes a region: translation, protection domain, rights.
+    ///
+    /// # Safety
+    /// As [`Hca::reg_mr`] for the new range.
+    ///
+    /// # Errors
+    /// As [`Hca::reg_mr`]; the old registration stays.
+    pub unsafe fn rereg_mr(
+        &self,
+        region: Handle,
+        pd: Option<Handle>,
+        change: RegionChange,
+    ) -> Result<RegionKeys, HcaError> {
+        // SAFETY: the caller vouches for the range.
+        Ok(unsafe { self.core.lock().resources.rereg_region(region, pd, change) }?)
+    }
+
+    /// A region as it is now.
+    ///
+    /// # Errors
+    /// A stale handle.
+    pub fn query_mr(&self, region: Handle) -> Result<RegionInfo, HcaError> {
+        Ok(self.core.lock().resources.memory().region(region)?)
+    }
+
+    /// Ends a registration: from now on nobody accesses the range.
+    ///
+    /// # Errors
+    /// Busy: windows are bound to it.
+    pub fn dereg_mr(&self, region: Handle) -> Result<(), HcaError> {
+        Ok(self.core.lock().resources.deregister_region(region)?)
+    }
+
+    /// Allocates a memory window.
+    ///
+    /// # Errors
+    /// The table is full, the PD is stale.
+    pub fn alloc_mw(&self, pd: Handle, window: WindowType) -> Result<WindowKeys, HcaError> {
+        Ok(self.core.lock().resources.alloc_window(pd, window)?)
+    }
+
+    /// Frees a memory window, bound or not.
+    ///
+    /// # Errors
+    /// A stale handle.
+    pub fn dealloc_mw(&self, window: Handle) -> Result<(), HcaError> {
+        Ok(self.core.lock().resources.dealloc_window(window)?)
+    }
+
+    /// Allocates device memory.
+    ///
+    /// # Errors
+    /// No bytes, an alignment beyond a page, more than there is.
+    pub fn alloc_dm(&self, length: u64, log_align: u32) -> Result<Arc<DeviceMemory>, HcaError> {
+        Ok(self.device_memory.allocate(length, log_align)?)
+    }
+
+    /// Registers part of device memory; its first byte is called 0.
+    ///
+    /// # Errors
+    /// Not zero-based, not inside the device memory, rights that contradict each other, a stale PD, a
+    /// full table.
+    pub fn reg_dm_mr(
+        &self,
+        pd: Handle,
+        memory: &Arc<DeviceMemory>,
+        offset: u64,
+        length: u64,
+        access: Access,
+    ) -> Result<RegionKeys, HcaError> {
+        let mut engine = self.core.lock();
+        Ok(engine.resources.register_device_memory(pd, memory, offset, length, access)?)
+    }
+
+    /// Makes a region of every address whose bytes read as 0 and keep nothing; for local use.
+    ///
+    /// # Errors
+    /// A stale PD, a full table.
+    pub fn alloc_null_mr(&self, pd: Handle) -> Result<RegionKeys, HcaError> {
+        Ok(self.core.lock().resources.register_nothing(pd)?)
+    }
+
+    /// The region at a place of the table, as another context of the program names it: its handle, its
+    /// keys, and what it is.
+    ///
+    /// # Errors
+    /// There is none, or it is of another protection domain.
+    pub fn region_at(&self, pd: Handle, index: u32) -> Result<(RegionKeys, RegionInfo), HcaError> {
+        Ok(self.core.lock().resources.region_at(pd, index)?)
+    }
+
+    /// Prefetches ranges of on-demand regions: with `wait` their pages are there afterwards, else what
+    /// goes wrong with the pages themselves is not told.
+    ///
+    /// # Errors
+    /// ENOENT: no such key. EPERM: another domain, or a right is missing. EINVAL: not an on-demand
+    /// region. EFAULT: outside of the region, or not mapped.
+    pub fn advise_mr(&self, pd: Handle, advice: Advice, sges: &[Sge], wait: bool) -> Result<(), HcaError> {
+        // All are checked before the first one is touched.
+        for sge in sges {
+            self.core.lock().resources.advised(pd, advice, sge)?;
+        }
+        for sge in sges {
+            let range = self.core.lock().resources.advised(pd, advice, sge)?;
+            match range.page_in(advice) {
+                Err(error) if wait => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Copies to and from memory that may not be there: on-demand paging.
+//!
+//! `process_vm_readv` and `process_vm_writev` on the own process copy like `memcpy`, bring pages in like
+//! an access would, and *report* a page that is not mapped or lacks the right, where a plain access
+//! would kill the process. They cost a system call per copy (README of the C library has figures).
+
+use std::sync::OnceLock;
+
+use libc::{c_void, iovec};
+use pumice_transport::host::MemoryError;
+
+/// Copies application memory at `source` into `out`.
+///
+/// # Errors
+/// `NotMapped`: part of it cannot be read; `out` is then partly written.
+pub(super) fn load(source: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+    if out.is_empty() {
+        return Ok(());
+    }
+    let local = iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
+    let remote = range(source, out.len());
+    // SAFETY: `local` is the exclusive `out`. The kernel checks `remote`, and only reads there.
+    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    finished(copied, out.len())
+}
+
+/// Copies `data` into application memory at `target`, the last aligned word last and in a copy of its
+/// own, for programs that poll it.
+///
+/// # Errors
+/// `NotMapped`: part of it cannot be written; what comes before may be.
+pub(super) fn store(target: u64, data: &[u8]) -> Result<(), MemoryError> {
+    if data.is_empty() {
+        return Ok(());
+    }
+    let end = target.wrapping_add(data.len() as u64);
+    let tail = match data.len() {
+        length if length > 8 && end.is_multiple_of(8) => 8,
+        length if length > 4 && end.is_multiple_of(4) => 4,
+        1 => 0,
+        _ => 1,
+    };
+    let head = data.len() - tail;
+    let local = iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
+    let remote = [range(target, head), range(end.wrapping_sub(tail as u64), tail)];
+    // SAFETY: `local` is only read. The kernel checks `remote`, which the caller located inside a region
+    // with a write right: `RegionTable::register` requires that such memory may be written.
+    let copied = unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, remote.as_ptr(), 2, 0) };
+    finished(copied, data.len())
+}
+
+fn range(address: u64, length: usize) -> iovec {
+    iovec { iov_base: std::ptr::with_exposed_provenance_mut::<c_void>(address as usize), iov_len: length }
+}
+
+/// A copy that stops early met a page that is not there.
+fn finished(copied: isize, wanted: usize) -> Result<(), MemoryError> {
+    if usize::try_from(copied) == Ok(wanted) { Ok(()) } else { Err(MemoryError::NotMapped) }
+}
+
+/// Whether the kernel, or a filter of system calls, lets the process do this.
+pub fn is_available() -> bool {
+    static AVAILABLE: OnceLock<bool> = OnceLock::new();
+    *AVAILABLE.get_or_init(|| {
+        let mut bytes = [1_u8; 16];
+        let at = bytes.as_mut_ptr().expose_provenance() as u64;
+        let mut out = [0; 8];
+        load(at, &mut out) == Ok(()) && store(at + 8, &out) == Ok(()) && out == [1; 8]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+
+    const PAGE: usize = 4096;
+
+    /// Three pages: writable, read-only, gone.
+    fn pages() -> u64 {
+        // SAFETY: new memory, and its last two pages are given away before anything refers to them.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            let base = libc::mmap(ptr::null_mut(), 3 * PAGE, rights, flags, -1, 0);
+            assert_ne!(base, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(base.byte_add(PAGE), PAGE, libc::PROT_READ), 0);
+            assert_eq!(libc::munmap(base.byte_add(2 * PAGE), PAGE), 0);
+            base.expose_provenance() as u64
+        }
+    }
+
+    #[test]
+    fn copies_stop_at_what_is_not_there() {
+        assert!(is_available());
+        let base = pages();
+        let page = PAGE as u64;
+        for (offset, length) in [(0, 1), (3, 1), (1, 7), (0, 8), (5, 11), (17, 2000), (0, PAGE)] {
+            let data: Vec<u8> = (0..length).map(|n| n as u8 ^ 0x5a).collect();
+            store(base + offset, &data).unwrap();
+            let mut back = vec![0; length];
+            load(base + offset, &mut back).unwrap();
+            assert_eq!(back, data, "{length} bytes at {offset}");
+        }
+        let mut out = [1; 16];
+        assert_eq!(load(base + page, &mut out), Ok(()));
+        assert_eq!(load(base + 2 * page - 8, &mut out), Err(MemoryError::NotMapped));
+        assert_eq!(store(base + page - 8, &out), Err(MemoryError::NotMapped));
+        assert_eq!(store(base + page, &[1]), Err(MemoryError::NotMapped));
+        for nowhere in [0, 8, u64::MAX - 15, u64::MAX, 1 << 63] {
+            assert_eq!(load(nowhere, &mut out), Err(MemoryError::NotMapped), "{nowhere:#x}");
+            assert_eq!(store(nowhere, &out), Err(MemoryError::NotMapped), "{nowhere:#x}");
+        }
+        assert_eq!((load(0, &mut []), store(0, &[])), (Ok(()), Ok(())));
+        // SAFETY: the two pages that are left are this test's.
+        unsafe { libc::munmap(ptr::with_exposed_provenance_mut(base as usize), 2 * PAGE) };
+    }
+}

@@ -1,0 +1,147 @@
+//! Memory regions and windows of a device, and the domains they belong to.
+
+use std::sync::Arc;
+
+use pumice_transport::types::{Access, Sge};
+
+use super::Resources;
+use crate::error::ResourceError;
+use crate::memory::{
+    Advice, DeviceMemory, PageRange, RegionChange, RegionInfo, RegionKeys, WindowKeys, WindowType,
+};
+use crate::table::Handle;
+
+impl Resources {
+    /// Registers memory; see [`register`](crate::memory::RegionTable::register).
+    ///
+    /// # Safety
+    /// As [`register`](crate::memory::RegionTable::register).
+    ///
+    /// # Errors
+    /// As [`register`](crate::memory::RegionTable::register); a stale PD.
+    pub unsafe fn register_region(
+        &mut self,
+        pd: Handle,
+        address: u64,
+        length: u64,
+        iova: u64,
+        access: Access,
+    ) -> Result<RegionKeys, ResourceError> {
+        self.pds.require(pd)?;
+        // SAFETY: the caller vouches for the range.
+        let keys = unsafe { self.memory.register(pd.index, address, length, iova, access) }?;
+        self.use_pd(pd);
+        Ok(keys)
+    }
+
+    /// Changes a region; `pd` moves it to another protection domain, and `change.pd` is not used.
+    ///
+    /// # Safety
+    /// As [`rereg`](crate::memory::RegionTable::rereg).
+    ///
+    /// # Errors
+    /// As [`rereg`](crate::memory::RegionTable::rereg); a stale PD.
+    pub unsafe fn rereg_region(
+        &mut self,
+        region: Handle,
+        pd: Option<Handle>,
+        change: RegionChange,
+    ) -> Result<RegionKeys, ResourceError> {
+        if let Some(pd) = pd {
+            self.pds.require(pd)?;
+        }
+        let old_pd = self.memory.region(region)?.pd;
+        let change = RegionChange { pd: pd.map(|pd| pd.index), ..change };
+        // SAFETY: the caller vouches for the range.
+        let keys = unsafe { self.memory.rereg(region, change) }?;
+        if let Some(pd) = pd {
+            self.use_pd(pd);
+            self.release_pd(old_pd);
+        }
+        Ok(keys)
+    }
+
+    /// Ends a registration.
+    ///
+    /// # Errors
+    /// `Busy`: windows are bound to the region. `Invalid`: a stale handle.
+    pub fn deregister_region(&mut self, region: Handle) -> Result<(), ResourceError> {
+        let info = self.memory.deregister(region)?;
+        self.release_pd(info.pd);
+        Ok(())
+    }
+
+    /// Allocates a memory window.
+    ///
+    /// # Errors
+    /// `NoMemory`: the table is full. `Invalid`: a stale PD.
+    pub fn alloc_window(&mut self, pd: Handle, window: WindowType) -> Result<WindowKeys, ResourceError> {
+        self.pds.require(pd)?;
+        let keys = self.memory.alloc_window(pd.index, window)?;
+        self.use_pd(pd);
+        Ok(keys)
+    }
+
+    /// Frees a memory window, bound or not.
+    ///
+    /// # Errors
+    /// `Invalid`: a stale handle.
+    pub fn dealloc_window(&mut self, window: Handle) -> Result<(), ResourceError> {
+        let pd = self.memory.dealloc_window(window)?;
+        self.release_pd(pd);
+        Ok(())
+    }
+
+    /// Registers device memory; see [`register_device_memory`](crate::memory::RegionTable::register_device_memory).
+    ///
+    /// # Errors
+    /// As there; a stale PD.
+    pub fn register_device_memory(
+        &mut self,
+        pd: Handle,
+        memory: &Arc<DeviceMemory>,
+        offset: u64,
+        length: u64,
+        access: Access,
+    ) -> Result<RegionKeys, ResourceError> {
+        self.pds.require(pd)?;
+        let keys = self.memory.register_device_memory(pd.index, memory, offset, length, access)?;
+        self.use_pd(pd);
+        Ok(keys)
+    }
+
+    /// Makes a null region; see [`register_nothing`](crate::memory::RegionTable::register_nothing).
+    ///
+    /// # Errors
+    /// As there; a stale PD.
+    pub fn register_nothing(&mut self, pd: Handle) -> Result<RegionKeys, ResourceError> {
+        self.pds.require(pd)?;
+        let keys = self.memory.register_nothing(pd.index)?;
+        self.use_pd(pd);
+        Ok(keys)
+    }
+
+    /// The region at a place of the table, if it is of domain `pd`.
+    ///
+    /// # Errors
+    /// `Invalid`: there is none, or it is of another domain.
+    pub fn region_at(&self, pd: Handle, index: u32) -> Result<(RegionKeys, RegionInfo), ResourceError> {
+        self.pds.require(pd)?;
+        let (keys, info) = self.memory.region_at(index)?;
+        if info.pd != pd.index {
+            return Err(ResourceError::invalid(format!(
+                "memory region {index} is of another protection domain"
+            )));
+        }
+        Ok((keys, info))
+    }
+
+    /// The memory that advice is about; see [`advised`](crate::memory::RegionTable::advised).
+    ///
+    /// # Errors
+    /// As there; a stale PD.
+    pub fn advised(&self, pd: Handle, advice: Advice, sge: &Sge) -> Result<PageRange, ResourceError> {
+        self.pds.require(pd)?;
+        self.memory.advised(pd.index, advice, sge)
+    }
+}

@@ -1,0 +1,165 @@
+//! What the environment says about the device: the PUMICE_* variables.
+//!
+//! [`Settings::parse`] is pure: it takes the variables through a function and touches neither files nor the
+//! network. `pumice run` checks with it what it then hands to the program in the environment, where
+//! `libpumice.so` reads it again.
+
+mod addresses;
+mod error;
+mod log;
+mod probability;
+
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+pub use error::SettingError;
+pub use log::Log;
+pub use probability::probability_ppm;
+
+/// The one local address to use.
+pub const ADDR: &str = "PUMICE_ADDR";
+/// Name of the device.
+pub const DEVICE: &str = "PUMICE_DEVICE";
+/// Share of the packets that is lost on the way out.
+pub const LOSS: &str = "PUMICE_LOSS";
+/// Seed of everything that looks random in losses.
+pub const SEED: &str = "PUMICE_SEED";
+/// File for a capture of all packets.
+pub const CAPTURE: &str = "PUMICE_CAPTURE";
+/// Profile of the device: a name, or a file.
+pub const PROFILE: &str = "PUMICE_PROFILE";
+/// How much is explained on standard error.
+pub const LOG: &str = "PUMICE_LOG";
+/// The older way to say PUMICE_LOG=warn: set to anything but nothing or 0.
+pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
+
+/// All variables that [`Settings::parse`] asks for.
+pub const VARIABLES: [&str; 8] = [ADDR, DEVICE, LOSS, SEED, CAPTURE, PROFILE, LOG, EXPLAIN];
+
+/// Name of the device when nobody gives another.
+pub const DEFAULT_DEVICE: &str = "pumice0";
+/// Longest name of a device in bytes: one less than `ibv_device` and sysfs have room for, with a margin.
+const MAX_DEVICE_BYTES: usize = 59;
+/// Seed when there is none, so that two runs lose the same packets.
+pub const DEFAULT_SEED: u64 = 1;
+
+/// The settings of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The one local address to use; all of the host's when none.
+    pub address: Option<IpAddr>,
+    /// Name of the device.
+    pub device: String,
+    /// Packets that are lost on the way out, in parts per million.
+    pub loss_ppm: u32,
+    /// Seed of the losses; see [`Settings::seed_of`].
+    pub seed: u64,
+    /// Where all packets are written to, in pcapng; `%p` stands for the process number.
+    pub capture: Option<PathBuf>,
+    /// Profile: the name of a built-in one, or a path.
+    pub profile: OsString,
+    /// How much is explained on standard error.
+    pub log: Log,
+}
+
+impl Settings {
+    /// The settings that variables give; a variable that is empty is as good as not set. `terminal` says
+    /// whether standard error is one, which decides how much is explained when nothing is said.
+    ///
+    /// # Errors
+    /// A value has the wrong form. What it names (an address, a file) is not looked for.
+    pub fn parse(
+        variable: impl Fn(&'static str) -> Option<OsString>,
+        terminal: bool,
+    ) -> Result<Settings, SettingError> {
+        let path = |name| variable(name).filter(|value| !value.is_empty());
+        let text = |name| {
+            let as_text = |value: OsString| {
+                value
+                    .into_string()
+                    .map_err(|value| SettingError::new(name, value.to_string_lossy(), "it is not UTF-8"))
+            };
+            path(name).map(as_text).transpose()
+        };
+        let explain = text(EXPLAIN)?.is_some_and(|set| set != "0");
+        Ok(Settings {
+            address: text(ADDR)?.map(|value| address(&value)).transpose()?,
+            device: text(DEVICE)?.map_or_else(|| Ok(DEFAULT_DEVICE.to_owned()), device)?,
+            loss_ppm: text(LOSS)?.map_or(Ok(0), |value| loss(&value))?,
+            seed: text(SEED)?.map_or(Ok(DEFAULT_SEED), |value| seed(&value))?,
+            capture: path(CAPTURE).map(PathBuf::from),
+            profile: path(PROFILE).unwrap_or_else(|| "default".into()),
+            log: match text(LOG)? {
+                Some(value) => {
+                    Log::parse(&value).map_err(|problem| SettingError::new(LOG, value, problem))?
+                }
+                None if explain || terminal => Log::Warn,
+                None => Log::Off,
+            },
+        })
+    }
+
+    /// The settings of this process.
+    ///
+    /// # Errors
+    /// As [`Settings::parse`].
+    pub fn from_environment() -> Result<Settings, SettingError> {
+        Settings::parse(std::env::var_os, std::io::stderr().is_terminal())
+    }
+
+    /// The seed of one process: it depends on the seed, the address and the process's arguments. So the two
+    /// sides of a connection lose different packets, and the same command loses the same ones every time.
+    pub fn seed_of(&self, arguments: impl IntoIterator<Item = OsString>) -> u64 {
+        // FNV-1a: the same on every machine and with every compiler.
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        let mut mix = |bytes: &[u8]| {
+            // 0xff is in no address and in no UTF-8 text: it separates.
+            for byte in bytes.iter().chain(&[0xff]) {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        };
+        mix(&self.seed.to_le_bytes());
+        mix(self.address.map(|address| address.to_string()).unwrap_or_default().as_bytes());
+        for argument in arguments {
+            mix(argument.as_encoded_bytes());
+        }
+        hash
+    }
+}
+
+fn address(value: &str) -> Result<IpAddr, SettingError> {
+    let bare = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(value);
+    bare.parse().map_err(|_| {
+        SettingError::new(ADDR, value, "it is not an IP address: write it as 192.0.2.7 or 2001:db8::7")
+    })
+}
+
+fn device(value: String) -> Result<String, SettingError> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    if value.len() <= MAX_DEVICE_BYTES && value.bytes().all(plain) {
+        return Ok(value);
+    }
+    let rule = format!(
+        "a device is named with at most {MAX_DEVICE_BYTES} letters, digits, '_' and '-', like {DEFAULT_DEVICE}"
+    );
+    Err(SettingError::new(DEVICE, value, rule))
+}
+
+fn loss(value: &str) -> Result<u32, SettingError> {
+    probability_ppm(value).map_err(|problem| SettingError::new(LOSS, value, problem))
+}
+
+fn seed(value: &str) -> Result<u64, SettingError> {
+    let parsed = match value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => value.parse(),
+    };
+    parsed.map_err(|_| {
+        SettingError::new(SEED, value, "a seed is a whole number from 0 to 18446744073709551615, like 7")
+    })
+}
+
+#[cfg(test)]
+mod tests;

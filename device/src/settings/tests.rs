@@ -1,0 +1,113 @@
+//! Values of each variable, right and wrong.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+
+use super::*;
+use crate::interface::Interface;
+
+fn parse(variables: &[(&'static str, &str)]) -> Result<Settings, SettingError> {
+    parse_on(false, variables)
+}
+
+fn parse_on(terminal: bool, variables: &[(&'static str, &str)]) -> Result<Settings, SettingError> {
+    let map: HashMap<_, _> = variables.iter().map(|(name, value)| (*name, OsString::from(value))).collect();
+    Settings::parse(|name| map.get(name).cloned(), terminal)
+}
+
+#[test]
+fn nothing_said_means_the_plain_device() {
+    let settings = parse(&[]).unwrap();
+    assert_eq!(settings.device, "pumice0");
+    assert_eq!((settings.address, settings.loss_ppm, settings.capture.as_ref()), (None, 0, None));
+    assert_eq!((settings.profile.to_str(), settings.log), (Some("default"), Log::Off));
+    let empty: Vec<_> = VARIABLES.iter().map(|name| (*name, "")).collect();
+    assert_eq!(parse(&empty).unwrap(), settings);
+}
+
+#[test]
+fn every_variable_is_understood() {
+    let settings = parse(&[
+        (ADDR, "127.0.0.9"),
+        (DEVICE, "mlx5_0"),
+        (LOSS, "1%"),
+        (SEED, "0x10"),
+        (CAPTURE, "/tmp/a.pcapng"),
+        (PROFILE, "rxe"),
+        (LOG, "debug"),
+    ])
+    .unwrap();
+    assert_eq!(settings.address, Some("127.0.0.9".parse().unwrap()));
+    assert_eq!((settings.device.as_str(), settings.loss_ppm, settings.seed), ("mlx5_0", 10_000, 16));
+    assert_eq!(settings.capture, Some(PathBuf::from("/tmp/a.pcapng")));
+    assert_eq!((settings.profile.to_str(), settings.log), (Some("rxe"), Log::Debug));
+    assert_eq!(parse(&[(ADDR, "[::1]")]).unwrap().address, Some("::1".parse().unwrap()));
+}
+
+#[test]
+fn a_terminal_and_the_older_variable_mean_warnings_and_a_level_wins() {
+    assert_eq!(parse_on(true, &[]).unwrap().log, Log::Warn);
+    assert_eq!(parse_on(true, &[(LOG, "off")]).unwrap().log, Log::Off);
+    assert_eq!(parse(&[(EXPLAIN, "1")]).unwrap().log, Log::Warn);
+    assert_eq!(parse(&[(EXPLAIN, "0")]).unwrap().log, Log::Off);
+    assert_eq!(parse(&[(EXPLAIN, "1"), (LOG, "error")]).unwrap().log, Log::Error);
+}
+
+#[test]
+fn wrong_values_are_refused_in_a_sentence() {
+    for (variable, value, sentence) in [
+        (
+            ADDR,
+            "localhost",
+            "PUMICE_ADDR=localhost: it is not an IP address: write it as 192.0.2.7 or 2001:db8::7",
+        ),
+        (LOSS, "5", "PUMICE_LOSS=5: it is more than 100 %; did you mean a percentage, with % behind it?"),
+        (SEED, "-1", "PUMICE_SEED=-1: a seed is a whole number from 0 to 18446744073709551615, like 7"),
+        (LOG, "loud", "PUMICE_LOG=loud: the levels are off, error, warn, info, debug"),
+        (
+            DEVICE,
+            "a/b",
+            "PUMICE_DEVICE=a/b: a device is named with at most 59 letters, digits, '_' and '-', like pumice0",
+        ),
+    ] {
+        let error = parse(&[(variable, value)]).unwrap_err();
+        assert_eq!(error.to_string(), sentence);
+        assert_eq!(error.errno, libc::EINVAL);
+    }
+    assert!(parse(&[(DEVICE, &"x".repeat(60))]).is_err());
+}
+
+#[test]
+fn processes_lose_different_packets_and_the_same_ones_every_time() {
+    let seed = |variables: &[(&'static str, &str)], arguments: &[&str]| {
+        parse(variables).unwrap().seed_of(arguments.iter().map(OsString::from))
+    };
+    let server = seed(&[(SEED, "7")], &["pingpong"]);
+    assert_eq!(server, seed(&[(SEED, "7")], &["pingpong"]));
+    assert_eq!(server, 0x9965_2712_86ca_5d7f, "{server:#x}: it must not change between versions");
+    assert_ne!(server, seed(&[(SEED, "7")], &["pingpong", "localhost"]));
+    assert_ne!(server, seed(&[(SEED, "8")], &["pingpong"]));
+    assert_ne!(server, seed(&[(SEED, "7"), (ADDR, "127.0.0.2")], &["pingpong"]));
+    assert_ne!(seed(&[], &["ab", "c"]), seed(&[], &["a", "bc"]));
+}
+
+#[test]
+fn an_address_is_looked_for_on_the_host() {
+    let interface = |name: &str, loopback, address: &str| Interface {
+        name: name.to_owned(),
+        index: 1,
+        up: true,
+        loopback,
+        mtu: 1500,
+        addresses: vec![(address.parse().unwrap(), 8)],
+        mac: None,
+    };
+    let host = [interface("lo", true, "127.0.0.1"), interface("eth0", false, "192.0.2.7")];
+    let on = |address| parse(&[(ADDR, address)]).unwrap().gid_entries(&host);
+    assert_eq!(on("192.0.2.7").unwrap()[0].interface, "eth0");
+    assert_eq!(on("127.9.9.9").unwrap()[0].interface, "lo");
+    let error = on("192.0.2.8").unwrap_err();
+    assert_eq!(error.errno, libc::EADDRNOTAVAIL);
+    assert!(error.to_string().starts_with("PUMICE_ADDR=192.0.2.8: it is no address of this host"), "{error}");
+    assert_eq!(parse(&[]).unwrap().gid_entries(&host).unwrap().len(), 2);
+}

@@ -1,0 +1,212 @@
+//! libpumice.so: where it is, and a folder in which it has the names that programs ask for.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, Metadata};
+use std::hash::{Hash as _, Hasher as _};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use pumice_device::share::runtime_folder;
+
+const OBJECT: &str = "libpumice.so";
+/// Folder of links beside the object.
+const LINKS_FOLDER: &str = "pumice-links";
+
+/// The names: those programs were linked with, and those without a version that some load at run time.
+const NAMES: [&str; 12] = [
+    "libibverbs.so.1",
+    "librdmacm.so.1",
+    "libmlx5.so.1",
+    "libefa.so.1",
+    "libmlx4.so.1",
+    "libmana.so.1",
+    "libibverbs.so",
+    "librdmacm.so",
+    "libmlx5.so",
+    "libefa.so",
+    "libmlx4.so",
+    "libmana.so",
+];
+
+/// Looks for the object where it is installed or built with this program.
+///
+/// # Errors
+/// It is in none of these places; the sentence lists them.
+pub(super) fn find() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|error| format!("this program cannot find itself: {error}"))?;
+    let beside = own.parent().unwrap_or(Path::new("/"));
+    find_beside(beside)
+}
+
+fn find_beside(folder: &Path) -> Result<PathBuf, String> {
+    let above = folder.parent().unwrap_or(folder);
+    let changed = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok();
+    // `cargo build` puts it beside the program, `cargo test` only into deps: the newer one counts, the last
+    // of two that are the same file.
+    let built = [folder.join("deps").join(OBJECT), folder.join(OBJECT)];
+    let newest = built.iter().filter(|path| path.is_file()).max_by_key(|path| changed(path));
+    let installed = [above.join("lib/pumice").join(OBJECT), above.join("lib").join(OBJECT)];
+    if let Some(found) = newest.or_else(|| installed.iter().find(|path| path.is_file())) {
+        return Ok(found.clone());
+    }
+    Err(format!(
+        "{OBJECT} is neither in {} nor in {}: build it with `cargo build --release --workspace`, or install it \
+         in one of them",
+        folder.display(),
+        above.join("lib/pumice").display(),
+    ))
+}
+
+/// A folder in which the object has all its names: beside it where that can be written, else in this user's
+/// runtime folder.
+///
+/// # Errors
+/// Neither can be had.
+pub(super) fn links(object: &Path) -> Result<PathBuf, String> {
+    // The loader would read something else into these.
+    let fit = |folder: &Path| !folder.as_os_str().as_bytes().iter().any(|b| matches!(b, b':' | b';' | b'$'));
+    let beside = object.parent().map(|home| home.join(LINKS_FOLDER)).filter(|folder| fit(folder));
+    if let Some(folder) = beside
+        && fill(&folder, &Path::new("..").join(OBJECT), 0o755).is_ok()
+        && is_as_safe(&folder, object)
+    {
+        return Ok(folder);
+    }
+    let runtime = runtime_folder().map_err(|error| error.to_string())?;
+    let mut hasher = std::hash::DefaultHasher::new();
+    object.hash(&mut hasher);
+    let folder = runtime.join(format!("links-{:016x}", hasher.finish()));
+    if !fit(&folder) {
+        return Err(format!(
+            "the loader cannot search {}: set XDG_RUNTIME_DIR to a folder without ':', ';' and '$' in its name",
+            folder.display()
+        ));
+    }
+    fill(&folder, object, 0o700)
+        .map_err(|error| format!("links to {OBJECT} cannot be made in {}: {error}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Makes the folder and its links as far as they are not there. Others may be doing the same.
+fn fill(folder: &Path, target: &Path, mode: u32) -> io::Result<()> {
+    match DirBuilder::new().mode(mode).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    if !fs::symlink_metadata(folder)?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    for name in NAMES {
+        let link = folder.join(name);
+        if fs::read_link(&link).is_ok_and(|found| found == target) {
+            continue;
+        }
+        // Renamed into place, so that a program that starts meanwhile finds the one or the other.
+        let fresh = folder.join(format!(".{name}-{}", std::process::id()));
+        match fs::remove_file(&fresh) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => symlink(target, &fresh)?,
+        }
+        fs::rename(&fresh, &link)?;
+    }
+    Ok(())
+}
+
+/// Whether whoever can change the folder can also change the object, so that using it trusts nobody more.
+fn is_as_safe(folder: &Path, object: &Path) -> bool {
+    let about = |path: &Path| fs::symlink_metadata(path).ok();
+    let Some((links, home)) = about(folder).zip(object.parent().and_then(about)) else { return false };
+    let own = rustix::process::geteuid().as_raw();
+    let trusted = |owner: u32| [0, own, home.uid()].contains(&owner);
+    let others = |about: &Metadata| about.mode() & 0o022;
+    links.is_dir() && trusted(links.uid()) && others(&links) & !others(&home) == 0
+}
+
+/// LD_LIBRARY_PATH with the folder in front.
+pub(super) fn search_path(folder: &Path, before: Option<OsString>) -> OsString {
+    let mut path = folder.as_os_str().to_owned();
+    let before = before.unwrap_or_default();
+    for place in before.as_bytes().split(|byte| matches!(byte, b':' | b';')) {
+        // An empty place would mean the current folder; nobody who wrote "a::b" meant that.
+        if !place.is_empty() && place != folder.as_os_str().as_bytes() {
+            path.push(":");
+            path.push(OsStr::from_bytes(place));
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn scratch(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("pumice-library-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn the_folder_comes_first_and_once() {
+        let folder = Path::new("/x/links");
+        for (before, after) in [
+            ("", "/x/links"),
+            ("/a:/b", "/x/links:/a:/b"),
+            ("/x/links:/a", "/x/links:/a"),
+            (":/a:", "/x/links:/a"),
+        ] {
+            assert_eq!(search_path(folder, Some(before.into())), after);
+        }
+        assert_eq!(search_path(folder, None), "/x/links");
+    }
+
+    #[test]
+    fn the_object_is_found_built_or_installed() {
+        let top = scratch("find");
+        let bin = top.join("bin");
+        fs::create_dir_all(bin.join("deps")).unwrap();
+        assert!(find_beside(&bin).unwrap_err().contains("cargo build"));
+        for place in ["lib", "lib/pumice", "bin/deps"] {
+            fs::create_dir_all(top.join(place)).unwrap();
+            let object = top.join(place).join(OBJECT);
+            fs::write(&object, "").unwrap();
+            assert_eq!(find_beside(&bin), Ok(object));
+        }
+        fs::remove_dir_all(&top).unwrap();
+    }
+
+    #[test]
+    fn links_are_made_once_and_mended() {
+        let top = scratch("links");
+        let object = top.join(OBJECT);
+        fs::write(&object, "object").unwrap();
+        let folder = links(&object).unwrap();
+        assert_eq!(folder, top.join(LINKS_FOLDER));
+        for name in NAMES {
+            assert_eq!(fs::read(folder.join(name)).unwrap(), b"object", "{name}");
+        }
+        fs::remove_file(folder.join(NAMES[0])).unwrap();
+        symlink("/nowhere", folder.join(NAMES[0])).unwrap();
+        assert_eq!(links(&object).unwrap(), folder);
+        assert_eq!(fs::read_link(folder.join(NAMES[0])).unwrap(), Path::new("..").join(OBJECT));
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), NAMES.len());
+        fs::remove_dir_all(&top).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_others_may_change_is_not_used() {
+        let top = scratch("unsafe");
+        let object = top.join(OBJECT);
+        fs::write(&object, "").unwrap();
+        fs::create_dir(top.join(LINKS_FOLDER)).unwrap();
+        assert!(is_as_safe(&top.join(LINKS_FOLDER), &object));
+        fs::set_permissions(top.join(LINKS_FOLDER), Permissions::from_mode(0o777)).unwrap();
+        assert!(!is_as_safe(&top.join(LINKS_FOLDER), &object));
+        fs::remove_dir_all(&top).unwrap();
+    }
+}

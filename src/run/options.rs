@@ -1,0 +1,90 @@
+//! The options of `pumice run`, and the variables that they set.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use pumice_device::settings;
+
+use super::absolute;
+
+/// Options of `pumice run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    /// Use this local address only, any of 127.0.0.0/8 included [default: all addresses of this host]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) addr: Option<String>,
+    /// Name the device like this [default: pumice0]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+    /// Lose this share of all packets on the way out: 1%, 0.01 or 1e-2
+    #[arg(long, value_name = "P")]
+    pub(crate) loss: Option<String>,
+    /// Seed of the losses; the same seed loses the same packets [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<String>,
+    /// Write every packet to this pcapng file; %p in its name stands for the process number
+    #[arg(long, value_name = "FILE")]
+    pub(crate) capture: Option<PathBuf>,
+    /// Look like another device: default, rxe, connectx, or a TOML file
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) profile: Option<PathBuf>,
+    /// Explain on standard error: off, error, warn, info or debug [default: warn on a terminal, else off]
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log: Option<String>,
+    /// Show the program a /sys/class/infiniband and /dev/infiniband with the device
+    #[arg(long)]
+    pub(crate) sysfs: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+impl RunOptions {
+    /// The environment that the options ask for.
+    ///
+    /// # Errors
+    /// A relative path, and the current folder is gone.
+    pub(super) fn variables(&self) -> Result<Vec<(&'static str, OsString)>, String> {
+        let text = |name, value: &Option<String>| value.as_ref().map(|value| (name, OsString::from(value)));
+        let mut set: Vec<(&'static str, OsString)> = [
+            text(settings::ADDR, &self.addr),
+            text(settings::DEVICE, &self.device),
+            text(settings::LOSS, &self.loss),
+            text(settings::SEED, &self.seed),
+            text(settings::LOG, &self.log),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        // The environment may hold relative paths as well; they are the program's business.
+        if let Some(file) = &self.capture {
+            set.push((settings::CAPTURE, absolute(file)?));
+        }
+        if let Some(profile) = &self.profile {
+            let value = if is_name(profile) { profile.clone().into_os_string() } else { absolute(profile)? };
+            set.push((settings::PROFILE, value));
+        }
+        Ok(set)
+    }
+
+    /// The option that sets a variable, if it was given.
+    pub(super) fn option_of(&self, variable: &str) -> Option<&'static str> {
+        let (option, given) = match variable {
+            settings::ADDR => ("--addr", self.addr.is_some()),
+            settings::DEVICE => ("--device", self.device.is_some()),
+            settings::LOSS => ("--loss", self.loss.is_some()),
+            settings::SEED => ("--seed", self.seed.is_some()),
+            settings::CAPTURE => ("--capture", self.capture.is_some()),
+            settings::PROFILE => ("--profile", self.profile.is_some()),
+            settings::LOG => ("--log", self.log.is_some()),
+            _ => return None,
+        };
+        given.then_some(option)
+    }
+}
+
+/// Whether a profile is named rather than given as a file.
+fn is_name(profile: &Path) -> bool {
+    profile.components().count() == 1 && profile.extension().is_none()
+}

@@ -1,0 +1,221 @@
+//! The program: where it is, and what would keep it from using the device.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+use crate::outcome::CommandError;
+
+/// Where execvp(3) looks when PATH is not set.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// A program that may be executed.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) path: PathBuf,
+}
+
+impl Program {
+    /// Looks for a program as a shell does: in PATH, unless its name has a slash.
+    ///
+    /// # Errors
+    /// There is none (127), or none that may be executed (126).
+    pub(super) fn find(name: &OsStr) -> Result<Program, CommandError> {
+        let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from(DEFAULT_PATH));
+        find_in(name, &path).map(|path| Program { path })
+    }
+
+    /// What will keep the program from using the device although it can be run.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.gains_privileges() {
+            found.push(format!(
+                "{} is privileged (setuid, setgid or with capabilities): the system ignores LD_LIBRARY_PATH \
+                 for it, so it will not use the device; run it as its owner, or run a copy of it",
+                self.path.display()
+            ));
+        }
+        match kind(&self.path) {
+            Ok(Kind::Static) => found.push(format!(
+                "{} is linked statically: it uses no shared library, so it will not use the device",
+                self.path.display()
+            )),
+            Ok(Kind::OtherMachine) => found.push(format!(
+                "{} is for another machine than this 64-bit x86 one: it cannot load libpumice.so",
+                self.path.display()
+            )),
+            Ok(Kind::Other) | Err(_) => {}
+        }
+        found
+    }
+
+    /// Whether the kernel will run it in secure-execution mode.
+    fn gains_privileges(&self) -> bool {
+        let Ok(about) = fs::metadata(&self.path) else { return false };
+        let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+        let setuid = about.mode() & 0o4000 != 0 && about.uid() != uid.as_raw();
+        // Without the group's execute bit it means something else.
+        let setgid = about.mode() & 0o2010 == 0o2010 && about.gid() != gid.as_raw();
+        let mut capability = [0_u8; 64];
+        let capable = !uid.is_root()
+            && rustix::fs::getxattr(&self.path, "security.capability", &mut capability).is_ok();
+        setuid || setgid || capable
+    }
+
+    /// Why exec(2) came back.
+    pub(super) fn not_run(&self, error: &io::Error) -> CommandError {
+        let exit_code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+        let path = self.path.display();
+        let sentence = match error.kind() {
+            io::ErrorKind::NotFound => {
+                format!(
+                    "{path} cannot be run: its interpreter (the #! line, or the dynamic loader) is missing"
+                )
+            }
+            _ => format!("{path} cannot be run: {error}"),
+        };
+        CommandError::Program { sentence, exit_code }
+    }
+}
+
+fn find_in(name: &OsStr, search: &OsStr) -> Result<PathBuf, CommandError> {
+    let shown = Path::new(name).display();
+    let candidates: Vec<PathBuf> = if name.as_bytes().contains(&b'/') {
+        vec![PathBuf::from(name)]
+    } else {
+        // An empty place means the current folder.
+        let places = std::env::split_paths(search);
+        places
+            .map(|place| if place.as_os_str().is_empty() { "./".into() } else { place }.join(name))
+            .collect()
+    };
+    let there = |path: &&PathBuf| !name.is_empty() && fs::symlink_metadata(path).is_ok();
+    let runnable = |path: &&PathBuf| path.is_file() && access(path.as_path(), Access::EXEC_OK).is_ok();
+    if let Some(path) = candidates.iter().find(runnable) {
+        return Ok(path.clone());
+    }
+    match candidates.iter().find(there) {
+        Some(path) if path.is_dir() => Err(CommandError::Program {
+            sentence: format!("{} is a folder, not a program", path.display()),
+            exit_code: 126,
+        }),
+        Some(path) if path.exists() => Err(CommandError::Program {
+            sentence: format!("{} may not be executed: chmod +x it, if it is a program", path.display()),
+            exit_code: 126,
+        }),
+        _ => {
+            let remedy = if name.as_bytes().contains(&b'/') { "check its path" } else { "it is not in PATH" };
+            let sentence = format!("there is no program {shown}: {remedy}");
+            Err(CommandError::Program { sentence, exit_code: 127 })
+        }
+    }
+}
+
+/// What matters about an executable file.
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    /// An ELF program without a dynamic loader.
+    Static,
+    /// An ELF program of another class or machine.
+    OtherMachine,
+    /// A dynamically linked program, a script, whatever else.
+    Other,
+}
+
+const ELF_HEADER_BYTES: usize = 64;
+const PT_INTERP: u64 = 3;
+const EM_X86_64: u64 = 62;
+/// Program headers that are looked at; real programs have about a dozen.
+const MAX_PROGRAM_HEADERS: u64 = 256;
+
+fn kind(path: &Path) -> io::Result<Kind> {
+    // Enough for the headers of any linker; what lies beyond counts as dynamic.
+    let mut bytes = Vec::new();
+    File::open(path)?.take(1 << 16).read_to_end(&mut bytes)?;
+    Ok(kind_of(&bytes))
+}
+
+fn kind_of(bytes: &[u8]) -> Kind {
+    let Some(header) = bytes.get(..ELF_HEADER_BYTES).filter(|header| header.starts_with(b"\x7fELF")) else {
+        return Kind::Other;
+    };
+    let number = |at: usize, length: usize| {
+        let field = bytes.get(at..at.checked_add(length)?)?;
+        Some(field.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte)))
+    };
+    // 64-bit, little-endian.
+    if header.get(4..6) != Some(&[2, 1]) || number(18, 2) != Some(EM_X86_64) {
+        return Kind::OtherMachine;
+    }
+    let (Some(offset), Some(size), Some(count)) = (number(32, 8), number(54, 2), number(56, 2)) else {
+        return Kind::Other;
+    };
+    for index in 0..count.min(MAX_PROGRAM_HEADERS) {
+        let place = index.checked_mul(size).and_then(|at| at.checked_add(offset));
+        match place.and_then(|at| usize::try_from(at).ok()).and_then(|at| number(at, 4)) {
+            None => return Kind::Other,
+            Some(PT_INTERP) => return Kind::Other,
+            Some(_) => {}
+        }
+    }
+    Kind::Static
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(name: &str, search: &str) -> u8 {
+        match find_in(OsStr::new(name), OsStr::new(search)) {
+            Err(CommandError::Program { exit_code, .. }) => exit_code,
+            Err(other) => panic!("{other}"),
+            Ok(_) => 0,
+        }
+    }
+
+    #[test]
+    fn programs_are_found_as_shells_find_them() {
+        assert_eq!(code("sh", "/nowhere:/bin"), 0);
+        assert_eq!(code("sh", "/nowhere"), 127);
+        assert_eq!(code("", "/bin"), 127);
+        assert_eq!(code("/bin/sh", ""), 0);
+        assert_eq!(code("/bin/no-such-program", "/bin"), 127);
+        assert_eq!(code("/etc/passwd", "/bin"), 126);
+        assert_eq!(code("passwd", "/etc:/nowhere"), 126);
+        assert_eq!(code("/etc", "/bin"), 126);
+    }
+
+    fn elf(class: u8, machine: u64, header_types: &[u64]) -> Vec<u8> {
+        let mut bytes = vec![0; ELF_HEADER_BYTES + 56 * header_types.len()];
+        bytes[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, 1]);
+        bytes[18] = machine as u8;
+        bytes[32] = 64;
+        bytes[54] = 56;
+        bytes[56] = header_types.len() as u8;
+        for (index, kind) in header_types.iter().enumerate() {
+            bytes[64 + 56 * index] = *kind as u8;
+        }
+        bytes
+    }
+
+    #[test]
+    fn static_and_foreign_programs_are_known_by_their_headers() {
+        assert_eq!(kind_of(&elf(2, EM_X86_64, &[6, PT_INTERP, 1])), Kind::Other);
+        assert_eq!(kind_of(&elf(2, EM_X86_64, &[1, 1])), Kind::Static);
+        assert_eq!(kind_of(&elf(1, 3, &[PT_INTERP])), Kind::OtherMachine);
+        assert_eq!(kind_of(b"#!/bin/sh\n"), Kind::Other);
+        for length in 0..=ELF_HEADER_BYTES + 56 {
+            let mut bytes = elf(2, EM_X86_64, &[1]);
+            bytes.truncate(length);
+            kind_of(&bytes);
+        }
+        let mut wild = elf(2, EM_X86_64, &[1]);
+        wild[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert_eq!(kind_of(&wild), Kind::Other);
+    }
+}

@@ -1,0 +1,131 @@
+//! `pumice run` as users meet it: what the program gets, exit codes, and refusals.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn pumice() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+    command.arg("run").env_remove("LD_LIBRARY_PATH");
+    for variable in pumice_device::settings::VARIABLES {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    pumice().args(arguments).output().expect("the program can be run")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("the target folder is writable");
+    folder
+}
+
+#[test]
+fn the_program_gets_the_library_and_the_settings() {
+    let output = pumice()
+        .args(["--addr", "127.101.0.9", "--device", "soft_1", "--loss", "1%", "--seed", "7", "--log", "warn"])
+        .args(["--capture", "trace-%p.pcapng", "--", "env"])
+        .env("LD_LIBRARY_PATH", "/some/where")
+        .env("KEPT", "yes")
+        .current_dir(scratch("settings"))
+        .output()
+        .expect("the program can be run");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let text = out(&output);
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    assert_eq!(value("PUMICE_ADDR"), Some("127.101.0.9"));
+    assert_eq!(value("PUMICE_DEVICE"), Some("soft_1"));
+    assert_eq!(value("PUMICE_LOSS"), Some("1%"));
+    assert_eq!(value("PUMICE_SEED"), Some("7"));
+    assert_eq!(value("PUMICE_LOG"), Some("warn"));
+    assert_eq!(value("PUMICE_PROFILE"), None);
+    assert_eq!(value("KEPT"), Some("yes"));
+    let capture = value("PUMICE_CAPTURE").expect("a capture was asked for");
+    assert!(capture.starts_with('/') && capture.ends_with("/trace-%p.pcapng"), "{capture}");
+    let (folder, rest) = value("LD_LIBRARY_PATH").and_then(|path| path.split_once(':')).expect("two places");
+    assert_eq!(rest, "/some/where");
+    for name in ["libibverbs.so.1", "librdmacm.so.1", "libmlx5.so.1", "libefa.so.1", "libibverbs.so"] {
+        let object = fs::canonicalize(Path::new(folder).join(name)).expect("a link to the library");
+        assert!(object.ends_with("libpumice.so"), "{}", object.display());
+    }
+}
+
+#[test]
+fn the_program_takes_the_place_of_pumice() {
+    let output = run(&["--", "sh", "-c", "echo $$; exit 7"]);
+    assert_eq!(output.status.code(), Some(7));
+    let mut command = pumice();
+    command.args(["--", "sh", "-c", "echo $$"]).stdout(std::process::Stdio::piped());
+    let child = command.spawn().expect("the program can be run");
+    let pid = child.id().to_string();
+    assert_eq!(out(&child.wait_with_output().expect("a child of ours")).trim(), pid);
+    assert_eq!(run(&["--", "sh", "-c", "kill -TERM $$"]).status.signal(), Some(15));
+    // Without "--", options behind the program are the program's.
+    assert_eq!(out(&run(&["echo", "--addr", "-n"])).trim(), "--addr -n");
+}
+
+#[test]
+fn a_program_that_cannot_be_run_is_named_with_the_exit_code_of_shells() {
+    let folder = scratch("unfit");
+    let file = |name: &str, text: &str, mode| {
+        let path = folder.join(name);
+        fs::write(&path, text).expect("a new file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a file of ours");
+        path.display().to_string()
+    };
+    for (program, code, part) in [
+        ("no-such-program".to_owned(), 127, "there is no program no-such-program: it is not in PATH"),
+        (file("plain", "text", 0o644), 126, "may not be executed"),
+        (file("lost", "#!/no/such/interpreter\n", 0o755), 127, "interpreter"),
+        (folder.display().to_string(), 126, "is a folder"),
+    ] {
+        let output = run(&["--", &program]);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let text = err(&output);
+        assert!(text.starts_with("pumice: ") && text.contains(part) && text.lines().count() == 1, "{text}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
+}
+
+#[test]
+fn wrong_settings_are_refused_before_the_program_starts() {
+    let folder = scratch("wrong");
+    let in_folder = |name: &str| folder.join(name).display().to_string();
+    let (deep, here) = (in_folder("none/a.pcapng"), folder.display().to_string());
+    for (arguments, code, part) in [
+        (["--addr", "localhost"], 2, "--addr localhost: it is not an IP address"),
+        (["--addr", "192.0.2.77"], 1, "--addr 192.0.2.77: it is no address of this host"),
+        (["--device", "a/b"], 2, "--device a/b: a device is named with"),
+        (["--loss", "5"], 2, "--loss 5: it is more than 100 %; did you mean a percentage"),
+        (["--seed", "x"], 2, "--seed x: a seed is a whole number"),
+        (["--log", "loud"], 2, "--log loud: the levels are off, error, warn, info, debug"),
+        (["--capture", deep.as_str()], 2, "there is no folder"),
+        (["--capture", here.as_str()], 2, "it is a folder: name a file in it"),
+    ] {
+        let output =
+            pumice().args(arguments).args(["--", "echo", "started"]).output().expect("it can be run");
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+        let text = err(&output);
+        assert!(text.starts_with("pumice: ") && text.contains(part) && text.lines().count() == 1, "{text}");
+    }
+    // The same from the environment, under the variable's name.
+    let output = pumice().env("PUMICE_LOSS", "many").args(["--", "true"]).output().expect("it can be run");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(err(&output).starts_with("pumice: PUMICE_LOSS=many: "), "{output:?}");
+    assert_eq!(run(&[]).status.code(), Some(2));
+}

@@ -1,0 +1,69 @@
+//! Management datagrams (MADs): the 256 bytes that queue pair 1 carries.
+//!
+//! [`Mad`] is the checked view of one; [`CmMessage`] is the value of a communication management (CM)
+//! message: `parse` and `emit` are inverses on messages whose reserved bits are zero. [`ServiceId`] and
+//! [`IpHeader`] are what RDMA-CM puts on top to address by IP address and port. [`refuse`] answers the
+//! queries of management classes that a RoCE port of ours does not serve.
+//!
+//! Layouts are those of the IBTA specification; where Linux fills reserved bits (connection options of
+//! vendors, [`Ece`]) they are fields here. The envelope (a UD SEND to queue pair 1 with
+//! [`GSI_Q_KEY`]) is the device's.
+
+mod disconnect;
+mod field;
+mod header;
+mod ip_header;
+mod message;
+mod mra;
+mod private_data;
+#[cfg(test)]
+mod properties;
+mod reason;
+mod refusal;
+mod rej;
+mod rep;
+mod req;
+mod rtu;
+mod service_id;
+mod sidr;
+
+pub use disconnect::{Drep, Dreq};
+pub use header::{MAD_BYTES, MAD_HEADER_BYTES, Mad, MadError, MadHeader, attribute, class, method};
+pub use ip_header::{IP_HEADER_BYTES, IpHeader, IpHeaderError};
+pub use message::{CmMessage, Ece};
+pub use mra::{Mra, MraOf};
+pub use private_data::{PrivateData, PrivateDataTooLong};
+pub use reason::{RejectReason, Rejected, SidrStatus};
+pub use refusal::refuse;
+pub use rej::Rej;
+pub use rep::Rep;
+pub use req::{PathFields, Req, TransportType};
+pub use rtu::Rtu;
+pub use service_id::{PortSpace, ServiceId};
+pub use sidr::{SidrRep, SidrReq};
+
+/// The Q_Key of queue pair 1.
+pub const GSI_Q_KEY: u32 = 0x8001_0000;
+
+/// A communication id: names a connection at one of its ends; 0 is none.
+///
+/// The top byte is the slot of the process, so that whoever gets a message for a connection knows
+/// whose it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct CommId(pub u32);
+
+impl CommId {
+    /// No connection.
+    pub const NONE: CommId = CommId(0);
+
+    /// The slot of the process that chose this id.
+    pub const fn slot(self) -> u8 {
+        (self.0 >> 24) as u8
+    }
+}
+
+impl core::fmt::Display for CommId {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}

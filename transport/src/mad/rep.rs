@@ -1,0 +1,111 @@
+//! REP: the reply to a REQ.
+
+use super::field::{Bytes, CmBody, Field};
+use super::message::Ece;
+use super::{CommId, PrivateData};
+use crate::wire::{Psn, Qpn};
+
+/// A reply: the passive side accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rep {
+    /// Of the sender.
+    pub local_id: CommId,
+    /// Of the receiver: that of the REQ.
+    pub remote_id: CommId,
+    /// Q_Key of the sender (datagrams only).
+    pub local_q_key: u32,
+    /// The sender's queue pair.
+    pub local_qpn: Qpn,
+    /// Options of vendors.
+    pub ece: Ece,
+    /// EE context of the sender (24 bits); Linux puts the queue pair of an XRC target here.
+    pub local_eecn: u32,
+    /// Where the receiver's PSNs begin.
+    pub starting_psn: Psn,
+    /// READs and atomics that the sender serves at once.
+    pub responder_resources: u8,
+    /// READs and atomics that the sender will have outstanding.
+    pub initiator_depth: u8,
+    /// How long the sender's adapter takes to acknowledge (5 bits).
+    pub target_ack_delay: u8,
+    /// What became of the alternate path (2 bits).
+    pub failover_accepted: u8,
+    /// The sender's queue pair does end-to-end flow control.
+    pub flow_control: bool,
+    /// RNR retries that the receiver is to use (3 bits).
+    pub rnr_retry_count: u8,
+    /// The sender's queue pair uses a shared receive queue.
+    pub srq: bool,
+    /// The sender's node GUID.
+    pub local_ca_guid: u64,
+    /// What the consumer says.
+    pub private_data: PrivateData<{ Rep::PRIVATE_DATA_BYTES }>,
+}
+
+const LOCAL_ID: Field = Field::bytes(0, 4);
+const REMOTE_ID: Field = Field::bytes(4, 4);
+const LOCAL_Q_KEY: Field = Field::bytes(8, 4);
+const LOCAL_QPN: Field = Field::bytes(12, 3);
+const VENDOR_ID_LOW: Field = Field::bytes(15, 1);
+const LOCAL_EECN: Field = Field::bytes(16, 3);
+const VENDOR_ID_MIDDLE: Field = Field::bytes(19, 1);
+const STARTING_PSN: Field = Field::bytes(20, 3);
+const VENDOR_ID_HIGH: Field = Field::bytes(23, 1);
+const RESPONDER_RESOURCES: Field = Field::bytes(24, 1);
+const INITIATOR_DEPTH: Field = Field::bytes(25, 1);
+const TARGET_ACK_DELAY: Field = Field::bits(26, 0, 5);
+const FAILOVER_ACCEPTED: Field = Field::bits(26, 5, 2);
+const FLOW_CONTROL: Field = Field::bits(26, 7, 1);
+const RNR_RETRY_COUNT: Field = Field::bits(27, 0, 3);
+const SRQ: Field = Field::bits(27, 3, 1);
+const LOCAL_CA_GUID: Field = Field::bytes(28, 8);
+const PRIVATE_DATA: Bytes<{ Rep::PRIVATE_DATA_BYTES }> = Bytes::at(36);
+
+impl Rep {
+    /// Room for private data.
+    pub const PRIVATE_DATA_BYTES: usize = 196;
+
+    pub(super) fn read(body: &CmBody, modifier: u32) -> Rep {
+        let vendor_id =
+            VENDOR_ID_HIGH.u32(body) << 16 | VENDOR_ID_MIDDLE.u32(body) << 8 | VENDOR_ID_LOW.u32(body);
+        Rep {
+            local_id: CommId(LOCAL_ID.u32(body)),
+            remote_id: CommId(REMOTE_ID.u32(body)),
+            local_q_key: LOCAL_Q_KEY.u32(body),
+            local_qpn: Qpn::new(LOCAL_QPN.u32(body)),
+            ece: Ece { vendor_id, options: modifier },
+            local_eecn: LOCAL_EECN.u32(body),
+            starting_psn: Psn::new(STARTING_PSN.u32(body)),
+            responder_resources: RESPONDER_RESOURCES.u8(body),
+            initiator_depth: INITIATOR_DEPTH.u8(body),
+            target_ack_delay: TARGET_ACK_DELAY.u8(body),
+            failover_accepted: FAILOVER_ACCEPTED.u8(body),
+            flow_control: FLOW_CONTROL.flag(body),
+            rnr_retry_count: RNR_RETRY_COUNT.u8(body),
+            srq: SRQ.flag(body),
+            local_ca_guid: LOCAL_CA_GUID.read(body),
+            private_data: PRIVATE_DATA.private_data(body),
+        }
+    }
+
+    pub(super) fn write(&self, body: &mut CmBody) {
+        LOCAL_ID.write(body, self.local_id.0.into());
+        REMOTE_ID.write(body, self.remote_id.0.into());
+        LOCAL_Q_KEY.write(body, self.local_q_key.into());
+        LOCAL_QPN.write(body, self.local_qpn.value().into());
+        VENDOR_ID_LOW.write(body, self.ece.vendor_id.into());
+        VENDOR_ID_MIDDLE.write(body, (self.ece.vendor_id >> 8).into());
+        VENDOR_ID_HIGH.write(body, (self.ece.vendor_id >> 16).into());
+        LOCAL_EECN.write(body, self.local_eecn.into());
+        STARTING_PSN.write(body, self.starting_psn.value().into());
+        RESPONDER_RESOURCES.write(body, self.responder_resources.into());
+        INITIATOR_DEPTH.write(body, self.initiator_depth.into());
+        TARGET_ACK_DELAY.write(body, self.target_ack_delay.into());
+        FAILOVER_ACCEPTED.write(body, self.failover_accepted.into());
+        FLOW_CONTROL.write(body, self.flow_control.into());
+        RNR_RETRY_COUNT.write(body, self.rnr_retry_count.into());
+        SRQ.write(body, self.srq.into());
+        LOCAL_CA_GUID.write(body, self.local_ca_guid);
+        PRIVATE_DATA.write(body, &self.private_data.0);
+    }
+}

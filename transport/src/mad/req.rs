@@ -1,0 +1,301 @@
+//! REQ: the request for a connection.
+
+use super::field::{Bytes, CmBody, Field};
+use super::message::Ece;
+use super::{CommId, PrivateData, ServiceId};
+use crate::types::{Gid, Mtu};
+use crate::wire::{Psn, Qpn};
+
+/// The transport that a REQ asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TransportType {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Reliable datagram: nobody has it.
+    Rd,
+    /// Extended reliable connection.
+    Xrc,
+    /// An extended type (three bits, not 1) without a meaning.
+    Unknown(u8),
+}
+
+impl TransportType {
+    const fn from_bits(kind: u8, extended: u8) -> TransportType {
+        match (kind, extended) {
+            (0, _) => TransportType::Rc,
+            (1, _) => TransportType::Uc,
+            (2, _) => TransportType::Rd,
+            (_, 1) => TransportType::Xrc,
+            (_, other) => TransportType::Unknown(other),
+        }
+    }
+
+    const fn to_bits(self) -> (u8, u8) {
+        match self {
+            TransportType::Rc => (0, 0),
+            TransportType::Uc => (1, 0),
+            TransportType::Rd => (2, 0),
+            TransportType::Xrc => (3, 1),
+            TransportType::Unknown(extended) => (3, extended),
+        }
+    }
+}
+
+/// A path as a REQ describes it, seen from the sender of the REQ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PathFields {
+    /// 0xffff on RoCE, 0 on one link.
+    pub local_lid: u16,
+    /// As `local_lid`. Linux takes an alternate path for present when its local LID is not 0.
+    pub remote_lid: u16,
+    /// Of the sender.
+    pub local_gid: Gid,
+    /// Of the receiver.
+    pub remote_gid: Gid,
+    /// 20 bits.
+    pub flow_label: u32,
+    /// A rate of the verbs enumeration (6 bits); 0 for that of the port.
+    pub packet_rate: u8,
+    /// TOS byte / IPv6 traffic class.
+    pub traffic_class: u8,
+    /// TTL / hop limit.
+    pub hop_limit: u8,
+    /// Service level (4 bits).
+    pub sl: u8,
+    /// Both ends are on one link.
+    pub subnet_local: bool,
+    /// The transport timeout that the sender's queue pair uses (5 bits).
+    pub local_ack_timeout: u8,
+}
+
+/// A request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Req {
+    /// Of the sender.
+    pub local_id: CommId,
+    /// What is asked for.
+    pub service_id: ServiceId,
+    /// The sender's node GUID: with an id or a queue pair number it names the sender's end for ever.
+    pub local_ca_guid: u64,
+    /// Options of vendors.
+    pub ece: Ece,
+    /// Q_Key of the sender (datagrams only).
+    pub local_q_key: u32,
+    /// The sender's queue pair.
+    pub local_qpn: Qpn,
+    /// READs and atomics that the sender can serve at once.
+    pub responder_resources: u8,
+    /// EE context of the sender (24 bits); not on RoCE.
+    pub local_eecn: u32,
+    /// READs and atomics that the sender wants to have outstanding.
+    pub initiator_depth: u8,
+    /// EE context of the receiver (24 bits).
+    pub remote_eecn: u32,
+    /// Within what time the receiver has to answer (5 bits: 4.096 µs · 2^t).
+    pub remote_response_timeout: u8,
+    /// What kind of connection.
+    pub transport: TransportType,
+    /// The sender's queue pair does end-to-end flow control.
+    pub flow_control: bool,
+    /// Where the receiver's PSNs begin.
+    pub starting_psn: Psn,
+    /// Within what time the sender will answer (5 bits).
+    pub local_response_timeout: u8,
+    /// Transport retries that the receiver is to use (3 bits).
+    pub retry_count: u8,
+    /// Partition key.
+    pub pkey: u16,
+    /// Path MTU by verbs number (4 bits); see [`Req::mtu`].
+    pub path_mtu: u8,
+    /// RDC exists.
+    pub rdc_exists: bool,
+    /// RNR retries that the receiver is to use (3 bits).
+    pub rnr_retry_count: u8,
+    /// How often to repeat a message that is not answered (4 bits).
+    pub max_cm_retries: u8,
+    /// The sender's queue pair uses a shared receive queue.
+    pub srq: bool,
+    /// The path.
+    pub primary: PathFields,
+    /// All zero on RoCE.
+    pub alternate: PathFields,
+    /// What the consumer says.
+    pub private_data: PrivateData<{ Req::PRIVATE_DATA_BYTES }>,
+}
+
+const LOCAL_ID: Field = Field::bytes(0, 4);
+const SERVICE_ID: Field = Field::bytes(8, 8);
+const LOCAL_CA_GUID: Field = Field::bytes(16, 8);
+const VENDOR_ID: Field = Field::bytes(24, 3);
+const LOCAL_Q_KEY: Field = Field::bytes(28, 4);
+const LOCAL_QPN: Field = Field::bytes(32, 3);
+const RESPONDER_RESOURCES: Field = Field::bytes(35, 1);
+const LOCAL_EECN: Field = Field::bytes(36, 3);
+const INITIATOR_DEPTH: Field = Field::bytes(39, 1);
+const REMOTE_EECN: Field = Field::bytes(40, 3);
+const REMOTE_RESPONSE_TIMEOUT: Field = Field::bits(43, 0, 5);
+const TRANSPORT_TYPE: Field = Field::bits(43, 5, 2);
+const FLOW_CONTROL: Field = Field::bits(43, 7, 1);
+const STARTING_PSN: Field = Field::bytes(44, 3);
+const LOCAL_RESPONSE_TIMEOUT: Field = Field::bits(47, 0, 5);
+const RETRY_COUNT: Field = Field::bits(47, 5, 3);
+const PKEY: Field = Field::bytes(48, 2);
+const PATH_MTU: Field = Field::bits(50, 0, 4);
+const RDC_EXISTS: Field = Field::bits(50, 4, 1);
+const RNR_RETRY_COUNT: Field = Field::bits(50, 5, 3);
+const MAX_CM_RETRIES: Field = Field::bits(51, 0, 4);
+const SRQ: Field = Field::bits(51, 4, 1);
+const EXTENDED_TRANSPORT_TYPE: Field = Field::bits(51, 5, 3);
+const PRIMARY: PathPlaces = PathPlaces::at(52);
+const ALTERNATE: PathPlaces = PathPlaces::at(96);
+const PRIVATE_DATA: Bytes<{ Req::PRIVATE_DATA_BYTES }> = Bytes::at(140);
+
+impl Req {
+    /// Room for private data; RDMA-CM uses the first 36 bytes.
+    pub const PRIVATE_DATA_BYTES: usize = 92;
+
+    /// The path MTU, if its number has a meaning.
+    pub const fn mtu(&self) -> Option<Mtu> {
+        Mtu::from_verbs(self.path_mtu as u32)
+    }
+
+    pub(super) fn read(body: &CmBody, modifier: u32) -> Req {
+        Req {
+            local_id: CommId(LOCAL_ID.u32(body)),
+            service_id: ServiceId(SERVICE_ID.read(body)),
+            local_ca_guid: LOCAL_CA_GUID.read(body),
+            ece: Ece { vendor_id: VENDOR_ID.u32(body), options: modifier },
+            local_q_key: LOCAL_Q_KEY.u32(body),
+            local_qpn: Qpn::new(LOCAL_QPN.u32(body)),
+            responder_resources: RESPONDER_RESOURCES.u8(body),
+            local_eecn: LOCAL_EECN.u32(body),
+            initiator_depth: INITIATOR_DEPTH.u8(body),
+            remote_eecn: REMOTE_EECN.u32(body),
+            remote_response_timeout: REMOTE_RESPONSE_TIMEOUT.u8(body),
+            transport: TransportType::from_bits(TRANSPORT_TYPE.u8(body), EXTENDED_TRANSPORT_TYPE.u8(body)),
+            flow_control: FLOW_CONTROL.flag(body),
+            starting_psn: Psn::new(STARTING_PSN.u32(body)),
+            local_response_timeout: LOCAL_RESPONSE_TIMEOUT.u8(body),
+            retry_count: RETRY_COUNT.u8(body),
+            pkey: PKEY.u16(body),
+            path_mtu: PATH_MTU.u8(body),
+            rdc_exists: RDC_EXISTS.flag(body),
+            rnr_retry_count: RNR_RETRY_COUNT.u8(body),
+            max_cm_retries: MAX_CM_RETRIES.u8(body),
+            srq: SRQ.flag(body),
+            primary: PRIMARY.read(body),
+            alternate: ALTERNATE.read(body),
+            private_data: PRIVATE_DATA.private_data(body),
+        }
+    }
+
+    pub(super) fn write(&self, body: &mut CmBody) {
+        LOCAL_ID.write(body, self.local_id.0.into());
+        SERVICE_ID.write(body, self.service_id.0);
+        LOCAL_CA_GUID.write(body, self.local_ca_guid);
+        VENDOR_ID.write(body, self.ece.vendor_id.into());
+        LOCAL_Q_KEY.write(body, self.local_q_key.into());
+        LOCAL_QPN.write(body, self.local_qpn.value().into());
+        RESPONDER_RESOURCES.write(body, self.responder_resources.into());
+        LOCAL_EECN.write(body, self.local_eecn.into());
+        INITIATOR_DEPTH.write(body, self.initiator_depth.into());
+        REMOTE_EECN.write(body, self.remote_eecn.into());
+        REMOTE_RESPONSE_TIMEOUT.write(body, self.remote_response_timeout.into());
+        let (kind, extended) = self.transport.to_bits();
+        TRANSPORT_TYPE.write(body, kind.into());
+        EXTENDED_TRANSPORT_TYPE.write(body, extended.into());
+        FLOW_CONTROL.write(body, self.flow_control.into());
+        STARTING_PSN.write(body, self.starting_psn.value().into());
+        LOCAL_RESPONSE_TIMEOUT.write(body, self.local_response_timeout.into());
+        RETRY_COUNT.write(body, self.retry_count.into());
+        PKEY.write(body, self.pkey.into());
+        PATH_MTU.write(body, self.path_mtu.into());
+        RDC_EXISTS.write(body, self.rdc_exists.into());
+        RNR_RETRY_COUNT.write(body, self.rnr_retry_count.into());
+        MAX_CM_RETRIES.write(body, self.max_cm_retries.into());
+        SRQ.write(body, self.srq.into());
+        PRIMARY.write(body, &self.primary);
+        ALTERNATE.write(body, &self.alternate);
+        PRIVATE_DATA.write(body, &self.private_data.0);
+    }
+}
+
+/// Where the fields of a path are.
+#[derive(Debug, Clone, Copy)]
+struct PathPlaces {
+    local_lid: Field,
+    remote_lid: Field,
+    local_gid: Bytes<16>,
+    remote_gid: Bytes<16>,
+    flow_label: Field,
+    packet_rate: Field,
+    traffic_class: Field,
+    hop_limit: Field,
+    sl: Field,
+    subnet_local: Field,
+    local_ack_timeout: Field,
+}
+
+impl PathPlaces {
+    const fn at(offset: usize) -> PathPlaces {
+        PathPlaces {
+            local_lid: Field::bytes(offset, 2),
+            remote_lid: Field::bytes(offset + 2, 2),
+            local_gid: Bytes::at(offset + 4),
+            remote_gid: Bytes::at(offset + 20),
+            flow_label: Field::bits(offset + 36, 0, 20),
+            packet_rate: Field::bits(offset + 39, 2, 6),
+            traffic_class: Field::bytes(offset + 40, 1),
+            hop_limit: Field::bytes(offset + 41, 1),
+            sl: Field::bits(offset + 42, 0, 4),
+            subnet_local: Field::bits(offset + 42, 4, 1),
+            local_ack_timeout: Field::bits(offset + 43, 0, 5),
+        }
+    }
+
+    fn read(&self, body: &CmBody) -> PathFields {
+        PathFields {
+            local_lid: self.local_lid.u16(body),
+            remote_lid: self.remote_lid.u16(body),
+            local_gid: Gid(self.local_gid.read(body)),
+            remote_gid: Gid(self.remote_gid.read(body)),
+            flow_label: self.flow_label.u32(body),
+            packet_rate: self.packet_rate.u8(body),
+            traffic_class: self.traffic_class.u8(body),
+            hop_limit: self.hop_limit.u8(body),
+            sl: self.sl.u8(body),
+            subnet_local: self.subnet_local.flag(body),
+            local_ack_timeout: self.local_ack_timeout.u8(body),
+        }
+    }
+
+    fn write(&self, body: &mut CmBody, path: &PathFields) {
+        self.local_lid.write(body, path.local_lid.into());
+        self.remote_lid.write(body, path.remote_lid.into());
+        self.local_gid.write(body, &path.local_gid.0);
+        self.remote_gid.write(body, &path.remote_gid.0);
+        self.flow_label.write(body, path.flow_label.into());
+        self.packet_rate.write(body, path.packet_rate.into());
+        self.traffic_class.write(body, path.traffic_class.into());
+        self.hop_limit.write(body, path.hop_limit.into());
+        self.sl.write(body, path.sl.into());
+        self.subnet_local.write(body, path.subnet_local.into());
+        self.local_ack_timeout.write(body, path.local_ack_timeout.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transport_types_and_their_bits_are_inverses() {
+        use TransportType::{Rc, Rd, Uc, Unknown, Xrc};
+        for transport in [Rc, Uc, Rd, Xrc, Unknown(0), Unknown(7)] {
+            let (kind, extended) = transport.to_bits();
+            assert_eq!(TransportType::from_bits(kind, extended), transport);
+        }
+    }
+}

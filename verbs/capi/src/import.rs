@@ -1,0 +1,78 @@
+//! Importing a device, and objects of the context that its descriptor came from.
+
+use std::ffi::c_int;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr;
+
+use pumice_device::table::Handle;
+
+use crate::abi::{ibv_context, ibv_mr, ibv_pd};
+use crate::command_file::CommandFile;
+use crate::context::{Context, Owned};
+use crate::memory::Mr;
+use crate::object::{hand_out, held, take_back};
+use crate::outcome::{pointer, value};
+use crate::protection_domain::Pd;
+
+/// A further context on a command file; it takes the descriptor over, unless this fails.
+pub(crate) unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
+    pointer(|| {
+        let file = CommandFile::of(cmd_fd)?;
+        // SAFETY: the program gives the descriptor, which is open, away.
+        Context::open_on(unsafe { OwnedFd::from_raw_fd(cmd_fd) }, file).map_err(|(errno, descriptor)| {
+            // It stays the program's.
+            std::mem::forget(descriptor);
+            errno
+        })
+    })
+}
+
+/// A protection domain of a context with the same command file.
+pub(crate) unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
+    pointer(|| {
+        // SAFETY: null or an open context.
+        let open = unsafe { Context::of(context) }?;
+        let handle = open.file().find("protection domain", |owned| match *owned {
+            Owned::ProtectionDomain(packed) => {
+                Some(Handle::unpack(packed)).filter(|handle| handle.index == pd_handle)
+            }
+            _ => None,
+        })?;
+        Ok(hand_out(Pd::new(context, handle)))
+    })
+}
+
+/// Frees the structure; the domain itself stays.
+pub(crate) unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
+    value((), || {
+        if !pd.is_null() {
+            // SAFETY: the program gives it back.
+            unsafe { take_back::<Pd>(pd) };
+        }
+    });
+}
+
+/// A memory region of an imported protection domain. Its address is not known: NULL.
+pub(crate) unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut ibv_mr {
+    pointer(|| {
+        // SAFETY: null or live.
+        let domain = unsafe { held::<Pd>(pd) }?;
+        let context = domain.context()?;
+        context.file().find("memory region", |owned| match *owned {
+            Owned::Region(packed) => (Handle::unpack(packed).index == mr_handle).then_some(()),
+            _ => None,
+        })?;
+        let (keys, info) = context.hca().region_at(domain.handle(), mr_handle)?;
+        Ok(hand_out(Mr::new(domain, pd, keys, ptr::null_mut(), info.length as usize)))
+    })
+}
+
+/// Frees the structure; the region itself stays.
+pub(crate) unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
+    value((), || {
+        if !mr.is_null() {
+            // SAFETY: the program gives it back.
+            unsafe { take_back::<Mr>(mr) };
+        }
+    });
+}

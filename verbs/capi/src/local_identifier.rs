@@ -1,0 +1,60 @@
+//! LIDs, for programs that know no GIDs. RoCE has none: an address vector without GRH is refused, as real RoCE devices
+//! refuse it. With PUMICE_LID=1 the port has one all the same, the low 16 bits of its first address, and a LID means
+//! the address of the same network that ends so.
+
+use std::sync::OnceLock;
+
+use pumice_device::gid_table::GidEntry;
+use pumice_transport::types::{AddressVector, Gid};
+
+/// Whether PUMICE_LID is set, to anything but nothing or 0.
+fn wanted() -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    *WANTED.get_or_init(|| std::env::var_os("PUMICE_LID").is_some_and(|set| !set.is_empty() && set != "0"))
+}
+
+/// The LID of a port with this GID table; 0 for none.
+pub(crate) fn of_port(gids: &[GidEntry]) -> u16 {
+    gids.first().filter(|_| wanted()).map_or(0, |first| of(first.gid))
+}
+
+/// The GID for an address vector that has only a LID, if LIDs are wanted.
+pub(crate) fn resolve(vector: AddressVector, gids: &[GidEntry]) -> AddressVector {
+    match gids.first().filter(|_| wanted() && !vector.is_global) {
+        Some(first) => AddressVector {
+            is_global: true,
+            dgid: beside(first.gid, vector.dlid),
+            sgid_index: 0,
+            hop_limit: 64,
+            ..vector
+        },
+        None => vector,
+    }
+}
+
+fn of(gid: Gid) -> u16 {
+    let [.., high, low] = gid.0;
+    u16::from_be_bytes([high, low])
+}
+
+/// The GID that differs from `own` only in what its LID says.
+fn beside(own: Gid, lid: u16) -> Gid {
+    let mut gid = own;
+    let [.., high, low] = &mut gid.0;
+    [*high, *low] = lid.to_be_bytes();
+    gid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    #[test]
+    fn a_lid_names_a_neighbour() {
+        let gid = |text: &str| Gid::from(text.parse::<IpAddr>().unwrap());
+        assert_eq!(of(gid("127.3.1.2")), 0x0102);
+        assert_eq!(beside(gid("127.3.1.2"), 0x0907), gid("127.3.9.7"));
+        assert_eq!(beside(gid("2001:db8::1"), of(gid("2001:db8::2"))), gid("2001:db8::2"));
+    }
+}

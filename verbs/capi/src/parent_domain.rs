@@ -1,0 +1,82 @@
+//! Thread domains and parent domains.
+//!
+//! A thread domain promises that one thread uses what is made in it. The device's locks are cheap when
+//! nobody else wants them, so the promise is noted and not used.
+//!
+//! A parent domain stands for a protection domain wherever one is asked for. Its allocators are for
+//! queues in the program's memory; the queues of this device are elsewhere, so they are never called.
+
+use std::ffi::c_int;
+
+use crate::abi::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td};
+use crate::context::Context;
+use crate::object::{Held, Shown, hand_out, held, held_or_none, take_back};
+use crate::outcome::{INVALID, pointer, status};
+use crate::protection_domain::{Pd, Usage};
+
+/// A thread domain.
+#[repr(C)]
+pub(crate) struct Td {
+    c: Shown<ibv_td>,
+    usage: Usage,
+}
+
+// SAFETY: the first field is the C structure.
+unsafe impl Held for Td {
+    type C = ibv_td;
+}
+
+/// `init_attr` begins with its mask, of which no bit has a meaning.
+pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, init_attr: *mut u32) -> *mut ibv_td {
+    pointer(|| {
+        // SAFETY: null or open; null or the caller's structure.
+        let comp_mask = unsafe {
+            Context::of(context)?;
+            init_attr.as_ref()
+        };
+        if *comp_mask.ok_or(INVALID)? != 0 {
+            return Err(INVALID);
+        }
+        Ok(hand_out(Td { c: Shown::new(ibv_td { context }), usage: Usage::default() }))
+    })
+}
+
+pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    status(|| {
+        // SAFETY: null or live.
+        unsafe { held::<Td>(td) }?.usage.check_unused("thread domain", "parent domains")?;
+        // SAFETY: the program gives it back.
+        unsafe { take_back::<Td>(td) };
+        Ok(())
+    })
+}
+
+/// `IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS` and `..._PD_CONTEXT`.
+const MASK_ALLOCATORS: u32 = 1;
+const MASK_KNOWN: u32 = 3;
+
+pub(crate) unsafe extern "C" fn alloc_parent_domain(
+    context: *mut ibv_context,
+    attributes: *mut ibv_parent_domain_init_attr,
+) -> *mut ibv_pd {
+    pointer(|| {
+        // SAFETY: null or open; null or the caller's structure, with pointers that are null or live.
+        let (domain, thread, attributes) = unsafe {
+            Context::of(context)?;
+            let attributes = attributes.as_ref().ok_or(INVALID)?;
+            (held::<Pd>(attributes.pd)?, held_or_none::<Td>(attributes.td), attributes)
+        };
+        if attributes.comp_mask & !MASK_KNOWN != 0 {
+            return Err(INVALID.because(|| format!("parent domain: comp_mask {:#x}", attributes.comp_mask)));
+        }
+        let allocators = attributes.comp_mask & MASK_ALLOCATORS != 0;
+        if allocators && (attributes.alloc.is_null() || attributes.free.is_null()) {
+            return Err(INVALID.because(|| "parent domain: both allocators or none".to_owned()));
+        }
+        if domain.is_parent() || domain.context_pointer() != context {
+            return Err(INVALID
+                .because(|| "a parent domain is made of a protection domain of its context".to_owned()));
+        }
+        Ok(hand_out(Pd::parent_of(domain, thread.map(|thread| thread.usage.begin()))))
+    })
+}

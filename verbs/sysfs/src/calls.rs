@@ -1,0 +1,181 @@
+//! The functions of the C library that take a path, one line each.
+//!
+//! They have the C library's names, so they take its functions' place in every object of the process. The
+//! optional `mode` of `open` is a plain argument here: it is in the register in which a variadic call puts it,
+//! and holds anything when the caller gave none, as it does for the C library.
+
+use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use std::mem::transmute;
+use std::ptr::null_mut;
+
+use libc::{DIR, FILE, glob_t, mode_t, size_t, ssize_t};
+
+use crate::original::{Original, set_errno};
+use crate::place::{PrivatePath, Way, is_private, show};
+
+/// Defines functions whose path, written `@path`, may lead into the private tree, with what they return when
+/// they fail and, for those that answer with paths, what makes these look as they do outside.
+macro_rules! redirect {
+    ($(fn $name:ident($($before:ident: $before_type:ty,)* @path $(, $after:ident: $after_type:ty)*)
+        -> $result:ty, failed $failed:expr $(, then $then:expr)?;)*) => {
+        /// The originals by name.
+        #[allow(non_upper_case_globals)]
+        mod originals {
+            use crate::original::Original;
+            $(pub(super) static $name: Original = {
+                match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => Original::new(name),
+                    Err(_) => panic!("a name has no NUL"),
+                }
+            };)*
+        }
+
+        /// All of them, to be found before the program begins.
+        static ORIGINALS: &[&Original] = &[$(&originals::$name),*];
+
+        $(
+            /// The C library's function, in the private tree if the path leads there.
+            ///
+            /// # Safety
+            /// That of the C library's function.
+            #[unsafe(no_mangle)]
+            pub(crate) unsafe extern "C" fn $name(
+                $($before: $before_type,)* path: *const c_char $(, $after: $after_type)*
+            ) -> $result {
+                type Function =
+                    unsafe extern "C" fn($($before_type,)* *const c_char $(, $after_type)*) -> $result;
+                let address = originals::$name.address();
+                if address.is_null() {
+                    return $failed;
+                }
+                // SAFETY: the C library's function of this name, which has this type.
+                let original = unsafe { transmute::<*mut c_void, Function>(address) };
+                // SAFETY: the caller's promises are handed on.
+                unsafe {
+                    if !is_private(path) {
+                        return original($($before,)* path $(, $after)*);
+                    }
+                    let mut private = PrivatePath::new();
+                    match private.take(path) {
+                        Way::AsGiven => original($($before,)* path $(, $after)*),
+                        Way::Private => {
+                            let result = original($($before,)* private.as_ptr() $(, $after)*);
+                            $($then(result);)?
+                            result
+                        }
+                        Way::TooLong => {
+                            set_errno(libc::ENAMETOOLONG);
+                            $failed
+                        }
+                    }
+                }
+            }
+        )*
+    };
+}
+
+redirect! {
+    // Opening.
+    fn open(@path, flags: c_int, mode: mode_t) -> c_int, failed -1;
+    fn open64(@path, flags: c_int, mode: mode_t) -> c_int, failed -1;
+    fn __open(@path, flags: c_int, mode: mode_t) -> c_int, failed -1;
+    fn __open64(@path, flags: c_int, mode: mode_t) -> c_int, failed -1;
+    fn __open_2(@path, flags: c_int) -> c_int, failed -1;
+    fn __open64_2(@path, flags: c_int) -> c_int, failed -1;
+    fn openat(folder: c_int, @path, flags: c_int, mode: mode_t) -> c_int, failed -1;
+    fn openat64(folder: c_int, @path, flags: c_int, mode: mode_t) -> c_int, failed -1;
+    fn __openat_2(folder: c_int, @path, flags: c_int) -> c_int, failed -1;
+    fn __openat64_2(folder: c_int, @path, flags: c_int) -> c_int, failed -1;
+    fn fopen(@path, mode: *const c_char) -> *mut FILE, failed null_mut();
+    fn fopen64(@path, mode: *const c_char) -> *mut FILE, failed null_mut();
+    fn freopen(@path, mode: *const c_char, stream: *mut FILE) -> *mut FILE, failed null_mut();
+    fn freopen64(@path, mode: *const c_char, stream: *mut FILE) -> *mut FILE, failed null_mut();
+    fn opendir(@path) -> *mut DIR, failed null_mut();
+    fn chdir(@path) -> c_int, failed -1;
+    fn inotify_add_watch(fd: c_int, @path, mask: c_uint) -> c_int, failed -1;
+
+    // Asking.
+    fn access(@path, mode: c_int) -> c_int, failed -1;
+    fn eaccess(@path, mode: c_int) -> c_int, failed -1;
+    fn euidaccess(@path, mode: c_int) -> c_int, failed -1;
+    fn faccessat(folder: c_int, @path, mode: c_int, flags: c_int) -> c_int, failed -1;
+    fn stat(@path, about: *mut c_void) -> c_int, failed -1;
+    fn stat64(@path, about: *mut c_void) -> c_int, failed -1;
+    fn lstat(@path, about: *mut c_void) -> c_int, failed -1;
+    fn lstat64(@path, about: *mut c_void) -> c_int, failed -1;
+    fn fstatat(folder: c_int, @path, about: *mut c_void, flags: c_int) -> c_int, failed -1;
+    fn fstatat64(folder: c_int, @path, about: *mut c_void, flags: c_int) -> c_int, failed -1;
+    fn statx(folder: c_int, @path, flags: c_int, mask: c_uint, about: *mut c_void) -> c_int, failed -1;
+    // The same for programs that were built with a C library before 2.33.
+    fn __xstat(version: c_int, @path, about: *mut c_void) -> c_int, failed -1;
+    fn __xstat64(version: c_int, @path, about: *mut c_void) -> c_int, failed -1;
+    fn __lxstat(version: c_int, @path, about: *mut c_void) -> c_int, failed -1;
+    fn __lxstat64(version: c_int, @path, about: *mut c_void) -> c_int, failed -1;
+    fn __fxstatat(version: c_int, folder: c_int, @path, about: *mut c_void, flags: c_int) -> c_int, failed -1;
+    fn __fxstatat64(version: c_int, folder: c_int, @path, about: *mut c_void, flags: c_int) -> c_int, failed -1;
+    fn statfs(@path, about: *mut c_void) -> c_int, failed -1;
+    fn statfs64(@path, about: *mut c_void) -> c_int, failed -1;
+    fn statvfs(@path, about: *mut c_void) -> c_int, failed -1;
+    fn statvfs64(@path, about: *mut c_void) -> c_int, failed -1;
+    fn pathconf(@path, name: c_int) -> c_long, failed -1;
+    // `ls -l` asks for these.
+    fn getxattr(@path, name: *const c_char, value: *mut c_void, size: size_t) -> ssize_t, failed -1;
+    fn lgetxattr(@path, name: *const c_char, value: *mut c_void, size: size_t) -> ssize_t, failed -1;
+    fn listxattr(@path, list: *mut c_char, size: size_t) -> ssize_t, failed -1;
+    fn llistxattr(@path, list: *mut c_char, size: size_t) -> ssize_t, failed -1;
+
+    // Links. What a link says is told as it is.
+    fn readlink(@path, text: *mut c_char, size: size_t) -> ssize_t, failed -1;
+    fn readlinkat(folder: c_int, @path, text: *mut c_char, size: size_t) -> ssize_t, failed -1;
+    fn __readlink_chk(@path, text: *mut c_char, size: size_t, room: size_t) -> ssize_t, failed -1;
+    fn __readlinkat_chk(folder: c_int, @path, text: *mut c_char, size: size_t, room: size_t) -> ssize_t, failed -1;
+    fn realpath(@path, text: *mut c_char) -> *mut c_char, failed null_mut(), then show;
+    fn __realpath_chk(@path, text: *mut c_char, room: size_t) -> *mut c_char, failed null_mut(), then show;
+    fn canonicalize_file_name(@path) -> *mut c_char, failed null_mut(), then show;
+
+    // Listing, in the C library's own functions that open folders without asking us.
+    fn scandir(@path, list: *mut c_void, filter: *const c_void, order: *const c_void) -> c_int, failed -1;
+    fn scandir64(@path, list: *mut c_void, filter: *const c_void, order: *const c_void) -> c_int, failed -1;
+    fn scandirat(folder: c_int, @path, list: *mut c_void, filter: *const c_void, order: *const c_void)
+        -> c_int, failed -1;
+    fn scandirat64(folder: c_int, @path, list: *mut c_void, filter: *const c_void, order: *const c_void)
+        -> c_int, failed -1;
+    fn ftw(@path, visit: *const c_void, descriptors: c_int) -> c_int, failed -1;
+    fn ftw64(@path, visit: *const c_void, descriptors: c_int) -> c_int, failed -1;
+    fn nftw(@path, visit: *const c_void, descriptors: c_int, flags: c_int) -> c_int, failed -1;
+    fn nftw64(@path, visit: *const c_void, descriptors: c_int, flags: c_int) -> c_int, failed -1;
+    fn glob(@path, flags: c_int, error: *const c_void, found: *mut glob_t)
+        -> c_int, failed libc::GLOB_ABORTED, then |result| show_found(result, flags, found);
+    fn glob64(@path, flags: c_int, error: *const c_void, found: *mut glob_t)
+        -> c_int, failed libc::GLOB_ABORTED, then |result| show_found(result, flags, found);
+}
+
+/// Gives what `glob` found the names it has outside.
+///
+/// # Safety
+/// `flags` and `found` are what `glob` was given, `result` is what it returned.
+unsafe fn show_found(result: c_int, flags: c_int, found: *mut glob_t) {
+    if result != 0 {
+        return;
+    }
+    // SAFETY: a successful glob left `gl_pathc` strings of its own, behind as many NULLs as it was asked for.
+    unsafe {
+        let reserved = if flags & libc::GLOB_DOOFFS == 0 { 0 } else { (*found).gl_offs };
+        for index in 0..(*found).gl_pathc {
+            show(*(*found).gl_pathv.add(reserved + index));
+        }
+    }
+}
+
+/// Before the program begins: what is found now need not be looked up in a signal handler later.
+extern "C" fn prepare() {
+    crate::root::root();
+    ORIGINALS.iter().for_each(|original| {
+        original.address();
+    });
+}
+
+/// What the loader calls when it has loaded the object.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static PREPARE: extern "C" fn() = prepare;
