@@ -10,8 +10,8 @@ const HEADER_BYTES: usize = 8 + 8 + 8;
 const MEMBER_BYTES: usize = 48;
 const SUM_BYTES: usize = 8;
 
-/// The longest record.
-pub(super) const MAX_BYTES: usize = HEADER_BYTES + LAST_SLOT as usize * (MEMBER_BYTES + 2) + SUM_BYTES;
+/// The longest record: a slot has a member or an adopter.
+pub(super) const MAX_BYTES: usize = HEADER_BYTES + LAST_SLOT as usize * MEMBER_BYTES + SUM_BYTES;
 
 /// Header (magic, generation, next slot, numbers of members and of adopted slots), members, adopted slots with
 /// their adopters, checksum; little-endian.
@@ -134,7 +134,14 @@ mod tests {
 
     #[test]
     fn decoding_is_the_inverse_of_encoding() {
-        for members in [Members::new(0, 1), full()] {
+        let mut adopted = full();
+        assert!(adopted.remove(9) && adopted.remove(200));
+        assert!(adopted.adopt(9, 1) && adopted.adopt(200, 254) && !adopted.adopt(9, 1));
+        assert!(
+            !adopted.adopt(3, 1) && !adopted.adopt(0, 1) && !adopted.adopt(200, 9),
+            "who can, and of whom"
+        );
+        for members in [Members::new(0, 1), full(), adopted] {
             let bytes = encode(&members);
             assert!(bytes.len() <= MAX_BYTES);
             assert_eq!(decode(&bytes), Some(members));

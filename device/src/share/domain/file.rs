@@ -21,9 +21,11 @@ const CHANGE_AT: u64 = 0;
 const USED_AT: u64 = 8;
 const DIRECTORY_AT: u64 = 64;
 const RECORDS_AT: u64 = 32_768;
-const COPY_BYTES: u64 = codec::MAX_BYTES as u64;
-/// As much of a copy as is read at once: more than most have.
-const FIRST_READ_BYTES: usize = 1024;
+/// Both copies of a record that is not longer than this are side by side, to be read at once. A longer one has only
+/// its header there.
+const SHORT_BYTES: usize = 1024;
+/// From one record to the next: two short copies, and two long ones.
+const RECORD_BYTES: u64 = 2 * (SHORT_BYTES as u64 + codec::MAX_BYTES as u64);
 
 /// Locks: 0 is the directory's, those of slots follow, and from here on those of records.
 const RECORD_LOCKS: u32 = 4096;
@@ -248,19 +250,30 @@ impl DomainFile {
     /// Loads a record unless `record` is the same already. The caller has its lock.
     pub(crate) fn load(&self, place: u32, record: &mut TargetRecord) -> Seen {
         let qpn = record.qpn;
-        let copies = [self.read_copy(place, 0), self.read_copy(place, 1)];
-        let sequence =
-            |copy: &Option<Vec<u8>>| copy.as_deref().and_then(codec::header).map(|header| header.sequence);
-        let newest = copies.iter().filter_map(sequence).max();
+        let mut short = [0; 2 * SHORT_BYTES];
+        self.read_into(record_at(place), &mut short);
+        let (first, second) = short.split_at(SHORT_BYTES);
+        let sequence = |copy: &[u8]| codec::header(copy).map(|header| header.sequence);
+        let newest = sequence(first).max(sequence(second));
         let Some(newest) = newest else { return Seen::Gone };
         if newest == record.sequence {
             return Seen::Same;
         }
-        let order = if sequence(&copies[0]) == Some(newest) { [0, 1] } else { [1, 0] };
+        let mut order = [(0, first), (1, second)];
+        if sequence(first) != Some(newest) {
+            order.reverse();
+        }
         // If the newest was not finished, the one before is whole.
-        for copy in order {
-            let Some(bytes) = copies.get(copy).and_then(Option::as_deref) else { continue };
-            if codec::decode(bytes, record) && record.qpn == qpn {
+        for (copy, bytes) in order {
+            let Some(header) = codec::header(bytes) else { continue };
+            let whole = if header.length_bytes <= SHORT_BYTES {
+                codec::decode(bytes, record)
+            } else {
+                let mut long = bytes.get(..codec::HEADER_BYTES).unwrap_or_default().to_vec();
+                long.extend(self.read(long_at(place, copy), header.length_bytes - codec::HEADER_BYTES));
+                codec::decode(&long, record)
+            };
+            if whole && record.qpn == qpn {
                 return Seen::Changed;
             }
         }
@@ -275,7 +288,14 @@ impl DomainFile {
     pub(crate) fn store(&self, place: u32, record: &TargetRecord) -> io::Result<()> {
         let mut bytes = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         codec::encode(record, &mut bytes);
-        self.file.write_all_at(&bytes, copy_at(place, record.sequence & 1))
+        let copy = record.sequence & 1;
+        match bytes.split_at_checked(codec::HEADER_BYTES) {
+            Some((header, body)) if bytes.len() > SHORT_BYTES => {
+                self.file.write_all_at(body, long_at(place, copy))?;
+                self.file.write_all_at(header, short_at(place, copy))
+            }
+            _ => self.file.write_all_at(&bytes, short_at(place, copy)),
+        }
     }
 
     /// Ends the registrations of those who are gone, and removes targets without any. The caller has the
@@ -324,25 +344,22 @@ impl DomainFile {
         self.read(DIRECTORY_AT, used as usize * 4)
     }
 
-    fn read_copy(&self, place: u32, copy: u64) -> Option<Vec<u8>> {
-        let at = copy_at(place, copy);
-        let mut bytes = self.read(at, FIRST_READ_BYTES);
-        let header = codec::header(&bytes)?;
-        if header.length_bytes > FIRST_READ_BYTES {
-            bytes = self.read(at, header.length_bytes);
-        }
-        Some(bytes)
-    }
-
     fn wipe(&self, place: u32) -> io::Result<()> {
         let nothing = [0; codec::HEADER_BYTES];
-        self.file.write_all_at(&nothing, copy_at(place, 0))?;
-        self.file.write_all_at(&nothing, copy_at(place, 1))
+        self.file.write_all_at(&nothing, short_at(place, 0))?;
+        self.file.write_all_at(&nothing, short_at(place, 1))
     }
 
     /// As many of the bytes as there are.
     fn read(&self, at: u64, length_bytes: usize) -> Vec<u8> {
         let mut bytes = vec![0; length_bytes];
+        let filled = self.read_into(at, &mut bytes);
+        bytes.truncate(filled);
+        bytes
+    }
+
+    /// As [`read`](Self::read), how many there were.
+    fn read_into(&self, at: u64, bytes: &mut [u8]) -> usize {
         let mut filled = 0;
         while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             match self.file.read_at(rest, at + filled as u64) {
@@ -352,8 +369,7 @@ impl DomainFile {
                 Err(_) => break,
             }
         }
-        bytes.truncate(filled);
-        bytes
+        filled
     }
 
     fn read_u64(&self, at: u64) -> u64 {
@@ -371,8 +387,16 @@ impl Drop for DomainFile {
     }
 }
 
-fn copy_at(place: u32, copy: u64) -> u64 {
-    RECORDS_AT + (u64::from(place.min(MAX_TARGETS)) * 2 + (copy & 1)) * COPY_BYTES
+fn record_at(place: u32) -> u64 {
+    RECORDS_AT + u64::from(place.min(MAX_TARGETS)) * RECORD_BYTES
+}
+
+fn short_at(place: u32, copy: u64) -> u64 {
+    record_at(place) + (copy & 1) * SHORT_BYTES as u64
+}
+
+fn long_at(place: u32, copy: u64) -> u64 {
+    record_at(place) + 2 * SHORT_BYTES as u64 + (copy & 1) * codec::MAX_BYTES as u64
 }
 
 /// A number that no other open of a domain has: made of the process, its beginning, and a count.
@@ -404,3 +428,7 @@ fn sweep_folder(commons: &Commons) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;
