@@ -58,3 +58,8 @@ fn domains_are_kept_apart_and_destroyed_in_order() {
 fn devices_and_their_objects_are_imported() {
     run("import");
 }
+
+#[test]
+fn an_xrc_receive_queue_pair_serves_several_processes_and_outlives_its_maker() {
+    run("ofed_xrc_shared");
+}

@@ -80,7 +80,7 @@ static struct ibv_qp *again(struct ibv_context *context, struct ibv_xrcd *xrcd, 
 	return ibv_open_qp(context, &attr);
 }
 
-static void post(struct ibv_qp *qp, uint64_t wr_id, uint32_t srqn, enum ibv_wr_opcode opcode, uint64_t remote)
+static void request(struct ibv_qp *qp, uint64_t wr_id, uint32_t srqn, enum ibv_wr_opcode opcode, uint64_t remote)
 {
 	struct ibv_sge sge = piece(0, 8);
 	struct ibv_send_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED}, *bad;
@@ -156,8 +156,8 @@ int main(void)
 	memory[0] = 0x1122334455667788;
 	post_to_srq(srq1, 11, 4096, 64);
 	post_to_srq(srq2, 22, 8192, 64);
-	post(sender, 1, n2, IBV_WR_SEND, 0);
-	post(sender, 2, n1, IBV_WR_SEND, 0);
+	request(sender, 1, n2, IBV_WR_SEND, 0);
+	request(sender, 2, n1, IBV_WR_SEND, 0);
 	completions(2);
 	struct ibv_wc wc[3];
 	int count = 0;
@@ -170,14 +170,14 @@ int main(void)
 	CLAIM(wc[0].wr_id == 22 && wc[1].wr_id == 11 && wc[0].status == 0 && wc[1].status == 0);
 	CLAIM(wc[0].qp_num == receiver->qp_num && wc[0].opcode == IBV_WC_RECV && wc[0].byte_len == 8);
 	CLAIM(memory[512] == memory[0] && memory[1024] == memory[0]);
-	post(sender, 3, n1, IBV_WR_RDMA_WRITE, (uintptr_t)(memory + 2000));
+	request(sender, 3, n1, IBV_WR_RDMA_WRITE, (uintptr_t)(memory + 2000));
 	completions(1);
 	CLAIM(memory[2000] == memory[0]);
-	post(sender, 4, n1, IBV_WR_ATOMIC_FETCH_AND_ADD, (uintptr_t)(memory + 2000));
+	request(sender, 4, n1, IBV_WR_ATOMIC_FETCH_AND_ADD, (uintptr_t)(memory + 2000));
 	completions(1);
 	CLAIM(memory[0] == 0x1122334455667788 && memory[2000] == memory[0] + 5);
 	memory[2001] = 77;
-	post(sender, 5, n2, IBV_WR_RDMA_READ, (uintptr_t)(memory + 2001));
+	request(sender, 5, n2, IBV_WR_RDMA_READ, (uintptr_t)(memory + 2001));
 	completions(1);
 	CLAIM(memory[0] == 77);
 
@@ -191,13 +191,13 @@ int main(void)
 	/* The creator destroys its object; the target goes on. */
 	FAILS(ibv_destroy_qp(receiver), 0);
 	post_to_srq(srq1, 12, 4096, 64);
-	post(sender, 6, n1, IBV_WR_SEND, 0);
+	request(sender, 6, n1, IBV_WR_SEND, 0);
 	completions(1);
 	CLAIM(ibv_poll_cq(srq_cq, 1, wc) == 1 && wc[0].wr_id == 12 && wc[0].qp_num == shared->qp_num);
 	FAILS(ibv_close_xrcd(xrcd), EBUSY);
 
 	/* An SRQ of another domain is refused, and the target fails. */
-	post(sender, 7, n3, IBV_WR_SEND, 0);
+	request(sender, 7, n3, IBV_WR_SEND, 0);
 	struct ibv_wc failed = completion();
 	CLAIM(failed.wr_id == 7 && failed.status == IBV_WC_REM_INV_RD_REQ_ERR);
 	struct ibv_async_event event = next_event(second_ctx);
