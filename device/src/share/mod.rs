@@ -23,6 +23,9 @@
 //! live until the child has exited or called exec, whatever the parent does. Nothing that the child does on
 //! the way out gives up the slot of a living parent. Packets for a slot whose owner is gone go to another
 //! process, which drops them.
+//!
+//! **XRC** (`domain`): targets of a domain that processes share outlive the process whose slot is in their
+//! number. One of those who have them open adopts the slot as soon as its owner, fork children included, is gone.
 
 mod datagram;
 pub(crate) mod domain;
