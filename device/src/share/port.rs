@@ -322,7 +322,9 @@ impl Port for SharedPort {
     }
 
     fn commons(&self) -> Option<Commons> {
-        Some(Commons { folder: self.folder.clone(), name: self.name.clone(), slot: self.slot })
+        // Who is on another address is on another device.
+        let name = format!("{}-{}", self.name, self.membership.address());
+        Some(Commons { folder: self.folder.clone(), name, slot: self.slot })
     }
 
     fn reserve_slot(&mut self, slot: u8) {

@@ -296,3 +296,17 @@ fn domains_of_different_files_do_not_meet() {
     assert_eq!(refused, "REM_INV_RD_REQ_ERR after 0");
     assert_eq!(c.ask("quiet"), "ok");
 }
+
+#[test]
+fn a_process_on_another_address_is_on_another_device() {
+    let mut stage = Stage::new();
+    let IpAddr::V4(address) = stage.address() else { panic!("{}", stage.address()) };
+    let [_, high, low, number] = address.octets();
+    let elsewhere = stage.scene.with_address([127, high, low, number + 100].into());
+    let mut c = Peer::start(&elsewhere);
+    c.ok(&format!("domain {} cx", stage.file.display()));
+    assert_eq!(c.ask(&format!("open {} 1", stage.target)), "errno 22");
+    let foreign = c.number("srq");
+    let refused = stage.sender.ask(&format!("send {foreign} 0 1"));
+    assert_eq!(refused, "REM_INV_RD_REQ_ERR after 0", "at once, not after all retries");
+}

@@ -56,6 +56,8 @@ pub(crate) struct DomainFile {
     slot: u8,
     /// Names this open among all that ever were.
     incarnation: u64,
+    /// The process that opened it.
+    pid: u32,
     changes: AtomicU64,
     buffer: Mutex<Vec<u8>>,
 }
@@ -102,6 +104,7 @@ impl DomainFile {
                 path,
                 slot: commons.slot,
                 incarnation: incarnation(commons.slot),
+                pid: std::process::id(),
                 changes: AtomicU64::new(0),
                 buffer: Mutex::new(Vec::new()),
             };
@@ -198,7 +201,10 @@ impl DomainFile {
     pub(crate) fn create(&self, record: &mut TargetRecord) -> Result<u32, ResourceError> {
         let writing = "write the XRC domain's shared file";
         let _guard = self.lock_directory()?;
-        self.sweep_records(&self.live());
+        if self.find(record.qpn).is_some() || self.targets().len() >= MAX_TARGETS as usize {
+            // Perhaps of processes that are gone.
+            self.sweep_records(&self.live());
+        }
         if self.find(record.qpn).is_some() {
             return Err(ResourceError::busy("the number of the XRC target is one of another target"));
         }
@@ -379,6 +385,10 @@ impl DomainFile {
 
 impl Drop for DomainFile {
     fn drop(&mut self) {
+        // A fork child has a share in its parent's locks, so it would take itself for the last.
+        if self.pid != std::process::id() {
+            return;
+        }
         // The last one leaves nothing behind. Who cannot have the lock leaves it to the next.
         let Ok(_guard) = self.lock_directory() else { return };
         if !self.has_others() {

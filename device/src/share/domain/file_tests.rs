@@ -154,7 +154,7 @@ fn the_directory_has_a_limit_and_any_contents_are_safe() {
     let scene = Scene::new("limit");
     let (a, _) = scene.open(1);
     for qpn in 1..=MAX_TARGETS {
-        // Written directly: creating sweeps, which is quadratic.
+        // Written directly: as if all of them had been damaged.
         let place = u64::from(qpn - 1);
         a.file.write_all_at(&qpn.to_le_bytes(), DIRECTORY_AT + place * 4).unwrap();
     }
