@@ -102,7 +102,8 @@ pub struct SharedPort {
     adopted: Vec<(u8, Relay)>,
     local: Local,
     name: String,
-    folder: PathBuf,
+    /// Where shared XRC domains are.
+    domains: PathBuf,
     stem: String,
     receives: u32,
     /// The relay may have something.
@@ -129,6 +130,7 @@ impl SharedPort {
             return Err(ShareError::NoPort);
         }
         let folder = config.folder.clone().unwrap_or_else(folder::default_folder);
+        let domains = config.folder.clone().unwrap_or_else(|| folder::memory_folder(&folder));
         let registry = Registry::open(&folder, port)?;
         registry.lock(OPEN_PATIENCE)?;
         // Returning early closes the registry, and with it go the locks.
@@ -160,7 +162,7 @@ impl SharedPort {
             adopted: Vec::new(),
             local: Local::new(slot),
             name: folder::file_name(port),
-            folder,
+            domains,
             stem,
             receives: 0,
             relay_due: false,
@@ -324,7 +326,7 @@ impl Port for SharedPort {
     fn commons(&self) -> Option<Commons> {
         // Who is on another address is on another device.
         let name = format!("{}-{}", self.name, self.membership.address());
-        Some(Commons { folder: self.folder.clone(), name, slot: self.slot })
+        Some(Commons { folder: self.domains.clone(), name, slot: self.slot })
     }
 
     fn reserve_slot(&mut self, slot: u8) {
