@@ -8,6 +8,7 @@ use pumice_transport::wire::{Packet, PacketError, Qpn, Service, Verdict, icrc};
 use super::queue_pairs::QueuePairs;
 use super::schedule::Ready;
 use super::targets::{self, Targets, Unavailable};
+use crate::gsi::{self, Gsi};
 use crate::port::Received;
 use crate::resources::Resources;
 
@@ -19,6 +20,7 @@ pub(crate) fn receive(
     resources: &mut Resources,
     touched: &mut Ready,
     targets: &mut Targets,
+    management: &mut Gsi,
 ) {
     let arrival = Arrival {
         flow: &received.flow,
@@ -39,6 +41,13 @@ pub(crate) fn receive(
         let destination = packet.bth().destination;
         if destination == Qpn::MULTICAST {
             multicast(now_ns, &arrival, &packet, queue_pairs, resources, touched);
+            continue;
+        }
+        if destination == Qpn::GSI {
+            match gsi::inbound(received, &packet) {
+                Ok(inbound) => management.accept(inbound),
+                Err(counter) => resources.count(counter, 1),
+            }
             continue;
         }
         let mut found = queue_pairs.by_number(destination).map(|(index, _)| index);
@@ -89,6 +98,9 @@ pub(crate) fn receive(
             }
         } else {
             entry.qp.handle_packet(now_ns, &arrival, &packet, resources);
+            if matches!(packet.info().service, Service::Uc | Service::Ud) {
+                resources.note_receives(entry.qp.context());
+            }
         }
         if index != last_index {
             touched.push(index);

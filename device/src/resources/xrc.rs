@@ -156,6 +156,11 @@ impl XrcDomains {
         self.domains.at(domain).is_some_and(|domain| domain.opens == 0)
     }
 
+    /// Opens of domains.
+    pub(crate) const fn open_count(&self) -> usize {
+        self.opens.len()
+    }
+
     /// Whether any domain is shared.
     pub(crate) fn shares(&self) -> bool {
         self.shared_count > 0

@@ -22,6 +22,8 @@ pub struct TargetSnapshot {
     pub epoch: u32,
     /// Attributes as `modify_qp` set them.
     pub attributes: QpAttributes,
+    /// The P_Key that its packets carry.
+    pub pkey: u16,
     /// Where responses go, once connected.
     pub path: Option<Path>,
     /// What the responder remembers.
@@ -140,6 +142,7 @@ impl QueuePair {
         into.state = self.state;
         into.epoch = self.epoch;
         into.attributes.clone_from(&self.attributes);
+        into.pkey = self.settings.pkey;
         into.path = self.settings.path.as_deref().cloned();
         let Receiver::Reliable(responder) = &self.receiver else { return };
         let to = &mut into.responder;
@@ -182,6 +185,7 @@ impl QueuePair {
         self.epoch = snapshot.epoch;
         self.attributes.clone_from(&snapshot.attributes);
         self.attributes.cap = self.capacity;
+        self.settings.pkey = snapshot.pkey;
         if self.settings.path.as_deref() != snapshot.path.as_ref() {
             self.settings.path = snapshot.path.clone().map(Arc::new);
             self.notifier.forget_path();

@@ -9,6 +9,7 @@ use pumice_device::table::Handle;
 
 use crate::abi::{ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
 use crate::context::{Context, Owned};
+use crate::device::require;
 use crate::object::{Held, Shown, hand_out, held, take_back};
 use crate::outcome::{Errno, INVALID, pointer, status};
 
@@ -64,6 +65,7 @@ const MASK: u32 = 3;
 unsafe fn open(context: *mut ibv_context, fd: c_int, oflags: c_int) -> Result<*mut ibv_xrcd, Errno> {
     // SAFETY: the caller's promise.
     let open = unsafe { Context::of(context) }?;
+    require("XRC", |profile| profile.capabilities.has_xrc())?;
     if oflags & !(libc::O_CREAT | libc::O_EXCL) != 0 {
         return Err(INVALID.because(|| "an XRC domain takes the flags O_CREAT and O_EXCL only".to_owned()));
     }

@@ -103,6 +103,7 @@ pub(crate) fn event_of(number: u8) -> Option<AsyncEventType> {
 fn snapshot(to: &mut Writer<'_>, from: &TargetSnapshot) {
     to.u8(from.state as u8);
     to.u32(from.epoch);
+    to.u16(from.pkey);
     attributes(to, &from.attributes);
     match &from.path {
         None => to.u8(0),
@@ -123,6 +124,7 @@ fn snapshot(to: &mut Writer<'_>, from: &TargetSnapshot) {
 fn read_snapshot(from: &mut Reader<'_>, into: &mut TargetSnapshot) -> Option<()> {
     into.state = QpState::from_verbs(from.u8()?.into())?;
     into.epoch = from.u32()?;
+    into.pkey = from.u16()?;
     read_attributes(from, &mut into.attributes)?;
     into.path = match from.u8()? {
         0 => None,
@@ -430,6 +432,7 @@ mod tests {
             snapshot: TargetSnapshot {
                 state: QpState::Rtr,
                 epoch: 2,
+                pkey: 0x8001,
                 attributes,
                 path: Some(Path { flow, traffic_class: 3, hop_limit: 64, flow_label: 0xf_1234 }),
                 responder: ResponderSnapshot {
