@@ -102,11 +102,11 @@ impl Resources {
         self.pds.require(setup.pd)?;
         let xrc = match setup.xrc {
             Some((xrcd, cq)) => {
-                self.xrcds.require(xrcd)?;
+                let domain = self.xrc.domain_of(xrcd)?;
                 self.cqs.require(cq)?;
                 let place = self.xrc_srqs.insert(NO_OBJECT)?;
                 let number = self.number_base | (place.index + 1);
-                Some((XrcSrq { xrcd: xrcd.index, cq: cq.index, number }, place, xrcd, cq))
+                Some((XrcSrq { xrcd: domain, opened: xrcd, cq: cq.index, number }, place, xrcd, cq))
             }
             None => None,
         };
@@ -118,7 +118,7 @@ impl Resources {
                 if let Some(index) = self.xrc_srqs.get_mut(place) {
                     *index = handle.index;
                 }
-                self.use_xrcd(xrcd);
+                self.xrc.use_open(xrcd);
                 self.use_cq(cq);
             }
             (Err(_), Some((_, place, ..))) => {
@@ -183,7 +183,7 @@ impl Resources {
         if let Some(xrc) = xrc {
             let place = self.xrc_srqs.handle_at((xrc.number & 0xffff).wrapping_sub(1));
             place.map(|place| self.xrc_srqs.remove(place));
-            self.release_xrcd(xrc.xrcd);
+            self.xrc.release_open(xrc.opened);
             self.release_cq(xrc.cq);
         }
         self.async_events.purge(&account);

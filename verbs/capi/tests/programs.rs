@@ -28,6 +28,17 @@ fn events_wake_programs() {
 }
 
 #[test]
+fn xrc_domains_targets_and_their_openers_work_by_todays_calls() {
+    run("xrc");
+}
+
+/// The sentences of OFED 1.x's manual page ibv_query_xrc_rcv_qp(3) are marked S1 to S8 in the program.
+#[test]
+fn xrc_receive_queue_pairs_work_by_the_calls_of_ofed() {
+    run("ofed_xrc");
+}
+
+#[test]
 fn regions_are_paged_on_demand() {
     run("on_demand");
 }
@@ -94,4 +105,9 @@ fn every_transition_takes_what_it_needs_and_nothing_else() {
 #[test]
 fn threads_on_shared_objects_lose_nothing() {
     run("stress");
+}
+
+#[test]
+fn an_xrc_receive_queue_pair_serves_several_processes_and_outlives_its_maker() {
+    run("ofed_xrc_shared");
 }
