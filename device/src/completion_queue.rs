@@ -33,7 +33,7 @@ pub struct CompletionQueue {
     /// Entries in the ring, to see without the lock that there are none.
     pending: AtomicUsize,
     failed: AtomicBool,
-    /// The application found the queue empty, and no event has told it of anything since.
+    /// The application found the queue empty when it last polled, and no event has told it of anything since.
     believed_empty: AtomicBool,
     state: Mutex<State>,
     slots: Arc<SendSlots>,
@@ -117,6 +117,7 @@ impl CompletionQueue {
     /// the queue was made without one.
     pub fn poll_stamped(&self) -> Option<(WorkCompletion, u64)> {
         if self.is_empty() {
+            self.believe_empty();
             return None;
         }
         let mut state = self.lock();
@@ -125,6 +126,7 @@ impl CompletionQueue {
             self.slots.release(completion.qp_num, released);
         }
         self.pending.store(state.ring.len(), Ordering::Release);
+        self.believed_empty.store(false, Ordering::Relaxed);
         Some((completion, at_ns))
     }
 
@@ -143,7 +145,7 @@ impl CompletionQueue {
     /// that is solicited or unsuccessful. Arming for solicited ones does not weaken an earlier arming for all.
     ///
     /// Completions already in the queue do not fire, so poll once more after arming, except when the
-    /// application cannot know of them: it found the queue empty, and they came before it armed. Adapters
+    /// application cannot know of them: its last poll found the queue empty, and they came before it armed. Adapters
     /// fire then as well, because they compare with what was polled; UCX sleeps without polling once more.
     pub fn arm(&self, solicited_only: bool) {
         let mut state = self.lock();
@@ -290,9 +292,10 @@ impl CompletionQueue {
     fn poll_some(&self, out: &mut [WorkCompletion]) -> usize {
         let mut state = self.lock();
         let mut count = 0;
+        // Until it asks for more than there is.
+        self.believed_empty.store(false, Ordering::Relaxed);
         for place in out {
             let Some(entry) = state.ring.pop_front() else {
-                // It got fewer than it asked for.
                 self.believe_empty();
                 break;
             };

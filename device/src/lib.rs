@@ -2,6 +2,7 @@
 //! ports that carry packets.
 
 pub mod address_handle;
+pub mod address_watch;
 pub mod async_event;
 pub mod clock;
 pub mod completion_channel;
@@ -14,6 +15,7 @@ pub mod event_account;
 mod event_fd;
 mod event_queue;
 pub mod gid_table;
+pub mod gsi;
 pub mod guid;
 pub mod hca;
 pub mod interface;

@@ -11,7 +11,7 @@ unneeded='^(adduser|base-passwd|coreutils|debconf|debianutils|dpkg|gcc-.*-base|i
 unneeded+='|pci.ids|perl.*|libperl.*|rdma-core|sensible-utils|tar|tzdata|udev|libpam.*|libsystemd-shared|libaudit-common'
 unneeded+='|libsemanage.*|libsepol.*|libdb5.*|libgdbm.*|netbase|media-types|readline-common)$'
 # Modules, and with them what they need.
-wanted_modules=(rdma_rxe ib_uverbs ib_umad rdma_ucm veth virtio_pci 9pnet_virtio 9p sch_netem sch_ingress cls_u32
+wanted_modules=(rdma_rxe ib_uverbs ib_umad rdma_ucm veth virtio_pci 9pnet_virtio 9p sch_netem sch_prio cls_u32
     crc32_generic crc32_pclmul crc32c_generic crc32c_intel)
 
 # host_tools COMMAND:PACKAGE...
@@ -152,7 +152,7 @@ make_image() {
     host_tools qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod xz:xz-utils zstd:zstd flock:util-linux
     key=$(cat "$parts"/* | sha256sum | head -c 12)
     image=$cache/$1-$key
-    mkdir -p "$cache"
+    mkdir -p "$cache" || missing "there is no place for the image: $cache"
     exec 8>"$cache/lock"
     flock 8
     if [[ ! -e $image/complete ]]; then

@@ -3,8 +3,11 @@
 //!
 //! Packets that are not so are listed one by one with the reason.
 
-use std::path::{Path, PathBuf};
+mod capture;
 
+use std::path::PathBuf;
+
+use capture::{frames, golden};
 use pumice_transport::path::ROCE_PORT;
 use pumice_transport::wire::{Datagram, ICRC_BYTES, LinkType, Operation, Packet, Verdict, decapsulate, icrc};
 
@@ -82,10 +85,6 @@ fn captures_of_linux_6_12() {
 #[test]
 fn captures_of_a_udp_program_against_linux_6_12() {
     assert_eq!(check_directory("peer"), Tally { captures: 3, right: 111, recovered: 31, excepted: 24 });
-}
-
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden")
 }
 
 fn check_directory(name: &str) -> Tally {
@@ -201,21 +200,4 @@ fn check_exception(place: &str, reason: Exception, datagram: &Datagram<'_>) {
             }
         }
     }
-}
-
-/// Link type and frames of a little-endian pcap file with microseconds.
-fn frames(file: &[u8]) -> (LinkType, Vec<&[u8]>) {
-    let (header, mut rest) = file.split_first_chunk::<24>().expect("a pcap header");
-    assert_eq!(header[..4], [0xd4, 0xc3, 0xb2, 0xa1], "pcap magic");
-    let link = u32::from_le_bytes(*header.last_chunk().unwrap());
-    let mut frames = Vec::new();
-    while let Some((record, after)) = rest.split_first_chunk::<16>() {
-        let captured = u32::from_le_bytes(record[8..12].try_into().unwrap());
-        assert_eq!(captured.to_le_bytes(), record[12..], "no frame is cut off");
-        let (frame, after) = after.split_at(captured as usize);
-        frames.push(frame);
-        rest = after;
-    }
-    assert!(rest.is_empty(), "the file ends with a whole frame");
-    (LinkType::from_pcap(link).expect("a known link type"), frames)
 }

@@ -191,6 +191,27 @@ impl Resources {
         }
     }
 
+    /// Notes whether an unreliable queue pair runs out of receive requests: its next messages would be lost.
+    pub(crate) fn note_receives(&mut self, qp: &QpContext) {
+        if self.is_short(qp.recv_queue) {
+            self.short_receives = Some(qp.recv_queue);
+        }
+    }
+
+    /// Whether a queue that was noted is still short.
+    pub(crate) fn short_of_receives(&mut self) -> bool {
+        self.short_receives = self.short_receives.filter(|queue| self.is_short(*queue));
+        self.short_receives.is_some()
+    }
+
+    fn is_short(&self, queue: u32) -> bool {
+        match self.receives.at(queue) {
+            Some(Receives::Own(queue)) => queue.is_short(),
+            Some(Receives::Shared(srq)) => srq.is_short(),
+            None => false,
+        }
+    }
+
     /// Whether a queue pair takes its receives from an SRQ.
     pub fn uses_srq(&self, qp: &QpContext) -> bool {
         matches!(self.receives.at(qp.recv_queue), Some(Receives::Shared(_)))

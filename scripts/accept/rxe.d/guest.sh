@@ -3,13 +3,12 @@
 # Sourced by run.sh.
 # shellcheck shell=bash
 
-limit_seconds=${limit_seconds:-60}
+limit_seconds=${limit_seconds:-240}
 passed=0
 failed=0
 skipped=0
 number=0
 
-rxe_device=rxe0
 rxe_address=10.9.0.1
 pumice_address=10.9.0.2
 rxe_v6=fd00:9::1
@@ -24,9 +23,9 @@ install_programs() {
     local name
     for name in rdmacm mlx5 efa mlx4 mana; do ln -s libibverbs.so.1 "/tmp/pumice/lib/lib$name.so.1"; done
     chmod -R a+rX /tmp/pumice
-    ip netns exec peer sleep 100000 &
-    inside=$!
 }
+
+interop=/tmp/pumice/interop
 
 # What both of an rxe pair run as, and what pumice runs as: an ordinary user without any capability, in a network namespace.
 on_rxe() { timeout "$limit_seconds" "$@"; }
@@ -36,6 +35,8 @@ in_namespace() {
     ip netns exec "$namespace" setpriv --reuid=1000 --regid=1000 --clear-groups --no-new-privs --bounding-set=-all \
         --inh-caps=-all env HOME=/tmp LD_LIBRARY_PATH=/tmp/pumice/lib PUMICE_EXPLAIN=1 "$@"
 }
+on_left() { in_namespace left env PUMICE_ADDR=10.9.2.1 timeout "$limit_seconds" "$@"; }
+on_right() { in_namespace right env PUMICE_ADDR=10.9.2.2 timeout "$limit_seconds" "$@"; }
 on_pumice() { in_namespace peer env PUMICE_ADDR="${pumice_at:-$pumice_address}" timeout "$limit_seconds" "$@"; }
 
 pass() {
@@ -59,12 +60,21 @@ skip() {
     printf 'SKIP  %s: %s\n' "$1" "$2"
 }
 
-# listening WHICH PORT: whether someone of that side listens. The network namespace is seen through a process inside it.
+# namespace_of WHICH: empty for rxe, which is in the machine's own.
+namespace_of() {
+    case $1 in
+    pumice) echo peer ;;
+    left | right) echo "$1" ;;
+    esac
+}
+
+# listening WHICH PORT: whether someone of that side listens.
 listening() {
-    local hex process=self
-    [[ $1 == rxe ]] || process=$inside
+    local hex namespace in=()
+    namespace=$(namespace_of "$1")
+    [[ -z $namespace ]] || in=(ip netns exec "$namespace")
     printf -v hex ':%04X ' "$2"
-    grep -q "$hex.* 0A " "/proc/$process/net/tcp" "/proc/$process/net/tcp6" 2>/dev/null
+    "${in[@]}" grep -q "$hex.* 0A " /proc/net/tcp /proc/net/tcp6
 }
 
 # between SERVER CLIENT WANTED NAME COMMAND...: the same command on both sides, one of which is rxe and the other pumice; both
@@ -76,8 +86,8 @@ between() {
     number=$((number + 1))
     port=$((20000 + number))
     out=/share/out/$number
-    local address=$rxe_address
-    [[ $server == rxe ]] || address=$pumice_address
+    local address
+    address=$(address_of "$server")
     side "$server" "$@" -p "$port" >"$out.server" 2>&1 &
     process=$!
     until listening "$server" "$port" || ! kill -0 "$process" 2>/dev/null; do sleep 0.1; done
@@ -86,7 +96,7 @@ between() {
     ((status == 0)) || kill "$process" 2>/dev/null
     wait "$process" || status="$status, server $?"
     result=$(grep -E -- "$wanted" "$out.client" | tail -n 1)
-    local label="$server < $client  $name"
+    local label="$server < $client  $name${weather_name:+, $weather_name}"
     if [[ $status == 0 && -n $result ]]; then
         pass "$label   $(tr -s ' \t' ' ' <<<"$result")"
     else
@@ -94,19 +104,71 @@ between() {
     fi
 }
 
-# side WHICH COMMAND...
+# checked SERVER CLIENT SCENARIO,... OPTION...: of tests/interop, a line for each.
+checked() {
+    local server=$1 client=$2 scenarios=$3 process port out how name figures seen=""
+    shift 3
+    number=$((number + 1))
+    port=$((20000 + number))
+    out=/share/out/$number
+    local address
+    address=$(address_of "$server")
+    side "$server" "$interop" -d @DEVICE -g @GID "$@" -p "$port" >"$out.server" 2>&1 &
+    process=$!
+    until listening "$server" "$port" || ! kill -0 "$process" 2>/dev/null; do sleep 0.1; done
+    side "$client" "$interop" -d @DEVICE -g @GID "$@" -p "$port" -s "$scenarios" "$address" >"$out.client" 2>"$out.errors"
+    wait "$process"
+    while read -r how name figures; do
+        seen+=",$name,"
+        local label="$server < $client  ${name}${*:+ $*}${v6:+, IPv6}${weather_name:+, $weather_name}"
+        case $how in
+        ok) pass "$label   $figures" ;;
+        skip) skip "$label" "${figures%%;*}" ;;
+        *) fail "$label ($out)" "$out.errors" "$out.server" ;;
+        esac
+    done <"$out.client"
+    # A side that hung or died has no lines for what should have come after.
+    for name in ${scenarios//,/ }; do
+        [[ $seen == *",$name,"* ]] || fail "$server < $client  $name was not run ($out)" "$out.errors" "$out.server"
+    done
+}
+
+# Where the server of a side is reached.
+address_of() {
+    case $1 in
+    rxe) echo "$rxe_address" ;;
+    rxe1) echo 10.9.1.1 ;;
+    left) echo 10.9.2.1 ;;
+    *) echo "$pumice_address" ;;
+    esac
+}
+
+# side WHICH COMMAND...: WHICH is rxe or pumice, on the two ends of one wire, or rxe1 or rxe2, on those of another; left
+# or right is pumice on those of a third.
 side() {
     local which=$1 device gid
     shift
-    if [[ $which == rxe ]]; then
-        device=$rxe_device
+    case $which in
+    rxe)
+        device=rxe0
         gid=$rxe_gid
         [[ -z ${v6:-} ]] || gid=$rxe_gid6
-    else
+        ;;
+    rxe[12])
+        device=$which
+        gid=$(lab-network gid "$which" "10.9.1.${which#rxe}")
+        which=rxe
+        ;;
+    pumice)
         device=pumice0
         gid=0
         [[ -z ${v6:-} ]] || local pumice_at=$pumice_v6
-    fi
+        ;;
+    left | right)
+        device=pumice0
+        gid=0
+        ;;
+    esac
     local arguments=("${@//@DEVICE/$device}")
     "on_$which" "${arguments[@]//@GID/$gid}"
 }
@@ -117,7 +179,49 @@ both_ways() {
     between pumice rxe "$@"
 }
 
+# What happens to RoCE packets on the way, in words of netem; what the two processes say over TCP is left alone.
+#   weather w0 NETEM...   from rxe to pumice
+#   weather w1 NETEM...   from pumice to rxe
+#   weather fine
+weather() {
+    if [[ $1 == fine ]]; then
+        tc qdisc del dev w0 root 2>/dev/null
+        ip netns exec peer tc qdisc del dev w1 root 2>/dev/null
+        return 0
+    fi
+    local interface=$1 in=()
+    [[ $interface == w0 ]] || in=(ip netns exec peer)
+    shift
+    "${in[@]}" tc qdisc add dev "$interface" root handle 1: prio bands 4 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 &&
+        "${in[@]}" tc qdisc add dev "$interface" parent 1:4 handle 40: netem "$@" limit 20000 &&
+        "${in[@]}" tc filter add dev "$interface" parent 1: protocol ip u32 match ip protocol 17 0xff \
+            match ip dport 4791 0xffff flowid 1:4
+}
+
+# record NAME COMMAND...: with the RoCE packets at rxe's interface (pumice's with `at_pumice`) in out/NAME.pcap.
+record() {
+    local name=$1 in=() interface=w0 recorder size=-1
+    local file=/tmp/$1.pcap told=/tmp/$1.tcpdump
+    [[ -z ${at_pumice:-} ]] || in=(ip netns exec peer) interface=w1
+    shift
+    : >"$told"
+    "${in[@]}" tcpdump -i "$interface" -nn -U -B 32768 -w "$file" udp port 4791 2>"$told" &
+    recorder=$!
+    until grep -q 'listening on' "$told" || ! kill -0 "$recorder" 2>/dev/null; do sleep 0.1; done
+    "$@"
+    # tcpdump stops at once when told to, whatever it has not read yet.
+    while [[ $(stat -c %s "$file") != "$size" ]]; do
+        size=$(stat -c %s "$file")
+        sleep 1.5
+    done
+    kill -INT "$recorder"
+    wait "$recorder"
+    grep -q '^0 packets dropped by kernel' "$told" || printf '      | tcpdump: %s\n' "$(tail -n 1 "$told")"
+    mv "$file" "/share/out/$name.pcap"
+}
+
 finish() {
+    dmesg >/share/out/dmesg
     printf '%d passed, %d failed, %d skipped on Linux %s\n' "$passed" "$failed" "$skipped" "$(uname -r)"
     ((failed == 0))
 }

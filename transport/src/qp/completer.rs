@@ -73,7 +73,10 @@ impl Requester {
                 if !self.acknowledge_before(settings, psn, now_ns, host) {
                     return self.implied_nak(now_ns, host);
                 }
-                if self.rnr_until_ns.is_some() || !psn.is_before(self.cursor_psn()) {
+                // rdma_rxe sends one for the packets behind the refused one too. After a short wait it arrives when all
+                // have been sent again, and would cost a retry for each RNR NAK.
+                let says_nothing_new = core::mem::take(&mut self.refused_for_now);
+                if says_nothing_new || self.rnr_until_ns.is_some() || !psn.is_before(self.cursor_psn()) {
                     return Ok(());
                 }
                 self.retry(now_ns, host)
@@ -138,6 +141,7 @@ impl Requester {
         self.window.on_acked(reached, count as u32, now_ns);
         self.reload_retries(settings);
         self.implied_nak_seen = false;
+        self.refused_for_now = false;
         self.rnr_until_ns = None;
         self.complete_ready(settings, host);
         if behind {
@@ -186,6 +190,7 @@ impl Requester {
         if self.rnr_until_ns.is_some() {
             return Ok(());
         }
+        self.refused_for_now = true;
         if settings.rnr_retry != RNR_RETRY_INFINITE {
             if self.rnr_retries_left == 0 {
                 return Err(SendFailure { status: WcStatus::RnrRetryExcErr, local: false });

@@ -19,7 +19,9 @@
 //! table without a payload offset for FLUSH amounts to, and rdma_rxe checks received packets by the
 //! same table. Found by comparison with captured packets (`tests/golden/6.12/rc-flush*.pcap`): it
 //! explains all of them. [`verify`] and [`verify_with_header`] accept both forms for FLUSH;
-//! [`seal`] writes the specification's, [`seal_flush_for_rxe`] rdma_rxe's.
+//! [`seal`] writes the specification's, [`seal_flush_for_rxe`] rdma_rxe's. rdma_rxe drops a FLUSH with the
+//! specification's ICRC (measured with Linux 6.12), and no other RoCE device with FLUSH is known:
+//! [`seal_for_peers`] is what a device sends.
 
 use core::net::IpAddr;
 
@@ -103,6 +105,15 @@ pub fn seal(flow: &Flow, ip_id: u16, packet: &mut [u8]) {
 /// documentation).
 pub fn seal_flush_for_rxe(flow: &Flow, ip_id: u16, packet: &mut [u8]) {
     seal_with(packet, |body| continue_over(compute(flow, ip_id, body), body));
+}
+
+/// Seals in the form that peers accept: as [`seal_flush_for_rxe`] for FLUSH requests, as [`seal`] for all others.
+pub fn seal_for_peers(flow: &Flow, ip_id: u16, packet: &mut [u8]) {
+    if packet.first() == Some(&FLUSH.byte()) {
+        seal_flush_for_rxe(flow, ip_id, packet);
+    } else {
+        seal(flow, ip_id, packet);
+    }
 }
 
 /// Verifies a packet (BTH to ICRC) whose IPv4 identification is unknown: right for `predicted_id`,
@@ -482,6 +493,23 @@ mod tests {
         packet[0] = 0x04;
         seal_flush_for_rxe(&flow, 9, &mut packet);
         assert_eq!(verify(&flow, 9, &packet), Verdict::Bad, "only FLUSH has a second form");
+    }
+
+    #[test]
+    fn peers_get_flush_in_the_form_of_rxe_and_all_else_in_the_standard_one() {
+        let flow = v4_flow();
+        for (opcode, for_rxe) in [(FLUSH.byte(), true), (0x04, false), (0x1d, false)] {
+            let mut packet = sealed(&flow, 0, 36);
+            packet[0] = opcode;
+            let mut expected = packet.clone();
+            seal_for_peers(&flow, 9, &mut packet);
+            if for_rxe {
+                seal_flush_for_rxe(&flow, 9, &mut expected);
+            } else {
+                seal(&flow, 9, &mut expected);
+            }
+            assert_eq!(packet, expected, "opcode {opcode:#x}");
+        }
     }
 
     #[test]

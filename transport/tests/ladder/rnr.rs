@@ -139,3 +139,28 @@ fn statement_25_rnr_at_the_end_of_a_write_resends_only_the_end() {
     rung.wait(10_000);
     assert_eq!(rung.requests(), sent[2..]);
 }
+
+#[test]
+fn the_sequence_nak_for_packets_behind_a_refused_one_costs_nothing() {
+    // rdma_rxe: RNR NAK for the first packet, sequence NAK for the second, and the wait is over before that comes.
+    let mut rung = Setup { rnr_retry: 7, retry_cnt: 1, ..Setup::new(QpType::Rc) }.build();
+    rung.post_send(1, 600);
+    for round in 0..20 {
+        assert_eq!(rung.requests().len(), 3, "round {round}");
+        rung.receive(&rnr(1, SQ_PSN, 0));
+        rung.wait(10_000);
+        assert_eq!(rung.requests().len(), 3, "round {round}");
+        rung.receive(&nak(NAK_SEQUENCE, SQ_PSN, 0));
+        assert_eq!(rung.requests(), [], "round {round}: all is on its way already");
+        rung.receive(&rnr(1, SQ_PSN, 0));
+        rung.wait(10_000);
+    }
+    rung.requests();
+    // A second one is about a packet that was lost.
+    rung.receive(&nak(NAK_SEQUENCE, SQ_PSN, 0));
+    assert_eq!(rung.requests(), []);
+    rung.receive(&nak(NAK_SEQUENCE, SQ_PSN, 0));
+    assert_eq!(rung.requests().len(), 3);
+    rung.receive(&ack(SQ_PSN + 2, 1));
+    assert_eq!(rung.host.take_sends(), successes(&[1]));
+}

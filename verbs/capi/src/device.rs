@@ -126,8 +126,6 @@ pub(crate) struct Adapter {
     /// Stops before the HCA does.
     pub(crate) distributor: Distributor,
     pub(crate) hca: Arc<Hca>,
-    /// The GID table.
-    pub(crate) gids: Vec<GidEntry>,
     /// The process that opened it. Its threads and its locks are nobody's in a fork.
     process: u32,
     /// A queue that stays empty: polling it drives the HCA if nobody else does, and never waits.
@@ -158,10 +156,20 @@ impl Adapter {
         let port = port::wrap(shared, settings, &clock)?;
         let mut config = HcaConfig {
             process_slot,
+            ca_guid: u64::from_be_bytes(the_device().guid()),
             limits: profile.limits,
             pkeys: profile.port.pkeys.clone(),
-            ..HcaConfig::new(&the_device().name(), gids.clone())
+            ..HcaConfig::new(&the_device().name(), gids)
         };
+        if settings.address.is_none() {
+            // An address that comes later can be used if the socket has its IP version.
+            let any_version = address.is_ipv6();
+            config.gid_source = Some(Box::new(move || {
+                let mut entries = gid_entries().ok()?;
+                entries.retain(|entry| any_version || entry.ip.is_ipv4());
+                Some(entries)
+            }));
+        }
         if logs(Log::Error) {
             config.explain = Some(Box::new(|qp, cause| explain_cause(qp.qpn, cause)));
         }
@@ -174,7 +182,7 @@ impl Adapter {
         FAREWELL.call_once(|| unsafe {
             libc::atexit(farewell);
         });
-        Ok(Adapter { distributor, hca, gids, process: std::process::id(), idle })
+        Ok(Adapter { distributor, hca, process: std::process::id(), idle })
     }
 
     /// Whether this process is a fork of the one that opened it.
@@ -182,9 +190,9 @@ impl Adapter {
         self.process != std::process::id()
     }
 
-    /// The entry of the GID table at an index.
-    pub(crate) fn gid(&self, index: u32) -> Option<&GidEntry> {
-        self.gids.get(index as usize)
+    /// The entry of the GID table at an index, as it is now.
+    pub(crate) fn gid(&self, index: u32) -> Option<GidEntry> {
+        self.hca.gid(index)
     }
 }
 

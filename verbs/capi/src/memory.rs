@@ -55,7 +55,11 @@ impl Mr {
     fn check_change(&self, hca: &Hca, change: &RegionChange) -> Result<(), Errno> {
         let now = hca.query_mr(self.handle)?;
         let (address, length, _) = change.translation.unwrap_or((now.address, now.length, now.iova));
-        if change.translation.is_none() && change.access.is_none_or(|access| now.access.contains(access)) {
+        let same = change.translation.is_none();
+        if (same && change.access.is_none_or(|access| now.access.contains(access)))
+            || address.checked_add(length).is_none()
+        {
+            // Nothing to look at, or nothing that the device takes.
             return Ok(());
         }
         check_range(address, length as usize, change.access.unwrap_or(now.access))

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use pumice_device::gid_table::GidTable;
+use pumice_device::gid_table::{GidEntry, GidTable};
 use pumice_device::memory::on_demand_is_available;
 use pumice_device::pkey_table::PkeyTable;
 use pumice_device::profile::Profile;
@@ -25,6 +25,9 @@ const ODP_RELIABLE: u32 = 0x3f;
 const ODP_TRANSPORTS: [u32; 3] = [ODP_RELIABLE, 1 | 1 << 1 | 1 << 2 | 1 << 5, 1 | 1 << 1 | 1 << 5];
 /// Cycles of the device's clock per ms: it counts ns.
 const CLOCK_KHZ: u64 = 1_000_000;
+/// What does not fit `device_cap_flags`: FLUSH for global visibility, and ATOMIC WRITE (`IBV_DEVICE_FLUSH_GLOBAL`,
+/// `IBV_DEVICE_ATOMIC_WRITE`).
+const EXTENDED_CAPABILITIES: u64 = 1 << 38 | 1 << 40;
 
 fn device_attributes(context: &Context, profile: &Profile) -> ibv_device_attr {
     // SAFETY: numbers and text.
@@ -103,7 +106,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         let context = unsafe { Context::of(context) }?;
         all.orig_attr = device_attributes(context, profile()?);
         all.max_dm_size = context.hca().limits().max_dm_size;
-        all.device_cap_flags_ex = all.orig_attr.device_cap_flags.into();
+        all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags) | EXTENDED_CAPABILITIES;
         if on_demand_is_available() {
             all.odp_caps = ibv_odp_caps { general_caps: ODP_GENERAL, per_transport_caps: ODP_TRANSPORTS };
             all.xrc_odp_caps = ODP_RELIABLE;
@@ -157,9 +160,10 @@ pub(crate) unsafe extern "C" fn query_port(
             return Err(INVALID);
         }
         let port = &profile()?.port;
-        let lid = local_identifier::of_port(&context.adapter.gids);
+        let is_active = context.hca().is_port_active();
+        let lid = local_identifier::of_port(context.hca());
         let attributes = ibv_port_attr {
-            state: 4, // ACTIVE
+            state: if is_active { 4 } else { 1 }, // ACTIVE, DOWN
             max_mtu: port.max_mtu as u32,
             active_mtu: context.hca().active_mtu() as u32,
             gid_tbl_len: GidTable::LEN as c_int,
@@ -170,8 +174,8 @@ pub(crate) unsafe extern "C" fn query_port(
             active_width: port.width.verbs_number(),
             // The old field has 8 bits: faster ones are in the other only.
             active_speed: u8::try_from(port.speed as u32).unwrap_or(0x80),
-            phys_state: 5, // LINK_UP
-            link_layer: 2, // ETHERNET
+            phys_state: if is_active { 5 } else { 3 }, // LINK_UP, DISABLED
+            link_layer: 2,                             // ETHERNET
             lid,
             flags: u8::from(lid == 0), // GRH_REQUIRED
             active_speed_ex: port.speed as u32,
@@ -213,14 +217,17 @@ const GID_TYPE_ROCE_V2: u32 = 2;
 const SYSFS_GID_TYPE_ROCE_V2: u32 = 1;
 
 fn gid_entry(context: &Context, index: u32) -> Option<ibv_gid_entry> {
-    let entry = context.adapter.gid(index)?;
-    Some(ibv_gid_entry {
+    context.adapter.gid(index).map(|entry| to_c(index, &entry))
+}
+
+fn to_c(index: u32, entry: &GidEntry) -> ibv_gid_entry {
+    ibv_gid_entry {
         gid: ibv_gid { raw: entry.gid.0 },
         gid_index: index,
         port_num: 1,
         gid_type: GID_TYPE_ROCE_V2,
         ndev_ifindex: entry.interface_index,
-    })
+    }
 }
 
 pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
@@ -260,7 +267,7 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
             return Err(INVALID);
         }
         let found: Vec<ibv_gid_entry> =
-            (0..GidTable::LEN).filter_map(|index| gid_entry(context, index)).collect();
+            context.hca().gids().iter().map(|(index, entry)| to_c(*index, entry)).collect();
         if found.len() > max_entries {
             return Err(INVALID);
         }

@@ -71,6 +71,8 @@ pub(crate) struct Requester {
     pub(crate) lossy_until_ns: u64,
     /// An implied NAK was acted on; others are ignored until progress.
     pub(crate) implied_nak_seen: bool,
+    /// An RNR NAK came, and neither progress nor a sequence NAK after it.
+    pub(crate) refused_for_now: bool,
     pub(crate) window: Window,
     /// Most response packets that one READ request asks for.
     pub(crate) read_limit_packets: u32,
@@ -100,6 +102,7 @@ impl Requester {
             early_backoff: 0,
             lossy_until_ns: 0,
             implied_nak_seen: false,
+            refused_for_now: false,
             window: Window::new(64),
             read_limit_packets: 64,
             local_failure: None,
