@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::perf::PerfOptions;
 use crate::run::RunOptions;
 use crate::sim::options::SimOptions;
+use crate::stat::StatOptions;
 
 /// A software RDMA device in user space that speaks RoCEv2.
 #[derive(Debug, Parser)]
@@ -42,6 +43,10 @@ pub(crate) enum Command {
     ///
     /// The exit code is 1 if a message arrived wrong or not at all.
     Sim(SimOptions),
+    /// Show what the running processes of this user have counted: traffic, drops by reason, retries
+    ///
+    /// The exit code is 1 if a process did not answer.
+    Stat(StatOptions),
 }
 
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ mod outcome;
 mod perf;
 mod run;
 mod sim;
+mod stat;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Perf(options) => perf::run(&options, out),
         Command::Run(options) => run::run(&options),
         Command::Sim(options) => sim::run(&options, out),
+        Command::Stat(options) => stat::run(&options, out),
     }?;
     out.flush()?;
     Ok(outcome)

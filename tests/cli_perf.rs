@@ -80,6 +80,7 @@ fn every_latency_is_verified() {
     let kinds = [
         &["--op", "send"][..],
         &["--op", "send", "--events"],
+        &["--op", "send", "--shared"],
         &["--op", "send", "--transport", "uc"],
         &["--op", "send", "--transport", "ud"],
         &["--op", "write"],

@@ -129,3 +129,140 @@ fn wrong_settings_are_refused_before_the_program_starts() {
     assert!(err(&output).starts_with("pumice: PUMICE_LOSS=many: "), "{output:?}");
     assert_eq!(run(&[]).status.code(), Some(2));
 }
+
+/// Whether a Debian program is there; says so loudly when not, past the harness that keeps what tests print.
+fn installed(program: &str) -> bool {
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|folder| folder.join(program).is_file());
+    if !found {
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "**** SKIPPED: no {program}: apt-get install ibverbs-utils");
+    }
+    found
+}
+
+#[test]
+fn a_profile_is_what_ibv_devinfo_shows() {
+    if !installed("ibv_devinfo") {
+        return;
+    }
+    let folder = scratch("profile");
+    let own = folder.join("small.toml");
+    let text = "vendor_id = 0x123456\nboard_id = \"my board\"\n[port]\nmax_mtu = 512\npkeys = [0xffff, 0x8005]\n\
+                [limits]\nmax_qp = 7\npkey_table_len = 3\n";
+    fs::write(&own, text).expect("a new file");
+    let shown = |profile: &str| {
+        let output = run(&["--addr", "127.101.0.11", "--profile", profile, "--", "ibv_devinfo", "-v"]);
+        assert!(output.status.success(), "{output:?}");
+        out(&output).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    for (profile, parts) in [
+        ("default", &["vendor_id: 0xffffff", "board_id: pumice", "max_qp_wr: 16384", "XRC"][..]),
+        (
+            "rxe",
+            &["vendor_id: 0xffffff", "device_cap_flags: 0x01223c76", "max_cqe: 32767", "max_srq_sge: 27"],
+        ),
+        (
+            "connectx",
+            &["vendor_id: 0x02c9", "vendor_part_id: 4119", "max_sge: 30", "25.0 Gbps (32)", "4X (2)"],
+        ),
+        (
+            &own.display().to_string(),
+            &[
+                "vendor_id: 0x123456",
+                "board_id: my board",
+                "max_qp: 7",
+                "active_mtu: 512 (2)",
+                "max_pkeys: 3",
+            ],
+        ),
+    ] {
+        let text = shown(profile);
+        for part in parts {
+            assert!(text.contains(part), "{profile}: {part}\n{text}");
+        }
+        assert!(text.starts_with("hca_id: pumice0"), "{text}");
+    }
+    fs::write(&own, "[limits]\nmax_qp = 0\n").expect("a file of ours");
+    let output = pumice().arg("--profile").arg(&own).args(["--", "true"]).output().expect("it can be run");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(err(&output).ends_with("limits.max_qp is 0, and must be from 1 to 65536\n"), "{output:?}");
+}
+
+/// A server and a client of ibv_rc_pingpong, each with options of `pumice run`: what the client said.
+fn pingpong(server: &[&str], client: &[&str], port: &str) -> String {
+    let start = |options: &[&str]| {
+        let mut command = pumice();
+        command.args(options).args([
+            "--",
+            "timeout",
+            "30",
+            "ibv_rc_pingpong",
+            "-d",
+            "pumice0",
+            "-g",
+            "0",
+            "-c",
+        ]);
+        command.args(["-n", "300", "-p", port]);
+        command
+    };
+    let mut server = start(server)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it can be run");
+    // It does not say when it listens: the client's first tries may be too early.
+    let client = loop {
+        let output = start(client).arg("localhost").output().expect("it can be run");
+        let early = err(&output).contains("Couldn't connect");
+        if !early || server.try_wait().expect("a child of ours").is_some() {
+            break output;
+        }
+    };
+    let server = server.wait_with_output().expect("a child of ours");
+    assert!(client.status.success() && server.status.success(), "{client:?}\n{server:?}");
+    format!("{}{}", out(&client), err(&client))
+}
+
+#[test]
+fn losses_are_survived_and_captured() {
+    if !installed("ibv_rc_pingpong") {
+        return;
+    }
+    let folder = scratch("capture");
+    let (pattern, own) = (folder.join("all-%p.pcapng"), folder.join("one.pcapng"));
+    let (pattern, own) = (pattern.display().to_string(), own.display().to_string());
+    let port = (21_000 + std::process::id() % 900).to_string();
+    let said = pingpong(
+        &["--addr", "127.101.0.12", "--loss", "2%", "--seed", "3", "--capture", &pattern],
+        &["--addr", "127.101.0.13", "--capture", &own, "--log", "info", "--loss", "1e-3"],
+        &port,
+    );
+    assert!(
+        said.contains("usec/iter") && said.contains("0.1 % of what is sent is lost, with seed 1"),
+        "{said}"
+    );
+    let captures: Vec<PathBuf> = fs::read_dir(&folder)
+        .expect("a folder of ours")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    assert_eq!(captures.len(), 2, "{captures:?}");
+    for capture in captures {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_pumice")).arg("capture").arg("--summary").arg(&capture).output();
+        let output = output.expect("the program can be run");
+        let text = out(&output);
+        assert!(output.status.success() && text.contains(", 0 bad") && text.contains("RC_SEND"), "{text}");
+    }
+}
+
+#[test]
+fn two_processes_share_an_address() {
+    if !installed("ibv_rc_pingpong") {
+        return;
+    }
+    let port = (21_000 + (std::process::id() + 1) % 900).to_string();
+    let said = pingpong(&["--addr", "127.101.0.14"], &["--addr", "127.101.0.14", "--profile", "rxe"], &port);
+    assert!(said.contains("usec/iter"), "{said}");
+}

@@ -22,6 +22,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     // Application memory.
     "device/src/memory/",
     // System calls.
+    "device/src/address_watch.rs",
     "device/src/event_fd.rs",
     "device/src/interface.rs",
     "device/src/port/",
@@ -29,6 +30,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "device/src/share/folder.rs",
     "device/src/share/lock.rs",
     "device/src/share/process.rs",
+    "device/src/share/shared_memory.rs",
     "device/src/share/steering.rs",
     // Registering memory that is not owned is the caller's promise; these hand it on.
     "device/src/hca/memory.rs",

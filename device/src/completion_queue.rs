@@ -33,6 +33,8 @@ pub struct CompletionQueue {
     /// Entries in the ring, to see without the lock that there are none.
     pending: AtomicUsize,
     failed: AtomicBool,
+    /// The application found the queue empty when it last polled, and no event has told it of anything since.
+    believed_empty: AtomicBool,
     state: Mutex<State>,
     slots: Arc<SendSlots>,
     channel: Option<Arc<CompletionChannel>>,
@@ -47,6 +49,8 @@ struct State {
     ring: VecDeque<Entry>,
     depth: usize,
     armed: Armed,
+    /// An entry of the ring would fire an arming for solicited ones. It may have been polled, unless all have.
+    solicited: bool,
 }
 
 #[derive(Debug)]
@@ -88,7 +92,8 @@ impl CompletionQueue {
             cookie: AtomicU64::new(cookie),
             pending: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
-            state: Mutex::new(State { ring, depth: depth as usize, armed: Armed::No }),
+            believed_empty: AtomicBool::new(false),
+            state: Mutex::new(State { ring, depth: depth as usize, armed: Armed::No, solicited: false }),
             slots,
             channel,
             account: Arc::new(EventAccount::new()),
@@ -102,6 +107,7 @@ impl CompletionQueue {
     #[inline]
     pub fn poll(&self, out: &mut [WorkCompletion]) -> usize {
         if self.pending.load(Ordering::Acquire) == 0 {
+            self.believe_empty();
             return 0;
         }
         self.poll_some(out)
@@ -111,6 +117,7 @@ impl CompletionQueue {
     /// the queue was made without one.
     pub fn poll_stamped(&self) -> Option<(WorkCompletion, u64)> {
         if self.is_empty() {
+            self.believe_empty();
             return None;
         }
         let mut state = self.lock();
@@ -119,6 +126,7 @@ impl CompletionQueue {
             self.slots.release(completion.qp_num, released);
         }
         self.pending.store(state.ring.len(), Ordering::Release);
+        self.believed_empty.store(false, Ordering::Relaxed);
         Some((completion, at_ns))
     }
 
@@ -134,14 +142,21 @@ impl CompletionQueue {
     }
 
     /// Asks for one event on the channel at the next completion; with `solicited_only`, at the next
-    /// that is solicited or unsuccessful. Completions already in the queue do not fire, so poll
-    /// once more after arming. Arming for solicited ones does not weaken an earlier arming for all.
+    /// that is solicited or unsuccessful. Arming for solicited ones does not weaken an earlier arming for all.
+    ///
+    /// Completions already in the queue do not fire, so poll once more after arming, except when the
+    /// application cannot know of them: its last poll found the queue empty, and they came before it armed. Adapters
+    /// fire then as well, because they compare with what was polled; UCX sleeps without polling once more.
     pub fn arm(&self, solicited_only: bool) {
         let mut state = self.lock();
         if !solicited_only {
             state.armed = Armed::Any;
         } else if state.armed == Armed::No {
             state.armed = Armed::Solicited;
+        }
+        let unknown = !state.ring.is_empty() && self.believed_empty.load(Ordering::Relaxed);
+        if unknown && (state.armed == Armed::Any || state.solicited) {
+            self.fire(&mut state);
         }
     }
 
@@ -211,21 +226,34 @@ impl CompletionQueue {
         let at_ns = self.clock.as_ref().map_or(0, Clock::now_ns);
         state.ring.push_back(Entry { completion, released, at_ns });
         self.pending.store(state.ring.len(), Ordering::Release);
+        let solicited = completion.status != WcStatus::Success || (solicited && completion.opcode.is_recv());
+        state.solicited |= solicited;
         let wakes = match state.armed {
             Armed::No => false,
             Armed::Any => true,
-            Armed::Solicited => {
-                completion.status != WcStatus::Success || (solicited && completion.opcode.is_recv())
-            }
+            Armed::Solicited => solicited,
         };
         if wakes {
-            state.armed = Armed::No;
-            if let Some(channel) = &self.channel {
-                // Under the lock, so that events of two firings cannot change places.
-                channel.fire(CqEvent { cq: self.handle, cookie: self.cookie() }, &self.account);
-            }
+            self.fire(&mut state);
         }
         Pushed::Stored
+    }
+
+    /// Under the lock, so that events of two firings cannot change places.
+    fn fire(&self, state: &mut State) {
+        state.armed = Armed::No;
+        self.believed_empty.store(false, Ordering::Relaxed);
+        if let Some(channel) = &self.channel {
+            channel.fire(CqEvent { cq: self.handle, cookie: self.cookie() }, &self.account);
+        }
+    }
+
+    /// A lost update by a firing at the same time makes for one event too many.
+    #[inline]
+    fn believe_empty(&self) {
+        if !self.believed_empty.load(Ordering::Relaxed) {
+            self.believed_empty.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Changes the number of entries that fit; order and content stay.
@@ -250,6 +278,7 @@ impl CompletionQueue {
     pub(crate) fn remove_of(&self, qpn: u32) {
         let mut state = self.lock();
         state.ring.retain(|entry| entry.completion.qp_num != qpn);
+        state.solicited &= !state.ring.is_empty();
         self.pending.store(state.ring.len(), Ordering::Release);
     }
 
@@ -263,8 +292,13 @@ impl CompletionQueue {
     fn poll_some(&self, out: &mut [WorkCompletion]) -> usize {
         let mut state = self.lock();
         let mut count = 0;
+        // Until it asks for more than there is.
+        self.believed_empty.store(false, Ordering::Relaxed);
         for place in out {
-            let Some(entry) = state.ring.pop_front() else { break };
+            let Some(entry) = state.ring.pop_front() else {
+                self.believe_empty();
+                break;
+            };
             if entry.released != 0 {
                 // Under the lock: after `remove_of` no release of that queue pair is outstanding.
                 self.slots.release(entry.completion.qp_num, entry.released);
@@ -275,6 +309,7 @@ impl CompletionQueue {
         if state.ring.is_empty() {
             // Start again at the front: a shallow use of a deep queue stays in the cache.
             state.ring.clear();
+            state.solicited = false;
         }
         self.pending.store(state.ring.len(), Ordering::Release);
         count
@@ -331,6 +366,46 @@ mod tests {
         assert_eq!(cq.len(), 2);
         assert_eq!(polled(&cq, 9), [4, 5]);
         assert!(cq.is_empty());
+    }
+
+    #[test]
+    fn what_came_after_the_application_saw_nothing_fires_at_arming() {
+        let (cq, channel, _) = queue(8);
+        let next = || channel.try_event().is_some();
+        let push = |solicited| {
+            let recv = WorkCompletion { opcode: WcOpcode::Recv, ..send(1, 1) };
+            assert_eq!(cq.push(recv, 0, solicited), Pushed::Stored);
+        };
+        // Nobody looked: it is there to be polled.
+        push(false);
+        cq.arm(false);
+        assert!(!next());
+        assert_eq!(polled(&cq, 4).len(), 1); // fewer than asked for
+        push(false);
+        assert!(next(), "it was armed");
+        // The event told of the completion, which is polled after arming again.
+        cq.arm(false);
+        assert!(!next());
+        assert_eq!(polled(&cq, 1).len(), 1);
+        assert_eq!(polled(&cq, 1).len(), 0);
+        push(false);
+        assert!(next());
+        // Found empty, filled, armed.
+        assert_eq!(polled(&cq, 9).len(), 1);
+        push(false);
+        cq.arm(true);
+        assert!(!next(), "not solicited");
+        push(true);
+        assert!(next());
+        assert_eq!(polled(&cq, 9).len(), 2);
+        push(true);
+        cq.arm(true);
+        assert!(next());
+        cq.arm(false);
+        assert!(!next(), "once");
+        assert_eq!(polled(&cq, 9).len(), 1);
+        push(false);
+        assert!(next(), "it stays armed");
     }
 
     #[test]

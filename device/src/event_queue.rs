@@ -58,6 +58,23 @@ impl<E> EventQueue<E> {
         }
     }
 
+    /// Removes and returns the events that `wanted` chooses, in order.
+    pub(crate) fn remove_where(&self, wanted: impl Fn(&E) -> bool) -> Vec<E> {
+        let mut queued = self.lock();
+        let mut removed = Vec::new();
+        for (event, account) in std::mem::take(&mut *queued) {
+            if wanted(&event) {
+                removed.push(event);
+            } else {
+                queued.push_back((event, account));
+            }
+        }
+        if !removed.is_empty() && queued.is_empty() {
+            self.readable.clear();
+        }
+        removed
+    }
+
     /// Events queued.
     pub(crate) fn len(&self) -> usize {
         self.lock().len()
@@ -106,6 +123,22 @@ mod tests {
         queue.purge(&a);
         assert!(!queue.is_readable());
         assert!(queue.take().is_none());
+    }
+
+    #[test]
+    fn chosen_events_are_removed_and_the_others_stay_in_order() {
+        let queue = EventQueue::new(9).unwrap();
+        let account = Arc::new(EventAccount::new());
+        for event in 1..=4 {
+            queue.push(event, &account);
+        }
+        assert_eq!(queue.remove_where(|event| event % 2 == 0), [2, 4]);
+        assert!(queue.is_readable());
+        assert_eq!(queue.remove_where(|_| false), []);
+        assert_eq!(queue.take().map(|(event, _)| event), Some(1));
+        assert_eq!(queue.remove_where(|_| true), [3]);
+        assert!(!queue.is_readable());
+        assert_eq!(account.unacked(), 1);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! ports that carry packets.
 
 pub mod address_handle;
+pub mod address_watch;
 pub mod async_event;
 pub mod clock;
 pub mod completion_channel;
@@ -14,6 +15,8 @@ pub mod event_account;
 mod event_fd;
 mod event_queue;
 pub mod gid_table;
+pub mod gsi;
+pub mod guid;
 pub mod hca;
 pub mod interface;
 pub mod limits;
@@ -21,10 +24,12 @@ pub mod memory;
 pub mod multicast;
 pub mod pkey_table;
 pub mod port;
+pub mod profile;
 pub mod recv_queue;
 pub mod resources;
 pub mod send_slots;
 pub mod settings;
 pub mod share;
 pub mod srq;
+pub mod sysfs;
 pub mod table;

@@ -1,8 +1,11 @@
 //! What the device is made for, as `ibv_query_device` reports it.
 
+use serde::Deserialize;
+
 /// Sizes of the device's tables and queues. The defaults are those of rdma_rxe, rounded up where a
 /// software device has no reason to stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Protection domains.
     pub max_pd: u32,
@@ -40,6 +43,10 @@ pub struct Limits {
     pub max_mcast_qp_attach: u32,
     /// Places of the P_Key table.
     pub pkey_table_len: u16,
+    /// READs and atomics that a queue pair may have outstanding as initiator; at most 128.
+    pub max_init_rd_atomic: u8,
+    /// READs and atomics of peers that a queue pair may have outstanding; at most 128.
+    pub max_rd_atomic: u8,
     /// Asynchronous events that wait for the application.
     pub max_async_events: usize,
 }
@@ -65,6 +72,8 @@ impl Default for Limits {
             max_mcast_grp: 8192,
             max_mcast_qp_attach: 56,
             pkey_table_len: 1,
+            max_init_rd_atomic: 128,
+            max_rd_atomic: 128,
             max_async_events: 1 << 16,
         }
     }

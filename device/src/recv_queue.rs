@@ -18,7 +18,12 @@ pub struct RecvQueue {
     /// Place of the oldest request.
     oldest: u32,
     len: u32,
+    /// What was posted when the application posted last.
+    stock: u32,
 }
+
+/// A queue with so many requests is not short of them: two trains of the shortest messages.
+const PLENTY: u32 = 256;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Request {
@@ -29,7 +34,7 @@ struct Request {
 impl RecvQueue {
     /// An empty queue for `depth` requests of at most `max_sge` elements; both may be 0.
     pub const fn new(depth: u32, max_sge: u32) -> RecvQueue {
-        RecvQueue { requests: Vec::new(), sges: Vec::new(), depth, max_sge, oldest: 0, len: 0 }
+        RecvQueue { requests: Vec::new(), sges: Vec::new(), depth, max_sge, oldest: 0, len: 0, stock: 0 }
     }
 
     /// Requests posted and not taken.
@@ -40,6 +45,11 @@ impl RecvQueue {
     /// Whether nothing is posted.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Whether little is left of what the application last made sure of.
+    pub const fn is_short(&self) -> bool {
+        self.len < self.stock / 2 + self.stock % 2 && self.len < PLENTY
     }
 
     /// Requests that fit.
@@ -87,6 +97,7 @@ impl RecvQueue {
             slots.copy_from_slice(request.sges);
         }
         self.len += 1;
+        self.stock = self.len;
         Ok(())
     }
 
@@ -122,6 +133,7 @@ impl RecvQueue {
     pub const fn clear(&mut self) {
         self.oldest = 0;
         self.len = 0;
+        self.stock = 0;
     }
 
     /// Changes the depth; what is posted stays, in order.
@@ -168,6 +180,24 @@ mod tests {
 
     fn post(queue: &mut RecvQueue, wr_id: u64, sges: &[Sge]) -> Result<(), ResourceError> {
         queue.post(&RecvRequest { wr_id, sges })
+    }
+
+    #[test]
+    fn less_than_half_of_what_was_there_is_short_unless_it_is_plenty() {
+        let mut queue = RecvQueue::new(2 * PLENTY + 4, 1);
+        let mut wqe = RecvWqe::default();
+        assert!(!queue.is_short(), "nothing was asked for");
+        post(&mut queue, 1, &[]).unwrap();
+        assert!(!queue.is_short() && queue.take(&mut wqe) && queue.is_short());
+        for wr_id in 0..u64::from(queue.depth()) {
+            post(&mut queue, wr_id, &[]).unwrap();
+        }
+        while queue.len() > PLENTY {
+            assert!(!queue.is_short() && queue.take(&mut wqe));
+        }
+        assert!(queue.take(&mut wqe) && queue.is_short());
+        post(&mut queue, 1, &[]).unwrap();
+        assert!(!queue.is_short(), "somebody is at it");
     }
 
     #[test]

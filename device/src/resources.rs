@@ -15,15 +15,15 @@ use std::sync::Arc;
 
 use pumice_transport::host::QpContext;
 use pumice_transport::path::Path;
-use pumice_transport::types::{AddressVector, Cause};
+use pumice_transport::types::{AddressVector, AsyncEventType, Cause, Gid};
 use pumice_transport::wire::Qpn;
 
 use crate::address_handle;
-use crate::async_event::AsyncEventQueue;
+use crate::async_event::{AsyncElement, AsyncEventQueue};
 use crate::completion_queue::CompletionQueue;
 use crate::counters::Counters;
 use crate::error::ResourceError;
-use crate::gid_table::GidTable;
+use crate::gid_table::{GidEntry, GidTable};
 use crate::limits::Limits;
 use crate::memory::RegionTable;
 use crate::multicast::MulticastGroups;
@@ -83,6 +83,29 @@ pub struct Resources {
     pub qp_faults: Vec<QpFault>,
     /// A completion was made since the engine last cleared this.
     pub new_completions: bool,
+    /// The receive queue of UC or UD messages that was short of requests last.
+    short_receives: Option<u32>,
+}
+
+/// How many objects a device has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ObjectCounts {
+    /// Protection domains.
+    pub pds: usize,
+    /// Memory regions and windows.
+    pub regions_and_windows: usize,
+    /// Address handles.
+    pub ahs: usize,
+    /// Completion queues.
+    pub cqs: usize,
+    /// Receive queues, shared ones included.
+    pub receive_queues: usize,
+    /// XRC domains.
+    pub xrcds: usize,
+    /// Queue pairs.
+    pub qps: usize,
+    /// Multicast groups with members.
+    pub groups: usize,
 }
 
 /// A protection domain or XRC domain: nothing but its users.
@@ -129,19 +152,34 @@ impl Resources {
             qps: Vec::new(),
             explain: None,
             gids: GidTable::new(),
-            pkeys: PkeyTable::new(limits.pkey_table_len),
+            pkeys: PkeyTable::new(&[], limits.pkey_table_len),
             groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),
             counters: Arc::new(Counters::new()),
             async_events: Arc::new(AsyncEventQueue::new(limits.max_async_events)?),
             send_slots: Arc::new(SendSlots::new()),
             qp_faults: Vec::new(),
             new_completions: false,
+            short_receives: None,
         })
     }
 
     /// What the device is made for.
     pub const fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// How many objects there are now.
+    pub fn counts(&self) -> ObjectCounts {
+        ObjectCounts {
+            pds: self.pds.len(),
+            regions_and_windows: self.memory.len(),
+            ahs: self.ahs.len(),
+            cqs: self.cqs.len(),
+            receive_queues: self.receives.len(),
+            xrcds: self.xrcds.len(),
+            qps: self.qps.iter().flatten().count(),
+            groups: self.groups.iter().count(),
+        }
     }
 
     /// Regions and windows, to look at.
@@ -226,6 +264,42 @@ impl Resources {
         Ok(())
     }
 
+    /// Makes the addresses of the port these, and says so if anything changed.
+    pub fn set_gids(&mut self, entries: Vec<GidEntry>) -> bool {
+        let had_any = self.gids.iter().next().is_some();
+        let gone: Vec<Gid> = self
+            .gids
+            .iter()
+            .map(|(_, known)| known.gid)
+            .filter(|gid| !entries.iter().any(|entry| entry.gid == *gid))
+            .collect();
+        let mut changed = !gone.is_empty();
+        for gid in gone {
+            self.gids.remove(gid);
+        }
+        for entry in entries {
+            // What does not fit in the table has no place until another address goes.
+            changed |= self.gids.add(entry).unwrap_or(false);
+        }
+        if changed {
+            self.raise_gid_change(had_any);
+        }
+        changed
+    }
+
+    /// GID_CHANGE; PORT_ERR before it if the last address has gone, PORT_ACTIVE after it if there was none.
+    pub(crate) fn raise_gid_change(&self, had_any: bool) {
+        let raise = |event| self.async_events.raise(event, AsyncElement::Port(1));
+        let has_any = self.gids.iter().next().is_some();
+        if had_any && !has_any {
+            raise(AsyncEventType::PortErr);
+        }
+        raise(AsyncEventType::GidChange);
+        if !had_any && has_any {
+            raise(AsyncEventType::PortActive);
+        }
+    }
+
     fn use_pd(&mut self, pd: Handle) {
         if let Some(domain) = self.pds.get_mut(pd) {
             domain.users += 1;
@@ -282,11 +356,37 @@ fn check_size(what: &str, value: u32, least: u32, most: u32) -> Result<(), Resou
 mod tests {
     use std::net::IpAddr;
 
-    use pumice_transport::types::{Access, Gid, Mtu};
+    use pumice_transport::types::{Access, Mtu};
 
     use super::*;
-    use crate::gid_table::GidEntry;
     use crate::memory::{RegionChange, WindowType};
+
+    #[test]
+    fn a_new_list_of_addresses_keeps_places_and_is_told_once() {
+        let mut resources = Resources::new(Limits::default()).unwrap();
+        let entry = |ip: &str| GidEntry::new(ip.parse().unwrap(), "eth0", 2, Mtu::Mtu1024);
+        let events = |resources: &Resources| -> Vec<AsyncEventType> {
+            std::iter::from_fn(|| resources.async_events.try_event().map(|event| event.event)).collect()
+        };
+        use AsyncEventType::{GidChange, PortActive, PortErr};
+        let three = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(entry);
+        assert!(resources.set_gids(three.to_vec()));
+        assert_eq!(events(&resources), [GidChange, PortActive]);
+        assert!(
+            !resources.set_gids(three.iter().rev().cloned().collect()),
+            "the order of the list means nothing"
+        );
+        assert_eq!(events(&resources), []);
+        let next = [three[2].clone(), entry("10.0.0.4"), entry("10.0.0.5")];
+        assert!(resources.set_gids(next.to_vec()));
+        assert_eq!(events(&resources), [GidChange], "two gone and two new: one event");
+        let places: Vec<_> =
+            resources.gids.iter().map(|(index, entry)| (index, entry.ip.to_string())).collect();
+        let expected = [(0, "10.0.0.4"), (1, "10.0.0.5"), (2, "10.0.0.3")];
+        assert_eq!(places, expected.map(|(index, ip)| (index, ip.to_owned())));
+        assert!(resources.set_gids(Vec::new()));
+        assert_eq!(events(&resources), [PortErr, GidChange]);
+    }
 
     #[test]
     fn a_pd_counts_its_users() {

@@ -96,6 +96,11 @@ impl Srq {
         self.queue.is_empty()
     }
 
+    /// As [`RecvQueue::is_short`].
+    pub const fn is_short(&self) -> bool {
+        self.queue.is_short()
+    }
+
     /// Its sizes and armed limit.
     pub const fn attributes(&self) -> SrqAttributes {
         SrqAttributes { max_wr: self.queue.depth(), max_sge: self.queue.max_sge(), limit: self.limit }

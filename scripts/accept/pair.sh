@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 target_dir=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 # Each script has a folder of its own, so that several may run at once.
 logs=$target_dir/accept/$(basename "$0")
-limit_seconds=${PUMICE_ACCEPT_SECONDS:-30}
+limit_seconds=${PUMICE_ACCEPT_SECONDS:-60}
 passed=0
 failed=0
 skipped=0
@@ -15,9 +15,10 @@ begun=$SECONDS
 # Processes that hold namespaces.
 holders=()
 
-# The object under all the names that programs ask for.
+# The launcher and the object; the object under all the names that programs ask for, for those who do without.
 build_libraries() {
-    cargo build --quiet --release -p pumice-capi
+    cargo build --quiet --release -p pumice -p pumice-capi
+    pumice=$target_dir/release/pumice
     libraries=$target_dir/accept/lib
     rm -rf "$logs"
     mkdir -p "$libraries" "$logs"
@@ -56,7 +57,7 @@ pass() {
 fail() {
     failed=$((failed + 1))
     printf 'FAIL  %s\n' "$1"
-    sed 's/^/      | /' "${@:2}" | grep -v '|  *$' | tail -n 12
+    sed 's/^/      | /' "${@:2}" | grep -v '|  *$' | tail -n 12 || true
 }
 
 skip() {
@@ -64,9 +65,9 @@ skip() {
     printf 'SKIP  %s: %s\n' "$1" "$2"
 }
 
-# on ADDRESS COMMAND...: with the object, on one address.
+# on ADDRESS COMMAND...: through the launcher, on one address.
 on() {
-    PUMICE_ADDR=$1 PUMICE_EXPLAIN=1 LD_LIBRARY_PATH=$libraries timeout "$limit_seconds" "${@:2}"
+    timeout "$limit_seconds" "$pumice" run --addr "$1" --log warn -- "${@:2}"
 }
 
 # place shared|two: where the pairs that follow are: on one loopback address, or on one each.
@@ -161,13 +162,12 @@ pair() {
     next_addresses
     name="$where: $name"
     local out="$logs/$number"
-    local settings=(env PUMICE_EXPLAIN=1 LD_LIBRARY_PATH="$libraries")
     # Without a function between, so that the number is timeout's, which hands signals on.
-    "${one_in[@]}" "${settings[@]}" PUMICE_ADDR="$one" timeout "$limit_seconds" "$@" -p "$port" >"$out.server" 2>&1 &
+    "${one_in[@]}" timeout "$limit_seconds" "$pumice" run --addr "$one" --log warn -- "$@" -p "$port" >"$out.server" 2>&1 &
     server=$!
     until listening "$port" || ! kill -0 "$server" 2>/dev/null; do nap; done
-    "${other_in[@]}" "${settings[@]}" PUMICE_ADDR="$other" timeout "$limit_seconds" "$@" -p "$port" "$meet" >"$out.client" 2>&1 ||
-        status=$?
+    "${other_in[@]}" timeout "$limit_seconds" "$pumice" run --addr "$other" --log warn -- "$@" -p "$port" "$meet" \
+        >"$out.client" 2>&1 || status=$?
     # A server whose client gave up waits in vain.
     [[ $status == 0 ]] || kill "$server" 2>/dev/null || true
     wait "$server" || server_status=$?

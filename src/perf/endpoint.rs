@@ -121,7 +121,7 @@ impl Endpoint {
     /// A sentence.
     pub(crate) fn open(plan: &Plan, address: IpAddr, capture: Option<&Path>) -> Result<Endpoint, String> {
         // Each end has an address of its own, so it need not share the port.
-        let mut options = DeviceOptions::new().exclusive(true).addresses([address]);
+        let mut options = DeviceOptions::new().exclusive(!plan.shared).addresses([address]);
         if let Some(file) = capture {
             options = options.capture(file);
         }

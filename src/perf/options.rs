@@ -118,6 +118,9 @@ pub(crate) struct TestOptions {
     /// The target's application computes and never calls a verb
     #[arg(long)]
     pub(crate) passive: bool,
+    /// Share the UDP port with other processes, as unmodified programs do
+    #[arg(long)]
+    pub(crate) shared: bool,
     /// Check every byte at its destination: whole numbered messages before each round, and the final
     /// contents of all buffers after it
     #[arg(long)]
@@ -181,6 +184,7 @@ impl TestOptions {
             depth,
             events: self.events,
             passive: self.passive,
+            shared: self.shared,
             verify: self.verify,
             raw,
             rounds: self.rounds,

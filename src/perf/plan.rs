@@ -77,6 +77,8 @@ pub(crate) struct Plan {
     pub(crate) depth: usize,
     pub(crate) events: bool,
     pub(crate) passive: bool,
+    /// The devices share their UDP ports, as libpumice.so does.
+    pub(crate) shared: bool,
     pub(crate) verify: bool,
     /// Measure plain UDP alternately.
     pub(crate) raw: bool,
@@ -261,6 +263,7 @@ pub(super) mod tests {
             depth: 16,
             events: false,
             passive: false,
+            shared: false,
             verify: false,
             raw: false,
             rounds: 1,

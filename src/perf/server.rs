@@ -131,6 +131,10 @@ impl Session {
             // Answers of timed ping-pongs.
             self.end.fill_sends(tag)?;
         }
+        if !matches!(round, Round::Ours { .. }) {
+            // Before the client begins: what comes after that is the round's.
+            self.raw()?.drain()?;
+        }
         control.send(&Reply::Started)?;
         let served = match round {
             Round::Ours { contents } => {
@@ -155,9 +159,7 @@ impl Session {
     }
 
     fn raw(&mut self) -> Result<&mut RawEnd, String> {
-        let raw = self.raw.as_mut().ok_or("the client did not ask for plain UDP when it opened")?;
-        raw.drain()?;
-        Ok(raw)
+        self.raw.as_mut().ok_or_else(|| "the client did not ask for plain UDP when it opened".to_owned())
     }
 }
 

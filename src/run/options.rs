@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use pumice_device::profile::BUILT_IN;
 use pumice_device::settings;
 
 use super::absolute;
@@ -86,5 +87,6 @@ impl RunOptions {
 
 /// Whether a profile is named rather than given as a file.
 fn is_name(profile: &Path) -> bool {
-    profile.components().count() == 1 && profile.extension().is_none()
+    let built_in = BUILT_IN.iter().any(|(name, _)| Path::new(name) == profile);
+    built_in || (profile.components().count() == 1 && !profile.exists())
 }

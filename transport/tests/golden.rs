@@ -3,15 +3,13 @@
 //!
 //! Packets that are not so are listed one by one with the reason.
 
-#[path = "replay/pcap.rs"]
-mod pcap;
+mod capture;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use capture::{frames, golden};
 use pumice_transport::path::ROCE_PORT;
 use pumice_transport::wire::{Datagram, ICRC_BYTES, LinkType, Operation, Packet, Verdict, decapsulate, icrc};
-
-use pcap::frames;
 
 /// What is wrong with an excepted packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,10 +85,6 @@ fn captures_of_linux_6_12() {
 #[test]
 fn captures_of_a_udp_program_against_linux_6_12() {
     assert_eq!(check_directory("peer"), Tally { captures: 3, right: 111, recovered: 31, excepted: 24 });
-}
-
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden")
 }
 
 fn check_directory(name: &str) -> Tally {

@@ -70,7 +70,7 @@ impl CompletionQueue {
     /// passes.
     ///
     /// # Errors
-    /// `TimedOut`; `Invalid` if `out` is empty.
+    /// `TimedOut`; `Invalid` if `out` is empty, or if the queue overran and what it held has been polled.
     pub fn wait(&self, out: &mut [WorkCompletion], timeout: Duration) -> Result<usize> {
         if out.is_empty() {
             return Err(VerbsError::Invalid {
@@ -81,9 +81,10 @@ impl CompletionQueue {
             });
         }
         self.0.device.spin("completion", timeout, || match self.poll(out) {
+            0 if self.is_failed() => Some(Err(overran())),
             0 => None,
-            count => Some(count),
-        })
+            count => Some(Ok(count)),
+        })?
     }
 
     /// Polls until there is a completion, successful or not.
@@ -113,7 +114,7 @@ impl CompletionQueue {
     /// after arming, then wait.
     ///
     /// # Errors
-    /// `Invalid`: the queue was made without a channel.
+    /// `Invalid`: the queue was made without a channel, or overran.
     pub fn arm(&self, notify: Notify) -> Result<()> {
         if self.0.channel.is_none() {
             return Err(VerbsError::Invalid {
@@ -122,6 +123,9 @@ impl CompletionQueue {
                 problem: "is missing".to_owned(),
                 remedy: "make the queue with CompletionChannel::completion_queue",
             });
+        }
+        if self.is_failed() {
+            return Err(overran());
         }
         self.0.hca.req_notify_cq(&self.0.queue, notify == Notify::Solicited);
         Ok(())
@@ -169,6 +173,16 @@ impl CompletionQueue {
     /// Names it in calls of [`Device::hca`].
     pub fn handle(&self) -> Handle {
         self.0.queue.handle()
+    }
+}
+
+/// No completion will ever come.
+fn overran() -> VerbsError {
+    VerbsError::Invalid {
+        object: "completion queue",
+        attribute: "depth",
+        problem: "was too little: the queue overran and takes nothing any more".to_owned(),
+        remedy: "make a deeper one, and poll as fast as requests complete",
     }
 }
 

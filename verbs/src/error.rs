@@ -278,7 +278,7 @@ fn post_attribute(error: &PostError) -> &'static str {
 
 fn refused_remedy(error: &HcaError) -> &'static str {
     match error {
-        HcaError::Resource(_) => "correct what it names",
+        HcaError::Resource(_) | HcaError::Entry { .. } => "correct what it names",
         HcaError::UnknownQueuePair { .. } => "make another one",
         HcaError::Modify { error, .. } => match error {
             ModifyError::UnknownState { .. }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pumice_device::address_watch::GidSource;
 use pumice_device::clock::Clock;
 use pumice_device::gid_table::GidEntry;
 use pumice_device::hca::{Hca, HcaConfig};
@@ -122,6 +123,7 @@ impl DeviceOptions {
                 remedy: "bring an interface up, for instance `ip link set lo up`",
             });
         }
+        let follows = self.addresses.is_empty();
         let wildcard = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let address = if let [only] = *self.addresses { only } else { wildcard };
         let mut udp = UdpConfig::new(address);
@@ -139,6 +141,7 @@ impl DeviceOptions {
         let name = self.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
         let (mut config, layers) = self.into_parts(name, gids);
         config.process_slot = process_slot;
+        config.gid_source = follows.then(|| -> GidSource { Box::new(|| machine_gids().ok()) });
         let port = layers.surround(port, since_1970.as_nanos() as u64)?;
         Hca::open(config, port, clock).map(Arc::new).map_err(VerbsError::refused("device"))
     }

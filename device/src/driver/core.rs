@@ -142,6 +142,11 @@ impl Core {
         engine.received_trains() != before
     }
 
+    /// Whether messages that nobody acknowledges would find no receive request; false if somebody else drives.
+    pub(crate) fn short_of_receives(&self) -> bool {
+        self.engine.try_lock().is_ok_and(|mut engine| engine.resources.short_of_receives())
+    }
+
     /// An empty poll that found nothing: let other processes of this core run, if there are any.
     /// Spinning would keep the very process from running whose packet is awaited; yielding for
     /// nothing costs as much as a poll. A yield that took long shows that somebody else ran.

@@ -1,7 +1,9 @@
 //! Explanations leave the engine by a channel: whoever writes them to a terminal or a log may take
 //! its time, and may call the device, without the engine's lock being held.
 
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use pumice_transport::host::QpContext;
@@ -16,6 +18,24 @@ const WAITING: usize = 1024;
 /// The thread that hands explanations to their hook. It ends when the engine's side is dropped.
 pub(crate) struct Explainer {
     thread: JoinHandle<()>,
+    waiting: Arc<Waiting>,
+}
+
+/// Explanations that are not written yet.
+#[derive(Default)]
+struct Waiting {
+    count: Mutex<usize>,
+    written: Condvar,
+}
+
+impl Waiting {
+    fn change(&self, by: isize) {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        *count = count.saturating_add_signed(by);
+        if *count == 0 {
+            self.written.notify_all();
+        }
+    }
 }
 
 impl Explainer {
@@ -25,7 +45,14 @@ impl Explainer {
     /// The operating system has no thread to give.
     pub(crate) fn start(hook: ExplainHook) -> Result<(ExplainHook, Explainer), ResourceError> {
         let (sender, receiver) = bounded::<(QpContext, Cause)>(WAITING);
-        let write = move || receiver.iter().for_each(|(context, cause)| hook(&context, &cause));
+        let waiting = Arc::new(Waiting::default());
+        let written = Arc::clone(&waiting);
+        let write = move || {
+            for (context, cause) in &receiver {
+                hook(&context, &cause);
+                written.change(-1);
+            }
+        };
         let thread =
             std::thread::Builder::new().name("pumice-log".to_owned()).spawn(write).map_err(|error| {
                 ResourceError::Os {
@@ -33,11 +60,22 @@ impl Explainer {
                     errno: error.raw_os_error().unwrap_or(libc::EAGAIN),
                 }
             })?;
+        let counted = Arc::clone(&waiting);
         let send: ExplainHook = Box::new(move |context, cause| {
+            counted.change(1);
             // Full: the reader is too slow for this flood, and the counters tell the rest.
-            let _ = sender.try_send((*context, *cause));
+            if sender.try_send((*context, *cause)).is_err() {
+                counted.change(-1);
+            }
         });
-        Ok((send, Explainer { thread }))
+        Ok((send, Explainer { thread, waiting }))
+    }
+
+    /// Waits until everything so far has been written, or `patience` is over.
+    pub(crate) fn settle(&self, patience: Duration) {
+        let count = self.waiting.count.lock().unwrap_or_else(PoisonError::into_inner);
+        // Late is as good as done: nobody waits longer.
+        let _ = self.waiting.written.wait_timeout_while(count, patience, |count| *count > 0);
     }
 
     /// Waits until everything has been written. The engine's hook must be gone.

@@ -7,6 +7,7 @@ use pumice_transport::wire::{Packet, PacketError, Qpn, Service, Verdict, icrc};
 
 use super::queue_pairs::QueuePairs;
 use super::schedule::Ready;
+use crate::gsi::{self, Gsi};
 use crate::port::Received;
 use crate::resources::Resources;
 
@@ -17,6 +18,7 @@ pub(crate) fn receive(
     queue_pairs: &mut QueuePairs,
     resources: &mut Resources,
     touched: &mut Ready,
+    management: &mut Gsi,
 ) {
     let arrival = Arrival {
         flow: &received.flow,
@@ -39,11 +41,21 @@ pub(crate) fn receive(
             multicast(now_ns, &arrival, &packet, queue_pairs, resources, touched);
             continue;
         }
+        if destination == Qpn::GSI {
+            match gsi::inbound(received, &packet) {
+                Ok(inbound) => management.accept(inbound),
+                Err(counter) => resources.count(counter, 1),
+            }
+            continue;
+        }
         let Some((index, entry)) = queue_pairs.by_number(destination) else {
             resources.count(Counter::RxUnknownQpn, 1);
             continue;
         };
         entry.qp.handle_packet(now_ns, &arrival, &packet, resources);
+        if matches!(packet.info().service, Service::Uc | Service::Ud) {
+            resources.note_receives(entry.qp.context());
+        }
         if index != last_index {
             touched.push(index);
             last_index = index;

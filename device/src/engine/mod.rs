@@ -19,6 +19,7 @@ use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
 use crate::counters::Counters;
+use crate::gsi::Gsi;
 use crate::port::Port;
 use crate::resources::Resources;
 use budget::Budget;
@@ -36,6 +37,8 @@ const TURN_BYTES: u64 = 512 * 1024;
 const DEFERRED_BATCHES: u32 = 16;
 /// What one transmit call sends before it lets others have the lock, in accounted bytes.
 const TRANSMIT_BYTES: u64 = 4 * 1024 * 1024;
+/// How long unreliable senders wait before they ask again whether their receiver keeps up.
+const HOLD_NS: u64 = 10_000;
 
 /// Everything behind the lock of an HCA.
 pub(crate) struct Engine {
@@ -49,6 +52,10 @@ pub(crate) struct Engine {
     responders: Ready,
     touched: Ready,
     deadlines: Deadlines,
+    /// Unreliable senders whose receiver does not keep up, and when they try again.
+    held: Ready,
+    held_until_ns: Option<u64>,
+    pub(crate) gsi: Gsi,
     /// Batches since acknowledgements began to wait for the application.
     deferred_batches: u32,
 }
@@ -64,7 +71,7 @@ pub(crate) enum Acknowledge {
 }
 
 impl Engine {
-    pub(crate) fn new(resources: Resources, port: Box<dyn Port>) -> Engine {
+    pub(crate) fn new(resources: Resources, port: Box<dyn Port>, gsi: Gsi) -> Engine {
         let budget = Budget::new(port.limits().receive_buffer_bytes);
         Engine {
             counters: Arc::clone(&resources.counters),
@@ -77,6 +84,9 @@ impl Engine {
             responders: Ready::default(),
             touched: Ready::default(),
             deadlines: Deadlines::default(),
+            held: Ready::default(),
+            held_until_ns: None,
+            gsi,
             deferred_batches: 0,
         }
     }
@@ -85,11 +95,11 @@ impl Engine {
     pub(crate) fn receive(&mut self, now_ns: u64) -> bool {
         let mut any = false;
         for _ in 0..RECEIVE_TRAINS {
-            let Engine { resources, queue_pairs, port, touched, .. } = self;
+            let Engine { resources, queue_pairs, port, touched, gsi, .. } = self;
             let mut taken = false;
             let more = port.receive(now_ns, &mut |received| {
                 taken = true;
-                dispatch::receive(now_ns, received, queue_pairs, resources, touched);
+                dispatch::receive(now_ns, received, queue_pairs, resources, touched, gsi);
             });
             any |= taken;
             if !more {
@@ -100,10 +110,25 @@ impl Engine {
                 break;
             }
         }
+        if self.gsi.has_mail() {
+            let Engine { gsi, port, .. } = self;
+            gsi.read_mail(now_ns, &mut **port);
+            self.send_mail(now_ns);
+        }
         if any {
             self.settle();
         }
         any
+    }
+
+    /// Sends what queue pair 1 has to say. False: the port has no more room.
+    fn send_mail(&mut self, now_ns: u64) -> bool {
+        let Engine { resources, port, counters, builder, gsi, .. } = self;
+        gsi.forward_detained(&mut **port);
+        let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
+        sink.turn(u64::MAX, false);
+        let sent = gsi.send_mail(&resources.gids, &mut sink);
+        sent && (sink.sealed_packets == 0 || sink.flush())
     }
 
     /// Trains received so far.
@@ -154,6 +179,7 @@ impl Engine {
     /// Sends requests, then responses. True if anything is left that only more turns can send.
     pub(crate) fn transmit(&mut self, now_ns: u64, acknowledge: Acknowledge) -> bool {
         self.settle();
+        self.send_mail(now_ns);
         let requests_left = self.transmit_requests(now_ns);
         let responses_left = self.transmit_responses(now_ns, acknowledge);
         self.settle();
@@ -179,6 +205,8 @@ impl Engine {
             senders,
             deadlines,
             responders,
+            held,
+            held_until_ns,
             ..
         } = self;
         if senders.is_empty() && !builder.is_stalled() {
@@ -201,13 +229,17 @@ impl Engine {
                 }
                 continue;
             }
-            sink.turn(TURN_BYTES.min(room).min(left_bytes));
+            let unreliable = matches!(entry.qp.qp_type(), QpType::Uc | QpType::Ud);
+            sink.turn(TURN_BYTES.min(room).min(left_bytes), unreliable);
             let progress = entry.qp.transmit_requests(now_ns, resources, &mut sink);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             entry.sent(sink.sealed_cost_bytes, sink.sealed_packets);
             entry.account(budget);
             deadlines.register(index, entry.qp.deadline_ns());
-            if progress == Progress::Blocked {
+            if progress == Progress::Blocked && sink.held {
+                held.push(index);
+                held_until_ns.get_or_insert(now_ns.saturating_add(HOLD_NS));
+            } else if progress == Progress::Blocked {
                 senders.push(index);
                 if sink.builder.is_stalled() {
                     break;
@@ -253,7 +285,7 @@ impl Engine {
                 responders.push(index);
                 continue;
             }
-            sink.turn(TURN_BYTES.min(left_bytes));
+            sink.turn(TURN_BYTES.min(left_bytes), false);
             let progress = entry.qp.transmit_responses(resources, &mut sink);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             if progress == Progress::Blocked {
@@ -272,6 +304,12 @@ impl Engine {
     /// Runs timers that are due.
     pub(crate) fn expire(&mut self, now_ns: u64) {
         let mut any = false;
+        if self.held_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+            self.held_until_ns = None;
+            while let Some(index) = self.held.pop() {
+                self.senders.push(index);
+            }
+        }
         while let Some(index) = self.deadlines.pop_due(now_ns) {
             let Some(entry) = self.queue_pairs.at_mut(index) else { continue };
             if entry.qp.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
@@ -286,16 +324,23 @@ impl Engine {
         if any {
             self.settle();
         }
+        self.gsi.expire(now_ns);
+        self.send_mail(now_ns);
     }
 
     /// When the engine wants to be driven though nothing arrives, in ns.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        [self.deadlines.next_ns(), self.port.next_event_ns()].into_iter().flatten().min()
+        let all =
+            [self.deadlines.next_ns(), self.port.next_event_ns(), self.held_until_ns, self.gsi.deadline_ns()];
+        all.into_iter().flatten().min()
     }
 
     /// Something waits to be sent and may be sendable now.
     pub(crate) fn has_backlog(&self) -> bool {
-        !self.responders.is_empty() || !self.senders.is_empty() || self.builder.is_stalled()
+        !self.responders.is_empty()
+            || !self.senders.is_empty()
+            || self.builder.is_stalled()
+            || self.gsi.has_backlog()
     }
 
     /// Forgets a destroyed queue pair's share of its peer's budget.

@@ -10,7 +10,14 @@ use pumice_transport::wire::{Qpn, icrc};
 
 use super::budget::packet_cost_bytes;
 use crate::counters::Counters;
+use crate::gsi::MailSink;
 use crate::port::{Port, Train, TransmitError};
+
+impl MailSink for Sink<'_> {
+    fn count(&mut self, counter: Counter) {
+        self.counters.add(counter, 1);
+    }
+}
 
 /// Room for the longest train: a UDP datagram.
 const BUFFER_BYTES: usize = 65_536;
@@ -70,6 +77,10 @@ pub(crate) struct Sink<'a> {
     /// Cost of what was sealed in this turn.
     pub(crate) sealed_cost_bytes: u64,
     pub(crate) sealed_packets: u32,
+    /// The turn is a queue pair's whose packets nobody acknowledges: the port is asked before each train.
+    unreliable: bool,
+    /// The port does not admit the next train of this turn.
+    pub(crate) held: bool,
 }
 
 impl<'a> Sink<'a> {
@@ -80,11 +91,23 @@ impl<'a> Sink<'a> {
         counters: &'a Counters,
         now_ns: u64,
     ) -> Sink<'a> {
-        Sink { builder, port, counters, now_ns, quota_bytes: 0, sealed_cost_bytes: 0, sealed_packets: 0 }
+        Sink {
+            builder,
+            port,
+            counters,
+            now_ns,
+            quota_bytes: 0,
+            sealed_cost_bytes: 0,
+            sealed_packets: 0,
+            unreliable: false,
+            held: false,
+        }
     }
 
-    /// Starts a new turn with a quota.
-    pub(crate) fn turn(&mut self, quota_bytes: u64) {
+    /// Starts a new turn with a quota. Trains of an `unreliable` one wait until the port admits them.
+    pub(crate) fn turn(&mut self, quota_bytes: u64, unreliable: bool) {
+        self.unreliable = unreliable;
+        self.held = false;
         self.quota_bytes = quota_bytes;
         self.sealed_cost_bytes = 0;
         self.sealed_packets = 0;
@@ -144,8 +167,13 @@ impl Transmit for Sink<'_> {
         if !fits && !self.flush() {
             return None;
         }
+        let begins = self.builder.used_bytes == 0;
+        if begins && self.unreliable && !self.port.admits(self.now_ns, path.flow.destination, slot) {
+            self.held = true;
+            return None;
+        }
         let builder = &mut *self.builder;
-        if builder.used_bytes == 0 {
+        if begins {
             builder.segment_bytes = length_bytes;
             builder.slot = slot;
             if builder.path.as_ref() != Some(path) {

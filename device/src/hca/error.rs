@@ -19,6 +19,13 @@ pub enum HcaError {
         /// Why.
         error: ModifyError,
     },
+    /// `modify_qp` was refused because of an address vector or a P_Key index; nothing changed.
+    Entry {
+        /// The queue pair.
+        qpn: Qpn,
+        /// Why.
+        error: ResourceError,
+    },
     /// A send request was refused; nothing was posted.
     Post {
         /// The queue pair.
@@ -37,7 +44,7 @@ impl HcaError {
     /// The errno that verbs return for it; positive.
     pub fn errno(&self) -> i32 {
         match self {
-            HcaError::Resource(error) => error.errno(),
+            HcaError::Resource(error) | HcaError::Entry { error, .. } => error.errno(),
             HcaError::Modify { error, .. } => match error.class() {
                 ErrorClass::Invalid => libc::EINVAL,
                 ErrorClass::NotSupported => libc::EOPNOTSUPP,
@@ -54,6 +61,7 @@ impl fmt::Display for HcaError {
         match self {
             HcaError::Resource(error) => error.fmt(f),
             HcaError::Modify { qpn, error } => write!(f, "QP {qpn} {error}"),
+            HcaError::Entry { qpn, error } => write!(f, "QP {qpn} modify_qp refused: {error}"),
             HcaError::Post { qpn, error } => write!(f, "QP {qpn}: {error}"),
             HcaError::UnknownQueuePair { qpn } => write!(f, "queue pair {qpn} does not exist"),
         }

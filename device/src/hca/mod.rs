@@ -4,6 +4,7 @@
 //! that has something does not. Whoever holds the lock drives the engine: [`Hca::poll_cq`] on an
 //! empty queue, [`Hca::post_send`], a thread in [`Hca::wait_cq_event`], or the background thread.
 
+mod connection;
 mod error;
 mod memory;
 mod objects;
@@ -12,22 +13,28 @@ mod queue_pair;
 mod wait;
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
+use std::time::Duration;
 
+use pumice_transport::cm::CmConfig;
 use pumice_transport::types::Mtu;
 
+use crate::address_watch::{AddressWatch, GidSource};
 use crate::async_event::AsyncEventQueue;
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::driver::{Background, Core, Explainer};
 use crate::engine::Engine;
 use crate::gid_table::GidEntry;
+use crate::gsi::{self, Gsi};
 use crate::limits::Limits;
 use crate::memory::DeviceMemoryPool;
+use crate::pkey_table::PkeyTable;
 use crate::port::Port;
 use crate::resources::{ExplainHook, Resources};
 
-pub use crate::resources::{CqSetup, SrqSetup};
+pub use crate::resources::{CqSetup, ObjectCounts, SrqSetup};
 pub use error::HcaError;
 pub use owned_memory::OwnedMemory;
 pub use queue_pair::QpInit;
@@ -38,12 +45,21 @@ pub struct HcaConfig {
     pub name: String,
     /// Addresses of the port, in GID table order; not empty.
     pub gids: Vec<GidEntry>,
+    /// Lists the addresses again when the host's change: the GID table follows, with GID_CHANGE, and PORT_ERR and
+    /// PORT_ACTIVE when the last one goes and the first one comes. Not in virtual time, nor where the operating
+    /// system does not tell of changes.
+    pub gid_source: Option<GidSource>,
     /// Which process of the address this is: the top byte of its queue pair numbers.
     pub process_slot: u8,
     /// Sizes of tables and queues.
     pub limits: Limits,
+    /// Partition keys by index; the default one when empty.
+    pub pkeys: Vec<u16>,
     /// Longest path MTU; by default that of the first GID's interface.
     pub active_mtu: Option<Mtu>,
+    /// Node GUID: stable, and the same in all processes of the adapter. By default it is made from the
+    /// first address.
+    pub ca_guid: u64,
     /// Told why queue pairs fail and messages are dropped: on a thread of its own, without locks
     /// (in virtual time at once, inside the call that caused it).
     pub explain: Option<ExplainHook>,
@@ -63,11 +79,14 @@ impl HcaConfig {
     pub fn new(name: &str, gids: Vec<GidEntry>) -> HcaConfig {
         HcaConfig {
             name: name.to_owned(),
-            gids,
+            gid_source: None,
             process_slot: 0,
             limits: Limits::default(),
+            pkeys: Vec::new(),
             active_mtu: None,
+            ca_guid: gsi::default_guid(&gids),
             explain: None,
+            gids,
         }
     }
 }
@@ -80,6 +99,8 @@ pub struct Hca {
     active_mtu: Mtu,
     process_slot: u8,
     device_memory: DeviceMemoryPool,
+    /// Who opened it: a fork child has a copy, but not the connections.
+    process: u32,
     background: Option<Background>,
     explainer: Option<Explainer>,
 }
@@ -97,8 +118,9 @@ impl Hca {
     ///
     /// # Errors
     /// No GIDs; the operating system has no descriptor or thread to give.
-    pub fn open(config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
+    pub fn open(config: HcaConfig, mut port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
         let mut resources = Resources::new(config.limits)?;
+        resources.pkeys = PkeyTable::new(&config.pkeys, config.limits.pkey_table_len);
         resources.set_number_base(u32::from(config.process_slot) << 16);
         let threaded = !clock.is_virtual();
         let mut explainer = None;
@@ -114,9 +136,18 @@ impl Hca {
         for entry in config.gids {
             resources.gids.add(entry)?;
         }
+        port.observe(&resources.counters);
         let active_mtu = config.active_mtu.or(first_mtu).unwrap_or(Mtu::Mtu1024);
-        let core = Arc::new(Core::new(Engine::new(resources, port), clock)?);
-        let background = if threaded { Some(Background::start(Arc::clone(&core))?) } else { None };
+        // In virtual time everything is repeatable, and nobody was here before.
+        let seed = if threaded { RandomState::new().build_hasher().finish() as u32 } else { 0x100 };
+        let gsi = Gsi::new(CmConfig::new(config.ca_guid), config.process_slot, seed);
+        let core = Arc::new(Core::new(Engine::new(resources, port, gsi), clock)?);
+        let background = if threaded {
+            let watch = config.gid_source.and_then(|source| AddressWatch::new(source).ok());
+            Some(Background::start(Arc::clone(&core), watch)?)
+        } else {
+            None
+        };
         Ok(Hca {
             core,
             name: config.name,
@@ -124,6 +155,7 @@ impl Hca {
             active_mtu,
             process_slot: config.process_slot,
             device_memory: DeviceMemoryPool::new(config.limits.max_dm_size),
+            process: std::process::id(),
             background,
             explainer,
         })
@@ -159,14 +191,42 @@ impl Hca {
         &self.core.async_events
     }
 
+    /// The partition keys of the port.
+    pub fn pkeys(&self) -> PkeyTable {
+        self.core.lock().resources.pkeys.clone()
+    }
+
     /// Addresses of the port by index.
     pub fn gids(&self) -> Vec<(u32, GidEntry)> {
         self.core.lock().resources.gids.iter().map(|(index, entry)| (index, entry.clone())).collect()
     }
 
+    /// The address at an index of the GID table.
+    pub fn gid(&self, index: u32) -> Option<GidEntry> {
+        self.core.lock().resources.gids.get(index).cloned()
+    }
+
+    /// Whether the port has an address: what `ibv_query_port` calls active.
+    pub fn is_port_active(&self) -> bool {
+        self.core.lock().resources.gids.iter().next().is_some()
+    }
+
+    /// How many objects there are: after all that were made are destroyed, as many as before.
+    pub fn object_counts(&self) -> ObjectCounts {
+        self.core.lock().resources.counts()
+    }
+
     /// Queue pairs that exist.
     pub fn queue_pair_count(&self) -> u32 {
         self.core.lock().queue_pairs.count()
+    }
+
+    /// Waits until the explanations given so far have reached their hook, or `patience` is over. Takes no
+    /// lock of the engine.
+    pub fn settle_explanations(&self, patience: Duration) {
+        if let Some(explainer) = &self.explainer {
+            explainer.settle(patience);
+        }
     }
 
     /// Drives the engine once: receives, runs timers, sends. True if there was anything to do. For
@@ -185,6 +245,9 @@ impl Drop for Hca {
     fn drop(&mut self) {
         if let Some(background) = self.background.take() {
             background.stop();
+        }
+        if self.process == std::process::id() {
+            self.close_connections();
         }
         self.core.lock().resources.set_explain_hook(None);
         if let Some(explainer) = self.explainer.take() {

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use pumice_transport::path::Path;
-use pumice_transport::types::{AddressVector, AsyncEventType, Gid, RecvRequest};
+use pumice_transport::types::{AddressVector, Gid, RecvRequest};
 use pumice_transport::wire::Qpn;
 
 use super::{CqSetup, Hca, HcaError, SrqSetup};
-use crate::async_event::AsyncElement;
 use crate::completion_queue::CompletionQueue;
 use crate::gid_table::GidEntry;
 use crate::multicast::{Attached, Detached};
@@ -182,11 +181,18 @@ impl Hca {
     /// The table is full.
     pub fn change_gid(&self, entry: GidEntry, present: bool) -> Result<bool, HcaError> {
         let mut engine = self.core.lock();
+        let had_any = engine.resources.gids.iter().next().is_some();
         let changed =
             if present { engine.resources.gids.add(entry)? } else { engine.resources.gids.remove(entry.gid) };
         if changed {
-            engine.resources.async_events.raise(AsyncEventType::GidChange, AsyncElement::Port(1));
+            engine.resources.raise_gid_change(had_any);
         }
         Ok(changed)
+    }
+
+    /// Makes the addresses of the port these: those that stay keep their places, new ones get the first free. One
+    /// GID_CHANGE if anything changed.
+    pub fn set_gids(&self, entries: Vec<GidEntry>) -> bool {
+        self.core.lock().resources.set_gids(entries)
     }
 }

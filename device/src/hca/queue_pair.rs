@@ -10,12 +10,11 @@ use super::{Hca, HcaError};
 use crate::address_handle;
 use crate::completion_queue::CompletionQueue;
 use crate::engine::{Acknowledge, QpEntry, read_limit_packets, window_limit_packets};
+use crate::error::ResourceError;
 use crate::gid_table::GidTable;
+use crate::pkey_table::PkeyTable;
 use crate::resources::QpSetup;
 use crate::table::Handle;
-
-/// READs and atomics that a queue pair may have outstanding, either way.
-pub(super) const MAX_RD_ATOMIC: u8 = 128;
 
 /// What to make a queue pair of (`ibv_create_qp_ex`).
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +46,11 @@ impl Hca {
     /// An object is missing or of the wrong kind, a size is out of range, no number is free.
     pub fn create_qp(&self, init: &QpInit) -> Result<(Qpn, QpCapacity), HcaError> {
         let mut engine = self.core.lock();
+        let most = self.limits.max_qp;
+        if engine.queue_pairs.count() >= most {
+            let table = format!("the device has all of its {most} queue pairs");
+            return Err(ResourceError::no_memory(table).into());
+        }
         let slot = engine.queue_pairs.free_slot()?;
         let qpn = Qpn::new(u32::from(self.process_slot) << 16 | slot);
         let attached = engine.resources.attach_qp(&QpSetup {
@@ -90,12 +94,12 @@ impl Hca {
         Ok(())
     }
 
-    fn modify_limits(&self) -> ModifyLimits {
+    fn modify_limits(&self, pkeys: &PkeyTable) -> ModifyLimits {
         ModifyLimits {
             active_mtu: self.active_mtu,
-            max_rd_atomic_initiator: MAX_RD_ATOMIC,
-            max_rd_atomic_target: MAX_RD_ATOMIC,
-            pkey_table_len: self.limits.pkey_table_len,
+            max_rd_atomic_initiator: self.limits.max_init_rd_atomic,
+            max_rd_atomic_target: self.limits.max_rd_atomic,
+            pkey_table_len: pkeys.len(),
             gid_table_len: GidTable::LEN,
             port_count: 1,
             privileged_qkey: true,
@@ -115,16 +119,23 @@ impl Hca {
     ) -> Result<(), HcaError> {
         let mut guard = self.core.lock();
         let engine = &mut *guard;
-        let limits = self.modify_limits();
+        let limits = self.modify_limits(&engine.resources.pkeys);
         let unknown = HcaError::UnknownQueuePair { qpn };
+        let in_entry = |error| HcaError::Entry { qpn, error };
         let (slot, entry) = engine.queue_pairs.by_number(qpn).ok_or(unknown)?;
         let qp_type = entry.qp.qp_type();
         let takes_path = mask.contains(AttributeMask::AV) && qp_type.is_connected();
         // Checked first: a missing attribute is said before an address vector is looked at.
         pumice_transport::qp::transition::check(qp_type, entry.qp.state(), attributes, mask, &limits)
             .map_err(|error| HcaError::Modify { qpn, error })?;
+        let pkey = if mask.contains(AttributeMask::PKEY_INDEX) {
+            Some(partition(&engine.resources.pkeys, attributes.pkey_index).map_err(in_entry)?)
+        } else {
+            None
+        };
         let resolved = if takes_path {
-            let path = address_handle::resolve(&attributes.address_vector, &engine.resources.gids)?;
+            let path = address_handle::resolve(&attributes.address_vector, &engine.resources.gids)
+                .map_err(in_entry)?;
             let mtu_bytes = match pumice_transport::types::Mtu::from_verbs(attributes.path_mtu) {
                 Some(mtu) if mask.contains(AttributeMask::PATH_MTU) => mtu.bytes(),
                 _ => self.active_mtu.bytes(),
@@ -143,6 +154,9 @@ impl Hca {
             .qp
             .modify(attributes, mask, &limits, resolved, &mut engine.resources)
             .map_err(|error| HcaError::Modify { qpn, error })?;
+        if let Some(pkey) = pkey {
+            entry.qp.set_pkey(pkey);
+        }
         let state = entry.qp.state();
         if state == QpState::Reset {
             entry.posted_sends = 0;
@@ -270,5 +284,15 @@ impl Hca {
             self.core.idle();
         }
         stamped
+    }
+}
+
+/// The key at an index; an empty place is no partition.
+fn partition(pkeys: &PkeyTable, index: u16) -> Result<u16, ResourceError> {
+    match pkeys.pkey(index.into())? {
+        0 => {
+            Err(ResourceError::invalid(format!("P_Key index {index} is empty; index 0 has the default key")))
+        }
+        pkey => Ok(pkey),
     }
 }

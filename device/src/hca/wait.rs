@@ -10,7 +10,7 @@ use crate::completion_queue::CompletionQueue;
 impl Hca {
     /// Arms a completion queue: one event on its channel at the next completion (with
     /// `solicited_only`, at the next solicited or unsuccessful one). Completions already there do
-    /// not fire: poll once more after arming.
+    /// not fire, with one exception: see [`CompletionQueue::arm`].
     pub fn req_notify_cq(&self, cq: &CompletionQueue, solicited_only: bool) {
         cq.arm(solicited_only);
         self.core.armed();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, AtomicOperation, Sge};
 
-use super::region::{Backing, Grant};
+use super::grant::{Backing, Grant};
 use super::{RegionTable, on_demand};
 
 impl RegionTable {

@@ -2,8 +2,9 @@
 
 use pumice_transport::types::{Access, Sge};
 
+use super::grant::{Backing, Kind};
 use super::mapping::check_mapped;
-use super::region::{Backing, Kind, RegionTable};
+use super::region::RegionTable;
 use crate::error::ResourceError;
 
 /// What is to come for a range of an on-demand region (`IBV_ADVISE_MR_ADVICE_*`).

@@ -94,7 +94,7 @@ impl DeviceMemory {
     /// Copies bytes from `offset` into `out`.
     ///
     /// # Errors
-    /// As [`DeviceMemory::check_copy`].
+    /// `Invalid`: not of whole units of [`DeviceMemory::COPY_UNIT`]. EFAULT: not inside.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), ResourceError> {
         load(self.check_copy(offset, out.len() as u64)?, out);
         Ok(())
@@ -103,7 +103,7 @@ impl DeviceMemory {
     /// Copies `data` to `offset`.
     ///
     /// # Errors
-    /// As [`DeviceMemory::check_copy`].
+    /// `Invalid`: not of whole units of [`DeviceMemory::COPY_UNIT`]. EFAULT: not inside.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), ResourceError> {
         store(self.check_copy(offset, data.len() as u64)?, data);
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
 
 use crate::error::ResourceError;
 
@@ -15,33 +16,103 @@ pub fn check_mapped(address: u64, length: u64, write: bool) -> Result<(), Resour
         return Ok(());
     }
     let Ok(maps) = File::open("/proc/self/maps") else { return Ok(()) };
-    let end = address.saturating_add(length);
-    let mut covered_to = address;
-    let mut reader = BufReader::with_capacity(1 << 14, maps);
-    let mut line = Vec::with_capacity(256);
-    loop {
-        line.clear();
-        match reader.read_until(b'\n', &mut line) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(_) => return Ok(()),
-        }
-        let Some(mapping) = Mapping::parse(&line) else { continue };
-        if mapping.end <= covered_to {
-            continue;
-        }
-        if mapping.start > covered_to || !mapping.readable || (write && !mapping.writable) {
-            break;
-        }
-        covered_to = mapping.end;
-        if covered_to >= end {
-            return Ok(());
-        }
-    }
-    Err(ResourceError::BadAddress { address, length })
+    let wanted = Wanted { address, end: address.saturating_add(length), write };
+    let covered = wanted.is_covered_by_queries(&maps).unwrap_or_else(|| wanted.is_covered_by_list(maps));
+    if covered { Ok(()) } else { Err(ResourceError::BadAddress { address, length }) }
 }
 
-/// A line of the list: `start-end rights …`, the addresses in hexadecimal.
+/// A range that should be mapped with rights.
+struct Wanted {
+    address: u64,
+    end: u64,
+    write: bool,
+}
+
+impl Wanted {
+    fn is_granted_by(&self, mapping: &Mapping) -> bool {
+        mapping.readable && (mapping.writable || !self.write)
+    }
+
+    /// Asks for one mapping after the other, which Linux answers since 6.11; none if it does not.
+    fn is_covered_by_queries(&self, maps: &File) -> Option<bool> {
+        let mut covered_to = self.address;
+        while covered_to < self.end {
+            let Some(mapping) = Query::ask(maps, covered_to)? else { return Some(false) };
+            if !self.is_granted_by(&mapping) || mapping.end <= covered_to {
+                return Some(false);
+            }
+            covered_to = mapping.end;
+        }
+        Some(true)
+    }
+
+    /// Reads the list of all mappings, up to those of the range.
+    fn is_covered_by_list(&self, maps: File) -> bool {
+        let mut covered_to = self.address;
+        let mut reader = BufReader::with_capacity(1 << 14, maps);
+        let mut line = Vec::with_capacity(256);
+        while covered_to < self.end {
+            line.clear();
+            match reader.read_until(b'\n', &mut line) {
+                Ok(0) => return false,
+                Ok(_) => {}
+                // What cannot be read says nothing.
+                Err(_) => return true,
+            }
+            let Some(mapping) = Mapping::parse(&line) else { continue };
+            if mapping.end <= covered_to {
+                continue;
+            }
+            if mapping.start > covered_to || !self.is_granted_by(&mapping) {
+                return false;
+            }
+            covered_to = mapping.end;
+        }
+        true
+    }
+}
+
+/// `struct procmap_query` of linux/fs.h.
+#[derive(Default)]
+#[repr(C)]
+struct Query {
+    size: u64,
+    query_flags: u64,
+    query_addr: u64,
+    vma_start: u64,
+    vma_end: u64,
+    vma_flags: u64,
+    /// Page size, offset, inode, device, lengths and addresses of texts: not asked for.
+    rest: [u64; 7],
+}
+
+impl Query {
+    /// `PROCMAP_QUERY`: `_IOWR('f', 17, struct procmap_query)`.
+    const REQUEST: u32 = 3 << 30 | (size_of::<Query>() as u32) << 16 | (b'f' as u32) << 8 | 17;
+    const READABLE: u64 = 1;
+    const WRITABLE: u64 = 2;
+
+    /// The mapping at an address: `Some(None)` if there is none, `None` if the kernel does not tell.
+    fn ask(maps: &File, address: u64) -> Option<Option<Mapping>> {
+        let mut query = Query { size: size_of::<Query>() as u64, query_addr: address, ..Query::default() };
+        // SAFETY: a structure of the size that the request says, for the kernel to write to.
+        let outcome = unsafe { libc::ioctl(maps.as_raw_fd(), Query::REQUEST as _, &raw mut query) };
+        if outcome == 0 {
+            return Some(Some(Mapping {
+                start: query.vma_start,
+                end: query.vma_end,
+                readable: query.vma_flags & Query::READABLE != 0,
+                writable: query.vma_flags & Query::WRITABLE != 0,
+            }));
+        }
+        match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::ENOENT) => Some(None),
+            _ => None,
+        }
+    }
+}
+
+/// Part of the address space. A line of the list is `start-end rights …`, the addresses in hexadecimal.
 struct Mapping {
     start: u64,
     end: u64,
@@ -88,13 +159,26 @@ mod tests {
         let here = CONSTANT.as_ptr() as u64;
         let buffer = vec![0_u8; 3 << 20];
         let writable = buffer.as_ptr() as u64;
-        assert_eq!(check_mapped(here, 9, false), Ok(()));
-        assert_eq!(check_mapped(writable, 3 << 20, true), Ok(()));
-        let bad = |address, length, write| check_mapped(address, length, write).unwrap_err().errno();
-        assert_eq!(bad(here, 9, true), libc::EFAULT);
-        assert_eq!(bad(writable, 1 << 46, true), libc::EFAULT);
-        assert_eq!(bad(8, 1, false), libc::EFAULT);
-        assert_eq!(bad(u64::MAX, 1, false), libc::EFAULT);
+        // (first, bytes, write, mapped)
+        let table = [
+            (here, 9, false, true),
+            (writable, 3 << 20, true, true),
+            (here, 9, true, false),
+            (writable, 1 << 46, true, false),
+            (8, 1, false, false),
+            (u64::MAX - 9, 9, false, false),
+        ];
+        for (address, length, write, mapped) in table {
+            let result = check_mapped(address, length, write);
+            assert_eq!(
+                result.map_err(|error| error.errno()),
+                if mapped { Ok(()) } else { Err(libc::EFAULT) }
+            );
+            let wanted = Wanted { address, end: address + length, write };
+            let maps = || File::open("/proc/self/maps").unwrap();
+            assert_eq!(wanted.is_covered_by_list(maps()), mapped, "{length} bytes at {address:#x}");
+            assert!(wanted.is_covered_by_queries(&maps()).is_none_or(|covered| covered == mapped));
+        }
         assert_eq!(check_mapped(8, 0, true), Ok(()));
     }
 }

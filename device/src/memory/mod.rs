@@ -12,6 +12,7 @@
 mod access;
 mod advice;
 mod device_memory;
+mod grant;
 mod mapping;
 mod on_demand;
 mod region;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::Access;
-use pumice_transport::wire::Qpn;
 
 use super::device_memory::Registration;
+use super::grant::{Backing, Entry, Grant, Kind};
 use super::{DeviceMemory, on_demand};
 use crate::error::ResourceError;
 use crate::table::{Handle, Table};
@@ -60,84 +60,6 @@ pub struct RegionTable {
     pub(super) key_parts: Vec<u8>,
     /// Windows bound to a queue pair: if 0, destroying a queue pair need not search.
     pub(super) qp_bound_windows: u32,
-}
-
-/// One key: what it opens now, and what it is.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) grant: Grant,
-    pub(super) kind: Kind,
-}
-
-/// A range of memory and the rights to it: all that an access looks at.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Grant {
-    pub(super) key: u32,
-    pub(super) pd: u32,
-    /// First byte in this process.
-    pub(super) address: u64,
-    /// The first byte's address as users of the key say it.
-    pub(super) iova: u64,
-    pub(super) length: u64,
-    pub(super) access: Access,
-    /// How the range may be touched.
-    pub(super) backing: Backing,
-    /// False: an unbound window; the key opens nothing.
-    pub(super) live: bool,
-    /// The only queue pair that may use the key, if there is one.
-    pub(super) qpn: Option<Qpn>,
-}
-
-/// What is behind a range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Backing {
-    /// Memory that stays mapped.
-    Mapped,
-    /// Whatever the process has mapped there at the time of the access, if anything.
-    OnDemand,
-    /// Nothing: reads give zeros, and what is written is gone.
-    Nothing,
-}
-
-impl Backing {
-    fn of(access: Access) -> Backing {
-        if access.contains(Access::ON_DEMAND) { Backing::OnDemand } else { Backing::Mapped }
-    }
-}
-
-#[derive(Debug)]
-pub(super) enum Kind {
-    Region {
-        bound_windows: u32,
-        /// Device memory lives as long as it is registered.
-        device_memory: Option<Registration>,
-    },
-    Window {
-        window: super::WindowType,
-        region: Option<u32>,
-    },
-}
-
-impl Entry {
-    /// Whether it is a region of the process's memory: neither null nor device memory.
-    fn is_own_memory(&self) -> bool {
-        matches!(self.kind, Kind::Region { device_memory: None, .. })
-            && self.grant.backing != Backing::Nothing
-    }
-}
-
-impl Grant {
-    /// Process address of `length` bytes at `address`. Neither sum nor difference can mislead:
-    /// `iova + length - 1` does not wrap (checked at registration), so an address below `iova`
-    /// gives an offset of at least `length`.
-    #[inline]
-    pub(super) fn locate(&self, address: u64, length: u64) -> Result<u64, MemoryError> {
-        let offset = address.wrapping_sub(self.iova);
-        if offset > self.length || length > self.length - offset {
-            return Err(MemoryError::OutOfRange);
-        }
-        Ok(self.address.wrapping_add(offset))
-    }
 }
 
 impl RegionTable {
@@ -513,6 +435,8 @@ fn busy_with_windows(count: u32) -> ResourceError {
 
 #[cfg(test)]
 mod tests {
+    use pumice_transport::wire::Qpn;
+
     use super::*;
 
     const REMOTE: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);

@@ -4,7 +4,8 @@ use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, WindowBind};
 use pumice_transport::wire::Qpn;
 
-use super::region::{Backing, Entry, Grant, Kind, RegionTable};
+use super::grant::{Backing, Entry, Grant, Kind};
+use super::region::RegionTable;
 use crate::error::ResourceError;
 use crate::table::Handle;
 

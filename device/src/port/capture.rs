@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::wire::{Verdict, encapsulate, icrc};
@@ -11,6 +12,8 @@ use pumice_transport::wire::{Verdict, encapsulate, icrc};
 use super::pcapng::{self, Direction};
 use super::segments;
 use super::{Port, PortLimits, Received, Train, TransmitError};
+use crate::counters::Counters;
+use crate::gsi::ServiceDirectory;
 
 /// How stale the file may be, so that one can look at it while it grows.
 const FLUSH_AFTER_NS: u64 = 10_000_000;
@@ -164,8 +167,20 @@ impl<P: Port, W: Write + Send> Port for CapturePort<P, W> {
         self.inner.woken();
     }
 
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        self.inner.observe(counters);
+    }
+
+    fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
+        self.inner.admits(now_ns, destination, slot)
+    }
+
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         self.inner.forward(slot, received)
+    }
+
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        self.inner.services()
     }
 }
 

@@ -4,12 +4,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use pumice_transport::path::Path;
 
 use super::random::{self, Random};
 use super::segments;
 use super::{Port, PortLimits, Received, Train, TransmitError};
+use crate::counters::Counters;
+use crate::gsi::ServiceDirectory;
 
 /// How long to wait after the port below was busy with the rest of a train.
 const BUSY_RETRY_NS: u64 = 100_000;
@@ -325,8 +328,20 @@ impl<P: Port> Port for FaultPort<P> {
         self.inner.woken();
     }
 
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        self.inner.observe(counters);
+    }
+
+    fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
+        self.inner.admits(now_ns, destination, slot)
+    }
+
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         self.inner.forward(slot, received)
+    }
+
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        self.inner.services()
     }
 }
 

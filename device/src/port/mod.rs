@@ -26,8 +26,12 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use pumice_transport::path::{Flow, Path};
+
+use crate::counters::Counters;
+use crate::gsi::ServiceDirectory;
 
 pub use capture::CapturePort;
 pub use fabric::{Fabric, FabricConfig, FabricStats};
@@ -131,6 +135,14 @@ pub trait Port: Send {
     /// See [`TransmitError`]; only `Busy` is worth repeating unchanged.
     fn transmit(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError>;
 
+    /// Whether an unreliable train (UC, UD) for the process of `slot` at `destination` may be sent now. False: that
+    /// process is known not to keep up, so the train would be lost; ask again soon. Ask before a train is made, and
+    /// send it next.
+    fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
+        let _ = (now_ns, destination, slot);
+        true
+    }
+
     /// Receives at most one train and hands it to `handler`; true if something was taken from the port,
     /// even when it was not fit for the handler.
     fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool;
@@ -168,17 +180,30 @@ pub trait Port: Send {
     /// everywhere.
     fn woken(&mut self) {}
 
+    /// The device behind the port counts here: for ports that tell others.
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        let _ = counters;
+    }
+
     /// Hands packets to another process that shares the port; false if that is not possible. `slot` is the
     /// top byte of that process's queue pair numbers.
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         let _ = (slot, received);
         false
     }
+
+    /// The services that the processes which share the port have bound; `None` when nobody shares it.
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        None
+    }
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
     fn transmit(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
         (**self).transmit(now_ns, train)
+    }
+    fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
+        (**self).admits(now_ns, destination, slot)
     }
     fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         (**self).receive(now_ns, handler)
@@ -204,7 +229,13 @@ impl<P: Port + ?Sized> Port for Box<P> {
     fn woken(&mut self) {
         (**self).woken();
     }
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        (**self).observe(counters);
+    }
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         (**self).forward(slot, received)
+    }
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        (**self).services()
     }
 }

@@ -161,7 +161,7 @@ impl Resources {
         match slot.cq.push(completion, released, solicited) {
             Pushed::Stored => {}
             Pushed::Overrun => self.cq_overran(cq, qp.qpn),
-            Pushed::InError => self.qp_ruined(qp.qpn),
+            Pushed::InError => self.qp_ruined(qp.qpn, cq),
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
             device.events(),
             [(AsyncEventType::CqErr, AsyncElement::Cq { cookie: 1 }), ruined(&first), ruined(&second)]
         );
-        let fault = |qp: &QpContext| QpFault { qpn: qp.qpn, cause: Cause::CqOverrun };
+        let fault = |qp: &QpContext| QpFault { qpn: qp.qpn, cause: Cause::CqOverrun { depth: 1 } };
         assert_eq!(std::mem::take(&mut device.resources.qp_faults), [fault(&first), fault(&second)]);
         assert_eq!(polled(&small), [(1, WcStatus::Success)]);
 

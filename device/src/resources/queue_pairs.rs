@@ -191,6 +191,27 @@ impl Resources {
         }
     }
 
+    /// Notes whether an unreliable queue pair runs out of receive requests: its next messages would be lost.
+    pub(crate) fn note_receives(&mut self, qp: &QpContext) {
+        if self.is_short(qp.recv_queue) {
+            self.short_receives = Some(qp.recv_queue);
+        }
+    }
+
+    /// Whether a queue that was noted is still short.
+    pub(crate) fn short_of_receives(&mut self) -> bool {
+        self.short_receives = self.short_receives.filter(|queue| self.is_short(*queue));
+        self.short_receives.is_some()
+    }
+
+    fn is_short(&self, queue: u32) -> bool {
+        match self.receives.at(queue) {
+            Some(Receives::Own(queue)) => queue.is_short(),
+            Some(Receives::Shared(srq)) => srq.is_short(),
+            None => false,
+        }
+    }
+
     /// Whether a queue pair takes its receives from an SRQ.
     pub fn uses_srq(&self, qp: &QpContext) -> bool {
         matches!(self.receives.at(qp.recv_queue), Some(Receives::Shared(_)))
@@ -221,19 +242,20 @@ impl Resources {
             })
             .map(|attachment| attachment.context.qpn)
             .collect();
-        attached.into_iter().for_each(|qpn| self.qp_ruined(qpn));
-        self.qp_ruined(culprit);
+        attached.into_iter().for_each(|qpn| self.qp_ruined(qpn, cq));
+        self.qp_ruined(culprit, cq);
     }
 
     /// A completion of this queue pair was lost: QP_FATAL, once, and ERR by the engine.
-    pub(super) fn qp_ruined(&mut self, qpn: Qpn) {
+    pub(super) fn qp_ruined(&mut self, qpn: Qpn, cq: u32) {
+        let depth = self.cqs.at(cq).map_or(0, |slot| slot.cq.depth());
         let Some(attachment) = self.attachment_mut(qpn) else { return };
         if attachment.fatal {
             return;
         }
         attachment.fatal = true;
         self.raise_qp_event(qpn, AsyncEventType::QpFatal);
-        self.qp_faults.push(QpFault { qpn, cause: Cause::CqOverrun });
+        self.qp_faults.push(QpFault { qpn, cause: Cause::CqOverrun { depth } });
     }
 
     fn attachment(&self, qpn: Qpn) -> Option<&Attachment> {

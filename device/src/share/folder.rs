@@ -33,6 +33,11 @@ pub(super) fn file_name(port: u16) -> String {
     format!("udp{port}-net{}", process::network_namespace())
 }
 
+/// The name of the file beside it with the backlogs of those who share the port.
+pub(super) fn backlog_name(port: u16) -> String {
+    format!("{}-backlog", file_name(port))
+}
+
 /// A folder of this user that nobody else may change, made if it is not there: the one with the registries.
 ///
 /// # Errors

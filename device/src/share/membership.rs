@@ -50,6 +50,13 @@ impl Membership {
         self.member.address
     }
 
+    /// Slots whose owners live, this one's included. The registry is locked.
+    pub(super) fn living_slots(&self) -> Result<Vec<u8>, ShareError> {
+        let loaded = self.registry.load(Some(self.member.slot))?;
+        let known = loaded.members.iter().map(|member| member.slot);
+        Ok(known.chain(loaded.strangers.iter().copied()).chain([self.member.slot]).collect())
+    }
+
     /// Attaches the program that the registry implies to the group of the socket `fd`.
     pub(super) fn steer(&self, fd: RawFd, members: &Members) -> bool {
         steering::attach(fd, &self.targets(members)).is_ok()

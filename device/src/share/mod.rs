@@ -1,7 +1,7 @@
 //! Many processes, one UDP port, no daemon.
 //!
 //! Every process has a socket of its own on the RoCE port, all in one SO_REUSEPORT group per address. A
-//! [`SharedPort`] is such a socket and three things around it:
+//! [`SharedPort`] is such a socket and four things around it:
 //!
 //! * **A slot**, 1 to 254: the top byte of the process's queue pair numbers, handed out by a small registry
 //!   file (`registry`). There is one file per user, network namespace and UDP port, for all addresses
@@ -11,19 +11,23 @@
 //!   kernel moves the last one of the group into its place.
 //! * **Forwarding** (`relay`): a packet that reaches the wrong process is handed to the right one through a
 //!   unix datagram socket. It is what makes delivery right; who has to forward also mends the steering.
+//! * **Backlogs** (`backlog`): what waits in the socket buffers, so that senders of UC and UD do not fill them. It is
+//!   a courtesy: without it, or when it is wrong, packets are lost as they would be on a network.
 //!
 //! Nothing is started and nothing is left behind: a slot is held by a lock of the kernel's, the unix sockets
 //! are abstract, and what a killed process leaves in the registry is removed by the next one that looks.
 //!
 //! **Multicast** needs none of this: the kernel gives a group's datagrams to every socket that joined.
-//! **Queue pair 1** is in slot 0, which nobody has: its packets reach the process with the lowest slot, which
-//! may [`forward`](crate::port::Port::forward) them.
+//! **Queue pair 1** belongs to all: a message for a connection is steered by the slot in its communication id.
+//! Requests, which name a service, reach the process with the lowest slot, which hands them to the one that has
+//! bound the service (`services`, a second file beside the registry). See [`gsi`](crate::gsi).
 //!
 //! **Fork**: a child shares the descriptors of its parent, so the parent's slot and its place in the group
 //! live until the child has exited or called exec, whatever the parent does. Nothing that the child does on
 //! the way out gives up the slot of a living parent. Packets for a slot whose owner is gone go to another
 //! process, which drops them.
 
+mod backlog;
 mod datagram;
 mod error;
 mod folder;
@@ -36,6 +40,9 @@ mod process;
 mod record;
 mod registry;
 mod relay;
+mod report;
+mod services;
+mod shared_memory;
 mod steering;
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -45,6 +52,7 @@ use std::time::Duration;
 pub use error::{Holder, ShareError};
 pub use folder::runtime_folder;
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};
+pub use report::{Report, reports};
 
 use crate::port::UdpConfig;
 use registry::Registry;

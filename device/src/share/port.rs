@@ -8,12 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use pumice_transport::mad::ServiceId;
+use pumice_transport::types::Gid;
+
+use super::backlog::Backlog;
 use super::members::{Member, Members};
 use super::membership::Membership;
 use super::registry::{Loaded, Registry};
 use super::relay::{Incoming, Relay, Sent};
+use super::services::Services;
 use super::steering::SLOT_OFFSET;
-use super::{ShareError, folder, holders, process};
+use super::{ShareError, folder, holders, process, report};
+use crate::counters::Counters;
+use crate::gsi::{DirectoryError, HandedOn, ServiceDirectory, ServiceEntry};
+use crate::interface::interfaces;
 use crate::port::{Port, PortError, PortLimits, Received, Train, TransmitError, UdpConfig, UdpPort};
 
 /// How long opening waits for the registry.
@@ -94,8 +102,11 @@ fn count(counter: &AtomicU64) {
 pub struct SharedPort {
     // In the order of closing: the registry is told last.
     udp: UdpPort,
+    /// None where the folder does not let us map a file: nothing is held back then.
+    backlog: Option<Backlog>,
     relay: Relay,
     membership: Membership,
+    services: Services,
     slot: u8,
     receives: u32,
     /// The relay may have something.
@@ -109,6 +120,8 @@ pub struct SharedPort {
     evidence: Option<u8>,
     last_mend_ns: Option<u64>,
     counters: Arc<ShareCounters>,
+    /// What the device behind the port counts, for those who ask.
+    device: Option<Arc<Counters>>,
 }
 
 impl SharedPort {
@@ -140,14 +153,22 @@ impl SharedPort {
         let membership = Membership::join(registry, &mut members, member, port)?;
         // A kernel that does not take the program leaves everything to forwarding.
         membership.steer(udp.as_raw_fd(), &members);
+        let mut services = Services::new(&folder, port);
+        services.forget_slot(slot);
         membership.registry().unlock();
         for stranger in strangers {
             relay.send_look(stranger);
         }
+        let backlog = folder::open(&folder, &folder::backlog_name(port)).ok().and_then(|file| {
+            let buffer_bytes = udp.limits().receive_buffer_bytes;
+            Backlog::open(&file, slot, udp.address(), host_addresses(), buffer_bytes).ok()
+        });
         Ok(SharedPort {
             udp,
+            backlog,
             relay,
             membership,
+            services,
             slot,
             receives: 0,
             relay_due: false,
@@ -156,6 +177,7 @@ impl SharedPort {
             evidence: None,
             last_mend_ns: None,
             counters: Arc::default(),
+            device: None,
         })
     }
 
@@ -179,6 +201,13 @@ impl SharedPort {
         &self.counters
     }
 
+    /// All addresses of a port that has one are that one.
+    fn at_own_address(&self, entry: &ServiceEntry) -> ServiceEntry {
+        let bound = self.membership.address();
+        let own = (!bound.is_unspecified()).then(|| Gid::from(bound));
+        ServiceEntry { local: entry.local.or(own), ..*entry }
+    }
+
     /// Takes a train from the relay. True if anything was taken.
     fn receive_relayed(&mut self, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         self.relay_due = match self.relay.receive() {
@@ -187,8 +216,15 @@ impl SharedPort {
                 self.mend_due = true;
                 true
             }
+            Incoming::Ask(asker) => {
+                let text = report::encode(self.slot, &self.counters.stats(), self.device.as_deref());
+                // Who does not wait for the answer asks again.
+                let _ = self.relay.answer(asker, &text);
+                true
+            }
             Incoming::Train(received) if is_for(&received, &self.membership, self.udp.port()) => {
                 count(&self.counters.taken_over);
+                took(self.backlog.as_ref(), &received);
                 handler(&received);
                 true
             }
@@ -201,9 +237,14 @@ impl SharedPort {
     }
 
     fn receive_udp(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
-        let SharedPort { udp, relay, slot, counters, .. } = self;
-        let mut route = Route { slot: *slot, relay, counters, stray: None };
+        let SharedPort { udp, relay, slot, counters, backlog, .. } = self;
+        let backlog = backlog.as_ref();
+        let offered = backlog.map(Backlog::offered);
+        let mut route = Route { slot: *slot, relay, counters, backlog, stray: None };
         let taken = udp.receive(now_ns, &mut |received| route.route(received, handler));
+        if !taken && let (Some(backlog), Some(offered)) = (backlog, offered) {
+            backlog.all_taken(offered);
+        }
         if let Some(byte) = route.stray {
             self.mend_due = true;
             // One that was steered before the last mending proves nothing.
@@ -234,7 +275,19 @@ impl SharedPort {
 
 impl Port for SharedPort {
     fn transmit(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
-        self.udp.transmit(now_ns, train)
+        let Some(backlog) = &mut self.backlog else { return self.udp.transmit(now_ns, train) };
+        let destination = train.path.flow.destination;
+        let slot = train.bytes.get(SLOT_OFFSET).copied().unwrap_or(0);
+        let charged_bytes = backlog.offer(destination, slot, train.bytes, train.segment_bytes);
+        let sent = self.udp.transmit(now_ns, train);
+        if sent.is_err() && charged_bytes > 0 {
+            backlog.retract(slot, charged_bytes);
+        }
+        sent
+    }
+
+    fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
+        self.backlog.as_mut().is_none_or(|backlog| backlog.admits(now_ns, destination, slot))
     }
 
     fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
@@ -281,10 +334,45 @@ impl Port for SharedPort {
         self.relay_due = true;
     }
 
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        self.device = Some(Arc::clone(counters));
+    }
+
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         let sent = self.relay.send_train(slot, received);
         note_sent(&self.counters, sent);
         sent == Sent::Done
+    }
+
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        Some(self)
+    }
+}
+
+impl ServiceDirectory for SharedPort {
+    fn publish(&mut self, entry: &ServiceEntry) -> Result<(), DirectoryError> {
+        let entry = self.at_own_address(entry);
+        self.services.publish(&entry, &self.membership)
+    }
+
+    fn withdraw(&mut self, entry: &ServiceEntry) {
+        let entry = self.at_own_address(entry);
+        self.services.withdraw(&entry, &self.membership);
+    }
+
+    fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<u8> {
+        self.services.find(service_id, local, &self.membership)
+    }
+
+    fn hand_on(&mut self, slot: u8, received: &Received<'_>) -> HandedOn {
+        match self.relay.send_train(slot, received) {
+            Sent::Done => {
+                note_sent(&self.counters, Sent::Done);
+                HandedOn::Done
+            }
+            Sent::Full => HandedOn::Full,
+            Sent::Nobody => HandedOn::Nobody,
+        }
     }
 }
 
@@ -306,6 +394,7 @@ struct Route<'a> {
     slot: u8,
     relay: &'a Relay,
     counters: &'a ShareCounters,
+    backlog: Option<&'a Backlog>,
     /// Top byte of the number in the last packet that is another process's.
     stray: Option<u8>,
 }
@@ -314,6 +403,7 @@ impl Route<'_> {
     fn route(&mut self, received: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
         // Every socket that joined a group gets the group's datagrams: they are for whoever has them.
         if received.flow.destination.is_multicast() || is_only_for(received, self.slot) {
+            took(self.backlog, received);
             handler(received);
             return;
         }
@@ -338,7 +428,10 @@ impl Route<'_> {
     }
 
     fn hand_on(&mut self, target: Option<u8>, run: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
-        let Some(slot) = target else { return handler(run) };
+        let Some(slot) = target else {
+            took(self.backlog, run);
+            return handler(run);
+        };
         let sent = self.relay.send_train(slot, run);
         note_sent(self.counters, sent);
         match sent {
@@ -347,6 +440,19 @@ impl Route<'_> {
             Sent::Nobody => handler(run),
         }
     }
+}
+
+fn took(backlog: Option<&Backlog>, received: &Received<'_>) {
+    if let Some(backlog) = backlog
+        && !received.flow.destination.is_multicast()
+    {
+        backlog.took(received.bytes, received.segment_bytes);
+    }
+}
+
+fn host_addresses() -> Vec<IpAddr> {
+    let interfaces = interfaces().unwrap_or_default();
+    interfaces.into_iter().flat_map(|interface| interface.addresses).map(|(address, _)| address).collect()
 }
 
 fn note_sent(counters: &ShareCounters, sent: Sent) {
@@ -379,9 +485,14 @@ fn is_for(received: &Received<'_>, membership: &Membership, port: u16) -> bool {
         && is_only_for(received, membership.slot())
 }
 
+/// What the names of the sockets of all who share a registry begin with.
+pub(super) fn relay_stem(registry: &Registry, port: u16) -> Result<String, ShareError> {
+    Ok(format!("pumice-{}-{port}-{}", process::effective_uid(), registry.identity()?))
+}
+
 /// The next free slot, and the relay that belongs to it.
 fn claim(registry: &Registry, members: &mut Members, port: u16) -> Result<(u8, Relay), ShareError> {
-    let stem = format!("pumice-{}-{port}-{}", process::effective_uid(), registry.identity()?);
+    let stem = relay_stem(registry, port)?;
     let mut failure = None;
     let claimed = members.choose_slot(|slot| {
         if failure.is_some() || !registry.claim(slot) {

@@ -215,7 +215,7 @@ fn nothing_is_left_behind() {
         last = port.slot();
     }
     let left: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(left.len(), 2, "the registry and the backlogs: {left:?}");
     let registry = Registry::open(&folder.0, 4791).unwrap();
     let loaded = registry.load(None).unwrap();
     assert!(!loaded.changed && loaded.strangers.is_empty() && loaded.members.iter().count() == 0);
@@ -314,4 +314,39 @@ fn the_wildcard_and_an_address_share_their_slots() {
     assert_eq!(received(&mut a, 0, 1), [(1, 4)]);
     look(&mut b, 0);
     assert_eq!(b.counters.stats().rejected, 1);
+}
+
+#[test]
+fn unreliable_trains_wait_for_a_process_that_does_not_read() {
+    let folder = Folder::new("backlog");
+    let to = folder.address(1);
+    let mut receiver = folder.open(to, 4791);
+    let mut sender = folder.open(folder.address(2), 4791);
+    let slot = receiver.slot();
+    let flow =
+        Flow { source: sender.udp().address(), destination: to, source_port: 4791, destination_port: 4791 };
+    let path = Way { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
+    // A UC train and a lone UD datagram in turns.
+    let train: Vec<u8> = [0x21, 0, 0, 0, 0, slot, 0, 1].repeat(60 * 128);
+    let datagram: Vec<u8> = [0x64, 0, 0, 0, 0, slot, 0, 1].repeat(128);
+    let mut count = 0;
+    for round in 0..3 {
+        let mut sent = 0;
+        while sender.admits(0, to, slot) {
+            let bytes = if sent % 2 == 0 { &train } else { &datagram };
+            sender.transmit(0, &Train { path: &path, segment_bytes: 1024, bytes }).unwrap();
+            sent += 1;
+            assert!(sent < 10_000, "the receiver does not read");
+        }
+        assert!(sent > 4, "{sent}");
+        assert_eq!(count, 0, "round {round}");
+        count += sent / 2 * 61 + sent % 2 * 60;
+        while count > 0 {
+            let more = receiver.receive(0, &mut |received| count -= received.bytes.len() / 1024);
+            assert!(
+                more || wait_readable(&receiver.descriptors(), None, Some(Duration::from_secs(5))).unwrap()
+            );
+        }
+        assert!(!receiver.receive(0, &mut |_| {}));
+    }
 }

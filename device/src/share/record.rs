@@ -89,7 +89,7 @@ pub(super) fn address_from(family: u8, bytes: &[u8; 16]) -> Option<IpAddr> {
 }
 
 /// FNV-1a: finds a write that was cut short, not a forger.
-fn checksum(bytes: &[u8]) -> u64 {
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
     let step = |sum: u64, &byte: &u8| (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }

@@ -5,8 +5,10 @@
 //! are checked like packets from the network.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use pumice_transport::path::Flow;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -17,6 +19,7 @@ use crate::port::Received;
 const MAGIC: [u8; 4] = *b"pmR1";
 const KIND_TRAIN: u8 = 1;
 const KIND_LOOK: u8 = 2;
+const KIND_ASK: u8 = 3;
 const HEADER_BYTES: usize = 48;
 /// A train is at most one UDP datagram.
 const BUFFER_BYTES: usize = HEADER_BYTES + 65_536;
@@ -42,6 +45,8 @@ pub(super) enum Incoming<'a> {
     Train(Received<'a>),
     /// The sender misses this process in the registry.
     Look,
+    /// Somebody with this number wants to know what was counted.
+    Ask(u64),
     /// Of another user, or malformed.
     Rejected,
 }
@@ -98,16 +103,13 @@ impl Relay {
         self.send(slot, &header.0, &[])
     }
 
+    /// Answers who asked with this number.
+    pub(super) fn answer(&self, asker: u64, text: &[u8]) -> Sent {
+        name(&self.stem, asker_place(asker)).map_or(Sent::Nobody, |to| send(&self.socket, &to, &[], text))
+    }
+
     fn send(&self, slot: u8, header: &[u8], bytes: &[u8]) -> Sent {
-        let Ok(to) = name(&self.stem, slot) else { return Sent::Nobody };
-        let parts = [IoSlice::new(header), IoSlice::new(bytes)];
-        match self.socket.send_to_vectored_with_flags(&parts, &to, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
-            Ok(_) => Sent::Done,
-            Err(error) => match error.raw_os_error() {
-                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Sent::Full,
-                _ => Sent::Nobody,
-            },
-        }
+        name(&self.stem, slot).map_or(Sent::Nobody, |to| send(&self.socket, &to, header, bytes))
     }
 
     /// Takes what came first.
@@ -126,6 +128,70 @@ impl Relay {
 impl AsRawFd for Relay {
     fn as_raw_fd(&self) -> RawFd {
         self.socket.as_raw_fd()
+    }
+}
+
+/// A socket that asks what processes counted.
+#[derive(Debug)]
+pub(super) struct Asker {
+    socket: Socket,
+    stem: String,
+    number: u64,
+    uid: u32,
+}
+
+impl Asker {
+    /// Opens a socket for answers.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn bind(stem: &str) -> io::Result<Asker> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = u64::from(std::process::id()) << 32 | u64::from(COUNT.fetch_add(1, Ordering::Relaxed));
+        let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
+        datagram::ask_for_sender(socket.as_raw_fd())?;
+        socket.bind(&name(stem, asker_place(number))?)?;
+        Ok(Asker { socket, stem: stem.to_owned(), number, uid: process::real_uid() })
+    }
+
+    /// Asks the process of `slot`.
+    pub(super) fn ask(&self, slot: u8) -> Sent {
+        let mut header = Header([0; HEADER_BYTES]);
+        header.put(0, &MAGIC);
+        header.put(4, &[KIND_ASK]);
+        header.put(16, &self.number.to_le_bytes());
+        name(&self.stem, slot).map_or(Sent::Nobody, |to| send(&self.socket, &to, &header.0, &[]))
+    }
+
+    /// An answer of a process of this user, if one has come.
+    pub(super) fn receive<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        loop {
+            let came = datagram::receive(self.socket.as_raw_fd(), buffer).ok()??;
+            if came.uid == Some(self.uid) && !came.truncated {
+                return buffer.get(..came.length_bytes);
+            }
+        }
+    }
+}
+
+impl AsRawFd for Asker {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+fn asker_place(number: u64) -> String {
+    format!("ask-{number:x}")
+}
+
+fn send(socket: &Socket, to: &SockAddr, header: &[u8], bytes: &[u8]) -> Sent {
+    let parts = [IoSlice::new(header), IoSlice::new(bytes)];
+    match socket.send_to_vectored_with_flags(&parts, to, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
+        Ok(_) => Sent::Done,
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Sent::Full,
+            _ => Sent::Nobody,
+        },
     }
 }
 
@@ -154,6 +220,9 @@ fn parse(bytes: &[u8]) -> Option<Incoming<'_>> {
     if kind == KIND_LOOK {
         return Some(Incoming::Look);
     }
+    if kind == KIND_ASK {
+        return source.first_chunk::<8>().map(|number| Incoming::Ask(u64::from_le_bytes(*number)));
+    }
     let segment_bytes = usize::try_from(u32::from_le_bytes(*segment_bytes)).ok()?.min(bytes.len());
     if kind != KIND_TRAIN || segment_bytes == 0 {
         return None;
@@ -172,9 +241,9 @@ fn parse(bytes: &[u8]) -> Option<Incoming<'_>> {
     }))
 }
 
-/// The abstract name of a slot's socket.
-fn name(stem: &str, slot: u8) -> io::Result<SockAddr> {
-    SockAddr::unix(OsString::from(format!("\0{stem}-{slot}")))
+/// The abstract name of a slot's socket, or of somebody who asks.
+fn name(stem: &str, place: impl fmt::Display) -> io::Result<SockAddr> {
+    SockAddr::unix(OsString::from(format!("\0{stem}-{place}")))
 }
 
 #[cfg(test)]

@@ -83,7 +83,11 @@ impl Node {
     /// A node with `memory_bytes` of registered memory and a CQ of `cq_depth`.
     pub fn new(world: &mut World, ip: &str, memory_bytes: usize, cq_depth: u32) -> Node {
         let ip: IpAddr = ip.parse().unwrap();
-        let hca = world.add_hca(ip).unwrap();
+        Node::on(world.add_hca(ip).unwrap(), ip, memory_bytes, cq_depth)
+    }
+
+    /// A node on an HCA that is there.
+    pub fn on(hca: Arc<Hca>, ip: IpAddr, memory_bytes: usize, cq_depth: u32) -> Node {
         let pd = hca.alloc_pd().unwrap();
         let cq = hca.create_cq(CqSetup { depth: cq_depth, ..CqSetup::default() }).unwrap();
         let memory = Memory::new(memory_bytes);

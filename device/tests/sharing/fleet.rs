@@ -57,8 +57,9 @@ impl Scene {
 
     /// The registry file of this network namespace.
     pub(crate) fn registry(&self) -> PathBuf {
-        let mut files = fs::read_dir(&self.folder).unwrap();
-        files.next().expect("there is a registry").unwrap().path()
+        let files = fs::read_dir(&self.folder).unwrap().map(|file| file.unwrap().path());
+        let is_registry = |path: &PathBuf| !path.to_string_lossy().ends_with("-backlog");
+        files.into_iter().find(is_registry).expect("there is a registry")
     }
 
     pub(crate) fn members(&self) -> Vec<Sharer> {

@@ -98,6 +98,8 @@ pub(crate) fn handle_datagram<H: Host>(
     };
     if deth.qkey != settings.qkey {
         host.count(Counter::RxBadQkey, 1);
+        let (source, given, expected) = (deth.source, deth.qkey, settings.qkey);
+        host.explain(&settings.context, Cause::WrongQkey { source, given, expected });
         return Ok(());
     }
     let psn = packet.bth().psn;

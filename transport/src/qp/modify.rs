@@ -82,6 +82,12 @@ impl QueuePair {
         Ok(())
     }
 
+    /// Puts the queue pair into a partition: packets of others are dropped. The device calls it with the
+    /// entry of its P_Key table whenever `pkey_index` is set.
+    pub const fn set_pkey(&mut self, pkey: u16) {
+        self.settings.pkey = pkey;
+    }
+
     /// Copies the attributes that the mask names.
     fn store(&mut self, new: &QpAttributes, mask: AttributeMask) {
         let old = &mut self.attributes;

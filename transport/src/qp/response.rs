@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use super::requester::Progress;
 use super::settings::Settings;
 use crate::host::{Host, RemoteKey, Transmit};
-use crate::types::Cause;
+use crate::types::{Cause, RemoteRange};
 use crate::wire::{Aeth, AtomicAckEth, Headers, NakCode, Operation, Psn, Syndrome};
 
 /// Places in the response queue beyond those for READs and atomics: acknowledgements between them.
@@ -272,6 +272,7 @@ impl Responses {
             {
                 let offset = u64::from(stream.sent) * settings.mtu_bytes as u64;
                 let address = stream.address.wrapping_add(offset);
+                let length_bytes = body.len() as u64;
                 if let Err(error) = host.remote_read(stream.key, address, body) {
                     sink.abandon();
                     let psn = headers.bth.psn;
@@ -281,6 +282,7 @@ impl Responses {
                             syndrome: Syndrome::Nak(NakCode::RemoteAccess).byte(),
                             psn,
                             reason: error.reason(),
+                            range: Some(RemoteRange { rkey: stream.key.rkey, address, length_bytes }),
                         },
                     );
                     return Err(psn);

@@ -64,6 +64,10 @@ impl UnreliableReceiver {
         } else if psn != self.expected || self.dropping {
             host.count(Counter::RxOutOfSequence, u64::from(!self.dropping));
             host.count(Counter::RxMessageDropped, u64::from(!self.dropping));
+            if !self.dropping {
+                let reason = "a packet of it was lost, or overtaken by another";
+                host.explain(&settings.context, Cause::MessageDropped { psn: self.expected, reason });
+            }
             self.dropping = true;
             self.inbound = Inbound::Idle;
             return Ok(());

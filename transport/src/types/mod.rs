@@ -11,7 +11,7 @@ mod work;
 pub use access::Access;
 pub use address_vector::{AddressVector, Gid};
 pub use completion::{WcFlags, WcOpcode, WcStatus, WorkCompletion};
-pub use event::{AsyncEventType, Cause};
+pub use event::{AsyncEventType, Cause, RemoteRange};
 pub use mtu::Mtu;
 pub use queue_pair::{QpCapacity, QpState, QpType};
 pub use work::{

@@ -134,7 +134,7 @@ fn every_refusal_is_explained_to_the_operator() {
     rung.post_send(9, 4);
     rung.requests();
     rung.receive(&nak(NAK_ACCESS, SQ_PSN, 0));
-    let [Cause::SendFailed { status, wr_id, psn }] = rung.host.causes[..] else { panic!("no cause") };
+    let [Cause::SendFailed { status, wr_id, psn, .. }] = rung.host.causes[..] else { panic!("no cause") };
     assert_eq!((status, wr_id, psn.value()), (WcStatus::RemAccessErr, 9, SQ_PSN));
 }
 
@@ -143,11 +143,11 @@ fn a_completion_that_cannot_be_written_ends_the_queue_pair() {
     let mut rung = Rung::rc();
     rung.post_recv(1, 64);
     rung.post_send(2, 4);
-    rung.qp.enter_error(Some(Cause::CqOverrun), &mut rung.host);
+    rung.qp.enter_error(Some(Cause::CqOverrun { depth: 4 }), &mut rung.host);
     assert_eq!(rung.state(), QpState::Err);
     assert_eq!(rung.host.take_sends(), [(2, WcStatus::WrFlushErr)]);
     assert_eq!(rung.host.take_recvs(), [(1, WcStatus::WrFlushErr)]);
-    assert_eq!(rung.host.causes, [Cause::CqOverrun]);
+    assert_eq!(rung.host.causes, [Cause::CqOverrun { depth: 4 }]);
 }
 
 #[test]

@@ -84,7 +84,7 @@ unsafe fn create(pd: *mut ibv_pd, vector: &AddressVector) -> Result<*mut ibv_ah,
     // SAFETY: the caller's promise.
     let domain = unsafe { held::<Pd>(pd) }?;
     let context = domain.context()?;
-    let vector = local_identifier::resolve(*vector, &context.adapter.gids);
+    let vector = local_identifier::resolve(*vector, context.hca());
     let (handle, path) = context.hca().create_ah(domain.handle(), &vector)?;
     context.own(Owned::AddressHandle(handle.pack()));
     let c = ibv_ah { context: domain.context_pointer(), pd, handle: handle.index };
@@ -140,11 +140,12 @@ unsafe fn sender(
         return Err(INVALID.because(|| "a completion without GRH has no sender address on RoCE".to_owned()));
     }
     let (source, destination, traffic_class, flow_label) = read_grh(grh.ok_or(INVALID)?);
-    let own = context.adapter.gids.iter().position(|entry| entry.gid == destination);
+    let gids = context.hca().gids();
+    let own = gids.iter().find(|(_, entry)| entry.gid == destination);
     // A group is no address to answer from: any address of the same IP version is.
-    let alike = || context.adapter.gids.iter().position(|entry| entry.gid.is_ipv4() == source.is_ipv4());
-    let index = own.or_else(|| if destination.is_multicast() { alike() } else { None });
-    let sgid_index = index.and_then(|index| u32::try_from(index).ok()).ok_or(Errno(libc::ENOENT))?;
+    let alike = || gids.iter().find(|(_, entry)| entry.gid.is_ipv4() == source.is_ipv4());
+    let found = own.or_else(|| if destination.is_multicast() { alike() } else { None });
+    let sgid_index = found.map(|(index, _)| *index).ok_or(Errno(libc::ENOENT))?;
     Ok(AddressVector {
         is_global: true,
         dgid: source,
@@ -185,4 +186,33 @@ pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
         // SAFETY: null or live, and the caller's structures.
         unsafe { create(pd, &sender(held::<Pd>(pd)?.context()?, port_num, wc, grh)?) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_of_either_ip_version_tells_sender_and_receiver() {
+        let gid = |text: &str| Gid::from(text.parse::<IpAddr>().unwrap());
+        let (from, to) = (gid("2001:db8::1"), gid("2001:db8::2"));
+        let mut grh = ibv_grh {
+            version_tclass_flow: 0x6341_2345_u32.to_be_bytes(),
+            sgid: from.0,
+            dgid: to.0,
+            ..empty_header()
+        };
+        assert_eq!(read_grh(&grh), (from, to, 0x34, 0x1_2345));
+        // 20 bytes of anything but version 6, then an IPv4 header.
+        grh = empty_header();
+        let header = [0x45, 0x88, 0, 40, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        grh.sgid[12..].copy_from_slice(&header[..4]);
+        grh.dgid.copy_from_slice(&header[4..]);
+        assert_eq!(read_grh(&grh), (gid("10.0.0.1"), gid("10.0.0.2"), 0x88, 0));
+    }
+
+    fn empty_header() -> ibv_grh {
+        // SAFETY: numbers.
+        unsafe { crate::object::zeroed() }
+    }
 }

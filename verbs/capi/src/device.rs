@@ -4,21 +4,25 @@
 use std::ffi::{c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use pumice_device::clock::Clock;
 use pumice_device::completion_queue::CompletionQueue;
 use pumice_device::gid_table::GidEntry;
+use pumice_device::guid::node_guid;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::interface::interfaces;
 use pumice_device::port::UdpConfig;
-use pumice_device::settings::{DEFAULT_DEVICE, Settings};
+use pumice_device::profile::Profile;
+use pumice_device::settings::{DEFAULT_DEVICE, Log, Settings};
 use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_transport::types::WorkCompletion;
 
 use crate::abi::ibv_device;
 use crate::async_event::Distributor;
+use crate::explanation::{self, complain, explain_cause, logs};
 use crate::object::{Held, zeroed};
-use crate::outcome::{Errno, complain, explain, explains, pointer, value};
+use crate::outcome::{Errno, NOT_SUPPORTED, pointer, value};
 use crate::port;
 
 /// `IBV_NODE_CA`.
@@ -53,7 +57,9 @@ impl Device {
         set_text(&mut c.dev_name, "uverbs0");
         set_text(&mut c.dev_path, "/sys/class/infiniband_verbs/uverbs0");
         set_text(&mut c.ibdev_path, &format!("/sys/class/infiniband/{name}"));
-        Device { c, behind: [0; 16], guid: guid() }
+        let found = interfaces().unwrap_or_default();
+        let guid = node_guid(&found, gid_entries().as_deref().unwrap_or_default());
+        Device { c, behind: [0; 16], guid }
     }
 
     /// GUID of the node, as it travels.
@@ -74,20 +80,6 @@ fn set_text(field: &mut [c_char], text: &str) {
     }
 }
 
-/// EUI-64 of the first interface with a link-layer address; else one made of the first address.
-fn guid() -> [u8; 8] {
-    let found = interfaces().unwrap_or_default();
-    let mac = found.iter().filter_map(|i| i.mac).find(|mac| *mac != [0; 6]);
-    let [a, b, c, d, e, f] = mac.unwrap_or_else(|| {
-        let [a, b, c, d] = match gid_entries().as_deref().unwrap_or_default().first().map(|entry| entry.ip) {
-            Some(IpAddr::V4(v4)) => v4.octets(),
-            _ => [0, 0, 0, 1],
-        };
-        [2, 0, a, b, c, d]
-    });
-    [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
-}
-
 /// The settings of this process, read when they are first asked for.
 ///
 /// # Errors
@@ -100,10 +92,33 @@ pub(crate) fn settings() -> Result<&'static Settings, Errno> {
         .map_err(|errno| *errno)
 }
 
+/// The device's profile, read when it is first asked for.
+///
+/// # Errors
+/// It, or another setting, is wrong; that has been said on standard error.
+pub(crate) fn profile() -> Result<&'static Profile, Errno> {
+    static PROFILE: OnceLock<Result<Profile, Errno>> = OnceLock::new();
+    PROFILE.get_or_init(|| Ok(settings()?.load_profile()?)).as_ref().map_err(|errno| *errno)
+}
+
+/// Refuses what the profile's device does not have.
+///
+/// # Errors
+/// EOPNOTSUPP.
+pub(crate) fn require(what: &str, has: impl FnOnce(&Profile) -> bool) -> Result<(), Errno> {
+    if has(profile()?) {
+        return Ok(());
+    }
+    Err(NOT_SUPPORTED.because(|| format!("not supported: this device's profile is without {what}")))
+}
+
 /// The addresses that the device offers, in GID table order.
 pub(crate) fn gid_entries() -> Result<Vec<GidEntry>, Errno> {
     let found = interfaces().map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EIO)))?;
-    Ok(settings()?.gid_entries(&found)?)
+    let mut entries = settings()?.gid_entries(&found)?;
+    let most = profile()?.port.max_mtu;
+    entries.iter_mut().for_each(|entry| entry.mtu = entry.mtu.min(most));
+    Ok(entries)
 }
 
 /// What the contexts of a process share. Dropped with the last of them: the port is free again then.
@@ -111,8 +126,6 @@ pub(crate) struct Adapter {
     /// Stops before the HCA does.
     pub(crate) distributor: Distributor,
     pub(crate) hca: Arc<Hca>,
-    /// The GID table.
-    pub(crate) gids: Vec<GidEntry>,
     /// The process that opened it. Its threads and its locks are nobody's in a fork.
     process: u32,
     /// A queue that stays empty: polling it drives the HCA if nobody else does, and never waits.
@@ -121,7 +134,7 @@ pub(crate) struct Adapter {
 
 impl Adapter {
     fn open() -> Result<Adapter, Errno> {
-        let settings = settings()?;
+        let (settings, profile) = (settings()?, profile()?);
         let gids = gid_entries()?;
         let address = match (gids.as_slice(), settings.address) {
             ([], _) => {
@@ -141,9 +154,24 @@ impl Adapter {
         let process_slot = shared.slot();
         let clock = Clock::monotonic();
         let port = port::wrap(shared, settings, &clock)?;
-        let mut config = HcaConfig { process_slot, ..HcaConfig::new(&the_device().name(), gids.clone()) };
-        if explains() {
-            config.explain = Some(Box::new(|qp, cause| explain(|| format!("QP {} {cause}", qp.qpn))));
+        let mut config = HcaConfig {
+            process_slot,
+            ca_guid: u64::from_be_bytes(the_device().guid()),
+            limits: profile.limits,
+            pkeys: profile.port.pkeys.clone(),
+            ..HcaConfig::new(&the_device().name(), gids)
+        };
+        if settings.address.is_none() {
+            // An address that comes later can be used if the socket has its IP version.
+            let any_version = address.is_ipv6();
+            config.gid_source = Some(Box::new(move || {
+                let mut entries = gid_entries().ok()?;
+                entries.retain(|entry| any_version || entry.ip.is_ipv4());
+                Some(entries)
+            }));
+        }
+        if logs(Log::Error) {
+            config.explain = Some(Box::new(|qp, cause| explain_cause(qp.qpn, cause)));
         }
         // Signals are for the application's threads.
         let hca = Arc::new(with_signals_blocked(|| Hca::open(config, port, clock))?);
@@ -154,7 +182,7 @@ impl Adapter {
         FAREWELL.call_once(|| unsafe {
             libc::atexit(farewell);
         });
-        Ok(Adapter { distributor, hca, gids, process: std::process::id(), idle })
+        Ok(Adapter { distributor, hca, process: std::process::id(), idle })
     }
 
     /// Whether this process is a fork of the one that opened it.
@@ -162,9 +190,9 @@ impl Adapter {
         self.process != std::process::id()
     }
 
-    /// The entry of the GID table at an index.
-    pub(crate) fn gid(&self, index: u32) -> Option<&GidEntry> {
-        self.gids.get(index as usize)
+    /// The entry of the GID table at an index, as it is now.
+    pub(crate) fn gid(&self, index: u32) -> Option<GidEntry> {
+        self.hca.gid(index)
     }
 }
 
@@ -186,15 +214,23 @@ fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
 /// The adapter of this process, if a context is open.
 static SHARED: Mutex<Weak<Adapter>> = Mutex::new(Weak::new());
 
+/// How long an exit waits for explanations to be written to a slow terminal.
+const EXPLANATIONS_PATIENCE: Duration = Duration::from_millis(100);
+
 /// At exit: a program that exits right after its last completion has not sent the acknowledgement for
 /// it. Takes no lock that is held, because programs also exit from signal handlers.
 extern "C" fn farewell() {
     value((), || {
-        let Some(adapter) = SHARED.try_lock().ok().and_then(|shared| shared.upgrade()) else { return };
+        let Some(adapter) = SHARED.try_lock().ok().and_then(|shared| shared.upgrade()) else {
+            return explanation::account();
+        };
         if !adapter.is_inherited() {
             adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
             adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
+            adapter.hca.settle_explanations(EXPLANATIONS_PATIENCE);
+            port::flush_capture();
         }
+        explanation::account();
         // Whatever this drops would wait for threads.
         std::mem::forget(adapter);
     });

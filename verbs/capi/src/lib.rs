@@ -25,6 +25,7 @@ mod connection_establishment;
 mod context;
 mod device;
 mod device_memory;
+mod explanation;
 mod fork;
 mod import;
 mod local_identifier;

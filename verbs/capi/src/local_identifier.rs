@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 
-use pumice_device::gid_table::GidEntry;
+use pumice_device::hca::Hca;
 use pumice_transport::types::{AddressVector, Gid};
 
 /// Whether PUMICE_LID is set, to anything but nothing or 0.
@@ -13,14 +13,17 @@ fn wanted() -> bool {
     *WANTED.get_or_init(|| std::env::var_os("PUMICE_LID").is_some_and(|set| !set.is_empty() && set != "0"))
 }
 
-/// The LID of a port with this GID table; 0 for none.
-pub(crate) fn of_port(gids: &[GidEntry]) -> u16 {
-    gids.first().filter(|_| wanted()).map_or(0, |first| of(first.gid))
+/// The LID of a device's port; 0 for none.
+pub(crate) fn of_port(hca: &Hca) -> u16 {
+    if wanted() { hca.gid(0).map_or(0, |first| of(first.gid)) } else { 0 }
 }
 
 /// The GID for an address vector that has only a LID, if LIDs are wanted.
-pub(crate) fn resolve(vector: AddressVector, gids: &[GidEntry]) -> AddressVector {
-    match gids.first().filter(|_| wanted() && !vector.is_global) {
+pub(crate) fn resolve(vector: AddressVector, hca: &Hca) -> AddressVector {
+    if vector.is_global || !wanted() {
+        return vector;
+    }
+    match hca.gid(0) {
         Some(first) => AddressVector {
             is_global: true,
             dgid: beside(first.gid, vector.dlid),

@@ -11,6 +11,7 @@ use pumice_transport::types::Access;
 
 use crate::abi::{ibv_mr, ibv_mw, ibv_pd, ibv_sge};
 use crate::context::{Context, Owned};
+use crate::device::require;
 use crate::object::{Held, Shown, hand_out, held, held_or_none, take_back};
 use crate::outcome::{Errno, INVALID, number, pointer, status};
 use crate::post_recv::elements;
@@ -54,7 +55,11 @@ impl Mr {
     fn check_change(&self, hca: &Hca, change: &RegionChange) -> Result<(), Errno> {
         let now = hca.query_mr(self.handle)?;
         let (address, length, _) = change.translation.unwrap_or((now.address, now.length, now.iova));
-        if change.translation.is_none() && change.access.is_none_or(|access| now.access.contains(access)) {
+        let same = change.translation.is_none();
+        if (same && change.access.is_none_or(|access| now.access.contains(access)))
+            || address.checked_add(length).is_none()
+        {
+            // Nothing to look at, or nothing that the device takes.
             return Ok(());
         }
         check_range(address, length as usize, change.access.unwrap_or(now.access))
@@ -276,6 +281,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv
         // SAFETY: null or live.
         let domain = unsafe { held::<Pd>(pd) }?;
         let context = domain.context()?;
+        require("memory windows", |profile| profile.capabilities.has_memory_windows())?;
         let keys = context.hca().alloc_mw(domain.handle(), WindowType::from_verbs(kind)?)?;
         context.own(Owned::Window(keys.handle.pack()));
         let c = ibv_mw {

@@ -2,13 +2,12 @@
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
 
 use pumice_device::error::ResourceError;
 use pumice_device::hca::HcaError;
-use pumice_device::settings::{Log, SettingError};
+use pumice_device::settings::SettingError;
 
-use crate::device::settings;
+use crate::explanation::{complain, explain};
 
 /// A refusal: a positive errno.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,40 +48,6 @@ impl From<SettingError> for Errno {
         complain(&error.to_string());
         Errno(error.errno)
     }
-}
-
-/// Prints why something was refused, if PUMICE_LOG is warn or more.
-pub(crate) fn explain(reason: impl FnOnce() -> String) {
-    if explains() {
-        print(&reason());
-    }
-}
-
-/// Whether PUMICE_LOG is warn or more.
-pub(crate) fn explains() -> bool {
-    logs(Log::Warn)
-}
-
-/// Whether a level is printed.
-pub(crate) fn logs(level: Log) -> bool {
-    settings().is_ok_and(|settings| settings.log >= level)
-}
-
-/// Prints what keeps the whole device from being used, whatever PUMICE_LOG is; once, though programs try
-/// again.
-pub(crate) fn complain(sentence: &str) {
-    static SAID: Mutex<Option<String>> = Mutex::new(None);
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    if said.as_deref() != Some(sentence) {
-        print(sentence);
-        *said = Some(sentence.to_owned());
-    }
-}
-
-fn print(sentence: &str) {
-    use std::io::Write as _;
-    // A program without stderr has chosen not to know.
-    let _ = writeln!(std::io::stderr(), "pumice: {sentence}");
 }
 
 /// Sets this thread's errno.

@@ -1,10 +1,10 @@
 //! What the settings put around the port: losses, and a copy of everything for Wireshark.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pumice_device::clock::Clock;
@@ -12,7 +12,8 @@ use pumice_device::port::{CapturePort, FaultConfig, FaultPort, Port};
 use pumice_device::settings::{CAPTURE, Log, SettingError, Settings};
 use pumice_device::share::SharedPort;
 
-use crate::outcome::{Errno, explain, logs};
+use crate::explanation::{explain_at, print_always};
+use crate::outcome::Errno;
 
 /// Bytes of packets that wait to be written.
 const CAPTURE_BUFFER_BYTES: usize = 1 << 18;
@@ -26,23 +27,60 @@ pub(crate) fn wrap(shared: SharedPort, settings: &Settings, clock: &Clock) -> Re
     if let Some(pattern) = &settings.capture {
         let (file, path) = open_capture(pattern).map_err(|error| refused(pattern, &error))?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-        let out = BufWriter::with_capacity(CAPTURE_BUFFER_BYTES, file);
+        let out = Shared::new(file);
         let captured = CapturePort::new(port, out, since_1970.wrapping_sub(clock.now_ns()));
         port = Box::new(captured.map_err(|error| refused(&path, &error))?);
-        if path != *pattern {
-            explain(|| format!("packets of process {} are captured in {}", process::id(), path.display()));
+        if path != expand(pattern, process::id()) {
+            print_always(&format!(
+                "{} is being written by another process; packets of process {} go to {}",
+                pattern.display(),
+                process::id(),
+                path.display()
+            ));
         }
     }
     if settings.loss_ppm > 0 {
         // The name by which a program is called is not what it is told to do.
         let (seed, drop_ppm) = (settings.seed_of(std::env::args_os().skip(1)), settings.loss_ppm);
         port = Box::new(FaultPort::new(port, FaultConfig { seed, drop_ppm, ..FaultConfig::default() }));
-        if logs(Log::Info) {
-            let percent = f64::from(drop_ppm) / 1e4;
-            explain(|| format!("{percent} % of what is sent is lost, with seed {}", settings.seed));
-        }
+        let percent = f64::from(drop_ppm) / 1e4;
+        explain_at(Log::Info, || format!("{percent} % of what is sent is lost, with seed {}", settings.seed));
     }
     Ok(port)
+}
+
+/// The writer of the capture: the process's exit reaches it while the port may be in use.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<BufWriter<File>>>);
+
+static CAPTURE_OUT: Mutex<Option<Shared>> = Mutex::new(None);
+
+impl Shared {
+    fn new(file: File) -> Shared {
+        let shared = Shared(Arc::new(Mutex::new(BufWriter::with_capacity(CAPTURE_BUFFER_BYTES, file))));
+        *CAPTURE_OUT.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared.clone());
+        shared
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
+    }
+}
+
+/// At exit: writes out what is buffered, unless somebody is writing (a signal handler may be exiting).
+pub(crate) fn flush_capture() {
+    if let Ok(out) = CAPTURE_OUT.try_lock()
+        && let Some(Shared(out)) = out.as_ref()
+        && let Ok(mut out) = out.try_lock()
+    {
+        let _ = out.flush(); // nobody is left to be told
+    }
 }
 
 #[cold]

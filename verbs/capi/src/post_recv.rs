@@ -20,18 +20,26 @@ const _: () = {
     assert!(offset_of!(Sge, lkey) == offset_of!(ibv_sge, lkey));
 };
 
+/// More elements than any device has: a number that was never the length of a list.
+const MOST_ELEMENTS: usize = 1024;
+
 /// The elements of a request.
 ///
 /// # Safety
 /// `list` is null or has `count` elements that live long enough.
 ///
 /// # Errors
-/// EINVAL: a negative number, or a null list of some.
+/// EINVAL: a negative number or one beyond all sense, or a null list of some.
 #[inline]
 pub(crate) unsafe fn elements<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [Sge], Errno> {
     let count = usize::try_from(count).map_err(|_| INVALID)?;
     if count == 0 {
         return Ok(&[]);
+    }
+    if count > MOST_ELEMENTS {
+        return Err(
+            INVALID.because(|| format!("{count} scatter/gather elements are more than any queue takes"))
+        );
     }
     if list.is_null() {
         return Err(INVALID);

@@ -94,6 +94,11 @@ unsafe fn request<'a>(qp: &Qp, wr: &'a ibv_send_wr) -> Result<SendRequest<'a>, E
             });
         }
         SendOpcode::BindWindow => {
+            if wr.num_sge != 0 {
+                return Err(
+                    INVALID.because(|| "binding a window takes no scatter/gather elements".to_owned())
+                );
+            }
             let bind = &wr.bind_mw;
             // SAFETY: the caller's promise.
             request.bind = Some(unsafe { window_bind(qp, bind.mw, bind.rkey, &bind.bind_info, TYPE_2) }?);

@@ -2,35 +2,20 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use pumice_device::gid_table::GidTable;
+use pumice_device::gid_table::{GidEntry, GidTable};
 use pumice_device::memory::on_demand_is_available;
 use pumice_device::pkey_table::PkeyTable;
-use pumice_transport::qp::MAX_MESSAGE_BYTES;
-use pumice_transport::types::Mtu;
+use pumice_device::profile::Profile;
 
 use crate::abi::{
     ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
     ibv_values_ex,
 };
 use crate::context::Context;
-use crate::device::the_device;
+use crate::device::{profile, the_device};
 use crate::local_identifier;
 use crate::object::zeroed;
 use crate::outcome::{Errno, INVALID, number, status};
-
-/// READs and atomics that a queue pair may have outstanding, either way.
-const MAX_RD_ATOMIC: c_int = 128;
-/// RC_RNR_NAK_GEN, SRQ_RESIZE, MEM_WINDOW, XRC, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
-const CAPABILITIES: u32 = 1 << 12 | 1 << 13 | 1 << 17 | 1 << 20 | 1 << 21 | 1 << 24;
-/// No vendor has this OUI: programs that know devices by vendor and part do not know this one.
-pub(crate) const VENDOR_ID: u32 = 0xff_ffff;
-/// `IBV_ATOMIC_HCA`: atomics are atomic among the queue pairs of the device.
-const ATOMIC_HCA: u32 = 1;
-/// What does not fit `device_cap_flags`: FLUSH for global visibility, and ATOMIC WRITE (`IBV_DEVICE_FLUSH_GLOBAL`,
-/// `IBV_DEVICE_ATOMIC_WRITE`).
-const EXTENDED_CAPABILITIES: u64 = 1 << 38 | 1 << 40;
-/// Time from a packet to its acknowledgement is below 4.096 µs · 2^15 = 134 ms.
-const ACK_DELAY: u8 = 15;
 
 /// `IBV_ODP_SUPPORT` and `IBV_ODP_SUPPORT_IMPLICIT`.
 const ODP_GENERAL: u64 = 3;
@@ -40,43 +25,50 @@ const ODP_RELIABLE: u32 = 0x3f;
 const ODP_TRANSPORTS: [u32; 3] = [ODP_RELIABLE, 1 | 1 << 1 | 1 << 2 | 1 << 5, 1 | 1 << 1 | 1 << 5];
 /// Cycles of the device's clock per ms: it counts ns.
 const CLOCK_KHZ: u64 = 1_000_000;
+/// What does not fit `device_cap_flags`: FLUSH for global visibility, and ATOMIC WRITE (`IBV_DEVICE_FLUSH_GLOBAL`,
+/// `IBV_DEVICE_ATOMIC_WRITE`).
+const EXTENDED_CAPABILITIES: u64 = 1 << 38 | 1 << 40;
 
-fn device_attributes(context: &Context) -> ibv_device_attr {
+fn device_attributes(context: &Context, profile: &Profile) -> ibv_device_attr {
     // SAFETY: numbers and text.
     let mut attributes: ibv_device_attr = unsafe { zeroed() };
-    for (place, byte) in attributes.fw_ver.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes()) {
+    // A profile leaves room for the NUL.
+    for (place, byte) in attributes.fw_ver.iter_mut().zip(profile.fw_ver.bytes()) {
         *place = byte as c_char;
     }
     let limits = context.hca().limits();
     let count = |limit: u32| c_int::try_from(limit).unwrap_or(c_int::MAX);
     attributes.node_guid = the_device().guid();
     attributes.sys_image_guid = the_device().guid();
-    attributes.max_mr_size = u64::MAX;
-    attributes.page_size_cap = 0xffff_f000;
-    attributes.vendor_id = VENDOR_ID;
+    attributes.max_mr_size = profile.max_mr_size;
+    attributes.page_size_cap = profile.page_size_cap;
+    attributes.vendor_id = profile.vendor_id;
+    attributes.vendor_part_id = profile.part_id;
+    attributes.hw_ver = profile.hw_ver;
     attributes.max_qp = count(limits.max_qp);
     attributes.max_qp_wr = count(limits.max_qp_wr);
-    attributes.device_cap_flags = CAPABILITIES;
+    attributes.device_cap_flags = profile.capabilities.bits();
     attributes.max_sge = count(limits.max_sge);
     attributes.max_sge_rd = count(limits.max_sge);
     attributes.max_cq = count(limits.max_cq);
     attributes.max_cqe = count(limits.max_cqe);
     attributes.max_mr = count(limits.max_mr);
     attributes.max_pd = count(limits.max_pd);
-    attributes.max_qp_rd_atom = MAX_RD_ATOMIC;
-    attributes.max_res_rd_atom = MAX_RD_ATOMIC * count(limits.max_qp);
-    attributes.max_qp_init_rd_atom = MAX_RD_ATOMIC;
-    attributes.atomic_cap = ATOMIC_HCA;
+    attributes.max_qp_rd_atom = limits.max_rd_atomic.into();
+    attributes.max_res_rd_atom = c_int::from(limits.max_rd_atomic).saturating_mul(count(limits.max_qp));
+    attributes.max_qp_init_rd_atom = limits.max_init_rd_atomic.into();
+    attributes.atomic_cap = profile.atomics as u32;
     attributes.max_mw = count(limits.max_mr);
     attributes.max_mcast_grp = count(limits.max_mcast_grp);
     attributes.max_mcast_qp_attach = count(limits.max_mcast_qp_attach);
-    attributes.max_total_mcast_qp_attach = count(limits.max_mcast_grp * limits.max_mcast_qp_attach);
+    attributes.max_total_mcast_qp_attach =
+        count(limits.max_mcast_grp.saturating_mul(limits.max_mcast_qp_attach));
     attributes.max_ah = count(limits.max_ah);
     attributes.max_srq = count(limits.max_srq);
     attributes.max_srq_wr = count(limits.max_srq_wr);
     attributes.max_srq_sge = count(limits.max_srq_sge);
     attributes.max_pkeys = limits.pkey_table_len;
-    attributes.local_ca_ack_delay = ACK_DELAY;
+    attributes.local_ca_ack_delay = profile.ack_delay;
     attributes.phys_port_cnt = 1;
     attributes
 }
@@ -90,7 +82,7 @@ pub(crate) unsafe extern "C" fn ibv_query_device(
             return Err(INVALID);
         }
         // SAFETY: null or open; the caller's structure.
-        unsafe { device_attr.write(device_attributes(Context::of(context)?)) };
+        unsafe { device_attr.write(device_attributes(Context::of(context)?, profile()?)) };
         Ok(())
     })
 }
@@ -112,9 +104,9 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         let mut all: ibv_device_attr_ex = unsafe { zeroed() };
         // SAFETY: null or open.
         let context = unsafe { Context::of(context) }?;
-        all.orig_attr = device_attributes(context);
+        all.orig_attr = device_attributes(context, profile()?);
         all.max_dm_size = context.hca().limits().max_dm_size;
-        all.device_cap_flags_ex = u64::from(CAPABILITIES) | EXTENDED_CAPABILITIES;
+        all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags) | EXTENDED_CAPABILITIES;
         if on_demand_is_available() {
             all.odp_caps = ibv_odp_caps { general_caps: ODP_GENERAL, per_transport_caps: ODP_TRANSPORTS };
             all.xrc_odp_caps = ODP_RELIABLE;
@@ -167,23 +159,26 @@ pub(crate) unsafe extern "C" fn query_port(
         if port_num != 1 || port_attr.is_null() {
             return Err(INVALID);
         }
-        let lid = local_identifier::of_port(&context.adapter.gids);
+        let port = &profile()?.port;
+        let is_active = context.hca().is_port_active();
+        let lid = local_identifier::of_port(context.hca());
         let attributes = ibv_port_attr {
-            state: 4, // ACTIVE
-            max_mtu: Mtu::Mtu4096 as u32,
+            state: if is_active { 4 } else { 1 }, // ACTIVE, DOWN
+            max_mtu: port.max_mtu as u32,
             active_mtu: context.hca().active_mtu() as u32,
             gid_tbl_len: GidTable::LEN as c_int,
             port_cap_flags: 1 << 16, // CM_SUP
-            max_msg_sz: MAX_MESSAGE_BYTES as u32,
-            pkey_tbl_len: context.hca().limits().pkey_table_len,
+            max_msg_sz: port.max_message_bytes,
+            pkey_tbl_len: context.hca().pkeys().len(),
             max_vl_num: 1,
-            active_width: 1, // 1X
-            active_speed: 1, // SDR: there is no wire to measure
-            phys_state: 5,   // LINK_UP
+            active_width: port.width.verbs_number(),
+            // The old field has 8 bits: faster ones are in the other only.
+            active_speed: u8::try_from(port.speed as u32).unwrap_or(0x80),
+            phys_state: if is_active { 5 } else { 3 }, // LINK_UP, DISABLED
+            link_layer: 2,                             // ETHERNET
             lid,
-            link_layer: 2,             // ETHERNET
             flags: u8::from(lid == 0), // GRH_REQUIRED
-            active_speed_ex: 1,
+            active_speed_ex: port.speed as u32,
             ..ibv_port_attr::default()
         };
         // SAFETY: `size` bytes of the caller.
@@ -202,10 +197,13 @@ pub(crate) unsafe extern "C" fn ibv_query_gid(
     number(|| {
         // SAFETY: null or open.
         let context = unsafe { Context::of(context) }?;
-        let index = u32::try_from(index).map_err(|_| INVALID)?;
-        if port_num != 1 || index >= GidTable::LEN || gid.is_null() {
+        if port_num != 1 || gid.is_null() {
             return Err(INVALID);
         }
+        let beyond =
+            || format!("ibv_query_gid refused: GID index {index} beyond a table of {}", GidTable::LEN);
+        let index = u32::try_from(index).ok().filter(|index| *index < GidTable::LEN);
+        let index = index.ok_or_else(|| INVALID.because(beyond))?;
         let raw = context.adapter.gid(index).map_or([0; 16], |entry| entry.gid.0);
         // SAFETY: the caller's structure.
         unsafe { gid.write(ibv_gid { raw }) };
@@ -219,14 +217,17 @@ const GID_TYPE_ROCE_V2: u32 = 2;
 const SYSFS_GID_TYPE_ROCE_V2: u32 = 1;
 
 fn gid_entry(context: &Context, index: u32) -> Option<ibv_gid_entry> {
-    let entry = context.adapter.gid(index)?;
-    Some(ibv_gid_entry {
+    context.adapter.gid(index).map(|entry| to_c(index, &entry))
+}
+
+fn to_c(index: u32, entry: &GidEntry) -> ibv_gid_entry {
+    ibv_gid_entry {
         gid: ibv_gid { raw: entry.gid.0 },
         gid_index: index,
         port_num: 1,
         gid_type: GID_TYPE_ROCE_V2,
         ndev_ifindex: entry.interface_index,
-    })
+    }
 }
 
 pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
@@ -266,7 +267,7 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
             return Err(INVALID);
         }
         let found: Vec<ibv_gid_entry> =
-            (0..GidTable::LEN).filter_map(|index| gid_entry(context, index)).collect();
+            context.hca().gids().iter().map(|(index, entry)| to_c(*index, entry)).collect();
         if found.len() > max_entries {
             return Err(INVALID);
         }
@@ -336,7 +337,7 @@ fn pkey_table(context: *mut ibv_context, port_num: u8) -> Result<PkeyTable, Errn
     if port_num != 1 {
         return Err(INVALID);
     }
-    Ok(PkeyTable::new(context.hca().limits().pkey_table_len))
+    Ok(context.hca().pkeys())
 }
 
 /// `IBV_VALUES_MASK_RAW_CLOCK`.

@@ -263,8 +263,11 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     status(|| {
         // SAFETY: null or live; a context outlives its objects.
         let (held, context) = unsafe { (held::<Qp>(qp)?, Context::of((*qp).context)?) };
-        // The peer gets the acknowledgements that it is owed before they can no longer be made.
-        context.hca().drive();
+        // The peer gets the acknowledgements that it is owed before they can no longer be made. Nobody is owed
+        // any by datagrams, and they would go to receives whose memory UCX has given back by now.
+        if !held.is_datagram {
+            context.hca().drive();
+        }
         context.hca().destroy_qp(held.number)?;
         context.disown(Owned::QueuePair(held.number.value()));
         context.adapter.distributor.forget_qp(&context.async_events, qp);

@@ -7,7 +7,6 @@ use pumice_transport::types::QpCapacity;
 
 use crate::abi::{ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
 use crate::address_handle::{vector_from, vector_to};
-use crate::context::Context;
 use crate::local_identifier;
 use crate::object::held;
 use crate::outcome::{INVALID, status};
@@ -123,10 +122,8 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
         let mask = AttributeMask::from_bits_retain(attr_mask as u32);
         // SAFETY: the caller's structure.
         let mut attributes = attributes_from(&unsafe { read_attributes(attr, mask) });
-        // SAFETY: a field of our own structure; a context outlives its objects.
-        let gids = unsafe { &Context::of((*qp).context)?.adapter.gids };
         for vector in [&mut attributes.address_vector, &mut attributes.alt_address_vector] {
-            *vector = local_identifier::resolve(*vector, gids);
+            *vector = local_identifier::resolve(*vector, held.hca());
         }
         held.hca().modify_qp(held.number(), &attributes, mask)?;
         if mask.contains(AttributeMask::STATE) {

@@ -4,7 +4,8 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use crate::outcome::{explain, set_errno};
+use crate::explanation::explain;
+use crate::outcome::set_errno;
 
 /// A verb that returns an errno: EOPNOTSUPP.
 pub(crate) extern "C" fn int() -> c_int {

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use crate::device::{profile, the_device};
 use crate::outcome::{Errno, INVALID, number};
 
 pub(crate) extern "C" fn ibv_get_sysfs_path() -> *const c_char {
@@ -32,7 +33,11 @@ pub(crate) unsafe extern "C" fn ibv_read_sysfs_file(
         // SAFETY: C strings of the caller, not null.
         let (dir, file) = unsafe { (CStr::from_ptr(dir), CStr::from_ptr(file)) };
         let path = Path::new(OsStr::from_bytes(dir.to_bytes())).join(OsStr::from_bytes(file.to_bytes()));
-        let mut text = std::fs::read(path).map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EIO)))?;
+        let mut text = match (std::fs::read(&path), of_profile(&path)) {
+            (Ok(text), _) => text,
+            (Err(_), Some(text)) => text.into_bytes(),
+            (Err(error), None) => return Err(Errno(error.raw_os_error().unwrap_or(libc::EIO))),
+        };
         text.truncate(size);
         if text.last() == Some(&b'\n') {
             text.pop();
@@ -45,4 +50,20 @@ pub(crate) unsafe extern "C" fn ibv_read_sysfs_file(
         }
         Ok(text.len() as c_int)
     })
+}
+
+/// What the files of the device would say, if there were any: `ibv_devinfo` asks for the board.
+fn of_profile(path: &Path) -> Option<String> {
+    let (folder, file) = (path.parent()?, path.file_name()?);
+    let device = the_device().name();
+    if folder.file_name()? != device.as_str() || folder.parent()?.file_name()? != "infiniband" {
+        return None;
+    }
+    let profile = profile().ok()?;
+    match file.to_str()? {
+        "board_id" if !profile.board_id.is_empty() => Some(profile.board_id.clone()),
+        "fw_ver" => Some(profile.fw_ver.clone()),
+        "hw_rev" => Some(format!("{:x}", profile.hw_ver)),
+        _ => None,
+    }
 }

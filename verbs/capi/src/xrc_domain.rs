@@ -7,6 +7,7 @@ use pumice_device::table::Handle;
 
 use crate::abi::{ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
 use crate::context::{Context, Owned};
+use crate::device::require;
 use crate::object::{Held, Shown, hand_out, held, take_back};
 use crate::outcome::{INVALID, pointer, status};
 
@@ -41,6 +42,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
         if attributes.comp_mask != MASK || attributes.fd < -1 {
             return Err(INVALID);
         }
+        require("XRC", |profile| profile.capabilities.has_xrc())?;
         let handle = open.hca().open_xrcd()?;
         open.own(Owned::XrcDomain(handle.pack()));
         Ok(hand_out(Xrcd { c: Shown::new(ibv_xrcd { context }), handle }))

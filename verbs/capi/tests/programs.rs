@@ -47,3 +47,47 @@ fn domains_are_kept_apart_and_destroyed_in_order() {
 fn devices_and_their_objects_are_imported() {
     run("import");
 }
+
+#[test]
+fn queues_keep_their_promises() {
+    run("queues");
+}
+
+#[test]
+fn regions_change_and_windows_open_them() {
+    run("regions");
+}
+
+#[test]
+fn the_gid_table_follows_the_hosts_addresses() {
+    let Some(program) = kit::compile("addresses") else { return };
+    // All addresses of the program's own network namespace.
+    let output =
+        kit::on(kit::address(), program).env_remove("PUMICE_ADDR").output().expect("timeout(1) runs");
+    if output.status.code() == Some(77) {
+        return kit::skip(
+            "a network namespace of its own needs root, and changing addresses the program ip(8)",
+        );
+    }
+    kit::succeeded("addresses", &output);
+}
+
+#[test]
+fn asynchronous_events_arrive_late_and_are_acknowledged() {
+    run("async_events");
+}
+
+#[test]
+fn bad_input_is_refused_and_leaves_nothing() {
+    run("bad_input");
+}
+
+#[test]
+fn every_transition_takes_what_it_needs_and_nothing_else() {
+    run("transitions");
+}
+
+#[test]
+fn threads_on_shared_objects_lose_nothing() {
+    run("stress");
+}

@@ -1,12 +1,12 @@
 //! Wrong use is answered by an error that names object, attribute and remedy.
 
 use pumice_verbs::{
-    Access, AttributeMask, Device, DeviceInfo, DeviceOptions, HcaError, ModifyError, Mtu, PathOptions,
-    PostError, QpAttributes, QpState, Qpn, RcConnectOptions, RcEndpoint, RcQueuePair, RecvRequest,
-    RequestError, SendList, SendRequest, UcEndpoint, VerbsError,
+    Access, AsyncEventType, AttributeMask, Device, DeviceInfo, DeviceOptions, HcaError, ModifyError, Mtu,
+    Notify, PathOptions, PostError, QpAttributes, QpState, Qpn, RcConnectOptions, RcEndpoint, RcQueuePair,
+    RecvRequest, RequestError, SendList, SendRequest, UcEndpoint, VerbsError,
 };
 
-use crate::kit::{Side, connected, simulated, udp};
+use crate::kit::{LIMIT, Side, connected, simulated, udp};
 
 fn named(error: &VerbsError) -> (&'static str, String) {
     let text = error.to_string();
@@ -156,4 +156,30 @@ fn opening_names_the_address() {
     assert!(error.to_string().contains("127.89.80.1"), "{error}");
     assert_eq!(a.device.info().gids.len(), 1);
     assert!(DeviceInfo::all().unwrap().iter().all(|info| info.name == "pumice0" && !info.gids.is_empty()));
+}
+
+/// A queue that overran gives what it held; then waiting for more, and arming, say what was wrong instead of waiting
+/// for ever.
+#[test]
+fn a_queue_that_overran_says_so() {
+    let (a, b) = simulated();
+    let channel = a.device.completion_channel().unwrap();
+    let small = channel.completion_queue(2, 1).unwrap();
+    let qp = RcQueuePair::builder(&a.domain, &small, &small).build().unwrap();
+    let peer = b.rc();
+    qp.connect(&peer.endpoint(), &RcConnectOptions::default()).unwrap();
+    peer.connect(&qp.endpoint(), &RcConnectOptions::default()).unwrap();
+    let local = [a.memory.slice(..8).unwrap()];
+    let depth = u64::from(small.depth());
+    for wr_id in 0..depth + 1 {
+        let remote = b.memory.remote_slice(..8).unwrap();
+        qp.post_send(&SendRequest::write(&local, remote).wr_id(wr_id).signaled()).unwrap();
+    }
+    while a.device.async_event(LIMIT).unwrap().event != AsyncEventType::QpFatal {}
+    assert!(small.is_failed() && qp.state().unwrap() == QpState::Err);
+    for wr_id in 0..depth {
+        assert_eq!(small.wait_success(LIMIT).unwrap().wr_id, wr_id);
+    }
+    assert_eq!(named(&small.wait_one(LIMIT).unwrap_err()), ("completion queue", "depth".to_owned()));
+    assert_eq!(named(&small.arm(Notify::Any).unwrap_err()).1, "depth");
 }

@@ -446,7 +446,14 @@ impl Requester {
     /// Fails the head with `status` and flushes the rest, in order.
     pub(crate) fn fail<H: Host>(&mut self, settings: &Settings, failure: SendFailure, host: &mut H) {
         if let Some(wqe) = self.queue.entry(self.queue.head()) {
-            let cause = Cause::SendFailed { status: failure.status, wr_id: wqe.wr_id, psn: self.acked };
+            let cause = Cause::SendFailed {
+                status: failure.status,
+                wr_id: wqe.wr_id,
+                psn: self.acked,
+                retry_count: settings.retry_count,
+                rnr_retry: settings.rnr_retry,
+                timeout: settings.timeout,
+            };
             host.explain(&settings.context, cause);
         }
         self.complete_head(settings, failure.status, host);

@@ -2,7 +2,7 @@
 
 use super::Refused;
 use crate::qp::settings::Settings;
-use crate::types::Access;
+use crate::types::{Access, RemoteRange};
 use crate::wire::{Operation, Packet, Position};
 
 /// Whether an operation is part of a SEND.
@@ -51,6 +51,20 @@ pub(super) fn flush_access(placement: u8) -> Access {
     access.set(Access::FLUSH_GLOBAL, placement & 1 != 0);
     access.set(Access::FLUSH_PERSISTENT, placement & 2 != 0);
     access
+}
+
+/// The memory that a packet names.
+pub(super) fn range_of(packet: &Packet<'_>) -> Option<RemoteRange> {
+    let of_reth = packet.reth().map(|reth| RemoteRange {
+        rkey: reth.rkey,
+        address: reth.address,
+        length_bytes: reth.length.into(),
+    });
+    let of_atomic = || {
+        let eth = packet.atomic_eth()?;
+        Some(RemoteRange { rkey: eth.rkey, address: eth.address, length_bytes: 8 })
+    };
+    of_reth.or_else(of_atomic)
 }
 
 /// The queue pair's access flags gate the kind of operation: NAK "invalid request" without them.

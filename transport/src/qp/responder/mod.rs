@@ -171,13 +171,14 @@ impl Responder {
                 Ok(())
             }
             Err(Stop::Refuse(refused)) => {
-                self.refuse(settings, psn, refused, host);
+                self.refuse(settings, packet, refused, host);
                 Err(Refusal)
             }
         }
     }
 
-    fn refuse<H: Host>(&mut self, settings: &Settings, psn: Psn, refused: Refused, host: &mut H) {
+    fn refuse<H: Host>(&mut self, settings: &Settings, packet: &Packet<'_>, refused: Refused, host: &mut H) {
+        let psn = packet.bth().psn;
         let syndrome = Syndrome::Nak(refused.code);
         host.count(
             match refused.code {
@@ -190,7 +191,12 @@ impl Responder {
         self.responses.push_acknowledge(syndrome, psn, self.msn);
         host.explain(
             &settings.context,
-            Cause::RequestRefused { syndrome: syndrome.byte(), psn, reason: refused.reason },
+            Cause::RequestRefused {
+                syndrome: syndrome.byte(),
+                psn,
+                reason: refused.reason,
+                range: check::range_of(packet),
+            },
         );
         if self.holds_recv() {
             self.inbound = Inbound::Idle;

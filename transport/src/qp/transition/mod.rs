@@ -57,12 +57,18 @@ pub fn check(
     limits: &ModifyLimits,
 ) -> Result<QpState, ModifyError> {
     let mask = effective_mask(qp_type, mask);
-    let to = if mask.contains(AttributeMask::STATE) {
+    let named = if mask.contains(AttributeMask::STATE) {
         QpState::from_verbs(attributes.qp_state)
-            .ok_or(ModifyError::UnknownState { value: attributes.qp_state })?
     } else {
-        current
+        Some(current)
     };
+    // What is not supported is said first, whatever else is wrong: so programs find out what they may use.
+    let unsupported = mask.difference(AttributeMask::all().difference(AttributeMask::RATE_LIMIT));
+    if !unsupported.is_empty() {
+        let step = Step { qp_type, from: current, to: named.unwrap_or(current) };
+        return Err(ModifyError::NotSupported { step, attributes: unsupported });
+    }
+    let to = named.ok_or(ModifyError::UnknownState { value: attributes.qp_state })?;
     let step = Step { qp_type, from: current, to };
     check_mask(step, attributes, mask)?;
     Values { step, attributes, limits }.check(mask)?;
@@ -70,11 +76,6 @@ pub fn check(
 }
 
 fn check_mask(step: Step, attributes: &QpAttributes, mask: AttributeMask) -> Result<(), ModifyError> {
-    let supported = AttributeMask::all().difference(AttributeMask::RATE_LIMIT);
-    let unsupported = mask.difference(supported);
-    if !unsupported.is_empty() {
-        return Err(ModifyError::NotSupported { step, attributes: unsupported });
-    }
     if mask.contains(AttributeMask::CUR_STATE) {
         let claimed = attributes.cur_qp_state;
         let claimable = matches!(step.from, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe);

@@ -46,6 +46,38 @@ static void completion_events(void)
 	FAILS(ibv_destroy_qp(qp), 0);
 }
 
+/* A completion that came when the program had found the queue empty, while it looked at another one. */
+static void arming_late(void)
+{
+	struct ibv_cq *sends = ibv_create_cq(ctx, 8, NULL, NULL, 0), *fired = NULL;
+	CLAIM(sends);
+	struct ibv_qp_init_attr wants = qp_wants(IBV_QPT_RC);
+	wants.send_cq = sends;
+	wants.sq_sig_all = 1;
+	struct ibv_qp *qp = ibv_create_qp(pd, &wants);
+	CLAIM(qp);
+	init(qp);
+	connect_to(qp, qp->qp_num);
+	struct ibv_wc wc;
+	CLAIM(ibv_poll_cq(cq, 1, &wc) == 0);
+	send_to_self(qp);
+	time_t end = time(NULL) + 5;
+	while (ibv_poll_cq(sends, 1, &wc) == 0)
+		CLAIM(time(NULL) <= end);
+	FAILS(ibv_req_notify_cq(cq, 0), 0);
+	struct pollfd waiting = {.fd = channel->fd, .events = POLLIN};
+	void *cookie;
+	CLAIM(poll(&waiting, 1, 5000) == 1);
+	CLAIM(ibv_get_cq_event(channel, &fired, &cookie) == 0 && fired == cq);
+	ibv_ack_cq_events(cq, 1);
+	/* The event has told of it. */
+	FAILS(ibv_req_notify_cq(cq, 0), 0);
+	CLAIM(poll(&waiting, 1, 0) == 0);
+	CLAIM(completions(1) == 4);
+	FAILS(ibv_destroy_qp(qp), 0);
+	FAILS(ibv_destroy_cq(sends), 0);
+}
+
 static void *wait_for_completion(void *unused)
 {
 	struct ibv_cq *fired;
@@ -123,6 +155,7 @@ int main(void)
 {
 	open_device();
 	completion_events();
+	arming_late();
 	signals();
 	cancellation();
 	other_context_and_fork();

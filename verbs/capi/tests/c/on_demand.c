@@ -165,6 +165,55 @@ static void windows(struct ibv_qp *a, struct ibv_qp *b, struct ibv_mr *region, c
 	FAILS(ibv_dealloc_mw(mw), 0);
 }
 
+/* Datagrams: the end that has the hole learns of it, and nobody else. */
+static void datagrams(struct ibv_mr *region, char *page)
+{
+	struct ibv_qp *b, *a = pair(IBV_QPT_UD, &b);
+	struct ibv_ah_attr address = own_address();
+	struct ibv_sge from = at(region, page, 100), into = at(region, page + 1000, 140);
+	struct ibv_send_wr send = {.wr_id = 2, .sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+	struct ibv_recv_wr receive = {.wr_id = 1, .sg_list = &into, .num_sge = 1}, *bad;
+	CLAIM((send.wr.ud.ah = ibv_create_ah(pd, &address)));
+	send.wr.ud.remote_qpn = b->qp_num;
+	send.wr.ud.remote_qkey = 7;
+	memset(page, 0x33, 100);
+	FAILS(ibv_post_recv(b, &receive, &bad), 0);
+	post(a, &send);
+	CLAIM(completions(2) == 1);
+	CLAIM(!memcmp(page, page + 1040, 100));
+	CLAIM(munmap(page, PAGE) == 0);
+	post(a, &send);
+	struct ibv_wc wc = completion();
+	CLAIM(wc.wr_id == 2 && wc.status == IBV_WC_LOC_PROT_ERR);
+	FAILS(ibv_post_recv(b, &receive, &bad), 0);
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQE};
+	FAILS(ibv_modify_qp(a, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), 0);
+	from = piece(0, 100);
+	post(a, &send);
+	for (int i = 0; i < 2; i++) {
+		wc = completion();
+		CLAIM(wc.status == (wc.wr_id == 1 ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS));
+	}
+	FAILS(ibv_destroy_ah(send.wr.ud.ah), 0);
+	FAILS(ibv_destroy_qp(a), 0);
+	FAILS(ibv_destroy_qp(b), 0);
+	CLAIM(mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page);
+}
+
+/* Unreliable: what cannot be written is gone, and what comes after is not. */
+static void unreliable(struct ibv_mr *region, char *page)
+{
+	struct ibv_qp *b, *a = pair(IBV_QPT_UC, &b);
+	memory[0] = 0x77;
+	FAILS(outcome(a, IBV_WR_RDMA_WRITE, piece(0, 8), (uintptr_t)page, region->rkey), 0);
+	CLAIM(munmap(page, PAGE) == 0);
+	FAILS(outcome(a, IBV_WR_RDMA_WRITE, piece(0, 8), (uintptr_t)page, region->rkey), 0);
+	FAILS(outcome(a, IBV_WR_RDMA_WRITE, at(region, page, 8), (uintptr_t)memory, mr->rkey), IBV_WC_LOC_PROT_ERR);
+	FAILS(ibv_destroy_qp(a), 0);
+	FAILS(ibv_destroy_qp(b), 0);
+	CLAIM(mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page);
+}
+
 int main(void)
 {
 	open_device();
@@ -188,6 +237,8 @@ int main(void)
 		FAILS(outcome(a, IBV_WR_RDMA_WRITE, piece(0, 8), nowhere[i], all->rkey), IBV_WC_REM_ACCESS_ERR);
 		reconnect(a, b);
 	}
+	datagrams(all, pages + 8 * PAGE);
+	unreliable(one, pages + 8 * PAGE);
 	advice(all, pages);
 	windows(a, b, one, pages + 8 * PAGE);
 	reconnect(a, b);

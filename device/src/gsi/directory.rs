@@ -1,0 +1,129 @@
+//! Who of the processes at an address has bound which service.
+
+use std::fmt;
+use std::io;
+
+use pumice_transport::mad::ServiceId;
+use pumice_transport::types::Gid;
+
+use crate::port::Received;
+
+/// A service that somebody has bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceEntry {
+    /// The service, or with a mask several.
+    pub service_id: ServiceId,
+    /// Bits of the service id that count.
+    pub mask: u64,
+    /// At one address, or at all.
+    pub local: Option<Gid>,
+}
+
+impl ServiceEntry {
+    /// Whether a request for this service at this address is meant.
+    pub fn serves(&self, service_id: ServiceId, local: Gid) -> bool {
+        (self.service_id.0 ^ service_id.0) & self.mask == 0 && self.local.is_none_or(|own| own == local)
+    }
+
+    /// Whether some request would be meant for both.
+    pub fn overlaps(&self, other: &ServiceEntry) -> bool {
+        let somewhere = self.local.is_none() || other.local.is_none() || self.local == other.local;
+        somewhere && (self.service_id.0 ^ other.service_id.0) & self.mask & other.mask == 0
+    }
+}
+
+/// The services of all processes that share a port.
+pub trait ServiceDirectory {
+    /// Binds a service for this process.
+    ///
+    /// # Errors
+    /// Another process has it, the directory is full or cannot be written.
+    fn publish(&mut self, entry: &ServiceEntry) -> Result<(), DirectoryError>;
+
+    /// Undoes [`publish`](ServiceDirectory::publish).
+    fn withdraw(&mut self, entry: &ServiceEntry);
+
+    /// Slots of other processes that have bound a service at an address.
+    fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<u8>;
+
+    /// Hands a packet to the process of a slot.
+    fn hand_on(&mut self, slot: u8, received: &Received<'_>) -> HandedOn;
+}
+
+/// What became of a packet for another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandedOn {
+    /// It is on its way.
+    Done,
+    /// That process does not keep up: later.
+    Full,
+    /// Nobody has the slot.
+    Nobody,
+}
+
+/// Why a service could not be bound.
+#[derive(Debug)]
+pub enum DirectoryError {
+    /// The process of this slot has it, or one that overlaps.
+    Taken {
+        /// Its slot; this process's own, too.
+        slot: u8,
+    },
+    /// No room.
+    Full {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The directory cannot be read or written.
+    Os(io::Error),
+}
+
+impl DirectoryError {
+    /// The errno for it; positive.
+    pub fn errno(&self) -> i32 {
+        match self {
+            DirectoryError::Taken { .. } => libc::EADDRINUSE,
+            DirectoryError::Full { .. } => libc::ENOMEM,
+            DirectoryError::Os(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+}
+
+impl fmt::Display for DirectoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DirectoryError::Taken { slot } => {
+                write!(f, "it is bound already, by the process in slot {slot}: choose another port")
+            }
+            DirectoryError::Full { limit } => write!(f, "all {limit} services that fit are bound"),
+            DirectoryError::Os(error) => write!(f, "the directory of services: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for DirectoryError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pumice_transport::mad::PortSpace;
+    use std::net::IpAddr;
+
+    #[test]
+    fn overlapping_is_having_a_request_in_common() {
+        let gid = |text: &str| Some(Gid::from(text.parse::<IpAddr>().unwrap()));
+        let entry = |port, local| ServiceEntry {
+            service_id: ServiceId::rdma_cm(PortSpace::Tcp, port),
+            mask: u64::MAX,
+            local,
+        };
+        let here = entry(7, gid("10.0.0.1"));
+        assert!(here.overlaps(&here) && here.overlaps(&entry(7, None)) && entry(7, None).overlaps(&here));
+        assert!(!here.overlaps(&entry(7, gid("10.0.0.2"))) && !here.overlaps(&entry(8, None)));
+        let space = ServiceEntry { mask: ServiceId::PORT_SPACE_MASK, ..entry(0, None) };
+        assert!(space.overlaps(&here) && here.overlaps(&space));
+        assert!(here.serves(here.service_id, gid("10.0.0.1").unwrap()));
+        assert!(!here.serves(here.service_id, gid("10.0.0.2").unwrap()));
+        assert!(space.serves(here.service_id, gid("10.0.0.2").unwrap()));
+    }
+}

@@ -1,0 +1,126 @@
+//! Queue pair 1: the general services interface, and the connection manager behind it.
+//!
+//! All processes of an address share its queue pair 1. A message for a connection carries the slot of
+//! its process in the communication id; a request is for whoever has bound the service, which the
+//! [`ServiceDirectory`] of the port knows. Whoever receives a message of another process hands it on, and
+//! answers for those that nobody owns.
+//!
+//! Consumers hear of their connections through a [`CmChannel`]: a queue of events with a descriptor. A
+//! connection made by a request begins on its listener's channel.
+
+mod binding;
+mod channel;
+mod directory;
+mod envelope;
+mod error;
+mod turn;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use pumice_transport::cm::{Cm, CmConfig, Event, IdSource, ListenerId, MadOut};
+use pumice_transport::mad::CommId;
+use pumice_transport::types::Gid;
+
+pub use binding::BindingId;
+pub use channel::CmChannel;
+pub use directory::{DirectoryError, HandedOn, ServiceDirectory, ServiceEntry};
+pub use error::ConnectionError;
+
+use crate::gid_table::GidEntry;
+use binding::Bindings;
+use envelope::Inbound;
+
+pub(crate) use envelope::inbound;
+pub(crate) use turn::MailSink;
+
+/// MADs that wait to be looked at: what one round of receiving brings. More are lost, as on the wire.
+const MAX_INBOX: usize = 512;
+/// MADs that wait for other processes. More are lost, as on the wire.
+const MAX_DETAINED: usize = 8192;
+
+/// Queue pair 1 of an adapter.
+pub(crate) struct Gsi {
+    pub(crate) cm: Cm,
+    process_slot: u8,
+    bindings: Bindings,
+    channels: BTreeMap<CommId, Arc<CmChannel>>,
+    listeners: BTreeMap<ListenerId, Arc<CmChannel>>,
+    inbox: Vec<Inbound>,
+    /// MADs for processes that do not keep up.
+    detained: VecDeque<(u8, Inbound)>,
+    /// A MAD that the port had no room for.
+    held_back: Option<MadOut>,
+    next_psn: u32,
+}
+
+impl Gsi {
+    /// `seed` decides where communication ids and PSNs begin.
+    pub(crate) fn new(config: CmConfig, process_slot: u8, seed: u32) -> Gsi {
+        Gsi {
+            cm: Cm::new(config, IdSource::new(process_slot, seed)),
+            process_slot,
+            bindings: Bindings::default(),
+            channels: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            inbox: Vec::new(),
+            detained: VecDeque::new(),
+            held_back: None,
+            next_psn: seed,
+        }
+    }
+
+    /// A packet for queue pair 1: it is looked at when the port is free to hand it on.
+    pub(crate) fn accept(&mut self, inbound: Inbound) {
+        if self.inbox.len() < MAX_INBOX {
+            self.inbox.push(inbound);
+        }
+    }
+
+    pub(crate) fn has_mail(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    /// When its timers are due.
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        self.cm.poll_timeout()
+    }
+
+    /// Something waits to be sent.
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.held_back.is_some() || !self.detained.is_empty()
+    }
+
+    /// Events to their channels. A request that its channel has no room for is turned away.
+    fn deliver(&mut self, now_ns: u64) {
+        while let Some(event) = self.cm.poll_event() {
+            let id = event.id();
+            let asked = match &event {
+                Event::ConnectRequest { listener, .. } | Event::SidrRequest { listener, .. } => {
+                    Some(*listener)
+                }
+                _ => None,
+            };
+            if let Some(channel) = asked.and_then(|listener| self.listeners.get(&listener)) {
+                self.channels.insert(id, Arc::clone(channel));
+            }
+            let delivered = self.channels.get(&id).is_some_and(|channel| channel.push(event));
+            if !delivered && asked.is_some() {
+                self.channels.remove(&id);
+                // It exists: the event was about it.
+                let _ = self.cm.destroy(id, now_ns);
+            }
+        }
+    }
+}
+
+/// A node GUID for an adapter whose owner names none: the same in all processes that have its first
+/// address, made as from a locally administered MAC address.
+pub(crate) fn default_guid(gids: &[GidEntry]) -> u64 {
+    let gid = gids.first().map_or(Gid::ZERO, |entry| entry.gid);
+    let hash = gid.0.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let [a, b, c, d, e, f, _, _] = hash.to_be_bytes();
+    u64::from_be_bytes([a & 0xfc, b, c, 0xff, 0xfe, d, e, f])
+}

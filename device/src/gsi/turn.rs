@@ -1,0 +1,204 @@
+//! Queue pair 1's turn in the engine: MADs in, MADs out, timers, and the consumer's calls.
+
+use std::mem;
+use std::sync::Arc;
+
+use pumice_transport::cm::{Cm, Event, MadOut};
+use pumice_transport::host::{Counter, Transmit};
+use pumice_transport::mad::{CmMessage, CommId, MAD_BYTES, Mad};
+use pumice_transport::path::Path;
+use pumice_transport::types::AddressVector;
+use pumice_transport::wire::Qpn;
+
+use super::envelope::{self, Inbound, PACKET_BYTES};
+use super::{CmChannel, Gsi, HandedOn, MAX_DETAINED};
+use crate::address_handle;
+use crate::gid_table::GidTable;
+use crate::port::Port;
+
+/// The last slot of a process.
+const LAST_SLOT: u8 = 254;
+
+impl Gsi {
+    /// Handles the MADs that were received: those of this process, and those that nobody owns.
+    pub(crate) fn read_mail(&mut self, now_ns: u64, port: &mut dyn Port) {
+        for inbound in mem::take(&mut self.inbox) {
+            let others = self.others(&inbound, port);
+            match hand_on(&others, &inbound, port) {
+                (HandedOn::Done, _) => {}
+                (HandedOn::Full, slot) => {
+                    if self.detained.len() < MAX_DETAINED {
+                        self.detained.push_back((slot, inbound));
+                    }
+                }
+                // What it does not understand it has answered; there is nobody else to tell.
+                (HandedOn::Nobody, _) => {
+                    let _ = self.cm.handle_mad(&inbound.route(), inbound.mad(), now_ns);
+                }
+            }
+        }
+        self.deliver(now_ns);
+    }
+
+    /// Hands on what other processes had no room for.
+    pub(crate) fn forward_detained(&mut self, port: &mut dyn Port) {
+        for _ in 0..self.detained.len() {
+            let Some((slot, inbound)) = self.detained.pop_front() else { return };
+            // One that has died in the meantime has its peers' timers.
+            if hand_on(&[slot], &inbound, port).0 == HandedOn::Full {
+                self.detained.push_front((slot, inbound));
+                return;
+            }
+        }
+    }
+
+    /// Slots of other processes that a MAD may be for.
+    fn others(&self, inbound: &Inbound, port: &mut dyn Port) -> Vec<u8> {
+        let Some(directory) = port.services() else { return Vec::new() };
+        let Some(message) = Mad::parse(inbound.mad()).ok().and_then(|mad| CmMessage::parse(&mad).ok()) else {
+            return Vec::new();
+        };
+        let (route, own) = (inbound.route(), self.process_slot);
+        if self.cm.recognises(&route, &message) {
+            return Vec::new();
+        }
+        let mut slots = if let Some(id) = message.recipient() {
+            vec![id.slot()]
+        } else if let Some(service_id) = message.service() {
+            if self.cm.serves(service_id, route.local) {
+                return Vec::new();
+            }
+            directory.find(service_id, route.local)
+        } else {
+            // A REJ by somebody who was never told an id of ours: any process's, upwards, so that it ends.
+            (own.saturating_add(1)..=LAST_SLOT).collect()
+        };
+        slots.retain(|slot| *slot != own);
+        slots
+    }
+
+    /// Timers that are due.
+    pub(crate) fn expire(&mut self, now_ns: u64) {
+        if self.cm.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
+            // One call sends so much and no more; what stays due comes in the next round.
+            self.cm.handle_timeout(now_ns);
+            self.deliver(now_ns);
+        }
+    }
+
+    /// Sends what waits. False: the port has no more room.
+    pub(crate) fn send_mail(&mut self, gids: &GidTable, sink: &mut dyn MailSink) -> bool {
+        while let Some(out) = self.held_back.take().or_else(|| self.cm.poll_transmit()) {
+            let Some(path) = path(&out, gids) else {
+                sink.count(Counter::TxDropped);
+                continue;
+            };
+            // A train goes to one process: which one, the communication id says here.
+            let destination = Qpn::new(u32::from(recipient_slot(&out.mad)) << 16 | Qpn::GSI.value());
+            let Some(packet) = sink.begin(&path, destination, PACKET_BYTES) else {
+                self.held_back = Some(out);
+                return false;
+            };
+            envelope::emit(&out.mad, self.next_psn, packet);
+            sink.seal();
+            self.next_psn = self.next_psn.wrapping_add(1);
+        }
+        true
+    }
+
+    /// A call of the consumer's to the connection manager; its events are delivered.
+    pub(crate) fn call<T>(&mut self, now_ns: u64, call: impl FnOnce(&mut Cm) -> T) -> T {
+        let result = call(&mut self.cm);
+        self.deliver(now_ns);
+        result
+    }
+
+    /// A connection was begun: its events go to this channel.
+    pub(crate) fn attach(&mut self, id: CommId, channel: &Arc<CmChannel>) {
+        self.channels.insert(id, Arc::clone(channel));
+    }
+
+    /// Moves a connection, and its events that wait, to another channel. False: there is none.
+    pub(crate) fn migrate(&mut self, id: CommId, channel: &Arc<CmChannel>) -> bool {
+        let Some(old) = self.channels.insert(id, Arc::clone(channel)) else {
+            self.channels.remove(&id);
+            return false;
+        };
+        if !Arc::ptr_eq(&old, channel) {
+            for event in old.take_of(id) {
+                channel.push(event);
+            }
+        }
+        true
+    }
+
+    /// The next event of a channel. Taking a request makes room in its listener's backlog.
+    pub(crate) fn take_event(&mut self, channel: &CmChannel) -> Option<Event> {
+        let event = channel.take()?;
+        if let Event::ConnectRequest { id, .. } | Event::SidrRequest { id, .. } = &event {
+            self.cm.take_request(*id);
+        }
+        Some(event)
+    }
+
+    /// A connection was destroyed: no event of it comes any more.
+    pub(crate) fn detach(&mut self, id: CommId) {
+        if let Some(channel) = self.channels.remove(&id) {
+            channel.take_of(id);
+        }
+    }
+
+    /// Requests that went with their listener.
+    pub(super) fn forget_destroyed(&mut self) {
+        let gone: Vec<CommId> =
+            self.channels.keys().copied().filter(|id| self.cm.state(*id).is_none()).collect();
+        for id in gone {
+            self.detach(id);
+        }
+    }
+
+    /// The adapter is being closed: peers are told.
+    pub(crate) fn close(&mut self, now_ns: u64, port: &mut dyn Port) {
+        self.unbind_all(now_ns, port);
+        let all: Vec<CommId> = self.cm.ids().collect();
+        for id in all {
+            let _ = self.cm.destroy(id, now_ns);
+            self.detach(id);
+        }
+    }
+}
+
+/// Where MADs are sent: the train builder, which also counts.
+pub(crate) trait MailSink: Transmit {
+    fn count(&mut self, counter: Counter);
+}
+
+/// To the first process that there is.
+fn hand_on(slots: &[u8], inbound: &Inbound, port: &mut dyn Port) -> (HandedOn, u8) {
+    let Some(directory) = port.services() else { return (HandedOn::Nobody, 0) };
+    let received = inbound.received();
+    let tried = slots.iter().map(|slot| (directory.hand_on(*slot, &received), *slot));
+    tried.into_iter().find(|(outcome, _)| *outcome != HandedOn::Nobody).unwrap_or((HandedOn::Nobody, 0))
+}
+
+/// The slot of the process that a MAD of ours is for; 0 if it names none.
+fn recipient_slot(mad: &[u8; MAD_BYTES]) -> u8 {
+    let message = Mad::parse(mad).ok().and_then(|mad| CmMessage::parse(&mad).ok());
+    message.and_then(|message| message.recipient()).map_or(0, CommId::slot)
+}
+
+/// The path of a MAD; `None` when its source is no address of the adapter any more.
+fn path(out: &MadOut, gids: &GidTable) -> Option<Path> {
+    let route = &out.route;
+    let vector = AddressVector {
+        is_global: true,
+        dgid: route.remote,
+        sgid_index: gids.index_of(route.local)?,
+        hop_limit: route.hop_limit,
+        traffic_class: route.traffic_class,
+        flow_label: route.flow_label,
+        port_num: 1,
+        ..AddressVector::default()
+    };
+    address_handle::resolve(&vector, gids).ok()
+}

@@ -1,0 +1,86 @@
+//! What a key opens: a range of memory, the rights to it, and what is behind it.
+
+use pumice_transport::host::MemoryError;
+use pumice_transport::types::Access;
+use pumice_transport::wire::Qpn;
+
+use super::WindowType;
+use super::device_memory::Registration;
+
+/// One key: what it opens now, and what it is.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) grant: Grant,
+    pub(super) kind: Kind,
+}
+
+/// A range of memory and the rights to it: all that an access looks at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grant {
+    pub(super) key: u32,
+    pub(super) pd: u32,
+    /// First byte in this process.
+    pub(super) address: u64,
+    /// The first byte's address as users of the key say it.
+    pub(super) iova: u64,
+    pub(super) length: u64,
+    pub(super) access: Access,
+    /// How the range may be touched.
+    pub(super) backing: Backing,
+    /// False: an unbound window; the key opens nothing.
+    pub(super) live: bool,
+    /// The only queue pair that may use the key, if there is one.
+    pub(super) qpn: Option<Qpn>,
+}
+
+/// What is behind a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Backing {
+    /// Memory that stays mapped.
+    Mapped,
+    /// Whatever the process has mapped there at the time of the access, if anything.
+    OnDemand,
+    /// Nothing: reads give zeros, and what is written is gone.
+    Nothing,
+}
+
+impl Backing {
+    pub(super) fn of(access: Access) -> Backing {
+        if access.contains(Access::ON_DEMAND) { Backing::OnDemand } else { Backing::Mapped }
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Region {
+        bound_windows: u32,
+        /// Device memory lives as long as it is registered.
+        device_memory: Option<Registration>,
+    },
+    Window {
+        window: WindowType,
+        region: Option<u32>,
+    },
+}
+
+impl Entry {
+    /// Whether it is a region of the process's memory: neither null nor device memory.
+    pub(super) fn is_own_memory(&self) -> bool {
+        matches!(self.kind, Kind::Region { device_memory: None, .. })
+            && self.grant.backing != Backing::Nothing
+    }
+}
+
+impl Grant {
+    /// Process address of `length` bytes at `address`. Neither sum nor difference can mislead:
+    /// `iova + length - 1` does not wrap (checked at registration), so an address below `iova`
+    /// gives an offset of at least `length`.
+    #[inline]
+    pub(super) fn locate(&self, address: u64, length: u64) -> Result<u64, MemoryError> {
+        let offset = address.wrapping_sub(self.iova);
+        if offset > self.length || length > self.length - offset {
+            return Err(MemoryError::OutOfRange);
+        }
+        Ok(self.address.wrapping_add(offset))
+    }
+}

@@ -1,0 +1,76 @@
+//! How far a profile may go: what the device can hold, and what verbs can report.
+
+use super::Profile;
+
+/// What verbs report as a C `int`.
+const INT_MAX: u64 = i32::MAX as u64;
+
+/// Checks every number against its bounds.
+pub(super) fn check(profile: &Profile) -> Result<(), String> {
+    let limits = &profile.limits;
+    let ranges: [(&str, u64, u64, u64); 25] = [
+        ("vendor_id", profile.vendor_id.into(), 0, 0xff_ffff),
+        ("max_mr_size", profile.max_mr_size, 1, u64::MAX),
+        // 4096 bytes are the smallest page of the host.
+        ("page_size_cap", profile.page_size_cap, 0x1000, u64::MAX),
+        ("ack_delay", profile.ack_delay.into(), 0, 31),
+        ("port.max_message_bytes", profile.port.max_message_bytes.into(), 1, 1 << 31),
+        ("limits.max_pd", limits.max_pd.into(), 1, 1 << 24),
+        ("limits.max_mr", limits.max_mr.into(), 1, (1 << 24) - 1),
+        ("limits.max_dm_size", limits.max_dm_size, 0, 1 << 30),
+        ("limits.max_ah", limits.max_ah.into(), 1, INT_MAX),
+        ("limits.max_cq", limits.max_cq.into(), 1, 1 << 24),
+        ("limits.max_cqe", limits.max_cqe.into(), 1, 1 << 22),
+        ("limits.num_comp_vectors", limits.num_comp_vectors.into(), 1, 1024),
+        ("limits.max_qp", limits.max_qp.into(), 1, 1 << 16),
+        ("limits.max_qp_wr", limits.max_qp_wr.into(), 1, 1 << 20),
+        ("limits.max_sge", limits.max_sge.into(), 1, 256),
+        ("limits.max_inline_data", limits.max_inline_data.into(), 0, 4096),
+        ("limits.max_srq", limits.max_srq.into(), 0, 65_535),
+        ("limits.max_srq_wr", limits.max_srq_wr.into(), 1, 1 << 20),
+        ("limits.max_srq_sge", limits.max_srq_sge.into(), 1, 256),
+        ("limits.max_xrcd", limits.max_xrcd.into(), 0, 1 << 24),
+        ("limits.max_mcast_grp", limits.max_mcast_grp.into(), 0, 1 << 24),
+        ("limits.max_mcast_qp_attach", limits.max_mcast_qp_attach.into(), 0, 1 << 16),
+        ("limits.pkey_table_len", limits.pkey_table_len.into(), 1, 1024),
+        ("limits.max_init_rd_atomic", limits.max_init_rd_atomic.into(), 1, 128),
+        ("limits.max_rd_atomic", limits.max_rd_atomic.into(), 1, 128),
+    ];
+    for (name, value, lowest, highest) in ranges {
+        if !(lowest..=highest).contains(&value) {
+            return Err(format!("{name} is {value}, and must be from {lowest} to {highest}"));
+        }
+    }
+    if !(1..=1 << 20).contains(&limits.max_async_events) {
+        return Err(format!(
+            "limits.max_async_events is {}, and must be from 1 to 1048576",
+            limits.max_async_events
+        ));
+    }
+    for (name, text) in [("fw_ver", &profile.fw_ver), ("board_id", &profile.board_id)] {
+        if text.len() > 63 || text.bytes().any(|byte| !(b' '..0x7f).contains(&byte)) {
+            return Err(format!("{name} must have at most 63 printable ASCII characters"));
+        }
+    }
+    check_pkeys(&profile.port.pkeys, limits.pkey_table_len)
+}
+
+fn check_pkeys(pkeys: &[u16], places: u16) -> Result<(), String> {
+    if pkeys.is_empty() {
+        return Err("port.pkeys must not be empty: [0xffff] is the default partition".to_owned());
+    }
+    if pkeys.len() > usize::from(places) {
+        let count = pkeys.len();
+        return Err(format!("port.pkeys has {count} keys, and limits.pkey_table_len has room for {places}"));
+    }
+    for (index, pkey) in pkeys.iter().enumerate() {
+        if pkey & 0x7fff == 0 && *pkey != 0 {
+            return Err(format!("port.pkeys: {pkey:#06x} names no partition, its low 15 bits being 0"));
+        }
+        let earlier = pkeys.get(..index).unwrap_or_default();
+        if *pkey != 0 && earlier.iter().any(|other| other & 0x7fff == pkey & 0x7fff) {
+            return Err(format!("port.pkeys: the partition of {pkey:#06x} is there twice"));
+        }
+    }
+    Ok(())
+}

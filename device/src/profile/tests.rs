@@ -1,0 +1,89 @@
+//! The built-in profiles, and what is wrong with others.
+
+use super::*;
+
+#[test]
+fn the_file_of_the_default_profile_says_what_the_device_is() {
+    assert_eq!(Profile::parse(BUILT_IN[0].1), Ok(Profile::default()));
+    assert_eq!(Profile::parse(""), Ok(Profile::default()));
+}
+
+#[test]
+fn built_in_profiles_are_right_and_differ() {
+    let of = |name: &str| {
+        let variable = |asked| (asked == PROFILE).then(|| name.into());
+        Settings::parse(variable, false).unwrap().load_profile().unwrap()
+    };
+    assert_eq!(of("default"), Profile::default());
+    let rxe = of("rxe");
+    assert_eq!((rxe.vendor_id, rxe.limits.max_cqe, rxe.limits.max_srq_sge), (0xff_ffff, 32_767, 27));
+    // As `ibv_devinfo -v` shows it for rdma_rxe.
+    assert_eq!(rxe.capabilities.bits(), 0x0122_3c76);
+    assert!(!rxe.capabilities.has_xrc());
+    let connectx = of("connectx");
+    assert_eq!((connectx.vendor_id, connectx.part_id, connectx.limits.max_rd_atomic), (0x02c9, 4119, 16));
+    assert_eq!((connectx.port.speed as u32, connectx.port.width.verbs_number()), (32, 2));
+    assert!(connectx.capabilities.has_xrc() && connectx.capabilities.has_memory_windows());
+    assert_eq!((connectx.max_mr_size, connectx.page_size_cap), (u64::MAX, !0xfff));
+}
+
+#[test]
+fn a_profile_says_only_what_differs() {
+    let text =
+        "vendor_id = 7\n[port]\nmax_mtu = 1024\npkeys = [0xffff, 0x8005]\n[limits]\npkey_table_len = 4\n";
+    let profile = Profile::parse(text).unwrap();
+    let expected = Profile {
+        vendor_id: 7,
+        port: PortProfile {
+            max_mtu: pumice_transport::types::Mtu::Mtu1024,
+            pkeys: vec![0xffff, 0x8005],
+            ..PortProfile::default()
+        },
+        limits: Limits { pkey_table_len: 4, ..Limits::default() },
+        ..Profile::default()
+    };
+    assert_eq!(profile, expected);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    for (text, part) in [
+        ("vendor = 1", "line 1: unknown field `vendor`"),
+        ("\n[limits]\nmax_qps = 1", "line 3: unknown field `max_qps`"),
+        ("[limits]\nmax_qp = \"many\"", "line 2: invalid type: string \"many\""),
+        ("[limits]\nmax_qp = -1", "line 2: "),
+        ("[limits]\nmax_qp = 65537", "limits.max_qp is 65537, and must be from 1 to 65536"),
+        ("[limits]\nmax_rd_atomic = 129", "limits.max_rd_atomic is 129, and must be from 1 to 128"),
+        ("[limits", "line 1: "),
+        ("atomics = \"global\"", "unknown variant `global`"),
+        ("capabilities = [\"fast\"]", "no capability is called fast; there are resize_max_wr, "),
+        ("[port]\nmax_mtu = 1500", "line 2: a path MTU is 256, 512, 1024, 2048 or 4096, not 1500"),
+        ("[port]\nwidth = 3", "a port has 1, 2, 4, 8 or 12 lanes, not 3"),
+        ("[port]\npkeys = []", "port.pkeys must not be empty"),
+        ("[port]\npkeys = [0xffff, 1]", "port.pkeys has 2 keys, and limits.pkey_table_len has room for 1"),
+        ("[port]\npkeys = [0x8000]", "port.pkeys: 0x8000 names no partition"),
+        ("[limits]\npkey_table_len = 2\n[port]\npkeys = [5, 0x8005]", "partition of 0x8005 is there twice"),
+        ("fw_ver = \"a\\nb\"", "fw_ver must have at most 63 printable ASCII characters"),
+    ] {
+        let sentence = Profile::parse(text).unwrap_err();
+        assert!(sentence.contains(part) && !sentence.contains('\n'), "{text}\n{sentence}");
+    }
+}
+
+#[test]
+fn a_profile_that_is_not_there_is_named() {
+    let settings = |name: &str| {
+        let variable = |asked| (asked == PROFILE).then(|| name.into());
+        Settings::parse(variable, false).unwrap()
+    };
+    let error = settings("mlx5").load_profile().unwrap_err();
+    assert_eq!(error.errno, libc::ENOENT);
+    assert!(
+        error.to_string().starts_with(
+            "PUMICE_PROFILE=mlx5: it is neither a built-in profile (default, rxe, connectx) nor a file"
+        ),
+        "{error}"
+    );
+    assert_eq!(settings("/").load_profile().unwrap_err().errno, libc::EISDIR);
+    assert!(settings("/dev/zero").load_profile().is_err());
+}

@@ -1,0 +1,161 @@
+//! What the processes that share a port have counted, told to whoever of the same user asks.
+//!
+//! A process is asked through the socket that forwarded packets come to, and answers with lines of a name and a
+//! number. Nothing is written anywhere, and nothing happens while nobody asks.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::port::relay_stem;
+use super::registry::Registry;
+use super::relay::Asker;
+use super::{ShareError, ShareStats, Sharer, folder};
+use crate::counters::Counters;
+use crate::port::wait_readable;
+
+/// The first line of an answer, with the slot of who answers.
+const GREETING: &str = "pumice-stat-1";
+/// The longest answer, in bytes and in lines.
+const MAX_BYTES: usize = 16 << 10;
+const MAX_LINES: usize = 256;
+/// Between asking and asking again: an answer is lost when more come at once than the kernel holds.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// What one process has counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The process.
+    pub sharer: Sharer,
+    /// Its counters by name: those of the device ([`COUNTERS`](crate::counters::COUNTERS)), and `share_*` about
+    /// forwarding between processes. None: it did not answer in time, because it is stopped, or exits.
+    pub counters: Option<Vec<(String, u64)>>,
+}
+
+/// Asks all processes that share a UDP port of this network namespace. `folder` is that of
+/// [`ShareConfig`](super::ShareConfig). Takes as long as the slowest, and at most `patience`.
+///
+/// # Errors
+/// The registry cannot be opened or read; no socket is to be had.
+pub fn reports(port: u16, folder: Option<&Path>, patience: Duration) -> Result<Vec<Report>, ShareError> {
+    let mut all: Vec<Report> =
+        super::sharers(port, folder)?.into_iter().map(|sharer| Report { sharer, counters: None }).collect();
+    if all.is_empty() {
+        return Ok(all);
+    }
+    let folder = folder.map_or_else(folder::default_folder, Path::to_owned);
+    let stem = relay_stem(&Registry::open(&folder, port)?, port)?;
+    let asker = Asker::bind(&stem).map_err(|source| ShareError::Os {
+        step: "open a socket for answers",
+        path: None,
+        source,
+    })?;
+    let mut buffer = vec![0; MAX_BYTES];
+    let end = Instant::now() + patience;
+    while all.iter().any(|report| report.counters.is_none()) && Instant::now() < end {
+        for report in all.iter().filter(|report| report.counters.is_none()) {
+            // Who is gone or does not keep up is missing at the end.
+            let _ = asker.ask(report.sharer.slot);
+        }
+        let again = (Instant::now() + ASK_AGAIN).min(end);
+        while all.iter().any(|report| report.counters.is_none()) {
+            let left = again.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let _ = wait_readable(&[asker.as_raw_fd()], None, Some(left));
+            while let Some(bytes) = asker.receive(&mut buffer) {
+                let Some((slot, counters)) = decode(bytes) else { continue };
+                if let Some(report) = all.iter_mut().find(|report| report.sharer.slot == slot) {
+                    report.counters = Some(counters);
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The answer of the process of `slot`.
+pub(super) fn encode(slot: u8, sharing: &ShareStats, device: Option<&Counters>) -> Vec<u8> {
+    let mut text = format!("{GREETING} {slot}\n");
+    let mut line = |name: &str, value: u64| {
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "{name} {value}");
+    };
+    for (info, value) in device.map(Counters::snapshot).into_iter().flatten() {
+        line(info.name, value);
+    }
+    line("share_forwarded", sharing.forwarded);
+    line("share_forward_dropped", sharing.forward_dropped);
+    line("share_taken_over", sharing.taken_over);
+    line("share_rejected", sharing.rejected);
+    line("share_mended", sharing.mended);
+    text.into_bytes()
+}
+
+/// Slot and counters of an answer; nothing if it is none. Unknown names are kept: the other process may be newer.
+fn decode(bytes: &[u8]) -> Option<(u8, Vec<(String, u64)>)> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let mut lines = text.lines();
+    let slot = lines.next()?.strip_prefix(GREETING)?.trim_start().parse().ok()?;
+    let mut counters = Vec::new();
+    for line in lines {
+        let (name, value) = line.split_once(' ')?;
+        let sound = (1..=64).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        if !sound || counters.len() >= MAX_LINES {
+            return None;
+        }
+        counters.push((name.to_owned(), value.parse().ok()?));
+    }
+    Some((slot, counters))
+}
+
+impl Report {
+    /// What its socket is bound to.
+    pub fn address(&self) -> IpAddr {
+        self.sharer.address
+    }
+
+    /// The value of a counter; None if the process did not answer or does not count that.
+    pub fn value(&self, name: &str) -> Option<u64> {
+        self.counters.as_ref()?.iter().find(|(other, _)| other == name).map(|(_, value)| *value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pumice_transport::host::Counter;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_as_it_was_written() {
+        let counters = Counters::new();
+        counters.add(Counter::RxBadIcrc, 7);
+        let sharing = ShareStats { taken_over: 3, ..ShareStats::default() };
+        let bytes = encode(9, &sharing, Some(&counters));
+        assert!(bytes.len() < MAX_BYTES);
+        let (slot, read) = decode(&bytes).unwrap();
+        assert_eq!((slot, read.len()), (9, Counter::COUNT + 5));
+        assert!(read.contains(&("rx_bad_icrc".to_owned(), 7)));
+        assert!(read.contains(&("share_taken_over".to_owned(), 3)));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        let many = format!("{GREETING} 1\n{}", "a 1\n".repeat(MAX_LINES + 1));
+        let long = format!("{GREETING} 1\n{} 1\n", "a".repeat(65));
+        for text in ["", "pumice", "pumice-stat-1 900\n", "pumice-stat-1 1\nname\n", "pumice-stat-1 1\nA 1\n"]
+        {
+            assert_eq!(decode(text.as_bytes()), None, "{text:?}");
+        }
+        assert_eq!(decode(many.as_bytes()), None);
+        assert_eq!(decode(long.as_bytes()), None);
+        assert_eq!(decode(b"pumice-stat-1 1\na -1\n"), None);
+        assert_eq!(decode(&[0xff, 0xfe]), None);
+        assert_eq!(decode(b"pumice-stat-1 4\n"), Some((4, Vec::new())));
+    }
+}

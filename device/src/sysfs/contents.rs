@@ -1,0 +1,287 @@
+//! The files of a tree and what is in them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::{Entry, SysfsDevice};
+use crate::pkey_table::PkeyTable;
+use crate::profile::{PortProfile, Speed};
+
+/// OUI of Mellanox, and the number of the same vendor on PCI.
+const MELLANOX: (u32, u16) = (0x02c9, 0x15b3);
+/// Version of the interface of /dev/infiniband/uverbs*.
+const UVERBS_ABI: &str = "6";
+/// Version of the interface of /dev/infiniband/umad*, of which there is none.
+const UMAD_ABI: &str = "5";
+/// A device file that takes and gives nothing: programs look whether there is one.
+const DEVICE_FILE: &str = "/dev/null";
+/// Its number, as sysfs writes it.
+const DEVICE_NUMBER: &str = "1:3";
+
+/// `IBV_PORT_CM_SUP`.
+const PORT_CAPABILITIES: u32 = 1 << 16;
+
+/// Errors of a wire that does not exist: they are really 0.
+const WIRE_COUNTERS: [&str; 8] = [
+    "VL15_dropped",
+    "excessive_buffer_overrun_errors",
+    "link_downed",
+    "link_error_recovery",
+    "local_link_integrity_errors",
+    "port_rcv_remote_physical_errors",
+    "port_rcv_switch_relay_errors",
+    "symbol_error",
+];
+/// What each process counts for itself.
+const PROCESS_COUNTERS: [&str; 13] = [
+    "multicast_rcv_packets",
+    "multicast_xmit_packets",
+    "port_rcv_constraint_errors",
+    "port_rcv_data",
+    "port_rcv_errors",
+    "port_rcv_packets",
+    "port_xmit_constraint_errors",
+    "port_xmit_data",
+    "port_xmit_discards",
+    "port_xmit_packets",
+    "port_xmit_wait",
+    "unicast_rcv_packets",
+    "unicast_xmit_packets",
+];
+/// What Linux says for a counter that a device does not have.
+const NOT_COUNTED: &str = "N/A (no PMA)";
+
+pub(super) fn entries(device: &SysfsDevice<'_>) -> BTreeMap<String, Entry> {
+    let mut tree = Tree(BTreeMap::new());
+    let (name, profile) = (device.name, device.profile);
+    tree.link(format!("sys/class/infiniband/{name}"), format!("../../devices/virtual/infiniband/{name}"));
+    tree.file("sys/class/infiniband_mad/abi_version", UMAD_ABI);
+    tree.file("sys/class/infiniband_verbs/abi_version", UVERBS_ABI);
+    tree.link("sys/class/infiniband_verbs/uverbs0", "../../devices/virtual/infiniband_verbs/uverbs0");
+    tree.link("dev/infiniband/uverbs0", DEVICE_FILE);
+    tree.link("dev/infiniband/rdma_cm", DEVICE_FILE);
+
+    let uverbs = "sys/devices/virtual/infiniband_verbs/uverbs0";
+    tree.file(format!("{uverbs}/abi_version"), "1");
+    tree.file(format!("{uverbs}/dev"), DEVICE_NUMBER);
+    tree.file(format!("{uverbs}/ibdev"), name);
+    tree.link(format!("{uverbs}/device"), format!("../../infiniband/{name}/device"));
+    tree.link(format!("{uverbs}/subsystem"), "../../../../class/infiniband_verbs");
+
+    let top = format!("sys/devices/virtual/infiniband/{name}");
+    tree.file(format!("{top}/node_type"), "1: CA");
+    tree.file(format!("{top}/node_guid"), guid(device.guid));
+    tree.file(format!("{top}/sys_image_guid"), guid(device.guid));
+    tree.file(format!("{top}/node_desc"), name);
+    tree.file(format!("{top}/fw_ver"), profile.fw_ver.as_str());
+    tree.file(format!("{top}/hw_rev"), format!("{:x}", profile.hw_ver));
+    let mellanox = profile.vendor_id == MELLANOX.0;
+    let kind = if mellanox { format!("MT{}", profile.part_id) } else { "pumice".to_owned() };
+    tree.file(format!("{top}/hca_type"), kind);
+    tree.link(format!("{top}/subsystem"), "../../../../class/infiniband");
+    if !profile.board_id.is_empty() {
+        tree.file(format!("{top}/board_id"), profile.board_id.as_str());
+    }
+    parent(&mut tree, &format!("{top}/device"), device);
+    port(&mut tree, &format!("{top}/ports/1"), device);
+    tree.0
+}
+
+/// What a device on a bus has: where it is, and its network interface, the one of the first GID.
+fn parent(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
+    tree.file(format!("{top}/numa_node"), "-1");
+    if let Some(mask) = device.processors.and_then(processor_mask) {
+        tree.file(format!("{top}/local_cpulist"), device.processors.unwrap_or_default());
+        tree.file(format!("{top}/local_cpus"), mask);
+    }
+    if device.profile.vendor_id == MELLANOX.0 {
+        tree.file(format!("{top}/vendor"), format!("0x{:04x}", MELLANOX.1));
+        tree.file(format!("{top}/device"), format!("0x{:04x}", device.profile.part_id));
+    }
+    match device.gids.first() {
+        Some(first) => {
+            let interface = &first.interface;
+            tree.link(format!("{top}/net/{interface}"), format!("/sys/class/net/{interface}"));
+        }
+        None => tree.folder(format!("{top}/net")),
+    }
+}
+
+fn port(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
+    tree.file(format!("{top}/state"), "4: ACTIVE");
+    tree.file(format!("{top}/phys_state"), "5: LinkUp");
+    tree.file(format!("{top}/link_layer"), "Ethernet");
+    tree.file(format!("{top}/rate"), rate(&device.profile.port));
+    tree.file(format!("{top}/cap_mask"), format!("0x{PORT_CAPABILITIES:08x}"));
+    for (name, text) in [("lid", "0x0"), ("lid_mask_count", "0"), ("sm_lid", "0x0"), ("sm_sl", "0")] {
+        tree.file(format!("{top}/{name}"), text);
+    }
+    for folder in ["gids", "gid_attrs/types", "gid_attrs/ndevs", "hw_counters"] {
+        tree.folder(format!("{top}/{folder}"));
+    }
+    for (index, entry) in device.gids.iter().enumerate() {
+        tree.file(format!("{top}/gids/{index}"), groups(&entry.gid.0));
+        tree.file(format!("{top}/gid_attrs/types/{index}"), "RoCE v2");
+        tree.file(format!("{top}/gid_attrs/ndevs/{index}"), entry.interface.as_str());
+    }
+    let pkeys = PkeyTable::new(&device.profile.port.pkeys, device.profile.limits.pkey_table_len);
+    for index in 0..u32::from(pkeys.len()) {
+        let pkey = pkeys.pkey(index).unwrap_or_default();
+        tree.file(format!("{top}/pkeys/{index}"), format!("0x{pkey:04x}"));
+    }
+    for counter in WIRE_COUNTERS {
+        tree.file(format!("{top}/counters/{counter}"), "0");
+    }
+    for counter in PROCESS_COUNTERS {
+        tree.file(format!("{top}/counters/{counter}"), NOT_COUNTED);
+    }
+}
+
+struct Tree(BTreeMap<String, Entry>);
+
+impl Tree {
+    fn file(&mut self, path: impl Into<String>, line: impl Into<String>) {
+        self.0.insert(path.into(), Entry::File(line.into() + "\n"));
+    }
+
+    fn link(&mut self, path: impl Into<String>, target: impl Into<String>) {
+        self.0.insert(path.into(), Entry::Link(target.into()));
+    }
+
+    fn folder(&mut self, path: impl Into<String>) {
+        self.0.insert(path.into(), Entry::Folder);
+    }
+}
+
+/// In groups of two bytes: "0200:00ff:fe00:0001".
+fn groups(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for (index, byte) in bytes.iter().enumerate() {
+        let colon = if index > 0 && index % 2 == 0 { ":" } else { "" };
+        // A String takes everything.
+        let _ = write!(text, "{colon}{byte:02x}");
+    }
+    text
+}
+
+fn guid(bytes: [u8; 8]) -> String {
+    groups(&bytes)
+}
+
+/// Bits per second of the link, as Linux writes them: "100 Gb/sec (4X EDR)".
+fn rate(port: &PortProfile) -> String {
+    // Of a lane, in tenths of Gbit/s.
+    let (tenths, name) = match port.speed {
+        Speed::Sdr => (25, "SDR"),
+        Speed::Ddr => (50, "DDR"),
+        Speed::Qdr => (100, "QDR"),
+        Speed::Fdr10 => (100, "FDR10"),
+        Speed::Fdr => (140, "FDR"),
+        Speed::Edr => (250, "EDR"),
+        Speed::Hdr => (500, "HDR"),
+        Speed::Ndr => (1000, "NDR"),
+        Speed::Xdr => (2000, "XDR"),
+    };
+    let lanes = u32::from(port.width.lanes());
+    let total = lanes * tenths;
+    let tenth = if total.is_multiple_of(10) { String::new() } else { format!(".{}", total % 10) };
+    format!("{}{tenth} Gb/sec ({lanes}X {name})", total / 10)
+}
+
+/// Processors that a mask has room for; a longer list is left out.
+const MAX_PROCESSORS: usize = 8192;
+
+/// The mask of a list such as "0-3,8", in groups of 32 bits, the highest first: "00000001,0000010f".
+fn processor_mask(list: &str) -> Option<String> {
+    let mut words: Vec<u32> = Vec::new();
+    for range in list.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if last >= MAX_PROCESSORS {
+            return None;
+        }
+        for processor in first..=last {
+            let word = processor / 32;
+            if words.len() <= word {
+                words.resize(word + 1, 0);
+            }
+            *words.get_mut(word)? |= 1 << (processor % 32);
+        }
+    }
+    let groups: Vec<String> = words.iter().rev().map(|word| format!("{word:08x}")).collect();
+    (!groups.is_empty()).then(|| groups.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gid_table::GidEntry;
+    use crate::profile::Profile;
+    use pumice_transport::types::Mtu;
+
+    #[test]
+    fn rates_are_written_as_linux_does() {
+        let rate_of = |text: &str| rate(&Profile::parse(&format!("[port]\n{text}")).unwrap().port);
+        assert_eq!(rate(&PortProfile::default()), "2.5 Gb/sec (1X SDR)");
+        assert_eq!(rate_of("speed = 'edr'\nwidth = 4"), "100 Gb/sec (4X EDR)");
+        assert_eq!(rate_of("speed = 'fdr'\nwidth = 4"), "56 Gb/sec (4X FDR)");
+        assert_eq!(rate_of("speed = 'sdr'\nwidth = 12"), "30 Gb/sec (12X SDR)");
+    }
+
+    #[test]
+    fn processors_are_a_mask() {
+        assert_eq!(processor_mask("0-1").as_deref(), Some("00000003"));
+        assert_eq!(processor_mask("0-3,8,32").as_deref(), Some("00000001,0000010f"));
+        for wrong in ["", "x", "0-", "0-8192", "0-18446744073709551616"] {
+            assert_eq!(processor_mask(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_tree_says_what_verbs_say() {
+        let gids = [
+            GidEntry::new([192, 0, 2, 1].into(), "eth0", 2, Mtu::Mtu1024),
+            GidEntry::new("2001:db8::5".parse().unwrap(), "eth1", 3, Mtu::Mtu1024),
+        ];
+        let text = "vendor_id = 0x02c9\npart_id = 4119\nhw_ver = 0xa1\nfw_ver = '1.2.3'\n\
+                    [port]\nspeed = 'edr'\nwidth = 4\npkeys = [0xffff, 0x8001]\n[limits]\npkey_table_len = 2";
+        let profile = Profile::parse(text).unwrap();
+        let device = SysfsDevice {
+            name: "pumice0",
+            guid: [0, 0x11, 0x22, 0xff, 0xfe, 0x33, 0x44, 0x55],
+            profile: &profile,
+            gids: &gids,
+            processors: Some("0-1"),
+        };
+        let entries = entries(&device);
+        let top = "sys/devices/virtual/infiniband/pumice0";
+        for (path, line) in [
+            ("node_guid", "0011:22ff:fe33:4455"),
+            ("fw_ver", "1.2.3"),
+            ("hw_rev", "a1"),
+            ("hca_type", "MT4119"),
+            ("device/vendor", "0x15b3"),
+            ("device/device", "0x1017"),
+            ("device/local_cpus", "00000003"),
+            ("ports/1/rate", "100 Gb/sec (4X EDR)"),
+            ("ports/1/cap_mask", "0x00010000"),
+            ("ports/1/gids/0", "0000:0000:0000:0000:0000:ffff:c000:0201"),
+            ("ports/1/gids/1", "2001:0db8:0000:0000:0000:0000:0000:0005"),
+            ("ports/1/gid_attrs/types/1", "RoCE v2"),
+            ("ports/1/gid_attrs/ndevs/1", "eth1"),
+            ("ports/1/pkeys/1", "0x8001"),
+            ("ports/1/counters/port_xmit_data", "N/A (no PMA)"),
+        ] {
+            assert_eq!(
+                entries.get(&format!("{top}/{path}")),
+                Some(&Entry::File(format!("{line}\n"))),
+                "{path}"
+            );
+        }
+        let net = entries.get(&format!("{top}/device/net/eth0"));
+        assert_eq!(net, Some(&Entry::Link("/sys/class/net/eth0".to_owned())));
+        let without = super::entries(&SysfsDevice { profile: &Profile::default(), gids: &[], ..device });
+        assert!(!without.contains_key(&format!("{top}/device/vendor")));
+        assert_eq!(without.get(&format!("{top}/device/net")), Some(&Entry::Folder));
+    }
+}

@@ -1,0 +1,123 @@
+//! Writing a tree, and mending one.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{Entry, Sysfs};
+
+/// A file of the tree that could not be made.
+#[derive(Debug)]
+pub struct SysfsError {
+    /// Which one.
+    pub path: PathBuf,
+    /// Why not.
+    pub source: io::Error,
+}
+
+impl fmt::Display for SysfsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cannot be written: {}", self.path.display(), self.source)
+    }
+}
+
+impl std::error::Error for SysfsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl Sysfs {
+    /// Makes the tree in a folder, or what is missing of it or different: then it is complete. Others may be
+    /// writing the same tree, or reading it: each file appears at once. What else is in the folder stays.
+    ///
+    /// # Errors
+    /// The operating system refuses.
+    pub fn write(&self, folder: &Path) -> Result<(), SysfsError> {
+        for (path, entry) in &self.entries {
+            let path = folder.join(path);
+            make(folder, &path, entry).map_err(|source| SysfsError { path, source })?;
+        }
+        Ok(())
+    }
+}
+
+fn make(folder: &Path, path: &Path, entry: &Entry) -> io::Result<()> {
+    let there = match entry {
+        Entry::Folder => return fs::create_dir_all(path),
+        Entry::File(text) => fs::read(path).is_ok_and(|found| found == text.as_bytes()),
+        Entry::Link(target) => fs::read_link(path).is_ok_and(|found| found == Path::new(target)),
+    };
+    if there {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    // A name of this call's own, out of the way of those who list folders of the tree.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let fresh = folder.join(format!(".new-{}-{number}", std::process::id()));
+    let made = match entry {
+        Entry::Link(target) => symlink(target, &fresh),
+        Entry::File(text) => fs::write(&fresh, text),
+        Entry::Folder => Ok(()),
+    };
+    made.and_then(|()| fs::rename(&fresh, path)).inspect_err(|_| {
+        // It may not even be there.
+        let _ = fs::remove_file(&fresh);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn tree(text: &str) -> Sysfs {
+        let entries = [
+            ("sys/a/file", Entry::File(text.to_owned())),
+            ("sys/link", Entry::Link("a/file".to_owned())),
+            ("sys/empty", Entry::Folder),
+        ];
+        Sysfs { entries: BTreeMap::from(entries.map(|(path, entry)| (path.to_owned(), entry))) }
+    }
+
+    #[test]
+    fn a_tree_is_written_found_again_and_mended() {
+        let folder = std::env::temp_dir().join(format!("pumice-sysfs-test-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let tree = tree("text\n");
+        tree.write(&folder).unwrap();
+        assert_eq!(fs::read(folder.join("sys/link")).unwrap(), b"text\n");
+        assert_eq!(fs::read_dir(folder.join("sys/empty")).unwrap().count(), 0);
+        let written = |path: &str| fs::symlink_metadata(folder.join(path)).unwrap().modified().unwrap();
+        let before = (written("sys/a/file"), written("sys/link"));
+        tree.write(&folder).unwrap();
+        assert_eq!((written("sys/a/file"), written("sys/link")), before, "what is right stays");
+
+        fs::remove_file(folder.join("sys/link")).unwrap();
+        fs::write(folder.join("sys/a/file"), "te").unwrap();
+        fs::remove_dir(folder.join("sys/empty")).unwrap();
+        tree.write(&folder).unwrap();
+        assert_eq!(fs::read(folder.join("sys/link")).unwrap(), b"text\n");
+        assert!(folder.join("sys/empty").is_dir());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left behind");
+
+        fs::remove_file(folder.join("sys/link")).unwrap();
+        fs::create_dir_all(folder.join("sys/link/in-the-way")).unwrap();
+        let error = tree.write(&folder).unwrap_err();
+        assert!(error.to_string().contains("sys/link cannot be written"), "{error}");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left behind");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn another_tree_has_another_name() {
+        assert_eq!(tree("1").folder_name(), tree("1").folder_name());
+        assert_ne!(tree("1").folder_name(), tree("2").folder_name());
+    }
+}

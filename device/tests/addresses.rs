@@ -1,0 +1,106 @@
+//! The GID table follows the host's addresses. In a network namespace of its own, which only root can make.
+#![allow(unreachable_pub)]
+
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use pumice_device::clock::Clock;
+use pumice_device::gid_table::GidEntry;
+use pumice_device::hca::{Hca, HcaConfig};
+use pumice_device::interface::{gid_addresses, interfaces};
+use pumice_device::port::{UdpConfig, UdpPort, wait_readable};
+use pumice_transport::types::{AsyncEventType, Gid, Mtu};
+
+fn ip(arguments: &str) -> bool {
+    Command::new("ip").args(arguments.split(' ')).status().is_ok_and(|status| status.success())
+}
+
+/// Past the harness, which keeps what passing tests print.
+fn skip(reason: &str) {
+    let _ = writeln!(std::io::stderr(), "**** SKIPPED: {reason}");
+}
+
+fn list() -> Option<Vec<GidEntry>> {
+    let found = interfaces().ok()?;
+    let entry = |(ip, on): (IpAddr, &pumice_device::interface::Interface)| {
+        GidEntry::new(ip, &on.name, on.index, Mtu::Mtu4096)
+    };
+    Some(gid_addresses(&found).into_iter().map(entry).collect())
+}
+
+/// Events until this one, which must come.
+fn until(hca: &Hca, wanted: AsyncEventType) -> Vec<AsyncEventType> {
+    let end = Instant::now() + Duration::from_secs(10);
+    let mut seen = Vec::new();
+    while seen.last() != Some(&wanted) {
+        assert!(Instant::now() < end, "no {wanted:?}, but {seen:?}");
+        let fd = hca.async_events().as_fd().as_raw_fd();
+        wait_readable(&[fd], None, Some(Duration::from_secs(1))).unwrap();
+        if let Some(event) = hca.async_events().try_event() {
+            seen.push(event.event);
+            event.ack();
+        }
+    }
+    seen
+}
+
+fn index_of(hca: &Hca, address: &str) -> Option<u32> {
+    let gid = Gid::from(address.parse::<IpAddr>().unwrap());
+    hca.gids().into_iter().find(|(_, entry)| entry.gid == gid).map(|(index, _)| index)
+}
+
+#[test]
+fn addresses_that_come_and_go_raise_gid_change_and_keep_the_places_of_others() {
+    // SAFETY: no memory is involved; only this thread, and those that it starts, move.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return skip("a network namespace of its own needs root");
+    }
+    if !ip("link set lo up") || !ip("address add 10.77.0.1/32 dev lo") {
+        return skip("the program ip(8) is not there or may not change addresses: apt-get install iproute2");
+    }
+    let port = UdpPort::bind(&UdpConfig::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED))).unwrap();
+    let mut config = HcaConfig::new("pumice0", list().unwrap());
+    config.gid_source = Some(Box::new(list));
+    let hca = Hca::open(config, Box::new(port), Clock::monotonic()).unwrap();
+    let first = index_of(&hca, "10.77.0.1").unwrap();
+
+    assert!(ip("address add 10.77.0.2/32 dev lo"));
+    assert!(until(&hca, AsyncEventType::GidChange).len() <= 2, "IPv6 of lo may come late, once");
+    assert!(eventually(|| index_of(&hca, "10.77.0.2").is_some()));
+    assert_eq!(index_of(&hca, "10.77.0.1"), Some(first));
+    let second = index_of(&hca, "10.77.0.2").unwrap();
+
+    while hca.async_events().try_event().is_some() {}
+    assert!(ip("address del 10.77.0.1/32 dev lo"));
+    until(&hca, AsyncEventType::GidChange);
+    assert!(eventually(|| hca.gid(first).is_none()), "its place is empty");
+    assert_eq!(index_of(&hca, "10.77.0.2"), Some(second), "the others keep theirs");
+
+    assert!(ip("address add 10.77.0.3/32 dev lo"));
+    until(&hca, AsyncEventType::GidChange);
+    assert!(eventually(|| index_of(&hca, "10.77.0.3") == Some(first)), "an empty place is used again");
+    assert!(hca.is_port_active());
+
+    // The link goes down: no address can be used.
+    assert!(ip("link set lo down"));
+    until(&hca, AsyncEventType::PortErr);
+    assert!(!hca.is_port_active() && hca.gids().is_empty());
+    assert!(ip("link set lo up"));
+    until(&hca, AsyncEventType::PortActive);
+    assert!(hca.is_port_active());
+}
+
+/// Several changes are told by one event or by several.
+fn eventually(mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < end {
+        if holds() {
+            return true;
+        }
+        std::thread::yield_now();
+    }
+    false
+}

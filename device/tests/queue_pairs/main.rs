@@ -1,0 +1,9 @@
+//! Queue pairs of real devices: every transition, every status, every size.
+#![allow(unreachable_pub)]
+
+#[path = "../kit/mod.rs"]
+mod kit;
+
+mod capacities;
+mod statuses;
+mod transitions;

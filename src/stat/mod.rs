@@ -1,0 +1,92 @@
+//! `pumice stat`: what the running processes of this user have counted.
+
+mod table;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use pumice_device::share::{Report, reports};
+use pumice_transport::path::ROCE_PORT;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::outcome::{CommandError, CommandResult, Outcome};
+
+/// How long processes are waited for. One that lives answers within a millisecond or two.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Args)]
+pub(crate) struct StatOptions {
+    /// Print one JSON array instead of text; all counters are in it
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print counters that are 0 as well
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Only the process with this number
+    #[arg(long)]
+    pub(crate) pid: Option<u32>,
+    /// The UDP port that the processes share
+    #[arg(long, default_value_t = ROCE_PORT)]
+    pub(crate) port: u16,
+    /// Where the registry of processes is, if not in the usual folder
+    #[arg(long, hide = true)]
+    pub(crate) registry: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &StatOptions, out: &mut dyn Write) -> CommandResult {
+    let mut found = reports(options.port, options.registry.as_deref(), PATIENCE)
+        .map_err(|error| CommandError::Failed(format!("the processes cannot be asked: {error}")))?;
+    if let Some(pid) = options.pid {
+        found.retain(|report| report.sharer.pid == pid);
+        if found.is_empty() {
+            return Err(CommandError::Failed(format!(
+                "no process {pid} of this user shares UDP port {}; without --pid all that do are shown",
+                options.port
+            )));
+        }
+    }
+    if options.json {
+        print_json(&found, out)?;
+    } else {
+        table::print(&found, options, out)?;
+    }
+    let silent = found.iter().any(|report| report.counters.is_none());
+    Ok(if silent { Outcome::Bad } else { Outcome::Good })
+}
+
+/// The name of a process, if it is of our PID namespace.
+fn program(pid: u32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect())
+}
+
+fn print_json(found: &[Report], out: &mut dyn Write) -> Result<(), CommandError> {
+    #[derive(Serialize)]
+    struct Process {
+        pid: u32,
+        program: Option<String>,
+        slot: u8,
+        address: std::net::IpAddr,
+        /// Null: it did not answer.
+        counters: Option<Map<String, Value>>,
+    }
+    let processes: Vec<Process> = found
+        .iter()
+        .map(|report| Process {
+            pid: report.sharer.pid,
+            program: program(report.sharer.pid),
+            slot: report.sharer.slot,
+            address: report.address(),
+            counters: report.counters.as_ref().map(|counters| {
+                counters.iter().map(|(name, value)| (name.clone(), Value::from(*value))).collect()
+            }),
+        })
+        .collect();
+    serde_json::to_writer_pretty(&mut *out, &processes)?;
+    writeln!(out)?;
+    Ok(())
+}

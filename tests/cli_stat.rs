@@ -1,0 +1,110 @@
+//! `pumice stat` and the processes that it asks.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use pumice_device::clock::Clock;
+use pumice_device::gid_table::GidEntry;
+use pumice_device::hca::{Hca, HcaConfig};
+use pumice_device::port::UdpConfig;
+use pumice_device::share::{ShareConfig, SharedPort};
+use pumice_transport::host::Counter;
+use pumice_transport::types::Mtu;
+use serde_json::Value;
+
+/// A registry and a UDP port of their own.
+struct Place {
+    folder: PathBuf,
+    port: u16,
+}
+
+impl Place {
+    fn new(name: &str, number: u16) -> Place {
+        let folder = std::env::temp_dir().join(format!("pumice-stat-{name}-{}", std::process::id()));
+        Place { folder, port: 28_000 + number + (std::process::id() % 400) as u16 * 2 }
+    }
+
+    fn open(&self) -> SharedPort {
+        let address = IpAddr::V4(Ipv4Addr::new(127, 108, 4, 1));
+        let udp = UdpConfig { port: self.port, ..UdpConfig::new(address) };
+        let config = ShareConfig { udp, folder: Some(self.folder.clone()) };
+        SharedPort::open(&config).expect("a port of our own")
+    }
+
+    fn stat(&self, options: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+        command.arg("stat").arg("--registry").arg(&self.folder).arg("--port").arg(self.port.to_string());
+        command.args(options).output().expect("the program runs")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(Path::new(&self.folder));
+    }
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn hca(port: SharedPort) -> Hca {
+    let gid = GidEntry::new(port.udp().address(), "lo", 1, Mtu::Mtu4096);
+    let config = HcaConfig { process_slot: port.slot(), ..HcaConfig::new("pumice0", vec![gid]) };
+    Hca::open(config, Box::new(port), Clock::monotonic()).expect("a device")
+}
+
+#[test]
+fn counters_of_running_processes_are_shown() {
+    let place = Place::new("running", 0);
+    let (one, other) = (place.open(), place.open());
+    let slots = [one.slot(), other.slot()];
+    let devices = [hca(one), hca(other)];
+    devices[1].counters().add(Counter::RxBadIcrc, 41);
+    let output = place.stat(&["--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let all = all.as_array().expect("an array");
+    assert_eq!(all.len(), 2);
+    for (process, slot) in all.iter().zip(slots) {
+        assert_eq!((&process["pid"], &process["slot"]), (&std::process::id().into(), &slot.into()));
+        assert_eq!(process["address"], "127.108.4.1");
+        assert!(process["program"].as_str().is_some_and(|name| !name.is_empty()));
+    }
+    assert_eq!(all[0]["counters"]["rx_bad_icrc"], 0);
+    assert_eq!(all[1]["counters"]["rx_bad_icrc"], 41);
+    assert!(all[1]["counters"]["share_rejected"].is_u64());
+    let output = place.stat(&[]);
+    let shown = text(&output);
+    assert!(output.status.success() && shown.contains("packets with a wrong ICRC"), "{shown}");
+    assert!(shown.contains(&format!("process {} (", std::process::id())), "{shown}");
+    // Counters that are asked for while they change do not go back.
+    devices[1].counters().add(Counter::RxBadIcrc, 1);
+    let shown = text(&place.stat(&["--all", "--pid", &std::process::id().to_string()]));
+    assert!(shown.contains("42") && shown.contains("rx_bad_pkey"), "{shown}");
+}
+
+#[test]
+fn a_process_that_does_not_answer_is_said_to() {
+    let place = Place::new("silent", 1);
+    // Nobody drives it.
+    let _port = place.open();
+    let output = place.stat(&["--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(all[0]["counters"], Value::Null);
+    assert!(text(&place.stat(&[])).contains("does not answer"));
+}
+
+#[test]
+fn without_processes_there_is_nothing_to_show() {
+    let place = Place::new("nobody", 800);
+    let output = place.stat(&[]);
+    assert!(output.status.success() && text(&output).contains("no process"), "{}", text(&output));
+    let output = place.stat(&["--json"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "[]");
+    let output = place.stat(&["--pid", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).contains("no process 1"), "{}", text(&output));
+}

@@ -1,0 +1,279 @@
+//! The active side: REQ, REP, RTU.
+
+use alloc::boxed::Box;
+
+use super::connection::{Connection, RemoteEnd, SaidMad};
+use super::{
+    Cm, CmError, CmPath, ConnectParams, Event, Ignored, MadRoute, QpParameters, State, ack_timeout,
+    time_code_ns,
+};
+use crate::mad::{
+    CmMessage, CommId, PathFields, PrivateData, Rej, RejectReason, Rejected, Rep, Req, Rtu, TransportType,
+};
+use crate::wire::{Psn, Qpn};
+
+impl Cm {
+    /// Sends a REQ. The answer is [`Event::ConnectResponse`], [`Event::Rejected`] or
+    /// [`Event::Unreachable`].
+    ///
+    /// # Errors
+    /// Values that do not fit their fields, too much private data, too many connections.
+    pub fn connect(&mut self, params: &ConnectParams<'_>, now_ns: u64) -> Result<CommId, CmError> {
+        let id = self.new_id()?;
+        let request = self.request(id, params)?;
+        let transaction = new_transaction(id);
+        let said = CmMessage::Req(request).emit(transaction);
+        let path = &params.path;
+        // There and back, and the peer's thinking.
+        let interval_ns =
+            2 * time_code_ns(path.packet_life_time) + time_code_ns(params.remote_response_timeout);
+        let connection = Connection {
+            state: State::ReqSent,
+            consumer: true,
+            waiting_at: None,
+            route: path.route,
+            transaction,
+            service_id: params.service_id,
+            remote_id: CommId::NONE,
+            remote_ca_guid: 0,
+            local_qpn: params.local_qpn,
+            response_timeout_ns: interval_ns,
+            max_retries: params.max_cm_retries,
+            interval_ns,
+            retries_left: params.max_cm_retries,
+            said: Some(SaidMad::new(&said)),
+            qp: QpParameters {
+                transport: params.transport,
+                local: path.route.local,
+                remote: path.route.remote,
+                flow_label: path.route.flow_label,
+                traffic_class: path.route.traffic_class,
+                hop_limit: path.route.hop_limit,
+                sl: path.sl,
+                pkey: path.pkey,
+                path_mtu: path.mtu,
+                dest_qpn: Qpn::default(),
+                rq_psn: Some(params.starting_psn),
+                sq_psn: Psn::default(),
+                max_dest_rd_atomic: params.responder_resources,
+                max_rd_atomic: params.initiator_depth,
+                timeout: path.packet_life_time.saturating_add(1).min(31),
+                retry_count: params.retry_count,
+                rnr_retry_count: params.rnr_retry_count,
+            },
+            deadline_ns: None,
+        };
+        self.table.insert(id, connection);
+        self.table.arm(id, now_ns.saturating_add(interval_ns));
+        self.send_mad(path.route, said);
+        Ok(id)
+    }
+
+    /// Sends an RTU: the connection is established. The queue pair must be in RTS.
+    ///
+    /// # Errors
+    /// No reply has come, or more than 224 bytes of private data.
+    pub fn send_rtu(&mut self, id: CommId, private_data: &[u8]) -> Result<(), CmError> {
+        let private_data = PrivateData::new(private_data)?;
+        let connection = self.consumers(id, "a reply that was received", |state| {
+            matches!(state, State::RepReceived | State::MraRepSent)
+        })?;
+        let rtu = Rtu { local_id: id, remote_id: connection.remote_id, private_data };
+        let (route, mad) = (connection.route, CmMessage::Rtu(rtu).emit(connection.transaction));
+        connection.said = Some(SaidMad::new(&mad));
+        connection.state = State::Established;
+        self.send_mad(route, mad);
+        Ok(())
+    }
+
+    pub(super) fn on_rep(&mut self, route: &MadRoute, transaction: u64, rep: &Rep) -> Result<(), Ignored> {
+        let id = rep.remote_id;
+        let Some(connection) = self.table.get_mut(id).filter(|own| own.route.remote == route.remote) else {
+            self.reject_reply(route, transaction, rep, RejectReason::INVALID_COMM_ID);
+            return Err(Ignored::UnknownId);
+        };
+        match connection.state {
+            State::ReqSent | State::MraReqReceived => {}
+            state => return self.on_late_rep(route, transaction, rep, state),
+        }
+        let xrc = connection.qp.transport == TransportType::Xrc;
+        let remote_qpn = if xrc { Qpn::new(rep.local_eecn) } else { rep.local_qpn };
+        let end = |number| RemoteEnd { address: route.remote.0, ca_guid: rep.local_ca_guid, number };
+        if self.table.by_remote_id(&end(rep.local_id.0)).is_some() {
+            return Err(Ignored::Duplicate);
+        }
+        if let Some(old) = self.table.by_remote_queue_pair(&end(remote_qpn.value()))
+            && self.is_stale(old)
+        {
+            self.reject_reply(route, transaction, rep, RejectReason::STALE_CONNECTION);
+            return Err(Ignored::Stale);
+        }
+        if let Some(connection) = self.table.get_mut(id) {
+            connection.state = State::RepReceived;
+            connection.said = None;
+            connection.remote_id = rep.local_id;
+            connection.remote_ca_guid = rep.local_ca_guid;
+            let qp = &mut connection.qp;
+            qp.dest_qpn = remote_qpn;
+            qp.sq_psn = rep.starting_psn;
+            // What it serves is what we may ask for, and the other way round.
+            qp.max_rd_atomic = rep.responder_resources;
+            qp.max_dest_rd_atomic = rep.initiator_depth;
+            qp.rnr_retry_count = rep.rnr_retry_count;
+            qp.timeout = ack_timeout(rep.target_ack_delay, qp.timeout.saturating_sub(1));
+        }
+        self.table.disarm(id);
+        self.table.index_remote(id);
+        self.tell(id, Event::ConnectResponse { id, reply: Box::new(*rep) });
+        Ok(())
+    }
+
+    /// A REP for a connection that does not wait for one: its sender did not get the RTU.
+    fn on_late_rep(
+        &mut self,
+        route: &MadRoute,
+        transaction: u64,
+        rep: &Rep,
+        state: State,
+    ) -> Result<(), Ignored> {
+        let same = self.table.between(rep.remote_id, rep.local_id, route).is_some();
+        match state {
+            State::Established | State::MraRepSent if same => {
+                self.say_again(rep.remote_id);
+                Err(Ignored::Duplicate)
+            }
+            State::RepReceived if same => {
+                self.ask_for_time(rep.remote_id);
+                Err(Ignored::Duplicate)
+            }
+            State::Idle => {
+                self.reject_reply(route, transaction, rep, RejectReason::INVALID_COMM_ID);
+                Err(Ignored::WrongState(state))
+            }
+            _ => Err(Ignored::WrongState(state)),
+        }
+    }
+
+    fn reject_reply(&mut self, route: &MadRoute, transaction: u64, rep: &Rep, reason: RejectReason) {
+        let rej = Rej {
+            local_id: rep.remote_id,
+            remote_id: rep.local_id,
+            rejected: Rejected::Rep,
+            info_length: 0,
+            reason,
+            info: PrivateData::NONE,
+            private_data: PrivateData::NONE,
+        };
+        self.send(*route, &CmMessage::Rej(rej), transaction);
+    }
+
+    fn request(&self, id: CommId, params: &ConnectParams<'_>) -> Result<Req, CmError> {
+        if !matches!(params.transport, TransportType::Rc | TransportType::Uc | TransportType::Xrc) {
+            return Err(CmError::Transport);
+        }
+        within("retry count", params.retry_count, 7)?;
+        within("RNR retry count", params.rnr_retry_count, 7)?;
+        within("CM retries", params.max_cm_retries, 15)?;
+        within("remote CM response timeout", params.remote_response_timeout, 31)?;
+        within("local CM response timeout", params.local_response_timeout, 31)?;
+        within("packet life time", params.path.packet_life_time, 31)?;
+        within("packet rate", params.path.packet_rate, 63)?;
+        within("service level", params.path.sl, 15)?;
+        // The initiator of XRC neither serves READs nor receives; Linux leaves out what is about that.
+        let two_way = params.transport != TransportType::Xrc;
+        let unless_xrc = |value| if two_way { value } else { 0 };
+        Ok(Req {
+            local_id: id,
+            service_id: params.service_id,
+            local_ca_guid: self.config.ca_guid,
+            ece: params.ece,
+            local_q_key: 0,
+            local_qpn: params.local_qpn,
+            responder_resources: unless_xrc(params.responder_resources),
+            local_eecn: 0,
+            initiator_depth: params.initiator_depth,
+            remote_eecn: 0,
+            remote_response_timeout: params.remote_response_timeout,
+            transport: params.transport,
+            flow_control: params.flow_control,
+            starting_psn: params.starting_psn,
+            local_response_timeout: params.local_response_timeout,
+            retry_count: unless_xrc(params.retry_count),
+            pkey: params.path.pkey,
+            path_mtu: params.path.mtu as u8,
+            rdc_exists: false,
+            rnr_retry_count: unless_xrc(params.rnr_retry_count),
+            max_cm_retries: params.max_cm_retries,
+            srq: two_way && params.srq,
+            primary: primary_path(&params.path, self.config.ca_ack_delay),
+            alternate: PathFields::default(),
+            private_data: PrivateData::new(params.private_data)?,
+        })
+    }
+
+    /// A free communication id.
+    pub(super) fn new_id(&mut self) -> Result<CommId, CmError> {
+        let full = CmError::TooManyConnections { limit: self.config.max_connections };
+        if self.table.len() >= self.config.max_connections {
+            return Err(full);
+        }
+        self.ids.next(|id| self.table.contains(id)).ok_or(full)
+    }
+
+    /// A connection of the consumer's in one of the states that a call is for.
+    pub(super) fn consumers(
+        &mut self,
+        id: CommId,
+        wanted: &'static str,
+        fits: impl Fn(State) -> bool,
+    ) -> Result<&mut Connection, CmError> {
+        let connection = self.table.get_mut(id).filter(|connection| connection.consumer);
+        let connection = connection.ok_or(CmError::UnknownId(id))?;
+        let state = connection.state;
+        if !fits(state) {
+            return Err(CmError::WrongState { id, state, wanted });
+        }
+        Ok(connection)
+    }
+
+    /// Repeats what was said last.
+    pub(super) fn say_again(&mut self, id: CommId) {
+        let Some(connection) = self.table.get(id) else { return };
+        if let Some(said) = &connection.said {
+            let (route, mad) = (connection.route, said.mad());
+            self.send_mad(route, mad);
+        }
+    }
+}
+
+/// The transaction of a conversation that begins with this id: Linux, too, derives it from the id.
+pub(super) fn new_transaction(id: CommId) -> u64 {
+    1 << 32 | u64::from(id.0)
+}
+
+pub(super) fn within(field: &'static str, value: u8, limit: u8) -> Result<(), CmError> {
+    if value > limit {
+        return Err(CmError::OutOfRange { field, value: value.into(), limit: limit.into() });
+    }
+    Ok(())
+}
+
+fn primary_path(path: &CmPath, ca_ack_delay: u8) -> PathFields {
+    let MadRoute { local, remote, traffic_class, hop_limit, flow_label } = path.route;
+    let one_link = hop_limit <= 1;
+    // RoCE has no LIDs; Linux says "permissive" when the packets are routed.
+    let lid = if one_link { 0 } else { 0xffff };
+    PathFields {
+        local_lid: lid,
+        remote_lid: lid,
+        local_gid: local,
+        remote_gid: remote,
+        flow_label,
+        packet_rate: path.packet_rate,
+        traffic_class,
+        hop_limit,
+        sl: path.sl,
+        subnet_local: one_link,
+        local_ack_timeout: ack_timeout(ca_ack_delay, path.packet_life_time),
+    }
+}

@@ -1,0 +1,153 @@
+//! Who may be asked for what.
+
+use alloc::collections::BTreeMap;
+
+use super::{Cm, CmError};
+use crate::mad::{CommId, ServiceId};
+use crate::types::Gid;
+
+/// A listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListenerId(pub u32);
+
+/// What a request meets that finds the backlog full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum BacklogOverflow {
+    /// A REJ with the reason "no resources" (a SIDR_REP with "no queue pair").
+    #[default]
+    Reject,
+    /// Silence, as in Linux: the peer asks again after its timeout.
+    Ignore,
+}
+
+/// What to listen for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListenParams {
+    /// The service, or with a mask several.
+    pub service_id: ServiceId,
+    /// Bits of the service id that count.
+    pub mask: u64,
+    /// Only requests to this address; `None` for all addresses. A listener with an address goes
+    /// before one without.
+    pub local: Option<Gid>,
+    /// Requests that may wait: neither taken (see [`Cm::take_request`]) nor answered.
+    pub backlog: usize,
+    /// What happens to more.
+    pub overflow: BacklogOverflow,
+}
+
+impl ListenParams {
+    /// One service at all addresses.
+    pub const fn new(service_id: ServiceId, backlog: usize) -> ListenParams {
+        ListenParams { service_id, mask: u64::MAX, local: None, backlog, overflow: BacklogOverflow::Reject }
+    }
+
+    const fn serves(&self, service_id: ServiceId) -> bool {
+        (self.service_id.0 ^ service_id.0) & self.mask == 0
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Listener {
+    params: ListenParams,
+    waiting: usize,
+}
+
+/// The listeners of a process.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    limit: usize,
+    next: u32,
+    listeners: BTreeMap<ListenerId, Listener>,
+}
+
+impl Listeners {
+    pub(super) const fn new(limit: usize) -> Listeners {
+        Listeners { limit, next: 0, listeners: BTreeMap::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.listeners.is_empty()
+    }
+
+    /// Who serves this service at this address.
+    pub(super) fn find(&self, service_id: ServiceId, local: Gid) -> Option<ListenerId> {
+        let serves = |listener: &Listener| {
+            listener.params.serves(service_id) && listener.params.local.is_none_or(|own| own == local)
+        };
+        let found = self.listeners.iter().filter(|(_, listener)| serves(listener));
+        found.max_by_key(|(id, listener)| (listener.params.local, u32::MAX - id.0)).map(|(id, _)| *id)
+    }
+
+    /// One more request waits, if there is room.
+    ///
+    /// # Errors
+    /// What is to happen to the request.
+    pub(super) fn enqueue(&mut self, id: ListenerId) -> Result<(), BacklogOverflow> {
+        let Some(listener) = self.listeners.get_mut(&id) else { return Err(BacklogOverflow::Reject) };
+        if listener.waiting >= listener.params.backlog {
+            return Err(listener.params.overflow);
+        }
+        listener.waiting += 1;
+        Ok(())
+    }
+
+    fn dequeue(&mut self, id: ListenerId) {
+        if let Some(listener) = self.listeners.get_mut(&id) {
+            listener.waiting = listener.waiting.saturating_sub(1);
+        }
+    }
+}
+
+impl Cm {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// [`CmError::ServiceInUse`] if the same services are listened for at the same address (or both
+    /// at all), [`CmError::TooManyListeners`].
+    pub fn listen(&mut self, params: &ListenParams) -> Result<ListenerId, CmError> {
+        let same = |other: &Listener| {
+            other.params.local == params.local
+                && (other.params.service_id.0 ^ params.service_id.0) & other.params.mask & params.mask == 0
+        };
+        let table = &mut self.listeners;
+        if table.listeners.values().any(same) {
+            return Err(CmError::ServiceInUse(params.service_id));
+        }
+        if table.listeners.len() >= table.limit {
+            return Err(CmError::TooManyListeners { limit: table.limit });
+        }
+        // Fewer listeners than numbers: one is free.
+        while table.listeners.contains_key(&ListenerId(table.next)) {
+            table.next = table.next.wrapping_add(1);
+        }
+        let id = ListenerId(table.next);
+        table.next = table.next.wrapping_add(1);
+        table.listeners.insert(id, Listener { params: *params, waiting: 0 });
+        Ok(id)
+    }
+
+    /// Ends listening. Requests that wait are destroyed, hence rejected; those that were taken stay.
+    ///
+    /// # Errors
+    /// [`CmError::UnknownListener`].
+    pub fn unlisten(&mut self, listener: ListenerId, now_ns: u64) -> Result<(), CmError> {
+        self.listeners.listeners.remove(&listener).ok_or(CmError::UnknownListener)?;
+        let waiting = self.table.ids().filter(|(_, connection)| connection.waiting_at == Some(listener));
+        let waiting: alloc::vec::Vec<CommId> = waiting.map(|(id, _)| id).collect();
+        for id in waiting {
+            self.destroy(id, now_ns)?;
+        }
+        Ok(())
+    }
+
+    /// The consumer has taken the event of a request: it counts no longer against the backlog.
+    /// Answering or destroying a request does the same.
+    pub fn take_request(&mut self, id: CommId) {
+        if let Some(connection) = self.table.get_mut(id)
+            && let Some(listener) = connection.waiting_at.take()
+        {
+            self.listeners.dequeue(listener);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The passive side: a REQ arrives, the consumer accepts, an RTU or data follows.
+
+use alloc::boxed::Box;
+
+use super::active::within;
+use super::connection::{Connection, RemoteEnd, SaidMad};
+use super::{
+    AcceptParams, BacklogOverflow, Cm, CmError, Event, Ignored, ListenerId, MadRoute, QpParameters, State,
+    time_code_ns,
+};
+use crate::mad::{
+    CmMessage, CommId, IpHeader, PortSpace, PrivateData, Rej, RejectReason, Rejected, Rep, Req, Rtu,
+    ServiceId, TransportType,
+};
+use crate::types::{Gid, Mtu};
+
+impl Cm {
+    /// Sends a REP. The queue pair must be in RTS before: data may come at once. The answer is
+    /// [`Event::Established`], [`Event::Rejected`] or [`Event::Unreachable`].
+    ///
+    /// # Errors
+    /// The request is not open any more, values that do not fit their fields, private data.
+    pub fn accept(&mut self, id: CommId, params: &AcceptParams<'_>, now_ns: u64) -> Result<(), CmError> {
+        within("RNR retry count", params.rnr_retry_count, 7)?;
+        let private_data = PrivateData::new(params.private_data)?;
+        let config = self.config;
+        let connection = self.consumers(id, "a request that is not answered yet", |state| {
+            matches!(state, State::ReqReceived | State::MraReqSent)
+        })?;
+        // An XRC target initiates nothing; its number is looked for in the EE context's place.
+        let xrc = connection.qp.transport == TransportType::Xrc;
+        let rep = Rep {
+            local_id: id,
+            remote_id: connection.remote_id,
+            local_q_key: 0,
+            local_qpn: params.local_qpn,
+            ece: params.ece,
+            local_eecn: if xrc { params.local_qpn.value() } else { 0 },
+            starting_psn: params.starting_psn,
+            responder_resources: params.responder_resources,
+            initiator_depth: if xrc { 0 } else { params.initiator_depth },
+            target_ack_delay: config.ca_ack_delay.min(31),
+            failover_accepted: 0,
+            flow_control: !xrc && params.flow_control,
+            rnr_retry_count: params.rnr_retry_count,
+            srq: xrc || params.srq,
+            local_ca_guid: config.ca_guid,
+            private_data,
+        };
+        let (route, mad) = (connection.route, CmMessage::Rep(rep).emit(connection.transaction));
+        connection.state = State::RepSent;
+        connection.said = Some(SaidMad::new(&mad));
+        connection.local_qpn = params.local_qpn;
+        connection.qp.rq_psn = Some(params.starting_psn);
+        connection.qp.max_dest_rd_atomic = params.responder_resources;
+        connection.qp.max_rd_atomic = params.initiator_depth;
+        connection.interval_ns = connection.response_timeout_ns;
+        connection.retries_left = connection.max_retries;
+        let deadline_ns = now_ns.saturating_add(connection.interval_ns);
+        self.table.arm(id, deadline_ns);
+        self.take_request(id);
+        self.send_mad(route, mad);
+        Ok(())
+    }
+
+    /// Data has come for the queue pair, so the peer is ready whether or not its RTU arrives (the
+    /// asynchronous event COMM_EST). Gives [`Event::Established`] unless it was given.
+    ///
+    /// # Errors
+    /// There is no such connection, or it was not accepted.
+    pub fn establish(&mut self, id: CommId) -> Result<(), CmError> {
+        let connection = self.consumers(id, "a connection that was accepted", |state| {
+            matches!(state, State::RepSent | State::MraRepReceived | State::Established)
+        })?;
+        if connection.state != State::Established {
+            self.established(id, PrivateData::NONE);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_req(
+        &mut self,
+        route: &MadRoute,
+        transaction: u64,
+        req: &Req,
+        now_ns: u64,
+    ) -> Result<(), Ignored> {
+        let end = |number| RemoteEnd { address: route.remote.0, ca_guid: req.local_ca_guid, number };
+        if let Some(id) = self.table.by_remote_id(&end(req.local_id.0)) {
+            return self.on_repeated_req(id);
+        }
+        let refuse = |cm: &mut Cm, reason, ignored| {
+            cm.reject_request(route, transaction, req, reason, &[]);
+            Err(ignored)
+        };
+        if let Some(old) = self.table.by_remote_queue_pair(&end(req.local_qpn.value()))
+            && self.is_stale(old)
+        {
+            self.end_stale(old, now_ns);
+            return refuse(self, RejectReason::STALE_CONNECTION, Ignored::Stale);
+        }
+        let Some(listener) = self.listeners.find(req.service_id, route.local) else {
+            return refuse(self, RejectReason::INVALID_SERVICE_ID, Ignored::NoListener);
+        };
+        if !matches!(req.transport, TransportType::Rc | TransportType::Uc | TransportType::Xrc) {
+            return refuse(self, RejectReason::INVALID_TRANSPORT_TYPE, Ignored::Refused);
+        }
+        if !is_addressed(req.service_id, &req.private_data) {
+            return refuse(self, RejectReason::CONSUMER, Ignored::Refused);
+        }
+        if req.primary.remote_gid != route.local {
+            self.reject_request(route, transaction, req, RejectReason::INVALID_GID, &route.local.0);
+            return Err(Ignored::Refused);
+        }
+        let Some(mtu) = req.mtu() else {
+            return refuse(self, RejectReason::INVALID_MTU, Ignored::Refused);
+        };
+        let Ok(id) = self.new_id() else {
+            return refuse(self, RejectReason::NO_RESOURCES, Ignored::Full);
+        };
+        match self.listeners.enqueue(listener) {
+            Ok(()) => {}
+            Err(BacklogOverflow::Reject) => return refuse(self, RejectReason::NO_RESOURCES, Ignored::Full),
+            Err(BacklogOverflow::Ignore) => return Err(Ignored::Full),
+        }
+        self.table.insert(id, requested(listener, route, transaction, req, mtu));
+        self.table.index_remote(id);
+        let request = Box::new(*req);
+        self.tell(id, Event::ConnectRequest { listener, id, route: *route, request });
+        Ok(())
+    }
+
+    pub(super) fn on_rtu(&mut self, route: &MadRoute, rtu: &Rtu) -> Result<(), Ignored> {
+        let id = rtu.remote_id;
+        let connection = self.table.between(id, rtu.local_id, route).ok_or(Ignored::UnknownId)?;
+        match connection.state {
+            State::RepSent | State::MraRepReceived => {
+                self.established(id, rtu.private_data);
+                Ok(())
+            }
+            State::Established => Err(Ignored::Duplicate),
+            state => Err(Ignored::WrongState(state)),
+        }
+    }
+
+    fn established(&mut self, id: CommId, private_data: PrivateData<{ Rtu::PRIVATE_DATA_BYTES }>) {
+        self.table.disarm(id);
+        if let Some(connection) = self.table.get_mut(id) {
+            connection.state = State::Established;
+            connection.said = None;
+        }
+        self.tell(id, Event::Established { id, private_data: Box::new(private_data) });
+    }
+
+    /// The peer repeats its REQ: it has not got the answer.
+    fn on_repeated_req(&mut self, id: CommId) -> Result<(), Ignored> {
+        match self.table.get(id).map(|connection| connection.state) {
+            Some(State::ReqReceived) => self.ask_for_time(id),
+            Some(State::MraReqSent | State::RepSent) => self.say_again(id),
+            Some(State::Timewait) => self.say_stale(id),
+            _ => {}
+        }
+        Err(Ignored::Duplicate)
+    }
+
+    /// The peer repeats a REQ whose connection is over.
+    fn say_stale(&mut self, id: CommId) {
+        let Some(connection) = self.table.get(id) else { return };
+        let rej = Rej {
+            local_id: id,
+            remote_id: connection.remote_id,
+            rejected: Rejected::Other,
+            info_length: 0,
+            reason: RejectReason::STALE_CONNECTION,
+            info: PrivateData::NONE,
+            private_data: PrivateData::NONE,
+        };
+        let (route, transaction) = (connection.route, connection.transaction);
+        self.send(route, &CmMessage::Rej(rej), transaction);
+    }
+
+    /// Whether a connection contradicts a new one with the same queue pair at the peer. One that is
+    /// ending does not: the peer's end is gone, or it would not use the queue pair again.
+    pub(super) fn is_stale(&self, id: CommId) -> bool {
+        !matches!(
+            self.table.get(id).map(|connection| connection.state),
+            None | Some(State::Idle | State::Timewait | State::DreqSent | State::DreqReceived)
+        )
+    }
+
+    /// Refuses a request that has no connection.
+    fn reject_request(
+        &mut self,
+        route: &MadRoute,
+        transaction: u64,
+        req: &Req,
+        reason: RejectReason,
+        info: &[u8],
+    ) {
+        let rej = Rej {
+            local_id: CommId::NONE,
+            remote_id: req.local_id,
+            rejected: Rejected::Req,
+            info_length: info.len() as u8 & 0x7f,
+            reason,
+            info: PrivateData::new(info).unwrap_or_default(),
+            private_data: PrivateData::NONE,
+        };
+        self.send(*route, &CmMessage::Rej(rej), transaction);
+    }
+}
+
+/// Whether a request for a service of RDMA-CM says whose it is: with a unicast source, and both
+/// addresses of one family. Other services have no such header; InfiniBand's own may have none.
+pub(super) fn is_addressed(service_id: ServiceId, private_data: &[u8]) -> bool {
+    match service_id.to_rdma_cm() {
+        None | Some((PortSpace::Ib, _)) => true,
+        Some(_) => IpHeader::parse(private_data).is_ok_and(|header| {
+            let source = header.source;
+            !source.is_unspecified() && !Gid::from(source).is_multicast()
+        }),
+    }
+}
+
+/// The connection that a request asks for.
+fn requested(listener: ListenerId, route: &MadRoute, transaction: u64, req: &Req, mtu: Mtu) -> Connection {
+    let path = &req.primary;
+    Connection {
+        state: State::ReqReceived,
+        consumer: true,
+        waiting_at: Some(listener),
+        route: *route,
+        transaction,
+        service_id: req.service_id,
+        remote_id: req.local_id,
+        remote_ca_guid: req.local_ca_guid,
+        local_qpn: Default::default(),
+        response_timeout_ns: time_code_ns(req.local_response_timeout),
+        max_retries: req.max_cm_retries,
+        interval_ns: 0,
+        retries_left: 0,
+        said: None,
+        qp: QpParameters {
+            transport: req.transport,
+            local: path.remote_gid,
+            remote: path.local_gid,
+            flow_label: path.flow_label,
+            traffic_class: path.traffic_class,
+            hop_limit: path.hop_limit,
+            sl: path.sl,
+            pkey: req.pkey,
+            path_mtu: mtu,
+            dest_qpn: req.local_qpn,
+            rq_psn: None,
+            sq_psn: req.starting_psn,
+            // What it wants to have outstanding is what we have to serve, and the other way round.
+            max_dest_rd_atomic: req.initiator_depth,
+            max_rd_atomic: req.responder_resources,
+            timeout: path.local_ack_timeout,
+            retry_count: req.retry_count,
+            rnr_retry_count: req.rnr_retry_count,
+        },
+        deadline_ns: None,
+    }
+}

@@ -1,0 +1,65 @@
+//! A MAD arrives: which message is it, and for which connection?
+
+use super::connection::RemoteEnd;
+use super::{Cm, Ignored, MadRoute};
+use crate::mad::{CmMessage, CommId, Mad, MadError, ServiceId, refuse};
+use crate::types::Gid;
+
+impl Cm {
+    /// Handles what queue pair 1 received from `route.remote` at `route.local`: 256 bytes.
+    ///
+    /// Queries of other management classes are answered with "not supported".
+    ///
+    /// # Errors
+    /// Why the MAD changed nothing. It may have been answered even so; there is nothing to do about it
+    /// but to count.
+    pub fn handle_mad(&mut self, route: &MadRoute, bytes: &[u8], now_ns: u64) -> Result<(), Ignored> {
+        let mad = Mad::parse(bytes).map_err(Ignored::Mad)?;
+        let message = match CmMessage::parse(&mad) {
+            Ok(message) => message,
+            Err(error) => {
+                self.answer_foreign(route, &mad, error);
+                return Err(Ignored::Mad(error));
+            }
+        };
+        let transaction = mad.header().transaction;
+        match &message {
+            CmMessage::Req(req) => self.on_req(route, transaction, req, now_ns),
+            CmMessage::Rep(rep) => self.on_rep(route, transaction, rep),
+            CmMessage::Rtu(rtu) => self.on_rtu(route, rtu),
+            CmMessage::Rej(rej) => self.on_rej(route, rej, now_ns),
+            CmMessage::Mra(mra) => self.on_mra(route, mra, now_ns),
+            CmMessage::Dreq(dreq) => self.on_dreq(route, transaction, dreq, now_ns),
+            CmMessage::Drep(drep) => self.on_drep(route, drep, now_ns),
+            CmMessage::SidrReq(req) => self.on_sidr_req(route, transaction, req),
+            CmMessage::SidrRep(rep) => self.on_sidr_rep(route, rep),
+        }
+    }
+
+    /// Whether a message belongs to a connection of this process. With several processes at one
+    /// address, whoever receives a message that is not its own hands it on.
+    pub fn recognises(&self, route: &MadRoute, message: &CmMessage) -> bool {
+        let end = |ca_guid, id: CommId| RemoteEnd { address: route.remote.0, ca_guid, number: id.0 };
+        match message {
+            CmMessage::Req(req) => self.table.by_remote_id(&end(req.local_ca_guid, req.local_id)).is_some(),
+            CmMessage::SidrReq(req) => self.table.by_question(&end(0, req.request_id)).is_some(),
+            CmMessage::Rej(rej) if rej.remote_id == CommId::NONE => rej
+                .timeout_ca_guid()
+                .is_some_and(|guid| self.table.by_remote_id(&end(guid, rej.local_id)).is_some()),
+            other => other.recipient().is_some_and(|id| self.table.contains(id)),
+        }
+    }
+
+    /// Whether somebody in this process listens for a service at an address.
+    pub fn serves(&self, service_id: ServiceId, local: Gid) -> bool {
+        self.listeners.find(service_id, local).is_some()
+    }
+
+    fn answer_foreign(&mut self, route: &MadRoute, mad: &Mad<'_>, error: MadError) {
+        if matches!(error, MadError::Class(_) | MadError::ClassVersion(_) | MadError::Method(_))
+            && let Some(answer) = refuse(mad)
+        {
+            self.send_mad(*route, answer);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! SIDR: which queue pair serves datagrams?
+
+use alloc::boxed::Box;
+
+use super::active::{new_transaction, within};
+use super::connection::{Connection, RemoteEnd, SaidMad};
+use super::passive::is_addressed;
+use super::{
+    BacklogOverflow, Cm, CmError, Event, Ignored, MadRoute, QpParameters, ResolveParams, SidrReply, State,
+    time_code_ns,
+};
+use crate::mad::{CmMessage, CommId, PrivateData, ServiceId, SidrRep, SidrReq, SidrStatus, TransportType};
+use crate::types::Mtu;
+
+impl Cm {
+    /// Sends a SIDR_REQ. The answer is [`Event::SidrResolved`], whatever it is, or
+    /// [`Event::Unreachable`].
+    ///
+    /// # Errors
+    /// Values that do not fit their fields, too much private data, too many connections.
+    pub fn resolve(&mut self, params: &ResolveParams<'_>, now_ns: u64) -> Result<CommId, CmError> {
+        within("CM retries", params.max_cm_retries, 15)?;
+        within("response timeout", params.response_timeout, 31)?;
+        let private_data = PrivateData::new(params.private_data)?;
+        let id = self.new_id()?;
+        let (service_id, pkey) = (params.service_id, params.pkey);
+        let request = SidrReq { request_id: id, pkey, service_id, private_data };
+        let transaction = new_transaction(id);
+        let mad = CmMessage::SidrReq(request).emit(transaction);
+        let interval_ns = time_code_ns(params.response_timeout);
+        let mut connection =
+            question(State::SidrReqSent, &params.route, transaction, service_id, CommId::NONE, pkey);
+        connection.interval_ns = interval_ns;
+        connection.retries_left = params.max_cm_retries;
+        connection.said = Some(SaidMad::new(&mad));
+        self.table.insert(id, connection);
+        self.table.arm(id, now_ns.saturating_add(interval_ns));
+        self.send_mad(params.route, mad);
+        Ok(id)
+    }
+
+    /// Answers a question for a queue pair. A question that is repeated afterwards, because the answer
+    /// was lost, comes as a new one.
+    ///
+    /// # Errors
+    /// It was answered already, or too much private data.
+    pub fn sidr_reply(&mut self, id: CommId, reply: &SidrReply<'_>) -> Result<(), CmError> {
+        PrivateData::<{ SidrRep::INFO_BYTES }>::new(reply.info)?;
+        PrivateData::<{ SidrRep::PRIVATE_DATA_BYTES }>::new(reply.private_data)?;
+        self.consumers(id, "a question that is not answered yet", |state| state == State::SidrReqReceived)?;
+        self.answer_question(id, reply);
+        Ok(())
+    }
+
+    pub(super) fn answer_question(&mut self, id: CommId, reply: &SidrReply<'_>) {
+        self.take_request(id);
+        let Some(connection) = self.table.get(id) else { return };
+        let rep = answer(connection.remote_id, connection.service_id, reply);
+        let (route, transaction) = (connection.route, connection.transaction);
+        self.enter_idle(id);
+        self.send(route, &CmMessage::SidrRep(rep), transaction);
+    }
+
+    pub(super) fn on_sidr_req(
+        &mut self,
+        route: &MadRoute,
+        transaction: u64,
+        req: &SidrReq,
+    ) -> Result<(), Ignored> {
+        let end = RemoteEnd { address: route.remote.0, ca_guid: 0, number: req.request_id.0 };
+        if self.table.by_question(&end).is_some() {
+            return Err(Ignored::Duplicate);
+        }
+        let refuse = |cm: &mut Cm, status, ignored| {
+            let rep = answer(req.request_id, req.service_id, &SidrReply::refused(status, &[]));
+            cm.send(*route, &CmMessage::SidrRep(rep), transaction);
+            Err(ignored)
+        };
+        let Some(listener) = self.listeners.find(req.service_id, route.local) else {
+            return refuse(self, SidrStatus::UNSUPPORTED, Ignored::NoListener);
+        };
+        if !is_addressed(req.service_id, &req.private_data) {
+            return refuse(self, SidrStatus::REJECT, Ignored::Refused);
+        }
+        let Ok(id) = self.new_id() else {
+            return refuse(self, SidrStatus::NO_QP, Ignored::Full);
+        };
+        match self.listeners.enqueue(listener) {
+            Ok(()) => {}
+            Err(BacklogOverflow::Reject) => return refuse(self, SidrStatus::NO_QP, Ignored::Full),
+            Err(BacklogOverflow::Ignore) => return Err(Ignored::Full),
+        }
+        let mut connection =
+            question(State::SidrReqReceived, route, transaction, req.service_id, req.request_id, req.pkey);
+        connection.waiting_at = Some(listener);
+        self.table.insert(id, connection);
+        self.table.index_question(id);
+        let request = Box::new(*req);
+        self.tell(id, Event::SidrRequest { listener, id, route: *route, request });
+        Ok(())
+    }
+
+    pub(super) fn on_sidr_rep(&mut self, route: &MadRoute, rep: &SidrRep) -> Result<(), Ignored> {
+        let id = rep.request_id;
+        let connection = self.table.between(id, CommId::NONE, route).ok_or(Ignored::UnknownId)?;
+        match connection.state {
+            State::SidrReqSent => {}
+            state => return Err(Ignored::WrongState(state)),
+        }
+        self.enter_idle(id);
+        self.tell(id, Event::SidrResolved { id, reply: Box::new(*rep) });
+        Ok(())
+    }
+}
+
+fn answer(request_id: CommId, service_id: ServiceId, reply: &SidrReply<'_>) -> SidrRep {
+    SidrRep {
+        request_id,
+        status: reply.status,
+        info_length: reply.info.len().min(SidrRep::INFO_BYTES) as u8,
+        qpn: reply.qpn,
+        service_id,
+        q_key: reply.q_key,
+        // Their lengths were checked.
+        info: PrivateData::new(reply.info).unwrap_or_default(),
+        private_data: PrivateData::new(reply.private_data).unwrap_or_default(),
+    }
+}
+
+/// A question has an entry like a connection, most of it unused.
+fn question(
+    state: State,
+    route: &MadRoute,
+    transaction: u64,
+    service_id: ServiceId,
+    remote_id: CommId,
+    pkey: u16,
+) -> Connection {
+    Connection {
+        state,
+        consumer: true,
+        waiting_at: None,
+        route: *route,
+        transaction,
+        service_id,
+        remote_id,
+        remote_ca_guid: 0,
+        local_qpn: Default::default(),
+        response_timeout_ns: 0,
+        max_retries: 0,
+        interval_ns: 0,
+        retries_left: 0,
+        said: None,
+        qp: QpParameters {
+            transport: TransportType::Rd,
+            local: route.local,
+            remote: route.remote,
+            flow_label: route.flow_label,
+            traffic_class: route.traffic_class,
+            hop_limit: route.hop_limit,
+            sl: 0,
+            pkey,
+            path_mtu: Mtu::Mtu256,
+            dest_qpn: Default::default(),
+            rq_psn: None,
+            sq_psn: Default::default(),
+            max_dest_rd_atomic: 0,
+            max_rd_atomic: 0,
+            timeout: 0,
+            retry_count: 0,
+            rnr_retry_count: 0,
+        },
+        deadline_ns: None,
+    }
+}

@@ -1,0 +1,65 @@
+//! Time passes: messages are repeated, given up, and timewait ends.
+
+use super::{Cm, Event, State, UnansweredMessage};
+use crate::mad::CommId;
+
+impl Cm {
+    /// Timers that one call of [`Cm::handle_timeout`] handles: the rest stays due, so that what one call
+    /// has to send is bounded.
+    pub const TIMEOUTS_PER_CALL: usize = 256;
+
+    /// Handles timers that are due. Drain the outputs, and call again while
+    /// [`Cm::poll_timeout`] is not in the future.
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        for _ in 0..Cm::TIMEOUTS_PER_CALL {
+            let Some(id) = self.table.pop_due(now_ns) else { return };
+            self.on_timeout(id, now_ns);
+        }
+    }
+
+    fn on_timeout(&mut self, id: CommId, now_ns: u64) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.state == State::Timewait {
+            self.enter_idle(id);
+            self.tell(id, Event::TimewaitExit { id });
+            self.remove_if_forgotten(id);
+        } else if let Some(left) = connection.retries_left.checked_sub(1) {
+            connection.retries_left = left;
+            let deadline_ns = now_ns.saturating_add(connection.interval_ns);
+            self.table.arm(id, deadline_ns);
+            self.say_again(id);
+        } else {
+            let state = connection.state;
+            self.give_up(id, state, now_ns);
+        }
+    }
+
+    /// The peer never answered.
+    fn give_up(&mut self, id: CommId, state: State, now_ns: u64) {
+        let unanswered = match state {
+            State::ReqSent | State::MraReqReceived => {
+                self.enter_idle(id);
+                UnansweredMessage::Req
+            }
+            State::SidrReqSent => {
+                self.enter_idle(id);
+                UnansweredMessage::SidrReq
+            }
+            State::RepSent | State::MraRepReceived => {
+                // The peer may be established, and its RTUs lost: it should know that nobody is here.
+                self.send_timeout_rej(id, now_ns);
+                self.enter_idle(id);
+                UnansweredMessage::Rep
+            }
+            State::DreqSent => {
+                self.enter_timewait(id, now_ns);
+                self.tell(id, Event::Disconnected { id, private_data: None });
+                return;
+            }
+            // States without a timer.
+            _ => return,
+        };
+        self.tell(id, Event::Unreachable { id, unanswered });
+        self.remove_if_forgotten(id);
+    }
+}

@@ -1,0 +1,215 @@
+/* Arguments that cannot be, through the data path as well: each gets its errno, nothing crashes, and in the end everything
+ * can be destroyed, so that nothing was left behind. */
+#include "expect.h"
+
+static struct ibv_qp *connected(enum ibv_qp_type type)
+{
+	struct ibv_qp_init_attr wants = qp_wants(type);
+	struct ibv_qp *qp = ibv_create_qp(pd, &wants);
+	CLAIM(qp);
+	init(qp);
+	connect_to(qp, qp->qp_num);
+	return qp;
+}
+
+static void null_handles(void)
+{
+	struct ibv_send_wr send = {0}, *bad_send;
+	struct ibv_recv_wr receive = {0}, *bad_receive;
+	struct ibv_mw_bind bind = {0};
+	struct ibv_wc wc;
+	struct ibv_srq_init_attr_ex srq = {0};
+	struct ibv_qp_init_attr_ex qp = {0};
+	struct ibv_xrcd_init_attr xrcd = {0};
+	FAILS(ctx->ops.post_send(NULL, &send, &bad_send), EINVAL);
+	FAILS(ctx->ops.post_recv(NULL, &receive, &bad_receive), EINVAL);
+	FAILS(ctx->ops.post_srq_recv(NULL, &receive, &bad_receive), EINVAL);
+	FAILS(ctx->ops.req_notify_cq(NULL, 0), EINVAL);
+	CLAIM(ctx->ops.poll_cq(NULL, 1, &wc) == -EINVAL);
+	FAILS(ctx->ops.bind_mw(NULL, NULL, &bind), EINVAL);
+	FAILS(ctx->ops.dealloc_mw(NULL), EINVAL);
+	CLAIM((errno = 0, ctx->ops.alloc_mw(NULL, IBV_MW_TYPE_1)) == NULL && errno == EINVAL);
+	FAILS(ibv_detach_mcast(NULL, &own_gid, 0), EINVAL);
+	FAILS(ibv_query_srq(NULL, NULL), EINVAL);
+	REFUSED(ibv_create_srq_ex(ctx, &srq), EINVAL);
+	REFUSED(ibv_create_qp_ex(ctx, &qp), EINVAL);
+	REFUSED(ibv_open_xrcd(ctx, &xrcd), EINVAL);
+	REFUSED((ibv_reg_mr)(pd, NULL, 8, IBV_ACCESS_LOCAL_WRITE), EFAULT);
+}
+
+/* Ranges that wrap, that are not there, and rights that contradict each other or have no meaning. */
+static void regions(void)
+{
+	void *end = (void *)(UINTPTR_MAX - 4);
+	REFUSED((ibv_reg_mr)(pd, end, 16, RIGHTS), EINVAL);
+	REFUSED((ibv_reg_mr)(pd, memory, SIZE_MAX, RIGHTS), EINVAL);
+	REFUSED((ibv_reg_mr)(pd, memory, SIZE_MAX - 4096, RIGHTS), EINVAL);
+	REFUSED(ibv_reg_mr_iova2(pd, memory, 4096, UINT64_MAX - 100, RIGHTS), EINVAL);
+	REFUSED((ibv_reg_mr)(pd, (void *)64, 8, RIGHTS), EFAULT);
+	REFUSED((ibv_reg_mr)(pd, memory, 8, IBV_ACCESS_REMOTE_ATOMIC), EINVAL);
+	REFUSED((ibv_reg_mr)(pd, memory, 8, 1 << 18), EINVAL);
+	static const char constant[8192] = {1};
+	REFUSED((ibv_reg_mr)(pd, (void *)constant, sizeof(constant), RIGHTS), EFAULT);
+	struct ibv_mr *read_only = (ibv_reg_mr)(pd, (void *)constant, sizeof(constant), IBV_ACCESS_REMOTE_READ);
+	CLAIM(read_only);
+	FAILS(ibv_dereg_mr(read_only), 0);
+}
+
+/* Send requests that are refused at once, each of them alone and behind a good one. */
+static void send_requests(void)
+{
+	struct ibv_qp *qp = connected(IBV_QPT_RC);
+	struct ibv_sge sge = piece(0, 8), many[8] = {sge, sge, sge, sge, sge, sge, sge, sge};
+	struct ibv_sge huge[2] = {{.addr = sge.addr, .length = 1u << 31, .lkey = sge.lkey}, {.addr = sge.addr, .length = 1, .lkey = sge.lkey}};
+	struct ibv_send_wr good = {.wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
+	good.wr.rdma.remote_addr = (uintptr_t)&memory[100];
+	good.wr.rdma.rkey = mr->rkey;
+	for (int i = 0; i < 15; i++) {
+		struct ibv_send_wr wrong = good, *bad = NULL;
+		switch (i) {
+		case 0: wrong.opcode = 99; break;
+		case 1: wrong.opcode = (enum ibv_wr_opcode)-1; break;
+		case 2: wrong.num_sge = -1; break;
+		case 3: wrong.num_sge = INT32_MIN; break;
+		case 4: wrong.sg_list = many; wrong.num_sge = 8; break;
+		case 5: wrong.num_sge = INT32_MAX; break;
+		case 6: wrong.sg_list = NULL; break;
+		case 7: wrong.sg_list = huge; wrong.num_sge = 2; break;
+		case 8: wrong.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD; wrong.wr.atomic.remote_addr = (uintptr_t)memory + 4; break;
+		case 9: wrong.opcode = IBV_WR_ATOMIC_CMP_AND_SWP; sge.length = 4; break;
+		case 10: wrong.opcode = IBV_WR_BIND_MW; wrong.bind_mw.mw = NULL; break;
+		case 11: wrong.opcode = IBV_WR_RDMA_READ; wrong.send_flags |= IBV_SEND_INLINE; break;
+		case 12: wrong.sg_list = huge; wrong.send_flags |= IBV_SEND_INLINE; break;
+		case 13: wrong.opcode = IBV_WR_TSO; break;
+		case 14: wrong.opcode = IBV_WR_DRIVER1; break;
+		}
+		struct ibv_send_wr first = good;
+		first.next = &wrong;
+		if (i == 9)
+			first.sg_list = many;
+		FAILS(ibv_post_send(qp, &wrong, &bad), EINVAL);
+		CLAIM(bad == &wrong);
+		FAILS(ibv_post_send(qp, &first, &bad), EINVAL);
+		CLAIM(bad == &wrong);
+		FAILS(ibv_post_send(qp, &wrong, NULL), EINVAL);
+		completions(1);
+		sge.length = 8;
+	}
+	/* Flags without meaning are overlooked, and so is a fence where there is nothing to wait for. */
+	struct ibv_send_wr *bad;
+	good.send_flags |= 1 << 20 | IBV_SEND_FENCE;
+	FAILS(ibv_post_send(qp, &good, &bad), 0);
+	completions(1);
+	CLAIM(qp->state == IBV_QPS_RTS);
+	FAILS(ibv_destroy_qp(qp), 0);
+
+	/* A datagram to nowhere, and operations that UD does not have. */
+	qp = connected(IBV_QPT_UD);
+	good.send_flags = IBV_SEND_SIGNALED;
+	good.wr.ud.ah = NULL;
+	good.opcode = IBV_WR_SEND;
+	FAILS(ibv_post_send(qp, &good, &bad), EINVAL);
+	good.opcode = IBV_WR_RDMA_WRITE;
+	FAILS(ibv_post_send(qp, &good, &bad), EINVAL);
+	FAILS(ibv_destroy_qp(qp), 0);
+}
+
+/* Address vectors that lead nowhere. */
+static void addresses(void)
+{
+	union ibv_gid nothing = {{0}}, ipv6 = {.raw = {0x20, 1, 0xd, 0xb8}};
+	for (int i = 0; i < 7; i++) {
+		struct ibv_ah_attr wrong = own_address();
+		switch (i) {
+		case 0: wrong.is_global = 0; break;
+		case 1: wrong.port_num = 0; break;
+		case 2: wrong.port_num = 2; break;
+		case 3: wrong.grh.sgid_index = 200; break;
+		case 4: wrong.grh.dgid = nothing; break;
+		case 5: wrong.grh.dgid = ipv6; break;
+		case 6: wrong.grh.sgid_index = 255; break;
+		}
+		errno = 0;
+		CLAIM(ibv_create_ah(pd, &wrong) == NULL && (errno == EINVAL || errno == EHOSTUNREACH));
+	}
+}
+
+/* Masks and states without meaning. */
+static void masks(void)
+{
+	struct ibv_qp_init_attr wants = qp_wants(IBV_QPT_RC);
+	struct ibv_qp *qp = ibv_create_qp(pd, &wants);
+	struct ibv_qp_attr attr = {.qp_state = 77};
+	CLAIM(qp);
+	FAILS(ibv_modify_qp(qp, NULL, IBV_QP_STATE), EINVAL);
+	FAILS(ibv_modify_qp(qp, &attr, IBV_QP_STATE), EINVAL);
+	FAILS(ibv_modify_qp(qp, &attr, 0), 0);
+	FAILS(ibv_modify_qp(qp, &attr, -1), EOPNOTSUPP);
+	FAILS(ibv_modify_qp(qp, &attr, 1 << 22), EOPNOTSUPP);
+	FAILS(ibv_query_qp(qp, NULL, 0, &wants), EINVAL);
+	FAILS(ibv_query_qp(qp, &attr, 0, NULL), EINVAL);
+	FAILS(ibv_query_qp(qp, &attr, -1 & ~IBV_QP_RATE_LIMIT, &wants), 0);
+	CLAIM(attr.qp_state == IBV_QPS_RESET);
+	FAILS(ibv_destroy_qp(qp), 0);
+	struct ibv_qp_init_attr_ex extended = {.qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq, .pd = pd};
+	extended.comp_mask = IBV_QP_INIT_ATTR_PD | 1 << 30;
+	REFUSED(ibv_create_qp_ex(ctx, &extended), EINVAL);
+	FAILS(ibv_resize_cq(cq, 0), EINVAL);
+	FAILS(ibv_resize_cq(cq, -5), EINVAL);
+	FAILS(ibv_resize_cq(cq, INT32_MAX), EINVAL);
+	REFUSED(ibv_create_cq(ctx, INT32_MAX, NULL, NULL, 0), EINVAL);
+	REFUSED(ibv_create_cq(ctx, 8, NULL, NULL, -1), EINVAL);
+}
+
+/* Objects of one domain are not for another. */
+static void foreign_domains(void)
+{
+	struct ibv_pd *other = ibv_alloc_pd(ctx);
+	struct ibv_mr *foreign = (ibv_reg_mr)(other, memory, sizeof(memory), RIGHTS | IBV_ACCESS_MW_BIND);
+	struct ibv_qp *qp = connected(IBV_QPT_RC);
+	struct ibv_sge sge = {.addr = (uintptr_t)memory, .length = 8, .lkey = foreign->lkey};
+	struct ibv_send_wr *bad, wr = {.wr_id = 4, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+	CLAIM(other && foreign);
+	/* A local key is looked at when the request is executed. */
+	FAILS(ibv_post_send(qp, &wr, &bad), 0);
+	struct ibv_wc wc = completion();
+	CLAIM(wc.wr_id == 4 && wc.status == IBV_WC_LOC_PROT_ERR);
+	FAILS(ibv_destroy_qp(qp), 0);
+	/* A remote key of another domain than the responder's. */
+	struct ibv_qp_init_attr wants = qp_wants(IBV_QPT_RC);
+	struct ibv_qp *responder = ibv_create_qp(pd, &wants);
+	CLAIM(responder && (qp = ibv_create_qp(pd, &wants)));
+	init(qp);
+	init(responder);
+	connect_to(qp, responder->qp_num);
+	connect_to(responder, qp->qp_num);
+	sge.lkey = mr->lkey;
+	wr.opcode = IBV_WR_RDMA_WRITE;
+	wr.wr.rdma.remote_addr = (uintptr_t)&memory[100];
+	wr.wr.rdma.rkey = foreign->rkey;
+	FAILS(ibv_post_send(qp, &wr, &bad), 0);
+	CLAIM(completion().status == IBV_WC_REM_ACCESS_ERR);
+	FAILS(ibv_destroy_qp(qp), 0);
+	FAILS(ibv_destroy_qp(responder), 0);
+	FAILS(ibv_dealloc_pd(other), EBUSY);
+	FAILS(ibv_dereg_mr(foreign), 0);
+	FAILS(ibv_dealloc_pd(other), 0);
+}
+
+int main(void)
+{
+	open_device();
+	null_handles();
+	regions();
+	send_requests();
+	addresses();
+	masks();
+	foreign_domains();
+	/* Each of these would be EBUSY if anything had been left behind. */
+	FAILS(ibv_dereg_mr(mr), 0);
+	FAILS(ibv_destroy_cq(cq), 0);
+	FAILS(ibv_destroy_comp_channel(channel), 0);
+	FAILS(ibv_dealloc_pd(pd), 0);
+	FAILS(ibv_close_device(ctx), 0);
+	return 0;
+}
