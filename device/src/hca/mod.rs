@@ -95,7 +95,7 @@ impl HcaConfig {
 
 /// A software HCA with one port.
 pub struct Hca {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     name: String,
     limits: Limits,
     active_mtu: Mtu,
