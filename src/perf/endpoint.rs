@@ -517,7 +517,12 @@ pub(super) fn receives_per_queue(plan: &Plan) -> usize {
     match plan.operation {
         _ if plan.shared_receives() => 2 * MAX_OUTSTANDING,
         // More than may be outstanding: the device acknowledges messages that the application has yet to see.
-        Operation::Send => (4 * plan.depth).min(MAX_RECEIVES) + SPARE,
+        Operation::Send => {
+            let count = (4 * plan.depth).min(MAX_RECEIVES) + SPARE;
+            // Receives that share buffers use them in turn; an odd lot at the end would bring a buffer's turn again
+            // while the message in it is still to be compared.
+            if plan.qp_count == 1 { count.next_multiple_of(plan.slot_count()) } else { count }
+        }
         _ => SPARE,
     }
 }
@@ -552,4 +557,22 @@ fn check_mtu(largest: Mtu, plan: &Plan) -> Result<(), String> {
         plan.mtu_bytes,
         largest.bytes()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::plan::tests::plan;
+
+    #[test]
+    fn messages_in_a_row_have_buffers_of_their_own() {
+        for size_bytes in [8, 1000, 5000, 4096, 70_000, 1 << 20] {
+            for depth in [1, 16, 100, 256] {
+                let plan = Plan { size_bytes, depth, ..plan(Operation::Send, Service::Uc) };
+                let receives = receives_per_queue(&plan);
+                let slots = target_slots(&plan, receives);
+                assert!(receives.is_multiple_of(slots), "{size_bytes}, {depth}: {receives} on {slots}");
+            }
+        }
+    }
 }
