@@ -117,7 +117,7 @@ impl Drop for Stage {
 }
 
 #[test]
-fn a_message_lands_with_the_owner_of_its_srq_and_the_target_outlives_its_creator() {
+fn statement_48_a_message_lands_with_the_owner_of_its_srq_and_the_target_outlives_its_creator() {
     let mut stage = Stage::new();
     stage.exchange(0, 200);
     let memory = stage.b.ask("memory");
