@@ -17,11 +17,7 @@ pumice_v6=fd00:9::2
 # From the memory of this machine: programs start faster than from the host's folder.
 install_programs() {
     mkdir -p /tmp/pumice /share/out
-    cp -d /share/bin/* /tmp/pumice/
-    mkdir /tmp/pumice/lib
-    cp /share/lib/libpumice.so /tmp/pumice/lib/libibverbs.so.1
-    local name
-    for name in rdmacm mlx5 efa mlx4 mana; do ln -s libibverbs.so.1 "/tmp/pumice/lib/lib$name.so.1"; done
+    cp /share/bin/* /share/lib/* /tmp/pumice/
     chmod -R a+rX /tmp/pumice
 }
 
@@ -29,15 +25,17 @@ interop=/tmp/pumice/interop
 
 # What both of an rxe pair run as, and what pumice runs as: an ordinary user without any capability, in a network namespace.
 on_rxe() { timeout "$limit_seconds" "$@"; }
-in_namespace() {
-    local namespace=$1
-    shift
+# pumice_in NAMESPACE ADDRESS COMMAND...
+pumice_in() {
+    local namespace=$1 address=$2
+    shift 2
     ip netns exec "$namespace" setpriv --reuid=1000 --regid=1000 --clear-groups --no-new-privs --bounding-set=-all \
-        --inh-caps=-all env HOME=/tmp LD_LIBRARY_PATH=/tmp/pumice/lib PUMICE_EXPLAIN=1 "$@"
+        --inh-caps=-all env HOME=/tmp timeout "$limit_seconds" \
+        /tmp/pumice/pumice run --addr "$address" --log warn -- "$@"
 }
-on_left() { in_namespace left env PUMICE_ADDR=10.9.2.1 timeout "$limit_seconds" "$@"; }
-on_right() { in_namespace right env PUMICE_ADDR=10.9.2.2 timeout "$limit_seconds" "$@"; }
-on_pumice() { in_namespace peer env PUMICE_ADDR="${pumice_at:-$pumice_address}" timeout "$limit_seconds" "$@"; }
+on_left() { pumice_in left 10.9.2.1 "$@"; }
+on_right() { pumice_in right 10.9.2.2 "$@"; }
+on_pumice() { pumice_in peer "${pumice_at:-$pumice_address}" "$@"; }
 
 pass() {
     passed=$((passed + 1))

@@ -15,13 +15,14 @@ else
     fail "rxe takes every packet of pumice: $sent sent, $((after - before)) taken, $bad wrong ICRCs" /dev/null
 fi
 
-# One bit of every hundredth packet changes on the way. rxe sends without UDP checksums: only the ICRC can tell.
+# One bit of every hundredth packet (tenth train) changes on the way. rxe sends without UDP checksums: only the ICRC can tell.
 weather w0 corrupt 1%
 at_pumice=yes record icrc-damaged-to-pumice checked pumice rxe bursts,send
-at_pumice=yes record icrc-damaged-answers checked rxe pumice mixture,read
+at_pumice=yes record icrc-damaged-answers checked rxe pumice atomics,read
 weather fine
-weather w1 corrupt 1%
-record icrc-damaged-to-rxe checked rxe pumice bursts,mixture
+# netem counts a train as one packet.
+weather w1 corrupt 10%
+record icrc-damaged-to-rxe checked rxe pumice bursts,send
 weather fine
 for name in damaged-to-pumice damaged-answers damaged-to-rxe; do
     total=$(/tmp/pumice/pumice capture --json "/share/out/icrc-$name.pcap" | tee /tmp/packets | wc -l)
