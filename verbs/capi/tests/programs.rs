@@ -91,3 +91,8 @@ fn every_transition_takes_what_it_needs_and_nothing_else() {
 fn threads_on_shared_objects_lose_nothing() {
     run("stress");
 }
+
+#[test]
+fn connections_by_address_tell_their_events_in_order() {
+    run("connections");
+}
