@@ -33,6 +33,7 @@ pub struct CompletionQueue {
     /// Entries in the ring, to see without the lock that there are none.
     pending: AtomicUsize,
     failed: AtomicBool,
+    fires_late: bool,
     /// The application found the queue empty when it last polled, and no event has told it of anything since.
     believed_empty: AtomicBool,
     state: Mutex<State>,
@@ -81,6 +82,7 @@ impl CompletionQueue {
         channel: Option<Arc<CompletionChannel>>,
         slots: Arc<SendSlots>,
         clock: Option<Clock>,
+        fires_late: bool,
     ) -> Result<CompletionQueue, ResourceError> {
         let mut ring = VecDeque::new();
         reserve(&mut ring, depth as usize)?;
@@ -92,6 +94,7 @@ impl CompletionQueue {
             cookie: AtomicU64::new(cookie),
             pending: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
+            fires_late,
             believed_empty: AtomicBool::new(false),
             state: Mutex::new(State { ring, depth: depth as usize, armed: Armed::No, solicited: false }),
             slots,
@@ -144,9 +147,9 @@ impl CompletionQueue {
     /// Asks for one event on the channel at the next completion; with `solicited_only`, at the next
     /// that is solicited or unsuccessful. Arming for solicited ones does not weaken an earlier arming for all.
     ///
-    /// Completions already in the queue do not fire, so poll once more after arming, except when the
-    /// application cannot know of them: its last poll found the queue empty, and they came before it armed. Adapters
-    /// fire then as well, because they compare with what was polled; UCX sleeps without polling once more.
+    /// Completions already in the queue do not fire, so poll once more after arming. A queue made to fire late
+    /// (`CqSetup::fires_late`) makes one exception, for completions that the application cannot know of: its last poll
+    /// found the queue empty, and they came before it armed.
     pub fn arm(&self, solicited_only: bool) {
         let mut state = self.lock();
         if !solicited_only {
@@ -154,7 +157,8 @@ impl CompletionQueue {
         } else if state.armed == Armed::No {
             state.armed = Armed::Solicited;
         }
-        let unknown = !state.ring.is_empty() && self.believed_empty.load(Ordering::Relaxed);
+        let unknown =
+            self.fires_late && !state.ring.is_empty() && self.believed_empty.load(Ordering::Relaxed);
         if unknown && (state.armed == Armed::Any || state.solicited) {
             self.fire(&mut state);
         }
@@ -335,11 +339,22 @@ mod tests {
     use super::*;
 
     fn queue(depth: u32) -> (CompletionQueue, Arc<CompletionChannel>, Arc<SendSlots>) {
+        queue_that(depth, false)
+    }
+
+    fn queue_that(depth: u32, fires_late: bool) -> (CompletionQueue, Arc<CompletionChannel>, Arc<SendSlots>) {
         let channel = Arc::new(CompletionChannel::new().unwrap());
         let slots = Arc::new(SendSlots::new());
         let handle = Handle { index: 3, generation: 1 };
-        let cq =
-            CompletionQueue::new(handle, depth, 77, Some(Arc::clone(&channel)), Arc::clone(&slots), None);
+        let cq = CompletionQueue::new(
+            handle,
+            depth,
+            77,
+            Some(Arc::clone(&channel)),
+            Arc::clone(&slots),
+            None,
+            fires_late,
+        );
         (cq.unwrap(), channel, slots)
     }
 
@@ -369,8 +384,19 @@ mod tests {
     }
 
     #[test]
-    fn what_came_after_the_application_saw_nothing_fires_at_arming() {
+    fn what_is_there_does_not_fire_at_arming() {
         let (cq, channel, _) = queue(8);
+        assert_eq!(polled(&cq, 4).len(), 0);
+        assert_eq!(cq.push(send(1, 1), 0, false), Pushed::Stored);
+        cq.arm(false);
+        assert!(channel.try_event().is_none());
+        assert_eq!(cq.push(send(2, 1), 0, false), Pushed::Stored);
+        assert!(channel.try_event().is_some(), "it stayed armed");
+    }
+
+    #[test]
+    fn a_queue_that_fires_late_fires_at_arming_for_what_came_after_an_empty_poll() {
+        let (cq, channel, _) = queue_that(8, true);
         let next = || channel.try_event().is_some();
         let push = |solicited| {
             let recv = WorkCompletion { opcode: WcOpcode::Recv, ..send(1, 1) };

@@ -10,6 +10,7 @@ mod host_impl;
 mod memory;
 mod queue_pairs;
 mod queues;
+mod xrc;
 
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ use crate::table::{Handle, Table};
 
 pub use queue_pairs::{QpAttached, QpSetup};
 pub use queues::{CqSetup, SrqSetup};
+pub use xrc::XrcdFile;
+pub(crate) use xrc::{CREATOR, TargetClosed, XrcDomains};
 
 /// In a [`QpContext`]: there is no such object.
 pub const NO_OBJECT: u32 = u32::MAX;
@@ -56,7 +59,7 @@ pub struct Resources {
     limits: Limits,
     memory: RegionTable,
     pds: Table<Domain>,
-    xrcds: Table<Domain>,
+    pub(crate) xrc: XrcDomains,
     ahs: Table<AddressHandle>,
     cqs: Table<CqSlot>,
     receives: Table<Receives>,
@@ -108,7 +111,7 @@ pub struct ObjectCounts {
     pub groups: usize,
 }
 
-/// A protection domain or XRC domain: nothing but its users.
+/// A protection domain: nothing but its users.
 #[derive(Debug, Default)]
 struct Domain {
     users: u32,
@@ -143,7 +146,7 @@ impl Resources {
             limits,
             memory: RegionTable::new(limits.max_mr),
             pds: Table::new("PD", limits.max_pd),
-            xrcds: Table::new("XRC domain", limits.max_xrcd),
+            xrc: XrcDomains::new(limits.max_xrcd),
             ahs: Table::new("AH", limits.max_ah),
             cqs: Table::new("CQ", limits.max_cq),
             receives: Table::new("receive queue", limits.max_qp.saturating_add(max_srq)),
@@ -176,7 +179,7 @@ impl Resources {
             ahs: self.ahs.len(),
             cqs: self.cqs.len(),
             receive_queues: self.receives.len(),
-            xrcds: self.xrcds.len(),
+            xrcds: self.xrc.open_count(),
             qps: self.qps.iter().flatten().count(),
             groups: self.groups.iter().count(),
         }
@@ -214,25 +217,6 @@ impl Resources {
         let users = self.pds.require(pd)?.users;
         check_unused("protection domain", users, "regions, windows, queues and address handles")?;
         self.pds.remove(pd);
-        Ok(())
-    }
-
-    /// Makes an XRC domain.
-    ///
-    /// # Errors
-    /// `NoMemory`: the table is full.
-    pub fn open_xrcd(&mut self) -> Result<Handle, ResourceError> {
-        self.xrcds.insert(Domain::default())
-    }
-
-    /// Closes an XRC domain.
-    ///
-    /// # Errors
-    /// `Busy`: SRQs or targets belong to it. `Invalid`: a stale handle.
-    pub fn close_xrcd(&mut self, xrcd: Handle) -> Result<(), ResourceError> {
-        let users = self.xrcds.require(xrcd)?.users;
-        check_unused("XRC domain", users, "shared receive queues and targets")?;
-        self.xrcds.remove(xrcd);
         Ok(())
     }
 
@@ -308,18 +292,6 @@ impl Resources {
 
     fn release_pd(&mut self, pd: u32) {
         if let Some(domain) = self.pds.at_mut(pd) {
-            domain.users = domain.users.saturating_sub(1);
-        }
-    }
-
-    fn use_xrcd(&mut self, xrcd: Handle) {
-        if let Some(domain) = self.xrcds.get_mut(xrcd) {
-            domain.users += 1;
-        }
-    }
-
-    fn release_xrcd(&mut self, xrcd: u32) {
-        if let Some(domain) = self.xrcds.at_mut(xrcd) {
             domain.users = domain.users.saturating_sub(1);
         }
     }

@@ -8,12 +8,15 @@ use pumice_transport::types::RecvRequest;
 use crate::error::ResourceError;
 use crate::event_account::EventAccount;
 use crate::recv_queue::RecvQueue;
+use crate::table::Handle;
 
 /// What makes a shared receive queue one for XRC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XrcSrq {
     /// XRC domain.
     pub xrcd: u32,
+    /// The open of the domain through which it was made.
+    pub opened: Handle,
     /// Completion queue of everything received through it.
     pub cq: u32,
     /// Number by which peers name it (24 bits).

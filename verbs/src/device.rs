@@ -17,7 +17,7 @@ use pumice_transport::wire::Qpn;
 
 use crate::buffer::Buffer;
 use crate::completion::{CompletionChannel, CompletionQueue};
-use crate::domain::{ProtectionDomain, XrcDomain};
+use crate::domain::{ProtectionDomain, XrcDomain, XrcDomainOpening};
 use crate::error::{Result, VerbsError};
 use crate::options::{self, DeviceOptions};
 use crate::simulation::Simulation;
@@ -176,6 +176,16 @@ impl Device {
     /// `Refused`: the device has as many as it can.
     pub fn xrc_domain(&self) -> Result<XrcDomain> {
         XrcDomain::new(self)
+    }
+
+    /// Opens the XRC domain of a file: everybody of this user who opens it through the same file, in whatever
+    /// process, gets the same domain. The file may be closed afterwards.
+    ///
+    /// # Errors
+    /// `Refused`: nobody has it open and `opening` says so, or somebody has and `opening` says so; the device has
+    /// as many as it can.
+    pub fn xrc_domain_of_file(&self, file: &impl AsFd, opening: XrcDomainOpening) -> Result<XrcDomain> {
+        XrcDomain::of_file(self, file.as_fd(), opening)
     }
 
     /// Makes a completion queue of `depth` entries. It must hold all completions that can be outstanding:

@@ -1,7 +1,9 @@
 //! Protection domains and XRC domains.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use pumice_device::hca::XrcdFile;
 use pumice_device::table::Handle;
 
 use crate::device::Device;
@@ -53,7 +55,30 @@ struct XrcInner {
     handle: Handle,
 }
 
+/// Whether somebody else must have opened an XRC domain before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum XrcDomainOpening {
+    /// Makes it or joins it (`O_CREAT`).
+    #[default]
+    Any,
+    /// Joins it (no flag).
+    Existing,
+    /// Makes it (`O_CREAT | O_EXCL`).
+    New,
+}
+
 impl XrcDomain {
+    pub(crate) fn of_file(
+        device: &Device,
+        fd: BorrowedFd<'_>,
+        opening: XrcDomainOpening,
+    ) -> Result<XrcDomain> {
+        let (create, exclusive) = (opening != XrcDomainOpening::Existing, opening == XrcDomainOpening::New);
+        let opened = device.hca().open_xrcd_of_file(&XrcdFile { fd, create, exclusive });
+        let handle = opened.map_err(VerbsError::refused("XRC domain"))?;
+        Ok(XrcDomain(Arc::new(XrcInner { device: device.clone(), handle })))
+    }
+
     pub(crate) fn new(device: &Device) -> Result<XrcDomain> {
         let handle = device.hca().open_xrcd().map_err(VerbsError::refused("XRC domain"))?;
         Ok(XrcDomain(Arc::new(XrcInner { device: device.clone(), handle })))

@@ -71,6 +71,7 @@ mod receive;
 mod request;
 mod simulation;
 mod slice;
+mod target;
 pub mod transport;
 mod window;
 
@@ -81,7 +82,7 @@ pub use connect::{
     ConnectOptions, Endpoint, PathOptions, RcConnectOptions, UcConnectOptions, XrcTargetConnectOptions,
 };
 pub use device::{AsyncEvent, Device, DeviceInfo};
-pub use domain::{ProtectionDomain, XrcDomain};
+pub use domain::{ProtectionDomain, XrcDomain, XrcDomainOpening};
 pub use error::{ListError, RequestError, Result, VerbsError};
 pub use memory::MemoryRegion;
 pub use options::DeviceOptions;
@@ -90,6 +91,7 @@ pub use receive::SharedReceiveQueue;
 pub use request::{LocalSlice, Placement, SendList, SendRequest};
 pub use simulation::Simulation;
 pub use slice::RemoteSlice;
+pub use target::OpenedTarget;
 pub use window::MemoryWindow;
 
 // The field's own words, as the floors below define them.

@@ -88,6 +88,9 @@ impl Core {
         if !received {
             engine.transmit_waiting_responses(now_ns);
         }
+        // The application may do something else now, and what this step has left for later is nobody's if the background
+        // thread sleeps: the packets that would have woken it have been taken from the port.
+        self.note_deadline(&engine, now_ns);
         received
     }
 
@@ -246,6 +249,7 @@ impl Core {
                 }
                 self.step(&mut engine, now_ns);
                 if let Some(event) = channel.try_event() {
+                    self.note_deadline(&engine, now_ns);
                     return Some(event);
                 }
                 engine.transmit(now_ns, Acknowledge::Now);

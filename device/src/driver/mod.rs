@@ -2,6 +2,8 @@
 
 mod background;
 mod core;
+#[cfg(test)]
+mod core_tests;
 mod explainer;
 mod world;
 

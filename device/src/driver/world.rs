@@ -91,6 +91,13 @@ impl World {
         self.settle();
     }
 
+    /// Moves time without driving anybody.
+    #[cfg(test)]
+    pub(crate) fn pass_time(&mut self, now_ns: u64) {
+        self.time.advance_to(now_ns);
+        self.fabric.advance_to(now_ns);
+    }
+
     /// Steps until `done` or until `limit_ns` of virtual time have passed; whether it was done.
     pub fn run_until(&mut self, limit_ns: u64, mut done: impl FnMut() -> bool) -> bool {
         let end_ns = self.now_ns().saturating_add(limit_ns);

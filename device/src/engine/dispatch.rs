@@ -7,6 +7,7 @@ use pumice_transport::wire::{Packet, PacketError, Qpn, Service, Verdict, icrc};
 
 use super::queue_pairs::QueuePairs;
 use super::schedule::Ready;
+use super::targets::{self, Targets, Unavailable};
 use crate::gsi::{self, Gsi};
 use crate::port::Received;
 use crate::resources::Resources;
@@ -18,6 +19,7 @@ pub(crate) fn receive(
     queue_pairs: &mut QueuePairs,
     resources: &mut Resources,
     touched: &mut Ready,
+    targets: &mut Targets,
     management: &mut Gsi,
 ) {
     let arrival = Arrival {
@@ -25,10 +27,10 @@ pub(crate) fn receive(
         traffic_class: received.traffic_class,
         hop_limit: received.hop_limit,
     };
-    let mut packets = 0;
     let mut last_index = u32::MAX;
-    for (position, bytes) in received.bytes.chunks(received.segment_bytes.max(1)).enumerate() {
-        packets += 1;
+    let mut segments = received.bytes.chunks(received.segment_bytes.max(1)).enumerate();
+    let packets = segments.len() as u64;
+    while let Some((position, bytes)) = segments.next() {
         let packet = match check(received, position, bytes, resources) {
             Ok(packet) => packet,
             Err(counter) => {
@@ -48,13 +50,57 @@ pub(crate) fn receive(
             }
             continue;
         }
-        let Some((index, entry)) = queue_pairs.by_number(destination) else {
+        let mut found = queue_pairs.by_number(destination).map(|(index, _)| index);
+        if found.is_none() && packet.info().service == Service::Xrc && resources.xrc.shares() {
+            found = targets::find(destination, queue_pairs, resources);
+        }
+        let Some((index, entry)) = found.and_then(|index| Some((index, queue_pairs.at_mut(index)?))) else {
             resources.count(Counter::RxUnknownQpn, 1);
             continue;
         };
-        entry.qp.handle_packet(now_ns, &arrival, &packet, resources);
-        if matches!(packet.info().service, Service::Uc | Service::Ud) {
-            resources.note_receives(entry.qp.context());
+        if let (Some(shared), Some(xrceth)) = (&entry.shared, packet.xrceth()) {
+            let owner = (xrceth.srqn >> 16) as u8;
+            if let Some(file) = resources.xrc.shared(shared.domain())
+                && owner != file.slot()
+                && file.is_open_in(owner)
+            {
+                // The run of packets for the same SRQ goes with it, whatever is in them.
+                targets.forward(owner, received, bytes);
+                while let Some((_, next)) =
+                    segments.clone().next().filter(|(_, next)| is_for_same_srq(bytes, next))
+                {
+                    targets.forward(owner, received, next);
+                    segments.next();
+                }
+                continue;
+            }
+            let rest = &mut segments;
+            let outcome = targets::run(entry, resources, |qp, resources| {
+                qp.handle_packet(now_ns, &arrival, &packet, resources);
+                // One lock for all that follow for the same SRQ.
+                while let Some((position, next)) =
+                    rest.clone().next().filter(|(_, next)| is_for_same_srq(bytes, next))
+                {
+                    rest.next();
+                    match check(received, position, next, resources) {
+                        Ok(packet) => qp.handle_packet(now_ns, &arrival, &packet, resources),
+                        Err(counter) => resources.count(counter, 1),
+                    }
+                }
+            });
+            match outcome {
+                Ok(()) => {}
+                Err(Unavailable::Busy) => resources.count(Counter::RxMessageDropped, 1),
+                Err(Unavailable::Gone) => {
+                    targets.note_gone(destination);
+                    resources.count(Counter::RxUnknownQpn, 1);
+                }
+            }
+        } else {
+            entry.qp.handle_packet(now_ns, &arrival, &packet, resources);
+            if matches!(packet.info().service, Service::Uc | Service::Ud) {
+                resources.note_receives(entry.qp.context());
+            }
         }
         if index != last_index {
             touched.push(index);
@@ -64,6 +110,13 @@ pub(crate) fn receive(
     resources.count(Counter::RxTrains, 1);
     resources.count(Counter::RxPackets, packets);
     resources.count(Counter::RxBytes, received.bytes.len() as u64);
+}
+
+/// Whether a packet has the service, the destination and the XRC SRQ of another one: looked at as bytes, before
+/// it is checked.
+fn is_for_same_srq(one: &[u8], other: &[u8]) -> bool {
+    let service = |packet: &[u8]| packet.first().map(|opcode| opcode & 0xe0);
+    service(one) == service(other) && one.get(5..8) == other.get(5..8) && one.get(13..16) == other.get(13..16)
 }
 
 /// Form and ICRC. The position in the train is the IP ID that its sender's segmentation gave it.

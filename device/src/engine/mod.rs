@@ -8,6 +8,7 @@ mod budget;
 mod dispatch;
 mod queue_pairs;
 mod schedule;
+mod targets;
 mod train;
 
 use std::net::IpAddr;
@@ -24,10 +25,12 @@ use crate::port::Port;
 use crate::resources::Resources;
 use budget::Budget;
 use schedule::{Deadlines, Ready};
+use targets::{Targets, Unavailable};
 use train::{Sink, TrainBuilder};
 
 pub(crate) use budget::{read_limit_packets, window_limit_packets};
 pub(crate) use queue_pairs::{QpEntry, QueuePairs};
+pub(crate) use targets::run as run_target;
 
 /// Trains that one receive call takes from the port before others get a turn.
 const RECEIVE_TRAINS: usize = 8;
@@ -58,6 +61,7 @@ pub(crate) struct Engine {
     pub(crate) gsi: Gsi,
     /// Batches since acknowledgements began to wait for the application.
     deferred_batches: u32,
+    targets: Targets,
 }
 
 /// When responses may leave.
@@ -88,6 +92,7 @@ impl Engine {
             held_until_ns: None,
             gsi,
             deferred_batches: 0,
+            targets: Targets::default(),
         }
     }
 
@@ -95,12 +100,13 @@ impl Engine {
     pub(crate) fn receive(&mut self, now_ns: u64) -> bool {
         let mut any = false;
         for _ in 0..RECEIVE_TRAINS {
-            let Engine { resources, queue_pairs, port, touched, gsi, .. } = self;
+            let Engine { resources, queue_pairs, port, touched, targets, gsi, .. } = self;
             let mut taken = false;
             let more = port.receive(now_ns, &mut |received| {
                 taken = true;
-                dispatch::receive(now_ns, received, queue_pairs, resources, touched, gsi);
+                dispatch::receive(now_ns, received, queue_pairs, resources, touched, targets, gsi);
             });
+            targets.flush(&mut **port);
             any |= taken;
             if !more {
                 break;
@@ -141,6 +147,7 @@ impl Engine {
         while !self.resources.qp_faults.is_empty() {
             self.apply_faults();
         }
+        self.bury_targets();
         while let Some(index) = self.touched.pop() {
             self.note(index);
         }
@@ -165,7 +172,10 @@ impl Engine {
     fn apply_faults(&mut self) {
         for fault in std::mem::take(&mut self.resources.qp_faults) {
             if let Some((index, entry)) = self.queue_pairs.by_number(fault.qpn) {
-                entry.qp.enter_error(Some(fault.cause), &mut self.resources);
+                // What cannot be had is gone, or in the hands of a process that finds the same fault.
+                let _ = targets::run(entry, &mut self.resources, |qp, resources| {
+                    qp.enter_error(Some(fault.cause), resources);
+                });
                 self.touched.push(index);
             }
         }
@@ -267,6 +277,7 @@ impl Engine {
             responders,
             touched,
             deferred_batches,
+            targets,
             ..
         } = self;
         if responders.is_empty() {
@@ -286,7 +297,14 @@ impl Engine {
                 continue;
             }
             sink.turn(TURN_BYTES.min(left_bytes), false);
+            let before = entry.qp.state();
             let progress = entry.qp.transmit_responses(resources, &mut sink);
+            if entry.shared.is_some()
+                && entry.qp.state() != before
+                && targets::publish_failure(entry, resources) == Err(Unavailable::Gone)
+            {
+                targets.note_gone(entry.qp.context().qpn);
+            }
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             if progress == Progress::Blocked {
                 responders.push(index);
@@ -303,7 +321,10 @@ impl Engine {
 
     /// Runs timers that are due.
     pub(crate) fn expire(&mut self, now_ns: u64) {
-        let mut any = false;
+        let mut any = self.look_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
+        if any {
+            self.look_around(now_ns);
+        }
         if self.held_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
             self.held_until_ns = None;
             while let Some(index) = self.held.pop() {
@@ -330,8 +351,13 @@ impl Engine {
 
     /// When the engine wants to be driven though nothing arrives, in ns.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        let all =
-            [self.deadlines.next_ns(), self.port.next_event_ns(), self.held_until_ns, self.gsi.deadline_ns()];
+        let all = [
+            self.deadlines.next_ns(),
+            self.port.next_event_ns(),
+            self.held_until_ns,
+            self.gsi.deadline_ns(),
+            self.look_deadline_ns(),
+        ];
         all.into_iter().flatten().min()
     }
 

@@ -1,9 +1,12 @@
 //! The table of queue pairs: number → state machine, in one index step.
 
+use std::collections::BTreeMap;
+
 use pumice_transport::qp::QueuePair;
 use pumice_transport::wire::Qpn;
 
 use super::budget::Budget;
+use super::targets::SharedTarget;
 use crate::error::ResourceError;
 
 /// Queue pairs of one HCA: the low 16 bits of a number are its slot here.
@@ -22,6 +25,8 @@ pub(crate) struct QpEntry {
     charged_bytes: u64,
     /// Requests posted, to be compared with those polled.
     pub(crate) posted_sends: u32,
+    /// An XRC target that other processes are as well.
+    pub(crate) shared: Option<Box<SharedTarget>>,
 }
 
 impl QpEntry {
@@ -33,6 +38,7 @@ impl QpEntry {
             in_flight_bytes: 0,
             charged_bytes: 0,
             posted_sends: 0,
+            shared: None,
         }
     }
 
@@ -81,11 +87,13 @@ pub(crate) struct QueuePairs {
     slots: Vec<Option<Box<QpEntry>>>,
     next_slot: u32,
     count: u32,
+    /// Places of XRC targets with other processes' numbers, behind those of this one's.
+    foreign: BTreeMap<Qpn, u32>,
 }
 
 impl QueuePairs {
     pub(crate) fn new() -> QueuePairs {
-        QueuePairs { slots: Vec::new(), next_slot: FIRST_SLOT, count: 0 }
+        QueuePairs { slots: Vec::new(), next_slot: FIRST_SLOT, count: 0, foreign: BTreeMap::new() }
     }
 
     /// A free slot. Slots go round, so that a number is not used again soon.
@@ -114,7 +122,25 @@ impl QueuePairs {
         }
     }
 
+    /// Keeps the queue pair of an XRC target with another process's number; its place.
+    pub(crate) fn insert_foreign(&mut self, qpn: Qpn, entry: QpEntry) -> u32 {
+        let free =
+            (MAX_QUEUE_PAIRS..).find(|&place| self.slots.get(place as usize).is_none_or(Option::is_none));
+        let place = free.unwrap_or(MAX_QUEUE_PAIRS);
+        self.insert(place, entry);
+        self.foreign.insert(qpn, place);
+        place
+    }
+
+    /// Numbers of the XRC targets with other processes' numbers.
+    pub(crate) fn foreign(&self) -> impl Iterator<Item = Qpn> {
+        self.foreign.keys().copied()
+    }
+
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Box<QpEntry>> {
+        if slot >= MAX_QUEUE_PAIRS {
+            self.foreign.retain(|_, place| *place != slot);
+        }
         let entry = self.slots.get_mut(slot as usize)?.take();
         self.count -= u32::from(entry.is_some());
         entry
@@ -128,8 +154,12 @@ impl QueuePairs {
     /// The queue pair with this number.
     pub(crate) fn by_number(&mut self, qpn: Qpn) -> Option<(u32, &mut QpEntry)> {
         let slot = qpn.value() & 0xffff;
-        let entry = self.at_mut(slot)?;
-        (entry.qp.context().qpn == qpn).then_some((slot, entry))
+        let own = self.slots.get(slot as usize).and_then(Option::as_deref);
+        let place = match own {
+            Some(entry) if entry.qp.context().qpn == qpn => slot,
+            _ => *self.foreign.get(&qpn)?,
+        };
+        Some((place, self.at_mut(place)?))
     }
 
     pub(crate) fn count(&self) -> u32 {

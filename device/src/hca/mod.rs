@@ -10,6 +10,7 @@ mod memory;
 mod objects;
 mod owned_memory;
 mod queue_pair;
+mod target;
 mod wait;
 
 use std::fmt;
@@ -34,10 +35,11 @@ use crate::pkey_table::PkeyTable;
 use crate::port::Port;
 use crate::resources::{ExplainHook, Resources};
 
-pub use crate::resources::{CqSetup, ObjectCounts, SrqSetup};
+pub use crate::resources::{CqSetup, ObjectCounts, SrqSetup, XrcdFile};
 pub use error::HcaError;
 pub use owned_memory::OwnedMemory;
 pub use queue_pair::QpInit;
+pub use target::TargetRegistration;
 
 /// How to open an [`Hca`].
 pub struct HcaConfig {
@@ -93,7 +95,7 @@ impl HcaConfig {
 
 /// A software HCA with one port.
 pub struct Hca {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     name: String,
     limits: Limits,
     active_mtu: Mtu,

@@ -6,7 +6,7 @@ use pumice_transport::path::Path;
 use pumice_transport::types::{AddressVector, Gid, RecvRequest};
 use pumice_transport::wire::Qpn;
 
-use super::{CqSetup, Hca, HcaError, SrqSetup};
+use super::{CqSetup, Hca, HcaError, SrqSetup, XrcdFile};
 use crate::completion_queue::CompletionQueue;
 use crate::gid_table::GidEntry;
 use crate::multicast::{Attached, Detached};
@@ -30,7 +30,7 @@ impl Hca {
         Ok(self.core.lock().resources.dealloc_pd(pd)?)
     }
 
-    /// Makes an XRC domain of this process.
+    /// Makes an XRC domain that only its handle leads to.
     ///
     /// # Errors
     /// The table is full.
@@ -38,12 +38,27 @@ impl Hca {
         Ok(self.core.lock().resources.open_xrcd()?)
     }
 
-    /// Closes an XRC domain.
+    /// Opens the XRC domain of a file: everybody of this user who opens it through the same file gets the
+    /// same domain.
     ///
     /// # Errors
-    /// Busy: SRQs or targets belong to it.
+    /// EAGAIN: nobody has it open and `create` is not set. Invalid: somebody has it open and `exclusive` is
+    /// set. EBADF: the descriptor is none. The table is full.
+    pub fn open_xrcd_of_file(&self, file: &XrcdFile<'_>) -> Result<Handle, HcaError> {
+        let mut engine = self.core.lock();
+        let commons = engine.port.commons();
+        let opened = engine.resources.open_xrcd_of_file(file, commons.as_ref())?;
+        // From now on others may do something here that has to be looked at.
+        self.core.note_deadline(&engine, self.core.clock.now_ns());
+        Ok(opened)
+    }
+
+    /// Closes an XRC domain; it dies with its last open.
+    ///
+    /// # Errors
+    /// Busy: SRQs or targets were made through this handle.
     pub fn close_xrcd(&self, xrcd: Handle) -> Result<(), HcaError> {
-        Ok(self.core.lock().resources.close_xrcd(xrcd)?)
+        Ok(self.core.lock().close_xrcd(xrcd)?)
     }
 
     /// Makes a completion queue.

@@ -6,10 +6,10 @@ use pumice_transport::qp::{
 use pumice_transport::types::{QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion};
 use pumice_transport::wire::Qpn;
 
-use super::{Hca, HcaError};
+use super::{Hca, HcaError, TargetRegistration};
 use crate::address_handle;
 use crate::completion_queue::CompletionQueue;
-use crate::engine::{Acknowledge, QpEntry, read_limit_packets, window_limit_packets};
+use crate::engine::{Acknowledge, QpEntry, read_limit_packets, run_target, window_limit_packets};
 use crate::error::ResourceError;
 use crate::gid_table::GidTable;
 use crate::pkey_table::PkeyTable;
@@ -29,7 +29,7 @@ pub struct QpInit {
     pub recv_cq: Option<Handle>,
     /// Shared receive queue, instead of a receive queue of its own.
     pub srq: Option<Handle>,
-    /// XRC domain; XRC targets.
+    /// XRC domain; XRC targets, and initiators that are to keep one open.
     pub xrcd: Option<Handle>,
     /// Sizes asked for.
     pub capacity: QpCapacity,
@@ -72,11 +72,18 @@ impl Hca {
             has_srq: init.srq.is_some(),
             port_mtu_bytes: self.active_mtu.bytes(),
         });
-        engine.queue_pairs.insert(slot, QpEntry::new(qp));
+        let mut entry = QpEntry::new(qp);
+        if init.qp_type == QpType::XrcTarget
+            && let Err(error) = engine.share_target(&mut entry)
+        {
+            engine.resources.detach_qp(qpn)?;
+            return Err(error.into());
+        }
+        engine.queue_pairs.insert(slot, entry);
         Ok((qpn, attached.capacity))
     }
 
-    /// Destroys a queue pair; blocks until its asynchronous events are acknowledged.
+    /// Destroys a queue pair (an XRC target: closes it for its creator); blocks until its asynchronous events are acknowledged.
     ///
     /// # Errors
     /// Busy: attached to multicast groups. Unknown number.
@@ -84,6 +91,10 @@ impl Hca {
         let account = {
             let mut engine = self.core.lock();
             let (slot, _) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
+            if engine.resources.is_target(qpn) {
+                drop(engine);
+                return self.close_target(TargetRegistration::of_creator(qpn));
+            }
             let account = engine.resources.detach_qp(qpn)?;
             if let Some(mut entry) = engine.queue_pairs.remove(slot) {
                 engine.release_budget(&mut entry);
@@ -123,6 +134,8 @@ impl Hca {
         let unknown = HcaError::UnknownQueuePair { qpn };
         let in_entry = |error| HcaError::Entry { qpn, error };
         let (slot, entry) = engine.queue_pairs.by_number(qpn).ok_or(unknown)?;
+        // As another process may have left it.
+        run_target(entry, &mut engine.resources, |_, _| ()).map_err(|why| why.error(qpn))?;
         let qp_type = entry.qp.qp_type();
         let takes_path = mask.contains(AttributeMask::AV) && qp_type.is_connected();
         // Checked first: a missing attribute is said before an address vector is looked at.
@@ -150,13 +163,15 @@ impl Hca {
             None
         };
         let destination = resolved.as_ref().map(|resolved| resolved.path.flow.destination);
-        entry
-            .qp
-            .modify(attributes, mask, &limits, resolved, &mut engine.resources)
-            .map_err(|error| HcaError::Modify { qpn, error })?;
-        if let Some(pkey) = pkey {
-            entry.qp.set_pkey(pkey);
-        }
+        run_target(entry, &mut engine.resources, |qp, resources| {
+            qp.modify(attributes, mask, &limits, resolved, resources)?;
+            if let Some(pkey) = pkey {
+                qp.set_pkey(pkey);
+            }
+            Ok(())
+        })
+        .map_err(|why| why.error(qpn))?
+        .map_err(|error| HcaError::Modify { qpn, error })?;
         let state = entry.qp.state();
         if state == QpState::Reset {
             entry.posted_sends = 0;
@@ -176,9 +191,10 @@ impl Hca {
     /// # Errors
     /// Unknown number.
     pub fn query_qp(&self, qpn: Qpn) -> Result<QpAttributes, HcaError> {
-        let mut engine = self.core.lock();
+        let mut guard = self.core.lock();
+        let engine = &mut *guard;
         let (_, entry) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
-        Ok(entry.qp.query())
+        Ok(run_target(entry, &mut engine.resources, |qp, _| qp.query()).map_err(|why| why.error(qpn))?)
     }
 
     /// Posts a send request and sends as much of it as may leave now.
@@ -202,10 +218,12 @@ impl Hca {
         };
         let depth = entry.qp.capacity().max_send_wr;
         let polled = engine.resources.send_slots.polled(qpn.value());
+        // A target has no send queue that could be full: the request itself is wrong.
+        let has_queue = entry.qp.qp_type() != QpType::XrcTarget;
         let mut outcome = Ok(());
         for (position, request) in requests.iter().enumerate() {
             // Executed requests keep their slot until they are polled.
-            let posted = if entry.posted_sends.wrapping_sub(polled) >= depth {
+            let posted = if has_queue && entry.posted_sends.wrapping_sub(polled) >= depth {
                 Err(PostError::QueueFull { depth })
             } else {
                 entry.qp.post_send(request, &mut engine.resources)

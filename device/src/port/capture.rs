@@ -11,7 +11,7 @@ use pumice_transport::wire::{Verdict, encapsulate, icrc};
 
 use super::pcapng::{self, Direction};
 use super::segments;
-use super::{Port, PortLimits, Received, Train, TransmitError};
+use super::{Commons, Port, PortLimits, Received, Train, TransmitError};
 use crate::counters::Counters;
 use crate::gsi::ServiceDirectory;
 
@@ -177,6 +177,22 @@ impl<P: Port, W: Write + Send> Port for CapturePort<P, W> {
 
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         self.inner.forward(slot, received)
+    }
+
+    fn commons(&self) -> Option<Commons> {
+        self.inner.commons()
+    }
+
+    fn reserve_slot(&mut self, slot: u8) {
+        self.inner.reserve_slot(slot);
+    }
+
+    fn adopt_slot(&mut self, slot: u8) -> bool {
+        self.inner.adopt_slot(slot)
+    }
+
+    fn release_slot(&mut self, slot: u8) {
+        self.inner.release_slot(slot);
     }
 
     fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {

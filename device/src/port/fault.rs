@@ -10,7 +10,7 @@ use pumice_transport::path::Path;
 
 use super::random::{self, Random};
 use super::segments;
-use super::{Port, PortLimits, Received, Train, TransmitError};
+use super::{Commons, Port, PortLimits, Received, Train, TransmitError};
 use crate::counters::Counters;
 use crate::gsi::ServiceDirectory;
 
@@ -338,6 +338,22 @@ impl<P: Port> Port for FaultPort<P> {
 
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         self.inner.forward(slot, received)
+    }
+
+    fn commons(&self) -> Option<Commons> {
+        self.inner.commons()
+    }
+
+    fn reserve_slot(&mut self, slot: u8) {
+        self.inner.reserve_slot(slot);
+    }
+
+    fn adopt_slot(&mut self, slot: u8) -> bool {
+        self.inner.adopt_slot(slot)
+    }
+
+    fn release_slot(&mut self, slot: u8) {
+        self.inner.release_slot(slot);
     }
 
     fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {

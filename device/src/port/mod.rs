@@ -26,6 +26,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pumice_transport::path::{Flow, Path};
@@ -127,6 +128,17 @@ pub struct PortLimits {
     pub receive_buffer_bytes: usize,
 }
 
+/// What the processes of a user who share a port have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commons {
+    /// Folder of this user's own for what they share.
+    pub folder: PathBuf,
+    /// What the names of its files begin with.
+    pub name: String,
+    /// This process's slot.
+    pub slot: u8,
+}
+
 /// A way to the network. The caller gives the time; only the simulated port and middleware look at it.
 pub trait Port: Send {
     /// Sends a train, all of it or nothing.
@@ -192,6 +204,28 @@ pub trait Port: Send {
         false
     }
 
+    /// What this port has in common with those of other processes, if it is shared.
+    fn commons(&self) -> Option<Commons> {
+        None
+    }
+
+    /// Keeps another process's slot from being given to a newcomer when that process has gone: queue pairs
+    /// with its numbers live on.
+    fn reserve_slot(&mut self, slot: u8) {
+        let _ = slot;
+    }
+
+    /// Takes the packets of a reserved slot if its process has gone. True: this process has them now.
+    fn adopt_slot(&mut self, slot: u8) -> bool {
+        let _ = slot;
+        false
+    }
+
+    /// Ends [`reserve_slot`](Port::reserve_slot) and [`adopt_slot`](Port::adopt_slot).
+    fn release_slot(&mut self, slot: u8) {
+        let _ = slot;
+    }
+
     /// The services that the processes which share the port have bound; `None` when nobody shares it.
     fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
         None
@@ -234,6 +268,18 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
         (**self).forward(slot, received)
+    }
+    fn commons(&self) -> Option<Commons> {
+        (**self).commons()
+    }
+    fn reserve_slot(&mut self, slot: u8) {
+        (**self).reserve_slot(slot);
+    }
+    fn adopt_slot(&mut self, slot: u8) -> bool {
+        (**self).adopt_slot(slot)
+    }
+    fn release_slot(&mut self, slot: u8) {
+        (**self).release_slot(slot);
     }
     fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
         (**self).services()

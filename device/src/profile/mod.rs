@@ -64,6 +64,10 @@ pub struct Profile {
     pub page_size_cap: u64,
     /// Exponent of the time from a packet to its acknowledgement, 0…31; only reported.
     pub ack_delay: u8,
+    /// Whether arming a completion queue fires at once for completions that came after the application last found
+    /// the queue empty. The manual page says that they do not fire; adapters that compare with what was polled
+    /// do, and UCX needs it when it sleeps.
+    pub fires_late: bool,
     /// The port.
     pub port: PortProfile,
     /// Sizes of tables and queues.
@@ -84,6 +88,7 @@ impl Default for Profile {
             max_mr_size: u64::MAX,
             page_size_cap: 0xffff_f000,
             ack_delay: 15,
+            fires_late: false,
             port: PortProfile::default(),
             limits: Limits::default(),
         }

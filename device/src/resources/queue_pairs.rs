@@ -6,7 +6,7 @@ use pumice_transport::host::QpContext;
 use pumice_transport::types::{AsyncEventType, Cause, QpCapacity, QpType, RecvRequest};
 use pumice_transport::wire::Qpn;
 
-use super::{NO_OBJECT, QpFault, Receives, Resources, check_size};
+use super::{CREATOR, NO_OBJECT, QpFault, Receives, Resources, TargetClosed, check_size};
 use crate::async_event::AsyncElement;
 use crate::error::ResourceError;
 use crate::event_account::EventAccount;
@@ -30,7 +30,7 @@ pub struct QpSetup {
     pub recv_cq: Option<Handle>,
     /// Shared receive queue, instead of a receive queue of its own.
     pub srq: Option<Handle>,
-    /// XRC domain; XRC targets.
+    /// XRC domain; XRC targets, and initiators that are to keep one open.
     pub xrcd: Option<Handle>,
     /// Sizes asked for.
     pub capacity: QpCapacity,
@@ -53,6 +53,7 @@ pub(super) struct Attachment {
     context: QpContext,
     cookie: u64,
     srq: Option<Handle>,
+    xrcd: Option<Handle>,
     account: Arc<EventAccount>,
     /// QP_FATAL was raised and the engine told.
     fatal: bool,
@@ -67,11 +68,16 @@ impl Resources {
     /// its limit; the number is in use. `NoMemory`: a table is full.
     pub fn attach_qp(&mut self, setup: &QpSetup) -> Result<QpAttached, ResourceError> {
         let place = (setup.qpn.value() & 0xffff) as usize;
-        if self.qps.get(place).is_some_and(Option::is_some) {
+        if self.qps.get(place).is_some_and(Option::is_some) || self.is_target(setup.qpn) {
             return Err(ResourceError::invalid(format!("queue pair number {} is in use", setup.qpn)));
         }
         let setup = self.check_setup(setup)?;
         let capacity = self.check_capacity(&setup)?;
+        if let (QpType::XrcTarget, Some(xrcd)) = (setup.qp_type, setup.xrcd) {
+            let context = self.insert_target(setup.qpn, self.xrc.domain_of(xrcd)?);
+            let (_creator, account) = self.register_target(xrcd, setup.qpn, setup.cookie)?;
+            return Ok(QpAttached { context, capacity, account });
+        }
         let recv_queue = match (setup.srq, setup.recv_cq) {
             (Some(srq), _) => srq.index,
             (None, Some(_)) => {
@@ -87,10 +93,10 @@ impl Resources {
             send_cq: index(setup.send_cq),
             recv_cq: index(setup.recv_cq),
             recv_queue,
-            xrcd: index(setup.xrcd),
+            xrcd: NO_OBJECT,
         };
         setup.pd.into_iter().for_each(|pd| self.use_pd(pd));
-        setup.xrcd.into_iter().for_each(|xrcd| self.use_xrcd(xrcd));
+        setup.xrcd.into_iter().for_each(|xrcd| self.xrc.use_open(xrcd));
         setup.send_cq.into_iter().chain(setup.recv_cq).for_each(|cq| self.use_cq(cq));
         if let Some(Receives::Shared(srq)) = setup.srq.and_then(|srq| self.receives.get_mut(srq)) {
             srq.attach();
@@ -100,6 +106,7 @@ impl Resources {
             context,
             cookie: setup.cookie,
             srq: setup.srq,
+            xrcd: setup.xrcd,
             account: Arc::clone(&account),
             fatal: false,
         };
@@ -113,13 +120,20 @@ impl Resources {
         Ok(QpAttached { context, capacity, account })
     }
 
-    /// Detaches a queue pair that is being destroyed: its unpolled completions, its unread events,
+    /// Detaches a queue pair that is being destroyed (an XRC target: closes it for its creator): its unpolled completions, its unread events,
     /// its receive queue and its bindings of type-2 windows are gone. Without the engine's lock, call
     /// [`EventAccount::wait_all_acked`] on the result afterwards.
     ///
     /// # Errors
     /// `Busy`: it is attached to multicast groups. `Invalid`: it is not attached.
     pub fn detach_qp(&mut self, qpn: Qpn) -> Result<Arc<EventAccount>, ResourceError> {
+        if self.is_target(qpn) {
+            let TargetClosed { account, last } = self.unregister_target(qpn, CREATOR)?;
+            if last {
+                self.remove_target(qpn);
+            }
+            return Ok(account);
+        }
         if self.attachment(qpn).is_none() {
             return Err(ResourceError::invalid(format!("queue pair {qpn} does not exist")));
         }
@@ -135,9 +149,9 @@ impl Resources {
         let Some(attachment) = slot else {
             return Err(ResourceError::invalid(format!("queue pair {qpn} does not exist")));
         };
-        let QpContext { pd, send_cq, recv_cq, recv_queue, xrcd, .. } = attachment.context;
+        let QpContext { pd, send_cq, recv_cq, recv_queue, .. } = attachment.context;
         self.release_pd(pd);
-        self.release_xrcd(xrcd);
+        attachment.xrcd.into_iter().for_each(|xrcd| self.xrc.release_open(xrcd));
         self.release_cq(send_cq);
         self.release_cq(recv_cq);
         match attachment.srq {
@@ -157,6 +171,9 @@ impl Resources {
     /// Forgets what a queue pair that moves to RESET has pending: posted receives, unpolled
     /// completions, used send slots.
     pub fn reset_qp(&mut self, qpn: Qpn) {
+        if let Some(fatal) = self.target_fatal(qpn) {
+            *fatal = false;
+        }
         let Some(attachment) = self.attachment_mut(qpn) else { return };
         attachment.fatal = false;
         let context = attachment.context;
@@ -218,7 +235,10 @@ impl Resources {
     }
 
     /// Raises an asynchronous event of a queue pair.
-    pub fn raise_qp_event(&self, qpn: Qpn, event: AsyncEventType) {
+    pub fn raise_qp_event(&mut self, qpn: Qpn, event: AsyncEventType) {
+        if self.raise_target_event(qpn, event) {
+            return;
+        }
         if let Some(attachment) = self.attachment(qpn) {
             let element = AsyncElement::Qp { qpn: qpn.value(), cookie: attachment.cookie };
             self.async_events.raise_for(event, element, &attachment.account);
@@ -249,11 +269,16 @@ impl Resources {
     /// A completion of this queue pair was lost: QP_FATAL, once, and ERR by the engine.
     pub(super) fn qp_ruined(&mut self, qpn: Qpn, cq: u32) {
         let depth = self.cqs.at(cq).map_or(0, |slot| slot.cq.depth());
-        let Some(attachment) = self.attachment_mut(qpn) else { return };
-        if attachment.fatal {
+        let fatal = match self.attachment_mut(qpn) {
+            Some(attachment) => &mut attachment.fatal,
+            None => match self.target_fatal(qpn) {
+                Some(fatal) => fatal,
+                None => return,
+            },
+        };
+        if std::mem::replace(fatal, true) {
             return;
         }
-        attachment.fatal = true;
         self.raise_qp_event(qpn, AsyncEventType::QpFatal);
         self.qp_faults.push(QpFault { qpn, cause: Cause::CqOverrun { depth } });
     }
@@ -285,9 +310,13 @@ impl Resources {
             used.pd = None;
             used.send_cq = None;
             let xrcd = setup.xrcd.ok_or_else(|| ResourceError::invalid("XRC targets need an XRC domain"))?;
-            self.xrcds.require(xrcd)?;
+            self.xrc.domain_of(xrcd)?;
         } else {
-            used.xrcd = None;
+            // An initiator of OFED 1.x keeps a domain open, but does nothing with it.
+            used.xrcd = setup.xrcd.filter(|_| setup.qp_type == QpType::XrcInitiator);
+            if let Some(xrcd) = used.xrcd {
+                self.xrc.domain_of(xrcd)?;
+            }
             let pd =
                 setup.pd.ok_or_else(|| ResourceError::invalid(format!("{kind} queue pairs need a PD")))?;
             self.pds.require(pd)?;

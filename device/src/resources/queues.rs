@@ -26,6 +26,9 @@ pub struct CqSetup {
     pub channel: Option<Arc<CompletionChannel>>,
     /// Stamps its completions.
     pub clock: Option<Clock>,
+    /// Arming fires at once for completions that came after the application's last poll found nothing, as adapters do
+    /// that compare with what was polled.
+    pub fires_late: bool,
 }
 
 /// What to make a shared receive queue of (`ibv_create_srq_ex`).
@@ -52,9 +55,9 @@ impl Resources {
         check_size("completion queue depth", setup.depth, 1, self.limits.max_cqe)?;
         check_size("completion vector", setup.comp_vector, 0, self.limits.num_comp_vectors.max(1) - 1)?;
         let slots = Arc::clone(&self.send_slots);
-        let CqSetup { depth, cookie, channel, clock, .. } = setup;
+        let CqSetup { depth, cookie, channel, clock, fires_late, .. } = setup;
         let handle = self.cqs.try_insert_with(|handle| {
-            let cq = CompletionQueue::new(handle, depth, cookie, channel, slots, clock)?;
+            let cq = CompletionQueue::new(handle, depth, cookie, channel, slots, clock, fires_late)?;
             Ok(CqSlot { cq: Arc::new(cq), users: 0 })
         })?;
         Ok(Arc::clone(&self.cqs.require(handle)?.cq))
@@ -99,11 +102,11 @@ impl Resources {
         self.pds.require(setup.pd)?;
         let xrc = match setup.xrc {
             Some((xrcd, cq)) => {
-                self.xrcds.require(xrcd)?;
+                let domain = self.xrc.domain_of(xrcd)?;
                 self.cqs.require(cq)?;
                 let place = self.xrc_srqs.insert(NO_OBJECT)?;
                 let number = self.number_base | (place.index + 1);
-                Some((XrcSrq { xrcd: xrcd.index, cq: cq.index, number }, place, xrcd, cq))
+                Some((XrcSrq { xrcd: domain, opened: xrcd, cq: cq.index, number }, place, xrcd, cq))
             }
             None => None,
         };
@@ -115,7 +118,7 @@ impl Resources {
                 if let Some(index) = self.xrc_srqs.get_mut(place) {
                     *index = handle.index;
                 }
-                self.use_xrcd(xrcd);
+                self.xrc.use_open(xrcd);
                 self.use_cq(cq);
             }
             (Err(_), Some((_, place, ..))) => {
@@ -180,7 +183,7 @@ impl Resources {
         if let Some(xrc) = xrc {
             let place = self.xrc_srqs.handle_at((xrc.number & 0xffff).wrapping_sub(1));
             place.map(|place| self.xrc_srqs.remove(place));
-            self.release_xrcd(xrc.xrcd);
+            self.xrc.release_open(xrc.opened);
             self.release_cq(xrc.cq);
         }
         self.async_events.purge(&account);

@@ -28,6 +28,33 @@ pub(super) fn default_folder() -> PathBuf {
     }
 }
 
+/// Where this user's processes keep what they write for every batch of packets: the folder of the registries if
+/// that is in memory, else one in /dev/shm. A write to a disk's file may wait for the disk, now and then for seconds.
+pub(super) fn memory_folder(registries: &Path) -> PathBuf {
+    let shared_memory = Path::new("/dev/shm");
+    // The folder itself may not have been made yet.
+    let holder = registries.parent().unwrap_or(registries);
+    if !is_in_memory(holder) && is_in_memory(shared_memory) {
+        shared_memory.join(format!("pumice-{}", process::effective_uid()))
+    } else {
+        registries.to_owned()
+    }
+}
+
+/// Whether a folder is of a file system in memory.
+fn is_in_memory(folder: &Path) -> bool {
+    let Ok(name) = CString::new(folder.as_os_str().as_bytes()) else { return false };
+    let mut about = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the name is NUL-terminated and lives through the call, which fills in the structure if it succeeds.
+    let kind = unsafe {
+        if libc::statfs(name.as_ptr(), about.as_mut_ptr()) != 0 {
+            return false;
+        }
+        about.assume_init().f_type
+    };
+    kind == libc::TMPFS_MAGIC
+}
+
 /// The name of the registry of a UDP port of this network namespace.
 pub(super) fn file_name(port: u16) -> String {
     format!("udp{port}-net{}", process::network_namespace())

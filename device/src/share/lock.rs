@@ -1,4 +1,4 @@
-//! Locks on bytes of the registry file, which the kernel releases when the last descriptor is closed.
+//! Locks on bytes of a shared file, which the kernel releases when the last descriptor is closed.
 //!
 //! They belong to the open file and not to the process: a fork child shares them, another open of the same
 //! file does not, and a killed process loses them at once.
@@ -18,16 +18,42 @@ const FIRST_BYTE: i64 = 1 << 30;
 
 /// Locks the registry (0) or a slot. False: another open file has the lock.
 pub(super) fn try_lock(file: &File, slot: u8) -> io::Result<bool> {
-    match control(file, libc::F_OFD_SETLK, &mut request(libc::F_WRLCK, slot, slot)) {
-        Ok(()) => Ok(true),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
-        Err(error) => Err(error),
-    }
+    try_lock_place(file, u32::from(slot))
 }
 
 /// Gives a lock back.
 pub(super) fn unlock(file: &File, slot: u8) -> io::Result<()> {
-    control(file, libc::F_OFD_SETLK, &mut request(libc::F_UNLCK, slot, slot))
+    unlock_place(file, u32::from(slot))
+}
+
+/// Locks any byte, counted from the registry's. False: another open file has the lock.
+pub(super) fn try_lock_place(file: &File, place: u32) -> io::Result<bool> {
+    set(file, libc::F_WRLCK, place)
+}
+
+/// Locks any byte together with others who do the same. False: somebody has it alone.
+pub(super) fn try_share_place(file: &File, place: u32) -> io::Result<bool> {
+    set(file, libc::F_RDLCK, place)
+}
+
+/// Gives such a lock back.
+pub(super) fn unlock_place(file: &File, place: u32) -> io::Result<()> {
+    set(file, libc::F_UNLCK, place).map(|_| ())
+}
+
+/// Whether another open file has a lock of either kind on a byte.
+pub(super) fn is_place_locked(file: &File, place: u32) -> io::Result<bool> {
+    let mut asked = request(libc::F_WRLCK, place, place);
+    control(file, libc::F_OFD_GETLK, &mut asked)?;
+    Ok(c_int::from(asked.l_type) != libc::F_UNLCK)
+}
+
+fn set(file: &File, kind: c_int, place: u32) -> io::Result<bool> {
+    match control(file, libc::F_OFD_SETLK, &mut request(kind, place, place)) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether another open file has the lock of each slot.
@@ -35,7 +61,7 @@ pub(super) fn locked_slots(file: &File) -> io::Result<[bool; 256]> {
     let mut locked = [false; 256];
     let mut ranges = vec![(1, LAST_SLOT)];
     while let Some((first, last)) = ranges.pop() {
-        let mut asked = request(libc::F_WRLCK, first, last);
+        let mut asked = request(libc::F_WRLCK, first.into(), last.into());
         control(file, libc::F_OFD_GETLK, &mut asked)?;
         if c_int::from(asked.l_type) == libc::F_UNLCK {
             continue;
@@ -58,7 +84,7 @@ pub(super) fn locked_slots(file: &File) -> io::Result<[bool; 256]> {
     Ok(locked)
 }
 
-fn request(kind: c_int, first: u8, last: u8) -> libc::flock {
+fn request(kind: c_int, first: u32, last: u32) -> libc::flock {
     // SAFETY: all-zero is a valid flock; l_pid has to be zero.
     let mut request: libc::flock = unsafe { mem::zeroed() };
     request.l_type = kind as c_short;

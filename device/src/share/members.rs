@@ -28,12 +28,14 @@ pub(super) struct Members {
     /// its last owner may still come.
     pub(super) next_slot: u8,
     list: Vec<Member>,
+    /// Slots whose process has gone while queue pairs with its numbers live on, and who gets their packets.
+    adopted: Vec<(u8, u8)>,
 }
 
 impl Members {
     /// Nobody yet.
     pub(super) fn new(generation: u64, next_slot: u8) -> Members {
-        Members { generation, next_slot, list: Vec::new() }
+        Members { generation, next_slot, list: Vec::new(), adopted: Vec::new() }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Member> {
@@ -44,10 +46,34 @@ impl Members {
         self.list.iter().any(|member| member.slot == slot)
     }
 
+    /// Slots without a process of their own, and who gets their packets.
+    pub(super) fn adopted(&self) -> &[(u8, u8)] {
+        &self.adopted
+    }
+
+    /// Notes that the process of slot `by` gets the packets of `slot`. False: that was known, or cannot be.
+    pub(super) fn adopt(&mut self, slot: u8, by: u8) -> bool {
+        let possible = (1..=LAST_SLOT).contains(&slot) && !self.contains(slot) && self.contains(by);
+        if !possible || self.adopted.contains(&(slot, by)) {
+            return false;
+        }
+        self.adopted.retain(|&(known, _)| known != slot);
+        self.adopted.push((slot, by));
+        true
+    }
+
+    /// Forgets adoptions, by slot and adopter. True: there were some.
+    pub(super) fn end_adoptions(&mut self, ended: impl Fn(u8, u8) -> bool) -> bool {
+        let before = self.adopted.len();
+        self.adopted.retain(|&(slot, by)| !ended(slot, by));
+        self.adopted.len() != before
+    }
+
     /// A new socket comes last in its group. False: the slot is taken or none.
     pub(super) fn add(&mut self, member: Member) -> bool {
         let fits = (1..=LAST_SLOT).contains(&member.slot) && !self.contains(member.slot);
         if fits {
+            self.adopted.retain(|&(slot, _)| slot != member.slot);
             self.list.push(member);
         }
         fits
@@ -80,6 +106,7 @@ impl Members {
         for _ in 1..=LAST_SLOT {
             let following = slot % LAST_SLOT + 1;
             if !self.contains(slot)
+                && !self.adopted.iter().any(|&(adopted, _)| adopted == slot)
                 && let Some(claimed) = claim(slot)
             {
                 self.next_slot = following;
@@ -103,6 +130,12 @@ impl Members {
         let mut targets = [lowest; 256];
         for (slot, index) in readers {
             if let Some(target) = targets.get_mut(usize::from(slot)) {
+                *target = index;
+            }
+        }
+        for &(slot, by) in &self.adopted {
+            let index = targets.get(usize::from(by)).copied();
+            if let (Some(target), Some(index)) = (targets.get_mut(usize::from(slot)), index) {
                 *target = index;
             }
         }

@@ -15,6 +15,8 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Membership {
     registry: Registry,
     member: Member,
+    /// Slots of processes that have gone, whose packets come here.
+    adopted: Vec<u8>,
     port: u16,
     own_pid_namespace: u32,
     /// The generation whose program this process saw in force last.
@@ -35,7 +37,15 @@ impl Membership {
         registry.store(members)?;
         let generation = members.generation;
         let own_pid_namespace = member.pid_namespace;
-        Ok(Membership { registry, member, port, own_pid_namespace, generation, leaving: false })
+        Ok(Membership {
+            registry,
+            member,
+            adopted: Vec::new(),
+            port,
+            own_pid_namespace,
+            generation,
+            leaving: false,
+        })
     }
 
     pub(super) fn registry(&self) -> &Registry {
@@ -52,7 +62,7 @@ impl Membership {
 
     /// Slots whose owners live, this one's included. The registry is locked.
     pub(super) fn living_slots(&self) -> Result<Vec<u8>, ShareError> {
-        let loaded = self.registry.load(Some(self.member.slot))?;
+        let loaded = self.registry.load(&self.own_slots())?;
         let known = loaded.members.iter().map(|member| member.slot);
         Ok(known.chain(loaded.strangers.iter().copied()).chain([self.member.slot]).collect())
     }
@@ -84,8 +94,13 @@ impl Membership {
     }
 
     fn mend_locked(&mut self, fd: RawFd, evidence: Option<u8>) -> Result<Vec<u8>, ShareError> {
-        let Loaded { mut members, mut changed, strangers } = self.registry.load(Some(self.member.slot))?;
+        let Loaded { mut members, mut changed, strangers } = self.registry.load(&self.own_slots())?;
         changed |= members.add(self.member);
+        for &slot in &self.adopted {
+            // Its lock is ours, so whoever had it is gone.
+            changed |= members.remove(slot);
+            changed |= members.adopt(slot, self.member.slot);
+        }
         if let Some(byte) = evidence
             && !changed
             && members.generation == self.generation
@@ -108,8 +123,9 @@ impl Membership {
             return false;
         }
         self.leaving = true;
-        if let Ok(Loaded { mut members, .. }) = self.registry.load(Some(self.member.slot)) {
+        if let Ok(Loaded { mut members, .. }) = self.registry.load(&self.own_slots()) {
             members.remove(self.member.slot);
+            members.end_adoptions(|_, by| by == self.member.slot);
             steering::attach(
                 fd,
                 &members.targets(self.member.address, |member| {
@@ -121,6 +137,40 @@ impl Membership {
         true
     }
 
+    fn own_slots(&self) -> Vec<u8> {
+        std::iter::once(self.member.slot).chain(self.adopted.iter().copied()).collect()
+    }
+
+    /// Takes over a slot whose owner has gone, and steers its packets here. `bind` makes what else belongs to
+    /// the slot.
+    pub(super) fn adopt<T>(&mut self, fd: RawFd, slot: u8, bind: impl FnOnce() -> Option<T>) -> Option<T> {
+        if !self.is_owner() || !self.registry.try_lock() {
+            return None;
+        }
+        let mut made = None;
+        if self.registry.take(slot) {
+            made = bind();
+            if made.is_some() {
+                self.adopted.push(slot);
+                // What fails here is mended later: packets come by a detour until then.
+                let _ = self.mend_locked(fd, None);
+            } else {
+                self.registry.release(slot);
+            }
+        }
+        self.registry.unlock();
+        made
+    }
+
+    /// Gives up an adopted slot.
+    pub(super) fn abandon(&mut self, slot: u8) {
+        let before = self.adopted.len();
+        self.adopted.retain(|&adopted| adopted != slot);
+        if self.adopted.len() != before && self.is_owner() {
+            self.registry.release(slot);
+        }
+    }
+
     /// Whether this process joined, and is not a fork child of the one that did.
     pub(super) fn is_owner(&self) -> bool {
         self.member.pid == std::process::id()
@@ -129,7 +179,8 @@ impl Membership {
     /// The entry goes when the socket has gone. While a fork child holds the socket it keeps its place in
     /// the group, so the entry stays as well, until the lock of the slot is lost with the child.
     fn finish_leaving(&self) -> Result<(), ShareError> {
-        let Loaded { mut members, mut changed, .. } = self.registry.load(Some(self.member.slot))?;
+        let Loaded { mut members, mut changed, .. } = self.registry.load(&self.own_slots())?;
+        changed |= members.end_adoptions(|_, by| by == self.member.slot);
         let held = holders::holders(self.port)
             .is_some_and(|all| all.iter().any(|holder| holder.inode == self.member.inode));
         if !held {

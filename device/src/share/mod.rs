@@ -26,12 +26,17 @@
 //! live until the child has exited or called exec, whatever the parent does. Nothing that the child does on
 //! the way out gives up the slot of a living parent. Packets for a slot whose owner is gone go to another
 //! process, which drops them.
+//!
+//! **XRC** (`domain`): targets of a domain that processes share outlive the process whose slot is in their
+//! number. One of those who have them open adopts the slot as soon as its owner, fork children included, is gone.
 
 mod backlog;
 mod datagram;
+pub(crate) mod domain;
 mod error;
 mod folder;
 mod holders;
+mod local;
 mod lock;
 mod members;
 mod membership;
@@ -89,7 +94,7 @@ pub fn sharers(port: u16, folder: Option<&Path>) -> Result<Vec<Sharer>, ShareErr
     let folder = folder.map_or_else(folder::default_folder, Path::to_owned);
     let registry = Registry::open(&folder, port)?;
     registry.lock(Duration::from_secs(5))?;
-    let loaded = registry.load(None)?;
+    let loaded = registry.load(&[])?;
     let sharer =
         |member: &members::Member| Sharer { slot: member.slot, pid: member.pid, address: member.address };
     Ok(loaded.members.iter().map(sharer).collect())

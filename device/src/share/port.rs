@@ -12,6 +12,7 @@ use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
 
 use super::backlog::Backlog;
+use super::local::{Local, is_only_for, names_srq_of};
 use super::members::{Member, Members};
 use super::membership::Membership;
 use super::registry::{Loaded, Registry};
@@ -22,7 +23,7 @@ use super::{ShareError, folder, holders, process, report};
 use crate::counters::Counters;
 use crate::gsi::{DirectoryError, HandedOn, ServiceDirectory, ServiceEntry};
 use crate::interface::interfaces;
-use crate::port::{Port, PortError, PortLimits, Received, Train, TransmitError, UdpConfig, UdpPort};
+use crate::port::{Commons, Port, PortError, PortLimits, Received, Train, TransmitError, UdpConfig, UdpPort};
 
 /// How long opening waits for the registry.
 const OPEN_PATIENCE: Duration = Duration::from_secs(5);
@@ -108,6 +109,13 @@ pub struct SharedPort {
     membership: Membership,
     services: Services,
     slot: u8,
+    /// What belongs to the slots of processes that have gone, whose packets come here.
+    adopted: Vec<(u8, Relay)>,
+    local: Local,
+    name: String,
+    /// Where shared XRC domains are.
+    domains: PathBuf,
+    stem: String,
     receives: u32,
     /// The relay may have something.
     relay_due: bool,
@@ -135,11 +143,13 @@ impl SharedPort {
             return Err(ShareError::NoPort);
         }
         let folder = config.folder.clone().unwrap_or_else(folder::default_folder);
+        let domains = config.folder.clone().unwrap_or_else(|| folder::memory_folder(&folder));
         let registry = Registry::open(&folder, port)?;
         registry.lock(OPEN_PATIENCE)?;
         // Returning early closes the registry, and with it go the locks.
-        let Loaded { mut members, strangers, .. } = registry.load(None)?;
-        let (slot, relay) = claim(&registry, &mut members, port)?;
+        let Loaded { mut members, strangers, .. } = registry.load(&[])?;
+        let stem = relay_stem(&registry, port)?;
+        let (slot, relay) = claim(&registry, &mut members, &stem)?;
         let udp_config = UdpConfig { reuse_port: true, ..config.udp.clone() };
         let udp = UdpPort::bind(&udp_config).map_err(|error| refusal(error, port))?;
         let member = describe(&udp, slot)?;
@@ -170,6 +180,11 @@ impl SharedPort {
             membership,
             services,
             slot,
+            adopted: Vec::new(),
+            local: Local::new(slot),
+            name: folder::file_name(port),
+            domains,
+            stem,
             receives: 0,
             relay_due: false,
             mend_due: false,
@@ -222,7 +237,9 @@ impl SharedPort {
                 let _ = self.relay.answer(asker, &text);
                 true
             }
-            Incoming::Train(received) if is_for(&received, &self.membership, self.udp.port()) => {
+            Incoming::Train(received)
+                if is_for(&received, &self.membership, &self.local, self.udp.port()) =>
+            {
                 count(&self.counters.taken_over);
                 took(self.backlog.as_ref(), &received);
                 handler(&received);
@@ -233,14 +250,33 @@ impl SharedPort {
                 true
             }
         };
-        self.relay_due
+        let mut more = self.relay_due;
+        for (_, relay) in &mut self.adopted {
+            match relay.receive() {
+                Incoming::Nothing => {}
+                Incoming::Train(received)
+                    if is_for(&received, &self.membership, &self.local, self.udp.port()) =>
+                {
+                    count(&self.counters.taken_over);
+                    took(self.backlog.as_ref(), &received);
+                    handler(&received);
+                    more = true;
+                }
+                Incoming::Look | Incoming::Ask(_) | Incoming::Train(_) | Incoming::Rejected => {
+                    count(&self.counters.rejected);
+                    more = true;
+                }
+            }
+        }
+        self.relay_due = more;
+        more
     }
 
     fn receive_udp(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
-        let SharedPort { udp, relay, slot, counters, backlog, .. } = self;
+        let SharedPort { udp, relay, local, counters, backlog, .. } = self;
         let backlog = backlog.as_ref();
         let offered = backlog.map(Backlog::offered);
-        let mut route = Route { slot: *slot, relay, counters, backlog, stray: None };
+        let mut route = Route { local, relay, counters, backlog, stray: None };
         let taken = udp.receive(now_ns, &mut |received| route.route(received, handler));
         if !taken && let (Some(backlog), Some(offered)) = (backlog, offered) {
             backlog.all_taken(offered);
@@ -315,6 +351,7 @@ impl Port for SharedPort {
     fn descriptors(&self) -> Vec<RawFd> {
         let mut all = self.udp.descriptors();
         all.push(self.relay.as_raw_fd());
+        all.extend(self.adopted.iter().map(|(_, relay)| relay.as_raw_fd()));
         all
     }
 
@@ -342,6 +379,42 @@ impl Port for SharedPort {
         let sent = self.relay.send_train(slot, received);
         note_sent(&self.counters, sent);
         sent == Sent::Done
+    }
+
+    fn commons(&self) -> Option<Commons> {
+        // Who is on another address is on another device.
+        let name = format!("{}-{}", self.name, self.membership.address());
+        Some(Commons { folder: self.domains.clone(), name, slot: self.slot })
+    }
+
+    fn reserve_slot(&mut self, slot: u8) {
+        self.membership.registry().reserve(slot);
+    }
+
+    fn adopt_slot(&mut self, slot: u8) -> bool {
+        if self.local.contains(slot) {
+            return true;
+        }
+        let fd = self.udp.as_raw_fd();
+        let stem = &self.stem;
+        let Some(relay) = self.membership.adopt(fd, slot, || Relay::bind(stem, slot).ok()) else {
+            return false;
+        };
+        self.adopted.push((slot, relay));
+        self.local.set(slot, true);
+        // Others may have sent to the name since it was free.
+        self.relay_due = true;
+        true
+    }
+
+    fn release_slot(&mut self, slot: u8) {
+        self.adopted.retain(|(adopted, _)| *adopted != slot);
+        if slot != self.slot {
+            self.local.set(slot, false);
+            self.membership.abandon(slot);
+        }
+        self.membership.registry().end_reservation(slot);
+        self.mend_due = true;
     }
 
     fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
@@ -391,7 +464,7 @@ impl Drop for SharedPort {
 
 /// Where the packets of a train go.
 struct Route<'a> {
-    slot: u8,
+    local: &'a Local,
     relay: &'a Relay,
     counters: &'a ShareCounters,
     backlog: Option<&'a Backlog>,
@@ -402,7 +475,7 @@ struct Route<'a> {
 impl Route<'_> {
     fn route(&mut self, received: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
         // Every socket that joined a group gets the group's datagrams: they are for whoever has them.
-        if received.flow.destination.is_multicast() || is_only_for(received, self.slot) {
+        if received.flow.destination.is_multicast() || is_only_for(received, self.local) {
             took(self.backlog, received);
             handler(received);
             return;
@@ -424,7 +497,7 @@ impl Route<'_> {
 
     /// Whose the first packet is: another slot's, or (`None`) for this process to look at.
     fn target(&self, bytes: &[u8]) -> Option<u8> {
-        bytes.get(SLOT_OFFSET).copied().filter(|&byte| !is_local(byte, self.slot))
+        bytes.get(SLOT_OFFSET).copied().filter(|&byte| !self.local.is_local(byte))
     }
 
     fn hand_on(&mut self, target: Option<u8>, run: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
@@ -463,26 +536,16 @@ fn note_sent(counters: &ShareCounters, sent: Sent) {
     }
 }
 
-/// Whether a packet with this top byte of its queue pair number is for this process to look at: its own,
-/// queue pair 1's, or a multicast packet's.
-fn is_local(byte: u8, slot: u8) -> bool {
-    byte == slot || byte == 0 || byte == u8::MAX
-}
-
-/// Whether all packets of a train are for this process to look at.
-fn is_only_for(received: &Received<'_>, slot: u8) -> bool {
-    let step = received.segment_bytes.max(1);
-    received.bytes.iter().skip(SLOT_OFFSET).step_by(step).all(|&byte| is_local(byte, slot))
-}
-
 /// Whether a train from another process is what it should have sent here.
-fn is_for(received: &Received<'_>, membership: &Membership, port: u16) -> bool {
+fn is_for(received: &Received<'_>, membership: &Membership, local: &Local, port: u16) -> bool {
+    let slot = membership.slot();
+    let step = received.segment_bytes.max(1);
     let bound = membership.address();
     let destination = received.flow.destination;
     (bound.is_unspecified() || bound == destination)
         && !destination.is_multicast()
         && received.flow.destination_port == port
-        && is_only_for(received, membership.slot())
+        && (is_only_for(received, local) || received.bytes.chunks(step).all(|one| names_srq_of(one, slot)))
 }
 
 /// What the names of the sockets of all who share a registry begin with.
@@ -491,14 +554,13 @@ pub(super) fn relay_stem(registry: &Registry, port: u16) -> Result<String, Share
 }
 
 /// The next free slot, and the relay that belongs to it.
-fn claim(registry: &Registry, members: &mut Members, port: u16) -> Result<(u8, Relay), ShareError> {
-    let stem = relay_stem(registry, port)?;
+fn claim(registry: &Registry, members: &mut Members, stem: &str) -> Result<(u8, Relay), ShareError> {
     let mut failure = None;
     let claimed = members.choose_slot(|slot| {
         if failure.is_some() || !registry.claim(slot) {
             return None;
         }
-        match Relay::bind(&stem, slot) {
+        match Relay::bind(stem, slot) {
             Ok(relay) => return Some(relay),
             // Somebody is in the way, perhaps out of malice: there are other slots.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}

@@ -144,7 +144,7 @@ fn a_wrong_order_is_found_out() {
     // The registry is made to believe the opposite order.
     let registry = ports[0].membership.registry();
     registry.lock(Duration::ZERO).unwrap();
-    let mut loaded = registry.load(Some(1)).unwrap();
+    let mut loaded = registry.load(&[1]).unwrap();
     for (slot, index) in [(1, 4), (2, 3)] {
         assert!(loaded.members.observe(slot, index));
     }
@@ -192,7 +192,7 @@ fn a_damaged_registry_is_built_anew_by_those_who_live() {
         }
         let registry = c.membership.registry();
         registry.lock(Duration::ZERO).unwrap();
-        let loaded = registry.load(Some(c.slot())).unwrap();
+        let loaded = registry.load(&[c.slot()]).unwrap();
         registry.unlock();
         assert!(!loaded.changed && loaded.strangers.is_empty());
         assert_eq!(loaded.members.iter().count(), 3);
@@ -217,7 +217,7 @@ fn nothing_is_left_behind() {
     let left: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(left.len(), 2, "the registry and the backlogs: {left:?}");
     let registry = Registry::open(&folder.0, 4791).unwrap();
-    let loaded = registry.load(None).unwrap();
+    let loaded = registry.load(&[]).unwrap();
     assert!(!loaded.changed && loaded.strangers.is_empty() && loaded.members.iter().count() == 0);
 }
 
@@ -350,3 +350,6 @@ fn unreliable_trains_wait_for_a_process_that_does_not_read() {
         assert!(!receiver.receive(0, &mut |_| {}));
     }
 }
+
+#[path = "adoption_tests.rs"]
+mod adoption;

@@ -10,15 +10,25 @@ const HEADER_BYTES: usize = 8 + 8 + 8;
 const MEMBER_BYTES: usize = 48;
 const SUM_BYTES: usize = 8;
 
-/// The longest record.
+/// The longest record: a slot has a member or an adopter.
 pub(super) const MAX_BYTES: usize = HEADER_BYTES + LAST_SLOT as usize * MEMBER_BYTES + SUM_BYTES;
 
-/// Header (magic, generation, next slot, number of members), members, checksum; little-endian.
+/// Header (magic, generation, next slot, numbers of members and of adopted slots), members, adopted slots with
+/// their adopters, checksum; little-endian.
 pub(super) fn encode(members: &Members) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(MAX_BYTES);
     bytes.extend(MAGIC);
     bytes.extend(members.generation.to_le_bytes());
-    bytes.extend([members.next_slot, members.iter().count() as u8, 0, 0, 0, 0, 0, 0]);
+    bytes.extend([
+        members.next_slot,
+        members.iter().count() as u8,
+        members.adopted().len() as u8,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]);
     for member in members.iter() {
         let (family, address) = address_bytes(member.address);
         bytes.extend([member.slot, family, 0, 0]);
@@ -29,6 +39,7 @@ pub(super) fn encode(members: &Members) -> Vec<u8> {
         bytes.extend(member.pid_namespace.to_le_bytes());
         bytes.extend([0; 4]);
     }
+    members.adopted().iter().for_each(|&(slot, by)| bytes.extend([slot, by]));
     bytes.extend(checksum(&bytes).to_le_bytes());
     bytes
 }
@@ -38,17 +49,21 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Members> {
     let (body, sum) = bytes.split_last_chunk::<SUM_BYTES>()?;
     let (magic, rest) = body.split_first_chunk::<8>()?;
     let (generation, rest) = rest.split_first_chunk::<8>()?;
-    let (&[next_slot, count, ..], rest) = rest.split_first_chunk::<8>()?;
+    let (&[next_slot, count, adopted, ..], rest) = rest.split_first_chunk::<8>()?;
     let sound = *magic == MAGIC
         && u64::from_le_bytes(*sum) == checksum(body)
-        && rest.len() == usize::from(count) * MEMBER_BYTES;
+        && rest.len() == usize::from(count) * MEMBER_BYTES + usize::from(adopted) * 2;
     if !sound {
         return None;
     }
     let mut members = Members::new(u64::from_le_bytes(*generation), next_slot);
-    let (chunks, _) = rest.as_chunks::<MEMBER_BYTES>();
-    // `add` refuses slots that are no slots or come twice.
-    chunks.iter().all(|chunk| member(chunk).is_some_and(|member| members.add(member))).then_some(members)
+    let (list, pairs) = rest.split_at_checked(usize::from(count) * MEMBER_BYTES)?;
+    let (chunks, _) = list.as_chunks::<MEMBER_BYTES>();
+    let (pairs, _) = pairs.as_chunks::<2>();
+    // These refuse slots that are no slots or come twice.
+    let sound = chunks.iter().all(|chunk| member(chunk).is_some_and(|member| members.add(member)))
+        && pairs.iter().all(|&[slot, by]| members.adopt(slot, by));
+    sound.then_some(members)
 }
 
 fn member(bytes: &[u8; MEMBER_BYTES]) -> Option<Member> {
@@ -119,7 +134,14 @@ mod tests {
 
     #[test]
     fn decoding_is_the_inverse_of_encoding() {
-        for members in [Members::new(0, 1), full()] {
+        let mut adopted = full();
+        assert!(adopted.remove(9) && adopted.remove(200));
+        assert!(adopted.adopt(9, 1) && adopted.adopt(200, 254) && !adopted.adopt(9, 1));
+        assert!(
+            !adopted.adopt(3, 1) && !adopted.adopt(0, 1) && !adopted.adopt(200, 9),
+            "who can, and of whom"
+        );
+        for members in [Members::new(0, 1), full(), adopted] {
             let bytes = encode(&members);
             assert!(bytes.len() <= MAX_BYTES);
             assert_eq!(decode(&bytes), Some(members));

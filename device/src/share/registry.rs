@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use super::members::{LAST_SLOT, Members};
 use super::{ShareError, folder, lock, record};
 
+/// Where the locks of reserved slots begin.
+const RESERVATIONS: u32 = 512;
 /// How often a lock that somebody holds is asked for again. It is held for less than a millisecond.
 const RETRY: Duration = Duration::from_millis(1);
 
@@ -70,9 +72,34 @@ impl Registry {
         let _ = lock::unlock(&self.file, 0);
     }
 
-    /// Takes a slot. False: it has an owner.
+    /// Takes a slot. False: it has an owner, or somebody keeps it from being given out.
     pub(super) fn claim(&self, slot: u8) -> bool {
+        let reserved = || lock::is_place_locked(&self.file, RESERVATIONS + u32::from(slot)).unwrap_or(true);
+        if reserved() || !self.take(slot) {
+            return false;
+        }
+        // Whoever reserved it meanwhile may not have seen that it is taken.
+        let free = !reserved();
+        if !free {
+            self.release(slot);
+        }
+        free
+    }
+
+    /// Takes a slot, reserved or not. False: it has an owner.
+    pub(super) fn take(&self, slot: u8) -> bool {
         lock::try_lock(&self.file, slot).unwrap_or(false)
+    }
+
+    /// Keeps a slot from being claimed when its owner has gone.
+    pub(super) fn reserve(&self, slot: u8) {
+        // It fails only where the kernel has no such locks; then the file would not have been opened.
+        let _ = lock::try_share_place(&self.file, RESERVATIONS + u32::from(slot));
+    }
+
+    /// Ends that.
+    pub(super) fn end_reservation(&self, slot: u8) {
+        let _ = lock::unlock_place(&self.file, RESERVATIONS + u32::from(slot));
     }
 
     /// Gives a slot back.
@@ -80,13 +107,15 @@ impl Registry {
         let _ = lock::unlock(&self.file, slot);
     }
 
-    /// Reads the registry. Who has lost the lock of its slot is gone; `own` is the caller's slot, whose lock
+    /// Reads the registry. Who has lost the lock of its slot is gone; `own` are the caller's slots, whose locks
     /// the caller does not see.
-    pub(super) fn load(&self, own: Option<u8>) -> Result<Loaded, ShareError> {
+    pub(super) fn load(&self, own: &[u8]) -> Result<Loaded, ShareError> {
         let failed = || self.failed("read the registry");
         let mut live = lock::locked_slots(&self.file).map_err(failed())?;
-        if let Some(own) = own.and_then(|own| live.get_mut(usize::from(own))) {
-            *own = true;
+        for &own in own {
+            if let Some(live) = live.get_mut(usize::from(own)) {
+                *live = true;
+            }
         }
         let lives = |slot: u8| live.get(usize::from(slot)).is_some_and(|&live| live);
         let bytes = self.read().map_err(failed())?;
@@ -103,8 +132,12 @@ impl Registry {
         for slot in gone {
             changed |= members.remove(slot);
         }
+        let gone_by: Vec<u8> =
+            members.adopted().iter().map(|&(_, by)| by).filter(|&by| !members.contains(by)).collect();
+        changed |= members.end_adoptions(|slot, by| !lives(slot) || gone_by.contains(&by));
+        let adopted = |slot: u8| members.adopted().iter().any(|&(adopted, _)| adopted == slot);
         let strangers = (1..=LAST_SLOT)
-            .filter(|&slot| Some(slot) != own && lives(slot) && !members.contains(slot))
+            .filter(|slot| !own.contains(slot) && lives(*slot) && !members.contains(*slot) && !adopted(*slot))
             .collect();
         Ok(Loaded { members, changed, strangers })
     }
@@ -160,7 +193,7 @@ mod tests {
         let (a, b, c) = (open(), open(), open());
         assert!(a.try_lock() && !b.try_lock());
         assert!(matches!(b.lock(Duration::ZERO), Err(ShareError::Locked { .. })));
-        let mut loaded = a.load(None).unwrap();
+        let mut loaded = a.load(&[]).unwrap();
         assert!(loaded.changed && loaded.strangers.is_empty());
         for (registry, slot) in [(&a, 3), (&b, 5), (&c, 7)] {
             assert!(registry.claim(slot) && loaded.members.add(member(slot)));
@@ -169,18 +202,18 @@ mod tests {
         a.store(&mut loaded.members).unwrap();
         a.unlock();
         b.lock(Duration::ZERO).unwrap();
-        let same = b.load(Some(5)).unwrap();
+        let same = b.load(&[5]).unwrap();
         assert!(!same.changed && same.members == loaded.members);
 
         drop(a);
-        let reaped = b.load(Some(5)).unwrap();
+        let reaped = b.load(&[5]).unwrap();
         assert!(reaped.changed);
         assert_eq!(slots(&reaped), [7, 5], "the last took the place of the first");
 
         for damage in [&b"pumice"[..], &[0; 20_000], &[]] {
             b.file.set_len(0).unwrap();
             b.file.write_all_at(damage, 0).unwrap();
-            let rebuilt = b.load(Some(5)).unwrap();
+            let rebuilt = b.load(&[5]).unwrap();
             assert!(rebuilt.changed && slots(&rebuilt).is_empty());
             assert_eq!(rebuilt.strangers, [7]);
         }

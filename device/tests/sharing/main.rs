@@ -9,6 +9,8 @@
 mod bare;
 mod child;
 mod fleet;
+mod xrc;
+mod xrc_child;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -26,6 +28,7 @@ fn process() {
     match std::env::var("PUMICE_SHARING_ROLE").as_deref() {
         Ok("hca") => child::run(),
         Ok("bare") => bare::run(),
+        Ok("xrc") => xrc_child::run(),
         _ => {}
     }
 }

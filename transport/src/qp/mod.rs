@@ -21,6 +21,7 @@ mod responder;
 mod response;
 mod send_queue;
 mod settings;
+mod snapshot;
 pub mod transition;
 mod unreliable;
 mod window;
@@ -39,6 +40,7 @@ pub use modify::ResolvedPath;
 pub use post::{MAX_MESSAGE_BYTES, PostError};
 pub use requester::Progress;
 pub use response::Urgency;
+pub use snapshot::{MessageSnapshot, ReplaySnapshot, ResponderSnapshot, TargetSnapshot};
 pub use transition::{ErrorClass, ModifyError};
 
 use congestion::Notifier;
@@ -98,6 +100,8 @@ pub struct QueuePair {
     window_limit_packets: u32,
     /// SQD was reached with started messages still unanswered.
     draining: bool,
+    /// Times that it was reset.
+    epoch: u32,
 }
 
 impl QueuePair {
@@ -116,6 +120,7 @@ impl QueuePair {
             notifier: Notifier::default(),
             window_limit_packets: 64,
             draining: false,
+            epoch: 0,
         }
     }
 

@@ -9,7 +9,7 @@ use super::transition::{self, ModifyError, Step};
 use super::{QpConfig, QueuePair, Receiver, congestion::Notifier};
 use crate::host::Host;
 use crate::path::Path;
-use crate::types::{Access, Cause, Mtu, QpState};
+use crate::types::{Access, Cause, Mtu, QpState, QpType};
 use crate::wire::{Psn, Qpn};
 
 /// What the device found out about an address vector.
@@ -122,7 +122,7 @@ impl QueuePair {
     }
 
     /// Brings the settings in line with the attributes.
-    fn apply(&mut self, limits_of_path: Option<(u32, u32)>) {
+    pub(super) fn apply(&mut self, limits_of_path: Option<(u32, u32)>) {
         let attributes = &self.attributes;
         let settings = &mut self.settings;
         settings.destination = Qpn::new(attributes.dest_qp_num);
@@ -178,6 +178,7 @@ impl QueuePair {
 
     fn reset(&mut self) {
         self.state = QpState::Reset;
+        self.epoch = self.epoch.wrapping_add(1);
         self.draining = false;
         self.requester = Requester::new(self.capacity.max_send_wr);
         self.receiver = Receiver::new(self.settings.qp_type);
@@ -194,7 +195,8 @@ impl QueuePair {
         attributes.cur_qp_state = self.state as u32;
         attributes.sq_draining = self.draining;
         attributes.cap = self.capacity;
-        if self.state >= QpState::Rts {
+        // A target sends nothing, and its first PSN may have been set by another process.
+        if self.state >= QpState::Rts && self.settings.qp_type != QpType::XrcTarget {
             attributes.sq_psn = self.requester.cursor_psn().value();
         }
         if self.state >= QpState::Rtr {

@@ -12,17 +12,18 @@ use crate::wire::{Aeth, AtomicAckEth, Headers, NakCode, Operation, Psn, Syndrome
 const ACKNOWLEDGE_PLACES: usize = 8;
 
 /// A READ, atomic, FLUSH or ATOMIC WRITE that was executed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Replay {
     pub(crate) first_psn: Psn,
     pub(crate) count: u32,
     pub(crate) kind: ReplayKind,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplayKind {
-    /// Is executed again: memory may have changed.
-    Read { key: RemoteKey, address: u64, length_bytes: u32 },
+    /// Is executed again: memory may have changed. The key's domain is found anew: it is that of the SRQ
+    /// which the repetition names.
+    Read { rkey: u32, address: u64, length_bytes: u32 },
     /// Is answered with the first original value.
     Atomic { original: u64 },
     /// FLUSH and ATOMIC WRITE.
@@ -111,7 +112,7 @@ pub enum Urgency {
 #[derive(Debug)]
 pub(crate) struct Responses {
     queue: VecDeque<Response>,
-    replays: VecDeque<Replay>,
+    pub(super) replays: VecDeque<Replay>,
 }
 
 impl Responses {

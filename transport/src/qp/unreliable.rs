@@ -98,6 +98,7 @@ impl UnreliableReceiver {
             Inbound::Idle => true,
             Inbound::Send { .. } => is_send(operation),
             Inbound::Write { .. } => is_write(operation),
+            Inbound::Elsewhere { .. } => false,
         };
         if !continues {
             return Err(dropped("the opcode does not continue the message in progress"));

@@ -17,6 +17,7 @@ mod requester_window;
 mod responder_order;
 mod retry;
 mod rnr;
+mod snapshot;
 mod sqd;
 mod uc;
 mod ud;

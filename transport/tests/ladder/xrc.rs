@@ -129,3 +129,15 @@ fn an_initiator_in_error_flushes_its_sends_and_no_receive_queue() {
     assert_eq!(rung.host.take_recvs(), [], "it has no receive queue of its own");
     assert_eq!(rung.host.events, []);
 }
+
+#[test]
+fn the_packets_of_a_message_name_one_srq() {
+    for last in [xrc(op::SEND_LAST, SRQN + 2), xrc(op::SEND_LAST, SRQN + 1)] {
+        let mut rung = target();
+        rung.host.post_xrc_recv(SRQN, 1, BUFFER_BASE, 1024, BUFFER);
+        rung.receive(&xrc(op::SEND_FIRST, SRQN).psn(RQ_PSN).payload(&[7; 256]));
+        rung.receive(&last.psn(RQ_PSN + 1).payload(b"x"));
+        assert_eq!(rung.responses(), [nak(NAK_INVALID, RQ_PSN + 1, 0).over_xrc()]);
+        assert_eq!(rung.host.recvs_done[0].wc.status, WcStatus::RemInvReqErr);
+    }
+}

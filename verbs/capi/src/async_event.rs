@@ -17,6 +17,7 @@ use crate::abi::{ibv_async_event, ibv_context, ibv_cq, ibv_qp, ibv_srq};
 use crate::completion_queue::Cq;
 use crate::context::Context;
 use crate::object::held_or_none;
+use crate::ofed_xrc::{EVENT_FLAG, Registered};
 use crate::outcome::{Errno, set_errno, value};
 use crate::queue_pair::Qp;
 use crate::shared_receive_queue::Srq;
@@ -57,12 +58,17 @@ enum Element {
     Qp(*mut ibv_qp),
     Srq(*mut ibv_srq),
     Port(u8),
+    /// An XRC receive queue pair of OFED 1.x.
+    Registered(*const Registered),
 }
 
 impl Element {
     fn of(element: AsyncElement) -> Element {
         match element {
             AsyncElement::Cq { cookie } => Element::Cq(ptr::with_exposed_provenance_mut(cookie as usize)),
+            AsyncElement::Qp { cookie, .. } if Registered::of_cookie(cookie).is_some() => {
+                Element::Registered(Registered::of_cookie(cookie).unwrap_or(ptr::null()))
+            }
             AsyncElement::Qp { cookie, .. } => Element::Qp(ptr::with_exposed_provenance_mut(cookie as usize)),
             AsyncElement::Srq { cookie } => Element::Srq(ptr::with_exposed_provenance_mut(cookie as usize)),
             AsyncElement::Port(port) => Element::Port(port),
@@ -72,6 +78,8 @@ impl Element {
 
     fn of_event(event: &ibv_async_event) -> Element {
         match event.event_type {
+            // A number of OFED 1.x, whose flag the program may have taken away: there is no object.
+            _ if event.element.addr() <= NUMBERS => Element::Port(1),
             0 => Element::Cq(event.element.cast()),
             1..=7 | 16 => Element::Qp(event.element.cast()),
             14 | 15 => Element::Srq(event.element.cast()),
@@ -85,6 +93,10 @@ impl Element {
             Element::Qp(qp) => qp.cast(),
             Element::Srq(srq) => srq.cast(),
             Element::Port(port) => ptr::without_provenance_mut(usize::from(port)),
+            // SAFETY: an event leaves the queue before its registration goes.
+            Element::Registered(registered) => unsafe {
+                ptr::without_provenance_mut((*registered).number as usize)
+            },
         }
     }
 
@@ -97,7 +109,7 @@ impl Element {
                 Element::Cq(cq) => held_or_none::<Cq>(cq).map(Cq::unacknowledged),
                 Element::Qp(qp) => held_or_none::<Qp>(qp).map(Qp::unacknowledged),
                 Element::Srq(srq) => held_or_none::<Srq>(srq).map(Srq::unacknowledged),
-                Element::Port(_) => None,
+                Element::Port(_) | Element::Registered(_) => None,
             }
         }
     }
@@ -111,6 +123,7 @@ impl Element {
                 Element::Cq(cq) => Some((*cq).context),
                 Element::Qp(qp) => Some((*qp).context),
                 Element::Srq(srq) => Some((*srq).context),
+                Element::Registered(registered) => Some((*registered).context),
                 Element::Port(_) => None,
             }
         }
@@ -168,7 +181,8 @@ impl AsyncQueue {
         if let Some(unacknowledged) = unsafe { element.unacknowledged() } {
             *unacknowledged.lock() += 1;
         }
-        Some(ibv_async_event { element: element.pointer(), event_type })
+        let flag = if matches!(element, Element::Registered(_)) { EVENT_FLAG } else { 0 };
+        Some(ibv_async_event { element: element.pointer(), event_type: event_type | flag })
     }
 
     fn forget(&self, element: Element) {
@@ -186,6 +200,9 @@ impl AsyncQueue {
 }
 
 static ONE: u64 = 1;
+
+/// Elements up to here are numbers of queue pairs or ports: no object is at so low an address.
+const NUMBERS: usize = 0xff_ffff;
 
 /// Carries events of the HCA to the contexts.
 pub(crate) struct Distributor {
@@ -282,6 +299,10 @@ impl Distributor {
 
     pub(crate) fn forget_qp(&self, events: &AsyncQueue, qp: *mut ibv_qp) {
         self.forget(events, Element::Qp(qp));
+    }
+
+    pub(crate) fn forget_registered(&self, events: &AsyncQueue, registered: *const Registered) {
+        self.forget(events, Element::Registered(registered));
     }
 
     pub(crate) fn forget_srq(&self, events: &AsyncQueue, srq: *mut ibv_srq) {

@@ -12,6 +12,7 @@ use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::async_event::Unacknowledged;
 use crate::completion_channel::Channel;
 use crate::context::{Context, Owned};
+use crate::device::profile;
 use crate::object::{Held, Shown, held, held_or_none, take_back, zeroed};
 use crate::outcome::{Errno, INVALID, negative, pointer, status};
 use crate::protection_domain::Use;
@@ -88,6 +89,7 @@ pub(crate) unsafe fn create(context: *mut ibv_context, wanted: Wanted) -> Result
         cookie,
         channel: reports.map(|channel| Arc::clone(channel.channel())),
         clock: stamps.then(|| open.hca().clock().clone()),
+        fires_late: profile()?.fires_late,
     })?;
     open.own_cq(Owned::CompletionQueue(queue.handle().pack()), Some(Arc::clone(&queue)));
     // SAFETY: numbers, pointers and locks for which zero is the initial state.

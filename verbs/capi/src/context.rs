@@ -1,12 +1,13 @@
 //! Contexts: an opened device, its tables of operations, and what it owns.
 
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_device::completion_queue::CompletionQueue;
-use pumice_device::hca::Hca;
+use pumice_device::hca::{Hca, TargetRegistration};
 use pumice_device::table::Handle;
 use pumice_transport::wire::Qpn;
 
@@ -15,10 +16,11 @@ use crate::async_event::AsyncQueue;
 use crate::command_file::CommandFile;
 use crate::device::{Adapter, adapter, device_pointer, release};
 use crate::object::{Shown, zeroed};
+use crate::ofed_xrc::{RegisteredName, close_registration};
 use crate::outcome::{Errno, INVALID, pointer, status};
 use crate::{
     completion_queue, completion_queue_ex, device_memory, memory, parent_domain, post_recv, post_send, query,
-    queue_pair, refusal, shared_receive_queue, xrc_domain,
+    queue_pair, refusal, shared_receive_queue, xrc_domain, xrc_target,
 };
 
 /// An opened device. The program's pointer is to `verbs.context`.
@@ -30,6 +32,8 @@ pub(crate) struct Context {
     /// Programs duplicate this descriptor and compare what it is.
     _command: OwnedFd,
     file: Arc<CommandFile>,
+    /// XRC receive queue pairs of OFED 1.x that it is registered for.
+    registered: Mutex<BTreeMap<Qpn, (TargetRegistration, RegisteredName)>>,
 }
 
 /// What dies with its context, in the order in which it can.
@@ -37,6 +41,7 @@ pub(crate) struct Context {
 pub(crate) enum Owned {
     Window(u64),
     QueuePair(u32),
+    Target(TargetRegistration),
     SharedReceiveQueue(u64),
     CompletionQueue(u64),
     Region(u64),
@@ -93,14 +98,34 @@ impl Context {
         self.file.disown(owned);
     }
 
+    /// Notes a registration of OFED 1.x.
+    pub(crate) fn registered(&self, registration: TargetRegistration, name: RegisteredName) {
+        let mut all = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(registration.qpn, (registration, name));
+    }
+
+    pub(crate) fn is_registered(&self, number: Qpn) -> bool {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&number)
+    }
+
+    /// Takes back what [`Context::registered`] noted.
+    pub(crate) fn unregistered(&self, number: Qpn) -> Option<(TargetRegistration, RegisteredName)> {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).remove(&number)
+    }
+
     /// Destroys what the program left, as a kernel does when a device file is closed for the last time.
     fn destroy_leftovers(&self) {
+        let registered = std::mem::take(&mut *self.registered.lock().unwrap_or_else(PoisonError::into_inner));
+        for (registration, name) in registered.into_values() {
+            close_registration(self, registration, name);
+        }
         let hca = self.hca();
         for (owned, cq) in CommandFile::leftovers(&self.file) {
             // What another context still uses stays, and goes with the adapter.
             let _ = match owned {
                 Owned::Window(handle) => hca.dealloc_mw(Handle::unpack(handle)),
                 Owned::QueuePair(number) => hca.destroy_qp(Qpn::new(number)),
+                Owned::Target(registration) => hca.close_target(registration),
                 Owned::SharedReceiveQueue(handle) => hca.destroy_srq(Handle::unpack(handle)),
                 Owned::CompletionQueue(handle) => {
                     // Nobody is left to acknowledge.
@@ -137,8 +162,10 @@ impl Context {
         verbs.context.cmd_fd = command.as_raw_fd();
         verbs.context.async_fd = async_events.fd();
         verbs.context.num_comp_vectors = adapter.hca.limits().num_comp_vectors as c_int;
+        let registered = Mutex::new(BTreeMap::new());
         let verbs = Shown::new(verbs);
-        let context = Box::leak(Box::new(Context { verbs, adapter, async_events, _command: command, file }));
+        let context = Context { verbs, adapter, async_events, _command: command, file, registered };
+        let context = Box::leak(Box::new(context));
         context.adapter.distributor.register(context.as_ptr());
         Ok(context.as_ptr())
     }
@@ -219,7 +246,7 @@ fn operations() -> verbs_context {
     verbs.query_rt_values = operation!(query::query_rt_values);
     verbs.create_cq_ex = operation!(completion_queue_ex::create_cq_ex);
     verbs.create_qp_ex = operation!(queue_pair::create_qp_ex);
-    verbs.open_qp = NO_POINTER;
+    verbs.open_qp = operation!(xrc_target::open_qp);
     verbs.create_srq_ex = operation!(shared_receive_queue::create_srq_ex);
     verbs.get_srq_num = operation!(shared_receive_queue::get_srq_num);
     verbs.open_xrcd = operation!(xrc_domain::open_xrcd);

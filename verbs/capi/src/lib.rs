@@ -33,6 +33,7 @@ mod memory;
 mod multicast;
 mod names;
 mod object;
+mod ofed_xrc;
 mod outcome;
 mod parent_domain;
 mod port;
@@ -49,6 +50,7 @@ mod refusal;
 mod shared_receive_queue;
 mod sysfs;
 mod xrc_domain;
+mod xrc_target;
 
 #[cfg(not(test))]
 mod exports {

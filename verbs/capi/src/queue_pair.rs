@@ -1,9 +1,9 @@
 //! Queue pairs: create and destroy.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use pumice_device::hca::{Hca, QpInit};
+use pumice_device::hca::{Hca, QpInit, TargetRegistration};
 use pumice_device::table::Handle;
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
@@ -13,6 +13,7 @@ use crate::async_event::Unacknowledged;
 use crate::completion_queue::Cq;
 use crate::context::{Context, Owned};
 use crate::object::{Held, Shown, held, held_or_none, take_back, zeroed};
+use crate::ofed_xrc::{QPT_XRC, ofed_qp_init_attr};
 use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, pointer, status};
 use crate::protection_domain::{Pd, Use};
 use crate::queue_pair_attributes::{capacity_from, capacity_to};
@@ -30,6 +31,8 @@ pub(crate) struct Qp {
     is_datagram: bool,
     signals_all: bool,
     unacknowledged: Unacknowledged,
+    /// Of a target that was opened, not made.
+    registration: Option<TargetRegistration>,
     /// Of the `ibv_wr_*` calls, if the queue pair was made for them.
     builder: Option<Box<Builder>>,
     _domain_use: Option<Use>,
@@ -82,7 +85,7 @@ fn qp_type(number: u32) -> Result<QpType, Errno> {
         2 => Ok(QpType::Rc),
         3 => Ok(QpType::Uc),
         4 => Ok(QpType::Ud),
-        9 => Ok(QpType::XrcInitiator),
+        9 | QPT_XRC => Ok(QpType::XrcInitiator),
         10 => Ok(QpType::XrcTarget),
         // RAW_PACKET and DRIVER.
         8 | 0xff => Err(NOT_SUPPORTED),
@@ -128,7 +131,7 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
         send_cq: send_cq.map(|cq| cq.queue().handle()),
         recv_cq: recv_cq.map(|cq| cq.queue().handle()),
         srq: srq.map(Srq::handle),
-        xrcd: xrcd.map(Xrcd::handle),
+        xrcd: xrcd.filter(|_| matches!(attributes.qp_type, XRC_RECV | QPT_XRC)).map(Xrcd::handle),
         capacity,
         signal_all: attributes.sq_sig_all != 0,
         cookie,
@@ -148,6 +151,10 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
     base.handle = number.value() & 0xffff;
     base.qp_num = number.value();
     base.qp_type = attributes.qp_type;
+    if attributes.qp_type == QPT_XRC {
+        // OFED 1.x has its domain behind today's `ibv_qp`.
+        c.comp_mask = wanted.xrcd.expose_provenance() as u64;
+    }
     let builder = wanted.send_operations.map(|_| Box::new(Builder::new(&capacity)));
     if builder.is_some() {
         fill_operations(&mut c);
@@ -162,6 +169,7 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
             is_datagram: qp_type.is_datagram(),
             signals_all: attributes.sq_sig_all != 0,
             unacknowledged: Unacknowledged::default(),
+            registration: None,
             builder,
             _domain_use: pd.and_then(Pd::begin_use),
         },
@@ -176,10 +184,18 @@ pub(crate) unsafe extern "C" fn ibv_create_qp(
     pointer(|| {
         // SAFETY: null or live; null or the caller's structure.
         let (domain, attributes) = unsafe { (held::<Pd>(pd)?, init_attr.as_mut().ok_or(INVALID)?) };
+        let mut xrcd = ptr::null_mut();
+        if attributes.qp_type == QPT_XRC {
+            // SAFETY: who asks for OFED 1.x's type has its structure.
+            xrcd = unsafe { ofed_qp_init_attr::domain_of(attributes) };
+            if xrcd.is_null() {
+                return Err(INVALID.because(|| "IBV_QPT_XRC needs an xrc_domain".to_owned()));
+            }
+        }
         let wanted = Wanted {
             context: domain.context_pointer(),
             pd,
-            xrcd: ptr::null_mut(),
+            xrcd,
             attributes: *attributes,
             send_operations: None,
         };
@@ -189,6 +205,50 @@ pub(crate) unsafe extern "C" fn ibv_create_qp(
         Ok(qp)
     })
 }
+
+/// Makes an object for an XRC target that exists.
+///
+/// # Errors
+/// EINVAL: there is no such target in the domain.
+pub(crate) fn open_target(
+    context: *mut ibv_context,
+    xrcd: Handle,
+    number: Qpn,
+    qp_context: *mut c_void,
+    state: u32,
+) -> Result<*mut ibv_qp, Errno> {
+    // SAFETY: null or open.
+    let open = unsafe { Context::of(context) }?;
+    let place = Box::<Qp>::new_uninit();
+    let cookie = place.as_ptr().expose_provenance() as u64;
+    // SAFETY: numbers, pointers and locks for which zero is the initial state.
+    let mut c: ibv_qp_ex = unsafe { zeroed() };
+    let base = &mut c.qp_base;
+    base.context = context;
+    base.qp_context = qp_context;
+    base.handle = number.value() & 0xffff;
+    base.qp_num = number.value();
+    base.state = state;
+    base.qp_type = XRC_RECV;
+    let registration = open.hca().open_target(xrcd, number, cookie)?;
+    open.own(Owned::Target(registration));
+    let qp = Qp {
+        c: Shown::new(c),
+        hca: open.hca(),
+        number,
+        is_datagram: false,
+        signals_all: false,
+        unacknowledged: Unacknowledged::default(),
+        domain: None,
+        registration: Some(registration),
+        builder: None,
+        _domain_use: None,
+    };
+    Ok(Box::into_raw(Box::write(place, qp)).cast())
+}
+
+/// `IBV_QPT_XRC_RECV`.
+const XRC_RECV: u32 = 10;
 
 /// Bits of `ibv_qp_init_attr_ex.comp_mask`.
 const MASK_PD: u32 = 1;
@@ -268,8 +328,16 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         if !held.is_datagram {
             context.hca().drive();
         }
-        context.hca().destroy_qp(held.number)?;
-        context.disown(Owned::QueuePair(held.number.value()));
+        match held.registration {
+            Some(registration) => {
+                context.hca().close_target(registration)?;
+                context.disown(Owned::Target(registration));
+            }
+            None => {
+                context.hca().destroy_qp(held.number)?;
+                context.disown(Owned::QueuePair(held.number.value()));
+            }
+        }
         context.adapter.distributor.forget_qp(&context.async_events, qp);
         held.unacknowledged.wait();
         // SAFETY: the program gives it back.

@@ -32,7 +32,7 @@ pub(crate) fn capacity_to(capacity: &QpCapacity) -> ibv_qp_cap {
     }
 }
 
-fn attributes_from(c: &ibv_qp_attr) -> QpAttributes {
+pub(crate) fn attributes_from(c: &ibv_qp_attr) -> QpAttributes {
     QpAttributes {
         qp_state: c.qp_state,
         cur_qp_state: c.cur_qp_state,
@@ -63,7 +63,7 @@ fn attributes_from(c: &ibv_qp_attr) -> QpAttributes {
     }
 }
 
-fn attributes_to(attributes: &QpAttributes) -> ibv_qp_attr {
+pub(crate) fn attributes_to(attributes: &QpAttributes) -> ibv_qp_attr {
     ibv_qp_attr {
         qp_state: attributes.qp_state,
         cur_qp_state: attributes.cur_qp_state,
@@ -99,13 +99,24 @@ fn attributes_to(attributes: &QpAttributes) -> ibv_qp_attr {
 ///
 /// # Safety
 /// The caller's structure is whole but for `rate_limit` without its bit.
-unsafe fn read_attributes(attr: *const ibv_qp_attr, mask: AttributeMask) -> ibv_qp_attr {
+pub(crate) unsafe fn read_attributes(attr: *const ibv_qp_attr, mask: AttributeMask) -> ibv_qp_attr {
     let mut copy = ibv_qp_attr::default();
     let whole = mask.contains(AttributeMask::RATE_LIMIT);
     let bytes = if whole { size_of::<ibv_qp_attr>() } else { std::mem::offset_of!(ibv_qp_attr, rate_limit) };
     // SAFETY: the caller's promise; `copy` is at least as long.
     unsafe { attr.cast::<u8>().copy_to_nonoverlapping((&raw mut copy).cast(), bytes) };
     copy
+}
+
+/// Writes as much of the caller's structure as [`read_attributes`] would read.
+///
+/// # Safety
+/// As [`read_attributes`].
+pub(crate) unsafe fn write_attributes(attr: *mut ibv_qp_attr, c: &ibv_qp_attr, attr_mask: c_int) {
+    let whole = attr_mask as u32 & AttributeMask::RATE_LIMIT.bits() != 0;
+    let bytes = if whole { size_of::<ibv_qp_attr>() } else { std::mem::offset_of!(ibv_qp_attr, rate_limit) };
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::from_ref(c).cast::<u8>().copy_to_nonoverlapping(attr.cast(), bytes) };
 }
 
 pub(crate) unsafe extern "C" fn ibv_modify_qp(
@@ -149,12 +160,9 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
         }
         let attributes = held.hca().query_qp(held.number())?;
         let c = attributes_to(&attributes);
-        let whole = attr_mask as u32 & AttributeMask::RATE_LIMIT.bits() != 0;
-        let bytes =
-            if whole { size_of::<ibv_qp_attr>() } else { std::mem::offset_of!(ibv_qp_attr, rate_limit) };
         // SAFETY: the caller's structures; our own structure.
         unsafe {
-            (&raw const c).cast::<u8>().copy_to_nonoverlapping(attr.cast(), bytes);
+            write_attributes(attr, &c, attr_mask);
             (*qp).state = c.qp_state;
             init_attr.write(ibv_qp_init_attr {
                 qp_context: (*qp).qp_context,

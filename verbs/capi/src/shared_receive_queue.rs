@@ -17,17 +17,38 @@ use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, pointer, status};
 use crate::protection_domain::{Pd, Use};
 use crate::xrc_domain::Xrcd;
 
+/// `struct ibv_srq` as OFED 1.x had it: more behind the members of today.
+#[repr(C)]
+pub(crate) struct ofed_srq {
+    context: *mut ibv_context,
+    srq_context: *mut c_void,
+    pd: *mut ibv_pd,
+    handle: u32,
+    mutex: libc::pthread_mutex_t,
+    cond: libc::pthread_cond_t,
+    events_completed: u32,
+    xrc_srq_num: u32,
+    xrc_domain: *mut ibv_xrcd,
+    xrc_cq: *mut ibv_cq,
+}
+
+#[cfg(target_arch = "x86_64")]
+const _: () = assert!(
+    std::mem::offset_of!(ofed_srq, events_completed) == std::mem::offset_of!(ibv_srq, events_completed)
+        && std::mem::offset_of!(ofed_srq, xrc_srq_num) == 124
+);
+
 /// A shared receive queue.
 #[repr(C)]
 pub(crate) struct Srq {
-    c: Shown<ibv_srq>,
+    c: Shown<ofed_srq>,
     hca: *const Hca,
     handle: Handle,
     unacknowledged: Unacknowledged,
     _domain_use: Option<Use>,
 }
 
-// SAFETY: the first field is the C structure.
+// SAFETY: the first field begins with the C structure.
 unsafe impl Held for Srq {
     type C = ibv_srq;
 }
@@ -50,7 +71,7 @@ impl Srq {
 
 /// # Safety
 /// The pointers are null or live.
-unsafe fn create(
+pub(crate) unsafe fn create(
     pd: *mut ibv_pd,
     srq_context: *mut c_void,
     attributes: &mut ibv_srq_attr,
@@ -59,6 +80,7 @@ unsafe fn create(
     // SAFETY: the caller's promise.
     let domain = unsafe { held::<Pd>(pd) }?;
     let context = domain.context()?;
+    let pointers = xrc;
     let xrc = match xrc {
         // SAFETY: the caller's promise.
         Some((xrcd, cq)) => unsafe { Some((held::<Xrcd>(xrcd)?.handle(), held::<Cq>(cq)?.queue().handle())) },
@@ -73,11 +95,15 @@ unsafe fn create(
         (attributes.max_wr, attributes.max_sge) = (granted.max_wr, granted.max_sge);
     }
     // SAFETY: numbers, pointers and locks for which zero is the initial state.
-    let mut c: ibv_srq = unsafe { zeroed() };
+    let mut c: ofed_srq = unsafe { zeroed() };
     c.context = domain.context_pointer();
     c.srq_context = srq_context;
     c.pd = pd;
     c.handle = handle.index;
+    if let Some((xrcd, cq)) = pointers {
+        c.xrc_srq_num = context.hca().srq_number(handle).unwrap_or(0);
+        (c.xrc_domain, c.xrc_cq) = (xrcd, cq);
+    }
     let srq = Srq {
         c: Shown::new(c),
         hca: context.hca(),

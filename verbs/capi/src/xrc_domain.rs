@@ -1,24 +1,33 @@
-//! XRC domains. A domain belongs to the context that opened it: a file descriptor names a domain for
-//! several processes, which is not there yet, so every descriptor opens a domain of its own.
+//! XRC domains, of both generations of the API: `struct ibv_xrcd`, and OFED 1.x's `struct ibv_xrc_domain`,
+//! which begins like it. A pointer to one serves where the other is asked for.
 
 use std::ffi::c_int;
+use std::os::fd::BorrowedFd;
 
+use pumice_device::hca::XrcdFile;
 use pumice_device::table::Handle;
 
 use crate::abi::{ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
 use crate::context::{Context, Owned};
 use crate::device::require;
 use crate::object::{Held, Shown, hand_out, held, take_back};
-use crate::outcome::{INVALID, pointer, status};
+use crate::outcome::{Errno, INVALID, pointer, status};
+
+/// OFED 1.x `struct ibv_xrc_domain`.
+#[repr(C)]
+pub(crate) struct ofed_xrc_domain {
+    base: ibv_xrcd,
+    handle: u64,
+}
 
 /// An XRC domain.
 #[repr(C)]
 pub(crate) struct Xrcd {
-    c: Shown<ibv_xrcd>,
+    c: Shown<ofed_xrc_domain>,
     handle: Handle,
 }
 
-// SAFETY: the first field is the C structure.
+// SAFETY: the first field begins with the C structure.
 unsafe impl Held for Xrcd {
     type C = ibv_xrcd;
 }
@@ -27,36 +36,94 @@ impl Xrcd {
     pub(crate) const fn handle(&self) -> Handle {
         self.handle
     }
+
+    /// The context through which it was opened.
+    pub(crate) fn context_pointer(&self) -> *mut ibv_context {
+        // SAFETY: a field of our own structure, set once.
+        unsafe { (*self.c.as_ptr()).base.context }
+    }
+
+    /// # Errors
+    /// EINVAL, which a live domain never gives.
+    pub(crate) fn context(&self) -> Result<&Context, Errno> {
+        // SAFETY: a context outlives its objects.
+        unsafe { Context::of(self.context_pointer()) }
+    }
 }
 
 /// `IBV_XRCD_INIT_ATTR_FD` and `..._OFLAGS`: both are mandatory.
 const MASK: u32 = 3;
+
+/// Opens the domain of a file, or with the descriptor -1 one that has no name.
+///
+/// # Safety
+/// `context` is null or open.
+///
+/// # Errors
+/// EBADF: no such descriptor. EAGAIN: nobody has the domain open, and O_CREAT is missing. EINVAL: somebody
+/// has, and O_EXCL is given; another flag.
+unsafe fn open(context: *mut ibv_context, fd: c_int, oflags: c_int) -> Result<*mut ibv_xrcd, Errno> {
+    // SAFETY: the caller's promise.
+    let open = unsafe { Context::of(context) }?;
+    require("XRC", |profile| profile.capabilities.has_xrc())?;
+    if oflags & !(libc::O_CREAT | libc::O_EXCL) != 0 {
+        return Err(INVALID.because(|| "an XRC domain takes the flags O_CREAT and O_EXCL only".to_owned()));
+    }
+    let handle = if fd == -1 {
+        open.hca().open_xrcd()?
+    } else if fd < 0 {
+        return Err(Errno(libc::EBADF));
+    } else {
+        // SAFETY: not -1; it is only duplicated, which fails for a number that is no descriptor.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let (create, exclusive) = (oflags & libc::O_CREAT != 0, oflags & libc::O_EXCL != 0);
+        open.hca().open_xrcd_of_file(&XrcdFile { fd, create, exclusive })?
+    };
+    open.own(Owned::XrcDomain(handle.pack()));
+    let c = ofed_xrc_domain { base: ibv_xrcd { context }, handle: u64::from(handle.index) };
+    Ok(hand_out(Xrcd { c: Shown::new(c), handle }))
+}
 
 pub(crate) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
     init_attr: *mut ibv_xrcd_init_attr,
 ) -> *mut ibv_xrcd {
     pointer(|| {
-        // SAFETY: null or open; null or the caller's structure.
-        let (open, attributes) = unsafe { (Context::of(context)?, init_attr.as_ref().ok_or(INVALID)?) };
-        if attributes.comp_mask != MASK || attributes.fd < -1 {
+        // SAFETY: null or the caller's structure.
+        let attributes = unsafe { init_attr.as_ref() }.ok_or(INVALID)?;
+        if attributes.comp_mask != MASK {
             return Err(INVALID);
         }
-        require("XRC", |profile| profile.capabilities.has_xrc())?;
-        let handle = open.hca().open_xrcd()?;
-        open.own(Owned::XrcDomain(handle.pack()));
-        Ok(hand_out(Xrcd { c: Shown::new(ibv_xrcd { context }), handle }))
+        // SAFETY: null or open.
+        unsafe { open(context, attributes.fd, attributes.oflags) }
     })
 }
 
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     status(|| {
-        // SAFETY: null or live; a context outlives its objects.
-        let (domain, context) = unsafe { (held::<Xrcd>(xrcd)?, Context::of((*xrcd).context)?) };
+        // SAFETY: null or live.
+        let domain = unsafe { held::<Xrcd>(xrcd) }?;
+        let context = domain.context()?;
         context.hca().close_xrcd(domain.handle)?;
         context.disown(Owned::XrcDomain(domain.handle.pack()));
         // SAFETY: the program gives it back.
         unsafe { take_back::<Xrcd>(xrcd) };
         Ok(())
     })
+}
+
+/// OFED 1.x.
+pub(crate) unsafe extern "C" fn ibv_open_xrc_domain(
+    context: *mut ibv_context,
+    fd: c_int,
+    oflag: c_int,
+) -> *mut ibv_xrcd {
+    // SAFETY: null or open.
+    pointer(|| unsafe { open(context, fd, oflag) })
+}
+
+/// OFED 1.x.
+pub(crate) unsafe extern "C" fn ibv_close_xrc_domain(domain: *mut ibv_xrcd) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { close_xrcd(domain) }
 }

@@ -20,7 +20,22 @@ fn every_operation_arrives() {
 
 #[test]
 fn events_wake_programs() {
-    run("events");
+    let Some(program) = kit::compile("events") else { return };
+    for profile in ["default", "connectx"] {
+        let output = kit::on(kit::address(), &program).env("PUMICE_PROFILE", profile).output();
+        kit::succeeded(&format!("events, {profile}"), &output.expect("timeout(1) runs"));
+    }
+}
+
+#[test]
+fn xrc_domains_targets_and_their_openers_work_by_todays_calls() {
+    run("xrc");
+}
+
+/// The sentences of OFED 1.x's manual page ibv_query_xrc_rcv_qp(3) are marked S1 to S8 in the program.
+#[test]
+fn xrc_receive_queue_pairs_work_by_the_calls_of_ofed() {
+    run("ofed_xrc");
 }
 
 #[test]
@@ -95,4 +110,9 @@ fn threads_on_shared_objects_lose_nothing() {
 #[test]
 fn connections_by_address_tell_their_events_in_order() {
     run("connections");
+}
+
+#[test]
+fn an_xrc_receive_queue_pair_serves_several_processes_and_outlives_its_maker() {
+    run("ofed_xrc_shared");
 }

@@ -1,8 +1,8 @@
 //! Shared receive queues, and XRC.
 
 use pumice_verbs::{
-    AsyncElement, AsyncEventType, RcQueuePair, RecvRequest, SendRequest, XrcInitiatorQueuePair,
-    XrcTargetQueuePair,
+    AsyncElement, AsyncEventType, AttributeMask, QpAttributes, QpState, RcQueuePair, RecvRequest,
+    SendRequest, XrcDomainOpening, XrcInitiatorQueuePair, XrcTargetQueuePair,
 };
 
 use crate::kit::{LIMIT, on_both, simulated};
@@ -96,4 +96,29 @@ fn only_xrc_queues_have_a_number() {
     let (a, _b) = simulated();
     let srq = a.domain.shared_receive_queue(1, 1).unwrap();
     assert_eq!(srq.number().unwrap_err().object(), "shared receive queue");
+}
+
+#[test]
+fn xrc_domains_of_files_are_shared_and_targets_are_opened_by_number() {
+    let (a, _b) = simulated();
+    let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+    let open = |opening| a.device.xrc_domain_of_file(&file, opening);
+    assert_eq!(open(XrcDomainOpening::Existing).unwrap_err().errno(), 11, "EAGAIN");
+    let first = open(XrcDomainOpening::New).unwrap();
+    assert!(open(XrcDomainOpening::New).is_err());
+    let second = open(XrcDomainOpening::Existing).unwrap();
+    let private = a.device.xrc_domain().unwrap();
+    let target = XrcTargetQueuePair::builder(&first).build().unwrap();
+    let qpn = target.qpn();
+    assert!(private.open_target(qpn, 7).is_err() && private.query_target(qpn).is_err());
+    let opened = second.open_target(qpn, 7).unwrap();
+    assert_eq!(opened.query().unwrap().qp_state, QpState::Init as u32);
+    drop((target, first));
+    let failed = QpAttributes { qp_state: QpState::Err as u32, ..QpAttributes::default() };
+    opened.modify(&failed, AttributeMask::STATE).unwrap();
+    let event = a.device.hca().async_events().try_event().unwrap();
+    assert_eq!(event.element, AsyncElement::Qp { qpn: qpn.value(), cookie: 7 });
+    event.ack();
+    drop(opened);
+    assert!(second.query_target(qpn).is_err(), "the last one destroyed it");
 }

@@ -53,7 +53,7 @@ impl Responder {
             length_bytes: reth.length,
             count,
         };
-        let kind = ReplayKind::Read { key, address: reth.address, length_bytes: reth.length };
+        let kind = ReplayKind::Read { rkey: reth.rkey, address: reth.address, length_bytes: reth.length };
         self.remember(settings, count, kind);
         self.responses.push_read(request, self.msn);
         Ok(())

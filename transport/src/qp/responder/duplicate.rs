@@ -49,22 +49,29 @@ impl Responder {
             host.count(Counter::RxReplayMissed, 1);
             return;
         };
-        let ReplayKind::Read { key, address, length_bytes } = replay.kind else {
+        let ReplayKind::Read { rkey, address, length_bytes } = replay.kind else {
             host.count(Counter::RxReplayMissed, 1);
             return;
         };
         // It may ask for the rest only, but never for more than the original did.
         let skipped = u64::from(psn.since(replay.first_psn) as u32) * settings.mtu_bytes as u64;
-        let inside = reth.rkey == key.rkey
+        let inside = reth.rkey == rkey
             && reth.address == address.wrapping_add(skipped)
             && u64::from(reth.length) + skipped <= u64::from(length_bytes);
-        let valid = inside
-            && (reth.length == 0
-                || host.check_remote(key, reth.address, u64::from(reth.length), Access::REMOTE_READ).is_ok());
-        if !valid {
-            host.count(Counter::RxReplayMissed, 1);
-            return;
-        }
+        let length = u64::from(reth.length);
+        let key = match Self::remote_key(settings, packet, reth.rkey, host) {
+            Ok(key)
+                if inside
+                    && (length == 0
+                        || host.check_remote(key, reth.address, length, Access::REMOTE_READ).is_ok()) =>
+            {
+                key
+            }
+            _ => {
+                host.count(Counter::RxReplayMissed, 1);
+                return;
+            }
+        };
         let count = packets_of(reth.length, settings.mtu_bytes);
         let request =
             ReadRequest { key, first_psn: psn, address: reth.address, length_bytes: reth.length, count };

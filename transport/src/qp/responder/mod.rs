@@ -29,6 +29,10 @@ pub(crate) enum Inbound {
         remaining: u64,
         total: u32,
     },
+    /// A SEND of an XRC target whose receive request another process has: only that one can go on.
+    Elsewhere {
+        offset: u64,
+    },
 }
 
 /// The responder refused a request: the queue pair goes to ERR once the NAK is queued.
@@ -41,8 +45,10 @@ pub(crate) struct Responder {
     pub(crate) expected: Psn,
     pub(crate) msn: u32,
     /// A sequence NAK or RNR NAK is out; no further one until the expected packet arrives.
-    nak_outstanding: bool,
+    pub(crate) nak_outstanding: bool,
     pub(crate) inbound: Inbound,
+    /// XRC SRQ that the message in progress names in all its packets.
+    pub(crate) inbound_srqn: Option<u32>,
     pub(crate) recv: RecvWqe,
     pub(crate) responses: Responses,
     pub(crate) communication_established: bool,
@@ -112,6 +118,7 @@ impl Responder {
             msn: 0,
             nak_outstanding: false,
             inbound: Inbound::Idle,
+            inbound_srqn: None,
             recv: RecvWqe::default(),
             responses: Responses::new(),
             communication_established: false,
@@ -260,6 +267,7 @@ impl Responder {
         }
         let psn = self.expected;
         self.expected = psn.next();
+        self.inbound_srqn = packet.xrceth().map(|xrceth| xrceth.srqn);
         if matches!(packet.info().position, Position::Last | Position::Only) {
             self.msn = (self.msn + 1) & 0xff_ffff;
         }
@@ -277,12 +285,18 @@ impl Responder {
             Inbound::Idle => starts,
             Inbound::Send { .. } => !starts && is_send,
             Inbound::Write { .. } => !starts && is_write(packet.operation()),
+            Inbound::Elsewhere { .. } => {
+                return Err(Refused::invalid("another process has the message in progress"));
+            }
         };
-        if legal {
-            Ok(())
-        } else {
-            Err(Refused::invalid("the opcode does not continue the message in progress"))
+        if !legal {
+            return Err(Refused::invalid("the opcode does not continue the message in progress"));
         }
+        let srqn = packet.xrceth().map(|xrceth| xrceth.srqn);
+        if self.inbound != Inbound::Idle && srqn != self.inbound_srqn {
+            return Err(Refused::invalid("the packets of a message name different XRC SRQs"));
+        }
+        Ok(())
     }
 
     /// The key for remote memory that a packet uses, in the right protection domain.

@@ -46,8 +46,9 @@ static void completion_events(void)
 	FAILS(ibv_destroy_qp(qp), 0);
 }
 
-/* A completion that came when the program had found the queue empty, while it looked at another one. */
-static void arming_late(void)
+/* A completion that came when the program had found the queue empty, while it looked at another one: it is there, and
+ * fires only on a device that compares with what was polled. */
+static void arming_late(int fires)
 {
 	struct ibv_cq *sends = ibv_create_cq(ctx, 8, NULL, NULL, 0), *fired = NULL;
 	CLAIM(sends);
@@ -66,13 +67,15 @@ static void arming_late(void)
 		CLAIM(time(NULL) <= end);
 	FAILS(ibv_req_notify_cq(cq, 0), 0);
 	struct pollfd waiting = {.fd = channel->fd, .events = POLLIN};
-	void *cookie;
-	CLAIM(poll(&waiting, 1, 5000) == 1);
-	CLAIM(ibv_get_cq_event(channel, &fired, &cookie) == 0 && fired == cq);
-	ibv_ack_cq_events(cq, 1);
-	/* The event has told of it. */
-	FAILS(ibv_req_notify_cq(cq, 0), 0);
-	CLAIM(poll(&waiting, 1, 0) == 0);
+	CLAIM(poll(&waiting, 1, fires ? 5000 : 50) == fires);
+	if (fires) {
+		void *cookie;
+		CLAIM(ibv_get_cq_event(channel, &fired, &cookie) == 0 && fired == cq);
+		ibv_ack_cq_events(cq, 1);
+		/* The event has told of it. */
+		FAILS(ibv_req_notify_cq(cq, 0), 0);
+		CLAIM(poll(&waiting, 1, 0) == 0);
+	}
 	CLAIM(completions(1) == 4);
 	FAILS(ibv_destroy_qp(qp), 0);
 	FAILS(ibv_destroy_cq(sends), 0);
@@ -155,7 +158,8 @@ int main(void)
 {
 	open_device();
 	completion_events();
-	arming_late();
+	const char *profile = getenv("PUMICE_PROFILE");
+	arming_late(profile && !strcmp(profile, "connectx"));
 	signals();
 	cancellation();
 	other_context_and_fork();

@@ -71,7 +71,8 @@ pub fn exists(program: &str) -> bool {
 pub fn compile(name: &str) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
     let program = scratch(name).join(name);
-    let flags = ["-std=gnu11", "-Wall", "-Werror", "-O1", "-pthread", "-o"];
+    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include");
+    let flags = ["-std=gnu11", "-Wall", "-Werror", "-O1", "-pthread", include, "-o"];
     build(Command::new("cc").args(flags).arg(&program).arg(source).arg("-L").arg(library_folder()).args([
         "-libverbs",
         "-lrdmacm",

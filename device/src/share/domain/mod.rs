@@ -1,0 +1,89 @@
+//! XRC domains that processes share: a file per domain, beside the registry.
+//!
+//! The file holds, for each target, all that the target remembers ([`TargetRecord`]): the process that owns the
+//! SRQ which a packet names takes the target's lock, loads the record, executes the packet, and writes the
+//! record back before any answer leaves. So whoever dies at whatever point, the others go on with a state that
+//! the peer knows.
+//!
+//! **Invariant**: who has the domain open is what the kernel says: each process holds a lock on a byte of the
+//! file. A target lives while a process that is registered for it lives.
+//!
+//! **Invariant**: what is in the file is checked like a packet. Records are kept twice, with a checksum, so that
+//! one half is whole whenever a writer is killed.
+
+mod codec;
+mod file;
+
+use pumice_transport::qp::TargetSnapshot;
+
+pub(crate) use codec::event_of;
+pub(crate) use file::{DomainFile, Seen};
+
+/// Events that a record keeps for processes that have not seen them; older ones are lost to these.
+pub(crate) const EVENTS: usize = 32;
+
+/// A target as all processes of its domain know it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct TargetRecord {
+    /// Grows with each change; begins anywhere.
+    pub(crate) sequence: u64,
+    /// Its number.
+    pub(crate) qpn: u32,
+    /// The slots of the processes that are registered for it: a bit each.
+    pub(crate) registered: [u64; 4],
+    /// The process that has the receive request of the message in progress; 0 if none has.
+    pub(crate) executor: u64,
+    /// Events raised so far.
+    pub(crate) event_count: u64,
+    /// The last of them; the event with number n (from 0) is at n modulo the length.
+    pub(crate) events: [u8; EVENTS],
+    /// What it remembers.
+    pub(crate) snapshot: TargetSnapshot,
+}
+
+impl TargetRecord {
+    /// Whether the process of a slot is registered.
+    pub(crate) fn is_registered(&self, slot: u8) -> bool {
+        self.registered.get(usize::from(slot / 64)).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+
+    /// Registers the process of a slot, or ends that.
+    pub(crate) fn register(&mut self, slot: u8, registered: bool) {
+        if let Some(word) = self.registered.get_mut(usize::from(slot / 64)) {
+            let bit = 1 << (slot % 64);
+            *word = if registered { *word | bit } else { *word & !bit };
+        }
+    }
+
+    /// Notes an event.
+    pub(crate) fn raise(&mut self, event: u8) {
+        if let Some(place) = self.events.get_mut((self.event_count % EVENTS as u64) as usize) {
+            *place = event;
+        }
+        self.event_count = self.event_count.wrapping_add(1);
+    }
+
+    /// The events from number `seen` on that are still known.
+    pub(crate) fn events_since(&self, seen: u64) -> impl Iterator<Item = u8> {
+        let first = seen.max(self.event_count.saturating_sub(EVENTS as u64));
+        let count = self.event_count.saturating_sub(first).min(EVENTS as u64);
+        (0..count)
+            .filter_map(move |n| self.events.get((first.wrapping_add(n) % EVENTS as u64) as usize).copied())
+    }
+
+    /// Ends the registrations of processes that are gone: true if there were any. `live` is by slot.
+    pub(crate) fn forget_the_dead(&mut self, live: &[bool; 256]) -> bool {
+        let before = self.registered;
+        for slot in 0..=u8::MAX {
+            if !live.get(usize::from(slot)).is_some_and(|&live| live) {
+                self.register(slot, false);
+            }
+        }
+        self.registered != before
+    }
+
+    /// Whether nobody is registered.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.registered == [0; 4]
+    }
+}

@@ -1,0 +1,228 @@
+//! The state of an XRC target as a value, by which several processes take turns in being the same target.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::attributes::QpAttributes;
+use super::responder::Inbound;
+use super::response::{Replay, ReplayKind};
+use super::{QueuePair, Receiver};
+use crate::host::Host;
+use crate::path::Path;
+use crate::types::{QpState, WcStatus};
+use crate::wire::Psn;
+
+/// All that an XRC target remembers, but for responses that have not left and the receive request of a
+/// message in progress: those stay with the process that executed the requests.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TargetSnapshot {
+    /// State.
+    pub state: QpState,
+    /// Times that it was reset: what belongs to an earlier life is not continued.
+    pub epoch: u32,
+    /// Attributes as `modify_qp` set them.
+    pub attributes: QpAttributes,
+    /// The P_Key that its packets carry.
+    pub pkey: u16,
+    /// Where responses go, once connected.
+    pub path: Option<Path>,
+    /// What the responder remembers.
+    pub responder: ResponderSnapshot,
+}
+
+/// Progress of a responder.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ResponderSnapshot {
+    /// The PSN that is to come, 24 bits.
+    pub expected_psn: u32,
+    /// Messages completed, 24 bits.
+    pub msn: u32,
+    /// A sequence or RNR NAK is out.
+    pub nak_outstanding: bool,
+    /// The first packet has come.
+    pub communication_established: bool,
+    /// The message of which some packets have come.
+    pub message: MessageSnapshot,
+    /// The XRC SRQ that it names.
+    pub message_srqn: Option<u32>,
+    /// Executed READs and atomics, oldest first.
+    pub replays: Vec<ReplaySnapshot>,
+}
+
+/// A message of which some packets have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MessageSnapshot {
+    /// None.
+    #[default]
+    None,
+    /// A SEND.
+    Send {
+        /// Bytes received.
+        offset: u64,
+        /// The queue pair that this was taken from, or is given to, holds its receive request.
+        here: bool,
+    },
+    /// An RDMA WRITE.
+    Write {
+        /// Its key.
+        rkey: u32,
+        /// Where its next byte goes.
+        address: u64,
+        /// Bytes to come, at most `total_bytes`.
+        remaining_bytes: u64,
+        /// Its length.
+        total_bytes: u32,
+    },
+}
+
+/// An executed request whose answer may be asked for again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplaySnapshot {
+    /// A READ, which is executed again.
+    Read {
+        /// First PSN of the answer, 24 bits.
+        first_psn: u32,
+        /// PSNs of the answer.
+        count: u32,
+        /// Its key.
+        rkey: u32,
+        /// Its address.
+        address: u64,
+        /// Its length.
+        length_bytes: u32,
+    },
+    /// An atomic, which is answered with what it found first.
+    Atomic {
+        /// Its PSN, 24 bits.
+        psn: u32,
+        /// The value before it.
+        original: u64,
+    },
+    /// A FLUSH or ATOMIC WRITE.
+    Empty {
+        /// Its PSN, 24 bits.
+        psn: u32,
+    },
+}
+
+impl From<Replay> for ReplaySnapshot {
+    fn from(replay: Replay) -> ReplaySnapshot {
+        let first_psn = replay.first_psn.value();
+        match replay.kind {
+            ReplayKind::Read { rkey, address, length_bytes } => {
+                ReplaySnapshot::Read { first_psn, count: replay.count, rkey, address, length_bytes }
+            }
+            ReplayKind::Atomic { original } => ReplaySnapshot::Atomic { psn: first_psn, original },
+            ReplayKind::Empty => ReplaySnapshot::Empty { psn: first_psn },
+        }
+    }
+}
+
+impl From<ReplaySnapshot> for Replay {
+    fn from(snapshot: ReplaySnapshot) -> Replay {
+        match snapshot {
+            ReplaySnapshot::Read { first_psn, count, rkey, address, length_bytes } => Replay {
+                first_psn: Psn::new(first_psn),
+                count,
+                kind: ReplayKind::Read { rkey, address, length_bytes },
+            },
+            ReplaySnapshot::Atomic { psn, original } => {
+                Replay { first_psn: Psn::new(psn), count: 1, kind: ReplayKind::Atomic { original } }
+            }
+            ReplaySnapshot::Empty { psn } => {
+                Replay { first_psn: Psn::new(psn), count: 1, kind: ReplayKind::Empty }
+            }
+        }
+    }
+}
+
+impl QueuePair {
+    /// Writes down what an XRC target remembers. Of another kind of queue pair, only state and attributes.
+    pub fn export_target(&self, into: &mut TargetSnapshot) {
+        into.state = self.state;
+        into.epoch = self.epoch;
+        into.attributes.clone_from(&self.attributes);
+        into.pkey = self.settings.pkey;
+        into.path = self.settings.path.as_deref().cloned();
+        let Receiver::Reliable(responder) = &self.receiver else { return };
+        let to = &mut into.responder;
+        to.expected_psn = responder.expected.value();
+        to.msn = responder.msn;
+        to.nak_outstanding = responder.nak_outstanding;
+        to.communication_established = responder.communication_established;
+        to.message = match responder.inbound {
+            Inbound::Idle => MessageSnapshot::None,
+            Inbound::Send { offset } => MessageSnapshot::Send { offset, here: true },
+            Inbound::Elsewhere { offset } => MessageSnapshot::Send { offset, here: false },
+            Inbound::Write { rkey, address, remaining, total } => {
+                MessageSnapshot::Write { rkey, address, remaining_bytes: remaining, total_bytes: total }
+            }
+        };
+        to.message_srqn = responder.inbound_srqn.filter(|_| responder.inbound != Inbound::Idle);
+        to.replays.clear();
+        to.replays.extend(responder.responses.replays.iter().map(|&replay| ReplaySnapshot::from(replay)));
+    }
+
+    /// The target failed here, which was said here already, and others are to be told: ERR without events.
+    pub fn enter_error_quietly(&mut self) {
+        self.state = QpState::Err;
+        if let Receiver::Reliable(responder) = &mut self.receiver {
+            responder.inbound = Inbound::Idle;
+        }
+    }
+
+    /// Flushes the receive request of a message in progress: the target is being destroyed.
+    pub fn flush_message<H: Host>(&mut self, host: &mut H) {
+        self.complete_held_recv(WcStatus::WrFlushErr, host);
+    }
+
+    /// Becomes the target that was written down, perhaps by another process, perhaps by nobody honest: any
+    /// value is safe. A receive request of a message that is not in progress any more is flushed if the
+    /// target failed, and forgotten if it was reset. Events are not raised: who changed the state did.
+    pub fn import_target<H: Host>(&mut self, snapshot: &TargetSnapshot, host: &mut H) {
+        let reborn = self.epoch != snapshot.epoch;
+        let failed = snapshot.state == QpState::Err;
+        self.epoch = snapshot.epoch;
+        self.attributes.clone_from(&snapshot.attributes);
+        self.attributes.cap = self.capacity;
+        self.settings.pkey = snapshot.pkey;
+        if self.settings.path.as_deref() != snapshot.path.as_ref() {
+            self.settings.path = snapshot.path.clone().map(Arc::new);
+            self.notifier.forget_path();
+        }
+        self.apply(None);
+        let from = &snapshot.responder;
+        let Receiver::Reliable(responder) = &mut self.receiver else { return };
+        let held = responder.holds_recv();
+        let held_offset = match responder.inbound {
+            Inbound::Send { offset } => offset,
+            _ => 0,
+        };
+        let continues = held && !reborn && !failed;
+        let next = match from.message {
+            MessageSnapshot::Send { here: true, .. } if continues => Inbound::Send { offset: held_offset },
+            MessageSnapshot::Send { offset, .. } => Inbound::Elsewhere { offset },
+            MessageSnapshot::Write { rkey, address, remaining_bytes, total_bytes } => {
+                Inbound::Write { rkey, address, remaining: remaining_bytes, total: total_bytes }
+            }
+            MessageSnapshot::None => Inbound::Idle,
+        };
+        if held && failed && !reborn && self.state != QpState::Err {
+            responder.complete_recv(&self.settings, WcStatus::WrFlushErr, host);
+        }
+        responder.inbound = if failed { Inbound::Idle } else { next };
+        responder.inbound_srqn = from.message_srqn;
+        responder.expected = Psn::new(from.expected_psn);
+        responder.msn = from.msn & 0xff_ffff;
+        responder.nak_outstanding = from.nak_outstanding;
+        responder.communication_established = from.communication_established;
+        responder.responses.replays.clear();
+        responder.responses.replays.extend(from.replays.iter().map(|&replay| Replay::from(replay)));
+        if reborn || snapshot.state == QpState::Reset {
+            responder.responses.drop_all();
+        } else if failed {
+            responder.responses.drop_data();
+        }
+        self.state = snapshot.state;
+    }
+}

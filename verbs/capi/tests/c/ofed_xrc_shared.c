@@ -1,0 +1,153 @@
+/* OFED 1.x's calls in three processes: A makes the receive queue pair, B has the SRQ, this one sends. */
+#include "xrc_kit.h"
+#include <pumice/ofed_xrc.h>
+#include <sys/wait.h>
+
+struct child {
+	pid_t pid;
+	int to, from;
+};
+
+static void tell(int fd, uint32_t number)
+{
+	CLAIM(write(fd, &number, sizeof(number)) == sizeof(number));
+}
+
+static uint32_t hear(int fd)
+{
+	uint32_t number = 0;
+	struct pollfd readable = {.fd = fd, .events = POLLIN};
+	CLAIM(poll(&readable, 1, 10000) == 1);
+	CLAIM(read(fd, &number, sizeof(number)) == sizeof(number));
+	return number;
+}
+
+static struct child started(void (*role)(int domain_file, int in, int out), int domain_file)
+{
+	int down[2], up[2];
+	CLAIM(pipe(down) == 0 && pipe(up) == 0);
+	pid_t pid = fork();
+	CLAIM(pid >= 0);
+	if (pid == 0) {
+		close(down[1]);
+		close(up[0]);
+		role(domain_file, down[0], up[1]);
+		_exit(0);
+	}
+	close(down[0]);
+	close(up[1]);
+	return (struct child){.pid = pid, .to = down[1], .from = up[0]};
+}
+
+static void ended(struct child child)
+{
+	int status;
+	CLAIM(waitpid(child.pid, &status, 0) == child.pid);
+	CLAIM(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* A: makes the queue pair, connects it, and ends without a word when told. */
+static void creator(int file, int in, int out)
+{
+	open_device();
+	struct ibv_xrc_domain *domain = ibv_open_xrc_domain(ctx, file, O_CREAT | O_EXCL);
+	CLAIM(domain);
+	struct ofed_qp_init_attr init = {.xrc_domain = domain};
+	uint32_t number;
+	FAILS(ibv_create_xrc_rcv_qp(&init, &number), 0);
+	tell(out, number);
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = RIGHTS};
+	FAILS(ibv_modify_xrc_rcv_qp(domain, number, &attr, INIT_MASK), 0);
+	attr = receiving(hear(in));
+	FAILS(ibv_modify_xrc_rcv_qp(domain, number, &attr, RTR_MASK), 0);
+	tell(out, 0);
+	hear(in);
+}
+
+/* B: registers, receives three messages, sees the queue pair fail, and is the last to leave it. */
+static void owner(int file, int in, int out)
+{
+	open_device();
+	struct ibv_xrc_domain *domain = ibv_open_xrc_domain(ctx, file, 0);
+	CLAIM(domain);
+	REFUSED(ibv_open_xrc_domain(ctx, file, O_CREAT | O_EXCL), EINVAL);
+	struct ibv_srq_init_attr srq_init = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct ibv_srq *srq = ibv_create_xrc_srq(pd, domain, cq, &srq_init);
+	CLAIM(srq);
+	uint32_t number = hear(in);
+	FAILS(ibv_unreg_xrc_rcv_qp(domain, number), EINVAL);
+	FAILS(ibv_reg_xrc_rcv_qp(domain, number + 1), EINVAL);
+	FAILS(ibv_reg_xrc_rcv_qp(domain, number), 0);
+	for (unsigned i = 0; i < 3; i++)
+		post_to_srq(srq, i, 8 * i, 8);
+	tell(out, ofed_srq(srq)->xrc_srq_num);
+	for (unsigned i = 0; i < 3; i++) {
+		struct ibv_wc wc = completion();
+		CLAIM(wc.status == IBV_WC_SUCCESS && wc.wr_id == i && wc.qp_num == number && memory[i] == 100 + i);
+		tell(out, i);
+	}
+	struct ibv_qp_attr attr;
+	struct ofed_qp_init_attr init;
+	FAILS(ibv_query_xrc_rcv_qp(domain, number, &attr, 0, &init), 0);
+	CLAIM(attr.qp_state == IBV_QPS_RTR && attr.rq_psn == 103 && init.xrc_domain == domain);
+	hear(in);
+	attr.qp_state = IBV_QPS_ERR;
+	FAILS(ibv_modify_xrc_rcv_qp(domain, number, &attr, IBV_QP_STATE), 0);
+	unsigned expected[] = {IBV_EVENT_COMM_EST, IBV_EVENT_QP_LAST_WQE_REACHED};
+	for (int i = 0; i < 2; i++) {
+		struct ibv_async_event event = next_event(ctx);
+		CLAIM((unsigned)event.event_type == (IBV_XRC_QP_EVENT_FLAG | expected[i]));
+		CLAIM((uint32_t)event.element.xrc_qp_num == number);
+		ibv_ack_async_event(&event);
+	}
+	FAILS(ibv_unreg_xrc_rcv_qp(domain, number), 0);
+	FAILS(ibv_query_xrc_rcv_qp(domain, number, &attr, 0, &init), EINVAL);
+	FAILS(ibv_destroy_srq(srq), 0);
+	FAILS(ibv_close_xrc_domain(domain), 0);
+	FAILS(ibv_close_device(ctx), 0);
+}
+
+int main(void)
+{
+	int file = new_file();
+	/* Before this process has a device, which a child must not share. */
+	struct child a = started(creator, file);
+	uint32_t number = hear(a.from);
+	struct child b = started(owner, file);
+	tell(b.to, number);
+	uint32_t srq_number = hear(b.from);
+
+	open_device();
+	struct ibv_qp_init_attr_ex wants = {
+		.send_cq = cq,
+		.cap = {.max_send_wr = 8, .max_send_sge = 1},
+		.qp_type = IBV_QPT_XRC_SEND,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = pd,
+	};
+	struct ibv_qp *sender = ibv_create_qp_ex(ctx, &wants);
+	CLAIM(sender);
+	tell(a.to, sender->qp_num);
+	hear(a.from);
+	init(sender);
+	connect_to(sender, number);
+	for (unsigned i = 0; i < 3; i++) {
+		memory[0] = 100 + i;
+		struct ibv_sge sge = piece(0, 8);
+		struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad;
+		wr.xrc_remote_srq_num = srq_number;
+		FAILS(ibv_post_send(sender, &wr, &bad), 0);
+		CLAIM(completion().status == IBV_WC_SUCCESS);
+		CLAIM(hear(b.from) == i);
+		if (i == 0) {
+			/* A is gone, its registration with it; B keeps the queue pair. */
+			tell(a.to, 0);
+			ended(a);
+		}
+	}
+	tell(b.to, 0);
+	ended(b);
+	FAILS(ibv_destroy_qp(sender), 0);
+	FAILS(ibv_close_device(ctx), 0);
+	return 0;
+}

@@ -1,0 +1,76 @@
+//! XRC targets that somebody else made.
+
+use pumice_device::hca::TargetRegistration;
+use pumice_transport::qp::{AttributeMask, QpAttributes};
+use pumice_transport::wire::Qpn;
+
+use crate::domain::XrcDomain;
+use crate::error::{Result, VerbsError};
+
+/// A hold on an XRC target that exists (`ibv_open_qp`, `ibv_reg_xrc_rcv_qp`): the target lives at least as long,
+/// and its asynchronous events come here as well. Whoever made it may be another process.
+#[derive(Debug)]
+pub struct OpenedTarget {
+    registration: TargetRegistration,
+    domain: XrcDomain,
+}
+
+impl XrcDomain {
+    /// Opens a target of this domain by its number; `cookie` names it in asynchronous events.
+    ///
+    /// # Errors
+    /// `Refused`: there is no such target in this domain.
+    pub fn open_target(&self, qpn: Qpn, cookie: u64) -> Result<OpenedTarget> {
+        let hca = self.device().hca();
+        let registration =
+            hca.open_target(self.handle(), qpn, cookie).map_err(VerbsError::refused("XRC target"))?;
+        Ok(OpenedTarget { registration, domain: self.clone() })
+    }
+
+    /// All attributes of a target of this domain now (`ibv_query_xrc_rcv_qp`).
+    ///
+    /// # Errors
+    /// `Refused`: there is no such target in this domain.
+    pub fn query_target(&self, qpn: Qpn) -> Result<QpAttributes> {
+        self.device().hca().query_target(self.handle(), qpn).map_err(VerbsError::refused("XRC target"))
+    }
+
+    /// Changes state and attributes of a target of this domain (`ibv_modify_xrc_rcv_qp`).
+    ///
+    /// # Errors
+    /// `Refused`: there is no such target in this domain, or which attribute is missing, not allowed or wrong.
+    pub fn modify_target(&self, qpn: Qpn, attributes: &QpAttributes, mask: AttributeMask) -> Result<()> {
+        let hca = self.device().hca();
+        hca.modify_target(self.handle(), qpn, attributes, mask).map_err(VerbsError::refused("XRC target"))
+    }
+}
+
+impl OpenedTarget {
+    /// Its number.
+    pub fn qpn(&self) -> Qpn {
+        self.registration.qpn
+    }
+
+    /// All attributes now.
+    ///
+    /// # Errors
+    /// As [`XrcDomain::query_target`].
+    pub fn query(&self) -> Result<QpAttributes> {
+        self.domain.query_target(self.qpn())
+    }
+
+    /// Changes state and attributes.
+    ///
+    /// # Errors
+    /// As [`XrcDomain::modify_target`].
+    pub fn modify(&self, attributes: &QpAttributes, mask: AttributeMask) -> Result<()> {
+        self.domain.modify_target(self.qpn(), attributes, mask)
+    }
+}
+
+impl Drop for OpenedTarget {
+    fn drop(&mut self) {
+        // It was opened, so it can be closed.
+        let _ = self.domain.device().hca().close_target(self.registration);
+    }
+}
