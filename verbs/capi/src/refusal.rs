@@ -19,23 +19,16 @@ pub(crate) extern "C" fn ptr() -> *mut c_void {
     ptr::null_mut()
 }
 
-/// A call of the connection manager or of rsockets: -1 and ENOSYS.
+/// A call of rsockets, or one of the connection manager that nothing here serves: -1 and ENOSYS.
 pub(crate) extern "C" fn neg() -> isize {
-    explain(no_connection_manager);
+    explain(not_there);
     set_errno(libc::ENOSYS);
     -1
 }
 
-/// A call of the connection manager that returns an object: NULL and ENOSYS.
-pub(crate) extern "C" fn null() -> *mut c_void {
-    explain(no_connection_manager);
-    set_errno(libc::ENOSYS);
-    ptr::null_mut()
-}
-
-fn no_connection_manager() -> String {
-    "the connection manager (rdma_cm) and rsockets are not there yet; programs that exchange addresses \
-     themselves (ibv_rc_pingpong, perftest without -R, qperf without -cm) work"
+fn not_there() -> String {
+    "rsockets, and of the connection manager multicast groups and resolving by rdma_resolve_addrinfo, are not \
+     there yet"
         .to_owned()
 }
 

@@ -108,6 +108,11 @@ fn threads_on_shared_objects_lose_nothing() {
 }
 
 #[test]
+fn connections_by_address_tell_their_events_in_order() {
+    run("connections");
+}
+
+#[test]
 fn an_xrc_receive_queue_pair_serves_several_processes_and_outlives_its_maker() {
     run("ofed_xrc_shared");
 }

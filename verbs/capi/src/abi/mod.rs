@@ -4,11 +4,13 @@
 //! Enumerations are integers: a C program can put any number into them.
 
 mod attributes;
+mod connection;
 mod device;
 mod objects;
 mod work;
 
 pub(crate) use attributes::*;
+pub(crate) use connection::*;
 pub(crate) use device::*;
 pub(crate) use objects::*;
 pub(crate) use work::*;

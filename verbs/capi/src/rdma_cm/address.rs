@@ -1,0 +1,120 @@
+//! Socket addresses in their C form, and which of this host's addresses a peer is reached from.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+
+use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
+use pumice_device::gid_table::GidEntry;
+use pumice_device::hca::Hca;
+use pumice_device::interface::interfaces;
+
+use crate::object::zeroed;
+use crate::outcome::{Errno, INVALID};
+
+/// `AF_IB`.
+const FAMILY_IB: i32 = 27;
+
+/// A program's address.
+///
+/// # Safety
+/// `address` is null or as long as its family says.
+///
+/// # Errors
+/// EINVAL: it is null; ENOSYS: it is InfiniBand's; EAFNOSUPPORT: it is no Internet address.
+pub(crate) unsafe fn from_c(address: *const sockaddr) -> Result<SocketAddr, Errno> {
+    if address.is_null() {
+        return Err(INVALID);
+    }
+    // SAFETY: the caller's promise; reads of unaligned structures are copies.
+    unsafe {
+        match i32::from((&raw const (*address).sa_family).read_unaligned()) {
+            libc::AF_INET => {
+                let v4 = address.cast::<sockaddr_in>().read_unaligned();
+                let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+                Ok(SocketAddr::new(ip.into(), u16::from_be(v4.sin_port)))
+            }
+            libc::AF_INET6 => {
+                let v6 = address.cast::<sockaddr_in6>().read_unaligned();
+                let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
+                Ok(match ip.to_ipv4_mapped() {
+                    Some(v4) => SocketAddr::new(v4.into(), port),
+                    None => SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into(),
+                })
+            }
+            FAMILY_IB => Err(Errno(libc::ENOSYS).because(|| {
+                "addresses of InfiniBand (AF_IB) are not there yet: use IPv4 or IPv6 addresses".to_owned()
+            })),
+            _ => Err(Errno(libc::EAFNOSUPPORT)),
+        }
+    }
+}
+
+/// An address for a program.
+pub(crate) fn to_c(address: SocketAddr) -> sockaddr_storage {
+    // SAFETY: numbers.
+    let mut storage: sockaddr_storage = unsafe { zeroed() };
+    let place = &raw mut storage;
+    // SAFETY: a storage holds, and is aligned for, any address.
+    unsafe {
+        match address {
+            SocketAddr::V4(v4) => {
+                let c = &mut *place.cast::<sockaddr_in>();
+                c.sin_family = libc::AF_INET as u16;
+                c.sin_port = v4.port().to_be();
+                c.sin_addr.s_addr = u32::from(*v4.ip()).to_be();
+            }
+            SocketAddr::V6(v6) => {
+                let c = &mut *place.cast::<sockaddr_in6>();
+                c.sin6_family = libc::AF_INET6 as u16;
+                c.sin6_port = v6.port().to_be();
+                c.sin6_addr.s6_addr = v6.ip().octets();
+                c.sin6_flowinfo = v6.flowinfo();
+                c.sin6_scope_id = v6.scope_id();
+            }
+        }
+    }
+    storage
+}
+
+/// The device's entry for an address of this host.
+///
+/// # Errors
+/// EADDRNOTAVAIL: it is none of this host's; ENODEV: it is not the device's.
+pub(crate) fn own(hca: &Hca, ip: IpAddr) -> Result<GidEntry, Errno> {
+    if let Some((_, entry)) = hca.gids().into_iter().find(|(_, entry)| entry.ip == ip) {
+        return Ok(entry);
+    }
+    let mut found = interfaces().unwrap_or_default().into_iter();
+    let here = found.any(|interface| interface.addresses.iter().any(|(address, _)| *address == ip));
+    let errno = Errno(if here { libc::ENODEV } else { libc::EADDRNOTAVAIL });
+    Err(errno.because(|| format!("{ip} is none of the device's addresses: `pumice devices` lists them")))
+}
+
+/// The device's entry from which a peer is reached: what the routing table says, if that is the
+/// device's; else the peer's own address, if that is; else the device's first of that IP version.
+///
+/// # Errors
+/// ENETUNREACH: there is no route; ENODEV: the device has no such address.
+pub(crate) fn source_for(hca: &Hca, peer: SocketAddr) -> Result<GidEntry, Errno> {
+    let gids = hca.gids();
+    let find = |ip: IpAddr| gids.iter().map(|(_, entry)| entry).find(|entry| entry.ip == ip).cloned();
+    if let Some(entry) = find(peer.ip()) {
+        return Ok(entry);
+    }
+    let any: SocketAddr = match peer {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    // Nothing is sent: connecting a datagram socket looks its route up. The port does not matter, but for 0.
+    let port = if peer.port() == 0 { 1 } else { peer.port() };
+    let mut target = peer;
+    target.set_port(port);
+    let routed = UdpSocket::bind(any).and_then(|socket| {
+        socket.connect(target)?;
+        socket.local_addr()
+    });
+    let routed = routed.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::ENETUNREACH)))?;
+    let same_version = |entry: &&GidEntry| entry.ip.is_ipv4() == peer.is_ipv4();
+    find(routed.ip())
+        .or_else(|| gids.iter().map(|(_, entry)| entry).find(same_version).cloned())
+        .ok_or(Errno(libc::ENODEV))
+}

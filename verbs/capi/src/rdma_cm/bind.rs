@@ -1,0 +1,116 @@
+//! Addresses and ports: bind and listen.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use libc::sockaddr;
+use pumice_device::gsi::{BindingId, ConnectionError, ServiceEntry};
+use pumice_transport::cm::BacklogOverflow;
+use pumice_transport::mad::ServiceId;
+use pumice_transport::types::Gid;
+
+use super::address;
+use super::id::{Id, Stage, State};
+use super::registry::registry;
+use super::shared::{Shared, random, shared};
+use crate::abi::rdma_cm_id;
+use crate::outcome::{Errno, INVALID, number};
+
+/// Ports that nobody names.
+const EPHEMERAL: std::ops::Range<u16> = 32768..61000;
+/// Requests that wait at most, and when the program does not say, as in Linux.
+const BACKLOG: usize = 1024;
+
+pub(crate) unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
+    number(|| {
+        // SAFETY: null or live; null or the caller's address.
+        let (own, address) = unsafe { (Id::of(id)?, address::from_c(addr)?) };
+        let mut state = own.state();
+        bind(&own, &mut state, address)?;
+        Ok(0)
+    })
+}
+
+/// Gives an identifier an address, and a port if it names none.
+pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> Result<(), Errno> {
+    if state.stage != Stage::Idle {
+        return Err(INVALID.because(|| "this identifier has an address already".to_owned()));
+    }
+    let shared = shared()?;
+    let unspecified = address.ip().is_unspecified();
+    if !unspecified {
+        address::own(shared.hca(), address.ip())?;
+    }
+    // An address that others may use, too, is nobody's before it is listened at.
+    if !(state.options.reuse_address && address.port() != 0) {
+        state.binding = Some(reserve(id, shared, &mut address)?);
+    }
+    state.local = Some(address);
+    state.stage = Stage::Bound;
+    id.show_addresses(state);
+    if !unspecified {
+        id.attach(shared);
+    }
+    Ok(())
+}
+
+/// Binds the service of an address; chooses the port if that is 0.
+fn reserve(id: &Id, shared: Shared, address: &mut SocketAddr) -> Result<BindingId, Errno> {
+    let space = id.port_space();
+    let local = (!address.ip().is_unspecified()).then(|| Gid::from(address.ip()));
+    let entry = |port| ServiceEntry { service_id: ServiceId::rdma_cm(space, port), mask: u64::MAX, local };
+    if address.port() != 0 {
+        return Ok(shared.hca().cm_bind(&entry(address.port()))?);
+    }
+    let (first, count) = (ephemeral_port() - EPHEMERAL.start, EPHEMERAL.len() as u16);
+    for step in 0..count {
+        let port = EPHEMERAL.start + (first + step) % count;
+        match shared.hca().cm_bind(&entry(port)) {
+            Ok(binding) => {
+                address.set_port(port);
+                return Ok(binding);
+            }
+            Err(ConnectionError::Directory { error, .. }) if error.errno() == libc::EADDRINUSE => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Errno(libc::EADDRNOTAVAIL))
+}
+
+/// A port for somebody who connects: nobody looks for it, so that it need not be his alone.
+pub(crate) fn ephemeral_port() -> u16 {
+    EPHEMERAL.start + (random() % u32::from(EPHEMERAL.end - EPHEMERAL.start)) as u16
+}
+
+pub(crate) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
+    number(|| {
+        // SAFETY: null or live.
+        let own = unsafe { Id::of(id) }?;
+        let mut registry = registry();
+        let mut state = own.state();
+        if state.stage == Stage::Idle {
+            let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+            bind(&own, &mut state, any)?;
+        }
+        if state.stage != Stage::Bound {
+            return Err(
+                INVALID.because(|| "only an identifier that is bound, and no more, listens".to_owned())
+            );
+        }
+        let shared = shared()?;
+        let binding = match (state.binding, state.local) {
+            (Some(binding), _) => binding,
+            (None, Some(mut address)) => reserve(&own, shared, &mut address)?,
+            (None, None) => return Err(INVALID),
+        };
+        state.binding = Some(binding);
+        let backlog = usize::try_from(backlog).ok().filter(|backlog| (1..BACKLOG).contains(backlog));
+        let (backlog, overflow) = (backlog.unwrap_or(BACKLOG), BacklogOverflow::Ignore);
+        let listener = shared.hca().cm_listen(binding, backlog, overflow, state.channel.device())?;
+        state.listener = Some(listener);
+        state.stage = Stage::Listening;
+        registry.listeners.insert(listener, Arc::clone(&own));
+        Ok(0)
+    })
+}

@@ -1,0 +1,139 @@
+//! Events as programs get them.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr;
+use std::sync::Arc;
+
+use super::channel::LocalEvent;
+use super::id::Id;
+use crate::abi::{rdma_cm_event, rdma_conn_param, rdma_event_param, rdma_ud_param};
+use crate::object::{Held, Shown, take_back, zeroed};
+use crate::outcome::{INVALID, number};
+
+/// `RDMA_CM_EVENT_*`.
+pub(crate) const ADDR_RESOLVED: u32 = 0;
+pub(crate) const ADDR_ERROR: u32 = 1;
+pub(crate) const ROUTE_RESOLVED: u32 = 2;
+pub(crate) const CONNECT_REQUEST: u32 = 4;
+pub(crate) const CONNECT_RESPONSE: u32 = 5;
+pub(crate) const CONNECT_ERROR: u32 = 6;
+pub(crate) const UNREACHABLE: u32 = 7;
+pub(crate) const REJECTED: u32 = 8;
+pub(crate) const ESTABLISHED: u32 = 9;
+pub(crate) const DISCONNECTED: u32 = 10;
+pub(crate) const TIMEWAIT_EXIT: u32 = 15;
+
+/// An event, with what it points at.
+#[repr(C)]
+pub(crate) struct Event {
+    c: Shown<rdma_cm_event>,
+    /// Kept until the event is acknowledged, even if destroyed before.
+    _id: Arc<Id>,
+    _listener: Option<Arc<Id>>,
+    _private_data: Box<[u8]>,
+}
+
+// SAFETY: the first field is the C structure.
+unsafe impl Held for Event {
+    type C = rdma_cm_event;
+}
+
+/// What an event says beside its name.
+pub(crate) enum Said {
+    /// Nothing.
+    Nothing,
+    /// Of a connection.
+    Connection(rdma_conn_param),
+    /// Of datagrams.
+    Datagram(rdma_ud_param),
+}
+
+impl Event {
+    /// An event of an identifier.
+    pub(crate) fn new(id: &Arc<Id>, event: u32, status: c_int, said: Said, private_data: &[u8]) -> Event {
+        let private_data: Box<[u8]> = private_data.into();
+        // SAFETY: numbers and pointers.
+        let mut c: rdma_cm_event = unsafe { zeroed() };
+        c.id = id.c();
+        c.event = event;
+        c.status = status;
+        let data = if private_data.is_empty() { ptr::null() } else { private_data.as_ptr().cast() };
+        // No message has room for more than 255.
+        let length = private_data.len().min(255) as u8;
+        match said {
+            Said::Nothing => {}
+            Said::Connection(param) => {
+                let conn = rdma_conn_param { private_data: data, private_data_len: length, ..param };
+                c.param = rdma_event_param { conn };
+            }
+            Said::Datagram(param) => {
+                c.param = rdma_event_param {
+                    ud: rdma_ud_param { private_data: data, private_data_len: length, ..param },
+                };
+            }
+        }
+        let id = Arc::clone(id);
+        Event { c: Shown::new(c), _id: id, _listener: None, _private_data: private_data }
+    }
+
+    /// Whom the request came to.
+    pub(crate) fn at(self, listener: &Arc<Id>) -> Event {
+        // SAFETY: our own structure.
+        unsafe { (*self.c.as_ptr()).listen_id = listener.c() };
+        Event { _listener: Some(Arc::clone(listener)), ..self }
+    }
+}
+
+/// An event of this library's own.
+pub(crate) fn plain(local: LocalEvent) -> Event {
+    Event::new(&local.id, local.event, local.status, Said::Nothing, &[])
+}
+
+/// Nothing said.
+pub(crate) fn no_conn() -> rdma_conn_param {
+    // SAFETY: numbers and pointers.
+    unsafe { zeroed() }
+}
+
+/// Nothing said.
+pub(crate) fn no_ud() -> rdma_ud_param {
+    // SAFETY: numbers and pointers.
+    unsafe { zeroed() }
+}
+
+pub(crate) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+    number(|| {
+        if event.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: the program gives it back.
+        unsafe { take_back::<Event>(event) };
+        Ok(0)
+    })
+}
+
+pub(crate) extern "C" fn rdma_event_str(event: c_int) -> *const c_char {
+    const NAMES: [&CStr; 19] = [
+        c"RDMA_CM_EVENT_ADDR_RESOLVED",
+        c"RDMA_CM_EVENT_ADDR_ERROR",
+        c"RDMA_CM_EVENT_ROUTE_RESOLVED",
+        c"RDMA_CM_EVENT_ROUTE_ERROR",
+        c"RDMA_CM_EVENT_CONNECT_REQUEST",
+        c"RDMA_CM_EVENT_CONNECT_RESPONSE",
+        c"RDMA_CM_EVENT_CONNECT_ERROR",
+        c"RDMA_CM_EVENT_UNREACHABLE",
+        c"RDMA_CM_EVENT_REJECTED",
+        c"RDMA_CM_EVENT_ESTABLISHED",
+        c"RDMA_CM_EVENT_DISCONNECTED",
+        c"RDMA_CM_EVENT_DEVICE_REMOVAL",
+        c"RDMA_CM_EVENT_MULTICAST_JOIN",
+        c"RDMA_CM_EVENT_MULTICAST_ERROR",
+        c"RDMA_CM_EVENT_ADDR_CHANGE",
+        c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+        c"RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+        c"RDMA_CM_EVENT_ADDRINFO_ERROR",
+        c"RDMA_CM_EVENT_USER",
+    ];
+    let name = usize::try_from(event).ok().and_then(|index| NAMES.get(index));
+    name.copied().unwrap_or(c"UNKNOWN EVENT").as_ptr()
+}

@@ -1,0 +1,95 @@
+//! The context and the protection domain that all identifiers of a process share.
+
+use std::ffi::c_int;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+
+use pumice_device::hca::Hca;
+
+use crate::abi::{ibv_context, ibv_pd};
+use crate::context::{Context, ibv_open_device};
+use crate::device::device_pointer;
+use crate::outcome::{Errno, errno, pointer};
+use crate::protection_domain::ibv_alloc_pd;
+
+/// Opened when they are first asked for, and then for good: programs compare the pointers.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared {
+    /// The program's pointer to the context.
+    pub(crate) context: *mut ibv_context,
+    /// The domain of identifiers whose program names none.
+    pub(crate) pd: *mut ibv_pd,
+    process: u32,
+    open: &'static Context,
+}
+
+// SAFETY: the pointers are to objects that are never freed, and all access to them is shared.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    pub(crate) fn hca(self) -> &'static Hca {
+        self.open.hca()
+    }
+
+    fn open() -> Result<Shared, Errno> {
+        // SAFETY: the device of this library.
+        let context = unsafe { ibv_open_device(device_pointer()) };
+        if context.is_null() {
+            return Err(Errno(errno()));
+        }
+        // SAFETY: it was opened above, and is never closed.
+        let (open, pd) = unsafe { (Context::of(context)?, ibv_alloc_pd(context)) };
+        if pd.is_null() {
+            return Err(Errno(errno()));
+        }
+        Ok(Shared { context, pd, process: std::process::id(), open })
+    }
+}
+
+/// What the identifiers of this process share. A fork has its own: the parent's threads are not there.
+///
+/// # Errors
+/// Those of opening the device.
+pub(crate) fn shared() -> Result<Shared, Errno> {
+    static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    match *shared {
+        Some(open) if open.process == std::process::id() => Ok(open),
+        _ => {
+            let open = Shared::open()?;
+            *shared = Some(open);
+            Ok(open)
+        }
+    }
+}
+
+/// A number that a peer cannot foresee.
+pub(crate) fn random() -> u32 {
+    RandomState::new().hash_one(0_u8) as u32
+}
+
+/// The contexts that identifiers can be on, ending with NULL.
+pub(crate) unsafe extern "C" fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut ibv_context {
+    let list = pointer(|| {
+        let shared = shared()?;
+        // SAFETY: two pointers, zeroed: NULL.
+        let list = unsafe { libc::calloc(2, size_of::<*mut ibv_context>()) }.cast::<*mut ibv_context>();
+        if list.is_null() {
+            return Err(Errno(libc::ENOMEM));
+        }
+        // SAFETY: the first of the two.
+        unsafe { list.write(shared.context) };
+        Ok(list)
+    });
+    if !num_devices.is_null() {
+        // Also when there is none: some programs look at nothing else.
+        // SAFETY: the caller's variable.
+        unsafe { num_devices.write((!list.is_null()).into()) };
+    }
+    list
+}
+
+pub(crate) unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
+    // SAFETY: NULL, or from `rdma_get_devices`. The context itself stays.
+    unsafe { libc::free(list.cast()) }
+}

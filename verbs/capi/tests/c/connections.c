@@ -1,0 +1,318 @@
+/* librdmacm: events in their order, private data, and what is refused with which errno. */
+#include "expect.h"
+#include <arpa/inet.h>
+#include <rdma/rdma_cma.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+/* A call that returns -1 and this errno. */
+#define REFUSES(call, number) CLAIM((errno = 0, (call) == -1) && errno == (number))
+
+static struct rdma_event_channel *passive, *active;
+static struct sockaddr_in own = {.sin_family = AF_INET};
+
+/* The next event of a channel, which must be this one. */
+static struct rdma_cm_event *next(struct rdma_event_channel *of, enum rdma_cm_event_type wanted, int status)
+{
+	struct rdma_cm_event *event;
+	struct pollfd wait = {.fd = of->fd, .events = POLLIN};
+	CLAIM(poll(&wait, 1, 5000) == 1);
+	CLAIM(rdma_get_cm_event(of, &event) == 0);
+	if (event->event != wanted || event->status != status) {
+		fprintf(stderr, "%s, status %d, and not %s, status %d\n", rdma_event_str(event->event), event->status,
+			rdma_event_str(wanted), status);
+		exit(1);
+	}
+	return event;
+}
+
+static void see(struct rdma_event_channel *of, struct rdma_cm_id *id, enum rdma_cm_event_type wanted, int status)
+{
+	struct rdma_cm_event *event = next(of, wanted, status);
+	CLAIM(event->id == id);
+	CLAIM(rdma_ack_cm_event(event) == 0);
+}
+
+static int is_quiet(struct rdma_event_channel *of)
+{
+	struct pollfd wait = {.fd = of->fd, .events = POLLIN};
+	return poll(&wait, 1, 0) == 0;
+}
+
+static struct rdma_cm_id *listener(enum rdma_port_space ps, struct sockaddr_in *at)
+{
+	struct rdma_cm_id *id;
+	*at = own;
+	CLAIM(rdma_create_id(passive, &id, &passive, ps) == 0);
+	CLAIM(rdma_bind_addr(id, (struct sockaddr *)at) == 0);
+	CLAIM((at->sin_port = rdma_get_src_port(id)) != 0 && rdma_get_dst_port(id) == 0);
+	CLAIM(id->verbs && id->pd && id->port_num == 1 && id->context == &passive);
+	CLAIM(rdma_listen(id, 4) == 0);
+	return id;
+}
+
+/* An identifier that only has to connect. */
+static struct rdma_cm_id *resolved(enum rdma_port_space ps, struct sockaddr_in *to)
+{
+	struct rdma_cm_id *id;
+	CLAIM(rdma_create_id(active, &id, NULL, ps) == 0);
+	REFUSES(rdma_resolve_route(id, 100), EINVAL);
+	CLAIM(rdma_resolve_addr(id, NULL, (struct sockaddr *)to, 100) == 0);
+	see(active, id, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+	CLAIM(id->verbs && rdma_get_dst_port(id) == to->sin_port);
+	REFUSES(rdma_connect(id, NULL), EINVAL);
+	CLAIM(rdma_resolve_route(id, 100) == 0);
+	see(active, id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+	CLAIM(id->route.num_paths == 1 && id->route.path_rec);
+	return id;
+}
+
+static void give_queue_pair(struct rdma_cm_id *id)
+{
+	struct ibv_qp_init_attr wants = {
+		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
+		.qp_type = id->qp_type,
+		.sq_sig_all = 1,
+	};
+	CLAIM(rdma_create_qp(id, NULL, &wants) == 0);
+	CLAIM(id->qp && id->send_cq && id->recv_cq && id->send_cq_channel && id->recv_cq_channel);
+	REFUSES(rdma_create_qp(id, NULL, &wants), EINVAL);
+}
+
+static void gone(struct rdma_cm_id *id)
+{
+	rdma_destroy_qp(id);
+	CLAIM(id->qp == NULL && id->send_cq == NULL);
+	CLAIM(rdma_destroy_id(id) == 0);
+}
+
+static void wait_for(struct ibv_cq *of)
+{
+	struct ibv_wc wc;
+	time_t end = time(NULL) + 5;
+	int count;
+	while ((count = ibv_poll_cq(of, 1, &wc)) == 0)
+		CLAIM(time(NULL) <= end);
+	CLAIM(count == 1 && wc.status == IBV_WC_SUCCESS);
+}
+
+static void a_connection_lives_and_ends(void)
+{
+	struct sockaddr_in at;
+	struct rdma_cm_id *waits = listener(RDMA_PS_TCP, &at), *asks = resolved(RDMA_PS_TCP, &at), *asked;
+	give_queue_pair(asks);
+	struct rdma_conn_param says = {
+		.private_data = "please", .private_data_len = 7, .responder_resources = 3, .initiator_depth = 5, .retry_count = 6};
+	CLAIM(rdma_connect(asks, &says) == 0);
+	struct rdma_cm_event *request = next(passive, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+	asked = request->id;
+	CLAIM(request->listen_id == waits && asked != waits && asked->context == &passive && asked->verbs == asks->verbs);
+	CLAIM(request->param.conn.private_data_len == 56 && !memcmp(request->param.conn.private_data, "please\0", 8));
+	CLAIM(request->param.conn.responder_resources == 5 && request->param.conn.initiator_depth == 3);
+	CLAIM(request->param.conn.retry_count == 6 && request->param.conn.qp_num == asks->qp->qp_num);
+	CLAIM(rdma_get_dst_port(asked) == rdma_get_src_port(asks) && rdma_get_src_port(asked) == at.sin_port);
+	give_queue_pair(asked);
+	struct ibv_mr *region = ibv_reg_mr(asked->pd, memory, sizeof(memory), RIGHTS);
+	CLAIM(region);
+	struct ibv_sge to = {.addr = (uintptr_t)memory, .length = 8, .lkey = region->lkey}, from = to;
+	struct ibv_recv_wr receive = {.sg_list = &to, .num_sge = 1}, *bad_receive;
+	CLAIM(ibv_post_recv(asked->qp, &receive, &bad_receive) == 0);
+	says.private_data = "welcome";
+	says.private_data_len = 8;
+	says.responder_resources = 5;
+	says.initiator_depth = 3;
+	CLAIM(rdma_accept(asked, &says) == 0);
+	REFUSES(rdma_accept(asked, &says), EINVAL);
+	CLAIM(rdma_ack_cm_event(request) == 0);
+	struct rdma_cm_event *answer = next(active, RDMA_CM_EVENT_ESTABLISHED, 0);
+	CLAIM(answer->id == asks && answer->param.conn.private_data_len == 196);
+	CLAIM(!strcmp(answer->param.conn.private_data, "welcome"));
+	CLAIM(answer->param.conn.qp_num == asked->qp->qp_num);
+	CLAIM(rdma_ack_cm_event(answer) == 0);
+	see(passive, asked, RDMA_CM_EVENT_ESTABLISHED, 0);
+	struct ibv_qp_attr has;
+	struct ibv_qp_init_attr had;
+	CLAIM(ibv_query_qp(asks->qp, &has, IBV_QP_STATE, &had) == 0 && has.qp_state == IBV_QPS_RTS);
+	CLAIM(has.max_rd_atomic == 5 && has.max_dest_rd_atomic == 3);
+	memory[0] = 0;
+	memory[1] = 0x1122;
+	from.addr += 8;
+	struct ibv_send_wr send = {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+	CLAIM(ibv_post_send(asks->qp, &send, &bad) == 0);
+	wait_for(asks->send_cq);
+	wait_for(asked->recv_cq);
+	CLAIM(memory[0] == 0x1122);
+	CLAIM(rdma_disconnect(asks) == 0);
+	see(passive, asked, RDMA_CM_EVENT_DISCONNECTED, 0);
+	CLAIM(rdma_disconnect(asked) == 0);
+	see(active, asks, RDMA_CM_EVENT_DISCONNECTED, 0);
+	CLAIM(rdma_disconnect(asks) == 0);
+	ibv_dereg_mr(region);
+	gone(asks);
+	gone(asked);
+	CLAIM(rdma_destroy_id(waits) == 0);
+}
+
+static void requests_are_rejected(void)
+{
+	struct sockaddr_in at;
+	struct rdma_cm_id *waits = listener(RDMA_PS_TCP, &at), *asks = resolved(RDMA_PS_TCP, &at);
+	give_queue_pair(asks);
+	char data[148] = "no";
+	struct rdma_conn_param says = {.private_data = data, .private_data_len = 57};
+	REFUSES(rdma_connect(asks, &says), EINVAL);
+	says.private_data_len = 56;
+	says.initiator_depth = 200;
+	REFUSES(rdma_connect(asks, &says), EINVAL);
+	says.initiator_depth = RDMA_MAX_INIT_DEPTH;
+	CLAIM(rdma_connect(asks, &says) == 0);
+	REFUSES(rdma_connect(asks, &says), EINVAL);
+	struct rdma_cm_event *event = next(passive, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+	struct rdma_cm_id *asked = event->id;
+	REFUSES(rdma_reject(asked, data, 149), EINVAL);
+	CLAIM(rdma_reject(asked, data, 148) == 0);
+	/* Destroyed before its event is acknowledged. */
+	CLAIM(rdma_destroy_id(asked) == 0);
+	CLAIM(event->param.conn.private_data_len == 56 && rdma_ack_cm_event(event) == 0);
+	event = next(active, RDMA_CM_EVENT_REJECTED, 28);
+	CLAIM(event->param.conn.private_data_len == 148 && !strcmp(event->param.conn.private_data, "no"));
+	CLAIM(rdma_ack_cm_event(event) == 0);
+	gone(asks);
+	/* Nobody listens any more. */
+	CLAIM(rdma_destroy_id(waits) == 0);
+	asks = resolved(RDMA_PS_TCP, &at);
+	give_queue_pair(asks);
+	CLAIM(rdma_connect(asks, NULL) == 0);
+	see(active, asks, RDMA_CM_EVENT_REJECTED, 8);
+	gone(asks);
+	CLAIM(is_quiet(active) && is_quiet(passive));
+}
+
+static void the_program_brings_its_own_queue_pair(void)
+{
+	struct sockaddr_in at;
+	struct rdma_cm_id *waits = listener(RDMA_PS_TCP, &at), *asks = resolved(RDMA_PS_TCP, &at);
+	struct ibv_cq *queue = ibv_create_cq(asks->verbs, 4, NULL, NULL, 0);
+	struct ibv_qp_init_attr wants = {
+		.send_cq = queue, .recv_cq = queue, .cap = {.max_send_wr = 1, .max_recv_wr = 1}, .qp_type = IBV_QPT_RC};
+	struct ibv_qp *qp = ibv_create_qp(asks->pd, &wants);
+	CLAIM(queue && qp);
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
+	int mask;
+	REFUSES(rdma_init_qp_attr(asks, &attr, &mask), EINVAL);
+	struct rdma_conn_param says = {.qp_num = qp->qp_num, .retry_count = 7};
+	REFUSES(rdma_connect(asks, NULL), EINVAL);
+	CLAIM(rdma_connect(asks, &says) == 0);
+	struct rdma_cm_event *event = next(passive, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+	struct rdma_cm_id *asked = event->id;
+	give_queue_pair(asked);
+	CLAIM(rdma_accept(asked, NULL) == 0 && rdma_ack_cm_event(event) == 0);
+	see(active, asks, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
+	CLAIM(is_quiet(passive));
+	for (enum ibv_qp_state state = IBV_QPS_INIT; state <= IBV_QPS_RTS; state++) {
+		attr.qp_state = state;
+		CLAIM(rdma_init_qp_attr(asks, &attr, &mask) == 0);
+		FAILS(ibv_modify_qp(qp, &attr, mask), 0);
+	}
+	CLAIM(rdma_establish(asks) == 0);
+	see(passive, asked, RDMA_CM_EVENT_ESTABLISHED, 0);
+	/* Its end comes on another channel. */
+	struct rdma_event_channel *other = rdma_create_event_channel();
+	CLAIM(other && rdma_migrate_id(asked, other) == 0 && asked->channel == other);
+	CLAIM(rdma_destroy_id(asks) == 0);
+	see(other, asked, RDMA_CM_EVENT_DISCONNECTED, 0);
+	gone(asked);
+	rdma_destroy_event_channel(other);
+	CLAIM(ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(queue) == 0 && rdma_destroy_id(waits) == 0);
+}
+
+static void datagrams_are_asked_for(void)
+{
+	struct sockaddr_in at;
+	struct rdma_cm_id *waits = listener(RDMA_PS_UDP, &at), *asks = resolved(RDMA_PS_UDP, &at);
+	struct rdma_conn_param says = {.private_data = "who", .private_data_len = 4};
+	CLAIM(rdma_connect(asks, &says) == 0);
+	struct rdma_cm_event *event = next(passive, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+	struct rdma_cm_id *asked = event->id;
+	CLAIM(event->param.ud.private_data_len == 180 && !strcmp(event->param.ud.private_data, "who"));
+	struct rdma_conn_param answers = {.private_data = "I", .private_data_len = 2, .qp_num = 0x1234};
+	CLAIM(rdma_accept(asked, &answers) == 0 && rdma_ack_cm_event(event) == 0);
+	event = next(active, RDMA_CM_EVENT_ESTABLISHED, 0);
+	CLAIM(event->param.ud.qp_num == 0x1234 && event->param.ud.qkey == RDMA_UDP_QKEY);
+	CLAIM(event->param.ud.private_data_len == 136 && !strcmp(event->param.ud.private_data, "I"));
+	struct ibv_ah *handle = ibv_create_ah(asks->pd, &event->param.ud.ah_attr);
+	CLAIM(handle && ibv_destroy_ah(handle) == 0);
+	CLAIM(rdma_ack_cm_event(event) == 0 && is_quiet(passive));
+	CLAIM(rdma_destroy_id(asks) == 0 && rdma_destroy_id(asked) == 0 && rdma_destroy_id(waits) == 0);
+}
+
+static void on_alarm(int signal)
+{
+	(void)signal;
+}
+
+static void what_is_wrong_is_refused(void)
+{
+	struct rdma_cm_id *id, *second;
+	struct rdma_cm_event *event;
+	REFUSES(rdma_create_id(active, NULL, NULL, RDMA_PS_TCP), EINVAL);
+	REFUSES(rdma_create_id(active, &id, NULL, 0x107), EINVAL);
+	REFUSES(rdma_destroy_id(NULL), EINVAL);
+	REFUSES(rdma_get_cm_event(NULL, &event), EINVAL);
+	REFUSES(rdma_ack_cm_event(NULL), EINVAL);
+	CLAIM(rdma_create_id(active, &id, NULL, RDMA_PS_TCP) == 0 && !id->verbs);
+	struct sockaddr_in far = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr("192.0.2.77")};
+	REFUSES(rdma_bind_addr(id, NULL), EINVAL);
+	REFUSES(rdma_bind_addr(id, (struct sockaddr *)&far), EADDRNOTAVAIL);
+	far.sin_family = AF_UNIX;
+	REFUSES(rdma_bind_addr(id, (struct sockaddr *)&far), EAFNOSUPPORT);
+	far.sin_family = 27;
+	REFUSES(rdma_bind_addr(id, (struct sockaddr *)&far), ENOSYS);
+	REFUSES(rdma_disconnect(id), EINVAL);
+	REFUSES(rdma_accept(id, NULL), EINVAL);
+	REFUSES(rdma_reject(id, NULL, 0), EINVAL);
+	REFUSES(rdma_join_multicast(id, (struct sockaddr *)&own, NULL), ENOSYS);
+	uint8_t byte = 3;
+	REFUSES(rdma_set_option(id, 0, 9, &byte, 1), ENOSYS);
+	REFUSES(rdma_set_option(id, 0, RDMA_OPTION_ID_TOS, &byte, 4), EINVAL);
+	CLAIM(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &byte, 1) == 0);
+	struct sockaddr_in at = own;
+	CLAIM(rdma_bind_addr(id, (struct sockaddr *)&at) == 0);
+	REFUSES(rdma_bind_addr(id, (struct sockaddr *)&at), EINVAL);
+	at.sin_port = rdma_get_src_port(id);
+	CLAIM(rdma_create_id(active, &second, NULL, RDMA_PS_TCP) == 0);
+	REFUSES(rdma_bind_addr(second, (struct sockaddr *)&at), EADDRINUSE);
+	CLAIM(rdma_destroy_id(id) == 0 && rdma_bind_addr(second, (struct sockaddr *)&at) == 0);
+	CLAIM(rdma_destroy_id(second) == 0);
+	/* Waiting ends with a signal, and is not begun on a channel that does not wait. */
+	struct sigaction action = {.sa_handler = on_alarm};
+	struct itimerval soon = {.it_value = {.tv_usec = 50000}, .it_interval = {.tv_usec = 50000}}, never = {0};
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &soon, NULL);
+	REFUSES(rdma_get_cm_event(active, &event), EINTR);
+	setitimer(ITIMER_REAL, &never, NULL);
+	CLAIM(fcntl(active->fd, F_SETFL, O_NONBLOCK) == 0);
+	REFUSES(rdma_get_cm_event(active, &event), EAGAIN);
+}
+
+int main(void)
+{
+	CLAIM(inet_pton(AF_INET, getenv("PUMICE_ADDR"), &own.sin_addr) == 1);
+	CLAIM((passive = rdma_create_event_channel()) && (active = rdma_create_event_channel()));
+	int count = -1;
+	struct ibv_context **devices = rdma_get_devices(&count);
+	CLAIM(devices && count == 1 && devices[0] && !devices[1]);
+	a_connection_lives_and_ends();
+	requests_are_rejected();
+	the_program_brings_its_own_queue_pair();
+	datagrams_are_asked_for();
+	what_is_wrong_is_refused();
+	struct sockaddr_in at;
+	struct rdma_cm_id *id = listener(RDMA_PS_TCP, &at);
+	CLAIM(id->verbs == devices[0] && rdma_destroy_id(id) == 0);
+	rdma_free_devices(devices);
+	rdma_destroy_event_channel(passive);
+	rdma_destroy_event_channel(active);
+	return 0;
+}
