@@ -113,6 +113,16 @@ fn connections_by_address_tell_their_events_in_order() {
 }
 
 #[test]
+fn endpoints_options_and_early_requests() {
+    run("endpoints");
+}
+
+#[test]
+fn processes_that_exit_or_fork_leave_their_peers_informed() {
+    run("processes");
+}
+
+#[test]
 fn an_xrc_receive_queue_pair_serves_several_processes_and_outlives_its_maker() {
     run("ofed_xrc_shared");
 }
