@@ -27,6 +27,7 @@
 //! the way out gives up the slot of a living parent. Packets for a slot whose owner is gone go to another
 //! process, which drops them.
 
+mod accounts;
 mod backlog;
 mod datagram;
 mod error;
@@ -35,6 +36,7 @@ mod holders;
 mod lock;
 mod members;
 mod membership;
+mod neighbours;
 mod port;
 mod process;
 mod record;
