@@ -20,9 +20,9 @@ use super::accounts::Accounts;
 use super::neighbours::Neighbours;
 
 /// How long a sender waits for an owner that takes nothing.
-const PATIENCE_NS: u64 = 250_000_000;
+const PATIENCE_NS: u64 = 1_000_000_000;
 /// How long a sender waits without having sent anything, whatever the account says.
-const LONGEST_WAIT_NS: u64 = 1_000_000_000;
+const LONGEST_WAIT_NS: u64 = 2_000_000_000;
 /// The longest train, as it is charged.
 const TRAIN_CHARGE_BYTES: u64 = 68 * 1024;
 
