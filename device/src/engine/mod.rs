@@ -22,7 +22,7 @@ use pumice_transport::wire::Qpn;
 use crate::counters::Counters;
 use crate::gsi::Gsi;
 use crate::port::Port;
-use crate::resources::Resources;
+use crate::resources::{Resources, Trust};
 use budget::Budget;
 use schedule::{Deadlines, Ready};
 use targets::{Targets, Unavailable};
@@ -94,6 +94,14 @@ impl Engine {
             deferred_batches: 0,
             targets: Targets::default(),
         }
+    }
+
+    /// Works with this trust in the program's memory.
+    pub(crate) fn trusting<R>(&mut self, trust: Trust, work: impl FnOnce(&mut Engine) -> R) -> R {
+        self.resources.set_trust(trust);
+        let result = work(self);
+        self.resources.set_trust(Trust::Connections);
+        result
     }
 
     /// Takes a batch of packets from the port to their queue pairs. True if there were any.
