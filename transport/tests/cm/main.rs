@@ -12,7 +12,7 @@ mod ladder_end;
 mod ladder_listen;
 mod ladder_passive;
 mod ladder_sidr;
-mod pace;
 #[path = "../pair/link.rs"]
 #[expect(dead_code, reason = "only its random numbers are used here")]
 mod link;
+mod pace;
