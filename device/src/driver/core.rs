@@ -85,7 +85,8 @@ impl Core {
             Err(TryLockError::WouldBlock) => return false,
         };
         let now_ns = self.clock.now_ns();
-        let received = engine.trusting(Trust::Polled(cq), |engine| self.step(engine, now_ns));
+        let received =
+            engine.trusting(Trust::Polled(cq), |engine| self.step(engine, now_ns, Acknowledge::Now));
         if !received {
             engine.transmit_waiting_responses(now_ns);
         }
@@ -102,19 +103,16 @@ impl Core {
     }
 
     /// Receives, runs timers, sends. Acknowledgements wait if the application has completions to
-    /// look at first.
-    fn step(&self, engine: &mut Engine, now_ns: u64) -> bool {
+    /// look at first, else they leave as told.
+    fn step(&self, engine: &mut Engine, now_ns: u64, otherwise: Acknowledge) -> bool {
         engine.resources.new_completions = false;
         let received = engine.receive(now_ns);
         if engine.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             engine.expire(now_ns);
         }
         if received || engine.has_backlog() {
-            let acknowledge = if engine.resources.new_completions {
-                Acknowledge::AfterCompletions
-            } else {
-                Acknowledge::Now
-            };
+            let acknowledge =
+                if engine.resources.new_completions { Acknowledge::AfterCompletions } else { otherwise };
             engine.transmit(now_ns, acknowledge);
         }
         received
@@ -124,20 +122,20 @@ impl Core {
     pub(crate) fn drive(&self) -> bool {
         let mut engine = self.lock();
         let now_ns = self.clock.now_ns();
-        self.drive_locked(&mut engine, now_ns)
+        self.drive_locked(&mut engine, now_ns, Acknowledge::Now)
     }
 
     /// As [`Core::drive`], before something is destroyed: its memory may be gone already.
     pub(crate) fn drive_out(&self) {
         let mut engine = self.lock();
         let now_ns = self.clock.now_ns();
-        engine.trusting(Trust::Nothing, |engine| self.drive_locked(engine, now_ns));
+        engine.trusting(Trust::Nothing, |engine| self.drive_locked(engine, now_ns, Acknowledge::Now));
     }
 
-    pub(crate) fn drive_locked(&self, engine: &mut Engine, now_ns: u64) -> bool {
+    pub(crate) fn drive_locked(&self, engine: &mut Engine, now_ns: u64, acknowledge: Acknowledge) -> bool {
         let due = engine.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
-        let received = self.step(engine, now_ns);
-        let left = engine.transmit(now_ns, Acknowledge::Now);
+        let received = self.step(engine, now_ns, acknowledge);
+        let left = engine.transmit(now_ns, acknowledge);
         received || left || due
     }
 
@@ -146,7 +144,7 @@ impl Core {
         let Ok(mut engine) = self.engine.try_lock() else { return false };
         let before = engine.received_trains();
         let now_ns = self.clock.now_ns();
-        self.drive_locked(&mut engine, now_ns);
+        self.drive_locked(&mut engine, now_ns, Acknowledge::WithReply);
         engine.received_trains() != before
     }
 
@@ -255,7 +253,7 @@ impl Core {
                 if woken {
                     engine.port.woken();
                 }
-                self.step(&mut engine, now_ns);
+                self.step(&mut engine, now_ns, Acknowledge::Now);
                 if let Some(event) = channel.try_event() {
                     self.note_deadline(&engine, now_ns);
                     return Some(event);

@@ -234,8 +234,8 @@ impl Hca {
             }
             entry.posted_sends = entry.posted_sends.wrapping_add(1);
         }
-        engine.touch(slot);
         let now_ns = self.core.clock.now_ns();
+        engine.posted(slot, now_ns);
         // Requests first, then what is owed to peers: an ACK must not delay a reply.
         engine.transmit(now_ns, Acknowledge::Now);
         self.core.note_deadline(engine, now_ns);
