@@ -211,9 +211,15 @@ impl Hca {
     /// Services are released, and peers told that their connections end: once, without waiting.
     pub(super) fn close_connections(&self, mut engine: MutexGuard<'_, Engine>) {
         let now_ns = self.core.clock.now_ns();
-        let Engine { gsi, port, .. } = &mut *engine;
-        gsi.close(now_ns, &mut **port);
-        engine.transmit(now_ns, Acknowledge::Now);
+        // Every call leaves fewer.
+        loop {
+            let Engine { gsi, port, .. } = &mut *engine;
+            let more = gsi.close(now_ns, &mut **port);
+            engine.transmit(now_ns, Acknowledge::Now);
+            if !more {
+                return;
+            }
+        }
     }
 
     fn cm_begin(
