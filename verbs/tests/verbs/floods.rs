@@ -106,12 +106,13 @@ impl Attacker {
             mad[place] = value;
         }
         // Attributes of messages, most of the time; any method and class now and then.
-        if self.draw() % 2 == 0 {
+        if self.draw().is_multiple_of(2) {
             mad[17] = 0x10 + (self.draw() % 12) as u8;
         }
-        let length = if self.draw() % 16 == 0 { self.draw() as usize % 300 / 4 * 4 } else { MAD_BYTES };
+        let length =
+            if self.draw().is_multiple_of(16) { self.draw() as usize % 300 / 4 * 4 } else { MAD_BYTES };
         mad.resize(length, 0x5a);
-        let qkey = if self.draw() % 16 == 0 { self.draw() as u32 } else { GSI_Q_KEY };
+        let qkey = if self.draw().is_multiple_of(16) { self.draw() as u32 } else { GSI_Q_KEY };
         self.packet(&mad, qkey)
     }
 }
