@@ -375,7 +375,8 @@ impl Engine {
             self.settle();
         }
         self.reply.expire(now_ns);
-        self.gsi.expire(now_ns);
+        let Engine { gsi, port, .. } = self;
+        gsi.expire(now_ns, &mut **port);
         self.send_mail(now_ns);
     }
 

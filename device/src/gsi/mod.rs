@@ -14,6 +14,7 @@ mod directory;
 mod envelope;
 mod error;
 mod turn;
+mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,12 +25,13 @@ use pumice_transport::types::Gid;
 
 pub use binding::BindingId;
 pub use channel::CmChannel;
-pub use directory::{DirectoryError, HandedOn, ServiceDirectory, ServiceEntry};
+pub use directory::{DirectoryError, HandedOn, Occupant, ServiceDirectory, ServiceEntry};
 pub use error::ConnectionError;
 
 use crate::gid_table::GidEntry;
 use binding::Bindings;
 use envelope::Inbound;
+use watch::Watch;
 
 pub(crate) use envelope::inbound;
 pub(crate) use turn::MailSink;
@@ -51,6 +53,9 @@ pub(crate) struct Gsi {
     detained: VecDeque<(u8, Inbound)>,
     /// A MAD that the port had no room for.
     held_back: Option<MadOut>,
+    /// Connections whose peers' processes are to be looked at.
+    fresh: Vec<CommId>,
+    watch: Watch,
     next_psn: u32,
 }
 
@@ -66,6 +71,8 @@ impl Gsi {
             inbox: Vec::new(),
             detained: VecDeque::new(),
             held_back: None,
+            fresh: Vec::new(),
+            watch: Watch::default(),
             next_psn: seed,
         }
     }
@@ -83,7 +90,7 @@ impl Gsi {
 
     /// When its timers are due.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        self.cm.poll_timeout()
+        self.cm.poll_timeout().into_iter().chain(self.watch.next_look_ns()).min()
     }
 
     /// Something waits to be sent.
@@ -103,6 +110,9 @@ impl Gsi {
             };
             if let Some(channel) = asked.and_then(|listener| self.listeners.get(&listener)) {
                 self.channels.insert(id, Arc::clone(channel));
+            }
+            if let Event::Established { .. } = &event {
+                self.fresh.push(id);
             }
             let delivered = self.channels.get(&id).is_some_and(|channel| channel.push(event));
             if !delivered && asked.is_some() {

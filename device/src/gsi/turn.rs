@@ -38,6 +38,9 @@ impl Gsi {
             }
         }
         self.deliver(now_ns);
+        for id in mem::take(&mut self.fresh) {
+            self.watch(id, now_ns, port);
+        }
     }
 
     /// Hands on what other processes had no room for.
@@ -78,7 +81,8 @@ impl Gsi {
     }
 
     /// Timers that are due.
-    pub(crate) fn expire(&mut self, now_ns: u64) {
+    pub(crate) fn expire(&mut self, now_ns: u64, port: &mut dyn Port) {
+        self.look_after_peers(now_ns, port);
         if self.cm.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
             // One call sends so much and no more; what stays due comes in the next round.
             self.cm.handle_timeout(now_ns);
