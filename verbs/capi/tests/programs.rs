@@ -118,8 +118,8 @@ fn identifiers_join_and_leave_multicast_groups() {
 }
 
 #[test]
-fn endpoints_have_shared_receive_queues_paths_and_addresses_by_gid() {
-    run("endpoints");
+fn identifiers_have_shared_receive_queues_paths_and_addresses_by_gid() {
+    run("identifiers");
 }
 
 #[test]
