@@ -147,6 +147,7 @@ impl Resources {
                 "queue pair {qpn} is attached to {groups} multicast groups; detach it first"
             )));
         }
+        self.groups.hear_itself(qpn, true);
         self.reset_qp(qpn);
         self.memory.unbind_windows_of(qpn);
         let slot = self.qps.get_mut((qpn.value() & 0xffff) as usize).and_then(Option::take);

@@ -21,7 +21,12 @@ pub(crate) const UNREACHABLE: u32 = 7;
 pub(crate) const REJECTED: u32 = 8;
 pub(crate) const ESTABLISHED: u32 = 9;
 pub(crate) const DISCONNECTED: u32 = 10;
+pub(crate) const MULTICAST_JOIN: u32 = 12;
+pub(crate) const MULTICAST_ERROR: u32 = 13;
 pub(crate) const TIMEWAIT_EXIT: u32 = 15;
+pub(crate) const ADDRINFO_RESOLVED: u32 = 16;
+pub(crate) const ADDRINFO_ERROR: u32 = 17;
+pub(crate) const USER: u32 = 18;
 
 /// An event, with what it points at.
 #[repr(C)]
@@ -46,7 +51,14 @@ pub(crate) enum Said {
     Connection(rdma_conn_param),
     /// Of datagrams.
     Datagram(rdma_ud_param),
+    /// Of a multicast group; the private data is the program's own pointer.
+    Group(rdma_ud_param),
+    /// A program's number.
+    Number(u64),
 }
+
+// SAFETY: the pointers in it are the program's, and only handed on.
+unsafe impl Send for Said {}
 
 impl Event {
     /// An event of an identifier.
@@ -71,6 +83,8 @@ impl Event {
                     ud: rdma_ud_param { private_data: data, private_data_len: length, ..param },
                 };
             }
+            Said::Group(ud) => c.param = rdma_event_param { ud },
+            Said::Number(arg) => c.param = rdma_event_param { arg },
         }
         let id = Arc::clone(id);
         Event { c: Shown::new(c), _id: id, _listener: None, _private_data: private_data }
@@ -85,8 +99,8 @@ impl Event {
 }
 
 /// An event of this library's own.
-pub(crate) fn plain(local: LocalEvent) -> Event {
-    Event::new(&local.id, local.event, local.status, Said::Nothing, &[])
+pub(crate) fn local(local: LocalEvent, said: Said) -> Event {
+    Event::new(&local.id, local.event, local.status, said, &[])
 }
 
 /// Nothing said.
