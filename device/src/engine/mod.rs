@@ -345,7 +345,8 @@ impl Engine {
         if any {
             self.settle();
         }
-        self.gsi.expire(now_ns);
+        let Engine { gsi, port, .. } = self;
+        gsi.expire(now_ns, &mut **port);
         self.send_mail(now_ns);
     }
 
