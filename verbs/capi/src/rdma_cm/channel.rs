@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_device::gsi::CmChannel;
 
+use super::acknowledgement::{Reader, own_thread};
 use super::event::{self, Event, Said};
 use super::id::Id;
 use super::registry::registry;
@@ -14,7 +16,7 @@ use super::shared::shared;
 use super::translation::translate;
 use crate::abi::{rdma_cm_event, rdma_event_channel};
 use crate::object::{Held, Shown, hand_out};
-use crate::outcome::{Errno, INVALID, number, pointer, value};
+use crate::outcome::{Errno, INVALID, errno, number, pointer, set_errno, value};
 
 /// A channel: the device's events, and those that this library makes itself. Its descriptor is an epoll
 /// instance over both, readable while there are any.
@@ -25,6 +27,7 @@ pub(crate) struct Channel {
     device: Arc<CmChannel>,
     local: Mutex<VecDeque<(LocalEvent, Said)>>,
     local_waits: OwnedFd,
+    reader: Reader,
 }
 
 // SAFETY: the C structure is not written after it is made.
@@ -74,7 +77,14 @@ impl Channel {
             }
         }
         let c = Shown::new(rdma_event_channel { fd: poll.as_raw_fd() });
-        Ok(Arc::new(Channel { c, poll, device, local: Mutex::default(), local_waits }))
+        Ok(Arc::new(Channel {
+            c,
+            poll,
+            device,
+            local: Mutex::default(),
+            local_waits,
+            reader: Reader::default(),
+        }))
     }
 
     /// The channel behind a program's pointer.
@@ -183,12 +193,17 @@ pub(crate) unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_c
     })
 }
 
-/// Identifiers that are still on it keep what they need of it.
+/// Identifiers that are still on it keep what they need of it. A thread that waits in it, or is about to, waits for
+/// ever, as in rdma-core; the channel then stays.
 pub(crate) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
     value((), || {
-        if !channel.is_null() {
-            // SAFETY: the program gives back what it was handed.
-            drop(unsafe { Arc::from_raw(channel.cast_const().cast::<Channel>()) });
+        if channel.is_null() {
+            return;
+        }
+        // SAFETY: the program gives back what it was handed.
+        let channel = unsafe { Arc::from_raw(channel.cast_const().cast::<Channel>()) };
+        if !channel.is_nonblocking() && channel.reader.stays() {
+            mem::forget(channel);
         }
     });
 }
@@ -212,6 +227,8 @@ pub(crate) unsafe extern "C" fn rdma_get_cm_event(
         // Cancellation unwinds from here: nothing in this frame is to be dropped.
         // SAFETY: the channel is live; room for one.
         if unsafe { epoll_wait((*channel).fd, &mut ready, 1, -1) } < 0 {
+            // SAFETY: the caller's promise.
+            unsafe { interrupted(channel) };
             return -1;
         }
     }
@@ -225,6 +242,18 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE`.
 const CANCEL_DISABLE: c_int = 1;
 
+/// Waiting has ended without an event; errno says why.
+unsafe fn interrupted(channel: *mut rdma_event_channel) {
+    let why = errno();
+    if why == libc::EINTR {
+        // SAFETY: live: a descriptor that was closed is another errno.
+        if let Some(channel) = unsafe { Channel::of(channel) } {
+            channel.reader.is_at(false);
+        }
+        set_errno(why);
+    }
+}
+
 #[inline(never)]
 unsafe extern "C" fn take_one(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int {
     let mut cancel_state = 0;
@@ -237,11 +266,14 @@ unsafe extern "C" fn take_one(channel: *mut rdma_event_channel, event: *mut *mut
         }
         // SAFETY: null or live.
         let channel = unsafe { Channel::of(channel) }.ok_or(INVALID)?;
-        match channel.take()? {
+        let taken = channel.take()?;
+        let waits = taken.is_none() && !channel.is_nonblocking();
+        channel.reader.is_at(waits);
+        match taken {
             // SAFETY: the caller's variable.
-            Some(taken) => unsafe { event.write(hand_out(taken)) },
-            None if channel.is_nonblocking() => return Err(Errno(libc::EAGAIN)),
-            None => return Ok(NOTHING_YET),
+            Some(taken) => unsafe { event.write(hand_out(taken.fetched(own_thread()))) },
+            None if waits => return Ok(NOTHING_YET),
+            None => return Err(Errno(libc::EAGAIN)),
         }
         Ok(0)
     });

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::Arc;
 
+use super::acknowledgement::{Thread, Unacknowledged};
 use super::channel::LocalEvent;
 use super::id::Id;
 use crate::abi::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_param, rdma_ud_param};
@@ -33,9 +34,10 @@ pub(crate) const USER: u32 = 18;
 pub(crate) struct Event {
     c: Shown<rdma_cm_event>,
     /// Kept until the event is acknowledged, even if destroyed before.
-    _id: Arc<Id>,
-    _listener: Option<Arc<Id>>,
+    id: Arc<Id>,
+    listener: Option<Arc<Id>>,
     private_data: Box<[u8]>,
+    fetched_by: Option<Thread>,
 }
 
 // SAFETY: the first field is the C structure.
@@ -87,7 +89,7 @@ impl Event {
             Said::Number(arg) => c.param = rdma_event_param { arg },
         }
         let id = Arc::clone(id);
-        Event { c: Shown::new(c), _id: id, _listener: None, private_data }
+        Event { c: Shown::new(c), id, listener: None, private_data, fetched_by: None }
     }
 
     /// Its name, and 0 or a negative errno or the peer's reason.
@@ -108,10 +110,31 @@ impl Event {
     }
 
     /// Whom the request came to.
-    pub(crate) fn at(self, listener: &Arc<Id>) -> Event {
+    pub(crate) fn at(mut self, listener: &Arc<Id>) -> Event {
         // SAFETY: our own structure.
         unsafe { (*self.c.as_ptr()).listen_id = listener.c() };
-        Event { _listener: Some(Arc::clone(listener)), ..self }
+        self.listener = Some(Arc::clone(listener));
+        self
+    }
+
+    /// A program's thread has it from now on, until it is acknowledged.
+    pub(crate) fn fetched(mut self, by: Thread) -> Event {
+        self.account().fetched(by);
+        self.fetched_by = Some(by);
+        self
+    }
+
+    /// A request is its listener's.
+    fn account(&self) -> &Unacknowledged {
+        self.listener.as_ref().unwrap_or(&self.id).unacknowledged()
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if let Some(thread) = self.fetched_by {
+            self.account().acknowledged(thread);
+        }
     }
 }
 

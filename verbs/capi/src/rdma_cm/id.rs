@@ -10,6 +10,7 @@ use pumice_transport::cm::{CmPath, ListenerId};
 use pumice_transport::mad::{CommId, Ece, PortSpace};
 use pumice_transport::wire::Psn;
 
+use super::acknowledgement::Unacknowledged;
 use super::address;
 use super::channel::Channel;
 use super::event::rdma_ack_cm_event;
@@ -36,6 +37,7 @@ pub(crate) struct Id {
     /// What `route.path_rec` points at once there is a path.
     path: Shown<ibv_sa_path_rec>,
     state: Mutex<State>,
+    unacknowledged: Unacknowledged,
 }
 
 // SAFETY: the C structure's fields are written by the program's own calls on it, which must not race, and
@@ -157,7 +159,8 @@ impl Id {
             question: Question::default(),
         };
         let path = Shown::new(ibv_sa_path_rec::default());
-        Arc::new(Id { c: Shown::new(c), path, state: Mutex::new(state) })
+        let unacknowledged = Unacknowledged::default();
+        Arc::new(Id { c: Shown::new(c), path, state: Mutex::new(state), unacknowledged })
     }
 
     /// The identifier behind a program's pointer.
@@ -187,6 +190,11 @@ impl Id {
     /// The program's structure.
     pub(crate) const fn c(&self) -> *mut rdma_cm_id {
         self.c.as_ptr()
+    }
+
+    /// Its events that programs have in hands.
+    pub(crate) const fn unacknowledged(&self) -> &Unacknowledged {
+        &self.unacknowledged
     }
 
     /// Its state, locked.
@@ -316,7 +324,8 @@ pub(crate) unsafe extern "C" fn rdma_create_id(
     })
 }
 
-/// The peer is told what it waits for. Events that were fetched stay until they are acknowledged.
+/// The peer is told what it waits for. Events that other threads have fetched are waited for a while; those that are not
+/// acknowledged then stay whole until they are.
 pub(crate) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     number(|| {
         // SAFETY: null or live.
@@ -342,6 +351,7 @@ pub(crate) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
         if let Some(binding) = binding {
             let _ = hca.cm_unbind(binding);
         }
+        own.unacknowledged().wait_for_others();
         let synchronous = own.state().synchronous;
         // SAFETY: our own structure; the event is one of ours; the program gives back what it was handed.
         unsafe {
