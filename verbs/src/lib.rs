@@ -170,6 +170,8 @@ pub type UcQueuePair = QueuePair<transport::Uc>;
 pub type UdQueuePair = QueuePair<transport::Ud>;
 /// XRC initiator.
 pub type XrcInitiatorQueuePair = QueuePair<transport::XrcInitiator>;
+/// XRC initiator and target in one, as OFED 1.x had it.
+pub type XrcDuplexQueuePair = QueuePair<transport::XrcDuplex>;
 /// XRC target.
 pub type XrcTargetQueuePair = QueuePair<transport::XrcTarget>;
 /// What the peer of an RC queue pair must know.

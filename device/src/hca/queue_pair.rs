@@ -29,7 +29,7 @@ pub struct QpInit {
     pub recv_cq: Option<Handle>,
     /// Shared receive queue, instead of a receive queue of its own.
     pub srq: Option<Handle>,
-    /// XRC domain; XRC targets, and initiators that are to keep one open.
+    /// XRC domain; XRC targets and queue pairs of OFED 1.x.
     pub xrcd: Option<Handle>,
     /// Sizes asked for.
     pub capacity: QpCapacity,
@@ -234,8 +234,8 @@ impl Hca {
             }
             entry.posted_sends = entry.posted_sends.wrapping_add(1);
         }
-        engine.touch(slot);
         let now_ns = self.core.clock.now_ns();
+        engine.posted(slot, now_ns);
         // Requests first, then what is owed to peers: an ACK must not delay a reply.
         engine.transmit(now_ns, Acknowledge::Now);
         self.core.note_deadline(engine, now_ns);
@@ -282,7 +282,7 @@ impl Hca {
         if count > 0 || out.is_empty() {
             return count;
         }
-        let progress = self.core.poll();
+        let progress = self.core.poll(cq.handle().index);
         let count = cq.poll(out);
         if count == 0 && !progress {
             self.core.idle();
@@ -296,7 +296,7 @@ impl Hca {
         if let Some(stamped) = cq.poll_stamped() {
             return Some(stamped);
         }
-        let progress = self.core.poll();
+        let progress = self.core.poll(cq.handle().index);
         let stamped = cq.poll_stamped();
         if stamped.is_none() && !progress {
             self.core.idle();
