@@ -128,7 +128,7 @@ impl Addresses {
 }
 
 /// How long the thread leaves packets to the application whose receive requests run out.
-const RESTRAINT_NS: u64 = 50_000_000;
+const RESTRAINT_NS: u64 = 250_000_000;
 
 /// Whether the thread keeps its hands off: an application that is kept from running for a moment has not stopped, and
 /// taking UC and UD messages for which it would post receives in time would lose them. In the socket they are safe.

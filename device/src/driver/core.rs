@@ -16,6 +16,7 @@ use crate::engine::{Acknowledge, Engine};
 use crate::error::ResourceError;
 use crate::event_fd::EventFd;
 use crate::port::wait_readable;
+use crate::resources::Trust;
 
 /// A yield that took longer than this let somebody else run.
 const LONG_YIELD_NS: u64 = 2_000;
@@ -74,9 +75,9 @@ impl Core {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An application thread found its queue empty: drive once, if nobody else does. True if
+    /// An application thread found its queue (of this index) empty: drive once, if nobody else does. True if
     /// anything arrived.
-    pub(crate) fn poll(&self) -> bool {
+    pub(crate) fn poll(&self, cq: u32) -> bool {
         self.note_activity();
         let mut engine = match self.engine.try_lock() {
             Ok(engine) => engine,
@@ -84,7 +85,8 @@ impl Core {
             Err(TryLockError::WouldBlock) => return false,
         };
         let now_ns = self.clock.now_ns();
-        let received = self.step(&mut engine, now_ns, Acknowledge::Now);
+        let received =
+            engine.trusting(Trust::Polled(cq), |engine| self.step(engine, now_ns, Acknowledge::Now));
         if !received {
             engine.transmit_waiting_responses(now_ns);
         }
@@ -121,6 +123,13 @@ impl Core {
         let mut engine = self.lock();
         let now_ns = self.clock.now_ns();
         self.drive_locked(&mut engine, now_ns, Acknowledge::Now)
+    }
+
+    /// As [`Core::drive`], before something is destroyed: its memory may be gone already.
+    pub(crate) fn drive_out(&self) {
+        let mut engine = self.lock();
+        let now_ns = self.clock.now_ns();
+        engine.trusting(Trust::Nothing, |engine| self.drive_locked(engine, now_ns, Acknowledge::Now));
     }
 
     pub(crate) fn drive_locked(&self, engine: &mut Engine, now_ns: u64, acknowledge: Acknowledge) -> bool {

@@ -23,7 +23,7 @@ use pumice_transport::wire::Qpn;
 use crate::counters::Counters;
 use crate::gsi::Gsi;
 use crate::port::Port;
-use crate::resources::Resources;
+use crate::resources::{Resources, Trust};
 use budget::Budget;
 use reply::ReplyHabit;
 use schedule::{Deadlines, Ready};
@@ -100,6 +100,14 @@ impl Engine {
             reply: ReplyHabit::default(),
             targets: Targets::default(),
         }
+    }
+
+    /// Works with this trust in the program's memory.
+    pub(crate) fn trusting<R>(&mut self, trust: Trust, work: impl FnOnce(&mut Engine) -> R) -> R {
+        self.resources.set_trust(trust);
+        let result = work(self);
+        self.resources.set_trust(Trust::Connections);
+        result
     }
 
     /// Takes a batch of packets from the port to their queue pairs. True if there were any.

@@ -35,7 +35,7 @@ pub(crate) use envelope::inbound;
 pub(crate) use turn::MailSink;
 
 /// MADs that wait to be looked at: what one round of receiving brings. More are lost, as on the wire.
-const MAX_INBOX: usize = 512;
+const MAX_INBOX: usize = 2048;
 /// MADs that wait for other processes. More are lost, as on the wire.
 const MAX_DETAINED: usize = 8192;
 

@@ -157,14 +157,16 @@ impl Gsi {
         }
     }
 
-    /// The adapter is being closed: peers are told.
-    pub(crate) fn close(&mut self, now_ns: u64, port: &mut dyn Port) {
+    /// The adapter is being closed: peers are told. Send, and call again while this is true.
+    pub(crate) fn close(&mut self, now_ns: u64, port: &mut dyn Port) -> bool {
         self.unbind_all(now_ns, port);
-        let all: Vec<CommId> = self.cm.ids().collect();
-        for id in all {
-            let _ = self.cm.destroy(id, now_ns);
-            self.detach(id);
+        let waits = self.cm.hurry(now_ns);
+        let some: Vec<CommId> = self.cm.ids().take(Cm::TIMEOUTS_PER_CALL).collect();
+        for id in &some {
+            let _ = self.cm.destroy(*id, now_ns);
+            self.detach(*id);
         }
+        waits || !some.is_empty()
     }
 }
 

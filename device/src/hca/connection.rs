@@ -194,9 +194,15 @@ impl Hca {
     pub(super) fn close_connections(&self) {
         let now_ns = self.core.clock.now_ns();
         let mut engine = self.core.lock();
-        let Engine { gsi, port, .. } = &mut *engine;
-        gsi.close(now_ns, &mut **port);
-        engine.transmit(now_ns, Acknowledge::Now);
+        // Every call leaves fewer.
+        loop {
+            let Engine { gsi, port, .. } = &mut *engine;
+            let more = gsi.close(now_ns, &mut **port);
+            engine.transmit(now_ns, Acknowledge::Now);
+            if !more {
+                return;
+            }
+        }
     }
 
     fn cm_begin(

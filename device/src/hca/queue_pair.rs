@@ -29,7 +29,7 @@ pub struct QpInit {
     pub recv_cq: Option<Handle>,
     /// Shared receive queue, instead of a receive queue of its own.
     pub srq: Option<Handle>,
-    /// XRC domain; XRC targets, and initiators that are to keep one open.
+    /// XRC domain; XRC targets and queue pairs of OFED 1.x.
     pub xrcd: Option<Handle>,
     /// Sizes asked for.
     pub capacity: QpCapacity,
@@ -282,7 +282,7 @@ impl Hca {
         if count > 0 || out.is_empty() {
             return count;
         }
-        let progress = self.core.poll();
+        let progress = self.core.poll(cq.handle().index);
         let count = cq.poll(out);
         if count == 0 && !progress {
             self.core.idle();
@@ -296,7 +296,7 @@ impl Hca {
         if let Some(stamped) = cq.poll_stamped() {
             return Some(stamped);
         }
-        let progress = self.core.poll();
+        let progress = self.core.poll(cq.handle().index);
         let stamped = cq.poll_stamped();
         if stamped.is_none() && !progress {
             self.core.idle();

@@ -35,6 +35,7 @@ impl Cm {
     pub fn destroy(&mut self, id: CommId, now_ns: u64) -> Result<(), CmError> {
         let state = self.consumers(id, "", |_| true)?.state;
         match state {
+            State::ReqSent if self.has_to_wait(id) => self.enter_idle(id),
             State::ReqSent | State::MraReqReceived => self.send_timeout_rej(id, now_ns),
             State::ReqReceived
             | State::MraReqSent
@@ -53,6 +54,7 @@ impl Cm {
         }
         self.events.retain(|event| event.id() != id);
         self.remove_if_forgotten(id);
+        self.send_waiting(now_ns);
         Ok(())
     }
 
@@ -69,14 +71,12 @@ impl Cm {
             remote_qpn: connection.qp.dest_qpn,
             private_data,
         };
-        let (route, mad) = (connection.route, CmMessage::Dreq(dreq).emit(new_transaction(id)));
+        let mad = CmMessage::Dreq(dreq).emit(new_transaction(id));
         connection.state = State::DreqSent;
         connection.said = Some(SaidMad::new(&mad));
         connection.interval_ns = connection.response_timeout_ns;
         connection.retries_left = connection.max_retries;
-        let deadline_ns = now_ns.saturating_add(connection.interval_ns);
-        self.table.arm(id, deadline_ns);
-        self.send_mad(route, mad);
+        self.send_in_turn(id, now_ns);
     }
 
     fn send_drep(
@@ -190,6 +190,7 @@ impl Cm {
 
     /// Over, but late messages may come. The peer's queue pair may be used for another connection.
     pub(super) fn enter_timewait(&mut self, id: CommId, now_ns: u64) {
+        self.settle(id);
         let Some(connection) = self.table.get_mut(id) else { return };
         connection.state = State::Timewait;
         connection.said = None;
@@ -200,6 +201,7 @@ impl Cm {
 
     /// Over: nothing leads to it any more but its id.
     pub(super) fn enter_idle(&mut self, id: CommId) {
+        self.settle(id);
         self.table.disarm(id);
         self.table.forget_remote_id(id);
         self.table.forget_remote_queue_pair(id);

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use super::active::within;
 use super::connection::{Connection, RemoteEnd, SaidMad};
+use super::pace::Pace;
 use super::{
     AcceptParams, BacklogOverflow, Cm, CmError, Event, Ignored, ListenerId, MadRoute, QpParameters, State,
     time_code_ns,
@@ -240,6 +241,7 @@ fn requested(listener: ListenerId, route: &MadRoute, transaction: u64, req: &Req
         interval_ns: 0,
         retries_left: 0,
         said: None,
+        pace: Pace::Free,
         qp: QpParameters {
             transport: req.transport,
             local: path.remote_gid,

@@ -15,3 +15,4 @@ mod ladder_sidr;
 #[path = "../pair/link.rs"]
 #[expect(dead_code, reason = "only its random numbers are used here")]
 mod link;
+mod pace;
