@@ -130,6 +130,16 @@ fn connections_by_address_tell_their_events_in_order() {
 }
 
 #[test]
+fn identifiers_join_and_leave_multicast_groups() {
+    run("multicast_groups");
+}
+
+#[test]
+fn identifiers_have_shared_receive_queues_paths_and_addresses_by_gid() {
+    run("identifiers");
+}
+
+#[test]
 fn endpoints_options_and_early_requests() {
     run("endpoints");
 }

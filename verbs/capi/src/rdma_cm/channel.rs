@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pumice_device::gsi::CmChannel;
 
 use super::acknowledgement::{Reader, own_thread};
-use super::event::{self, Event};
+use super::event::{self, Event, Said};
 use super::id::Id;
 use super::registry::registry;
 use super::shared::shared;
@@ -25,7 +25,7 @@ pub(crate) struct Channel {
     c: Shown<rdma_event_channel>,
     poll: OwnedFd,
     device: Arc<CmChannel>,
-    local: Mutex<VecDeque<LocalEvent>>,
+    local: Mutex<VecDeque<(LocalEvent, Said)>>,
     local_waits: OwnedFd,
     reader: Reader,
 }
@@ -114,27 +114,37 @@ impl Channel {
 
     /// Queues an event of this library's own.
     pub(crate) fn push(&self, event: LocalEvent) {
-        self.change_local(|local| local.push_back(event));
+        self.push_saying(event, Said::Nothing);
+    }
+
+    /// As [`Channel::push`], with what the event says.
+    pub(crate) fn push_saying(&self, event: LocalEvent, said: Said) {
+        self.change_local(|local| local.push_back((event, said)));
+    }
+
+    /// Drops what waits of an identifier and says this.
+    pub(crate) fn retract(&self, id: &Arc<Id>, says: impl Fn(&Said) -> bool) {
+        self.change_local(|local| local.retain(|(event, said)| !(Arc::ptr_eq(&event.id, id) && says(said))));
     }
 
     /// Drops what waits of an identifier.
     pub(crate) fn forget(&self, id: &Arc<Id>) {
-        self.change_local(|local| local.retain(|event| !Arc::ptr_eq(&event.id, id)));
+        self.change_local(|local| local.retain(|(event, _)| !Arc::ptr_eq(&event.id, id)));
     }
 
     /// Moves what waits of an identifier to another channel.
     pub(crate) fn move_local(&self, id: &Arc<Id>, to: &Channel) {
         let moved = self.change_local(|local| {
-            let (moved, stay) = local.drain(..).partition(|event| Arc::ptr_eq(&event.id, id));
+            let (moved, stay) = local.drain(..).partition(|(event, _)| Arc::ptr_eq(&event.id, id));
             *local = stay;
-            let moved: VecDeque<LocalEvent> = moved;
+            let moved: VecDeque<(LocalEvent, Said)> = moved;
             moved
         });
-        moved.into_iter().for_each(|event| to.push(event));
+        moved.into_iter().for_each(|(event, said)| to.push_saying(event, said));
     }
 
     /// Changes the queue, and says by the descriptor whether anything is in it.
-    fn change_local<T>(&self, change: impl FnOnce(&mut VecDeque<LocalEvent>) -> T) -> T {
+    fn change_local<T>(&self, change: impl FnOnce(&mut VecDeque<(LocalEvent, Said)>) -> T) -> T {
         let mut local = self.local.lock().unwrap_or_else(PoisonError::into_inner);
         let before = local.len();
         let result = change(&mut local);
@@ -157,8 +167,8 @@ impl Channel {
     /// Those of opening the device.
     pub(crate) fn take(&self) -> Result<Option<Event>, Errno> {
         let mut registry = registry();
-        if let Some(event) = self.change_local(VecDeque::pop_front) {
-            return Ok(Some(event::plain(event)));
+        if let Some((event, said)) = self.change_local(VecDeque::pop_front) {
+            return Ok(Some(event::local(event, said)));
         }
         let shared = shared()?;
         while let Some(event) = shared.hca().cm_event(&self.device) {

@@ -14,7 +14,10 @@ use super::acknowledgement::Unacknowledged;
 use super::address;
 use super::channel::Channel;
 use super::event::rdma_ack_cm_event;
+use super::infiniband;
+use super::multicast::Membership;
 use super::registry::registry;
+use super::resolve_info::Question;
 use super::shared::{Shared, random, shared};
 use crate::abi::{ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_event_channel};
 use crate::object::{Held, Shown, zeroed};
@@ -108,6 +111,10 @@ pub(crate) struct State {
     pub(crate) remote_ece: Ece,
     /// The program was told of the disconnection.
     pub(crate) parted: bool,
+    pub(crate) groups: Vec<Membership>,
+    /// The program writes its addresses as GIDs (AF_IB).
+    pub(crate) by_gid: bool,
+    pub(crate) question: Question,
 }
 
 // SAFETY: the pointers in it are the program's, and only handed on.
@@ -147,6 +154,9 @@ impl Id {
             local_ece: Ece { vendor_id: 0, options: 0 },
             remote_ece: Ece { vendor_id: 0, options: 0 },
             parted: false,
+            groups: Vec::new(),
+            by_gid: false,
+            question: Question::default(),
         };
         let path = Shown::new(ibv_sa_path_rec::default());
         let unacknowledged = Unacknowledged::default();
@@ -223,11 +233,15 @@ impl Id {
     pub(crate) fn show_addresses(&self, state: &State) {
         // SAFETY: a field of our own structure.
         let shown = unsafe { &mut (*self.c()).route.addr };
+        let space = self.port_space();
+        let to_c = |address| {
+            if state.by_gid { infiniband::to_c(address, space) } else { address::to_c(address) }
+        };
         if let Some(local) = state.local {
-            shown.src_storage = address::to_c(local);
+            shown.src_storage = to_c(local);
         }
         if let Some(remote) = state.remote {
-            shown.dst_storage = address::to_c(remote);
+            shown.dst_storage = to_c(remote);
         }
         shown.addr.pkey = 0xffff;
         if let Some(path) = &state.path {

@@ -19,12 +19,18 @@ pub(crate) mod endpoint;
 pub(crate) mod event;
 pub(crate) mod exit;
 pub(crate) mod id;
+pub(crate) mod infiniband;
+pub(crate) mod multicast;
 pub(crate) mod option;
+pub(crate) mod path_option;
 pub(crate) mod queue_pair;
 pub(crate) mod registry;
 pub(crate) mod resolve;
+pub(crate) mod resolve_info;
 pub(crate) mod shared;
+pub(crate) mod shared_receive_queue;
 pub(crate) mod translation;
+pub(crate) mod user_event;
 
 use pumice_device::gsi::ConnectionError;
 
