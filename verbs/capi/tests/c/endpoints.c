@@ -200,6 +200,29 @@ static void the_first_message_establishes(void)
 	CLAIM(rdma_destroy_id(waits) == 0);
 }
 
+/* Sources that are not the device's, and peers that it does not reach. */
+static void addresses_are_looked_at(void)
+{
+	struct rdma_cm_id *id;
+	struct sockaddr_in far = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr("192.0.2.77"), .sin_port = htons(7174)};
+	struct sockaddr_in6 other = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT, .sin6_port = htons(7174)};
+	CLAIM(rdma_create_id(active, &id, NULL, RDMA_PS_TCP) == 0);
+	REFUSES(rdma_resolve_addr(id, (struct sockaddr *)&far, (struct sockaddr *)&own, 100), EADDRNOTAVAIL);
+	/* Where there is IPv6 at all, the route leads to an address that is none of the device's. */
+	if (rdma_resolve_addr(id, NULL, (struct sockaddr *)&other, 100) == 0)
+		see(active, id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV);
+	/* It may be tried again. */
+	far.sin_addr = own.sin_addr;
+	CLAIM(rdma_resolve_addr(id, NULL, (struct sockaddr *)&far, 100) == 0);
+	see(active, id, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+	CLAIM(rdma_destroy_id(id) == 0);
+	/* A synchronous one says it by errno. */
+	CLAIM(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) == 0);
+	errno = 0;
+	CLAIM(rdma_resolve_addr(id, NULL, (struct sockaddr *)&other, 100) == -1 && errno != 0);
+	CLAIM(rdma_destroy_id(id) == 0);
+}
+
 /* A client that is told to connect before the server listens: a moment is forgiven. */
 static void a_request_waits_a_moment_for_its_listener(void)
 {
@@ -256,6 +279,7 @@ int main(void)
 	identifiers_change_their_manners();
 	options_do_what_they_say();
 	the_first_message_establishes();
+	addresses_are_looked_at();
 	a_request_waits_a_moment_for_its_listener();
 	requests_beyond_the_backlog_are_not_rejected();
 	rdma_destroy_event_channel(passive);
