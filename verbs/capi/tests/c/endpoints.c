@@ -122,6 +122,46 @@ static void identifiers_change_their_manners(void)
 	CLAIM(rdma_destroy_id(waits) == 0);
 }
 
+/* A listener takes the requests along that wait, and what has become of them. */
+static void listeners_move_with_their_requests(void)
+{
+	struct sockaddr_in at;
+	struct rdma_cm_id *waits = listener(RDMA_PS_TCP, &at), *asks[3];
+	struct rdma_event_channel *other = rdma_create_event_channel();
+	struct pollfd wait = {.fd = passive->fd, .events = POLLIN};
+	for (int number = 0; number < 3; number++) {
+		asks[number] = resolved(RDMA_PS_TCP, &at);
+		give_queue_pair(asks[number]);
+	}
+	CLAIM(rdma_connect(asks[0], NULL) == 0 && poll(&wait, 1, 5000) == 1);
+	CLAIM(rdma_connect(asks[1], NULL) == 0);
+	CLAIM(rdma_migrate_id(waits, other) == 0 && waits->channel == other);
+	CLAIM(is_quiet(passive) && rdma_connect(asks[2], NULL) == 0);
+	for (int number = 0; number < 3; number++) {
+		struct rdma_cm_event *event = next(other, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+		CLAIM(event->listen_id == waits && event->id->channel == other);
+		give_queue_pair(event->id);
+		CLAIM(rdma_accept(event->id, NULL) == 0);
+		see(active, asks[number], RDMA_CM_EVENT_ESTABLISHED, 0);
+		see(other, event->id, RDMA_CM_EVENT_ESTABLISHED, 0);
+		gone(asks[number]);
+		see(other, event->id, RDMA_CM_EVENT_DISCONNECTED, 0);
+		gone(event->id);
+		CLAIM(rdma_ack_cm_event(event) == 0);
+	}
+	/* To none: it becomes synchronous. */
+	struct rdma_cm_id *asked;
+	asks[0] = resolved(RDMA_PS_TCP, &at);
+	give_queue_pair(asks[0]);
+	CLAIM(rdma_migrate_id(waits, NULL) == 0 && rdma_connect(asks[0], NULL) == 0);
+	CLAIM(rdma_get_request(waits, &asked) == 0 && rdma_reject(asked, NULL, 0) == 0);
+	rdma_destroy_ep(asked);
+	see(active, asks[0], RDMA_CM_EVENT_REJECTED, 28);
+	gone(asks[0]);
+	CLAIM(rdma_destroy_id(waits) == 0);
+	rdma_destroy_event_channel(other);
+}
+
 static void options_do_what_they_say(void)
 {
 	struct rdma_cm_id *first, *second, *third;
@@ -277,6 +317,7 @@ int main(void)
 	begin();
 	endpoints_wait_by_themselves();
 	identifiers_change_their_manners();
+	listeners_move_with_their_requests();
 	options_do_what_they_say();
 	the_first_message_establishes();
 	addresses_are_looked_at();
