@@ -184,6 +184,38 @@ fn nobody_there_and_nobody_listening_are_told_apart() {
 }
 
 #[test]
+fn a_request_between_two_listeners_waits_for_the_next() {
+    let mut world = World::new(FabricConfig::default());
+    let [client, server] = pair(&mut world);
+    let binding = server.listen(SERVICE);
+    server.hca.cm_unbind(binding).unwrap();
+    let begun_ns = world.now_ns();
+    client.connect(server.address, 1);
+    // To the next event: the request arrives.
+    assert!(!world.run_until(1, || client.channel.queued() > 0), "it is not turned away yet");
+    server.listen(SERVICE);
+    assert!(world.run_until(SECOND_NS, || server.channel.queued() > 0));
+    assert!(matches!(server.event(), Some(Event::ConnectRequest { .. })));
+    assert!(world.now_ns() - begun_ns < SECOND_NS, "nobody had to ask again");
+
+    // A listener that does not come back, or had its time, is none.
+    let other = server.listen(DATAGRAMS);
+    server.hca.cm_unbind(other).unwrap();
+    let begun_ns = world.now_ns();
+    client.resolve(server.address);
+    assert!(world.run_until(SECOND_NS, || client.channel.queued() > 0));
+    assert!(
+        matches!(client.event(), Some(Event::SidrResolved { reply, .. }) if reply.status == SidrStatus::UNSUPPORTED)
+    );
+    assert_eq!((world.now_ns() - begun_ns) / 100_000_000, 3);
+    assert!(!world.run_until(SECOND_NS, || false));
+    let begun_ns = world.now_ns();
+    client.resolve(server.address);
+    assert!(world.run_until(SECOND_NS, || client.channel.queued() > 0));
+    assert!(world.now_ns() - begun_ns < SECOND_NS / 100, "at once");
+}
+
+#[test]
 fn only_a_mad_from_a_queue_pair_1_is_read() {
     let mut world = World::new(FabricConfig::default());
     let [_, server] = pair(&mut world);

@@ -13,6 +13,7 @@ mod channel;
 mod directory;
 mod envelope;
 mod error;
+mod patience;
 mod turn;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -30,6 +31,7 @@ pub use error::ConnectionError;
 use crate::gid_table::GidEntry;
 use binding::Bindings;
 use envelope::Inbound;
+use patience::Patience;
 
 pub(crate) use envelope::inbound;
 pub(crate) use turn::MailSink;
@@ -49,6 +51,7 @@ pub(crate) struct Gsi {
     inbox: Vec<Inbound>,
     /// MADs for processes that do not keep up.
     detained: VecDeque<(u8, Inbound)>,
+    patience: Patience,
     /// A MAD that the port had no room for.
     held_back: Option<MadOut>,
     next_psn: u32,
@@ -65,6 +68,7 @@ impl Gsi {
             listeners: BTreeMap::new(),
             inbox: Vec::new(),
             detained: VecDeque::new(),
+            patience: Patience::default(),
             held_back: None,
             next_psn: seed,
         }
@@ -83,7 +87,7 @@ impl Gsi {
 
     /// When its timers are due.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        self.cm.poll_timeout()
+        [self.cm.poll_timeout(), self.patience.deadline_ns()].into_iter().flatten().min()
     }
 
     /// Something waits to be sent.

@@ -33,11 +33,23 @@ impl Gsi {
                 }
                 // What it does not understand it has answered; there is nobody else to tell.
                 (HandedOn::Nobody, _) => {
+                    let Some(inbound) = self.wait_for_listener(inbound, now_ns) else { continue };
                     let _ = self.cm.handle_mad(&inbound.route(), inbound.mad(), now_ns);
                 }
             }
         }
         self.deliver(now_ns);
+    }
+
+    /// Keeps a request that came between two listeners; gives back whatever is to be handled now.
+    fn wait_for_listener(&mut self, inbound: Inbound, now_ns: u64) -> Option<Inbound> {
+        let message = Mad::parse(inbound.mad()).ok().and_then(|mad| CmMessage::parse(&mad).ok());
+        let route = inbound.route();
+        let known = message.is_none_or(|message| {
+            let serves = |service_id| self.cm.serves(service_id, route.local);
+            self.cm.recognises(&route, &message) || message.service().is_none_or(serves)
+        });
+        if known { Some(inbound) } else { self.patience.keep(inbound, now_ns) }
     }
 
     /// Hands on what other processes had no room for.
@@ -82,6 +94,10 @@ impl Gsi {
         if self.cm.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
             // One call sends so much and no more; what stays due comes in the next round.
             self.cm.handle_timeout(now_ns);
+            self.deliver(now_ns);
+        }
+        while let Some(inbound) = self.patience.due(now_ns) {
+            let _ = self.cm.handle_mad(&inbound.route(), inbound.mad(), now_ns);
             self.deliver(now_ns);
         }
     }

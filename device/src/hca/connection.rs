@@ -48,7 +48,12 @@ impl Hca {
         overflow: BacklogOverflow,
         channel: &Arc<CmChannel>,
     ) -> Result<ListenerId, ConnectionError> {
-        self.core.lock().gsi.listen(binding, backlog, overflow, channel)
+        self.cm_turn(|engine, now_ns| {
+            let listener = engine.gsi.listen(binding, backlog, overflow, channel)?;
+            // A request may have waited for this.
+            engine.expire(now_ns);
+            Ok(listener)
+        })
     }
 
     /// Asks for a connection; see [`Cm::connect`](pumice_transport::cm::Cm::connect). Its events come to
