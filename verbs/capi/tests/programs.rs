@@ -113,6 +113,11 @@ fn connections_by_address_tell_their_events_in_order() {
 }
 
 #[test]
+fn rsockets_carry_what_is_written_and_end_as_they_should() {
+    run("rsockets");
+}
+
+#[test]
 fn an_xrc_receive_queue_pair_serves_several_processes_and_outlives_its_maker() {
     run("ofed_xrc_shared");
 }
