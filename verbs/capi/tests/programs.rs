@@ -150,6 +150,11 @@ fn processes_that_exit_or_fork_leave_their_peers_informed() {
 }
 
 #[test]
+fn rsockets_carry_what_is_written_and_end_as_they_should() {
+    run("rsockets");
+}
+
+#[test]
 fn an_xrc_receive_queue_pair_serves_several_processes_and_outlives_its_maker() {
     run("ofed_xrc_shared");
 }

@@ -1,7 +1,7 @@
 //! The thread that listens to the connection manager for all sockets: requests are accepted, and ends of
 //! connections noticed, whatever the program is doing.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_long};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
@@ -29,24 +29,26 @@ pub(crate) fn attend_to(descriptor: RawFd) -> Result<(), Errno> {
         *attendant = Some(Attendant::start()?);
     }
     let Some(attendant) = attendant.as_ref() else { return Ok(()) };
-    let mut interest = libc::epoll_event { events: libc::EPOLLIN as u32, u64: descriptor as u64 };
-    let epoll = attendant.epoll.as_raw_fd();
-    // SAFETY: a live structure.
-    match unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, descriptor, &mut interest) } {
+    match change(attendant.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, descriptor) {
         0 => Ok(()),
         _ if errno() == libc::EEXIST => Ok(()),
         _ => Err(Errno(errno())),
     }
 }
 
+/// epoll_ctl(2), but not by its name in the C library, which may be that of a preload to which the descriptor is a
+/// socket.
+fn change(epoll: RawFd, operation: c_int, descriptor: RawFd) -> c_long {
+    let mut interest = libc::epoll_event { events: libc::EPOLLIN as u32, u64: descriptor as u64 };
+    // SAFETY: a live structure.
+    unsafe { libc::syscall(libc::SYS_epoll_ctl, epoll, operation, descriptor, &raw mut interest) }
+}
+
 /// The descriptor is about to be closed. Closing would not be enough: a fork child may have a copy of it.
 pub(crate) fn forget(descriptor: RawFd) {
     let attendant = ATTENDANT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(own) = attendant.as_ref().filter(|attendant| attendant.process == std::process::id()) {
-        // SAFETY: no memory is involved.
-        unsafe {
-            libc::epoll_ctl(own.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, descriptor, std::ptr::null_mut())
-        };
+        change(own.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, descriptor);
     }
 }
 
@@ -92,20 +94,18 @@ fn attend(epoll: RawFd) {
     super::reentry::never_leave();
     let mut ready = [libc::epoll_event { events: 0, u64: 0 }; BATCH];
     loop {
-        // SAFETY: room for so many.
-        let count = unsafe { libc::epoll_wait(epoll, ready.as_mut_ptr(), BATCH as c_int, -1) };
+        let (place, forever, no_mask) = (ready.as_mut_ptr(), -1, std::ptr::null::<libc::sigset_t>());
+        // SAFETY: room for so many; no signal mask.
+        let count = unsafe { libc::syscall(libc::SYS_epoll_pwait, epoll, place, BATCH, forever, no_mask, 8) };
         for event in ready.iter().take(usize::try_from(count).unwrap_or_default()) {
             let descriptor = event.u64 as RawFd;
             let attended = match find(descriptor) {
                 Some(Socket::Stream(stream)) => stream.attend(),
-                Some(Socket::Datagram(datagram)) => datagram.attend(),
                 _ => Err(Errno(libc::EBADF)),
             };
             if attended.is_err() {
                 // Nobody could be helped, now or later.
-                let nothing = std::ptr::null_mut();
-                // SAFETY: no memory is involved.
-                unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, descriptor, nothing) };
+                change(epoll, libc::EPOLL_CTL_DEL, descriptor);
             }
         }
     }

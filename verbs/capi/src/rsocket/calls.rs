@@ -11,7 +11,7 @@ use super::options::{self, Options, SOL_RDMA};
 use super::reentry::{Inside, is_inside};
 use super::region::{Buffers, buffers};
 use super::stream_socket::{Stage, StreamSocket};
-use super::table::{self, Socket, socket};
+use super::table::{self, Removed, Socket, socket};
 use crate::object::zeroed;
 use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, count, number};
 use crate::rdma_cm::address;
@@ -175,9 +175,10 @@ pub(crate) unsafe extern "C" fn rclose(descriptor: c_int) -> c_int {
     number(|| {
         let _inside = Inside::enter();
         match table::remove(descriptor).ok_or(Errno(libc::EBADF))? {
-            Socket::Stream(stream) => stream.close(),
-            Socket::Datagram(datagram) => datagram.close(),
-            Socket::Epoll(interest) => interest.close(),
+            Removed::Own(Socket::Stream(stream)) => stream.close(),
+            Removed::Own(Socket::Datagram(datagram)) => datagram.close(),
+            Removed::Own(Socket::Epoll(interest)) => interest.close(),
+            Removed::Inherited => {}
         }
         Ok(0)
     })

@@ -56,10 +56,15 @@ pub(crate) enum Done {
 }
 
 /// Completion queue and channel, to be destroyed after the queue pair.
-struct Completions {
+pub(crate) struct Completions {
     channel: *mut ibv_comp_channel,
     cq: *mut ibv_cq,
 }
+
+// SAFETY: the pointers are to objects of our own that nobody else has, and that are only destroyed by them.
+unsafe impl Send for Completions {}
+// SAFETY: as above.
+unsafe impl Sync for Completions {}
 
 impl Drop for Completions {
     fn drop(&mut self) {
@@ -77,12 +82,63 @@ impl Drop for Completions {
 }
 
 /// The queue pair of an identifier.
-struct QueuePair(Arc<Identifier>);
+pub(crate) struct QueuePair(Arc<Identifier>);
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
         // SAFETY: a live identifier with its queue pair.
         unsafe { rdma_destroy_qp(self.0.raw()) };
+    }
+}
+
+/// How a queue pair is made.
+pub(crate) struct Wanted {
+    /// `IBV_QPT_*`.
+    pub(crate) kind: u32,
+    pub(crate) sends: u16,
+    pub(crate) receives: u16,
+    pub(crate) receive_elements: u32,
+    pub(crate) inline: u32,
+}
+
+type Made = (QueuePair, Completions, Arc<CompletionQueue>, Arc<CompletionChannel>, Qpn);
+
+/// The queue pair of an identifier that is on the device, with one completion queue and its channel.
+///
+/// # Errors
+/// Those of making the objects.
+pub(crate) fn create_queue_pair(id: &Arc<Identifier>, wanted: &Wanted) -> Result<Made, Errno> {
+    let shared = shared()?;
+    let depth = i32::from(wanted.sends) + i32::from(wanted.receives);
+    let mut made = Completions { channel: ptr::null_mut(), cq: ptr::null_mut() };
+    // SAFETY: the shared context, which is open; live objects; our own structure of numbers and pointers.
+    unsafe {
+        made.channel = ibv_create_comp_channel(shared.context);
+        if made.channel.is_null() {
+            return Err(Errno(errno()));
+        }
+        made.cq = ibv_create_cq(shared.context, depth, ptr::null_mut(), made.channel, 0);
+        if made.cq.is_null() {
+            return Err(Errno(errno()));
+        }
+        let mut attributes: ibv_qp_init_attr = zeroed();
+        attributes.send_cq = made.cq;
+        attributes.recv_cq = made.cq;
+        attributes.qp_type = wanted.kind;
+        attributes.sq_sig_all = 1;
+        attributes.cap.max_send_wr = wanted.sends.into();
+        attributes.cap.max_recv_wr = wanted.receives.into();
+        attributes.cap.max_send_sge = 2;
+        attributes.cap.max_recv_sge = wanted.receive_elements;
+        attributes.cap.max_inline_data = wanted.inline;
+        if rdma_create_qp(id.raw(), shared.pd, &mut attributes) != 0 {
+            return Err(Errno(errno()));
+        }
+        let queue_pair = QueuePair(Arc::clone(id));
+        let queue = Arc::clone(held::<Cq>(made.cq)?.queue());
+        let events = Arc::clone(held::<completion_channel::Channel>(made.channel)?.channel());
+        let number = Qpn::new((*(*id.raw()).qp).qp_num);
+        Ok((queue_pair, made, queue, events, number))
     }
 }
 
@@ -104,11 +160,6 @@ pub(crate) struct Link {
     maps: u16,
 }
 
-// SAFETY: the pointers are to objects of our own that nobody else has.
-unsafe impl Send for Link {}
-// SAFETY: as above; they are used through the device's shared objects only.
-unsafe impl Sync for Link {}
-
 impl Link {
     /// The queue pair of an identifier that is on the device, and everything that goes with it.
     ///
@@ -116,40 +167,16 @@ impl Link {
     /// Those of making the objects.
     pub(crate) fn new(id: &Arc<Identifier>, sizes: &Sizes, inline: u32, maps: u16) -> Result<Link, Errno> {
         let shared = shared()?;
-        let depth = i32::from(sizes.send_queue) + i32::from(sizes.receive_queue);
-        let mut completions = Completions { channel: ptr::null_mut(), cq: ptr::null_mut() };
         let inline = inline.min(MOST_INLINE).min(shared.hca().limits().max_inline_data);
-        // SAFETY: the shared context, which is open; live objects; our own structure of numbers and pointers.
-        let (queue, events, number) = unsafe {
-            completions.channel = ibv_create_comp_channel(shared.context);
-            if completions.channel.is_null() {
-                return Err(Errno(errno()));
-            }
-            completions.cq = ibv_create_cq(shared.context, depth, ptr::null_mut(), completions.channel, 0);
-            if completions.cq.is_null() {
-                return Err(Errno(errno()));
-            }
-            let mut wanted: ibv_qp_init_attr = zeroed();
-            wanted.send_cq = completions.cq;
-            wanted.recv_cq = completions.cq;
-            wanted.qp_type = QPT_RC;
-            wanted.sq_sig_all = 1;
-            wanted.cap.max_send_wr = sizes.send_queue.into();
-            wanted.cap.max_recv_wr = sizes.receive_queue.into();
-            wanted.cap.max_send_sge = 2;
-            wanted.cap.max_recv_sge = 1;
+        let wanted = Wanted {
+            kind: QPT_RC,
+            sends: sizes.send_queue,
+            receives: sizes.receive_queue,
+            receive_elements: 1,
             // Entries of tables are always copied.
-            wanted.cap.max_inline_data = inline.max(Mapping::LEN as u32);
-            if rdma_create_qp(id.raw(), shared.pd, &mut wanted) != 0 {
-                return Err(Errno(errno()));
-            }
-            (
-                Arc::clone(held::<Cq>(completions.cq)?.queue()),
-                Arc::clone(held::<completion_channel::Channel>(completions.channel)?.channel()),
-                Qpn::new((*(*id.raw()).qp).qp_num),
-            )
+            inline: inline.max(Mapping::LEN as u32),
         };
-        let queue_pair = QueuePair(Arc::clone(id));
+        let (queue_pair, completions, queue, events, number) = create_queue_pair(id, &wanted)?;
         let tables = TABLE_ENTRIES * Place::LEN + usize::from(maps) * Mapping::LEN;
         // SAFETY: the shared domain, which is never freed.
         let (outgoing, incoming, tables) = unsafe {

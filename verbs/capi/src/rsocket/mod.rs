@@ -10,6 +10,7 @@ pub(crate) mod bell;
 pub(crate) mod calls;
 pub(crate) mod connecting;
 pub(crate) mod datagram;
+pub(crate) mod datagram_end;
 pub(crate) mod epoll;
 pub(crate) mod identifier;
 pub(crate) mod iomap;

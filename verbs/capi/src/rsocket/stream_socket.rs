@@ -110,7 +110,7 @@ impl Patience {
         limit.map_or(Patience::Endless, |limit| Patience::Until(Instant::now() + limit))
     }
 
-    const fn deadline(self) -> Option<Instant> {
+    pub(crate) const fn deadline(self) -> Option<Instant> {
         match self {
             Patience::Until(instant) => Some(instant),
             _ => None,
@@ -271,6 +271,10 @@ impl StreamSocket {
     /// Asks for an event with the next completion, and makes the progress that is there already. `to_wait`: whoever
     /// asks wants to wait in the device; whether nobody else does.
     fn arm(&self, state: &mut State, to_wait: bool) -> bool {
+        // Until it is connected, nothing completes: bells tell of that.
+        if state.stage != Stage::Connected {
+            return false;
+        }
         let Some(connection) = &mut state.connection else { return false };
         let alone = to_wait && !connection.driven;
         connection.driven |= alone;

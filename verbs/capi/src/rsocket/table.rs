@@ -36,8 +36,16 @@ pub(crate) fn insert(descriptor: c_int, socket: Socket) {
     table.sockets.insert(descriptor, socket);
 }
 
+/// What became of a descriptor.
+pub(crate) enum Removed {
+    /// Nobody uses it any more.
+    Own(Socket),
+    /// It was the parent's of this fork child, and is closed here.
+    Inherited,
+}
+
 /// Takes a socket out, if there is one.
-pub(crate) fn remove(descriptor: c_int) -> Option<Socket> {
+pub(crate) fn remove(descriptor: c_int) -> Option<Removed> {
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     if table.process != std::process::id() {
         // Only the descriptor is the child's: its connection stays the parent's.
@@ -45,10 +53,11 @@ pub(crate) fn remove(descriptor: c_int) -> Option<Socket> {
             mem::forget(socket);
             // SAFETY: no memory is involved; the number stands for the socket in this process only.
             unsafe { libc::close(descriptor) };
+            return Some(Removed::Inherited);
         }
         return None;
     }
-    table.sockets.remove(&descriptor)
+    table.sockets.remove(&descriptor).map(Removed::Own)
 }
 
 /// The socket of a descriptor, if it stands for one.

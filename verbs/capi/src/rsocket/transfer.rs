@@ -180,6 +180,7 @@ impl StreamSocket {
             self.finish(lingering);
             state = self.lock();
         }
+        let had_peer = matches!(state.stage, Stage::Connecting | Stage::Accepting | Stage::Connected);
         state.stage = Stage::Closed;
         if let Some(connection) = &mut state.connection {
             connection.stream.handle_end(End::Parted);
@@ -191,8 +192,10 @@ impl StreamSocket {
             socket.close();
         }
         attendant::forget(self.descriptor());
-        // Others that are still inside come back.
-        self.id.disconnect();
+        if had_peer {
+            // Others that are still inside come back.
+            self.id.disconnect();
+        }
     }
 
     /// Says the last word, and waits until everything has arrived.

@@ -9,6 +9,7 @@
 //! **Invariant**: nothing that a peer says is used without a bound: a word that takes more than was granted ends
 //! the connection, and what the peer says of its own memory is only ever sent back to it.
 
+pub(crate) mod datagram;
 pub(crate) mod greeting;
 pub(crate) mod place;
 pub(crate) mod receiving;
