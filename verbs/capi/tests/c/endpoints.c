@@ -137,17 +137,20 @@ static void listeners_move_with_their_requests(void)
 	CLAIM(rdma_connect(asks[1], NULL) == 0);
 	CLAIM(rdma_migrate_id(waits, other) == 0 && waits->channel == other);
 	CLAIM(is_quiet(passive) && rdma_connect(asks[2], NULL) == 0);
+	struct rdma_cm_event *event[3];
 	for (int number = 0; number < 3; number++) {
-		struct rdma_cm_event *event = next(other, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
-		CLAIM(event->listen_id == waits && event->id->channel == other);
-		give_queue_pair(event->id);
-		CLAIM(rdma_accept(event->id, NULL) == 0);
+		event[number] = next(other, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+		CLAIM(event[number]->listen_id == waits && event[number]->id->channel == other);
+	}
+	for (int number = 0; number < 3; number++) {
+		struct rdma_cm_id *asked = event[number]->id;
+		give_queue_pair(asked);
+		CLAIM(rdma_accept(asked, NULL) == 0 && rdma_ack_cm_event(event[number]) == 0);
 		see(active, asks[number], RDMA_CM_EVENT_ESTABLISHED, 0);
-		see(other, event->id, RDMA_CM_EVENT_ESTABLISHED, 0);
+		see(other, asked, RDMA_CM_EVENT_ESTABLISHED, 0);
 		gone(asks[number]);
-		see(other, event->id, RDMA_CM_EVENT_DISCONNECTED, 0);
-		gone(event->id);
-		CLAIM(rdma_ack_cm_event(event) == 0);
+		see(other, asked, RDMA_CM_EVENT_DISCONNECTED, 0);
+		gone(asked);
 	}
 	/* To none: it becomes synchronous. */
 	struct rdma_cm_id *asked;
