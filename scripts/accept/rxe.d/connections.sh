@@ -29,7 +29,7 @@ connected() {
         status=0
         side "$client" "${words[@]}" >"$out.client" 2>&1 || status=$?
         [[ $status != 0 ]] && ((tries++ < asks_again)) && kill -0 "$process" 2>/dev/null || break
-        grep -q -i -E 'reject|refused|unreachable|unexpected CM event|connect error' "$out.client" || break
+        [[ ! -s $out.client ]] || grep -q -i -E 'reject|refused|unreachable|unexpected CM event|connect error' "$out.client" || break
         sleep 0.2
     done
     if [[ $status != 0 || -n $endless ]]; then kill "$process" 2>/dev/null; fi
@@ -65,4 +65,44 @@ if [[ $extent == full ]]; then
     for test in ib_write_bw ib_read_bw ib_send_lat; do
         both "$row" "$test" -R -F -s 4096 -n 100 -p @PORT -- "$test" -R -F -s 4096 -n 100 -p @PORT @SERVER
     done
+fi
+
+[[ $extent == full ]] || return 0
+
+# cmtime, side by side. Between two rxe its second half, which has no queue pairs, is refused now and then: the first counts.
+network rxe
+network pumice
+rounds=5
+
+# connect_time SERVER CLIENT FILE: the time that connecting took, in whatever unit this cmtime has.
+connect_time() {
+    local server=$1 client=$2 tries=0 process took=""
+    number=$((number + 1))
+    connection_port=$((connection_port + 1))
+    out=/share/out/$number
+    limit_seconds=60 side "$server" cmtime -c 100 -p "$connection_port" >"$out.server" 2>&1 &
+    process=$!
+    while [[ -z $took ]] && ((tries++ < asks_again)); do
+        sleep 0.3
+        limit_seconds=60 side "$client" cmtime -c 100 -p "$connection_port" -s "$(address_of "$server")" >"$out.client" 2>&1
+        took=$(sed -n -E 's/^(full )?connect *:? +([0-9.]+) .*/\2/p' "$out.client" | head -n 1)
+    done
+    kill "$process" 2>/dev/null
+    wait "$process"
+    [[ -z $took ]] || echo "$took" >>"$3"
+}
+
+rm -f /tmp/cmtime.*
+for ((round = 0; round < rounds; round++)); do
+    connect_time left right /tmp/cmtime.pumice
+    connect_time rxe1 rxe2 /tmp/cmtime.rxe
+done
+middle() { sort -g "$1" | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
+ours=$(middle /tmp/cmtime.pumice)
+theirs=$(middle /tmp/cmtime.rxe)
+line="cmtime -c 100, connecting   pumice $ours, rxe $theirs: $(awk -v a="$ours" -v b="$theirs" 'BEGIN { if (b > 0) printf "%.2f", a / b }') times, medians of $(wc -l </tmp/cmtime.pumice) and $(wc -l </tmp/cmtime.rxe)"
+if awk -v a="$ours" -v b="$theirs" 'BEGIN { exit !(a > 0 && b > 0 && a <= b) }'; then
+    pass "$line"
+else
+    fail "$line" "$out.client"
 fi

@@ -5,7 +5,7 @@ set -uo pipefail
 extent=$1
 shift
 source /share/scenarios/guest.sh
-lab-network mixed
+network mixed
 rxe_gid=$(lab-network gid rxe0 "$rxe_address")
 rxe_gid6=$(lab-network gid rxe0 "$rxe_v6")
 install_programs
