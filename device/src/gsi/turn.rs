@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use pumice_transport::cm::{Cm, Event, MadOut};
+use pumice_transport::cm::{Cm, Event, ListenerId, MadOut};
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::mad::{CmMessage, CommId, MAD_BYTES, Mad};
 use pumice_transport::path::Path;
@@ -167,6 +167,22 @@ impl Gsi {
         if !Arc::ptr_eq(&old, channel) {
             for event in old.take_of(id) {
                 channel.push(event);
+            }
+        }
+        true
+    }
+
+    /// Moves a listener, and the requests that wait, to another channel. False: there is none.
+    pub(crate) fn migrate_listener(&mut self, listener: ListenerId, channel: &Arc<CmChannel>) -> bool {
+        let Some(old) = self.listeners.get_mut(&listener).map(|at| mem::replace(at, Arc::clone(channel)))
+        else {
+            return false;
+        };
+        if !Arc::ptr_eq(&old, channel) {
+            for request in old.take_requests(listener) {
+                let id = request.id();
+                channel.push(request);
+                self.migrate(id, channel);
             }
         }
         true

@@ -186,6 +186,19 @@ impl Hca {
         if moved { Ok(()) } else { Err(CmError::UnknownId(id).into()) }
     }
 
+    /// Moves a listener, and the requests that wait for it, to another channel.
+    ///
+    /// # Errors
+    /// There is no such listener.
+    pub fn cm_migrate_listener(
+        &self,
+        listener: ListenerId,
+        channel: &Arc<CmChannel>,
+    ) -> Result<(), ConnectionError> {
+        let moved = self.core.lock().gsi.migrate_listener(listener, channel);
+        if moved { Ok(()) } else { Err(CmError::UnknownListener.into()) }
+    }
+
     /// Connections of any state, those included that their consumers have given up.
     pub fn cm_connection_count(&self) -> usize {
         self.core.lock().gsi.cm.connection_count()

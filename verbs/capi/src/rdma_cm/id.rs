@@ -386,13 +386,16 @@ impl Id {
     /// Moves to another channel, under the registry's lock.
     ///
     /// # Errors
-    /// It listens: requests come where they were asked for.
+    /// Those of opening the device.
     pub(crate) fn migrate(self: &Arc<Id>, channel: Arc<Channel>, synchronous: bool) -> Result<(), Errno> {
         let mut state = self.state();
         let hca = shared()?.hca();
         if let Some(connection) = state.connection {
             // One that is over on the device has no events to move.
             let _ = hca.cm_migrate(connection, channel.device());
+        }
+        if let Some(listener) = state.listener {
+            hca.cm_migrate_listener(listener, channel.device())?;
         }
         state.channel.move_local(self, &channel);
         // SAFETY: a field of our own structure.

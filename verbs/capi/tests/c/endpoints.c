@@ -122,6 +122,49 @@ static void identifiers_change_their_manners(void)
 	CLAIM(rdma_destroy_id(waits) == 0);
 }
 
+/* A listener takes the requests along that wait, and what has become of them. */
+static void listeners_move_with_their_requests(void)
+{
+	struct sockaddr_in at;
+	struct rdma_cm_id *waits = listener(RDMA_PS_TCP, &at), *asks[3];
+	struct rdma_event_channel *other = rdma_create_event_channel();
+	struct pollfd wait = {.fd = passive->fd, .events = POLLIN};
+	for (int number = 0; number < 3; number++) {
+		asks[number] = resolved(RDMA_PS_TCP, &at);
+		give_queue_pair(asks[number]);
+	}
+	CLAIM(rdma_connect(asks[0], NULL) == 0 && poll(&wait, 1, 5000) == 1);
+	CLAIM(rdma_connect(asks[1], NULL) == 0);
+	CLAIM(rdma_migrate_id(waits, other) == 0 && waits->channel == other);
+	CLAIM(is_quiet(passive) && rdma_connect(asks[2], NULL) == 0);
+	struct rdma_cm_event *event[3];
+	for (int number = 0; number < 3; number++) {
+		event[number] = next(other, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+		CLAIM(event[number]->listen_id == waits && event[number]->id->channel == other);
+	}
+	for (int number = 0; number < 3; number++) {
+		struct rdma_cm_id *asked = event[number]->id;
+		give_queue_pair(asked);
+		CLAIM(rdma_accept(asked, NULL) == 0 && rdma_ack_cm_event(event[number]) == 0);
+		see(active, asks[number], RDMA_CM_EVENT_ESTABLISHED, 0);
+		see(other, asked, RDMA_CM_EVENT_ESTABLISHED, 0);
+		gone(asks[number]);
+		see(other, asked, RDMA_CM_EVENT_DISCONNECTED, 0);
+		gone(asked);
+	}
+	/* To none: it becomes synchronous. */
+	struct rdma_cm_id *asked;
+	asks[0] = resolved(RDMA_PS_TCP, &at);
+	give_queue_pair(asks[0]);
+	CLAIM(rdma_migrate_id(waits, NULL) == 0 && rdma_connect(asks[0], NULL) == 0);
+	CLAIM(rdma_get_request(waits, &asked) == 0 && rdma_reject(asked, NULL, 0) == 0);
+	rdma_destroy_ep(asked);
+	see(active, asks[0], RDMA_CM_EVENT_REJECTED, 28);
+	gone(asks[0]);
+	CLAIM(rdma_destroy_id(waits) == 0);
+	rdma_destroy_event_channel(other);
+}
+
 static void options_do_what_they_say(void)
 {
 	struct rdma_cm_id *first, *second, *third;
@@ -200,6 +243,29 @@ static void the_first_message_establishes(void)
 	CLAIM(rdma_destroy_id(waits) == 0);
 }
 
+/* Sources that are not the device's, and peers that it does not reach. */
+static void addresses_are_looked_at(void)
+{
+	struct rdma_cm_id *id;
+	struct sockaddr_in far = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr("192.0.2.77"), .sin_port = htons(7174)};
+	struct sockaddr_in6 other = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT, .sin6_port = htons(7174)};
+	CLAIM(rdma_create_id(active, &id, NULL, RDMA_PS_TCP) == 0);
+	REFUSES(rdma_resolve_addr(id, (struct sockaddr *)&far, (struct sockaddr *)&own, 100), EADDRNOTAVAIL);
+	/* Where there is IPv6 at all, the route leads to an address that is none of the device's. */
+	if (rdma_resolve_addr(id, NULL, (struct sockaddr *)&other, 100) == 0)
+		see(active, id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV);
+	/* It may be tried again. */
+	far.sin_addr = own.sin_addr;
+	CLAIM(rdma_resolve_addr(id, NULL, (struct sockaddr *)&far, 100) == 0);
+	see(active, id, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+	CLAIM(rdma_destroy_id(id) == 0);
+	/* A synchronous one says it by errno. */
+	CLAIM(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) == 0);
+	errno = 0;
+	CLAIM(rdma_resolve_addr(id, NULL, (struct sockaddr *)&other, 100) == -1 && errno != 0);
+	CLAIM(rdma_destroy_id(id) == 0);
+}
+
 /* A client that is told to connect before the server listens: a moment is forgiven. */
 static void a_request_waits_a_moment_for_its_listener(void)
 {
@@ -254,8 +320,10 @@ int main(void)
 	begin();
 	endpoints_wait_by_themselves();
 	identifiers_change_their_manners();
+	listeners_move_with_their_requests();
 	options_do_what_they_say();
 	the_first_message_establishes();
+	addresses_are_looked_at();
 	a_request_waits_a_moment_for_its_listener();
 	requests_beyond_the_backlog_are_not_rejected();
 	rdma_destroy_event_channel(passive);
