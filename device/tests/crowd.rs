@@ -1,6 +1,5 @@
 //! Ten thousand connections at once, each with its queue pairs, between two adapters.
 
-#[expect(dead_code, unused_imports, unreachable_pub, reason = "other tests use the rest")]
 mod kit;
 
 use std::net::IpAddr;
