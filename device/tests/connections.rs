@@ -157,6 +157,31 @@ fn two_adapters_connect_and_disconnect_in_virtual_time() {
 }
 
 #[test]
+fn a_request_waits_a_moment_for_its_listener_and_no_longer() {
+    let mut world = World::new(FabricConfig::default());
+    let [client, server] = pair(&mut world);
+    client.connect(server.address, 1);
+    world.run_until(SECOND_NS / 5, || false);
+    assert_eq!((client.channel.queued(), server.channel.queued()), (0, 0));
+    server.listen(SERVICE);
+    assert!(world.run_until(SECOND_NS / 50, || server.channel.queued() > 0));
+    let Some(Event::ConnectRequest { id, .. }) = server.event() else { panic!() };
+    server.hca.cm_reject(id, &RejectParams::consumer(&[])).unwrap();
+    assert!(world.run_until(SECOND_NS, || client.channel.queued() > 0));
+    let Some(Event::Rejected { rejection, .. }) = client.event() else { panic!() };
+    assert_eq!(rejection.reason, RejectReason::CONSUMER);
+
+    // More than a few are told at once.
+    let begun_ns = world.now_ns();
+    for _ in 0..65 {
+        client.resolve(server.address);
+    }
+    assert!(world.run_until(SECOND_NS / 100, || client.channel.queued() == 1));
+    assert!(world.run_until(SECOND_NS, || client.channel.queued() == 65));
+    assert!((SECOND_NS / 4..SECOND_NS / 3).contains(&(world.now_ns() - begun_ns)));
+}
+
+#[test]
 fn nobody_there_and_nobody_listening_are_told_apart() {
     let mut world = World::new(FabricConfig::default());
     let [client, server] = pair(&mut world);

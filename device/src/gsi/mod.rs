@@ -3,7 +3,7 @@
 //! All processes of an address share its queue pair 1. A message for a connection carries the slot of
 //! its process in the communication id; a request is for whoever has bound the service, which the
 //! [`ServiceDirectory`] of the port knows. Whoever receives a message of another process hands it on, and
-//! answers for those that nobody owns.
+//! answers for those that nobody owns; a request for a service of nobody's only after a moment (`early`).
 //!
 //! Consumers hear of their connections through a [`CmChannel`]: a queue of events with a descriptor. A
 //! connection made by a request begins on its listener's channel.
@@ -11,6 +11,7 @@
 mod binding;
 mod channel;
 mod directory;
+mod early;
 mod envelope;
 mod error;
 mod turn;
@@ -30,6 +31,7 @@ pub use error::ConnectionError;
 
 use crate::gid_table::GidEntry;
 use binding::Bindings;
+use early::EarlyRequests;
 use envelope::Inbound;
 use watch::Watch;
 
@@ -49,6 +51,7 @@ pub(crate) struct Gsi {
     channels: BTreeMap<CommId, Arc<CmChannel>>,
     listeners: BTreeMap<ListenerId, Arc<CmChannel>>,
     inbox: Vec<Inbound>,
+    early: EarlyRequests,
     /// MADs for processes that do not keep up.
     detained: VecDeque<(u8, Inbound)>,
     /// A MAD that the port had no room for.
@@ -69,6 +72,7 @@ impl Gsi {
             channels: BTreeMap::new(),
             listeners: BTreeMap::new(),
             inbox: Vec::new(),
+            early: EarlyRequests::default(),
             detained: VecDeque::new(),
             held_back: None,
             fresh: Vec::new(),
@@ -90,7 +94,8 @@ impl Gsi {
 
     /// When its timers are due.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        self.cm.poll_timeout().into_iter().chain(self.watch.next_look_ns()).min()
+        let early = self.early.deadline_ns();
+        self.cm.poll_timeout().into_iter().chain(self.watch.next_look_ns()).chain(early).min()
     }
 
     /// Something waits to be sent.
