@@ -403,6 +403,12 @@ impl Scene {
             .unwrap()
     }
 
+    /// The same addresses with a registry of its own.
+    fn apart(&self) -> Scene {
+        let folder = self.folder.join("apart");
+        Scene { folder, number: self.number, pid: self.pid, owned: false }
+    }
+
     fn address(&self, last: u8) -> IpAddr {
         IpAddr::from([127, 106, (self.pid % 250) as u8 + 1, self.number * 16 + last])
     }
@@ -453,7 +459,8 @@ fn child() {
 fn a_killed_process_leaves_its_service_and_survivors_answer_for_it() {
     let scene = Scene::new();
     let survivor = scene.node(1);
-    let client = scene.node(2);
+    // In another registry, as on another host: what it knows it knows by packets.
+    let client = scene.apart().node(2);
     client.listen(SERVICE);
     let mut child = scene.child();
     let greeting = client.wait();

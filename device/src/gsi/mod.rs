@@ -15,6 +15,7 @@ mod early;
 mod envelope;
 mod error;
 mod turn;
+mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,19 +26,20 @@ use pumice_transport::types::Gid;
 
 pub use binding::BindingId;
 pub use channel::CmChannel;
-pub use directory::{DirectoryError, HandedOn, ServiceDirectory, ServiceEntry};
+pub use directory::{DirectoryError, HandedOn, Occupant, ServiceDirectory, ServiceEntry};
 pub use error::ConnectionError;
 
 use crate::gid_table::GidEntry;
 use binding::Bindings;
 use early::EarlyRequests;
 use envelope::Inbound;
+use watch::Watch;
 
 pub(crate) use envelope::inbound;
 pub(crate) use turn::MailSink;
 
 /// MADs that wait to be looked at: what one round of receiving brings. More are lost, as on the wire.
-const MAX_INBOX: usize = 512;
+const MAX_INBOX: usize = 2048;
 /// MADs that wait for other processes. More are lost, as on the wire.
 const MAX_DETAINED: usize = 8192;
 
@@ -54,6 +56,9 @@ pub(crate) struct Gsi {
     detained: VecDeque<(u8, Inbound)>,
     /// A MAD that the port had no room for.
     held_back: Option<MadOut>,
+    /// Connections whose peers' processes are to be looked at.
+    fresh: Vec<CommId>,
+    watch: Watch,
     next_psn: u32,
 }
 
@@ -70,6 +75,8 @@ impl Gsi {
             early: EarlyRequests::default(),
             detained: VecDeque::new(),
             held_back: None,
+            fresh: Vec::new(),
+            watch: Watch::default(),
             next_psn: seed,
         }
     }
@@ -87,7 +94,8 @@ impl Gsi {
 
     /// When its timers are due.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        self.cm.poll_timeout().into_iter().chain(self.early.deadline_ns()).min()
+        let early = self.early.deadline_ns();
+        self.cm.poll_timeout().into_iter().chain(self.watch.next_look_ns()).chain(early).min()
     }
 
     /// Something waits to be sent.
@@ -107,6 +115,9 @@ impl Gsi {
             };
             if let Some(channel) = asked.and_then(|listener| self.listeners.get(&listener)) {
                 self.channels.insert(id, Arc::clone(channel));
+            }
+            if let Event::Established { .. } = &event {
+                self.fresh.push(id);
             }
             let delivered = self.channels.get(&id).is_some_and(|channel| channel.push(event));
             if !delivered && asked.is_some() {

@@ -26,7 +26,15 @@ impl Gsi {
         for inbound in mem::take(&mut self.inbox) {
             self.read(inbound, EarlyRequests::patience_ends_ns(now_ns), now_ns, port);
         }
+        self.deliver_and_watch(now_ns, port);
+    }
+
+    /// Tells the consumers what happened, and looks after the peers of connections that this began.
+    fn deliver_and_watch(&mut self, now_ns: u64, port: &mut dyn Port) {
         self.deliver(now_ns);
+        for id in mem::take(&mut self.fresh) {
+            self.watch(id, now_ns, port);
+        }
     }
 
     /// `until_ns`: how long a request may wait for its listener.
@@ -102,6 +110,7 @@ impl Gsi {
 
     /// Timers that are due.
     pub(crate) fn expire(&mut self, now_ns: u64, port: &mut dyn Port) {
+        self.look_after_peers(now_ns, port);
         let early = self.early.due(now_ns);
         let looks = !early.is_empty();
         for (until_ns, inbound) in early {
@@ -113,7 +122,7 @@ impl Gsi {
             self.cm.handle_timeout(now_ns);
         }
         if looks || due {
-            self.deliver(now_ns);
+            self.deliver_and_watch(now_ns, port);
         }
     }
 
@@ -188,14 +197,16 @@ impl Gsi {
         }
     }
 
-    /// The adapter is being closed: peers are told.
-    pub(crate) fn close(&mut self, now_ns: u64, port: &mut dyn Port) {
+    /// The adapter is being closed: peers are told. Send, and call again while this is true.
+    pub(crate) fn close(&mut self, now_ns: u64, port: &mut dyn Port) -> bool {
         self.unbind_all(now_ns, port);
-        let all: Vec<CommId> = self.cm.ids().collect();
-        for id in all {
-            let _ = self.cm.destroy(id, now_ns);
-            self.detach(id);
+        let waits = self.cm.hurry(now_ns);
+        let some: Vec<CommId> = self.cm.ids().take(Cm::TIMEOUTS_PER_CALL).collect();
+        for id in &some {
+            let _ = self.cm.destroy(*id, now_ns);
+            self.detach(*id);
         }
+        waits || !some.is_empty()
     }
 }
 

@@ -102,7 +102,12 @@ impl Hca {
     /// # Errors
     /// What the connection manager says.
     pub fn cm_send_rtu(&self, id: CommId, private_data: &[u8]) -> Result<(), ConnectionError> {
-        self.cm_call(|cm, _| cm.send_rtu(id, private_data))
+        self.cm_turn(|engine, now_ns| {
+            let Engine { gsi, port, .. } = engine;
+            gsi.call(now_ns, |cm| cm.send_rtu(id, private_data))?;
+            gsi.watch(id, now_ns, &mut **port);
+            Ok(())
+        })
     }
 
     /// Data has come before the RTU (the asynchronous event COMM_EST).
@@ -211,9 +216,15 @@ impl Hca {
     /// Services are released, and peers told that their connections end: once, without waiting.
     pub(super) fn close_connections(&self, mut engine: MutexGuard<'_, Engine>) {
         let now_ns = self.core.clock.now_ns();
-        let Engine { gsi, port, .. } = &mut *engine;
-        gsi.close(now_ns, &mut **port);
-        engine.transmit(now_ns, Acknowledge::Now);
+        // Every call leaves fewer.
+        loop {
+            let Engine { gsi, port, .. } = &mut *engine;
+            let more = gsi.close(now_ns, &mut **port);
+            engine.transmit(now_ns, Acknowledge::Now);
+            if !more {
+                return;
+            }
+        }
     }
 
     fn cm_begin(

@@ -196,6 +196,23 @@ weather() {
             match ip dport 4791 0xffff flowid 1:4
 }
 
+# damage w0|w1 OUT-OF: one byte of one in OUT-OF RoCE packets (trains) that leave by this interface changes, where the ICRC covers it
+# and the UDP checksum, which the sender leaves to the hardware or leaves out, does not tell. `damage off` ends it.
+damage() {
+    if [[ $1 == off ]]; then
+        tc qdisc del dev w0 clsact 2>/dev/null
+        ip netns exec peer tc qdisc del dev w1 clsact 2>/dev/null
+        return 0
+    fi
+    local interface=$1 in=()
+    [[ $interface == w0 ]] || in=(ip netns exec peer)
+    # Offsets count from the IP header: this byte is the twelfth behind the BTH. By chance and not by count: counted, rxe sent a
+    # window of twice as many packets again and again, and the first of them was damaged each time.
+    "${in[@]}" tc qdisc add dev "$interface" clsact &&
+        "${in[@]}" tc filter add dev "$interface" egress protocol ip u32 match ip protocol 17 0xff \
+            match ip dport 4791 0xffff action gact ok random netrand pipe "$2" action pedit munge offset 51 u8 invert
+}
+
 # record NAME COMMAND...: with the RoCE packets at rxe's interface (pumice's with `at_pumice`) in out/NAME.pcap.
 record() {
     local name=$1 in=() interface=w0 recorder size=-1

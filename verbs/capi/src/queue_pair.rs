@@ -85,7 +85,8 @@ fn qp_type(number: u32) -> Result<QpType, Errno> {
         2 => Ok(QpType::Rc),
         3 => Ok(QpType::Uc),
         4 => Ok(QpType::Ud),
-        9 | QPT_XRC => Ok(QpType::XrcInitiator),
+        QPT_XRC => Ok(QpType::XrcDuplex),
+        9 => Ok(QpType::XrcInitiator),
         10 => Ok(QpType::XrcTarget),
         // RAW_PACKET and DRIVER.
         8 | 0xff => Err(NOT_SUPPORTED),
@@ -343,9 +344,9 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         // SAFETY: null or live; a context outlives its objects.
         let (held, context) = unsafe { (held::<Qp>(qp)?, Context::of((*qp).context)?) };
         // The peer gets the acknowledgements that it is owed before they can no longer be made. Nobody is owed
-        // any by datagrams, and they would go to receives whose memory UCX has given back by now.
+        // any by datagrams, whose memory programs such as UCX have given back by now.
         if !held.is_datagram {
-            context.hca().drive();
+            context.hca().drive_out();
         }
         match held.registration {
             Some(registration) => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::acknowledgement::{Thread, Unacknowledged};
 use super::channel::LocalEvent;
 use super::id::Id;
-use crate::abi::{rdma_cm_event, rdma_conn_param, rdma_event_param, rdma_ud_param};
+use crate::abi::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_param, rdma_ud_param};
 use crate::object::{Held, Shown, take_back, zeroed};
 use crate::outcome::{INVALID, number};
 
@@ -36,7 +36,7 @@ pub(crate) struct Event {
     /// Kept until the event is acknowledged, even if destroyed before.
     id: Arc<Id>,
     listener: Option<Arc<Id>>,
-    _private_data: Box<[u8]>,
+    private_data: Box<[u8]>,
     fetched_by: Option<Thread>,
 }
 
@@ -89,7 +89,24 @@ impl Event {
             Said::Number(arg) => c.param = rdma_event_param { arg },
         }
         let id = Arc::clone(id);
-        Event { c: Shown::new(c), id, listener: None, _private_data: private_data, fetched_by: None }
+        Event { c: Shown::new(c), id, listener: None, private_data, fetched_by: None }
+    }
+
+    /// Its name, and 0 or a negative errno or the peer's reason.
+    pub(crate) fn facts(&self) -> (u32, c_int) {
+        // SAFETY: our own structure.
+        unsafe { ((*self.c.as_ptr()).event, (*self.c.as_ptr()).status) }
+    }
+
+    /// Whom it is of.
+    pub(crate) fn subject(&self) -> *mut rdma_cm_id {
+        // SAFETY: our own structure.
+        unsafe { (*self.c.as_ptr()).id }
+    }
+
+    /// What the peer has said with it.
+    pub(crate) fn said(&self) -> &[u8] {
+        &self.private_data
     }
 
     /// Whom the request came to.
