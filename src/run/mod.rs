@@ -3,6 +3,7 @@
 mod library;
 mod options;
 mod program;
+mod rsocket;
 mod sysfs;
 
 use std::ffi::OsString;
@@ -43,6 +44,9 @@ pub(crate) fn run(options: &RunOptions) -> CommandResult {
     command.env("LD_LIBRARY_PATH", library::search_path(&folder, std::env::var_os("LD_LIBRARY_PATH")));
     if options.sysfs {
         sysfs::prepare(&settings, &object, &mut command).map_err(CommandError::Failed)?;
+    }
+    if options.rsocket {
+        rsocket::prepare(&object, &mut command).map_err(CommandError::Failed)?;
     }
     Err(program.not_run(&command.exec()))
 }

@@ -36,6 +36,9 @@ pub(crate) struct RunOptions {
     /// Show the program a /sys/class/infiniband and /dev/infiniband with the device
     #[arg(long)]
     pub(crate) sysfs: bool,
+    /// Make rsockets of the program's TCP sockets: connections go over RDMA, to peers that do the same
+    #[arg(long)]
+    pub(crate) rsocket: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,

@@ -17,16 +17,31 @@ const PRELOAD: &str = "libpumice_sysfs.so";
 /// Names the folder with the tree to the preload.
 const FOLDER: &str = "PUMICE_SYSFS";
 /// The loader's list of objects to load first.
-const LD_PRELOAD: &str = "LD_PRELOAD";
+pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
 
 /// Prepares `command` to see the device there. `object` is libpumice.so.
 ///
 /// # Errors
 /// A sentence that says why not.
 pub(super) fn prepare(settings: &Settings, object: &Path, command: &mut Command) -> Result<(), String> {
-    let preload = find_beside(object).ok_or_else(|| {
+    let preload = find_preload("--sysfs", PRELOAD, object)?;
+    let tree = tree(settings)?;
+    let runtime = runtime_folder().map_err(|error| error.to_string())?;
+    let folder = runtime.join(tree.folder_name());
+    write(&tree, &folder)?;
+    command.env(FOLDER, &folder);
+    command.env(LD_PRELOAD, preloads(&preload, std::env::var_os(LD_PRELOAD)));
+    Ok(())
+}
+
+/// The preload that an option needs, where it is built or installed with libpumice.so.
+///
+/// # Errors
+/// It is not there, or where the loader cannot take it from.
+pub(super) fn find_preload(option: &str, name: &str, object: &Path) -> Result<PathBuf, String> {
+    let preload = find_beside(object, name).ok_or_else(|| {
         format!(
-            "--sysfs needs {PRELOAD} beside {}: build it with `cargo build --release --workspace`, or install \
+            "{option} needs {name} beside {}: build it with `cargo build --release --workspace`, or install \
              it there",
             object.display()
         )
@@ -38,23 +53,16 @@ pub(super) fn prepare(settings: &Settings, object: &Path, command: &mut Command)
             preload.display()
         ));
     }
-    let tree = tree(settings)?;
-    let runtime = runtime_folder().map_err(|error| error.to_string())?;
-    let folder = runtime.join(tree.folder_name());
-    write(&tree, &folder)?;
-    command.env(FOLDER, &folder);
-    command.env(LD_PRELOAD, preloads(&preload, std::env::var_os(LD_PRELOAD)));
-    Ok(())
+    Ok(preload)
 }
 
-/// The preload that was built or installed with libpumice.so.
-fn find_beside(object: &Path) -> Option<PathBuf> {
+fn find_beside(object: &Path, name: &str) -> Option<PathBuf> {
     let folder = object.parent()?;
     let changed = |path: &PathBuf| fs::metadata(path).and_then(|about| about.modified()).ok();
     // `cargo build` puts it beside the program, `cargo test` only into deps: the newer one counts.
-    let mut candidates = vec![folder.join("deps").join(PRELOAD), folder.join(PRELOAD)];
+    let mut candidates = vec![folder.join("deps").join(name), folder.join(name)];
     if folder.ends_with("deps") {
-        candidates.extend(folder.parent().map(|above| above.join(PRELOAD)));
+        candidates.extend(folder.parent().map(|above| above.join(name)));
     }
     candidates.into_iter().filter(|path| path.is_file()).max_by_key(changed)
 }
@@ -86,7 +94,7 @@ fn tree(settings: &Settings) -> Result<Sysfs, String> {
 }
 
 /// LD_PRELOAD with the preload in front, once.
-fn preloads(preload: &Path, before: Option<OsString>) -> OsString {
+pub(super) fn preloads(preload: &Path, before: Option<OsString>) -> OsString {
     let mut list = preload.as_os_str().to_owned();
     let before = before.unwrap_or_default();
     for other in before.as_bytes().split(|byte| matches!(byte, b':' | b' ')) {

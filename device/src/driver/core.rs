@@ -75,15 +75,20 @@ impl Core {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The engine, unless somebody else has it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
+        match self.engine.try_lock() {
+            Ok(engine) => Some(engine),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// An application thread found its queue (of this index) empty: drive once, if nobody else does. True if
     /// anything arrived.
     pub(crate) fn poll(&self, cq: u32) -> bool {
         self.note_activity();
-        let mut engine = match self.engine.try_lock() {
-            Ok(engine) => engine,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
-        };
+        let Some(mut engine) = self.try_lock() else { return false };
         let now_ns = self.clock.now_ns();
         let received =
             engine.trusting(Trust::Polled(cq), |engine| self.step(engine, now_ns, Acknowledge::Now));

@@ -178,7 +178,12 @@ fn multicast(
         resources.count(Counter::RxUnknownGroup, 1);
         return;
     }
+    let sender = packet.deth().map(|deth| deth.source);
+    let is_ours = resources.gids.iter().any(|(_, entry)| entry.ip == arrival.flow.source);
     for qpn in members {
+        if is_ours && sender == Some(qpn) && !resources.groups.hears_itself(qpn) {
+            continue;
+        }
         if let Some((index, entry)) = queue_pairs.by_number(qpn) {
             deliver(now_ns, arrival, packet, &mut entry.qp, resources);
             touched.push(index);

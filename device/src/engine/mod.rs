@@ -175,6 +175,11 @@ impl Engine {
 
     fn note(&mut self, index: u32) {
         let Some(entry) = self.queue_pairs.at_mut(index) else { return };
+        if entry.shared.as_ref().is_some_and(|shared| shared.is_outdated(&entry.qp))
+            && targets::publish_failure(entry, &mut self.resources) == Err(Unavailable::Gone)
+        {
+            self.targets.note_gone(entry.qp.context().qpn);
+        }
         if entry.qp.wants_to_send() {
             self.senders.push(index);
         }
@@ -375,7 +380,8 @@ impl Engine {
             self.settle();
         }
         self.reply.expire(now_ns);
-        self.gsi.expire(now_ns);
+        let Engine { gsi, port, .. } = self;
+        gsi.expire(now_ns, &mut **port);
         self.send_mail(now_ns);
     }
 

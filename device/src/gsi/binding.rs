@@ -70,7 +70,6 @@ impl Gsi {
             self.listeners.remove(&listener);
             self.cm.unlisten(listener, now_ns)?;
             self.forget_destroyed();
-            self.patience.closed(&binding.entry, now_ns);
         }
         if let Some(directory) = port.services() {
             directory.withdraw(&binding.entry);
@@ -90,12 +89,10 @@ impl Gsi {
         if binding.listener.is_some() {
             return Err(ConnectionError::Listening);
         }
-        let entry = binding.entry;
-        let ServiceEntry { service_id, mask, local } = entry;
+        let ServiceEntry { service_id, mask, local } = binding.entry;
         let listener = self.cm.listen(&ListenParams { service_id, mask, local, backlog, overflow })?;
         binding.listener = Some(listener);
         self.listeners.insert(listener, Arc::clone(channel));
-        self.patience.opened(&entry);
         Ok(listener)
     }
 

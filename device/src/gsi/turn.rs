@@ -10,6 +10,7 @@ use pumice_transport::path::Path;
 use pumice_transport::types::AddressVector;
 use pumice_transport::wire::Qpn;
 
+use super::early::EarlyRequests;
 use super::envelope::{self, Inbound, PACKET_BYTES};
 use super::{CmChannel, Gsi, HandedOn, MAX_DETAINED};
 use crate::address_handle;
@@ -23,33 +24,51 @@ impl Gsi {
     /// Handles the MADs that were received: those of this process, and those that nobody owns.
     pub(crate) fn read_mail(&mut self, now_ns: u64, port: &mut dyn Port) {
         for inbound in mem::take(&mut self.inbox) {
-            let others = self.others(&inbound, port);
-            match hand_on(&others, &inbound, port) {
-                (HandedOn::Done, _) => {}
-                (HandedOn::Full, slot) => {
-                    if self.detained.len() < MAX_DETAINED {
-                        self.detained.push_back((slot, inbound));
-                    }
+            self.read(inbound, EarlyRequests::patience_ends_ns(now_ns), now_ns, port);
+        }
+        self.deliver_and_watch(now_ns, port);
+    }
+
+    /// Tells the consumers what happened, and looks after the peers of connections that this began.
+    fn deliver_and_watch(&mut self, now_ns: u64, port: &mut dyn Port) {
+        self.deliver(now_ns);
+        for id in mem::take(&mut self.fresh) {
+            self.watch(id, now_ns, port);
+        }
+    }
+
+    /// `until_ns`: how long a request may wait for its listener.
+    fn read(&mut self, inbound: Inbound, until_ns: u64, now_ns: u64, port: &mut dyn Port) {
+        let others = self.others(&inbound, port);
+        match hand_on(&others, &inbound, port) {
+            (HandedOn::Done, _) => {}
+            (HandedOn::Full, slot) => {
+                if self.detained.len() < MAX_DETAINED {
+                    self.detained.push_back((slot, inbound));
                 }
-                // What it does not understand it has answered; there is nobody else to tell.
-                (HandedOn::Nobody, _) => {
-                    let Some(inbound) = self.wait_for_listener(inbound, now_ns) else { continue };
+            }
+            (HandedOn::Nobody, _) => {
+                let refused = if self.is_early(&inbound) {
+                    self.early.keep(inbound, until_ns, now_ns)
+                } else {
+                    Some(inbound)
+                };
+                if let Some(inbound) = refused {
+                    // What it does not understand it has answered; there is nobody else to tell.
                     let _ = self.cm.handle_mad(&inbound.route(), inbound.mad(), now_ns);
                 }
             }
         }
-        self.deliver(now_ns);
     }
 
-    /// Keeps a request that came between two listeners; gives back whatever is to be handled now.
-    fn wait_for_listener(&mut self, inbound: Inbound, now_ns: u64) -> Option<Inbound> {
+    /// Whether it is a new request, and nobody in this process listens for it.
+    fn is_early(&self, inbound: &Inbound) -> bool {
         let message = Mad::parse(inbound.mad()).ok().and_then(|mad| CmMessage::parse(&mad).ok());
         let route = inbound.route();
-        let known = message.is_none_or(|message| {
-            let serves = |service_id| self.cm.serves(service_id, route.local);
-            self.cm.recognises(&route, &message) || message.service().is_none_or(serves)
-        });
-        if known { Some(inbound) } else { self.patience.keep(inbound, now_ns) }
+        message.is_some_and(|message| {
+            message.service().is_some_and(|service_id| !self.cm.serves(service_id, route.local))
+                && !self.cm.recognises(&route, &message)
+        })
     }
 
     /// Hands on what other processes had no room for.
@@ -90,15 +109,20 @@ impl Gsi {
     }
 
     /// Timers that are due.
-    pub(crate) fn expire(&mut self, now_ns: u64) {
-        if self.cm.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
+    pub(crate) fn expire(&mut self, now_ns: u64, port: &mut dyn Port) {
+        self.look_after_peers(now_ns, port);
+        let early = self.early.due(now_ns);
+        let looks = !early.is_empty();
+        for (until_ns, inbound) in early {
+            self.read(inbound, until_ns, now_ns, port);
+        }
+        let due = self.cm.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns);
+        if due {
             // One call sends so much and no more; what stays due comes in the next round.
             self.cm.handle_timeout(now_ns);
-            self.deliver(now_ns);
         }
-        while let Some(inbound) = self.patience.due(now_ns) {
-            let _ = self.cm.handle_mad(&inbound.route(), inbound.mad(), now_ns);
-            self.deliver(now_ns);
+        if looks || due {
+            self.deliver_and_watch(now_ns, port);
         }
     }
 

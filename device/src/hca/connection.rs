@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::MutexGuard;
+use std::time::{Duration, Instant};
 
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, CmError, ConnectParams, Event, ListenerId, QpParameters, RejectParams,
@@ -48,12 +49,7 @@ impl Hca {
         overflow: BacklogOverflow,
         channel: &Arc<CmChannel>,
     ) -> Result<ListenerId, ConnectionError> {
-        self.cm_turn(|engine, now_ns| {
-            let listener = engine.gsi.listen(binding, backlog, overflow, channel)?;
-            // A request may have waited for this.
-            engine.expire(now_ns);
-            Ok(listener)
-        })
+        self.core.lock().gsi.listen(binding, backlog, overflow, channel)
     }
 
     /// Asks for a connection; see [`Cm::connect`](pumice_transport::cm::Cm::connect). Its events come to
@@ -106,7 +102,12 @@ impl Hca {
     /// # Errors
     /// What the connection manager says.
     pub fn cm_send_rtu(&self, id: CommId, private_data: &[u8]) -> Result<(), ConnectionError> {
-        self.cm_call(|cm, _| cm.send_rtu(id, private_data))
+        self.cm_turn(|engine, now_ns| {
+            let Engine { gsi, port, .. } = engine;
+            gsi.call(now_ns, |cm| cm.send_rtu(id, private_data))?;
+            gsi.watch(id, now_ns, &mut **port);
+            Ok(())
+        })
     }
 
     /// Data has come before the RTU (the asynchronous event COMM_EST).
@@ -195,10 +196,26 @@ impl Hca {
         self.core.lock().gsi.cm.config().ca_guid
     }
 
+    /// The process ends without having closed the adapter: services are released, and peers told that their
+    /// connections end, once. False: the engine was not to be had, perhaps because the thread that ends
+    /// the process was interrupted in it.
+    pub fn cm_leave(&self, patience: Duration) -> bool {
+        let begun = Instant::now();
+        loop {
+            match self.core.try_lock() {
+                Some(engine) => {
+                    self.close_connections(engine);
+                    return true;
+                }
+                None if begun.elapsed() > patience => return false,
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
     /// Services are released, and peers told that their connections end: once, without waiting.
-    pub(super) fn close_connections(&self) {
+    pub(super) fn close_connections(&self, mut engine: MutexGuard<'_, Engine>) {
         let now_ns = self.core.clock.now_ns();
-        let mut engine = self.core.lock();
         // Every call leaves fewer.
         loop {
             let Engine { gsi, port, .. } = &mut *engine;

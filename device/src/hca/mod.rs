@@ -255,7 +255,7 @@ impl Drop for Hca {
             background.stop();
         }
         if self.process == std::process::id() {
-            self.close_connections();
+            self.close_connections(self.core.lock());
         }
         self.core.lock().resources.set_explain_hook(None);
         if let Some(explainer) = self.explainer.take() {

@@ -73,7 +73,7 @@ impl Hca {
             port_mtu_bytes: self.active_mtu.bytes(),
         });
         let mut entry = QpEntry::new(qp);
-        if init.qp_type == QpType::XrcTarget
+        if matches!(init.qp_type, QpType::XrcTarget | QpType::XrcDuplex)
             && let Err(error) = engine.share_target(&mut entry)
         {
             engine.resources.detach_qp(qpn)?;
@@ -95,6 +95,7 @@ impl Hca {
                 drop(engine);
                 return self.close_target(TargetRegistration::of_creator(qpn));
             }
+            engine.unshare(qpn);
             let account = engine.resources.detach_qp(qpn)?;
             if let Some(mut entry) = engine.queue_pairs.remove(slot) {
                 engine.release_budget(&mut entry);

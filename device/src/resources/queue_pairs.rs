@@ -74,7 +74,7 @@ impl Resources {
         let setup = self.check_setup(setup)?;
         let capacity = self.check_capacity(&setup)?;
         if let (QpType::XrcTarget, Some(xrcd)) = (setup.qp_type, setup.xrcd) {
-            let context = self.insert_target(setup.qpn, self.xrc.domain_of(xrcd)?);
+            let context = self.insert_target(setup.qpn, self.xrc.domain_of(xrcd)?, false);
             let (_creator, account) = self.register_target(xrcd, setup.qpn, setup.cookie)?;
             return Ok(QpAttached { context, capacity, account });
         }
@@ -147,6 +147,7 @@ impl Resources {
                 "queue pair {qpn} is attached to {groups} multicast groups; detach it first"
             )));
         }
+        self.groups.hear_itself(qpn, true);
         self.reset_qp(qpn);
         self.memory.unbind_windows_of(qpn);
         let slot = self.qps.get_mut((qpn.value() & 0xffff) as usize).and_then(Option::take);
@@ -243,6 +244,11 @@ impl Resources {
         if self.raise_target_event(qpn, event) {
             return;
         }
+        self.raise_attached_event(qpn, event);
+    }
+
+    /// As [`Resources::raise_qp_event`], of one that is no target.
+    pub(super) fn raise_attached_event(&self, qpn: Qpn, event: AsyncEventType) {
         if let Some(attachment) = self.attachment(qpn) {
             let element = AsyncElement::Qp { qpn: qpn.value(), cookie: attachment.cookie };
             self.async_events.raise_for(event, element, &attachment.account);

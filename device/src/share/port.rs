@@ -22,7 +22,7 @@ use super::services::Services;
 use super::steering::SLOT_OFFSET;
 use super::{ShareError, folder, holders, process, report};
 use crate::counters::Counters;
-use crate::gsi::{DirectoryError, HandedOn, ServiceDirectory, ServiceEntry};
+use crate::gsi::{DirectoryError, HandedOn, Occupant, ServiceDirectory, ServiceEntry};
 use crate::interface::interfaces;
 use crate::port::{Commons, Port, PortError, PortLimits, Received, Train, TransmitError, UdpConfig, UdpPort};
 
@@ -448,6 +448,14 @@ impl ServiceDirectory for SharedPort {
             Sent::Full => HandedOn::Full,
             Sent::Nobody => HandedOn::Nobody,
         }
+    }
+
+    fn occupant(&mut self, slot: u8, address: Gid) -> Occupant {
+        self.membership.occupant(slot, address.into())
+    }
+
+    fn lives(&mut self, slot: u8, who: u64) -> bool {
+        self.membership.lives(slot, who)
     }
 }
 

@@ -141,6 +141,17 @@ impl Cm {
         Ok(())
     }
 
+    /// The peer of an established connection is known to be gone without a word: as if it had disconnected.
+    pub fn peer_died(&mut self, id: CommId) {
+        let Some(connection) = self.table.get_mut(id).filter(|own| own.state == State::Established) else {
+            return;
+        };
+        connection.state = State::DreqReceived;
+        connection.transaction = new_transaction(id);
+        self.table.forget_remote_queue_pair(id);
+        self.tell(id, Event::DisconnectRequest { id, private_data: Box::new(PrivateData::NONE) });
+    }
+
     /// The DREP was lost. Who never sent one (the peer's DREQ crossed a REJ, or ours timed out) does now.
     fn repeat_drep(&mut self, id: CommId, route: &MadRoute, transaction: u64, remote_id: CommId) {
         let said = self.table.get(id).is_some_and(|connection| connection.said.is_some());

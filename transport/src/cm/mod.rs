@@ -49,6 +49,7 @@ pub use params::{
 pub use time::{ack_timeout, time_code_ns};
 
 use crate::mad::{CmMessage, CommId, MAD_BYTES};
+use crate::types::Gid;
 use listeners::Listeners;
 use pace::Pacer;
 use table::Table;
@@ -130,6 +131,16 @@ impl Cm {
     /// Connections that have a consumer.
     pub fn ids(&self) -> impl Iterator<Item = CommId> {
         self.table.ids().filter(|(_, connection)| connection.consumer).map(|(id, _)| id)
+    }
+
+    /// Connections that are established.
+    pub fn established(&self) -> impl Iterator<Item = CommId> {
+        self.table.ids().filter(|(_, connection)| connection.state == State::Established).map(|(id, _)| id)
+    }
+
+    /// The other end of a connection: its communication id and its address.
+    pub fn peer(&self, id: CommId) -> Option<(CommId, Gid)> {
+        self.table.get(id).map(|connection| (connection.remote_id, connection.route.remote))
     }
 
     /// State of a connection that has a consumer.

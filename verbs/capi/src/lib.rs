@@ -47,6 +47,7 @@ mod queue_pair_ex;
 mod rates;
 mod rdma_cm;
 mod refusal;
+mod rsocket;
 mod shared_receive_queue;
 mod sysfs;
 mod xrc_domain;

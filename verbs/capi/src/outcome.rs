@@ -99,6 +99,15 @@ pub(crate) fn number(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
     })
 }
 
+/// For calls that return a number of bytes, or -1 and errno.
+#[inline]
+pub(crate) fn count(call: impl FnOnce() -> Result<isize, Errno>) -> isize {
+    contained(call).unwrap_or_else(|Errno(errno)| {
+        set_errno(errno);
+        -1
+    })
+}
+
 /// For calls that return a number, or a negative errno.
 #[inline]
 pub(crate) fn negative(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {

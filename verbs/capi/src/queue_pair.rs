@@ -104,6 +104,9 @@ struct Wanted {
     send_operations: Option<u64>,
 }
 
+/// Of a scatter element in a queue.
+const ELEMENT_BYTES: u32 = 16;
+
 /// # Safety
 /// All pointers are null or live.
 unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
@@ -121,6 +124,10 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
         )
     };
     let mut capacity = capacity_from(&attributes.cap);
+    // Inline data fits into the place of the scatter elements, as on adapters: rdma_xclient asks for none and sends some.
+    let spare =
+        capacity.max_send_sge.saturating_mul(ELEMENT_BYTES).min(context.hca().limits().max_inline_data);
+    capacity.max_inline_data = capacity.max_inline_data.max(spare);
     if wanted.send_operations.is_some_and(|operations| operations & WITH_ATOMIC_WRITE != 0) {
         capacity.max_inline_data = capacity.max_inline_data.max(ATOMIC_WRITE_BYTES);
     }
@@ -258,6 +265,9 @@ const MASK_CREATE_FLAGS: u32 = 1 << 2;
 const MASK_SEND_OPERATIONS: u32 = 1 << 6;
 const MASK_KNOWN: u32 = (1 << 7) - 1;
 
+/// `IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`: its own multicast datagrams do not come back to it.
+const BLOCK_SELF_MULTICAST: u32 = 1 << 1;
+
 /// `IBV_QP_EX_WITH_ATOMIC_WRITE`.
 const WITH_ATOMIC_WRITE: u64 = 1 << 12;
 /// `ibv_wr_atomic_write` takes its data at once, as inline data.
@@ -278,9 +288,9 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
             return Err(INVALID);
         }
         let flags = if mask & MASK_CREATE_FLAGS != 0 { attributes.create_flags } else { 0 };
-        // TSO, indirection tables and receive hashing are for raw packets; no creation flag is for us.
+        // TSO, indirection tables and receive hashing are for raw packets, and so are most creation flags.
         let unserved = mask & !(MASK_PD | MASK_XRCD | MASK_CREATE_FLAGS | MASK_SEND_OPERATIONS);
-        if unserved != 0 || flags != 0 {
+        if unserved != 0 || flags & !BLOCK_SELF_MULTICAST != 0 {
             return Err(NOT_SUPPORTED);
         }
         let operations = (mask & MASK_SEND_OPERATIONS != 0).then_some(attributes.send_ops_flags);
@@ -305,6 +315,15 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         };
         // SAFETY: the caller's promise.
         let (qp, granted) = unsafe { create(&wanted) }?;
+        if flags & BLOCK_SELF_MULTICAST != 0 {
+            // SAFETY: it was made above.
+            let made = unsafe { held::<Qp>(qp) }?;
+            if let Err(error) = made.hca().hear_own_mcast(made.number(), false) {
+                // SAFETY: nobody else has it.
+                unsafe { ibv_destroy_qp(qp) };
+                return Err(error.into());
+            }
+        }
         attributes.cap = granted.cap;
         Ok(qp)
     })

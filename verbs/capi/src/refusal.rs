@@ -19,7 +19,7 @@ pub(crate) extern "C" fn ptr() -> *mut c_void {
     ptr::null_mut()
 }
 
-/// A call of rsockets, or one of the connection manager that nothing here serves: -1 and ENOSYS.
+/// A call of rsockets: -1 and ENOSYS.
 pub(crate) extern "C" fn neg() -> isize {
     explain(not_there);
     set_errno(libc::ENOSYS);
@@ -27,9 +27,7 @@ pub(crate) extern "C" fn neg() -> isize {
 }
 
 fn not_there() -> String {
-    "rsockets, and of the connection manager multicast groups and resolving by rdma_resolve_addrinfo, are not \
-     there yet"
-        .to_owned()
+    "rsockets are not there yet".to_owned()
 }
 
 /// A question that is answered no, or a call that does nothing.

@@ -130,6 +130,31 @@ fn connections_by_address_tell_their_events_in_order() {
 }
 
 #[test]
+fn identifiers_join_and_leave_multicast_groups() {
+    run("multicast_groups");
+}
+
+#[test]
+fn identifiers_have_shared_receive_queues_paths_and_addresses_by_gid() {
+    run("identifiers");
+}
+
+#[test]
+fn endpoints_options_and_early_requests() {
+    run("endpoints");
+}
+
+#[test]
+fn processes_that_exit_or_fork_leave_their_peers_informed() {
+    run("processes");
+}
+
+#[test]
+fn rsockets_carry_what_is_written_and_end_as_they_should() {
+    run("rsockets");
+}
+
+#[test]
 fn an_xrc_receive_queue_pair_serves_several_processes_and_outlives_its_maker() {
     run("ofed_xrc_shared");
 }

@@ -1,0 +1,89 @@
+//! A ring of bytes that are given out in order and come back in order.
+
+/// A piece of a ring: at most two runs of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Piece {
+    /// Where it begins.
+    pub(crate) offset: u32,
+    /// Bytes up to the end of the ring.
+    pub(crate) first: u32,
+    /// Bytes from the beginning of the ring on.
+    pub(crate) second: u32,
+}
+
+impl Piece {
+    /// The run of `length` bytes at `offset` in a ring of `size`.
+    pub(crate) fn new(offset: u32, length: u32, size: u32) -> Piece {
+        let first = length.min(size.saturating_sub(offset));
+        Piece { offset, first, second: length - first }
+    }
+
+    /// All its bytes.
+    pub(crate) const fn length(&self) -> u32 {
+        self.first + self.second
+    }
+}
+
+/// The ring.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    size: u32,
+    head: u32,
+    used: u32,
+}
+
+impl Ring {
+    /// An empty ring.
+    pub(crate) const fn new(size: u32) -> Ring {
+        Ring { size, head: 0, used: 0 }
+    }
+
+    /// Bytes that are not given out.
+    pub(crate) const fn room(&self) -> u32 {
+        self.size - self.used
+    }
+
+    /// Bytes that are.
+    pub(crate) const fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Gives out at most `wanted` bytes.
+    pub(crate) fn take(&mut self, wanted: u32) -> Piece {
+        let length = wanted.min(self.room());
+        let piece = Piece::new(self.head, length, self.size);
+        self.used += length;
+        self.head = if piece.second > 0 || piece.first == self.size - self.head {
+            piece.second
+        } else {
+            self.head + length
+        };
+        piece
+    }
+
+    /// The oldest bytes come back.
+    pub(crate) fn release(&mut self, length: u32) {
+        self.used = self.used.saturating_sub(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_follow_each_other_around_the_ring() {
+        let mut ring = Ring::new(10);
+        assert_eq!(ring.take(4), Piece { offset: 0, first: 4, second: 0 });
+        assert_eq!(ring.take(4), Piece { offset: 4, first: 4, second: 0 });
+        assert_eq!(ring.room(), 2);
+        ring.release(4);
+        assert_eq!(ring.take(5), Piece { offset: 8, first: 2, second: 3 });
+        assert_eq!(ring.take(5), Piece { offset: 3, first: 1, second: 0 });
+        assert_eq!(ring.take(5), Piece { offset: 4, first: 0, second: 0 });
+        ring.release(10);
+        assert_eq!(ring.room(), 10);
+        assert_eq!(ring.take(6), Piece { offset: 4, first: 6, second: 0 });
+        assert_eq!(ring.take(1).offset, 0, "the end of the ring is its beginning");
+    }
+}

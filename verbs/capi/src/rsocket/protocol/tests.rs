@@ -1,0 +1,419 @@
+//! Two streams on a wire of two queues.
+
+use std::collections::VecDeque;
+
+use super::greeting::Greeting;
+use super::place::{Mapping, Place};
+use super::ring::Piece;
+use super::sending::{FIRST_PIECE, Table, Transfer};
+use super::stream::{Control, End, How, Sizes, Stream};
+use super::word::Word;
+use super::{CONTROL_SLOTS, Violation};
+
+const RING_ADDRESS: u64 = 0x10_0000;
+const TABLE_ADDRESS: u64 = 0x20_0000;
+
+struct Entries([Place; 2]);
+
+impl Table for Entries {
+    fn take(&mut self, entry: usize) -> Option<Place> {
+        Some(std::mem::take(&mut self.0[entry])).filter(|place| place.length != 0)
+    }
+}
+
+/// A WRITE on its way.
+enum Posted {
+    Data { transfer: Transfer, bytes: Vec<u8> },
+    Control(Control),
+}
+
+struct Side {
+    stream: Stream,
+    ring: Vec<u8>,
+    waiting: Vec<u8>,
+    table: Entries,
+    posted: VecDeque<Posted>,
+    big_endian: bool,
+}
+
+impl Side {
+    fn new(sizes: &Sizes, big_endian: bool) -> Side {
+        let ring = Place { address: RING_ADDRESS, key: 5, length: sizes.receive_buffer };
+        Side {
+            stream: Stream::new(sizes, ring),
+            ring: vec![0; sizes.receive_buffer as usize],
+            waiting: vec![0; sizes.send_buffer as usize],
+            table: Entries([Place::default(); 2]),
+            posted: VecDeque::new(),
+            big_endian,
+        }
+    }
+
+    fn greeting(&self, sizes: &Sizes) -> Greeting {
+        Greeting {
+            big_endian: self.big_endian,
+            credits: sizes.receive_queue,
+            maps: 0,
+            table: Place { address: TABLE_ADDRESS, key: 6, length: 2 },
+            first: Place { address: RING_ADDRESS, key: 5, length: sizes.receive_buffer / 2 },
+        }
+    }
+
+    /// As a program would write.
+    fn write(&mut self, mut bytes: &[u8], inline: u32) -> usize {
+        let mut longest = FIRST_PIECE;
+        let before = bytes.len();
+        while let Some(transfer) = self.stream.sending.data(bytes.len(), longest, inline) {
+            let (now, rest) = bytes.split_at(transfer.length as usize);
+            if transfer.piece != Piece::default() {
+                for (at, byte) in indices(&transfer.piece).zip(now) {
+                    self.waiting[at] = *byte;
+                }
+            }
+            self.posted.push_back(Posted::Data { transfer, bytes: now.to_vec() });
+            bytes = rest;
+            longest *= 2;
+        }
+        before - bytes.len()
+    }
+
+    fn post_controls(&mut self) {
+        while let Some(control) = self.stream.poll_control() {
+            self.posted.push_back(Posted::Control(control));
+        }
+    }
+
+    fn read(&mut self, wanted: usize) -> Vec<u8> {
+        let piece = self.stream.peek(wanted);
+        let bytes: Vec<u8> = indices(&piece).map(|at| self.ring[at]).collect();
+        self.stream.consume(piece.length());
+        bytes
+    }
+}
+
+fn indices(piece: &Piece) -> impl Iterator<Item = usize> {
+    let (offset, first, second) = (piece.offset as usize, piece.first as usize, piece.second as usize);
+    (offset..offset + first).chain(0..second)
+}
+
+/// The oldest WRITE of one side arrives at the other, and completes.
+fn deliver(from: &mut Side, to: &mut Side) -> Result<bool, Violation> {
+    let Some(posted) = from.posted.pop_front() else { return Ok(false) };
+    match posted {
+        Posted::Data { transfer, bytes } => {
+            assert_eq!(transfer.key, 5);
+            let at = (transfer.address - RING_ADDRESS) as usize;
+            if transfer.piece != Piece::default() {
+                let sent: Vec<u8> = indices(&transfer.piece).map(|at| from.waiting[at]).collect();
+                assert_eq!(sent, bytes, "the ring was overwritten before it was sent");
+            }
+            to.ring[at..at + bytes.len()].copy_from_slice(&bytes);
+            let word = transfer.word.expect("data is told of");
+            to.stream.handle_word(Word::from_bits(word.bits()), &mut to.table)?;
+            from.stream.sending.handle_done(transfer.piece.length());
+        }
+        Posted::Control(Control { word, entry }) => {
+            if let Some((place, bytes)) = entry {
+                assert_eq!((place.key, place.length), (6, 16));
+                let index = ((place.address - TABLE_ADDRESS) / 16) as usize;
+                assert_eq!(to.table.0[index].length, 0, "an entry was overwritten before it was taken");
+                to.table.0[index] = Place::parse(&bytes, to.big_endian);
+            }
+            to.stream.handle_word(Word::from_bits(word.bits()), &mut to.table)?;
+            from.stream.handle_control_done(word == Word::Disconnect);
+        }
+    }
+    Ok(true)
+}
+
+fn connected(sizes: [Sizes; 2], orders: [bool; 2]) -> [Side; 2] {
+    let mut one = Side::new(&sizes[0], orders[0]);
+    let mut other = Side::new(&sizes[1], orders[1]);
+    one.stream.begin(&Greeting::parse(&other.greeting(&sizes[1]).emit()).expect("a greeting"));
+    other.stream.begin(&Greeting::parse(&one.greeting(&sizes[0]).emit()).expect("a greeting"));
+    [one, other]
+}
+
+const SMALL: Sizes = Sizes { send_queue: 16, receive_queue: 16, send_buffer: 4096, receive_buffer: 8192 };
+
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// Both sides write and read by chance; what is read is what was written, and nobody is ever stuck.
+fn chat(seed: u64) {
+    let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut sizes = || Sizes {
+        send_queue: 16 + chance.below(48) as u16,
+        receive_queue: 16 + chance.below(100) as u16,
+        send_buffer: 2048 + chance.below(9000) as u32,
+        receive_buffer: 2 * (1 + chance.below(20_000) as u32),
+    };
+    let sizes = [sizes(), sizes()];
+    let mut sides = connected(sizes, [chance.below(2) == 0, chance.below(2) == 0]);
+    let age = chance.below(65536) as u16;
+    sides.iter_mut().for_each(|side| side.stream.age(age));
+    let inline = [0, 64][chance.below(2) as usize];
+    let (mut written, mut read) = ([0_usize; 2], [0_usize; 2]);
+    let content = |side: usize, at: usize| ((at as u64).wrapping_mul(0x9e37_79b9) >> 7) as u8 ^ side as u8;
+    let total = 200_000;
+    let mut idle = 0;
+    while read != [total, total] {
+        let who = chance.below(2) as usize;
+        let before = (written, read, sides[0].posted.len() + sides[1].posted.len());
+        match chance.below(4) {
+            0 => {
+                let limit = if chance.below(4) == 0 { 40_000 } else { 50 };
+                let most = 1 + chance.below(limit) as usize;
+                let bytes: Vec<u8> =
+                    (written[who]..total.min(written[who] + most)).map(|at| content(who, at)).collect();
+                written[who] += sides[who].write(&bytes, inline);
+            }
+            1 => {
+                let bytes = sides[who].read(1 + chance.below(9000) as usize);
+                for byte in bytes {
+                    assert_eq!(byte, content(1 - who, read[who]), "seed {seed}: byte {}", read[who]);
+                    read[who] += 1;
+                }
+            }
+            2 => sides[who].post_controls(),
+            _ => {
+                let [one, other] = &mut sides;
+                let (from, to) = if who == 0 { (one, other) } else { (other, one) };
+                deliver(from, to).unwrap_or_else(|fault| panic!("seed {seed}: {fault:?}"));
+            }
+        }
+        let after = (written, read, sides[0].posted.len() + sides[1].posted.len());
+        idle = if after == before { idle + 1 } else { 0 };
+        assert!(
+            idle < 2000,
+            "seed {seed}: stuck at {written:?} written, {read:?} read: {:?}",
+            sides[who].stream
+        );
+    }
+}
+
+#[test]
+fn whatever_the_order_every_byte_arrives() {
+    (1..=60).for_each(chat);
+}
+
+#[test]
+fn numbers_wrap() {
+    let [mut one, mut other] = connected([SMALL; 2], [false; 2]);
+    let mut messages = 0_u32;
+    while messages < 70_000 {
+        assert_eq!(one.write(&[messages as u8], 64), 1, "after {messages}");
+        assert_eq!(deliver(&mut one, &mut other), Ok(true));
+        assert_eq!(other.read(10), [messages as u8]);
+        other.post_controls();
+        while deliver(&mut other, &mut one) == Ok(true) {}
+        messages += 1;
+    }
+    assert_eq!(one.stream.sending.numbers().0, 70_000_u32 as u16);
+}
+
+#[test]
+fn without_credits_nothing_is_sent_and_credits_come_when_half_are_used() {
+    let [mut one, mut other] = connected([SMALL; 2], [false; 2]);
+    for message in 0..12 {
+        assert_eq!(one.write(&[message], 64), 1);
+    }
+    assert_eq!(one.write(&[0], 64), 0, "twelve requests of sixteen are for data");
+    assert!(!one.stream.is_idle());
+    while deliver(&mut one, &mut other) == Ok(true) {}
+    assert!(one.stream.is_idle());
+    for message in 0..4 {
+        assert_eq!(one.write(&[message], 64), 1);
+    }
+    assert_eq!(one.write(&[0], 64), 0, "sixteen credits");
+    while deliver(&mut one, &mut other) == Ok(true) {}
+    // Only the second half of the ring is granted, not more credits.
+    other.post_controls();
+    assert_eq!(other.posted.len(), 1);
+    assert_eq!(deliver(&mut other, &mut one), Ok(true));
+    assert_eq!(one.stream.sending.numbers(), (16, 16));
+    assert_eq!(other.read(7).len(), 7);
+    other.post_controls();
+    assert!(other.posted.is_empty());
+    assert_eq!(other.read(1).len(), 1);
+    other.post_controls();
+    assert!(matches!(
+        other.posted.front(),
+        Some(Posted::Control(Control { word: Word::Grant(24), entry: None }))
+    ));
+    assert_eq!(deliver(&mut other, &mut one), Ok(true));
+    assert!(one.stream.can_write());
+}
+
+#[test]
+fn a_half_is_granted_when_it_was_read() {
+    let sizes = Sizes { send_buffer: 1 << 16, ..SMALL };
+    let [mut one, mut other] = connected([sizes; 2], [false; 2]);
+    // The first half only, the second is not known yet.
+    assert_eq!(one.write(&[1; 9000], 0), 4096);
+    other.post_controls();
+    let Some(Posted::Control(Control { word: Word::Grant(16), entry: Some((place, bytes)) })) =
+        other.posted.front()
+    else {
+        panic!("the second half is granted at once")
+    };
+    assert_eq!(place.address, TABLE_ADDRESS + 16, "the second entry comes first");
+    let second = Place { address: RING_ADDRESS + 4096, key: 5, length: 4096 };
+    assert_eq!(Place::parse(bytes, false), second);
+    assert_eq!(deliver(&mut other, &mut one), Ok(true));
+    assert_eq!(one.write(&[2; 9000], 0), 4096);
+    while deliver(&mut one, &mut other) == Ok(true) {}
+    assert_eq!(other.read(4095).len(), 4095);
+    other.post_controls();
+    assert!(other.posted.is_empty());
+    assert_eq!(other.read(1), [1]);
+    other.post_controls();
+    let Some(Posted::Control(Control { entry: Some((place, bytes)), .. })) = other.posted.front() else {
+        panic!("the first half is free again")
+    };
+    assert_eq!(place.address, TABLE_ADDRESS);
+    assert_eq!(Place::parse(bytes, false).address, RING_ADDRESS);
+}
+
+#[test]
+fn a_peer_that_takes_more_than_it_was_granted_is_found_out() {
+    let [mut one, _] = connected([SMALL; 2], [false; 2]);
+    let mut table = Entries([Place::default(); 2]);
+    assert_eq!(one.stream.handle_word(Word::Data(4097), &mut table), Err(Violation::TooManyBytes));
+    assert_eq!(one.stream.handle_word(Word::Data(4096), &mut table), Ok(()));
+    assert_eq!(one.stream.handle_word(Word::Data(1), &mut table), Err(Violation::TooManyBytes));
+    let [mut one, _] = connected([SMALL; 2], [false; 2]);
+    for _ in 0..16 {
+        assert_eq!(one.stream.handle_word(Word::Data(1), &mut table), Ok(()));
+    }
+    assert_eq!(one.stream.handle_word(Word::Data(1), &mut table), Err(Violation::TooManyMessages));
+    // Messages of nothing, and of no known kind, are counted or ignored.
+    let [mut one, _] = connected([SMALL; 2], [false; 2]);
+    for bits in [0, 0x2000_0001, 0x4000_0001, 0x6000_0001, 0xa000_0001, 0xc000_ffff, 0xe000_ffff] {
+        assert_eq!(one.stream.handle_word(Word::from_bits(bits), &mut table), Ok(()));
+    }
+    assert_eq!(one.stream.available(), 0);
+}
+
+#[test]
+fn any_words_at_all_are_survived() {
+    for seed in 1..200 {
+        let mut chance = Chance(seed);
+        let [mut one, _] = connected([SMALL; 2], [false; 2]);
+        for _ in 0..500 {
+            let mut table = Entries(
+                [Place { address: chance.below(u64::MAX), key: 1, length: chance.below(1 << 32) as u32 }; 2],
+            );
+            let kind = chance.below(8) as u32;
+            let bits = kind << 29 | (chance.below(1 << 29) as u32 >> chance.below(29));
+            if one.stream.handle_word(Word::from_bits(bits), &mut table).is_err() {
+                break;
+            }
+            one.write(&[0; 100], 64);
+            one.post_controls();
+            one.read(chance.below(5000) as usize);
+        }
+    }
+}
+
+#[test]
+fn no_more_than_four_words_of_the_protocol_are_on_their_way() {
+    let [mut one, _] = connected([SMALL; 2], [false; 2]);
+    assert!((0..CONTROL_SLOTS).all(|_| one.stream.probe()));
+    assert!(!one.stream.probe());
+    one.post_controls();
+    assert!(one.posted.is_empty());
+    one.stream.handle_control_done(false);
+    one.post_controls();
+    assert_eq!(one.posted.len(), 1);
+}
+
+#[test]
+fn one_direction_is_given_up_and_then_the_other() {
+    let [mut one, mut other] = connected([SMALL; 2], [false; 2]);
+    one.write(b"last", 64);
+    one.stream.shut(How::Write);
+    assert!(one.stream.sending.is_possible() && !one.stream.can_write());
+    one.stream.say_so();
+    one.stream.say_so();
+    one.post_controls();
+    while deliver(&mut one, &mut other) == Ok(true) {}
+    assert!(!other.stream.reads() && other.stream.can_read());
+    assert_eq!(other.read(10), b"last");
+    assert!(other.stream.can_read() && other.stream.can_write(), "the end is read, and writing goes on");
+    other.write(b"answer", 64);
+    other.post_controls();
+    other.stream.shut(How::Write);
+    other.stream.say_so();
+    other.post_controls();
+    while deliver(&mut other, &mut one) == Ok(true) {}
+    assert_eq!(one.read(10), b"answer");
+    assert_eq!(one.stream.end(), Some(End::Parted));
+    assert_eq!(other.stream.end(), Some(End::Parted), "its last word has arrived");
+}
+
+#[test]
+fn the_last_word_is_said_once() {
+    let [mut one, mut other] = connected([SMALL; 2], [false; 2]);
+    one.stream.shut(How::Read);
+    one.stream.say_so();
+    one.post_controls();
+    while deliver(&mut one, &mut other) == Ok(true) {}
+    assert!(one.stream.can_write() && other.stream.can_write(), "nothing is said of that");
+    one.stream.shut(How::Both);
+    one.stream.say_so();
+    one.stream.say_so();
+    one.post_controls();
+    assert!(matches!(
+        one.posted.make_contiguous(),
+        [Posted::Control(Control { word: Word::Disconnect, entry: None })]
+    ));
+    while deliver(&mut one, &mut other) == Ok(true) {}
+    assert_eq!((one.stream.end(), other.stream.end()), (Some(End::Parted), Some(End::Parted)));
+    one.stream.handle_end(End::Failed(libc::EIO));
+    assert_eq!(one.stream.end(), Some(End::Parted), "the first reason counts");
+}
+
+#[test]
+fn mappings_cost_credits_on_both_sides() {
+    let [mut one, mut other] = connected([SMALL; 2], [false, true]);
+    let mapping = Mapping { offset: 3, place: Place { address: 9, key: 8, length: 7 } };
+    let (transfer, bytes) = one.stream.map(2, &mapping, 64).expect("there are credits");
+    assert_eq!(transfer.address, TABLE_ADDRESS + 32 + 2 * 24, "they follow the table");
+    assert_eq!((transfer.word, transfer.key, transfer.length), (Some(Word::Map(2)), 6, 24));
+    assert_eq!(bytes, mapping.emit(true), "as the peer reads it");
+    assert_eq!(one.stream.sending.numbers(), (1, 16));
+    for _ in 0..8 {
+        assert_eq!(other.stream.handle_word(Word::Map(2), &mut Entries([Place::default(); 2])), Ok(()));
+    }
+    other.post_controls();
+    assert!(matches!(other.posted.front(), Some(Posted::Control(Control { word: Word::Grant(24), .. }))));
+    // Written around the ring when it is not copied into the request.
+    let (transfer, _) = one.stream.map(0, &mapping, 0).expect("there are credits");
+    assert_eq!(transfer.piece.length(), 24);
+}
+
+#[test]
+fn direct_writes_need_requests_and_room_but_no_credits() {
+    let [mut one, _] = connected([SMALL; 2], [false; 2]);
+    let to = Place { address: 1000, key: 4, length: 100 };
+    for _ in 0..12 {
+        let transfer = one.stream.sending.direct(500, to, FIRST_PIECE, 64).expect("there is room");
+        assert_eq!((transfer.word, transfer.address, transfer.length), (None, 1000, 100));
+        one.stream.sending.handle_done(transfer.piece.length());
+    }
+    assert_eq!(one.stream.sending.numbers().0, 0);
+    for _ in 0..12 {
+        assert!(one.stream.sending.direct(500, to, FIRST_PIECE, 64).is_some());
+    }
+    assert!(one.stream.sending.direct(500, to, FIRST_PIECE, 64).is_none());
+    assert!(one.stream.sending.direct(500, Place { length: 0, ..to }, FIRST_PIECE, 64).is_none());
+}

@@ -1,0 +1,387 @@
+//! A stream socket: its state, how threads wait for it to change, and how it makes progress.
+//!
+//! Any number of threads use a socket. Senders take turns, and so do receivers; what both touch is the state, which
+//! is locked for moments only. Of the threads that wait, one waits in the device, which it drives meanwhile; the
+//! others sleep on their bells, and whoever changes something rings them.
+//!
+//! **Invariant**: turns are taken before the state is locked, and the state is locked before an identifier's or the
+//! device. Nobody who listens to the connection manager holds the state.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::bell::Bell;
+use super::identifier::{Identifier, PS_TCP};
+use super::link::{Done, Link};
+use super::options::Options;
+use super::protocol::stream::{End, Stream};
+use super::region::Entries;
+use crate::explanation::explain;
+use crate::outcome::Errno;
+
+/// How long a thread polls before it sleeps: shorter than a wake-up takes.
+const POLLING: Duration = Duration::from_micros(10);
+/// How long a thread waits in the device before it looks whether something else has changed.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// How far a socket is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It may have an address.
+    New,
+    Listening,
+    /// It has asked a peer.
+    Connecting,
+    /// It has answered a request.
+    Accepting,
+    /// It is connected, or was.
+    Connected,
+    /// The connection came to nothing.
+    Failed,
+    /// The program has closed it.
+    Closed,
+}
+
+/// A stream and what it runs over.
+pub(crate) struct Connection {
+    pub(crate) link: Arc<Link>,
+    pub(crate) stream: Stream,
+    /// An event was asked for.
+    armed: bool,
+    /// A thread waits in the device.
+    driven: bool,
+}
+
+impl Connection {
+    pub(crate) const fn new(link: Arc<Link>, stream: Stream) -> Connection {
+        Connection { link, stream, armed: false, driven: false }
+    }
+}
+
+/// What changes of a socket.
+pub(crate) struct State {
+    pub(crate) stage: Stage,
+    pub(crate) connection: Option<Connection>,
+    pub(crate) options: Options,
+    /// To be told of once, by the next call or as SO_ERROR.
+    pub(crate) error: c_int,
+    /// Connecting has ended, and the program does not know it yet.
+    pub(crate) told: bool,
+    pub(crate) bound: bool,
+    /// Of a listener: sockets that are being connected, and those that wait to be accepted.
+    pub(crate) coming: Vec<Arc<StreamSocket>>,
+    pub(crate) waiting: VecDeque<Arc<StreamSocket>>,
+    /// Threads that sleep.
+    sleepers: Vec<Arc<Bell>>,
+}
+
+/// A stream socket.
+pub(crate) struct StreamSocket {
+    pub(crate) id: Arc<Identifier>,
+    pub(crate) family: c_int,
+    state: Mutex<State>,
+    pub(crate) sending: Mutex<()>,
+    pub(crate) receiving: Mutex<()>,
+    /// Whoever listens to the connection manager.
+    pub(crate) attending: Mutex<()>,
+    /// Of a socket that was asked to connect here.
+    pub(crate) listener: Weak<StreamSocket>,
+    pub(crate) maps: Mutex<super::iomap::Maps>,
+}
+
+/// How long a call may wait.
+#[derive(Clone, Copy)]
+pub(crate) enum Patience {
+    None,
+    Until(Instant),
+    Endless,
+}
+
+impl Patience {
+    /// Of a call with these flags on a socket with these options; `limit`: SO_RCVTIMEO or SO_SNDTIMEO.
+    pub(crate) fn of(options: &Options, flags: c_int, limit: Option<Duration>) -> Patience {
+        if options.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
+            return Patience::None;
+        }
+        limit.map_or(Patience::Endless, |limit| Patience::Until(Instant::now() + limit))
+    }
+
+    pub(crate) const fn deadline(self) -> Option<Instant> {
+        match self {
+            Patience::Until(instant) => Some(instant),
+            _ => None,
+        }
+    }
+}
+
+/// A locked socket.
+pub(crate) type Locked<'a> = MutexGuard<'a, State>;
+
+/// Locks what only orders threads.
+pub(crate) fn turn(turns: &Mutex<()>) -> MutexGuard<'_, ()> {
+    turns.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl StreamSocket {
+    /// A new socket.
+    ///
+    /// # Errors
+    /// There is no device, or there are no descriptors.
+    pub(crate) fn new(family: c_int, options: Options) -> Result<StreamSocket, Errno> {
+        Ok(StreamSocket::of(Identifier::new(PS_TCP)?, family, options, Stage::New, Weak::new()))
+    }
+
+    pub(crate) fn of(
+        id: Identifier,
+        family: c_int,
+        options: Options,
+        stage: Stage,
+        listener: Weak<StreamSocket>,
+    ) -> StreamSocket {
+        let state = State {
+            stage,
+            connection: None,
+            options,
+            error: 0,
+            told: false,
+            bound: false,
+            coming: Vec::new(),
+            waiting: VecDeque::new(),
+            sleepers: Vec::new(),
+        };
+        StreamSocket {
+            id: Arc::new(id),
+            family,
+            state: Mutex::new(state),
+            sending: Mutex::default(),
+            receiving: Mutex::default(),
+            attending: Mutex::default(),
+            listener,
+            maps: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks it, unless somebody else has.
+    pub(crate) fn try_lock(&self) -> Option<Locked<'_>> {
+        self.state.try_lock().ok()
+    }
+
+    /// The number that programs know it by.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.id.descriptor()
+    }
+
+    pub(crate) fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        self.id.addresses()
+    }
+
+    /// Waits until something is so, which is looked at whenever something has changed.
+    ///
+    /// # Errors
+    /// EAGAIN: the time is up. EINTR: a signal handler ran.
+    pub(crate) fn wait<'a>(
+        &'a self,
+        mut state: Locked<'a>,
+        patience: Patience,
+        mut ready: impl FnMut(&mut State) -> bool,
+    ) -> Result<Locked<'a>, Errno> {
+        self.progress(&mut state);
+        if ready(&mut state) {
+            return Ok(state);
+        }
+        if matches!(patience, Patience::None) {
+            return Err(Errno(libc::EAGAIN));
+        }
+        if state.connection.is_some() {
+            let begin = Instant::now();
+            while begin.elapsed() < POLLING {
+                drop(state);
+                state = self.lock();
+                self.progress(&mut state);
+                if ready(&mut state) {
+                    return Ok(state);
+                }
+            }
+        }
+        let bell = Bell::of_thread()?;
+        bell.hush();
+        state.sleepers.push(Arc::clone(&bell));
+        let (mut state, outcome) = self.sleep(state, patience.deadline(), &bell, &mut ready);
+        state.sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, &bell));
+        outcome.map(|()| state)
+    }
+
+    fn sleep<'a>(
+        &'a self,
+        mut state: Locked<'a>,
+        deadline: Option<Instant>,
+        bell: &Arc<Bell>,
+        ready: &mut impl FnMut(&mut State) -> bool,
+    ) -> (Locked<'a>, Result<(), Errno>) {
+        loop {
+            let waits_in_device = self.arm(&mut state, true);
+            if ready(&mut state) {
+                if waits_in_device {
+                    self.leave_device(&mut state);
+                }
+                return (state, Ok(()));
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                if waits_in_device {
+                    self.leave_device(&mut state);
+                }
+                return (state, Err(Errno(libc::EAGAIN)));
+            }
+            let slept = if waits_in_device {
+                let link = state.connection.as_ref().map(|connection| Arc::clone(&connection.link));
+                drop(state);
+                let left =
+                    deadline.map_or(SLICE, |deadline| deadline.saturating_duration_since(Instant::now()));
+                let (slice, begin) = (left.min(SLICE), Instant::now());
+                let came = link.is_some_and(|link| link.wait(slice));
+                state = self.lock();
+                if came && let Some(connection) = &mut state.connection {
+                    connection.armed = false;
+                }
+                self.leave_device(&mut state);
+                // A wait that ended early, and without an event, was ended by a signal handler.
+                if came || begin.elapsed() >= slice { Ok(()) } else { Err(Errno(libc::EINTR)) }
+            } else {
+                drop(state);
+                let slept = bell.sleep(&[], deadline);
+                state = self.lock();
+                slept
+            };
+            self.progress(&mut state);
+            if let Err(errno) = slept {
+                let outcome = if ready(&mut state) { Ok(()) } else { Err(errno) };
+                return (state, outcome);
+            }
+        }
+    }
+
+    /// Asks for an event with the next completion, and makes the progress that is there already. `to_wait`: whoever
+    /// asks wants to wait in the device; whether nobody else does.
+    fn arm(&self, state: &mut State, to_wait: bool) -> bool {
+        // Until it is connected, nothing completes: bells tell of that.
+        if state.stage != Stage::Connected {
+            return false;
+        }
+        let Some(connection) = &mut state.connection else { return false };
+        let alone = to_wait && !connection.driven;
+        connection.driven |= alone;
+        if !connection.armed {
+            connection.armed = true;
+            connection.link.arm();
+            self.progress(state);
+        }
+        alone
+    }
+
+    /// Another thread may wait in the device now.
+    fn leave_device(&self, state: &mut State) {
+        if let Some(connection) = &mut state.connection {
+            connection.driven = false;
+        }
+        ring(state);
+    }
+
+    /// Of [`super::poll`]: the thread of this bell is to be woken by changes, those that come with completions by the
+    /// descriptor that is returned.
+    pub(crate) fn watch(&self, bell: &Arc<Bell>) -> Option<RawFd> {
+        let mut state = self.lock();
+        if !state.sleepers.iter().any(|sleeper| Arc::ptr_eq(sleeper, bell)) {
+            state.sleepers.push(Arc::clone(bell));
+        }
+        self.arm(&mut state, false);
+        state.connection.as_ref().map(|connection| connection.link.descriptor())
+    }
+
+    /// It does not wait any more.
+    pub(crate) fn unwatch(&self, bell: &Arc<Bell>) {
+        self.lock().sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, bell));
+    }
+
+    /// Makes what progress there is: takes completions, obeys the peer's words, answers them. Rings, if something has
+    /// changed.
+    pub(crate) fn progress(&self, state: &mut State) {
+        // A peer that was asked may say words before its greeting has been read.
+        if state.stage == Stage::Connecting {
+            return;
+        }
+        let Some(connection) = &mut state.connection else { return };
+        let Connection { link, stream, armed, driven } = connection;
+        let (mut changed, mut words, mut fault) = (false, 0, None);
+        if *armed && !*driven && link.take_event() {
+            *armed = false;
+        }
+        let open = stream.end().is_none();
+        while link.poll(|done| {
+            changed = true;
+            match done {
+                Done::Word(word) => {
+                    words += 1;
+                    if let Err(violation) = stream.handle_word(word, &mut Entries(&link.tables)) {
+                        explain(|| format!("rsocket: the peer broke the protocol: {violation:?}"));
+                        fault = fault.or(Some(libc::ECONNRESET));
+                    }
+                }
+                Done::Data(bytes) => stream.sending.handle_done(bytes),
+                Done::Control(last) => stream.handle_control_done(last),
+                Done::Failed(errno) => fault = fault.or(Some(errno)),
+                Done::Flushed => fault = fault.or(Some(libc::ECONNRESET)),
+            }
+        }) {}
+        if stream.end().is_none() && words > 0 && fault.is_none() && link.post_receives(words).is_err() {
+            fault = Some(libc::ECONNRESET);
+        }
+        if let Some(errno) = fault {
+            stream.handle_end(End::Failed(errno));
+        }
+        self.answer(state);
+        if open
+            && let Some(connection) = &state.connection
+            && let Some(End::Failed(errno)) = connection.stream.end()
+        {
+            state.error = errno;
+            // All other requests come back now.
+            self.id.disconnect();
+        }
+        if changed {
+            ring(state);
+        }
+    }
+
+    /// Posts the words of the protocol that are due.
+    pub(crate) fn answer(&self, state: &mut State) {
+        let Some(connection) = &mut state.connection else { return };
+        // The peer's queue pair is ready only when the connection is there.
+        if state.stage != Stage::Connected {
+            return;
+        }
+        while let Some(control) = connection.stream.poll_control() {
+            if connection.link.post_control(&control).is_err() {
+                connection.stream.handle_end(End::Failed(libc::ECONNRESET));
+            }
+        }
+    }
+
+    /// The error that is to be told of, once.
+    pub(crate) fn take_error(state: &mut State) -> Option<Errno> {
+        let error = std::mem::take(&mut state.error);
+        (error != 0).then_some(Errno(error))
+    }
+}
+
+/// Wakes all threads that sleep.
+pub(crate) fn ring(state: &State) {
+    state.sleepers.iter().for_each(|bell| bell.ring());
+}
