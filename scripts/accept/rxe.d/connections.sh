@@ -25,6 +25,7 @@ connected() {
     words=("${words[@]:1}")
     side "$server" "${server_words[@]}" >"$out.server" 2>&1 &
     process=$!
+    sleep "${head_start:-0}"
     while :; do
         status=0
         side "$client" "${words[@]}" >"$out.client" 2>&1 || status=$?
@@ -50,12 +51,30 @@ both() {
     connected pumice rxe "$@"
 }
 
+# tested WANTED PROGRAM OPTION...: perftest's -R, both ways. It connects twice, and its server closes its listener in between; a client
+# that is faster is turned away, and dies of its own way to try again. So what fails is done again from the start, twice.
+tested() {
+    local wanted=$1 server client attempt
+    shift
+    for server in rxe pumice; do
+        client=pumice
+        [[ $server == rxe ]] || client=rxe
+        for attempt in 1 2 3; do
+            asks_again=0 head_start=2 limit_seconds=30 connected "$server" "$client" "$wanted" \
+                "$@" -R -F -p @PORT -- "$@" -R -F -p @PORT @SERVER >/tmp/tested
+            grep -q '^FAIL' /tmp/tested && ((attempt < 3)) || break
+            failed=$((failed - 1))
+        done
+        cat /tmp/tested
+    done
+}
+
 both 'rdma-ping-9:' rping -s -C 10 -v -p @PORT -- rping -c -a @SERVER -C 10 -v -p @PORT
 both 'return status 0' ucmatose -p @PORT -- ucmatose -s @SERVER -p @PORT
 # It knows no other port than its own.
 both 'return status 0' udaddy -- udaddy -s @SERVER
 row='^ *[0-9]+ +[0-9]+ +[0-9.]+ '
-both "$row" ib_send_bw -R -F -s 4096 -n 100 -p @PORT -- ib_send_bw -R -F -s 4096 -n 100 -p @PORT @SERVER
+tested "$row" ib_send_bw -s 4096 -n 100
 if [[ $extent == full ]]; then
     both '.*' rping -s -C 200 -V -S 4096 -p @PORT -- rping -c -a @SERVER -C 200 -V -S 4096 -p @PORT
     both 'return status 0' ucmatose -c 20 -C 10 -S 1000 -p @PORT -- ucmatose -c 20 -C 10 -S 1000 -s @SERVER -p @PORT
@@ -63,7 +82,7 @@ if [[ $extent == full ]]; then
     both 'rdma_client: end 0' rdma_server -p @PORT -- rdma_client -s @SERVER -p @PORT
     both 'return status 0' udaddy -c 10 -C 20 -- udaddy -c 10 -C 20 -s @SERVER
     for test in ib_write_bw ib_read_bw ib_send_lat; do
-        both "$row" "$test" -R -F -s 4096 -n 100 -p @PORT -- "$test" -R -F -s 4096 -n 100 -p @PORT @SERVER
+        tested "$row" "$test" -s 4096 -n 100
     done
 fi
 

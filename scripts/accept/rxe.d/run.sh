@@ -11,6 +11,8 @@ rxe_gid6=$(lab-network gid rxe0 "$rxe_v6")
 install_programs
 for group in "$@"; do
     printf '== %s ==\n' "$group"
+    begun=$SECONDS
     source "/share/scenarios/$group.sh"
+    printf '   %s s\n' $((SECONDS - begun))
 done
 finish
