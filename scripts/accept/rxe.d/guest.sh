@@ -23,6 +23,14 @@ install_programs() {
 
 interop=/tmp/pumice/interop
 
+# network WHICH: as lab-network makes it, once.
+networks=
+network() {
+    [[ $networks != *" $1 "* ]] || return 0
+    networks+=" $1 "
+    lab-network "$1"
+}
+
 # What both of an rxe pair run as, and what pumice runs as: an ordinary user without any capability, in a network namespace.
 on_rxe() { timeout "$limit_seconds" "$@"; }
 # pumice_in NAMESPACE ADDRESS COMMAND...

@@ -1,8 +1,8 @@
 # Speed, side by side: pumice to pumice and rxe to rxe, each over a pair of interfaces of its own, in turns. The processors are
 # emulated: only the ratios mean anything. With fewer than four of them two polling programs leave rxe's kernel threads none.
 # shellcheck shell=bash
-lab-network rxe
-lab-network pumice
+network rxe
+network pumice
 # The limit that `pumice doctor` recommends: a receiver's socket bounds what is on its way. rxe has no such limit.
 echo 4194304 >/proc/sys/net/core/rmem_max
 rounds=5

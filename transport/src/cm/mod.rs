@@ -71,13 +71,13 @@ pub struct CmConfig {
 }
 
 impl CmConfig {
-    /// As Linux with rdma_rxe, for 65536 connections and 4096 listeners.
+    /// As Linux with rdma_rxe, for 65536 connections, and a listener for every port of two port spaces.
     pub const fn new(ca_guid: u64) -> CmConfig {
         CmConfig {
             ca_guid,
             ca_ack_delay: 15,
             max_connections: 1 << 16,
-            max_listeners: 1 << 12,
+            max_listeners: 1 << 17,
             mra_service_timeout: Some(24),
         }
     }

@@ -143,7 +143,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
         let ends = mask.contains(AttributeMask::STATE) && matches!(attributes.qp_state, RESET | ERROR);
         if ends && !held.is_datagram() {
             // What has arrived is acknowledged: an adapter did so long ago, and the peer may wait for nothing else.
-            held.hca().drive();
+            held.hca().drive_out();
         }
         held.hca().modify_qp(held.number(), &attributes, mask)?;
         if mask.contains(AttributeMask::STATE) {

@@ -12,10 +12,11 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod descriptors;
-mod functions;
 
 #[cfg(not(test))]
 mod divert;
+#[cfg(not(test))]
+mod functions;
 #[cfg(not(test))]
 mod sockets;
 #[cfg(not(test))]

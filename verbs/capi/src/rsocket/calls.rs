@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use libc::{iovec, msghdr, off_t, sockaddr, socklen_t};
 
+use super::attendant::probe_peers;
 use super::datagram::DatagramSocket;
 use super::options::{self, Options, SOL_RDMA};
 use super::reentry::{Inside, is_inside};
@@ -397,7 +398,11 @@ pub(crate) unsafe extern "C" fn rsetsockopt(
                 let connected = !matches!(state.stage, Stage::New | Stage::Listening);
                 // SAFETY: the caller's promise.
                 unsafe { state.options.set(level, optname, optval, optlen, connected) }?;
+                let probes = state.options.keeps_alive;
                 drop(state);
+                if probes {
+                    probe_peers()?;
+                }
                 if optlen as usize >= size_of::<c_int>() && level != SOL_RDMA {
                     // SAFETY: it was not null, and is so long.
                     stream.tell_option(level, optname, unsafe { optval.cast::<c_int>().read_unaligned() });

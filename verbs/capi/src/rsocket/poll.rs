@@ -168,9 +168,11 @@ pub(crate) unsafe extern "C" fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c
         if fds.is_null() && count > 0 {
             return Err(Errno(libc::EFAULT));
         }
+        if count == 0 {
+            return Ok(wait(&mut [], deadline(timeout))? as c_int);
+        }
         // SAFETY: the caller's array.
-        let entries =
-            if count == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(fds, count) } };
+        let entries = unsafe { std::slice::from_raw_parts_mut(fds, count) };
         Ok(wait(entries, deadline(timeout))? as c_int)
     })
 }

@@ -72,6 +72,8 @@ pub(crate) struct State {
     /// Connecting has ended, and the program does not know it yet.
     pub(crate) told: bool,
     pub(crate) bound: bool,
+    /// When the peer is probed next, if it is to be.
+    next_probe: Option<Instant>,
     /// Of a listener: sockets that are being connected, and those that wait to be accepted.
     pub(crate) coming: Vec<Arc<StreamSocket>>,
     pub(crate) waiting: VecDeque<Arc<StreamSocket>>,
@@ -149,6 +151,7 @@ impl StreamSocket {
             error: 0,
             told: false,
             bound: false,
+            next_probe: None,
             coming: Vec::new(),
             waiting: VecDeque::new(),
             sleepers: Vec::new(),
@@ -372,6 +375,27 @@ impl StreamSocket {
                 connection.stream.handle_end(End::Failed(libc::ECONNRESET));
             }
         }
+    }
+
+    /// Probes the peer, if it is time: one that is gone does not answer, and the connection fails with ETIMEDOUT.
+    /// Whether it may be time again.
+    pub(crate) fn probe_peer(&self) -> bool {
+        let mut state = self.lock();
+        if !state.options.keeps_alive || matches!(state.stage, Stage::Failed | Stage::Closed) {
+            return false;
+        }
+        self.progress(&mut state);
+        let (stage, now) = (state.stage, Instant::now());
+        if stage != Stage::Connected || state.next_probe.is_some_and(|next| next > now) {
+            return true;
+        }
+        let first = state.next_probe.is_none();
+        state.next_probe = Some(now + Duration::from_secs(state.options.keep_idle.max(1) as u64));
+        let Some(connection) = &mut state.connection else { return true };
+        if !first && connection.stream.probe() && connection.link.post_probe().is_err() {
+            self.fail(&mut state, libc::ECONNRESET);
+        }
+        true
     }
 
     /// The error that is to be told of, once.

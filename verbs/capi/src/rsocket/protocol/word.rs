@@ -34,9 +34,6 @@ pub(crate) enum Word {
 }
 
 impl Word {
-    /// Most bytes that one word can tell of.
-    pub(crate) const MOST_BYTES: u32 = VALUE;
-
     /// The word's bits.
     pub(crate) const fn bits(self) -> u32 {
         let (kind, value) = match self {
@@ -74,7 +71,7 @@ mod tests {
     fn words_have_their_bits() {
         for (word, bits) in [
             (Word::Data(1), 1),
-            (Word::Data(Word::MOST_BYTES), 0x1fff_ffff),
+            (Word::Data(VALUE), 0x1fff_ffff),
             (Word::Grant(384), 0x8000_0180),
             (Word::Map(2), 0xc000_0002),
             (Word::Disconnect, 0xe000_0000),
