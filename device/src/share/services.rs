@@ -1,8 +1,8 @@
 //! The services that the processes of a registry have bound: a file beside it, written under its lock.
 //!
 //! Readers take no lock: each change is a new generation with a checksum, and a file caught in the middle
-//! of one is read again. What is in it is checked like a packet. A process may bind a service for every port there is,
-//! so one more costs no more than its own bytes: an entry is written behind the others, then the header that counts it.
+//! of one is read again. What is in it is checked like a packet. A process may bind thousands, so
+//! one more costs no more than its own bytes: an entry is written behind the others, then the header that counts it.
 
 use std::fs::File;
 use std::io;
@@ -22,8 +22,8 @@ const MAGIC: [u8; 8] = *b"pumiceV2";
 /// Magic, generation, number of entries, checksum of the entries. What follows them means nothing.
 const HEADER_BYTES: usize = 8 + 8 + 8 + 8;
 const ENTRY_BYTES: usize = 40;
-/// Services of all processes together: as many as there are ports.
-const MAX_ENTRIES: usize = 1 << 16;
+/// Services of all processes together. Withdrawing one writes all others anew.
+const MAX_ENTRIES: usize = 8192;
 /// How often a reader looks again before it asks for the lock.
 const ATTEMPTS: u32 = 3;
 /// How long the registry's lock is waited for.
