@@ -77,6 +77,12 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(found.into_values().collect())
 }
 
+/// Whether an address is one of this host's; also if it cannot be told.
+pub(crate) fn is_local(address: IpAddr) -> bool {
+    let has = |interface: &Interface| interface.addresses.iter().any(|(own, _)| *own == address);
+    address.is_loopback() || interfaces().map_or(true, |all| all.iter().any(has))
+}
+
 /// The addresses a GID table offers, best first: IPv4 of interfaces that are up, then global IPv6, then
 /// 127.0.0.1 and ::1 where the host has them. Link-local addresses are left out: a UDP destination of
 /// fe80::/64 means nothing without an interface, and verbs programs do not name one. Each comes with the

@@ -1,6 +1,6 @@
 //! Multicast groups and the queue pairs attached to them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use pumice_transport::types::{Gid, QpType};
 use pumice_transport::wire::Qpn;
@@ -31,6 +31,8 @@ pub enum Detached {
 #[derive(Debug)]
 pub struct MulticastGroups {
     groups: HashMap<Gid, Vec<Qpn>>,
+    /// Queue pairs that do not get what they send themselves.
+    deaf: HashSet<Qpn>,
     max_groups: u32,
     max_members: u32,
 }
@@ -38,7 +40,7 @@ pub struct MulticastGroups {
 impl MulticastGroups {
     /// No groups; at most `max_groups`, of at most `max_members` queue pairs each.
     pub fn new(max_groups: u32, max_members: u32) -> MulticastGroups {
-        MulticastGroups { groups: HashMap::new(), max_groups, max_members }
+        MulticastGroups { groups: HashMap::new(), deaf: HashSet::new(), max_groups, max_members }
     }
 
     /// The group as packets name it. IPv4 groups have two spellings, `::ffff:a.b.c.d` (RoCEv2) and
@@ -111,6 +113,20 @@ impl MulticastGroups {
         self.groups.values().filter(|members| members.contains(&qpn)).count()
     }
 
+    /// Says whether a queue pair gets the datagrams that it sends to a group of its own. They do unless told.
+    pub fn hear_itself(&mut self, qpn: Qpn, hears: bool) {
+        if hears {
+            self.deaf.remove(&qpn);
+        } else {
+            self.deaf.insert(qpn);
+        }
+    }
+
+    /// Whether a queue pair gets the datagrams that it sends to a group of its own.
+    pub fn hears_itself(&self, qpn: Qpn) -> bool {
+        !self.deaf.contains(&qpn)
+    }
+
     /// All groups, in no order.
     pub fn iter(&self) -> impl Iterator<Item = Gid> {
         self.groups.keys().copied()
@@ -167,6 +183,15 @@ mod tests {
         assert_eq!(groups.members(v1), groups.members(v2));
         assert_eq!(MulticastGroups::normalise(gid("ff0e::ffff:10.0.0.1")), gid("ff0e::ffff:10.0.0.1"));
         assert_eq!(MulticastGroups::normalise(gid("ff12::1")), gid("ff12::1"));
+    }
+
+    #[test]
+    fn queue_pairs_hear_themselves_unless_told() {
+        let mut groups = MulticastGroups::new(8, 8);
+        groups.hear_itself(Qpn::new(1), false);
+        assert!(!groups.hears_itself(Qpn::new(1)) && groups.hears_itself(Qpn::new(2)));
+        groups.hear_itself(Qpn::new(1), true);
+        assert!(groups.hears_itself(Qpn::new(1)));
     }
 
     #[test]

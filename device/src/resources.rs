@@ -10,6 +10,7 @@ mod host_impl;
 mod memory;
 mod queue_pairs;
 mod queues;
+mod trust;
 mod xrc;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use crate::table::{Handle, Table};
 
 pub use queue_pairs::{QpAttached, QpSetup};
 pub use queues::{CqSetup, SrqSetup};
+pub(crate) use trust::Trust;
 pub use xrc::XrcdFile;
 pub(crate) use xrc::{CREATOR, TargetClosed, XrcDomains};
 
@@ -58,6 +60,7 @@ pub struct QpFault {
 pub struct Resources {
     limits: Limits,
     memory: RegionTable,
+    trust: Trust,
     pds: Table<Domain>,
     pub(crate) xrc: XrcDomains,
     ahs: Table<AddressHandle>,
@@ -145,6 +148,7 @@ impl Resources {
         Ok(Resources {
             limits,
             memory: RegionTable::new(limits.max_mr),
+            trust: Trust::Connections,
             pds: Table::new("PD", limits.max_pd),
             xrc: XrcDomains::new(limits.max_xrcd),
             ahs: Table::new("AH", limits.max_ah),

@@ -157,6 +157,31 @@ fn two_adapters_connect_and_disconnect_in_virtual_time() {
 }
 
 #[test]
+fn a_request_waits_a_moment_for_its_listener_and_no_longer() {
+    let mut world = World::new(FabricConfig::default());
+    let [client, server] = pair(&mut world);
+    client.connect(server.address, 1);
+    world.run_until(SECOND_NS / 5, || false);
+    assert_eq!((client.channel.queued(), server.channel.queued()), (0, 0));
+    server.listen(SERVICE);
+    assert!(world.run_until(SECOND_NS / 50, || server.channel.queued() > 0));
+    let Some(Event::ConnectRequest { id, .. }) = server.event() else { panic!() };
+    server.hca.cm_reject(id, &RejectParams::consumer(&[])).unwrap();
+    assert!(world.run_until(SECOND_NS, || client.channel.queued() > 0));
+    let Some(Event::Rejected { rejection, .. }) = client.event() else { panic!() };
+    assert_eq!(rejection.reason, RejectReason::CONSUMER);
+
+    // More than a few are told at once.
+    let begun_ns = world.now_ns();
+    for _ in 0..65 {
+        client.resolve(server.address);
+    }
+    assert!(world.run_until(SECOND_NS / 100, || client.channel.queued() == 1));
+    assert!(world.run_until(SECOND_NS, || client.channel.queued() == 65));
+    assert!((SECOND_NS / 4..SECOND_NS / 3).contains(&(world.now_ns() - begun_ns)));
+}
+
+#[test]
 fn nobody_there_and_nobody_listening_are_told_apart() {
     let mut world = World::new(FabricConfig::default());
     let [client, server] = pair(&mut world);
@@ -378,6 +403,12 @@ impl Scene {
             .unwrap()
     }
 
+    /// The same addresses with a registry of its own.
+    fn apart(&self) -> Scene {
+        let folder = self.folder.join("apart");
+        Scene { folder, number: self.number, pid: self.pid, owned: false }
+    }
+
     fn address(&self, last: u8) -> IpAddr {
         IpAddr::from([127, 106, (self.pid % 250) as u8 + 1, self.number * 16 + last])
     }
@@ -428,7 +459,8 @@ fn child() {
 fn a_killed_process_leaves_its_service_and_survivors_answer_for_it() {
     let scene = Scene::new();
     let survivor = scene.node(1);
-    let client = scene.node(2);
+    // In another registry, as on another host: what it knows it knows by packets.
+    let client = scene.apart().node(2);
     client.listen(SERVICE);
     let mut child = scene.child();
     let greeting = client.wait();

@@ -11,8 +11,8 @@ unneeded='^(adduser|base-passwd|coreutils|debconf|debianutils|dpkg|gcc-.*-base|i
 unneeded+='|pci.ids|perl.*|libperl.*|rdma-core|sensible-utils|tar|tzdata|udev|libpam.*|libsystemd-shared|libaudit-common'
 unneeded+='|libsemanage.*|libsepol.*|libdb5.*|libgdbm.*|netbase|media-types|readline-common)$'
 # Modules, and with them what they need.
-wanted_modules=(rdma_rxe ib_uverbs ib_umad rdma_ucm veth virtio_pci 9pnet_virtio 9p sch_netem sch_prio cls_u32
-    crc32_generic crc32_pclmul crc32c_generic crc32c_intel)
+wanted_modules=(rdma_rxe ib_uverbs ib_umad rdma_ucm veth virtio_pci 9pnet_virtio 9p sch_netem sch_prio sch_ingress cls_u32
+    act_gact act_pedit crc32_generic crc32_pclmul crc32c_generic crc32c_intel)
 
 # host_tools COMMAND:PACKAGE...
 host_tools() {

@@ -195,6 +195,25 @@ static void no_peer(struct side *s)
 	responder_sees(s, 0);
 }
 
+/* A peer that answers nothing, with the most retries that there are: eight transmissions, each of which is waited for between one and
+ * four times 4096 ns * 2^12. rdma_rxe would go on for ever. */
+static void stuck_peer(struct side *s)
+{
+	connect_pair(s, &(struct plan){.type = IBV_QPT_RC, .retries = 7, .timeout = 12, .wrong_qpn = s->client ? 0xabcde : 0});
+	meet(s);
+	if (s->client) {
+		const unsigned least = 8 * 16, most = 8 * 4 * 17, late = 1500;
+		uint64_t begun = now_milliseconds();
+		post(s, IBV_WR_RDMA_WRITE, SOURCE, 100, TARGET, 0, 0);
+		struct ibv_wc wc = next_completion(s);
+		unsigned taken = now_milliseconds() - begun;
+		CLAIM(wc.status == IBV_WC_RETRY_EXC_ERR, "%s", ibv_wc_status_str(wc.status));
+		CLAIM(taken >= least && taken <= most + late, "after %u ms", taken);
+		snprintf(s->figures, sizeof(s->figures), "RETRY_EXC_ERR after %u ms; the timer says %u to %u", taken, least, most);
+	}
+	meet(s);
+}
+
 /* Of three datagrams the one with the wrong key is missing. */
 static void wrong_qkey(struct side *s)
 {
@@ -232,5 +251,6 @@ const struct named error_scenarios[] = {{"write-beyond", write_beyond},
 					{"no-receive", no_receive},
 					{"late-receive", late_receive},
 					{"no-peer", no_peer},
+					{"stuck-peer", stuck_peer},
 					{"wrong-qkey", wrong_qkey},
 					{NULL, NULL}};

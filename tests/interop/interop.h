@@ -112,6 +112,7 @@ void post_sge(struct side *s, struct ibv_sge *sge, int pieces, struct ibv_send_w
 void post(struct side *s, enum ibv_wr_opcode opcode, uint64_t from, uint32_t length, uint64_t to, uint32_t imm, int flags);
 void post_atomic(struct side *s, bool swap, uint64_t result_at, uint64_t to, uint64_t compare_add, uint64_t swap_in);
 struct ibv_wc next_completion(struct side *s);
+uint64_t now_milliseconds(void);
 /* False if none comes within the time. */
 bool completion_within(struct side *s, struct ibv_wc *wc, unsigned milliseconds);
 /* `count` successes. */

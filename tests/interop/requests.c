@@ -50,7 +50,7 @@ void post_atomic(struct side *s, bool swap, uint64_t result_at, uint64_t to, uin
 	post_sge(s, &sge, 1, &wr);
 }
 
-static uint64_t now_milliseconds(void)
+uint64_t now_milliseconds(void)
 {
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);

@@ -12,7 +12,7 @@ use crate::domain::{ProtectionDomain, XrcDomain};
 use crate::error::{Result, VerbsError};
 use crate::queue_pair::{Inner, Local, QueuePair, Uses};
 use crate::receive::SharedReceiveQueue;
-use crate::transport::{Connected, Receiver, Transport, XrcInitiator, XrcTarget};
+use crate::transport::{Connected, Receiver, Transport, XrcDuplex, XrcInitiator, XrcTarget};
 
 /// What to make a queue pair of. Defaults: 128 requests each way of up to 4 slices each, 64 bytes inline,
 /// GID index 0, all rights for peers.
@@ -57,6 +57,27 @@ impl QueuePair<XrcInitiator> {
         QueuePairBuilder::new(
             &device,
             Uses { domain: Some(domain), send_cq: Some(send_cq), ..Uses::default() },
+        )
+    }
+}
+
+impl QueuePair<XrcDuplex> {
+    /// A queue pair that sends to shared receive queues of the peer's XRC domain, and receives for those of
+    /// `xrc_domain`.
+    pub fn builder(
+        domain: &ProtectionDomain,
+        xrc_domain: &XrcDomain,
+        send_cq: &CompletionQueue,
+    ) -> QueuePairBuilder<XrcDuplex> {
+        let device = domain.device().clone();
+        QueuePairBuilder::new(
+            &device,
+            Uses {
+                domain: Some(domain.clone()),
+                send_cq: Some(send_cq.clone()),
+                xrc_domain: Some(xrc_domain.clone()),
+                ..Uses::default()
+            },
         )
     }
 }

@@ -241,6 +241,16 @@ impl<T: Connected> QueuePair<T> {
     /// `Refused`: an option is out of range, the peer's address is not one or leads nowhere, the queue pair is
     /// connected already ([`QueuePair::reset`] it).
     pub fn connect(&self, peer: &Endpoint<T::Peer>, options: &T::Options) -> Result<()> {
+        self.connect_from(peer, self.local().psn, options)
+    }
+
+    /// As [`QueuePair::connect`], with another first PSN to send than that of [`QueuePair::endpoint`].
+    pub(crate) fn connect_from(
+        &self,
+        peer: &Endpoint<T::Peer>,
+        first_psn: u32,
+        options: &T::Options,
+    ) -> Result<()> {
         if self.state()? == QpState::Reset {
             self.initialise()?;
         }
@@ -251,7 +261,7 @@ impl<T: Connected> QueuePair<T> {
             path_mtu: path.mtu.unwrap_or(local.mtu.min(peer.mtu)) as u32,
             dest_qp_num: peer.qpn.value(),
             rq_psn: peer.psn,
-            sq_psn: local.psn,
+            sq_psn: first_psn,
             address_vector: AddressVector {
                 is_global: true,
                 dgid: peer.gid,

@@ -2,13 +2,18 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use pumice_device::gsi::ConnectionError;
 use pumice_device::hca::HcaError;
 use pumice_device::port::PortError;
 use pumice_device::share::ShareError;
+use pumice_transport::mad::RejectReason;
 use pumice_transport::qp::{ModifyError, PostError};
 use pumice_transport::types::{SendOpcode, WcStatus, WorkCompletion};
+
+use crate::rdma_cm::Rejection;
 
 /// Result of a call of this crate.
 pub type Result<T> = std::result::Result<T, VerbsError>;
@@ -57,6 +62,20 @@ pub enum VerbsError {
         /// How long.
         after: Duration,
     },
+    /// The connection manager refused.
+    Connection(ConnectionError),
+    /// The peer does not want to be connected to, or nobody listens.
+    Rejected(Rejection),
+    /// The peer does not answer.
+    Unreachable {
+        /// Who was asked.
+        peer: SocketAddr,
+    },
+    /// The connection is over.
+    Disconnected {
+        /// Whose it was.
+        peer: SocketAddr,
+    },
     /// A work request completed unsuccessfully (from [`crate::CompletionQueue::wait_success`]).
     Completed(Box<WorkCompletion>),
 }
@@ -93,6 +112,10 @@ impl VerbsError {
         move |error| VerbsError::Refused { object, error }
     }
 
+    pub(crate) fn connection(error: ConnectionError) -> VerbsError {
+        VerbsError::Connection(error)
+    }
+
     pub(crate) fn foreign(object: &'static str, attribute: &'static str) -> VerbsError {
         let problem = "is of another device than the protection domain".to_owned();
         VerbsError::Invalid { object, attribute, problem, remedy: "make all of them with the same device" }
@@ -106,6 +129,11 @@ impl VerbsError {
             VerbsError::Os { .. } => "device",
             VerbsError::Request(_) => "send request",
             VerbsError::TimedOut { awaited, .. } => awaited,
+            VerbsError::Connection(ConnectionError::Directory { .. }) => "listener",
+            VerbsError::Connection(_)
+            | VerbsError::Rejected(_)
+            | VerbsError::Unreachable { .. }
+            | VerbsError::Disconnected { .. } => "connection",
             VerbsError::Completed(_) => "work request",
         }
     }
@@ -141,6 +169,17 @@ impl VerbsError {
             VerbsError::TimedOut { .. } => {
                 "check that the peer is connected and posts, that requests are signaled, and the device's counters"
             }
+            VerbsError::Connection(error) => match error.errno() {
+                EADDRINUSE => "listen at another port, or at 0 for any",
+                ENOMEM => "drop connections that are over",
+                _ => "look at the events of the connection: it may be over",
+            },
+            VerbsError::Rejected(rejection) if rejection.reason == RejectReason::INVALID_SERVICE_ID => {
+                "check the port, and that somebody listens at it"
+            }
+            VerbsError::Rejected(_) => "ask the peer's program; its private data may say why",
+            VerbsError::Unreachable { .. } => "check the peer's address, and the way there (UDP 4791)",
+            VerbsError::Disconnected { .. } => "connect anew, with a queue pair that was reset",
             VerbsError::Completed(completion) => status_remedy(completion.status),
         }
     }
@@ -159,6 +198,10 @@ impl VerbsError {
             VerbsError::Port(PortError::NoFamily { .. }) => EAFNOSUPPORT,
             VerbsError::Invalid { .. } | VerbsError::Request(_) => EINVAL,
             VerbsError::TimedOut { .. } => ETIMEDOUT,
+            VerbsError::Connection(error) => error.errno(),
+            VerbsError::Rejected(_) => ECONNREFUSED,
+            VerbsError::Unreachable { .. } => ETIMEDOUT,
+            VerbsError::Disconnected { .. } => ECONNRESET,
             VerbsError::Completed(_) => EIO,
         }
     }
@@ -166,12 +209,15 @@ impl VerbsError {
 
 // Linux, all architectures that this crate runs on.
 const EIO: i32 = 5;
+const ENOMEM: i32 = 12;
 const EACCES: i32 = 13;
 const EINVAL: i32 = 22;
 const EAFNOSUPPORT: i32 = 97;
 const EADDRINUSE: i32 = 98;
 const EADDRNOTAVAIL: i32 = 99;
+const ECONNRESET: i32 = 104;
 const ETIMEDOUT: i32 = 110;
+const ECONNREFUSED: i32 = 111;
 
 impl fmt::Display for VerbsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -189,6 +235,10 @@ impl fmt::Display for VerbsError {
             }
             VerbsError::Request(error) => write!(f, "send request: {error}")?,
             VerbsError::TimedOut { awaited, after } => write!(f, "no {awaited} within {after:?}")?,
+            VerbsError::Connection(error) => error.fmt(f)?,
+            VerbsError::Rejected(rejection) => rejection.fmt(f)?,
+            VerbsError::Unreachable { peer } => write!(f, "{peer} does not answer")?,
+            VerbsError::Disconnected { peer } => write!(f, "the connection to {peer} is over")?,
             VerbsError::Completed(completion) => write!(
                 f,
                 "work request {:#x} of QP {:#08x} completed with {}",
@@ -206,6 +256,7 @@ impl std::error::Error for VerbsError {
         match self {
             VerbsError::Refused { error, .. } => Some(error),
             VerbsError::Port(error) => Some(error),
+            VerbsError::Connection(error) => Some(error),
             VerbsError::Os { source, .. } => Some(source),
             _ => None,
         }

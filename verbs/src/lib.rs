@@ -54,6 +54,50 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! With [`rdma_cm`] queue pairs are connected by IP address and port instead, and nothing travels out of band:
+//!
+//! ```
+//! use std::time::Duration;
+//! use pumice_verbs::{
+//!     Access, Connection, ConnectionParams, FabricConfig, RcQueuePair, RemoteSlice, Result, SendRequest, Simulation,
+//! };
+//!
+//! # fn main() -> Result<()> {
+//! const SECOND: Duration = Duration::from_secs(1);
+//! let simulation = Simulation::new(FabricConfig::default());
+//! let side = |address: &str| -> Result<_> {
+//!     let device = simulation.device(address.parse().unwrap())?;
+//!     let domain = device.protection_domain()?;
+//!     let cq = device.completion_queue(16)?;
+//!     let memory = domain.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+//!     let qp = RcQueuePair::builder(&domain, &cq, &cq).build()?;
+//!     Ok((device, qp, cq, memory))
+//! };
+//! let (server, server_qp, _, server_memory) = side("10.0.0.1")?;
+//! let (_client, client_qp, client_cq, _) = side("10.0.0.2")?;
+//!
+//! let listener = server.listen(7471)?;
+//! let params = ConnectionParams::default();
+//! let client = Connection::connect(&client_qp, ([10, 0, 0, 1], 7471).into(), &params, b"hello")?;
+//!
+//! // The server says where its memory is when it accepts. `request.reject(&())` would refuse.
+//! let request = listener.request(SECOND)?;
+//! assert_eq!(request.private_data::<[u8; 5]>()?, *b"hello");
+//! let server = request.accept(&server_qp, &params, &server_memory.remote())?;
+//!
+//! client.established(SECOND)?;
+//! server.established(SECOND)?;
+//! let remote: RemoteSlice = client.private_data()?;
+//! client_qp.post_send(&SendRequest::write(&[], remote).inline(b"stone").signaled())?;
+//! client_cq.wait_success(SECOND)?;
+//! assert_eq!(server_memory.to_vec(0, 5)?, b"stone");
+//!
+//! client.disconnect()?;
+//! server.disconnected(SECOND)?;
+//! # Ok(())
+//! # }
+//! ```
 #![deny(unsafe_code)]
 
 mod address;
@@ -67,6 +111,7 @@ mod error;
 mod memory;
 mod options;
 mod queue_pair;
+pub mod rdma_cm;
 mod receive;
 mod request;
 mod simulation;
@@ -87,6 +132,7 @@ pub use error::{ListError, RequestError, Result, VerbsError};
 pub use memory::MemoryRegion;
 pub use options::DeviceOptions;
 pub use queue_pair::QueuePair;
+pub use rdma_cm::{Connection, ConnectionEvent, ConnectionParams, ConnectionRequest, Listener};
 pub use receive::SharedReceiveQueue;
 pub use request::{LocalSlice, Placement, SendList, SendRequest};
 pub use simulation::Simulation;
@@ -98,6 +144,7 @@ pub use window::MemoryWindow;
 pub use pumice_device::async_event::AsyncElement;
 pub use pumice_device::counters::{CounterInfo, Counters};
 pub use pumice_device::gid_table::GidEntry;
+pub use pumice_device::gsi::ConnectionError;
 pub use pumice_device::hca::{Hca, HcaError};
 pub use pumice_device::limits::Limits;
 pub use pumice_device::memory::WindowType;
@@ -107,6 +154,7 @@ pub use pumice_device::port::{
 pub use pumice_device::srq::SrqAttributes;
 pub use pumice_device::table::Handle;
 pub use pumice_transport::host::Counter;
+pub use pumice_transport::mad::RejectReason;
 pub use pumice_transport::qp::{AttributeMask, ModifyError, PostError, QpAttributes};
 pub use pumice_transport::types::{
     Access, AddressVector, AsyncEventType, Cause, Gid, Mtu, QpCapacity, QpState, QpType, RecvRequest,
@@ -122,6 +170,8 @@ pub type UcQueuePair = QueuePair<transport::Uc>;
 pub type UdQueuePair = QueuePair<transport::Ud>;
 /// XRC initiator.
 pub type XrcInitiatorQueuePair = QueuePair<transport::XrcInitiator>;
+/// XRC initiator and target in one, as OFED 1.x had it.
+pub type XrcDuplexQueuePair = QueuePair<transport::XrcDuplex>;
 /// XRC target.
 pub type XrcTargetQueuePair = QueuePair<transport::XrcTarget>;
 /// What the peer of an RC queue pair must know.

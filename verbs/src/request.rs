@@ -9,7 +9,7 @@ use pumice_transport::types::{
 use crate::address::UdAddress;
 use crate::error::{RequestError, Result, VerbsError};
 use crate::slice::RemoteSlice;
-use crate::transport::{Rc, Reliable, Requester, Transport, Ud, XrcInitiator};
+use crate::transport::{Rc, Reliable, Requester, Transport, Ud, XrcRequester};
 
 /// A local buffer of a request: address, bytes and L_Key, checked when the request executes.
 /// [`crate::MemoryRegion::slice`] makes one.
@@ -194,7 +194,7 @@ impl<'a> SendRequest<'a, Rc> {
     }
 }
 
-impl SendRequest<'_, XrcInitiator> {
+impl<T: XrcRequester> SendRequest<'_, T> {
     /// The remote shared receive queue, by its number: for everything that consumes a receive or names remote
     /// memory (which must be of that queue's protection domain).
     pub fn remote_srq(mut self, number: u32) -> Self {

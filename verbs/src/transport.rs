@@ -45,6 +45,9 @@ pub struct Ud;
 /// XRC initiator: sends to shared receive queues of the peer's process, named by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XrcInitiator;
+/// XRC as OFED 1.x had it: initiator and target in one, for the shared receive queues of its XRC domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XrcDuplex;
 /// XRC target: receives for all shared receive queues of its XRC domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XrcTarget;
@@ -58,7 +61,7 @@ macro_rules! service {
     )*};
 }
 
-service!(Rc, Uc, Ud, XrcInitiator, XrcTarget);
+service!(Rc, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget);
 
 impl Connected for Rc {
     type Peer = Rc;
@@ -67,6 +70,10 @@ impl Connected for Rc {
 impl Connected for Uc {
     type Peer = Uc;
     type Options = UcConnectOptions;
+}
+impl Connected for XrcDuplex {
+    type Peer = XrcDuplex;
+    type Options = RcConnectOptions;
 }
 impl Connected for XrcInitiator {
     type Peer = XrcTarget;
@@ -79,9 +86,17 @@ impl Connected for XrcTarget {
 
 impl Requester for Rc {}
 impl Requester for Uc {}
+impl Requester for XrcDuplex {}
 impl Requester for XrcInitiator {}
 impl Reliable for Rc {}
+impl Reliable for XrcDuplex {}
 impl Reliable for XrcInitiator {}
+
+/// A requester whose requests name the shared receive queue that they are for.
+pub trait XrcRequester: Requester {}
+
+impl XrcRequester for XrcDuplex {}
+impl XrcRequester for XrcInitiator {}
 impl Receiver for Rc {}
 impl Receiver for Uc {}
 impl Receiver for Ud {}

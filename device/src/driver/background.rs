@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::Core;
 use crate::address_watch::AddressWatch;
+use crate::engine::Acknowledge;
 use crate::error::ResourceError;
 use crate::port::wait_readable;
 
@@ -127,7 +128,7 @@ impl Addresses {
 }
 
 /// How long the thread leaves packets to the application whose receive requests run out.
-const RESTRAINT_NS: u64 = 50_000_000;
+const RESTRAINT_NS: u64 = 250_000_000;
 
 /// Whether the thread keeps its hands off: an application that is kept from running for a moment has not stopped, and
 /// taking UC and UD messages for which it would post receives in time would lose them. In the socket they are safe.
@@ -223,7 +224,7 @@ fn run(core: &Core, mut addresses: Addresses) {
         let (mut fds, timeout) = {
             let mut engine = core.lock();
             let now_ns = core.clock.now_ns();
-            if core.drive_locked(&mut engine, now_ns) {
+            if core.drive_locked(&mut engine, now_ns, Acknowledge::WithReply) {
                 spin.progressed(now_ns);
                 continue;
             }
@@ -258,7 +259,7 @@ fn run(core: &Core, mut addresses: Addresses) {
         }
         let now_ns = core.clock.now_ns();
         let trains_before = engine.received_trains();
-        if core.drive_locked(&mut engine, now_ns) {
+        if core.drive_locked(&mut engine, now_ns, Acknowledge::WithReply) {
             spin.progressed(now_ns);
         }
         if watching {

@@ -16,6 +16,7 @@ use crate::engine::{Acknowledge, Engine};
 use crate::error::ResourceError;
 use crate::event_fd::EventFd;
 use crate::port::wait_readable;
+use crate::resources::Trust;
 
 /// A yield that took longer than this let somebody else run.
 const LONG_YIELD_NS: u64 = 2_000;
@@ -74,17 +75,23 @@ impl Core {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An application thread found its queue empty: drive once, if nobody else does. True if
+    /// The engine, unless somebody else has it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
+        match self.engine.try_lock() {
+            Ok(engine) => Some(engine),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// An application thread found its queue (of this index) empty: drive once, if nobody else does. True if
     /// anything arrived.
-    pub(crate) fn poll(&self) -> bool {
+    pub(crate) fn poll(&self, cq: u32) -> bool {
         self.note_activity();
-        let mut engine = match self.engine.try_lock() {
-            Ok(engine) => engine,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
-        };
+        let Some(mut engine) = self.try_lock() else { return false };
         let now_ns = self.clock.now_ns();
-        let received = self.step(&mut engine, now_ns);
+        let received =
+            engine.trusting(Trust::Polled(cq), |engine| self.step(engine, now_ns, Acknowledge::Now));
         if !received {
             engine.transmit_waiting_responses(now_ns);
         }
@@ -101,19 +108,16 @@ impl Core {
     }
 
     /// Receives, runs timers, sends. Acknowledgements wait if the application has completions to
-    /// look at first.
-    fn step(&self, engine: &mut Engine, now_ns: u64) -> bool {
+    /// look at first, else they leave as told.
+    fn step(&self, engine: &mut Engine, now_ns: u64, otherwise: Acknowledge) -> bool {
         engine.resources.new_completions = false;
         let received = engine.receive(now_ns);
         if engine.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             engine.expire(now_ns);
         }
         if received || engine.has_backlog() {
-            let acknowledge = if engine.resources.new_completions {
-                Acknowledge::AfterCompletions
-            } else {
-                Acknowledge::Now
-            };
+            let acknowledge =
+                if engine.resources.new_completions { Acknowledge::AfterCompletions } else { otherwise };
             engine.transmit(now_ns, acknowledge);
         }
         received
@@ -123,13 +127,20 @@ impl Core {
     pub(crate) fn drive(&self) -> bool {
         let mut engine = self.lock();
         let now_ns = self.clock.now_ns();
-        self.drive_locked(&mut engine, now_ns)
+        self.drive_locked(&mut engine, now_ns, Acknowledge::Now)
     }
 
-    pub(crate) fn drive_locked(&self, engine: &mut Engine, now_ns: u64) -> bool {
+    /// As [`Core::drive`], before something is destroyed: its memory may be gone already.
+    pub(crate) fn drive_out(&self) {
+        let mut engine = self.lock();
+        let now_ns = self.clock.now_ns();
+        engine.trusting(Trust::Nothing, |engine| self.drive_locked(engine, now_ns, Acknowledge::Now));
+    }
+
+    pub(crate) fn drive_locked(&self, engine: &mut Engine, now_ns: u64, acknowledge: Acknowledge) -> bool {
         let due = engine.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
-        let received = self.step(engine, now_ns);
-        let left = engine.transmit(now_ns, Acknowledge::Now);
+        let received = self.step(engine, now_ns, acknowledge);
+        let left = engine.transmit(now_ns, acknowledge);
         received || left || due
     }
 
@@ -138,7 +149,7 @@ impl Core {
         let Ok(mut engine) = self.engine.try_lock() else { return false };
         let before = engine.received_trains();
         let now_ns = self.clock.now_ns();
-        self.drive_locked(&mut engine, now_ns);
+        self.drive_locked(&mut engine, now_ns, Acknowledge::WithReply);
         engine.received_trains() != before
     }
 
@@ -247,7 +258,7 @@ impl Core {
                 if woken {
                     engine.port.woken();
                 }
-                self.step(&mut engine, now_ns);
+                self.step(&mut engine, now_ns, Acknowledge::Now);
                 if let Some(event) = channel.try_event() {
                     self.note_deadline(&engine, now_ns);
                     return Some(event);

@@ -1,7 +1,7 @@
 //! From a received train to the queue pairs it is for.
 
 use pumice_transport::host::{Counter, Host};
-use pumice_transport::qp::Arrival;
+use pumice_transport::qp::{Arrival, QueuePair};
 use pumice_transport::types::Gid;
 use pumice_transport::wire::{Packet, PacketError, Qpn, Service, Verdict, icrc};
 
@@ -97,7 +97,7 @@ pub(crate) fn receive(
                 }
             }
         } else {
-            entry.qp.handle_packet(now_ns, &arrival, &packet, resources);
+            deliver(now_ns, &arrival, &packet, &mut entry.qp, resources);
             if matches!(packet.info().service, Service::Uc | Service::Ud) {
                 resources.note_receives(entry.qp.context());
             }
@@ -110,6 +110,24 @@ pub(crate) fn receive(
     resources.count(Counter::RxTrains, 1);
     resources.count(Counter::RxPackets, packets);
     resources.count(Counter::RxBytes, received.bytes.len() as u64);
+}
+
+/// Hands a packet to its queue pair, with no more trust in the memory of its receives than there is.
+fn deliver(
+    now_ns: u64,
+    arrival: &Arrival<'_>,
+    packet: &Packet<'_>,
+    qp: &mut QueuePair,
+    resources: &mut Resources,
+) {
+    let wary = qp.qp_type().is_datagram() && !resources.trusts_receives_of(qp.context());
+    if wary {
+        resources.set_wary(true);
+    }
+    qp.handle_packet(now_ns, arrival, packet, resources);
+    if wary {
+        resources.set_wary(false);
+    }
 }
 
 /// Whether a packet has the service, the destination and the XRC SRQ of another one: looked at as bytes, before
@@ -160,9 +178,14 @@ fn multicast(
         resources.count(Counter::RxUnknownGroup, 1);
         return;
     }
+    let sender = packet.deth().map(|deth| deth.source);
+    let is_ours = resources.gids.iter().any(|(_, entry)| entry.ip == arrival.flow.source);
     for qpn in members {
+        if is_ours && sender == Some(qpn) && !resources.groups.hears_itself(qpn) {
+            continue;
+        }
         if let Some((index, entry)) = queue_pairs.by_number(qpn) {
-            entry.qp.handle_packet(now_ns, arrival, packet, resources);
+            deliver(now_ns, arrival, packet, &mut entry.qp, resources);
             touched.push(index);
         }
     }

@@ -7,6 +7,7 @@
 mod budget;
 mod dispatch;
 mod queue_pairs;
+mod reply;
 mod schedule;
 mod targets;
 mod train;
@@ -22,8 +23,9 @@ use pumice_transport::wire::Qpn;
 use crate::counters::Counters;
 use crate::gsi::Gsi;
 use crate::port::Port;
-use crate::resources::Resources;
+use crate::resources::{Resources, Trust};
 use budget::Budget;
+use reply::ReplyHabit;
 use schedule::{Deadlines, Ready};
 use targets::{Targets, Unavailable};
 use train::{Sink, TrainBuilder};
@@ -61,6 +63,7 @@ pub(crate) struct Engine {
     pub(crate) gsi: Gsi,
     /// Batches since acknowledgements began to wait for the application.
     deferred_batches: u32,
+    reply: ReplyHabit,
     targets: Targets,
 }
 
@@ -72,6 +75,8 @@ pub(crate) enum Acknowledge {
     /// Acknowledgements wait: the application is about to see the completions of this batch, and an
     /// ACK sent first would delay it by a system call.
     AfterCompletions,
+    /// The same for what completed nothing, if the application has the habit of answering it.
+    WithReply,
 }
 
 impl Engine {
@@ -92,8 +97,17 @@ impl Engine {
             held_until_ns: None,
             gsi,
             deferred_batches: 0,
+            reply: ReplyHabit::default(),
             targets: Targets::default(),
         }
+    }
+
+    /// Works with this trust in the program's memory.
+    pub(crate) fn trusting<R>(&mut self, trust: Trust, work: impl FnOnce(&mut Engine) -> R) -> R {
+        self.resources.set_trust(trust);
+        let result = work(self);
+        self.resources.set_trust(Trust::Connections);
+        result
     }
 
     /// Takes a batch of packets from the port to their queue pairs. True if there were any.
@@ -123,6 +137,9 @@ impl Engine {
         }
         if any {
             self.settle();
+            if !self.resources.new_completions && !self.responders.is_empty() {
+                self.reply.arrived(now_ns);
+            }
         }
         any
     }
@@ -158,6 +175,11 @@ impl Engine {
 
     fn note(&mut self, index: u32) {
         let Some(entry) = self.queue_pairs.at_mut(index) else { return };
+        if entry.shared.as_ref().is_some_and(|shared| shared.is_outdated(&entry.qp))
+            && targets::publish_failure(entry, &mut self.resources) == Err(Unavailable::Gone)
+        {
+            self.targets.note_gone(entry.qp.context().qpn);
+        }
         if entry.qp.wants_to_send() {
             self.senders.push(index);
         }
@@ -184,6 +206,12 @@ impl Engine {
     /// The application did something with a queue pair: it may want to send now.
     pub(crate) fn touch(&mut self, index: u32) {
         self.touched.push(index);
+    }
+
+    /// The application posted send requests to a queue pair.
+    pub(crate) fn posted(&mut self, index: u32, now_ns: u64) {
+        self.touch(index);
+        self.reply.posted(now_ns);
     }
 
     /// Sends requests, then responses. True if anything is left that only more turns can send.
@@ -277,14 +305,20 @@ impl Engine {
             responders,
             touched,
             deferred_batches,
+            reply,
             targets,
             ..
         } = self;
         if responders.is_empty() {
             return false;
         }
-        let wait = acknowledge == Acknowledge::AfterCompletions && *deferred_batches < DEFERRED_BATCHES;
-        *deferred_batches = if wait { *deferred_batches + 1 } else { 0 };
+        let after_completions =
+            acknowledge == Acknowledge::AfterCompletions && *deferred_batches < DEFERRED_BATCHES;
+        *deferred_batches = if after_completions { *deferred_batches + 1 } else { 0 };
+        let wait = after_completions || (acknowledge == Acknowledge::WithReply && reply.holds(now_ns));
+        if !wait {
+            reply.released();
+        }
         let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
         let mut left_bytes = TRANSMIT_BYTES;
         let mut unfinished = false;
@@ -345,7 +379,9 @@ impl Engine {
         if any {
             self.settle();
         }
-        self.gsi.expire(now_ns);
+        self.reply.expire(now_ns);
+        let Engine { gsi, port, .. } = self;
+        gsi.expire(now_ns, &mut **port);
         self.send_mail(now_ns);
     }
 
@@ -357,13 +393,14 @@ impl Engine {
             self.held_until_ns,
             self.gsi.deadline_ns(),
             self.look_deadline_ns(),
+            self.reply.deadline_ns(),
         ];
         all.into_iter().flatten().min()
     }
 
     /// Something waits to be sent and may be sendable now.
     pub(crate) fn has_backlog(&self) -> bool {
-        !self.responders.is_empty()
+        (!self.responders.is_empty() && self.reply.deadline_ns().is_none())
             || !self.senders.is_empty()
             || self.builder.is_stalled()
             || self.gsi.has_backlog()

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pumice_transport::qp::QueuePair;
+use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
 use super::budget::Budget;
@@ -135,6 +136,15 @@ impl QueuePairs {
     /// Numbers of the XRC targets with other processes' numbers.
     pub(crate) fn foreign(&self) -> impl Iterator<Item = Qpn> {
         self.foreign.keys().copied()
+    }
+
+    /// Numbers of this process's queue pairs that initiate and are targets of a shared domain.
+    pub(crate) fn halves_of(&self, domain: u32) -> Vec<Qpn> {
+        let own = self.slots.iter().take(MAX_QUEUE_PAIRS as usize).flatten();
+        own.filter(|entry| entry.qp.qp_type() == QpType::XrcDuplex)
+            .filter(|entry| entry.shared.as_ref().is_some_and(|shared| shared.domain() == domain))
+            .map(|entry| entry.qp.context().qpn)
+            .collect()
     }
 
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Box<QpEntry>> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use pumice_transport::path::Flow;
 use pumice_transport::qp::{MessageSnapshot, QpConfig, QueuePair, TargetSnapshot};
-use pumice_transport::types::{Cause, QpCapacity, QpType};
+use pumice_transport::types::{Cause, QpCapacity, QpState, QpType};
 use pumice_transport::wire::Qpn;
 
 use super::queue_pairs::{QpEntry, QueuePairs};
@@ -118,6 +118,11 @@ impl Targets {
 }
 
 impl SharedTarget {
+    /// Whether the others think that it works although this queue pair has failed.
+    pub(crate) fn is_outdated(&self, qp: &QueuePair) -> bool {
+        self.record.half && qp.state() == QpState::Err && self.record.snapshot.state != QpState::Err
+    }
+
     /// Index of its domain.
     pub(crate) const fn domain(&self) -> u32 {
         self.domain
@@ -216,8 +221,12 @@ pub(crate) fn publish_failure(entry: &mut QpEntry, resources: &mut Resources) ->
 
 /// The queue pair of a target of one of the shared domains that are open here; it is made if need be.
 pub(crate) fn find(qpn: Qpn, queue_pairs: &mut QueuePairs, resources: &mut Resources) -> Option<u32> {
+    // A receiving half is no target where it was made, and the queue pair itself there.
+    if let Some((index, _)) = queue_pairs.by_number(qpn) {
+        return Some(index);
+    }
     if resources.is_target(qpn) {
-        return queue_pairs.by_number(qpn).map(|(index, _)| index);
+        return None;
     }
     for (domain, file) in resources.xrc.all_shared() {
         let Some(place) = file.find(qpn.value()) else { continue };
@@ -228,7 +237,7 @@ pub(crate) fn find(qpn: Qpn, queue_pairs: &mut QueuePairs, resources: &mut Resou
         }
         drop(lock);
         let mut entry = QpEntry::new(QueuePair::new(QpConfig {
-            context: resources.insert_target(qpn, domain),
+            context: resources.insert_target(qpn, domain, record.half),
             qp_type: QpType::XrcTarget,
             capacity: QpCapacity::default(),
             signal_all: false,
@@ -236,7 +245,7 @@ pub(crate) fn find(qpn: Qpn, queue_pairs: &mut QueuePairs, resources: &mut Resou
             port_mtu_bytes: 4096,
         }));
         let seen_events = record.event_count;
-        let record = TargetRecord { qpn: qpn.value(), ..TargetRecord::default() };
+        let record = TargetRecord { qpn: qpn.value(), half: record.half, ..TargetRecord::default() };
         let scratch = TargetSnapshot::default();
         entry.shared = Some(Box::new(SharedTarget { domain, place, record, seen_events, scratch }));
         return Some(queue_pairs.insert_foreign(qpn, entry));
@@ -251,8 +260,9 @@ impl Engine {
     /// The domain is full, or its file cannot be written.
     pub(crate) fn share_target(&mut self, entry: &mut QpEntry) -> Result<(), ResourceError> {
         let context = *entry.qp.context();
+        let half = entry.qp.qp_type() == QpType::XrcDuplex;
         let Some(file) = self.resources.xrc.shared(context.xrcd).map(Arc::clone) else { return Ok(()) };
-        let mut record = TargetRecord { qpn: context.qpn.value(), ..TargetRecord::default() };
+        let mut record = TargetRecord { qpn: context.qpn.value(), half, ..TargetRecord::default() };
         entry.qp.export_target(&mut record.snapshot);
         let place = file.create(&mut record)?;
         let shared = SharedTarget {
@@ -297,6 +307,22 @@ impl Engine {
         Ok(())
     }
 
+    /// A queue pair that initiates as well is being destroyed: nobody is its receiving half any more.
+    pub(crate) fn unshare(&mut self, qpn: Qpn) {
+        let Engine { queue_pairs, resources, .. } = self;
+        let Some((_, QpEntry { qp, shared, .. })) = queue_pairs.by_number(qpn) else { return };
+        if qp.qp_type() != QpType::XrcDuplex {
+            return;
+        }
+        qp.flush_message(resources);
+        let Some(shared) = shared.take() else { return };
+        if let Some(file) = resources.xrc.shared(shared.domain).map(Arc::clone) {
+            // Without the lock as well: somebody who holds it finds the record gone the next time.
+            let _lock = file.lock_record(shared.place);
+            file.remove(shared.place);
+        }
+    }
+
     /// The last of this process has closed a target: it is destroyed, unless it is open in another process.
     pub(crate) fn destroy_target(&mut self, qpn: Qpn) {
         let Engine { queue_pairs, resources, .. } = self;
@@ -328,7 +354,7 @@ impl Engine {
         let Some((index, entry)) = queue_pairs.by_number(qpn) else { return };
         let domain = entry.shared.take().map(|shared| shared.domain);
         entry.qp.flush_message(resources);
-        if resources.has_registrations(qpn) {
+        if resources.has_registrations(qpn) || !resources.is_target(qpn) {
             // Somebody has damaged the file: who has the target open sees it fail.
             entry.qp.enter_error(Some(Cause::Modified), resources);
             return;
@@ -429,7 +455,8 @@ fn refresh_all(
     targets: &mut Targets,
     touched: &mut Ready,
 ) {
-    for qpn in resources.targets_of(domain) {
+    let halves = queue_pairs.halves_of(domain);
+    for qpn in resources.targets_of(domain).into_iter().chain(halves) {
         let Some((index, entry)) = queue_pairs.by_number(qpn) else { continue };
         // Another process that holds it is seen next time.
         if run(entry, resources, |_, _| ()) == Err(Unavailable::Gone) {

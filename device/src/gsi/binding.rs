@@ -1,9 +1,10 @@
 //! Services that this process has bound.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pumice_transport::cm::{BacklogOverflow, ListenParams, ListenerId};
+use pumice_transport::mad::ServiceId;
 
 use super::{CmChannel, ConnectionError, DirectoryError, Gsi, ServiceEntry};
 use crate::port::Port;
@@ -23,11 +24,46 @@ struct Binding {
 pub(super) struct Bindings {
     next: u32,
     bindings: BTreeMap<BindingId, Binding>,
+    /// Those of one service each, by service: there may be thousands.
+    single: BTreeMap<ServiceId, Vec<BindingId>>,
+    /// Those of several services, of which there are few.
+    several: BTreeSet<BindingId>,
 }
 
 impl Bindings {
     /// As many as there are ports in two port spaces.
     const LIMIT: usize = 1 << 17;
+
+    /// Whether some request would be meant for this and for one that is there.
+    fn is_taken(&self, entry: &ServiceEntry) -> bool {
+        let overlaps = |id: &BindingId| self.bindings.get(id).is_some_and(|own| own.entry.overlaps(entry));
+        if entry.mask != u64::MAX {
+            return self.bindings.keys().any(overlaps);
+        }
+        let single = self.single.get(&entry.service_id).into_iter().flatten();
+        single.chain(&self.several).any(overlaps)
+    }
+
+    fn insert(&mut self, id: BindingId, entry: &ServiceEntry) {
+        if entry.mask == u64::MAX {
+            self.single.entry(entry.service_id).or_default().push(id);
+        } else {
+            self.several.insert(id);
+        }
+        self.bindings.insert(id, Binding { entry: *entry, listener: None });
+    }
+
+    fn remove(&mut self, id: BindingId) -> Option<Binding> {
+        let binding = self.bindings.remove(&id)?;
+        self.several.remove(&id);
+        if let Some(same) = self.single.get_mut(&binding.entry.service_id) {
+            same.retain(|other| *other != id);
+            if same.is_empty() {
+                self.single.remove(&binding.entry.service_id);
+            }
+        }
+        Some(binding)
+    }
 }
 
 impl Gsi {
@@ -39,7 +75,7 @@ impl Gsi {
     ) -> Result<BindingId, ConnectionError> {
         let refused = |error| ConnectionError::Directory { service_id: entry.service_id, error };
         let table = &mut self.bindings;
-        if table.bindings.values().any(|binding| binding.entry.overlaps(entry)) {
+        if table.is_taken(entry) {
             return Err(refused(DirectoryError::Taken { slot: self.process_slot }));
         }
         if table.bindings.len() >= Bindings::LIMIT {
@@ -54,7 +90,7 @@ impl Gsi {
         }
         let id = BindingId(table.next);
         table.next = table.next.wrapping_add(1);
-        table.bindings.insert(id, Binding { entry: *entry, listener: None });
+        table.insert(id, entry);
         Ok(id)
     }
 
@@ -65,7 +101,7 @@ impl Gsi {
         now_ns: u64,
         port: &mut dyn Port,
     ) -> Result<(), ConnectionError> {
-        let binding = self.bindings.bindings.remove(&id).ok_or(ConnectionError::NotBound)?;
+        let binding = self.bindings.remove(id).ok_or(ConnectionError::NotBound)?;
         if let Some(listener) = binding.listener {
             self.listeners.remove(&listener);
             self.cm.unlisten(listener, now_ns)?;

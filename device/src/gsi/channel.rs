@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use pumice_transport::cm::Event;
+use pumice_transport::cm::{Event, ListenerId};
 use pumice_transport::mad::CommId;
 
 use crate::error::ResourceError;
@@ -44,6 +44,13 @@ impl CmChannel {
         let (event, account) = self.events.take()?;
         account.ack(1);
         Some(event)
+    }
+
+    /// Takes the requests to a listener that wait.
+    pub(super) fn take_requests(&self, to: ListenerId) -> Vec<Event> {
+        self.events.remove_where(|event| {
+            matches!(event, Event::ConnectRequest { listener, .. } | Event::SidrRequest { listener, .. } if *listener == to)
+        })
     }
 
     /// Takes what waits of one connection.

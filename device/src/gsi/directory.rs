@@ -48,6 +48,23 @@ pub trait ServiceDirectory {
 
     /// Hands a packet to the process of a slot.
     fn hand_on(&mut self, slot: u8, received: &Received<'_>) -> HandedOn;
+
+    /// Which other process has a slot at an address.
+    fn occupant(&mut self, slot: u8, address: Gid) -> Occupant;
+
+    /// Whether the process that [`occupant`](ServiceDirectory::occupant) named still lives; also if it cannot be told.
+    fn lives(&mut self, slot: u8, who: u64) -> bool;
+}
+
+/// Who has a slot at an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occupant {
+    /// A process that lives. The number is no other's.
+    Process(u64),
+    /// None on this host but perhaps this one, or the address is another host's.
+    Nobody,
+    /// It cannot be told at this moment.
+    Unknown,
 }
 
 /// What became of a packet for another process.

@@ -3,7 +3,7 @@
 //! All processes of an address share its queue pair 1. A message for a connection carries the slot of
 //! its process in the communication id; a request is for whoever has bound the service, which the
 //! [`ServiceDirectory`] of the port knows. Whoever receives a message of another process hands it on, and
-//! answers for those that nobody owns.
+//! answers for those that nobody owns; a request for a service of nobody's only after a moment (`early`).
 //!
 //! Consumers hear of their connections through a [`CmChannel`]: a queue of events with a descriptor. A
 //! connection made by a request begins on its listener's channel.
@@ -11,9 +11,11 @@
 mod binding;
 mod channel;
 mod directory;
+mod early;
 mod envelope;
 mod error;
 mod turn;
+mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,18 +26,20 @@ use pumice_transport::types::Gid;
 
 pub use binding::BindingId;
 pub use channel::CmChannel;
-pub use directory::{DirectoryError, HandedOn, ServiceDirectory, ServiceEntry};
+pub use directory::{DirectoryError, HandedOn, Occupant, ServiceDirectory, ServiceEntry};
 pub use error::ConnectionError;
 
 use crate::gid_table::GidEntry;
 use binding::Bindings;
+use early::EarlyRequests;
 use envelope::Inbound;
+use watch::Watch;
 
 pub(crate) use envelope::inbound;
 pub(crate) use turn::MailSink;
 
 /// MADs that wait to be looked at: what one round of receiving brings. More are lost, as on the wire.
-const MAX_INBOX: usize = 512;
+const MAX_INBOX: usize = 2048;
 /// MADs that wait for other processes. More are lost, as on the wire.
 const MAX_DETAINED: usize = 8192;
 
@@ -47,10 +51,14 @@ pub(crate) struct Gsi {
     channels: BTreeMap<CommId, Arc<CmChannel>>,
     listeners: BTreeMap<ListenerId, Arc<CmChannel>>,
     inbox: Vec<Inbound>,
+    early: EarlyRequests,
     /// MADs for processes that do not keep up.
     detained: VecDeque<(u8, Inbound)>,
     /// A MAD that the port had no room for.
     held_back: Option<MadOut>,
+    /// Connections whose peers' processes are to be looked at.
+    fresh: Vec<CommId>,
+    watch: Watch,
     next_psn: u32,
 }
 
@@ -64,8 +72,11 @@ impl Gsi {
             channels: BTreeMap::new(),
             listeners: BTreeMap::new(),
             inbox: Vec::new(),
+            early: EarlyRequests::default(),
             detained: VecDeque::new(),
             held_back: None,
+            fresh: Vec::new(),
+            watch: Watch::default(),
             next_psn: seed,
         }
     }
@@ -83,7 +94,8 @@ impl Gsi {
 
     /// When its timers are due.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        self.cm.poll_timeout()
+        let early = self.early.deadline_ns();
+        self.cm.poll_timeout().into_iter().chain(self.watch.next_look_ns()).chain(early).min()
     }
 
     /// Something waits to be sent.
@@ -103,6 +115,9 @@ impl Gsi {
             };
             if let Some(channel) = asked.and_then(|listener| self.listeners.get(&listener)) {
                 self.channels.insert(id, Arc::clone(channel));
+            }
+            if let Event::Established { .. } = &event {
+                self.fresh.push(id);
             }
             let delivered = self.channels.get(&id).is_some_and(|channel| channel.push(event));
             if !delivered && asked.is_some() {

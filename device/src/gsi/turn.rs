@@ -3,13 +3,14 @@
 use std::mem;
 use std::sync::Arc;
 
-use pumice_transport::cm::{Cm, Event, MadOut};
+use pumice_transport::cm::{Cm, Event, ListenerId, MadOut};
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::mad::{CmMessage, CommId, MAD_BYTES, Mad};
 use pumice_transport::path::Path;
 use pumice_transport::types::AddressVector;
 use pumice_transport::wire::Qpn;
 
+use super::early::EarlyRequests;
 use super::envelope::{self, Inbound, PACKET_BYTES};
 use super::{CmChannel, Gsi, HandedOn, MAX_DETAINED};
 use crate::address_handle;
@@ -23,21 +24,51 @@ impl Gsi {
     /// Handles the MADs that were received: those of this process, and those that nobody owns.
     pub(crate) fn read_mail(&mut self, now_ns: u64, port: &mut dyn Port) {
         for inbound in mem::take(&mut self.inbox) {
-            let others = self.others(&inbound, port);
-            match hand_on(&others, &inbound, port) {
-                (HandedOn::Done, _) => {}
-                (HandedOn::Full, slot) => {
-                    if self.detained.len() < MAX_DETAINED {
-                        self.detained.push_back((slot, inbound));
-                    }
+            self.read(inbound, EarlyRequests::patience_ends_ns(now_ns), now_ns, port);
+        }
+        self.deliver_and_watch(now_ns, port);
+    }
+
+    /// Tells the consumers what happened, and looks after the peers of connections that this began.
+    fn deliver_and_watch(&mut self, now_ns: u64, port: &mut dyn Port) {
+        self.deliver(now_ns);
+        for id in mem::take(&mut self.fresh) {
+            self.watch(id, now_ns, port);
+        }
+    }
+
+    /// `until_ns`: how long a request may wait for its listener.
+    fn read(&mut self, inbound: Inbound, until_ns: u64, now_ns: u64, port: &mut dyn Port) {
+        let others = self.others(&inbound, port);
+        match hand_on(&others, &inbound, port) {
+            (HandedOn::Done, _) => {}
+            (HandedOn::Full, slot) => {
+                if self.detained.len() < MAX_DETAINED {
+                    self.detained.push_back((slot, inbound));
                 }
-                // What it does not understand it has answered; there is nobody else to tell.
-                (HandedOn::Nobody, _) => {
+            }
+            (HandedOn::Nobody, _) => {
+                let refused = if self.is_early(&inbound) {
+                    self.early.keep(inbound, until_ns, now_ns)
+                } else {
+                    Some(inbound)
+                };
+                if let Some(inbound) = refused {
+                    // What it does not understand it has answered; there is nobody else to tell.
                     let _ = self.cm.handle_mad(&inbound.route(), inbound.mad(), now_ns);
                 }
             }
         }
-        self.deliver(now_ns);
+    }
+
+    /// Whether it is a new request, and nobody in this process listens for it.
+    fn is_early(&self, inbound: &Inbound) -> bool {
+        let message = Mad::parse(inbound.mad()).ok().and_then(|mad| CmMessage::parse(&mad).ok());
+        let route = inbound.route();
+        message.is_some_and(|message| {
+            message.service().is_some_and(|service_id| !self.cm.serves(service_id, route.local))
+                && !self.cm.recognises(&route, &message)
+        })
     }
 
     /// Hands on what other processes had no room for.
@@ -78,11 +109,20 @@ impl Gsi {
     }
 
     /// Timers that are due.
-    pub(crate) fn expire(&mut self, now_ns: u64) {
-        if self.cm.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
+    pub(crate) fn expire(&mut self, now_ns: u64, port: &mut dyn Port) {
+        self.look_after_peers(now_ns, port);
+        let early = self.early.due(now_ns);
+        let looks = !early.is_empty();
+        for (until_ns, inbound) in early {
+            self.read(inbound, until_ns, now_ns, port);
+        }
+        let due = self.cm.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns);
+        if due {
             // One call sends so much and no more; what stays due comes in the next round.
             self.cm.handle_timeout(now_ns);
-            self.deliver(now_ns);
+        }
+        if looks || due {
+            self.deliver_and_watch(now_ns, port);
         }
     }
 
@@ -132,6 +172,22 @@ impl Gsi {
         true
     }
 
+    /// Moves a listener, and the requests that wait, to another channel. False: there is none.
+    pub(crate) fn migrate_listener(&mut self, listener: ListenerId, channel: &Arc<CmChannel>) -> bool {
+        let Some(old) = self.listeners.get_mut(&listener).map(|at| mem::replace(at, Arc::clone(channel)))
+        else {
+            return false;
+        };
+        if !Arc::ptr_eq(&old, channel) {
+            for request in old.take_requests(listener) {
+                let id = request.id();
+                channel.push(request);
+                self.migrate(id, channel);
+            }
+        }
+        true
+    }
+
     /// The next event of a channel. Taking a request makes room in its listener's backlog.
     pub(crate) fn take_event(&mut self, channel: &CmChannel) -> Option<Event> {
         let event = channel.take()?;
@@ -157,14 +213,16 @@ impl Gsi {
         }
     }
 
-    /// The adapter is being closed: peers are told.
-    pub(crate) fn close(&mut self, now_ns: u64, port: &mut dyn Port) {
+    /// The adapter is being closed: peers are told. Send, and call again while this is true.
+    pub(crate) fn close(&mut self, now_ns: u64, port: &mut dyn Port) -> bool {
         self.unbind_all(now_ns, port);
-        let all: Vec<CommId> = self.cm.ids().collect();
-        for id in all {
-            let _ = self.cm.destroy(id, now_ns);
-            self.detach(id);
+        let waits = self.cm.hurry(now_ns);
+        let some: Vec<CommId> = self.cm.ids().take(Cm::TIMEOUTS_PER_CALL).collect();
+        for id in &some {
+            let _ = self.cm.destroy(*id, now_ns);
+            self.detach(*id);
         }
+        waits || !some.is_empty()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::MutexGuard;
+use std::time::{Duration, Instant};
 
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, CmError, ConnectParams, Event, ListenerId, QpParameters, RejectParams,
@@ -101,7 +102,12 @@ impl Hca {
     /// # Errors
     /// What the connection manager says.
     pub fn cm_send_rtu(&self, id: CommId, private_data: &[u8]) -> Result<(), ConnectionError> {
-        self.cm_call(|cm, _| cm.send_rtu(id, private_data))
+        self.cm_turn(|engine, now_ns| {
+            let Engine { gsi, port, .. } = engine;
+            gsi.call(now_ns, |cm| cm.send_rtu(id, private_data))?;
+            gsi.watch(id, now_ns, &mut **port);
+            Ok(())
+        })
     }
 
     /// Data has come before the RTU (the asynchronous event COMM_EST).
@@ -180,6 +186,19 @@ impl Hca {
         if moved { Ok(()) } else { Err(CmError::UnknownId(id).into()) }
     }
 
+    /// Moves a listener, and the requests that wait for it, to another channel.
+    ///
+    /// # Errors
+    /// There is no such listener.
+    pub fn cm_migrate_listener(
+        &self,
+        listener: ListenerId,
+        channel: &Arc<CmChannel>,
+    ) -> Result<(), ConnectionError> {
+        let moved = self.core.lock().gsi.migrate_listener(listener, channel);
+        if moved { Ok(()) } else { Err(CmError::UnknownListener.into()) }
+    }
+
     /// Connections of any state, those included that their consumers have given up.
     pub fn cm_connection_count(&self) -> usize {
         self.core.lock().gsi.cm.connection_count()
@@ -190,13 +209,35 @@ impl Hca {
         self.core.lock().gsi.cm.config().ca_guid
     }
 
+    /// The process ends without having closed the adapter: services are released, and peers told that their
+    /// connections end, once. False: the engine was not to be had, perhaps because the thread that ends
+    /// the process was interrupted in it.
+    pub fn cm_leave(&self, patience: Duration) -> bool {
+        let begun = Instant::now();
+        loop {
+            match self.core.try_lock() {
+                Some(engine) => {
+                    self.close_connections(engine);
+                    return true;
+                }
+                None if begun.elapsed() > patience => return false,
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
     /// Services are released, and peers told that their connections end: once, without waiting.
-    pub(super) fn close_connections(&self) {
+    pub(super) fn close_connections(&self, mut engine: MutexGuard<'_, Engine>) {
         let now_ns = self.core.clock.now_ns();
-        let mut engine = self.core.lock();
-        let Engine { gsi, port, .. } = &mut *engine;
-        gsi.close(now_ns, &mut **port);
-        engine.transmit(now_ns, Acknowledge::Now);
+        // Every call leaves fewer.
+        loop {
+            let Engine { gsi, port, .. } = &mut *engine;
+            let more = gsi.close(now_ns, &mut **port);
+            engine.transmit(now_ns, Acknowledge::Now);
+            if !more {
+                return;
+            }
+        }
     }
 
     fn cm_begin(

@@ -237,6 +237,12 @@ impl Hca {
         self.core.drive()
     }
 
+    /// Drives the engine once before something is destroyed: what is owed to peers leaves while it can be made. Memory
+    /// that is registered, and unmapped already, is found to be so.
+    pub fn drive_out(&self) {
+        self.core.drive_out();
+    }
+
     /// When the engine wants to be driven though nothing arrives, in ns of its clock.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.core.lock().deadline_ns()
@@ -249,7 +255,7 @@ impl Drop for Hca {
             background.stop();
         }
         if self.process == std::process::id() {
-            self.close_connections();
+            self.close_connections(self.core.lock());
         }
         self.core.lock().resources.set_explain_hook(None);
         if let Some(explainer) = self.explainer.take() {

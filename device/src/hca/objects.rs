@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pumice_transport::path::Path;
-use pumice_transport::types::{AddressVector, Gid, RecvRequest};
+use pumice_transport::types::{AddressVector, Gid, QpType, RecvRequest};
 use pumice_transport::wire::Qpn;
 
 use super::{CqSetup, Hca, HcaError, SrqSetup, XrcdFile};
@@ -187,6 +187,21 @@ impl Hca {
             // The membership goes with the group; a network that forgot it already does no harm.
             let _ = engine.port.leave(group.into());
         }
+        Ok(())
+    }
+
+    /// Says whether a queue pair gets the datagrams that it sends to a group of its own; it does unless told.
+    ///
+    /// # Errors
+    /// Not UD, or no such queue pair.
+    pub fn hear_own_mcast(&self, qpn: Qpn, hears: bool) -> Result<(), HcaError> {
+        let mut engine = self.core.lock();
+        let qp_type = engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
+        if qp_type != QpType::Ud {
+            let reason = "only UD queue pairs take part in multicast";
+            return Err(crate::error::ResourceError::invalid(reason).into());
+        }
+        engine.resources.groups.hear_itself(qpn, hears);
         Ok(())
     }
 

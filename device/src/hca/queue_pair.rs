@@ -29,7 +29,7 @@ pub struct QpInit {
     pub recv_cq: Option<Handle>,
     /// Shared receive queue, instead of a receive queue of its own.
     pub srq: Option<Handle>,
-    /// XRC domain; XRC targets, and initiators that are to keep one open.
+    /// XRC domain; XRC targets and queue pairs of OFED 1.x.
     pub xrcd: Option<Handle>,
     /// Sizes asked for.
     pub capacity: QpCapacity,
@@ -73,7 +73,7 @@ impl Hca {
             port_mtu_bytes: self.active_mtu.bytes(),
         });
         let mut entry = QpEntry::new(qp);
-        if init.qp_type == QpType::XrcTarget
+        if matches!(init.qp_type, QpType::XrcTarget | QpType::XrcDuplex)
             && let Err(error) = engine.share_target(&mut entry)
         {
             engine.resources.detach_qp(qpn)?;
@@ -95,6 +95,7 @@ impl Hca {
                 drop(engine);
                 return self.close_target(TargetRegistration::of_creator(qpn));
             }
+            engine.unshare(qpn);
             let account = engine.resources.detach_qp(qpn)?;
             if let Some(mut entry) = engine.queue_pairs.remove(slot) {
                 engine.release_budget(&mut entry);
@@ -234,8 +235,8 @@ impl Hca {
             }
             entry.posted_sends = entry.posted_sends.wrapping_add(1);
         }
-        engine.touch(slot);
         let now_ns = self.core.clock.now_ns();
+        engine.posted(slot, now_ns);
         // Requests first, then what is owed to peers: an ACK must not delay a reply.
         engine.transmit(now_ns, Acknowledge::Now);
         self.core.note_deadline(engine, now_ns);
@@ -282,7 +283,7 @@ impl Hca {
         if count > 0 || out.is_empty() {
             return count;
         }
-        let progress = self.core.poll();
+        let progress = self.core.poll(cq.handle().index);
         let count = cq.poll(out);
         if count == 0 && !progress {
             self.core.idle();
@@ -296,7 +297,7 @@ impl Hca {
         if let Some(stamped) = cq.poll_stamped() {
             return Some(stamped);
         }
-        let progress = self.core.poll();
+        let progress = self.core.poll(cq.handle().index);
         let stamped = cq.poll_stamped();
         if stamped.is_none() && !progress {
             self.core.idle();

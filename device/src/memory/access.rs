@@ -10,6 +10,12 @@ use super::grant::{Backing, Grant};
 use super::{RegionTable, on_demand};
 
 impl RegionTable {
+    /// From now on copies ask the kernel whether the memory is there, or trust that it is. A program may have unmapped
+    /// what it did not deregister: hardware holds the pages, and a plain copy would kill the process. Atomics trust.
+    pub(crate) fn set_wary(&mut self, wary: bool) {
+        self.wary = wary && on_demand::is_available();
+    }
+
     /// Copies bytes `offset..offset + out.len()` of the buffers in `sges` into `out`.
     ///
     /// # Errors
@@ -53,7 +59,7 @@ impl RegionTable {
     /// The key, its domain, its `REMOTE_WRITE` right or the range is wrong.
     #[inline]
     pub fn remote_write(&self, key: RemoteKey, address: u64, data: &[u8]) -> Result<(), MemoryError> {
-        self.remote_grant(key, Access::REMOTE_WRITE)?.write(address, data)
+        self.remote_grant(key, Access::REMOTE_WRITE)?.write(address, data, self.wary)
     }
 
     /// Loads `out.len()` bytes from a remote address.
@@ -62,7 +68,7 @@ impl RegionTable {
     /// The key, its domain, its `REMOTE_READ` right or the range is wrong.
     #[inline]
     pub fn remote_read(&self, key: RemoteKey, address: u64, out: &mut [u8]) -> Result<(), MemoryError> {
-        self.remote_grant(key, Access::REMOTE_READ)?.read(address, out)
+        self.remote_grant(key, Access::REMOTE_READ)?.read(address, out, self.wary)
     }
 
     /// Executes an atomic on 8 bytes in host order and returns the original value. It is atomic
@@ -131,7 +137,7 @@ impl RegionTable {
             return Ok(());
         }
         let address = inside(sge, offset, out.len() as u64)?;
-        self.local_grant(pd, sge.lkey, false)?.read(address, out)
+        self.local_grant(pd, sge.lkey, false)?.read(address, out, self.wary)
     }
 
     #[inline]
@@ -140,7 +146,7 @@ impl RegionTable {
             return Ok(());
         }
         let address = inside(sge, offset, data.len() as u64)?;
-        self.local_grant(pd, sge.lkey, true)?.write(address, data)
+        self.local_grant(pd, sge.lkey, true)?.write(address, data, self.wary)
     }
 
     fn with_word<R>(
@@ -168,9 +174,9 @@ impl RegionTable {
 
 impl Grant {
     #[inline]
-    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+    fn read(&self, address: u64, out: &mut [u8], wary: bool) -> Result<(), MemoryError> {
         let source = self.locate(address, out.len() as u64)?;
-        if self.backing != Backing::Mapped {
+        if wary || self.backing != Backing::Mapped {
             return self.read_unmapped(source, out);
         }
         load(source, out);
@@ -178,9 +184,9 @@ impl Grant {
     }
 
     #[inline]
-    fn write(&self, address: u64, data: &[u8]) -> Result<(), MemoryError> {
+    fn write(&self, address: u64, data: &[u8], wary: bool) -> Result<(), MemoryError> {
         let target = self.locate(address, data.len() as u64)?;
-        if self.backing != Backing::Mapped {
+        if wary || self.backing != Backing::Mapped {
             return self.write_unmapped(target, data);
         }
         store(target, data);
@@ -189,16 +195,16 @@ impl Grant {
 
     #[cold]
     fn read_unmapped(&self, source: u64, out: &mut [u8]) -> Result<(), MemoryError> {
-        if self.backing == Backing::OnDemand {
-            return on_demand::load(source, out);
+        if self.backing == Backing::Nothing {
+            out.fill(0);
+            return Ok(());
         }
-        out.fill(0);
-        Ok(())
+        on_demand::load(source, out)
     }
 
     #[cold]
     fn write_unmapped(&self, target: u64, data: &[u8]) -> Result<(), MemoryError> {
-        if self.backing == Backing::OnDemand { on_demand::store(target, data) } else { Ok(()) }
+        if self.backing == Backing::Nothing { Ok(()) } else { on_demand::store(target, data) }
     }
 
     /// Works on a copy of 8 bytes and stores it if it changed. The engine's lock makes this one step
@@ -206,12 +212,12 @@ impl Grant {
     #[cold]
     fn with_copy<R>(&self, address: u64, work: impl FnOnce(&AtomicU64) -> R) -> Result<R, MemoryError> {
         let mut before = [0; 8];
-        self.read(address, &mut before)?;
+        self.read(address, &mut before, false)?;
         let word = AtomicU64::new(u64::from_ne_bytes(before));
         let result = work(&word);
         let after = word.into_inner().to_ne_bytes();
         if after != before {
-            self.write(address, &after)?;
+            self.write(address, &after, false)?;
         }
         Ok(result)
     }

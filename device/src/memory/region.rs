@@ -60,6 +60,8 @@ pub struct RegionTable {
     pub(super) key_parts: Vec<u8>,
     /// Windows bound to a queue pair: if 0, destroying a queue pair need not search.
     pub(super) qp_bound_windows: u32,
+    /// Copies ask the kernel whether the memory is there, instead of trusting that it is.
+    pub(super) wary: bool,
 }
 
 impl RegionTable {
@@ -74,6 +76,7 @@ impl RegionTable {
             entries: Table::new("memory region or window", capacity.min(RegionTable::MAX_CAPACITY)),
             key_parts: Vec::new(),
             qp_bound_windows: 0,
+            wary: false,
         }
     }
 

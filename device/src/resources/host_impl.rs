@@ -392,6 +392,33 @@ mod tests {
         assert_eq!(polled(&cq), [(6, WcStatus::Success)]);
     }
 
+    /// CQ_ERR, and SRQ_ERR of the SRQs of XRC that complete there: they cannot tell of their receives any more.
+    #[test]
+    fn an_srq_whose_completion_queue_overran_has_failed() {
+        let mut device = device();
+        let (cq, other) = (device.cq(1), device.cq(1));
+        let xrcd = device.resources.open_xrcd().unwrap();
+        let mut srq = |cookie, xrc| {
+            let setup = SrqSetup { pd: device.pd, max_wr: 4, max_sge: 1, cookie, xrc };
+            device.resources.create_srq(&setup).unwrap()
+        };
+        let _plain = srq(7, None);
+        let (ours, theirs) = (srq(8, Some((xrcd, cq.handle()))), srq(9, Some((xrcd, other.handle()))));
+        assert_ne!(ours, theirs);
+        let qp = device.qp(QpType::Rc, other.handle(), other.handle(), None);
+        device.resources.complete_recv(&qp, cq.handle().index, completion(&qp, 1), false);
+        assert_eq!(device.events(), []);
+        device.resources.complete_recv(&qp, cq.handle().index, completion(&qp, 2), false);
+        device.resources.complete_recv(&qp, cq.handle().index, completion(&qp, 3), false);
+        let expected = [
+            (AsyncEventType::CqErr, AsyncElement::Cq { cookie: 1 }),
+            (AsyncEventType::SrqErr, AsyncElement::Srq { cookie: 8 }),
+        ];
+        let events = device.events();
+        assert_eq!(events[..2], expected);
+        assert_eq!(events.len(), 3, "and QP_FATAL: {events:?}");
+    }
+
     #[test]
     fn memory_counters_and_explanations_pass_through() {
         let word = AtomicU64::new(7);

@@ -30,7 +30,7 @@ pub struct QpSetup {
     pub recv_cq: Option<Handle>,
     /// Shared receive queue, instead of a receive queue of its own.
     pub srq: Option<Handle>,
-    /// XRC domain; XRC targets, and initiators that are to keep one open.
+    /// XRC domain; XRC targets and queue pairs of OFED 1.x.
     pub xrcd: Option<Handle>,
     /// Sizes asked for.
     pub capacity: QpCapacity,
@@ -74,7 +74,7 @@ impl Resources {
         let setup = self.check_setup(setup)?;
         let capacity = self.check_capacity(&setup)?;
         if let (QpType::XrcTarget, Some(xrcd)) = (setup.qp_type, setup.xrcd) {
-            let context = self.insert_target(setup.qpn, self.xrc.domain_of(xrcd)?);
+            let context = self.insert_target(setup.qpn, self.xrc.domain_of(xrcd)?, false);
             let (_creator, account) = self.register_target(xrcd, setup.qpn, setup.cookie)?;
             return Ok(QpAttached { context, capacity, account });
         }
@@ -86,6 +86,10 @@ impl Resources {
             }
             (None, None) => NO_OBJECT,
         };
+        let xrcd = match setup.xrcd {
+            Some(xrcd) => self.xrc.domain_of(xrcd)?,
+            None => NO_OBJECT,
+        };
         let index = |handle: Option<Handle>| handle.map_or(NO_OBJECT, |handle| handle.index);
         let context = QpContext {
             qpn: setup.qpn,
@@ -93,7 +97,7 @@ impl Resources {
             send_cq: index(setup.send_cq),
             recv_cq: index(setup.recv_cq),
             recv_queue,
-            xrcd: NO_OBJECT,
+            xrcd,
         };
         setup.pd.into_iter().for_each(|pd| self.use_pd(pd));
         setup.xrcd.into_iter().for_each(|xrcd| self.xrc.use_open(xrcd));
@@ -143,6 +147,7 @@ impl Resources {
                 "queue pair {qpn} is attached to {groups} multicast groups; detach it first"
             )));
         }
+        self.groups.hear_itself(qpn, true);
         self.reset_qp(qpn);
         self.memory.unbind_windows_of(qpn);
         let slot = self.qps.get_mut((qpn.value() & 0xffff) as usize).and_then(Option::take);
@@ -239,18 +244,32 @@ impl Resources {
         if self.raise_target_event(qpn, event) {
             return;
         }
+        self.raise_attached_event(qpn, event);
+    }
+
+    /// As [`Resources::raise_qp_event`], of one that is no target.
+    pub(super) fn raise_attached_event(&self, qpn: Qpn, event: AsyncEventType) {
         if let Some(attachment) = self.attachment(qpn) {
             let element = AsyncElement::Qp { qpn: qpn.value(), cookie: attachment.cookie };
             self.async_events.raise_for(event, element, &attachment.account);
         }
     }
 
-    /// Marks a completion queue's overrun: CQ_ERR, and QP_FATAL for every queue pair attached to it
-    /// and for the one that caused it.
+    /// Marks a completion queue's overrun: CQ_ERR, SRQ_ERR for the XRC SRQs that complete there, and QP_FATAL for
+    /// every queue pair attached to it and for the one that caused it.
     pub(super) fn cq_overran(&mut self, cq: u32, culprit: Qpn) {
         if let Some(slot) = self.cqs.at(cq) {
             let element = AsyncElement::Cq { cookie: slot.cq.cookie() };
             self.async_events.raise_for(AsyncEventType::CqErr, element, slot.cq.async_account());
+        }
+        // An SRQ of XRC that completes there cannot tell of its receives any more.
+        for (_, receives) in self.receives.iter() {
+            if let Receives::Shared(srq) = receives
+                && srq.xrc().is_some_and(|xrc| xrc.cq == cq)
+            {
+                let element = AsyncElement::Srq { cookie: srq.cookie() };
+                self.async_events.raise_for(AsyncEventType::SrqErr, element, srq.account());
+            }
         }
         let attached: Vec<Qpn> = self
             .qps
@@ -298,7 +317,7 @@ impl Resources {
         let kind = setup.qp_type.name();
         let mut used = *setup;
         let target = setup.qp_type == QpType::XrcTarget;
-        if matches!(setup.qp_type, QpType::XrcTarget | QpType::XrcInitiator) {
+        if setup.qp_type.is_xrc() {
             if setup.srq.is_some() {
                 return Err(ResourceError::invalid(format!("{kind} queue pairs have no SRQ of their own")));
             }
@@ -312,9 +331,10 @@ impl Resources {
             let xrcd = setup.xrcd.ok_or_else(|| ResourceError::invalid("XRC targets need an XRC domain"))?;
             self.xrc.domain_of(xrcd)?;
         } else {
-            // An initiator of OFED 1.x keeps a domain open, but does nothing with it.
-            used.xrcd = setup.xrcd.filter(|_| setup.qp_type == QpType::XrcInitiator);
-            if let Some(xrcd) = used.xrcd {
+            used.xrcd = setup.xrcd.filter(|_| setup.qp_type == QpType::XrcDuplex);
+            if setup.qp_type == QpType::XrcDuplex {
+                let missing = || ResourceError::invalid(format!("{kind} queue pairs need an XRC domain"));
+                let xrcd = used.xrcd.ok_or_else(missing)?;
                 self.xrc.domain_of(xrcd)?;
             }
             let pd =
@@ -412,6 +432,7 @@ mod tests {
             (QpType::Rc, [pd, cq, other, none], [4, 2]),
             (QpType::Uc, [pd, cq, other, none], [4, 2]),
             (QpType::Ud, [pd, cq, other, none], [4, 2]),
+            (QpType::XrcDuplex, [pd, cq, none, xrcd], [4, 0]),
             (QpType::XrcInitiator, [pd, cq, none, none], [4, 0]),
             (QpType::XrcTarget, [none, none, none, xrcd], [0, 0]),
         ];
@@ -449,6 +470,7 @@ mod tests {
             (QpSetup { srq: Some(Handle { index: 99, generation: 1 }), ..rc }, "does not exist"),
             (QpSetup { pd: Some(Handle { index: 0, generation: 9 }), ..rc }, "does not exist"),
             (QpSetup { xrcd: None, ..xrc }, "XRC domain"),
+            (QpSetup { xrcd: None, qp_type: QpType::XrcDuplex, ..rc }, "XRC domain"),
             (QpSetup { srq: Some(o.srq), ..xrc }, "no SRQ"),
             (QpSetup { send_cq: None, qp_type: QpType::XrcInitiator, ..rc }, "send_cq"),
             (size(|capacity| capacity.max_send_wr = 16_385), "max_send_wr"),

@@ -74,6 +74,8 @@ struct Target {
     context: QpContext,
     registrations: Vec<Registration>,
     next_registration: u32,
+    /// Of a queue pair of OFED 1.x, whose maker alone has it.
+    half: bool,
     /// QP_FATAL was raised and the engine told.
     fatal: bool,
 }
@@ -281,11 +283,12 @@ impl Resources {
     }
 
     /// Makes the tables' side of a target that nobody has open yet.
-    pub(crate) fn insert_target(&mut self, qpn: Qpn, domain: u32) -> QpContext {
+    pub(crate) fn insert_target(&mut self, qpn: Qpn, domain: u32, half: bool) -> QpContext {
         let none = NO_OBJECT;
         let context =
             QpContext { qpn, pd: none, send_cq: none, recv_cq: none, recv_queue: none, xrcd: domain };
-        let target = Target { context, registrations: Vec::new(), next_registration: CREATOR, fatal: false };
+        let target =
+            Target { context, registrations: Vec::new(), next_registration: CREATOR, half, fatal: false };
         self.xrc.targets.insert(qpn.value(), target);
         context
     }
@@ -307,7 +310,7 @@ impl Resources {
     pub(crate) fn check_target(&self, xrcd: Handle, qpn: Qpn) -> Result<(), ResourceError> {
         let domain = self.xrc.domain_of(xrcd)?;
         match self.xrc.targets.get(&qpn.value()) {
-            Some(target) if target.context.xrcd == domain => Ok(()),
+            Some(target) if target.context.xrcd == domain && !target.half => Ok(()),
             _ => Err(ResourceError::invalid(format!("there is no XRC target {qpn} in this XRC domain"))),
         }
     }
@@ -373,7 +376,9 @@ impl Resources {
 
     /// Shows an event, which perhaps another process raised, to all of this process who have the target open.
     pub(crate) fn show_target_event(&self, qpn: Qpn, event: AsyncEventType) {
-        let Some(target) = self.xrc.targets.get(&qpn.value()) else { return };
+        let Some(target) = self.xrc.targets.get(&qpn.value()) else {
+            return self.raise_attached_event(qpn, event);
+        };
         for registration in &target.registrations {
             let element = AsyncElement::Qp { qpn: qpn.value(), cookie: registration.cookie };
             self.async_events.raise_for(event, element, &registration.account);

@@ -10,29 +10,24 @@
 //! looked. What is in the memory is a claim of other processes, so waiting is bounded: a backlog that nobody works off is
 //! ignored after [`PATIENCE_NS`].
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::record;
-use super::shared_memory::SharedMemory;
+use super::accounts::Accounts;
+use super::neighbours::Neighbours;
 
 /// How long a sender waits for an owner that takes nothing.
-const PATIENCE_NS: u64 = 250_000_000;
+const PATIENCE_NS: u64 = 1_000_000_000;
 /// How long a sender waits without having sent anything, whatever the account says.
-const LONGEST_WAIT_NS: u64 = 1_000_000_000;
+const LONGEST_WAIT_NS: u64 = 2_000_000_000;
 /// The longest train, as it is charged.
 const TRAIN_CHARGE_BYTES: u64 = 68 * 1024;
 
-const SLOTS: usize = 256;
-/// What senders write and what the owner writes are in cache lines of their own.
-const WORDS_PER_SLOT: usize = 16;
-const WORDS: usize = SLOTS * WORDS_PER_SLOT;
-const OFFERED: usize = 0;
-const TAKEN: usize = 8;
-/// 0: nobody keeps the account. Otherwise the owner's IP version.
-const OWNER: usize = 9;
-const ADDRESS: usize = 10;
+/// Destinations whose patience is remembered.
+const MAX_DESTINATIONS: usize = 4096;
 
 /// What a receive buffer is charged for a train that arrives whole: about its bytes. A lone packet's room is rounded up
 /// to a power of two (measured: 832 bytes for 64, 2304 for 1056, 8448 for 4128).
@@ -61,15 +56,36 @@ struct Patience {
 /// The accounts, seen by the process that owns one of them.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    memory: SharedMemory,
+    own: Arc<Accounts>,
+    neighbours: Neighbours,
     slot: u8,
     process: u32,
     limit_bytes: u64,
     /// Addresses of this host: those that a wildcard socket takes.
     local: Vec<IpAddr>,
-    patience: Box<[Patience; SLOTS]>,
-    /// Added to an account for a train that is being made.
-    reserved: Option<u8>,
+    patience: HashMap<(IpAddr, u8), Patience>,
+    /// Where room was added for a train that is being made.
+    reserved: Option<Charge>,
+}
+
+/// Something added to an account.
+#[derive(Debug)]
+pub(super) struct Charge {
+    accounts: Arc<Accounts>,
+    slot: u8,
+    bytes: u64,
+}
+
+impl Charge {
+    fn make(accounts: Arc<Accounts>, slot: u8, bytes: u64) -> (Charge, u64) {
+        let before = accounts.offered(slot).fetch_add(bytes, Ordering::Relaxed);
+        (Charge { accounts, slot, bytes }, before)
+    }
+
+    /// Takes it back: nothing was sent.
+    pub(super) fn retract(self) {
+        self.accounts.offered(self.slot).fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Backlog {
@@ -80,102 +96,101 @@ impl Backlog {
     /// What the system says: then there are no accounts, and nothing waits.
     pub(super) fn open(
         file: &File,
+        neighbours: Neighbours,
         slot: u8,
         address: IpAddr,
         local: Vec<IpAddr>,
         receive_buffer_bytes: usize,
     ) -> std::io::Result<Backlog> {
-        let backlog = Backlog {
-            memory: SharedMemory::map(file, WORDS)?,
+        let own = Accounts::map(file)?;
+        let reachable: Vec<IpAddr> = local.iter().copied().filter(|each| !each.is_loopback()).collect();
+        own.begin(slot, address, &reachable);
+        Ok(Backlog {
+            own: Arc::new(own),
+            neighbours,
             slot,
             process: std::process::id(),
             limit_bytes: (receive_buffer_bytes as u64 / 2).max(TRAIN_CHARGE_BYTES),
             local,
-            patience: Box::new([Patience::default(); SLOTS]),
+            patience: HashMap::new(),
             reserved: None,
-        };
-        let (family, [high, low]) = in_words(address);
-        backlog.word(slot, ADDRESS).store(high, Ordering::Relaxed);
-        backlog.word(slot, ADDRESS + 1).store(low, Ordering::Relaxed);
-        backlog.all_taken(backlog.offered());
-        backlog.word(slot, OWNER).store(family, Ordering::Release);
-        Ok(backlog)
+        })
     }
 
-    #[inline]
-    fn word(&self, slot: u8, word: usize) -> &AtomicU64 {
-        static NOTHING: AtomicU64 = AtomicU64::new(0);
-        self.memory.words().get(usize::from(slot) * WORDS_PER_SLOT + word).unwrap_or(&NOTHING)
-    }
-
-    /// Whether the socket of `slot`, if it keeps its account, gets what is sent to `destination`.
-    fn is_kept(&self, slot: u8, destination: IpAddr) -> bool {
-        let family = self.word(slot, OWNER).load(Ordering::Acquire);
-        if family == 0 || destination.is_multicast() {
-            return false;
-        }
-        let bound =
-            [self.word(slot, ADDRESS), self.word(slot, ADDRESS + 1)].map(|word| word.load(Ordering::Relaxed));
-        (family, bound) == in_words(destination)
-            || bound == [0, 0] && (destination.is_loopback() || self.local.contains(&destination))
+    /// Whether the process of `slot` in this namespace, if it keeps its account, gets what is sent to `destination`.
+    fn is_here(&self, destination: IpAddr, slot: u8) -> bool {
+        self.own.names(slot, destination)
+            || self.own.is_wildcard(slot) && (destination.is_loopback() || self.local.contains(&destination))
     }
 
     /// Whether an unreliable train may be sent to the process of `slot` at `destination` now. If so, room for it is
     /// reserved until [`offer`](Backlog::offer).
     pub(super) fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
-        if self.reserved == Some(slot) || !self.is_kept(slot, destination) {
+        self.release();
+        if destination.is_multicast() {
             return true;
         }
-        self.release();
-        let offered = self.word(slot, OFFERED).fetch_add(TRAIN_CHARGE_BYTES, Ordering::Relaxed);
-        self.reserved = Some(slot);
-        let taken = self.word(slot, TAKEN).load(Ordering::Relaxed);
+        let accounts = if self.is_here(destination, slot) {
+            Arc::clone(&self.own)
+        } else if destination.is_loopback() || self.local.contains(&destination) {
+            return true;
+        } else if let Some(accounts) = self.neighbours.find(now_ns, destination, slot) {
+            accounts
+        } else {
+            return true;
+        };
+        let taken = accounts.taken(slot).load(Ordering::Relaxed);
+        let (charge, offered) = Charge::make(accounts, slot, TRAIN_CHARGE_BYTES);
         // More taken than offered is no backlog: the sum went astray and will be mended.
         let backlog_bytes = (offered.wrapping_sub(taken) as i64).max(0) as u64;
-        let limit_bytes = self.limit_bytes;
-        let Some(patience) = self.patience.get_mut(usize::from(slot)) else { return true };
-        if backlog_bytes < limit_bytes || patience.is_over(now_ns, taken) {
+        if self.patience.len() >= MAX_DESTINATIONS {
+            self.patience.clear();
+        }
+        let patience = self.patience.entry((destination, slot)).or_default();
+        if backlog_bytes < self.limit_bytes || patience.is_over(now_ns, taken) {
             patience.waits_since_ns = None;
+            self.reserved = Some(charge);
             return true;
         }
-        self.release();
+        charge.retract();
         false
     }
 
     /// A train is about to be sent to the process of `slot` at `destination`: what it was charged.
-    pub(super) fn offer(&mut self, destination: IpAddr, slot: u8, train: &[u8], segment_bytes: usize) -> u64 {
-        let mut charged_bytes = 0;
-        if is_unreliable(train) && self.is_kept(slot, destination) {
-            charged_bytes = charge_bytes(train.len(), segment_bytes);
-            self.word(slot, OFFERED).fetch_add(charged_bytes, Ordering::Relaxed);
-        }
+    pub(super) fn offer(
+        &mut self,
+        destination: IpAddr,
+        slot: u8,
+        train: &[u8],
+        segment_bytes: usize,
+    ) -> Option<Charge> {
+        let charge = is_unreliable(train).then(|| {
+            let here = self.is_here(destination, slot).then_some(&self.own);
+            let accounts = here.or_else(|| self.neighbours.found(destination, slot))?;
+            Some(Charge::make(Arc::clone(accounts), slot, charge_bytes(train.len(), segment_bytes)).0)
+        });
         self.release();
-        charged_bytes
-    }
-
-    /// It was not sent.
-    pub(super) fn retract(&mut self, slot: u8, charged_bytes: u64) {
-        self.word(slot, OFFERED).fetch_sub(charged_bytes, Ordering::Relaxed);
+        charge.flatten()
     }
 
     /// Takes back what was reserved.
     fn release(&mut self) {
-        if let Some(slot) = self.reserved.take() {
-            self.word(slot, OFFERED).fetch_sub(TRAIN_CHARGE_BYTES, Ordering::Relaxed);
+        if let Some(charge) = self.reserved.take() {
+            charge.retract();
         }
     }
 
     /// What was offered to this process so far: to be read before the socket is.
     #[inline]
     pub(super) fn offered(&self) -> u64 {
-        self.word(self.slot, OFFERED).load(Ordering::Acquire)
+        self.own.offered(self.slot).load(Ordering::Acquire)
     }
 
     /// A train for this process was taken.
     #[inline]
     pub(super) fn took(&self, train: &[u8], segment_bytes: usize) {
         if is_unreliable(train) {
-            let taken = self.word(self.slot, TAKEN);
+            let taken = self.own.taken(self.slot);
             let charge_bytes = charge_bytes(train.len(), segment_bytes);
             // Nobody else is entitled to write it.
             taken.store(taken.load(Ordering::Relaxed).wrapping_add(charge_bytes), Ordering::Relaxed);
@@ -185,7 +200,7 @@ impl Backlog {
     /// The socket was found empty after this much had been offered.
     #[inline]
     pub(super) fn all_taken(&self, offered: u64) {
-        let taken = self.word(self.slot, TAKEN);
+        let taken = self.own.taken(self.slot);
         if taken.load(Ordering::Relaxed) != offered {
             taken.store(offered, Ordering::Relaxed);
         }
@@ -197,7 +212,7 @@ impl Drop for Backlog {
         self.release();
         // A fork child's copy says nothing about its parent.
         if self.process == std::process::id() {
-            self.word(self.slot, OWNER).store(0, Ordering::Release);
+            self.own.end(self.slot);
         }
     }
 }
@@ -231,13 +246,6 @@ impl Patience {
     }
 }
 
-/// IP version and bytes.
-fn in_words(address: IpAddr) -> (u64, [u64; 2]) {
-    let (family, bytes) = record::address_bytes(address);
-    let whole = u128::from_le_bytes(bytes);
-    (u64::from(family), [whole as u64, (whole >> 64) as u64])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,7 +268,8 @@ mod tests {
 
         fn of(&self, slot: u8, address: &str) -> Backlog {
             let local = vec![address_of("192.0.2.1")];
-            Backlog::open(&self.0, slot, address_of(address), local, BUFFER_BYTES).unwrap()
+            let nobody = Neighbours::new("/nowhere".into(), 4791);
+            Backlog::open(&self.0, nobody, slot, address_of(address), local, BUFFER_BYTES).unwrap()
         }
     }
 
@@ -311,16 +320,18 @@ mod tests {
         while let Some(sender) =
             senders.iter_mut().find_map(|sender| sender.admits(0, to, 9).then_some(sender))
         {
-            charged_bytes += sender.offer(to, 9, &DATAGRAM, DATAGRAM.len());
+            charged_bytes += sender.offer(to, 9, &DATAGRAM, DATAGRAM.len()).unwrap().bytes;
             assert!(charged_bytes < BUFFER_BYTES as u64, "it has to end");
         }
         assert!(charged_bytes > BUFFER_BYTES as u64 / 3, "{charged_bytes}");
         assert!(!senders[0].admits(0, address_of("127.3.3.3"), 9), "all of loopback is the wildcard's");
         assert!(senders[0].admits(0, address_of("192.0.2.2"), 9), "another host's address is not");
         let reliable = [0x0a; 2048];
-        assert_eq!(senders[0].offer(to, 9, &reliable, 1024), 0, "RC has windows");
-        let charged_bytes = senders[0].offer(to, 9, &DATAGRAM, DATAGRAM.len());
-        senders[0].retract(9, charged_bytes);
+        assert!(senders[0].offer(to, 9, &reliable, 1024).is_none(), "RC has windows");
+        let offered = |of: &Backlog| of.own.offered(9).load(Ordering::Relaxed);
+        let before = offered(&senders[0]);
+        senders[0].offer(to, 9, &DATAGRAM, DATAGRAM.len()).unwrap().retract();
+        assert_eq!(offered(&senders[0]), before);
     }
 
     #[test]
@@ -348,9 +359,9 @@ mod tests {
         let mut random = 7_u64;
         let (mut now_ns, mut sent_ns) = (0, 0);
         for _ in 0..20_000 {
-            for word in [OFFERED, TAKEN] {
+            for word in [receiver.own.offered(2), receiver.own.taken(2)] {
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-                receiver.word(2, word).store(random, Ordering::Relaxed);
+                word.store(random, Ordering::Relaxed);
             }
             now_ns += PATIENCE_NS / 100;
             if sender.admits(now_ns, to, 2) {
@@ -373,5 +384,39 @@ mod tests {
         assert_eq!(fill(&mut sender, 0, "127.0.0.2", 2), 0);
         let _next = accounts.of(2, "127.0.0.2");
         assert_eq!(fill(&mut sender, 0, "127.0.0.2", 2), count);
+    }
+
+    #[test]
+    fn a_process_in_another_namespace_is_found_by_its_address_and_its_lock() {
+        use crate::share::{folder, lock};
+        let top = std::env::temp_dir().join(format!("pumice-neighbours-{}", std::process::id()));
+        let port = 4791;
+        // As if they were of namespaces 1 and 2; those of this process's namespace would have its number.
+        let [near, far] = [1, 2].map(|net| format!("udp{port}-net{net}"));
+        let open = |name: &str| folder::open(&top, name).unwrap();
+        let at = |name: &str, slot, address: &str| {
+            let file = open(&format!("{name}-backlog"));
+            let neighbours = Neighbours::new(top.clone(), port);
+            Backlog::open(&file, neighbours, slot, address_of(address), Vec::new(), BUFFER_BYTES).unwrap()
+        };
+        let live = open(&far);
+        let mut sender = at(&near, 1, "192.0.2.1");
+        let receiver = at(&far, 7, "192.0.2.2");
+        assert_eq!(fill(&mut sender, 0, "192.0.2.2", 7), 1000, "nobody has the slot");
+        assert!(lock::try_lock(&live, 7).unwrap());
+        assert_eq!(fill(&mut sender, 1, "192.0.2.2", 7), 1000, "that is remembered for a while");
+        let count = fill(&mut sender, 1_000_000_000, "192.0.2.2", 7);
+        assert!(count < 20, "{count}");
+        assert_eq!(fill(&mut sender, 1_000_000_000, "192.0.2.2", 8), 1000);
+        assert_eq!(fill(&mut sender, 1_000_000_000, "192.0.2.3", 7), 1000);
+        receiver.all_taken(receiver.offered());
+        assert_eq!(fill(&mut sender, 1_000_000_001, "192.0.2.2", 7), count);
+        // Another network with the same addresses.
+        let (other, twin) = (format!("udp{port}-net3"), at(&format!("udp{port}-net3"), 7, "192.0.2.2"));
+        let alive = open(&other);
+        assert!(lock::try_lock(&alive, 7).unwrap());
+        assert_eq!(fill(&mut sender, 2_000_000_001, "192.0.2.2", 7), 1000);
+        drop(twin);
+        std::fs::remove_dir_all(&top).unwrap();
     }
 }

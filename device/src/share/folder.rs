@@ -65,6 +65,13 @@ pub(super) fn backlog_name(port: u16) -> String {
     format!("{}-backlog", file_name(port))
 }
 
+/// The name of the registry beside a file with backlogs of this UDP port in another network namespace.
+pub(super) fn registry_of_backlog(name: &str, port: u16) -> Option<&str> {
+    let registry = name.strip_suffix("-backlog")?;
+    let is_of_port = registry.strip_prefix(&format!("udp{port}-net")).is_some_and(|rest| !rest.is_empty());
+    (is_of_port && registry != file_name(port)).then_some(registry)
+}
+
 /// A folder of this user that nobody else may change, made if it is not there: the one with the registries.
 ///
 /// # Errors

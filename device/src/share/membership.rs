@@ -7,6 +7,8 @@ use std::time::Duration;
 use super::members::{Member, Members};
 use super::registry::{Loaded, Registry};
 use super::{ShareError, holders, process, steering};
+use crate::gsi::Occupant;
+use crate::interface;
 
 /// How long leaving waits for the registry. Who gives up leaves the work to the next process that looks.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
@@ -65,6 +67,32 @@ impl Membership {
         let loaded = self.registry.load(&self.own_slots())?;
         let known = loaded.members.iter().map(|member| member.slot);
         Ok(known.chain(loaded.strangers.iter().copied()).chain([self.member.slot]).collect())
+    }
+
+    /// Who has a slot at an address, as the registry says it without its lock.
+    pub(super) fn occupant(&self, slot: u8, address: IpAddr) -> Occupant {
+        if self.own_slots().contains(&slot) {
+            return Occupant::Nobody;
+        }
+        let Some(members) = self.registry.glance() else { return Occupant::Unknown };
+        let at = |member: &&Member| {
+            member.slot == slot
+                && (member.address == address
+                    || member.address.is_unspecified() && interface::is_local(address))
+        };
+        let found = members.iter().find(at).filter(|member| self.is_there(member));
+        found.map_or(Occupant::Nobody, |member| Occupant::Process(member.inode))
+    }
+
+    /// Whether the process with this slot and socket lives, as far as can be told.
+    pub(super) fn lives(&self, slot: u8, inode: u64) -> bool {
+        let Some(members) = self.registry.glance() else { return true };
+        let found = members.iter().find(|member| member.slot == slot && member.inode == inode);
+        found.is_some_and(|member| self.is_there(member))
+    }
+
+    fn is_there(&self, member: &Member) -> bool {
+        self.registry.is_taken(member.slot) && !process::is_orphan(member, self.own_pid_namespace)
     }
 
     /// Attaches the program that the registry implies to the group of the socket `fd`.

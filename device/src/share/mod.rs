@@ -30,6 +30,7 @@
 //! **XRC** (`domain`): targets of a domain that processes share outlive the process whose slot is in their
 //! number. One of those who have them open adopts the slot as soon as its owner, fork children included, is gone.
 
+mod accounts;
 mod backlog;
 mod datagram;
 pub(crate) mod domain;
@@ -40,6 +41,7 @@ mod local;
 mod lock;
 mod members;
 mod membership;
+mod neighbours;
 mod port;
 mod process;
 mod record;

@@ -15,13 +15,14 @@ use super::backlog::Backlog;
 use super::local::{Local, is_only_for, names_srq_of};
 use super::members::{Member, Members};
 use super::membership::Membership;
+use super::neighbours::Neighbours;
 use super::registry::{Loaded, Registry};
 use super::relay::{Incoming, Relay, Sent};
 use super::services::Services;
 use super::steering::SLOT_OFFSET;
 use super::{ShareError, folder, holders, process, report};
 use crate::counters::Counters;
-use crate::gsi::{DirectoryError, HandedOn, ServiceDirectory, ServiceEntry};
+use crate::gsi::{DirectoryError, HandedOn, Occupant, ServiceDirectory, ServiceEntry};
 use crate::interface::interfaces;
 use crate::port::{Commons, Port, PortError, PortLimits, Received, Train, TransmitError, UdpConfig, UdpPort};
 
@@ -171,7 +172,8 @@ impl SharedPort {
         }
         let backlog = folder::open(&folder, &folder::backlog_name(port)).ok().and_then(|file| {
             let buffer_bytes = udp.limits().receive_buffer_bytes;
-            Backlog::open(&file, slot, udp.address(), host_addresses(), buffer_bytes).ok()
+            let neighbours = Neighbours::new(folder.clone(), port);
+            Backlog::open(&file, neighbours, slot, udp.address(), host_addresses(), buffer_bytes).ok()
         });
         Ok(SharedPort {
             udp,
@@ -314,10 +316,10 @@ impl Port for SharedPort {
         let Some(backlog) = &mut self.backlog else { return self.udp.transmit(now_ns, train) };
         let destination = train.path.flow.destination;
         let slot = train.bytes.get(SLOT_OFFSET).copied().unwrap_or(0);
-        let charged_bytes = backlog.offer(destination, slot, train.bytes, train.segment_bytes);
+        let charge = backlog.offer(destination, slot, train.bytes, train.segment_bytes);
         let sent = self.udp.transmit(now_ns, train);
-        if sent.is_err() && charged_bytes > 0 {
-            backlog.retract(slot, charged_bytes);
+        if let (Err(_), Some(charge)) = (&sent, charge) {
+            charge.retract();
         }
         sent
     }
@@ -446,6 +448,14 @@ impl ServiceDirectory for SharedPort {
             Sent::Full => HandedOn::Full,
             Sent::Nobody => HandedOn::Nobody,
         }
+    }
+
+    fn occupant(&mut self, slot: u8, address: Gid) -> Occupant {
+        self.membership.occupant(slot, address.into())
+    }
+
+    fn lives(&mut self, slot: u8, who: u64) -> bool {
+        self.membership.lives(slot, who)
     }
 }
 

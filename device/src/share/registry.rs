@@ -13,6 +13,8 @@ use super::{ShareError, folder, lock, record};
 const RESERVATIONS: u32 = 512;
 /// How often a lock that somebody holds is asked for again. It is held for less than a millisecond.
 const RETRY: Duration = Duration::from_millis(1);
+/// How often a file that is being written is read again.
+const GLANCES: u32 = 3;
 
 /// An open registry. Its locks go with the last descriptor of this open.
 #[derive(Debug)]
@@ -140,6 +142,17 @@ impl Registry {
             .filter(|slot| !own.contains(slot) && lives(*slot) && !members.contains(*slot) && !adopted(*slot))
             .collect();
         Ok(Loaded { members, changed, strangers })
+    }
+
+    /// What the file says, read without the lock: the dead are in it. Nothing if it is damaged, or being written.
+    pub(super) fn glance(&self) -> Option<Members> {
+        (0..GLANCES).find_map(|_| record::decode(&self.read().ok()?))
+    }
+
+    /// Whether another open file has the lock of a slot.
+    pub(super) fn is_taken(&self, slot: u8) -> bool {
+        // What cannot be asked is no proof of a death.
+        lock::is_place_locked(&self.file, u32::from(slot)).unwrap_or(true)
     }
 
     /// Writes the registry anew, as the next generation.

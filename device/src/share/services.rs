@@ -1,7 +1,8 @@
 //! The services that the processes of a registry have bound: a file beside it, written under its lock.
 //!
 //! Readers take no lock: each change is a new generation with a checksum, and a file caught in the middle
-//! of one is read again. What is in it is checked like a packet.
+//! of one is read again. What is in it is checked like a packet. A process may bind a service for every port there is,
+//! so one more costs no more than its own bytes: an entry is written behind the others, then the header that counts it.
 
 use std::fs::File;
 use std::io;
@@ -17,12 +18,12 @@ use super::{ShareError, folder, record};
 use crate::gsi::{DirectoryError, ServiceEntry};
 
 /// Name and version of the format.
-const MAGIC: [u8; 8] = *b"pumiceV1";
-/// Magic, generation, number of entries, checksum of what follows.
+const MAGIC: [u8; 8] = *b"pumiceV2";
+/// Magic, generation, number of entries, checksum of the entries. What follows them means nothing.
 const HEADER_BYTES: usize = 8 + 8 + 8 + 8;
 const ENTRY_BYTES: usize = 40;
-/// Services of all processes together.
-const MAX_ENTRIES: usize = 8192;
+/// Services of all processes together: as many as there are ports.
+const MAX_ENTRIES: usize = 1 << 16;
 /// How often a reader looks again before it asks for the lock.
 const ATTEMPTS: u32 = 3;
 /// How long the registry's lock is waited for.
@@ -37,12 +38,21 @@ pub(super) struct Services {
     file: Option<File>,
     generation: u64,
     entries: Vec<(u8, ServiceEntry)>,
+    /// Checksum of the entries.
+    sum: u64,
 }
 
 impl Services {
     pub(super) fn new(in_folder: &Path, port: u16) -> Services {
         let name = format!("{}-services", folder::file_name(port));
-        Services { folder: in_folder.to_owned(), name, file: None, generation: 0, entries: Vec::new() }
+        Services {
+            folder: in_folder.to_owned(),
+            name,
+            file: None,
+            generation: 0,
+            entries: Vec::new(),
+            sum: 0,
+        }
     }
 
     /// Forgets what an earlier owner of a slot has left. The registry is locked.
@@ -64,18 +74,22 @@ impl Services {
         membership: &Membership,
     ) -> Result<(), DirectoryError> {
         self.change(membership, |services| {
-            let own = membership.slot();
-            let living = membership.living_slots().map_err(broken)?;
-            services.entries.retain(|(slot, _)| living.contains(slot));
-            let taken = services.entries.iter().find(|(_, other)| other.overlaps(entry));
-            if let Some(&(slot, _)) = taken {
+            let taken = |services: &Services| {
+                services.entries.iter().find(|(_, other)| other.overlaps(entry)).map(|(slot, _)| *slot)
+            };
+            if taken(services).is_some() || services.entries.len() >= MAX_ENTRIES {
+                // Perhaps by the dead.
+                let living = membership.living_slots().map_err(broken)?;
+                services.entries.retain(|(slot, _)| living.contains(slot));
+                services.write_locked().map_err(DirectoryError::Os)?;
+            }
+            if let Some(slot) = taken(services) {
                 return Err(DirectoryError::Taken { slot });
             }
             if services.entries.len() >= MAX_ENTRIES {
                 return Err(DirectoryError::Full { limit: MAX_ENTRIES });
             }
-            services.entries.push((own, *entry));
-            Ok(())
+            services.append_locked((membership.slot(), *entry)).map_err(DirectoryError::Os)
         })
     }
 
@@ -84,10 +98,10 @@ impl Services {
         // What stays is removed when the process has gone, and until then leads to a "nobody listens".
         let _ = self.change(membership, |services| {
             let gone = (membership.slot(), *entry);
-            if let Some(place) = services.entries.iter().position(|other| *other == gone) {
+            if let Some(place) = services.entries.iter().rposition(|other| *other == gone) {
                 services.entries.swap_remove(place);
             }
-            Ok(())
+            services.write_locked().map_err(DirectoryError::Os)
         });
     }
 
@@ -111,10 +125,7 @@ impl Services {
             return Err(DirectoryError::Os(io::Error::from_raw_os_error(libc::EPERM)));
         }
         membership.registry().lock(PATIENCE).map_err(broken)?;
-        let changed = self.read_locked().map_err(DirectoryError::Os).and_then(|()| {
-            change(self)?;
-            self.write_locked().map_err(DirectoryError::Os)
-        });
+        let changed = self.read_locked().map_err(DirectoryError::Os).and_then(|()| change(self));
         membership.registry().unlock();
         changed
     }
@@ -122,18 +133,16 @@ impl Services {
     /// Reads what changed since the last time.
     fn refresh(&mut self, membership: &Membership) -> io::Result<()> {
         for _ in 0..ATTEMPTS {
-            if let Some(file) = &self.file {
-                let mut header = [0; HEADER_BYTES];
-                file.read_exact_at(&mut header, 0)?;
-                if self.generation != 0 && generation(&header) == Some(self.generation) {
+            if self.file.is_some() {
+                if self.is_current() {
                     return Ok(());
                 }
             } else if !self.folder.join(&self.name).exists() {
                 return Ok(());
             }
             let bytes = self.read()?;
-            if let Some((generation, entries)) = decode(&bytes) {
-                (self.generation, self.entries) = (generation, entries);
+            if let Some(decoded) = decode(&bytes) {
+                self.take(decoded);
                 return Ok(());
             }
         }
@@ -143,19 +152,55 @@ impl Services {
         read
     }
 
-    /// Reads the file; a damaged one is empty.
+    /// Whether nobody has changed the file since it was read or written here.
+    fn is_current(&self) -> bool {
+        let mut header = [0; HEADER_BYTES];
+        let read = self.file.as_ref().is_some_and(|file| file.read_exact_at(&mut header, 0).is_ok());
+        // All of the header: after damage generations may come again.
+        read && self.generation != 0 && header == encode_header(self.generation, self.entries.len(), self.sum)
+    }
+
+    fn take(&mut self, (generation, entries): (u64, Vec<(u8, ServiceEntry)>)) {
+        (self.generation, self.entries) = (generation, entries);
+        self.sum = sum(&self.entries);
+    }
+
+    /// Reads the file, if it was changed; a damaged one is empty.
     fn read_locked(&mut self) -> io::Result<()> {
-        let bytes = self.read()?;
-        (self.generation, self.entries) = decode(&bytes).unwrap_or((self.generation, Vec::new()));
+        if !self.is_current() {
+            let bytes = self.read()?;
+            let decoded = decode(&bytes).unwrap_or((self.generation, Vec::new()));
+            self.take(decoded);
+        }
         Ok(())
     }
 
+    /// Writes everything, by one call: who is killed here leaves the old file or the new one.
     fn write_locked(&mut self) -> io::Result<()> {
         self.generation = self.generation.wrapping_add(1).max(1);
-        let bytes = encode(self.generation, &self.entries);
+        self.sum = sum(&self.entries);
+        let bytes = encode(self.generation, &self.entries, self.sum);
         let file = self.open()?;
         file.write_all_at(&bytes, 0)?;
         file.set_len(bytes.len() as u64)
+    }
+
+    /// Writes one more entry. Who is killed in between leaves bytes that nobody counts.
+    fn append_locked(&mut self, new: (u8, ServiceEntry)) -> io::Result<()> {
+        let place = self.entries.len();
+        if place == 0 {
+            self.entries.push(new);
+            return self.write_locked();
+        }
+        let bytes = encode_entry(&new);
+        let (generation, sum) =
+            (self.generation.wrapping_add(1).max(1), self.sum.wrapping_add(weight(place, &bytes)));
+        let file = self.open()?;
+        file.write_all_at(&bytes, (HEADER_BYTES + place * ENTRY_BYTES) as u64)?;
+        file.write_all_at(&encode_header(generation, place + 1, sum), 0)?;
+        (self.generation, self.sum) = (generation, sum);
+        self.entries.push(new);
+        Ok(())
     }
 
     fn read(&mut self) -> io::Result<Vec<u8>> {
@@ -183,42 +228,56 @@ fn broken(error: ShareError) -> DirectoryError {
     DirectoryError::Os(io::Error::other(error))
 }
 
-fn generation(header: &[u8; HEADER_BYTES]) -> Option<u64> {
-    let (magic, rest) = header.split_first_chunk::<8>()?;
-    let generation = rest.first_chunk::<8>()?;
-    (*magic == MAGIC).then(|| u64::from_le_bytes(*generation))
+/// An entry's part of the checksum: a sum, so that one more entry changes it without the others.
+fn weight(place: usize, entry: &[u8; ENTRY_BYTES]) -> u64 {
+    record::checksum(entry).rotate_left(place as u32 % 64).wrapping_mul(2 * place as u64 + 1)
 }
 
-fn encode(generation: u64, entries: &[(u8, ServiceEntry)]) -> Vec<u8> {
-    let mut body = Vec::with_capacity(entries.len() * ENTRY_BYTES);
-    for (slot, entry) in entries {
-        body.extend([*slot, u8::from(entry.local.is_some()), 0, 0, 0, 0, 0, 0]);
-        body.extend(entry.service_id.0.to_le_bytes());
-        body.extend(entry.mask.to_le_bytes());
-        body.extend(entry.local.unwrap_or(Gid::ZERO).0);
-    }
-    let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
-    bytes.extend(MAGIC);
-    bytes.extend(generation.to_le_bytes());
-    bytes.extend((entries.len() as u64).to_le_bytes());
+fn sum(entries: &[(u8, ServiceEntry)]) -> u64 {
+    let weights = entries.iter().enumerate().map(|(place, entry)| weight(place, &encode_entry(entry)));
+    weights.fold(0, u64::wrapping_add)
+}
+
+fn encode_header(generation: u64, count: usize, sum: u64) -> [u8; HEADER_BYTES] {
+    let mut bytes = [0; HEADER_BYTES];
     // Of the generation as well: an old header never fits a new body.
-    bytes.extend((record::checksum(&body) ^ generation).to_le_bytes());
-    bytes.extend(body);
+    let numbers = [u64::from_le_bytes(MAGIC), generation, count as u64, sum ^ generation];
+    bytes
+        .iter_mut()
+        .zip(numbers.iter().flat_map(|number| number.to_le_bytes()))
+        .for_each(|(to, from)| *to = from);
+    bytes
+}
+
+fn encode_entry((slot, entry): &(u8, ServiceEntry)) -> [u8; ENTRY_BYTES] {
+    let mut bytes = [0; ENTRY_BYTES];
+    let begin = [*slot, u8::from(entry.local.is_some()), 0, 0, 0, 0, 0, 0];
+    let numbers = [begin, entry.service_id.0.to_le_bytes(), entry.mask.to_le_bytes()];
+    let all = numbers.into_iter().flatten().chain(entry.local.unwrap_or(Gid::ZERO).0);
+    bytes.iter_mut().zip(all).for_each(|(to, from)| *to = from);
+    bytes
+}
+
+fn encode(generation: u64, entries: &[(u8, ServiceEntry)], sum: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + entries.len() * ENTRY_BYTES);
+    bytes.extend(encode_header(generation, entries.len(), sum));
+    bytes.extend(entries.iter().flat_map(encode_entry));
     bytes
 }
 
 /// Generation and entries; nothing if the file is damaged or being written.
 fn decode(bytes: &[u8]) -> Option<(u64, Vec<(u8, ServiceEntry)>)> {
     let (header, body) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-    let generation = generation(header)?;
-    let (_, rest) = header.split_first_chunk::<16>()?;
-    let (count, sum) = rest.split_first_chunk::<8>()?;
-    let sum = sum.first_chunk::<8>()?;
-    let (chunks, odd) = body.as_chunks::<ENTRY_BYTES>();
-    let sound = odd.is_empty()
-        && chunks.len() <= MAX_ENTRIES
-        && u64::from_le_bytes(*count) == chunks.len() as u64
-        && u64::from_le_bytes(*sum) == record::checksum(body) ^ generation;
+    let (magic, rest) = header.split_first_chunk::<8>()?;
+    let (generation, rest) = rest.split_first_chunk::<8>()?;
+    let (count, expected) = rest.split_first_chunk::<8>()?;
+    let generation = u64::from_le_bytes(*generation);
+    let count = usize::try_from(u64::from_le_bytes(*count)).ok().filter(|count| *count <= MAX_ENTRIES)?;
+    let (chunks, _) = body.as_chunks::<ENTRY_BYTES>();
+    let chunks = chunks.get(..count)?;
+    let weights = chunks.iter().enumerate().map(|(place, entry)| weight(place, entry));
+    let found = weights.fold(0, u64::wrapping_add) ^ generation;
+    let sound = *magic == MAGIC && found.to_le_bytes() == *expected;
     sound.then(|| (generation, chunks.iter().filter_map(entry).collect()))
 }
 
@@ -252,13 +311,41 @@ mod tests {
     #[test]
     fn decoding_is_the_inverse_of_encoding() {
         for entries in [Vec::new(), entries()] {
-            assert_eq!(decode(&encode(7, &entries)), Some((7, entries)));
+            let mut bytes = encode(7, &entries, sum(&entries));
+            assert_eq!(decode(&bytes), Some((7, entries.clone())));
+            // An entry that was written and is not counted yet.
+            bytes.extend([0x77; ENTRY_BYTES + 3]);
+            assert_eq!(decode(&bytes), Some((7, entries)));
         }
     }
 
     #[test]
+    fn appending_gives_the_file_that_writing_gives() {
+        let folder = std::env::temp_dir().join(format!("pumice-services-test-{}", std::process::id()));
+        let mut services = Services::new(&folder, 4791);
+        for entry in entries() {
+            services.append_locked(entry).unwrap();
+        }
+        let generation = services.generation;
+        assert_eq!(services.read().unwrap(), encode(generation, &entries(), sum(&entries())));
+        assert!(services.is_current());
+        // Somebody else does the same.
+        let mut other = Services::new(&folder, 4791);
+        other.read_locked().unwrap();
+        other.append_locked((9, entries()[0].1)).unwrap();
+        assert!(!services.is_current());
+        services.read_locked().unwrap();
+        assert_eq!((services.entries.len(), services.sum), (6, other.sum));
+        services.entries.swap_remove(1);
+        services.write_locked().unwrap();
+        other.read_locked().unwrap();
+        assert_eq!((&other.entries, other.sum), (&services.entries, services.sum));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn damage_and_half_a_change_are_noticed() {
-        let bytes = encode(7, &entries());
+        let bytes = encode(7, &entries(), sum(&entries()));
         for place in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[place] ^= 0x10;
@@ -266,7 +353,7 @@ mod tests {
             assert_eq!(decode(&bytes[..place]), None, "cut at {place}");
         }
         // The header of one generation with the entries of the next.
-        let next = encode(8, &entries()[1..]);
+        let next = encode(8, &entries()[1..], sum(&entries()[1..]));
         let torn = [&bytes[..HEADER_BYTES], &next[HEADER_BYTES..]].concat();
         assert_eq!(decode(&torn), None);
     }

@@ -8,7 +8,8 @@ use pumice_transport::wire::Qpn;
 use crate::kit::scene::Scene;
 use crate::kit::{Connection, address_vector};
 
-const TYPES: [QpType; 5] = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcInitiator, QpType::XrcTarget];
+const TYPES: [QpType; 6] =
+    [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcDuplex, QpType::XrcInitiator, QpType::XrcTarget];
 
 struct Bench {
     scene: Scene,
@@ -26,6 +27,7 @@ impl Bench {
         let a = &self.scene.a;
         let mut init = a.qp_init(qp_type);
         match qp_type {
+            QpType::XrcDuplex => init.xrcd = Some(self.xrcd),
             QpType::XrcInitiator => init.recv_cq = None,
             QpType::XrcTarget => {
                 (init.pd, init.send_cq, init.recv_cq) = (None, None, None);

@@ -1,8 +1,9 @@
 # Faults of the network: everything completes, and every byte is right.
 #
-# One kind of request at a time: when READs or atomics among others have to be sent again, rdma_rxe of Linux 6.1 and 6.12 loses its
+# One kind of request at a time: when READs or atomics among others have to be sent again, rdma_rxe (seen on Linux 6.12) loses its
 # place now and then, as the requester (a flush error without a cause) and as the responder (a receive that ends with a remote access
-# error). Between two rxe it does so as well.
+# error). Between two rxe it does so as well. And one direction at a time: of ping-pongs with 5 % lost, 4 in 16 between two rxe stood
+# still, because one of them had sent its message twice, once after the acknowledgement, and never sent the next.
 # shellcheck shell=bash
 
 # under NAME NETEM...: on both directions.
@@ -13,7 +14,6 @@ under() {
     weather_name=$name
     checked rxe pumice send,write,read,atomics,bursts
     checked pumice rxe send,write,bursts
-    [[ $extent != full ]] || both_ways usec/iter 'ibv_rc_pingpong -c' ibv_rc_pingpong -d @DEVICE -g @GID -c -n 200
     weather_name=
     weather fine
 }

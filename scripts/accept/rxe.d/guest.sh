@@ -23,6 +23,14 @@ install_programs() {
 
 interop=/tmp/pumice/interop
 
+# network WHICH: as lab-network makes it, once.
+networks=
+network() {
+    [[ $networks != *" $1 "* ]] || return 0
+    networks+=" $1 "
+    lab-network "$1"
+}
+
 # What both of an rxe pair run as, and what pumice runs as: an ordinary user without any capability, in a network namespace.
 on_rxe() { timeout "$limit_seconds" "$@"; }
 # pumice_in NAMESPACE ADDRESS COMMAND...
@@ -194,6 +202,23 @@ weather() {
         "${in[@]}" tc qdisc add dev "$interface" parent 1:4 handle 40: netem "$@" limit 20000 &&
         "${in[@]}" tc filter add dev "$interface" parent 1: protocol ip u32 match ip protocol 17 0xff \
             match ip dport 4791 0xffff flowid 1:4
+}
+
+# damage w0|w1 OUT-OF: one byte of one in OUT-OF RoCE packets (trains) that leave by this interface changes, where the ICRC covers it
+# and the UDP checksum, which the sender leaves to the hardware or leaves out, does not tell. `damage off` ends it.
+damage() {
+    if [[ $1 == off ]]; then
+        tc qdisc del dev w0 clsact 2>/dev/null
+        ip netns exec peer tc qdisc del dev w1 clsact 2>/dev/null
+        return 0
+    fi
+    local interface=$1 in=()
+    [[ $interface == w0 ]] || in=(ip netns exec peer)
+    # Offsets count from the IP header: this byte is the twelfth behind the BTH. By chance and not by count: counted, rxe sent a
+    # window of twice as many packets again and again, and the first of them was damaged each time.
+    "${in[@]}" tc qdisc add dev "$interface" clsact &&
+        "${in[@]}" tc filter add dev "$interface" egress protocol ip u32 match ip protocol 17 0xff \
+            match ip dport 4791 0xffff action gact ok random netrand pipe "$2" action pedit munge offset 51 u8 invert
 }
 
 # record NAME COMMAND...: with the RoCE packets at rxe's interface (pumice's with `at_pumice`) in out/NAME.pcap.

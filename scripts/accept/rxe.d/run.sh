@@ -5,12 +5,14 @@ set -uo pipefail
 extent=$1
 shift
 source /share/scenarios/guest.sh
-lab-network mixed
+network mixed
 rxe_gid=$(lab-network gid rxe0 "$rxe_address")
 rxe_gid6=$(lab-network gid rxe0 "$rxe_v6")
 install_programs
 for group in "$@"; do
     printf '== %s ==\n' "$group"
+    begun=$SECONDS
     source "/share/scenarios/$group.sh"
+    printf '   %s s\n' $((SECONDS - begun))
 done
 finish

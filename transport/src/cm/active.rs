@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 
 use super::connection::{Connection, RemoteEnd, SaidMad};
+use super::pace::Pace;
 use super::{
     Cm, CmError, CmPath, ConnectParams, Event, Ignored, MadRoute, QpParameters, State, ack_timeout,
     time_code_ns,
@@ -42,6 +43,7 @@ impl Cm {
             interval_ns,
             retries_left: params.max_cm_retries,
             said: Some(SaidMad::new(&said)),
+            pace: Pace::Free,
             qp: QpParameters {
                 transport: params.transport,
                 local: path.route.local,
@@ -64,8 +66,7 @@ impl Cm {
             deadline_ns: None,
         };
         self.table.insert(id, connection);
-        self.table.arm(id, now_ns.saturating_add(interval_ns));
-        self.send_mad(path.route, said);
+        self.send_in_turn(id, now_ns);
         Ok(id)
     }
 
@@ -122,6 +123,7 @@ impl Cm {
             qp.rnr_retry_count = rep.rnr_retry_count;
             qp.timeout = ack_timeout(rep.target_ack_delay, qp.timeout.saturating_sub(1));
         }
+        self.settle(id);
         self.table.disarm(id);
         self.table.index_remote(id);
         self.tell(id, Event::ConnectResponse { id, reply: Box::new(*rep) });

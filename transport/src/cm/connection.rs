@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use super::pace::Pace;
 use super::{ListenerId, MadRoute, QpParameters};
 use crate::mad::{CommId, MAD_BYTES, ServiceId};
 use crate::wire::Qpn;
@@ -64,6 +65,8 @@ pub(super) struct Connection {
     pub(super) retries_left: u8,
     /// What may have to be said again: the message under way, or the last one.
     pub(super) said: Option<SaidMad>,
+    /// Whether the message under way has left.
+    pub(super) pace: Pace,
     pub(super) qp: QpParameters,
     /// Owned by the table: when its timer fires.
     pub(super) deadline_ns: Option<u64>,

@@ -35,6 +35,7 @@ impl Cm {
     pub fn destroy(&mut self, id: CommId, now_ns: u64) -> Result<(), CmError> {
         let state = self.consumers(id, "", |_| true)?.state;
         match state {
+            State::ReqSent if self.has_to_wait(id) => self.enter_idle(id),
             State::ReqSent | State::MraReqReceived => self.send_timeout_rej(id, now_ns),
             State::ReqReceived
             | State::MraReqSent
@@ -53,6 +54,7 @@ impl Cm {
         }
         self.events.retain(|event| event.id() != id);
         self.remove_if_forgotten(id);
+        self.send_waiting(now_ns);
         Ok(())
     }
 
@@ -69,14 +71,12 @@ impl Cm {
             remote_qpn: connection.qp.dest_qpn,
             private_data,
         };
-        let (route, mad) = (connection.route, CmMessage::Dreq(dreq).emit(new_transaction(id)));
+        let mad = CmMessage::Dreq(dreq).emit(new_transaction(id));
         connection.state = State::DreqSent;
         connection.said = Some(SaidMad::new(&mad));
         connection.interval_ns = connection.response_timeout_ns;
         connection.retries_left = connection.max_retries;
-        let deadline_ns = now_ns.saturating_add(connection.interval_ns);
-        self.table.arm(id, deadline_ns);
-        self.send_mad(route, mad);
+        self.send_in_turn(id, now_ns);
     }
 
     fn send_drep(
@@ -141,6 +141,17 @@ impl Cm {
         Ok(())
     }
 
+    /// The peer of an established connection is known to be gone without a word: as if it had disconnected.
+    pub fn peer_died(&mut self, id: CommId) {
+        let Some(connection) = self.table.get_mut(id).filter(|own| own.state == State::Established) else {
+            return;
+        };
+        connection.state = State::DreqReceived;
+        connection.transaction = new_transaction(id);
+        self.table.forget_remote_queue_pair(id);
+        self.tell(id, Event::DisconnectRequest { id, private_data: Box::new(PrivateData::NONE) });
+    }
+
     /// The DREP was lost. Who never sent one (the peer's DREQ crossed a REJ, or ours timed out) does now.
     fn repeat_drep(&mut self, id: CommId, route: &MadRoute, transaction: u64, remote_id: CommId) {
         let said = self.table.get(id).is_some_and(|connection| connection.said.is_some());
@@ -190,6 +201,7 @@ impl Cm {
 
     /// Over, but late messages may come. The peer's queue pair may be used for another connection.
     pub(super) fn enter_timewait(&mut self, id: CommId, now_ns: u64) {
+        self.settle(id);
         let Some(connection) = self.table.get_mut(id) else { return };
         connection.state = State::Timewait;
         connection.said = None;
@@ -200,6 +212,7 @@ impl Cm {
 
     /// Over: nothing leads to it any more but its id.
     pub(super) fn enter_idle(&mut self, id: CommId) {
+        self.settle(id);
         self.table.disarm(id);
         self.table.forget_remote_id(id);
         self.table.forget_remote_queue_pair(id);

@@ -1,6 +1,6 @@
 //! Who may be asked for what.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 
 use super::{Cm, CmError};
 use crate::mad::{CommId, ServiceId};
@@ -42,6 +42,14 @@ impl ListenParams {
         ListenParams { service_id, mask: u64::MAX, local: None, backlog, overflow: BacklogOverflow::Reject }
     }
 
+    fn is_single(&self) -> bool {
+        self.mask == u64::MAX
+    }
+
+    fn key(&self) -> (ServiceId, Option<[u8; 16]>) {
+        (self.service_id, self.local.map(|gid| gid.0))
+    }
+
     const fn serves(&self, service_id: ServiceId) -> bool {
         (self.service_id.0 ^ service_id.0) & self.mask == 0
     }
@@ -59,11 +67,21 @@ pub(super) struct Listeners {
     limit: usize,
     next: u32,
     listeners: BTreeMap<ListenerId, Listener>,
+    /// Those for one service, by service and address: there may be thousands.
+    single: BTreeMap<(ServiceId, Option<[u8; 16]>), ListenerId>,
+    /// Those for several services, of which there are few.
+    several: BTreeSet<ListenerId>,
 }
 
 impl Listeners {
     pub(super) const fn new(limit: usize) -> Listeners {
-        Listeners { limit, next: 0, listeners: BTreeMap::new() }
+        Listeners {
+            limit,
+            next: 0,
+            listeners: BTreeMap::new(),
+            single: BTreeMap::new(),
+            several: BTreeSet::new(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -75,8 +93,43 @@ impl Listeners {
         let serves = |listener: &Listener| {
             listener.params.serves(service_id) && listener.params.local.is_none_or(|own| own == local)
         };
-        let found = self.listeners.iter().filter(|(_, listener)| serves(listener));
+        let single = [Some(local.0), None].map(|address| self.single.get(&(service_id, address)));
+        let candidates = single.into_iter().flatten().chain(&self.several);
+        let found = candidates.filter_map(|id| Some((id, self.listeners.get(id)?)));
+        let found = found.filter(|(_, listener)| serves(listener));
         found.max_by_key(|(id, listener)| (listener.params.local, u32::MAX - id.0)).map(|(id, _)| *id)
+    }
+
+    /// Whether the same services are listened for at the same address, or both at all.
+    fn is_taken(&self, params: &ListenParams) -> bool {
+        let same = |other: &ListenParams| {
+            other.local == params.local
+                && (other.service_id.0 ^ params.service_id.0) & other.mask & params.mask == 0
+        };
+        if params.is_single() {
+            let several = self.several.iter().filter_map(|id| self.listeners.get(id));
+            return self.single.contains_key(&params.key()) || several.map(|other| &other.params).any(same);
+        }
+        self.listeners.values().any(|other| same(&other.params))
+    }
+
+    fn insert(&mut self, id: ListenerId, params: &ListenParams) {
+        if params.is_single() {
+            self.single.insert(params.key(), id);
+        } else {
+            self.several.insert(id);
+        }
+        self.listeners.insert(id, Listener { params: *params, waiting: 0 });
+    }
+
+    fn remove(&mut self, id: ListenerId) -> Option<Listener> {
+        let listener = self.listeners.remove(&id)?;
+        if listener.params.is_single() {
+            self.single.remove(&listener.params.key());
+        } else {
+            self.several.remove(&id);
+        }
+        Some(listener)
     }
 
     /// One more request waits, if there is room.
@@ -106,12 +159,8 @@ impl Cm {
     /// [`CmError::ServiceInUse`] if the same services are listened for at the same address (or both
     /// at all), [`CmError::TooManyListeners`].
     pub fn listen(&mut self, params: &ListenParams) -> Result<ListenerId, CmError> {
-        let same = |other: &Listener| {
-            other.params.local == params.local
-                && (other.params.service_id.0 ^ params.service_id.0) & other.params.mask & params.mask == 0
-        };
         let table = &mut self.listeners;
-        if table.listeners.values().any(same) {
+        if table.is_taken(params) {
             return Err(CmError::ServiceInUse(params.service_id));
         }
         if table.listeners.len() >= table.limit {
@@ -123,7 +172,7 @@ impl Cm {
         }
         let id = ListenerId(table.next);
         table.next = table.next.wrapping_add(1);
-        table.listeners.insert(id, Listener { params: *params, waiting: 0 });
+        table.insert(id, params);
         Ok(id)
     }
 
@@ -132,7 +181,7 @@ impl Cm {
     /// # Errors
     /// [`CmError::UnknownListener`].
     pub fn unlisten(&mut self, listener: ListenerId, now_ns: u64) -> Result<(), CmError> {
-        self.listeners.listeners.remove(&listener).ok_or(CmError::UnknownListener)?;
+        self.listeners.remove(listener).ok_or(CmError::UnknownListener)?;
         let waiting = self.table.ids().filter(|(_, connection)| connection.waiting_at == Some(listener));
         let waiting: alloc::vec::Vec<CommId> = waiting.map(|(id, _)| id).collect();
         for id in waiting {

@@ -16,7 +16,8 @@
 //! gives no more events.
 //!
 //! **Bounds.** Connections, listeners and requests waiting at a listener have limits; what does not
-//! fit is refused. A transmit queue that is not drained loses MADs, which the timers repeat.
+//! fit is refused. A transmit queue that is not drained loses MADs, which the timers repeat. A burst of requests to
+//! one address leaves in portions, each when the one before was answered or a moment has passed.
 
 mod active;
 mod connection;
@@ -25,6 +26,7 @@ mod error;
 mod event;
 mod ids;
 mod listeners;
+mod pace;
 mod params;
 mod passive;
 mod receive;
@@ -47,7 +49,9 @@ pub use params::{
 pub use time::{ack_timeout, time_code_ns};
 
 use crate::mad::{CmMessage, CommId, MAD_BYTES};
+use crate::types::Gid;
 use listeners::Listeners;
+use pace::Pacer;
 use table::Table;
 
 /// What a [`Cm`] is and what it may hold.
@@ -67,13 +71,13 @@ pub struct CmConfig {
 }
 
 impl CmConfig {
-    /// As Linux with rdma_rxe, for 65536 connections and 4096 listeners.
+    /// As Linux with rdma_rxe, for 65536 connections, and a listener for every port of two port spaces.
     pub const fn new(ca_guid: u64) -> CmConfig {
         CmConfig {
             ca_guid,
             ca_ack_delay: 15,
             max_connections: 1 << 16,
-            max_listeners: 1 << 12,
+            max_listeners: 1 << 17,
             mra_service_timeout: Some(24),
         }
     }
@@ -86,6 +90,7 @@ pub struct Cm {
     ids: IdSource,
     table: Table,
     listeners: Listeners,
+    pacer: Pacer,
     transmits: VecDeque<MadOut>,
     events: VecDeque<Event>,
 }
@@ -102,6 +107,7 @@ impl Cm {
             ids,
             table: Table::default(),
             listeners: Listeners::new(config.max_listeners),
+            pacer: Pacer::default(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -119,12 +125,22 @@ impl Cm {
 
     /// Whether nothing is left: no connection, listener, index entry or timer.
     pub fn is_empty(&self) -> bool {
-        self.table.is_empty() && self.listeners.is_empty()
+        self.table.is_empty() && self.listeners.is_empty() && self.pacer.is_empty()
     }
 
     /// Connections that have a consumer.
     pub fn ids(&self) -> impl Iterator<Item = CommId> {
         self.table.ids().filter(|(_, connection)| connection.consumer).map(|(id, _)| id)
+    }
+
+    /// Connections that are established.
+    pub fn established(&self) -> impl Iterator<Item = CommId> {
+        self.table.ids().filter(|(_, connection)| connection.state == State::Established).map(|(id, _)| id)
+    }
+
+    /// The other end of a connection: its communication id and its address.
+    pub fn peer(&self, id: CommId) -> Option<(CommId, Gid)> {
+        self.table.get(id).map(|connection| (connection.remote_id, connection.route.remote))
     }
 
     /// State of a connection that has a consumer.
@@ -155,7 +171,7 @@ impl Cm {
 
     /// When [`Cm::handle_timeout`] wants to be called: nanoseconds of the clock that `now_ns` counts.
     pub fn poll_timeout(&self) -> Option<u64> {
-        self.table.next_deadline_ns()
+        self.table.next_deadline_ns().into_iter().chain(self.pacer.next_deadline_ns()).min()
     }
 
     fn send(&mut self, route: MadRoute, message: &CmMessage, transaction: u64) {

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use super::active::within;
 use super::connection::{Connection, RemoteEnd, SaidMad};
+use super::pace::Pace;
 use super::{
     AcceptParams, BacklogOverflow, Cm, CmError, Event, Ignored, ListenerId, MadRoute, QpParameters, State,
     time_code_ns,
@@ -73,7 +74,7 @@ impl Cm {
             matches!(state, State::RepSent | State::MraRepReceived | State::Established)
         })?;
         if connection.state != State::Established {
-            self.established(id, PrivateData::NONE);
+            self.become_established(id, PrivateData::NONE);
         }
         Ok(())
     }
@@ -135,7 +136,7 @@ impl Cm {
         let connection = self.table.between(id, rtu.local_id, route).ok_or(Ignored::UnknownId)?;
         match connection.state {
             State::RepSent | State::MraRepReceived => {
-                self.established(id, rtu.private_data);
+                self.become_established(id, rtu.private_data);
                 Ok(())
             }
             State::Established => Err(Ignored::Duplicate),
@@ -143,7 +144,7 @@ impl Cm {
         }
     }
 
-    fn established(&mut self, id: CommId, private_data: PrivateData<{ Rtu::PRIVATE_DATA_BYTES }>) {
+    fn become_established(&mut self, id: CommId, private_data: PrivateData<{ Rtu::PRIVATE_DATA_BYTES }>) {
         self.table.disarm(id);
         if let Some(connection) = self.table.get_mut(id) {
             connection.state = State::Established;
@@ -240,6 +241,7 @@ fn requested(listener: ListenerId, route: &MadRoute, transaction: u64, req: &Req
         interval_ns: 0,
         retries_left: 0,
         said: None,
+        pace: Pace::Free,
         qp: QpParameters {
             transport: req.transport,
             local: path.remote_gid,

@@ -23,7 +23,7 @@ impl Cm {
             }
         };
         let transaction = mad.header().transaction;
-        match &message {
+        let outcome = match &message {
             CmMessage::Req(req) => self.on_req(route, transaction, req, now_ns),
             CmMessage::Rep(rep) => self.on_rep(route, transaction, rep),
             CmMessage::Rtu(rtu) => self.on_rtu(route, rtu),
@@ -33,7 +33,10 @@ impl Cm {
             CmMessage::Drep(drep) => self.on_drep(route, drep, now_ns),
             CmMessage::SidrReq(req) => self.on_sidr_req(route, transaction, req),
             CmMessage::SidrRep(rep) => self.on_sidr_rep(route, rep),
-        }
+        };
+        // An answer makes room for the next question.
+        self.send_waiting(now_ns);
+        outcome
     }
 
     /// Whether a message belongs to a connection of this process. With several processes at one

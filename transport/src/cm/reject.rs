@@ -29,6 +29,7 @@ impl Cm {
             )
         })?;
         self.send_rej(id, params, now_ns);
+        self.send_waiting(now_ns);
         Ok(())
     }
 
@@ -108,6 +109,7 @@ impl Cm {
         };
         connection.interval_ns = time_code_ns(mra.service_timeout) + time_code_ns(connection.qp.timeout);
         let deadline_ns = now_ns.saturating_add(connection.interval_ns);
+        self.settle(id);
         self.table.arm(id, deadline_ns);
         self.tell(id, Event::MraReceived { id, service_timeout: mra.service_timeout });
         Ok(())

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use super::active::{new_transaction, within};
 use super::connection::{Connection, RemoteEnd, SaidMad};
+use super::pace::Pace;
 use super::passive::is_addressed;
 use super::{
     BacklogOverflow, Cm, CmError, Event, Ignored, MadRoute, QpParameters, ResolveParams, SidrReply, State,
@@ -34,8 +35,7 @@ impl Cm {
         connection.retries_left = params.max_cm_retries;
         connection.said = Some(SaidMad::new(&mad));
         self.table.insert(id, connection);
-        self.table.arm(id, now_ns.saturating_add(interval_ns));
-        self.send_mad(params.route, mad);
+        self.send_in_turn(id, now_ns);
         Ok(id)
     }
 
@@ -151,6 +151,7 @@ fn question(
         interval_ns: 0,
         retries_left: 0,
         said: None,
+        pace: Pace::Free,
         qp: QpParameters {
             transport: TransportType::Rd,
             local: route.local,

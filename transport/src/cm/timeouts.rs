@@ -12,9 +12,10 @@ impl Cm {
     /// [`Cm::poll_timeout`] is not in the future.
     pub fn handle_timeout(&mut self, now_ns: u64) {
         for _ in 0..Cm::TIMEOUTS_PER_CALL {
-            let Some(id) = self.table.pop_due(now_ns) else { return };
+            let Some(id) = self.table.pop_due(now_ns) else { break };
             self.on_timeout(id, now_ns);
         }
+        self.send_waiting(now_ns);
     }
 
     fn on_timeout(&mut self, id: CommId, now_ns: u64) {

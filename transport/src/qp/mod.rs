@@ -232,7 +232,7 @@ impl QueuePair {
             QpType::XrcInitiator => !request,
             QpType::XrcTarget => request,
             QpType::Uc | QpType::Ud | QpType::Gsi => request,
-            QpType::Rc => true,
+            QpType::Rc | QpType::XrcDuplex => true,
         };
         if !direction_exists && service != Service::Cnp {
             return Err(Counter::RxWrongService);
@@ -358,8 +358,7 @@ impl QueuePair {
         }
         match self.settings.qp_type {
             QpType::XrcInitiator => {}
-            QpType::XrcTarget => host.event(&self.settings.context, AsyncEventType::QpLastWqeReached),
-            _ if self.settings.has_srq => {
+            _ if self.settings.has_srq || self.settings.is_xrc() => {
                 host.event(&self.settings.context, AsyncEventType::QpLastWqeReached);
             }
             _ => host.flush_recv_queue(&self.settings.context),

@@ -128,7 +128,7 @@ pub(crate) fn is_allowed(opcode: SendOpcode, qp_type: QpType) -> bool {
                 | Op::BindWindow
         ),
         QpType::Rc => true,
-        QpType::XrcInitiator => !matches!(opcode, Op::Flush | Op::AtomicWrite),
+        QpType::XrcInitiator | QpType::XrcDuplex => !matches!(opcode, Op::Flush | Op::AtomicWrite),
         QpType::XrcTarget => false,
     }
 }

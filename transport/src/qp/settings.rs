@@ -41,13 +41,13 @@ impl Settings {
             QpType::Rc => Service::Rc,
             QpType::Uc => Service::Uc,
             QpType::Ud | QpType::Gsi => Service::Ud,
-            QpType::XrcInitiator | QpType::XrcTarget => Service::Xrc,
+            QpType::XrcDuplex | QpType::XrcInitiator | QpType::XrcTarget => Service::Xrc,
         }
     }
 
     /// XRC packets of requests carry the SRQ number.
     pub(crate) fn is_xrc(&self) -> bool {
-        matches!(self.qp_type, QpType::XrcInitiator | QpType::XrcTarget)
+        self.qp_type.is_xrc()
     }
 
     /// A BTH to the connected peer.

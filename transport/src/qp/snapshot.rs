@@ -9,7 +9,7 @@ use super::response::{Replay, ReplayKind};
 use super::{QueuePair, Receiver};
 use crate::host::Host;
 use crate::path::Path;
-use crate::types::{QpState, WcStatus};
+use crate::types::{QpState, QpType, WcStatus};
 use crate::wire::Psn;
 
 /// All that an XRC target remembers, but for responses that have not left and the receive request of a
@@ -179,9 +179,14 @@ impl QueuePair {
     /// Becomes the target that was written down, perhaps by another process, perhaps by nobody honest: any
     /// value is safe. A receive request of a message that is not in progress any more is flushed if the
     /// target failed, and forgotten if it was reset. Events are not raised: who changed the state did.
+    ///
+    /// A queue pair that initiates as well keeps its own state and attributes, which nobody else changes: it only takes
+    /// over what was received for it, and fails if the target did.
     pub fn import_target<H: Host>(&mut self, snapshot: &TargetSnapshot, host: &mut H) {
+        if self.settings.qp_type == QpType::XrcDuplex {
+            return self.import_receiving_half(snapshot, host);
+        }
         let reborn = self.epoch != snapshot.epoch;
-        let failed = snapshot.state == QpState::Err;
         self.epoch = snapshot.epoch;
         self.attributes.clone_from(&snapshot.attributes);
         self.attributes.cap = self.capacity;
@@ -191,6 +196,24 @@ impl QueuePair {
             self.notifier.forget_path();
         }
         self.apply(None);
+        self.import_responder(snapshot, reborn, host);
+        self.state = snapshot.state;
+    }
+
+    fn import_receiving_half<H: Host>(&mut self, snapshot: &TargetSnapshot, host: &mut H) {
+        if self.epoch != snapshot.epoch || matches!(self.state, QpState::Reset | QpState::Err) {
+            return;
+        }
+        self.import_responder(snapshot, false, host);
+        if snapshot.state == QpState::Err {
+            self.state = QpState::Err;
+            self.draining = false;
+            self.requester.flush(&self.settings, host);
+        }
+    }
+
+    fn import_responder<H: Host>(&mut self, snapshot: &TargetSnapshot, reborn: bool, host: &mut H) {
+        let failed = snapshot.state == QpState::Err;
         let from = &snapshot.responder;
         let Receiver::Reliable(responder) = &mut self.receiver else { return };
         let held = responder.holds_recv();
@@ -223,6 +246,5 @@ impl QueuePair {
         } else if failed {
             responder.responses.drop_data();
         }
-        self.state = snapshot.state;
     }
 }

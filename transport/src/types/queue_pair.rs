@@ -12,6 +12,8 @@ pub enum QpType {
     Uc = 3,
     /// Unreliable datagram.
     Ud = 4,
+    /// XRC of OFED 1.x (its `IBV_QPT_XRC`): requester, and responder for the SRQs of its XRC domain.
+    XrcDuplex = 5,
     /// XRC initiator (`IBV_QPT_XRC_SEND`): requester only.
     XrcInitiator = 9,
     /// XRC target (`IBV_QPT_XRC_RECV`): responder only.
@@ -19,9 +21,14 @@ pub enum QpType {
 }
 
 impl QpType {
-    /// Reliable services acknowledge: RC and both halves of XRC.
+    /// Reliable services acknowledge: RC and XRC of all kinds.
     pub const fn is_reliable(self) -> bool {
-        matches!(self, QpType::Rc | QpType::XrcInitiator | QpType::XrcTarget)
+        matches!(self, QpType::Rc) || self.is_xrc()
+    }
+
+    /// XRC: requests name the SRQ that they are for.
+    pub const fn is_xrc(self) -> bool {
+        matches!(self, QpType::XrcDuplex | QpType::XrcInitiator | QpType::XrcTarget)
     }
 
     /// Connected services name their peer in the QP: everything but datagrams.
@@ -34,13 +41,14 @@ impl QpType {
         matches!(self, QpType::Ud | QpType::Gsi)
     }
 
-    /// Name used in messages: "RC", "UC", "UD", "GSI", "XRC_SEND", "XRC_RECV".
+    /// Name used in messages: "RC", "UC", "UD", "GSI", "XRC", "XRC_SEND", "XRC_RECV".
     pub const fn name(self) -> &'static str {
         match self {
             QpType::Gsi => "GSI",
             QpType::Rc => "RC",
             QpType::Uc => "UC",
             QpType::Ud => "UD",
+            QpType::XrcDuplex => "XRC",
             QpType::XrcInitiator => "XRC_SEND",
             QpType::XrcTarget => "XRC_RECV",
         }

@@ -4,9 +4,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, Cm, CmConfig, CmPath, ConnectParams, Event, IdSource, ListenParams,
+    AcceptParams, BacklogOverflow, Cm, CmConfig, CmError, CmPath, ConnectParams, Event, IdSource,
+    ListenParams, MadRoute,
 };
-use pumice_transport::mad::{CmMessage, CommId, Req};
+use pumice_transport::mad::{CmMessage, CommId, PortSpace, PrivateData, Req, ServiceId, SidrReq};
 use pumice_transport::types::Mtu;
 use pumice_transport::wire::{Psn, Qpn};
 
@@ -76,7 +77,7 @@ fn ten_thousand_connections_at_once() {
         let Some(Event::ConnectRequest { id, .. }) = server.poll_event() else { panic!("request {n}") };
         server.accept(id, &AcceptParams::new(Qpn::new(n + 2), Psn::new(n)), 0).unwrap();
         // The replies are under way for a while.
-        if n % 1000 == 999 {
+        if n % 100 == 99 {
             peak = peak.max(held_bytes() - before);
             deliver(&mut server, &mut client, 0);
             while let Some(Event::ConnectResponse { id, .. }) = client.poll_event() {
@@ -148,4 +149,44 @@ fn outputs_that_are_not_drained_are_bounded() {
         let _ = bench.receive(CmMessage::Req(Req { local_id: CommId(n + 1), ..req() }));
     }
     assert_eq!(bench.sent().len(), Cm::MAX_QUEUED_TRANSMITS);
+}
+
+/// A listener for every port there is, and one for all of them at an address.
+#[test]
+fn sixty_thousand_listeners_are_told_apart() {
+    let mut bench = Bench::new();
+    let service = |port| ServiceId::rdma_cm(PortSpace::Udp, port);
+    let ids: Vec<_> =
+        (0..60_000).map(|port| bench.cm.listen(&ListenParams::new(service(port), 1)).unwrap()).collect();
+    let all = ListenParams {
+        mask: ServiceId::PORT_SPACE_MASK,
+        local: Some(gid(PEER)),
+        ..ListenParams::new(service(0), 8)
+    };
+    let all = bench.cm.listen(&all).unwrap();
+    for port in [0, 1, 59_999] {
+        let taken = bench.cm.listen(&ListenParams::new(service(port), 1));
+        assert!(matches!(taken, Err(CmError::ServiceInUse(_))), "{taken:?}");
+    }
+    let ask = |bench: &mut Bench, port: u16, local| {
+        let header = PrivateData::new(&ip_header(PEER, US)).unwrap();
+        let question = SidrReq {
+            request_id: CommId(port.into()),
+            pkey: 0xffff,
+            service_id: service(port),
+            private_data: header,
+        };
+        let _ = bench.receive_from(&MadRoute { local: gid(local), ..route() }, CmMessage::SidrReq(question));
+        let event = bench.cm.poll_event();
+        let Some(Event::SidrRequest { listener, .. }) = event else { panic!("{event:?}") };
+        listener
+    };
+    assert_eq!(ask(&mut bench, 777, US), ids[777]);
+    assert_eq!(ask(&mut bench, 778, PEER), all, "the one with an address goes before");
+    assert_eq!(ask(&mut bench, 60_001, PEER), all);
+    for id in ids.into_iter().chain([all]) {
+        bench.cm.unlisten(id, bench.now_ns).unwrap();
+    }
+    while bench.cm.poll_transmit().is_some() {}
+    assert!(bench.cm.is_empty());
 }

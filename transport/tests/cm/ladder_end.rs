@@ -260,3 +260,27 @@ fn every_message_in_every_state_changes_it_as_it_should_or_not_at_all() {
         }
     }
 }
+
+#[test]
+fn a_peer_that_died_disconnects_without_a_word() {
+    for make in [Bench::established, Bench::passive_established] {
+        let mut bench = make();
+        assert_eq!(bench.cm.peer(OURS), Some((THEIRS, gid(PEER))));
+        assert_eq!(bench.cm.established().collect::<Vec<_>>(), [OURS]);
+        bench.cm.peer_died(OURS);
+        assert!(matches!(bench.event(), Event::DisconnectRequest { id: OURS, .. }));
+        bench.cm.peer_died(OURS);
+        bench.quiet();
+        assert_eq!(bench.cm.established().count(), 0);
+        bench.cm.disconnect(OURS, &[], bench.now_ns).unwrap();
+        assert_eq!(bench.sent_one(), CmMessage::Drep(our_drep()));
+        bench.cm.destroy(OURS, bench.now_ns).unwrap();
+        bench.wait(TIMEWAIT_NS);
+        bench.assert_gone();
+    }
+    // Others have timers of their own.
+    let mut bench = Bench::rep_sent();
+    bench.cm.peer_died(OURS);
+    bench.quiet();
+    assert_eq!(bench.state(OURS), Some(State::RepSent));
+}

@@ -15,3 +15,6 @@ mod ladder_sidr;
 #[path = "../pair/link.rs"]
 #[expect(dead_code, reason = "only its random numbers are used here")]
 mod link;
+mod noise;
+mod pace;
+mod script;

@@ -151,6 +151,40 @@ fn statement_24_retry_count_n_is_one_and_n_transmissions() {
 }
 
 #[test]
+fn a_peer_that_falls_silent_fails_the_request_within_the_time_of_the_timer_table() {
+    for timeout in [1, 8, 14, 20] {
+        for retry_cnt in [0, 1, 7] {
+            let mut rung = Setup { timeout, retry_cnt, ..Setup::new(QpType::Rc) }.build();
+            (0..20).for_each(|k| rung.post_send(k, 4));
+            assert_eq!(rung.requests().len(), 20);
+            // It has answered until here: five messages, and a NAK that makes everything go out again.
+            rung.now_ns += 1000;
+            rung.receive(&ack(SQ_PSN + 4, 5));
+            rung.now_ns += 1000;
+            if retry_cnt > 0 {
+                rung.receive(&nak(NAK_SEQUENCE, SQ_PSN + 5, 5));
+            }
+            rung.host.take_sends();
+            let silent_ns = rung.now_ns;
+            let mut transmissions = 0;
+            while rung.state() == QpState::Rts {
+                transmissions += u32::from(!rung.requests().is_empty());
+                rung.wait_for_deadline().expect("a timer runs");
+                assert!(transmissions <= 100, "it goes on for ever");
+            }
+            let taken_ns = rung.now_ns - silent_ns;
+            let most_ns = (1 + u64::from(retry_cnt)) * 4 * (4096u64 << timeout);
+            assert!(taken_ns <= most_ns, "timeout {timeout}, retry_cnt {retry_cnt}: {taken_ns} ns");
+            // The timer began with the last answer that was news, 1000 ns before.
+            assert!(taken_ns + 1000 >= 4096u64 << timeout);
+            let sends = rung.host.take_sends();
+            assert_eq!((sends.len(), sends[0]), (15, (5, WcStatus::RetryExcErr)));
+            assert!(sends[1..].iter().all(|(_, status)| *status == WcStatus::WrFlushErr));
+        }
+    }
+}
+
+#[test]
 fn statement_24_progress_reloads_the_counter() {
     let mut rung = Setup { retry_cnt: 1, ..Setup::new(QpType::Rc) }.build();
     (0..4).for_each(|k| rung.post_send(k, 4));

@@ -141,3 +141,30 @@ fn the_packets_of_a_message_name_one_srq() {
         assert_eq!(rung.host.recvs_done[0].wc.status, WcStatus::RemInvReqErr);
     }
 }
+
+/// A queue pair of OFED 1.x: what it asks for and what it answers do not get in each other's way.
+#[test]
+fn a_duplex_queue_pair_is_initiator_and_target() {
+    let mut rung = Setup::new(QpType::XrcDuplex).build();
+    rung.host.xrc_srqs.insert(SRQN, XrcSrq { xrcd: XRCD, pd: SRQ_PD, cq: SRQ_CQ, ..XrcSrq::default() });
+    rung.host.post_xrc_recv(SRQN, 9, BUFFER_BASE, 1024, BUFFER);
+    let sges = [Sge { address: BUFFER_BASE, length: 8, lkey: BUFFER }];
+    rung.post(&SendRequest { xrc_srqn: 0x77, ..request(1, SendOpcode::Send, &sges) });
+    assert_eq!(rung.requests(), [xrc(op::SEND_ONLY, 0x77).psn(SQ_PSN).payload(&pattern(8)).ack_req()]);
+    rung.host.memory.region(BUFFER).pd = SRQ_PD;
+    let incoming = xrc(op::SEND_ONLY, SRQN).psn(RQ_PSN).payload(b"incoming").ack_req();
+    assert_eq!(rung.answer(&incoming), ack(RQ_PSN, 1).over_xrc());
+    let done = rung.host.recvs_done[0];
+    assert_eq!((done.cq, done.wc.wr_id, done.wc.byte_len), (SRQ_CQ, 9, 8));
+    rung.receive(&ack(SQ_PSN, 1).over_xrc());
+    assert_eq!(rung.host.take_sends(), successes(&[1]));
+    // What it cannot receive fails both halves.
+    rung.host.memory.region(BUFFER).pd = CONTEXT.pd;
+    rung.post(&SendRequest { xrc_srqn: 0x77, ..request(2, SendOpcode::Send, &sges) });
+    assert_eq!(rung.requests().len(), 1);
+    rung.receive(&xrc(op::SEND_ONLY, SRQN + 1).psn(RQ_PSN + 1).payload(b"?").ack_req());
+    assert_eq!(rung.qp.state(), QpState::Err);
+    assert_eq!(rung.host.take_sends(), [(2, WcStatus::WrFlushErr)]);
+    let events = [AsyncEventType::QpAccessErr, AsyncEventType::QpLastWqeReached];
+    assert_eq!(rung.host.events, events);
+}

@@ -319,7 +319,7 @@ fn for_type(literal: Literal, qp_type: QpType) -> Literal {
     let is_response = matches!(operation, op::READ_FIRST..=op::ATOMIC_ACK);
     match qp_type {
         QpType::Uc => Literal { opcode: operation | 0x20, ..literal },
-        QpType::XrcInitiator | QpType::XrcTarget => {
+        QpType::XrcDuplex | QpType::XrcInitiator | QpType::XrcTarget => {
             Literal { opcode: operation | 0xa0, xrc: (!is_response).then_some(SRQN), ..literal }
         }
         QpType::Ud | QpType::Gsi => Literal { opcode: operation | 0x60, deth: Some((QKEY, 7)), ..literal },
@@ -332,6 +332,7 @@ fn any_type() -> impl Strategy<Value = QpType> {
         6 => Just(QpType::Rc),
         2 => Just(QpType::Uc),
         1 => Just(QpType::Ud),
+        1 => Just(QpType::XrcDuplex),
         1 => Just(QpType::XrcInitiator),
         2 => Just(QpType::XrcTarget),
     ]

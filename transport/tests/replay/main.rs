@@ -2,9 +2,10 @@
 //! that we send must be the one that rdma_rxe sent in our place, in every field that is not a number of the device itself
 //! (queue pair numbers; credits in acknowledgements). Where ours differ on purpose, the test says how.
 
+#[path = "../capture/mod.rs"]
+mod capture;
 #[path = "../ladder/kit/mod.rs"]
 mod kit;
-mod pcap;
 mod requester;
 mod responder;
 mod tape;

@@ -1,12 +1,10 @@
 //! A capture of two rdma_rxe, A and B, and what the two programs wrote down: numbers, keys, completions.
 
-use std::path::Path;
-
 use pumice_transport::types::WcStatus;
 use pumice_transport::wire::{Qpn, Verdict, decapsulate, icrc};
 
+use crate::capture;
 use crate::kit::literal::Literal;
-use crate::pcap;
 
 /// A packet of the capture.
 #[derive(Debug, Clone)]
@@ -45,7 +43,7 @@ pub(crate) struct Tape {
 impl Tape {
     /// Reads `tests/golden/NAME.pcap` and `.txt`.
     pub(crate) fn read(name: &str) -> Tape {
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden");
+        let golden = capture::golden();
         let file = |kind: &str| {
             let path = golden.join(format!("{name}.{kind}"));
             std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -78,7 +76,7 @@ impl Tape {
 }
 
 fn shots(name: &str, file: &[u8], a_qpn: u32, b_qpn: u32) -> Vec<Shot> {
-    let (link, frames) = pcap::frames(file);
+    let (link, frames) = capture::frames(file);
     let shot = |frame: &&[u8]| {
         let datagram = decapsulate(link, frame).unwrap_or_else(|error| panic!("{name}: {error}"));
         // As from a socket, which does not see the identification.

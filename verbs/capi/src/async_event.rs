@@ -5,17 +5,19 @@ use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use pumice_device::async_event::AsyncElement;
 use pumice_device::hca::Hca;
 use pumice_device::port::wait_readable;
+use pumice_transport::types::AsyncEventType;
 
 use crate::abi::{ibv_async_event, ibv_context, ibv_cq, ibv_qp, ibv_srq};
 use crate::completion_queue::Cq;
 use crate::context::Context;
+use crate::local_identifier;
 use crate::object::held_or_none;
 use crate::ofed_xrc::{EVENT_FLAG, Registered};
 use crate::outcome::{Errno, set_errno, value};
@@ -201,6 +203,9 @@ impl AsyncQueue {
 
 static ONE: u64 = 1;
 
+/// `IBV_EVENT_LID_CHANGE`: of this library, not of the device, which knows no LIDs.
+const LID_CHANGE: u32 = 11;
+
 /// Elements up to here are numbers of queue pairs or ports: no object is at so low an address.
 const NUMBERS: usize = 0xff_ffff;
 
@@ -217,6 +222,7 @@ struct Shared {
     contexts: Mutex<Vec<ContextName>>,
     wake: OwnedFd,
     stopping: AtomicBool,
+    lid: AtomicU16,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -234,6 +240,9 @@ impl Shared {
         let contexts = self.contexts();
         while let Some(event) = self.hca.async_events().try_event() {
             let (kind, element) = (event.event as u32, Element::of(event.element));
+            if event.event == AsyncEventType::GidChange {
+                self.note_lid(&contexts, element);
+            }
             // SAFETY: destroying the object waits for this event's acknowledgement, below.
             let owner = unsafe { element.context() };
             for context in contexts.iter().filter(|context| owner.is_none_or(|owner| owner == context.0)) {
@@ -243,6 +252,22 @@ impl Shared {
                 }
             }
             event.ack();
+        }
+    }
+}
+
+impl Shared {
+    /// With PUMICE_LID the port's LID is made of its first address, and may have changed with it.
+    fn note_lid(&self, contexts: &[ContextName], port: Element) {
+        let lid = local_identifier::of_port(&self.hca);
+        if self.lid.swap(lid, Ordering::Relaxed) == lid {
+            return;
+        }
+        for context in contexts {
+            // SAFETY: registered contexts are open.
+            if let Ok(context) = unsafe { Context::of(context.0) } {
+                context.async_events.push(LID_CHANGE, port);
+            }
         }
     }
 }
@@ -261,6 +286,7 @@ impl Distributor {
             contexts: Mutex::new(Vec::new()),
             wake,
             stopping: AtomicBool::new(false),
+            lid: AtomicU16::new(local_identifier::of_port(hca)),
         });
         let thread =
             std::thread::Builder::new().name("pumice-events".to_owned()).stack_size(128 << 10).spawn({

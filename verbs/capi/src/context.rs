@@ -185,7 +185,7 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
             return Ok(());
         }
         // Acknowledgements that are owed leave before the socket closes.
-        open.hca().drive();
+        open.hca().drive_out();
         open.adapter.distributor.unregister(context);
         open.destroy_leftovers();
         // SAFETY: it was boxed in `open`; the program does not use it any more.

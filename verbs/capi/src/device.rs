@@ -11,7 +11,7 @@ use pumice_device::completion_queue::CompletionQueue;
 use pumice_device::gid_table::GidEntry;
 use pumice_device::guid::node_guid;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
-use pumice_device::interface::interfaces;
+use pumice_device::interface::{Interface, interfaces};
 use pumice_device::port::UdpConfig;
 use pumice_device::profile::Profile;
 use pumice_device::settings::{DEFAULT_DEVICE, Log, Settings};
@@ -115,7 +115,21 @@ pub(crate) fn require(what: &str, has: impl FnOnce(&Profile) -> bool) -> Result<
 /// The addresses that the device offers, in GID table order.
 pub(crate) fn gid_entries() -> Result<Vec<GidEntry>, Errno> {
     let found = interfaces().map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EIO)))?;
-    let mut entries = settings()?.gid_entries(&found)?;
+    gid_entries_among(&found)
+}
+
+/// The addresses of the device that are there, on interfaces that are up; none if the system does not tell.
+fn gid_entries_now() -> Option<Vec<GidEntry>> {
+    let found = interfaces().ok()?;
+    // The one address that was asked for may have gone.
+    let mut entries = gid_entries_among(&found).unwrap_or_default();
+    let is_up = |name: &str| found.iter().any(|interface| interface.up && interface.name == name);
+    entries.retain(|entry| is_up(&entry.interface));
+    Some(entries)
+}
+
+fn gid_entries_among(found: &[Interface]) -> Result<Vec<GidEntry>, Errno> {
+    let mut entries = settings()?.gid_entries(found)?;
     let most = profile()?.port.max_mtu;
     entries.iter_mut().for_each(|entry| entry.mtu = entry.mtu.min(most));
     Ok(entries)
@@ -161,15 +175,13 @@ impl Adapter {
             pkeys: profile.port.pkeys.clone(),
             ..HcaConfig::new(&the_device().name(), gids)
         };
-        if settings.address.is_none() {
-            // An address that comes later can be used if the socket has its IP version.
-            let any_version = address.is_ipv6();
-            config.gid_source = Some(Box::new(move || {
-                let mut entries = gid_entries().ok()?;
-                entries.retain(|entry| any_version || entry.ip.is_ipv4());
-                Some(entries)
-            }));
-        }
+        // An address that comes later can be used if the socket has its IP version.
+        let any_version = address.is_ipv6();
+        config.gid_source = Some(Box::new(move || {
+            let mut entries = gid_entries_now()?;
+            entries.retain(|entry| any_version || entry.ip.is_ipv4());
+            Some(entries)
+        }));
         if logs(Log::Error) {
             config.explain = Some(Box::new(|qp, cause| explain_cause(qp.qpn, cause)));
         }

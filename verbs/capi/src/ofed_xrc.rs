@@ -200,7 +200,7 @@ pub(crate) unsafe extern "C" fn ibv_unreg_xrc_rcv_qp(xrc_domain: *mut ibv_xrcd, 
         context.hca().query_target(domain.handle(), number)?;
         let (registration, RegisteredName(registered)) = context.unregistered(number).ok_or(INVALID)?;
         // The peer gets the acknowledgements that it is owed before they can no longer be made.
-        context.hca().drive();
+        context.hca().drive_out();
         context.hca().close_target(registration)?;
         context.adapter.distributor.forget_registered(&context.async_events, registered);
         // SAFETY: no event leads to it any more.

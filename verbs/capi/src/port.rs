@@ -73,6 +73,14 @@ impl Write for Shared {
     }
 }
 
+/// Lets go of the file, and with it of the lock, of a device that is closed.
+fn close_unused() {
+    let mut out = CAPTURE_OUT.lock().unwrap_or_else(PoisonError::into_inner);
+    if out.as_ref().is_some_and(|Shared(out)| Arc::strong_count(out) == 1) {
+        *out = None;
+    }
+}
+
 /// At exit: writes out what is buffered, unless somebody is writing (a signal handler may be exiting).
 pub(crate) fn flush_capture() {
     if let Ok(out) = CAPTURE_OUT.try_lock()
@@ -99,6 +107,7 @@ fn open_capture(pattern: &Path) -> io::Result<(File, PathBuf)> {
     let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
     let own = process::id();
     if let Some((_, path)) = written.as_ref().filter(|(process, _)| *process == own) {
+        close_unused();
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         // Ours to write: whoever has the lock got it between two of our devices and has taken the file.
         if file.try_lock().is_ok() {
@@ -178,8 +187,12 @@ mod tests {
         drop(first);
         // The device is opened again.
         std::fs::write(&own, "mine").unwrap();
-        let (_, again) = open_capture(&path).unwrap();
+        let (file, again) = open_capture(&path).unwrap();
         assert_eq!((again.as_path(), std::fs::read(&again).unwrap()), (own.as_path(), b"mine".to_vec()));
+        // And once more, after packets that wait in the writer which the exit would reach.
+        Shared::new(file).write_all(b" too").unwrap();
+        let (_, again) = open_capture(&path).unwrap();
+        assert_eq!((again.as_path(), std::fs::read(&again).unwrap()), (own.as_path(), b"mine too".to_vec()));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -85,7 +85,8 @@ fn qp_type(number: u32) -> Result<QpType, Errno> {
         2 => Ok(QpType::Rc),
         3 => Ok(QpType::Uc),
         4 => Ok(QpType::Ud),
-        9 | QPT_XRC => Ok(QpType::XrcInitiator),
+        QPT_XRC => Ok(QpType::XrcDuplex),
+        9 => Ok(QpType::XrcInitiator),
         10 => Ok(QpType::XrcTarget),
         // RAW_PACKET and DRIVER.
         8 | 0xff => Err(NOT_SUPPORTED),
@@ -102,6 +103,9 @@ struct Wanted {
     /// `IBV_QP_EX_WITH_*`, if the `ibv_wr_*` calls are wanted.
     send_operations: Option<u64>,
 }
+
+/// Of a scatter element in a queue.
+const ELEMENT_BYTES: u32 = 16;
 
 /// # Safety
 /// All pointers are null or live.
@@ -120,6 +124,10 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
         )
     };
     let mut capacity = capacity_from(&attributes.cap);
+    // Inline data fits into the place of the scatter elements, as on adapters: rdma_xclient asks for none and sends some.
+    let spare =
+        capacity.max_send_sge.saturating_mul(ELEMENT_BYTES).min(context.hca().limits().max_inline_data);
+    capacity.max_inline_data = capacity.max_inline_data.max(spare);
     if wanted.send_operations.is_some_and(|operations| operations & WITH_ATOMIC_WRITE != 0) {
         capacity.max_inline_data = capacity.max_inline_data.max(ATOMIC_WRITE_BYTES);
     }
@@ -257,6 +265,9 @@ const MASK_CREATE_FLAGS: u32 = 1 << 2;
 const MASK_SEND_OPERATIONS: u32 = 1 << 6;
 const MASK_KNOWN: u32 = (1 << 7) - 1;
 
+/// `IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`: its own multicast datagrams do not come back to it.
+const BLOCK_SELF_MULTICAST: u32 = 1 << 1;
+
 /// `IBV_QP_EX_WITH_ATOMIC_WRITE`.
 const WITH_ATOMIC_WRITE: u64 = 1 << 12;
 /// `ibv_wr_atomic_write` takes its data at once, as inline data.
@@ -277,9 +288,9 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
             return Err(INVALID);
         }
         let flags = if mask & MASK_CREATE_FLAGS != 0 { attributes.create_flags } else { 0 };
-        // TSO, indirection tables and receive hashing are for raw packets; no creation flag is for us.
+        // TSO, indirection tables and receive hashing are for raw packets, and so are most creation flags.
         let unserved = mask & !(MASK_PD | MASK_XRCD | MASK_CREATE_FLAGS | MASK_SEND_OPERATIONS);
-        if unserved != 0 || flags != 0 {
+        if unserved != 0 || flags & !BLOCK_SELF_MULTICAST != 0 {
             return Err(NOT_SUPPORTED);
         }
         let operations = (mask & MASK_SEND_OPERATIONS != 0).then_some(attributes.send_ops_flags);
@@ -304,6 +315,15 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         };
         // SAFETY: the caller's promise.
         let (qp, granted) = unsafe { create(&wanted) }?;
+        if flags & BLOCK_SELF_MULTICAST != 0 {
+            // SAFETY: it was made above.
+            let made = unsafe { held::<Qp>(qp) }?;
+            if let Err(error) = made.hca().hear_own_mcast(made.number(), false) {
+                // SAFETY: nobody else has it.
+                unsafe { ibv_destroy_qp(qp) };
+                return Err(error.into());
+            }
+        }
         attributes.cap = granted.cap;
         Ok(qp)
     })
@@ -324,9 +344,9 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         // SAFETY: null or live; a context outlives its objects.
         let (held, context) = unsafe { (held::<Qp>(qp)?, Context::of((*qp).context)?) };
         // The peer gets the acknowledgements that it is owed before they can no longer be made. Nobody is owed
-        // any by datagrams, and they would go to receives whose memory UCX has given back by now.
+        // any by datagrams, whose memory programs such as UCX have given back by now.
         if !held.is_datagram {
-            context.hca().drive();
+            context.hca().drive_out();
         }
         match held.registration {
             Some(registration) => {

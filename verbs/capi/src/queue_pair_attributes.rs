@@ -119,6 +119,10 @@ pub(crate) unsafe fn write_attributes(attr: *mut ibv_qp_attr, c: &ibv_qp_attr, a
     unsafe { std::ptr::from_ref(c).cast::<u8>().copy_to_nonoverlapping(attr.cast(), bytes) };
 }
 
+/// `IBV_QPS_*` in which a connection is over.
+const RESET: u32 = 0;
+const ERROR: u32 = 6;
+
 pub(crate) unsafe extern "C" fn ibv_modify_qp(
     qp: *mut ibv_qp,
     attr: *mut ibv_qp_attr,
@@ -135,6 +139,11 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
         let mut attributes = attributes_from(&unsafe { read_attributes(attr, mask) });
         for vector in [&mut attributes.address_vector, &mut attributes.alt_address_vector] {
             *vector = local_identifier::resolve(*vector, held.hca());
+        }
+        let ends = mask.contains(AttributeMask::STATE) && matches!(attributes.qp_state, RESET | ERROR);
+        if ends && !held.is_datagram() {
+            // What has arrived is acknowledged: an adapter did so long ago, and the peer may wait for nothing else.
+            held.hca().drive_out();
         }
         held.hca().modify_qp(held.number(), &attributes, mask)?;
         if mask.contains(AttributeMask::STATE) {

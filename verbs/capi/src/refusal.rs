@@ -4,7 +4,6 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use crate::explanation::explain;
 use crate::outcome::set_errno;
 
 /// A verb that returns an errno: EOPNOTSUPP.
@@ -17,18 +16,6 @@ pub(crate) extern "C" fn int() -> c_int {
 pub(crate) extern "C" fn ptr() -> *mut c_void {
     set_errno(libc::EOPNOTSUPP);
     ptr::null_mut()
-}
-
-/// A call of the connection manager that nothing here serves: -1 and ENOSYS.
-pub(crate) extern "C" fn neg() -> isize {
-    explain(not_there);
-    set_errno(libc::ENOSYS);
-    -1
-}
-
-fn not_there() -> String {
-    "of the connection manager, multicast groups and resolving by rdma_resolve_addrinfo are not there yet"
-        .to_owned()
 }
 
 /// A question that is answered no, or a call that does nothing.

@@ -37,7 +37,7 @@ fn structures_are_those_of_the_system_headers() {
         .collect();
     let context = rows.iter().find(|row| row.0 == "verbs_context" && row.1 == "context").unwrap().2;
     let mut source =
-        String::from("#include <stddef.h>\n#include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\n");
+        String::from("#include <stddef.h>\n#include <infiniband/ib.h>\n#include <rdma/rdma_cma.h>\n");
     for (kind, field, offset, size) in rows {
         if NEWER.contains(&field) || (field == "<size>" && GROWN.contains(&kind)) {
             continue;

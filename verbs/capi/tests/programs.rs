@@ -2,6 +2,8 @@
 
 mod kit;
 
+use std::path::Path;
+
 fn run(name: &str) {
     let Some(program) = kit::compile(name) else { return };
     let output = kit::on(kit::address(), program).output().expect("timeout(1) runs");
@@ -49,6 +51,11 @@ fn device_memory_is_allocated_copied_and_registered() {
 }
 
 #[test]
+fn memory_that_a_program_has_given_back_is_not_touched() {
+    run("given_back");
+}
+
+#[test]
 fn the_manual_pages_of_poll_cq_post_recv_and_req_notify_cq_hold() {
     run("manual");
 }
@@ -77,14 +84,24 @@ fn regions_change_and_windows_open_them() {
 fn the_gid_table_follows_the_hosts_addresses() {
     let Some(program) = kit::compile("addresses") else { return };
     // All addresses of the program's own network namespace.
-    let output =
-        kit::on(kit::address(), program).env_remove("PUMICE_ADDR").output().expect("timeout(1) runs");
-    if output.status.code() == Some(77) {
-        return kit::skip(
-            "a network namespace of its own needs root, and changing addresses the program ip(8)",
-        );
+    let all = |program: &Path| {
+        let mut command = kit::on(kit::address(), program);
+        command.env_remove("PUMICE_ADDR");
+        command
+    };
+    let mut lids = all(&program);
+    lids.env("PUMICE_LID", "1");
+    let mut one = all(&program);
+    one.env("PUMICE_ADDR", "10.77.0.1");
+    for (name, mut command) in [("all addresses", all(&program)), ("LIDs", lids), ("one address", one)] {
+        let output = command.output().expect("timeout(1) runs");
+        if output.status.code() == Some(77) {
+            return kit::skip(
+                "a network namespace of its own needs root, and changing addresses the program ip(8)",
+            );
+        }
+        kit::succeeded(name, &output);
     }
-    kit::succeeded("addresses", &output);
 }
 
 #[test]
@@ -110,6 +127,26 @@ fn threads_on_shared_objects_lose_nothing() {
 #[test]
 fn connections_by_address_tell_their_events_in_order() {
     run("connections");
+}
+
+#[test]
+fn identifiers_join_and_leave_multicast_groups() {
+    run("multicast_groups");
+}
+
+#[test]
+fn identifiers_have_shared_receive_queues_paths_and_addresses_by_gid() {
+    run("identifiers");
+}
+
+#[test]
+fn endpoints_options_and_early_requests() {
+    run("endpoints");
+}
+
+#[test]
+fn processes_that_exit_or_fork_leave_their_peers_informed() {
+    run("processes");
 }
 
 #[test]

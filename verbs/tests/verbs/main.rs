@@ -1,7 +1,10 @@
 //! The safe verbs, over the simulated fabric and over real UDP on loopback addresses.
 
+mod connections;
+mod deaths;
 mod errors;
 mod events;
+mod floods;
 mod kit;
 mod lifetime;
 mod messages;

@@ -2,7 +2,7 @@
 
 use pumice_verbs::{
     AsyncElement, AsyncEventType, AttributeMask, QpAttributes, QpState, RcQueuePair, RecvRequest,
-    SendRequest, XrcDomainOpening, XrcInitiatorQueuePair, XrcTargetQueuePair,
+    SendRequest, XrcDomainOpening, XrcDuplexQueuePair, XrcInitiatorQueuePair, XrcTargetQueuePair,
 };
 
 use crate::kit::{LIMIT, on_both, simulated};
@@ -88,6 +88,36 @@ fn xrc_initiators_choose_the_remote_queue() {
         initiator.post_send(&write.wr_id(4).signaled()).unwrap();
         a.expect(4);
         assert_eq!(b.memory.to_vec(200, 7).unwrap(), b"written");
+    });
+}
+
+#[test]
+fn xrc_queue_pairs_of_ofed_are_each_others_targets() {
+    on_both(43, |a, b| {
+        let half = |side: &crate::kit::Side| {
+            let xrcd = side.device.xrc_domain().unwrap();
+            let srq = xrcd.shared_receive_queue(&side.domain, &side.cq, 8, 1).unwrap();
+            let qp = XrcDuplexQueuePair::builder(&side.domain, &xrcd, &side.cq).build().unwrap();
+            (srq, qp)
+        };
+        let ((srq_a, qp_a), (srq_b, qp_b)) = (half(&a), half(&b));
+        qp_a.connect(&qp_b.endpoint(), &Default::default()).unwrap();
+        qp_b.connect(&qp_a.endpoint(), &Default::default()).unwrap();
+        for round in 0..10_u64 {
+            let there = ((&a, &qp_a), (&b, &qp_b, &srq_b));
+            let back = ((&b, &qp_b), (&a, &qp_a, &srq_a));
+            let ((from, sender), (to, receiver, srq)) = if round % 2 == 0 { there } else { back };
+            let sges = [to.memory.slice(..64).unwrap()];
+            srq.post_recv(&RecvRequest { wr_id: 100 + round, sges: &sges }).unwrap();
+            let number = srq.number().unwrap();
+            let data = [round as u8; 20];
+            let send = SendRequest::send(&[]).remote_srq(number).inline(&data);
+            sender.post_send(&send.wr_id(round).signaled()).unwrap();
+            let arrived = to.expect(100 + round);
+            assert_eq!((arrived.qp_num, arrived.byte_len), (receiver.qpn().value(), 20));
+            from.expect(round);
+            assert_eq!(to.memory.to_vec(0, 20).unwrap(), data);
+        }
     });
 }
 

@@ -12,7 +12,7 @@ use super::super::record::{address_bytes, address_from};
 use super::{EVENTS, TargetRecord};
 
 /// Name and version of the format.
-const MAGIC: u32 = 0x3158_6d70;
+const MAGIC: u32 = 0x3258_6d70;
 /// Magic, length, sequence number, checksum.
 pub(super) const HEADER_BYTES: usize = 24;
 /// Replays of one target: as many READs and atomics as a peer may have outstanding.
@@ -44,6 +44,7 @@ pub(super) fn encode(record: &TargetRecord, bytes: &mut Vec<u8>) {
     bytes.resize(HEADER_BYTES, 0);
     let mut to = Writer(bytes);
     to.u32(record.qpn);
+    to.u8(u8::from(record.half));
     record.registered.iter().for_each(|&word| to.u64(word));
     to.u64(record.executor);
     to.u64(record.event_count);
@@ -75,6 +76,7 @@ pub(super) fn decode(bytes: &[u8], record: &mut TargetRecord) -> bool {
 
 fn read_body(from: &mut Reader<'_>, record: &mut TargetRecord) -> Option<()> {
     record.qpn = from.u32().filter(|&qpn| qpn <= 0xff_ffff)?;
+    record.half = from.u8()? != 0;
     for word in &mut record.registered {
         *word = from.u64()?;
     }
@@ -425,6 +427,7 @@ mod tests {
         TargetRecord {
             sequence: 99,
             qpn: 0x05_0011,
+            half: true,
             registered: [1, 2, 3, u64::MAX],
             executor: 0xfeed,
             event_count: 5,

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -391,9 +391,7 @@ impl Drop for DomainFile {
         }
         // The last one leaves nothing behind. Who cannot have the lock leaves it to the next.
         let Ok(_guard) = self.lock_directory() else { return };
-        if !self.has_others() {
-            let _ = fs::remove_file(&self.path);
-        }
+        remove_unused(&self.file, &self.path);
     }
 }
 
@@ -423,6 +421,15 @@ fn incarnation(slot: u8) -> u64 {
     parts.into_iter().fold(0x1234_5678_9abc_def1, mix) | 1
 }
 
+/// Removes a domain's file unless somebody else has it open. The caller has the lock on its directory, without which nobody
+/// removes it: as long as it has a name, `path` is that. Afterwards the path may be another file's.
+fn remove_unused(file: &File, path: &Path) {
+    let has_name = file.metadata().is_ok_and(|about| about.nlink() > 0);
+    if has_name && lock::locked_slots(file).is_ok_and(|live| !live.contains(&true)) {
+        let _ = fs::remove_file(path);
+    }
+}
+
 /// Removes files of domains that nobody has open: what killed processes left.
 fn sweep_folder(commons: &Commons) {
     let Ok(listing) = fs::read_dir(&commons.folder) else { return };
@@ -431,10 +438,8 @@ fn sweep_folder(commons: &Commons) {
     for entry in listing.flatten().filter(|entry| ours(&entry.file_name())).take(SWEPT_FILES) {
         let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
         let Ok(file) = folder::open(&commons.folder, &name) else { continue };
-        if lock::try_lock(&file, 0).unwrap_or(false)
-            && lock::locked_slots(&file).is_ok_and(|live| !live.contains(&true))
-        {
-            let _ = fs::remove_file(entry.path());
+        if lock::try_lock(&file, 0).unwrap_or(false) {
+            remove_unused(&file, &entry.path());
         }
     }
 }

@@ -54,6 +54,23 @@ fn a_domain_exists_while_somebody_has_it_open() {
     assert_eq!(scene.files(), 0);
 }
 
+/// Somebody who has opened the file of a domain that has ended since, in order to remove it.
+#[test]
+fn a_file_that_has_lost_its_name_is_not_removed_under_another_files_name() {
+    let scene = Scene::new("name");
+    let (first, _) = scene.open(1);
+    let path = first.path.clone();
+    let late = folder::open(&scene.0, path.file_name().unwrap().to_str().unwrap()).unwrap();
+    drop(first);
+    assert_eq!(scene.files(), 0);
+    let (_second, existed) = scene.open(2);
+    assert!(!existed);
+    remove_unused(&late, &path);
+    assert_eq!(scene.files(), 1, "the second's");
+    let (_third, existed) = scene.open(3);
+    assert!(existed, "and it is found");
+}
+
 #[test]
 fn a_record_is_what_was_stored_last() {
     let scene = Scene::new("record");

@@ -29,6 +29,8 @@ pub(crate) struct TargetRecord {
     pub(crate) sequence: u64,
     /// Its number.
     pub(crate) qpn: u32,
+    /// It is the receiving half of a queue pair of OFED 1.x: nobody but its maker may open or change it.
+    pub(crate) half: bool,
     /// The slots of the processes that are registered for it: a bit each.
     pub(crate) registered: [u64; 4],
     /// The process that has the receive request of the message in progress; 0 if none has.

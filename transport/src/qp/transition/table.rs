@@ -24,15 +24,17 @@ pub fn transition(qp_type: QpType, from: QpState, to: QpState) -> Option<&'stati
 }
 
 use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
-use QpType::{Gsi, Rc, Uc, Ud, XrcInitiator, XrcTarget};
+use QpType::{Gsi, Rc, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget};
 
-const ALL: &[QpType] = &[Gsi, Rc, Uc, Ud, XrcInitiator, XrcTarget];
+const ALL: &[QpType] = &[Gsi, Rc, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget];
 const DATAGRAM: &[QpType] = &[Ud, Gsi];
-const CONNECTED: &[QpType] = &[Rc, Uc, XrcInitiator, XrcTarget];
+const CONNECTED: &[QpType] = &[Rc, Uc, XrcDuplex, XrcInitiator, XrcTarget];
 /// Types that only request, or do not acknowledge: no responder attributes.
 const NO_RESPONDER: &[QpType] = &[Uc, XrcInitiator];
 /// Types that acknowledge.
-const RESPONDER: &[QpType] = &[Rc, XrcTarget];
+const RESPONDER: &[QpType] = &[Rc, XrcDuplex, XrcTarget];
+/// Types that do both.
+const BOTH: &[QpType] = &[Rc, XrcDuplex];
 
 const NONE: AttributeMask = AttributeMask::empty();
 const CUR: AttributeMask = AttributeMask::CUR_STATE;
@@ -72,7 +74,7 @@ pub const TRANSITIONS: &[Transition] = &[
 
     row(Rtr,   Rts,   DATAGRAM,       SQ_PSN,                                             all(&[CUR, QKEY])),
     row(Rtr,   Rts,   &[Uc],          SQ_PSN,                                             all(&[CUR, ALT, ACCESS, MIG])),
-    row(Rtr,   Rts,   &[Rc],          all(&[TIMEOUT, RETRIES, SQ_PSN, READS_OUT]),        all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
+    row(Rtr,   Rts,   BOTH,           all(&[TIMEOUT, RETRIES, SQ_PSN, READS_OUT]),        all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
     row(Rtr,   Rts,   &[XrcInitiator],all(&[TIMEOUT, RETRIES, SQ_PSN, READS_OUT]),        all(&[CUR, ALT, ACCESS, MIG])),
     row(Rtr,   Rts,   &[XrcTarget],   all(&[TIMEOUT, SQ_PSN]),                            all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
 
@@ -88,7 +90,7 @@ pub const TRANSITIONS: &[Transition] = &[
 
     row(Sqd,   Sqd,   DATAGRAM,       NONE,                                               all(&[PKEY, QKEY])),
     row(Sqd,   Sqd,   &[Uc],          NONE,                                               all(&[AV, ALT, ACCESS, PKEY, MIG])),
-    row(Sqd,   Sqd,   &[Rc],          NONE,                                               all(&[PORT, AV, TIMEOUT, RETRIES, READS_OUT, READS_IN, ALT, ACCESS, PKEY, RNR_TIMER, MIG])),
+    row(Sqd,   Sqd,   BOTH,           NONE,                                             all(&[PORT, AV, TIMEOUT, RETRIES, READS_OUT, READS_IN, ALT, ACCESS, PKEY, RNR_TIMER, MIG])),
     row(Sqd,   Sqd,   &[XrcInitiator],NONE,                                               all(&[PORT, AV, TIMEOUT, RETRIES, READS_OUT, ALT, ACCESS, PKEY, MIG])),
     row(Sqd,   Sqd,   &[XrcTarget],   NONE,                                               all(&[PORT, AV, TIMEOUT, READS_IN, ALT, ACCESS, PKEY, RNR_TIMER, MIG])),
 

@@ -9,9 +9,23 @@ use crate::types::Gid;
 
 /// `FROM TO : required : optional`; a line for each transition that exists. `*` is any state but
 /// RESET.
-const EXPECTED: [(QpType, &str); 6] = [
+const EXPECTED: [(QpType, &str); 7] = [
     (
         QpType::Rc,
+        "RESET RESET : :
+         RESET INIT  : pki port acc :
+         INIT  INIT  : : pki port acc
+         INIT  RTR   : av pmtu dqpn rqpsn mdra mrt : alt acc pki
+         RTR   RTS   : timeout retry rnr sqpsn mqra : cur alt acc mrt mig
+         RTS   RTS   : : cur acc alt mig mrt
+         RTS   SQD   : : notify
+         SQD   RTS   : : cur alt acc mrt mig
+         SQD   SQD   : : port av timeout retry rnr mqra mdra alt acc pki mrt mig
+         *     RESET : :
+         *     ERR   : :",
+    ),
+    (
+        QpType::XrcDuplex,
         "RESET RESET : :
          RESET INIT  : pki port acc :
          INIT  INIT  : : pki port acc
@@ -228,7 +242,7 @@ fn exactly_the_expected_transitions_exist() {
             }
         }
     }
-    assert_eq!(existing, 3 * 21 + 3 * 22);
+    assert_eq!(existing, 4 * 21 + 3 * 22);
     let rows: usize = TRANSITIONS.iter().map(|row| row.types.len()).sum();
     assert_eq!(rows, existing, "a row shadows another one, or the text misses a transition");
 }
@@ -247,8 +261,8 @@ fn each_missing_required_attribute_is_refused_by_name() {
             }
         }
     }
-    // UD 4, GSI 3, UC 8, RC 14, INI 12, TGT 11.
-    assert_eq!(refused, 2 * (4 + 3 + 8 + 14 + 12 + 11));
+    // UD 4, GSI 3, UC 8, RC and XRC 14, INI 12, TGT 11.
+    assert_eq!(refused, 2 * (4 + 3 + 8 + 2 * 14 + 12 + 11));
 }
 
 #[test]
@@ -321,7 +335,7 @@ fn statement_32_rc_masks_and_xrc() {
     let refusal = run(QpType::Rc, QpState::Init, QpState::Rtr, to_rtr & !words("mrt")).unwrap_err();
     assert_eq!(refusal.class(), ErrorClass::Invalid);
     assert_eq!(refusal.to_string(), "RTR refused: attribute min_rnr_timer missing for RC");
-    for qp_type in [QpType::Rc, QpType::XrcInitiator, QpType::XrcTarget] {
+    for qp_type in [QpType::Rc, QpType::XrcDuplex, QpType::XrcInitiator, QpType::XrcTarget] {
         assert_eq!(run(qp_type, QpState::Init, QpState::Rtr, to_rtr), Ok(QpState::Rtr));
         assert_eq!(run(qp_type, QpState::Rtr, QpState::Rts, to_rts), Ok(QpState::Rts));
     }

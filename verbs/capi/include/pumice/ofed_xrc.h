@@ -19,8 +19,9 @@
  *
  * struct ofed_qp_init_attr begins like struct ibv_qp_init_attr: ibv_create_qp(pd, ofed_qp_init(&attr)) makes a
  * queue pair of type IBV_QPT_XRC, and IBV_QPT_XRC without the longer structure reads beyond the shorter one.
- * Such a queue pair initiates only: receive through ibv_create_xrc_rcv_qp(). A struct ibv_xrc_domain begins
- * like a struct ibv_xrcd, and each call takes either.
+ * Such a queue pair is full duplex: it initiates, and it is its peer's target for the SRQs of its domain, those of
+ * other processes included. It lives as long as its maker, and its events are ordinary ones, without
+ * IBV_XRC_QP_EVENT_FLAG. A struct ibv_xrc_domain begins like a struct ibv_xrcd, and each call takes either.
  */
 #ifndef PUMICE_OFED_XRC_H
 #define PUMICE_OFED_XRC_H
@@ -32,7 +33,7 @@
 extern "C" {
 #endif
 
-/* The queue pair type that initiates. */
+/* The queue pair type that initiates, and receives for the SRQs of its domain. */
 #define IBV_QPT_XRC ((enum ibv_qp_type)5)
 
 /*

@@ -110,6 +110,7 @@ pub(crate) struct rdma_ud_param {
 pub(crate) union rdma_event_param {
     pub(crate) conn: rdma_conn_param,
     pub(crate) ud: rdma_ud_param,
+    pub(crate) arg: u64,
 }
 
 #[repr(C)]
@@ -138,4 +139,55 @@ pub(crate) struct rdma_addrinfo {
     pub(crate) ai_connect_len: usize,
     pub(crate) ai_connect: *mut c_void,
     pub(crate) ai_next: *mut rdma_addrinfo,
+}
+
+/// How a multicast group is joined.
+#[repr(C)]
+pub(crate) struct rdma_cm_join_mc_attr_ex {
+    pub(crate) comp_mask: u32,
+    pub(crate) join_flags: u32,
+    pub(crate) addr: *mut sockaddr,
+}
+
+/// A path as messages of the subnet's administration have it: everything is big-endian.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ibv_path_record {
+    pub(crate) service_id: u64,
+    pub(crate) dgid: ibv_gid,
+    pub(crate) sgid: ibv_gid,
+    pub(crate) dlid: u16,
+    pub(crate) slid: u16,
+    pub(crate) flowlabel_hoplimit: u32,
+    pub(crate) tclass: u8,
+    pub(crate) reversible_numpath: u8,
+    pub(crate) pkey: u16,
+    pub(crate) qosclass_sl: u16,
+    pub(crate) mtu: u8,
+    pub(crate) rate: u8,
+    pub(crate) packetlifetime: u8,
+    pub(crate) preference: u8,
+    pub(crate) reserved: [u8; 6],
+}
+
+/// A path and what it is for.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ibv_path_data {
+    pub(crate) flags: u32,
+    pub(crate) reserved: u32,
+    pub(crate) path: ibv_path_record,
+}
+
+/// `struct sockaddr_ib`: an address by GID, the service included. All but the family is big-endian.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct sockaddr_ib {
+    pub(crate) sib_family: u16,
+    pub(crate) sib_pkey: u16,
+    pub(crate) sib_flowinfo: u32,
+    pub(crate) sib_addr: [u8; 16],
+    pub(crate) sib_sid: u64,
+    pub(crate) sib_sid_mask: u64,
+    pub(crate) sib_scope_id: u64,
 }

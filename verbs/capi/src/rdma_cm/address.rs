@@ -7,11 +7,10 @@ use pumice_device::gid_table::GidEntry;
 use pumice_device::hca::Hca;
 use pumice_device::interface::interfaces;
 
+use super::infiniband;
+use crate::abi::sockaddr_ib;
 use crate::object::zeroed;
 use crate::outcome::{Errno, INVALID};
-
-/// `AF_IB`.
-const FAMILY_IB: i32 = 27;
 
 /// A program's address.
 ///
@@ -19,7 +18,8 @@ const FAMILY_IB: i32 = 27;
 /// `address` is null or as long as its family says.
 ///
 /// # Errors
-/// EINVAL: it is null; ENOSYS: it is InfiniBand's; EAFNOSUPPORT: it is no Internet address.
+/// EINVAL: it is null; EAFNOSUPPORT: it is neither an Internet address nor a GID
+/// (AF_IB); EPROTONOSUPPORT: the service of a GID is none of RDMA-CM's.
 pub(crate) unsafe fn from_c(address: *const sockaddr) -> Result<SocketAddr, Errno> {
     if address.is_null() {
         return Err(INVALID);
@@ -40,11 +40,42 @@ pub(crate) unsafe fn from_c(address: *const sockaddr) -> Result<SocketAddr, Errn
                     None => SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into(),
                 })
             }
-            FAMILY_IB => Err(Errno(libc::ENOSYS).because(|| {
-                "addresses of InfiniBand (AF_IB) are not there yet: use IPv4 or IPv6 addresses".to_owned()
-            })),
+            infiniband::FAMILY => infiniband::from_c(&address.cast::<sockaddr_ib>().read_unaligned()),
             _ => Err(Errno(libc::EAFNOSUPPORT)),
         }
+    }
+}
+
+/// Whether a program's address is a GID (AF_IB).
+///
+/// # Safety
+/// As [`from_c`].
+pub(crate) unsafe fn is_gid(address: *const sockaddr) -> bool {
+    // SAFETY: the caller's promise.
+    !address.is_null()
+        && i32::from(unsafe { (&raw const (*address).sa_family).read_unaligned() }) == infiniband::FAMILY
+}
+
+/// A program's address as it wrote it.
+///
+/// # Safety
+/// As [`from_c`].
+///
+/// # Errors
+/// EINVAL: it is null, or none that [`from_c`] reads.
+pub(crate) unsafe fn bytes(address: *const sockaddr) -> Result<Vec<u8>, Errno> {
+    if address.is_null() {
+        return Err(INVALID);
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        let length = match i32::from((&raw const (*address).sa_family).read_unaligned()) {
+            libc::AF_INET => size_of::<sockaddr_in>(),
+            libc::AF_INET6 => size_of::<sockaddr_in6>(),
+            infiniband::FAMILY => size_of::<sockaddr_ib>(),
+            _ => return Err(INVALID),
+        };
+        Ok(std::slice::from_raw_parts(address.cast::<u8>(), length).to_vec())
     }
 }
 

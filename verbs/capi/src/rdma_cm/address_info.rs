@@ -5,15 +5,19 @@ use std::ptr;
 
 use libc::{addrinfo, sockaddr};
 
+use super::address;
 use super::id::{QPT_RC, QPT_UD};
-use crate::abi::rdma_addrinfo;
+use super::infiniband;
+use crate::abi::{rdma_addrinfo, sockaddr_ib};
 use crate::object::zeroed;
-use crate::outcome::{Errno, INVALID, number, value};
+use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, number, value};
 
 /// `RAI_*`.
 pub(crate) const RAI_PASSIVE: c_int = 1;
 const RAI_NUMERICHOST: c_int = 2;
 const RAI_FAMILY: c_int = 8;
+pub(crate) const RAI_SA: c_int = 16;
+const RAI_DNS: c_int = 32;
 /// `RDMA_PS_*`.
 const PS_TCP: c_int = 0x106;
 const PS_UDP: c_int = 0x111;
@@ -42,12 +46,27 @@ pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
             return Err(INVALID);
         }
         let flags = hints.map_or(0, |hints| hints.ai_flags);
+        if flags & RAI_SA != 0 {
+            let both = flags & RAI_DNS != 0;
+            return Err(NOT_SUPPORTED.because(|| match both {
+                true => "RAI_SA and RAI_DNS exclude each other".to_owned(),
+                false => "RoCE has no subnet administration that RAI_SA could ask".to_owned(),
+            }));
+        }
         // SAFETY: numbers and pointers.
         let (mut wanted, mut found): (addrinfo, _) = unsafe { (zeroed(), ptr::null_mut()) };
         wanted.ai_flags = if flags & RAI_PASSIVE != 0 { libc::AI_PASSIVE } else { 0 }
             | if flags & RAI_NUMERICHOST != 0 { libc::AI_NUMERICHOST } else { 0 };
-        wanted.ai_family = hints.filter(|_| flags & RAI_FAMILY != 0).map_or(0, |hints| hints.ai_family);
-        wanted.ai_socktype = libc::SOCK_STREAM;
+        // A GID is an IP address, of either version.
+        let by_gid = by_gid(hints);
+        let family = hints.map_or(0, |hints| hints.ai_family);
+        wanted.ai_family = if family == infiniband::FAMILY { 0 } else { family };
+        // Services have ports of their own for datagrams.
+        wanted.ai_socktype = match hints.map_or((0, 0), |hints| (hints.ai_port_space, hints.ai_qp_type)) {
+            (PS_UDP | PS_IPOIB, 0) => libc::SOCK_DGRAM,
+            (_, kind) if kind == QPT_UD as c_int => libc::SOCK_DGRAM,
+            _ => libc::SOCK_STREAM,
+        };
         let named = !node.is_null() || !service.is_null();
         if named {
             // SAFETY: null or the caller's texts.
@@ -57,7 +76,7 @@ pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
             }
         }
         // SAFETY: null, or from getaddrinfo.
-        let answer = unsafe { describe(hints, flags, found.as_ref()) };
+        let answer = unsafe { describe(hints, flags, found.as_ref(), by_gid) };
         if !found.is_null() {
             // SAFETY: from getaddrinfo.
             unsafe { libc::freeaddrinfo(found) };
@@ -68,16 +87,24 @@ pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
     })
 }
 
+/// Whether an address of numbers is wanted as a GID.
+fn by_gid(hints: Option<&rdma_addrinfo>) -> bool {
+    const FLAGS: c_int = RAI_FAMILY | RAI_NUMERICHOST;
+    hints.is_some_and(|hints| hints.ai_flags & FLAGS == FLAGS && hints.ai_family == infiniband::FAMILY)
+}
+
 /// # Safety
 /// The program's hints, whose addresses are as long as they say.
 unsafe fn describe(
     hints: Option<&rdma_addrinfo>,
     flags: c_int,
     found: Option<&addrinfo>,
+    by_gid: bool,
 ) -> Result<*mut rdma_addrinfo, Errno> {
     // SAFETY: numbers and pointers.
     let mut info: rdma_addrinfo = unsafe { zeroed() };
-    info.ai_flags = flags;
+    // Of what was looked up, only this means something afterwards.
+    info.ai_flags = if found.is_some() { flags & RAI_PASSIVE } else { flags };
     (info.ai_port_space, info.ai_qp_type) =
         hints.map_or((0, 0), |hints| (hints.ai_port_space, hints.ai_qp_type));
     if info.ai_port_space == 0 {
@@ -90,7 +117,14 @@ unsafe fn describe(
     // SAFETY: the caller's promise; getaddrinfo's.
     unsafe {
         let passive = flags & RAI_PASSIVE != 0;
-        let named = found.map(|found| (found.ai_addr.cast_const(), found.ai_addrlen));
+        let gid = found.filter(|_| by_gid).and_then(|found| {
+            let space = infiniband::port_space(info.ai_port_space).ok()?;
+            Some(infiniband::describe(address::from_c(found.ai_addr).ok()?, space))
+        });
+        let named = match &gid {
+            Some(gid) => Some((ptr::from_ref(gid).cast::<sockaddr>(), size_of::<sockaddr_ib>() as u32)),
+            None => found.map(|found| (found.ai_addr.cast_const(), found.ai_addrlen)),
+        };
         let hinted = |address: *mut sockaddr, length: u32| {
             (!address.is_null()).then_some((address.cast_const(), length))
         };

@@ -27,6 +27,8 @@ pub(crate) unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut s
         // SAFETY: null or live; null or the caller's address.
         let (own, address) = unsafe { (Id::of(id)?, address::from_c(addr)?) };
         let mut state = own.state();
+        // SAFETY: as above.
+        state.by_gid = unsafe { address::is_gid(addr) };
         bind(&own, &mut state, address)?;
         Ok(0)
     })

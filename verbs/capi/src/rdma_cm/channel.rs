@@ -2,19 +2,21 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_device::gsi::CmChannel;
 
-use super::event::{self, Event};
+use super::acknowledgement::{Reader, own_thread};
+use super::event::{self, Event, Said};
 use super::id::Id;
 use super::registry::registry;
 use super::shared::shared;
 use super::translation::translate;
 use crate::abi::{rdma_cm_event, rdma_event_channel};
 use crate::object::{Held, Shown, hand_out};
-use crate::outcome::{Errno, INVALID, number, pointer, value};
+use crate::outcome::{Errno, INVALID, errno, number, pointer, set_errno, value};
 
 /// A channel: the device's events, and those that this library makes itself. Its descriptor is an epoll
 /// instance over both, readable while there are any.
@@ -23,8 +25,9 @@ pub(crate) struct Channel {
     c: Shown<rdma_event_channel>,
     poll: OwnedFd,
     device: Arc<CmChannel>,
-    local: Mutex<VecDeque<LocalEvent>>,
+    local: Mutex<VecDeque<(LocalEvent, Said)>>,
     local_waits: OwnedFd,
+    reader: Reader,
 }
 
 // SAFETY: the C structure is not written after it is made.
@@ -74,7 +77,14 @@ impl Channel {
             }
         }
         let c = Shown::new(rdma_event_channel { fd: poll.as_raw_fd() });
-        Ok(Arc::new(Channel { c, poll, device, local: Mutex::default(), local_waits }))
+        Ok(Arc::new(Channel {
+            c,
+            poll,
+            device,
+            local: Mutex::default(),
+            local_waits,
+            reader: Reader::default(),
+        }))
     }
 
     /// The channel behind a program's pointer.
@@ -104,27 +114,37 @@ impl Channel {
 
     /// Queues an event of this library's own.
     pub(crate) fn push(&self, event: LocalEvent) {
-        self.change_local(|local| local.push_back(event));
+        self.push_saying(event, Said::Nothing);
+    }
+
+    /// As [`Channel::push`], with what the event says.
+    pub(crate) fn push_saying(&self, event: LocalEvent, said: Said) {
+        self.change_local(|local| local.push_back((event, said)));
+    }
+
+    /// Drops what waits of an identifier and says this.
+    pub(crate) fn retract(&self, id: &Arc<Id>, says: impl Fn(&Said) -> bool) {
+        self.change_local(|local| local.retain(|(event, said)| !(Arc::ptr_eq(&event.id, id) && says(said))));
     }
 
     /// Drops what waits of an identifier.
     pub(crate) fn forget(&self, id: &Arc<Id>) {
-        self.change_local(|local| local.retain(|event| !Arc::ptr_eq(&event.id, id)));
+        self.change_local(|local| local.retain(|(event, _)| !Arc::ptr_eq(&event.id, id)));
     }
 
     /// Moves what waits of an identifier to another channel.
     pub(crate) fn move_local(&self, id: &Arc<Id>, to: &Channel) {
         let moved = self.change_local(|local| {
-            let (moved, stay) = local.drain(..).partition(|event| Arc::ptr_eq(&event.id, id));
+            let (moved, stay) = local.drain(..).partition(|(event, _)| Arc::ptr_eq(&event.id, id));
             *local = stay;
-            let moved: VecDeque<LocalEvent> = moved;
+            let moved: VecDeque<(LocalEvent, Said)> = moved;
             moved
         });
-        moved.into_iter().for_each(|event| to.push(event));
+        moved.into_iter().for_each(|(event, said)| to.push_saying(event, said));
     }
 
     /// Changes the queue, and says by the descriptor whether anything is in it.
-    fn change_local<T>(&self, change: impl FnOnce(&mut VecDeque<LocalEvent>) -> T) -> T {
+    fn change_local<T>(&self, change: impl FnOnce(&mut VecDeque<(LocalEvent, Said)>) -> T) -> T {
         let mut local = self.local.lock().unwrap_or_else(PoisonError::into_inner);
         let before = local.len();
         let result = change(&mut local);
@@ -147,8 +167,8 @@ impl Channel {
     /// Those of opening the device.
     pub(crate) fn take(&self) -> Result<Option<Event>, Errno> {
         let mut registry = registry();
-        if let Some(event) = self.change_local(VecDeque::pop_front) {
-            return Ok(Some(event::plain(event)));
+        if let Some((event, said)) = self.change_local(VecDeque::pop_front) {
+            return Ok(Some(event::local(event, said)));
         }
         let shared = shared()?;
         while let Some(event) = shared.hca().cm_event(&self.device) {
@@ -173,12 +193,17 @@ pub(crate) unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_c
     })
 }
 
-/// Identifiers that are still on it keep what they need of it.
+/// Identifiers that are still on it keep what they need of it. A thread that waits in it, or is about to, waits for
+/// ever, as in rdma-core; the channel then stays.
 pub(crate) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
     value((), || {
-        if !channel.is_null() {
-            // SAFETY: the program gives back what it was handed.
-            drop(unsafe { Arc::from_raw(channel.cast_const().cast::<Channel>()) });
+        if channel.is_null() {
+            return;
+        }
+        // SAFETY: the program gives back what it was handed.
+        let channel = unsafe { Arc::from_raw(channel.cast_const().cast::<Channel>()) };
+        if !channel.is_nonblocking() && channel.reader.stays() {
+            mem::forget(channel);
         }
     });
 }
@@ -202,6 +227,8 @@ pub(crate) unsafe extern "C" fn rdma_get_cm_event(
         // Cancellation unwinds from here: nothing in this frame is to be dropped.
         // SAFETY: the channel is live; room for one.
         if unsafe { epoll_wait((*channel).fd, &mut ready, 1, -1) } < 0 {
+            // SAFETY: the caller's promise.
+            unsafe { interrupted(channel) };
             return -1;
         }
     }
@@ -215,6 +242,18 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE`.
 const CANCEL_DISABLE: c_int = 1;
 
+/// Waiting has ended without an event; errno says why.
+unsafe fn interrupted(channel: *mut rdma_event_channel) {
+    let why = errno();
+    if why == libc::EINTR {
+        // SAFETY: live: a descriptor that was closed is another errno.
+        if let Some(channel) = unsafe { Channel::of(channel) } {
+            channel.reader.is_at(false);
+        }
+        set_errno(why);
+    }
+}
+
 #[inline(never)]
 unsafe extern "C" fn take_one(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int {
     let mut cancel_state = 0;
@@ -227,11 +266,14 @@ unsafe extern "C" fn take_one(channel: *mut rdma_event_channel, event: *mut *mut
         }
         // SAFETY: null or live.
         let channel = unsafe { Channel::of(channel) }.ok_or(INVALID)?;
-        match channel.take()? {
+        let taken = channel.take()?;
+        let waits = taken.is_none() && !channel.is_nonblocking();
+        channel.reader.is_at(waits);
+        match taken {
             // SAFETY: the caller's variable.
-            Some(taken) => unsafe { event.write(hand_out(taken)) },
-            None if channel.is_nonblocking() => return Err(Errno(libc::EAGAIN)),
-            None => return Ok(NOTHING_YET),
+            Some(taken) => unsafe { event.write(hand_out(taken.fetched(own_thread()))) },
+            None if waits => return Ok(NOTHING_YET),
+            None => return Err(Errno(libc::EAGAIN)),
         }
         Ok(0)
     });

@@ -10,14 +10,12 @@ use super::bind::bind;
 use super::channel::rdma_get_cm_event;
 use super::event::{CONNECT_REQUEST, REJECTED, rdma_ack_cm_event};
 use super::id::{Id, create, rdma_destroy_id};
+use super::path_option;
 use super::queue_pair::{self, rdma_create_qp};
 use super::resolve::{rdma_resolve_addr, rdma_resolve_route};
-use crate::abi::{
-    ibv_pd, ibv_qp_init_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex, rdma_addrinfo, rdma_cm_event,
-    rdma_cm_id,
-};
-use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, errno, number, value};
-use crate::shared_receive_queue::{ibv_create_srq, ibv_destroy_srq};
+use super::shared_receive_queue::rdma_destroy_srq;
+use crate::abi::{ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_event, rdma_cm_id};
+use crate::outcome::{Errno, INVALID, errno, number, value};
 
 /// How long resolving may take, in milliseconds; here it takes no time.
 const PATIENCE: c_int = 2000;
@@ -112,6 +110,7 @@ unsafe fn prepare(
         if info.ai_flags & RAI_PASSIVE != 0 {
             let address = address::from_c(info.ai_src_addr)?;
             let mut state = own.state();
+            state.by_gid = address::is_gid(info.ai_src_addr);
             bind(own, &mut state, address)?;
             if !pd.is_null() {
                 (*c).pd = pd;
@@ -121,7 +120,11 @@ unsafe fn prepare(
             return Ok(());
         }
         outcome(rdma_resolve_addr(c, info.ai_src_addr, info.ai_dst_addr, PATIENCE))?;
-        outcome(rdma_resolve_route(c, PATIENCE))?;
+        if info.ai_route.is_null() || info.ai_route_len == 0 {
+            outcome(rdma_resolve_route(c, PATIENCE))?;
+        } else {
+            path_option::set(own, info.ai_route, info.ai_route_len)?;
+        }
         own.state().greeting = private_data(info).to_vec();
         if let Some(wanted) = qp_init_attr.as_mut() {
             wanted.qp_type = (*c).qp_type;
@@ -179,72 +182,4 @@ pub(crate) unsafe extern "C" fn rdma_get_request(listen: *mut rdma_cm_id, id: *m
         }
         Ok(0)
     })
-}
-
-/// A shared receive queue of an identifier: its queue pairs use it.
-pub(crate) unsafe extern "C" fn rdma_create_srq(
-    id: *mut rdma_cm_id,
-    pd: *mut ibv_pd,
-    attr: *mut ibv_srq_init_attr,
-) -> c_int {
-    number(|| {
-        // SAFETY: null or live.
-        let own = unsafe { Id::of(id) }?;
-        // SAFETY: our own structure; null or live.
-        unsafe {
-            let c = &mut *own.c();
-            let pd = if pd.is_null() { c.pd } else { pd };
-            if !c.srq.is_null() || c.verbs.is_null() || pd.is_null() || (*pd).context != c.verbs {
-                return Err(INVALID);
-            }
-            let srq = ibv_create_srq(pd, attr);
-            if srq.is_null() {
-                return Err(Errno(errno()));
-            }
-            c.srq = srq;
-            c.pd = pd;
-        }
-        Ok(0)
-    })
-}
-
-/// Only basic ones: XRC through identifiers is not there yet.
-pub(crate) unsafe extern "C" fn rdma_create_srq_ex(
-    id: *mut rdma_cm_id,
-    attr: *mut ibv_srq_init_attr_ex,
-) -> c_int {
-    const MASK_TYPE: u32 = 1;
-    const MASK_PD: u32 = 2;
-    number(|| {
-        // SAFETY: null or the caller's structure.
-        let given = unsafe { attr.as_mut() }.ok_or(INVALID)?;
-        if given.comp_mask & !(MASK_TYPE | MASK_PD) != 0
-            || (given.comp_mask & MASK_TYPE != 0 && given.srq_type != 0)
-        {
-            return Err(
-                NOT_SUPPORTED.because(|| "only basic shared receive queues of identifiers".to_owned())
-            );
-        }
-        let pd = if given.comp_mask & MASK_PD != 0 { given.pd } else { ptr::null_mut() };
-        let mut basic = ibv_srq_init_attr { srq_context: given.srq_context, attr: given.attr };
-        // SAFETY: the caller's promise.
-        outcome(unsafe { rdma_create_srq(id, pd, &mut basic) })?;
-        given.attr = basic.attr;
-        Ok(0)
-    })
-}
-
-pub(crate) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
-    value((), || {
-        // SAFETY: null or live.
-        let Ok(own) = (unsafe { Id::of(id) }) else { return };
-        // SAFETY: our own structure and its live queue.
-        unsafe {
-            let c = &mut *own.c();
-            if !c.srq.is_null() {
-                ibv_destroy_srq(c.srq);
-                c.srq = ptr::null_mut();
-            }
-        }
-    });
 }

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::Arc;
 
+use super::acknowledgement::{Thread, Unacknowledged};
 use super::channel::LocalEvent;
 use super::id::Id;
 use crate::abi::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_param, rdma_ud_param};
@@ -21,16 +22,22 @@ pub(crate) const UNREACHABLE: u32 = 7;
 pub(crate) const REJECTED: u32 = 8;
 pub(crate) const ESTABLISHED: u32 = 9;
 pub(crate) const DISCONNECTED: u32 = 10;
+pub(crate) const MULTICAST_JOIN: u32 = 12;
+pub(crate) const MULTICAST_ERROR: u32 = 13;
 pub(crate) const TIMEWAIT_EXIT: u32 = 15;
+pub(crate) const ADDRINFO_RESOLVED: u32 = 16;
+pub(crate) const ADDRINFO_ERROR: u32 = 17;
+pub(crate) const USER: u32 = 18;
 
 /// An event, with what it points at.
 #[repr(C)]
 pub(crate) struct Event {
     c: Shown<rdma_cm_event>,
     /// Kept until the event is acknowledged, even if destroyed before.
-    _id: Arc<Id>,
-    _listener: Option<Arc<Id>>,
+    id: Arc<Id>,
+    listener: Option<Arc<Id>>,
     private_data: Box<[u8]>,
+    fetched_by: Option<Thread>,
 }
 
 // SAFETY: the first field is the C structure.
@@ -46,7 +53,14 @@ pub(crate) enum Said {
     Connection(rdma_conn_param),
     /// Of datagrams.
     Datagram(rdma_ud_param),
+    /// Of a multicast group; the private data is the program's own pointer.
+    Group(rdma_ud_param),
+    /// A program's number.
+    Number(u64),
 }
+
+// SAFETY: the pointers in it are the program's, and only handed on.
+unsafe impl Send for Said {}
 
 impl Event {
     /// An event of an identifier.
@@ -71,9 +85,11 @@ impl Event {
                     ud: rdma_ud_param { private_data: data, private_data_len: length, ..param },
                 };
             }
+            Said::Group(ud) => c.param = rdma_event_param { ud },
+            Said::Number(arg) => c.param = rdma_event_param { arg },
         }
         let id = Arc::clone(id);
-        Event { c: Shown::new(c), _id: id, _listener: None, private_data }
+        Event { c: Shown::new(c), id, listener: None, private_data, fetched_by: None }
     }
 
     /// Its name, and 0 or a negative errno or the peer's reason.
@@ -94,16 +110,37 @@ impl Event {
     }
 
     /// Whom the request came to.
-    pub(crate) fn at(self, listener: &Arc<Id>) -> Event {
+    pub(crate) fn at(mut self, listener: &Arc<Id>) -> Event {
         // SAFETY: our own structure.
         unsafe { (*self.c.as_ptr()).listen_id = listener.c() };
-        Event { _listener: Some(Arc::clone(listener)), ..self }
+        self.listener = Some(Arc::clone(listener));
+        self
+    }
+
+    /// A program's thread has it from now on, until it is acknowledged.
+    pub(crate) fn fetched(mut self, by: Thread) -> Event {
+        self.account().fetched(by);
+        self.fetched_by = Some(by);
+        self
+    }
+
+    /// A request is its listener's.
+    fn account(&self) -> &Unacknowledged {
+        self.listener.as_ref().unwrap_or(&self.id).unacknowledged()
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if let Some(thread) = self.fetched_by {
+            self.account().acknowledged(thread);
+        }
     }
 }
 
 /// An event of this library's own.
-pub(crate) fn plain(local: LocalEvent) -> Event {
-    Event::new(&local.id, local.event, local.status, Said::Nothing, &[])
+pub(crate) fn local(local: LocalEvent, said: Said) -> Event {
+    Event::new(&local.id, local.event, local.status, said, &[])
 }
 
 /// Nothing said.

@@ -10,10 +10,14 @@ use pumice_transport::cm::{CmPath, ListenerId};
 use pumice_transport::mad::{CommId, Ece, PortSpace};
 use pumice_transport::wire::Psn;
 
+use super::acknowledgement::Unacknowledged;
 use super::address;
 use super::channel::Channel;
 use super::event::rdma_ack_cm_event;
+use super::infiniband;
+use super::multicast::Membership;
 use super::registry::registry;
+use super::resolve_info::Question;
 use super::shared::{Shared, random, shared};
 use crate::abi::{ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_event_channel};
 use crate::object::{Held, Shown, zeroed};
@@ -33,6 +37,7 @@ pub(crate) struct Id {
     /// What `route.path_rec` points at once there is a path.
     path: Shown<ibv_sa_path_rec>,
     state: Mutex<State>,
+    unacknowledged: Unacknowledged,
 }
 
 // SAFETY: the C structure's fields are written by the program's own calls on it, which must not race, and
@@ -106,6 +111,10 @@ pub(crate) struct State {
     pub(crate) remote_ece: Ece,
     /// The program was told of the disconnection.
     pub(crate) parted: bool,
+    pub(crate) groups: Vec<Membership>,
+    /// The program writes its addresses as GIDs (AF_IB).
+    pub(crate) by_gid: bool,
+    pub(crate) question: Question,
 }
 
 // SAFETY: the pointers in it are the program's, and only handed on.
@@ -145,9 +154,13 @@ impl Id {
             local_ece: Ece { vendor_id: 0, options: 0 },
             remote_ece: Ece { vendor_id: 0, options: 0 },
             parted: false,
+            groups: Vec::new(),
+            by_gid: false,
+            question: Question::default(),
         };
         let path = Shown::new(ibv_sa_path_rec::default());
-        Arc::new(Id { c: Shown::new(c), path, state: Mutex::new(state) })
+        let unacknowledged = Unacknowledged::default();
+        Arc::new(Id { c: Shown::new(c), path, state: Mutex::new(state), unacknowledged })
     }
 
     /// The identifier behind a program's pointer.
@@ -177,6 +190,11 @@ impl Id {
     /// The program's structure.
     pub(crate) const fn c(&self) -> *mut rdma_cm_id {
         self.c.as_ptr()
+    }
+
+    /// Its events that programs have in hands.
+    pub(crate) const fn unacknowledged(&self) -> &Unacknowledged {
+        &self.unacknowledged
     }
 
     /// Its state, locked.
@@ -215,11 +233,15 @@ impl Id {
     pub(crate) fn show_addresses(&self, state: &State) {
         // SAFETY: a field of our own structure.
         let shown = unsafe { &mut (*self.c()).route.addr };
+        let space = self.port_space();
+        let to_c = |address| {
+            if state.by_gid { infiniband::to_c(address, space) } else { address::to_c(address) }
+        };
         if let Some(local) = state.local {
-            shown.src_storage = address::to_c(local);
+            shown.src_storage = to_c(local);
         }
         if let Some(remote) = state.remote {
-            shown.dst_storage = address::to_c(remote);
+            shown.dst_storage = to_c(remote);
         }
         shown.addr.pkey = 0xffff;
         if let Some(path) = &state.path {
@@ -302,7 +324,8 @@ pub(crate) unsafe extern "C" fn rdma_create_id(
     })
 }
 
-/// The peer is told what it waits for. Events that were fetched stay until they are acknowledged.
+/// The peer is told what it waits for. Events that other threads have fetched are waited for a while; those that are not
+/// acknowledged then stay whole until they are.
 pub(crate) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     number(|| {
         // SAFETY: null or live.
@@ -328,6 +351,7 @@ pub(crate) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
         if let Some(binding) = binding {
             let _ = hca.cm_unbind(binding);
         }
+        own.unacknowledged().wait_for_others();
         let synchronous = own.state().synchronous;
         // SAFETY: our own structure; the event is one of ours; the program gives back what it was handed.
         unsafe {
@@ -362,13 +386,16 @@ impl Id {
     /// Moves to another channel, under the registry's lock.
     ///
     /// # Errors
-    /// It listens: requests come where they were asked for.
+    /// Those of opening the device.
     pub(crate) fn migrate(self: &Arc<Id>, channel: Arc<Channel>, synchronous: bool) -> Result<(), Errno> {
         let mut state = self.state();
         let hca = shared()?.hca();
         if let Some(connection) = state.connection {
             // One that is over on the device has no events to move.
             let _ = hca.cm_migrate(connection, channel.device());
+        }
+        if let Some(listener) = state.listener {
+            hca.cm_migrate_listener(listener, channel.device())?;
         }
         state.channel.move_local(self, &channel);
         // SAFETY: a field of our own structure.

@@ -9,6 +9,7 @@
 //! **Invariant**: the [`registry`] is locked before an identifier's state, and an identifier's state
 //! before the device; a program's callback is never run.
 
+pub(crate) mod acknowledgement;
 pub(crate) mod address;
 pub(crate) mod address_info;
 pub(crate) mod bind;
@@ -16,13 +17,20 @@ pub(crate) mod channel;
 pub(crate) mod connect;
 pub(crate) mod endpoint;
 pub(crate) mod event;
+pub(crate) mod exit;
 pub(crate) mod id;
+pub(crate) mod infiniband;
+pub(crate) mod multicast;
 pub(crate) mod option;
+pub(crate) mod path_option;
 pub(crate) mod queue_pair;
 pub(crate) mod registry;
 pub(crate) mod resolve;
+pub(crate) mod resolve_info;
 pub(crate) mod shared;
+pub(crate) mod shared_receive_queue;
 pub(crate) mod translation;
+pub(crate) mod user_event;
 
 use pumice_device::gsi::ConnectionError;
 

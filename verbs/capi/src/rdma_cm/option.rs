@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use pumice_transport::mad::Ece;
 
 use super::id::{Id, Stage};
+use super::path_option;
 use crate::abi::{ibv_ece, rdma_cm_id};
 use crate::outcome::{Errno, INVALID, number};
 
@@ -25,6 +26,9 @@ pub(crate) unsafe extern "C" fn rdma_set_option(
     number(|| {
         // SAFETY: null or live.
         let own = unsafe { Id::of(id) }?;
+        if (level, optname) == (path_option::LEVEL, path_option::PATH) {
+            return path_option::set(&own, optval, optlen);
+        }
         let wanted = match (level, optname) {
             (LEVEL_ID, TYPE_OF_SERVICE | ACK_TIMEOUT) => size_of::<u8>(),
             (LEVEL_ID, REUSE_ADDRESS | ONE_FAMILY) => size_of::<c_int>(),

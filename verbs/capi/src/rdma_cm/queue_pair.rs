@@ -9,9 +9,12 @@ use pumice_transport::qp::AttributeMask;
 use pumice_transport::types::AddressVector;
 
 use super::id::{Id, QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV, QPT_XRC_SEND, State};
+use super::multicast;
 use super::shared::shared;
+use super::shared_receive_queue::xrc_domain;
 use crate::abi::{
-    ibv_ah_attr, ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex, rdma_cm_id,
+    ibv_ah_attr, ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+    rdma_cm_id,
 };
 use crate::address_handle::vector_to;
 use crate::completion_channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
@@ -29,8 +32,9 @@ const ERROR: u32 = 6;
 /// `IBV_ACCESS_REMOTE_WRITE`, and with it READ and ATOMIC.
 const ACCESS_WRITE: u32 = 2;
 const ACCESS_READ_ATOMIC: u32 = 4 | 8;
-/// `IBV_QP_INIT_ATTR_PD`.
+/// `IBV_QP_INIT_ATTR_PD`, `..._XRCD`.
 const MASK_PD: u32 = 1;
+const MASK_XRCD: u32 = 1 << 1;
 /// `RDMA_MAX_RESP_RES`, `RDMA_MAX_INIT_DEPTH`: as much as there is.
 pub(crate) const AS_MUCH_AS_THERE_IS: u8 = 0xff;
 /// Q_Key of all datagram queue pairs of librdmacm.
@@ -259,6 +263,10 @@ fn create(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno> {
             "the protection domain is of another context than the identifier's (id->verbs)".to_owned()
         }));
     }
+    if c.qp_type == QPT_XRC_RECV && (attr.comp_mask & MASK_XRCD == 0 || attr.xrcd.is_null()) {
+        attr.xrcd = xrc_domain()?;
+        attr.comp_mask |= MASK_XRCD;
+    }
     let made = complete_queues(id, attr).and_then(|()| {
         // SAFETY: live objects.
         let qp = unsafe { create_qp_ex(c.verbs, attr) };
@@ -298,18 +306,7 @@ fn complete_queues(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno>
             continue;
         }
         if own.is_null() && depth > 0 {
-            let depth = c_int::try_from(depth).map_err(|_| INVALID)?;
-            // SAFETY: the shared context, which is open; a live channel.
-            unsafe {
-                *channel = ibv_create_comp_channel(c.verbs);
-                if channel.is_null() {
-                    return Err(Errno(errno()));
-                }
-                *own = ibv_create_cq(c.verbs, depth, id.c().cast(), *channel, 0);
-            }
-            if own.is_null() {
-                return Err(Errno(errno()));
-            }
+            (*channel, *own) = completion_queue(id, depth)?;
         }
         *given = *own;
     }
@@ -326,16 +323,61 @@ fn complete_queues(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno>
     Ok(())
 }
 
+/// A completion queue with a channel of its own.
+fn completion_queue(id: &Id, depth: u32) -> Result<(*mut ibv_comp_channel, *mut ibv_cq), Errno> {
+    let depth = c_int::try_from(depth).map_err(|_| INVALID)?;
+    // SAFETY: the shared context, which is open; a live channel.
+    unsafe {
+        let verbs = (*id.c()).verbs;
+        let channel = ibv_create_comp_channel(verbs);
+        if channel.is_null() {
+            return Err(Errno(errno()));
+        }
+        let cq = ibv_create_cq(verbs, depth, id.c().cast(), channel, 0);
+        if cq.is_null() {
+            let failed = Errno(errno());
+            ibv_destroy_comp_channel(channel);
+            return Err(failed);
+        }
+        Ok((channel, cq))
+    }
+}
+
+/// The identifier's completion queue for receives, made if there is none.
+///
+/// # Errors
+/// Those of making it.
+pub(crate) fn receive_completion_queue(id: &Id, depth: u32) -> Result<*mut ibv_cq, Errno> {
+    // SAFETY: our own structure, which the program does not use meanwhile.
+    let c = unsafe { &mut *id.c() };
+    if c.recv_cq.is_null() {
+        (c.recv_cq_channel, c.recv_cq) = completion_queue(id, depth)?;
+    }
+    Ok(c.recv_cq)
+}
+
 /// Destroys the identifier's queue pair and the queues that were made for it.
 pub(crate) fn destroy(id: &Id) {
-    // SAFETY: our own structure and its live objects, which the program gives up; the shared receive queue's
-    // completion queue is another.
+    multicast::detach_all(id);
+    // SAFETY: our own structure and its live objects, which the program gives up.
     unsafe {
         let c = &mut *id.c();
         if !c.qp.is_null() {
             ibv_destroy_qp(c.qp);
             c.qp = ptr::null_mut();
         }
+        // An XRC receive queue has the completion queue for as long as it is there.
+        if c.qp_type != QPT_XRC_RECV || c.srq.is_null() {
+            destroy_completion_queues(id);
+        }
+    }
+}
+
+/// Destroys the completion queues that were made for the identifier.
+pub(crate) fn destroy_completion_queues(id: &Id) {
+    // SAFETY: as above; nothing uses the queues any more.
+    unsafe {
+        let c = &mut *id.c();
         for (cq, channel) in
             [(&mut c.send_cq, &mut c.send_cq_channel), (&mut c.recv_cq, &mut c.recv_cq_channel)]
         {

@@ -35,6 +35,8 @@ pub(crate) unsafe extern "C" fn rdma_resolve_addr(
         let source = if src_addr.is_null() { None } else { Some(unsafe { address::from_c(src_addr) }?) };
         {
             let mut state = own.state();
+            // SAFETY: as above.
+            state.by_gid |= unsafe { address::is_gid(dst_addr) };
             if let Some(source) = source
                 && state.stage == Stage::Idle
             {

@@ -46,12 +46,18 @@ impl Shared {
     }
 }
 
+static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
+
+/// What the identifiers of this process share, if there were any. It does not wait.
+pub(crate) fn if_open() -> Option<Shared> {
+    SHARED.try_lock().ok().and_then(|shared| *shared).filter(|open| open.process == std::process::id())
+}
+
 /// What the identifiers of this process share. A fork has its own: the parent's threads are not there.
 ///
 /// # Errors
 /// Those of opening the device.
 pub(crate) fn shared() -> Result<Shared, Errno> {
-    static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     match *shared {
         Some(open) if open.process == std::process::id() => Ok(open),

@@ -89,9 +89,9 @@ fn newcomer(
     let hca = shared.hca();
     let made = registry.listeners.get(&came.listener).and_then(|listener| {
         let header = IpHeader::parse(private_data).ok()?;
-        let (channel, synchronous) = {
+        let (channel, synchronous, by_gid) = {
             let state = listener.state();
-            (Arc::clone(&state.channel), state.synchronous)
+            (Arc::clone(&state.channel), state.synchronous, state.by_gid)
         };
         // SAFETY: fields of our own structure.
         let (context, ps) = unsafe { ((*listener.c()).context, (*listener.c()).ps) };
@@ -100,6 +100,7 @@ fn newcomer(
         {
             let mut state = id.state();
             state.stage = Stage::Requested;
+            state.by_gid = by_gid;
             state.connection = Some(came.connection);
             state.local = Some(SocketAddr::new(header.destination, port));
             state.remote = Some(SocketAddr::new(header.source, header.source_port));

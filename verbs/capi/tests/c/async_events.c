@@ -264,6 +264,51 @@ static void addresses_of_senders(void)
 	FAILS(ibv_destroy_ah(ah), 0);
 }
 
+/* An SRQ of XRC cannot tell of its receives once its completion queue has overrun. */
+static void an_srq_fails_with_its_completion_queue(void)
+{
+	struct ibv_xrcd_init_attr wanted = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
+	struct ibv_xrcd *xrcd = ibv_open_xrcd(ctx, &wanted);
+	struct ibv_cq *small = ibv_create_cq(ctx, 1, NULL, NULL, 0);
+	CLAIM(xrcd && small);
+	struct ibv_srq_init_attr_ex srq_wants = {
+		.attr = {.max_wr = small->cqe + 1, .max_sge = 1},
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC, .pd = pd, .xrcd = xrcd, .cq = small};
+	struct ibv_srq *srq = ibv_create_srq_ex(ctx, &srq_wants);
+	struct ibv_qp_init_attr_ex target_wants = {
+		.qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = xrcd};
+	struct ibv_qp_init_attr_ex sender_wants = {
+		.send_cq = cq, .cap = {.max_send_wr = 4, .max_send_sge = 1}, .qp_type = IBV_QPT_XRC_SEND,
+		.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd};
+	struct ibv_qp *target = ibv_create_qp_ex(ctx, &target_wants), *sender = ibv_create_qp_ex(ctx, &sender_wants);
+	CLAIM(srq && target && sender);
+	init(target);
+	init(sender);
+	connect_to(target, sender->qp_num);
+	connect_to(sender, target->qp_num);
+	struct ibv_recv_wr nothing = {0}, *bad_receive;
+	struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+	FAILS(ibv_get_srq_num(srq, &wr.qp_type.xrc.remote_srqn), 0);
+	for (int i = 0; i <= small->cqe; i++) {
+		FAILS(ibv_post_srq_recv(srq, &nothing, &bad_receive), 0);
+		post(sender, &wr);
+		if (i < small->cqe)
+			CLAIM(completion().status == IBV_WC_SUCCESS);
+	}
+	expect(IBV_EVENT_CQ_ERR, small);
+	expect(IBV_EVENT_SRQ_ERR, srq);
+	expect(IBV_EVENT_QP_FATAL, target);
+	expect(IBV_EVENT_QP_LAST_WQE_REACHED, target);
+	FAILS(ibv_destroy_qp(sender), 0);
+	FAILS(ibv_destroy_qp(target), 0);
+	FAILS(ibv_destroy_srq(srq), 0);
+	FAILS(ibv_destroy_cq(small), 0);
+	FAILS(ibv_close_xrcd(xrcd), 0);
+	CLAIM(quiet(ctx->async_fd));
+}
+
 int main(void)
 {
 	open_device();
@@ -272,6 +317,7 @@ int main(void)
 	unfetched_events_vanish_with_their_object();
 	a_channel_is_shared_by_several_queues();
 	srq_sizes_change_under_traffic();
+	an_srq_fails_with_its_completion_queue();
 	addresses_of_senders();
 	FAILS(ibv_dereg_mr(mr), 0);
 	FAILS(ibv_destroy_cq(cq), 0);

@@ -124,6 +124,78 @@ static void query_page(uint32_t sender)
 	FAILS(ibv_query_xrc_rcv_qp(domain, number, &told, 0, &init), EINVAL);
 }
 
+/* Queue pairs of type IBV_QPT_XRC initiate and receive: each is the other's target, for SRQs of its own domain. */
+static void full_duplex(struct ibv_srq *srq, uint32_t srq_number)
+{
+	struct ibv_qp *qps[2] = {sending_qp(), sending_qp()};
+	struct ibv_recv_wr nothing = {0}, *bad_receive;
+	FAILS(ibv_post_recv(qps[0], &nothing, &bad_receive), EINVAL);
+	for (int i = 0; i < 2; i++) {
+		struct ibv_qp_attr attr = {.qp_access_flags = RIGHTS};
+		FAILS(ibv_modify_qp(qps[i], &attr, IBV_QP_ACCESS_FLAGS), 0);
+		to_rts(qps[i], qps[!i]->qp_num);
+		/* No call for receive queue pairs takes it. */
+		FAILS(ibv_modify_xrc_rcv_qp(domain, qps[i]->qp_num, &attr, IBV_QP_ACCESS_FLAGS), EINVAL);
+		FAILS(ibv_reg_xrc_rcv_qp(domain, qps[i]->qp_num), EINVAL);
+	}
+	struct ibv_sge sge = piece(0, 3000);
+	struct ibv_send_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad;
+	wr.xrc_remote_srq_num = srq_number;
+	for (int round = 0; round < 6; round++) {
+		struct ibv_qp *from = qps[round % 2], *to = qps[!(round % 2)];
+		memset(memory, 'a' + round, 3000);
+		post_to_srq(srq, 50, 4096, 3000);
+		FAILS(ibv_post_send(from, &wr, &bad), 0);
+		for (int i = 0; i < 2; i++) {
+			struct ibv_wc wc = completion();
+			CLAIM(wc.status == IBV_WC_SUCCESS && (wc.wr_id == 1 || wc.wr_id == 50));
+			CLAIM(wc.qp_num == (wc.wr_id == 1 ? from : to)->qp_num);
+		}
+		CLAIM(!memcmp(memory, (char *)memory + 4096, 3000));
+		/* One-sided requests as well, checked against the domain of the SRQ's memory. */
+		memory[1024] = round;
+		wr.opcode = round % 3 ? IBV_WR_RDMA_READ : IBV_WR_ATOMIC_FETCH_AND_ADD;
+		sge.length = 8;
+		if (wr.opcode == IBV_WR_RDMA_READ) {
+			wr.wr.rdma.remote_addr = (uintptr_t)(memory + 1024);
+			wr.wr.rdma.rkey = mr->rkey;
+		} else {
+			wr.wr.atomic.remote_addr = (uintptr_t)(memory + 1024);
+			wr.wr.atomic.compare_add = 1;
+			wr.wr.atomic.rkey = mr->rkey;
+		}
+		FAILS(ibv_post_send(from, &wr, &bad), 0);
+		completions(1);
+		CLAIM(memory[0] == (uint64_t)round && memory[1024] == (uint64_t)round + !(round % 3));
+		wr.opcode = IBV_WR_SEND;
+		sge.length = 3000;
+	}
+	/* An SRQ that is not in its domain: it fails, and says so as other queue pairs do, without the flag. */
+	struct ibv_srq_init_attr srq_init = {.attr = {.max_wr = 1, .max_sge = 1}};
+	struct ibv_srq *foreign = ibv_create_xrc_srq(pd, other, cq, &srq_init);
+	CLAIM(foreign);
+	wr.xrc_remote_srq_num = ofed_srq(foreign)->xrc_srq_num;
+	FAILS(ibv_post_send(qps[0], &wr, &bad), 0);
+	CLAIM(completion().status == IBV_WC_REM_INV_RD_REQ_ERR);
+	enum ibv_event_type expected[] = {IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_LAST_WQE_REACHED};
+	struct ibv_async_event first = next_event(ctx);
+	/* The sender fails as well, and may be the first to say so. */
+	for (int seen = 0, i = 0; i < 3; i++) {
+		struct ibv_async_event event = i ? next_event(ctx) : first;
+		CLAIM(event.element.qp == qps[0] || event.element.qp == qps[1]);
+		if (event.element.qp == qps[1])
+			CLAIM(event.event_type == expected[seen++]);
+		else
+			CLAIM(event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED);
+		ibv_ack_async_event(&event);
+	}
+	no_event(ctx);
+	FAILS(ibv_destroy_srq(foreign), 0);
+	FAILS(ibv_destroy_qp(qps[0]), 0);
+	FAILS(ibv_close_xrc_domain(domain), EBUSY);
+	FAILS(ibv_destroy_qp(qps[1]), 0);
+}
+
 int main(void)
 {
 	open_device();
@@ -146,6 +218,7 @@ int main(void)
 	FAILS(ibv_get_srq_num(srq, &srq_number), 0);
 	CLAIM(ofed_srq(srq)->xrc_srq_num == srq_number);
 
+	full_duplex(srq, srq_number);
 	struct ibv_qp *sender = sending_qp();
 	query_page(sender->qp_num);
 
@@ -206,6 +279,10 @@ int main(void)
 		CLAIM((unsigned)event.event_type == (IBV_XRC_QP_EVENT_FLAG | expected[i]) && (uint32_t)event.element.xrc_qp_num == number);
 		ibv_ack_async_event(&event);
 	}
+	/* The sender could have received as well. */
+	struct ibv_async_event failed = next_event(ctx);
+	CLAIM(failed.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && failed.element.qp == sender);
+	ibv_ack_async_event(&failed);
 	no_event(ctx);
 	FAILS(ibv_unreg_xrc_rcv_qp(second_domain, number), 0);
 	struct ofed_qp_init_attr init;

@@ -107,7 +107,7 @@ static void owner(int file, int in, int out)
 	FAILS(ibv_close_device(ctx), 0);
 }
 
-int main(void)
+static void a_receive_queue_pair(void)
 {
 	int file = new_file();
 	/* Before this process has a device, which a child must not share. */
@@ -149,5 +149,153 @@ int main(void)
 	ended(b);
 	FAILS(ibv_destroy_qp(sender), 0);
 	FAILS(ibv_close_device(ctx), 0);
+}
+
+/* A queue pair of type IBV_QPT_XRC, ready to send and to receive. */
+static struct ibv_qp *duplex(struct ibv_xrc_domain *domain)
+{
+	struct ofed_qp_init_attr wants = {
+		.send_cq = cq, .cap = {.max_send_wr = 8, .max_send_sge = 1}, .qp_type = IBV_QPT_XRC, .xrc_domain = domain};
+	struct ibv_qp *qp = ibv_create_qp(pd, ofed_qp_init(&wants));
+	CLAIM(qp);
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = RIGHTS};
+	FAILS(ibv_modify_qp(qp, &attr, INIT_MASK), 0);
+	return qp;
+}
+
+static void connect_duplex(struct ibv_qp *qp, uint32_t peer)
+{
+	struct ibv_qp_attr attr = receiving(peer);
+	FAILS(ibv_modify_qp(qp, &attr, RTR_MASK), 0);
+	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = 100, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 4};
+	FAILS(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC), 0);
+}
+
+static enum ibv_wc_status sent(struct ibv_qp *qp, uint32_t srq_number)
+{
+	struct ibv_sge sge = piece(0, 3000);
+	struct ibv_send_wr wr = {.wr_id = 77, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad;
+	wr.xrc_remote_srq_num = srq_number;
+	FAILS(ibv_post_send(qp, &wr, &bad), 0);
+	struct ibv_wc wc = completion();
+	CLAIM(wc.wr_id == 77);
+	return wc.status;
+}
+
+#define ROUNDS 20
+
+/* A: makes the queue pair, and sends by it while others receive by it, until it fails for what one of them refused. */
+static void maker(int file, int in, int out)
+{
+	open_device();
+	struct ibv_xrc_domain *domain = ibv_open_xrc_domain(ctx, file, O_CREAT | O_EXCL);
+	CLAIM(domain);
+	struct ibv_qp *qp = duplex(domain);
+	tell(out, qp->qp_num);
+	connect_duplex(qp, hear(in));
+	tell(out, 0);
+	uint32_t srq_number = hear(in);
+	for (int i = 0; i < ROUNDS; i++)
+		CLAIM(sent(qp, srq_number) == IBV_WC_SUCCESS);
+	tell(out, 0);
+	enum ibv_event_type expected[] = {IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_LAST_WQE_REACHED};
+	for (int i = 0; i < 2; i++) {
+		struct ibv_async_event event = next_event(ctx);
+		CLAIM(event.event_type == expected[i] && event.element.qp == qp);
+		ibv_ack_async_event(&event);
+	}
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	FAILS(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
+	CLAIM(attr.qp_state == IBV_QPS_ERR);
+	CLAIM(sent(qp, srq_number) == IBV_WC_WR_FLUSH_ERR);
+	FAILS(ibv_close_xrc_domain(domain), EBUSY);
+	FAILS(ibv_destroy_qp(qp), 0);
+	FAILS(ibv_close_xrc_domain(domain), 0);
+	FAILS(ibv_close_device(ctx), 0);
+}
+
+/* B: has an SRQ, and no right to the queue pair. */
+static void receiver(int file, int in, int out)
+{
+	open_device();
+	struct ibv_xrc_domain *domain = ibv_open_xrc_domain(ctx, file, 0);
+	CLAIM(domain);
+	struct ibv_srq_init_attr srq_init = {.attr = {.max_wr = ROUNDS, .max_sge = 1}};
+	struct ibv_srq *srq = ibv_create_xrc_srq(pd, domain, cq, &srq_init);
+	CLAIM(srq);
+	for (unsigned i = 0; i < ROUNDS; i++)
+		post_to_srq(srq, i, 3000 * i, 3000);
+	uint32_t number = hear(in);
+	tell(out, ofed_srq(srq)->xrc_srq_num);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		struct ibv_wc wc = completion();
+		CLAIM(wc.status == IBV_WC_SUCCESS && wc.wr_id == i && wc.qp_num == number && wc.byte_len == 3000);
+		CLAIM(((char *)memory)[3000 * i] == (char)i && ((char *)memory)[3000 * i + 2999] == (char)i);
+	}
+	struct ibv_qp_attr attr;
+	struct ofed_qp_init_attr init;
+	FAILS(ibv_query_xrc_rcv_qp(domain, number, &attr, 0, &init), EINVAL);
+	FAILS(ibv_reg_xrc_rcv_qp(domain, number), EINVAL);
+	attr.qp_state = IBV_QPS_ERR;
+	FAILS(ibv_modify_xrc_rcv_qp(domain, number, &attr, IBV_QP_STATE), EINVAL);
+	tell(out, 0);
+	/* The SRQ goes: what names it from now on is refused here, and fails the queue pair there. */
+	FAILS(ibv_destroy_srq(srq), 0);
+	tell(out, 0);
+	hear(in);
+	FAILS(ibv_close_xrc_domain(domain), 0);
+	FAILS(ibv_close_device(ctx), 0);
+}
+
+/* A queue pair of type IBV_QPT_XRC is the target for SRQs of another process of its domain, and initiates meanwhile. */
+static void a_full_duplex_queue_pair(void)
+{
+	int file = new_file();
+	struct child a = started(maker, file);
+	uint32_t number = hear(a.from);
+	struct child b = started(receiver, file);
+	tell(b.to, number);
+	uint32_t theirs = hear(b.from);
+
+	open_device();
+	struct ibv_xrc_domain *domain = ibv_open_xrc_domain(ctx, -1, O_CREAT);
+	struct ibv_srq_init_attr srq_init = {.attr = {.max_wr = ROUNDS, .max_sge = 1}};
+	struct ibv_cq *received = ibv_create_cq(ctx, 64, NULL, NULL, 0);
+	struct ibv_srq *srq = ibv_create_xrc_srq(pd, domain, received, &srq_init);
+	CLAIM(domain && received && srq);
+	for (unsigned i = 0; i < ROUNDS; i++)
+		post_to_srq(srq, i, 8192, 3000);
+	struct ibv_qp *qp = duplex(domain);
+	connect_duplex(qp, number);
+	tell(a.to, qp->qp_num);
+	hear(a.from);
+	tell(a.to, ofed_srq(srq)->xrc_srq_num);
+	for (int i = 0; i < ROUNDS; i++) {
+		memset(memory, i, 3000);
+		CLAIM(sent(qp, theirs) == IBV_WC_SUCCESS);
+	}
+	struct ibv_wc wc;
+	for (unsigned i = 0; i < ROUNDS; i += wc.wr_id == i) {
+		time_t end = time(NULL) + 5;
+		while (ibv_poll_cq(received, 1, &wc) == 0)
+			CLAIM(time(NULL) <= end);
+		CLAIM(wc.status == IBV_WC_SUCCESS && wc.wr_id == i && wc.qp_num == qp->qp_num);
+	}
+	hear(a.from);
+	hear(b.from);
+	hear(b.from);
+	CLAIM(sent(qp, theirs) == IBV_WC_REM_INV_RD_REQ_ERR);
+	ended(a);
+	tell(b.to, 0);
+	ended(b);
+	FAILS(ibv_destroy_qp(qp), 0);
+	FAILS(ibv_close_device(ctx), 0);
+}
+
+int main(void)
+{
+	a_receive_queue_pair();
+	a_full_duplex_queue_pair();
 	return 0;
 }

@@ -316,6 +316,29 @@ static void connection_options(void)
 	FAILS(ibv_destroy_qp(qp), 0);
 }
 
+/* A queue pair that ends owes its peer nothing: an adapter has acknowledged what it has received. */
+static void what_has_arrived_is_acknowledged_before_the_end(void)
+{
+	for (enum ibv_qp_state last = IBV_QPS_RESET; last <= IBV_QPS_ERR; last += IBV_QPS_ERR) {
+		struct ibv_qp *other, *one = pair(IBV_QPT_RC, &other);
+		struct ibv_sge from = piece(64, 8);
+		struct ibv_send_wr send = {.sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+		post_receive(other, 1, 0, 8);
+		post(one, &send);
+		struct ibv_wc wc = completion();
+		int received = wc.opcode & IBV_WC_RECV;
+		CLAIM(wc.status == IBV_WC_SUCCESS);
+		struct ibv_qp_attr attr = {.qp_state = last};
+		FAILS(ibv_modify_qp(other, &attr, IBV_QP_STATE), 0);
+		if (received) {
+			wc = completion();
+			CLAIM(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_SEND);
+		}
+		FAILS(ibv_destroy_qp(one), 0);
+		FAILS(ibv_destroy_qp(other), 0);
+	}
+}
+
 int main(void)
 {
 	open_device();
@@ -326,6 +349,7 @@ int main(void)
 	inline_data();
 	signalling();
 	connection_options();
+	what_has_arrived_is_acknowledged_before_the_end();
 	FAILS(ibv_close_device(ctx), 0);
 	return 0;
 }

@@ -1,0 +1,121 @@
+//! Acknowledgements that wait for a reply which the application is about to post.
+//!
+//! A WRITE completes nothing at its receiver. A program that spins on memory which its peer writes, and then writes back
+//! (`ib_write_lat`), has its peer wait for both the ACK and the reply. Sent at once, the ACK costs two system calls and makes
+//! the peer leave its completion queue for its own memory, where only the background thread can bring it the reply. Sent with
+//! the reply, it lets both sides find everything in one poll. Whether a process does this shows in what it did before.
+
+/// How long an ACK waits at most.
+const HOLD_NS: u64 = 100_000;
+/// A reply that came later than this was none.
+const REPLY_NS: u64 = 10_000_000;
+/// Replies in a row that make a habit.
+const HABIT: u32 = 4;
+/// What is remembered at most.
+const LONGEST: u32 = 8;
+/// What an ACK that waited in vain costs.
+const IN_VAIN: u32 = 2;
+
+/// Whether the application answers what arrives without a completion.
+#[derive(Debug, Default)]
+pub(crate) struct ReplyHabit {
+    /// When a message came that nothing was posted after yet.
+    arrived_ns: Option<u64>,
+    /// How often in a row something was posted after it, up to [`LONGEST`].
+    replies: u32,
+    hold_until_ns: Option<u64>,
+}
+
+impl ReplyHabit {
+    /// Something came that is to be acknowledged and completed nothing.
+    pub(crate) fn arrived(&mut self, now_ns: u64) {
+        if self.arrived_ns.replace(now_ns).is_some() && self.hold_until_ns.is_none() {
+            // The one before had no reply.
+            self.replies = self.replies.saturating_sub(1);
+        }
+    }
+
+    /// The application posted a send request: what was held leaves with it.
+    pub(crate) fn posted(&mut self, now_ns: u64) {
+        if let Some(arrived_ns) = self.arrived_ns.take() {
+            let replied = now_ns.saturating_sub(arrived_ns) < REPLY_NS;
+            self.replies = if replied { (self.replies + 1).min(LONGEST) } else { 0 };
+        }
+        self.hold_until_ns = None;
+    }
+
+    /// Whether acknowledgements wait now.
+    pub(crate) fn holds(&mut self, now_ns: u64) -> bool {
+        if self.hold_until_ns.is_none() && self.replies >= HABIT && self.arrived_ns == Some(now_ns) {
+            self.hold_until_ns = Some(now_ns.saturating_add(HOLD_NS));
+        }
+        self.hold_until_ns.is_some()
+    }
+
+    /// The acknowledgements have left for another reason.
+    pub(crate) fn released(&mut self) {
+        self.hold_until_ns = None;
+    }
+
+    /// They have waited for long enough.
+    pub(crate) fn expire(&mut self, now_ns: u64) {
+        if self.hold_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+            self.hold_until_ns = None;
+            self.arrived_ns = None;
+            self.replies = self.replies.saturating_sub(IN_VAIN);
+        }
+    }
+
+    /// Until when acknowledgements wait, in ns.
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        self.hold_until_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_a_habit() -> ReplyHabit {
+        let mut habit = ReplyHabit::default();
+        for round in 0..u64::from(HABIT) {
+            habit.arrived(round * 10);
+            assert!(!habit.holds(round * 10));
+            habit.posted(round * 10 + 5);
+        }
+        habit
+    }
+
+    #[test]
+    fn an_acknowledgement_waits_where_replies_have_followed_and_for_a_while_only() {
+        let mut habit = with_a_habit();
+        habit.arrived(1000);
+        assert!(habit.holds(1000));
+        habit.expire(999 + HOLD_NS);
+        assert!(habit.holds(999 + HOLD_NS));
+        assert_eq!(habit.deadline_ns(), Some(1000 + HOLD_NS));
+        habit.posted(2000);
+        assert!(!habit.holds(2000), "it leaves with the reply");
+        habit.arrived(3000);
+        assert!(habit.holds(3000));
+        habit.expire(3000 + HOLD_NS);
+        assert!(!habit.holds(3000 + HOLD_NS), "not longer");
+        assert_eq!(habit.deadline_ns(), None);
+        habit.arrived(900_000);
+        assert!(!habit.holds(900_000), "it waited in vain");
+    }
+
+    #[test]
+    fn a_process_that_only_receives_acknowledges_at_once() {
+        let mut habit = ReplyHabit::default();
+        for round in 0..100 {
+            habit.arrived(round);
+            assert!(!habit.holds(round));
+        }
+        let mut habit = with_a_habit();
+        habit.arrived(1000);
+        habit.posted(1000 + REPLY_NS);
+        habit.arrived(20_000_000);
+        assert!(!habit.holds(20_000_000), "that was no reply");
+    }
+}

@@ -1,0 +1,93 @@
+//! The accounts of this user's processes in other network namespaces of this host: two containers joined by a veth pair
+//! overrun each other as easily as two processes on one address. They are found where the folder for registries is the same.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::accounts::Accounts;
+use super::{folder, lock};
+
+/// Time between two looks into the folder.
+const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
+/// Namespaces that are known at a time. Files of those that ended stay in the folder.
+const MAX_NAMESPACES: usize = 64;
+/// Destinations that are remembered between two looks.
+const MAX_ROUTES: usize = 1024;
+
+#[derive(Debug)]
+struct Neighbour {
+    name: String,
+    accounts: Arc<Accounts>,
+    /// Its locks tell who lives.
+    registry: File,
+}
+
+/// Other namespaces, and which of them destinations are in.
+#[derive(Debug)]
+pub(super) struct Neighbours {
+    folder: PathBuf,
+    port: u16,
+    found: Vec<Neighbour>,
+    routes: HashMap<(IpAddr, u8), Option<Arc<Accounts>>>,
+    looked_ns: Option<u64>,
+}
+
+impl Neighbours {
+    /// Those whose files are in `folder`.
+    pub(super) fn new(folder: PathBuf, port: u16) -> Neighbours {
+        Neighbours { folder, port, found: Vec::new(), routes: HashMap::new(), looked_ns: None }
+    }
+
+    /// The accounts in which `slot` is that of the process at `destination`, if there are any and only one.
+    pub(super) fn find(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> Option<Arc<Accounts>> {
+        if self.looked_ns.is_none_or(|looked_ns| now_ns.saturating_sub(looked_ns) >= LOOK_INTERVAL_NS) {
+            self.looked_ns = Some(now_ns);
+            self.routes.clear();
+            self.look();
+        }
+        if let Some(known) = self.routes.get(&(destination, slot)) {
+            return known.clone();
+        }
+        let lives = |registry: &File| {
+            lock::locked_slots(registry).is_ok_and(|live| live.get(usize::from(slot)) == Some(&true))
+        };
+        let mut all =
+            self.found.iter().filter(|each| each.accounts.names(slot, destination) && lives(&each.registry));
+        let first = all.next().map(|each| Arc::clone(&each.accounts));
+        // The same address twice is two networks', and nothing tells which is meant.
+        let route = first.filter(|_| all.next().is_none());
+        if self.routes.len() < MAX_ROUTES {
+            self.routes.insert((destination, slot), route.clone());
+        }
+        route
+    }
+
+    /// What [`find`](Neighbours::find) found last.
+    pub(super) fn found(&self, destination: IpAddr, slot: u8) -> Option<&Arc<Accounts>> {
+        self.routes.get(&(destination, slot))?.as_ref()
+    }
+
+    fn look(&mut self) {
+        let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
+        let names: Vec<String> =
+            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        self.found.retain(|known| names.contains(&known.name));
+        for name in names {
+            let is_new = !self.found.iter().any(|known| known.name == name);
+            let Some(registry) = folder::registry_of_backlog(&name, self.port).filter(|_| is_new) else {
+                continue;
+            };
+            if self.found.len() >= MAX_NAMESPACES {
+                break;
+            }
+            let open = |name: &str| folder::open(&self.folder, name).ok();
+            let (Some(file), Some(registry)) = (open(&name), open(registry)) else { continue };
+            if let Ok(accounts) = Accounts::map(&file) {
+                self.found.push(Neighbour { name, accounts: Arc::new(accounts), registry });
+            }
+        }
+    }
+}

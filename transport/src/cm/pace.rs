@@ -1,0 +1,227 @@
+//! How many messages that want an answer are under way to one peer.
+//!
+//! A peer has room for so many MADs (the receive queue of its queue pair 1, a socket's buffer) and its listener for so
+//! many requests; what does not fit is lost, and found missing seconds later. So a burst waits here: a request, a
+//! disconnection or a question goes when an earlier one to the same address has been answered, or has been under way for
+//! [`HOLD_NS`] without an answer, which may take its time or never come.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use super::Cm;
+use super::table::Table;
+use crate::mad::CommId;
+use crate::types::Gid;
+
+/// Messages without an answer that are under way to one address at once.
+pub(super) const WINDOW: usize = 128;
+/// How long a message counts as under way.
+pub(super) const HOLD_NS: u64 = 20_000_000;
+
+/// Where the message of a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Pace {
+    /// It waits for no answer, or does not count any more.
+    #[default]
+    Free,
+    /// It counts as under way until this time.
+    UnderWay(u64),
+    /// It has this place in the queue.
+    Waiting(u64),
+}
+
+#[derive(Debug, Default)]
+struct Peer {
+    under_way: BTreeSet<(u64, CommId)>,
+    waiting: BTreeMap<u64, CommId>,
+}
+
+/// What is under way to each address.
+#[derive(Debug)]
+pub(super) struct Pacer {
+    window: usize,
+    peers: BTreeMap<[u8; 16], Peer>,
+    /// Those of them for which something waits.
+    crowded: BTreeSet<[u8; 16]>,
+    /// A number for the next that waits: first come, first sent.
+    next_place: u64,
+}
+
+impl Default for Pacer {
+    fn default() -> Pacer {
+        Pacer { window: WINDOW, peers: BTreeMap::new(), crowded: BTreeSet::new(), next_place: 0 }
+    }
+}
+
+impl Pacer {
+    /// A connection has something to say.
+    fn admit(&mut self, id: CommId, peer: &Gid, now_ns: u64) -> Pace {
+        let entry = self.peers.entry(peer.0).or_default();
+        entry.forget(now_ns);
+        if entry.under_way.len() < self.window && entry.waiting.is_empty() {
+            return entry.send(id, now_ns);
+        }
+        let place = self.next_place;
+        self.next_place = self.next_place.wrapping_add(1);
+        entry.waiting.insert(place, id);
+        self.crowded.insert(peer.0);
+        Pace::Waiting(place)
+    }
+
+    /// An answer came, or none is wanted any more.
+    fn settle(&mut self, id: CommId, peer: &Gid, pace: Pace) {
+        let Some(entry) = self.peers.get_mut(&peer.0) else { return };
+        match pace {
+            Pace::Free => return,
+            Pace::UnderWay(until_ns) => drop(entry.under_way.remove(&(until_ns, id))),
+            Pace::Waiting(place) => drop(entry.waiting.remove(&place)),
+        }
+        self.tidy(&peer.0);
+    }
+
+    /// The next connection whose turn it is, and what is to be remembered of it.
+    fn next(&mut self, now_ns: u64) -> Option<(CommId, Pace)> {
+        let window = self.window;
+        let (peer, id, pace) = self.crowded.iter().find_map(|peer| {
+            let entry = self.peers.get_mut(peer)?;
+            entry.forget(now_ns);
+            if entry.under_way.len() >= window {
+                return None;
+            }
+            let (_, id) = entry.waiting.pop_first()?;
+            Some((*peer, id, entry.send(id, now_ns)))
+        })?;
+        self.tidy(&peer);
+        Some((id, pace))
+    }
+
+    fn tidy(&mut self, peer: &[u8; 16]) {
+        let Some(entry) = self.peers.get(peer) else { return };
+        if entry.waiting.is_empty() {
+            self.crowded.remove(peer);
+            if entry.under_way.is_empty() {
+                self.peers.remove(peer);
+            }
+        }
+    }
+
+    /// When something that waits may go although nothing was answered.
+    pub(super) fn next_deadline_ns(&self) -> Option<u64> {
+        let first = |peer| {
+            let entry = self.peers.get(peer)?;
+            let has_room = entry.under_way.len() < self.window;
+            if has_room { Some(0) } else { entry.under_way.first().map(|(until_ns, _)| *until_ns) }
+        };
+        self.crowded.iter().filter_map(first).min()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.peers.is_empty() && self.crowded.is_empty()
+    }
+}
+
+impl Peer {
+    fn send(&mut self, id: CommId, now_ns: u64) -> Pace {
+        let until_ns = now_ns.saturating_add(HOLD_NS);
+        self.under_way.insert((until_ns, id));
+        Pace::UnderWay(until_ns)
+    }
+
+    /// What has been under way for long counts no longer.
+    fn forget(&mut self, now_ns: u64) {
+        while self.under_way.first().is_some_and(|(until_ns, _)| *until_ns <= now_ns) {
+            self.under_way.pop_first();
+        }
+    }
+}
+
+impl Cm {
+    /// Sends what a connection has to say, with its timer, as soon as the pace allows.
+    pub(super) fn send_in_turn(&mut self, id: CommId, now_ns: u64) {
+        self.settle(id);
+        let Some(connection) = self.table.get_mut(id) else { return };
+        connection.pace = self.pacer.admit(id, &connection.route.remote, now_ns);
+        match connection.pace {
+            Pace::Waiting(_) => self.table.disarm(id),
+            _ => self.go(id, now_ns),
+        }
+    }
+
+    /// What waits may go, if there is room. Every call that can make room ends with this.
+    pub(super) fn send_waiting(&mut self, now_ns: u64) {
+        for _ in 0..Cm::TIMEOUTS_PER_CALL {
+            let Some((id, pace)) = self.pacer.next(now_ns) else { return };
+            if let Some(connection) = self.table.get_mut(id) {
+                connection.pace = pace;
+                self.go(id, now_ns);
+            }
+        }
+    }
+
+    /// A connection waits for no answer any more.
+    pub(super) fn settle(&mut self, id: CommId) {
+        settle(&mut self.pacer, &mut self.table, id);
+    }
+
+    /// Whether what a connection has to say was never sent.
+    pub(super) fn has_to_wait(&self, id: CommId) -> bool {
+        self.table.get(id).is_some_and(|connection| matches!(connection.pace, Pace::Waiting(_)))
+    }
+
+    /// Nothing waits for others' answers any more: there is no time left for them. Drain the outputs, and call again
+    /// while it says so: what one call has to send is bounded.
+    #[must_use = "it has to be called again if this is true"]
+    pub fn hurry(&mut self, now_ns: u64) -> bool {
+        self.pacer.window = usize::MAX;
+        self.send_waiting(now_ns);
+        !self.pacer.crowded.is_empty()
+    }
+
+    fn go(&mut self, id: CommId, now_ns: u64) {
+        let Some(interval_ns) = self.table.get(id).map(|connection| connection.interval_ns) else { return };
+        self.table.arm(id, now_ns.saturating_add(interval_ns));
+        self.say_again(id);
+    }
+}
+
+fn settle(pacer: &mut Pacer, table: &mut Table, id: CommId) {
+    if let Some(connection) = table.get_mut(id) {
+        let pace = core::mem::take(&mut connection.pace);
+        pacer.settle(id, &connection.route.remote, pace);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const ONE: Gid = Gid([1; 16]);
+    const OTHER: Gid = Gid([2; 16]);
+
+    fn id(number: usize) -> CommId {
+        CommId(number as u32 + 1)
+    }
+
+    #[test]
+    fn a_burst_goes_window_by_window_and_other_peers_do_not_wait() {
+        let mut pacer = Pacer::default();
+        let paces: Vec<Pace> = (0..WINDOW + 3).map(|n| pacer.admit(id(n), &ONE, 0)).collect();
+        assert!(paces[..WINDOW].iter().all(|pace| *pace == Pace::UnderWay(HOLD_NS)));
+        assert!(matches!(paces[WINDOW..], [Pace::Waiting(0), Pace::Waiting(1), Pace::Waiting(2)]));
+        assert_eq!(pacer.admit(id(999), &OTHER, 5), Pace::UnderWay(HOLD_NS + 5));
+        assert_eq!((pacer.next(1), pacer.next_deadline_ns()), (None, Some(HOLD_NS)));
+        // One is answered, and one that waits gives up.
+        pacer.settle(id(7), &ONE, paces[7]);
+        pacer.settle(id(WINDOW), &ONE, paces[WINDOW]);
+        assert_eq!(pacer.next(1), Some((id(WINDOW + 1), Pace::UnderWay(HOLD_NS + 1))));
+        assert_eq!(pacer.next(1), None);
+        // Nothing is answered any more.
+        let last = Some((id(WINDOW + 2), Pace::UnderWay(2 * HOLD_NS)));
+        assert_eq!((pacer.next(HOLD_NS), pacer.next_deadline_ns()), (last, None));
+        for (n, pace) in [(WINDOW + 1, HOLD_NS + 1), (WINDOW + 2, 2 * HOLD_NS)] {
+            pacer.settle(id(n), &ONE, Pace::UnderWay(pace));
+        }
+        pacer.settle(id(999), &OTHER, Pace::UnderWay(HOLD_NS + 5));
+        assert!(pacer.is_empty());
+    }
+}

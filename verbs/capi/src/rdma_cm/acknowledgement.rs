@@ -1,0 +1,168 @@
+//! Threads that have fetched events: `rdma_destroy_id` waits for what others have in hands, and a channel is not
+//! taken from below a thread that sleeps in it.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A thread, as the kernel numbers it.
+pub(crate) type Thread = libc::pid_t;
+
+/// The calling thread.
+pub(crate) fn own_thread() -> Thread {
+    // SAFETY: no memory is involved; thread numbers fit.
+    unsafe { libc::syscall(libc::SYS_gettid) as Thread }
+}
+
+/// Whether a thread of this process is there.
+fn is_alive(thread: Thread) -> bool {
+    // SAFETY: no signal is sent.
+    unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, 0) == 0 }
+}
+
+/// Waits until `done`, or the time is up. The state as it is then.
+fn wait<'a, T>(
+    changed: &Condvar,
+    state: MutexGuard<'a, T>,
+    patience: Duration,
+    done: impl Fn(&T) -> bool,
+) -> MutexGuard<'a, T> {
+    let waited = changed.wait_timeout_while(state, patience, |state| !done(state));
+    waited.unwrap_or_else(PoisonError::into_inner).0
+}
+
+/// Events of an identifier that were fetched and not acknowledged yet, by who fetched them.
+#[derive(Default)]
+pub(crate) struct Unacknowledged {
+    fetched_by: Mutex<Vec<Thread>>,
+    changed: Condvar,
+}
+
+impl Unacknowledged {
+    /// How long somebody who wants to destroy the identifier waits. rdma-core waits for ever, but not every program
+    /// acknowledges what it has fetched.
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Thread>> {
+        self.fetched_by.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn fetched(&self, by: Thread) {
+        self.lock().push(by);
+    }
+
+    pub(crate) fn acknowledged(&self, fetched_by: Thread) {
+        let mut threads = self.lock();
+        if let Some(place) = threads.iter().position(|thread| *thread == fetched_by) {
+            threads.swap_remove(place);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Waits until all is acknowledged that other threads have fetched. What the calling one has not acknowledged, it would
+    /// wait for in vain.
+    pub(crate) fn wait_for_others(&self) {
+        let own = own_thread();
+        let others =
+            |threads: &Vec<Thread>| threads.iter().all(|thread| *thread == own || !is_alive(*thread));
+        drop(wait(&self.changed, self.lock(), Unacknowledged::PATIENCE, others));
+    }
+}
+
+/// The thread that fetches a channel's events.
+#[derive(Default)]
+pub(crate) struct Reader {
+    state: Mutex<Reading>,
+    changed: Condvar,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Reading {
+    thread: Option<Thread>,
+    /// It waits in the channel, and not anywhere else.
+    waits: bool,
+}
+
+impl Reader {
+    /// How long a thread that has just handled an event may take until it waits for the next.
+    const PATIENCE: Duration = Duration::from_millis(50);
+
+    fn lock(&self) -> MutexGuard<'_, Reading> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The calling thread begins to wait, or goes away with what it got.
+    pub(crate) fn is_at(&self, waits: bool) {
+        *self.lock() = Reading { thread: Some(own_thread()), waits };
+        self.changed.notify_all();
+    }
+
+    /// Whether another thread waits in the channel: one that fetched an event is about to come back.
+    pub(crate) fn stays(&self) -> bool {
+        let begun = Instant::now();
+        let state = self.lock();
+        let Some(thread) = state.thread.filter(|thread| *thread != own_thread() && is_alive(*thread)) else {
+            return false;
+        };
+        let patience = Reader::PATIENCE.saturating_sub(begun.elapsed());
+        let state = wait(&self.changed, state, patience, |state| state.waits);
+        state.waits && is_alive(thread)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn own_events_are_not_waited_for_and_those_of_others_are() {
+        let unacknowledged = Arc::new(Unacknowledged::default());
+        unacknowledged.fetched(own_thread());
+        unacknowledged.wait_for_others();
+        let (fetched, was_fetched) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel();
+        let other = thread::spawn({
+            let unacknowledged = Arc::clone(&unacknowledged);
+            move || {
+                unacknowledged.fetched(own_thread());
+                fetched.send(()).unwrap();
+                may_go_on.recv().unwrap();
+                unacknowledged.acknowledged(own_thread());
+            }
+        });
+        was_fetched.recv().unwrap();
+        go_on.send(()).unwrap();
+        unacknowledged.wait_for_others();
+        assert_eq!(unacknowledged.lock().len(), 1, "the own one");
+        other.join().unwrap();
+        // A thread that is gone acknowledges nothing any more.
+        unacknowledged.fetched(Thread::MAX);
+        unacknowledged.wait_for_others();
+    }
+
+    #[test]
+    fn a_reader_stays_while_it_waits_and_lives() {
+        let reader = Arc::new(Reader::default());
+        assert!(!reader.stays());
+        reader.is_at(true);
+        assert!(!reader.stays(), "one that destroys its channel does not wait in it");
+        let (end, ended) = mpsc::channel::<()>();
+        let (waits, came) = mpsc::channel();
+        let other = thread::spawn({
+            let reader = Arc::clone(&reader);
+            move || {
+                reader.is_at(true);
+                waits.send(()).unwrap();
+                let _ = ended.recv();
+            }
+        });
+        came.recv().unwrap();
+        assert!(reader.stays());
+        drop(end);
+        other.join().unwrap();
+        assert!(!reader.stays());
+    }
+}

@@ -1,0 +1,31 @@
+//! Connections by address: who listens at a port is connected to by those who know its IP address and the port, and the
+//! queue pairs need nothing out of band. On the wire it is the IBTA's connection manager with RDMA-CM's addresses, so the
+//! other side may be librdmacm, the kernel's rdma_rxe or a NIC.
+//!
+//! [`Listener::request`] gives a [`ConnectionRequest`], which is accepted with a queue pair or rejected;
+//! [`Connection::connect`] asks for a connection. Both end in a [`Connection`], which is established a moment later, and
+//! disconnected when either side says so or drops it. Each side can say something in every step: [`PrivateData`].
+
+mod connection;
+mod event;
+mod listener;
+mod params;
+mod private_data;
+
+pub use connection::Connection;
+pub use event::{ConnectionEvent, Rejection};
+pub use listener::{ConnectionRequest, Listener};
+pub use params::{Connectable, ConnectionParams};
+pub use private_data::PrivateData;
+
+/// Ports that nobody names.
+const EPHEMERAL: std::ops::Range<u16> = 32768..61000;
+
+/// Bytes that fit a request, an acceptance and a rejection.
+pub(crate) mod room {
+    use pumice_transport::mad::{IP_HEADER_BYTES, Rej, Rep, Req};
+
+    pub(crate) const REQUEST_BYTES: usize = Req::PRIVATE_DATA_BYTES - IP_HEADER_BYTES;
+    pub(crate) const ACCEPTANCE_BYTES: usize = Rep::PRIVATE_DATA_BYTES;
+    pub(crate) const REJECTION_BYTES: usize = Rej::PRIVATE_DATA_BYTES;
+}
