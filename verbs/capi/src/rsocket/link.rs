@@ -293,10 +293,11 @@ impl Link {
         Ok(self.hca.post_send(self.number, &request(CONTROL, None))?)
     }
 
-    /// Takes completions, oldest first; the device is driven if there is none. Whether there may be more.
-    pub(crate) fn poll(&self, mut each: impl FnMut(Done)) -> bool {
+    /// Takes completions, oldest first; if there is none and `drives`, the device is driven. Whether there may be more.
+    pub(crate) fn poll(&self, drives: bool, mut each: impl FnMut(Done)) -> bool {
         let mut batch = [WorkCompletion::default(); BATCH];
-        let count = self.hca.poll_cq(&self.queue, &mut batch);
+        let count =
+            if drives { self.hca.poll_cq(&self.queue, &mut batch) } else { self.queue.poll(&mut batch) };
         for completion in batch.iter().take(count) {
             each(done(completion));
         }

@@ -263,7 +263,8 @@ impl StreamSocket {
                 state = self.lock();
                 slept
             };
-            self.progress(&mut state);
+            // The device was driven meanwhile.
+            self.advance(&mut state, false);
             if let Err(errno) = slept {
                 let outcome = if ready(&mut state) { Ok(()) } else { Err(errno) };
                 return (state, outcome);
@@ -284,7 +285,8 @@ impl StreamSocket {
         if !connection.armed {
             connection.armed = true;
             connection.link.arm();
-            self.progress(state);
+            // Whoever sleeps after this is woken for the rest.
+            self.advance(state, false);
         }
         alone
     }
@@ -314,8 +316,13 @@ impl StreamSocket {
     }
 
     /// Makes what progress there is: takes completions, obeys the peer's words, answers them. Rings, if something has
-    /// changed.
+    /// changed. An empty queue has the device driven, and the processor yielded if others want it.
     pub(crate) fn progress(&self, state: &mut State) {
+        self.advance(state, true);
+    }
+
+    /// As [`StreamSocket::progress`]; `drives`: somebody has to drive the device.
+    fn advance(&self, state: &mut State, drives: bool) {
         // A peer that was asked may say words before its greeting has been read.
         if state.stage == Stage::Connecting {
             return;
@@ -327,7 +334,7 @@ impl StreamSocket {
             *armed = false;
         }
         let open = stream.end().is_none();
-        while link.poll(|done| {
+        while link.poll(drives, |done| {
             changed = true;
             match done {
                 Done::Word(word) => {

@@ -61,13 +61,15 @@ static int pair_of(int *other, int level, int option, int value)
 
 #define LENGTH 3000017
 static unsigned char *content;
+/* Of a stream. */
+static size_t whole;
 
 static void *write_all(void *socket)
 {
 	int fd = *(int *)socket;
 	size_t done = 0, step = 1;
-	while (done < LENGTH) {
-		size_t now = step % 70000 < LENGTH - done ? step % 70000 : LENGTH - done;
+	while (done < whole) {
+		size_t now = step % 70000 < whole - done ? step % 70000 : whole - done;
 		CLAIM(rsend(fd, content + done, now, 0) == (ssize_t)now);
 		done += now;
 		step = step * 3 + 1;
@@ -77,22 +79,23 @@ static void *write_all(void *socket)
 
 static void read_all(int fd)
 {
-	unsigned char *got = malloc(LENGTH);
+	unsigned char *got = malloc(whole);
 	size_t done = 0, step = 7;
-	while (done < LENGTH) {
-		size_t most = step % 90000 + 1 < LENGTH - done ? step % 90000 + 1 : LENGTH - done;
+	while (done < whole) {
+		size_t most = step % 90000 + 1 < whole - done ? step % 90000 + 1 : whole - done;
 		ssize_t now = rrecv(fd, got + done, most, 0);
 		CLAIM(now > 0 && (size_t)now <= most);
 		done += now;
 		step = step * 5 + 1;
 	}
-	CLAIM(memcmp(got, content, LENGTH) == 0);
+	CLAIM(memcmp(got, content, whole) == 0);
 	free(got);
 }
 
 /* Both directions at once, by four threads, with buffers of this size. */
-static void streams(int buffer)
+static void streams(int buffer, size_t length)
 {
+	whole = length;
 	int other, one = pair_of(&other, SOL_SOCKET, SO_RCVBUF, buffer);
 	pthread_t writers[2];
 	CLAIM(pthread_create(&writers[0], NULL, write_all, &one) == 0);
@@ -371,7 +374,7 @@ static void forks(void)
 		REFUSES(rsend(one, "x", 1, 0), EBADF);
 		CLAIM(rclose(one) == 0);
 		own.sin_port = 0;
-		streams(0);
+		streams(0, 500000);
 		exit(0);
 	}
 	CLAIM(waitpid(child, &status, 0) == child && status == 0);
@@ -444,8 +447,8 @@ int main(void)
 	ways_to_read_and_write();
 	waiting();
 	ends();
-	streams(0);
-	streams(3001);
+	streams(0, LENGTH);
+	streams(3001, 100003);
 	threads_that_wait_are_woken();
 	mappings();
 	options();
