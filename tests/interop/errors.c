@@ -202,7 +202,7 @@ static void stuck_peer(struct side *s)
 	connect_pair(s, &(struct plan){.type = IBV_QPT_RC, .retries = 7, .timeout = 12, .wrong_qpn = s->client ? 0xabcde : 0});
 	meet(s);
 	if (s->client) {
-		const unsigned least = 8 * 16, most = 8 * 4 * 17, late = 1500;
+		const unsigned least = 8 * 16, most = 8 * 4 * 17, late = 5000;
 		uint64_t begun = now_milliseconds();
 		post(s, IBV_WR_RDMA_WRITE, SOURCE, 100, TARGET, 0, 0);
 		struct ibv_wc wc = next_completion(s);
