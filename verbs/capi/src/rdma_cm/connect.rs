@@ -334,8 +334,10 @@ pub(crate) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
             INVALID.because(|| "this identifier is not connected, and never was".to_owned())
         })?;
         queue_pair::to_error(&own);
-        // As in Linux: what is over already is disconnected.
+        // As in Linux: what is over already, or was never a connection, is disconnected. There no event is to be waited for.
         let begun = shared()?.hca().cm_disconnect(connection, &[]);
-        if parted || (begun.is_err() && own.state().stage == Stage::Over) { Ok(0) } else { complete(&own) }
+        let connects = !own.is_datagram()
+            && (begun.is_ok() || matches!(own.state().stage, Stage::Accepted | Stage::Connected));
+        if parted || !connects { Ok(0) } else { complete(&own) }
     })
 }

@@ -165,6 +165,38 @@ static void listeners_move_with_their_requests(void)
 	rdma_destroy_event_channel(other);
 }
 
+/* Synchronous identifiers that have no connection to end do not wait for its end. */
+static void what_is_no_connection_ends_at_once(void)
+{
+	struct sockaddr_in at;
+	struct rdma_cm_id *datagrams = listener(RDMA_PS_UDP, &at), *asks = resolved(RDMA_PS_UDP, &at);
+	give_queue_pair(asks);
+	CLAIM(rdma_connect(asks, NULL) == 0);
+	struct rdma_cm_event *event = next(passive, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+	struct rdma_cm_id *asked = event->id;
+	give_queue_pair(asked);
+	CLAIM(rdma_accept(asked, NULL) == 0 && rdma_ack_cm_event(event) == 0);
+	see(active, asks, RDMA_CM_EVENT_ESTABLISHED, 0);
+	CLAIM(rdma_migrate_id(asks, NULL) == 0 && rdma_migrate_id(asked, NULL) == 0);
+	CLAIM(rdma_disconnect(asks) == 0 && rdma_disconnect(asked) == 0);
+	CLAIM(asks->qp->state == IBV_QPS_ERR);
+	gone(asks);
+	gone(asked);
+	CLAIM(rdma_destroy_id(datagrams) == 0);
+	/* A request that was not answered. */
+	struct rdma_cm_id *waits = listener(RDMA_PS_TCP, &at);
+	asks = resolved(RDMA_PS_TCP, &at);
+	give_queue_pair(asks);
+	CLAIM(rdma_connect(asks, NULL) == 0);
+	event = next(passive, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+	asked = event->id;
+	CLAIM(rdma_ack_cm_event(event) == 0 && rdma_migrate_id(asked, NULL) == 0);
+	CLAIM(rdma_disconnect(asked) == 0 && rdma_destroy_id(asked) == 0);
+	see(active, asks, RDMA_CM_EVENT_REJECTED, 28);
+	gone(asks);
+	CLAIM(rdma_destroy_id(waits) == 0);
+}
+
 static void options_do_what_they_say(void)
 {
 	struct rdma_cm_id *first, *second, *third;
@@ -321,6 +353,7 @@ int main(void)
 	endpoints_wait_by_themselves();
 	identifiers_change_their_manners();
 	listeners_move_with_their_requests();
+	what_is_no_connection_ends_at_once();
 	options_do_what_they_say();
 	the_first_message_establishes();
 	addresses_are_looked_at();
