@@ -189,8 +189,8 @@ fn a_profile_is_what_ibv_devinfo_shows() {
     assert!(err(&output).ends_with("limits.max_qp is 0, and must be from 1 to 65536\n"), "{output:?}");
 }
 
-/// A server and a client of ibv_rc_pingpong, each with options of `pumice run`: what the client said.
-fn pingpong(server: &[&str], client: &[&str], port: &str) -> String {
+/// A server and a client of ibv_rc_pingpong, each with options of `pumice run`: what became of the client and the server.
+fn pingpong(server: &[&str], client: &[&str], port: &str) -> [std::process::Output; 2] {
     let start = |options: &[&str]| {
         let mut command = pumice();
         command.args(options).args([
@@ -220,9 +220,7 @@ fn pingpong(server: &[&str], client: &[&str], port: &str) -> String {
             break output;
         }
     };
-    let server = server.wait_with_output().expect("a child of ours");
-    assert!(client.status.success() && server.status.success(), "{client:?}\n{server:?}");
-    format!("{}{}", out(&client), err(&client))
+    [client, server.wait_with_output().expect("a child of ours")]
 }
 
 #[test]
@@ -234,15 +232,21 @@ fn losses_are_survived_and_captured() {
     let (pattern, own) = (folder.join("all-%p.pcapng"), folder.join("one.pcapng"));
     let (pattern, own) = (pattern.display().to_string(), own.display().to_string());
     let port = (21_000 + std::process::id() % 900).to_string();
-    let said = pingpong(
+    let [client, server] = pingpong(
         &["--addr", "127.101.0.12", "--loss", "2%", "--seed", "3", "--capture", &pattern],
         &["--addr", "127.101.0.13", "--capture", &own, "--log", "info", "--loss", "1e-3"],
         &port,
     );
+    // Whoever has got everything ends, and does not repeat its last acknowledgement: if just this one is lost, the other's last
+    // request fails, as with any adapter. Everything has arrived all the same.
+    let last_failed = "Failed status transport retry counter exceeded (12) for wr_id 2\n";
+    let ended = |one: &std::process::Output| one.status.success() && out(one).contains("usec/iter");
+    let unconfirmed = |one: &std::process::Output| err(one).contains(last_failed);
     assert!(
-        said.contains("usec/iter") && said.contains("0.1 % of what is sent is lost, with seed 1"),
-        "{said}"
+        ended(&client) && (ended(&server) || unconfirmed(&server)) || ended(&server) && unconfirmed(&client),
+        "{client:?}\n{server:?}"
     );
+    assert!(err(&client).contains("0.1 % of what is sent is lost, with seed 1"), "{client:?}");
     let captures: Vec<PathBuf> = fs::read_dir(&folder)
         .expect("a folder of ours")
         .map(|entry| entry.expect("an entry").path())
@@ -263,6 +267,7 @@ fn two_processes_share_an_address() {
         return;
     }
     let port = (21_000 + (std::process::id() + 1) % 900).to_string();
-    let said = pingpong(&["--addr", "127.101.0.14"], &["--addr", "127.101.0.14", "--profile", "rxe"], &port);
-    assert!(said.contains("usec/iter"), "{said}");
+    for end in pingpong(&["--addr", "127.101.0.14"], &["--addr", "127.101.0.14", "--profile", "rxe"], &port) {
+        assert!(end.status.success() && out(&end).contains("usec/iter"), "{end:?}");
+    }
 }
