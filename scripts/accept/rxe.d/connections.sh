@@ -82,13 +82,10 @@ if [[ $extent == full ]]; then
     both 'return status 0' ucmatose -m -p @PORT -- ucmatose -m -s @SERVER -p @PORT
     both 'rdma_client: end 0' rdma_server -p @PORT -- rdma_client -s @SERVER -p @PORT
     both 'return status 0' udaddy -c 10 -C 20 -- udaddy -c 10 -C 20 -s @SERVER
-    # rsockets: streams, with what arrives compared, and datagrams.
+    # rsockets: streams, with what arrives compared.
     for program in rstream riostream; do
         both '^custom ' "$program" -b @SERVER -p @PORT -T b -T v -S 5001 -C 50 -- "$program" -s @SERVER -p @PORT -T b -T v -S 5001 -C 50
     done
-    endless=yes
-    both '^custom ' udpong -b @SERVER -p @PORT -T b -- udpong -s @SERVER -p @PORT -T b -S 500 -C 50
-    endless=
     for test in ib_write_bw ib_read_bw ib_send_lat; do
         tested "$row" "$test" -s 4096 -n 100
     done
