@@ -210,7 +210,7 @@ impl Hca {
     }
 
     /// The process ends without having closed the adapter: services are released, and peers told that their
-    /// connections end, once. False: the engine was not to be had, perhaps because the thread that ends
+    /// connections end, once. False: the engine was not to be had within `patience`, perhaps because the thread that ends
     /// the process was interrupted in it.
     pub fn cm_leave(&self, patience: Duration) -> bool {
         let begun = Instant::now();
@@ -221,6 +221,7 @@ impl Hca {
                     return true;
                 }
                 None if begun.elapsed() > patience => return false,
+                // A mutex of the standard library cannot be waited for with an end.
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
         }
