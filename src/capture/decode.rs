@@ -4,6 +4,7 @@ use pumice_transport::path::ROCE_PORT;
 use pumice_transport::wire::{Bth, Datagram, LinkType, Packet, Verdict, decapsulate, icrc};
 
 use super::file::Frame;
+use super::management::Management;
 use super::record::{Congestion, Flags, Icrc, Record};
 
 /// What a frame is.
@@ -57,6 +58,7 @@ fn record(time_ns: u64, datagram: &Datagram<'_>, payload: &[u8], icrc: Icrc) -> 
         destination: datagram.flow.destination,
         source_port: datagram.flow.source_port,
         congestion: Congestion::of(datagram.traffic_class),
+        dscp: datagram.traffic_class >> 2,
         icrc,
         ..Record::default()
     };
@@ -70,6 +72,7 @@ fn record(time_ns: u64, datagram: &Datagram<'_>, payload: &[u8], icrc: Icrc) -> 
     match Packet::parse(payload) {
         Ok(packet) => {
             record.headers = packet.headers().into();
+            record.cm = Management::of(&packet);
             record.payload_bytes = packet.payload().len();
         }
         Err(error) => record.malformed = Some(error.to_string()),

@@ -2,6 +2,7 @@
 
 mod decode;
 mod file;
+mod management;
 mod record;
 mod totals;
 

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use pumice_transport::wire::{self, Bth, NakCode, Operation, Syndrome, credits, rnr_timer_ns};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use super::management::Management;
+
 /// A packet to the RoCE port.
 #[derive(Debug, serde::Serialize)]
 #[serde(tag = "kind", rename = "packet")]
@@ -16,6 +18,9 @@ pub(crate) struct Record {
     pub(crate) source_port: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) congestion: Option<Congestion>,
+    /// Differentiated services code point of the IP header.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) dscp: u8,
     /// Place in the train that was captured uncut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) train_index: Option<u16>,
@@ -27,6 +32,8 @@ pub(crate) struct Record {
     pub(crate) flags: Flags,
     #[serde(flatten)]
     pub(crate) headers: Headers,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cm: Option<Management>,
     pub(crate) payload_bytes: usize,
     #[serde(flatten)]
     pub(crate) icrc: Icrc,
@@ -43,6 +50,7 @@ impl Default for Record {
             destination: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             source_port: 0,
             congestion: None,
+            dscp: 0,
             train_index: None,
             opcode: String::new(),
             qpn: 0,
@@ -50,6 +58,7 @@ impl Default for Record {
             pkey: DEFAULT_PKEY,
             flags: Flags::default(),
             headers: Headers::default(),
+            cm: None,
             payload_bytes: 0,
             icrc: Icrc::Missing,
             malformed: None,
@@ -58,6 +67,11 @@ impl Default for Record {
 }
 
 const DEFAULT_PKEY: u16 = 0xffff;
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands references")]
+fn is_zero(number: &u8) -> bool {
+    *number == 0
+}
 
 impl Record {
     /// One line; the time is relative to `first_ns`.
@@ -79,10 +93,16 @@ impl Record {
             Some(Congestion::Experienced) => write!(out, " congested")?,
             Some(Congestion::Capable) | None => {}
         }
+        if self.dscp != 0 {
+            write!(out, "  dscp {}", self.dscp)?;
+        }
         if self.pkey != DEFAULT_PKEY {
             write!(out, "  pkey {:#06x}", self.pkey)?;
         }
         self.headers.write_text(out)?;
+        if let Some(cm) = &self.cm {
+            cm.write_text(out)?;
+        }
         match &self.malformed {
             Some(what) => write!(out, "  MALFORMED: {what}")?,
             None => write!(out, "  {} B", self.payload_bytes)?,

@@ -163,90 +163,6 @@ static void atomics(struct side *s)
 	snprintf(s->figures, sizeof(s->figures), "%s", s->client ? "" : "104 atomics, each exactly once");
 }
 
-/* Operations that the headers of older libraries do not have yet: they are in the tables of newer ones. */
-#define ABILITY_FLUSH_GLOBAL (1ull << 38)
-#define ABILITY_ATOMIC_WRITE (1ull << 40)
-#define ACCESS_FLUSH_GLOBAL (1 << 8)
-#define WITH_FLUSH (1u << 11)
-#define WITH_ATOMIC_WRITE (1u << 12)
-#define OPCODE_ATOMIC_WRITE 9
-#define OPCODE_FLUSH 8
-typedef void flush_call(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address, size_t length, uint8_t type, uint8_t level);
-
-static void atomic_write(struct side *s)
-{
-	connect_pair(s, &(struct plan){.type = IBV_QPT_RC});
-	bool both = s->own.abilities & s->peer.abilities & ABILITY_ATOMIC_WRITE;
-	meet(s);
-	if (!both)
-		skip(s, "one of the two has no ATOMIC WRITE");
-	disconnect(s);
-	connect_pair(s, &(struct plan){.type = IBV_QPT_RC, .extended = WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_RDMA_READ});
-	uint8_t bytes[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-	if (s->client) {
-		struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(s->qp);
-		for (int i = 0; i < 50; i++) {
-			bytes[0] = i;
-			ibv_wr_start(qp);
-			qp->wr_id = i;
-			qp->wr_flags = IBV_SEND_SIGNALED;
-			ibv_wr_atomic_write(qp, s->peer.rkey, remote(s, TARGET + 8 * i), bytes);
-			CLAIM(!ibv_wr_complete(qp));
-			struct ibv_wc wc = next_completion(s);
-			CLAIM(wc.status == IBV_WC_SUCCESS && (int)wc.opcode == OPCODE_ATOMIC_WRITE && (int)wc.wr_id == i, "%s, opcode %d",
-			      ibv_wc_status_str(wc.status), wc.opcode);
-		}
-	}
-	meet(s);
-	if (!s->client) {
-		for (int i = 0; i < 50; i++) {
-			bytes[0] = i;
-			CLAIM(!memcmp(s->memory + TARGET + 8 * i, bytes, 8), "word %d", i);
-		}
-		untouched(s, s->memory + TARGET + 400, 64, 0xee);
-		snprintf(s->figures, sizeof(s->figures), "50 words");
-	}
-}
-
-static void flush(struct side *s)
-{
-	connect_pair(s, &(struct plan){.type = IBV_QPT_RC});
-	bool both = s->own.abilities & s->peer.abilities & ABILITY_FLUSH_GLOBAL;
-	meet(s);
-	if (!both)
-		skip(s, "one of the two has no FLUSH");
-	disconnect(s);
-	connect_pair(s, &(struct plan){.type = IBV_QPT_RC, .extended = WITH_FLUSH | IBV_QP_EX_WITH_RDMA_WRITE,
-				       .more_rights = ACCESS_FLUSH_GLOBAL});
-	/* The last of the calls, after ibv_wr_atomic_write. Whether this process's library has it. */
-	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(s->qp);
-	CLAIM(qp);
-	flush_call *call = *(flush_call **)((char *)qp + offsetof(struct ibv_qp_ex, wr_atomic_write) + sizeof(void *));
-	if (s->client) {
-		for (unsigned i = 0; i < 6; i++) {
-			bool whole_region = i & 1;
-			fill(s->memory, 3000, i);
-			ibv_wr_start(qp);
-			qp->wr_flags = 0;
-			ibv_wr_rdma_write(qp, s->peer.rkey, remote(s, TARGET + 4096 * i));
-			ibv_wr_set_sge(qp, s->mr->lkey, (uintptr_t)s->memory, 3000);
-			qp->wr_id = i;
-			qp->wr_flags = IBV_SEND_SIGNALED;
-			call(qp, s->peer.rkey, remote(s, TARGET + 4096 * i), i == 4 ? 0 : 3000, 1, whole_region);
-			CLAIM(!ibv_wr_complete(qp));
-			struct ibv_wc wc = next_completion(s);
-			CLAIM(wc.status == IBV_WC_SUCCESS && (int)wc.opcode == OPCODE_FLUSH && wc.wr_id == i, "%s, opcode %d",
-			      ibv_wc_status_str(wc.status), wc.opcode);
-		}
-	}
-	meet(s);
-	if (!s->client) {
-		for (unsigned i = 0; i < 6; i++)
-			expect(s, s->memory + TARGET + 4096 * i, 3000, i);
-		snprintf(s->figures, sizeof(s->figures), "6, of ranges, of the whole region, and of nothing");
-	}
-}
-
 /* Without an address, a key or a byte. */
 static void nothing(struct side *s)
 {
@@ -382,5 +298,5 @@ static void bursts(struct side *s)
 }
 
 const struct named data_scenarios[] = {{"send", sends}, {"write", writes}, {"read", reads}, {"read-1", reads_one_at_a_time},
-				       {"atomics", atomics}, {"atomic-write", atomic_write}, {"flush", flush}, {"nothing", nothing},
+				       {"atomics", atomics}, {"nothing", nothing},
 				       {"mixture", mixture}, {"bursts", bursts}, {NULL, NULL}};

@@ -39,10 +39,10 @@ static void unreliable(struct side *s)
 		snprintf(s->figures, sizeof(s->figures), "32 messages");
 }
 
-static void post_datagram(struct side *s, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, uint32_t length, uint32_t imm)
+void post_datagram(struct side *s, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, uint32_t length, uint32_t imm, int flags)
 {
 	struct ibv_sge sge = piece(s, SOURCE, length);
-	struct ibv_send_wr wr = {.opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED, .imm_data = htobe32(imm)};
+	struct ibv_send_wr wr = {.opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED | flags, .imm_data = htobe32(imm)};
 	wr.wr.ud.ah = ah;
 	wr.wr.ud.remote_qpn = qpn;
 	wr.wr.ud.remote_qkey = qkey;
@@ -82,7 +82,7 @@ static void datagrams(struct side *s)
 		/* There and back: the answer goes where the completion says that it came from. */
 		if (s->client) {
 			fill(s->memory, length, i);
-			post_datagram(s, ah, s->peer.qpn, QKEY, length, imm);
+			post_datagram(s, ah, s->peer.qpn, QKEY, length, imm, 0);
 		}
 		/* The answer may be there before the completion of what it answers. */
 		struct ibv_wc wc = next_completion(s);
@@ -100,7 +100,7 @@ static void datagrams(struct side *s)
 			struct ibv_ah *back = ibv_create_ah_from_wc(s->pd, &wc, (struct ibv_grh *)(s->memory + TARGET), 1);
 			CLAIM(back);
 			fill(s->memory, length, i);
-			post_datagram(s, back, wc.src_qp, QKEY, length, imm);
+			post_datagram(s, back, wc.src_qp, QKEY, length, imm, 0);
 			succeed(s, 1);
 			ibv_destroy_ah(back);
 		}
@@ -133,7 +133,7 @@ static void multicast(struct side *s)
 		CLAIM(ah);
 		for (int i = 0; i < 10; i++) {
 			fill(s->memory, 100 + i, i);
-			post_datagram(s, ah, 0xffffff, QKEY, 100 + i, 0);
+			post_datagram(s, ah, 0xffffff, QKEY, 100 + i, 0, 0);
 			succeed(s, 1);
 		}
 		ibv_destroy_ah(ah);

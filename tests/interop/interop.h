@@ -23,7 +23,7 @@
 #define TARGET REGION
 #define MEMORY (2 * REGION)
 #define DEPTH 128
-#define QKEY 0x01234567
+#define QKEY 0x11111111
 
 /* What one side must know of the other. */
 struct facts {
@@ -40,6 +40,9 @@ struct plan {
 	int rd_atomic;        /* READs and atomics under way at a time: 16 */
 	int timeout, retries; /* 14 and 7 */
 	int rnr_retries;      /* 7, that is without end; -1 means none */
+	int rnr_timer;        /* how long the peer is to wait for a receive, as the attribute has it: 1 */
+	int traffic_class;
+	uint32_t flow_label;
 	uint64_t extended;    /* operations of the extended calls (IBV_QP_EX_WITH_*) */
 	int more_rights;      /* beside those of all remote operations */
 	uint32_t wrong_qpn;   /* connect to this one rather than to the peer's */
@@ -73,7 +76,8 @@ struct named {
 	const char *name;
 	scenario *run;
 };
-extern const struct named data_scenarios[], key_scenarios[], datagram_scenarios[], error_scenarios[], captured_scenarios[];
+extern const struct named data_scenarios[], key_scenarios[], datagram_scenarios[], error_scenarios[], newer_scenarios[],
+	captured_scenarios[], captured_failures[];
 
 /* Gives the scenario up unless the claim holds. */
 #define CLAIM(claim, ...)                                                                                     \
@@ -125,5 +129,28 @@ void expect(struct side *s, const uint8_t *bytes, size_t length, uint64_t seed);
 /* `length` bytes from here still are `value`: nothing was written beyond the end. */
 void untouched(struct side *s, const uint8_t *bytes, size_t length, uint8_t value);
 uint64_t mixed(uint64_t x);
+
+/* datagrams.c */
+void post_datagram(struct side *s, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey, uint32_t length, uint32_t imm, int flags);
+
+/* captured.c: a pair as those that were captured. */
+struct plan as_captured(const struct side *s, enum ibv_qp_type type);
+
+/* keys.c: a window on 4096 bytes at TARGET, whose key is told to the peer; WRITEs and invalidation with a key of the peer's. */
+struct ibv_mw *bind_window(struct side *s, enum ibv_mw_type type);
+void write_with(struct side *s, uint32_t key, uint64_t to, uint32_t length);
+void send_and_invalidate(struct side *s, uint32_t key, uint32_t length);
+
+/* newer.c: operations that the headers of older libraries do not have yet; they are in the tables of newer ones. */
+#define ABILITY_FLUSH_GLOBAL (1ull << 38)
+#define ABILITY_ATOMIC_WRITE (1ull << 40)
+#define ACCESS_FLUSH_GLOBAL (1 << 8)
+enum { OPCODE_FLUSH = 8, OPCODE_ATOMIC_WRITE = 9 }; /* of completions */
+enum { FLUSH_VISIBLE = 1, FLUSH_PERSISTENT = 2 };
+enum { FLUSH_RANGE = 0, FLUSH_REGION = 1 };
+/* As connect_pair, but skips the scenario if one of the two has not this ability. */
+void connect_able_pair(struct side *s, uint64_t ability, struct plan plan);
+void post_atomic_write(struct side *s, uint64_t id, uint64_t to, const uint8_t bytes[8]);
+void post_flush(struct side *s, uint64_t id, uint64_t from, uint32_t length, int placement, int selectivity);
 
 #endif

@@ -2,7 +2,7 @@
 #include "interop.h"
 
 /* Binds TARGET … TARGET + 4096; the new key is told to the peer. Windows of type 2 are bound by a request. */
-static struct ibv_mw *bind(struct side *s, enum ibv_mw_type type)
+struct ibv_mw *bind_window(struct side *s, enum ibv_mw_type type)
 {
 	struct ibv_mw *window = ibv_alloc_mw(s->pd, type);
 	CLAIM(window);
@@ -27,7 +27,7 @@ static struct ibv_mw *bind(struct side *s, enum ibv_mw_type type)
 	return window;
 }
 
-static void write_with(struct side *s, uint32_t key, uint64_t to, uint32_t length)
+void write_with(struct side *s, uint32_t key, uint64_t to, uint32_t length)
 {
 	struct ibv_sge sge = piece(s, SOURCE, length);
 	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
@@ -36,12 +36,20 @@ static void write_with(struct side *s, uint32_t key, uint64_t to, uint32_t lengt
 	post_sge(s, &sge, 1, &wr);
 }
 
+void send_and_invalidate(struct side *s, uint32_t key, uint32_t length)
+{
+	struct ibv_sge sge = piece(s, SOURCE, length);
+	struct ibv_send_wr wr = {.opcode = IBV_WR_SEND_WITH_INV, .send_flags = IBV_SEND_SIGNALED};
+	wr.invalidate_rkey = key;
+	post_sge(s, &sge, 1, &wr);
+}
+
 /* The key of a window serves for what the window allows only. That it serves for its range only is not judged: rxe does not look. */
 static void window(struct side *s, enum ibv_mw_type type)
 {
 	connect_pair(s, &(struct plan){.type = IBV_QPT_RC});
 	if (!s->client) {
-		struct ibv_mw *bound = bind(s, type);
+		struct ibv_mw *bound = bind_window(s, type);
 		meet(s);
 		expect(s, s->memory + TARGET + 96, 4000, 5);
 		untouched(s, s->memory + TARGET + 4096, 64, 0xee);
@@ -82,7 +90,7 @@ static void send_invalidate(struct side *s)
 	connect_pair(s, &(struct plan){.type = IBV_QPT_RC});
 	if (!s->client) {
 		post_receive(s, 100000, 5000);
-		struct ibv_mw *bound = bind(s, IBV_MW_TYPE_2);
+		struct ibv_mw *bound = bind_window(s, IBV_MW_TYPE_2);
 		uint32_t key = tell(s, 0);
 		struct ibv_wc wc = received(s, 3000);
 		/* rxe hands the kernel's flag (4) through, which is another than the library's (8). */
@@ -98,10 +106,7 @@ static void send_invalidate(struct side *s)
 		tell(s, key);
 		fill(s->memory, 3000, 6);
 		write_with(s, key, TARGET, 100);
-		struct ibv_sge sge = piece(s, SOURCE, 3000);
-		struct ibv_send_wr wr = {.opcode = IBV_WR_SEND_WITH_INV, .send_flags = IBV_SEND_SIGNALED};
-		wr.invalidate_rkey = key;
-		post_sge(s, &sge, 1, &wr);
+		send_and_invalidate(s, key, 3000);
 		succeed(s, 2);
 		write_with(s, key, TARGET, 100);
 		struct ibv_wc wc = next_completion(s);

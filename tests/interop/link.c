@@ -51,10 +51,15 @@ static void create(struct side *s, const struct plan *plan)
 	}
 }
 
-static struct ibv_ah_attr path_to(struct side *s, const union ibv_gid *gid)
+static struct ibv_ah_attr path_to(struct side *s, const union ibv_gid *gid, const struct plan *plan)
 {
-	return (struct ibv_ah_attr){
-		.is_global = 1, .port_num = 1, .grh = {.dgid = *gid, .sgid_index = s->gid_index, .hop_limit = 64}};
+	return (struct ibv_ah_attr){.is_global = 1,
+				    .port_num = 1,
+				    .grh = {.dgid = *gid,
+					    .sgid_index = s->gid_index,
+					    .hop_limit = 64,
+					    .traffic_class = plan->traffic_class,
+					    .flow_label = plan->flow_label}};
 }
 
 static void connect_to_peer(struct side *s, const struct plan *plan)
@@ -68,7 +73,8 @@ static void connect_to_peer(struct side *s, const struct plan *plan)
 	int depth = plan->rd_atomic ? plan->rd_atomic : 16;
 	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = s->mtu, .rq_psn = s->peer.psn,
 				    .dest_qp_num = plan->wrong_qpn ? plan->wrong_qpn : s->peer.qpn,
-				    .max_dest_rd_atomic = depth, .min_rnr_timer = 1, .ah_attr = path_to(s, &s->peer.gid)};
+				    .max_dest_rd_atomic = depth, .min_rnr_timer = plan->rnr_timer ? plan->rnr_timer : 1,
+				    .ah_attr = path_to(s, &s->peer.gid, plan)};
 	mask = IBV_QP_STATE;
 	if (!datagrams)
 		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
@@ -122,7 +128,7 @@ void disconnect(struct side *s)
 
 struct ibv_ah *address_of_peer(struct side *s)
 {
-	struct ibv_ah_attr attr = path_to(s, &s->peer.gid);
+	struct ibv_ah_attr attr = path_to(s, &s->peer.gid, &(struct plan){0});
 	struct ibv_ah *ah = ibv_create_ah(s->pd, &attr);
 	CLAIM(ah);
 	return ah;

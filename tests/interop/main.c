@@ -12,7 +12,8 @@
 /* Said in place of the 1 that begins whatever tell() sends. */
 static const uint8_t given_up = 2;
 
-static const struct named *const groups[] = {data_scenarios, key_scenarios, datagram_scenarios, error_scenarios, captured_scenarios};
+static const struct named *const groups[] = {data_scenarios, key_scenarios, datagram_scenarios, newer_scenarios,
+					    error_scenarios, captured_scenarios, captured_failures};
 
 static const struct named *find(const char *name)
 {
