@@ -1,13 +1,12 @@
 //! Which events of an object the application has got and not yet acknowledged.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use crate::awaited::Awaited;
 
 /// Counts the events of one object that were delivered and not acknowledged: the object must not
 /// vanish under an application that still looks at such an event.
 #[derive(Debug, Default)]
 pub struct EventAccount {
-    unacked: Mutex<u64>,
-    all_acked: Condvar,
+    unacked: Awaited<u64>,
 }
 
 impl EventAccount {
@@ -18,34 +17,22 @@ impl EventAccount {
 
     /// Acknowledges `count` events. More than were delivered is the same as all.
     pub fn ack(&self, count: u64) {
-        let mut unacked = self.lock();
-        *unacked = unacked.saturating_sub(count);
-        if *unacked == 0 {
-            self.all_acked.notify_all();
-        }
+        self.unacked.change(|unacked| *unacked = unacked.saturating_sub(count));
     }
 
     /// Events delivered and not acknowledged.
     pub fn unacked(&self) -> u64 {
-        *self.lock()
+        self.unacked.look(|unacked| *unacked)
     }
 
     /// Blocks until every delivered event is acknowledged. Do not hold the engine's lock.
     pub fn wait_all_acked(&self) {
-        let mut unacked = self.lock();
-        while *unacked != 0 {
-            unacked = self.all_acked.wait(unacked).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.unacked.wait(|unacked| *unacked == 0);
     }
 
     /// One event is being handed to the application.
     pub(crate) fn delivered(&self) {
-        *self.lock() += 1;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        // A number cannot be left half changed, so a panic elsewhere does not spoil it.
-        self.unacked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unacked.change(|unacked| *unacked += 1);
     }
 }
 

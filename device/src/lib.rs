@@ -4,6 +4,7 @@
 pub mod address_handle;
 pub mod address_watch;
 pub mod async_event;
+pub mod awaited;
 pub mod clock;
 pub mod completion_channel;
 pub mod completion_queue;

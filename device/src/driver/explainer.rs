@@ -1,7 +1,7 @@
 //! Explanations leave the engine by a channel: whoever writes them to a terminal or a log may take
 //! its time, and may call the device, without the engine's lock being held.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use crossbeam_channel::bounded;
 use pumice_transport::host::QpContext;
 use pumice_transport::types::Cause;
 
+use crate::awaited::Awaited;
 use crate::error::ResourceError;
 use crate::resources::ExplainHook;
 
@@ -18,24 +19,8 @@ const WAITING: usize = 1024;
 /// The thread that hands explanations to their hook. It ends when the engine's side is dropped.
 pub(crate) struct Explainer {
     thread: JoinHandle<()>,
-    waiting: Arc<Waiting>,
-}
-
-/// Explanations that are not written yet.
-#[derive(Default)]
-struct Waiting {
-    count: Mutex<usize>,
-    written: Condvar,
-}
-
-impl Waiting {
-    fn change(&self, by: isize) {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        *count = count.saturating_add_signed(by);
-        if *count == 0 {
-            self.written.notify_all();
-        }
-    }
+    /// Explanations that are not written yet.
+    waiting: Arc<Awaited<usize>>,
 }
 
 impl Explainer {
@@ -45,12 +30,12 @@ impl Explainer {
     /// The operating system has no thread to give.
     pub(crate) fn start(hook: ExplainHook) -> Result<(ExplainHook, Explainer), ResourceError> {
         let (sender, receiver) = bounded::<(QpContext, Cause)>(WAITING);
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(Awaited::new(0_usize));
         let written = Arc::clone(&waiting);
         let write = move || {
             for (context, cause) in &receiver {
                 hook(&context, &cause);
-                written.change(-1);
+                written.change(|waiting| *waiting = waiting.saturating_sub(1));
             }
         };
         let thread =
@@ -62,10 +47,10 @@ impl Explainer {
             })?;
         let counted = Arc::clone(&waiting);
         let send: ExplainHook = Box::new(move |context, cause| {
-            counted.change(1);
+            counted.change(|waiting| *waiting += 1);
             // Full: the reader is too slow for this flood, and the counters tell the rest.
             if sender.try_send((*context, *cause)).is_err() {
-                counted.change(-1);
+                counted.change(|waiting| *waiting = waiting.saturating_sub(1));
             }
         });
         Ok((send, Explainer { thread, waiting }))
@@ -73,9 +58,8 @@ impl Explainer {
 
     /// Waits until everything so far has been written, or `patience` is over.
     pub(crate) fn settle(&self, patience: Duration) {
-        let count = self.waiting.count.lock().unwrap_or_else(PoisonError::into_inner);
         // Late is as good as done: nobody waits longer.
-        let _ = self.waiting.written.wait_timeout_while(count, patience, |count| *count > 0);
+        let _ = self.waiting.wait_for(patience, |waiting| *waiting == 0);
     }
 
     /// Waits until everything has been written. The engine's hook must be gone.

@@ -6,10 +6,11 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use pumice_device::async_event::AsyncElement;
+use pumice_device::awaited::Awaited;
 use pumice_device::hca::Hca;
 use pumice_device::port::wait_readable;
 use pumice_transport::types::AsyncEventType;
@@ -26,30 +27,20 @@ use crate::shared_receive_queue::Srq;
 
 /// Events of one object that the program got and has not acknowledged.
 #[derive(Default)]
-pub(crate) struct Unacknowledged {
-    count: Mutex<u32>,
-    none: Condvar,
-}
+pub(crate) struct Unacknowledged(Awaited<u32>);
 
 impl Unacknowledged {
-    fn lock(&self) -> MutexGuard<'_, u32> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    fn got(&self) {
+        self.0.change(|count| *count += 1);
     }
 
     fn acknowledge(&self) {
-        let mut count = self.lock();
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            self.none.notify_all();
-        }
+        self.0.change(|count| *count = count.saturating_sub(1));
     }
 
     /// Blocks until there are none: an object must not vanish under a thread that looks at its event.
     pub(crate) fn wait(&self) {
-        let mut count = self.lock();
-        while *count != 0 {
-            count = self.none.wait(count).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.0.wait(|count| *count == 0);
     }
 }
 
@@ -181,7 +172,7 @@ impl AsyncQueue {
         let (event_type, element) = queued.pop_front()?;
         // SAFETY: an object's events leave the queue before the object goes.
         if let Some(unacknowledged) = unsafe { element.unacknowledged() } {
-            *unacknowledged.lock() += 1;
+            unacknowledged.got();
         }
         let flag = if matches!(element, Element::Registered(_)) { EVENT_FLAG } else { 0 };
         Some(ibv_async_event { element: element.pointer(), event_type: event_type | flag })

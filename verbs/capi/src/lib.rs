@@ -39,6 +39,7 @@ mod parent_domain;
 mod port;
 mod post_recv;
 mod post_send;
+mod process;
 mod protection_domain;
 mod query;
 mod queue_pair;

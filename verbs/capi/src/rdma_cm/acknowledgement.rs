@@ -1,40 +1,16 @@
 //! Threads that have fetched events: `rdma_destroy_id` waits for what others have in hands, and a channel is not
 //! taken from below a thread that sleeps in it.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A thread, as the kernel numbers it.
-pub(crate) type Thread = libc::pid_t;
+use pumice_device::awaited::Awaited;
 
-/// The calling thread.
-pub(crate) fn own_thread() -> Thread {
-    // SAFETY: no memory is involved; thread numbers fit.
-    unsafe { libc::syscall(libc::SYS_gettid) as Thread }
-}
-
-/// Whether a thread of this process is there.
-fn is_alive(thread: Thread) -> bool {
-    // SAFETY: no signal is sent.
-    unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, 0) == 0 }
-}
-
-/// Waits until `done`, or the time is up. The state as it is then.
-fn wait<'a, T>(
-    changed: &Condvar,
-    state: MutexGuard<'a, T>,
-    patience: Duration,
-    done: impl Fn(&T) -> bool,
-) -> MutexGuard<'a, T> {
-    let waited = changed.wait_timeout_while(state, patience, |state| !done(state));
-    waited.unwrap_or_else(PoisonError::into_inner).0
-}
+use crate::process::{Thread, is_alive, own_thread};
 
 /// Events of an identifier that were fetched and not acknowledged yet, by who fetched them.
 #[derive(Default)]
 pub(crate) struct Unacknowledged {
-    fetched_by: Mutex<Vec<Thread>>,
-    changed: Condvar,
+    fetched_by: Awaited<Vec<Thread>>,
 }
 
 impl Unacknowledged {
@@ -42,37 +18,32 @@ impl Unacknowledged {
     /// acknowledges what it has fetched.
     const PATIENCE: Duration = Duration::from_secs(1);
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Thread>> {
-        self.fetched_by.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn fetched(&self, by: Thread) {
-        self.lock().push(by);
+        self.fetched_by.change(|threads| threads.push(by));
     }
 
     pub(crate) fn acknowledged(&self, fetched_by: Thread) {
-        let mut threads = self.lock();
-        if let Some(place) = threads.iter().position(|thread| *thread == fetched_by) {
-            threads.swap_remove(place);
-        }
-        self.changed.notify_all();
+        self.fetched_by.change(|threads| {
+            if let Some(place) = threads.iter().position(|thread| *thread == fetched_by) {
+                threads.swap_remove(place);
+            }
+        });
     }
 
     /// Waits until all is acknowledged that other threads have fetched. What the calling one has not acknowledged, it would
     /// wait for in vain.
     pub(crate) fn wait_for_others(&self) {
         let own = own_thread();
-        let others =
-            |threads: &Vec<Thread>| threads.iter().all(|thread| *thread == own || !is_alive(*thread));
-        drop(wait(&self.changed, self.lock(), Unacknowledged::PATIENCE, others));
+        self.fetched_by.wait_for(Unacknowledged::PATIENCE, |threads| {
+            threads.iter().all(|thread| *thread == own || !is_alive(*thread))
+        });
     }
 }
 
 /// The thread that fetches a channel's events.
 #[derive(Default)]
 pub(crate) struct Reader {
-    state: Mutex<Reading>,
-    changed: Condvar,
+    state: Awaited<Reading>,
 }
 
 #[derive(Default, Clone, Copy)]
@@ -86,26 +57,20 @@ impl Reader {
     /// How long a thread that has just handled an event may take until it waits for the next.
     const PATIENCE: Duration = Duration::from_millis(50);
 
-    fn lock(&self) -> MutexGuard<'_, Reading> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The calling thread begins to wait, or goes away with what it got.
     pub(crate) fn is_at(&self, waits: bool) {
-        *self.lock() = Reading { thread: Some(own_thread()), waits };
-        self.changed.notify_all();
+        self.state.change(|state| *state = Reading { thread: Some(own_thread()), waits });
     }
 
     /// Whether another thread waits in the channel: one that fetched an event is about to come back.
     pub(crate) fn stays(&self) -> bool {
         let begun = Instant::now();
-        let state = self.lock();
-        let Some(thread) = state.thread.filter(|thread| *thread != own_thread() && is_alive(*thread)) else {
+        let reader = self.state.look(|state| state.thread);
+        let Some(thread) = reader.filter(|thread| *thread != own_thread() && is_alive(*thread)) else {
             return false;
         };
         let patience = Reader::PATIENCE.saturating_sub(begun.elapsed());
-        let state = wait(&self.changed, state, patience, |state| state.waits);
-        state.waits && is_alive(thread)
+        self.state.wait_for(patience, |state| state.waits) && is_alive(thread)
     }
 }
 
@@ -136,7 +101,7 @@ mod tests {
         was_fetched.recv().unwrap();
         go_on.send(()).unwrap();
         unacknowledged.wait_for_others();
-        assert_eq!(unacknowledged.lock().len(), 1, "the own one");
+        assert_eq!(unacknowledged.fetched_by.look(Vec::len), 1, "the own one");
         other.join().unwrap();
         // A thread that is gone acknowledges nothing any more.
         unacknowledged.fetched(Thread::MAX);

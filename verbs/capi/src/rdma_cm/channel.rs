@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_device::gsi::CmChannel;
 
-use super::acknowledgement::{Reader, own_thread};
+use super::acknowledgement::Reader;
 use super::event::{self, Event, Said};
 use super::id::Id;
 use super::registry::registry;
@@ -17,6 +17,7 @@ use super::translation::translate;
 use crate::abi::{rdma_cm_event, rdma_event_channel};
 use crate::object::{Held, Shown, hand_out};
 use crate::outcome::{Errno, INVALID, errno, number, pointer, set_errno, value};
+use crate::process::own_thread;
 
 /// A channel: the device's events, and those that this library makes itself. Its descriptor is an epoll
 /// instance over both, readable while there are any.

@@ -4,12 +4,13 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::Arc;
 
-use super::acknowledgement::{Thread, Unacknowledged};
+use super::acknowledgement::Unacknowledged;
 use super::channel::LocalEvent;
 use super::id::Id;
 use crate::abi::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_param, rdma_ud_param};
 use crate::object::{Held, Shown, take_back, zeroed};
 use crate::outcome::{INVALID, number};
+use crate::process::Thread;
 
 /// `RDMA_CM_EVENT_*`.
 pub(crate) const ADDR_RESOLVED: u32 = 0;

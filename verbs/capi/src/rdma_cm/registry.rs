@@ -8,6 +8,7 @@ use pumice_transport::cm::ListenerId;
 use pumice_transport::mad::CommId;
 
 use super::id::Id;
+use crate::process::own_process;
 
 /// The identifiers of a process that the device knows.
 pub(crate) struct Registry {
@@ -23,7 +24,7 @@ static REGISTRY: Mutex<Registry> =
 /// of a connection that is not in it yet.
 pub(crate) fn registry() -> MutexGuard<'static, Registry> {
     let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = std::process::id();
+    let process = own_process();
     if registry.process != process {
         // A fork: these are the parent's, and so is what they would release.
         registry.process = process;

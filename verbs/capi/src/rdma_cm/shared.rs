@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 use std::hash::{BuildHasher, RandomState};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pumice_device::hca::Hca;
@@ -10,6 +12,7 @@ use crate::abi::{ibv_context, ibv_pd};
 use crate::context::{Context, ibv_open_device};
 use crate::device::device_pointer;
 use crate::outcome::{Errno, errno, pointer};
+use crate::process::own_process;
 use crate::protection_domain::ibv_alloc_pd;
 
 /// Opened when they are first asked for, and then for good: programs compare the pointers.
@@ -42,15 +45,18 @@ impl Shared {
         if pd.is_null() {
             return Err(Errno(errno()));
         }
-        Ok(Shared { context, pd, process: std::process::id(), open })
+        Ok(Shared { context, pd, process: own_process(), open })
     }
 }
 
-static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
+/// Null, or what was opened, which is never freed.
+static SHARED: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
 
 /// What the identifiers of this process share, if there were any. It does not wait.
 pub(crate) fn if_open() -> Option<Shared> {
-    SHARED.try_lock().ok().and_then(|shared| *shared).filter(|open| open.process == std::process::id())
+    // SAFETY: null, or a leaked box that nobody changes.
+    let open = unsafe { SHARED.load(Ordering::Acquire).as_ref() }?;
+    (open.process == own_process()).then_some(*open)
 }
 
 /// What the identifiers of this process share. A fork has its own: the parent's threads are not there.
@@ -58,15 +64,18 @@ pub(crate) fn if_open() -> Option<Shared> {
 /// # Errors
 /// Those of opening the device.
 pub(crate) fn shared() -> Result<Shared, Errno> {
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    match *shared {
-        Some(open) if open.process == std::process::id() => Ok(open),
-        _ => {
-            let open = Shared::open()?;
-            *shared = Some(open);
-            Ok(open)
-        }
+    static OPENING: Mutex<()> = Mutex::new(());
+    if let Some(open) = if_open() {
+        return Ok(open);
     }
+    let _opening = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    // Another thread may have been quicker.
+    if let Some(open) = if_open() {
+        return Ok(open);
+    }
+    let open = Shared::open()?;
+    SHARED.store(Box::into_raw(Box::new(open)), Ordering::Release);
+    Ok(open)
 }
 
 /// A number that a peer cannot foresee.

@@ -11,6 +11,7 @@ use super::shared::shared;
 use crate::abi::{ibv_pd, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd, ibv_xrcd_init_attr, rdma_cm_id};
 use crate::object::zeroed;
 use crate::outcome::{Errno, INVALID, errno, number, value};
+use crate::process::own_process;
 use crate::shared_receive_queue::{create_srq_ex, ibv_destroy_srq};
 use crate::xrc_domain::open_xrcd;
 
@@ -36,7 +37,7 @@ unsafe impl Send for Domain {}
 pub(crate) fn xrc_domain() -> Result<*mut ibv_xrcd, Errno> {
     static DOMAIN: Mutex<Option<(u32, Domain)>> = Mutex::new(None);
     let shared = shared()?;
-    let process = std::process::id();
+    let process = own_process();
     let mut domain = DOMAIN.lock().unwrap_or_else(PoisonError::into_inner);
     match &*domain {
         Some((owner, open)) if *owner == process => Ok(open.0),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::reentry::Inside;
 use super::table::streams;
 use crate::outcome::value;
+use crate::process::own_process;
 
 /// How long the exit of a program may take for that.
 const AT_MOST: Duration = Duration::from_secs(5);
@@ -15,7 +16,7 @@ const AT_MOST: Duration = Duration::from_secs(5);
 pub(crate) fn once() {
     static PROCESS: AtomicU32 = AtomicU32::new(0);
     // A fork child has it from its parent, if that had it.
-    if PROCESS.swap(std::process::id(), Ordering::Relaxed) == 0 {
+    if PROCESS.swap(own_process(), Ordering::Relaxed) == 0 {
         // SAFETY: the function is there as long as the process: this object is never unloaded.
         unsafe { libc::atexit(finish_all) };
     }

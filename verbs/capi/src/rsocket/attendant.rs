@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::table::{Socket, find, streams};
 use crate::outcome::{Errno, errno};
+use crate::process::own_process;
 
 /// The descriptor on which it sleeps, one that wakes it, and whose thread it is.
 struct Attendant {
@@ -42,7 +43,7 @@ pub(crate) fn attend_to(descriptor: RawFd) -> Result<(), Errno> {
 /// The attendant, locked; it is there then.
 fn started() -> Result<MutexGuard<'static, Option<Attendant>>, Errno> {
     let mut attendant = ATTENDANT.lock().unwrap_or_else(PoisonError::into_inner);
-    if attendant.as_ref().is_none_or(|attendant| attendant.process != std::process::id()) {
+    if attendant.as_ref().is_none_or(|attendant| attendant.process != own_process()) {
         *attendant = Some(Attendant::start()?);
     }
     Ok(attendant)
@@ -73,7 +74,7 @@ fn change(epoll: RawFd, operation: c_int, descriptor: RawFd) -> c_long {
 /// The descriptor is about to be closed. Closing would not be enough: a fork child may have a copy of it.
 pub(crate) fn forget(descriptor: RawFd) {
     let attendant = ATTENDANT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(own) = attendant.as_ref().filter(|attendant| attendant.process == std::process::id()) {
+    if let Some(own) = attendant.as_ref().filter(|attendant| attendant.process == own_process()) {
         change(own.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, descriptor);
     }
 }
@@ -104,7 +105,7 @@ impl Attendant {
                 .spawn(move || attend(number, woken_by))
         });
         match started {
-            Ok(_) => Ok(Attendant { process: std::process::id(), epoll, alarm }),
+            Ok(_) => Ok(Attendant { process: own_process(), epoll, alarm }),
             Err(error) => Err(Errno(error.raw_os_error().unwrap_or(libc::EAGAIN))),
         }
     }

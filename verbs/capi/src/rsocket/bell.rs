@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use libc::{pollfd, timespec};
 
 use crate::outcome::{Errno, errno};
+use crate::process::own_process;
 
 /// A thread's bell.
 pub(crate) struct Bell {
@@ -42,7 +43,7 @@ impl Bell {
     fn kept(own: &mut Option<Arc<Bell>>) -> Result<Arc<Bell>, Errno> {
         match own {
             // A fork child has the parent's, and would be woken by it.
-            Some(bell) if bell.process == std::process::id() => Ok(Arc::clone(bell)),
+            Some(bell) if bell.process == own_process() => Ok(Arc::clone(bell)),
             _ => {
                 // SAFETY: no memory is involved.
                 let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
@@ -51,7 +52,7 @@ impl Bell {
                 }
                 // SAFETY: it is new, and nobody else's.
                 let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
-                let bell = Arc::new(Bell { descriptor, process: std::process::id() });
+                let bell = Arc::new(Bell { descriptor, process: own_process() });
                 *own = Some(Arc::clone(&bell));
                 Ok(bell)
             }

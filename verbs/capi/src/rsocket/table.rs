@@ -9,6 +9,7 @@ use super::datagram::DatagramSocket;
 use super::epoll::Interest;
 use super::stream_socket::StreamSocket;
 use crate::outcome::Errno;
+use crate::process::own_process;
 
 /// What a descriptor stands for.
 #[derive(Clone)]
@@ -28,9 +29,9 @@ static TABLE: RwLock<Table> = RwLock::new(Table { process: 0, sockets: BTreeMap:
 /// Adds a socket.
 pub(crate) fn insert(descriptor: c_int, socket: Socket) {
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    if table.process != std::process::id() {
+    if table.process != own_process() {
         // A fork: these are the parent's, and so is what they would release.
-        table.process = std::process::id();
+        table.process = own_process();
         mem::forget(mem::take(&mut table.sockets));
     }
     table.sockets.insert(descriptor, socket);
@@ -47,7 +48,7 @@ pub(crate) enum Removed {
 /// Takes a socket out, if there is one.
 pub(crate) fn remove(descriptor: c_int) -> Option<Removed> {
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    if table.process != std::process::id() {
+    if table.process != own_process() {
         // Only the descriptor is the child's: its connection stays the parent's.
         if let Some(socket) = table.sockets.remove(&descriptor) {
             mem::forget(socket);
@@ -63,7 +64,7 @@ pub(crate) fn remove(descriptor: c_int) -> Option<Removed> {
 /// The socket of a descriptor, if it stands for one.
 pub(crate) fn find(descriptor: c_int) -> Option<Socket> {
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
-    if table.process != std::process::id() {
+    if table.process != own_process() {
         return None;
     }
     table.sockets.get(&descriptor).cloned()
@@ -72,7 +73,7 @@ pub(crate) fn find(descriptor: c_int) -> Option<Socket> {
 /// All streams there are.
 pub(crate) fn streams() -> Vec<(c_int, Arc<StreamSocket>)> {
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
-    if table.process != std::process::id() {
+    if table.process != own_process() {
         return Vec::new();
     }
     let stream = |(descriptor, socket): (&c_int, &Socket)| match socket {

@@ -1,0 +1,102 @@
+//! A value whose changes somebody may wait for. Where nobody does, a change costs no system call: the condition variables of
+//! the standard library make one at every notification.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The value.
+#[derive(Debug, Default)]
+pub struct Awaited<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State<T> {
+    value: T,
+    waiters: usize,
+}
+
+impl<T> Awaited<T> {
+    /// With this value.
+    pub const fn new(value: T) -> Awaited<T> {
+        Awaited { state: Mutex::new(State { value, waiters: 0 }), changed: Condvar::new() }
+    }
+
+    /// Changes the value; who waits for it looks again.
+    pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        let mut state = self.lock();
+        let result = change(&mut state.value);
+        if state.waiters > 0 {
+            self.changed.notify_all();
+        }
+        result
+    }
+
+    /// Looks at the value.
+    pub fn look<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(&self.lock().value)
+    }
+
+    /// Blocks until the value is as wanted.
+    pub fn wait(&self, wanted: impl Fn(&T) -> bool) {
+        let mut state = self.lock();
+        state.waiters += 1;
+        while !wanted(&state.value) {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiters -= 1;
+    }
+
+    /// Blocks until the value is as wanted, but no longer than `patience`. Whether it is.
+    pub fn wait_for(&self, patience: Duration, wanted: impl Fn(&T) -> bool) -> bool {
+        let begun = Instant::now();
+        let mut state = self.lock();
+        state.waiters += 1;
+        while !wanted(&state.value) {
+            let left = patience.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.waiters -= 1;
+        wanted(&state.value)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // The number of waiters is right at all times, and values are changed whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_is_woken_by_every_change_until_it_is_the_wanted_one() {
+        let number = Arc::new(Awaited::new(0));
+        let waiter = std::thread::spawn({
+            let number = Arc::clone(&number);
+            move || {
+                number.wait(|&number| number == 1000);
+                number.look(|&number| number)
+            }
+        });
+        for _ in 0..1000 {
+            number.change(|number| *number += 1);
+        }
+        assert_eq!(waiter.join().unwrap(), 1000);
+    }
+
+    #[test]
+    fn patience_ends() {
+        let number = Awaited::new(0);
+        assert!(!number.wait_for(Duration::from_millis(1), |&number| number == 1));
+        number.change(|number| *number = 1);
+        assert!(number.wait_for(Duration::ZERO, |&number| number == 1));
+    }
+}
