@@ -129,7 +129,7 @@ fn request(fields: &mut Fields, req: &Req) -> &'static str {
     fields.bits("local_id", req.local_id.0);
     fields.bits("qp", req.local_qpn.value());
     fields.number("starting_psn", req.starting_psn.value());
-    fields.text("transport", format!("{:?}", req.transport));
+    fields.text("transport", format!("{:?}", req.transport).to_uppercase());
     fields.number("mtu", req.mtu().map_or(0, |mtu| mtu.bytes() as u64));
     fields.number("responder_resources", req.responder_resources);
     fields.number("initiator_depth", req.initiator_depth);

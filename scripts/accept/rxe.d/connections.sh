@@ -47,7 +47,7 @@ fi
 # cmtime, side by side. Between two rxe its second half, which has no queue pairs, is refused now and then: the first counts.
 network rxe
 network pumice
-rounds=5
+rounds=9
 
 # connect_time SERVER CLIENT FILE: the time that connecting took, in whatever unit this cmtime has.
 connect_time() {
