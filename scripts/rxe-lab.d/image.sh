@@ -156,7 +156,9 @@ make_image() {
     exec 8>"$cache/lock"
     flock 8
     if [[ ! -e $image/complete ]]; then
-        rm -rf "$cache/$1"-* "$cache/work"
+        # Other checkouts may have others; what none has used for a week goes.
+        find "$cache" -maxdepth 1 -name "$1-*" -mtime +7 -exec rm -rf {} +
+        rm -rf "$image" "$cache/work"
         mkdir -p "$image" "$cache/work/kernel" "$cache/work/root/usr"/{bin,sbin,lib,lib64}
         release_apt "$suite"
         local root=$cache/work/root name
@@ -194,5 +196,6 @@ make_image() {
         touch "$image/complete"
         printf 'rxe-lab: image with the kernel %s made in %s s\n' "$version" $((SECONDS - began)) >&2
     fi
+    touch "$image"
     exec 8>&-
 }

@@ -19,10 +19,12 @@ else
     done
     for program in ib_send_lat ib_write_lat ib_read_lat; do
         for size in 1 33 1024 65536; do tried "$program" -s "$size" -n 20; done
+        tried "$program" -s 1048576 -n 5
     done
     for kind in FETCH_AND_ADD CMP_AND_SWAP; do
         tried ib_atomic_bw -A $kind -n 100
         tried ib_atomic_lat -A $kind -n 20
+        tried ib_atomic_lat -A $kind -e -n 20
     done
 fi
 
