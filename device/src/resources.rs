@@ -8,6 +8,7 @@
 
 mod host_impl;
 mod memory;
+mod qp_setup;
 mod queue_pairs;
 mod queues;
 mod trust;
@@ -35,7 +36,8 @@ use crate::send_slots::SendSlots;
 use crate::srq::Srq;
 use crate::table::{Handle, Table};
 
-pub use queue_pairs::{QpAttached, QpSetup};
+pub use qp_setup::QpSetup;
+pub use queue_pairs::QpAttached;
 pub use queues::{CqSetup, SrqSetup};
 pub(crate) use trust::Trust;
 pub use xrc::XrcdFile;

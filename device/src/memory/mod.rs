@@ -16,11 +16,13 @@ mod grant;
 mod mapping;
 mod on_demand;
 mod region;
+mod region_table;
 mod window;
 
 pub use advice::{Advice, PageRange};
 pub use device_memory::{DeviceMemory, DeviceMemoryPool};
 pub use mapping::check_mapped;
 pub use on_demand::is_available as on_demand_is_available;
-pub use region::{RegionChange, RegionInfo, RegionKeys, RegionTable};
+pub use region::{RegionChange, RegionInfo, RegionKeys};
+pub use region_table::RegionTable;
 pub use window::{WindowKeys, WindowType};

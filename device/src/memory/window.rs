@@ -5,7 +5,7 @@ use pumice_transport::types::{Access, WindowBind};
 use pumice_transport::wire::Qpn;
 
 use super::grant::{Backing, Entry, Grant, Kind};
-use super::region::RegionTable;
+use super::region_table::RegionTable;
 use crate::error::ResourceError;
 use crate::table::Handle;
 

@@ -1,33 +1,33 @@
 //! A UDP port that is shared with other processes.
 
+mod counters;
+mod opening;
+mod receiving;
+
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
 
 use super::backlog::Backlog;
-use super::local::{Local, is_only_for, names_srq_of};
-use super::members::{Member, Members};
+use super::local::Local;
 use super::membership::Membership;
-use super::neighbours::Neighbours;
-use super::registry::{Loaded, Registry};
-use super::relay::{Incoming, Relay, Sent};
+use super::relay::{Relay, Sent};
 use super::services::Services;
 use super::steering::SLOT_OFFSET;
-use super::{ShareError, folder, holders, process, report};
 use crate::counters::Counters;
 use crate::gsi::{DirectoryError, HandedOn, Occupant, ServiceDirectory, ServiceEntry};
-use crate::interface::interfaces;
-use crate::port::{Commons, Port, PortError, PortLimits, Received, Train, TransmitError, UdpConfig, UdpPort};
+use crate::port::{Commons, Port, PortLimits, Received, Train, TransmitError, UdpPort};
+use counters::{count, note_sent};
 
-/// How long opening waits for the registry.
-const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+pub use counters::{ShareCounters, ShareStats};
+pub use opening::ShareConfig;
+pub(super) use opening::relay_stem;
+
 /// Receives between two looks at the relay while nobody says that it is readable: a look costs a system call.
 const RELAY_INTERVAL: u32 = 64;
 /// Time between two attempts to mend the steering.
@@ -36,65 +36,6 @@ const MEND_INTERVAL_NS: u64 = 10_000_000;
 const INCIDENT_NS: u64 = 1_000_000_000;
 /// Trains that are still handed on while the port is being closed.
 const LAST_TRAINS: usize = 64;
-
-/// How to open a [`SharedPort`].
-#[derive(Debug, Clone)]
-pub struct ShareConfig {
-    /// The UDP port; `reuse_port` is taken as set.
-    pub udp: UdpConfig,
-    /// Where the registry is, instead of the user's folder for such things: for tests. All processes that
-    /// share a port have to name the same one.
-    pub folder: Option<PathBuf>,
-}
-
-impl ShareConfig {
-    /// A UDP port shared through the user's registry.
-    pub fn new(udp: UdpConfig) -> ShareConfig {
-        ShareConfig { udp, folder: None }
-    }
-}
-
-/// What sharing did so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ShareStats {
-    /// Runs of packets handed to the process they are for.
-    pub forwarded: u64,
-    /// Those lost because that process did not keep up.
-    pub forward_dropped: u64,
-    /// Runs of packets taken over from other processes.
-    pub taken_over: u64,
-    /// Datagrams of other users, or not of this process, or malformed: dropped.
-    pub rejected: u64,
-    /// Times that this process looked at the registry to mend the steering.
-    pub mended: u64,
-}
-
-/// The numbers behind [`ShareStats`], which outlive the port and may be read from any thread.
-#[derive(Debug, Default)]
-pub struct ShareCounters {
-    forwarded: AtomicU64,
-    forward_dropped: AtomicU64,
-    taken_over: AtomicU64,
-    rejected: AtomicU64,
-    mended: AtomicU64,
-}
-
-impl ShareCounters {
-    /// The numbers now.
-    pub fn stats(&self) -> ShareStats {
-        ShareStats {
-            forwarded: self.forwarded.load(Ordering::Relaxed),
-            forward_dropped: self.forward_dropped.load(Ordering::Relaxed),
-            taken_over: self.taken_over.load(Ordering::Relaxed),
-            rejected: self.rejected.load(Ordering::Relaxed),
-            mended: self.mended.load(Ordering::Relaxed),
-        }
-    }
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
-}
 
 /// A [`UdpPort`] whose UDP port other processes of the same user have as well.
 ///
@@ -134,70 +75,6 @@ pub struct SharedPort {
 }
 
 impl SharedPort {
-    /// Opens the port and joins those who have it.
-    ///
-    /// # Errors
-    /// See [`ShareError`].
-    pub fn open(config: &ShareConfig) -> Result<SharedPort, ShareError> {
-        let port = config.udp.port;
-        if port == 0 {
-            return Err(ShareError::NoPort);
-        }
-        let folder = config.folder.clone().unwrap_or_else(folder::default_folder);
-        let domains = config.folder.clone().unwrap_or_else(|| folder::memory_folder(&folder));
-        let registry = Registry::open(&folder, port)?;
-        registry.lock(OPEN_PATIENCE)?;
-        // Returning early closes the registry, and with it go the locks.
-        let Loaded { mut members, strangers, .. } = registry.load(&[])?;
-        let stem = relay_stem(&registry, port)?;
-        let (slot, relay) = claim(&registry, &mut members, &stem)?;
-        let udp_config = UdpConfig { reuse_port: true, ..config.udp.clone() };
-        let udp = UdpPort::bind(&udp_config).map_err(|error| refusal(error, port))?;
-        let member = describe(&udp, slot)?;
-        if strangers.is_empty() && has_foreigner(&members, &member, port) {
-            return Err(ShareError::OtherRegistry {
-                address: member.address,
-                port,
-                registry: registry.path().to_owned(),
-            });
-        }
-        let membership = Membership::join(registry, &mut members, member, port)?;
-        // A kernel that does not take the program leaves everything to forwarding.
-        membership.steer(udp.as_raw_fd(), &members);
-        let mut services = Services::new(&folder, port);
-        services.forget_slot(slot);
-        membership.registry().unlock();
-        for stranger in strangers {
-            relay.send_look(stranger);
-        }
-        let backlog = folder::open(&folder, &folder::backlog_name(port)).ok().and_then(|file| {
-            let buffer_bytes = udp.limits().receive_buffer_bytes;
-            let neighbours = Neighbours::new(folder.clone(), port);
-            Backlog::open(&file, neighbours, slot, udp.address(), host_addresses(), buffer_bytes).ok()
-        });
-        Ok(SharedPort {
-            udp,
-            backlog,
-            relay,
-            membership,
-            services,
-            slot,
-            adopted: Vec::new(),
-            local: Local::new(slot),
-            name: folder::file_name(port),
-            domains,
-            stem,
-            receives: 0,
-            relay_due: false,
-            mend_due: false,
-            settled: false,
-            evidence: None,
-            last_mend_ns: None,
-            counters: Arc::default(),
-            device: None,
-        })
-    }
-
     /// The slot of this port, 1 to 254: the top byte of its queue pair numbers.
     pub fn slot(&self) -> u8 {
         self.slot
@@ -223,72 +100,6 @@ impl SharedPort {
         let bound = self.membership.address();
         let own = (!bound.is_unspecified()).then(|| Gid::from(bound));
         ServiceEntry { local: entry.local.or(own), ..*entry }
-    }
-
-    /// Takes a train from the relay. True if anything was taken.
-    fn receive_relayed(&mut self, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
-        self.relay_due = match self.relay.receive() {
-            Incoming::Nothing => false,
-            Incoming::Look => {
-                self.mend_due = true;
-                true
-            }
-            Incoming::Ask(asker) => {
-                let text = report::encode(self.slot, &self.counters.stats(), self.device.as_deref());
-                // Who does not wait for the answer asks again.
-                let _ = self.relay.answer(asker, &text);
-                true
-            }
-            Incoming::Train(received)
-                if is_for(&received, &self.membership, &self.local, self.udp.port()) =>
-            {
-                count(&self.counters.taken_over);
-                took(self.backlog.as_ref(), &received);
-                handler(&received);
-                true
-            }
-            Incoming::Train(_) | Incoming::Rejected => {
-                count(&self.counters.rejected);
-                true
-            }
-        };
-        let mut more = self.relay_due;
-        for (_, relay) in &mut self.adopted {
-            match relay.receive() {
-                Incoming::Nothing => {}
-                Incoming::Train(received)
-                    if is_for(&received, &self.membership, &self.local, self.udp.port()) =>
-                {
-                    count(&self.counters.taken_over);
-                    took(self.backlog.as_ref(), &received);
-                    handler(&received);
-                    more = true;
-                }
-                Incoming::Look | Incoming::Ask(_) | Incoming::Train(_) | Incoming::Rejected => {
-                    count(&self.counters.rejected);
-                    more = true;
-                }
-            }
-        }
-        self.relay_due = more;
-        more
-    }
-
-    fn receive_udp(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
-        let SharedPort { udp, relay, local, counters, backlog, .. } = self;
-        let backlog = backlog.as_ref();
-        let offered = backlog.map(Backlog::offered);
-        let mut route = Route { local, relay, counters, backlog, stray: None };
-        let taken = udp.receive(now_ns, &mut |received| route.route(received, handler));
-        if !taken && let (Some(backlog), Some(offered)) = (backlog, offered) {
-            backlog.all_taken(offered);
-        }
-        if let Some(byte) = route.stray {
-            self.mend_due = true;
-            // One that was steered before the last mending proves nothing.
-            self.evidence = Some(byte).filter(|_| self.settled).or(self.evidence);
-        }
-        taken
     }
 
     /// Looks at the registry, unless that was done just now.
@@ -470,151 +281,6 @@ impl Drop for SharedPort {
             }
         }
     }
-}
-
-/// Where the packets of a train go.
-struct Route<'a> {
-    local: &'a Local,
-    relay: &'a Relay,
-    counters: &'a ShareCounters,
-    backlog: Option<&'a Backlog>,
-    /// Top byte of the number in the last packet that is another process's.
-    stray: Option<u8>,
-}
-
-impl Route<'_> {
-    fn route(&mut self, received: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
-        // Every socket that joined a group gets the group's datagrams: they are for whoever has them.
-        if received.flow.destination.is_multicast() || is_only_for(received, self.local) {
-            took(self.backlog, received);
-            handler(received);
-            return;
-        }
-        // Trains of ours never mix processes, but a network card may have joined packets that do.
-        let segment_bytes = received.segment_bytes.max(1);
-        let mut rest = received.bytes;
-        while !rest.is_empty() {
-            let target = self.target(rest);
-            let mut length = segment_bytes;
-            while rest.get(length..).is_some_and(|next| !next.is_empty() && self.target(next) == target) {
-                length += segment_bytes;
-            }
-            let (run, next) = rest.split_at_checked(length).unwrap_or((rest, &[]));
-            self.hand_on(target, &Received { bytes: run, ..*received }, handler);
-            rest = next;
-        }
-    }
-
-    /// Whose the first packet is: another slot's, or (`None`) for this process to look at.
-    fn target(&self, bytes: &[u8]) -> Option<u8> {
-        bytes.get(SLOT_OFFSET).copied().filter(|&byte| !self.local.is_local(byte))
-    }
-
-    fn hand_on(&mut self, target: Option<u8>, run: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
-        let Some(slot) = target else {
-            took(self.backlog, run);
-            return handler(run);
-        };
-        let sent = self.relay.send_train(slot, run);
-        note_sent(self.counters, sent);
-        match sent {
-            Sent::Done | Sent::Full => self.stray = Some(slot),
-            // Dropped and counted with other packets for queue pairs that do not exist.
-            Sent::Nobody => handler(run),
-        }
-    }
-}
-
-fn took(backlog: Option<&Backlog>, received: &Received<'_>) {
-    if let Some(backlog) = backlog
-        && !received.flow.destination.is_multicast()
-    {
-        backlog.took(received.bytes, received.segment_bytes);
-    }
-}
-
-fn host_addresses() -> Vec<IpAddr> {
-    let interfaces = interfaces().unwrap_or_default();
-    interfaces.into_iter().flat_map(|interface| interface.addresses).map(|(address, _)| address).collect()
-}
-
-fn note_sent(counters: &ShareCounters, sent: Sent) {
-    match sent {
-        Sent::Done => count(&counters.forwarded),
-        Sent::Full => count(&counters.forward_dropped),
-        Sent::Nobody => {}
-    }
-}
-
-/// Whether a train from another process is what it should have sent here.
-fn is_for(received: &Received<'_>, membership: &Membership, local: &Local, port: u16) -> bool {
-    let slot = membership.slot();
-    let step = received.segment_bytes.max(1);
-    let bound = membership.address();
-    let destination = received.flow.destination;
-    (bound.is_unspecified() || bound == destination)
-        && !destination.is_multicast()
-        && received.flow.destination_port == port
-        && (is_only_for(received, local) || received.bytes.chunks(step).all(|one| names_srq_of(one, slot)))
-}
-
-/// What the names of the sockets of all who share a registry begin with.
-pub(super) fn relay_stem(registry: &Registry, port: u16) -> Result<String, ShareError> {
-    Ok(format!("pumice-{}-{port}-{}", process::effective_uid(), registry.identity()?))
-}
-
-/// The next free slot, and the relay that belongs to it.
-fn claim(registry: &Registry, members: &mut Members, stem: &str) -> Result<(u8, Relay), ShareError> {
-    let mut failure = None;
-    let claimed = members.choose_slot(|slot| {
-        if failure.is_some() || !registry.claim(slot) {
-            return None;
-        }
-        match Relay::bind(stem, slot) {
-            Ok(relay) => return Some(relay),
-            // Somebody is in the way, perhaps out of malice: there are other slots.
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-            Err(error) => failure = Some(error),
-        }
-        registry.release(slot);
-        None
-    });
-    match (claimed, failure) {
-        (Some(claimed), _) => Ok(claimed),
-        (None, Some(source)) => {
-            Err(ShareError::Os { step: "open the socket for forwarded packets", path: None, source })
-        }
-        (None, None) => Err(ShareError::Full { registry: registry.path().to_owned() }),
-    }
-}
-
-fn describe(udp: &UdpPort, slot: u8) -> Result<Member, ShareError> {
-    let failed = |source| ShareError::Os { step: "look at the UDP socket", path: None, source };
-    let socket = udp.as_fd().try_clone_to_owned().map_err(failed)?;
-    let about = std::fs::File::from(socket).metadata().map_err(failed)?;
-    let pid = std::process::id();
-    Ok(Member {
-        slot,
-        pid,
-        pid_namespace: process::pid_namespace(),
-        start_ticks: process::start_ticks(pid).unwrap_or(0),
-        address: udp.address(),
-        inode: std::os::unix::fs::MetadataExt::ino(&about),
-    })
-}
-
-fn refusal(error: PortError, port: u16) -> ShareError {
-    let PortError::Taken { address, .. } = error else { return ShareError::Port(error) };
-    let holder = holders::holders(port).and_then(|all| holders::in_the_way(&all, address));
-    ShareError::Taken { address, port, holder, own_uid: process::effective_uid() }
-}
-
-/// Whether the group of a new member has a socket that the registry does not know: its processes would
-/// have other ideas of slots and order.
-fn has_foreigner(members: &Members, new: &Member, port: u16) -> bool {
-    let known = |inode| inode == new.inode || members.iter().any(|member| member.inode == inode);
-    holders::holders(port)
-        .is_some_and(|all| all.iter().any(|holder| holder.address == new.address && !known(holder.inode)))
 }
 
 #[cfg(test)]

@@ -3,13 +3,15 @@
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use pumice_transport::path::{Flow, Path as Way};
 
-use super::super::steering;
+use super::super::registry::Registry;
+use super::super::{ShareError, steering};
 use super::*;
-use crate::port::wait_readable;
+use crate::port::{UdpConfig, wait_readable};
 
 /// A folder of its own for the registry, removed at the end, and addresses that no other test uses.
 struct Folder(PathBuf, u8);

@@ -1,0 +1,217 @@
+//! Copies in and out, and what they refuse.
+
+use super::*;
+use crate::memory::RegionKeys;
+use pumice_transport::wire::Qpn;
+
+/// Application memory, reached like the device reaches it.
+struct Buffer {
+    words: Box<[AtomicU64]>,
+}
+
+impl Buffer {
+    fn new(words: usize) -> Buffer {
+        Buffer { words: (0..words).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    fn address(&self) -> u64 {
+        self.words.as_ptr().expose_provenance() as u64
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
+    }
+
+    fn register(&self, table: &mut RegionTable) -> RegionKeys {
+        let access = Access::all() - Access::ZERO_BASED;
+        // SAFETY: the buffer outlives the table in every test, and consists of atomics.
+        unsafe { table.register(1, self.address(), 8 * self.words.len() as u64, self.address(), access) }
+            .unwrap()
+    }
+}
+
+fn key(keys: RegionKeys) -> RemoteKey {
+    RemoteKey { rkey: keys.rkey, pd: 1, qpn: Qpn::new(3) }
+}
+
+#[test]
+fn gather_and_scatter_are_inverses_at_every_offset() {
+    let buffer = Buffer::new(8);
+    let mut table = RegionTable::new(4);
+    let keys = buffer.register(&mut table);
+    let sge = |start, length| Sge { address: buffer.address() + start, length, lkey: keys.lkey };
+    let lists: [&[Sge]; 3] =
+        [&[sge(3, 20)], &[sge(40, 5), sge(0, 0), sge(3, 15)], &[sge(0, 1), sge(9, 18), sge(63, 1)]];
+    for sges in lists {
+        for offset in 0..=20_u64 {
+            for length in 0..=(20 - offset as usize) {
+                let data: Vec<u8> = (0..length).map(|n| (n as u8) ^ 0xa5 ^ offset as u8).collect();
+                table.scatter(1, sges, offset, &data).unwrap();
+                let mut back = vec![0; length];
+                table.gather(1, sges, offset, &mut back).unwrap();
+                assert_eq!(back, data, "{length} bytes at offset {offset} of {sges:?}");
+            }
+            let too_many = vec![0; 21 - offset as usize];
+            assert_eq!(table.scatter(1, sges, offset, &too_many), Err(MemoryError::OutOfRange));
+        }
+    }
+}
+
+#[test]
+fn stores_touch_exactly_their_range() {
+    let buffer = Buffer::new(6);
+    let mut table = RegionTable::new(4);
+    let keys = buffer.register(&mut table);
+    for start in 0..16_usize {
+        for length in 0..24_usize {
+            for word in &buffer.words {
+                word.store(u64::MAX, Ordering::Relaxed);
+            }
+            let data: Vec<u8> = (1..=length as u8).collect();
+            table.remote_write(key(keys), buffer.address() + start as u64, &data).unwrap();
+            let bytes = buffer.bytes();
+            assert_eq!(bytes[start..start + length], data[..]);
+            assert!(bytes[..start].iter().chain(&bytes[start + length..]).all(|byte| *byte == 0xff));
+            let mut back = vec![0; length];
+            table.remote_read(key(keys), buffer.address() + start as u64, &mut back).unwrap();
+            assert_eq!(back, data);
+        }
+    }
+}
+
+#[test]
+fn empty_elements_and_empty_data_need_no_key() {
+    let table = RegionTable::new(4);
+    let nothing = Sge { address: 0, length: 0, lkey: 0 };
+    assert_eq!(table.scatter(1, &[nothing], 0, &[]), Ok(()));
+    assert_eq!(table.scatter(1, &[], 0, &[]), Ok(()));
+    assert_eq!(table.gather(1, &[nothing, nothing], 0, &mut []), Ok(()));
+    assert_eq!(table.gather(1, &[], 0, &mut [0]), Err(MemoryError::OutOfRange));
+    let wrong = Sge { address: 0, length: 8, lkey: 0x1234 };
+    assert_eq!(table.gather(1, &[wrong], 0, &mut [0]), Err(MemoryError::UnknownKey));
+    let wrapping = Sge { address: u64::MAX, length: 8, lkey: 0x1234 };
+    assert_eq!(table.gather(1, &[wrapping], 4, &mut [0]), Err(MemoryError::OutOfRange));
+}
+
+#[test]
+fn atomics_return_the_original_value() {
+    let buffer = Buffer::new(2);
+    let mut table = RegionTable::new(4);
+    let keys = buffer.register(&mut table);
+    buffer.words[1].store(5, Ordering::Relaxed);
+    let at = |offset| buffer.address() + offset;
+    let add = |offset, add| table.remote_atomic(key(keys), at(offset), AtomicOperation::FetchAdd { add });
+    let swap =
+        |compare, swap| table.remote_atomic(key(keys), at(8), AtomicOperation::CompareSwap { compare, swap });
+    assert_eq!(add(8, u64::MAX), Ok(5));
+    assert_eq!(swap(5, 9), Ok(4));
+    assert_eq!(swap(4, 9), Ok(4));
+    assert_eq!(buffer.words[1].load(Ordering::Relaxed), 9);
+    assert_eq!(add(4, 1), Err(MemoryError::Misaligned));
+    assert_eq!(add(16, 1), Err(MemoryError::OutOfRange));
+    table.remote_atomic_write(key(keys), at(0), [1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+    assert_eq!(buffer.bytes()[..8], [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(table.remote_atomic_write(key(keys), at(1), [0; 8]), Err(MemoryError::Misaligned));
+}
+
+#[test]
+fn an_iova_that_hides_a_misaligned_buffer_is_noticed() {
+    let buffer = Buffer::new(4);
+    let mut table = RegionTable::new(4);
+    let access = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
+    // SAFETY: the buffer outlives the table, and consists of atomics.
+    let keys = unsafe { table.register(1, buffer.address() + 4, 16, 0x1000, access) }.unwrap();
+    let operation = AtomicOperation::FetchAdd { add: 1 };
+    assert_eq!(table.remote_atomic(key(keys), 0x1000, operation), Err(MemoryError::Misaligned));
+}
+
+#[test]
+fn flush_checks_rights_and_range() {
+    let buffer = Buffer::new(4);
+    let mut table = RegionTable::new(4);
+    let keys = buffer.register(&mut table);
+    let both = Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
+    assert_eq!(table.remote_flush(key(keys), Some((buffer.address() + 1, 31)), both), Ok(()));
+    assert_eq!(table.remote_flush(key(keys), None, both), Ok(()));
+    assert_eq!(
+        table.remote_flush(key(keys), Some((buffer.address() + 1, 32)), both),
+        Err(MemoryError::OutOfRange)
+    );
+    // SAFETY: the buffer outlives the table, and consists of atomics.
+    let plain =
+        unsafe { table.register(1, buffer.address(), 8, buffer.address(), Access::REMOTE_READ) }.unwrap();
+    assert_eq!(table.remote_flush(key(plain), None, Access::FLUSH_GLOBAL), Err(MemoryError::AccessDenied));
+}
+
+#[test]
+fn on_demand_regions_fail_where_nothing_is_mapped() {
+    let buffer = Buffer::new(2);
+    let mut table = RegionTable::new(4);
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC | Access::ON_DEMAND;
+    // SAFETY: the whole address space, of which only the buffer is accessed.
+    let keys = unsafe { table.register(1, 0, u64::MAX, 0, access) }.unwrap();
+    let sge = |address, length| [Sge { address, length, lkey: keys.lkey }];
+    table.scatter(1, &sge(buffer.address(), 16), 0, b"0123456789abcdef").unwrap();
+    let mut out = [0; 4];
+    table.gather(1, &sge(buffer.address(), 16), 3, &mut out).unwrap();
+    assert_eq!(&out, b"3456");
+    assert_eq!(table.gather(1, &sge(16, 8), 0, &mut out), Err(MemoryError::NotMapped));
+    assert_eq!(table.scatter(1, &sge(16, 8), 0, &out), Err(MemoryError::NotMapped));
+    assert_eq!(table.remote_write(key(keys), 16, &out), Err(MemoryError::NotMapped));
+    assert_eq!(table.remote_write(key(keys), u64::MAX - 1, &out), Err(MemoryError::OutOfRange));
+
+    buffer.words[1].store(5, Ordering::Relaxed);
+    let word = buffer.address() + 8;
+    let add = AtomicOperation::FetchAdd { add: 2 };
+    assert_eq!(table.remote_atomic(key(keys), word, add), Ok(5));
+    let swap = AtomicOperation::CompareSwap { compare: 6, swap: 9 };
+    assert_eq!(table.remote_atomic(key(keys), word, swap), Ok(7));
+    assert_eq!(buffer.words[1].load(Ordering::Relaxed), 7);
+    table.remote_atomic_write(key(keys), word, 9_u64.to_ne_bytes()).unwrap();
+    assert_eq!(buffer.words[1].load(Ordering::Relaxed), 9);
+    assert_eq!(table.remote_atomic(key(keys), 16, add), Err(MemoryError::NotMapped));
+    assert_eq!(table.remote_atomic(key(keys), word + 4, add), Err(MemoryError::Misaligned));
+}
+
+#[test]
+fn a_null_region_reads_as_zeros_and_keeps_nothing() {
+    let mut table = RegionTable::new(4);
+    let keys = table.register_nothing(1).unwrap();
+    let sges = [Sge { address: 0x1234, length: 8, lkey: keys.lkey }];
+    let mut out = [7; 8];
+    table.scatter(1, &sges, 0, &out).unwrap();
+    table.gather(1, &sges, 0, &mut out).unwrap();
+    assert_eq!(out, [0; 8]);
+    assert_eq!(table.gather(2, &sges, 0, &mut out), Err(MemoryError::WrongDomain));
+    assert_eq!(table.remote_read(key(keys), 0, &mut out), Err(MemoryError::AccessDenied));
+    assert_eq!(table.remote_write(key(keys), 0, &out), Err(MemoryError::AccessDenied));
+    let change = super::super::RegionChange { access: Some(Access::all()), ..Default::default() };
+    // SAFETY: it is refused.
+    assert_eq!(unsafe { table.rereg(keys.handle, change) }.unwrap_err().errno(), libc::EINVAL);
+}
+
+#[test]
+fn device_memory_lives_as_long_as_it_is_registered() {
+    let pool = super::super::DeviceMemoryPool::new(64);
+    let memory = pool.allocate(64, 0).unwrap();
+    let mut table = RegionTable::new(4);
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::ZERO_BASED;
+    let register = |table: &mut RegionTable, offset, length, access| {
+        table.register_device_memory(1, &memory, offset, length, access)
+    };
+    for (offset, length, access) in
+        [(0, 65, access), (60, 8, access), (0, 8, Access::LOCAL_WRITE), (0, 8, access | Access::ON_DEMAND)]
+    {
+        assert_eq!(register(&mut table, offset, length, access).unwrap_err().errno(), libc::EINVAL);
+    }
+    let keys = register(&mut table, 16, 48, access).unwrap();
+    table.remote_write(key(keys), 4, b"text").unwrap();
+    let mut out = [0; 4];
+    memory.read(20, &mut out).unwrap();
+    assert_eq!(&out, b"text");
+    assert_eq!(table.remote_write(key(keys), 45, b"text"), Err(MemoryError::OutOfRange));
+    drop(memory);
+    assert!(pool.allocate(1, 0).is_err());
+    table.deregister(keys.handle).unwrap();
+    pool.allocate(64, 0).unwrap();
+}

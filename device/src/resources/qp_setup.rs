@@ -1,0 +1,94 @@
+//! What a queue pair is to be attached to, and whether it can be.
+
+use pumice_transport::types::{QpCapacity, QpType};
+use pumice_transport::wire::Qpn;
+
+use super::{Resources, check_size};
+use crate::error::ResourceError;
+use crate::table::Handle;
+
+/// What to attach a queue pair to (`ibv_create_qp_ex`).
+#[derive(Debug, Clone, Copy)]
+pub struct QpSetup {
+    /// Its number; the low 16 bits are not in use by another.
+    pub qpn: Qpn,
+    /// Its kind.
+    pub qp_type: QpType,
+    /// What the application calls it.
+    pub cookie: u64,
+    /// Protection domain; all but XRC targets.
+    pub pd: Option<Handle>,
+    /// Completion queue of sends; all but XRC targets.
+    pub send_cq: Option<Handle>,
+    /// Completion queue of receives; RC, UC, UD.
+    pub recv_cq: Option<Handle>,
+    /// Shared receive queue, instead of a receive queue of its own.
+    pub srq: Option<Handle>,
+    /// XRC domain; XRC targets and queue pairs of OFED 1.x.
+    pub xrcd: Option<Handle>,
+    /// Sizes asked for.
+    pub capacity: QpCapacity,
+}
+
+impl Resources {
+    /// The objects that the type needs are there, and those that it does not use are left out.
+    pub(super) fn check_setup(&self, setup: &QpSetup) -> Result<QpSetup, ResourceError> {
+        let kind = setup.qp_type.name();
+        let mut used = *setup;
+        let target = setup.qp_type == QpType::XrcTarget;
+        if setup.qp_type.is_xrc() {
+            if setup.srq.is_some() {
+                return Err(ResourceError::invalid(format!("{kind} queue pairs have no SRQ of their own")));
+            }
+            used.recv_cq = None;
+        } else if setup.recv_cq.is_none() {
+            return Err(ResourceError::invalid(format!("{kind} queue pairs need a recv_cq")));
+        }
+        if target {
+            used.pd = None;
+            used.send_cq = None;
+            let xrcd = setup.xrcd.ok_or_else(|| ResourceError::invalid("XRC targets need an XRC domain"))?;
+            self.xrc.domain_of(xrcd)?;
+        } else {
+            used.xrcd = setup.xrcd.filter(|_| setup.qp_type == QpType::XrcDuplex);
+            if setup.qp_type == QpType::XrcDuplex {
+                let missing = || ResourceError::invalid(format!("{kind} queue pairs need an XRC domain"));
+                let xrcd = used.xrcd.ok_or_else(missing)?;
+                self.xrc.domain_of(xrcd)?;
+            }
+            let pd =
+                setup.pd.ok_or_else(|| ResourceError::invalid(format!("{kind} queue pairs need a PD")))?;
+            self.pds.require(pd)?;
+            if setup.send_cq.is_none() {
+                return Err(ResourceError::invalid(format!("{kind} queue pairs need a send_cq")));
+            }
+        }
+        for cq in used.send_cq.into_iter().chain(used.recv_cq) {
+            self.cqs.require(cq)?;
+        }
+        if let Some(srq) = used.srq
+            && self.srq(srq)?.xrc().is_some()
+        {
+            return Err(ResourceError::invalid(format!("{kind} queue pairs cannot use an XRC SRQ")));
+        }
+        Ok(used)
+    }
+
+    /// The sizes that are granted: those asked for are within their limits.
+    pub(super) fn check_capacity(&self, setup: &QpSetup) -> Result<QpCapacity, ResourceError> {
+        let limits = &self.limits;
+        let mut capacity = setup.capacity;
+        if setup.send_cq.is_none() {
+            (capacity.max_send_wr, capacity.max_send_sge, capacity.max_inline_data) = (0, 0, 0);
+        }
+        if setup.recv_cq.is_none() || setup.srq.is_some() {
+            (capacity.max_recv_wr, capacity.max_recv_sge) = (0, 0);
+        }
+        check_size("max_send_wr", capacity.max_send_wr, 0, limits.max_qp_wr)?;
+        check_size("max_recv_wr", capacity.max_recv_wr, 0, limits.max_qp_wr)?;
+        check_size("max_send_sge", capacity.max_send_sge, 0, limits.max_sge)?;
+        check_size("max_recv_sge", capacity.max_recv_sge, 0, limits.max_sge)?;
+        check_size("max_inline_data", capacity.max_inline_data, 0, limits.max_inline_data)?;
+        Ok(capacity)
+    }
+}

@@ -1,0 +1,152 @@
+//! What a shared port receives from its UDP socket and from other processes, and what of it goes on to them.
+
+use super::SharedPort;
+use super::counters::{ShareCounters, count, note_sent};
+use crate::port::{Port, Received};
+use crate::share::backlog::Backlog;
+use crate::share::local::{Local, is_only_for, names_srq_of};
+use crate::share::membership::Membership;
+use crate::share::relay::{Incoming, Relay, Sent};
+use crate::share::report;
+use crate::share::steering::SLOT_OFFSET;
+
+impl SharedPort {
+    /// Takes a train from the relay. True if anything was taken.
+    pub(super) fn receive_relayed(&mut self, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        self.relay_due = match self.relay.receive() {
+            Incoming::Nothing => false,
+            Incoming::Look => {
+                self.mend_due = true;
+                true
+            }
+            Incoming::Ask(asker) => {
+                let text = report::encode(self.slot, &self.counters.stats(), self.device.as_deref());
+                // Who does not wait for the answer asks again.
+                let _ = self.relay.answer(asker, &text);
+                true
+            }
+            Incoming::Train(received)
+                if is_for(&received, &self.membership, &self.local, self.udp.port()) =>
+            {
+                count(&self.counters.taken_over);
+                took(self.backlog.as_ref(), &received);
+                handler(&received);
+                true
+            }
+            Incoming::Train(_) | Incoming::Rejected => {
+                count(&self.counters.rejected);
+                true
+            }
+        };
+        let mut more = self.relay_due;
+        for (_, relay) in &mut self.adopted {
+            match relay.receive() {
+                Incoming::Nothing => {}
+                Incoming::Train(received)
+                    if is_for(&received, &self.membership, &self.local, self.udp.port()) =>
+                {
+                    count(&self.counters.taken_over);
+                    took(self.backlog.as_ref(), &received);
+                    handler(&received);
+                    more = true;
+                }
+                Incoming::Look | Incoming::Ask(_) | Incoming::Train(_) | Incoming::Rejected => {
+                    count(&self.counters.rejected);
+                    more = true;
+                }
+            }
+        }
+        self.relay_due = more;
+        more
+    }
+
+    pub(super) fn receive_udp(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        let SharedPort { udp, relay, local, counters, backlog, .. } = self;
+        let backlog = backlog.as_ref();
+        let offered = backlog.map(Backlog::offered);
+        let mut route = Route { local, relay, counters, backlog, stray: None };
+        let taken = udp.receive(now_ns, &mut |received| route.route(received, handler));
+        if !taken && let (Some(backlog), Some(offered)) = (backlog, offered) {
+            backlog.all_taken(offered);
+        }
+        if let Some(byte) = route.stray {
+            self.mend_due = true;
+            // One that was steered before the last mending proves nothing.
+            self.evidence = Some(byte).filter(|_| self.settled).or(self.evidence);
+        }
+        taken
+    }
+}
+
+/// Where the packets of a train go.
+struct Route<'a> {
+    local: &'a Local,
+    relay: &'a Relay,
+    counters: &'a ShareCounters,
+    backlog: Option<&'a Backlog>,
+    /// Top byte of the number in the last packet that is another process's.
+    stray: Option<u8>,
+}
+
+impl Route<'_> {
+    fn route(&mut self, received: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
+        // Every socket that joined a group gets the group's datagrams: they are for whoever has them.
+        if received.flow.destination.is_multicast() || is_only_for(received, self.local) {
+            took(self.backlog, received);
+            handler(received);
+            return;
+        }
+        // Trains of ours never mix processes, but a network card may have joined packets that do.
+        let segment_bytes = received.segment_bytes.max(1);
+        let mut rest = received.bytes;
+        while !rest.is_empty() {
+            let target = self.target(rest);
+            let mut length = segment_bytes;
+            while rest.get(length..).is_some_and(|next| !next.is_empty() && self.target(next) == target) {
+                length += segment_bytes;
+            }
+            let (run, next) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+            self.hand_on(target, &Received { bytes: run, ..*received }, handler);
+            rest = next;
+        }
+    }
+
+    /// Whose the first packet is: another slot's, or (`None`) for this process to look at.
+    fn target(&self, bytes: &[u8]) -> Option<u8> {
+        bytes.get(SLOT_OFFSET).copied().filter(|&byte| !self.local.is_local(byte))
+    }
+
+    fn hand_on(&mut self, target: Option<u8>, run: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
+        let Some(slot) = target else {
+            took(self.backlog, run);
+            return handler(run);
+        };
+        let sent = self.relay.send_train(slot, run);
+        note_sent(self.counters, sent);
+        match sent {
+            Sent::Done | Sent::Full => self.stray = Some(slot),
+            // Dropped and counted with other packets for queue pairs that do not exist.
+            Sent::Nobody => handler(run),
+        }
+    }
+}
+
+fn took(backlog: Option<&Backlog>, received: &Received<'_>) {
+    if let Some(backlog) = backlog
+        && !received.flow.destination.is_multicast()
+    {
+        backlog.took(received.bytes, received.segment_bytes);
+    }
+}
+
+/// Whether a train from another process is what it should have sent here.
+fn is_for(received: &Received<'_>, membership: &Membership, local: &Local, port: u16) -> bool {
+    let slot = membership.slot();
+    let step = received.segment_bytes.max(1);
+    let bound = membership.address();
+    let destination = received.flow.destination;
+    (bound.is_unspecified() || bound == destination)
+        && !destination.is_multicast()
+        && received.flow.destination_port == port
+        && (is_only_for(received, local) || received.bytes.chunks(step).all(|one| names_srq_of(one, slot)))
+}
