@@ -2,6 +2,8 @@
 //! and nothing of them stays.
 
 mod kit;
+#[path = "../../transport/tests/cm/request.rs"]
+mod request;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,11 +16,9 @@ use pumice_device::hca::Hca;
 use pumice_device::port::FabricConfig;
 use pumice_transport::cm::{AcceptParams, BacklogOverflow, Event, State};
 use pumice_transport::mad::{
-    CmMessage, CommId, Drep, Dreq, GSI_Q_KEY, IpHeader, MAD_BYTES, Mad, MadHeader, Mra, MraOf, PathFields,
-    PortSpace, PrivateData, Rej, RejectReason, Rejected, Rep, Req, Rtu, ServiceId, SidrRep, SidrReq,
-    SidrStatus, TransportType, class, method,
+    CmMessage, CommId, Drep, Dreq, GSI_Q_KEY, MAD_BYTES, Mad, MadHeader, Mra, MraOf, PortSpace, PrivateData,
+    Rej, RejectReason, Rejected, Rep, Req, Rtu, ServiceId, SidrRep, SidrReq, SidrStatus, class, method,
 };
-use pumice_transport::types::Gid;
 use pumice_transport::wire::{Bth, Deth, Headers, Opcode, Packet, Psn, Qpn};
 
 const SERVICE: ServiceId = ServiceId::rdma_cm(PortSpace::Tcp, 7471);
@@ -100,40 +100,7 @@ impl Scene {
 }
 
 fn request(number: u32) -> Req {
-    let (source, destination): (IpAddr, IpAddr) = (PEER.parse().unwrap(), VICTIM.parse().unwrap());
-    Req {
-        local_id: CommId(number),
-        service_id: SERVICE,
-        local_ca_guid: u64::from(number),
-        ece: Default::default(),
-        local_q_key: 0,
-        local_qpn: Qpn::new(number),
-        responder_resources: 1,
-        local_eecn: 0,
-        initiator_depth: 1,
-        remote_eecn: 0,
-        remote_response_timeout: 20,
-        transport: TransportType::Rc,
-        flow_control: false,
-        starting_psn: Psn::new(number),
-        local_response_timeout: 20,
-        retry_count: 7,
-        pkey: 0xffff,
-        path_mtu: 3,
-        rdc_exists: false,
-        rnr_retry_count: 7,
-        max_cm_retries: 15,
-        srq: false,
-        primary: PathFields {
-            local_gid: Gid::from(source),
-            remote_gid: Gid::from(destination),
-            hop_limit: 64,
-            local_ack_timeout: 17,
-            ..PathFields::default()
-        },
-        alternate: PathFields::default(),
-        private_data: PrivateData::new(&IpHeader { source_port: 4000, source, destination }.emit()).unwrap(),
-    }
+    request::request(number, SERVICE, PEER.parse().unwrap(), VICTIM.parse().unwrap())
 }
 
 fn reply(local_id: CommId, remote_id: CommId) -> Rep {

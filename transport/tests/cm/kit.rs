@@ -8,10 +8,12 @@ use pumice_transport::cm::{
 };
 use pumice_transport::mad::{
     CmMessage, CommId, Drep, Dreq, Ece, IpHeader, Mad, Mra, MraOf, PathFields, PortSpace, PrivateData, Rej,
-    RejectReason, Rejected, Rep, Req, Rtu, ServiceId, TransportType,
+    RejectReason, Rejected, Rep, Req, Rtu, ServiceId,
 };
 use pumice_transport::types::{Gid, Mtu};
 use pumice_transport::wire::{Psn, Qpn};
+
+use crate::request::request;
 
 pub(crate) const SERVICE: ServiceId = ServiceId::rdma_cm(PortSpace::Tcp, 7471);
 pub(crate) const US: [u8; 4] = [10, 0, 0, 1];
@@ -184,44 +186,26 @@ pub(crate) fn connect(private_data: &[u8]) -> ConnectParams<'_> {
 
 /// The peer's request.
 pub(crate) fn req() -> Req {
+    let plain = request(1, SERVICE, PEER.into(), US.into());
     Req {
         local_id: THEIRS,
-        service_id: SERVICE,
         local_ca_guid: PEER_GUID,
-        ece: Ece::default(),
-        local_q_key: 0,
         local_qpn: PEER_QPN,
         responder_resources: 3,
-        local_eecn: 0,
         initiator_depth: 5,
-        remote_eecn: 0,
-        remote_response_timeout: 20,
-        transport: TransportType::Rc,
-        flow_control: false,
         starting_psn: Psn::new(0x222),
-        local_response_timeout: 20,
         retry_count: 6,
-        pkey: 0xffff,
-        path_mtu: 3,
-        rdc_exists: false,
         rnr_retry_count: 5,
-        max_cm_retries: 15,
-        srq: false,
         primary: PathFields {
             local_lid: 0xffff,
             remote_lid: 0xffff,
-            local_gid: gid(PEER),
-            remote_gid: gid(US),
             flow_label: 0x54321,
-            packet_rate: 0,
             traffic_class: 8,
             hop_limit: 63,
             sl: 1,
-            subnet_local: false,
-            local_ack_timeout: 17,
+            ..plain.primary
         },
-        alternate: PathFields::default(),
-        private_data: PrivateData::new(&ip_header(PEER, US)).unwrap(),
+        ..plain
     }
 }
 

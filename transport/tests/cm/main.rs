@@ -17,4 +17,5 @@ mod ladder_sidr;
 mod link;
 mod noise;
 mod pace;
+mod request;
 mod script;

@@ -3,17 +3,14 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use pumice_device::port::wait_readable;
-use pumice_transport::mad::{
-    CmMessage, CommId, GSI_Q_KEY, IpHeader, MAD_BYTES, PathFields, PortSpace, PrivateData, Req, ServiceId,
-    TransportType,
-};
+use pumice_transport::mad::{CmMessage, GSI_Q_KEY, MAD_BYTES, PortSpace, ServiceId};
 use pumice_transport::path::{Flow, ROCE_PORT};
-use pumice_transport::types::Gid;
 use pumice_transport::wire::{Bth, Deth, Headers, Opcode, Psn, Qpn, icrc};
 use pumice_verbs::{Connection, ConnectionParams, Listener};
 use std::os::fd::AsRawFd;
 
 use crate::kit::{LIMIT, Side, udp};
+use crate::request::request;
 
 const PORT: u16 = 7471;
 const BACKLOG: usize = 16;
@@ -59,40 +56,8 @@ impl Attacker {
     }
 
     fn request(&self, number: u32) -> [u8; MAD_BYTES] {
-        let header = IpHeader { source_port: 4000, source: self.address, destination: self.victim };
-        let request = Req {
-            local_id: CommId(number),
-            service_id: ServiceId::rdma_cm(PortSpace::Tcp, PORT),
-            local_ca_guid: u64::from(number),
-            ece: Default::default(),
-            local_q_key: 0,
-            local_qpn: Qpn::new(number),
-            responder_resources: 1,
-            local_eecn: 0,
-            initiator_depth: 1,
-            remote_eecn: 0,
-            remote_response_timeout: 20,
-            transport: TransportType::Rc,
-            flow_control: false,
-            starting_psn: Psn::new(number),
-            local_response_timeout: 20,
-            retry_count: 7,
-            pkey: 0xffff,
-            path_mtu: 3,
-            rdc_exists: false,
-            rnr_retry_count: 7,
-            max_cm_retries: 15,
-            srq: false,
-            primary: PathFields {
-                local_gid: Gid::from(self.address),
-                remote_gid: Gid::from(self.victim),
-                hop_limit: 64,
-                local_ack_timeout: 17,
-                ..PathFields::default()
-            },
-            alternate: PathFields::default(),
-            private_data: PrivateData::new(&header.emit()).unwrap(),
-        };
+        let service_id = ServiceId::rdma_cm(PortSpace::Tcp, PORT);
+        let request = request(number, service_id, self.address, self.victim);
         CmMessage::Req(request).emit(number.into())
     }
 

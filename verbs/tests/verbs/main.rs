@@ -9,4 +9,6 @@ mod kit;
 mod lifetime;
 mod messages;
 mod one_sided;
+#[path = "../../../transport/tests/cm/request.rs"]
+mod request;
 mod shared;

@@ -1,13 +1,12 @@
 //! Mappings: memory of the program that the peer writes to directly, by offset.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
+use super::pieces::{Next, Pieces};
 use super::protocol::place::{Mapping, Place};
-use super::protocol::sending::FIRST_PIECE;
+use super::protocol::stream::Stream;
 use super::region::{Buffers, LOCAL, WRITTEN_BY_PEERS};
-use super::stream_socket::{Locked, Patience, State, StreamSocket, turn};
-use super::transfer::{some_or, writes};
+use super::stream_socket::{Connection, Locked, Patience, State, StreamSocket};
 use crate::abi::ibv_mr;
 use crate::memory::{ibv_dereg_mr, ibv_reg_mr};
 use crate::outcome::{Errno, INVALID, errno};
@@ -145,51 +144,35 @@ impl StreamSocket {
     pub(crate) unsafe fn write_mapped(
         &self,
         buffers: &mut Buffers<'_>,
-        mut offset: u64,
+        offset: u64,
         flags: c_int,
     ) -> Result<usize, Errno> {
-        let _turn = turn(&self.sending);
-        let mut state = self.lock();
-        let patience = Patience::of(&state.options, flags, state.options.send_limit);
-        state = self.connected(state, patience)?;
-        state = self.send_mappings(state, patience)?;
-        let (mut sent, mut longest) = (0, FIRST_PIECE);
-        while buffers.left() > 0 {
-            let possible = |state: &mut State| {
-                state.connection.as_ref().is_none_or(|connection| {
-                    connection.stream.sending.direct_is_possible() || !connection.stream.writes()
-                })
-            };
-            if !possible(&mut state) {
-                state = match self.wait(state, patience, possible) {
-                    Ok(state) => state,
-                    Err(errno) => return some_or(sent, errno),
-                };
-            }
-            if !writes(&state) {
-                return some_or(sent, Errno(libc::ECONNRESET));
-            }
-            let Some(connection) = &mut state.connection else { break };
-            let link = Arc::clone(&connection.link);
-            let Some(to) =
-                (0..u16::MAX).map_while(|index| link.mapping(index)).find_map(|map| map.find(offset))
-            else {
-                break;
-            };
-            let made = connection.stream.sending.direct(buffers.left(), to, longest, link.inline);
-            let Some(transfer) = made else { continue };
-            drop(state);
-            // SAFETY: the caller's promise.
-            let posted = unsafe { link.post(&transfer, buffers) };
-            state = self.lock();
-            if posted.is_err() {
-                self.fail(&mut state, libc::ECONNRESET);
-                continue;
-            }
-            sent += transfer.length as usize;
-            offset = offset.wrapping_add(transfer.length.into());
-            longest = longest.saturating_mul(2);
-        }
-        Ok(sent)
+        // SAFETY: the caller's promise.
+        unsafe { self.send_pieces(ToMappings { offset }, buffers, flags) }
+    }
+}
+
+/// Data for the peer's mappings, from an offset on.
+struct ToMappings {
+    offset: u64,
+}
+
+impl Pieces for ToMappings {
+    fn is_possible(stream: &Stream) -> bool {
+        stream.sending.direct_is_possible()
+    }
+
+    fn next(&mut self, Connection { link, stream, .. }: &mut Connection, left: usize, longest: u32) -> Next {
+        let mut mappings = (0..u16::MAX).map_while(|index| link.mapping(index));
+        let Some(to) = mappings.find_map(|map| map.find(self.offset)) else { return Next::End };
+        let Some(transfer) = stream.sending.direct(left, to, longest, link.inline) else {
+            return Next::NotNow;
+        };
+        self.offset = self.offset.wrapping_add(transfer.length.into());
+        Next::Piece(transfer)
+    }
+
+    fn broken(_: &mut State) -> Errno {
+        Errno(libc::ECONNRESET)
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod identifier;
 pub(crate) mod iomap;
 pub(crate) mod link;
 pub(crate) mod options;
+pub(crate) mod pieces;
 pub(crate) mod poll;
 pub(crate) mod protocol;
 pub(crate) mod reentry;

@@ -4,32 +4,18 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::protocol::sending::FIRST_PIECE;
-use super::protocol::stream::{End, How};
+use super::pieces::{Next, Pieces, some_or};
+use super::protocol::stream::{End, How, Stream};
 use super::region::Buffers;
-use super::stream_socket::{Locked, Patience, Stage, State, StreamSocket, ring, turn};
+use super::stream_socket::{Connection, Locked, Patience, Stage, State, StreamSocket, ring, turn};
 use super::{attendant, table};
 use crate::outcome::{Errno, INVALID};
 
 /// How long closing waits for what was sent to arrive. The transport gives a dead peer up before.
 const LINGERING: Duration = Duration::from_secs(30);
 
-fn can_write(state: &mut State) -> bool {
-    state
-        .connection
-        .as_ref()
-        .is_none_or(|connection| connection.stream.can_write() || !connection.stream.writes())
-}
-
 fn can_read(state: &mut State) -> bool {
     state.connection.as_ref().is_none_or(|connection| connection.stream.can_read())
-}
-
-/// Why nothing can be written any more.
-fn broken(state: &mut State) -> Errno {
-    let ended = state.connection.as_ref().and_then(|connection| connection.stream.end());
-    let otherwise = if ended.is_some() { libc::ECONNRESET } else { libc::EPIPE };
-    StreamSocket::take_error(state).unwrap_or(Errno(otherwise))
 }
 
 impl StreamSocket {
@@ -42,40 +28,8 @@ impl StreamSocket {
     /// # Safety
     /// The buffers are the program's.
     pub(crate) unsafe fn send(&self, buffers: &mut Buffers<'_>, flags: c_int) -> Result<usize, Errno> {
-        let _turn = turn(&self.sending);
-        let mut state = self.lock();
-        let patience = Patience::of(&state.options, flags, state.options.send_limit);
-        state = self.connected(state, patience)?;
-        state = self.send_mappings(state, patience)?;
-        let (mut sent, mut longest) = (0, FIRST_PIECE);
-        while buffers.left() > 0 {
-            if !can_write(&mut state) || !writes(&state) {
-                state = match self.wait(state, patience, can_write) {
-                    Ok(state) => state,
-                    Err(errno) => return some_or(sent, errno),
-                };
-            }
-            let errno = if writes(&state) { None } else { Some(broken(&mut state)) };
-            if let Some(errno) = errno {
-                return some_or(sent, errno);
-            }
-            let Some(connection) = &mut state.connection else { return some_or(sent, Errno(libc::ENOTCONN)) };
-            let link = Arc::clone(&connection.link);
-            let Some(transfer) = connection.stream.sending.data(buffers.left(), longest, link.inline) else {
-                continue;
-            };
-            drop(state);
-            // SAFETY: the caller's promise.
-            let posted = unsafe { link.post(&transfer, buffers) };
-            state = self.lock();
-            if posted.is_err() {
-                self.fail(&mut state, libc::ECONNRESET);
-                continue;
-            }
-            sent += transfer.length as usize;
-            longest = longest.saturating_mul(2);
-        }
-        Ok(sent)
+        // SAFETY: the caller's promise.
+        unsafe { self.send_pieces(Data, buffers, flags) }
     }
 
     /// Receives what is there, and waits for it if there is nothing: how many bytes, 0 at the end.
@@ -235,17 +189,27 @@ impl StreamSocket {
     }
 }
 
-pub(crate) fn writes(state: &State) -> bool {
-    state.connection.as_ref().is_some_and(|connection| connection.stream.writes())
+/// Data for the peer's ring.
+struct Data;
+
+impl Pieces for Data {
+    fn is_possible(stream: &Stream) -> bool {
+        stream.sending.is_possible()
+    }
+
+    fn next(&mut self, Connection { link, stream, .. }: &mut Connection, left: usize, longest: u32) -> Next {
+        stream.sending.data(left, longest, link.inline).map_or(Next::NotNow, Next::Piece)
+    }
+
+    fn broken(state: &mut State) -> Errno {
+        let ended = state.connection.as_ref().and_then(|connection| connection.stream.end());
+        let otherwise = if ended.is_some() { libc::ECONNRESET } else { libc::EPIPE };
+        StreamSocket::take_error(state).unwrap_or(Errno(otherwise))
+    }
 }
 
 fn available(state: &State) -> u32 {
     state.connection.as_ref().map_or(0, |connection| connection.stream.available())
-}
-
-/// What was done before an error came, if something was.
-pub(crate) const fn some_or(done: usize, errno: Errno) -> Result<usize, Errno> {
-    if done > 0 { Ok(done) } else { Err(errno) }
 }
 
 /// Asks what a socket is ready for, without waiting.

@@ -1,0 +1,128 @@
+//! Sockets from the first call to the last.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use libc::{sockaddr, socklen_t};
+
+use super::{given, show, stream};
+use crate::outcome::{Errno, NOT_SUPPORTED, number};
+use crate::rsocket::at_exit;
+use crate::rsocket::datagram::DatagramSocket;
+use crate::rsocket::options::Options;
+use crate::rsocket::reentry::{Inside, is_inside};
+use crate::rsocket::stream_socket::StreamSocket;
+use crate::rsocket::table::{self, Removed, Socket, socket};
+
+/// socket(2): for streams (TCP) and datagrams (UDP) of IPv4 and IPv6.
+pub(crate) unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    number(|| {
+        let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+        // A socket of the library's own.
+        if is_inside() {
+            return Err(NOT_SUPPORTED);
+        }
+        let _inside = Inside::enter();
+        if !matches!(domain, libc::AF_INET | libc::AF_INET6) {
+            return Err(NOT_SUPPORTED);
+        }
+        let mut options = Options::default();
+        if flags & libc::SOCK_NONBLOCK != 0 {
+            options.status_flags |= libc::O_NONBLOCK;
+        }
+        if flags & libc::SOCK_CLOEXEC != 0 {
+            options.descriptor_flags = libc::FD_CLOEXEC;
+        }
+        let (descriptor, socket) = match (kind & !flags, protocol) {
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => {
+                let stream = Arc::new(StreamSocket::new(domain, options)?);
+                (stream.descriptor(), Socket::Stream(stream))
+            }
+            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => {
+                let datagram = Arc::new(DatagramSocket::new(domain, options)?);
+                (datagram.descriptor(), Socket::Datagram(datagram))
+            }
+            _ => return Err(NOT_SUPPORTED),
+        };
+        table::insert(descriptor, socket);
+        at_exit::once();
+        Ok(descriptor)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rbind(descriptor: c_int, addr: *const sockaddr, addrlen: socklen_t) -> c_int {
+    number(|| {
+        let _inside = Inside::enter();
+        // SAFETY: the caller's promise.
+        let to = unsafe { given(addr, addrlen) }?;
+        match socket(descriptor)? {
+            Socket::Stream(stream) => stream.bind(to)?,
+            Socket::Datagram(datagram) => datagram.bind(to)?,
+            Socket::Epoll(_) => return Err(Errno(libc::ENOTSOCK)),
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rlisten(descriptor: c_int, backlog: c_int) -> c_int {
+    number(|| {
+        let _inside = Inside::enter();
+        stream(descriptor)?.listen(backlog)?;
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn raccept(
+    descriptor: c_int,
+    addr: *mut sockaddr,
+    addrlen: *mut socklen_t,
+) -> c_int {
+    number(|| {
+        let _inside = Inside::enter();
+        let (accepted, peer) = stream(descriptor)?.accept(0)?;
+        if let Some(peer) = peer {
+            // SAFETY: the caller's promise.
+            unsafe { show(peer, addr, addrlen) };
+        }
+        Ok(accepted)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rconnect(
+    descriptor: c_int,
+    addr: *const sockaddr,
+    addrlen: socklen_t,
+) -> c_int {
+    number(|| {
+        let _inside = Inside::enter();
+        // SAFETY: the caller's promise.
+        let peer = unsafe { given(addr, addrlen) }?;
+        match socket(descriptor)? {
+            Socket::Stream(stream) => stream.connect(peer)?,
+            Socket::Datagram(datagram) => datagram.connect(peer)?,
+            Socket::Epoll(_) => return Err(Errno(libc::ENOTSOCK)),
+        }
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rshutdown(descriptor: c_int, how: c_int) -> c_int {
+    number(|| {
+        let _inside = Inside::enter();
+        stream(descriptor)?.shutdown(how)?;
+        Ok(0)
+    })
+}
+
+pub(crate) unsafe extern "C" fn rclose(descriptor: c_int) -> c_int {
+    number(|| {
+        let _inside = Inside::enter();
+        match table::remove(descriptor).ok_or(Errno(libc::EBADF))? {
+            Removed::Own(Socket::Stream(stream)) => stream.close(),
+            Removed::Own(Socket::Datagram(datagram)) => datagram.close(),
+            Removed::Own(Socket::Epoll(interest)) => interest.close(),
+            Removed::Inherited => {}
+        }
+        Ok(0)
+    })
+}

@@ -1,0 +1,54 @@
+//! Mappings, and writing to the peer's.
+
+use std::ffi::{c_int, c_void};
+
+use libc::off_t;
+
+use super::{one, stream};
+use crate::outcome::{count, number};
+use crate::rsocket::reentry::Inside;
+use crate::rsocket::region::{Buffers, buffers};
+
+/// Maps a buffer for the peer to write to: the offset by which it is known there, or -1.
+pub(crate) unsafe extern "C" fn riomap(
+    descriptor: c_int,
+    buf: *mut c_void,
+    len: usize,
+    prot: c_int,
+    _flags: c_int,
+    offset: off_t,
+) -> off_t {
+    let mapped = count(|| {
+        let _inside = Inside::enter();
+        Ok(stream(descriptor)?.map(buf, len, prot, offset)? as isize)
+    });
+    mapped as off_t
+}
+
+pub(crate) unsafe extern "C" fn riounmap(descriptor: c_int, buf: *mut c_void, len: usize) -> c_int {
+    number(|| {
+        let _inside = Inside::enter();
+        stream(descriptor)?.unmap(buf, len)?;
+        Ok(0)
+    })
+}
+
+/// Writes to memory that the peer has mapped.
+pub(crate) unsafe extern "C" fn riowrite(
+    descriptor: c_int,
+    buf: *const c_void,
+    length: usize,
+    offset: off_t,
+    flags: c_int,
+) -> usize {
+    let written = count(|| {
+        let _inside = Inside::enter();
+        let from = one(buf, length);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut from = Buffers::new(buffers(&from, 1)?);
+            Ok(stream(descriptor)?.write_mapped(&mut from, offset as u64, flags)? as isize)
+        }
+    });
+    written as usize
+}
