@@ -1,7 +1,7 @@
 # What tests/golden has captured between two rxe, done again with pumice on one side: the packets of each direction, in order, must
 # be the same in opcode, PSN, flags, lengths, immediate data, operands, syndrome and MSN, and the messages of the connection manager
-# in what they say; captured.awk has what is left out. Which of two directions was first is not compared, nor
-# how many requests one acknowledgement covers where several are under way: each acknowledgement must be one of those captured.
+# in what they say; captured.awk has what is left out. Which of two directions was first is not compared, nor how many requests one
+# acknowledgement covers where several are under way: each acknowledgement must be one of those captured.
 #
 # Not here: rc-loss, rc-reorder and rc-duplicate (made by chance; the group `faults` has their kind) and tool-srq_pingpong (several queue
 # pairs at once).
@@ -20,7 +20,7 @@ mark() {
     echo mark >/dev/udp/"$pumice_address"/4791
 }
 
-# The captures of this kernel that are compared: name, place in the capture of the two directions, and how.
+# SERVER:NAME: which mark it begins at.
 declare -A place
 
 # again NAME COMMAND...: if there is such a capture of this kernel.
@@ -68,7 +68,7 @@ refused() {
     namespace=$(namespace_of "$server")
     [[ -z $namespace ]] || in=(ip netns exec "$namespace")
     # Port 4791: the device is there.
-    until "${in[@]}" grep -q ':12B7 ' /proc/net/udp; do sleep 0.1; done
+    until "${in[@]}" grep -q ':12B7 ' /proc/net/udp || ! kill -0 "$process" 2>/dev/null; do sleep 0.1; done
     mark
     side "$client" "$@" >/tmp/refused 2>&1
     kill "$process"
