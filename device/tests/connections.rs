@@ -22,8 +22,8 @@ use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::port::{FabricConfig, FaultConfig, FaultPort, UdpConfig, wait_readable};
 use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, RejectParams, ResolveParams,
-    SidrReply, State, UnansweredMessage,
+    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, Place, RejectParams,
+    ResolveParams, SidrReply, State, UnansweredMessage,
 };
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{
@@ -40,7 +40,7 @@ const DATAGRAMS: ServiceId = ServiceId::rdma_cm(PortSpace::Udp, 7471);
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn everywhere(service_id: ServiceId) -> ServiceEntry {
-    ServiceEntry { service_id, mask: u64::MAX, local: None }
+    ServiceEntry { service_id, mask: u64::MAX, place: Place::Everywhere }
 }
 
 fn route(from: IpAddr, to: IpAddr) -> MadRoute {
@@ -350,7 +350,7 @@ fn a_source_address_must_be_the_adapters_and_a_service_is_bound_once() {
     let error = client.hca.cm_connect(&params, &client.channel).unwrap_err();
     assert_eq!(error.errno(), libc::EADDRNOTAVAIL);
     let binding = server.listen(SERVICE);
-    let here = ServiceEntry { local: Some(server.address.into()), ..everywhere(SERVICE) };
+    let here = ServiceEntry { place: Place::At(server.address.into()), ..everywhere(SERVICE) };
     for entry in [everywhere(SERVICE), here] {
         assert_eq!(server.hca.cm_bind(&entry).unwrap_err().errno(), libc::EADDRINUSE);
     }

@@ -125,8 +125,8 @@ impl Gsi {
         if binding.listener.is_some() {
             return Err(ConnectionError::Listening);
         }
-        let ServiceEntry { service_id, mask, local } = binding.entry;
-        let listener = self.cm.listen(&ListenParams { service_id, mask, local, backlog, overflow })?;
+        let ServiceEntry { service_id, mask, place } = binding.entry;
+        let listener = self.cm.listen(&ListenParams { service_id, mask, place, backlog, overflow })?;
         binding.listener = Some(listener);
         self.listeners.insert(listener, Arc::clone(channel));
         Ok(listener)

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use pumice_transport::cm::Place;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
 
@@ -15,20 +16,20 @@ pub struct ServiceEntry {
     pub service_id: ServiceId,
     /// Bits of the service id that count.
     pub mask: u64,
-    /// At one address, or at all.
-    pub local: Option<Gid>,
+    /// At which addresses.
+    pub place: Place,
 }
 
 impl ServiceEntry {
     /// Whether a request for this service at this address is meant.
     pub fn serves(&self, service_id: ServiceId, local: Gid) -> bool {
-        (self.service_id.0 ^ service_id.0) & self.mask == 0 && self.local.is_none_or(|own| own == local)
+        (self.service_id.0 ^ service_id.0) & self.mask == 0 && self.place.serves(local)
     }
 
     /// Whether some request would be meant for both.
     pub fn overlaps(&self, other: &ServiceEntry) -> bool {
-        let somewhere = self.local.is_none() || other.local.is_none() || self.local == other.local;
-        somewhere && (self.service_id.0 ^ other.service_id.0) & self.mask & other.mask == 0
+        self.place.overlaps(other.place)
+            && (self.service_id.0 ^ other.service_id.0) & self.mask & other.mask == 0
     }
 }
 
@@ -128,19 +129,22 @@ mod tests {
 
     #[test]
     fn overlapping_is_having_a_request_in_common() {
-        let gid = |text: &str| Some(Gid::from(text.parse::<IpAddr>().unwrap()));
-        let entry = |port, local| ServiceEntry {
+        let gid = |text: &str| Gid::from(text.parse::<IpAddr>().unwrap());
+        let entry = |port, place| ServiceEntry {
             service_id: ServiceId::rdma_cm(PortSpace::Tcp, port),
             mask: u64::MAX,
-            local,
+            place,
         };
-        let here = entry(7, gid("10.0.0.1"));
-        assert!(here.overlaps(&here) && here.overlaps(&entry(7, None)) && entry(7, None).overlaps(&here));
-        assert!(!here.overlaps(&entry(7, gid("10.0.0.2"))) && !here.overlaps(&entry(8, None)));
-        let space = ServiceEntry { mask: ServiceId::PORT_SPACE_MASK, ..entry(0, None) };
+        let at = |port, text| entry(port, Place::At(gid(text)));
+        let everywhere = entry(7, Place::Everywhere);
+        let here = at(7, "10.0.0.1");
+        assert!(here.overlaps(&here) && here.overlaps(&everywhere) && everywhere.overlaps(&here));
+        assert!(!here.overlaps(&at(7, "10.0.0.2")) && !here.overlaps(&at(8, "10.0.0.1")));
+        assert!(entry(7, Place::Ipv4).overlaps(&here) && !entry(7, Place::Ipv6).overlaps(&here));
+        let space = ServiceEntry { mask: ServiceId::PORT_SPACE_MASK, ..entry(0, Place::Everywhere) };
         assert!(space.overlaps(&here) && here.overlaps(&space));
-        assert!(here.serves(here.service_id, gid("10.0.0.1").unwrap()));
-        assert!(!here.serves(here.service_id, gid("10.0.0.2").unwrap()));
-        assert!(space.serves(here.service_id, gid("10.0.0.2").unwrap()));
+        assert!(here.serves(here.service_id, gid("10.0.0.1")));
+        assert!(!here.serves(here.service_id, gid("10.0.0.2")));
+        assert!(space.serves(here.service_id, gid("10.0.0.2")));
     }
 }

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pumice_transport::cm::Place;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
 
@@ -98,8 +99,10 @@ impl SharedPort {
     /// All addresses of a port that has one are that one.
     fn at_own_address(&self, entry: &ServiceEntry) -> ServiceEntry {
         let bound = self.membership.address();
-        let own = (!bound.is_unspecified()).then(|| Gid::from(bound));
-        ServiceEntry { local: entry.local.or(own), ..*entry }
+        let own = Gid::from(bound);
+        let place =
+            if bound.is_unspecified() || !entry.place.serves(own) { entry.place } else { Place::At(own) };
+        ServiceEntry { place, ..*entry }
     }
 
     /// Looks at the registry, unless that was done just now.

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pumice_transport::cm::Place;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
 
@@ -18,7 +19,7 @@ use super::{ShareError, folder, record};
 use crate::gsi::{DirectoryError, ServiceEntry};
 
 /// Name and version of the format.
-const MAGIC: [u8; 8] = *b"pumiceV2";
+const MAGIC: [u8; 8] = *b"pumiceV3";
 /// Magic, generation, number of entries, checksum of the entries. What follows them means nothing.
 const HEADER_BYTES: usize = 8 + 8 + 8 + 8;
 const ENTRY_BYTES: usize = 40;
@@ -251,9 +252,15 @@ fn encode_header(generation: u64, count: usize, sum: u64) -> [u8; HEADER_BYTES] 
 
 fn encode_entry((slot, entry): &(u8, ServiceEntry)) -> [u8; ENTRY_BYTES] {
     let mut bytes = [0; ENTRY_BYTES];
-    let begin = [*slot, u8::from(entry.local.is_some()), 0, 0, 0, 0, 0, 0];
+    let (place, address) = match entry.place {
+        Place::Everywhere => (0, Gid::ZERO),
+        Place::At(address) => (1, address),
+        Place::Ipv4 => (2, Gid::ZERO),
+        Place::Ipv6 => (3, Gid::ZERO),
+    };
+    let begin = [*slot, place, 0, 0, 0, 0, 0, 0];
     let numbers = [begin, entry.service_id.0.to_le_bytes(), entry.mask.to_le_bytes()];
-    let all = numbers.into_iter().flatten().chain(entry.local.unwrap_or(Gid::ZERO).0);
+    let all = numbers.into_iter().flatten().chain(address.0);
     bytes.iter_mut().zip(all).for_each(|(to, from)| *to = from);
     bytes
 }
@@ -282,14 +289,20 @@ fn decode(bytes: &[u8]) -> Option<(u64, Vec<(u8, ServiceEntry)>)> {
 }
 
 fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<(u8, ServiceEntry)> {
-    let (&[slot, has_local, ..], rest) = bytes.split_first_chunk::<8>()?;
+    let (&[slot, place, ..], rest) = bytes.split_first_chunk::<8>()?;
     let (service_id, rest) = rest.split_first_chunk::<8>()?;
     let (mask, rest) = rest.split_first_chunk::<8>()?;
-    let local = rest.first_chunk::<16>()?;
+    let address = rest.first_chunk::<16>()?;
     let entry = ServiceEntry {
         service_id: ServiceId(u64::from_le_bytes(*service_id)),
         mask: u64::from_le_bytes(*mask),
-        local: (has_local != 0).then_some(Gid(*local)),
+        place: match place {
+            0 => Place::Everywhere,
+            1 => Place::At(Gid(*address)),
+            2 => Place::Ipv4,
+            3 => Place::Ipv6,
+            _ => return None,
+        },
     };
     Some((slot, entry))
 }
@@ -302,8 +315,9 @@ mod tests {
         (1..=5_u8)
             .map(|slot| {
                 let service_id = ServiceId(u64::from(slot) << 16);
-                let local = (slot % 2 == 0).then_some(Gid([slot; 16]));
-                (slot, ServiceEntry { service_id, mask: !u64::from(slot), local })
+                let places = [Place::Everywhere, Place::Ipv4, Place::Ipv6, Place::At(Gid([slot; 16]))];
+                let place = places[usize::from(slot) % places.len()];
+                (slot, ServiceEntry { service_id, mask: !u64::from(slot), place })
             })
             .collect()
     }

@@ -2,7 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use super::{Cm, CmError};
+use super::{Cm, CmError, Place};
 use crate::mad::{CommId, ServiceId};
 use crate::types::Gid;
 
@@ -27,9 +27,8 @@ pub struct ListenParams {
     pub service_id: ServiceId,
     /// Bits of the service id that count.
     pub mask: u64,
-    /// Only requests to this address; `None` for all addresses. A listener with an address goes
-    /// before one without.
-    pub local: Option<Gid>,
+    /// At which addresses.
+    pub place: Place,
     /// Requests that may wait: neither taken (see [`Cm::take_request`]) nor answered.
     pub backlog: usize,
     /// What happens to more.
@@ -39,15 +38,16 @@ pub struct ListenParams {
 impl ListenParams {
     /// One service at all addresses.
     pub const fn new(service_id: ServiceId, backlog: usize) -> ListenParams {
-        ListenParams { service_id, mask: u64::MAX, local: None, backlog, overflow: BacklogOverflow::Reject }
+        let place = Place::Everywhere;
+        ListenParams { service_id, mask: u64::MAX, place, backlog, overflow: BacklogOverflow::Reject }
     }
 
     fn is_single(&self) -> bool {
         self.mask == u64::MAX
     }
 
-    fn key(&self) -> (ServiceId, Option<[u8; 16]>) {
-        (self.service_id, self.local.map(|gid| gid.0))
+    const fn key(&self) -> (ServiceId, Place) {
+        (self.service_id, self.place)
     }
 
     const fn serves(&self, service_id: ServiceId) -> bool {
@@ -67,8 +67,8 @@ pub(super) struct Listeners {
     limit: usize,
     next: u32,
     listeners: BTreeMap<ListenerId, Listener>,
-    /// Those for one service, by service and address: there may be thousands.
-    single: BTreeMap<(ServiceId, Option<[u8; 16]>), ListenerId>,
+    /// Those for one service, by service and place: there may be thousands.
+    single: BTreeMap<(ServiceId, Place), ListenerId>,
     /// Those for several services, of which there are few.
     several: BTreeSet<ListenerId>,
 }
@@ -90,20 +90,20 @@ impl Listeners {
 
     /// Who serves this service at this address.
     pub(super) fn find(&self, service_id: ServiceId, local: Gid) -> Option<ListenerId> {
-        let serves = |listener: &Listener| {
-            listener.params.serves(service_id) && listener.params.local.is_none_or(|own| own == local)
-        };
-        let single = [Some(local.0), None].map(|address| self.single.get(&(service_id, address)));
+        let serves =
+            |listener: &Listener| listener.params.serves(service_id) && listener.params.place.serves(local);
+        let places = [Place::At(local), Place::family_of(local), Place::Everywhere];
+        let single = places.map(|place| self.single.get(&(service_id, place)));
         let candidates = single.into_iter().flatten().chain(&self.several);
         let found = candidates.filter_map(|id| Some((id, self.listeners.get(id)?)));
         let found = found.filter(|(_, listener)| serves(listener));
-        found.max_by_key(|(id, listener)| (listener.params.local, u32::MAX - id.0)).map(|(id, _)| *id)
+        found.max_by_key(|(id, listener)| (listener.params.place, u32::MAX - id.0)).map(|(id, _)| *id)
     }
 
-    /// Whether the same services are listened for at the same address, or both at all.
+    /// Whether the same services are listened for at the same place.
     fn is_taken(&self, params: &ListenParams) -> bool {
         let same = |other: &ListenParams| {
-            other.local == params.local
+            other.place == params.place
                 && (other.service_id.0 ^ params.service_id.0) & other.mask & params.mask == 0
         };
         if params.is_single() {
@@ -156,8 +156,8 @@ impl Cm {
     /// Begins to listen.
     ///
     /// # Errors
-    /// [`CmError::ServiceInUse`] if the same services are listened for at the same address (or both
-    /// at all), [`CmError::TooManyListeners`].
+    /// [`CmError::ServiceInUse`] if the same services are listened for at the same place,
+    /// [`CmError::TooManyListeners`].
     pub fn listen(&mut self, params: &ListenParams) -> Result<ListenerId, CmError> {
         let table = &mut self.listeners;
         if table.is_taken(params) {

@@ -29,6 +29,7 @@ mod listeners;
 mod pace;
 mod params;
 mod passive;
+mod place;
 mod receive;
 mod reject;
 mod sidr;
@@ -46,6 +47,7 @@ pub use listeners::{BacklogOverflow, ListenParams, ListenerId};
 pub use params::{
     AcceptParams, CmPath, ConnectParams, MadRoute, QpParameters, RejectParams, ResolveParams, SidrReply,
 };
+pub use place::Place;
 pub use time::{ack_timeout, time_code_ns};
 
 use crate::mad::{CmMessage, CommId, MAD_BYTES};

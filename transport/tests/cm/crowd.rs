@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, Cm, CmConfig, CmError, CmPath, ConnectParams, Event, IdSource,
-    ListenParams, MadRoute,
+    ListenParams, MadRoute, Place,
 };
 use pumice_transport::mad::{CmMessage, CommId, PortSpace, PrivateData, Req, ServiceId, SidrReq};
 use pumice_transport::types::Mtu;
@@ -160,7 +160,7 @@ fn sixty_thousand_listeners_are_told_apart() {
         (0..60_000).map(|port| bench.cm.listen(&ListenParams::new(service(port), 1)).unwrap()).collect();
     let all = ListenParams {
         mask: ServiceId::PORT_SPACE_MASK,
-        local: Some(gid(PEER)),
+        place: Place::At(gid(PEER)),
         ..ListenParams::new(service(0), 8)
     };
     let all = bench.cm.listen(&all).unwrap();

@@ -1,7 +1,7 @@
 //! Listeners: who gets a request, and how many may wait.
 
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmConfig, CmError, Event, Ignored, ListenParams, ListenerId, State,
+    AcceptParams, BacklogOverflow, CmConfig, CmError, Event, Ignored, ListenParams, ListenerId, Place, State,
 };
 use pumice_transport::mad::{CmMessage, CommId, PortSpace, RejectReason, Req, ServiceId};
 use pumice_transport::wire::{Psn, Qpn};
@@ -22,15 +22,19 @@ fn asked_whom(bench: &mut Bench) -> ListenerId {
 fn an_address_goes_before_all_addresses_and_masks_match_many() {
     let mut bench = Bench::new();
     let any = bench.cm.listen(&ListenParams::new(SERVICE, 9)).unwrap();
+    let at = |place| ListenParams { place, ..ListenParams::new(SERVICE, 9) };
+    bench.cm.listen(&at(Place::Ipv6)).unwrap();
     bench.receive(CmMessage::Req(nth(1))).unwrap();
     assert_eq!(asked_whom(&mut bench), any);
-    let here =
-        bench.cm.listen(&ListenParams { local: Some(gid(US)), ..ListenParams::new(SERVICE, 9) }).unwrap();
-    let elsewhere = ListenParams { local: Some(gid([9; 4])), ..ListenParams::new(SERVICE, 9) };
-    bench.cm.listen(&elsewhere).unwrap();
+    let family = bench.cm.listen(&at(Place::Ipv4)).unwrap();
+    bench.receive(CmMessage::Req(nth(5))).unwrap();
+    assert_eq!(asked_whom(&mut bench), family);
+    let here = bench.cm.listen(&at(Place::At(gid(US)))).unwrap();
+    bench.cm.listen(&at(Place::At(gid([9; 4])))).unwrap();
     bench.receive(CmMessage::Req(nth(2))).unwrap();
     assert_eq!(asked_whom(&mut bench), here);
     bench.cm.unlisten(here, bench.now_ns).unwrap();
+    bench.cm.unlisten(family, bench.now_ns).unwrap();
     bench.sent();
     bench.receive(CmMessage::Req(nth(3))).unwrap();
     assert_eq!(asked_whom(&mut bench), any);

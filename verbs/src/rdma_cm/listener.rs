@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_device::gsi::{BindingId, CmChannel, ConnectionError, ServiceEntry};
-use pumice_transport::cm::{BacklogOverflow, Event, MadRoute, RejectParams};
+use pumice_transport::cm::{BacklogOverflow, Event, MadRoute, Place, RejectParams};
 use pumice_transport::mad::{CommId, IP_HEADER_BYTES, IpHeader, PortSpace, Req, ServiceId};
 use pumice_transport::types::Gid;
 use pumice_transport::wire::Qpn;
@@ -43,16 +43,16 @@ impl Listener {
     /// Requests that wait at most, unless [`Listener::bind`] says otherwise.
     pub const BACKLOG: usize = 1024;
 
-    /// Listens at a port of one address, or of all of them if the address is 0.0.0.0 or ::. Port 0 chooses one.
+    /// Listens at a port of one address, of all IPv4 addresses (0.0.0.0), or of all of both families (::). Port 0 chooses one.
     ///
     /// # Errors
     /// `Invalid`: the address is none of the device's. As [`Device::listen`].
     pub fn bind(device: &Device, address: SocketAddr, backlog: usize) -> Result<Listener> {
-        let local = own_address(device, address.ip())?;
+        let place = place(device, address.ip())?;
         let channel = channel()?;
         let entry = |port| {
             let service_id = ServiceId::rdma_cm(PortSpace::Tcp, port);
-            ServiceEntry { service_id, mask: u64::MAX, local }
+            ServiceEntry { service_id, mask: u64::MAX, place }
         };
         let hca = device.hca();
         let (port, binding) = if address.port() == 0 {
@@ -115,19 +115,21 @@ impl Listener {
 const EADDRINUSE: i32 = 98;
 
 /// The address to listen at; `None` for all of them.
-fn own_address(device: &Device, address: IpAddr) -> Result<Option<Gid>> {
-    if address.is_unspecified() {
-        return Ok(None);
+fn place(device: &Device, address: IpAddr) -> Result<Place> {
+    match address {
+        IpAddr::V4(any) if any.is_unspecified() => return Ok(Place::Ipv4),
+        IpAddr::V6(any) if any.is_unspecified() => return Ok(Place::Everywhere),
+        _ => {}
     }
     let gid = Gid::from(address);
     if device.gids().iter().any(|(_, entry)| entry.gid == gid) {
-        return Ok(Some(gid));
+        return Ok(Place::At(gid));
     }
     Err(VerbsError::Invalid {
         object: "listener",
         attribute: "address",
         problem: format!("{address} is none of the device's"),
-        remedy: "choose one that Device::gids lists, or 0.0.0.0 for all",
+        remedy: "choose one that Device::gids lists, 0.0.0.0 for all of IPv4, or :: for all",
     })
 }
 

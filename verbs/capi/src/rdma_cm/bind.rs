@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use libc::sockaddr;
 use pumice_device::gsi::{BindingId, ConnectionError, ServiceEntry};
-use pumice_transport::cm::BacklogOverflow;
+use pumice_transport::cm::{BacklogOverflow, Place};
 use pumice_transport::mad::ServiceId;
-use pumice_transport::types::Gid;
 
 use super::address;
 use super::id::{Id, Stage, State};
@@ -46,7 +45,7 @@ pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> 
     }
     // An address that others may use, too, is nobody's before it is listened at.
     if !(state.options.reuse_address && address.port() != 0) {
-        state.binding = Some(reserve(id, shared, &mut address)?);
+        state.binding = Some(reserve(id, shared, &mut address, state.options.one_family)?);
     }
     state.local = Some(address);
     state.stage = Stage::Bound;
@@ -57,11 +56,31 @@ pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> 
     Ok(())
 }
 
+/// Where the service of an address is offered. All addresses are those of both families if it is IPv6's and neither the program nor
+/// the host want otherwise, as with sockets.
+fn place(address: IpAddr, one_family: Option<bool>) -> Place {
+    if !address.is_unspecified() {
+        return Place::At(address.into());
+    }
+    let host_wants_one =
+        || std::fs::read("/proc/sys/net/ipv6/bindv6only").is_ok_and(|set| set.starts_with(b"1"));
+    match address {
+        IpAddr::V4(_) if one_family.unwrap_or(true) => Place::Ipv4,
+        IpAddr::V6(_) if one_family.unwrap_or_else(host_wants_one) => Place::Ipv6,
+        _ => Place::Everywhere,
+    }
+}
+
 /// Binds the service of an address; chooses the port if that is 0.
-fn reserve(id: &Id, shared: Shared, address: &mut SocketAddr) -> Result<BindingId, Errno> {
+fn reserve(
+    id: &Id,
+    shared: Shared,
+    address: &mut SocketAddr,
+    one_family: Option<bool>,
+) -> Result<BindingId, Errno> {
     let space = id.port_space();
-    let local = (!address.ip().is_unspecified()).then(|| Gid::from(address.ip()));
-    let entry = |port| ServiceEntry { service_id: ServiceId::rdma_cm(space, port), mask: u64::MAX, local };
+    let place = place(address.ip(), one_family);
+    let entry = |port| ServiceEntry { service_id: ServiceId::rdma_cm(space, port), mask: u64::MAX, place };
     if address.port() != 0 {
         return Ok(shared.hca().cm_bind(&entry(address.port()))?);
     }
@@ -103,7 +122,7 @@ pub(crate) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int)
         let shared = shared()?;
         let binding = match (state.binding, state.local) {
             (Some(binding), _) => binding,
-            (None, Some(mut address)) => reserve(&own, shared, &mut address)?,
+            (None, Some(mut address)) => reserve(&own, shared, &mut address, state.options.one_family)?,
             (None, None) => return Err(INVALID),
         };
         state.binding = Some(binding);

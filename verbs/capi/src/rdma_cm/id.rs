@@ -80,8 +80,8 @@ pub(crate) enum Stage {
 pub(crate) struct Options {
     pub(crate) type_of_service: u8,
     pub(crate) reuse_address: bool,
-    /// Only IPv6, not IPv4 as well.
-    pub(crate) one_family: bool,
+    /// Whether all addresses are those of one family, if the program says so.
+    pub(crate) one_family: Option<bool>,
     /// Time code of the transport timeout.
     pub(crate) ack_timeout: Option<u8>,
 }

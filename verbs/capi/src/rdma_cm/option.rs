@@ -54,7 +54,7 @@ pub(crate) unsafe extern "C" fn rdma_set_option(
                 return Err(INVALID.because(|| format!("option {optname} is set before the address")));
             }
             REUSE_ADDRESS => state.options.reuse_address = value != 0,
-            _ => state.options.one_family = value != 0,
+            _ => state.options.one_family = Some(value != 0),
         }
         Ok(0)
     })

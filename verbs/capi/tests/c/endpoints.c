@@ -251,6 +251,58 @@ static void options_do_what_they_say(void)
 }
 
 /* The reply is confirmed late: what the first message says of it is as good, and comes once. */
+/* An identifier for all addresses of a family, at a port (0: any); `one_family`: -1 if it is not said. */
+static struct rdma_cm_id *at_all(int family, uint16_t port, int one_family)
+{
+	struct rdma_cm_id *id;
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = port};
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = port};
+	CLAIM(rdma_create_id(passive, &id, NULL, RDMA_PS_TCP) == 0);
+	if (one_family >= 0)
+		CLAIM(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &one_family, sizeof(one_family)) == 0);
+	if (rdma_bind_addr(id, family == AF_INET ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6)) {
+		CLAIM(errno == EADDRINUSE && rdma_destroy_id(id) == 0);
+		return NULL;
+	}
+	return id;
+}
+
+/* Asks at a port of this address, and is rejected by the program, or because nobody listens. */
+static void asks_at(uint16_t port, int reason)
+{
+	struct sockaddr_in at = own;
+	at.sin_port = port;
+	struct rdma_cm_id *asks = resolved(RDMA_PS_TCP, &at);
+	give_queue_pair(asks);
+	CLAIM(rdma_connect(asks, NULL) == 0);
+	if (reason == 28) {
+		struct rdma_cm_event *event = next(passive, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+		struct rdma_cm_id *asked = event->id;
+		CLAIM(rdma_reject(asked, NULL, 0) == 0 && rdma_ack_cm_event(event) == 0 && rdma_destroy_id(asked) == 0);
+	}
+	see(active, asks, RDMA_CM_EVENT_REJECTED, reason);
+	gone(asks);
+}
+
+/* IPv6's "all addresses" are IPv4's too unless the program wants otherwise; IPv4's are its own only. */
+static void all_addresses_are_of_one_family_or_of_both(void)
+{
+	struct rdma_cm_id *v4 = at_all(AF_INET, 0, -1), *v6;
+	CLAIM(v4);
+	uint16_t port = rdma_get_src_port(v4);
+	CLAIM(!at_all(AF_INET6, port, -1) && !at_all(AF_INET6, port, 0));
+	CLAIM((v6 = at_all(AF_INET6, port, 1)) && rdma_listen(v6, 1) == 0);
+	asks_at(port, 8);
+	CLAIM(rdma_listen(v4, 1) == 0);
+	asks_at(port, 28);
+	CLAIM(rdma_destroy_id(v4) == 0);
+	CLAIM(!at_all(AF_INET, port, 0));
+	CLAIM(rdma_destroy_id(v6) == 0);
+	CLAIM((v6 = at_all(AF_INET6, port, -1)) && rdma_listen(v6, 1) == 0);
+	asks_at(port, 28);
+	CLAIM(rdma_destroy_id(v6) == 0);
+}
+
 static void the_first_message_establishes(void)
 {
 	struct sockaddr_in at;
@@ -355,6 +407,7 @@ int main(void)
 	listeners_move_with_their_requests();
 	what_is_no_connection_ends_at_once();
 	options_do_what_they_say();
+	all_addresses_are_of_one_family_or_of_both();
 	the_first_message_establishes();
 	addresses_are_looked_at();
 	a_request_waits_a_moment_for_its_listener();

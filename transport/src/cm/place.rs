@@ -1,0 +1,64 @@
+//! Where a service is offered.
+
+use crate::types::Gid;
+
+/// At which of the host's addresses a service is offered. Of several that serve a request, the last in this order has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Place {
+    /// At all addresses.
+    #[default]
+    Everywhere,
+    /// At all IPv4 addresses.
+    Ipv4,
+    /// At all IPv6 addresses.
+    Ipv6,
+    /// At one.
+    At(Gid),
+}
+
+impl Place {
+    /// All addresses of this one's family.
+    pub const fn family_of(address: Gid) -> Place {
+        if address.is_ipv4() { Place::Ipv4 } else { Place::Ipv6 }
+    }
+
+    /// Whether a request to this address is meant.
+    pub fn serves(self, address: Gid) -> bool {
+        match self {
+            Place::Everywhere => true,
+            Place::At(own) => own == address,
+            family => family == Place::family_of(address),
+        }
+    }
+
+    /// Whether a request to some address is meant for both.
+    pub fn overlaps(self, other: Place) -> bool {
+        match (self, other) {
+            (Place::Everywhere, _) | (_, Place::Everywhere) => true,
+            (Place::At(address), place) | (place, Place::At(address)) => place.serves(address),
+            _ => self == other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn places_overlap_if_an_address_is_in_both() {
+        let (v4, other_v4) = (Gid::from(Ipv4Addr::new(10, 0, 0, 1)), Gid::from(Ipv4Addr::new(10, 0, 0, 2)));
+        let v6 = Gid([0xfd; 16]);
+        let places =
+            [Place::Everywhere, Place::Ipv4, Place::Ipv6, Place::At(v4), Place::At(other_v4), Place::At(v6)];
+        for a in places {
+            for b in places {
+                let shared =
+                    [v4, other_v4, v6].into_iter().any(|address| a.serves(address) && b.serves(address));
+                assert_eq!(a.overlaps(b), shared, "{a:?} and {b:?}");
+            }
+        }
+    }
+}
