@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use pumice_transport::mad::{
-    CmMessage, GSI_Q_KEY, IP_HEADER_BYTES, IpHeader, Mad, Mra, Rej, Rep, Req, ServiceId, SidrRep, SidrReq,
+    CmMessage, CommId, GSI_Q_KEY, IP_HEADER_BYTES, IpHeader, Mad, Mra, Rej, Rep, Req, ServiceId, SidrRep,
+    SidrReq,
 };
 use pumice_transport::wire::Packet;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -38,6 +39,12 @@ impl Fields {
 
     fn text(&mut self, name: &'static str, value: impl ToString) {
         self.0.push((name, Value::Text(value.to_string())));
+    }
+
+    /// What the two ends call the connection.
+    fn connection(&mut self, local: CommId, remote: CommId) {
+        self.bits("local_id", local.0);
+        self.bits("remote_id", remote.0);
     }
 
     /// What the programs tell each other, without the zeros that fill the rest of the message.
@@ -88,21 +95,18 @@ impl Management {
             CmMessage::SidrReq(req) => service_request(&mut fields, req),
             CmMessage::SidrRep(rep) => service_reply(&mut fields, rep),
             CmMessage::Rtu(rtu) => {
-                fields.bits("local_id", rtu.local_id.0);
-                fields.bits("remote_id", rtu.remote_id.0);
+                fields.connection(rtu.local_id, rtu.remote_id);
                 fields.private_data(&rtu.private_data);
                 "RTU"
             }
             CmMessage::Dreq(dreq) => {
-                fields.bits("local_id", dreq.local_id.0);
-                fields.bits("remote_id", dreq.remote_id.0);
+                fields.connection(dreq.local_id, dreq.remote_id);
                 fields.bits("remote_qp", dreq.remote_qpn.value());
                 fields.private_data(&dreq.private_data);
                 "DREQ"
             }
             CmMessage::Drep(drep) => {
-                fields.bits("local_id", drep.local_id.0);
-                fields.bits("remote_id", drep.remote_id.0);
+                fields.connection(drep.local_id, drep.remote_id);
                 fields.private_data(&drep.private_data);
                 "DREP"
             }
@@ -143,8 +147,7 @@ fn request(fields: &mut Fields, req: &Req) -> &'static str {
 }
 
 fn reply(fields: &mut Fields, rep: &Rep) -> &'static str {
-    fields.bits("local_id", rep.local_id.0);
-    fields.bits("remote_id", rep.remote_id.0);
+    fields.connection(rep.local_id, rep.remote_id);
     fields.bits("qp", rep.local_qpn.value());
     fields.number("starting_psn", rep.starting_psn.value());
     fields.number("responder_resources", rep.responder_resources);
@@ -156,8 +159,7 @@ fn reply(fields: &mut Fields, rep: &Rep) -> &'static str {
 }
 
 fn rejection(fields: &mut Fields, rej: &Rej) -> &'static str {
-    fields.bits("local_id", rej.local_id.0);
-    fields.bits("remote_id", rej.remote_id.0);
+    fields.connection(rej.local_id, rej.remote_id);
     fields.text("of", format!("{:?}", rej.rejected).to_uppercase());
     fields.text("reason", rej.reason);
     fields.private_data(&rej.private_data);
@@ -165,8 +167,7 @@ fn rejection(fields: &mut Fields, rej: &Rej) -> &'static str {
 }
 
 fn delay(fields: &mut Fields, mra: &Mra) -> &'static str {
-    fields.bits("local_id", mra.local_id.0);
-    fields.bits("remote_id", mra.remote_id.0);
+    fields.connection(mra.local_id, mra.remote_id);
     fields.text("of", format!("{:?}", mra.of).to_uppercase());
     fields.number("service_timeout", mra.service_timeout);
     fields.private_data(&mra.private_data);
@@ -205,7 +206,7 @@ impl Serialize for Management {
 
 #[cfg(test)]
 mod tests {
-    use pumice_transport::mad::{CommId, PortSpace, PrivateData, RejectReason, Rejected};
+    use pumice_transport::mad::{PortSpace, PrivateData, RejectReason, Rejected};
 
     use super::*;
 

@@ -41,11 +41,7 @@ connected() {
     [[ -n $endless || $server_status == 0 ]] || status="$status, server $server_status"
     result=$(grep -h -E -- "$wanted" "$out.client" "$out.server" | tail -n 1)
     local label="$server < $client  ${words[*]}"
-    if [[ $status == 0 && -n $result ]]; then
-        pass "$label   $(tr -s ' \t' ' ' <<<"$result")"
-    else
-        fail "$label (status $status; $out)" "$out.server" "$out.client"
-    fi
+    judge_pair "$label" "$status"
 }
 
 # both WANTED SERVER-COMMAND -- CLIENT-COMMAND: both ways.

@@ -91,6 +91,15 @@ listening() {
     "${in[@]}" grep -q "$hex.* 0A " /proc/net/tcp /proc/net/tcp6
 }
 
+# judge_pair LABEL STATUS: of a server and a client, whose outputs begin with `out`; `result` is the line that was wanted.
+judge_pair() {
+    if [[ $2 == 0 && -n $result ]]; then
+        pass "$1   $(tr -s ' \t' ' ' <<<"$result")"
+    else
+        fail "$1 (status $2; $out)" "$out.server" "$out.client"
+    fi
+}
+
 # between SERVER CLIENT WANTED NAME COMMAND...: the same command on both sides, one of which is rxe and the other pumice; both
 # must succeed, and the client print a line with WANTED. SERVER_ONLY and CLIENT_ONLY are arrays of further arguments.
 # In the command, @DEVICE and @GID are replaced by what each side calls them. Sets `result` to the line.
@@ -111,11 +120,7 @@ between() {
     wait "$process" || status="$status, server $?"
     result=$(grep -E -- "$wanted" "$out.client" | tail -n 1)
     local label="$server < $client  $name${weather_name:+, $weather_name}"
-    if [[ $status == 0 && -n $result ]]; then
-        pass "$label   $(tr -s ' \t' ' ' <<<"$result")"
-    else
-        fail "$label (status $status; $out)" "$out.server" "$out.client"
-    fi
+    judge_pair "$label" "$status"
 }
 
 # checked SERVER CLIENT SCENARIO,... OPTION...: of tests/interop, a line for each.
