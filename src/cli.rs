@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::explain::ExplainOptions;
 use crate::perf::PerfOptions;
 use crate::run::RunOptions;
 use crate::sim::options::SimOptions;
@@ -29,6 +30,10 @@ pub(crate) enum Command {
     ///
     /// The exit code is 1 if a problem keeps the device from working.
     Doctor(DoctorOptions),
+    /// Say what a completion status, errno, event or counter means, its usual causes, and what to look at
+    ///
+    /// An unknown name is a usage error, with the names that are most like it.
+    Explain(ExplainOptions),
     /// Measure bandwidth, message rate and latency, and check every byte on the way
     ///
     /// "perf loop" runs both ends on this machine and compares them with plain UDP. "perf server" and

@@ -4,6 +4,7 @@ mod capture;
 mod cli;
 mod devices;
 mod doctor;
+mod explain;
 mod outcome;
 mod perf;
 mod run;
@@ -40,6 +41,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Devices(options) => devices::run(&options, out),
         Command::Capture(options) => capture::run(&options, out),
         Command::Doctor(options) => doctor::run(&options, out),
+        Command::Explain(options) => explain::run(&options, out),
         Command::Perf(options) => perf::run(&options, out),
         Command::Run(options) => run::run(&options),
         Command::Sim(options) => sim::run(&options, out),

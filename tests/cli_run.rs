@@ -113,8 +113,9 @@ fn wrong_settings_are_refused_before_the_program_starts() {
         (["--loss", "5"], 2, "--loss 5: it is more than 100 %; did you mean a percentage"),
         (["--seed", "x"], 2, "--seed x: a seed is a whole number"),
         (["--log", "loud"], 2, "--log loud: the levels are off, error, warn, info, debug"),
-        (["--capture", deep.as_str()], 2, "there is no folder"),
-        (["--capture", here.as_str()], 2, "it is a folder: name a file in it"),
+        (["--capture", deep.as_str()], 1, "there is no folder"),
+        (["--capture", here.as_str()], 1, "it is a folder: name a file in it"),
+        (["--capture", "/proc/pumice.pcapng"], 1, "may not be written"),
     ] {
         let output =
             pumice().args(arguments).args(["--", "echo", "started"]).output().expect("it can be run");
@@ -128,6 +129,26 @@ fn wrong_settings_are_refused_before_the_program_starts() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(err(&output).starts_with("pumice: PUMICE_LOSS=many: "), "{output:?}");
     assert_eq!(run(&[]).status.code(), Some(2));
+}
+
+#[test]
+fn an_unknown_option_is_a_usage_error_and_not_the_program() {
+    for arguments in
+        [&["--adr", "127.0.0.1", "--", "echo", "started"][..], &["--adr", "127.0.0.1"], &["-x", "echo"]]
+    {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+        assert!(err(&output).contains(&format!("unexpected argument '{}'", arguments[0])), "{output:?}");
+    }
+    assert!(
+        err(&run(&["--adr", "127.0.0.1", "echo"])).contains("--addr"),
+        "the option that was meant is named"
+    );
+    // Behind "--" anything is a program's name, and behind the program all options are its own.
+    assert_eq!(run(&["--", "--adr"]).status.code(), Some(127));
+    assert_eq!(out(&run(&["echo", "--adr", "-x", "--"])).trim(), "--adr -x --");
+    assert_eq!(out(&run(&["--", "echo", "--adr", "--", "-x"])).trim(), "--adr -- -x");
 }
 
 /// Whether a Debian program is there; says so loudly when not, past the harness that keeps what tests print.

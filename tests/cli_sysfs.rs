@@ -84,6 +84,204 @@ fn files_and_verbs_say_the_same() {
 }
 
 #[test]
+fn programs_are_shown_the_device_unless_nothing_is_to_be_loaded() {
+    let runtime = scratch("default");
+    let run = |options: &[&str], script: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+        command.arg("run").args(["--addr", "127.102.9.7"]).args(options).args(["--", "sh", "-c", script]);
+        for variable in
+            pumice_device::settings::VARIABLES.into_iter().chain(["LD_LIBRARY_PATH", "LD_PRELOAD"])
+        {
+            command.env_remove(variable);
+        }
+        command.env_remove("ASAN_OPTIONS").env("XDG_RUNTIME_DIR", &runtime);
+        command.output().expect("the program can be run")
+    };
+    let list = "ls /sys/class/infiniband/pumice0/ports/1/gids";
+    for options in [&[][..], &["--sysfs"]] {
+        let output = run(options, list);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{options:?}");
+    }
+    assert!(!run(&["--no-preload"], list).status.success());
+    let environment = run(&["--no-preload"], "env");
+    let text = String::from_utf8_lossy(&environment.stdout).into_owned();
+    assert!(!text.contains("LD_PRELOAD=") && text.contains("LD_LIBRARY_PATH="), "{text}");
+    let other = run(&["--rsocket", "--no-preload"], "true");
+    assert_eq!(other.status.code(), Some(2), "they contradict each other");
+    // Where no tree can be made, the program runs without it; a user who asked for it with --sysfs is told
+    // why.
+    let folder = runtime.join("file");
+    fs::write(&folder, "").expect("a folder of ours");
+    let nowhere = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+        command
+            .arg("run")
+            .args(["--addr", "127.102.9.7", "--log", "warn"])
+            .args(options)
+            .args(["--", "echo", "here"]);
+        command
+            .env("XDG_RUNTIME_DIR", &folder)
+            .env("TMPDIR", &folder)
+            .output()
+            .expect("the program can be run")
+    };
+    assert_eq!(String::from_utf8_lossy(&nowhere(&[]).stdout), "here\n");
+    fs::remove_dir_all(&runtime).expect("a folder of ours");
+}
+
+/// gcc's AddressSanitizer insists on being loaded first; other preloads keep their order.
+#[test]
+fn sanitized_programs_and_other_preloads_are_left_alone() {
+    let runtime = scratch("sanitizer");
+    let source = runtime.join("leak.c");
+    fs::write(
+        &source,
+        "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
+         int main(int n, char **v) { char *room = malloc(8); strcpy(room, v[1]); \
+         FILE *f = fopen(\"/sys/class/infiniband/pumice0/node_type\", \"r\"); puts(f ? \"seen\" : \"not seen\"); \
+         if (f) fclose(f); free(room); return n - 2; }\n",
+    )
+    .expect("a folder of ours");
+    let program = runtime.join("leak");
+    let compiled =
+        Command::new("gcc").args(["-fsanitize=address", "-g", "-o"]).arg(&program).arg(&source).output();
+    if !compiled.is_ok_and(|output| output.status.success()) {
+        eprintln!("**** SKIPPED: no gcc with AddressSanitizer: apt-get install gcc libasan8");
+        return;
+    }
+    let run = |argument: &str| {
+        let mut command = pumice(&runtime);
+        command.args(["--addr", "127.102.9.8", "--"]).arg(&program).arg(argument).env_remove("ASAN_OPTIONS");
+        command.output().expect("the program can be run")
+    };
+    assert_eq!(
+        printed(pumice(&runtime).args(["--addr", "127.102.9.8", "--"]).arg(&program).arg("short")),
+        "seen\n"
+    );
+    let found = String::from_utf8_lossy(&run("much too long").stderr).into_owned();
+    assert!(found.contains("heap-buffer-overflow") && found.contains("leak.c"), "{found}");
+    let preloads = printed(
+        pumice(&runtime)
+            .args(["--addr", "127.102.9.8", "--", "sh", "-c", "echo $LD_PRELOAD"])
+            .env("LD_PRELOAD", "libpthread.so.0 libm.so.6"),
+    );
+    assert!(preloads.trim_end().ends_with("libpumice_sysfs.so:libpthread.so.0:libm.so.6"), "{preloads}");
+    fs::remove_dir_all(&runtime).expect("a folder of ours");
+}
+
+/// A ping-pong of a server and a client on this address; false if there is no such program.
+fn ping_pong(runtime: &Path, address: &str) -> bool {
+    if Command::new("ibv_rc_pingpong").arg("--version").output().is_err() {
+        eprintln!("**** SKIPPED: no ibv_rc_pingpong: apt-get install ibverbs-utils");
+        return false;
+    }
+    let place: u32 = address.rsplit('.').next().and_then(|last| last.parse().ok()).expect("an address");
+    let port = (20000 + (std::process::id() * 10 + place) % 12000).to_string();
+    let words = ["ibv_rc_pingpong", "-d", "pumice0", "-g", "0", "-n", "100", "-p", &port];
+    let run = |host: Option<&str>| {
+        let mut command = pumice(runtime);
+        command.args(["--addr", address, "--", "timeout", "30"]).args(words).args(host);
+        command
+    };
+    let mut server = run(None).stdout(std::process::Stdio::null()).spawn().expect("the program can be run");
+    // It tries again until the server listens.
+    let client = || run(Some("127.0.0.1")).output().is_ok_and(|output| output.status.success());
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(25);
+    while !client() {
+        assert!(std::time::Instant::now() < end, "no ping-pong");
+    }
+    assert!(server.wait().expect("a child of ours").success());
+    true
+}
+
+/// The counters are those of all processes of the user, those that have gone included.
+#[test]
+fn counters_move() {
+    let runtime = scratch("counters");
+    let folder = "/sys/class/infiniband/pumice0/ports/1";
+    let read = |script: &str| -> Vec<u64> {
+        let text = printed(pumice(&runtime).args(["--addr", "127.102.9.3", "--", "sh", "-c", script]));
+        text.lines().map(|line| line.parse().expect("a number")).collect()
+    };
+    let absolute = format!("cd / && cat {folder}/counters/port_xmit_data {folder}/hw_counters/rcvd_pkts");
+    let before = read(&absolute);
+    assert_eq!(before, [0, 0]);
+    if !ping_pong(&runtime, "127.102.9.3") {
+        return;
+    }
+    let after = read(&absolute);
+    // 100 messages of 4096 bytes each way, in words of 4 bytes.
+    assert!(after[0] >= 2 * 100 * 1024 && after[1] >= 200, "{after:?}");
+    assert_eq!(read(&format!("cd {folder}/counters && cat port_xmit_data ../hw_counters/rcvd_pkts")), after);
+    assert_eq!(
+        read(&format!("cd {folder} && while read n; do echo $n; done < counters/port_xmit_data")),
+        [after[0]]
+    );
+    let stream = "awk '{ print }' ";
+    assert_eq!(
+        read(&format!("{stream}{folder}/hw_counters/sent_pkts")),
+        [after[1]],
+        "on one host all that is sent arrives"
+    );
+    assert!(ping_pong(&runtime, "127.102.9.3"));
+    assert!(read(&absolute)[0] >= 2 * after[0], "a slot goes on counting where its last owner stopped");
+    fs::remove_dir_all(&runtime).expect("a folder of ours");
+}
+
+#[test]
+fn questions_through_netlink_are_answered() {
+    let runtime = scratch("netlink");
+    let run = |words: &[&str]| {
+        let mut command = pumice(&runtime);
+        command.args(["--addr", "127.102.9.4", "--device", "soft_1", "--"]).args(words);
+        command
+    };
+    // The way of pyverbs' tests and of monitors: a raw socket.
+    let script = "import os, socket, struct\n\
+        s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 20)\n\
+        s.bind((0, 0))\n\
+        s.send(struct.pack('=IHHII', 16, 5 << 10 | 1, 0x301, 9, 0))\n\
+        data, source = s.recvfrom(65536)\n\
+        assert source[0] == s.getsockname()[0] and b'soft_1' in data, data\n\
+        length, kind, flags, sequence, port = struct.unpack('=IHHII', data[:16])\n\
+        assert (kind, flags, sequence, port) == (5 << 10 | 1, 2, 9, s.getsockname()[0])\n\
+        assert struct.unpack('=H', data[length + 4:length + 6]) == (3,)\n\
+        s.sendmsg([struct.pack('=IHHII', 16, 5 << 10 | 2, 5, 10, 0)])\n\
+        assert struct.unpack('=i', s.recv(65536)[16:20]) == (-95,)\n\
+        other = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 2)\n\
+        try: other.sendto(data, (s.getsockname()[0], 0)); print('forged')\n\
+        except ConnectionRefusedError: print('refused')\n\
+        s.close()\n\
+        a, b = socket.socketpair(); a.send(b'x'); print(b.recv(9))\n";
+    assert_eq!(printed(&mut run(&["python3", "-c", script])), "refused\nb'x'\n");
+    if Command::new("rdma").arg("-V").output().is_err() {
+        eprintln!("**** SKIPPED: no rdma: apt-get install iproute2");
+        return;
+    }
+    let link = printed(&mut run(&["rdma", "link", "show", "-j"]));
+    let link: serde_json::Value = serde_json::from_str(&link).expect("it is JSON");
+    let (name, state) = (&link[0]["ifname"], &link[0]["state"]);
+    assert_eq!(
+        (name.as_str(), state.as_str(), link[0]["netdev"].as_str()),
+        (Some("soft_1"), Some("ACTIVE"), Some("lo"))
+    );
+    let device = printed(&mut run(&["rdma", "dev", "show", "soft_1"]));
+    assert!(device.starts_with("0: soft_1: node_type ca"), "{device}");
+    let guid = printed(&mut run(&["cat", "/sys/class/infiniband/soft_1/node_guid"]));
+    assert!(device.contains(&format!("node_guid {}", guid.trim_end())), "{device} {guid}");
+    let statistics = printed(&mut run(&["rdma", "statistic", "show", "link", "soft_1/1"]));
+    assert!(statistics.starts_with("link soft_1/1 sent_pkts 0 rcvd_pkts 0"), "{statistics}");
+    if ping_pong(&runtime, "127.102.9.4") {
+        let statistics = printed(&mut run(&["rdma", "statistic", "show", "-j"]));
+        let statistics: serde_json::Value = serde_json::from_str(&statistics).expect("it is JSON");
+        assert!(statistics[0]["sent_pkts"].as_u64() >= Some(200), "{statistics}");
+    }
+    assert_eq!(printed(&mut run(&["rdma", "resource", "show", "qp"])), "");
+    assert!(!run(&["rdma", "link", "show", "other/1"]).output().expect("it runs").status.success());
+    fs::remove_dir_all(&runtime).expect("a folder of ours");
+}
+
+#[test]
 fn the_gid_table_is_that_of_pumice_devices() {
     let runtime = scratch("gids");
     let list = printed(Command::new(env!("CARGO_BIN_EXE_pumice")).args(["devices", "--json"]));
@@ -145,11 +343,16 @@ fn trees_are_made_once_and_kept_private() {
         assert_eq!(String::from_utf8_lossy(&output.stdout), "4: ACTIVE\n");
     }
     let left: Vec<_> = fs::read_dir(shown.trim()).expect("it is there").flatten().collect();
-    assert_eq!(left.len(), 2, "sys and dev, and nothing left behind: {left:?}");
-    // A folder that others may write is refused.
+    assert_eq!(left.len(), 4, "sys, dev, live and netlink, and nothing left behind: {left:?}");
+    // A folder that others may write is passed over.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("a folder of ours");
-    let output = pumice(&runtime).args(["--", "true"]).output().expect("the program can be run");
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && text.contains("other users may access it"), "{text}");
+    let before = names();
+    let elsewhere = run("127.102.9.3");
+    assert!(
+        !elsewhere.trim().is_empty() && !elsewhere.starts_with(&*folder.to_string_lossy()),
+        "{elsewhere}"
+    );
+    assert_eq!(names(), before);
+    fs::remove_dir_all(elsewhere.trim()).expect("a tree of ours");
     fs::remove_dir_all(&runtime).expect("a folder of ours");
 }

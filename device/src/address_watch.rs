@@ -7,6 +7,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use crate::cancellation::whole;
 use crate::gid_table::GidEntry;
 
 /// Lists the addresses that the GID table should have, in the order in which new ones are to be added. None: they
@@ -61,7 +62,7 @@ impl AddressWatch {
     /// The addresses now, if something may have changed since the last call; at the first call in any case.
     pub(crate) fn changed(&mut self) -> Option<Vec<GidEntry>> {
         let told = self.drain();
-        if mem::take(&mut self.fresh) || told { (self.source)() } else { None }
+        if mem::take(&mut self.fresh) || told { whole(|| (self.source)()) } else { None }
     }
 
     /// Takes the messages; whether there were any. Messages that were lost count as well.
@@ -71,14 +72,14 @@ impl AddressWatch {
             let mut start = [0_u8; 16];
             // The rest of a message is cut off.
             // SAFETY: `start` is writable and of the length given.
-            let taken = unsafe {
+            let taken = whole(|| unsafe {
                 libc::recv(
                     self.socket.as_raw_fd(),
                     start.as_mut_ptr().cast(),
                     start.len(),
                     libc::MSG_DONTWAIT,
                 )
-            };
+            });
             if taken < 0 && io::Error::last_os_error().raw_os_error() != Some(libc::ENOBUFS) {
                 break;
             }

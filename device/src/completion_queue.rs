@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
+use crate::armed_queues::ArmedQueues;
 use crate::clock::Clock;
 use crate::completion_channel::{CompletionChannel, CqEvent};
 use crate::error::ResourceError;
@@ -25,6 +26,15 @@ pub enum Pushed {
     InError,
 }
 
+/// What all completion queues of a device share.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CqCommon {
+    /// Send-queue slots that polling frees.
+    pub(crate) slots: Arc<SendSlots>,
+    /// How many queues are armed.
+    pub(crate) armed: Arc<ArmedQueues>,
+}
+
 /// A completion queue. The engine adds; the application polls and arms, without the engine's lock.
 #[derive(Debug)]
 pub struct CompletionQueue {
@@ -37,7 +47,7 @@ pub struct CompletionQueue {
     /// The application found the queue empty when it last polled, and no event has told it of anything since.
     believed_empty: AtomicBool,
     state: Mutex<State>,
-    slots: Arc<SendSlots>,
+    common: CqCommon,
     channel: Option<Arc<CompletionChannel>>,
     account: Arc<EventAccount>,
     async_account: Arc<EventAccount>,
@@ -80,7 +90,7 @@ impl CompletionQueue {
         depth: u32,
         cookie: u64,
         channel: Option<Arc<CompletionChannel>>,
-        slots: Arc<SendSlots>,
+        common: CqCommon,
         clock: Option<Clock>,
         fires_late: bool,
     ) -> Result<CompletionQueue, ResourceError> {
@@ -97,7 +107,7 @@ impl CompletionQueue {
             fires_late,
             believed_empty: AtomicBool::new(false),
             state: Mutex::new(State { ring, depth: depth as usize, armed: Armed::No, solicited: false }),
-            slots,
+            common,
             channel,
             account: Arc::new(EventAccount::new()),
             async_account: Arc::new(EventAccount::new()),
@@ -126,7 +136,7 @@ impl CompletionQueue {
         let mut state = self.lock();
         let Entry { completion, released, at_ns } = state.ring.pop_front()?;
         if released != 0 {
-            self.slots.release(completion.qp_num, released);
+            self.common.slots.release(completion.qp_num, released);
         }
         self.pending.store(state.ring.len(), Ordering::Release);
         self.believed_empty.store(false, Ordering::Relaxed);
@@ -152,6 +162,9 @@ impl CompletionQueue {
     /// found the queue empty, and they came before it armed.
     pub fn arm(&self, solicited_only: bool) {
         let mut state = self.lock();
+        if state.armed == Armed::No {
+            self.common.armed.add();
+        }
         if !solicited_only {
             state.armed = Armed::Any;
         } else if state.armed == Armed::No {
@@ -162,6 +175,11 @@ impl CompletionQueue {
         if unknown && (state.armed == Armed::Any || state.solicited) {
             self.fire(&mut state);
         }
+    }
+
+    /// Whether the next completion, or the next solicited one, makes an event.
+    pub fn is_armed(&self) -> bool {
+        self.lock().armed != Armed::No
     }
 
     /// Entries that fit.
@@ -245,10 +263,16 @@ impl CompletionQueue {
 
     /// Under the lock, so that events of two firings cannot change places.
     fn fire(&self, state: &mut State) {
-        state.armed = Armed::No;
+        self.disarm(state);
         self.believed_empty.store(false, Ordering::Relaxed);
         if let Some(channel) = &self.channel {
             channel.fire(CqEvent { cq: self.handle, cookie: self.cookie() }, &self.account);
+        }
+    }
+
+    fn disarm(&self, state: &mut State) {
+        if std::mem::replace(&mut state.armed, Armed::No) != Armed::No {
+            self.common.armed.remove();
         }
     }
 
@@ -288,6 +312,7 @@ impl CompletionQueue {
 
     /// The queue is destroyed: its events that nobody got vanish.
     pub(crate) fn detach_channel(&self) {
+        self.disarm(&mut self.lock());
         if let Some(channel) = &self.channel {
             channel.detach(&self.account);
         }
@@ -305,7 +330,7 @@ impl CompletionQueue {
             };
             if entry.released != 0 {
                 // Under the lock: after `remove_of` no release of that queue pair is outstanding.
-                self.slots.release(entry.completion.qp_num, entry.released);
+                self.common.slots.release(entry.completion.qp_num, entry.released);
             }
             *place = entry.completion;
             count += 1;

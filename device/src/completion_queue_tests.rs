@@ -17,7 +17,7 @@ fn queue_that(depth: u32, fires_late: bool) -> (CompletionQueue, Arc<CompletionC
         depth,
         77,
         Some(Arc::clone(&channel)),
-        Arc::clone(&slots),
+        CqCommon { slots: Arc::clone(&slots), ..CqCommon::default() },
         None,
         fires_late,
     );

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::ResourceError;
 use crate::event_account::EventAccount;
-use crate::event_fd::EventFd;
+use crate::event_pipe::EventPipe;
 
 /// Events in order, each charged to an object's [`EventAccount`] when it is taken. The descriptor
 /// is readable exactly while an event is queued: both change under one lock, so of several readers
@@ -14,14 +14,14 @@ use crate::event_fd::EventFd;
 #[derive(Debug)]
 pub(crate) struct EventQueue<E> {
     queued: Mutex<VecDeque<(E, Arc<EventAccount>)>>,
-    readable: EventFd,
+    readable: EventPipe,
     capacity: usize,
 }
 
 impl<E> EventQueue<E> {
     /// An empty queue for at most `capacity` events.
     pub(crate) fn new(capacity: usize) -> Result<EventQueue<E>, ResourceError> {
-        Ok(EventQueue { queued: Mutex::new(VecDeque::new()), readable: EventFd::new()?, capacity })
+        Ok(EventQueue { queued: Mutex::new(VecDeque::new()), readable: EventPipe::new()?, capacity })
     }
 
     /// Queues an event; false: the queue is full and the event is lost.
@@ -32,7 +32,7 @@ impl<E> EventQueue<E> {
         }
         queued.push_back((event, Arc::clone(account)));
         // Also when it is readable already: edge-triggered epoll reports every event then.
-        self.readable.set();
+        self.readable.put();
         true
     }
 
@@ -87,7 +87,7 @@ impl<E> EventQueue<E> {
 
     #[cfg(test)]
     pub(crate) fn is_readable(&self) -> bool {
-        self.readable.is_set()
+        self.readable.is_readable()
     }
 }
 

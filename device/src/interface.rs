@@ -10,6 +10,9 @@ use std::os::fd::AsRawFd;
 use libc::{c_char, c_int};
 use socket2::{Domain, Socket, Type};
 
+/// Where the kernel lists the IPv6 addresses of this network namespace with their flags.
+const IPV6_ADDRESSES: &str = "/proc/net/if_inet6";
+
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
@@ -23,7 +26,7 @@ pub struct Interface {
     pub loopback: bool,
     /// Link MTU in bytes: the largest IP packet. 0 when the system does not tell.
     pub mtu: usize,
-    /// Addresses with their prefix lengths, in the system's order.
+    /// Addresses that can be used, with their prefix lengths, in the system's order.
     pub addresses: Vec<(IpAddr, u8)>,
     /// Link-layer address, when it has one of six bytes.
     pub mac: Option<[u8; 6]>,
@@ -67,6 +70,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             }
         }
     }
+    leave_out_unusable(&mut found);
     let query = Socket::new(Domain::IPV4, Type::DGRAM, None)
         .or_else(|_| Socket::new(Domain::IPV6, Type::DGRAM, None));
     if let Ok(query) = query {
@@ -77,24 +81,64 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(found.into_values().collect())
 }
 
+/// An IPv6 address cannot be bound, nor sent from, until duplicate address detection has passed (a second or two after
+/// the link came up), nor when it found a duplicate. Without /proc all count as usable.
+fn leave_out_unusable(found: &mut BTreeMap<u32, Interface>) {
+    let has_ipv6 = found.values().any(|interface| interface.addresses.iter().any(|(a, _)| a.is_ipv6()));
+    let Ok(text) = (if has_ipv6 { std::fs::read_to_string(IPV6_ADDRESSES) } else { return }) else { return };
+    for (index, address) in not_usable_yet(&text) {
+        if let Some(interface) = found.get_mut(&index) {
+            interface.addresses.retain(|(own, _)| *own != IpAddr::V6(address));
+        }
+    }
+}
+
+/// Interface and address of the lines of /proc/net/if_inet6 that cannot be used: its columns are the address, the index
+/// of the interface, the length of the prefix, the scope and the flags, all hexadecimal, and the interface's name.
+fn not_usable_yet(text: &str) -> impl Iterator<Item = (u32, Ipv6Addr)> {
+    const DUPLICATE: u32 = 0x08;
+    const OPTIMISTIC: u32 = 0x04;
+    const TENTATIVE: u32 = 0x40;
+    text.lines().filter_map(|line| {
+        let mut columns = line.split_ascii_whitespace();
+        let address = u128::from_str_radix(columns.next()?, 16).ok()?;
+        let index = u32::from_str_radix(columns.next()?, 16).ok()?;
+        let flags = u32::from_str_radix(columns.nth(2)?, 16).ok()?;
+        let waits = flags & TENTATIVE != 0 && flags & OPTIMISTIC == 0;
+        (waits || flags & DUPLICATE != 0).then_some((index, Ipv6Addr::from(address)))
+    })
+}
+
+/// The index of the interface that has an IPv6 address; 0 if there is none, or it cannot be told.
+pub(crate) fn index_of(address: Ipv6Addr) -> u32 {
+    let has = |interface: &&Interface| interface.addresses.iter().any(|(own, _)| *own == IpAddr::V6(address));
+    interfaces().ok().and_then(|all| all.iter().find(has).map(|interface| interface.index)).unwrap_or(0)
+}
+
 /// Whether an address is one of this host's; also if it cannot be told.
 pub(crate) fn is_local(address: IpAddr) -> bool {
     let has = |interface: &Interface| interface.addresses.iter().any(|(own, _)| *own == address);
     address.is_loopback() || interfaces().map_or(true, |all| all.iter().any(has))
 }
 
-/// The addresses a GID table offers, best first: IPv4 of interfaces that are up, then global IPv6, then
-/// 127.0.0.1 and ::1 where the host has them. Link-local addresses are left out: a UDP destination of
-/// fe80::/64 means nothing without an interface, and verbs programs do not name one. Each comes with the
-/// interface that has it.
+/// The addresses a GID table offers, best first: IPv4 of interfaces that are up, then global IPv6, then link-local
+/// IPv6. 127.0.0.1 and ::1 are offered where there is nothing else: programs that take the first GID they find, or
+/// the last, would send them to peers on other hosts. Each comes with the interface that has it.
 pub fn gid_addresses(interfaces: &[Interface]) -> Vec<(IpAddr, &Interface)> {
+    let ranked = ranked_addresses(interfaces);
+    let has_real = ranked.iter().any(|(address, _)| !address.is_loopback());
+    ranked.into_iter().filter(|(address, _)| !(has_real && address.is_loopback())).collect()
+}
+
+/// All addresses that a GID table may have, loopback last.
+fn ranked_addresses(interfaces: &[Interface]) -> Vec<(IpAddr, &Interface)> {
     let rank = |address: IpAddr| -> Option<u8> {
         match address {
-            IpAddr::V4(Ipv4Addr::LOCALHOST) => Some(2),
-            IpAddr::V6(Ipv6Addr::LOCALHOST) => Some(3),
+            IpAddr::V4(Ipv4Addr::LOCALHOST) => Some(3),
+            IpAddr::V6(Ipv6Addr::LOCALHOST) => Some(4),
             _ if address.is_loopback() || address.is_multicast() || address.is_unspecified() => None,
             IpAddr::V4(_) => Some(0),
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => None,
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => Some(2),
             IpAddr::V6(_) => Some(1),
         }
     };
@@ -221,6 +265,10 @@ mod tests {
         assert!(lo.addresses.contains(&(IpAddr::V4(Ipv4Addr::LOCALHOST), 8)), "{lo:?}");
     }
 
+    fn offered(interfaces: &[Interface]) -> Vec<String> {
+        gid_addresses(interfaces).iter().map(|(a, i)| format!("{a} {}", i.name)).collect()
+    }
+
     #[test]
     fn gid_addresses_come_best_first() {
         let all = [
@@ -229,18 +277,37 @@ mod tests {
             interface("eth0", true, &["fe80::1", "2001:db8::5", "192.0.2.5"]),
             interface("eth1", true, &["192.0.2.6", "fd00::6"]),
         ];
-        let order: Vec<String> = gid_addresses(&all).iter().map(|(a, i)| format!("{a} {}", i.name)).collect();
-        assert_eq!(
-            order,
-            [
-                "192.0.2.200 lo",
-                "192.0.2.5 eth0",
-                "192.0.2.6 eth1",
-                "2001:db8::5 eth0",
-                "fd00::6 eth1",
-                "127.0.0.1 lo",
-                "::1 lo"
-            ]
-        );
+        let order = [
+            "192.0.2.200 lo",
+            "192.0.2.5 eth0",
+            "192.0.2.6 eth1",
+            "2001:db8::5 eth0",
+            "fd00::6 eth1",
+            "fe80::1 eth0",
+        ];
+        assert_eq!(offered(&all), order);
+    }
+
+    #[test]
+    fn loopback_is_offered_where_there_is_nothing_else() {
+        let lo = interface("lo", true, &["127.0.0.1", "::1"]);
+        assert_eq!(offered(std::slice::from_ref(&lo)), ["127.0.0.1 lo", "::1 lo"]);
+        let down = interface("eth0", false, &["192.0.2.5"]);
+        assert_eq!(offered(&[lo.clone(), down]), ["127.0.0.1 lo", "::1 lo"]);
+        let link_local = interface("eth0", true, &["fe80::1"]);
+        assert_eq!(offered(&[lo, link_local]), ["fe80::1 eth0"]);
+    }
+
+    #[test]
+    fn addresses_that_duplicate_detection_has_not_passed_are_found() {
+        let text = "fe800000000000000000000000000001 02 40 20 80 eth0\n\
+                    20010db8000000000000000000000001 02 40 00 c0 eth0\n\
+                    20010db8000000000000000000000002 02 40 00 44 eth0\n\
+                    20010db8000000000000000000000003 03 40 00 08 eth1\n\
+                    nonsense\n";
+        let unusable: Vec<(u32, Ipv6Addr)> = not_usable_yet(text).collect();
+        let tentative = "2001:db8::1".parse().unwrap();
+        let duplicate = "2001:db8::3".parse().unwrap();
+        assert_eq!(unusable, [(2, tentative), (3, duplicate)], "what is optimistic may be used");
     }
 }

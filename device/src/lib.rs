@@ -3,8 +3,10 @@
 
 pub mod address_handle;
 pub mod address_watch;
+mod armed_queues;
 pub mod async_event;
 pub mod awaited;
+pub mod cancellation;
 pub mod clock;
 pub mod completion_channel;
 pub mod completion_queue;
@@ -14,7 +16,10 @@ mod engine;
 pub mod error;
 pub mod event_account;
 mod event_fd;
+pub mod event_pipe;
 mod event_queue;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gid_table;
 pub mod gsi;
 pub mod guid;
@@ -33,4 +38,5 @@ pub mod settings;
 pub mod share;
 pub mod srq;
 pub mod sysfs;
+mod system_call;
 pub mod table;

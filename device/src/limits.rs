@@ -9,7 +9,7 @@ use serde::Deserialize;
 pub struct Limits {
     /// Protection domains.
     pub max_pd: u32,
-    /// Memory regions and memory windows together; below 2^24.
+    /// Memory regions, and as many memory windows; together below 2^24.
     pub max_mr: u32,
     /// Bytes of device memory.
     pub max_dm_size: u64,

@@ -12,18 +12,20 @@ mod qp_setup;
 mod queue_pairs;
 mod queues;
 mod trust;
+mod users;
 mod xrc;
 
 use std::sync::Arc;
 
 use pumice_transport::host::QpContext;
 use pumice_transport::path::Path;
+use pumice_transport::trace::TraceEvent;
 use pumice_transport::types::{AddressVector, AsyncEventType, Cause, Gid};
 use pumice_transport::wire::Qpn;
 
 use crate::address_handle;
 use crate::async_event::{AsyncElement, AsyncEventQueue};
-use crate::completion_queue::CompletionQueue;
+use crate::completion_queue::{CompletionQueue, CqCommon};
 use crate::counters::Counters;
 use crate::error::ResourceError;
 use crate::gid_table::{GidEntry, GidTable};
@@ -32,7 +34,6 @@ use crate::memory::RegionTable;
 use crate::multicast::MulticastGroups;
 use crate::pkey_table::PkeyTable;
 use crate::recv_queue::RecvQueue;
-use crate::send_slots::SendSlots;
 use crate::srq::Srq;
 use crate::table::{Handle, Table};
 
@@ -40,6 +41,7 @@ pub use qp_setup::QpSetup;
 pub use queue_pairs::QpAttached;
 pub use queues::{CqSetup, SrqSetup};
 pub(crate) use trust::Trust;
+use users::check_unused;
 pub use xrc::XrcdFile;
 pub(crate) use xrc::{CREATOR, TargetClosed, XrcDomains};
 
@@ -48,6 +50,12 @@ pub const NO_OBJECT: u32 = u32::MAX;
 
 /// Receives what went wrong with a queue pair, for the operator's log.
 pub type ExplainHook = Box<dyn Fn(&QpContext, &Cause) + Send>;
+
+/// Is told of every step of the queue pairs, under the engine's lock.
+pub type TraceHook = Box<dyn Fn(&QpContext, &TraceEvent<'_>) + Send>;
+
+/// Takes the lines of a trace, on a thread of its own.
+pub type TraceSink = Box<dyn Fn(&str) + Send>;
 
 /// A queue pair that must go to ERR because of something outside of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,9 +78,12 @@ pub struct Resources {
     receives: Table<Receives>,
     /// Places of XRC SRQs in `receives`; the index plus one is the low part of the SRQ's number.
     xrc_srqs: Table<u32>,
+    /// Shared receive queues among `receives`.
+    srq_count: u32,
     number_base: u32,
     qps: Vec<Option<Box<queue_pairs::Attachment>>>,
     explain: Option<ExplainHook>,
+    trace: Option<TraceHook>,
     /// Addresses of the port.
     pub gids: GidTable,
     /// Partitions of the port.
@@ -83,16 +94,16 @@ pub struct Resources {
     pub counters: Arc<Counters>,
     /// Asynchronous events, shared with the application.
     pub async_events: Arc<AsyncEventQueue>,
-    /// Send-queue slots that polling freed, shared with the completion queues.
-    pub send_slots: Arc<SendSlots>,
+    /// Send-queue slots that polling freed, and how many queues are armed: shared with the completion queues.
+    pub(crate) cq_common: CqCommon,
     /// Queue pairs that a completion queue's overrun ruined. The engine takes them after every call
     /// into the protocol and moves them to ERR; their QP_FATAL is raised already. Never longer than
     /// the number of attached queue pairs.
     pub qp_faults: Vec<QpFault>,
     /// A completion was made since the engine last cleared this.
     pub new_completions: bool,
-    /// The receive queue of UC or UD messages that was short of requests last.
-    short_receives: Option<u32>,
+    /// The receive queue of UC or UD messages that was short of requests last, and the completion queue that tells of it.
+    short_receives: Option<(u32, u32)>,
 }
 
 /// How many objects a device has.
@@ -157,15 +168,17 @@ impl Resources {
             cqs: Table::new("CQ", limits.max_cq),
             receives: Table::new("receive queue", limits.max_qp.saturating_add(max_srq)),
             xrc_srqs: Table::new("XRC SRQ", max_srq),
+            srq_count: 0,
             number_base: 0,
             qps: Vec::new(),
             explain: None,
+            trace: None,
             gids: GidTable::new(),
             pkeys: PkeyTable::new(&[], limits.pkey_table_len),
             groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),
             counters: Arc::new(Counters::new()),
             async_events: Arc::new(AsyncEventQueue::new(limits.max_async_events)?),
-            send_slots: Arc::new(SendSlots::new()),
+            cq_common: CqCommon::default(),
             qp_faults: Vec::new(),
             new_completions: false,
             short_receives: None,
@@ -202,9 +215,19 @@ impl Resources {
         self.number_base = base & 0x00ff_0000;
     }
 
+    /// Chooses the keys of the regions and windows made from now on. Only before the first one.
+    pub fn set_first_key(&mut self, seed: u64) {
+        self.memory.set_first_key(seed);
+    }
+
     /// Hands the causes of failures to `hook` from now on.
     pub fn set_explain_hook(&mut self, hook: Option<ExplainHook>) {
         self.explain = hook;
+    }
+
+    /// Hands every step of the queue pairs to `hook` from now on.
+    pub fn set_trace_hook(&mut self, hook: Option<TraceHook>) {
+        self.trace = hook;
     }
 
     /// Makes a protection domain.
@@ -221,7 +244,8 @@ impl Resources {
     /// `Busy`: something belongs to it. `Invalid`: a stale handle.
     pub fn dealloc_pd(&mut self, pd: Handle) -> Result<(), ResourceError> {
         let users = self.pds.require(pd)?.users;
-        check_unused("protection domain", users, "regions, windows, queues and address handles")?;
+        let name = format!("protection domain {}", pd.index);
+        check_unused(&name, users, || self.users_of_pd(pd.index))?;
         self.pds.remove(pd);
         Ok(())
     }
@@ -313,13 +337,6 @@ impl std::fmt::Debug for Resources {
             .field("qps", &self.qps.iter().flatten().count())
             .finish_non_exhaustive()
     }
-}
-
-fn check_unused(object: &str, users: u32, kinds: &str) -> Result<(), ResourceError> {
-    if users == 0 {
-        return Ok(());
-    }
-    Err(ResourceError::busy(format!("{object} with {users} users ({kinds}); destroy them first")))
 }
 
 /// `value` of an attribute must lie in `least..=most`.

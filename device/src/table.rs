@@ -43,6 +43,17 @@ struct Slot<T> {
     next_free: u32,
 }
 
+/// Whether a kind of object that shares its table with another may have one more.
+///
+/// # Errors
+/// `NoMemory`: there are `most` of them.
+pub(crate) fn check_room(kind: &str, count: usize, most: u32) -> Result<(), ResourceError> {
+    if count < most as usize {
+        return Ok(());
+    }
+    Err(ResourceError::no_memory(format!("the device has at most {most} {kind}")))
+}
+
 /// End of the free list.
 const NONE: u32 = u32::MAX;
 

@@ -23,7 +23,7 @@ use pumice_device::port::{FabricConfig, FaultConfig, FaultPort, UdpConfig, wait_
 use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, Place, RejectParams,
-    ResolveParams, SidrReply, State, UnansweredMessage,
+    ResolveParams, Served, SidrReply, State, UnansweredMessage,
 };
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{
@@ -61,7 +61,7 @@ impl Node {
 
     fn listen(&self, service_id: ServiceId) -> BindingId {
         let binding = self.hca.cm_bind(&everywhere(service_id)).unwrap();
-        self.hca.cm_listen(binding, 64, BacklogOverflow::Reject, &self.channel).unwrap();
+        self.hca.cm_listen(binding, Served::Anything, 64, BacklogOverflow::Reject, &self.channel).unwrap();
         binding
     }
 
@@ -354,7 +354,7 @@ fn a_source_address_must_be_the_adapters_and_a_service_is_bound_once() {
     for entry in [everywhere(SERVICE), here] {
         assert_eq!(server.hca.cm_bind(&entry).unwrap_err().errno(), libc::EADDRINUSE);
     }
-    let again = server.hca.cm_listen(binding, 1, BacklogOverflow::Reject, &server.channel);
+    let again = server.hca.cm_listen(binding, Served::Anything, 1, BacklogOverflow::Reject, &server.channel);
     assert_eq!(again.unwrap_err().errno(), libc::EINVAL);
     server.hca.cm_unbind(binding).unwrap();
     assert_eq!(server.hca.cm_unbind(binding).unwrap_err().errno(), libc::EINVAL);

@@ -14,7 +14,9 @@ use pumice_device::gid_table::GidEntry;
 use pumice_device::gsi::{CmChannel, ServiceEntry};
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::port::{FabricConfig, UdpConfig, UdpPort, wait_readable};
-use pumice_transport::cm::{AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, Place};
+use pumice_transport::cm::{
+    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, Place, Served,
+};
 use pumice_transport::mad::{CommId, IpHeader, PortSpace, ServiceId};
 use pumice_transport::types::{Mtu, QpCapacity, QpType};
 use pumice_transport::wire::{Psn, Qpn};
@@ -52,7 +54,10 @@ impl Side {
     fn listen(&self) {
         let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, place: Place::Everywhere };
         let binding = self.node.hca.cm_bind(&entry).unwrap();
-        self.node.hca.cm_listen(binding, BACKLOG, BacklogOverflow::Ignore, &self.channel).unwrap();
+        self.node
+            .hca
+            .cm_listen(binding, Served::Anything, BACKLOG, BacklogOverflow::Ignore, &self.channel)
+            .unwrap();
     }
 
     fn connect(&self, to: IpAddr) {

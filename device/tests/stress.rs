@@ -23,7 +23,7 @@ use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 
 /// How long anything may take that has to happen.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Bench {
     hca: Arc<Hca>,

@@ -83,6 +83,14 @@ fn show(
 }
 
 #[cfg(test)]
+#[path = "../../fuzz/replay.rs"]
+mod replay;
+
+#[cfg(test)]
+#[path = "../../fuzz/bodies/capture.rs"]
+mod fuzzed;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use pumice_transport::path::{Flow, Path};
@@ -197,6 +205,12 @@ mod tests {
         assert_eq!((&lines[0]["kind"], &lines[0]["payload_bytes"]), (&"packet".into(), &5.into()));
         assert_eq!((&lines[1]["kind"], &lines[1]["others"]), (&"summary".into(), &3.into()));
         assert!(matches!(result, Ok(Outcome::Good)), "{result:?}");
+    }
+
+    #[test]
+    fn damaged_captures_of_the_corpus() {
+        let fuzz = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz"));
+        replay::replay(fuzz, "capture", 4_000, fuzzed::survive);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `pumice doctor`: what keeps the device from working on this machine, and what to do about it.
 
+mod device;
 mod kernel;
 mod loopback;
 mod port;
@@ -108,6 +109,7 @@ fn examine(proc: &Path, sys: &Path) -> Vec<Finding> {
             "Allow netlink or getifaddrs in this container's seccomp profile.",
         )),
     }
+    findings.extend(device::device());
     findings.extend(loopback::loopback());
     findings.extend(kernel::socket_buffers(proc));
     findings

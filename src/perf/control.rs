@@ -16,8 +16,12 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) const PORT: u16 = 18_515;
 /// Longest line: ten thousand queue pair numbers fit.
 const MAX_LINE_BYTES: usize = 1 << 20;
-/// How long the other end may take to answer, beyond the length of a round.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the other end may take to answer. It is long, because a machine with many more busy processes than processors
+/// lets a process run for a small part of the time only.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How long an end that has failed waits to hear that the other one has failed as well.
+const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What the client asks of the server.
 #[derive(Debug, Serialize, Deserialize)]
@@ -168,6 +172,15 @@ impl Control {
         }
     }
 
+    /// Why the other end has given up, if it says so in a moment. Nothing more is to be asked afterwards.
+    pub(crate) fn last_words(&mut self) -> Option<String> {
+        self.reader.get_ref().set_read_timeout(Some(LAST_WORDS_PATIENCE)).ok()?;
+        match self.receive() {
+            Ok(Some(Reply::Refused(sentence))) => Some(sentence),
+            _ => None,
+        }
+    }
+
     fn read_line<T: DeserializeOwned>(&mut self) -> Result<Option<T>, String> {
         self.line.clear();
         let mut limited = io::Read::take(&mut self.reader, MAX_LINE_BYTES as u64);
@@ -187,6 +200,9 @@ pub(crate) fn unexpected(reply: &Reply) -> String {
 
 #[allow(clippy::needless_pass_by_value, reason = "fits map_err")]
 fn lost(error: io::Error) -> String {
+    if error.kind() == io::ErrorKind::WouldBlock {
+        return format!("the other end has not answered for {} s; does its process run?", PATIENCE.as_secs());
+    }
     format!("the connection to the other end failed: {error}")
 }
 
@@ -209,6 +225,9 @@ mod tests {
         assert!(matches!(server.receive(), Ok(Some(Request::Count))));
         server.send(&Reply::Refused("no".to_owned())).expect("sent");
         assert_eq!(client.ask(&Request::Count).map(|_| ()), Err("no".to_owned()));
+        server.send(&Reply::Refused("a queue pair failed".to_owned())).expect("sent");
+        assert_eq!(client.last_words().as_deref(), Some("a queue pair failed"));
+        assert_eq!(client.last_words(), None, "nothing comes any more");
         drop(client);
         assert!(matches!(server.receive(), Ok(Some(Request::Count))), "what was asked");
         assert!(matches!(server.receive::<Request>(), Ok(None) | Err(_)));

@@ -15,6 +15,7 @@ use pumice_verbs::{
 use serde::{Deserialize, Serialize};
 
 use super::control::Traffic;
+use super::first_failure::FirstFailure;
 use super::plan::{MAX_OUTSTANDING, Operation, Plan, Service};
 use super::queue::Queue;
 
@@ -121,15 +122,18 @@ impl Endpoint {
     /// A sentence.
     pub(crate) fn open(plan: &Plan, address: IpAddr, capture: Option<&Path>) -> Result<Endpoint, String> {
         // Each end has an address of its own, so it need not share the port.
+        let first_failure = FirstFailure::default();
+        let told = first_failure.clone();
         let mut options = DeviceOptions::new().exclusive(!plan.shared).addresses([address]);
+        options = options.explain(move |qpn, cause| told.told(qpn, cause));
         if let Some(file) = capture {
             options = options.capture(file);
         }
         let device = Device::open(options).map_err(said)?;
         let domain = device.protection_domain().map_err(said)?;
         let receive_count = receives_per_queue(plan) * if plan.shared_receives() { 1 } else { plan.qp_count };
-        let sends = Queue::new(&device, plan.outstanding() + SPARE, plan.events)?;
-        let receives = Queue::new(&device, receive_count + SPARE, plan.events)?;
+        let sends = Queue::new(&device, plan.outstanding() + SPARE, plan.events, &first_failure)?;
+        let receives = Queue::new(&device, receive_count + SPARE, plan.events, &first_failure)?;
         let idle = device.completion_queue(1).map_err(said)?;
         let shared = if plan.shared_receives() {
             Some(domain.shared_receive_queue(receive_count as u32, 1).map_err(said)?)
@@ -562,7 +566,10 @@ fn check_mtu(largest: Mtu, plan: &Plan) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::perf::latency;
+    use crate::perf::plan::Quantity;
     use crate::perf::plan::tests::plan;
+    use crate::perf::statistics::Times;
 
     #[test]
     fn messages_in_a_row_have_buffers_of_their_own() {
@@ -574,5 +581,22 @@ mod tests {
                 assert!(receives.is_multiple_of(slots), "{size_bytes}, {depth}: {receives} on {slots}");
             }
         }
+    }
+
+    #[test]
+    fn the_first_failure_is_shown_whatever_is_flushed_after_it() {
+        let [high, low] = (std::process::id() as u16).to_be_bytes();
+        let address = |last| IpAddr::from([127, 128 + high % 64, low, last]);
+        let plan = Plan { quantity: Quantity::Latency, ..plan(Operation::Send, Service::Rc) };
+        let open = |last| Endpoint::open(&plan, address(last), None).expect("a device on loopback");
+        let (mut left, mut right) = (open(1), open(2));
+        left.connect(&right.info()).expect("fresh queue pairs");
+        right.connect(&left.info()).expect("fresh queue pairs");
+        drop(right);
+        // A ping-pong looks for its answer first: at the receive requests, which are flushed.
+        let mut times = Times::new();
+        let long = Duration::from_secs(60);
+        let failure = latency::measure(&mut left, &plan, long, &mut times).expect_err("the peer has gone");
+        assert!(failure.contains("failed with RETRY_EXC_ERR"), "{failure}");
     }
 }

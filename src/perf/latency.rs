@@ -14,7 +14,7 @@ use super::statistics::Times;
 const POLLS_PER_LOOK: u32 = 1024;
 /// An answer that has not come by now was lost.
 const LOST_AFTER: Duration = Duration::from_millis(500);
-const LOST_AFTER_RELIABLE: Duration = Duration::from_secs(10);
+const LOST_AFTER_RELIABLE: Duration = Duration::from_secs(120);
 const EVENT_WAIT: Duration = Duration::from_millis(20);
 /// Replies per completion of a send.
 const SIGNAL_EVERY: u64 = 16;

@@ -9,6 +9,7 @@ mod client;
 mod contents;
 mod control;
 mod endpoint;
+mod first_failure;
 mod latency;
 mod netns;
 mod options;

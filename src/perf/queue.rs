@@ -4,16 +4,24 @@ use std::time::Duration;
 
 use pumice_verbs::{CompletionChannel, CompletionQueue, Device, Notify, WcStatus, WorkCompletion};
 
+use super::first_failure::FirstFailure;
+
 /// A completion queue and what wakes its user.
 pub(super) struct Queue {
     pub(super) cq: CompletionQueue,
     channel: Option<CompletionChannel>,
     armed: bool,
+    first_failure: FirstFailure,
 }
 
 impl Queue {
     /// Makes the queue, with a channel if its user will sleep.
-    pub(super) fn new(device: &Device, depth: usize, events: bool) -> Result<Queue, String> {
+    pub(super) fn new(
+        device: &Device,
+        depth: usize,
+        events: bool,
+        first_failure: &FirstFailure,
+    ) -> Result<Queue, String> {
         let depth = u32::try_from(depth).map_err(|error| error.to_string())?;
         let channel =
             if events { Some(device.completion_channel().map_err(|error| error.to_string())?) } else { None };
@@ -21,20 +29,23 @@ impl Queue {
             Some(channel) => channel.completion_queue(depth, 0),
             None => device.completion_queue(depth),
         };
-        Ok(Queue { cq: cq.map_err(|error| error.to_string())?, channel, armed: false })
+        Ok(Queue {
+            cq: cq.map_err(|error| error.to_string())?,
+            channel,
+            armed: false,
+            first_failure: first_failure.clone(),
+        })
     }
 
     /// Takes completions, which must be successful; looking at none drives the device.
     #[inline]
     pub(super) fn poll(&mut self, out: &mut [WorkCompletion]) -> Result<usize, String> {
         let count = self.cq.poll(out);
-        let failed = out.iter().take(count).find(|completion| completion.status != WcStatus::Success);
-        match failed {
-            None => Ok(count),
-            Some(failed) => {
-                Err(format!("a request of queue pair {:#x} failed: {}", failed.qp_num, failed.status.name()))
-            }
+        let done = out.get(..count).unwrap_or_default();
+        if done.iter().all(|completion| completion.status == WcStatus::Success) {
+            return Ok(count);
         }
+        Err(self.first_failure.sentence(done))
     }
 
     /// As [`poll`](Queue::poll), but sleeps for up to `limit` while there are none.

@@ -16,7 +16,7 @@ const POLLS_PER_LOOK: u32 = 1024;
 const EVENT_WAIT: Duration = Duration::from_millis(20);
 /// Messages that have not come this long after the end of a round are lost.
 const LOST_AFTER: Duration = Duration::from_millis(500);
-const LOST_AFTER_RELIABLE: Duration = Duration::from_secs(10);
+const LOST_AFTER_RELIABLE: Duration = Duration::from_secs(120);
 
 /// The contents that the reply to a message has.
 pub(crate) fn reply_tag(tag: Tag) -> Tag {

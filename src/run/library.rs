@@ -68,9 +68,11 @@ pub(super) fn links(object: &Path) -> Result<PathBuf, String> {
     // The loader would read something else into these.
     let fit = |folder: &Path| !folder.as_os_str().as_bytes().iter().any(|b| matches!(b, b':' | b';' | b'$'));
     let beside = object.parent().map(|home| home.join(LINKS_FOLDER)).filter(|folder| fit(folder));
+    // Looked at before anything is written there: another user may have made it.
     if let Some(folder) = beside
-        && fill(&folder, &Path::new("..").join(OBJECT), 0o755).is_ok()
+        && make(&folder, 0o755).is_ok()
         && is_as_safe(&folder, object)
+        && fill(&folder, &Path::new("..").join(OBJECT)).is_ok()
     {
         return Ok(folder);
     }
@@ -84,20 +86,23 @@ pub(super) fn links(object: &Path) -> Result<PathBuf, String> {
             folder.display()
         ));
     }
-    fill(&folder, object, 0o700)
+    make(&folder, 0o700)
+        .and_then(|()| fill(&folder, object))
         .map_err(|error| format!("links to {OBJECT} cannot be made in {}: {error}", folder.display()))?;
     Ok(folder)
 }
 
-/// Makes the folder and its links as far as they are not there. Others may be doing the same.
-fn fill(folder: &Path, target: &Path, mode: u32) -> io::Result<()> {
+/// Makes the folder if it is not there.
+fn make(folder: &Path, mode: u32) -> io::Result<()> {
     match DirBuilder::new().mode(mode).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    if !fs::symlink_metadata(folder)?.is_dir() {
-        return Err(io::ErrorKind::NotADirectory.into());
-    }
+    if fs::symlink_metadata(folder)?.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
+}
+
+/// Makes the links as far as they are not there. Other processes may be doing the same.
+fn fill(folder: &Path, target: &Path) -> io::Result<()> {
     for name in NAMES {
         let link = folder.join(name);
         if fs::read_link(&link).is_ok_and(|found| found == target) {
@@ -207,6 +212,10 @@ mod tests {
         assert!(is_as_safe(&top.join(LINKS_FOLDER), &object));
         fs::set_permissions(top.join(LINKS_FOLDER), Permissions::from_mode(0o777)).unwrap();
         assert!(!is_as_safe(&top.join(LINKS_FOLDER), &object));
+        let elsewhere = links(&object).unwrap();
+        assert_ne!(elsewhere, top.join(LINKS_FOLDER));
+        assert_eq!(fs::read_dir(top.join(LINKS_FOLDER)).unwrap().count(), 0, "nothing is written there");
+        fs::remove_dir_all(&elsewhere).unwrap();
         fs::remove_dir_all(&top).unwrap();
     }
 }

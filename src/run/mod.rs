@@ -2,18 +2,20 @@
 
 mod library;
 mod options;
+mod preload;
 mod program;
-mod rsocket;
 mod sysfs;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Write as _};
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pumice_device::interface::interfaces;
 use pumice_device::settings::{self, SettingError, Settings};
+use rustix::io::Errno;
 
 pub(crate) use options::RunOptions;
 
@@ -26,7 +28,7 @@ pub(crate) fn run(options: &RunOptions) -> CommandResult {
     let given = |name| set.iter().find(|(set, _)| *set == name).map(|(_, value)| value.clone());
     let settings = Settings::parse(
         |name| given(name).or_else(|| std::env::var_os(name)),
-        std::io::stderr().is_terminal(),
+        settings::standard_error_is_free(),
     )
     .map_err(|error| refused(&error, options))?;
     check(&settings, options)?;
@@ -42,11 +44,8 @@ pub(crate) fn run(options: &RunOptions) -> CommandResult {
     let mut command = Command::new(&program.path);
     command.arg0(name).args(arguments).envs(set);
     command.env("LD_LIBRARY_PATH", library::search_path(&folder, std::env::var_os("LD_LIBRARY_PATH")));
-    if options.sysfs {
-        sysfs::prepare(&settings, &object, &mut command).map_err(CommandError::Failed)?;
-    }
-    if options.rsocket {
-        rsocket::prepare(&object, &mut command).map_err(CommandError::Failed)?;
+    if !options.no_preload && program.takes_preloads() {
+        preload::prepare(options, &settings, &object, &mut command).map_err(CommandError::Failed)?;
     }
     Err(program.not_run(&command.exec()))
 }
@@ -62,29 +61,45 @@ fn check(settings: &Settings, options: &RunOptions) -> Result<(), CommandError> 
         return Err(CommandError::Failed(sentence.to_owned()));
     }
     if let Some(file) = &settings.capture
-        && let Err(problem) = writable(file)
+        && let Err((errno, problem)) = writable(file)
     {
-        return Err(refuse(SettingError::new(settings::CAPTURE, file.to_string_lossy(), problem)));
+        let error = SettingError::new(settings::CAPTURE, file.to_string_lossy(), problem);
+        return Err(refuse(error.with_errno(errno.raw_os_error())));
     }
     Ok(())
 }
 
-/// Whether a file can be made, or overwritten if it is there.
-fn writable(file: &Path) -> Result<(), String> {
+/// Whether a file can be made, or overwritten if it is there. The errno is never EINVAL: any path has the right
+/// form, and what is in its way is a fact of this host.
+fn writable(file: &Path) -> Result<(), (Errno, String)> {
     use rustix::fs::{Access, access};
     if file.is_dir() {
-        return Err("it is a folder: name a file in it".to_owned());
+        return Err((Errno::ISDIR, "it is a folder: name a file in it".to_owned()));
     }
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),
     };
     if !folder.is_dir() {
-        return Err(format!("there is no folder {}: make it first", folder.display()));
+        return Err((Errno::NOENT, format!("there is no folder {}: make it first", folder.display())));
     }
-    let target = if file.exists() { file } else { &folder };
-    access(target, Access::WRITE_OK)
-        .map_err(|error| format!("{} may not be written: {error}", target.display()))
+    let refused = |path: &Path, error: Errno| {
+        let reason = std::io::Error::from(error);
+        (error, format!("{} may not be written: {reason}", path.display()))
+    };
+    if file.exists() {
+        return access(file, Access::WRITE_OK).map_err(|error| refused(file, error));
+    }
+    // access(2) says yes for root where the file system itself says no, so a file is made for a moment.
+    let trial = folder.join(format!(".pumice-capture-{}", std::process::id()));
+    let made = OpenOptions::new().write(true).create_new(true).open(&trial);
+    if let Err(error) = made {
+        let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
+        return Err(refused(&folder, errno));
+    }
+    // The capture is made in a moment; if the trial cannot be removed, only its name stays.
+    let _ = std::fs::remove_file(&trial);
+    Ok(())
 }
 
 /// The sentence for a wrong setting: it names the option, if that is where the value is from.
@@ -92,7 +107,7 @@ fn refused(error: &SettingError, options: &RunOptions) -> CommandError {
     match options.option_of(error.variable) {
         Some(option) => {
             let sentence = format!("{option} {}: {}", error.value, error.problem);
-            if error.errno == rustix::io::Errno::INVAL.raw_os_error() {
+            if error.errno == Errno::INVAL.raw_os_error() {
                 CommandError::Usage(sentence)
             } else {
                 CommandError::Failed(sentence)

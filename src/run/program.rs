@@ -54,6 +54,12 @@ impl Program {
         found
     }
 
+    /// Whether the loader can load libraries of this project before it. What is no ELF file is a script, whose
+    /// interpreter can.
+    pub(super) fn takes_preloads(&self) -> bool {
+        matches!(kind(&self.path), Ok(Kind::Other) | Err(_))
+    }
+
     /// Whether the kernel will run it in secure-execution mode.
     fn gains_privileges(&self) -> bool {
         let Ok(about) = fs::metadata(&self.path) else { return false };

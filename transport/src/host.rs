@@ -6,7 +6,10 @@
 use alloc::vec::Vec;
 
 use crate::path::Path;
-use crate::types::{Access, AsyncEventType, AtomicOperation, Cause, Sge, WindowBind, WorkCompletion};
+use crate::trace::TraceEvent;
+use crate::types::{
+    Access, AsyncEventType, AtomicOperation, Cause, MemoryFault, Sge, WindowBind, WorkCompletion,
+};
 use crate::wire::Qpn;
 
 /// The device's own names for what a queue pair is attached to. The protocol hands them back
@@ -94,6 +97,17 @@ pub struct RemoteKey {
     pub qpn: Qpn,
 }
 
+/// What is known about the process of the peer when a queue pair is about to give it up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PeerProgress {
+    /// It has looked at what was sent to it, or is stopped or dead, or nothing is known: on another host, for
+    /// example.
+    #[default]
+    Unknown,
+    /// It lives on this host, is not stopped, and has not had a processor since: it cannot have answered.
+    Starved,
+}
+
 /// Reasons for which a packet is dropped, duplicated work is answered again, or a QP retries:
 /// one counter each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -113,6 +127,7 @@ pub enum Counter {
     RxBadPkey,
     RxBadQkey,
     RxWrongAddress,
+    RxWrongPort,
     RxUnknownGroup,
     RxTruncated,
     // Dropped by a QP.
@@ -137,6 +152,7 @@ pub enum Counter {
     // Recovery.
     Timeout,
     EarlyRetransmit,
+    StarvedPeer,
     RetransmittedPackets,
     // Congestion.
     RxCnp,
@@ -173,6 +189,13 @@ pub trait Host {
     /// # Errors
     /// As [`Host::gather`], or a region is read-only.
     fn scatter(&mut self, pd: u32, sges: &[Sge], offset: u64, data: &[u8]) -> Result<(), MemoryError>;
+
+    /// Which of the buffers cannot be used, and why; asked after [`Host::gather`] or [`Host::scatter`] (with
+    /// `stores`) has failed, for the operator's sentence.
+    fn find_fault(&mut self, pd: u32, sges: &[Sge], stores: bool) -> Option<MemoryFault> {
+        let _ = (pd, sges, stores);
+        None
+    }
 
     /// Checks a whole remote range before its first byte is touched. The caller skips this for
     /// length 0.
@@ -270,6 +293,17 @@ pub trait Host {
 
     /// Why something just went wrong, for the operator's log.
     fn explain(&mut self, qp: &QpContext, cause: Cause);
+
+    /// Whether the host uses what [`Host::trace`] gets: asked before an event is put together.
+    #[inline]
+    fn is_traced(&self) -> bool {
+        false
+    }
+
+    /// A step of this QP, for the operator who asked for all of them.
+    fn trace(&mut self, qp: &QpContext, event: TraceEvent<'_>) {
+        let _ = (qp, event);
+    }
 
     /// Adds to a counter.
     fn count(&mut self, counter: Counter, amount: u64);

@@ -14,5 +14,6 @@ pub mod host;
 pub mod mad;
 pub mod path;
 pub mod qp;
+pub mod trace;
 pub mod types;
 pub mod wire;

@@ -11,6 +11,9 @@ use std::{env, fs};
 
 /// Lists of symbols: `name node refusal`.
 const LISTS: [&str; 7] = ["ibverbs", "ibverbs_private", "rdmacm", "mlx5", "efa", "mlx4", "mana"];
+/// Symbols of a first version that programs of today do not get: other structures than today's go with them, so all are
+/// refused, whatever serves the same name today.
+const FIRST_VERSIONS: &str = "ibverbs_1_0";
 /// Generations of the private ABI between libibverbs and its providers. The first is the default.
 const PRIVATE_GENERATIONS: [&str; 8] = ["34", "22", "25", "33", "57", "59", "64", "65"];
 
@@ -23,13 +26,17 @@ fn main() {
     let mut defined = BTreeMap::new();
     find_functions(&root.join("src"), "crate", &mut defined);
     let mut exports = Exports { defined, nodes: Vec::new(), code: String::new(), count: 0 };
-    for list in LISTS {
+    for list in LISTS.into_iter().chain([FIRST_VERSIONS]) {
         for line in read(&root.join(format!("symbols/{list}.txt"))).lines() {
             let mut words = line.split_whitespace();
             let (Some(name), Some(node), Some(refusal)) = (words.next(), words.next(), words.next()) else {
                 panic!("symbols/{list}.txt: \"{line}\" is not \"name node refusal\"");
             };
-            exports.add_line(name, node, refusal);
+            if list == FIRST_VERSIONS {
+                exports.add_first_version(name, node, refusal);
+            } else {
+                exports.add_line(name, node, refusal);
+            }
         }
     }
     let script: String = exports.nodes.iter().map(|node| format!("{node} {{ }};\n")).collect();
@@ -56,7 +63,7 @@ impl Exports {
     fn add_line(&mut self, name: &str, node: &str, refusal: &str) {
         let target = match self.defined.get(name) {
             Some(path) => path.clone(),
-            None => format!("crate::refusal::{refusal}"),
+            None => self.add_refusal(name, refusal),
         };
         if node != "IBVERBS_PRIVATE" {
             return self.add(name, node, "@@", &target);
@@ -65,6 +72,31 @@ impl Exports {
             let at = if position == 0 { "@@" } else { "@" };
             self.add(name, &format!("IBVERBS_PRIVATE_{generation}"), at, &target);
         }
+    }
+
+    fn add_first_version(&mut self, name: &str, node: &str, refusal: &str) {
+        let call = format!("{name}@{node}");
+        let target = self.add_refusal(&call, refusal);
+        self.add(name, node, "@", &target);
+    }
+
+    /// A function that refuses and says which call it was.
+    fn add_refusal(&mut self, name: &str, refusal: &str) -> String {
+        let returned = match refusal {
+            "int" | "minus" | "neg" => "core::ffi::c_int",
+            "ptr" => "*mut core::ffi::c_void",
+            "zero" => "usize",
+            _ => panic!("{name}: there is no refusal \"{refusal}\""),
+        };
+        let identifier: String =
+            name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let (function, call) = (format!("refuse_{identifier}"), name.trim_start_matches('_'));
+        writeln!(
+            self.code,
+            "extern \"C\" fn {function}() -> {returned} {{ crate::refusal::{refusal}(\"{call}\") }}"
+        )
+        .expect("a string takes any text");
+        function
     }
 
     fn add(&mut self, name: &str, node: &str, at: &str, target: &str) {
@@ -90,7 +122,7 @@ impl Exports {
     }
 }
 
-/// Collects `pub(crate) unsafe extern "C" fn` and `pub(crate) extern "C" fn` at the beginning of a line.
+/// Collects `pub(crate) extern "C" fn` and `"C-unwind"`, unsafe ones too, at the beginning of a line.
 fn find_functions(folder: &Path, module: &str, found: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(folder).expect("src/ can be listed").flatten() {
         let path = entry.path();
@@ -102,10 +134,10 @@ fn find_functions(folder: &Path, module: &str, found: &mut BTreeMap<String, Stri
         let own =
             if stem == "lib" || stem == "mod" { module.to_owned() } else { format!("{module}::{stem}") };
         for line in read(&path).lines() {
-            let rest = line.strip_prefix("pub(crate) unsafe extern \"C\" fn ");
-            let Some(rest) = rest.or_else(|| line.strip_prefix("pub(crate) extern \"C\" fn ")) else {
-                continue;
-            };
+            let Some(rest) = line.strip_prefix("pub(crate) ") else { continue };
+            let rest = rest.strip_prefix("unsafe ").unwrap_or(rest);
+            let of_c = rest.strip_prefix("extern \"C\" fn ");
+            let Some(rest) = of_c.or_else(|| rest.strip_prefix("extern \"C-unwind\" fn ")) else { continue };
             let name = rest.split(['(', '<']).next().unwrap_or_default().trim();
             found.insert(name.to_owned(), format!("{own}::{name}"));
         }

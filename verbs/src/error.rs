@@ -322,6 +322,7 @@ fn post_attribute(error: &PostError) -> &'static str {
         PostError::InlineTooLong { .. } => "max_inline_data",
         PostError::MessageTooLong { .. } | PostError::NotEightBytes { .. } => "sges",
         PostError::Misaligned { .. } => "remote",
+        PostError::ForeignAddressHandle => "ud",
         PostError::Incomplete { missing } => missing,
         PostError::QueueFull { .. } => "max_send_wr",
     }
@@ -353,6 +354,9 @@ fn refused_remedy(error: &HcaError) -> &'static str {
             PostError::MessageTooLong { .. } => "split the message",
             PostError::NotEightBytes { .. } => "give one slice of 8 bytes",
             PostError::Misaligned { .. } => "give an address that is a multiple of 8",
+            PostError::ForeignAddressHandle => {
+                "make the address handle in the queue pair's protection domain"
+            }
             PostError::Incomplete { .. } => "set it",
             PostError::QueueFull { .. } => {
                 "poll the send completion queue, or build with a larger send_depth"

@@ -18,6 +18,8 @@ const TICK: Duration = Duration::from_millis(1);
 /// The same while the application spins: each look costs it about 10 µs, which shows in its p99 if
 /// looks are a percent of its messages.
 const SPINNING_TICK: Duration = Duration::from_millis(10);
+/// The same while a completion queue is armed: the application may sleep by now, although it polled a moment ago.
+const ARMED_TICK: Duration = Duration::from_micros(500);
 /// Empty polls between two looks that make it spinning.
 const SPINNING_POLLS: u64 = 500;
 
@@ -184,6 +186,16 @@ impl Spin {
     }
 }
 
+/// How long the thread stands by, after so many polls since it last looked; `may_sleep`: no application thread drives while it
+/// waits, and a completion queue is armed.
+fn tick(polls: u64, may_sleep: bool) -> Duration {
+    match may_sleep {
+        true => ARMED_TICK,
+        false if polls > SPINNING_POLLS => SPINNING_TICK,
+        false => TICK,
+    }
+}
+
 fn run(core: &Core, mut addresses: Addresses) {
     let wake = core.wake.as_fd().as_raw_fd();
     let mut seen_polls = core.polls.load(Ordering::Relaxed);
@@ -194,10 +206,11 @@ fn run(core: &Core, mut addresses: Addresses) {
     while !core.stopping.load(Ordering::Acquire) {
         addresses.look(core);
         let polls = core.polls.load(Ordering::Relaxed);
-        let application_drives = polls != seen_polls || core.waiters.load(Ordering::Acquire) > 0;
-        let tick = if polls.wrapping_sub(seen_polls) > SPINNING_POLLS { SPINNING_TICK } else { TICK };
+        let waiters = core.waiters.load(Ordering::Acquire);
+        let tick = tick(polls.wrapping_sub(seen_polls), waiters == 0 && core.armed_queues.any());
+        let application_drives = polls != seen_polls || waiters > 0;
         seen_polls = polls;
-        let watching = watch.keeps() && core.waiters.load(Ordering::Acquire) == 0;
+        let watching = watch.keeps() && waiters == 0;
         if application_drives && !watching && !core.takeover.swap(false, Ordering::AcqRel) {
             // Stand by: only the wake descriptor (and that of addresses), never the port's. A failing poll(2) (no memory
             // in the kernel) makes this a busy tick, nothing worse.
@@ -287,6 +300,15 @@ mod tests {
         spin.slept(SHORT_SLEEP_NS);
         spin.progressed(400);
         assert!(!spin.looks_again(400));
+    }
+
+    #[test]
+    fn an_application_that_armed_a_queue_and_polled_much_is_looked_after_soon() {
+        assert_eq!(tick(SPINNING_POLLS + 1, false), SPINNING_TICK);
+        assert_eq!(tick(SPINNING_POLLS, false), TICK);
+        for polls in [0, SPINNING_POLLS + 1] {
+            assert!(tick(polls, true) < Duration::from_millis(1), "{polls}");
+        }
     }
 
     #[test]

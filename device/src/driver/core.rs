@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+use crate::armed_queues::ArmedQueues;
 use crate::async_event::AsyncEventQueue;
 use crate::clock::Clock;
 use crate::completion_channel::{CompletionChannel, CqEvent};
@@ -30,6 +31,7 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
     pub(crate) async_events: Arc<AsyncEventQueue>,
+    pub(crate) armed_queues: Arc<ArmedQueues>,
     /// Polls of empty queues so far: while it moves, the application drives.
     pub(crate) polls: AtomicU64,
     /// Empty polls since the last yield, and after how many the next is due.
@@ -54,6 +56,7 @@ impl Core {
         Ok(Core {
             counters: Arc::clone(&engine.resources.counters),
             async_events: Arc::clone(&engine.resources.async_events),
+            armed_queues: Arc::clone(&engine.resources.cq_common.armed),
             engine: Mutex::new(engine),
             clock,
             polls: AtomicU64::new(0),

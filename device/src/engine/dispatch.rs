@@ -1,8 +1,8 @@
 //! From a received train to the queue pairs it is for.
 
-use pumice_transport::host::{Counter, Host};
+use pumice_transport::host::{Counter, Host, QpContext};
 use pumice_transport::qp::{Arrival, QueuePair};
-use pumice_transport::types::Gid;
+use pumice_transport::types::{Cause, DropReason, Gid};
 use pumice_transport::wire::{Packet, PacketError, Qpn, Service, Verdict, icrc};
 
 use super::queue_pairs::QueuePairs;
@@ -56,6 +56,7 @@ pub(crate) fn receive(
         }
         let Some((index, entry)) = found.and_then(|index| Some((index, queue_pairs.at_mut(index)?))) else {
             resources.count(Counter::RxUnknownQpn, 1);
+            unknown(&arrival, &packet, queue_pairs, resources);
             continue;
         };
         if let (Some(shared), Some(xrceth)) = (&entry.shared, packet.xrceth()) {
@@ -110,6 +111,18 @@ pub(crate) fn receive(
     resources.count(Counter::RxTrains, 1);
     resources.count(Counter::RxPackets, packets);
     resources.count(Counter::RxBytes, received.bytes.len() as u64);
+}
+
+/// Says that a request is for a queue pair that is not here.
+#[cold]
+fn unknown(arrival: &Arrival<'_>, packet: &Packet<'_>, queue_pairs: &QueuePairs, resources: &mut Resources) {
+    let (qpn, opcode, psn) = (packet.bth().destination, packet.bth().opcode, packet.bth().psn);
+    if !packet.info().is_request {
+        return;
+    }
+    let reason = DropReason::UnknownQpn { destroyed: queue_pairs.was_destroyed(qpn) };
+    let context = QpContext { qpn, pd: 0, send_cq: 0, recv_cq: 0, recv_queue: 0, xrcd: 0 };
+    resources.explain(&context, Cause::PacketDropped { source: arrival.flow.source, opcode, psn, reason });
 }
 
 /// Hands a packet to its queue pair, with no more trust in the memory of its receives than there is.

@@ -1,6 +1,6 @@
 //! The table of queue pairs: number → state machine, in one index step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use pumice_transport::qp::QueuePair;
 use pumice_transport::types::QpType;
@@ -12,8 +12,14 @@ use crate::error::ResourceError;
 
 /// Queue pairs of one HCA: the low 16 bits of a number are its slot here.
 pub(crate) const MAX_QUEUE_PAIRS: u32 = 65_536;
+/// Destroyed queue pairs that are told from those that never were.
+const REMEMBERED_DESTROYED: usize = 256;
 /// The first slot given out: 0 and 1 are the management queue pairs.
 const FIRST_SLOT: u32 = 17;
+
+/// The first slot is one of so many, so that a forged packet has to guess its number. All of them would cost every
+/// process a megabyte, because tables are indexed by slot.
+const START_SLOTS: u64 = 1 << 14;
 
 /// A queue pair and what the engine keeps about it.
 pub(crate) struct QpEntry {
@@ -90,11 +96,21 @@ pub(crate) struct QueuePairs {
     count: u32,
     /// Places of XRC targets with other processes' numbers, behind those of this one's.
     foreign: BTreeMap<Qpn, u32>,
+    /// Numbers of the queue pairs destroyed last, the newest at the end.
+    destroyed: VecDeque<Qpn>,
 }
 
 impl QueuePairs {
-    pub(crate) fn new() -> QueuePairs {
-        QueuePairs { slots: Vec::new(), next_slot: FIRST_SLOT, count: 0, foreign: BTreeMap::new() }
+    /// None. `seed` chooses the first slot.
+    pub(crate) fn new(seed: u64) -> QueuePairs {
+        let next_slot = FIRST_SLOT + (seed % START_SLOTS) as u32;
+        QueuePairs {
+            slots: Vec::new(),
+            next_slot,
+            count: 0,
+            foreign: BTreeMap::new(),
+            destroyed: VecDeque::new(),
+        }
     }
 
     /// A free slot. Slots go round, so that a number is not used again soon.
@@ -153,7 +169,22 @@ impl QueuePairs {
         }
         let entry = self.slots.get_mut(slot as usize)?.take();
         self.count -= u32::from(entry.is_some());
+        if let Some(entry) = &entry {
+            self.note_destroyed(entry.qp.context().qpn);
+        }
         entry
+    }
+
+    fn note_destroyed(&mut self, qpn: Qpn) {
+        if self.destroyed.len() >= REMEMBERED_DESTROYED {
+            self.destroyed.pop_front();
+        }
+        self.destroyed.push_back(qpn);
+    }
+
+    /// Whether a queue pair of this number was destroyed not long ago.
+    pub(crate) fn was_destroyed(&self, qpn: Qpn) -> bool {
+        self.destroyed.contains(&qpn)
     }
 
     /// The queue pair in a slot.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pumice_transport::cm::{BacklogOverflow, ListenParams, ListenerId};
+use pumice_transport::cm::{BacklogOverflow, ListenParams, ListenerId, Served};
 use pumice_transport::mad::ServiceId;
 
 use super::{CmChannel, ConnectionError, DirectoryError, Gsi, ServiceEntry};
@@ -117,17 +117,23 @@ impl Gsi {
     pub(crate) fn listen(
         &mut self,
         id: BindingId,
+        served: Served,
         backlog: usize,
         overflow: BacklogOverflow,
         channel: &Arc<CmChannel>,
+        port: &mut dyn Port,
     ) -> Result<ListenerId, ConnectionError> {
         let binding = self.bindings.bindings.get_mut(&id).ok_or(ConnectionError::NotBound)?;
         if binding.listener.is_some() {
             return Err(ConnectionError::Listening);
         }
         let ServiceEntry { service_id, mask, place } = binding.entry;
-        let listener = self.cm.listen(&ListenParams { service_id, mask, place, backlog, overflow })?;
+        let listener =
+            self.cm.listen(&ListenParams { service_id, mask, place, served, backlog, overflow })?;
         binding.listener = Some(listener);
+        if let Some(directory) = port.services() {
+            directory.listen(&binding.entry);
+        }
         self.listeners.insert(listener, Arc::clone(channel));
         Ok(listener)
     }

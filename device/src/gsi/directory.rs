@@ -41,6 +41,9 @@ pub trait ServiceDirectory {
     /// Another process has it, the directory is full or cannot be written.
     fn publish(&mut self, entry: &ServiceEntry) -> Result<(), DirectoryError>;
 
+    /// This process listens for a service that it has bound: requests should come to it directly.
+    fn listen(&mut self, entry: &ServiceEntry);
+
     /// Undoes [`publish`](ServiceDirectory::publish).
     fn withdraw(&mut self, entry: &ServiceEntry);
 
@@ -49,6 +52,9 @@ pub trait ServiceDirectory {
 
     /// Hands a packet to the process of a slot.
     fn hand_on(&mut self, slot: u8, received: &Received<'_>) -> HandedOn;
+
+    /// Whether another process lives whose device has this address only.
+    fn is_address_of_another(&mut self, address: Gid) -> bool;
 
     /// Which other process has a slot at an address.
     fn occupant(&mut self, slot: u8, address: Gid) -> Occupant;

@@ -20,6 +20,16 @@ pub(crate) struct Inbound {
     packet: [u8; PACKET_BYTES],
 }
 
+#[cfg(test)]
+impl Inbound {
+    /// An envelope of zeros, for tests that do not read its contents.
+    pub(super) fn blank() -> Inbound {
+        let address = std::net::IpAddr::from([127, 0, 0, 1]);
+        let flow = Flow { source: address, destination: address, source_port: 0, destination_port: 0 };
+        Inbound { flow, traffic_class: 0, hop_limit: 0, packet: [0; PACKET_BYTES] }
+    }
+}
+
 impl Inbound {
     /// The MAD.
     pub(crate) fn mad(&self) -> &[u8] {

@@ -35,6 +35,8 @@ use early::EarlyRequests;
 use envelope::Inbound;
 use watch::Watch;
 
+#[cfg(test)]
+pub(crate) use envelope::PACKET_BYTES;
 pub(crate) use envelope::inbound;
 pub(crate) use turn::MailSink;
 
@@ -42,6 +44,13 @@ pub(crate) use turn::MailSink;
 const MAX_INBOX: usize = 2048;
 /// MADs that wait for other processes. More are lost, as on the wire.
 const MAX_DETAINED: usize = 8192;
+
+/// A MAD that waits for the process of a slot.
+struct Detained {
+    slot: u8,
+    until_ns: u64,
+    inbound: Inbound,
+}
 
 /// Queue pair 1 of an adapter.
 pub(crate) struct Gsi {
@@ -53,7 +62,7 @@ pub(crate) struct Gsi {
     inbox: Vec<Inbound>,
     early: EarlyRequests,
     /// MADs for processes that do not keep up.
-    detained: VecDeque<(u8, Inbound)>,
+    detained: VecDeque<Detained>,
     /// A MAD that the port had no room for.
     held_back: Option<MadOut>,
     /// Connections whose peers' processes are to be looked at.
@@ -63,10 +72,10 @@ pub(crate) struct Gsi {
 }
 
 impl Gsi {
-    /// `seed` decides where communication ids and PSNs begin.
-    pub(crate) fn new(config: CmConfig, process_slot: u8, seed: u32) -> Gsi {
+    /// `seed` decides which communication ids there are, and where PSNs begin.
+    pub(crate) fn new(config: CmConfig, process_slot: u8, seed: u64) -> Gsi {
         Gsi {
-            cm: Cm::new(config, IdSource::new(process_slot, seed)),
+            cm: Cm::new(config, IdSource::scattered(process_slot, seed)),
             process_slot,
             bindings: Bindings::default(),
             channels: BTreeMap::new(),
@@ -77,7 +86,7 @@ impl Gsi {
             held_back: None,
             fresh: Vec::new(),
             watch: Watch::default(),
-            next_psn: seed,
+            next_psn: (seed >> 32) as u32,
         }
     }
 
@@ -139,3 +148,6 @@ pub(crate) fn default_guid(gids: &[GidEntry]) -> u64 {
     let [a, b, c, d, e, f, _, _] = hash.to_be_bytes();
     u64::from_be_bytes([a & 0xfc, b, c, 0xff, 0xfe, d, e, f])
 }
+
+#[cfg(test)]
+mod detained_tests;

@@ -12,11 +12,14 @@ use pumice_transport::wire::Qpn;
 
 use super::early::EarlyRequests;
 use super::envelope::{self, Inbound, PACKET_BYTES};
-use super::{CmChannel, Gsi, HandedOn, MAX_DETAINED};
+use super::{CmChannel, Detained, Gsi, HandedOn, MAX_DETAINED};
 use crate::address_handle;
 use crate::gid_table::GidTable;
 use crate::port::Port;
 
+/// How long a MAD waits for a process that does not keep up. Less than its sender waits before it says it
+/// again.
+const DETAINED_NS: u64 = 1_000_000_000;
 /// The last slot of a process.
 const LAST_SLOT: u8 = 254;
 
@@ -44,7 +47,8 @@ impl Gsi {
             (HandedOn::Done, _) => {}
             (HandedOn::Full, slot) => {
                 if self.detained.len() < MAX_DETAINED {
-                    self.detained.push_back((slot, inbound));
+                    let until_ns = now_ns.saturating_add(DETAINED_NS);
+                    self.detained.push_back(Detained { slot, until_ns, inbound });
                 }
             }
             (HandedOn::Nobody, _) => {
@@ -66,19 +70,28 @@ impl Gsi {
         let message = Mad::parse(inbound.mad()).ok().and_then(|mad| CmMessage::parse(&mad).ok());
         let route = inbound.route();
         message.is_some_and(|message| {
-            message.service().is_some_and(|service_id| !self.cm.serves(service_id, route.local))
+            let asked = message.service().zip(Cm::asked_at(&route, &message));
+            asked.is_some_and(|(service_id, local)| !self.cm.serves(service_id, local))
                 && !self.cm.recognises(&route, &message)
         })
     }
 
     /// Hands on what other processes had no room for.
-    pub(crate) fn forward_detained(&mut self, port: &mut dyn Port) {
+    pub(crate) fn forward_detained(&mut self, now_ns: u64, port: &mut dyn Port) {
+        let mut full = Vec::new();
         for _ in 0..self.detained.len() {
-            let Some((slot, inbound)) = self.detained.pop_front() else { return };
-            // One that has died in the meantime has its peers' timers.
-            if hand_on(&[slot], &inbound, port).0 == HandedOn::Full {
-                self.detained.push_front((slot, inbound));
-                return;
+            let Some(waiting) = self.detained.pop_front() else { return };
+            let Detained { slot, until_ns, .. } = waiting;
+            // A process that does not keep up, or is stopped, keeps nothing from others. What it leaves
+            // waiting for too long is as good as lost, like what was for one that has died in the meantime:
+            // peers have timers.
+            if full.contains(&slot) || hand_on(&[slot], &waiting.inbound, port).0 == HandedOn::Full {
+                if !full.contains(&slot) {
+                    full.push(slot);
+                }
+                if now_ns < until_ns {
+                    self.detained.push_back(waiting);
+                }
             }
         }
     }
@@ -95,11 +108,11 @@ impl Gsi {
         }
         let mut slots = if let Some(id) = message.recipient() {
             vec![id.slot()]
-        } else if let Some(service_id) = message.service() {
-            if self.cm.serves(service_id, route.local) {
+        } else if let Some((service_id, local)) = message.service().zip(Cm::asked_at(&route, &message)) {
+            if self.cm.serves(service_id, local) {
                 return Vec::new();
             }
-            directory.find(service_id, route.local)
+            directory.find(service_id, local)
         } else {
             // A REJ by somebody who was never told an id of ours: any process's, upwards, so that it ends.
             (own.saturating_add(1)..=LAST_SLOT).collect()

@@ -1,12 +1,13 @@
 //! Connections: the consumer's calls to the connection manager behind queue pair 1.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, CmError, ConnectParams, Event, ListenerId, QpParameters, RejectParams,
-    ResolveParams, SidrReply, State,
+    ResolveParams, Served, SidrReply, State,
 };
 use pumice_transport::mad::CommId;
 use pumice_transport::types::Gid;
@@ -37,7 +38,7 @@ impl Hca {
         })
     }
 
-    /// Listens for a service that was bound. `backlog` requests may wait in the channel; more are
+    /// Listens for a service that was bound, and rejects requests for what is not `served`. `backlog` requests may wait in the channel; more are
     /// treated as `overflow` says.
     ///
     /// # Errors
@@ -45,11 +46,20 @@ impl Hca {
     pub fn cm_listen(
         &self,
         binding: BindingId,
+        served: Served,
         backlog: usize,
         overflow: BacklogOverflow,
         channel: &Arc<CmChannel>,
     ) -> Result<ListenerId, ConnectionError> {
-        self.core.lock().gsi.listen(binding, backlog, overflow, channel)
+        let mut engine = self.core.lock();
+        let Engine { gsi, port, .. } = &mut *engine;
+        gsi.listen(binding, served, backlog, overflow, channel, &mut **port)
+    }
+
+    /// Whether another process of this host is a device with this address only. What is sent there goes to that process.
+    pub fn is_address_of_another(&self, address: IpAddr) -> bool {
+        let mut engine = self.core.lock();
+        engine.port.services().is_some_and(|directory| directory.is_address_of_another(address.into()))
     }
 
     /// Asks for a connection; see [`Cm::connect`](pumice_transport::cm::Cm::connect). Its events come to

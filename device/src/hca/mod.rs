@@ -25,15 +25,15 @@ use crate::address_watch::{AddressWatch, GidSource};
 use crate::async_event::AsyncEventQueue;
 use crate::clock::Clock;
 use crate::counters::Counters;
-use crate::driver::{Background, Core, Explainer};
-use crate::engine::Engine;
+use crate::driver::{Background, Core, Explainer, Tracer};
+use crate::engine::{Engine, QueuePairs};
 use crate::gid_table::GidEntry;
 use crate::gsi::{self, Gsi};
 use crate::limits::Limits;
 use crate::memory::DeviceMemoryPool;
 use crate::pkey_table::PkeyTable;
-use crate::port::Port;
-use crate::resources::{ExplainHook, Resources};
+use crate::port::{Port, Random};
+use crate::resources::{ExplainHook, Resources, TraceSink};
 
 pub use crate::resources::{CqSetup, ObjectCounts, SrqSetup, XrcdFile};
 pub use error::HcaError;
@@ -62,9 +62,14 @@ pub struct HcaConfig {
     /// Node GUID: stable, and the same in all processes of the adapter. By default it is made from the
     /// first address.
     pub ca_guid: u64,
+    /// Decides where queue pair numbers, memory keys, communication ids and PSNs of messages begin. By default it
+    /// comes from the operating system's random numbers, and is always the same in virtual time.
+    pub seed: Option<u64>,
     /// Told why queue pairs fail and messages are dropped: on a thread of its own, without locks
     /// (in virtual time at once, inside the call that caused it).
     pub explain: Option<ExplainHook>,
+    /// Takes a line for every step of the queue pairs.
+    pub trace: Option<TraceSink>,
 }
 
 impl fmt::Debug for HcaConfig {
@@ -87,7 +92,9 @@ impl HcaConfig {
             pkeys: Vec::new(),
             active_mtu: None,
             ca_guid: gsi::default_guid(&gids),
+            seed: None,
             explain: None,
+            trace: None,
             gids,
         }
     }
@@ -105,6 +112,7 @@ pub struct Hca {
     process: u32,
     background: Option<Background>,
     explainer: Option<Explainer>,
+    tracer: Option<Tracer>,
 }
 
 impl fmt::Debug for Hca {
@@ -134,16 +142,23 @@ impl Hca {
             }
             explain => resources.set_explain_hook(explain),
         }
+        let mut tracer = None;
+        if let Some(sink) = config.trace {
+            let (hook, thread) = Tracer::start(sink)?;
+            resources.set_trace_hook(Some(hook));
+            tracer = Some(thread);
+        }
         let first_mtu = config.gids.first().map(|entry| entry.mtu);
         for entry in config.gids {
             resources.gids.add(entry)?;
         }
         port.observe(&resources.counters);
         let active_mtu = config.active_mtu.or(first_mtu).unwrap_or(Mtu::Mtu1024);
-        // In virtual time everything is repeatable, and nobody was here before.
-        let seed = if threaded { RandomState::new().build_hasher().finish() as u32 } else { 0x100 };
-        let gsi = Gsi::new(CmConfig::new(config.ca_guid), config.process_slot, seed);
-        let core = Arc::new(Core::new(Engine::new(resources, port, gsi), clock)?);
+        let mut starts = Random::new(config.seed.unwrap_or_else(|| default_seed(threaded)));
+        resources.set_first_key(starts.next_u64());
+        let gsi = Gsi::new(CmConfig::new(config.ca_guid), config.process_slot, starts.next_u64());
+        let queue_pairs = QueuePairs::new(starts.next_u64());
+        let core = Arc::new(Core::new(Engine::new(resources, queue_pairs, port, gsi), clock)?);
         let background = if threaded {
             let watch = config.gid_source.and_then(|source| AddressWatch::new(source).ok());
             Some(Background::start(Arc::clone(&core), watch)?)
@@ -160,6 +175,7 @@ impl Hca {
             process: std::process::id(),
             background,
             explainer,
+            tracer,
         })
     }
 
@@ -229,6 +245,9 @@ impl Hca {
         if let Some(explainer) = &self.explainer {
             explainer.settle(patience);
         }
+        if let Some(tracer) = &self.tracer {
+            tracer.settle(patience);
+        }
     }
 
     /// Drives the engine once: receives, runs timers, sends. True if there was anything to do. For
@@ -249,6 +268,13 @@ impl Hca {
     }
 }
 
+/// A host that does not see a connection's packets must not be able to guess its numbers. In virtual time the
+/// seed is constant, so that runs can be repeated.
+fn default_seed(threaded: bool) -> u64 {
+    // The standard library draws the keys of its hash from the operating system's random numbers.
+    if threaded { RandomState::new().build_hasher().finish() } else { 0 }
+}
+
 impl Drop for Hca {
     fn drop(&mut self) {
         if let Some(background) = self.background.take() {
@@ -258,6 +284,10 @@ impl Drop for Hca {
             self.close_connections(self.core.lock());
         }
         self.core.lock().resources.set_explain_hook(None);
+        self.core.lock().resources.set_trace_hook(None);
+        if let Some(tracer) = self.tracer.take() {
+            tracer.finish();
+        }
         if let Some(explainer) = self.explainer.take() {
             explainer.finish();
         }

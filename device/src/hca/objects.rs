@@ -8,6 +8,7 @@ use pumice_transport::wire::Qpn;
 
 use super::{CqSetup, Hca, HcaError, SrqSetup, XrcdFile};
 use crate::completion_queue::CompletionQueue;
+use crate::error::ResourceError;
 use crate::gid_table::GidEntry;
 use crate::multicast::{Attached, Detached};
 use crate::srq::{SrqAttributes, SrqChange};
@@ -169,8 +170,7 @@ impl Hca {
             && let Err(error) = engine.port.join(group.into())
         {
             let _ = engine.resources.groups.detach(group, qpn, qp_type);
-            let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
-            return Err(crate::error::ResourceError::Os { what: "join the multicast group", errno }.into());
+            return Err(not_joined(&error).into());
         }
         Ok(())
     }
@@ -224,5 +224,13 @@ impl Hca {
     /// GID_CHANGE if anything changed.
     pub fn set_gids(&self, entries: Vec<GidEntry>) -> bool {
         self.core.lock().resources.set_gids(entries)
+    }
+}
+
+/// Why the network does not let a port into a group: what the operating system says, or the port's own sentence.
+fn not_joined(error: &std::io::Error) -> ResourceError {
+    match error.raw_os_error() {
+        Some(errno) => ResourceError::Os { what: "join the multicast group", errno },
+        None => ResourceError::invalid(error.to_string()),
     }
 }

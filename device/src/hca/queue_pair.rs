@@ -218,7 +218,7 @@ impl Hca {
             return Err((0, HcaError::UnknownQueuePair { qpn }));
         };
         let depth = entry.qp.capacity().max_send_wr;
-        let polled = engine.resources.send_slots.polled(qpn.value());
+        let polled = engine.resources.cq_common.slots.polled(qpn.value());
         // A target has no send queue that could be full: the request itself is wrong.
         let has_queue = entry.qp.qp_type() != QpType::XrcTarget;
         let mut outcome = Ok(());

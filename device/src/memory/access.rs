@@ -319,9 +319,7 @@ fn write_back(start: u64, length: u64) -> Result<(), MemoryError> {
     let first = start - start % page;
     let bytes = (start - first).saturating_add(length);
     // SAFETY: msync does not change memory, and fails on pages that are not mapped.
-    let result = unsafe {
-        libc::msync(ptr::with_exposed_provenance_mut(first as usize), bytes as usize, libc::MS_SYNC)
-    };
+    let result = unsafe { libc::syscall(libc::SYS_msync, first as usize, bytes as usize, libc::MS_SYNC) };
     if result == 0 { Ok(()) } else { Err(MemoryError::AccessDenied) }
 }
 

@@ -169,7 +169,7 @@ impl RegionTable {
     ) -> Result<RegionKeys, ResourceError> {
         let info = self.region(handle)?;
         if info.bound_windows != 0 {
-            return Err(busy_with_windows(info.bound_windows));
+            return Err(self.busy_with_windows(handle, info.bound_windows));
         }
         if !self.entries.require(handle)?.is_own_memory() {
             return Err(ResourceError::invalid(
@@ -208,7 +208,7 @@ impl RegionTable {
     pub fn deregister(&mut self, handle: Handle) -> Result<RegionInfo, ResourceError> {
         let info = self.region(handle)?;
         if info.bound_windows != 0 {
-            return Err(busy_with_windows(info.bound_windows));
+            return Err(self.busy_with_windows(handle, info.bound_windows));
         }
         self.remove(handle);
         Ok(info)
@@ -285,12 +285,18 @@ impl RegionTable {
         }
         Ok(())
     }
-}
 
-fn busy_with_windows(count: u32) -> ResourceError {
-    ResourceError::busy(format!(
-        "the memory region has {count} memory windows bound to it; unbind them first"
-    ))
+    /// The sentence for a region that windows are bound to: it names them.
+    fn busy_with_windows(&self, handle: Handle, count: u32) -> ResourceError {
+        let bound = |entry: &Entry| matches!(entry.kind, Kind::Window { region: Some(region), .. } if region == handle.index);
+        let windows = self.entries.iter().filter(|(_, entry)| bound(entry));
+        let rkeys: Vec<String> =
+            windows.take(6).map(|(_, entry)| format!("{:#010x}", entry.grant.key)).collect();
+        ResourceError::busy(format!(
+            "the memory region has {count} memory windows bound to it (rkeys {}); unbind them first",
+            rkeys.join(", ")
+        ))
+    }
 }
 
 #[cfg(test)]

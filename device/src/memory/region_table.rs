@@ -1,20 +1,30 @@
 //! All that has a key, and the check that every access passes.
 
 use pumice_transport::host::{MemoryError, RemoteKey};
-use pumice_transport::types::Access;
+use pumice_transport::types::{Access, MemoryFault, Sge};
 
 use super::grant::{Entry, Grant, Kind};
 use crate::error::ResourceError;
-use crate::table::{Handle, Table};
+use crate::port::Random;
+use crate::table::{Handle, Table, check_room};
 
 /// All regions and windows of a device, by key. The upper 24 bits of a key are the place in the
-/// table plus one; the low 8 bits vary from registration to registration, so that a key of a
+/// table plus a number that is never 0 and differs from device to device; the low 8 bits vary from registration to
+/// registration, so that a key of a
 /// region that is gone is refused.
 #[derive(Debug)]
 pub struct RegionTable {
     pub(super) entries: Table<Entry>,
+    /// Upper 24 bits of the key of place 0. Chosen at random, so that a peer has to be told the keys it uses.
+    first_key: u32,
+    /// Chooses where the low bytes of keys begin.
+    seed: u64,
     /// Low byte of the key that each place had last.
     key_parts: Vec<u8>,
+    /// Most regions, and most windows: neither takes places of the other.
+    most: u32,
+    /// Windows among the entries.
+    windows: u32,
     /// Windows bound to a queue pair: if 0, destroying a queue pair need not search.
     pub(super) qp_bound_windows: u32,
     /// Copies ask the kernel whether the memory is there, instead of trusting that it is.
@@ -25,14 +35,35 @@ impl RegionTable {
     /// Most regions and windows: 24 bits of a key, and index 0 is not used.
     pub const MAX_CAPACITY: u32 = (1 << 24) - 1;
 
-    /// An empty table for at most `capacity` regions and windows together.
-    pub fn new(capacity: u32) -> RegionTable {
+    /// An empty table for at most `most` regions and as many windows.
+    pub fn new(most: u32) -> RegionTable {
+        let places = most.saturating_mul(2).min(RegionTable::MAX_CAPACITY);
         RegionTable {
-            entries: Table::new("memory region or window", capacity.min(RegionTable::MAX_CAPACITY)),
+            entries: Table::new("memory region or window", places),
+            first_key: 1,
+            seed: 0,
             key_parts: Vec::new(),
+            most,
+            windows: 0,
             qp_bound_windows: 0,
             wary: false,
         }
+    }
+
+    /// Chooses the keys of what is registered from now on. Only for an empty table: a key is found by its place.
+    pub fn set_first_key(&mut self, seed: u64) {
+        if self.is_empty() {
+            // The last place has a key as well.
+            let choices = (1 << 24) - u64::from(self.entries.capacity());
+            self.first_key = 1 + (seed % choices) as u32;
+            self.seed = seed;
+        }
+    }
+
+    /// Place in the table of the region or window with a key; the place may be empty, or have another key now.
+    #[inline]
+    pub(super) const fn place_of(&self, key: u32) -> u32 {
+        (key >> 8).wrapping_sub(self.first_key)
     }
 
     /// Regions and windows in the table.
@@ -77,6 +108,29 @@ impl RegionTable {
         Ok(&entry.grant)
     }
 
+    /// Which of the buffers cannot be used locally, and why; none, if all can.
+    pub fn find_fault(&self, pd: u32, sges: &[Sge], stores: bool) -> Option<MemoryFault> {
+        for sge in sges.iter().filter(|sge| sge.length > 0) {
+            let Err(error) = self.locate_local(pd, sge.lkey, sge.address, sge.length.into(), stores) else {
+                continue;
+            };
+            let entry = self.by_key(sge.lkey).filter(|entry| matches!(entry.kind, Kind::Region { .. }));
+            let region = entry.map(|entry| (entry.grant.iova, entry.grant.length));
+            return Some(MemoryFault { error, element: Some(*sge), region, stores });
+        }
+        None
+    }
+
+    /// The regions and windows of a protection domain, by their keys.
+    pub(crate) fn names_in(&self, pd: u32) -> Vec<String> {
+        let of_domain = self.entries.iter().filter(|(_, entry)| entry.grant.pd == pd);
+        let name = |entry: &Entry| match entry.kind {
+            Kind::Region { .. } => format!("memory region of lkey {:#010x}", entry.grant.key),
+            Kind::Window { .. } => format!("memory window of rkey {:#010x}", entry.grant.key),
+        };
+        of_domain.map(|(_, entry)| name(entry)).collect()
+    }
+
     /// Process address of `length` bytes at `address` under a remote key.
     ///
     /// # Errors
@@ -118,29 +172,44 @@ impl RegionTable {
 
     #[inline]
     pub(super) fn by_key(&self, key: u32) -> Option<&Entry> {
-        let entry = self.entries.at((key >> 8).wrapping_sub(1))?;
+        let entry = self.entries.at(self.place_of(key))?;
         (entry.grant.key == key).then_some(entry)
     }
 
-    /// Adds an entry under a fresh key.
+    /// Adds a region under a fresh key.
     pub(super) fn insert(&mut self, make: impl FnOnce(u32) -> Entry) -> Result<Handle, ResourceError> {
-        let key_parts = &mut self.key_parts;
+        check_room("memory regions", self.entries.len() - self.windows as usize, self.most)?;
+        self.insert_entry(make)
+    }
+
+    /// Adds a window under a fresh key.
+    pub(super) fn insert_window(&mut self, make: impl FnOnce(u32) -> Entry) -> Result<Handle, ResourceError> {
+        check_room("memory windows", self.windows as usize, self.most)?;
+        let handle = self.insert_entry(make)?;
+        self.windows += 1;
+        Ok(handle)
+    }
+
+    fn insert_entry(&mut self, make: impl FnOnce(u32) -> Entry) -> Result<Handle, ResourceError> {
+        let RegionTable { key_parts, first_key, seed, .. } = self;
         self.entries.insert_with(|handle| {
             let place = handle.index as usize;
             if key_parts.len() <= place {
                 // Different places start differently, so that adding 256 to a key is a bad guess too.
-                key_parts.resize_with(place + 1, || (place as u8).wrapping_mul(0x9d));
+                let part = Random::new(*seed ^ (place as u64) << 32).next_u64() as u8;
+                key_parts.resize(place + 1, part);
             }
             let part = key_parts.get_mut(place).map_or(0, |part| {
                 *part = part.wrapping_add(1);
                 *part
             });
-            make(((handle.index + 1) << 8) | u32::from(part))
+            make(((handle.index + *first_key) << 8) | u32::from(part))
         })
     }
 
     pub(super) fn remove(&mut self, handle: Handle) -> Option<Entry> {
         let entry = self.entries.remove(handle)?;
+        self.windows -= u32::from(matches!(entry.kind, Kind::Window { .. }));
         if let Some(part) = self.key_parts.get_mut(handle.index as usize) {
             *part = entry.grant.key as u8;
         }

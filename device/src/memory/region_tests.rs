@@ -103,6 +103,29 @@ fn keys_of_gone_regions_are_refused_while_their_place_is_reused() {
 }
 
 #[test]
+fn keys_begin_where_the_seed_says_and_every_place_has_one() {
+    let first = |seed| {
+        let mut table = RegionTable::new(8);
+        table.set_first_key(seed);
+        let keys: Vec<u32> =
+            (0..8).map(|_| register(&mut table, 0x7000, 8, 0x7000, REMOTE).unwrap().rkey).collect();
+        for rkey in &keys {
+            assert_eq!(table.locate_remote(key(*rkey), 0x7000, 1, Access::empty()), Ok(0x7000));
+            assert!(table.locate_remote(key(rkey ^ 1), 0x7000, 1, Access::empty()).is_err());
+        }
+        keys
+    };
+    // The seeds of the lowest and the highest first key.
+    for seed in [0, (1 << 24) - 9, u64::MAX, 0x1234_5678_9abc_def0] {
+        assert_eq!(first(seed), first(seed));
+        assert!(first(seed).iter().all(|key| *key > 0xff));
+    }
+    assert_ne!(first(3)[0] >> 8, first(4)[0] >> 8);
+    let low_bytes = |seed| first(seed).iter().map(|key| key & 0xff).collect::<Vec<_>>();
+    assert_ne!(low_bytes(3), low_bytes(4));
+}
+
+#[test]
 fn domain_and_rights_are_checked() {
     let mut table = RegionTable::new(8);
     let keys = register(&mut table, 0x7000, 8, 0x7000, Access::REMOTE_READ).unwrap();

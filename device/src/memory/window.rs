@@ -53,7 +53,7 @@ impl RegionTable {
     /// `NoMemory`: the table is full.
     pub fn alloc_window(&mut self, pd: u32, window: WindowType) -> Result<WindowKeys, ResourceError> {
         let mut rkey = 0;
-        let handle = self.insert(|key| {
+        let handle = self.insert_window(|key| {
             rkey = key;
             Entry { grant: unbound(key, pd), kind: Kind::Window { window, region: None } }
         })?;
@@ -81,7 +81,7 @@ impl RegionTable {
     /// # Errors
     /// The window or the region is wrong, of another domain, or in the wrong state.
     pub fn bind_window(&mut self, pd: u32, qpn: Qpn, bind: &WindowBind) -> Result<(), MemoryError> {
-        let place = (bind.window_rkey >> 8).wrapping_sub(1);
+        let place = self.place_of(bind.window_rkey);
         let entry = self.entries.at(place).ok_or(MemoryError::UnknownKey)?;
         let Kind::Window { window, region: bound_to } = entry.kind else {
             return Err(MemoryError::UnknownKey);
@@ -96,8 +96,7 @@ impl RegionTable {
         if !WINDOW_ACCESS.contains(bind.access) {
             return Err(MemoryError::AccessDenied);
         }
-        if window == WindowType::Type2 && (bound_to.is_some() || bind.length == 0 || bind.new_rkey == old.key)
-        {
+        if window == WindowType::Type2 && (bound_to.is_some() || bind.length == 0) {
             return Err(MemoryError::AccessDenied);
         }
         if bind.length == 0 {
@@ -107,7 +106,7 @@ impl RegionTable {
             }
             return Ok(());
         }
-        let region = (bind.region_lkey >> 8).wrapping_sub(1);
+        let region = self.place_of(bind.region_lkey);
         let grant = self.window_grant(region, window, pd, qpn, bind)?;
         self.unbind(place);
         if let Some(Entry { kind: Kind::Region { bound_windows, .. }, .. }) = self.entries.at_mut(region) {
@@ -120,13 +119,19 @@ impl RegionTable {
         Ok(())
     }
 
+    /// The key of a window now: that of its last bind that was executed.
+    pub fn window_key(&self, handle: Handle) -> Option<u32> {
+        let entry = self.entries.get(handle)?;
+        matches!(entry.kind, Kind::Window { .. }).then_some(entry.grant.key)
+    }
+
     /// Kills a key: LOCAL_INV here, or SEND with invalidate from the peer. Only bound type-2 windows
     /// of the queue pair can be invalidated; the window is unbound afterwards.
     ///
     /// # Errors
     /// The key is unknown, of another domain or queue pair, or names a region or a type-1 window.
     pub fn invalidate(&mut self, key: RemoteKey) -> Result<(), MemoryError> {
-        let place = (key.rkey >> 8).wrapping_sub(1);
+        let place = self.place_of(key.rkey);
         let entry = self.entries.at(place).ok_or(MemoryError::UnknownKey)?;
         if entry.grant.key != key.rkey || !entry.grant.live {
             return Err(MemoryError::UnknownKey);
@@ -308,8 +313,10 @@ mod tests {
         assert_eq!(read(&table, first.new_rkey, QPN, 0x7010), Err(MemoryError::UnknownKey));
         assert_eq!(table.invalidate(key(QPN)), Err(MemoryError::UnknownKey));
 
+        assert_eq!(table.window_key(window.handle), Some(first.new_rkey), "its name until the next bind");
         let same = WindowBind { new_rkey: first.new_rkey, ..bind(first.new_rkey, region) };
-        assert_eq!(table.bind_window(PD, QPN, &same), Err(MemoryError::AccessDenied), "same key again");
+        table.bind_window(PD, QPN, &same).unwrap();
+        table.invalidate(key(QPN)).unwrap();
         let second = bind(first.new_rkey, region);
         table.bind_window(PD, QPN, &second).unwrap();
         table.unbind_windows_of(OTHER_QPN);

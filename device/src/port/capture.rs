@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+use pumice_transport::host::PeerProgress;
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::wire::{Verdict, encapsulate, icrc};
 
@@ -173,6 +174,10 @@ impl<P: Port, W: Write + Send> Port for CapturePort<P, W> {
 
     fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
         self.inner.admits(now_ns, destination, slot)
+    }
+
+    fn peer_progress(&mut self, now_ns: u64, destination: IpAddr, slot: u8, since_ns: u64) -> PeerProgress {
+        self.inner.peer_progress(now_ns, destination, slot, since_ns)
     }
 
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {

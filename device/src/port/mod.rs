@@ -12,13 +12,14 @@ mod fabric;
 mod fault;
 mod fault_script;
 mod pcapng;
-mod random;
+pub(crate) mod random;
 mod raw;
 mod segments;
 mod sim;
 mod udp;
 mod udp_message;
 mod udp_multicast;
+mod udp_scope;
 mod udp_socket;
 mod wait;
 
@@ -29,6 +30,7 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pumice_transport::host::PeerProgress;
 use pumice_transport::path::{Flow, Path};
 
 use crate::counters::Counters;
@@ -37,6 +39,8 @@ use crate::gsi::ServiceDirectory;
 pub use capture::CapturePort;
 pub use fabric::{Fabric, FabricConfig, FabricStats};
 pub use fault::{FaultConfig, FaultPort, FaultStats};
+pub(crate) use random::Random;
+
 pub use fault_script::{Fault, FaultScript, ScriptedFault};
 pub use raw::{RawUdp, RawWait};
 pub use sim::SimPort;
@@ -131,8 +135,8 @@ pub struct PortLimits {
 /// What the processes of a user who share a port have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commons {
-    /// Folder of this user's own for what they share.
-    pub folder: PathBuf,
+    /// Folder of this user's own for what they share, or why there is none.
+    pub folder: Result<PathBuf, &'static str>,
     /// What the names of its files begin with.
     pub name: String,
     /// This process's slot.
@@ -153,6 +157,14 @@ pub trait Port: Send {
     fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
         let _ = (now_ns, destination, slot);
         true
+    }
+
+    /// Whether the process of `slot` at `destination` is known to have had no processor since `since_ns`.
+    /// Asked when a queue pair is about to give it up. The port may also let that process know that it is
+    /// missed.
+    fn peer_progress(&mut self, now_ns: u64, destination: IpAddr, slot: u8, since_ns: u64) -> PeerProgress {
+        let _ = (now_ns, destination, slot, since_ns);
+        PeerProgress::Unknown
     }
 
     /// Receives at most one train and hands it to `handler`; true if something was taken from the port,
@@ -238,6 +250,9 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
     fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
         (**self).admits(now_ns, destination, slot)
+    }
+    fn peer_progress(&mut self, now_ns: u64, destination: IpAddr, slot: u8, since_ns: u64) -> PeerProgress {
+        (**self).peer_progress(now_ns, destination, slot, since_ns)
     }
     fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         (**self).receive(now_ns, handler)

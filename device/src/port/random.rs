@@ -1,15 +1,15 @@
-//! The randomness of faults: a generator whose output is the same on every machine and in every version.
+//! The randomness of faults and of numbers' beginnings: a generator whose output is the same on every machine and in every version.
 
 /// SplitMix64: one 64-bit state, one output per step.
 #[derive(Debug, Clone)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Random {
+    pub(crate) fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    pub(super) fn next_u64(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,18 +19,18 @@ impl Random {
 
     /// Uniform in 0..`bound`, 0 for a bound of 0. Always draws once, so that changing one probability leaves
     /// the decisions about everything else where they were.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
     /// True `ppm` times in a million.
-    pub(super) fn chance(&mut self, ppm: u32) -> bool {
+    pub(crate) fn chance(&mut self, ppm: u32) -> bool {
         self.below(1_000_000) < u64::from(ppm)
     }
 }
 
 /// Flips bit `bit` (taken modulo the length) of a packet.
-pub(super) fn flip(packet: &mut [u8], bit: u64) {
+pub(crate) fn flip(packet: &mut [u8], bit: u64) {
     let bits = packet.len() as u64 * 8;
     if bits == 0 {
         return;

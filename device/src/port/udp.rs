@@ -1,7 +1,7 @@
 //! The real network: one unconnected UDP socket.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use libc::c_int;
@@ -11,6 +11,7 @@ use socket2::{SockAddr, Socket};
 use super::segments;
 use super::udp_message::{self, Arrival, Control};
 use super::udp_multicast::Groups;
+use super::udp_scope::Scopes;
 use super::udp_socket::{
     self, DEFAULT_HOP_LIMIT, DEFAULT_PORT, DEFAULT_TRAFFIC_CLASS, MAX_TRAIN_BYTES, PortError, Sharing,
 };
@@ -62,6 +63,7 @@ pub struct UdpPort {
     ipv6_socket: bool,
     limits: PortLimits,
     groups: Groups,
+    scopes: Scopes,
     buffer: Vec<u8>,
     /// Packets on their way out one by one, when the kernel would not cut the train.
     scratch: Vec<u8>,
@@ -75,8 +77,11 @@ impl UdpPort {
     /// See [`PortError`].
     pub fn bind(config: &UdpConfig) -> Result<UdpPort, PortError> {
         let sharing = Sharing { reuse_port: config.reuse_port, reuse_address: false };
-        let open =
-            |address| udp_socket::open(SocketAddr::new(address, config.port), config.buffer_bytes, sharing);
+        let open = |address| {
+            let scope_id = Scopes::default().scope_id(address, address);
+            let name = udp_socket::destination(false, address, config.port, scope_id);
+            udp_socket::open(name, config.buffer_bytes, sharing)
+        };
         let mut address = config.address;
         let socket = match open(address) {
             Err(PortError::NoFamily { .. }) if address.is_ipv6() && address.is_unspecified() => {
@@ -91,6 +96,7 @@ impl UdpPort {
         let source_port = name.as_socket().map_or(config.port, |name| name.port());
         Ok(UdpPort {
             groups: Groups::new(&socket, address, source_port, config),
+            scopes: Scopes::default(),
             socket,
             address,
             source_port,
@@ -160,7 +166,10 @@ impl UdpPort {
         if self.address.is_unspecified() {
             control.push_source(flow.source);
         }
-        let scope_id = self.groups.scope_id();
+        let scope_id = match flow.destination {
+            group if group.is_multicast() => self.groups.scope_id(),
+            other => self.scopes.scope_id(flow.source, other),
+        };
         let to = SockAddr::from(udp_socket::destination(
             self.ipv6_socket,
             flow.destination,
@@ -171,13 +180,17 @@ impl UdpPort {
             udp_message::send(self.socket.as_raw_fd(), &to, bytes, &mut control)
                 .map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
         };
-        match attempt() {
+        let outcome = match attempt() {
             Err(errno) if may_be_an_old_error(errno) => {
                 self.counters.repeated_sends += 1;
                 attempt()
             }
             other => other,
+        };
+        if outcome.is_err() {
+            self.scopes.forget();
         }
+        outcome
     }
 
     /// Sends a train one packet at a time after the kernel refused to cut it with `errno`. Alone, each packet

@@ -9,6 +9,8 @@ use std::ptr;
 use libc::{c_int, c_void};
 use socket2::SockAddr;
 
+use crate::system_call;
+
 /// Room for every control message the port sends or asks for; the largest set, of a dual-stack receive, needs
 /// five messages and 152 bytes.
 const CONTROL_BYTES: usize = 256;
@@ -99,7 +101,8 @@ pub(super) fn send(fd: RawFd, to: &SockAddr, bytes: &[u8], control: &mut Control
     }
     // SAFETY: every pointer in `message` refers to memory that outlives the call, of the length next to it;
     // `push` initialised the first `length` bytes of the control buffer; sendmsg only reads.
-    let sent = unsafe { libc::sendmsg(fd, &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    let sent =
+        unsafe { system_call::sendmsg(fd, &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -132,7 +135,7 @@ pub(super) fn receive(fd: RawFd, buffer: &mut [u8], control: &mut Control, flags
     message.msg_controllen = CONTROL_BYTES as _;
     // SAFETY: every pointer in `message` refers to writable memory that outlives the call, of the length
     // next to it.
-    let length = unsafe { libc::recvmsg(fd, &raw mut message, flags) };
+    let length = unsafe { system_call::recvmsg(fd, &raw mut message, flags) };
     let length_bytes = usize::try_from(length).ok()?;
     let mut arrival = Arrival {
         source: socket_address(&name, message.msg_namelen)?,

@@ -235,11 +235,13 @@ pub(super) fn max_segments() -> usize {
 }
 
 /// A destination as the port's socket writes it: IPv4 mapped into IPv6 on a dual-stack socket. IPv6 groups
-/// need `scope_id`, an interface index, when they do not reach beyond the link.
+/// and addresses that do not reach beyond the link need `scope_id`, an interface index.
 pub(super) fn destination(ipv6_socket: bool, address: IpAddr, port: u16, scope_id: u32) -> SocketAddr {
     match address {
         IpAddr::V4(v4) if ipv6_socket => SocketAddr::from((v4.to_ipv6_mapped(), port)),
-        IpAddr::V6(v6) if v6.is_multicast() => SocketAddrV6::new(v6, port, 0, scope_id).into(),
+        IpAddr::V6(v6) if v6.is_multicast() || v6.is_unicast_link_local() => {
+            SocketAddrV6::new(v6, port, 0, scope_id).into()
+        }
         other => SocketAddr::new(other, port),
     }
 }

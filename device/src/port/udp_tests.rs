@@ -253,3 +253,14 @@ fn a_kernel_that_refuses_to_cut_is_asked_only_once() {
     assert_eq!(a.limits().max_segments, 1);
     assert_eq!(a.counters(), UdpCounters::default());
 }
+
+#[test]
+fn a_group_of_the_other_ip_version_is_refused_with_the_remedy() {
+    for (own, group, remedy) in [("127.0.0.1", "ff01::1", "IPv4"), ("::1", "239.1.2.3", "IPv6")] {
+        let own: IpAddr = own.parse().unwrap();
+        let mut port = UdpPort::bind(&UdpConfig { port: 0, ..UdpConfig::new(own) }).unwrap();
+        let error = port.join(group.parse().unwrap()).unwrap_err().to_string();
+        assert!(error.contains(&format!("{group} is of another IP version than {own}")), "{error}");
+        assert!(error.contains(&format!("choose an {remedy} group")), "{error}");
+    }
+}

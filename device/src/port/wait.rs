@@ -5,6 +5,8 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::time::Duration;
 
+use crate::system_call;
+
 /// Waits until one of `fds` or `wake` is readable or `timeout` is over; `None` waits for ever. True if
 /// something is readable; a signal ends the wait early with false. Reads nothing: the caller drains `wake`.
 ///
@@ -20,15 +22,14 @@ pub fn wait_readable(fds: &[RawFd], wake: Option<RawFd>, timeout: Option<Duratio
         .chain(wake)
         .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
         .collect();
-    let timeout = timeout.map(|t| libc::timespec {
+    let mut timeout = timeout.map(|t| libc::timespec {
         tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: t.subsec_nanos() as _,
     });
-    let timeout_ptr = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let timeout_ptr = timeout.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
     // SAFETY: `polled` is a live array of the length given, `timeout_ptr` is null or points to `timeout`,
     // which outlives the call; a null signal mask leaves the mask alone.
-    let ready =
-        unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout_ptr, ptr::null()) };
+    let ready = unsafe { system_call::ppoll(&mut polled, timeout_ptr) };
     if ready >= 0 {
         return Ok(ready > 0);
     }

@@ -60,6 +60,22 @@ pub enum Speed {
     Xdr = 256,
 }
 
+impl Speed {
+    /// Rate of a lane in units of 100 Mbit/s, as Linux counts it (`ibv_query_port_speed`).
+    pub const fn lane_rate(self) -> u16 {
+        match self {
+            Speed::Sdr => 25,
+            Speed::Ddr => 50,
+            Speed::Qdr | Speed::Fdr10 => 100,
+            Speed::Fdr => 140,
+            Speed::Edr => 250,
+            Speed::Hdr => 500,
+            Speed::Ndr => 1000,
+            Speed::Xdr => 2000,
+        }
+    }
+}
+
 /// Number of lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Width(u8);

@@ -1,8 +1,10 @@
 //! The device as a queue pair's protocol sees it.
 
 use pumice_transport::host::{Counter, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
+use pumice_transport::trace::TraceEvent;
 use pumice_transport::types::{
-    Access, AsyncEventType, AtomicOperation, Cause, Sge, WcOpcode, WcStatus, WindowBind, WorkCompletion,
+    Access, AsyncEventType, AtomicOperation, Cause, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind,
+    WorkCompletion,
 };
 
 use super::{Receives, Resources};
@@ -19,6 +21,11 @@ impl Host for Resources {
     #[inline]
     fn scatter(&mut self, pd: u32, sges: &[Sge], offset: u64, data: &[u8]) -> Result<(), MemoryError> {
         self.memory.scatter(pd, sges, offset, data)
+    }
+
+    #[cold]
+    fn find_fault(&mut self, pd: u32, sges: &[Sge], stores: bool) -> Option<MemoryFault> {
+        self.memory.find_fault(pd, sges, stores)
     }
 
     #[inline]
@@ -141,6 +148,18 @@ impl Host for Resources {
     }
 
     #[inline]
+    fn is_traced(&self) -> bool {
+        self.trace.is_some()
+    }
+
+    #[cold]
+    fn trace(&mut self, qp: &QpContext, event: TraceEvent<'_>) {
+        if let Some(hook) = &self.trace {
+            hook(qp, &event);
+        }
+    }
+
+    #[inline]
     fn count(&mut self, counter: Counter, amount: u64) {
         self.counters.add_under_lock(counter, amount);
     }
@@ -156,6 +175,9 @@ impl Resources {
         released: u32,
         solicited: bool,
     ) {
+        if self.trace.is_some() {
+            self.trace(qp, TraceEvent::Completed { completion: &completion, cq });
+        }
         let Some(slot) = self.cqs.at(cq) else { return };
         self.new_completions = true;
         match slot.cq.push(completion, released, solicited) {
@@ -186,7 +208,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Arc, Mutex};
 
-    use pumice_transport::types::{QpCapacity, QpType, RecvRequest};
+    use pumice_transport::types::{CqUse, QpCapacity, QpType, RecvRequest};
     use pumice_transport::wire::{Psn, Qpn};
 
     use super::*;
@@ -277,8 +299,12 @@ mod tests {
             device.events(),
             [(AsyncEventType::CqErr, AsyncElement::Cq { cookie: 1 }), ruined(&first), ruined(&second)]
         );
-        let fault = |qp: &QpContext| QpFault { qpn: qp.qpn, cause: Cause::CqOverrun { depth: 1 } };
-        assert_eq!(std::mem::take(&mut device.resources.qp_faults), [fault(&first), fault(&second)]);
+        let fault = |qp: &QpContext, completes| {
+            let cq = small.handle().index;
+            QpFault { qpn: qp.qpn, cause: Cause::CqOverrun { cq, depth: 1, completes } }
+        };
+        let expected = [fault(&first, CqUse::Sends), fault(&second, CqUse::Receives)];
+        assert_eq!(std::mem::take(&mut device.resources.qp_faults), expected);
         assert_eq!(polled(&small), [(1, WcStatus::Success)]);
 
         // The other completion queue still takes what is flushed.
@@ -294,7 +320,7 @@ mod tests {
         device.resources.complete_send(&late, completion(&late, 1), 1);
         assert_eq!(
             (device.events(), &device.resources.qp_faults[..]),
-            (vec![ruined(&late)], &[fault(&late)][..])
+            (vec![ruined(&late)], &[fault(&late, CqUse::Sends)][..])
         );
     }
 
@@ -307,11 +333,11 @@ mod tests {
         device.resources.post_recv(&qp, &RecvRequest { wr_id: 8, sges: &[] }).unwrap();
         device.resources.complete_send(&qp, completion(&qp, 1), 2);
         assert_eq!(polled(&cq).len(), 1);
-        assert_eq!(device.resources.send_slots.polled(qp.qpn.value()), 2);
+        assert_eq!(device.resources.cq_common.slots.polled(qp.qpn.value()), 2);
         device.resources.complete_send(&qp, completion(&qp, 2), 1);
         device.resources.complete_send(&other, completion(&other, 3), 1);
         device.resources.reset_qp(qp.qpn);
-        assert_eq!(device.resources.send_slots.polled(qp.qpn.value()), 0);
+        assert_eq!(device.resources.cq_common.slots.polled(qp.qpn.value()), 0);
         assert_eq!(device.resources.take_recv(&qp, None, &mut RecvWqe::default()), Err(NoRecv::Empty));
         device.resources.complete_send(&qp, completion(&qp, 4), 1);
         device.resources.detach_qp(qp.qpn).unwrap();
@@ -444,7 +470,11 @@ mod tests {
         assert_eq!(resources.counters.value(Counter::RxPackets), 3);
 
         let log = Arc::new(Mutex::new(Vec::new()));
-        let cause = Cause::MessageDropped { psn: Psn::new(1), reason: "test" };
+        let cause = Cause::MessageDropped {
+            psn: Psn::new(1),
+            reason: "test",
+            detail: pumice_transport::types::Detail::None,
+        };
         resources.explain(&qp, cause);
         let sink = Arc::clone(&log);
         resources.set_explain_hook(Some(Box::new(move |qp: &QpContext, cause: &Cause| {

@@ -82,6 +82,11 @@ impl Resources {
         Ok(keys)
     }
 
+    /// The key of a memory window now; none: a stale handle.
+    pub fn window_key(&self, window: Handle) -> Option<u32> {
+        self.memory.window_key(window)
+    }
+
     /// Frees a memory window, bound or not.
     ///
     /// # Errors

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use pumice_transport::host::QpContext;
-use pumice_transport::types::{AsyncEventType, Cause, QpCapacity, QpType, RecvRequest};
+use pumice_transport::host::{Host as _, QpContext};
+use pumice_transport::trace::TraceEvent;
+use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, QpType, RecvRequest};
 use pumice_transport::wire::Qpn;
 
+use super::users::cq_use;
 use super::{CREATOR, NO_OBJECT, QpFault, QpSetup, Receives, Resources, TargetClosed};
 use crate::async_event::AsyncElement;
 use crate::error::ResourceError;
@@ -27,10 +29,10 @@ pub struct QpAttached {
 /// A queue pair as the device's tables see it.
 #[derive(Debug)]
 pub(super) struct Attachment {
-    context: QpContext,
+    pub(super) context: QpContext,
     cookie: u64,
-    srq: Option<Handle>,
-    xrcd: Option<Handle>,
+    pub(super) srq: Option<Handle>,
+    pub(super) xrcd: Option<Handle>,
     account: Arc<EventAccount>,
     /// QP_FATAL was raised and the engine told.
     fatal: bool,
@@ -97,7 +99,7 @@ impl Resources {
         if let Some(slot) = self.qps.get_mut(place) {
             *slot = Some(Box::new(attachment));
         }
-        self.send_slots.reset(setup.qpn.value());
+        self.cq_common.slots.reset(setup.qpn.value());
         Ok(QpAttached { context, capacity, account })
     }
 
@@ -167,7 +169,7 @@ impl Resources {
             }
         }
         // After the completions: a poll can no longer release slots of the past.
-        self.send_slots.reset(qpn.value());
+        self.cq_common.slots.reset(qpn.value());
         if let Some(Receives::Own(queue)) = self.receives.at_mut(context.recv_queue) {
             queue.clear();
         }
@@ -181,7 +183,13 @@ impl Resources {
     #[inline]
     pub fn post_recv(&mut self, qp: &QpContext, request: &RecvRequest<'_>) -> Result<(), ResourceError> {
         match self.receives.at_mut(qp.recv_queue) {
-            Some(Receives::Own(queue)) => queue.post(request),
+            Some(Receives::Own(queue)) => {
+                queue.post(request)?;
+                if self.trace.is_some() {
+                    self.trace(qp, TraceEvent::RecvPosted { request });
+                }
+                Ok(())
+            }
             Some(Receives::Shared(_)) => Err(ResourceError::invalid(format!(
                 "queue pair {} takes its receives from an SRQ; post them there",
                 qp.qpn
@@ -193,14 +201,15 @@ impl Resources {
     /// Notes whether an unreliable queue pair runs out of receive requests: its next messages would be lost.
     pub(crate) fn note_receives(&mut self, qp: &QpContext) {
         if self.is_short(qp.recv_queue) {
-            self.short_receives = Some(qp.recv_queue);
+            self.short_receives = Some((qp.recv_queue, qp.recv_cq));
         }
     }
 
-    /// Whether a queue that was noted is still short.
+    /// Whether a queue that was noted is still short, and its program is not known to wait for an event: a program that has
+    /// armed its completion queue posts more requests when a completion wakes it, and not before.
     pub(crate) fn short_of_receives(&mut self) -> bool {
-        self.short_receives = self.short_receives.filter(|queue| self.is_short(*queue));
-        self.short_receives.is_some()
+        self.short_receives = self.short_receives.filter(|(queue, _)| self.is_short(*queue));
+        self.short_receives.is_some_and(|(_, cq)| !self.cqs.at(cq).is_some_and(|slot| slot.cq.is_armed()))
     }
 
     fn is_short(&self, queue: u32) -> bool {
@@ -276,7 +285,12 @@ impl Resources {
             return;
         }
         self.raise_qp_event(qpn, AsyncEventType::QpFatal);
-        self.qp_faults.push(QpFault { qpn, cause: Cause::CqOverrun { depth } });
+        let completes = self.attachment(qpn).and_then(|attachment| {
+            cq_use(attachment.context.send_cq == cq, attachment.context.recv_cq == cq)
+        });
+        // A target has no completion queue of its own: what completes there are receives of an SRQ.
+        let completes = completes.unwrap_or(CqUse::Receives);
+        self.qp_faults.push(QpFault { qpn, cause: Cause::CqOverrun { cq, depth, completes } });
     }
 
     fn attachment(&self, qpn: Qpn) -> Option<&Attachment> {

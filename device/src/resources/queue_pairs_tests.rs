@@ -159,3 +159,26 @@ fn events_carry_the_cookie_and_vanish_with_the_queue_pair() {
     event.ack();
     account.wait_all_acked();
 }
+
+/// A program that has armed its completion queue sleeps until a message comes, so the message must not be left in the socket.
+#[test]
+fn a_queue_that_runs_out_is_not_spared_while_its_program_waits_for_an_event() {
+    use pumice_transport::host::{Host, RecvWqe};
+    let mut o = objects();
+    let attached = o.resources.attach_qp(&o.setup(QpType::Ud)).unwrap();
+    for wr_id in [1, 2] {
+        o.resources.post_recv(&attached.context, &RecvRequest { wr_id, sges: &[] }).unwrap();
+    }
+    o.resources.note_receives(&attached.context);
+    assert!(!o.resources.short_of_receives());
+    for _ in 0..2 {
+        o.resources.take_recv(&attached.context, None, &mut RecvWqe::default()).unwrap();
+    }
+    o.resources.note_receives(&attached.context);
+    assert!(o.resources.short_of_receives());
+    let cq = Arc::clone(o.resources.cq(o.other_cq).unwrap());
+    cq.arm(false);
+    assert!(!o.resources.short_of_receives(), "its program sleeps");
+    let _ = cq.push(Default::default(), 0, true);
+    assert!(o.resources.short_of_receives(), "the event has woken its program, which posts receives now");
+}

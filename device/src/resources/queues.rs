@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use pumice_transport::types::RecvRequest;
 
-use super::{CqSlot, NO_OBJECT, Receives, Resources, check_size, check_unused};
+use super::users::check_unused;
+use super::{CqSlot, NO_OBJECT, Receives, Resources, check_size};
 use crate::clock::Clock;
 use crate::completion_channel::CompletionChannel;
 use crate::completion_queue::CompletionQueue;
 use crate::error::ResourceError;
 use crate::event_account::EventAccount;
 use crate::srq::{Srq, SrqAttributes, SrqChange, XrcSrq};
-use crate::table::Handle;
+use crate::table::{Handle, check_room};
 
 /// What to make a completion queue of (`ibv_create_cq`).
 #[derive(Debug, Clone, Default)]
@@ -54,10 +55,10 @@ impl Resources {
     pub fn create_cq(&mut self, setup: CqSetup) -> Result<Arc<CompletionQueue>, ResourceError> {
         check_size("completion queue depth", setup.depth, 1, self.limits.max_cqe)?;
         check_size("completion vector", setup.comp_vector, 0, self.limits.num_comp_vectors.max(1) - 1)?;
-        let slots = Arc::clone(&self.send_slots);
+        let common = self.cq_common.clone();
         let CqSetup { depth, cookie, channel, clock, fires_late, .. } = setup;
         let handle = self.cqs.try_insert_with(|handle| {
-            let cq = CompletionQueue::new(handle, depth, cookie, channel, slots, clock, fires_late)?;
+            let cq = CompletionQueue::new(handle, depth, cookie, channel, common, clock, fires_late)?;
             Ok(CqSlot { cq: Arc::new(cq), users: 0 })
         })?;
         Ok(Arc::clone(&self.cqs.require(handle)?.cq))
@@ -84,7 +85,8 @@ impl Resources {
     /// `Busy`: queue pairs or XRC SRQs use it. `Invalid`: a stale handle.
     pub fn destroy_cq(&mut self, cq: Handle) -> Result<Arc<CompletionQueue>, ResourceError> {
         let slot = self.cqs.require(cq)?;
-        check_unused("completion queue", slot.users, "queue pairs and XRC SRQs")?;
+        let name = format!("completion queue {}", cq.index);
+        check_unused(&name, slot.users, || self.users_of_cq(cq.index))?;
         let queue = Arc::clone(&slot.cq);
         self.cqs.remove(cq);
         queue.detach_channel();
@@ -100,6 +102,7 @@ impl Resources {
         check_size("SRQ depth", setup.max_wr, 1, self.limits.max_srq_wr)?;
         check_size("SRQ scatter/gather elements", setup.max_sge, 0, self.limits.max_srq_sge)?;
         self.pds.require(setup.pd)?;
+        check_room("shared receive queues", self.srq_count as usize, self.limits.max_srq)?;
         let xrc = match setup.xrc {
             Some((xrcd, cq)) => {
                 let domain = self.xrc.domain_of(xrcd)?;
@@ -127,6 +130,7 @@ impl Resources {
             (_, None) => {}
         }
         if made.is_ok() {
+            self.srq_count += 1;
             self.use_pd(pd);
         }
         made
@@ -176,9 +180,11 @@ impl Resources {
     /// `Busy`: queue pairs use it. `Invalid`: a stale handle.
     pub fn destroy_srq(&mut self, handle: Handle) -> Result<Arc<EventAccount>, ResourceError> {
         let srq = self.srq(handle)?;
-        check_unused("shared receive queue", srq.users(), "queue pairs")?;
+        let name = format!("shared receive queue {}", handle.index);
+        check_unused(&name, srq.users(), || self.users_of_srq(handle))?;
         let (pd, xrc, account) = (srq.pd(), srq.xrc(), Arc::clone(srq.account()));
         self.receives.remove(handle);
+        self.srq_count -= 1;
         self.release_pd(pd);
         if let Some(xrc) = xrc {
             let place = self.xrc_srqs.handle_at((xrc.number & 0xffff).wrapping_sub(1));

@@ -12,7 +12,8 @@ use pumice_transport::host::QpContext;
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 
-use super::{NO_OBJECT, Resources, check_unused};
+use super::users::check_unused;
+use super::{NO_OBJECT, Resources};
 use crate::async_event::AsyncElement;
 use crate::error::ResourceError;
 use crate::event_account::EventAccount;
@@ -255,7 +256,7 @@ impl Resources {
     /// `Busy`: SRQs or targets were made through this handle. `Invalid`: a stale handle.
     pub fn close_xrcd(&mut self, xrcd: Handle) -> Result<(), ResourceError> {
         let open = self.xrc.opens.require(xrcd)?;
-        check_unused("XRC domain", open.users, "shared receive queues and targets")?;
+        check_unused("the XRC domain", open.users, || self.users_of_xrcd(xrcd))?;
         let domain = open.domain;
         self.xrc.opens.remove(xrcd);
         if let Some(of) = self.xrc.domains.get_mut(domain) {

@@ -1,5 +1,9 @@
 //! How much is explained on standard error.
 
+use std::fs::{File, Metadata};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+
 /// Levels of explanations; each includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Log {
@@ -13,6 +17,23 @@ pub enum Log {
     Info,
     /// Everything there is.
     Debug,
+}
+
+/// Whether the device may write sentences to standard error unasked: then the level is `warn` when the user
+/// sets none. It may not where standard error is closed, nor where it is the same socket as standard input,
+/// as in a server that inetd starts: the peer would take the sentences for an answer.
+pub fn standard_error_is_free() -> bool {
+    let Some(standard_error) = about(std::io::stderr().as_fd()) else { return false };
+    if !standard_error.file_type().is_socket() {
+        return true;
+    }
+    let same = |input: Metadata| (input.dev(), input.ino()) == (standard_error.dev(), standard_error.ino());
+    !about(std::io::stdin().as_fd()).is_some_and(same)
+}
+
+/// What is behind a descriptor; none, if it is closed.
+fn about(descriptor: BorrowedFd<'_>) -> Option<Metadata> {
+    File::from(descriptor.try_clone_to_owned().ok()?).metadata().ok()
 }
 
 impl Log {

@@ -10,12 +10,11 @@ mod log;
 mod probability;
 
 use std::ffi::OsString;
-use std::io::IsTerminal as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 pub use error::SettingError;
-pub use log::Log;
+pub use log::{Log, standard_error_is_free};
 pub use probability::probability_ppm;
 
 /// The one local address to use.
@@ -65,14 +64,15 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings that variables give; a variable that is empty is as good as not set. `terminal` says
-    /// whether standard error is one, which decides how much is explained when nothing is said.
+    /// The settings that variables give; a variable that is empty is as good as not set. `free` says
+    /// whether standard error takes sentences without harm ([`standard_error_is_free`]): it decides how much is
+    /// explained when nothing is said.
     ///
     /// # Errors
     /// A value has the wrong form. What it names (an address, a file) is not looked for.
     pub fn parse(
         variable: impl Fn(&'static str) -> Option<OsString>,
-        terminal: bool,
+        free: bool,
     ) -> Result<Settings, SettingError> {
         let path = |name| variable(name).filter(|value| !value.is_empty());
         let text = |name| {
@@ -95,7 +95,7 @@ impl Settings {
                 Some(value) => {
                     Log::parse(&value).map_err(|problem| SettingError::new(LOG, value, problem))?
                 }
-                None if explain || terminal => Log::Warn,
+                None if explain || free => Log::Warn,
                 None => Log::Off,
             },
         })
@@ -106,7 +106,7 @@ impl Settings {
     /// # Errors
     /// As [`Settings::parse`].
     pub fn from_environment() -> Result<Settings, SettingError> {
-        Settings::parse(std::env::var_os, std::io::stderr().is_terminal())
+        Settings::parse(std::env::var_os, standard_error_is_free())
     }
 
     /// The seed of one process: it depends on the seed, the address and the process's arguments. So the two

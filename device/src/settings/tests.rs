@@ -10,9 +10,9 @@ fn parse(variables: &[(&'static str, &str)]) -> Result<Settings, SettingError> {
     parse_on(false, variables)
 }
 
-fn parse_on(terminal: bool, variables: &[(&'static str, &str)]) -> Result<Settings, SettingError> {
+fn parse_on(free: bool, variables: &[(&'static str, &str)]) -> Result<Settings, SettingError> {
     let map: HashMap<_, _> = variables.iter().map(|(name, value)| (*name, OsString::from(value))).collect();
-    Settings::parse(|name| map.get(name).cloned(), terminal)
+    Settings::parse(|name| map.get(name).cloned(), free)
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn every_variable_is_understood() {
 }
 
 #[test]
-fn a_terminal_and_the_older_variable_mean_warnings_and_a_level_wins() {
+fn a_free_standard_error_and_the_older_variable_mean_warnings_and_a_level_wins() {
     assert_eq!(parse_on(true, &[]).unwrap().log, Log::Warn);
     assert_eq!(parse_on(true, &[(LOG, "off")]).unwrap().log, Log::Off);
     assert_eq!(parse(&[(EXPLAIN, "1")]).unwrap().log, Log::Warn);
@@ -109,5 +109,11 @@ fn an_address_is_looked_for_on_the_host() {
     let error = on("192.0.2.8").unwrap_err();
     assert_eq!(error.errno, libc::EADDRNOTAVAIL);
     assert!(error.to_string().starts_with("PUMICE_ADDR=192.0.2.8: it is no address of this host"), "{error}");
-    assert_eq!(parse(&[]).unwrap().gid_entries(&host).unwrap().len(), 2);
+    let all = |host: &[Interface]| {
+        let entries = parse(&[]).unwrap().gid_entries(host).unwrap();
+        entries.into_iter().map(|entry| entry.ip.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(all(&host), ["192.0.2.7"], "loopback is for hosts with nothing else, or asked for");
+    assert_eq!(all(&host[..1]), ["127.0.0.1"]);
+    assert_eq!(on("127.0.0.1").unwrap()[0].interface, "lo");
 }

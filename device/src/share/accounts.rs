@@ -1,17 +1,21 @@
 //! A file of accounts: what was offered to, and taken by, each process of one network namespace that shares the port.
 
-use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::record;
-use super::shared_memory::SharedMemory;
+use super::system::{self, File, SharedMemory};
 
 const SLOTS: usize = 256;
 /// What senders write and what the owner writes are in cache lines of their own.
 const WORDS_PER_SLOT: usize = 16;
-const WORDS: usize = SLOTS * WORDS_PER_SLOT;
+/// Behind all of these: a cache line per slot about the owner's progress.
+const PROGRESS: usize = SLOTS * WORDS_PER_SLOT;
+const PROGRESS_WORDS_PER_SLOT: usize = 8;
+const LOOKED: usize = 0;
+const BYPASSED: usize = 1;
+const WORDS: usize = PROGRESS + SLOTS * PROGRESS_WORDS_PER_SLOT;
 const OFFERED: usize = 0;
 const TAKEN: usize = 8;
 /// 0: nobody keeps the account. Otherwise the IP version of the socket's address.
@@ -52,6 +56,27 @@ impl Accounts {
         self.word(slot, TAKEN)
     }
 
+    /// A time by which the owner had found its socket empty and dealt with everything before, on the clock of
+    /// [`monotonic_ns`](super::system::monotonic_ns).
+    #[inline]
+    pub(super) fn looked_ns(&self, slot: u8) -> &AtomicU64 {
+        self.progress_word(slot, LOOKED)
+    }
+
+    /// Not 0: another process found the owner stopped, so packets that name no process go to others. When the
+    /// owner runs again, it looks at the registry and sets this to 0.
+    #[inline]
+    pub(super) fn bypassed(&self, slot: u8) -> &AtomicU64 {
+        self.progress_word(slot, BYPASSED)
+    }
+
+    #[inline]
+    fn progress_word(&self, slot: u8, word: usize) -> &AtomicU64 {
+        static NOTHING: AtomicU64 = AtomicU64::new(0);
+        let place = PROGRESS + usize::from(slot) * PROGRESS_WORDS_PER_SLOT + word;
+        self.memory.words().get(place).unwrap_or(&NOTHING)
+    }
+
     /// Begins the account of a slot whose socket is bound to `address`; `host` are addresses that a wildcard stands for.
     pub(super) fn begin(&self, slot: u8, address: IpAddr, host: &[IpAddr]) {
         let (family, bound) = in_words(address);
@@ -62,6 +87,8 @@ impl Accounts {
             self.word(slot, place + 1).store(high, Ordering::Relaxed);
         }
         self.taken(slot).store(self.offered(slot).load(Ordering::Acquire), Ordering::Relaxed);
+        self.bypassed(slot).store(0, Ordering::Relaxed);
+        self.looked_ns(slot).store(system::monotonic_ns(), Ordering::Relaxed);
         self.word(slot, OWNER).store(family, Ordering::Release);
     }
 

@@ -11,13 +11,13 @@
 //! ignored after [`PATIENCE_NS`].
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::accounts::Accounts;
 use super::neighbours::Neighbours;
+use super::system::{self, File};
 
 /// How long a sender waits for an owner that takes nothing.
 const PATIENCE_NS: u64 = 1_000_000_000;
@@ -109,7 +109,7 @@ impl Backlog {
             own: Arc::new(own),
             neighbours,
             slot,
-            process: std::process::id(),
+            process: system::process_id(),
             limit_bytes: (receive_buffer_bytes as u64 / 2).max(TRAIN_CHARGE_BYTES),
             local,
             patience: HashMap::new(),
@@ -197,6 +197,36 @@ impl Backlog {
         }
     }
 
+    /// By this time, on the clock that all processes share, this process had dealt with everything that had
+    /// come.
+    #[inline]
+    pub(super) fn looked(&self, at_ns: u64) {
+        self.own.looked_ns(self.slot).store(at_ns, Ordering::Release);
+    }
+
+    /// Notes that a process is stopped and others serve in its place.
+    pub(super) fn note_bypassed(&self, slot: u8) {
+        self.own.bypassed(slot).store(1, Ordering::Release);
+    }
+
+    /// Whether others noted that of this process, which runs.
+    #[inline]
+    pub(super) fn was_bypassed(&self) -> bool {
+        let bypassed = self.own.bypassed(self.slot);
+        bypassed.load(Ordering::Relaxed) != 0 && bypassed.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// Whether a destination is on this host, in this network namespace.
+    pub(super) fn is_local(&self, destination: IpAddr) -> bool {
+        destination.is_loopback() || self.local.contains(&destination)
+    }
+
+    /// When the process of `slot` at `destination` had last dealt with everything; nothing if it keeps no
+    /// account here.
+    pub(super) fn last_look_ns(&self, destination: IpAddr, slot: u8) -> Option<u64> {
+        self.is_here(destination, slot).then(|| self.own.looked_ns(slot).load(Ordering::Acquire))
+    }
+
     /// The socket was found empty after this much had been offered.
     #[inline]
     pub(super) fn all_taken(&self, offered: u64) {
@@ -211,7 +241,7 @@ impl Drop for Backlog {
     fn drop(&mut self) {
         self.release();
         // A fork child's copy says nothing about its parent.
-        if self.process == std::process::id() {
+        if self.process == system::process_id() {
             self.own.end(self.slot);
         }
     }
@@ -261,7 +291,8 @@ mod tests {
     impl Accounts {
         fn new(name: &str) -> Accounts {
             let path = std::env::temp_dir().join(format!("pumice-backlog-{name}-{}", std::process::id()));
-            let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+            let mut options = std::fs::File::options();
+            let file = File::from(options.read(true).write(true).create_new(true).open(&path).unwrap());
             std::fs::remove_file(path).unwrap();
             Accounts(file)
         }

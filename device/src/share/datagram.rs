@@ -7,6 +7,8 @@ use std::ptr;
 
 use libc::{c_int, c_void};
 
+use crate::system_call;
+
 const CONTROL_BYTES: usize = 128;
 
 /// As `cmsghdr` wants it.
@@ -39,7 +41,8 @@ pub(super) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<Datagra
     message.msg_controllen = room.min(CONTROL_BYTES) as _;
     // SAFETY: every pointer in `message` refers to writable memory that outlives the call, of the length
     // next to it.
-    let length = unsafe { libc::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };
+    let length =
+        unsafe { system_call::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };
     let Ok(length_bytes) = usize::try_from(length) else {
         return match io::Error::last_os_error() {
             error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),

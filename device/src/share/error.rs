@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::port::PortError;
 
@@ -52,13 +53,24 @@ pub enum ShareError {
     Locked {
         /// The registry.
         registry: PathBuf,
+        /// A process that is stopped while it has the registry open, and so may have the lock.
+        stopped: Option<u32>,
+        /// How many other processes have it open.
+        others: usize,
+        /// How long this one waited.
+        waited: Duration,
     },
     /// The folder or the file of the registry is not fit for it.
     Untrusted {
         /// Which one.
         path: PathBuf,
         /// What is wrong.
-        problem: &'static str,
+        problem: String,
+    },
+    /// No place for the registry is fit for it.
+    NoFolder {
+        /// Why the first one is not.
+        first: Box<ShareError>,
     },
     /// The operating system refused.
     Os {
@@ -88,6 +100,7 @@ impl ShareError {
             Self::Full { .. } => libc::EUSERS,
             Self::Locked { .. } => libc::EBUSY,
             Self::Untrusted { .. } => libc::EPERM,
+            Self::NoFolder { first } => first.errno(),
             Self::NoPort => libc::EINVAL,
         }
     }
@@ -102,8 +115,10 @@ impl fmt::Display for ShareError {
             }
             Self::OtherRegistry { address, port, registry } => write!(
                 f,
-                "UDP port {port} on {address} is shared by a process of this user that {} does not list; run \
-                 all of them with the same XDG_RUNTIME_DIR, or stop it (see `ss -lunp sport = {port}`)",
+                "UDP port {port} on {address} is in use by a process of this user that is not in the registry {}: it has \
+                 another /tmp or another XDG_RUNTIME_DIR, as in another container of the same network; set XDG_RUNTIME_DIR \
+                 of all processes to one folder of this user (mode 0700) that all of them see, or stop that process (see \
+                 `ss -lunp sport = {port}`)",
                 registry.display()
             ),
             Self::Full { registry } => write!(
@@ -111,10 +126,18 @@ impl fmt::Display for ShareError {
                 "all 254 process slots in {} are in use; stop a process, or use a network namespace of its own",
                 registry.display()
             ),
-            Self::Locked { registry } => write!(
+            Self::Locked { registry, stopped: Some(pid), .. } => write!(
                 f,
-                "the registry {} stays locked: a process was stopped while it held the lock; continue or kill it",
+                "the registry {} stays locked, and process {pid}, which has it open, is stopped: continue it (kill -CONT {pid}) \
+                 or kill it",
                 registry.display()
+            ),
+            Self::Locked { registry, stopped: None, others, waited } => write!(
+                f,
+                "the registry {} was locked by others for {} s; {others} other processes have it open, and none of them is \
+                 stopped: this machine is too busy, try again",
+                registry.display(),
+                waited.as_secs()
             ),
             Self::Untrusted { path, problem } => {
                 write!(f, "{} cannot be used as the registry of shared ports: {problem}", path.display())
@@ -123,6 +146,11 @@ impl fmt::Display for ShareError {
                 write!(f, "cannot {step} {}: {source}", path.display())
             }
             Self::Os { step, path: None, source } => write!(f, "cannot {step}: {source}"),
+            Self::NoFolder { first } => write!(
+                f,
+                "there is no folder for what the processes of this user share: {first}; set XDG_RUNTIME_DIR of all of \
+                 them to a folder that only this user may enter"
+            ),
             Self::NoPort => f.write_str("a shared UDP port needs a number, 4791 for RoCE"),
         }
     }
@@ -162,6 +190,7 @@ impl std::error::Error for ShareError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Port(error) => Some(error),
+            Self::NoFolder { first } => Some(first),
             Self::Os { source, .. } => Some(source),
             _ => None,
         }
@@ -187,5 +216,20 @@ mod tests {
         let own = error(Some(Holder { address, uid: 1000, inode: 3 })).to_string();
         assert!(own.contains("that does not share it"), "{own}");
         assert!(error(None).to_string().contains("does not show"));
+    }
+
+    #[test]
+    fn only_a_process_that_is_stopped_is_called_so() {
+        let locked = |stopped| ShareError::Locked {
+            registry: PathBuf::from("/tmp/r"),
+            stopped,
+            others: 12,
+            waited: Duration::from_secs(61),
+        };
+        let busy = locked(None).to_string();
+        assert!(busy.contains("for 61 s") && busy.contains("12 other processes"), "{busy}");
+        let stopped = locked(Some(77)).to_string();
+        assert!(stopped.contains("process 77") && stopped.contains("kill -CONT 77"), "{stopped}");
+        assert_eq!(locked(None).errno(), libc::EBUSY);
     }
 }

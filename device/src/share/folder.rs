@@ -1,48 +1,16 @@
-//! Where the registry is, and opening it so that no other user can have a hand in it.
+//! Folders and files of what processes share, opened so that no other user can have a hand in them.
 
 use std::ffi::CString;
-use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::ShareError;
 use super::process;
-
-/// The folder for this user's registries: below $XDG_RUNTIME_DIR, /run/user/UID (for sessions that were not
-/// told, such as cron's), or else in /tmp.
-pub(super) fn default_folder() -> PathBuf {
-    let uid = process::effective_uid();
-    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    let usual = PathBuf::from(format!("/run/user/{uid}"));
-    let ours = |path: &PathBuf| {
-        // Not another user's, which `su` leaves in the environment.
-        std::fs::metadata(path)
-            .is_ok_and(|about| about.is_dir() && about.uid() == uid && about.mode() & 0o300 == 0o300)
-    };
-    match given.into_iter().chain([usual]).find(ours) {
-        Some(runtime) => runtime.join("pumice"),
-        None => PathBuf::from(format!("/tmp/pumice-{uid}")),
-    }
-}
-
-/// Where this user's processes keep what they write for every batch of packets: the folder of the registries if
-/// that is in memory, else one in /dev/shm. A write to a disk's file may wait for the disk, now and then for seconds.
-pub(super) fn memory_folder(registries: &Path) -> PathBuf {
-    let shared_memory = Path::new("/dev/shm");
-    // The folder itself may not have been made yet.
-    let holder = registries.parent().unwrap_or(registries);
-    if !is_in_memory(holder) && is_in_memory(shared_memory) {
-        shared_memory.join(format!("pumice-{}", process::effective_uid()))
-    } else {
-        registries.to_owned()
-    }
-}
+use super::system::{self, About, File, OpenFolder};
 
 /// Whether a folder is of a file system in memory.
-fn is_in_memory(folder: &Path) -> bool {
+pub(super) fn is_in_memory(folder: &Path) -> bool {
     let Ok(name) = CString::new(folder.as_os_str().as_bytes()) else { return false };
     let mut about = std::mem::MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the name is NUL-terminated and lives through the call, which fills in the structure if it succeeds.
@@ -72,44 +40,102 @@ pub(super) fn registry_of_backlog(name: &str, port: u16) -> Option<&str> {
     (is_of_port && registry != file_name(port)).then_some(registry)
 }
 
-/// A folder of this user that nobody else may change, made if it is not there: the one with the registries.
-///
-/// # Errors
-/// Another user could change it; the operating system refuses.
-pub fn runtime_folder() -> Result<PathBuf, ShareError> {
-    let folder = default_folder();
-    open_folder(&folder)?;
-    Ok(folder)
+/// The name of the socket of a slot. `stem` is the name of the registry.
+pub(super) fn slot_name(stem: &str, slot: u8) -> String {
+    format!("{}{slot}", slot_stem(stem))
 }
 
-/// Opens the registry, making it and its folder when they are not there.
+/// What the names of the sockets of slots begin with.
+pub(super) fn slot_stem(stem: &str) -> String {
+    format!("{stem}-slot")
+}
+
+/// Opens a file of a folder, making both when they are not there.
 ///
 /// # Errors
 /// Another user could change them; the operating system refuses.
 pub(super) fn open(folder: &Path, name: &str) -> Result<File, ShareError> {
-    let opened = open_folder(folder)?;
-    let path = folder.join(name);
-    let file = open_at(&opened, name).map_err(failed("open the registry", path.clone()))?;
-    let about = file.metadata().map_err(failed("look at the registry", path.clone()))?;
-    check(&path, &about, about.is_file() && about.nlink() == 1)?;
-    Ok(file)
+    Folder::open(folder)?.file(name)
 }
 
-/// Opens a folder of this user alone, making it when it is not there.
-fn open_folder(folder: &Path) -> Result<File, ShareError> {
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(failed("make the folder", folder.to_owned())(error));
-        }
-        _ => {}
+/// A folder of this user alone, held open.
+///
+/// **Invariant**: its owner and its mode were checked through the descriptor, and whatever is in it is reached
+/// through the descriptor. So a file or a socket in it was made by this user (or by root), even if another user
+/// gives the folder's name to a folder of his own later.
+#[derive(Debug)]
+pub(super) struct Folder {
+    opened: OpenFolder,
+    path: PathBuf,
+}
+
+impl Folder {
+    /// Opens a folder, making it when it is not there.
+    ///
+    /// # Errors
+    /// Another user could change it; the operating system refuses.
+    pub(super) fn open(path: &Path) -> Result<Folder, ShareError> {
+        make_folder(path)?;
+        Folder::existing(path)
     }
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC)
-        .open(folder)
-        .map_err(failed("open the folder", folder.to_owned()))?;
-    let about = opened.metadata().map_err(failed("look at the folder", folder.to_owned()))?;
-    check(folder, &about, about.is_dir())?;
+
+    /// Opens a folder that is there.
+    ///
+    /// # Errors
+    /// As for [`open`](Folder::open), or it is not there.
+    pub(super) fn existing(path: &Path) -> Result<Folder, ShareError> {
+        Ok(Folder { opened: open_folder(path)?, path: path.to_owned() })
+    }
+
+    /// Opens a file of the folder, making it when it is not there.
+    ///
+    /// # Errors
+    /// Another user could change it; the operating system refuses.
+    pub(super) fn file(&self, name: &str) -> Result<File, ShareError> {
+        let path = self.path.join(name);
+        let file = self.opened.open_file(name).map_err(failed("open the file", path.clone()))?;
+        let about = file.about().map_err(failed("look at the file", path.clone()))?;
+        check(&path, &about, about.is_file && about.names == 1)?;
+        Ok(file)
+    }
+
+    /// The folder itself, for sockets that have names in it.
+    pub(super) fn opened(&self) -> &OpenFolder {
+        &self.opened
+    }
+
+    /// Removes an entry if it is there.
+    pub(super) fn remove(&self, name: &str) {
+        // An entry that cannot be removed stays; the next process that tries to make it reports the error.
+        let _ = self.opened.remove(name);
+    }
+
+    /// The names of all entries; none if the folder cannot be listed.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.opened.names().unwrap_or_default()
+    }
+}
+
+/// Makes a folder that only this user may enter.
+fn make_folder(path: &Path) -> Result<(), ShareError> {
+    match system::create_folder(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(failed("make the folder", path.to_owned())(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Opens a folder of this user alone.
+fn open_folder(path: &Path) -> Result<OpenFolder, ShareError> {
+    let opened = OpenFolder::open(path).map_err(failed("open the folder", path.to_owned()))?;
+    let about = opened.about().map_err(failed("look at the folder", path.to_owned()))?;
+    check(path, &about, about.is_folder)?;
+    // In a user namespace all users without a number of their own look like one user, perhaps like this one. But
+    // only the owner may set the mode.
+    if process::may_be_several_users(about.uid) && opened.set_mode(0o700).is_err() {
+        return Err(another_users(path, about.uid));
+    }
     Ok(opened)
 }
 
@@ -117,45 +143,38 @@ fn failed(step: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> ShareE
     move |source| ShareError::Os { step, path: Some(path), source }
 }
 
-fn check(path: &Path, about: &Metadata, right_kind: bool) -> Result<(), ShareError> {
+fn check(path: &Path, about: &About, right_kind: bool) -> Result<(), ShareError> {
     let problem = if !right_kind {
         "it is not what it should be (a folder, or a file with one name); remove it"
-    } else if about.uid() != process::effective_uid() {
-        "it belongs to another user; have it removed, or set XDG_RUNTIME_DIR to a folder of yours"
-    } else if about.mode() & 0o077 != 0 {
+    } else if about.uid != process::effective_uid() {
+        return Err(another_users(path, about.uid));
+    } else if about.mode & 0o077 != 0 {
         "other users may access it; chmod go-rwx it"
     } else {
         return Ok(());
     };
-    Err(ShareError::Untrusted { path: path.to_owned(), problem })
+    Err(ShareError::Untrusted { path: path.to_owned(), problem: problem.to_owned() })
 }
 
-/// Opens a file of a folder that was looked at, whatever its path leads to by now.
-fn open_at(folder: &File, name: &str) -> io::Result<File> {
-    let name = CString::new(std::ffi::OsStr::new(name).as_bytes())?;
-    // O_NONBLOCK: a FIFO put there must not stop us.
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
-    // SAFETY: the name is NUL-terminated and lives through the call.
-    let fd = unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, 0o600) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just made and belongs to nobody else.
-    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+fn another_users(path: &Path, uid: u32) -> ShareError {
+    let problem = format!(
+        "it belongs to another user (uid {uid}); have it removed, or set XDG_RUNTIME_DIR to a folder of yours"
+    );
+    ShareError::Untrusted { path: path.to_owned(), problem }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs::{self, Permissions};
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     #[test]
     fn only_what_is_ours_alone_is_used() {
         let top = std::env::temp_dir().join(format!("pumice-folder-test-{}", std::process::id()));
         fs::create_dir(&top).unwrap();
         let folder = top.join("share");
-        assert_eq!(open(&folder, "x").unwrap().metadata().unwrap().mode() & 0o777, 0o600);
+        assert_eq!(open(&folder, "x").unwrap().about().unwrap().mode & 0o777, 0o600);
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
 
         fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();

@@ -1,17 +1,14 @@
 //! Which sockets of this network namespace are on a UDP port.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::Holder;
+use super::{Holder, system};
 
 /// The sockets on a UDP port, as /proc tells; nothing if it does not.
 pub(super) fn holders(port: u16) -> Option<Vec<Holder>> {
     let mut found = None;
     for table in ["udp", "udp6"] {
-        let read = |folder: &str| fs::read_to_string(format!("{folder}/{table}")).ok();
-        // The thread's namespace, which is not always the process's.
-        let Some(text) = read("/proc/thread-self/net").or_else(|| read("/proc/net")) else { continue };
+        let Some(text) = system::udp_table(table) else { continue };
         let on_port = text.lines().skip(1).filter_map(parse).filter(|&(_, of)| of == port);
         found.get_or_insert_with(Vec::new).extend(on_port.map(|(holder, _)| holder));
     }
@@ -20,11 +17,13 @@ pub(super) fn holders(port: u16) -> Option<Vec<Holder>> {
 
 /// The one of `holders` that most likely keeps others from binding `address`.
 pub(super) fn in_the_way(holders: &[Holder], address: IpAddr) -> Option<Holder> {
-    let overlaps = |holder: &&Holder| {
-        holder.address == address || holder.address.is_unspecified() || address.is_unspecified()
-    };
     let exact = holders.iter().find(|holder| holder.address == address);
-    exact.or_else(|| holders.iter().find(overlaps)).copied()
+    exact.or_else(|| holders.iter().find(|holder| overlap(holder.address, address))).copied()
+}
+
+/// Whether sockets at two addresses may get the same packets.
+pub(super) fn overlap(a: IpAddr, b: IpAddr) -> bool {
+    a == b || a.is_unspecified() || b.is_unspecified()
 }
 
 /// A line of the tables: the socket and its port.

@@ -3,14 +3,13 @@
 //! They belong to the open file and not to the process: a fork child shares them, another open of the same
 //! file does not, and a killed process loses them at once.
 
-use std::fs::File;
 use std::io;
 use std::mem;
-use std::os::fd::AsRawFd;
 
 use libc::{c_int, c_short};
 
 use super::members::LAST_SLOT;
+use super::system::File;
 
 /// The bytes locked are far behind the contents: whoever changes the registry holds the first, the owner of
 /// a slot the one that is as many bytes further.
@@ -44,12 +43,12 @@ pub(super) fn unlock_place(file: &File, place: u32) -> io::Result<()> {
 /// Whether another open file has a lock of either kind on a byte.
 pub(super) fn is_place_locked(file: &File, place: u32) -> io::Result<bool> {
     let mut asked = request(libc::F_WRLCK, place, place);
-    control(file, libc::F_OFD_GETLK, &mut asked)?;
+    file.control_lock(libc::F_OFD_GETLK, &mut asked)?;
     Ok(c_int::from(asked.l_type) != libc::F_UNLCK)
 }
 
 fn set(file: &File, kind: c_int, place: u32) -> io::Result<bool> {
-    match control(file, libc::F_OFD_SETLK, &mut request(kind, place, place)) {
+    match file.control_lock(libc::F_OFD_SETLK, &mut request(kind, place, place)) {
         Ok(()) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
         Err(error) => Err(error),
@@ -62,7 +61,7 @@ pub(super) fn locked_slots(file: &File) -> io::Result<[bool; 256]> {
     let mut ranges = vec![(1, LAST_SLOT)];
     while let Some((first, last)) = ranges.pop() {
         let mut asked = request(libc::F_WRLCK, first.into(), last.into());
-        control(file, libc::F_OFD_GETLK, &mut asked)?;
+        file.control_lock(libc::F_OFD_GETLK, &mut asked)?;
         if c_int::from(asked.l_type) == libc::F_UNLCK {
             continue;
         }
@@ -94,24 +93,19 @@ fn request(kind: c_int, first: u32, last: u32) -> libc::flock {
     request
 }
 
-fn control(file: &File, command: c_int, request: &mut libc::flock) -> io::Result<()> {
-    // SAFETY: these commands read and write the flock they are given, which lives through the call.
-    let status = unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(request)) };
-    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_lock_is_seen_by_other_opens_until_the_last_descriptor_is_closed() {
         let path = std::env::temp_dir().join(format!("pumice-lock-test-{}", std::process::id()));
-        let open =
-            || File::options().create(true).truncate(false).read(true).write(true).open(&path).unwrap();
-        let (a, b) = (open(), open());
-        std::fs::remove_file(&path).unwrap();
-        let b_again = b.try_clone().unwrap();
+        let mut options = fs::File::options();
+        options.create(true).read(true).write(true);
+        let (a, b) = (options.open(&path).unwrap(), options.open(&path).unwrap());
+        fs::remove_file(&path).unwrap();
+        let (b_again, a, b) = (File::from(b.try_clone().unwrap()), File::from(a), File::from(b));
         for slot in [1, 7, 8, 254, 100] {
             assert!(try_lock(&b, slot).unwrap() && !try_lock(&a, slot).unwrap());
         }

@@ -19,6 +19,17 @@ pub(super) struct Member {
     pub(super) inode: u64,
 }
 
+/// Whether a member takes packets. The first is the best to serve others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reading {
+    /// As far as can be told.
+    Now,
+    /// Its process is stopped.
+    Later,
+    /// Its process is gone, and a fork child has the socket.
+    Never,
+}
+
 /// Everyone, in the order in which the kernel keeps the sockets of each group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Members {
@@ -117,18 +128,19 @@ impl Members {
         None
     }
 
-    /// For each top byte of a queue pair number the index of the socket in the group of `address`. What is
-    /// nobody's goes to the lowest slot. `reads` says whether a member still takes packets.
-    pub(super) fn targets(&self, address: IpAddr, reads: impl Fn(&Member) -> bool) -> [u8; 256] {
+    /// For each top byte of a queue pair number the index of the socket in the group of `address`. Packets
+    /// for a slot without an owner go to the lowest slot whose process runs. `reading` says whether a member
+    /// still takes packets.
+    pub(super) fn targets(&self, address: IpAddr, mut reading: impl FnMut(&Member) -> Reading) -> [u8; 256] {
         let group = self.list.iter().filter(|member| member.address == address);
-        let readers: Vec<(u8, u8)> = group
+        let readers: Vec<(Reading, u8, u8)> = group
             .zip(0_u8..=u8::MAX)
-            .filter(|(member, _)| reads(member))
-            .map(|(member, index)| (member.slot, index))
+            .map(|(member, index)| (reading(member), member.slot, index))
+            .filter(|&(reading, ..)| reading != Reading::Never)
             .collect();
-        let lowest = readers.iter().min().map_or(0, |&(_, index)| index);
+        let lowest = readers.iter().min().map_or(0, |&(.., index)| index);
         let mut targets = [lowest; 256];
-        for (slot, index) in readers {
+        for (_, slot, index) in readers {
             if let Some(target) = targets.get_mut(usize::from(slot)) {
                 *target = index;
             }
@@ -209,11 +221,21 @@ mod tests {
         let mut members = members(&[7, 2, 9]);
         assert!(members.add(member(1, 2)));
         let address = IpAddr::from([127, 0, 0, 1]);
-        let targets = members.targets(address, |_| true);
+        let targets = members.targets(address, |_| Reading::Now);
         assert_eq!([targets[7], targets[2], targets[9]], [0, 1, 2]);
         assert!([0, 1, 3, 254, 255].iter().all(|&slot: &usize| targets[slot] == 1));
-        let targets = members.targets(address, |member| member.slot != 2);
+        let without =
+            |slot, reading| move |member: &Member| if member.slot == slot { reading } else { Reading::Now };
+        let targets = members.targets(address, without(2, Reading::Never));
         assert_eq!([targets[7], targets[2], targets[9], targets[0]], [0, 0, 2, 0]);
-        assert_eq!(members.targets(IpAddr::from([127, 0, 0, 3]), |_| true), [0; 256]);
+        let targets = members.targets(address, without(2, Reading::Later));
+        assert_eq!(
+            [targets[7], targets[2], targets[9], targets[0]],
+            [0, 1, 2, 0],
+            "it keeps what is its own"
+        );
+        let targets = members.targets(address, |_| Reading::Later);
+        assert_eq!([targets[2], targets[0]], [1, 1]);
+        assert_eq!(members.targets(IpAddr::from([127, 0, 0, 3]), |_| Reading::Now), [0; 256]);
     }
 }

@@ -4,14 +4,34 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use super::members::{Member, Members};
+use super::members::{Member, Members, Reading};
+use super::progress::{self, Condition};
 use super::registry::{Loaded, Registry};
-use super::{ShareError, holders, process, steering};
+use super::services::Services;
+use super::steering::Targets;
+use super::system::Guard;
+use super::{ShareError, holders, process, steering, system};
 use crate::gsi::Occupant;
-use crate::interface;
 
 /// How long leaving waits for the registry. Who gives up leaves the work to the next process that looks.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a look at the registry found.
+#[derive(Debug)]
+pub(super) struct Mended {
+    /// Slots that have an owner which the registry does not know.
+    pub(super) strangers: Vec<u8>,
+    /// Slots of stopped processes, which serve no other process for now.
+    pub(super) stopped: Vec<u8>,
+}
+
+/// The process that gets packets which name no process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Server {
+    pub(super) slot: u8,
+    /// It is also the one that the group's program names when all processes run.
+    pub(super) is_usual: bool,
+}
 
 #[derive(Debug)]
 pub(super) struct Membership {
@@ -69,6 +89,22 @@ impl Membership {
         Ok(known.chain(loaded.strangers.iter().copied()).chain([self.member.slot]).collect())
     }
 
+    /// Whether no other process lives. The registry is locked.
+    pub(super) fn is_alone(&self) -> bool {
+        let own = self.own_slots();
+        self.living_slots().is_ok_and(|slots| slots.iter().all(|slot| own.contains(slot)))
+    }
+
+    /// Does something with the registry locked; nothing if it stays locked by others, or this is a fork child.
+    pub(super) fn with_lock<T>(&self, work: impl FnOnce(&Membership) -> T) -> Option<T> {
+        if !self.is_owner() || self.registry.lock(LEAVE_PATIENCE).is_err() {
+            return None;
+        }
+        let done = work(self);
+        self.registry.unlock();
+        Some(done)
+    }
+
     /// Who has a slot at an address, as the registry says it without its lock.
     pub(super) fn occupant(&self, slot: u8, address: IpAddr) -> Occupant {
         if self.own_slots().contains(&slot) {
@@ -78,10 +114,17 @@ impl Membership {
         let at = |member: &&Member| {
             member.slot == slot
                 && (member.address == address
-                    || member.address.is_unspecified() && interface::is_local(address))
+                    || member.address.is_unspecified() && system::is_host_address(address))
         };
         let found = members.iter().find(at).filter(|member| self.is_there(member));
         found.map_or(Occupant::Nobody, |member| Occupant::Process(member.inode))
+    }
+
+    /// Whether another process lives that is bound to this address, as the registry says it without its lock.
+    pub(super) fn is_address_of_another(&self, address: IpAddr) -> bool {
+        let other = |member: &Member| member.slot != self.member.slot && member.address == address;
+        let members = self.registry.glance();
+        members.is_some_and(|members| members.iter().any(|member| other(member) && self.is_there(member)))
     }
 
     /// Whether the process with this slot and socket lives, as far as can be told.
@@ -91,37 +134,109 @@ impl Membership {
         found.is_some_and(|member| self.is_there(member))
     }
 
+    /// Whether a slot has an owner, and what the kernel says about that process.
+    pub(super) fn condition(&self, slot: u8) -> (bool, Condition) {
+        let members = self.registry.glance();
+        let member = members.as_ref().and_then(|members| members.iter().find(|member| member.slot == slot));
+        let condition =
+            member.map_or(Condition::Unknown, |member| process::condition(member, self.own_pid_namespace));
+        (self.registry.is_taken(slot), condition)
+    }
+
     fn is_there(&self, member: &Member) -> bool {
         self.registry.is_taken(member.slot) && !process::is_orphan(member, self.own_pid_namespace)
     }
 
-    /// Attaches the program that the registry implies to the group of the socket `fd`.
-    pub(super) fn steer(&self, fd: RawFd, members: &Members) -> bool {
-        steering::attach(fd, &self.targets(members)).is_ok()
+    /// The process to which the group of `address` sends what names no process, or would if all of them ran,
+    /// and the one that should get it, which is none of `except`.
+    pub(super) fn server(&self, address: IpAddr, except: &[u8]) -> Option<Server> {
+        let members = self.registry.glance()?;
+        let exact = members.iter().any(|member| member.address == address);
+        let group = members
+            .iter()
+            .filter(|member| if exact { member.address == address } else { member.address.is_unspecified() });
+        let group: Vec<(Reading, u8)> = group
+            .filter(|member| member.slot == self.member.slot || self.registry.is_taken(member.slot))
+            .map(|member| (self.reading(member), member.slot))
+            .filter(|&(reading, _)| reading != Reading::Never)
+            .collect();
+        let lowest = group.iter().map(|&(_, slot)| slot).min()?;
+        let serving = group.iter().filter(|(_, slot)| !except.contains(slot));
+        serving.min().map(|&(_, slot)| Server { slot, is_usual: slot == lowest })
     }
 
-    fn targets(&self, members: &Members) -> [u8; 256] {
-        let reads = |member: &Member| {
-            member.slot == self.member.slot || !process::is_orphan(member, self.own_pid_namespace)
+    /// Whether the process of another slot takes packets now, as far as can be told.
+    pub(super) fn reads_now(&self, slot: u8) -> bool {
+        let (has_slot, condition) = self.condition(slot);
+        has_slot && progress::reading(condition) == Reading::Now
+    }
+
+    fn reading(&self, member: &Member) -> Reading {
+        if member.slot == self.member.slot {
+            return Reading::Now;
+        }
+        progress::reading(process::condition(member, self.own_pid_namespace))
+    }
+
+    /// Attaches the program that the registry and the services imply to the group of the socket `fd`. The
+    /// registry is locked. Returns the slots of stopped processes, which serve no other process for now.
+    pub(super) fn steer(&self, fd: RawFd, members: &Members, services: &mut Services) -> Vec<u8> {
+        let mut stopped = Vec::new();
+        let slots = members.targets(self.member.address, |member| {
+            let reading = self.reading(member);
+            if reading == Reading::Later {
+                stopped.push(member.slot);
+            }
+            reading
+        });
+        self.attach(fd, members, slots, services);
+        stopped
+    }
+
+    fn attach(&self, fd: RawFd, members: &Members, slots: [u8; 256], services: &mut Services) {
+        let in_group = |slot: u8| {
+            members.iter().any(|member| member.slot == slot && member.address == self.member.address)
         };
-        members.targets(self.member.address, reads)
+        let listening = services.listening(self.member.address).into_iter();
+        let services = listening
+            .filter(|&(_, slot)| system::guards(Guard::RequestsToListeners) && in_group(slot))
+            .filter_map(|(service, slot)| Some((service, *slots.get(usize::from(slot))?)))
+            .collect();
+        // A kernel that does not take the program leaves everything to forwarding.
+        let _ = steering::attach(fd, &Targets { slots, services });
+    }
+
+    /// Steers anew, at once. The registry is locked.
+    pub(super) fn steer_locked(&self, fd: RawFd, services: &mut Services) {
+        if let Ok(Loaded { members, .. }) = self.registry.load(&self.own_slots()) {
+            self.steer(fd, &members, services);
+        }
     }
 
     /// Mends what is wrong: entries of the dead, a missing entry of this process, a program that is not the
     /// registry's. `evidence` is the top byte of a queue pair number whose packet came here though the
     /// registry's program, known to be in force, would send it elsewhere: then the registry is wrong about
-    /// the order. Returns the slots that the registry does not know; nothing if somebody else is at it, or
-    /// this is a fork child.
-    pub(super) fn mend(&mut self, fd: RawFd, evidence: Option<u8>) -> Option<Vec<u8>> {
+    /// the order. Does nothing while another process mends, and in a fork child.
+    pub(super) fn mend(
+        &mut self,
+        fd: RawFd,
+        evidence: Option<u8>,
+        services: &mut Services,
+    ) -> Option<Mended> {
         if !self.is_owner() || !self.registry.try_lock() {
             return None;
         }
-        let strangers = self.mend_locked(fd, evidence).ok();
+        let mended = self.mend_locked(fd, evidence, services).ok();
         self.registry.unlock();
-        strangers
+        mended
     }
 
-    fn mend_locked(&mut self, fd: RawFd, evidence: Option<u8>) -> Result<Vec<u8>, ShareError> {
+    fn mend_locked(
+        &mut self,
+        fd: RawFd,
+        evidence: Option<u8>,
+        services: &mut Services,
+    ) -> Result<Mended, ShareError> {
         let Loaded { mut members, mut changed, strangers } = self.registry.load(&self.own_slots())?;
         changed |= members.add(self.member);
         for &slot in &self.adopted {
@@ -132,21 +247,22 @@ impl Membership {
         if let Some(byte) = evidence
             && !changed
             && members.generation == self.generation
-            && let Some(&index) = self.targets(&members).get(usize::from(byte))
+            && let targets = members.targets(self.member.address, |member| self.reading(member))
+            && let Some(&index) = targets.get(usize::from(byte))
         {
             changed = members.observe(self.member.slot, index);
         }
         if changed {
             self.registry.store(&mut members)?;
         }
-        self.steer(fd, &members);
+        let stopped = self.steer(fd, &members, services);
         self.generation = members.generation;
-        Ok(strangers)
+        Ok(Mended { strangers, stopped })
     }
 
     /// Begins to leave: from now on others get this socket's packets, and until this value is dropped nobody
     /// joins or leaves. False: not possible, or not ours to do.
-    pub(super) fn begin_to_leave(&mut self, fd: RawFd) -> bool {
+    pub(super) fn begin_to_leave(&mut self, fd: RawFd, services: &mut Services) -> bool {
         if !self.is_owner() || self.registry.lock(LEAVE_PATIENCE).is_err() {
             return false;
         }
@@ -154,13 +270,8 @@ impl Membership {
         if let Ok(Loaded { mut members, .. }) = self.registry.load(&self.own_slots()) {
             members.remove(self.member.slot);
             members.end_adoptions(|_, by| by == self.member.slot);
-            steering::attach(
-                fd,
-                &members.targets(self.member.address, |member| {
-                    !process::is_orphan(member, self.own_pid_namespace)
-                }),
-            )
-            .ok();
+            let slots = members.targets(self.member.address, |member| self.reading(member));
+            self.attach(fd, &members, slots, services);
         }
         true
     }
@@ -171,7 +282,13 @@ impl Membership {
 
     /// Takes over a slot whose owner has gone, and steers its packets here. `bind` makes what else belongs to
     /// the slot.
-    pub(super) fn adopt<T>(&mut self, fd: RawFd, slot: u8, bind: impl FnOnce() -> Option<T>) -> Option<T> {
+    pub(super) fn adopt<T>(
+        &mut self,
+        fd: RawFd,
+        slot: u8,
+        services: &mut Services,
+        bind: impl FnOnce() -> Option<T>,
+    ) -> Option<T> {
         if !self.is_owner() || !self.registry.try_lock() {
             return None;
         }
@@ -181,7 +298,7 @@ impl Membership {
             if made.is_some() {
                 self.adopted.push(slot);
                 // What fails here is mended later: packets come by a detour until then.
-                let _ = self.mend_locked(fd, None);
+                let _ = self.mend_locked(fd, None, services);
             } else {
                 self.registry.release(slot);
             }
@@ -201,7 +318,7 @@ impl Membership {
 
     /// Whether this process joined, and is not a fork child of the one that did.
     pub(super) fn is_owner(&self) -> bool {
-        self.member.pid == std::process::id()
+        self.member.pid == system::process_id()
     }
 
     /// The entry goes when the socket has gone. While a fork child holds the socket it keeps its place in
@@ -214,6 +331,9 @@ impl Membership {
         if !held {
             changed |= members.remove(self.member.slot);
             self.registry.release(self.member.slot);
+        }
+        if members.iter().next().is_none() {
+            self.registry.sockets().sweep_slots(&self.registry);
         }
         if changed { self.registry.store(&mut members) } else { Ok(()) }
     }

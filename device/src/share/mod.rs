@@ -14,13 +14,17 @@
 //! * **Backlogs** (`backlog`): what waits in the socket buffers, so that senders of UC and UD do not fill them. It is
 //!   a courtesy: without it, or when it is wrong, packets are lost as they would be on a network.
 //!
-//! Nothing is started and nothing is left behind: a slot is held by a lock of the kernel's, the unix sockets
-//! are abstract, and what a killed process leaves in the registry is removed by the next one that looks.
+//! Nothing is started and nothing is left behind but the files themselves: a slot is held by a lock of the kernel's, and
+//! what a killed process leaves in the registry and beside it is removed by the next one that looks.
+//!
+//! **Other users** have no part in this: all names are in a folder that belongs to this user and that no
+//! other user may enter, and nothing is looked up in a namespace that users share.
 //!
 //! **Multicast** needs none of this: the kernel gives a group's datagrams to every socket that joined.
-//! **Queue pair 1** belongs to all: a message for a connection is steered by the slot in its communication id.
-//! Requests, which name a service, reach the process with the lowest slot, which hands them to the one that has
-//! bound the service (`services`, a second file beside the registry). See [`gsi`](crate::gsi).
+//! **Queue pair 1** belongs to all: a message for a connection is steered by the slot in its communication
+//! id. Requests, which name a service, are steered to the process that listens (`services`, a second file
+//! beside the registry). A request for which no listener is known reaches the process with the lowest slot
+//! that runs (`progress`), which hands it on or refuses it. See [`gsi`](crate::gsi).
 //!
 //! **Fork**: a child shares the descriptors of its parent, so the parent's slot and its place in the group
 //! live until the child has exited or called exec, whatever the parent does. Nothing that the child does on
@@ -34,32 +38,46 @@ mod accounts;
 mod backlog;
 mod datagram;
 pub(crate) mod domain;
+mod elsewhere;
 mod error;
 mod folder;
+pub(crate) mod fuzzing;
 mod holders;
 mod local;
 mod lock;
 mod members;
 mod membership;
+mod memory_folder;
 mod neighbours;
+mod places;
 mod port;
 mod process;
+mod progress;
+mod published;
 mod record;
 mod registry;
 mod relay;
 mod report;
 mod services;
-mod shared_memory;
+#[cfg(test)]
+mod simulation;
 mod steering;
+mod system;
+mod wait;
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
-use std::time::Duration;
 
 pub use error::{Holder, ShareError};
-pub use folder::runtime_folder;
+pub use places::runtime_folder;
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};
 pub use report::{Report, reports};
+
+/// The file beside the registry of a UDP port with what the processes of this user count, which the counters below
+/// /sys/class/infiniband are read from.
+pub fn counted_file_name(port: u16) -> String {
+    published::file_name(port)
+}
 
 use crate::port::UdpConfig;
 use registry::Registry;
@@ -87,15 +105,33 @@ pub struct Sharer {
     pub address: IpAddr,
 }
 
-/// Who shares a UDP port of this network namespace, as this user's registry says. `folder` is that of
-/// [`ShareConfig`].
+/// The processes that share a UDP port of this network namespace, as this user's registries say. `folder` is
+/// that of [`ShareConfig`]; without it, the registries of all folders in which this user's processes may meet
+/// are read.
 ///
 /// # Errors
 /// The registry cannot be opened or read.
 pub fn sharers(port: u16, folder: Option<&Path>) -> Result<Vec<Sharer>, ShareError> {
-    let folder = folder.map_or_else(folder::default_folder, Path::to_owned);
-    let registry = Registry::open(&folder, port)?;
-    registry.lock(Duration::from_secs(5))?;
+    let mut all = Vec::new();
+    for registry in registries(port, folder)? {
+        registry.lock_patiently()?;
+        all.extend(sharers_in(&registry)?);
+    }
+    Ok(all)
+}
+
+/// The registries of a UDP port in this folder, or in all that are this user's.
+fn registries(port: u16, folder: Option<&Path>) -> Result<Vec<Registry>, ShareError> {
+    if let Some(folder) = folder {
+        return Ok(vec![Registry::open(folder, port)?]);
+    }
+    let first = runtime_folder()?;
+    let others = places::others(&first, &folder::file_name(port));
+    std::iter::once(first).chain(others).map(|folder| Registry::open(&folder, port)).collect()
+}
+
+/// The processes in a registry. The caller holds the registry's lock.
+fn sharers_in(registry: &Registry) -> Result<Vec<Sharer>, ShareError> {
     let loaded = registry.load(&[])?;
     let sharer =
         |member: &members::Member| Sharer { slot: member.slot, pid: member.pid, address: member.address };

@@ -2,12 +2,12 @@
 //! overrun each other as easily as two processes on one address. They are found where the folder for registries is the same.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::accounts::Accounts;
+use super::system::{self, File};
 use super::{folder, lock};
 
 /// Time between two looks into the folder.
@@ -71,9 +71,7 @@ impl Neighbours {
     }
 
     fn look(&mut self) {
-        let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
-        let names: Vec<String> =
-            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let Ok(names) = system::list_folder(&self.folder) else { return };
         self.found.retain(|known| names.contains(&known.name));
         for name in names {
             let is_new = !self.found.iter().any(|known| known.name == name);

@@ -1,8 +1,10 @@
 //! A UDP port that is shared with other processes.
 
 mod counters;
+mod looped;
 mod opening;
 mod receiving;
+mod requests;
 
 use std::io;
 use std::net::IpAddr;
@@ -11,23 +13,31 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pumice_transport::cm::Place;
+use pumice_transport::host::PeerProgress;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
 
 use super::backlog::Backlog;
+use super::folder::Folder;
 use super::local::Local;
-use super::membership::Membership;
+use super::membership::{Membership, Mended};
+use super::memory_folder::MemoryFolder;
+use super::progress::{self, Looks, Signs};
+use super::published::Published;
 use super::relay::{Relay, Sent};
 use super::services::Services;
 use super::steering::SLOT_OFFSET;
+use super::system;
+use super::system::GroupPort;
 use crate::counters::Counters;
 use crate::gsi::{DirectoryError, HandedOn, Occupant, ServiceDirectory, ServiceEntry};
-use crate::port::{Commons, Port, PortLimits, Received, Train, TransmitError, UdpPort};
+use crate::port::{Commons, Port, PortLimits, Received, Train, TransmitError};
 use counters::{count, note_sent};
+use looped::LoopedGroups;
+use requests::Requests;
 
 pub use counters::{ShareCounters, ShareStats};
 pub use opening::ShareConfig;
-pub(super) use opening::relay_stem;
 
 /// Receives between two looks at the relay while nobody says that it is readable: a look costs a system call.
 const RELAY_INTERVAL: u32 = 64;
@@ -38,27 +48,30 @@ const INCIDENT_NS: u64 = 1_000_000_000;
 /// Trains that are still handed on while the port is being closed.
 const LAST_TRAINS: usize = 64;
 
-/// A [`UdpPort`] whose UDP port other processes of the same user have as well.
+/// A [`UdpPort`](crate::port::UdpPort) whose UDP port other processes of the same user have as well.
 ///
 /// **Invariant**: the handler of [`receive`](Port::receive) sees packets of this process's slot only, apart
 /// from those that are nobody's, queue pair 1's and multicast.
 #[derive(Debug)]
 pub struct SharedPort {
-    // In the order of closing: the registry is told last.
-    udp: UdpPort,
+    // In the order of closing: the registry is told last, and with it go the locks of the slots.
+    udp: GroupPort,
     /// None where the folder does not let us map a file: nothing is held back then.
     backlog: Option<Backlog>,
+    /// None where the folder does not let us map a file: the counters of the host do not move then.
+    published: Option<Published>,
     relay: Relay,
+    /// What belongs to the slots of processes that have gone, whose packets come here.
+    adopted: Vec<(u8, Relay)>,
     membership: Membership,
     services: Services,
     slot: u8,
-    /// What belongs to the slots of processes that have gone, whose packets come here.
-    adopted: Vec<(u8, Relay)>,
     local: Local,
+    looks: Looks,
+    requests: Requests,
     name: String,
     /// Where shared XRC domains are.
-    domains: PathBuf,
-    stem: String,
+    memory: MemoryFolder,
     receives: u32,
     /// The relay may have something.
     relay_due: bool,
@@ -71,8 +84,13 @@ pub struct SharedPort {
     evidence: Option<u8>,
     last_mend_ns: Option<u64>,
     counters: Arc<ShareCounters>,
+    /// IPv6 groups that the kernel has no route for.
+    looped: LoopedGroups,
     /// What the device behind the port counts, for those who ask.
     device: Option<Arc<Counters>>,
+    notice: Option<String>,
+    /// Keeps the way to a registry open that has no name here.
+    _elsewhere: Option<Folder>,
 }
 
 impl SharedPort {
@@ -82,7 +100,7 @@ impl SharedPort {
     }
 
     /// The UDP port itself.
-    pub fn udp(&self) -> &UdpPort {
+    pub fn udp(&self) -> &GroupPort {
         &self.udp
     }
 
@@ -96,6 +114,16 @@ impl SharedPort {
         &self.counters
     }
 
+    #[cfg(test)]
+    pub(super) fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// What the user should know about how the port was opened, as a sentence.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
+    }
+
     /// All addresses of a port that has one are that one.
     fn at_own_address(&self, entry: &ServiceEntry) -> ServiceEntry {
         let bound = self.membership.address();
@@ -103,6 +131,19 @@ impl SharedPort {
         let place =
             if bound.is_unspecified() || !entry.place.serves(own) { entry.place } else { Place::At(own) };
         ServiceEntry { place, ..*entry }
+    }
+
+    /// Sends a train by the UDP socket, and enters it in the receiver's account.
+    fn transmit_udp(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
+        let Some(backlog) = &mut self.backlog else { return self.udp.transmit(now_ns, train) };
+        let destination = train.path.flow.destination;
+        let slot = train.bytes.get(SLOT_OFFSET).copied().unwrap_or(0);
+        let charge = backlog.offer(destination, slot, train.bytes, train.segment_bytes);
+        let sent = self.udp.transmit(now_ns, train);
+        if let (Err(_), Some(charge)) = (&sent, charge) {
+            charge.retract();
+        }
+        sent
     }
 
     /// Looks at the registry, unless that was done just now.
@@ -115,34 +156,52 @@ impl SharedPort {
         let incident = since_ns.is_some_and(|since_ns| since_ns < INCIDENT_NS);
         let evidence = self.evidence.take().filter(|_| incident);
         self.last_mend_ns = Some(now_ns);
-        let Some(strangers) = self.membership.mend(self.udp.as_raw_fd(), evidence) else { return };
+        let mended = self.membership.mend(self.udp.as_raw_fd(), evidence, &mut self.services);
+        let Some(Mended { strangers, stopped }) = mended else { return };
         self.mend_due = false;
         self.settled = false;
         count(&self.counters.mended);
         for stranger in strangers {
-            self.relay.send_look(stranger);
+            self.relay.send_look(self.membership.registry(), stranger);
+        }
+        if let Some(backlog) = &self.backlog {
+            stopped.into_iter().for_each(|slot| backlog.note_bypassed(slot));
         }
     }
 }
 
 impl Port for SharedPort {
     fn transmit(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
-        let Some(backlog) = &mut self.backlog else { return self.udp.transmit(now_ns, train) };
-        let destination = train.path.flow.destination;
-        let slot = train.bytes.get(SLOT_OFFSET).copied().unwrap_or(0);
-        let charge = backlog.offer(destination, slot, train.bytes, train.segment_bytes);
-        let sent = self.udp.transmit(now_ns, train);
-        if let (Err(_), Some(charge)) = (&sent, charge) {
-            charge.retract();
+        if SharedPort::is_for_all(train.bytes) && self.request(now_ns, train) {
+            return Ok(());
         }
-        sent
+        let sent = self.transmit_udp(now_ns, train);
+        if sent == Err(TransmitError::Unreachable) { self.loop_group(now_ns, train) } else { sent }
     }
 
     fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
         self.backlog.as_mut().is_none_or(|backlog| backlog.admits(now_ns, destination, slot))
     }
 
+    fn peer_progress(&mut self, now_ns: u64, destination: IpAddr, slot: u8, since_ns: u64) -> PeerProgress {
+        if self.local.is_local(slot) {
+            return PeerProgress::Unknown;
+        }
+        let since_ns = self.looks.shared_ns(now_ns, since_ns, system::monotonic_ns);
+        let last_look_ns = self.backlog.as_ref().and_then(|backlog| backlog.last_look_ns(destination, slot));
+        let Some(false) = last_look_ns.map(|looked_ns| looked_ns >= since_ns) else {
+            return PeerProgress::Unknown;
+        };
+        // Perhaps what was sent to it lies with another process, and only this tells it so.
+        self.relay.send_look(self.membership.registry(), slot);
+        let (has_slot, condition) = self.membership.condition(slot);
+        progress::peer_progress(Signs { has_slot, condition, has_looked: false })
+    }
+
     fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        if self.looped.receive(handler) {
+            return true;
+        }
         self.receives = self.receives.wrapping_add(1);
         if self.receives.is_multiple_of(RELAY_INTERVAL) && self.receive_relayed(handler) {
             return true;
@@ -153,11 +212,21 @@ impl Port for SharedPort {
             if self.relay_due {
                 taken = self.receive_relayed(handler);
             }
+            if let Some(published) = &mut self.published {
+                published.publish_now_and_then(now_ns);
+            }
         }
         if self.mend_due {
             self.mend(now_ns);
         }
+        if self.requests.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            self.look_after_requests(now_ns);
+        }
         taken
+    }
+
+    fn next_event_ns(&self) -> Option<u64> {
+        self.requests.due_ns()
     }
 
     fn limits(&self) -> PortLimits {
@@ -165,6 +234,10 @@ impl Port for SharedPort {
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
+        // They are asked for by a thread that is about to sleep.
+        if let Some(published) = &self.published {
+            published.publish();
+        }
         let mut all = self.udp.descriptors();
         all.push(self.relay.as_raw_fd());
         all.extend(self.adopted.iter().map(|(_, relay)| relay.as_raw_fd()));
@@ -172,11 +245,15 @@ impl Port for SharedPort {
     }
 
     fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.udp.join(group)
+        self.udp.join(group)?;
+        self.looped.join(group);
+        Ok(())
     }
 
     fn leave(&mut self, group: IpAddr) -> io::Result<()> {
-        self.udp.leave(group)
+        self.udp.leave(group)?;
+        self.looped.leave(group);
+        Ok(())
     }
 
     fn source_port(&self) -> Option<u16> {
@@ -189,10 +266,13 @@ impl Port for SharedPort {
 
     fn observe(&mut self, counters: &Arc<Counters>) {
         self.device = Some(Arc::clone(counters));
+        if let Some(published) = &mut self.published {
+            published.observe(counters);
+        }
     }
 
     fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
-        let sent = self.relay.send_train(slot, received);
+        let sent = self.relay.send_train(self.membership.registry(), slot, received);
         note_sent(&self.counters, sent);
         sent == Sent::Done
     }
@@ -200,7 +280,7 @@ impl Port for SharedPort {
     fn commons(&self) -> Option<Commons> {
         // Who is on another address is on another device.
         let name = format!("{}-{}", self.name, self.membership.address());
-        Some(Commons { folder: self.domains.clone(), name, slot: self.slot })
+        Some(Commons { folder: self.memory.find(&self.membership), name, slot: self.slot })
     }
 
     fn reserve_slot(&mut self, slot: u8) {
@@ -212,10 +292,9 @@ impl Port for SharedPort {
             return true;
         }
         let fd = self.udp.as_raw_fd();
-        let stem = &self.stem;
-        let Some(relay) = self.membership.adopt(fd, slot, || Relay::bind(stem, slot).ok()) else {
-            return false;
-        };
+        let sockets = self.membership.registry().sockets().clone();
+        let bind = || Relay::bind(&sockets, slot).ok();
+        let Some(relay) = self.membership.adopt(fd, slot, &mut self.services, bind) else { return false };
         self.adopted.push((slot, relay));
         self.local.set(slot, true);
         // Others may have sent to the name since it was free.
@@ -244,6 +323,15 @@ impl ServiceDirectory for SharedPort {
         self.services.publish(&entry, &self.membership)
     }
 
+    fn listen(&mut self, entry: &ServiceEntry) {
+        let entry = self.at_own_address(entry);
+        let (fd, membership) = (self.udp.as_raw_fd(), &self.membership);
+        let steered =
+            self.services.listen(&entry, membership, |services| membership.steer_locked(fd, services));
+        // Until it is made good, requests come by a detour.
+        self.mend_due |= steered.is_err();
+    }
+
     fn withdraw(&mut self, entry: &ServiceEntry) {
         let entry = self.at_own_address(entry);
         self.services.withdraw(&entry, &self.membership);
@@ -254,7 +342,7 @@ impl ServiceDirectory for SharedPort {
     }
 
     fn hand_on(&mut self, slot: u8, received: &Received<'_>) -> HandedOn {
-        match self.relay.send_train(slot, received) {
+        match self.relay.send_train(self.membership.registry(), slot, received) {
             Sent::Done => {
                 note_sent(&self.counters, Sent::Done);
                 HandedOn::Done
@@ -262,6 +350,10 @@ impl ServiceDirectory for SharedPort {
             Sent::Full => HandedOn::Full,
             Sent::Nobody => HandedOn::Nobody,
         }
+    }
+
+    fn is_address_of_another(&mut self, address: Gid) -> bool {
+        self.membership.is_address_of_another(address.into())
     }
 
     fn occupant(&mut self, slot: u8, address: Gid) -> Occupant {
@@ -275,12 +367,15 @@ impl ServiceDirectory for SharedPort {
 
 impl Drop for SharedPort {
     fn drop(&mut self) {
-        if self.membership.begin_to_leave(self.udp.as_raw_fd()) {
+        if self.membership.begin_to_leave(self.udp.as_raw_fd(), &mut self.services) {
             // What was steered here for others goes on to them; what was for this process has no receiver.
             for _ in 0..LAST_TRAINS {
                 if !self.receive_udp(0, &mut |_| {}) {
                     break;
                 }
+            }
+            if self.membership.is_alone() {
+                self.memory.remove();
             }
         }
     }

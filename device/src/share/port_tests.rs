@@ -11,7 +11,7 @@ use pumice_transport::path::{Flow, Path as Way};
 use super::super::registry::Registry;
 use super::super::{ShareError, steering};
 use super::*;
-use crate::port::{UdpConfig, wait_readable};
+use crate::port::{UdpConfig, UdpPort, wait_readable};
 
 /// A folder of its own for the registry, removed at the end, and addresses that no other test uses.
 struct Folder(PathBuf, u8);
@@ -121,7 +121,8 @@ fn what_reaches_the_wrong_process_is_forwarded_and_the_steering_mended() {
     let (mut a, mut b) = (folder.open(to, 4791), folder.open(to, 4791));
     let mut sender = folder.open(folder.address(2), 4791);
     // Everything goes to the first socket.
-    steering::attach(a.udp.as_raw_fd(), &[0; 256]).unwrap();
+    let first = steering::Targets { slots: [0; 256], services: Vec::new() };
+    steering::attach(a.udp.as_raw_fd(), &first).unwrap();
     send(&mut sender, to, 1, &[b.slot; 5]);
     look(&mut a, 1);
     assert_eq!(received(&mut b, 1, 5), [1, 2, 3, 4, 5].map(|number| (2, number)));
@@ -151,7 +152,9 @@ fn a_wrong_order_is_found_out() {
         assert!(loaded.members.observe(slot, index));
     }
     registry.store(&mut loaded.members).unwrap();
-    ports[0].membership.steer(ports[0].udp.as_raw_fd(), &loaded.members);
+    let SharedPort { udp, membership, services, .. } = &mut ports[0];
+    membership.steer(udp.as_raw_fd(), &loaded.members, services);
+    let registry = ports[0].membership.registry();
     registry.unlock();
 
     let (mut rounds, mut strays) = (0, 1);
@@ -207,6 +210,19 @@ fn a_damaged_registry_is_built_anew_by_those_who_live() {
     }
 }
 
+/// Many that begin and end at once, as a script's programs do, take the registry's lock one after the other.
+#[test]
+fn a_burst_of_starts_is_served() {
+    let folder = Folder::new("burst");
+    std::thread::scope(|scope| {
+        for _ in 0..65 {
+            scope.spawn(|| (0..4).for_each(|_| drop(folder.open(folder.address(1), 4791))));
+        }
+    });
+    let registry = Registry::open(&folder.0, 4791).unwrap();
+    assert_eq!(registry.load(&[]).unwrap().members.iter().count(), 0);
+}
+
 #[test]
 fn nothing_is_left_behind() {
     let folder = Folder::new("leave");
@@ -217,10 +233,43 @@ fn nothing_is_left_behind() {
         last = port.slot();
     }
     let left: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(left.len(), 2, "the registry and the backlogs: {left:?}");
+    assert_eq!(left.len(), 3, "the registry, the backlogs and the counters: {left:?}");
     let registry = Registry::open(&folder.0, 4791).unwrap();
     let loaded = registry.load(&[]).unwrap();
     assert!(!loaded.changed && loaded.strangers.is_empty() && loaded.members.iter().count() == 0);
+}
+
+#[test]
+fn nothing_of_a_port_is_in_a_namespace_that_users_share() {
+    let folder = Folder::new("names");
+    let port = folder.open(folder.address(1), 4791);
+    let names = fs::read_to_string("/proc/net/unix").unwrap();
+    let inode_of = |fd: RawFd| fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
+    let own: Vec<String> =
+        port.descriptors().into_iter().map(|fd| inode_of(fd).to_string_lossy().into_owned()).collect();
+    // The inode is the 7th column, the name the 8th; abstract names begin with '@'.
+    let named: Vec<&str> = names
+        .lines()
+        .filter_map(|line| {
+            let columns: Vec<&str> = line.split_ascii_whitespace().collect();
+            let is_ours = own.contains(&format!("socket:[{}]", columns.get(6)?));
+            is_ours.then(|| columns.get(7).copied().unwrap_or_default())
+        })
+        .collect();
+    assert_eq!(named.len(), 1, "the relay: {named:?}");
+    assert!(named[0].ends_with("-slot1") && !named[0].starts_with('@'), "{named:?}");
+}
+
+#[test]
+fn the_folder_is_locked_against_those_who_remove_old_files() {
+    let folder = Folder::new("clean");
+    let port = folder.open(folder.address(1), 4791);
+    let opened = fs::File::open(&folder.0).unwrap();
+    // SAFETY: no memory is involved.
+    let try_lock = || unsafe { libc::flock(opened.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    assert_eq!(try_lock(), -1);
+    drop(port);
+    assert_eq!(try_lock(), 0);
 }
 
 #[test]
@@ -355,3 +404,53 @@ fn unreliable_trains_wait_for_a_process_that_does_not_read() {
 
 #[path = "adoption_tests.rs"]
 mod adoption;
+
+/// The kernel has no route for an IPv6 group on `lo`; the processes that share the port get the group's
+/// datagrams all the same.
+#[test]
+fn ipv6_groups_on_loopback_reach_every_member_and_only_members() {
+    let folder = Folder::new("looped");
+    let own: IpAddr = "::1".parse().unwrap();
+    let group: IpAddr = "ff01:0:2:185::1".parse().unwrap();
+    let mut ports: Vec<SharedPort> = (0..3).map(|_| folder.open(own, 4793)).collect();
+    for port in &mut ports[..2] {
+        port.join(group).unwrap();
+    }
+    // 255: the top byte of the number that all members have.
+    send(&mut ports[0], group, 1, &[255, 255]);
+    assert_eq!(received(&mut ports[0], 0, 2), [(255, 1), (255, 2)]);
+    assert_eq!(received(&mut ports[1], 0, 2), [(255, 1), (255, 2)]);
+    look(&mut ports[2], 0);
+    ports[1].leave(group).unwrap();
+    // From a process that is no member itself.
+    send(&mut ports[2], group, 5, &[255]);
+    assert_eq!(received(&mut ports[0], 0, 1), [(255, 5)]);
+    look(&mut ports[1], 0);
+    look(&mut ports[2], 0);
+}
+
+/// A member that does not read delays its sender once, for a moment of the sender's clock, and no more.
+#[test]
+fn a_member_of_a_looped_group_that_does_not_read_holds_nobody_up() {
+    let folder = Folder::new("looped-full");
+    let own: IpAddr = "::1".parse().unwrap();
+    let group: IpAddr = "ff01:0:2:185::2".parse().unwrap();
+    let (mut sender, mut member) = (folder.open(own, 4794), folder.open(own, 4794));
+    member.join(group).unwrap();
+    let flow = Flow { source: own, destination: group, source_port: 4794, destination_port: 4794 };
+    let path = Way { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
+    let packet = [0, 0, 0, 0, 0, 255, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+    let train = Train { path: &path, segment_bytes: 16, bytes: &packet };
+    let mut sent = 0;
+    while sender.transmit(1, &train) == Ok(()) {
+        sent += 1;
+        assert!(sent < 100_000, "the relay has a limit");
+    }
+    assert_eq!(sender.transmit(20_000_000, &train), Err(TransmitError::Busy));
+    for now_ns in [20_000_001, 20_000_002] {
+        assert_eq!(sender.transmit(now_ns, &train), Ok(()), "lost for who does not read");
+    }
+    assert_eq!(received(&mut member, 0, sent).len(), sent);
+    assert_eq!(sender.transmit(3, &train), Ok(()));
+    assert_eq!(received(&mut member, 0, 1).len(), 1);
+}

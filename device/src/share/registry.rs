@@ -1,18 +1,23 @@
 //! The registry file: who may change it, and what it says.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::folder::Folder;
 use super::members::{LAST_SLOT, Members};
-use super::{ShareError, folder, lock, record};
+use super::relay::Sockets;
+use super::system::{self, File};
+use super::wait::Wait;
+use super::{ShareError, folder, lock, process, record};
 
 /// Where the locks of reserved slots begin.
 const RESERVATIONS: u32 = 512;
-/// How often a lock that somebody holds is asked for again. It is held for less than a millisecond.
-const RETRY: Duration = Duration::from_millis(1);
+/// How long the lock is waited for before the processes that may have it are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a lock is waited for while no process that may have it is stopped: hundreds of processes that begin at once
+/// on a machine with other work take it one after the other.
+const BUSY_PATIENCE: Duration = Duration::from_secs(60);
 /// How often a file that is being written is read again.
 const GLANCES: u32 = 3;
 
@@ -21,6 +26,7 @@ const GLANCES: u32 = 3;
 pub(super) struct Registry {
     file: File,
     path: PathBuf,
+    sockets: Sockets,
 }
 
 /// What the registry says, less those who are gone.
@@ -37,18 +43,19 @@ impl Registry {
     /// Opens the registry of a UDP port of this network namespace.
     pub(super) fn open(in_folder: &Path, port: u16) -> Result<Registry, ShareError> {
         let name = folder::file_name(port);
-        let file = folder::open(in_folder, &name)?;
-        Ok(Registry { file, path: in_folder.join(name) })
+        let folder = Folder::open(in_folder)?;
+        let file = folder.file(&name)?;
+        let path = in_folder.join(&name);
+        Ok(Registry { file, path, sockets: Sockets::new(folder, name) })
+    }
+
+    /// Where the sockets of the slots are.
+    pub(super) fn sockets(&self) -> &Sockets {
+        &self.sockets
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// A name for the file that no other file has while it exists.
-    pub(super) fn identity(&self) -> Result<String, ShareError> {
-        let about = self.file.metadata().map_err(self.failed("look at the registry"))?;
-        Ok(format!("{:x}-{:x}", about.dev(), about.ino()))
     }
 
     /// The right to change the registry, or nothing if somebody else has it.
@@ -58,14 +65,46 @@ impl Registry {
 
     /// Waits for the right to change the registry.
     pub(super) fn lock(&self, patience: Duration) -> Result<(), ShareError> {
-        let begun = Instant::now();
+        let mut wait = Wait::new(patience);
         while !lock::try_lock(&self.file, 0).map_err(self.failed("lock the registry"))? {
-            if begun.elapsed() > patience {
-                return Err(ShareError::Locked { registry: self.path.clone() });
+            if !wait.pause() {
+                return Err(self.locked(wait.waited()));
             }
-            std::thread::sleep(RETRY);
         }
         Ok(())
+    }
+
+    /// As [`lock`](Self::lock), for callers that cannot go on without the lock: they wait while the machine
+    /// is busy, but not for a stopped process.
+    pub(super) fn lock_patiently(&self) -> Result<(), ShareError> {
+        let begun = system::now();
+        loop {
+            let refusal = match self.lock(LOOK_INTERVAL) {
+                Err(refusal @ ShareError::Locked { .. }) => refusal,
+                other => return other,
+            };
+            let waited = system::now().duration_since(begun);
+            if matches!(refusal, ShareError::Locked { stopped: Some(_), .. }) || waited > BUSY_PATIENCE {
+                return Err(self.locked(waited));
+            }
+        }
+    }
+
+    /// Why the lock was not to be had, as far as /proc tells.
+    fn locked(&self, waited: Duration) -> ShareError {
+        let own = system::process_id();
+        let has_open = |pid: &u32| system::descriptors_of(*pid).iter().any(|(_, to)| *to == self.real_path());
+        let others: Vec<u32> = system::processes_of(process::effective_uid())
+            .into_iter()
+            .filter(|pid| *pid != own && has_open(pid))
+            .collect();
+        let stopped = others.iter().copied().find(|pid| process::is_stopped(*pid));
+        ShareError::Locked { registry: self.path.clone(), stopped, others: others.len(), waited }
+    }
+
+    /// The registry's path as /proc shows it.
+    fn real_path(&self) -> PathBuf {
+        system::real_path(&self.path)
     }
 
     /// Gives the right back.
@@ -109,8 +148,8 @@ impl Registry {
         let _ = lock::unlock(&self.file, slot);
     }
 
-    /// Reads the registry. Who has lost the lock of its slot is gone; `own` are the caller's slots, whose locks
-    /// the caller does not see.
+    /// Reads the registry, which is locked. A process that has lost the lock of its slot is gone; its socket
+    /// is removed. `own` are the caller's slots, whose locks the caller does not see.
     pub(super) fn load(&self, own: &[u8]) -> Result<Loaded, ShareError> {
         let failed = || self.failed("read the registry");
         let mut live = lock::locked_slots(&self.file).map_err(failed())?;
@@ -126,13 +165,17 @@ impl Registry {
             None => {
                 // Which slot was given last is lost with the rest. Where to go on is any number but always
                 // the same one.
-                let next_slot = if bytes.is_empty() { 1 } else { (std::process::id() % 254) as u8 + 1 };
+                let next_slot = if bytes.is_empty() { 1 } else { (system::process_id() % 254) as u8 + 1 };
                 (Members::new(0, next_slot), true)
             }
         };
         let gone: Vec<u8> = members.iter().map(|member| member.slot).filter(|&slot| !lives(slot)).collect();
         for slot in gone {
             changed |= members.remove(slot);
+            self.sockets.remove(slot);
+        }
+        for &(slot, _) in members.adopted().iter().filter(|&&(slot, _)| !lives(slot)) {
+            self.sockets.remove(slot);
         }
         let gone_by: Vec<u8> =
             members.adopted().iter().map(|&(_, by)| by).filter(|&by| !members.contains(by)).collect();
@@ -197,6 +240,38 @@ mod tests {
 
     fn slots(loaded: &Loaded) -> Vec<u8> {
         loaded.members.iter().map(|member| member.slot).collect()
+    }
+
+    /// The process that has the lock, but for this one: it sleeps until its standard input ends.
+    #[test]
+    fn a_stopped_process_that_has_the_registry_open_is_named() {
+        let folder = std::env::temp_dir().join(format!("pumice-registry-stopped-{}", std::process::id()));
+        let (a, b) = (Registry::open(&folder, 4791).unwrap(), Registry::open(&folder, 4791).unwrap());
+        assert!(a.try_lock());
+        let open = || std::process::Stdio::from(std::fs::File::open(a.path()).unwrap());
+        let mut other = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .stderr(open())
+            .spawn()
+            .unwrap();
+        let pid = other.id();
+        let refusal = || match b.lock(Duration::ZERO) {
+            Err(ShareError::Locked { stopped, others, .. }) => (stopped, others),
+            other => panic!("{other:?}"),
+        };
+        // Until it has called exec it also has what this process has.
+        while refusal() != (None, 1) {
+            std::thread::yield_now();
+        }
+        // SAFETY: a signal to a child of this process that was not waited for.
+        assert_eq!(unsafe { libc::kill(pid as libc::pid_t, libc::SIGSTOP) }, 0);
+        while refusal() != (Some(pid), 1) {
+            std::thread::yield_now();
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

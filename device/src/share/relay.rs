@@ -1,19 +1,26 @@
 //! From the process that got a packet to the one that it is for.
 //!
-//! Each slot has a unix datagram socket in the abstract namespace, which belongs to the network namespace and
-//! leaves nothing behind. Anybody may send to it, so only datagrams of the same user are looked at, and those
-//! are checked like packets from the network.
+//! Each slot has a unix datagram socket with a name in the folder of the registry, which only this user may
+//! enter. Both ends check each other. The sender looks whether the slot's lock is held, so that nothing goes
+//! to a name whose process has died, and knows that no other user can have made a socket there. The receiver
+//! looks at the sender's user, as the kernel tells it, and checks the datagram like a packet from the
+//! network.
+//!
+//! **Invariant**: only a process that holds the slot's lock, or that holds the registry's lock while no
+//! process holds the slot's, gives a socket its name or removes it. So a name never leads to another process
+//! than the slot's owner. A killed process leaves its name behind; the next process that loads the registry
+//! removes it.
 
-use std::ffi::OsString;
-use std::fmt;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
 
 use pumice_transport::path::Flow;
-use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::{datagram, process, record};
+use super::folder::{self, Folder};
+use super::registry::Registry;
+use super::system::{self, DatagramSocket, Guard};
+use super::{process, record};
 use crate::port::Received;
 
 const MAGIC: [u8; 4] = *b"pmR1";
@@ -51,32 +58,108 @@ pub(super) enum Incoming<'a> {
     Rejected,
 }
 
+/// The sockets of the slots of a registry: where they are.
+#[derive(Debug, Clone)]
+pub(super) struct Sockets {
+    folder: Arc<Folder>,
+    /// What their names begin with: the name of the registry.
+    stem: String,
+}
+
+impl Sockets {
+    pub(super) fn new(folder: Folder, stem: String) -> Sockets {
+        Sockets { folder: Arc::new(folder), stem }
+    }
+
+    /// Removes the name of a slot's socket. The registry is locked and no process has the slot, or the caller
+    /// has it.
+    pub(super) fn remove(&self, slot: u8) {
+        self.folder.remove(&folder::slot_name(&self.stem, slot));
+    }
+
+    /// Gives a socket a name, in place of one that has it.
+    fn name(&self, socket: &DatagramSocket, name: &str) -> io::Result<()> {
+        self.folder.remove(name);
+        socket.bind(self.folder.opened(), name)
+    }
+
+    /// Sends to the process of `slot` unless that is gone.
+    fn send(
+        &self,
+        socket: &DatagramSocket,
+        registry: &Registry,
+        slot: u8,
+        header: &[u8],
+        bytes: &[u8],
+    ) -> Sent {
+        if system::guards(Guard::OwnerBeforeRelay) && !registry.is_taken(slot) {
+            return Sent::Nobody;
+        }
+        self.send_to(socket, &folder::slot_name(&self.stem, slot), header, bytes)
+    }
+
+    fn send_to(&self, socket: &DatagramSocket, name: &str, header: &[u8], bytes: &[u8]) -> Sent {
+        match socket.send(self.folder.opened(), name, header, bytes) {
+            Ok(()) => Sent::Done,
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Sent::Full,
+                _ => Sent::Nobody,
+            },
+        }
+    }
+
+    /// Removes the names of sockets of all slots without an owner, those of processes that were killed before they were
+    /// in the registry, too. The registry is locked.
+    pub(super) fn sweep_slots(&self, registry: &Registry) {
+        let slot_of = |name: &str| name.strip_prefix(&folder::slot_stem(&self.stem))?.parse::<u8>().ok();
+        for slot in self.folder.names().iter().filter_map(|name| slot_of(name)) {
+            if !registry.is_taken(slot) {
+                self.remove(slot);
+            }
+        }
+    }
+
+    /// Removes the names of sockets for answers that no process has open. The registry is locked.
+    fn sweep_askers(&self) -> io::Result<()> {
+        let probe = DatagramSocket::new()?;
+        let stem = asker_stem(&self.stem);
+        for name in self.folder.names().into_iter().filter(|name| name.starts_with(&stem)) {
+            let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+            if probe.connect(self.folder.opened(), &name).as_ref().is_err_and(refused) {
+                self.folder.remove(&name);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The socket of a slot.
 #[derive(Debug)]
 pub(super) struct Relay {
-    socket: Socket,
-    /// What the names of all slots' sockets begin with.
-    stem: String,
+    socket: DatagramSocket,
+    sockets: Sockets,
+    slot: u8,
+    /// The process that opened it: a fork child's copy leaves the name where it is.
+    pid: u32,
     uid: u32,
     buffer: Vec<u8>,
 }
 
 impl Relay {
-    /// Opens the socket of `slot`. All who share a registry have the same `stem`.
+    /// Opens the socket of `slot`, whose lock the caller has.
     ///
     /// # Errors
-    /// `AddrInUse`: somebody has the name, perhaps another user; what else the system says.
-    pub(super) fn bind(stem: &str, slot: u8) -> io::Result<Relay> {
-        let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
-        datagram::ask_for_sender(socket.as_raw_fd())?;
+    /// `AddrInUse`: there is something else of this name; what else the system says.
+    pub(super) fn bind(sockets: &Sockets, slot: u8) -> io::Result<Relay> {
+        let socket = DatagramSocket::new()?;
+        sockets.name(&socket, &folder::slot_name(&sockets.stem, slot))?;
         socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
-        socket.bind(&name(stem, slot)?)?;
-        let (stem, uid) = (stem.to_owned(), process::real_uid());
-        Ok(Relay { socket, stem, uid, buffer: vec![0; BUFFER_BYTES] })
+        let (pid, uid) = (system::process_id(), process::real_uid());
+        Ok(Relay { socket, sockets: sockets.clone(), slot, pid, uid, buffer: vec![0; BUFFER_BYTES] })
     }
 
     /// Hands a train to the process of `slot`.
-    pub(super) fn send_train(&self, slot: u8, received: &Received<'_>) -> Sent {
+    pub(super) fn send_train(&self, registry: &Registry, slot: u8, received: &Received<'_>) -> Sent {
         let (family, source) = record::address_bytes(received.flow.source);
         let (destination_family, destination) = record::address_bytes(received.flow.destination);
         if family != destination_family {
@@ -92,29 +175,29 @@ impl Relay {
         header.put(14, &received.flow.destination_port.to_le_bytes());
         header.put(16, &source);
         header.put(32, &destination);
-        self.send(slot, &header.0, received.bytes)
+        self.send(registry, slot, &header.0, received.bytes)
     }
 
     /// Asks the process of `slot` to look at the registry.
-    pub(super) fn send_look(&self, slot: u8) -> Sent {
+    pub(super) fn send_look(&self, registry: &Registry, slot: u8) -> Sent {
         let mut header = Header([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_LOOK]);
-        self.send(slot, &header.0, &[])
+        self.send(registry, slot, &header.0, &[])
     }
 
     /// Answers who asked with this number.
     pub(super) fn answer(&self, asker: u64, text: &[u8]) -> Sent {
-        name(&self.stem, asker_place(asker)).map_or(Sent::Nobody, |to| send(&self.socket, &to, &[], text))
+        self.sockets.send_to(&self.socket, &asker_name(&self.sockets.stem, asker), &[], text)
     }
 
-    fn send(&self, slot: u8, header: &[u8], bytes: &[u8]) -> Sent {
-        name(&self.stem, slot).map_or(Sent::Nobody, |to| send(&self.socket, &to, header, bytes))
+    fn send(&self, registry: &Registry, slot: u8, header: &[u8], bytes: &[u8]) -> Sent {
+        self.sockets.send(&self.socket, registry, slot, header, bytes)
     }
 
     /// Takes what came first.
     pub(super) fn receive(&mut self) -> Incoming<'_> {
-        let came = match datagram::receive(self.socket.as_raw_fd(), &mut self.buffer) {
+        let came = match self.socket.receive(&mut self.buffer) {
             Ok(Some(came)) => came,
             Ok(None) | Err(_) => return Incoming::Nothing,
         };
@@ -122,6 +205,14 @@ impl Relay {
             return Incoming::Rejected;
         }
         self.buffer.get(..came.length_bytes).and_then(parse).unwrap_or(Incoming::Rejected)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        if self.pid == system::process_id() {
+            self.sockets.remove(self.slot);
+        }
     }
 }
 
@@ -134,43 +225,49 @@ impl AsRawFd for Relay {
 /// A socket that asks what processes counted.
 #[derive(Debug)]
 pub(super) struct Asker {
-    socket: Socket,
-    stem: String,
+    socket: DatagramSocket,
+    sockets: Sockets,
     number: u64,
     uid: u32,
 }
 
 impl Asker {
-    /// Opens a socket for answers.
+    /// Opens a socket for answers. The registry is locked.
     ///
     /// # Errors
     /// What the system says.
-    pub(super) fn bind(stem: &str) -> io::Result<Asker> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = u64::from(std::process::id()) << 32 | u64::from(COUNT.fetch_add(1, Ordering::Relaxed));
-        let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
-        datagram::ask_for_sender(socket.as_raw_fd())?;
-        socket.bind(&name(stem, asker_place(number))?)?;
-        Ok(Asker { socket, stem: stem.to_owned(), number, uid: process::real_uid() })
+    pub(super) fn bind(sockets: &Sockets) -> io::Result<Asker> {
+        sockets.sweep_askers()?;
+        let socket = DatagramSocket::new()?;
+        // The kernel gives no number to two sockets, in whatever namespaces their processes are.
+        let number = socket.inode()?;
+        sockets.name(&socket, &asker_name(&sockets.stem, number))?;
+        Ok(Asker { socket, sockets: sockets.clone(), number, uid: process::real_uid() })
     }
 
     /// Asks the process of `slot`.
-    pub(super) fn ask(&self, slot: u8) -> Sent {
+    pub(super) fn ask(&self, registry: &Registry, slot: u8) -> Sent {
         let mut header = Header([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_ASK]);
         header.put(16, &self.number.to_le_bytes());
-        name(&self.stem, slot).map_or(Sent::Nobody, |to| send(&self.socket, &to, &header.0, &[]))
+        self.sockets.send(&self.socket, registry, slot, &header.0, &[])
     }
 
     /// An answer of a process of this user, if one has come.
     pub(super) fn receive<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         loop {
-            let came = datagram::receive(self.socket.as_raw_fd(), buffer).ok()??;
+            let came = self.socket.receive(buffer).ok()??;
             if came.uid == Some(self.uid) && !came.truncated {
                 return buffer.get(..came.length_bytes);
             }
         }
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.sockets.folder.remove(&asker_name(&self.sockets.stem, self.number));
     }
 }
 
@@ -180,19 +277,12 @@ impl AsRawFd for Asker {
     }
 }
 
-fn asker_place(number: u64) -> String {
-    format!("ask-{number:x}")
+fn asker_stem(stem: &str) -> String {
+    format!("{stem}-ask-")
 }
 
-fn send(socket: &Socket, to: &SockAddr, header: &[u8], bytes: &[u8]) -> Sent {
-    let parts = [IoSlice::new(header), IoSlice::new(bytes)];
-    match socket.send_to_vectored_with_flags(&parts, to, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
-        Ok(_) => Sent::Done,
-        Err(error) => match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Sent::Full,
-            _ => Sent::Nobody,
-        },
-    }
+fn asker_name(stem: &str, number: u64) -> String {
+    format!("{}{number:x}", asker_stem(stem))
 }
 
 struct Header([u8; HEADER_BYTES]);
@@ -241,15 +331,12 @@ fn parse(bytes: &[u8]) -> Option<Incoming<'_>> {
     }))
 }
 
-/// The abstract name of a slot's socket, or of somebody who asks.
-fn name(stem: &str, place: impl fmt::Display) -> io::Result<SockAddr> {
-    SockAddr::unix(OsString::from(format!("\0{stem}-{place}")))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::members::Member;
     use super::*;
     use std::net::IpAddr;
+    use std::path::PathBuf;
 
     fn train(address: &str, bytes: &'static [u8]) -> Received<'static> {
         let address: IpAddr = address.parse().unwrap();
@@ -257,54 +344,170 @@ mod tests {
         Received { flow, traffic_class: 3, hop_limit: 63, segment_bytes: 4, bytes }
     }
 
+    /// A folder with a registry, and two opens of it that have the slots 1 and 2.
+    struct Pair {
+        top: PathBuf,
+        registries: [Registry; 2],
+        a: Relay,
+        b: Relay,
+    }
+
+    impl Pair {
+        fn new(name: &str) -> Pair {
+            let top = std::env::temp_dir().join(format!("pumice-relay-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&top);
+            let registries = [1, 2].map(|_| Registry::open(&top, 4791).unwrap());
+            let [a, b] = [0, 1].map(|index: u8| {
+                let registry = &registries[usize::from(index)];
+                assert!(registry.claim(index + 1));
+                Relay::bind(registry.sockets(), index + 1).unwrap()
+            });
+            Pair { top, registries, a, b }
+        }
+
+        fn names(&self) -> Vec<String> {
+            let mut names = self.a.sockets.folder.names();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Pair {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.top);
+        }
+    }
+
     #[test]
     fn a_train_comes_as_it_went() {
-        let stem = format!("pumice-relay-test-{}", std::process::id());
-        let (a, mut b) = (Relay::bind(&stem, 1).unwrap(), Relay::bind(&stem, 2).unwrap());
-        assert_eq!(Relay::bind(&stem, 2).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let mut pair = Pair::new("train");
+        let Pair { registries: [registry, _], a, b, .. } = &mut pair;
         for address in ["127.0.0.5", "::1"] {
             let sent = train(address, b"0123456789");
-            assert_eq!(a.send_train(2, &sent), Sent::Done);
+            assert_eq!(a.send_train(registry, 2, &sent), Sent::Done);
             let Incoming::Train(came) = b.receive() else { panic!("a train") };
             assert_eq!((came.flow, came.traffic_class, came.hop_limit), (sent.flow, 3, 63));
             assert_eq!((came.segment_bytes, came.bytes), (4, sent.bytes));
         }
         assert!(matches!(b.receive(), Incoming::Nothing));
-        assert_eq!(a.send_look(2), Sent::Done);
+        assert_eq!(a.send_look(registry, 2), Sent::Done);
         assert!(matches!(b.receive(), Incoming::Look));
-        assert_eq!(a.send_train(3, &train("::1", b"x")), Sent::Nobody);
+        assert_eq!(a.send_train(registry, 3, &train("::1", b"x")), Sent::Nobody);
 
         let mut sent = 0;
-        while a.send_train(2, &train("::1", &[0; 60_000])) == Sent::Done {
+        while a.send_train(registry, 2, &train("::1", &[0; 60_000])) == Sent::Done {
             sent += 1;
             assert!(sent < 100_000, "the queue has a limit");
         }
-        assert_eq!(a.send_train(2, &train("::1", &[0; 60_000])), Sent::Full);
-        drop(b);
-        assert_eq!(a.send_look(2), Sent::Nobody);
+        assert_eq!(a.send_train(registry, 2, &train("::1", &[0; 60_000])), Sent::Full);
+    }
+
+    #[test]
+    fn the_name_of_a_slot_without_an_owner_gets_nothing() {
+        let mut pair = Pair::new("dead");
+        let stem = pair.a.sockets.stem.clone();
+        assert_eq!(pair.names().len(), 3, "{:?}", pair.names());
+        // As if the process had been killed: the name stays and leads to a socket, the lock is lost.
+        pair.registries[1].release(2);
+        assert_eq!(pair.a.send_train(&pair.registries[0], 2, &train("::1", b"secret")), Sent::Nobody);
+        assert_eq!(pair.a.send_look(&pair.registries[0], 2), Sent::Nobody);
+        assert!(matches!(pair.b.receive(), Incoming::Nothing));
+        // The process that takes the slot has the name from then on.
+        assert!(pair.registries[0].claim(2));
+        let mut heir = Relay::bind(pair.registries[0].sockets(), 2).unwrap();
+        assert_eq!(pair.b.send_look(&pair.registries[1], 2), Sent::Done);
+        assert!(matches!(heir.receive(), Incoming::Look));
+        assert!(matches!(pair.b.receive(), Incoming::Nothing));
+        drop(heir);
+        assert_eq!(pair.names(), [stem.clone(), format!("{stem}-slot1")]);
+    }
+
+    #[test]
+    fn what_the_killed_leave_is_removed_by_who_loads_the_registry() {
+        let pair = Pair::new("stale");
+        let mut loaded = pair.registries[0].load(&[1]).unwrap();
+        let member = Member {
+            slot: 9,
+            pid: 1,
+            pid_namespace: 1,
+            start_ticks: 1,
+            address: IpAddr::from([127, 0, 0, 1]),
+            inode: 1,
+        };
+        loaded.members.add(member);
+        loaded.members.add(Member { slot: 1, ..member });
+        loaded.members.adopt(10, 1);
+        pair.registries[0].store(&mut loaded.members).unwrap();
+        let stem = &pair.a.sockets.stem;
+        for slot in [9, 10] {
+            pair.a.sockets.name(&DatagramSocket::new().unwrap(), &folder::slot_name(stem, slot)).unwrap();
+        }
+        pair.a.sockets.name(&DatagramSocket::new().unwrap(), &asker_name(stem, 77)).unwrap();
+        assert_eq!(pair.names().len(), 6, "{:?}", pair.names());
+        let asker = Asker::bind(&pair.b.sockets).unwrap();
+        assert_eq!(asker.ask(&pair.registries[0], 9), Sent::Nobody);
+        let again = Asker::bind(&pair.b.sockets).unwrap();
+        assert_eq!(pair.names().len(), 7, "the processes that ask live: {:?}", pair.names());
+        drop((asker, again));
+        pair.registries[0].load(&[1]).unwrap();
+        assert_eq!(pair.names(), [stem.clone(), format!("{stem}-slot1"), format!("{stem}-slot2")]);
+    }
+
+    #[test]
+    fn what_another_user_sends_is_rejected() {
+        use std::os::fd::OwnedFd;
+        use std::os::unix::net::UnixDatagram;
+        use std::os::unix::process::CommandExt as _;
+        use std::process::{Command, Stdio};
+        let mut pair = Pair::new("user");
+        let mut good = Header([0; HEADER_BYTES]);
+        good.put(0, &MAGIC);
+        good.put(4, &[KIND_TRAIN, 0, 0, 4, 9]);
+        let packet = pair.top.join("packet");
+        std::fs::write(&packet, [&good.0[..], b"x"].concat()).unwrap();
+        // A connected socket is all that another user could have: the folder keeps it from connecting one.
+        let mut send = |uid: Option<u32>| {
+            let socket = UnixDatagram::unbound().unwrap();
+            socket.connect(pair.top.join(folder::slot_name(&pair.a.sockets.stem, 2))).unwrap();
+            let mut command = Command::new("cat");
+            command.stdin(std::fs::File::open(&packet).unwrap()).stdout(Stdio::from(OwnedFd::from(socket)));
+            uid.map(|uid| command.uid(uid));
+            let sent = command.status().is_ok_and(|status| status.success());
+            sent.then(|| matches!(pair.b.receive(), Incoming::Train(_)))
+        };
+        assert_eq!(send(None), Some(true));
+        if send(Some(61_002)).is_none() {
+            let _ = std::io::Write::write_all(
+                &mut std::io::stderr(),
+                b"**** SKIPPED: only root can send as another user\n",
+            );
+            return;
+        }
+        assert_eq!(send(Some(61_002)), Some(false));
+        assert_eq!(send(None), Some(true));
     }
 
     #[test]
     fn nonsense_is_rejected() {
-        let stem = format!("pumice-relay-nonsense-{}", std::process::id());
-        let (a, mut b) = (Relay::bind(&stem, 1).unwrap(), Relay::bind(&stem, 2).unwrap());
+        let mut pair = Pair::new("nonsense");
+        let Pair { registries: [registry, _], a, b, .. } = &mut pair;
         let mut good = Header([0; HEADER_BYTES]);
         good.put(0, &MAGIC);
         good.put(4, &[KIND_TRAIN, 0, 0, 4, 9]);
-        assert_eq!(a.send(2, &good.0, b"x"), Sent::Done);
+        assert_eq!(a.send(registry, 2, &good.0, b"x"), Sent::Done);
         assert!(matches!(b.receive(), Incoming::Train(_)));
         // Magic, kind, family, segments of 0 bytes.
         for (place, value) in [(0, b'q'), (4, 9), (7, 5), (8, 0)] {
             let mut header = good.0;
             header[place] = value;
-            a.send(2, &header, b"x");
+            a.send(registry, 2, &header, b"x");
             assert!(matches!(b.receive(), Incoming::Rejected), "{value} at {place}");
         }
         for length in 0..HEADER_BYTES {
-            a.send(2, &good.0[..length], b"");
+            a.send(registry, 2, &good.0[..length], b"");
             assert!(matches!(b.receive(), Incoming::Rejected), "{length} bytes");
         }
-        a.send(2, &good.0, b"");
+        a.send(registry, 2, &good.0, b"");
         assert!(matches!(b.receive(), Incoming::Rejected), "an empty train");
     }
 }

@@ -9,10 +9,9 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::port::relay_stem;
 use super::registry::Registry;
 use super::relay::Asker;
-use super::{ShareError, ShareStats, Sharer, folder};
+use super::{ShareError, ShareStats, Sharer};
 use crate::counters::Counters;
 use crate::port::wait_readable;
 
@@ -35,29 +34,38 @@ pub struct Report {
 }
 
 /// Asks all processes that share a UDP port of this network namespace. `folder` is that of
-/// [`ShareConfig`](super::ShareConfig). Takes as long as the slowest, and at most `patience`.
+/// [`ShareConfig`](super::ShareConfig). Takes as long as the slowest, and at most `patience` for each of this user's folders.
 ///
 /// # Errors
 /// The registry cannot be opened or read; no socket is to be had.
 pub fn reports(port: u16, folder: Option<&Path>, patience: Duration) -> Result<Vec<Report>, ShareError> {
-    let mut all: Vec<Report> =
-        super::sharers(port, folder)?.into_iter().map(|sharer| Report { sharer, counters: None }).collect();
+    let mut all = Vec::new();
+    for registry in super::registries(port, folder)? {
+        all.extend(reports_in(&registry, patience)?);
+    }
+    Ok(all)
+}
+
+fn reports_in(registry: &Registry, patience: Duration) -> Result<Vec<Report>, ShareError> {
+    registry.lock_patiently()?;
+    let sharers = super::sharers_in(registry)?;
+    let mut all: Vec<Report> = sharers.into_iter().map(|sharer| Report { sharer, counters: None }).collect();
     if all.is_empty() {
+        registry.unlock();
         return Ok(all);
     }
-    let folder = folder.map_or_else(folder::default_folder, Path::to_owned);
-    let stem = relay_stem(&Registry::open(&folder, port)?, port)?;
-    let asker = Asker::bind(&stem).map_err(|source| ShareError::Os {
-        step: "open a socket for answers",
-        path: None,
+    let asker = Asker::bind(registry.sockets()).map_err(|source| ShareError::Os {
+        step: "open a socket for answers in",
+        path: registry.path().parent().map(Path::to_owned),
         source,
     })?;
+    registry.unlock();
     let mut buffer = vec![0; MAX_BYTES];
     let end = Instant::now() + patience;
     while all.iter().any(|report| report.counters.is_none()) && Instant::now() < end {
         for report in all.iter().filter(|report| report.counters.is_none()) {
             // Who is gone or does not keep up is missing at the end.
-            let _ = asker.ask(report.sharer.slot);
+            let _ = asker.ask(registry, report.sharer.slot);
         }
         let again = (Instant::now() + ASK_AGAIN).min(end);
         while all.iter().any(|report| report.counters.is_none()) {
@@ -91,6 +99,7 @@ pub(super) fn encode(slot: u8, sharing: &ShareStats, device: Option<&Counters>) 
     line("share_forward_dropped", sharing.forward_dropped);
     line("share_taken_over", sharing.taken_over);
     line("share_rejected", sharing.rejected);
+    line("share_rerouted", sharing.rerouted);
     line("share_mended", sharing.mended);
     text.into_bytes()
 }
@@ -139,7 +148,7 @@ mod tests {
         let bytes = encode(9, &sharing, Some(&counters));
         assert!(bytes.len() < MAX_BYTES);
         let (slot, read) = decode(&bytes).unwrap();
-        assert_eq!((slot, read.len()), (9, Counter::COUNT + 5));
+        assert_eq!((slot, read.len()), (9, Counter::COUNT + 6));
         assert!(read.contains(&("rx_bad_icrc".to_owned(), 7)));
         assert!(read.contains(&("share_taken_over".to_owned(), 3)));
     }

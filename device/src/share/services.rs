@@ -4,9 +4,8 @@
 //! of one is read again. What is in it is checked like a packet. A process may bind thousands, so
 //! one more costs no more than its own bytes: an entry is written behind the others, then the header that counts it.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
 
 use super::membership::Membership;
+use super::system::{self, File};
 use super::{ShareError, folder, record};
 use crate::gsi::{DirectoryError, ServiceEntry};
 
@@ -28,7 +28,19 @@ const MAX_ENTRIES: usize = 8192;
 /// How often a reader looks again before it asks for the lock.
 const ATTEMPTS: u32 = 3;
 /// How long the registry's lock is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where in an entry its process says that it listens. It is not in the checksum: one byte is never half
+/// written, and it decides only whether requests come directly or by a detour.
+const LISTENS_OFFSET: usize = 2;
+
+/// A service, and the process that has bound it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bound {
+    slot: u8,
+    entry: ServiceEntry,
+    listens: bool,
+}
 
 /// The file as one process knows it.
 #[derive(Debug)]
@@ -38,7 +50,7 @@ pub(super) struct Services {
     /// Not there until somebody binds something.
     file: Option<File>,
     generation: u64,
-    entries: Vec<(u8, ServiceEntry)>,
+    entries: Vec<Bound>,
     /// Checksum of the entries.
     sum: u64,
 }
@@ -58,12 +70,12 @@ impl Services {
 
     /// Forgets what an earlier owner of a slot has left. The registry is locked.
     pub(super) fn forget_slot(&mut self, slot: u8) {
-        if !self.folder.join(&self.name).exists() {
+        if !system::exists(&self.folder.join(&self.name)) {
             return;
         }
         // A file that cannot be read or written is as good as none: requests are answered with "nobody".
-        if self.read_locked().is_ok() && self.entries.iter().any(|(owner, _)| *owner == slot) {
-            self.entries.retain(|(owner, _)| *owner != slot);
+        if self.read_locked().is_ok() && self.entries.iter().any(|bound| bound.slot == slot) {
+            self.entries.retain(|bound| bound.slot != slot);
             let _ = self.write_locked();
         }
     }
@@ -76,12 +88,12 @@ impl Services {
     ) -> Result<(), DirectoryError> {
         self.change(membership, |services| {
             let taken = |services: &Services| {
-                services.entries.iter().find(|(_, other)| other.overlaps(entry)).map(|(slot, _)| *slot)
+                services.entries.iter().find(|bound| bound.entry.overlaps(entry)).map(|bound| bound.slot)
             };
             if taken(services).is_some() || services.entries.len() >= MAX_ENTRIES {
                 // Perhaps by the dead.
                 let living = membership.living_slots().map_err(broken)?;
-                services.entries.retain(|(slot, _)| living.contains(slot));
+                services.entries.retain(|bound| living.contains(&bound.slot));
                 services.write_locked().map_err(DirectoryError::Os)?;
             }
             if let Some(slot) = taken(services) {
@@ -90,7 +102,8 @@ impl Services {
             if services.entries.len() >= MAX_ENTRIES {
                 return Err(DirectoryError::Full { limit: MAX_ENTRIES });
             }
-            services.append_locked((membership.slot(), *entry)).map_err(DirectoryError::Os)
+            let new = Bound { slot: membership.slot(), entry: *entry, listens: false };
+            services.append_locked(new).map_err(DirectoryError::Os)
         })
     }
 
@@ -98,12 +111,51 @@ impl Services {
     pub(super) fn withdraw(&mut self, entry: &ServiceEntry, membership: &Membership) {
         // What stays is removed when the process has gone, and until then leads to a "nobody listens".
         let _ = self.change(membership, |services| {
-            let gone = (membership.slot(), *entry);
-            if let Some(place) = services.entries.iter().rposition(|other| *other == gone) {
+            if let Some(place) = services.place(entry, membership.slot()) {
                 services.entries.swap_remove(place);
             }
             services.write_locked().map_err(DirectoryError::Os)
         });
+    }
+
+    /// Notes that this process listens for a service that it has bound, and steers its requests by `steer`
+    /// before others can change anything.
+    pub(super) fn listen(
+        &mut self,
+        entry: &ServiceEntry,
+        membership: &Membership,
+        steer: impl FnOnce(&mut Services),
+    ) -> Result<(), DirectoryError> {
+        self.change(membership, |services| {
+            let Some(place) = services.place(entry, membership.slot()) else { return Ok(()) };
+            services.note_listening(place).map_err(DirectoryError::Os)?;
+            steer(services);
+            Ok(())
+        })
+    }
+
+    /// Where an entry of a process is.
+    fn place(&self, entry: &ServiceEntry, slot: u8) -> Option<usize> {
+        self.entries.iter().rposition(|bound| bound.slot == slot && bound.entry == *entry)
+    }
+
+    /// What processes listen for at an address: the lower halves of service ids whose upper half is 0, in
+    /// order, with the slots. The registry is locked. Services that differ by more than their id have to be
+    /// looked up.
+    pub(super) fn listening(&mut self, address: IpAddr) -> Vec<(u32, u8)> {
+        let there = self.file.is_some() || system::exists(&self.folder.join(&self.name));
+        if !there || self.read_locked().is_err() {
+            return Vec::new();
+        }
+        let at = |place: Place| address.is_unspecified() || place.serves(Gid::from(address));
+        let exact = self.entries.iter().filter(|bound| bound.listens && bound.entry.mask == u64::MAX);
+        let mut all: Vec<(u32, u8)> = exact
+            .filter(|bound| at(bound.entry.place))
+            .filter_map(|bound| Some((u32::try_from(bound.entry.service_id.0).ok()?, bound.slot)))
+            .collect();
+        all.sort_unstable();
+        let alone = all.chunk_by(|(a, _), (b, _)| a == b).filter(|same| same.len() == 1);
+        alone.flatten().copied().collect()
     }
 
     /// Slots of other processes that serve.
@@ -111,10 +163,9 @@ impl Services {
         if self.refresh(membership).is_err() {
             return Vec::new();
         }
-        let serves = |(slot, entry): &&(u8, ServiceEntry)| {
-            *slot != membership.slot() && entry.serves(service_id, local)
-        };
-        self.entries.iter().filter(serves).map(|(slot, _)| *slot).collect()
+        let serves =
+            |bound: &&Bound| bound.slot != membership.slot() && bound.entry.serves(service_id, local);
+        self.entries.iter().filter(serves).map(|bound| bound.slot).collect()
     }
 
     fn change(
@@ -138,7 +189,7 @@ impl Services {
                 if self.is_current() {
                     return Ok(());
                 }
-            } else if !self.folder.join(&self.name).exists() {
+            } else if !system::exists(&self.folder.join(&self.name)) {
                 return Ok(());
             }
             let bytes = self.read()?;
@@ -161,7 +212,7 @@ impl Services {
         read && self.generation != 0 && header == encode_header(self.generation, self.entries.len(), self.sum)
     }
 
-    fn take(&mut self, (generation, entries): (u64, Vec<(u8, ServiceEntry)>)) {
+    fn take(&mut self, (generation, entries): (u64, Vec<Bound>)) {
         (self.generation, self.entries) = (generation, entries);
         self.sum = sum(&self.entries);
     }
@@ -187,7 +238,7 @@ impl Services {
     }
 
     /// Writes one more entry. Who is killed in between leaves bytes that nobody counts.
-    fn append_locked(&mut self, new: (u8, ServiceEntry)) -> io::Result<()> {
+    fn append_locked(&mut self, new: Bound) -> io::Result<()> {
         let place = self.entries.len();
         if place == 0 {
             self.entries.push(new);
@@ -204,10 +255,23 @@ impl Services {
         Ok(())
     }
 
+    /// Writes the byte, then a header that makes others read it.
+    fn note_listening(&mut self, place: usize) -> io::Result<()> {
+        let Some(bound) = self.entries.get_mut(place) else { return Ok(()) };
+        bound.listens = true;
+        let generation = self.generation.wrapping_add(1).max(1);
+        let header = encode_header(generation, self.entries.len(), self.sum);
+        let file = self.open()?;
+        file.write_all_at(&[1], (HEADER_BYTES + place * ENTRY_BYTES + LISTENS_OFFSET) as u64)?;
+        file.write_all_at(&header, 0)?;
+        self.generation = generation;
+        Ok(())
+    }
+
     fn read(&mut self) -> io::Result<Vec<u8>> {
         let file = self.open()?;
         // One byte more than may be shows that it is too long.
-        let length = file.metadata()?.len().min((HEADER_BYTES + MAX_ENTRIES * ENTRY_BYTES + 1) as u64);
+        let length = file.about()?.length_bytes.min((HEADER_BYTES + MAX_ENTRIES * ENTRY_BYTES + 1) as u64);
         let mut bytes = vec![0; length as usize];
         match file.read_exact_at(&mut bytes, 0) {
             // It was made shorter meanwhile.
@@ -231,10 +295,12 @@ fn broken(error: ShareError) -> DirectoryError {
 
 /// An entry's part of the checksum: a sum, so that one more entry changes it without the others.
 fn weight(place: usize, entry: &[u8; ENTRY_BYTES]) -> u64 {
-    record::checksum(entry).rotate_left(place as u32 % 64).wrapping_mul(2 * place as u64 + 1)
+    let mut entry = *entry;
+    entry.iter_mut().skip(LISTENS_OFFSET).take(1).for_each(|listens| *listens = 0);
+    record::checksum(&entry).rotate_left(place as u32 % 64).wrapping_mul(2 * place as u64 + 1)
 }
 
-fn sum(entries: &[(u8, ServiceEntry)]) -> u64 {
+fn sum(entries: &[Bound]) -> u64 {
     let weights = entries.iter().enumerate().map(|(place, entry)| weight(place, &encode_entry(entry)));
     weights.fold(0, u64::wrapping_add)
 }
@@ -250,7 +316,8 @@ fn encode_header(generation: u64, count: usize, sum: u64) -> [u8; HEADER_BYTES] 
     bytes
 }
 
-fn encode_entry((slot, entry): &(u8, ServiceEntry)) -> [u8; ENTRY_BYTES] {
+fn encode_entry(bound: &Bound) -> [u8; ENTRY_BYTES] {
+    let Bound { slot, entry, listens } = bound;
     let mut bytes = [0; ENTRY_BYTES];
     let (place, address) = match entry.place {
         Place::Everywhere => (0, Gid::ZERO),
@@ -258,14 +325,14 @@ fn encode_entry((slot, entry): &(u8, ServiceEntry)) -> [u8; ENTRY_BYTES] {
         Place::Ipv4 => (2, Gid::ZERO),
         Place::Ipv6 => (3, Gid::ZERO),
     };
-    let begin = [*slot, place, 0, 0, 0, 0, 0, 0];
+    let begin = [*slot, place, u8::from(*listens), 0, 0, 0, 0, 0];
     let numbers = [begin, entry.service_id.0.to_le_bytes(), entry.mask.to_le_bytes()];
     let all = numbers.into_iter().flatten().chain(address.0);
     bytes.iter_mut().zip(all).for_each(|(to, from)| *to = from);
     bytes
 }
 
-fn encode(generation: u64, entries: &[(u8, ServiceEntry)], sum: u64) -> Vec<u8> {
+fn encode(generation: u64, entries: &[Bound], sum: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + entries.len() * ENTRY_BYTES);
     bytes.extend(encode_header(generation, entries.len(), sum));
     bytes.extend(entries.iter().flat_map(encode_entry));
@@ -273,7 +340,7 @@ fn encode(generation: u64, entries: &[(u8, ServiceEntry)], sum: u64) -> Vec<u8> 
 }
 
 /// Generation and entries; nothing if the file is damaged or being written.
-fn decode(bytes: &[u8]) -> Option<(u64, Vec<(u8, ServiceEntry)>)> {
+fn decode(bytes: &[u8]) -> Option<(u64, Vec<Bound>)> {
     let (header, body) = bytes.split_first_chunk::<HEADER_BYTES>()?;
     let (magic, rest) = header.split_first_chunk::<8>()?;
     let (generation, rest) = rest.split_first_chunk::<8>()?;
@@ -288,8 +355,8 @@ fn decode(bytes: &[u8]) -> Option<(u64, Vec<(u8, ServiceEntry)>)> {
     sound.then(|| (generation, chunks.iter().filter_map(entry).collect()))
 }
 
-fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<(u8, ServiceEntry)> {
-    let (&[slot, place, ..], rest) = bytes.split_first_chunk::<8>()?;
+fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<Bound> {
+    let (&[slot, place, listens, ..], rest) = bytes.split_first_chunk::<8>()?;
     let (service_id, rest) = rest.split_first_chunk::<8>()?;
     let (mask, rest) = rest.split_first_chunk::<8>()?;
     let address = rest.first_chunk::<16>()?;
@@ -304,20 +371,24 @@ fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<(u8, ServiceEntry)> {
             _ => return None,
         },
     };
-    Some((slot, entry))
+    Some(Bound { slot, entry, listens: listens != 0 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn entries() -> Vec<(u8, ServiceEntry)> {
+    fn entries() -> Vec<Bound> {
         (1..=5_u8)
             .map(|slot| {
                 let service_id = ServiceId(u64::from(slot) << 16);
                 let places = [Place::Everywhere, Place::Ipv4, Place::Ipv6, Place::At(Gid([slot; 16]))];
                 let place = places[usize::from(slot) % places.len()];
-                (slot, ServiceEntry { service_id, mask: !u64::from(slot), place })
+                Bound {
+                    slot,
+                    entry: ServiceEntry { service_id, mask: !u64::from(slot), place },
+                    listens: slot % 2 == 0,
+                }
             })
             .collect()
     }
@@ -346,7 +417,7 @@ mod tests {
         // Somebody else does the same.
         let mut other = Services::new(&folder, 4791);
         other.read_locked().unwrap();
-        other.append_locked((9, entries()[0].1)).unwrap();
+        other.append_locked(Bound { slot: 9, ..entries()[0] }).unwrap();
         assert!(!services.is_current());
         services.read_locked().unwrap();
         assert_eq!((services.entries.len(), services.sum), (6, other.sum));
@@ -358,12 +429,49 @@ mod tests {
     }
 
     #[test]
+    fn listening_is_seen_by_others_and_leads_to_one_process_only() {
+        let folder = std::env::temp_dir().join(format!("pumice-listening-test-{}", std::process::id()));
+        let (mut services, mut other) = (Services::new(&folder, 4791), Services::new(&folder, 4791));
+        let gid = |text: &str| Gid::from(text.parse::<IpAddr>().unwrap());
+        let at = |slot, port: u64, place| {
+            let service_id = ServiceId(0x0106_0000 + port);
+            Bound { slot, entry: ServiceEntry { service_id, mask: u64::MAX, place }, listens: false }
+        };
+        let bound = [
+            at(3, 9, Place::Everywhere),
+            at(1, 7, Place::At(gid("10.0.0.1"))),
+            at(2, 7, Place::At(gid("10.0.0.2"))),
+            at(4, 8, Place::Ipv6),
+        ];
+        for new in bound {
+            services.append_locked(new).unwrap();
+        }
+        other.read_locked().unwrap();
+        let listening = |of: &mut Services, address: &str| of.listening(address.parse().unwrap());
+        assert_eq!(listening(&mut other, "10.0.0.1"), []);
+        for bound in bound {
+            let place = services.place(&bound.entry, bound.slot).unwrap();
+            services.note_listening(place).unwrap();
+        }
+        assert_eq!(listening(&mut other, "10.0.0.1"), [(0x0106_0007, 1), (0x0106_0009, 3)]);
+        assert_eq!(listening(&mut other, "10.0.0.2"), [(0x0106_0007, 2), (0x0106_0009, 3)]);
+        assert_eq!(listening(&mut other, "10.0.0.3"), [(0x0106_0009, 3)]);
+        assert_eq!(listening(&mut other, "::"), [(0x0106_0008, 4), (0x0106_0009, 3)], "7 is ambiguous");
+        let part = ServiceEntry { mask: !0xffff, ..bound[0].entry };
+        services.append_locked(Bound { slot: 5, entry: part, listens: true }).unwrap();
+        assert_eq!(listening(&mut other, "10.0.0.3"), [(0x0106_0009, 3)], "a range is no service");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn damage_and_half_a_change_are_noticed() {
         let bytes = encode(7, &entries(), sum(&entries()));
         for place in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[place] ^= 0x10;
-            assert_eq!(decode(&damaged), None, "byte {place}");
+            let listens =
+                place.checked_sub(HEADER_BYTES).is_some_and(|at| at % ENTRY_BYTES == LISTENS_OFFSET);
+            assert_eq!(decode(&damaged).is_some(), listens, "byte {place}");
             assert_eq!(decode(&bytes[..place]), None, "cut at {place}");
         }
         // The header of one generation with the entries of the next.

@@ -1,13 +1,15 @@
 //! The program by which the kernel chooses a socket of the group for each train.
 
 use std::io;
-use std::mem;
 use std::os::fd::RawFd;
 
-use libc::{c_int, sock_filter};
+use libc::sock_filter;
 use pumice_transport::mad::attribute;
 
+use super::system;
+
 const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
+const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
 const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const JUMP_IF_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
@@ -24,57 +26,129 @@ const ATTRIBUTE_OFFSET: u32 = 20 + 16;
 /// behind the MAD's header, in a SIDR_REP the first. In requests, 0 or 255 is there, which is nobody's slot.
 const REMOTE_ID_OFFSET: u32 = 20 + 24 + 4;
 const REQUEST_ID_OFFSET: u32 = 20 + 24;
+/// The two halves of the service id in a request.
+const SERVICE_HIGH_OFFSET: u32 = 20 + 24 + 8;
+const SERVICE_LOW_OFFSET: u32 = SERVICE_HIGH_OFFSET + 4;
+/// Services that a program knows at most: five instructions each, of 4096.
+pub(super) const MAX_SERVICES: usize = 512;
 
-/// Makes the group of the socket `fd` choose by the slot, the top byte of the destination queue pair number
-/// (for queue pair 1, of the communication id): the socket whose index is at that place of `targets`.
-/// Replaces the group's program.
-pub(super) fn attach(fd: RawFd, targets: &[u8; 256]) -> io::Result<()> {
-    let mut program = program(targets);
-    // At most 777 instructions.
-    let whole = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the program is a live array of the length given, and the kernel copies it.
-    let status = unsafe {
-        libc::setsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_REUSEPORT_CBPF as c_int,
-            (&raw const whole).cast(),
-            mem::size_of::<libc::sock_fprog>() as libc::socklen_t,
-        )
-    };
-    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+/// Which socket of a group gets what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Targets {
+    /// For each slot its index in the group.
+    pub(super) slots: [u8; 256],
+    /// For requests of services: the low half of the service id, in order, and the index. The high half is 0,
+    /// as in the ids of rdma_cm.
+    pub(super) services: Vec<(u32, u8)>,
 }
 
-/// A search tree over the runs of bytes that have the same target.
-fn program(targets: &[u8; 256]) -> Vec<sock_filter> {
+impl Targets {
+    /// Where a request goes whose service is not among them: where slot 0 goes.
+    fn default(&self) -> u8 {
+        self.slots.first().copied().unwrap_or(0)
+    }
+}
+
+/// Makes the group of the socket `fd` choose by the slot, the top byte of the destination queue pair number
+/// (for queue pair 1, of the communication id), and requests by their service. Replaces the group's program.
+pub(super) fn attach(fd: RawFd, targets: &Targets) -> io::Result<()> {
+    let mut services = targets.services.as_slice();
+    services = services.get(..MAX_SERVICES).unwrap_or(services);
+    loop {
+        // Fewer than 4096 instructions.
+        match system::attach_program(fd, &mut program(targets, services)) {
+            // Older kernels have room for fewer (net.core.optmem_max): requests of the others take the
+            // detour.
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && !services.is_empty() => {
+                services = services.get(..services.len() / 2).unwrap_or(&[]);
+            }
+            attached => return attached,
+        }
+    }
+}
+
+/// The prologue, a search tree over the runs of slots that have the same target, and one over services.
+fn program(targets: &Targets, services: &[(u32, u8)]) -> Vec<sock_filter> {
     let mut runs: Vec<(u8, u8)> = Vec::new();
-    for (byte, &target) in (0..=u8::MAX).zip(targets) {
+    for (byte, &target) in (0..=u8::MAX).zip(&targets.slots) {
         if runs.last().is_none_or(|&(_, last)| last != target) {
             runs.push((byte, target));
         }
     }
-    let mut program = prologue().to_vec();
+    let default = targets.default();
+    let mut program = prologue(default).to_vec();
     emit(&runs, &mut program);
+    let distance = program.len() - REQUEST_JUMP - 1;
+    if let Some(jump) = program.get_mut(REQUEST_JUMP) {
+        jump.k = distance as u32;
+    }
+    if !services.is_empty() {
+        program.extend([
+            instruction(LOAD_WORD, SERVICE_HIGH_OFFSET),
+            equal(0, 1, 0),
+            instruction(RETURN, default.into()),
+            instruction(LOAD_WORD, SERVICE_LOW_OFFSET),
+        ]);
+        emit_services(services, default, &mut program);
+    } else {
+        program.push(instruction(RETURN, default.into()));
+    }
     program
 }
 
+/// Where the prologue jumps to the services.
+const REQUEST_JUMP: usize = 9;
+
 /// Loads the slot: the top byte of the queue pair number, or for queue pair 1 that of the communication id.
-/// (A packet too short for what is looked at goes to the first socket: it is dropped wherever it goes.)
-fn prologue() -> [sock_filter; 11] {
-    let equal = |k, jt, jf| sock_filter { code: JUMP_IF_EQUAL, jt, jf, k };
+/// Requests go on to the services. (A packet too short for what is looked at goes to the first socket: it is
+/// dropped wherever it goes.)
+fn prologue(default: u8) -> [sock_filter; 13] {
     [
+        instruction(LOAD_BYTE, SLOT_OFFSET as u32),
+        equal(0, 0, 11), // else to the search
         instruction(LOAD_HALF, LOW_QPN_OFFSET),
-        equal(1, 0, 8), // else to the last
-        instruction(LOAD_BYTE, SLOT_OFFSET as u32),
-        equal(0, 0, 7), // else done
+        equal(1, 1, 0),
+        instruction(RETURN, default.into()),
         instruction(LOAD_HALF, ATTRIBUTE_OFFSET),
-        equal(attribute::SIDR_REP.into(), 2, 0),
+        equal(attribute::REQ.into(), 2, 0),
+        equal(attribute::SIDR_REQ.into(), 1, 0),
+        equal(attribute::SIDR_REP.into(), 3, 1),
+        instruction(JUMP, 0), // to the services
         instruction(LOAD_BYTE, REMOTE_ID_OFFSET),
-        instruction(JUMP, 3), // done
+        instruction(JUMP, 1), // to the search
         instruction(LOAD_BYTE, REQUEST_ID_OFFSET),
-        instruction(JUMP, 1), // done
-        instruction(LOAD_BYTE, SLOT_OFFSET as u32),
     ]
+}
+
+fn equal(k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code: JUMP_IF_EQUAL, jt, jf, k }
+}
+
+/// Returns the index of the service that is loaded, or else the default.
+fn emit_services(services: &[(u32, u8)], default: u8, program: &mut Vec<sock_filter>) {
+    let (lower, upper) = services.split_at(services.len() / 2);
+    let Some(&(first, target)) = upper.first() else { return };
+    if lower.is_empty() {
+        program.push(equal(first, 0, 1));
+        program.push(instruction(RETURN, target.into()));
+        program.push(instruction(RETURN, default.into()));
+        return;
+    }
+    branch(first, program, |program| emit_services(lower, default, program));
+    emit_services(upper, default, program);
+}
+
+/// Emits what is done with values less than `first`; what is emitted next is done with the others.
+fn branch(first: u32, program: &mut Vec<sock_filter>, less: impl FnOnce(&mut Vec<sock_filter>)) {
+    // Conditional jumps reach 255 instructions, unconditional ones any number.
+    program.push(sock_filter { jf: 1, ..instruction(JUMP_IF_AT_LEAST, first) });
+    let jump = program.len();
+    program.push(instruction(JUMP, 0));
+    less(program);
+    let distance = program.len() - jump - 1;
+    if let Some(jump) = program.get_mut(jump) {
+        jump.k = distance as u32;
+    }
 }
 
 fn emit(runs: &[(u8, u8)], program: &mut Vec<sock_filter>) {
@@ -84,15 +158,7 @@ fn emit(runs: &[(u8, u8)], program: &mut Vec<sock_filter>) {
         program.push(instruction(RETURN, target.into()));
         return;
     }
-    // Conditional jumps reach 255 instructions, unconditional ones any number.
-    program.push(sock_filter { jf: 1, ..instruction(JUMP_IF_AT_LEAST, first.into()) });
-    let jump = program.len();
-    program.push(instruction(JUMP, 0));
-    emit(lower, program);
-    let distance = program.len() - jump - 1;
-    if let Some(jump) = program.get_mut(jump) {
-        jump.k = distance as u32;
-    }
+    branch(first.into(), program, |program| emit(lower, program));
     emit(upper, program);
 }
 
@@ -102,6 +168,7 @@ fn instruction(code: u16, k: u32) -> sock_filter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::simulation::run_filter as run;
     use super::*;
     use pumice_transport::mad::{
         CmMessage, CommId, Dreq, PortSpace, PrivateData, Rtu, ServiceId, SidrRep, SidrReq, SidrStatus,
@@ -109,30 +176,12 @@ mod tests {
     use pumice_transport::wire::Qpn;
     use std::os::fd::AsRawFd;
 
-    /// What the kernel does with a program, in steps.
-    fn run(program: &[sock_filter], packet: &[u8]) -> (u32, usize) {
-        let (mut at, mut accumulator, mut steps) = (0, 0, 0);
-        loop {
-            let step = program[at];
-            steps += 1;
-            at += 1;
-            match step.code {
-                LOAD_BYTE => accumulator = u32::from(packet[step.k as usize]),
-                LOAD_HALF => {
-                    let at = step.k as usize;
-                    accumulator = u32::from(packet[at]) << 8 | u32::from(packet[at + 1]);
-                }
-                JUMP_IF_EQUAL => at += usize::from(if accumulator == step.k { step.jt } else { step.jf }),
-                JUMP_IF_AT_LEAST => at += usize::from(if accumulator >= step.k { step.jt } else { step.jf }),
-                JUMP => at += step.k as usize,
-                RETURN => return (step.k, steps),
-                other => panic!("instruction {other:#x}"),
-            }
-        }
+    fn plain(slots: [u8; 256]) -> Targets {
+        Targets { slots, services: Vec::new() }
     }
 
     fn check(targets: &[u8; 256]) -> usize {
-        let program = program(targets);
+        let program = program(&plain(*targets), &[]);
         let mut longest = 0;
         for byte in 0..=u8::MAX {
             let (index, steps) = run(&program, &[0, 0, 0, 0, 0, byte, 0, 0]);
@@ -144,19 +193,19 @@ mod tests {
 
     #[test]
     fn every_byte_finds_its_target_in_few_steps() {
-        assert_eq!(check(&[3; 256]), 4);
+        assert_eq!(check(&[3; 256]), 5);
         let mut one = [0; 256];
         one[17] = 9;
-        assert!(check(&one) <= 8);
+        assert!(check(&one) <= 9);
         let all: [u8; 256] = std::array::from_fn(|byte| (byte as u8).wrapping_mul(77));
         assert!(check(&all) <= 20);
-        assert!(program(&all).len() <= 777);
+        assert!(program(&plain(all), &[]).len() <= 780);
     }
 
     #[test]
     fn messages_to_queue_pair_1_find_the_process_in_their_communication_id() {
         let targets: [u8; 256] = std::array::from_fn(|byte| byte as u8);
-        let program = program(&targets);
+        let program = program(&plain(targets), &[]);
         let packet = |message: CmMessage| {
             let mut packet = vec![0x64, 0, 0xff, 0xff, 0, 0, 0, 1];
             packet.resize(20, 0);
@@ -184,8 +233,8 @@ mod tests {
             (CmMessage::Rtu(rtu), 0x44),
             (CmMessage::Dreq(dreq), 0x44),
             (CmMessage::SidrRep(answer), 0x44),
-            // Nobody's slot.
-            (CmMessage::SidrReq(ask), 0xff),
+            // For the lowest slot.
+            (CmMessage::SidrReq(ask), 0),
         ] {
             let mut packet = packet(message);
             assert_eq!(run(&program, &packet).0, slot, "{message:?}");
@@ -198,12 +247,53 @@ mod tests {
     }
 
     #[test]
+    fn requests_find_the_process_that_listens() {
+        let slots: [u8; 256] = std::array::from_fn(|byte| byte as u8 | 1);
+        for count in [0, 1, 2, 3, 100, MAX_SERVICES] {
+            let services: Vec<(u32, u8)> =
+                (0..count as u32).map(|n| (0x0106_0000 + 5 * n, (n % 250) as u8 + 3)).collect();
+            let program = program(&Targets { slots, services: services.clone() }, &services);
+            assert!(program.len() <= 4096);
+            let mut longest = 0;
+            for port in 0..5 * count as u16 + 5 {
+                for (attribute, high) in [
+                    (attribute::REQ, 0_u32),
+                    (attribute::SIDR_REQ, 0),
+                    (attribute::REQ, 1),
+                    (attribute::MRA, 0),
+                ] {
+                    let mut packet = vec![0; 64];
+                    packet[7] = 1;
+                    packet[ATTRIBUTE_OFFSET as usize + 1] = attribute as u8;
+                    packet[REMOTE_ID_OFFSET as usize] = 77;
+                    packet[52..56].copy_from_slice(&high.to_be_bytes());
+                    packet[56..60].copy_from_slice(&(0x0106_0000 + u32::from(port)).to_be_bytes());
+                    let (index, steps) = run(&program, &packet);
+                    longest = longest.max(steps);
+                    let listener = services
+                        .iter()
+                        .find(|_| high == 0)
+                        .and_then(|_| services.iter().find(|(id, _)| *id == 0x0106_0000 + u32::from(port)));
+                    let expected =
+                        if attribute == attribute::MRA { 77 } else { listener.map_or(1, |&(_, at)| at) };
+                    assert_eq!(index, u32::from(expected), "{count} services, port {port}, {attribute:#x}");
+                    // The same bytes for another queue pair.
+                    packet[5] = 9;
+                    assert_eq!(run(&program, &packet).0, 9);
+                }
+            }
+            assert!(longest <= 40, "{longest} steps");
+        }
+    }
+
+    #[test]
     fn the_kernel_takes_the_longest_program() {
         let all: [u8; 256] = std::array::from_fn(|byte| (byte as u8).wrapping_mul(77));
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
         socket.set_reuse_port(true).unwrap();
-        attach(socket.as_raw_fd(), &all).unwrap();
+        let services = (0..MAX_SERVICES as u32 + 7).map(|port| (0x0106_0000 + port, 3)).collect();
+        attach(socket.as_raw_fd(), &Targets { slots: all, services }).unwrap();
         let alone = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
-        assert_eq!(attach(alone.as_raw_fd(), &all).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(attach(alone.as_raw_fd(), &plain(all)).unwrap_err().raw_os_error(), Some(libc::EINVAL));
     }
 }

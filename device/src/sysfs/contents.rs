@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Entry, SysfsDevice};
+use super::{Entry, SysfsDevice, live, netlink};
 use crate::pkey_table::PkeyTable;
 use crate::profile::{PortProfile, Speed};
 
@@ -32,18 +32,11 @@ const WIRE_COUNTERS: [&str; 8] = [
     "port_rcv_switch_relay_errors",
     "symbol_error",
 ];
-/// What each process counts for itself.
-const PROCESS_COUNTERS: [&str; 13] = [
+/// What no counter of the device tells.
+const OTHER_COUNTERS: [&str; 6] = [
     "multicast_rcv_packets",
     "multicast_xmit_packets",
-    "port_rcv_constraint_errors",
-    "port_rcv_data",
-    "port_rcv_errors",
-    "port_rcv_packets",
     "port_xmit_constraint_errors",
-    "port_xmit_data",
-    "port_xmit_discards",
-    "port_xmit_packets",
     "port_xmit_wait",
     "unicast_rcv_packets",
     "unicast_xmit_packets",
@@ -84,6 +77,12 @@ pub(super) fn entries(device: &SysfsDevice<'_>) -> BTreeMap<String, Entry> {
     }
     parent(&mut tree, &format!("{top}/device"), device);
     port(&mut tree, &format!("{top}/ports/1"), device);
+    if let Some(counted) = device.counted {
+        tree.link("live/counted", counted.to_string_lossy());
+    }
+    for (command, answer) in netlink::answers(device) {
+        tree.0.insert(format!("netlink/{command}"), Entry::Bytes(answer));
+    }
     tree.0
 }
 
@@ -132,8 +131,14 @@ fn port(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
     for counter in WIRE_COUNTERS {
         tree.file(format!("{top}/counters/{counter}"), "0");
     }
-    for counter in PROCESS_COUNTERS {
+    for counter in OTHER_COUNTERS {
         tree.file(format!("{top}/counters/{counter}"), NOT_COUNTED);
+    }
+    for (folder, recipes) in [("counters", &live::PORT[..]), ("hw_counters", &live::HARDWARE[..])] {
+        for recipe in recipes {
+            tree.file(format!("{top}/{folder}/{}", recipe.name), "0");
+            tree.file(format!("live/{folder}/{}", recipe.name), recipe.text());
+        }
     }
 }
 
@@ -251,6 +256,7 @@ mod tests {
             guid: [0, 0x11, 0x22, 0xff, 0xfe, 0x33, 0x44, 0x55],
             profile: &profile,
             gids: &gids,
+            counted: Some("/run/pumice/counted".as_ref()),
             processors: Some("0-1"),
         };
         let entries = entries(&device);
@@ -270,7 +276,9 @@ mod tests {
             ("ports/1/gid_attrs/types/1", "RoCE v2"),
             ("ports/1/gid_attrs/ndevs/1", "eth1"),
             ("ports/1/pkeys/1", "0x8001"),
-            ("ports/1/counters/port_xmit_data", "N/A (no PMA)"),
+            ("ports/1/counters/port_xmit_data", "0"),
+            ("ports/1/counters/port_xmit_wait", "N/A (no PMA)"),
+            ("ports/1/hw_counters/rcvd_pkts", "0"),
         ] {
             assert_eq!(
                 entries.get(&format!("{top}/{path}")),
@@ -278,6 +286,7 @@ mod tests {
                 "{path}"
             );
         }
+        assert_eq!(entries.get("live/counted"), Some(&Entry::Link("/run/pumice/counted".to_owned())));
         let net = entries.get(&format!("{top}/device/net/eth0"));
         assert_eq!(net, Some(&Entry::Link("/sys/class/net/eth0".to_owned())));
         let without = super::entries(&SysfsDevice { profile: &Profile::default(), gids: &[], ..device });

@@ -1,14 +1,18 @@
 //! What Linux would show of the device below /sys/class/infiniband and /dev/infiniband, as a tree of small files:
 //! for programs that look there instead of asking libibverbs, or before they do.
 //!
-//! The tree is a snapshot: addresses that come later are not in it. Whoever shows it to a program (the preload
-//! `libpumice_sysfs.so`) puts its folder in front of `/sys` and `/dev`.
+//! The tree is a snapshot: addresses that come later are not in it. Counters are the exception: the tree says what they
+//! are made of (`live`). Beside it is what Linux answers through netlink (`netlink`). The preload
+//! `libpumice_sysfs.so`, which shows the tree to a program, puts its folder in front of `/sys` and `/dev`.
 
 mod contents;
+mod live;
+mod netlink;
 mod write;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
 
 pub use write::SysfsError;
 
@@ -30,6 +34,8 @@ pub struct SysfsDevice<'a> {
     pub profile: &'a Profile,
     /// The GID table.
     pub gids: &'a [GidEntry],
+    /// Where the processes count, for files whose contents change (`share::counted_file_name`).
+    pub counted: Option<&'a Path>,
     /// The processors of the host as Linux lists them ("0-3,8"), if that is known.
     pub processors: Option<&'a str>,
 }
@@ -45,6 +51,8 @@ enum Entry {
     Folder,
     /// Contents, the newline at their end included.
     File(String),
+    /// Contents that are no text.
+    Bytes(Vec<u8>),
     /// Where the link leads.
     Link(String),
 }

@@ -49,6 +49,7 @@ fn make(folder: &Path, path: &Path, entry: &Entry) -> io::Result<()> {
     let there = match entry {
         Entry::Folder => return fs::create_dir_all(path),
         Entry::File(text) => fs::read(path).is_ok_and(|found| found == text.as_bytes()),
+        Entry::Bytes(bytes) => fs::read(path).is_ok_and(|found| found == *bytes),
         Entry::Link(target) => fs::read_link(path).is_ok_and(|found| found == Path::new(target)),
     };
     if there {
@@ -64,6 +65,7 @@ fn make(folder: &Path, path: &Path, entry: &Entry) -> io::Result<()> {
     let made = match entry {
         Entry::Link(target) => symlink(target, &fresh),
         Entry::File(text) => fs::write(&fresh, text),
+        Entry::Bytes(bytes) => fs::write(&fresh, bytes),
         Entry::Folder => Ok(()),
     };
     made.and_then(|()| fs::rename(&fresh, path)).inspect_err(|_| {

@@ -54,23 +54,23 @@ fn status_1_loc_len_err_of_a_receive_too_short() {
 
 /// Invalidating what cannot be invalidated here: a region, or nothing.
 #[test]
-fn status_2_loc_qp_op_err_of_a_local_invalidate() {
+fn status_6_mw_bind_err_of_a_local_invalidate() {
     for region in [true, false] {
         let mut scene = Scene::new();
         let invalidate_rkey = if region { scene.a.rkey } else { 0xdead_0000 };
         scene.post(&SendRequest { invalidate_rkey, ..SendRequest::new(1, SendOpcode::LocalInvalidate) });
-        assert_eq!(failure(&mut scene), (1, WcStatus::LocQpOpErr, ERR));
+        assert_eq!(failure(&mut scene), (1, WcStatus::MwBindErr, ERR));
     }
 }
 
-/// A SEND that invalidates a key that is none: the receive says so, the sender hears of an access error.
+/// A SEND that invalidates a key that is none: the receive says so, and the sender hears nothing.
 #[test]
 fn status_2_loc_qp_op_err_of_a_receive_with_a_key_to_invalidate() {
     let mut scene = Scene::new();
     scene.b.post_recv(scene.qb, 5, 0, 8);
     let invalidate_rkey = scene.b.rkey;
     scene.post(&SendRequest { invalidate_rkey, ..SendRequest::new(1, SendOpcode::SendWithInvalidate) });
-    assert_eq!(failure(&mut scene), (1, WcStatus::RemAccessErr, ERR));
+    assert_eq!(failure(&mut scene), (1, WcStatus::RetryExcErr, ERR));
     assert_eq!((scene.b.outcomes(), scene.b.state(scene.qb)), (vec![(5, WcStatus::LocQpOpErr)], ERR));
 }
 

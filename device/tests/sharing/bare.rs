@@ -3,9 +3,12 @@
 use std::io::BufRead;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
+use std::time::Duration;
 
-use pumice_device::port::wait_readable;
-use pumice_device::share::SharedPort;
+use pumice_device::clock::Clock;
+use pumice_device::port::{Port, Received, wait_readable};
+use pumice_device::share::{SharedPort, sharers};
+use pumice_transport::path::Flow;
 
 use crate::child::{config, say};
 use crate::fleet::{Process, Scene};
@@ -16,8 +19,16 @@ pub(crate) fn run() {
         Err(error) => return say(&format!("refused {error}")),
     };
     say(&format!("slot {}", port.as_ref().map_or(0, SharedPort::slot)));
+    let clock = Clock::monotonic();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match line.as_str() {
+            // Looks at the port so often, and takes so many packets at least.
+            line if line.starts_with("look ") => {
+                say(&format!("done {}", take(port.as_mut(), &clock, number(line), 0)))
+            }
+            line if line.starts_with("take ") => {
+                say(&format!("done {}", take(port.as_mut(), &clock, 2, number(line))))
+            }
             "fork-and-drop" => {
                 // SAFETY: the child only drops the port and leaves.
                 let child = unsafe { libc::fork() };
@@ -49,10 +60,53 @@ pub(crate) fn run() {
                 }
                 say(&format!("done {child}"));
             }
+            "registry" => say(&format!("done {}", port.as_ref().unwrap().registry().display())),
+            "sharers" => {
+                let slots: Vec<String> =
+                    sharers(4791, None).unwrap().iter().map(|sharer| sharer.slot.to_string()).collect();
+                say(&format!("done {}", slots.join(" ")));
+            }
+            "notice" => say(&format!("done {}", port.as_ref().unwrap().notice().unwrap_or_default())),
+            "receive" => say(&format!("done {}", crate::receive(port.as_mut().unwrap()))),
+            question if question.starts_with("forward ") => {
+                let slot = question["forward ".len()..].parse().unwrap();
+                say(&format!("done {}", forward(port.as_mut().unwrap(), slot)));
+            }
             "quit" => return,
             other => panic!("{other}?"),
         }
     }
+}
+
+fn number(line: &str) -> usize {
+    line.split(' ').nth(1).and_then(|number| number.parse().ok()).expect("a number")
+}
+
+/// Takes packets until `least` have come and the port was found empty `looks` times; how many came.
+fn take(port: Option<&mut SharedPort>, clock: &Clock, mut looks: usize, least: usize) -> usize {
+    let port = port.expect("the port");
+    let mut count = 0;
+    while looks > 0 || count < least {
+        let more = port.receive(clock.now_ns(), &mut |received| {
+            count += received.bytes.chunks(received.segment_bytes).count();
+        });
+        if !more && looks > 0 {
+            looks -= 1;
+        } else if !more {
+            assert!(wait_readable(&port.descriptors(), None, Some(Duration::from_secs(60))).unwrap());
+            port.woken();
+        }
+    }
+    count
+}
+
+/// Hands a packet for a slot to its process.
+fn forward(port: &mut SharedPort, slot: u8) -> bool {
+    let address = port.udp().address();
+    let flow = Flow { source: address, destination: address, source_port: 4791, destination_port: 4791 };
+    let mut bytes = [0; 16];
+    bytes[5] = slot;
+    port.forward(slot, &Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes })
 }
 
 /// A process in this role.
@@ -79,6 +133,15 @@ impl Bare {
 
     pub(crate) fn kill(&mut self) {
         self.process.kill();
+    }
+
+    /// Stops it, as a debugger would.
+    pub(crate) fn stop(&mut self) {
+        self.process.stop();
+    }
+
+    pub(crate) fn resume(&mut self) {
+        self.process.resume();
     }
 
     pub(crate) fn quit(&mut self) {

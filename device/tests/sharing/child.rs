@@ -3,6 +3,7 @@
 use std::io::BufRead;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
@@ -30,8 +31,9 @@ const MAX_QPS: usize = 8;
 /// What the parent wants of this process.
 pub(crate) fn config() -> ShareConfig {
     let address: IpAddr = std::env::var("PUMICE_SHARING_ADDRESS").unwrap().parse().unwrap();
-    let folder = std::env::var_os("PUMICE_SHARING_FOLDER").unwrap().into();
-    ShareConfig { udp: UdpConfig::new(address), folder: Some(folder) }
+    // None: where a program's processes meet that is told nothing.
+    let folder = std::env::var_os("PUMICE_SHARING_FOLDER").filter(|folder| !folder.is_empty());
+    ShareConfig { udp: UdpConfig::new(address), folder: folder.map(PathBuf::from) }
 }
 
 pub(crate) fn say(text: &str) {
@@ -289,21 +291,7 @@ impl Process {
     }
 
     fn missteer(&self) {
-        // Everything to the first socket of the group.
-        let mut program =
-            libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
-        let whole = libc::sock_fprog { len: 1, filter: &raw mut program };
-        // SAFETY: the program lives through the call, and the kernel copies it.
-        let status = unsafe {
-            libc::setsockopt(
-                self.socket,
-                libc::SOL_SOCKET,
-                libc::SO_ATTACH_REUSEPORT_CBPF,
-                (&raw const whole).cast(),
-                size_of::<libc::sock_fprog>() as libc::socklen_t,
-            )
-        };
-        assert_eq!(status, 0);
+        missteer(self.socket);
         say("missteered");
     }
 
@@ -313,6 +301,23 @@ impl Process {
         let [forwarded, taken_over] = [sharing.forwarded, sharing.taken_over];
         say(&format!("stats {forwarded} {taken_over} {} {} {unknown_qpn}", sharing.rejected, sharing.mended));
     }
+}
+
+/// Makes the kernel give everything to the first socket of a group.
+pub(crate) fn missteer(socket: RawFd) {
+    let mut program = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+    let whole = libc::sock_fprog { len: 1, filter: &raw mut program };
+    // SAFETY: the program lives through the call, and the kernel copies it.
+    let status = unsafe {
+        libc::setsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const whole).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(status, 0);
 }
 
 /// The message number `sequence` from one queue pair to another: no two are alike.

@@ -58,7 +58,10 @@ impl Scene {
     /// The registry file of this network namespace.
     pub(crate) fn registry(&self) -> PathBuf {
         let files = fs::read_dir(&self.folder).unwrap().map(|file| file.unwrap().path());
-        let is_registry = |path: &PathBuf| !path.to_string_lossy().ends_with("-backlog");
+        // What lies beside it has its name and a hyphen more.
+        let is_registry = |path: &PathBuf| {
+            path.to_string_lossy().split("udp").last().is_some_and(|name| name.matches('-').count() == 1)
+        };
         files.into_iter().find(is_registry).expect("there is a registry")
     }
 
@@ -86,13 +89,17 @@ impl Process {
     /// Starts this program in a role. `prefix` is what runs it, such as `setpriv …`, or empty.
     pub(crate) fn start(prefix: Option<Command>, scene: &Scene, role: &str) -> Process {
         let own = std::env::current_exe().unwrap();
-        let mut command = match prefix {
+        match prefix {
             Some(mut prefix) => {
                 prefix.arg(own);
-                prefix
+                Process::run(prefix, scene, role)
             }
-            None => Command::new(own),
-        };
+            None => Process::run(Command::new(own), scene, role),
+        }
+    }
+
+    /// Starts this program, which `command` runs, in a role.
+    pub(crate) fn run(mut command: Command, scene: &Scene, role: &str) -> Process {
         let mut child = command
             .args(["process", "--exact", "--nocapture", "--test-threads=1"])
             .env("PUMICE_SHARING_ROLE", role)
@@ -142,6 +149,26 @@ impl Process {
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Stops it, and waits until it has stopped.
+    pub(crate) fn stop(&mut self) {
+        self.signal(libc::SIGSTOP, libc::WSTOPPED);
+    }
+
+    /// Lets it run again.
+    pub(crate) fn resume(&mut self) {
+        self.signal(libc::SIGCONT, libc::WCONTINUED);
+    }
+
+    fn signal(&mut self, signal: i32, awaited: i32) {
+        let pid = self.child.id();
+        // SAFETY: the child has not been waited for, so the number is its own.
+        assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
+        // SAFETY: all-zero is a valid siginfo_t.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the call fills in the structure, which lives through it. It does not reap the child.
+        assert_eq!(unsafe { libc::waitid(libc::P_PID, pid, &raw mut info, awaited) }, 0);
     }
 
     pub(crate) fn quit(&mut self) {

@@ -5,12 +5,13 @@
 # and WHO is the requester, whose address is given, or the responder, or the connection manager of one of them, whose messages programs
 # do not wait for before they send. Not kept: addresses, ports, keys and queue pair numbers; what a device chooses (communication
 # ids, first PSNs of the connection manager); the MigReq bit (rxe sends 0, hardware and pumice 1); credits (rxe gives none); AckReq of
-# datagrams to queue pair 1 (rxe sets it, and nobody looks at it); how long anything took.
+# datagrams to queue pair 1 (rxe sets it, and no receiver looks at it) and their PSNs, which count what queue pair 1 has sent,
+# repeated messages included; how long anything took.
 #
 #   requester    an address
 #   part         only what is between this mark and the next; marks are datagrams that are no RoCE packets. 0: all
 #   own_numbers  the programs choose PSNs and immediate data: PSNs are counted from the first of their queue pair
-#   once         only the first of packets that are the same, for what is repeated as long as it takes
+#   once         only the first of packets that are the same: a machine that is slow for a moment makes the sender repeat a packet
 $3 == ">" && $5 == "MALFORMED:" { marks++; next }
 $3 != ">" || $8 != "psn" || (part && marks != part) { next }
 {
@@ -42,9 +43,11 @@ $3 != ">" || $8 != "psn" || (part && marks != part) { next }
     sub(/ icrc.*/, "", rest)
     if ($7 == "0x000001") {
         who = who "-manager"
+        psn = "-"
         sub(/ ack-request/, "", rest)
     }
     gsub(/ +/, " ", rest)
+    sub(/ $/, "", rest)
     line = who " " opcode " " psn rest
     if (once && line in seen) next
     seen[line] = 1

@@ -63,6 +63,7 @@ impl Cm {
                 retry_count: params.retry_count,
                 rnr_retry_count: params.rnr_retry_count,
             },
+            asked_ns: None,
             deadline_ns: None,
         };
         self.table.insert(id, connection);
@@ -87,7 +88,13 @@ impl Cm {
         Ok(())
     }
 
-    pub(super) fn on_rep(&mut self, route: &MadRoute, transaction: u64, rep: &Rep) -> Result<(), Ignored> {
+    pub(super) fn on_rep(
+        &mut self,
+        route: &MadRoute,
+        transaction: u64,
+        rep: &Rep,
+        now_ns: u64,
+    ) -> Result<(), Ignored> {
         let id = rep.remote_id;
         let Some(connection) = self.table.get_mut(id).filter(|own| own.route.remote == route.remote) else {
             self.reject_reply(route, transaction, rep, RejectReason::INVALID_COMM_ID);
@@ -106,6 +113,7 @@ impl Cm {
         if let Some(old) = self.table.by_remote_queue_pair(&end(remote_qpn.value()))
             && self.is_stale(old)
         {
+            self.ask_whether_it_lives(old, now_ns);
             self.reject_reply(route, transaction, rep, RejectReason::STALE_CONNECTION);
             return Err(Ignored::Stale);
         }

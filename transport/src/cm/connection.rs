@@ -68,6 +68,8 @@ pub(super) struct Connection {
     /// Whether the message under way has left.
     pub(super) pace: Pace,
     pub(super) qp: QpParameters,
+    /// When the peer was last asked whether it still has the connection.
+    pub(super) asked_ns: Option<u64>,
     /// Owned by the table: when its timer fires.
     pub(super) deadline_ns: Option<u64>,
 }

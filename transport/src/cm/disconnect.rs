@@ -1,11 +1,26 @@
 //! The end: DREQ, DREP, timewait, and connections that their consumer gives up.
+//!
+//! **A claim that a connection is stale is checked.** A REQ (or REP) that names a queue pair which is connected
+//! already says that the peer has forgotten the old connection: it started again, and got the same number. Linux
+//! believes it and disconnects. But a REQ needs no secret: every local user of the peer's host, and everyone who
+//! can forge its address, can send one for each queue pair number. So the new message is refused, as in Linux, and
+//! the *old* connection's peer is asked whether it still has it. The question is a DREQ with both communication ids
+//! and queue pair 0, which no connection has. A peer that has the connection ignores it, because the number is not
+//! its queue pair's; one that has not confirms the end with a DREP, as for every DREQ about an unknown connection.
+//! Linux and pumice both do so. The DREP repeats both communication ids, which only the two ends know, and ends
+//! the connection; a lost question changes nothing, and the next attempt asks again.
 
 use alloc::boxed::Box;
 
 use super::active::new_transaction;
 use super::connection::SaidMad;
 use super::{Cm, CmError, Event, Ignored, MadRoute, RejectParams, SidrReply, State, time_code_ns};
-use crate::mad::{CmMessage, CommId, Drep, Dreq, PrivateData, Rej, RejectReason, Rejected, SidrStatus};
+use crate::mad::{CmMessage, CommId, Drep, Dreq, PrivateData, SidrStatus};
+use crate::wire::Qpn;
+
+/// Between two questions to the same peer whether it still has a connection: forged claims are not to make a
+/// flood of them.
+const QUESTION_INTERVAL_NS: u64 = 100_000_000;
 
 impl Cm {
     /// Disconnects: sends a DREQ, or after [`Event::DisconnectRequest`] the DREP. The queue pair should
@@ -141,6 +156,27 @@ impl Cm {
         Ok(())
     }
 
+    /// Another message claims the queue pair of this connection's peer: asks the peer whether it still has the
+    /// connection (see the module). A connection that is being made has a timer and needs no question.
+    pub(super) fn ask_whether_it_lives(&mut self, id: CommId, now_ns: u64) {
+        let established = self.table.get_mut(id).filter(|own| own.state == State::Established);
+        let Some(connection) = established else { return };
+        let again_ns =
+            connection.asked_ns.map_or(0, |asked_ns| asked_ns.saturating_add(QUESTION_INTERVAL_NS));
+        if now_ns < again_ns {
+            return;
+        }
+        connection.asked_ns = Some(now_ns);
+        let dreq = Dreq {
+            local_id: id,
+            remote_id: connection.remote_id,
+            remote_qpn: Qpn::new(0),
+            private_data: PrivateData::NONE,
+        };
+        let route = connection.route;
+        self.send(route, &CmMessage::Dreq(dreq), new_transaction(id));
+    }
+
     /// The peer of an established connection is known to be gone without a word: as if it had disconnected.
     pub fn peer_died(&mut self, id: CommId) {
         let Some(connection) = self.table.get_mut(id).filter(|own| own.state == State::Established) else {
@@ -168,35 +204,16 @@ impl Cm {
         let connection = self.table.between(id, drep.local_id, route).ok_or(Ignored::UnknownId)?;
         match connection.state {
             State::DreqSent => {}
+            State::Established if connection.asked_ns.is_some() => {
+                self.peer_died(id);
+                return Ok(());
+            }
             State::Timewait => return Err(Ignored::Duplicate),
             state => return Err(Ignored::WrongState(state)),
         }
         self.enter_timewait(id, now_ns);
         self.tell(id, Event::Disconnected { id, private_data: Some(Box::new(drep.private_data)) });
         Ok(())
-    }
-
-    /// A peer uses a queue pair again that we take for connected: our connection is over, too.
-    pub(super) fn end_stale(&mut self, id: CommId, now_ns: u64) {
-        let Some(connection) = self.table.get(id) else { return };
-        match connection.state {
-            State::Established => self.send_dreq(id, PrivateData::NONE, now_ns),
-            _ => {
-                let rejection = Rej {
-                    local_id: connection.remote_id,
-                    remote_id: id,
-                    rejected: Rejected::Other,
-                    info_length: 0,
-                    reason: RejectReason::STALE_CONNECTION,
-                    info: PrivateData::NONE,
-                    private_data: PrivateData::NONE,
-                };
-                self.take_request(id);
-                self.enter_idle(id);
-                self.tell(id, Event::Rejected { id, rejection: Box::new(rejection) });
-                self.remove_if_forgotten(id);
-            }
-        }
     }
 
     /// Over, but late messages may come. The peer's queue pair may be used for another connection.

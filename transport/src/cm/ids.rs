@@ -2,24 +2,38 @@
 
 use crate::mad::CommId;
 
-/// Chooses communication ids: the slot of the process in the top byte, a counter below it. An id comes
-/// again after 2^24 others only, so a late message does not meet a new connection.
+/// Chooses communication ids: the slot of the process in the top byte, and 24 bits below it that count in a
+/// scattered order. An id comes again after 2^24 others only, so a late message does not meet a new connection.
 #[derive(Debug, Clone)]
 pub struct IdSource {
     slot: u8,
     next: u32,
+    /// Keys of the rounds that scatter the count; without them ids come in order.
+    rounds: Option<[u64; ROUNDS]>,
 }
 
 const COUNTER_MASK: u32 = 0x00ff_ffff;
+const ROUNDS: usize = 6;
 
 impl IdSource {
     /// Ids that may live at once.
     pub const MAX_LIVE: usize = 1 << 23;
 
-    /// Ids of this slot, from a place that `seed` chooses: random, so that a process does not begin
-    /// with the ids of the one that had the slot before.
-    pub const fn new(slot: u8, seed: u32) -> IdSource {
-        IdSource { slot, next: seed & COUNTER_MASK }
+    /// Ids of this slot, one after the other from the lower 24 bits of `first`: for tests, and to replay captures.
+    pub const fn new(slot: u8, first: u32) -> IdSource {
+        IdSource { slot, next: first & COUNTER_MASK, rounds: None }
+    }
+
+    /// Ids of this slot in an order that `seed` chooses. If the seed is random, a process does not begin with
+    /// the ids of the one that had the slot before, and a peer that knows some ids cannot tell the others: a
+    /// forged message needs them.
+    pub fn scattered(slot: u8, seed: u64) -> IdSource {
+        let mut keys = seed;
+        let rounds = core::array::from_fn(|_| {
+            keys = keys.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            mix(keys)
+        });
+        IdSource { slot, next: mix(seed) as u32 & COUNTER_MASK, rounds: Some(rounds) }
     }
 
     /// The slot in every id.
@@ -30,16 +44,60 @@ impl IdSource {
     /// The next id that is not taken; `None` after 2^24 attempts.
     pub(super) fn next(&mut self, taken: impl Fn(CommId) -> bool) -> Option<CommId> {
         (0..=COUNTER_MASK).find_map(|_| {
-            let id = CommId(u32::from(self.slot) << 24 | self.next);
+            let count = self.rounds.as_ref().map_or(self.next, |keys| scatter(self.next, keys));
+            let id = CommId(u32::from(self.slot) << 24 | count);
             self.next = self.next.wrapping_add(1) & COUNTER_MASK;
             (id != CommId::NONE && !taken(id)).then_some(id)
         })
     }
 }
 
+/// A one-to-one map of 24 bits: a Feistel network of two halves of 12.
+fn scatter(count: u32, keys: &[u64; ROUNDS]) -> u32 {
+    let (left, right) = keys.iter().fold((count >> 12, count & 0xfff), |(left, right), key| {
+        (right, left ^ (mix(key ^ u64::from(right)) as u32 & 0xfff))
+    });
+    left << 12 | right
+}
+
+/// The output function of SplitMix64: every bit of the result depends on every bit of the value.
+fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
 #[cfg(test)]
 mod tests {
+    use alloc::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn scattered_ids_repeat_none_in_a_whole_round() {
+        let mut ids = IdSource::scattered(9, 0x1234_5678);
+        let mut seen = alloc::vec![false; 1 << 24];
+        for _ in 0..1 << 24 {
+            let id = ids.next(|_| false).unwrap();
+            assert_eq!(id.slot(), 9);
+            assert!(!core::mem::replace(&mut seen[(id.0 & COUNTER_MASK) as usize], true), "{id} twice");
+        }
+    }
+
+    #[test]
+    fn scattered_ids_follow_from_the_seed_and_not_from_each_other() {
+        let ids = |seed| -> alloc::vec::Vec<u32> {
+            let mut source = IdSource::scattered(1, seed);
+            (0..1000).map(|_| source.next(|_| false).unwrap().0 & COUNTER_MASK).collect()
+        };
+        let (one, other) = (ids(1), ids(2));
+        assert_eq!(one, ids(1), "the same seed, the same ids");
+        assert_eq!(one.iter().filter(|id| other.contains(id)).count(), 0);
+        // No step between neighbours comes often, as it would if they were counted.
+        let steps: BTreeSet<u32> =
+            one.windows(2).map(|two| two[1].wrapping_sub(two[0]) & COUNTER_MASK).collect();
+        assert!(steps.len() > 990, "{}", steps.len());
+    }
 
     #[test]
     fn ids_carry_the_slot_wrap_and_skip_what_is_taken() {

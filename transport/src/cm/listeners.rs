@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use super::{Cm, CmError, Place};
-use crate::mad::{CommId, ServiceId};
+use crate::mad::{CommId, ServiceId, TransportType};
 use crate::types::Gid;
 
 /// A listener.
@@ -20,6 +20,17 @@ pub enum BacklogOverflow {
     Ignore,
 }
 
+/// What a listener serves. A request for something else is rejected in the consumer's name, as Linux does it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Served {
+    /// Connections of any transport, and datagrams.
+    Anything,
+    /// Connections of one transport.
+    Connections(TransportType),
+    /// Questions for a datagram queue pair.
+    Datagrams,
+}
+
 /// What to listen for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListenParams {
@@ -29,6 +40,8 @@ pub struct ListenParams {
     pub mask: u64,
     /// At which addresses.
     pub place: Place,
+    /// For what.
+    pub served: Served,
     /// Requests that may wait: neither taken (see [`Cm::take_request`]) nor answered.
     pub backlog: usize,
     /// What happens to more.
@@ -36,10 +49,16 @@ pub struct ListenParams {
 }
 
 impl ListenParams {
-    /// One service at all addresses.
+    /// One service at all addresses, for whatever is asked.
     pub const fn new(service_id: ServiceId, backlog: usize) -> ListenParams {
-        let place = Place::Everywhere;
-        ListenParams { service_id, mask: u64::MAX, place, backlog, overflow: BacklogOverflow::Reject }
+        ListenParams {
+            service_id,
+            mask: u64::MAX,
+            place: Place::Everywhere,
+            served: Served::Anything,
+            backlog,
+            overflow: BacklogOverflow::Reject,
+        }
     }
 
     fn is_single(&self) -> bool {
@@ -130,6 +149,12 @@ impl Listeners {
             self.several.remove(&id);
         }
         Some(listener)
+    }
+
+    /// Whether a listener serves what is asked for.
+    pub(super) fn serves(&self, id: ListenerId, wanted: Served) -> bool {
+        let served = self.listeners.get(&id).map(|listener| listener.params.served);
+        served.is_some_and(|served| served == Served::Anything || served == wanted)
     }
 
     /// One more request waits, if there is room.

@@ -10,6 +10,9 @@
 //! a repeated REQ is answered with the REP again at once; a REP for an id that does not exist is
 //! rejected; a connection that its consumer has given up is still disconnected reliably; simultaneous
 //! DREQs are answered at once; and a peer that uses a queue pair again after its end is believed.
+//! Where it believes less, it is because a message can be forged: what a REQ says about an old connection is
+//! checked with its peer (`disconnect`), and only a message with both communication ids ends a connection that
+//! is established. The ids cannot be guessed ([`IdSource::scattered`]).
 //!
 //! **Ids.** A connection lives from `connect`, `resolve` or a request until [`Cm::destroy`]. What the
 //! protocol still needs of it then (the answer to a DREQ, timewait) stays without the consumer, and
@@ -43,7 +46,7 @@ pub use connection::State;
 pub use error::{CmError, Ignored};
 pub use event::{Event, MadOut, UnansweredMessage};
 pub use ids::IdSource;
-pub use listeners::{BacklogOverflow, ListenParams, ListenerId};
+pub use listeners::{BacklogOverflow, ListenParams, ListenerId, Served};
 pub use params::{
     AcceptParams, CmPath, ConnectParams, MadRoute, QpParameters, RejectParams, ResolveParams, SidrReply,
 };

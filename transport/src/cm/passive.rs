@@ -6,8 +6,8 @@ use super::active::within;
 use super::connection::{Connection, RemoteEnd, SaidMad};
 use super::pace::Pace;
 use super::{
-    AcceptParams, BacklogOverflow, Cm, CmError, Event, Ignored, ListenerId, MadRoute, QpParameters, State,
-    time_code_ns,
+    AcceptParams, BacklogOverflow, Cm, CmError, Event, Ignored, ListenerId, MadRoute, QpParameters, Served,
+    State, time_code_ns,
 };
 use crate::mad::{
     CmMessage, CommId, IpHeader, PortSpace, PrivateData, Rej, RejectReason, Rejected, Rep, Req, Rtu,
@@ -82,6 +82,7 @@ impl Cm {
     pub(super) fn on_req(
         &mut self,
         route: &MadRoute,
+        asked_at: Gid,
         transaction: u64,
         req: &Req,
         now_ns: u64,
@@ -97,16 +98,18 @@ impl Cm {
         if let Some(old) = self.table.by_remote_queue_pair(&end(req.local_qpn.value()))
             && self.is_stale(old)
         {
-            self.end_stale(old, now_ns);
+            self.ask_whether_it_lives(old, now_ns);
             return refuse(self, RejectReason::STALE_CONNECTION, Ignored::Stale);
         }
-        let Some(listener) = self.listeners.find(req.service_id, route.local) else {
+        let Some(listener) = self.listeners.find(req.service_id, asked_at) else {
             return refuse(self, RejectReason::INVALID_SERVICE_ID, Ignored::NoListener);
         };
         if !matches!(req.transport, TransportType::Rc | TransportType::Uc | TransportType::Xrc) {
             return refuse(self, RejectReason::INVALID_TRANSPORT_TYPE, Ignored::Refused);
         }
-        if !is_addressed(req.service_id, &req.private_data) {
+        if !self.listeners.serves(listener, Served::Connections(req.transport))
+            || !is_addressed(req.service_id, &req.private_data)
+        {
             return refuse(self, RejectReason::CONSUMER, Ignored::Refused);
         }
         if req.primary.remote_gid != route.local {
@@ -262,6 +265,7 @@ fn requested(listener: ListenerId, route: &MadRoute, transaction: u64, req: &Req
             retry_count: req.retry_count,
             rnr_retry_count: req.rnr_retry_count,
         },
+        asked_ns: None,
         deadline_ns: None,
     }
 }

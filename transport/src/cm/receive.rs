@@ -1,8 +1,10 @@
 //! A MAD arrives: which message is it, and for which connection?
 
+use core::net::IpAddr;
+
 use super::connection::RemoteEnd;
 use super::{Cm, Ignored, MadRoute};
-use crate::mad::{CmMessage, CommId, Mad, MadError, ServiceId, refuse};
+use crate::mad::{CmMessage, CommId, IpHeader, Mad, MadError, ServiceId, refuse};
 use crate::types::Gid;
 
 impl Cm {
@@ -23,15 +25,16 @@ impl Cm {
             }
         };
         let transaction = mad.header().transaction;
+        let asked_at = Cm::asked_at(route, &message).unwrap_or(route.local);
         let outcome = match &message {
-            CmMessage::Req(req) => self.on_req(route, transaction, req, now_ns),
-            CmMessage::Rep(rep) => self.on_rep(route, transaction, rep),
+            CmMessage::Req(req) => self.on_req(route, asked_at, transaction, req, now_ns),
+            CmMessage::Rep(rep) => self.on_rep(route, transaction, rep, now_ns),
             CmMessage::Rtu(rtu) => self.on_rtu(route, rtu),
             CmMessage::Rej(rej) => self.on_rej(route, rej, now_ns),
             CmMessage::Mra(mra) => self.on_mra(route, mra, now_ns),
             CmMessage::Dreq(dreq) => self.on_dreq(route, transaction, dreq, now_ns),
             CmMessage::Drep(drep) => self.on_drep(route, drep, now_ns),
-            CmMessage::SidrReq(req) => self.on_sidr_req(route, transaction, req),
+            CmMessage::SidrReq(req) => self.on_sidr_req(route, asked_at, transaction, req),
             CmMessage::SidrRep(rep) => self.on_sidr_rep(route, rep),
         };
         // An answer makes room for the next question.
@@ -51,6 +54,22 @@ impl Cm {
                 .is_some_and(|guid| self.table.by_remote_id(&end(guid, rej.local_id)).is_some()),
             other => other.recipient().is_some_and(|id| self.table.contains(id)),
         }
+    }
+
+    /// The address at which a request looks for its service; none if the message is no request. It is where the packet
+    /// arrived, except that what this host sends to itself for 127.0.0.1 or ::1 travels between addresses of the
+    /// device, and only RDMA-CM's header says that loopback was asked for.
+    pub fn asked_at(route: &MadRoute, message: &CmMessage) -> Option<Gid> {
+        let private_data: &[u8] = match message {
+            CmMessage::Req(req) => &req.private_data.0,
+            CmMessage::SidrReq(req) => &req.private_data.0,
+            _ => return None,
+        };
+        let service_id = message.service()?;
+        let is_own = route.local == route.remote && service_id.to_rdma_cm().is_some();
+        let asked =
+            is_own.then(|| IpHeader::parse(private_data).ok()).flatten().map(|header| header.destination);
+        Some(asked.filter(IpAddr::is_loopback).map_or(route.local, Gid::from))
     }
 
     /// Whether somebody in this process listens for a service at an address.

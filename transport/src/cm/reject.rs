@@ -154,7 +154,18 @@ impl Cm {
     fn rejected_id(&mut self, route: &MadRoute, rej: &Rej) -> Option<CommId> {
         if let Some(ca_guid) = rej.timeout_ca_guid() {
             let end = RemoteEnd { address: route.remote.0, ca_guid, number: rej.local_id.0 };
-            return self.table.by_remote_id(&end);
+            let id = self.table.by_remote_id(&end)?;
+            // Without our id it gives up a REQ whose REP it never saw. It cannot end what is established:
+            // that takes a message with both ids, of which one that forges a REJ knows at most one.
+            let open = |own: &Connection| {
+                matches!(
+                    own.state,
+                    State::ReqReceived | State::MraReqSent | State::RepSent | State::MraRepReceived
+                )
+            };
+            let knows_us = rej.remote_id == id;
+            return (knows_us || rej.remote_id == CommId::NONE && self.table.get(id).is_some_and(open))
+                .then_some(id);
         }
         let remote_id = if rej.rejected == Rejected::Req { CommId::NONE } else { rej.local_id };
         self.table.between(rej.remote_id, remote_id, route).map(|_| rej.remote_id)

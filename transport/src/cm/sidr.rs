@@ -7,10 +7,11 @@ use super::connection::{Connection, RemoteEnd, SaidMad};
 use super::pace::Pace;
 use super::passive::is_addressed;
 use super::{
-    BacklogOverflow, Cm, CmError, Event, Ignored, MadRoute, QpParameters, ResolveParams, SidrReply, State,
-    time_code_ns,
+    BacklogOverflow, Cm, CmError, Event, Ignored, MadRoute, QpParameters, ResolveParams, Served, SidrReply,
+    State, time_code_ns,
 };
 use crate::mad::{CmMessage, CommId, PrivateData, ServiceId, SidrRep, SidrReq, SidrStatus, TransportType};
+use crate::types::Gid;
 use crate::types::Mtu;
 
 impl Cm {
@@ -64,6 +65,7 @@ impl Cm {
     pub(super) fn on_sidr_req(
         &mut self,
         route: &MadRoute,
+        asked_at: Gid,
         transaction: u64,
         req: &SidrReq,
     ) -> Result<(), Ignored> {
@@ -76,10 +78,12 @@ impl Cm {
             cm.send(*route, &CmMessage::SidrRep(rep), transaction);
             Err(ignored)
         };
-        let Some(listener) = self.listeners.find(req.service_id, route.local) else {
+        let Some(listener) = self.listeners.find(req.service_id, asked_at) else {
             return refuse(self, SidrStatus::UNSUPPORTED, Ignored::NoListener);
         };
-        if !is_addressed(req.service_id, &req.private_data) {
+        if !self.listeners.serves(listener, Served::Datagrams)
+            || !is_addressed(req.service_id, &req.private_data)
+        {
             return refuse(self, SidrStatus::REJECT, Ignored::Refused);
         }
         let Ok(id) = self.new_id() else {
@@ -171,6 +175,7 @@ fn question(
             retry_count: 0,
             rnr_retry_count: 0,
         },
+        asked_ns: None,
         deadline_ns: None,
     }
 }

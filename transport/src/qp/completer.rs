@@ -1,9 +1,11 @@
 //! The completer: what responses do to the requester.
 
-use super::requester::{Outstanding, Requester, SendFailure};
+use super::peer_port::Fit;
+use super::requester::{Outstanding, Requester, SendFailure, fault_of};
 use super::settings::Settings;
-use crate::host::{Counter, Host};
-use crate::types::{SendOpcode, WcStatus};
+use crate::host::{Counter, Host, PeerProgress};
+use crate::trace::TraceEvent;
+use crate::types::{Answer, Heard, SendOpcode, WcStatus};
 use crate::wire::{NakCode, Operation, Packet, Psn, Syndrome, rnr_timer_ns};
 
 /// RNR retry count that means "for ever".
@@ -23,6 +25,7 @@ impl Requester {
     ) -> Result<(), SendFailure> {
         let psn = packet.bth().psn;
         if !psn.is_before(self.sent_end) {
+            self.heard.note(Answer::NeverSent(psn));
             host.count(Counter::RxUnexpectedResponse, 1);
             return Ok(());
         }
@@ -32,6 +35,30 @@ impl Requester {
             _ => self.handle_read_response(settings, now_ns, packet, host),
         }?;
         self.fail_if_due(settings)
+    }
+
+    /// How well a response from a new port of the peer's fits. Until its port is known, whatever answers a request
+    /// that is under way is what it is to say next. Then an answer must say that all that was sent has arrived,
+    /// or that the oldest request has not: a fatal NAK is for the port that is known.
+    pub(crate) fn fit(&self, packet: &Packet<'_>, port_is_known: bool) -> Fit {
+        let psn = packet.bth().psn;
+        let asked = !psn.is_before(self.acked) && psn.is_before(self.sent_end);
+        if !port_is_known {
+            // Others change nothing. They may be late answers to an earlier life of the queue pair.
+            return if asked { Fit::Answer } else { Fit::Behind };
+        }
+        if !asked {
+            return if Fit::of_request(psn, self.acked) == Fit::Behind { Fit::Near } else { Fit::Far };
+        }
+        let exact = match packet.aeth().map(|aeth| Syndrome::from_byte(aeth.syndrome)) {
+            Some(Syndrome::Ack { .. }) if packet.operation() == Operation::Acknowledge => {
+                psn.next() == self.sent_end
+            }
+            Some(Syndrome::Nak(NakCode::Sequence) | Syndrome::RnrNak { .. } | Syndrome::Ack { .. })
+            | None => psn == self.acked,
+            Some(_) => false,
+        };
+        if exact { Fit::Exact } else { Fit::Near }
     }
 
     fn handle_acknowledge<H: Host>(
@@ -44,6 +71,7 @@ impl Requester {
         let psn = packet.bth().psn;
         let Some(aeth) = packet.aeth() else { return Ok(()) };
         if psn.is_before(self.acked) {
+            self.note_old(psn);
             host.count(Counter::RxStaleResponse, 1);
             return Ok(());
         }
@@ -71,8 +99,10 @@ impl Requester {
             Syndrome::Nak(NakCode::Sequence) => {
                 host.count(Counter::RxNakSequence, 1);
                 if !self.acknowledge_before(settings, psn, now_ns, host) {
+                    self.heard.note(Answer::Later(psn));
                     return self.implied_nak(now_ns, host);
                 }
+                self.heard.note(Answer::Repeat(psn));
                 // rdma_rxe sends one for the packets behind the refused one too. After a short wait it arrives when all
                 // have been sent again, and would cost a retry for each RNR NAK.
                 let says_nothing_new = core::mem::take(&mut self.refused_for_now);
@@ -138,6 +168,7 @@ impl Requester {
         }
         let behind = self.cursor_psn().is_before(reached);
         self.acked = reached;
+        self.heard = Heard::default();
         self.window.on_acked(reached, count as u32, now_ns);
         self.reload_retries(settings);
         self.implied_nak_seen = false;
@@ -191,6 +222,10 @@ impl Requester {
             return Ok(());
         }
         self.refused_for_now = true;
+        if host.is_traced() {
+            let event = TraceEvent::ReceiverNotReady { psn: self.acked, retries_left: self.rnr_retries_left };
+            host.trace(&settings.context, event);
+        }
         if settings.rnr_retry != RNR_RETRY_INFINITE {
             if self.rnr_retries_left == 0 {
                 return Err(SendFailure { status: WcStatus::RnrRetryExcErr, local: false });
@@ -202,6 +237,14 @@ impl Requester {
         self.early_timer_ns = None;
         self.rnr_until_ns = Some(now_ns.saturating_add(rnr_timer_ns(timer_code)));
         Ok(())
+    }
+
+    /// An answer for a PSN before the ones that are under way. Before the first one it means that the two sides do
+    /// not count alike.
+    #[cold]
+    fn note_old(&mut self, psn: Psn) {
+        let never = self.acked == self.first_psn;
+        self.heard.note(if never { Answer::NeverSent(psn) } else { Answer::Old(psn) });
     }
 
     /// Matches a response to the oldest outstanding request. `None`: it is none of ours now.
@@ -217,12 +260,14 @@ impl Requester {
             return Ok(None);
         };
         if psn.is_before(self.acked) || psn.is_before(front.first_psn) {
+            self.note_old(psn);
             host.count(Counter::RxStaleResponse, 1);
             return Ok(None);
         }
         // A READ or atomic response also acknowledges the SENDs and WRITEs before its request.
         self.acknowledge_before(settings, front.first_psn, now_ns, host);
         if psn != self.acked {
+            self.heard.note(Answer::Later(psn));
             self.implied_nak(now_ns, host)?;
             return Ok(None);
         }
@@ -260,7 +305,8 @@ impl Requester {
                     return Err(bad);
                 }
                 let stored = host.scatter(settings.context.pd, wqe.sges(), offset, packet.payload());
-                if stored.is_err() {
+                if let Err(error) = stored {
+                    self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, true, host));
                     return Err(SendFailure { status: WcStatus::LocProtErr, local: false });
                 }
             }
@@ -292,7 +338,8 @@ impl Requester {
             return Err(SendFailure { status: WcStatus::BadRespErr, local: false });
         };
         let original = ack.original.to_ne_bytes();
-        if host.scatter(settings.context.pd, wqe.sges(), 0, &original).is_err() {
+        if let Err(error) = host.scatter(settings.context.pd, wqe.sges(), 0, &original) {
+            self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, true, host));
             return Err(SendFailure { status: WcStatus::LocProtErr, local: false });
         }
         self.accept_response(settings, &request, now_ns, host);
@@ -313,17 +360,33 @@ impl Requester {
         self.advance_to(settings, reached, now_ns, host);
     }
 
-    /// A deadline passed.
+    /// A deadline passed. A peer that has had no processor is waited for, for a limited time, without
+    /// spending the last retry on it and without sending anything: what was sent before lies in its socket.
     ///
     /// # Errors
     /// All retries are used up.
-    pub(crate) fn handle_timeout<H: Host>(&mut self, now_ns: u64, host: &mut H) -> Result<(), SendFailure> {
+    pub(crate) fn handle_timeout<H: Host>(
+        &mut self,
+        settings: &Settings,
+        now_ns: u64,
+        peer: PeerProgress,
+        host: &mut H,
+    ) -> Result<(), SendFailure> {
         if self.rnr_until_ns.is_some_and(|at| at <= now_ns) {
             self.rnr_until_ns = None;
         }
         if self.timer_ns.is_some_and(|at| at <= now_ns) {
+            if peer == PeerProgress::Starved && self.doubts_peer_since_ns(now_ns).is_some() {
+                host.count(Counter::StarvedPeer, 1);
+                self.wait_for_starved_peer(settings, now_ns);
+                return Ok(());
+            }
             self.timer_ns = None;
             host.count(Counter::Timeout, 1);
+            if host.is_traced() {
+                let event = TraceEvent::TimedOut { psn: self.acked, retries_left: self.retries_left };
+                host.trace(&settings.context, event);
+            }
             if self.retries_left == 0 {
                 return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });
             }

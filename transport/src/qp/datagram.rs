@@ -3,11 +3,11 @@
 use core::net::IpAddr;
 
 use super::Arrival;
-use super::requester::{Progress, Requester, SendFailure};
+use super::requester::{Progress, Requester, SendFailure, fault_of};
 use super::settings::Settings;
 use super::unreliable::BufferFailure;
 use crate::host::{Counter, Host, RecvWqe, Transmit};
-use crate::types::{Cause, SendFlags, SendOpcode, WcFlags, WcOpcode, WcStatus, WorkCompletion};
+use crate::types::{Cause, Detail, SendFlags, SendOpcode, WcFlags, WcOpcode, WcStatus, WorkCompletion};
 use crate::wire::{Deth, Headers, ImmDt, Operation, Packet, grh};
 
 /// Bytes in front of every datagram's payload in the receive buffer.
@@ -30,7 +30,9 @@ impl Requester {
         loop {
             let Some(wqe) = self.queue.entry(self.queue.head()) else { return Ok(Progress::Idle) };
             let fail = |status| SendFailure { status, local: true };
-            let Some(destination) = wqe.ud() else { return Err(fail(WcStatus::LocQpOpErr)) };
+            let Some(destination) = wqe.ud() else {
+                return Err(fail(wqe.fault().unwrap_or(WcStatus::LocQpOpErr)));
+            };
             let bytes = wqe.length_bytes as usize;
             if bytes > settings.mtu_bytes {
                 return Err(fail(WcStatus::LocLenErr));
@@ -64,8 +66,9 @@ impl Requester {
                 } else {
                     host.gather(settings.context.pd, wqe.sges(), 0, body)
                 };
-                if gathered.is_err() {
+                if let Err(error) = gathered {
                     sink.abandon();
+                    self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, false, host));
                     return Err(fail(WcStatus::LocProtErr));
                 }
             }
@@ -106,13 +109,20 @@ pub(crate) fn handle_datagram<H: Host>(
     if host.take_recv(&settings.context, None, recv).is_err() {
         host.count(Counter::RxNoReceive, 1);
         let reason = "no receive request is posted";
-        host.explain(&settings.context, Cause::MessageDropped { psn, reason });
+        host.explain(&settings.context, Cause::MessageDropped { psn, reason, detail: Detail::None });
         return Ok(());
     }
     let payload = packet.payload();
     let total = GRH_BYTES + payload.len();
     if total as u64 > recv.length_bytes {
-        return Err(BufferFailure(WcStatus::LocLenErr));
+        let detail = Detail::Room {
+            wr_id: recv.wr_id,
+            room_bytes: recv.length_bytes,
+            arrived_bytes: payload.len() as u64,
+            more: false,
+            grh_bytes: GRH_BYTES as u64,
+        };
+        return Err(BufferFailure { status: WcStatus::LocLenErr, detail });
     }
     let grh = grh(
         arrival.flow.source,
@@ -124,7 +134,7 @@ pub(crate) fn handle_datagram<H: Host>(
     );
     host.scatter(recv.pd, &recv.sges, 0, &grh)
         .and_then(|()| host.scatter(recv.pd, &recv.sges, GRH_BYTES as u64, payload))
-        .map_err(|_| BufferFailure(WcStatus::LocProtErr))?;
+        .map_err(|error| BufferFailure::of_memory(recv, error, host))?;
     let mut completion = WorkCompletion {
         wr_id: recv.wr_id,
         status: WcStatus::Success,

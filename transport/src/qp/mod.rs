@@ -15,6 +15,7 @@ mod completer;
 mod congestion;
 mod datagram;
 mod modify;
+mod peer_port;
 mod post;
 mod requester;
 mod responder;
@@ -26,13 +27,16 @@ pub mod transition;
 mod unreliable;
 mod window;
 
-use crate::host::{Counter, Host, QpContext, RecvWqe, Transmit};
+use core::net::IpAddr;
+
+use crate::host::{Counter, Host, PeerProgress, QpContext, RecvWqe, Transmit};
 use crate::path::Flow;
+use crate::trace::TraceEvent;
 use crate::types::{
-    AsyncEventType, Cause, QpCapacity, QpState, QpType, SendFlags, SendRequest, WcOpcode, WcStatus,
-    WorkCompletion,
+    AsyncEventType, Cause, DropReason, QpCapacity, QpState, QpType, SendFlags, SendRequest, WcOpcode,
+    WcStatus, WorkCompletion,
 };
-use crate::wire::{Packet, Service};
+use crate::wire::{Packet, Qpn, Service};
 
 pub use attributes::{AttributeMask, ModifyLimits, QpAttributes};
 pub use datagram::GRH_BYTES;
@@ -44,6 +48,7 @@ pub use snapshot::{MessageSnapshot, ReplaySnapshot, ResponderSnapshot, TargetSna
 pub use transition::{ErrorClass, ModifyError};
 
 use congestion::Notifier;
+use peer_port::PeerPort;
 use requester::{Requester, SendFailure};
 use responder::Responder;
 use settings::Settings;
@@ -96,6 +101,7 @@ pub struct QueuePair {
     requester: Requester,
     receiver: Receiver,
     notifier: Notifier,
+    peer_port: PeerPort,
     /// Packets of the path MTU that the peer is trusted to hold.
     window_limit_packets: u32,
     /// SQD was reached with started messages still unanswered.
@@ -118,6 +124,7 @@ impl QueuePair {
             state: QpState::Reset,
             attributes,
             notifier: Notifier::default(),
+            peer_port: PeerPort::default(),
             window_limit_packets: 64,
             draining: false,
             epoch: 0,
@@ -154,7 +161,8 @@ impl QueuePair {
         self.requester.in_flight()
     }
 
-    /// Posts a send request. In ERR and SQE it completes as flushed at once.
+    /// Posts a send request. In ERR and SQE it completes as flushed at once. With `faults_complete`, faults that
+    /// adapters find only later are explained now and end as the request's completion when its turn comes.
     ///
     /// # Errors
     /// The request is malformed, the state takes none, or the queue is full; nothing was kept.
@@ -162,7 +170,11 @@ impl QueuePair {
         if matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr) {
             return Err(PostError::WrongState { state: self.state });
         }
-        let length_bytes = post::check(&self.settings, &self.capacity, request)?;
+        let (length_bytes, fault) = match post::check(&self.settings, &self.capacity, request) {
+            Ok(length_bytes) => (length_bytes, None),
+            Err(error) if !request.faults_complete => return Err(error),
+            Err(error) => (0, Some((error.completion().ok_or(error)?, error))),
+        };
         if self.requester.queue.is_full() {
             return Err(PostError::QueueFull { depth: self.capacity.max_send_wr });
         }
@@ -177,6 +189,16 @@ impl QueuePair {
         let first_psn = self.requester.next_psn;
         self.requester.queue.push(request, signaled, length_bytes, first_psn, packet_count);
         self.requester.next_psn = first_psn.plus(packet_count);
+        if let Some((status, error)) = fault {
+            self.requester.queue.fault_newest(status);
+            let cause = Cause::RequestFaulty { wr_id: request.wr_id, status, error };
+            host.explain(&self.settings.context, cause);
+        }
+        if host.is_traced() {
+            let (wr_id, opcode) = (request.wr_id, request.opcode);
+            let event = TraceEvent::SendPosted { wr_id, opcode, length_bytes, psn: first_psn, packet_count };
+            host.trace(&self.settings.context, event);
+        }
         if matches!(self.state, QpState::Err | QpState::Sqe) {
             self.requester.flush(&self.settings, host);
         }
@@ -198,9 +220,19 @@ impl QueuePair {
         packet: &Packet<'_>,
         host: &mut H,
     ) {
-        if let Err(counter) = self.check_packet(arrival, packet) {
-            host.count(counter, 1);
-            return;
+        match self.check_packet(arrival, packet) {
+            Ok(true) => {}
+            Ok(false) if self.admits_port(now_ns, arrival, packet, host) => {}
+            Ok(false) => {
+                host.count(Counter::RxWrongPort, 1);
+                self.explain_drop(Counter::RxWrongPort, arrival, packet, host);
+                return;
+            }
+            Err(counter) => {
+                host.count(counter, 1);
+                self.explain_drop(counter, arrival, packet, host);
+                return;
+            }
         }
         if packet.info().service == Service::Cnp {
             host.count(Counter::RxCnp, 1);
@@ -217,12 +249,53 @@ impl QueuePair {
             if let Err(failure) = outcome {
                 self.fail_send(failure, host);
             }
+            if host.is_traced() {
+                self.trace_repetition(host);
+            }
             self.finish_drain(host);
         }
     }
 
-    /// Checks that every packet must pass, whatever it asks for; a failure is a silent drop.
-    fn check_packet(&self, arrival: &Arrival<'_>, packet: &Packet<'_>) -> Result<(), Counter> {
+    /// Says why a request was dropped, where that points to a mistake of a program.
+    #[cold]
+    fn explain_drop<H: Host>(
+        &self,
+        counter: Counter,
+        arrival: &Arrival<'_>,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) {
+        if host.is_traced() {
+            let (opcode, psn) = (packet.bth().opcode, packet.bth().psn);
+            host.trace(&self.settings.context, TraceEvent::Dropped { counter, opcode, psn });
+        }
+        let Flow { source, destination: to, .. } = *arrival.flow;
+        let reason = match (counter, &self.settings.path) {
+            // What comes after ERR, and to a queue pair that was connected before, is nothing unusual.
+            (Counter::RxWrongState, _)
+                if matches!(self.state, QpState::Reset | QpState::Init) && self.epoch == 0 =>
+            {
+                DropReason::NotReceiving { state: self.state }
+            }
+            (Counter::RxWrongAddress, Some(path)) if source != path.flow.destination => {
+                DropReason::NotThePeer { peer: path.flow.destination }
+            }
+            (Counter::RxWrongAddress, Some(path)) => DropReason::NotItsAddress { to, own: path.flow.source },
+            (Counter::RxWrongService, _) => DropReason::OtherService { own: self.settings.qp_type.name() },
+            (Counter::RxBadPkey, _) => {
+                DropReason::OtherPartition { given: packet.bth().pkey, own: self.settings.pkey }
+            }
+            _ => return,
+        };
+        if packet.info().is_request {
+            let (opcode, psn) = (packet.bth().opcode, packet.bth().psn);
+            host.explain(&self.settings.context, Cause::PacketDropped { source, opcode, psn, reason });
+        }
+    }
+
+    /// Checks that every packet must pass, whatever it asks for; a failure is a silent drop. False: it does not
+    /// come from the UDP port that the peer's packets are known to come from.
+    fn check_packet(&self, arrival: &Arrival<'_>, packet: &Packet<'_>) -> Result<bool, Counter> {
         let service = packet.info().service;
         if service != Service::Cnp && service != self.settings.service() {
             return Err(Counter::RxWrongService);
@@ -253,8 +326,9 @@ impl QueuePair {
             if arrival.flow.source != path.flow.destination || arrival.flow.destination != path.flow.source {
                 return Err(Counter::RxWrongAddress);
             }
+            return Ok(self.peer_port.is(arrival.flow.source_port));
         }
-        Ok(())
+        Ok(true)
     }
 
     fn handle_request<H: Host>(&mut self, arrival: &Arrival<'_>, packet: &Packet<'_>, host: &mut H) {
@@ -285,12 +359,8 @@ impl QueuePair {
 
     /// A receive request of an unreliable service cannot hold its message.
     fn fail_receive<H: Host>(&mut self, failure: BufferFailure, packet: &Packet<'_>, host: &mut H) {
-        let BufferFailure(status) = failure;
-        let reason = match status {
-            WcStatus::LocLenErr => "the message is longer than the receive buffers",
-            _ => "a receive buffer's key, range or access is wrong",
-        };
-        let cause = Cause::MessageDropped { psn: packet.bth().psn, reason };
+        let BufferFailure { status, detail } = failure;
+        let cause = Cause::ReceiveFailed { status, psn: packet.bth().psn, detail };
         host.explain(&self.settings.context, cause);
         self.complete_held_recv(status, host);
         self.enter_error(None, host);
@@ -327,10 +397,24 @@ impl QueuePair {
     fn fail_send<H: Host>(&mut self, failure: SendFailure, host: &mut H) {
         self.requester.fail(&self.settings, failure, host);
         if failure.local && matches!(self.state, QpState::Rts | QpState::Sqd) {
-            self.state = QpState::Sqe;
+            self.change_state(QpState::Sqe, host);
             self.draining = false;
         } else {
             self.enter_error(None, host);
+        }
+    }
+
+    pub(crate) fn change_state<H: Host>(&mut self, to: QpState, host: &mut H) {
+        let from = core::mem::replace(&mut self.state, to);
+        if from != to && host.is_traced() {
+            host.trace(&self.settings.context, TraceEvent::State { from, to });
+        }
+    }
+
+    /// Tells of what the requester sends again since it was last asked.
+    fn trace_repetition<H: Host>(&mut self, host: &mut H) {
+        if let Some((psn, packet_count)) = self.requester.repetition.take() {
+            host.trace(&self.settings.context, TraceEvent::SentAgain { psn, packet_count });
         }
     }
 
@@ -350,7 +434,7 @@ impl QueuePair {
     }
 
     fn flush<H: Host>(&mut self, host: &mut H) {
-        self.state = QpState::Err;
+        self.change_state(QpState::Err, host);
         self.draining = false;
         self.requester.flush(&self.settings, host);
         if !matches!(self.receiver, Receiver::Datagram(_)) {
@@ -365,10 +449,26 @@ impl QueuePair {
         }
     }
 
-    /// A deadline given by [`QueuePair::deadline_ns`] may have passed.
-    pub fn handle_timeout<H: Host>(&mut self, now_ns: u64, host: &mut H) {
-        if let Err(failure) = self.requester.handle_timeout(now_ns, host) {
+    /// Whether [`QueuePair::handle_timeout`] is about to spend its last retry, or to fail: since when the
+    /// peer has been silent, in ns. Look then whether the peer's process has had a processor since.
+    pub fn doubts_peer_since_ns(&self, now_ns: u64) -> Option<u64> {
+        self.requester.doubts_peer_since_ns(now_ns)
+    }
+
+    /// Address and queue pair number of the peer, once they were set.
+    pub fn peer(&self) -> Option<(IpAddr, Qpn)> {
+        self.settings.path.as_ref().map(|path| (path.flow.destination, self.settings.destination))
+    }
+
+    /// A deadline given by [`QueuePair::deadline_ns`] may have passed. `peer` is asked for only when
+    /// [`QueuePair::doubts_peer_since_ns`] says so.
+    pub fn handle_timeout<H: Host>(&mut self, now_ns: u64, peer: PeerProgress, host: &mut H) {
+        let expired = self.requester.handle_timeout(&self.settings, now_ns, peer, host);
+        if let Err(failure) = expired {
             self.fail_send(failure, host);
+        }
+        if host.is_traced() {
+            self.trace_repetition(host);
         }
     }
 

@@ -3,12 +3,14 @@
 use alloc::sync::Arc;
 
 use super::attributes::{AttributeMask, ModifyLimits, QpAttributes};
+use super::peer_port::PeerPort;
 use super::requester::Requester;
 use super::settings::Settings;
 use super::transition::{self, ModifyError, Step};
 use super::{QpConfig, QueuePair, Receiver, congestion::Notifier};
 use crate::host::Host;
 use crate::path::Path;
+use crate::trace::TraceEvent;
 use crate::types::{Access, Cause, Mtu, QpState, QpType};
 use crate::wire::{Psn, Qpn};
 
@@ -75,6 +77,7 @@ impl QueuePair {
         if let (true, Some(resolved)) = (mask.contains(AttributeMask::AV), resolved) {
             self.settings.path = Some(resolved.path);
             self.notifier.forget_path();
+            self.peer_port = PeerPort::default();
             limits_of_path = Some((resolved.window_limit_packets, resolved.read_limit_packets));
         }
         self.apply(limits_of_path);
@@ -174,6 +177,10 @@ impl QueuePair {
             }
             _ => self.state = next,
         }
+        // A queue pair that fails has told of it already.
+        if next != QpState::Err && previous != next && host.is_traced() {
+            host.trace(&self.settings.context, TraceEvent::State { from: previous, to: next });
+        }
     }
 
     fn reset(&mut self) {
@@ -183,6 +190,7 @@ impl QueuePair {
         self.requester = Requester::new(self.capacity.max_send_wr);
         self.receiver = Receiver::new(self.settings.qp_type);
         self.notifier = Notifier::default();
+        self.peer_port = PeerPort::default();
         self.attributes = QpAttributes { cap: self.capacity, ..QpAttributes::default() };
         self.settings.path = None;
         self.apply(None);

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::settings::Settings;
-use crate::types::{QpCapacity, QpState, QpType, SendFlags, SendOpcode, SendRequest};
+use crate::types::{QpCapacity, QpState, QpType, SendFlags, SendOpcode, SendRequest, WcStatus};
 
 /// Longest message in bytes.
 pub const MAX_MESSAGE_BYTES: u64 = 1 << 31;
@@ -57,6 +57,8 @@ pub enum PostError {
         /// The remote address.
         address: u64,
     },
+    /// A datagram through an address handle of another protection domain than the queue pair's.
+    ForeignAddressHandle,
     /// A datagram without address handle, an atomic without operands, a FLUSH without range.
     Incomplete {
         /// The field that is missing.
@@ -74,13 +76,28 @@ impl PostError {
     pub const fn is_queue_full(&self) -> bool {
         matches!(self, PostError::QueueFull { .. })
     }
+
+    /// The completion that adapters and rdma_rxe make of this fault; none: they refuse the post, too.
+    pub(crate) const fn completion(&self) -> Option<WcStatus> {
+        match self {
+            // A queue pair without a send queue has nothing to complete.
+            PostError::WrongOpcode { qp_type: QpType::XrcTarget, .. } => None,
+            PostError::WrongOpcode { .. } | PostError::ForeignAddressHandle => Some(WcStatus::LocQpOpErr),
+            PostError::NotEightBytes { .. } => Some(WcStatus::LocLenErr),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for PostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             PostError::WrongState { state } => {
-                write!(f, "a queue pair in state {} takes no requests", state.name())
+                let name = state.name();
+                write!(
+                    f,
+                    "a queue pair in state {name} takes no requests; send requests are taken from RTS on"
+                )
             }
             PostError::WrongOpcode { opcode, qp_type } => {
                 write!(f, "operation {} does not exist on {}", opcode.name(), qp_type.name())
@@ -102,6 +119,9 @@ impl fmt::Display for PostError {
             }
             PostError::Misaligned { address } => {
                 write!(f, "the remote address {address:#x} of an atomic is not a multiple of 8")
+            }
+            PostError::ForeignAddressHandle => {
+                write!(f, "the address handle is of another protection domain than the queue pair")
             }
             PostError::Incomplete { missing } => write!(f, "{missing} is missing"),
             PostError::QueueFull { depth } => {
@@ -170,7 +190,8 @@ pub(crate) fn check(
             if length != 8 {
                 return Err(PostError::NotEightBytes { given: length });
             }
-            if !request.remote.address.is_multiple_of(8) {
+            // The address is the peer's to judge: it answers with NAK 0x61.
+            if !request.faults_complete && !request.remote.address.is_multiple_of(8) {
                 return Err(PostError::Misaligned { address: request.remote.address });
             }
             if opcode != SendOpcode::AtomicWrite && request.atomic.is_none() {
@@ -184,7 +205,12 @@ pub(crate) fn check(
         _ => {}
     }
     if settings.qp_type.is_datagram() && request.ud.is_none() {
-        return Err(PostError::Incomplete { missing: "the address handle of the datagram" });
+        // Callers that want faults as completions have looked at the address handle themselves.
+        return Err(if request.faults_complete {
+            PostError::ForeignAddressHandle
+        } else {
+            PostError::Incomplete { missing: "the address handle of the datagram" }
+        });
     }
     // 2^31 fits 32 bits.
     Ok(length as u32)

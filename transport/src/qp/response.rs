@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use super::requester::Progress;
 use super::settings::Settings;
 use crate::host::{Host, RemoteKey, Transmit};
-use crate::types::{Cause, RemoteRange};
+use crate::types::{Cause, Detail, RemoteRange};
 use crate::wire::{Aeth, AtomicAckEth, Headers, NakCode, Operation, Psn, Syndrome};
 
 /// Places in the response queue beyond those for READs and atomics: acknowledgements between them.
@@ -280,10 +280,14 @@ impl Responses {
                     host.explain(
                         &settings.context,
                         Cause::RequestRefused {
-                            syndrome: Syndrome::Nak(NakCode::RemoteAccess).byte(),
+                            syndrome: Some(Syndrome::Nak(NakCode::RemoteAccess).byte()),
                             psn,
                             reason: error.reason(),
-                            range: Some(RemoteRange { rkey: stream.key.rkey, address, length_bytes }),
+                            detail: Detail::Remote(RemoteRange {
+                                rkey: stream.key.rkey,
+                                address,
+                                length_bytes,
+                            }),
                         },
                     );
                     return Err(psn);

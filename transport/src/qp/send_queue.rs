@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::types::{
-    AtomicOperation, FlushRange, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge, UdDestination,
-    WcOpcode, WindowBind,
+    AtomicOperation, FlushRange, RemoteRange, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge,
+    UdDestination, WcOpcode, WcStatus, WindowBind,
 };
 use crate::wire::Psn;
 
@@ -54,6 +54,8 @@ enum Operands {
     Flush(FlushRange),
     Datagram(UdDestination),
     Bind(Box<WindowBind>),
+    /// The request cannot be executed: it ends with this status when its turn comes.
+    Fault(WcStatus),
 }
 
 impl Data {
@@ -120,6 +122,14 @@ impl SendWqe {
         }
     }
 
+    /// The remote memory that it names.
+    pub(crate) fn remote_range(&self) -> Option<RemoteRange> {
+        let RemoteTarget { address, rkey } = self.remote;
+        let names = self.opcode.needs_response()
+            || matches!(self.opcode, SendOpcode::RdmaWrite | SendOpcode::RdmaWriteWithImm);
+        names.then(|| RemoteRange { rkey, address, length_bytes: self.length_bytes.into() })
+    }
+
     /// Its inline data.
     pub(crate) fn inline_data(&self) -> &[u8] {
         match &self.data {
@@ -149,6 +159,11 @@ impl SendWqe {
     /// Parameters of BIND_MW.
     pub(crate) fn bind(&self) -> Option<WindowBind> {
         if let Operands::Bind(bind) = &self.operands { Some(**bind) } else { None }
+    }
+
+    /// How it ends when its turn comes, if it cannot be executed.
+    pub(crate) fn fault(&self) -> Option<WcStatus> {
+        if let Operands::Fault(status) = self.operands { Some(status) } else { None }
     }
 
     /// The PSN after its last packet.
@@ -258,6 +273,13 @@ impl SendQueue {
         wqe.data = Data::of(request);
         wqe.operands = Operands::of(request);
         self.tail += 1;
+    }
+
+    /// Makes the newest entry one that cannot be executed.
+    pub(crate) fn fault_newest(&mut self, status: WcStatus) {
+        if let Some(wqe) = self.tail.checked_sub(1).and_then(|newest| self.entry_mut(newest)) {
+            wqe.operands = Operands::Fault(status);
+        }
     }
 
     /// Forgets the oldest entry.

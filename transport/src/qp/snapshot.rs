@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::attributes::QpAttributes;
+use super::peer_port::PeerPort;
 use super::responder::Inbound;
 use super::response::{Replay, ReplayKind};
 use super::{QueuePair, Receiver};
@@ -194,6 +195,7 @@ impl QueuePair {
         if self.settings.path.as_deref() != snapshot.path.as_ref() {
             self.settings.path = snapshot.path.clone().map(Arc::new);
             self.notifier.forget_path();
+            self.peer_port = PeerPort::default();
         }
         self.apply(None);
         self.import_responder(snapshot, reborn, host);

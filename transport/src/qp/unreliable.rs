@@ -1,15 +1,28 @@
 //! The receiving side of UC: accept what is in sequence, drop the rest of a broken message silently.
 
 use super::post::MAX_MESSAGE_BYTES;
-use super::responder::{Inbound, check_payload, is_send, is_write};
+use super::requester::fault_of;
+use super::responder::{Inbound, check_payload, is_send, is_write, room};
 use super::settings::Settings;
-use crate::host::{Counter, Host, NoRecv, RecvWqe, RemoteKey};
-use crate::types::{Access, Cause, WcFlags, WcOpcode, WcStatus, WorkCompletion};
+use crate::host::{Counter, Host, MemoryError, NoRecv, RecvWqe, RemoteKey};
+use crate::types::{Access, Cause, Detail, WcFlags, WcOpcode, WcStatus, WorkCompletion};
 use crate::wire::{Packet, Position, Psn};
 
 /// The receive request in use cannot hold its message: the queue pair goes to ERR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BufferFailure(pub(crate) WcStatus);
+pub(crate) struct BufferFailure {
+    pub(crate) status: WcStatus,
+    pub(crate) detail: Detail,
+}
+
+impl BufferFailure {
+    /// The memory of a receive request cannot be stored into.
+    #[cold]
+    pub(crate) fn of_memory<H: Host>(recv: &RecvWqe, error: MemoryError, host: &mut H) -> BufferFailure {
+        let fault = fault_of(recv.pd, &recv.sges, error, true, host);
+        BufferFailure { status: WcStatus::LocProtErr, detail: Detail::Receive { wr_id: recv.wr_id, fault } }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct UnreliableReceiver {
@@ -25,7 +38,7 @@ pub(crate) struct UnreliableReceiver {
 
 /// Why the rest of a message is dropped.
 enum Drop {
-    Silently(Counter, &'static str),
+    Silently(Counter, &'static str, Detail),
     Fail(BufferFailure),
 }
 
@@ -66,7 +79,10 @@ impl UnreliableReceiver {
             host.count(Counter::RxMessageDropped, u64::from(!self.dropping));
             if !self.dropping {
                 let reason = "a packet of it was lost, or overtaken by another";
-                host.explain(&settings.context, Cause::MessageDropped { psn: self.expected, reason });
+                host.explain(
+                    &settings.context,
+                    Cause::MessageDropped { psn: self.expected, reason, detail: Detail::None },
+                );
             }
             self.dropping = true;
             self.inbound = Inbound::Idle;
@@ -75,11 +91,11 @@ impl UnreliableReceiver {
         self.expected = psn.next();
         match self.accept(settings, packet, host) {
             Ok(()) => Ok(()),
-            Err(Drop::Silently(counter, reason)) => {
+            Err(Drop::Silently(counter, reason, detail)) => {
                 self.dropping = true;
                 self.inbound = Inbound::Idle;
                 host.count(counter, 1);
-                host.explain(&settings.context, Cause::MessageDropped { psn, reason });
+                host.explain(&settings.context, Cause::MessageDropped { psn, reason, detail });
                 Ok(())
             }
             Err(Drop::Fail(failure)) => Err(failure),
@@ -92,7 +108,8 @@ impl UnreliableReceiver {
         packet: &Packet<'_>,
         host: &mut H,
     ) -> Result<(), Drop> {
-        check_payload(settings, packet).map_err(|reason| Drop::Silently(Counter::RxBadLength, reason))?;
+        check_payload(settings, packet)
+            .map_err(|(reason, detail)| Drop::Silently(Counter::RxBadLength, reason, detail))?;
         let operation = packet.operation();
         let continues = match self.inbound {
             Inbound::Idle => true,
@@ -120,7 +137,7 @@ impl UnreliableReceiver {
                 Ok(())
             }
             Err(NoRecv::Empty | NoRecv::NoSuchSrq) => {
-                Err(Drop::Silently(Counter::RxNoReceive, "no receive request is posted"))
+                Err(Drop::Silently(Counter::RxNoReceive, "no receive request is posted", Detail::None))
             }
         }
     }
@@ -141,10 +158,11 @@ impl UnreliableReceiver {
         };
         let end = offset + packet.payload().len() as u64;
         if end > self.recv.length_bytes {
-            return Err(Drop::Fail(BufferFailure(WcStatus::LocLenErr)));
+            let detail = room(&self.recv, end, packet);
+            return Err(Drop::Fail(BufferFailure { status: WcStatus::LocLenErr, detail }));
         }
         host.scatter(self.recv.pd, &self.recv.sges, offset, packet.payload())
-            .map_err(|_| Drop::Fail(BufferFailure(WcStatus::LocProtErr)))?;
+            .map_err(|error| Drop::Fail(BufferFailure::of_memory(&self.recv, error, host)))?;
         if matches!(packet.info().position, Position::First | Position::Middle) {
             self.inbound = Inbound::Send { offset: end };
             return Ok(());
@@ -229,5 +247,5 @@ impl UnreliableReceiver {
 }
 
 fn dropped(reason: &'static str) -> Drop {
-    Drop::Silently(Counter::RxMessageDropped, reason)
+    Drop::Silently(Counter::RxMessageDropped, reason, Detail::None)
 }

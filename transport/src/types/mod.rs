@@ -2,16 +2,20 @@
 
 mod access;
 mod address_vector;
+mod cause;
 mod completion;
 mod event;
+mod failure;
 mod mtu;
 mod queue_pair;
 mod work;
 
 pub use access::Access;
 pub use address_vector::{AddressVector, Gid};
+pub use cause::{Cause, CqUse, DropReason};
 pub use completion::{WcFlags, WcOpcode, WcStatus, WorkCompletion};
-pub use event::{AsyncEventType, Cause, RemoteRange};
+pub use event::AsyncEventType;
+pub use failure::{Answer, Detail, FailedSend, Heard, MemoryFault, Peer, RemoteRange};
 pub use mtu::Mtu;
 pub use queue_pair::{QpCapacity, QpState, QpType};
 pub use work::{

@@ -197,6 +197,9 @@ pub struct SendRequest<'a> {
     pub xrc_srqn: u32,
     /// Parameters of BIND_MW.
     pub bind: Option<WindowBind>,
+    /// Faults that an adapter finds only when it executes the request end as its completion, as programs that
+    /// were written for adapters expect. Otherwise the post is refused, which names the fault at once.
+    pub faults_complete: bool,
 }
 
 impl SendRequest<'_> {
@@ -216,6 +219,7 @@ impl SendRequest<'_> {
             ud: None,
             xrc_srqn: 0,
             bind: None,
+            faults_complete: false,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Listeners: who gets a request, and how many may wait.
 
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmConfig, CmError, Event, Ignored, ListenParams, ListenerId, Place, State,
+    AcceptParams, BacklogOverflow, CmConfig, CmError, Event, Ignored, ListenParams, ListenerId, MadRoute,
+    Place, State,
 };
-use pumice_transport::mad::{CmMessage, CommId, PortSpace, RejectReason, Req, ServiceId};
+use pumice_transport::mad::{CmMessage, CommId, PathFields, PortSpace, RejectReason, Req, ServiceId};
 use pumice_transport::wire::{Psn, Qpn};
 
 use crate::kit::*;
@@ -45,6 +46,39 @@ fn an_address_goes_before_all_addresses_and_masks_match_many() {
     let service_id = ServiceId::rdma_cm(PortSpace::Ib, 4711);
     bench.receive(CmMessage::Req(Req { service_id, ..nth(4) })).unwrap();
     assert_eq!(asked_whom(&mut bench), all);
+}
+
+/// A host's connection to 127.0.0.1 travels between addresses of its device; RDMA-CM's header says what was asked for.
+#[test]
+fn a_request_of_this_host_for_loopback_is_served_at_loopback() {
+    let mut bench = Bench::new();
+    let at = |address| ListenParams { place: Place::At(gid(address)), ..ListenParams::new(SERVICE, 9) };
+    let here = bench.cm.listen(&at(US)).unwrap();
+    let localhost = [127, 0, 0, 1];
+    let asks = |n, destination| {
+        let mut req = nth(n);
+        req.private_data.0[..36].copy_from_slice(&ip_header(localhost, destination));
+        req.primary.local_gid = gid(US);
+        req.primary.remote_gid = gid(US);
+        CmMessage::Req(req)
+    };
+    let own = MadRoute { remote: gid(US), ..route() };
+    assert_eq!(bench.receive_from(&own, asks(1, localhost)), Err(Ignored::NoListener), "only at the address");
+    let loopback = bench.cm.listen(&at(localhost)).unwrap();
+    bench.receive_from(&own, asks(2, localhost)).unwrap();
+    assert_eq!(asked_whom(&mut bench), loopback);
+    bench.receive_from(&own, asks(3, US)).unwrap();
+    assert_eq!(asked_whom(&mut bench), here);
+    // What another host says of 127.0.0.1 is not believed.
+    let CmMessage::Req(foreign) = asks(4, localhost) else { unreachable!() };
+    let primary = PathFields { local_gid: gid(PEER), ..foreign.primary };
+    bench.receive(CmMessage::Req(Req { primary, ..foreign })).unwrap();
+    assert_eq!(asked_whom(&mut bench), here);
+    // A listener at all addresses serves both.
+    bench.cm.unlisten(loopback, bench.now_ns).unwrap();
+    let any = bench.cm.listen(&ListenParams::new(SERVICE, 9)).unwrap();
+    bench.receive_from(&own, asks(5, localhost)).unwrap();
+    assert_eq!(asked_whom(&mut bench), any);
 }
 
 #[test]

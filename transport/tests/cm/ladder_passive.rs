@@ -1,8 +1,11 @@
 //! The passive side: from a REQ to ESTABLISHED, and every way it can fail.
 
-use pumice_transport::cm::{AcceptParams, CmError, Event, Ignored, RejectParams, State, UnansweredMessage};
+use pumice_transport::cm::{
+    AcceptParams, CmError, Event, Ignored, ListenParams, RejectParams, Served, State, UnansweredMessage,
+};
 use pumice_transport::mad::{
-    CmMessage, CommId, Dreq, MraOf, PathFields, PrivateData, Rej, RejectReason, Rejected, Req, TransportType,
+    CmMessage, CommId, Drep, Dreq, MraOf, PathFields, PrivateData, Rej, RejectReason, Rejected, Req,
+    TransportType,
 };
 use pumice_transport::types::Mtu;
 use pumice_transport::wire::{Psn, Qpn};
@@ -264,23 +267,93 @@ fn requests_that_make_no_sense_are_rejected() {
     assert_eq!(bench.cm.connection_count(), 0);
 }
 
+/// As Linux: the consumer's code, because it is the listener that is of another type.
 #[test]
-fn a_queue_pair_that_is_connected_is_not_connected_twice() {
+fn a_request_for_another_transport_than_the_listeners_is_rejected() {
+    use TransportType::{Rc, Uc, Xrc};
+    let ask = |bench: &mut Bench, transport| bench.receive(CmMessage::Req(Req { transport, ..req() }));
+    for served in [Rc, Uc, Xrc] {
+        for wanted in [Rc, Uc, Xrc] {
+            let mut bench = Bench::new();
+            let served = Served::Connections(served);
+            bench.cm.listen(&ListenParams { served, ..ListenParams::new(SERVICE, 8) }).unwrap();
+            let outcome = ask(&mut bench, wanted);
+            if served == Served::Connections(wanted) {
+                assert_eq!(outcome, Ok(()));
+                assert!(matches!(bench.event(), Event::ConnectRequest { .. }));
+                continue;
+            }
+            assert_eq!(outcome, Err(Ignored::Refused));
+            let CmMessage::Rej(rej) = bench.sent_one() else { panic!("a REJ") };
+            assert_eq!((rej.reason, rej.rejected), (RejectReason::CONSUMER, Rejected::Req));
+            assert_eq!((rej.local_id, rej.remote_id), (CommId::NONE, THEIRS));
+            bench.quiet();
+            assert_eq!(bench.cm.connection_count(), 0);
+        }
+    }
+    let mut bench = Bench::new();
+    let served = Served::Datagrams;
+    bench.cm.listen(&ListenParams { served, ..ListenParams::new(SERVICE, 8) }).unwrap();
+    assert_eq!(ask(&mut bench, Rc), Err(Ignored::Refused));
+    assert!(matches!(bench.sent_one(), CmMessage::Rej(rej) if rej.reason == RejectReason::CONSUMER));
+    let (mut anything, _) = Bench::listening();
+    assert_eq!(ask(&mut anything, Uc), Ok(()));
+}
+
+/// The question whether the peer still has the connection: a DREQ for a queue pair that no connection has.
+fn question() -> CmMessage {
+    CmMessage::Dreq(Dreq { remote_qpn: Qpn::new(0), ..our_dreq() })
+}
+
+#[test]
+fn a_claim_that_a_connection_is_stale_is_checked_and_a_living_peer_keeps_it() {
     let mut bench = Bench::passive_established();
+    let forged = |number: u32| Req { local_id: CommId(0x9abc_0002 + number), ..req() };
+    assert_eq!(bench.receive(CmMessage::Req(forged(0))), Err(Ignored::Stale));
+    let sent = bench.sent();
+    assert_eq!(sent[0], question());
+    let CmMessage::Rej(rej) = sent[1] else { panic!("a REJ") };
+    assert_eq!((rej.reason, rej.remote_id), (RejectReason::STALE_CONNECTION, forged(0).local_id));
+    // Nothing has happened to the connection, and a flood of claims makes no flood of questions.
+    for number in 1..100 {
+        assert_eq!(bench.receive(CmMessage::Req(forged(number))), Err(Ignored::Stale));
+        assert!(matches!(bench.sent_one(), CmMessage::Rej(_)));
+    }
+    assert_eq!(bench.events(), []);
+    assert_eq!((bench.state(OURS), bench.cm.poll_timeout()), (Some(State::Established), None));
+    bench.wait(SECOND_NS / 10);
+    assert_eq!(bench.receive(CmMessage::Req(forged(100))), Err(Ignored::Stale));
+    assert_eq!(bench.sent()[0], question());
+    // The peer that has it ignores the question, because the number is not its queue pair's.
+    let asked = Dreq { remote_qpn: Qpn::new(0), ..dreq() };
+    assert_eq!(bench.receive(CmMessage::Dreq(asked)), Err(Ignored::UnknownId));
+    bench.quiet();
+    assert_eq!(bench.state(OURS), Some(State::Established));
+}
+
+#[test]
+fn a_connection_that_its_peer_confirms_to_have_forgotten_ends() {
+    let mut bench = Bench::passive_established();
+    // A confirmation that was not asked for ends nothing.
+    let unasked = bench.receive(CmMessage::Drep(drep()));
+    assert_eq!(unasked, Err(Ignored::WrongState(State::Established)));
     let again = Req { local_id: CommId(0x9abc_0002), ..req() };
     assert_eq!(bench.receive(CmMessage::Req(again)), Err(Ignored::Stale));
-    let sent = bench.sent();
-    assert_eq!(sent[0], CmMessage::Dreq(our_dreq()));
-    let CmMessage::Rej(rej) = sent[1] else { panic!("a REJ") };
-    assert_eq!((rej.reason, rej.remote_id), (RejectReason::STALE_CONNECTION, again.local_id));
-    assert_eq!(bench.state(OURS), Some(State::DreqSent));
-    assert_eq!(bench.cm.poll_timeout(), Some(bench.now_ns + RESPONSE_NS));
+    bench.sent();
+    // One that names another connection neither.
+    let foreign = Drep { local_id: CommId(THEIRS.0 ^ 1), ..drep() };
+    assert_eq!(bench.receive(CmMessage::Drep(foreign)), Err(Ignored::UnknownId));
+    assert_eq!(bench.state(OURS), Some(State::Established));
+    bench.receive(CmMessage::Drep(drep())).unwrap();
+    assert!(matches!(bench.event(), Event::DisconnectRequest { id: OURS, .. }));
+    assert_eq!(bench.state(OURS), Some(State::DreqReceived));
     // The old connection is ending: the next attempt is believed.
     let third = Req { local_id: CommId(0x9abc_0003), ..req() };
     bench.receive(CmMessage::Req(third)).unwrap();
     assert!(matches!(bench.event(), Event::ConnectRequest { .. }));
     // The end of the old one takes nothing from the new one.
-    bench.receive(CmMessage::Drep(drep())).unwrap();
+    bench.cm.disconnect(OURS, b"", bench.now_ns).unwrap();
+    assert!(matches!(bench.sent_one(), CmMessage::Drep(_)));
     bench.wait(SECOND_NS);
     bench.cm.destroy(OURS, bench.now_ns).unwrap();
     bench.events();
@@ -289,16 +362,36 @@ fn a_queue_pair_that_is_connected_is_not_connected_twice() {
 }
 
 #[test]
-fn a_request_that_the_peer_has_forgotten_ends() {
+fn a_request_under_way_is_not_ended_by_the_claim_that_its_peer_has_forgotten_it() {
     for mut bench in [Bench::req_received(), Bench::rep_sent()] {
+        let state = bench.state(OURS);
         let again = Req { local_id: CommId(0x9abc_0002), ..req() };
         assert_eq!(bench.receive(CmMessage::Req(again)), Err(Ignored::Stale));
         let CmMessage::Rej(rej) = bench.sent_one() else { panic!("a REJ") };
         assert_eq!((rej.reason, rej.remote_id), (RejectReason::STALE_CONNECTION, again.local_id));
-        let Event::Rejected { id: OURS, rejection } = bench.event() else { panic!("rejected") };
-        assert_eq!(rejection.reason, RejectReason::STALE_CONNECTION);
-        assert_eq!(bench.state(OURS), Some(State::Idle));
+        assert_eq!(bench.events(), []);
+        assert_eq!(bench.state(OURS), state);
     }
+}
+
+#[test]
+fn giving_up_a_request_by_its_senders_id_alone_does_not_end_what_is_established() {
+    let mut bench = Bench::passive_established();
+    let given_up = Rej {
+        local_id: THEIRS,
+        remote_id: CommId::NONE,
+        rejected: Rejected::Other,
+        info_length: 8,
+        reason: RejectReason::TIMEOUT,
+        info: PrivateData::new(&PEER_GUID.to_be_bytes()).unwrap(),
+        private_data: PrivateData::NONE,
+    };
+    assert_eq!(bench.receive(CmMessage::Rej(given_up)), Err(Ignored::UnknownId));
+    let guessed = Rej { remote_id: CommId(OURS.0 ^ 1), ..given_up };
+    assert_eq!(bench.receive(CmMessage::Rej(guessed)), Err(Ignored::UnknownId));
+    assert_eq!(bench.state(OURS), Some(State::Established));
+    bench.receive(CmMessage::Rej(Rej { remote_id: OURS, ..given_up })).unwrap();
+    assert_eq!(bench.state(OURS), Some(State::Timewait));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Questions for datagram queue pairs, and MADs that are no connection management.
 
 use pumice_transport::cm::{
-    BacklogOverflow, CmError, Event, Ignored, ListenParams, ResolveParams, SidrReply, State,
+    BacklogOverflow, CmError, Event, Ignored, ListenParams, ResolveParams, Served, SidrReply, State,
     UnansweredMessage,
 };
 use pumice_transport::mad::{
@@ -68,6 +68,17 @@ fn resolves() {
         bench.quiet();
         bench.assert_gone();
     }
+}
+
+#[test]
+fn a_question_to_a_listener_for_connections_is_rejected() {
+    let mut bench = Bench::new();
+    let served = Served::Connections(pumice_transport::mad::TransportType::Rc);
+    bench.cm.listen(&ListenParams { served, ..ListenParams::new(DATAGRAMS, 8) }).unwrap();
+    assert_eq!(bench.receive(CmMessage::SidrReq(question())), Err(Ignored::Refused));
+    let CmMessage::SidrRep(rep) = bench.sent_one() else { panic!("a SIDR_REP") };
+    assert_eq!(rep.status, SidrStatus::REJECT);
+    bench.quiet();
 }
 
 #[test]

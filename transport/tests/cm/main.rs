@@ -17,5 +17,7 @@ mod ladder_sidr;
 mod link;
 mod noise;
 mod pace;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 mod request;
 mod script;

@@ -59,3 +59,12 @@ fn whatever_is_said_nothing_panics_and_nothing_stays() {
         }
     }
 }
+
+#[test]
+fn the_corpus_of_the_fuzz_target_and_its_mutants() {
+    let fuzz = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz"));
+    crate::replay::replay(fuzz, "cm", 20_000, |script| {
+        survive(script);
+        script.len()
+    });
+}

@@ -90,6 +90,34 @@ fn statement_49_misaligned_atomics_are_invalid_requests() {
     assert_eq!(rung.try_post(&short), Err(PostError::NotEightBytes { given: 4 }));
 }
 
+/// As adapters and rdma_rxe do it, which check such requests when they execute them.
+#[test]
+fn an_atomic_of_another_size_or_place_ends_as_its_completion() {
+    let nine = [Sge { length: 9, ..EIGHT[0] }];
+    for sges in [&nine[..], &[][..]] {
+        let mut rung = Rung::rc();
+        let request = atomic_request(2, sges, AtomicOperation::FetchAdd { add: 1 });
+        rung.post_send(1, 4);
+        rung.post(&SendRequest { faults_complete: true, ..request });
+        rung.post_send(3, 4);
+        assert_eq!(rung.requests().len(), 1, "only what comes before it leaves");
+        assert_eq!(rung.host.take_sends(), []);
+        rung.receive(&ack(SQ_PSN, 1));
+        rung.requests();
+        let flushed = (3, WcStatus::WrFlushErr);
+        assert_eq!(rung.host.take_sends(), [(1, WcStatus::Success), (2, WcStatus::LocLenErr), flushed]);
+        assert_eq!(rung.state(), QpState::Err);
+    }
+    // A misaligned one is the peer's to refuse.
+    let mut rung = Rung::rc();
+    let mut request = atomic_request(1, &EIGHT, AtomicOperation::FetchAdd { add: 1 });
+    (request.remote.address, request.faults_complete) = (TARGET_BASE + 4, true);
+    rung.post(&request);
+    assert_eq!(rung.requests().len(), 1);
+    rung.receive(&nak(NAK_INVALID, SQ_PSN, 0));
+    assert_eq!(rung.host.take_sends(), [(1, WcStatus::RemInvReqErr)]);
+}
+
 #[test]
 fn statement_49_messages_end_at_two_gigabytes() {
     let mut rung = Rung::rc();

@@ -113,10 +113,10 @@ fn an_invalidation_waits_for_everything_before_it() {
 }
 
 #[test]
-fn an_invalidation_that_fails_is_an_operation_error() {
+fn an_invalidation_that_fails_is_a_memory_management_error() {
     let mut rung = Rung::rc();
     rung.post(&SendRequest { invalidate_rkey: 0x999, ..request(3, SendOpcode::LocalInvalidate, &[]) });
     rung.requests();
-    assert_eq!(rung.host.take_sends(), [(3, WcStatus::LocQpOpErr)]);
+    assert_eq!(rung.host.take_sends(), [(3, WcStatus::MwBindErr)]);
     assert_eq!(rung.state(), QpState::Err);
 }

@@ -1,6 +1,7 @@
 //! Errors: one failing request, everything behind it flushed. And the table of errors, row by row.
 
 use crate::prelude::*;
+use pumice_transport::types::CqUse;
 
 #[test]
 fn statement_30_the_first_failure_has_its_status_and_the_rest_is_flushed_in_order() {
@@ -129,13 +130,13 @@ fn every_refusal_is_explained_to_the_operator() {
     let mut rung = Rung::rc();
     let write = rc(op::WRITE_ONLY).psn(RQ_PSN).reth(TARGET_BASE, 0xbad, 4).payload(b"evil");
     rung.assert_refused(&write, NAK_ACCESS);
-    assert!(matches!(rung.host.causes[..], [Cause::RequestRefused { syndrome: NAK_ACCESS, .. }]));
+    assert!(matches!(rung.host.causes[..], [Cause::RequestRefused { syndrome: Some(NAK_ACCESS), .. }]));
     let mut rung = Rung::rc();
     rung.post_send(9, 4);
     rung.requests();
     rung.receive(&nak(NAK_ACCESS, SQ_PSN, 0));
-    let [Cause::SendFailed { status, wr_id, psn, .. }] = rung.host.causes[..] else { panic!("no cause") };
-    assert_eq!((status, wr_id, psn.value()), (WcStatus::RemAccessErr, 9, SQ_PSN));
+    let [Cause::SendFailed(failed)] = rung.host.causes[..] else { panic!("no cause") };
+    assert_eq!((failed.status, failed.wr_id, failed.psn.value()), (WcStatus::RemAccessErr, 9, SQ_PSN));
 }
 
 #[test]
@@ -143,11 +144,12 @@ fn a_completion_that_cannot_be_written_ends_the_queue_pair() {
     let mut rung = Rung::rc();
     rung.post_recv(1, 64);
     rung.post_send(2, 4);
-    rung.qp.enter_error(Some(Cause::CqOverrun { depth: 4 }), &mut rung.host);
+    let overrun = Cause::CqOverrun { cq: 7, depth: 4, completes: CqUse::Both };
+    rung.qp.enter_error(Some(overrun), &mut rung.host);
     assert_eq!(rung.state(), QpState::Err);
     assert_eq!(rung.host.take_sends(), [(2, WcStatus::WrFlushErr)]);
     assert_eq!(rung.host.take_recvs(), [(1, WcStatus::WrFlushErr)]);
-    assert_eq!(rung.host.causes, [Cause::CqOverrun { depth: 4 }]);
+    assert_eq!(rung.host.causes, [overrun]);
 }
 
 #[test]

@@ -12,11 +12,13 @@ mod flush_error;
 mod hostile;
 mod kit;
 mod nak;
+mod ports;
 mod read;
 mod requester_window;
 mod responder_order;
 mod retry;
 mod rnr;
+mod sentences;
 mod snapshot;
 mod sqd;
 mod uc;
@@ -30,7 +32,7 @@ mod prelude {
     pub(crate) use crate::kit::literal::*;
     pub(crate) use crate::kit::rung::*;
     pub(crate) use crate::kit::{CONTEXT, LOCAL, PEER, RECV_CQ, XRCD, op, path_to_peer, pattern};
-    pub(crate) use pumice_transport::host::Counter;
+    pub(crate) use pumice_transport::host::{Counter, PeerProgress};
     pub(crate) use pumice_transport::qp::{AttributeMask, PostError, QpAttributes, Urgency};
     pub(crate) use pumice_transport::types::{
         Access, AsyncEventType, AtomicOperation, Cause, FlushRange, Mtu, QpState, QpType, RemoteTarget,

@@ -323,13 +323,19 @@ fn the_whole_range_of_a_write_is_checked_at_its_first_packet() {
 }
 
 #[test]
-fn a_write_with_immediate_to_a_wrong_key_is_blamed_on_the_queue_pair() {
+fn a_write_with_immediate_to_a_wrong_key_ends_the_receive_that_waits_for_it() {
+    let packet = rc(op::WRITE_ONLY_IMM).psn(RQ_PSN).reth(TARGET_BASE, 0xbad, 2).imm([0; 4]).payload(b"no");
     let mut rung = Rung::rc();
     rung.post_recv(1, 64);
-    let packet = rc(op::WRITE_ONLY_IMM).psn(RQ_PSN).reth(TARGET_BASE, 0xbad, 2).imm([0; 4]).payload(b"no");
+    rung.post_recv(2, 64);
+    rung.assert_refused(&packet, NAK_ACCESS);
+    assert_eq!(rung.host.events, []);
+    assert_eq!(rung.host.take_recvs(), [(1, WcStatus::LocAccessErr), (2, WcStatus::WrFlushErr)]);
+    // Without one there is only the queue pair to blame.
+    let mut rung = Rung::rc();
     rung.assert_refused(&packet, NAK_ACCESS);
     assert_eq!(rung.host.events, [AsyncEventType::QpAccessErr]);
-    assert_eq!(rung.host.take_recvs(), [(1, WcStatus::WrFlushErr)]);
+    assert_eq!(rung.host.take_recvs(), []);
 }
 
 #[test]
@@ -359,10 +365,26 @@ fn a_send_with_invalidate_kills_the_key_and_says_which() {
     assert_eq!(rung.answer(&send.clone().psn(RQ_PSN)), ack(RQ_PSN, 1));
     let wc = rung.host.recvs_done[0].wc;
     assert_eq!((wc.flags, wc.invalidated_rkey, wc.byte_len), (WcFlags::WITH_INV, 0x5005, 3));
-    // The key is gone: invalidating it again fails.
-    rung.host.recvs_done.clear();
-    rung.assert_refused(&send.psn(RQ_PSN + 1), NAK_ACCESS);
-    assert_eq!(rung.host.take_recvs(), [(2, WcStatus::LocQpOpErr)]);
+}
+
+/// IBTA 9.9.6.3, class J.
+#[test]
+fn a_failed_remote_invalidate_is_not_answered_and_ends_the_queue_pair() {
+    let mut rung = Rung::rc();
+    rung.post_recv(1, 64);
+    rung.post_recv(2, 64);
+    rung.post_recv(3, 64);
+    rung.receive(&rc(op::SEND_ONLY).psn(RQ_PSN).payload(b"good").ack_req());
+    rung.receive(&rc(op::SEND_ONLY_INV).psn(RQ_PSN + 1).ieth(0x5005).payload(b"bye").ack_req());
+    assert_eq!(rung.responses(), [ack(RQ_PSN, 1)], "what came before is acknowledged, and no more");
+    assert_eq!(rung.state(), QpState::Err);
+    let expected = [(1, WcStatus::Success), (2, WcStatus::LocQpOpErr), (3, WcStatus::WrFlushErr)];
+    assert_eq!(rung.host.take_recvs(), expected);
+    assert_eq!(rung.host.events, []);
+    assert!(matches!(rung.host.causes[..], [Cause::RequestRefused { syndrome: None, .. }]));
+    // The requester repeats it, to no avail.
+    rung.receive(&rc(op::SEND_ONLY_INV).psn(RQ_PSN + 1).ieth(0x5005).payload(b"bye").ack_req());
+    assert_eq!(rung.responses(), []);
 }
 
 #[test]

@@ -298,3 +298,71 @@ fn unasked_and_reserved_answers_are_ignored() {
     rung.receive(&rc(op::ACK).psn(SQ_PSN).aeth(0, 1));
     assert_eq!(rung.host.take_sends(), successes(&[1]));
 }
+
+#[test]
+fn the_last_retry_is_not_spent_on_a_peer_without_a_processor() {
+    for retry_cnt in 0..=7 {
+        let mut rung = Setup { retry_cnt, ..Setup::new(QpType::Rc) }.build();
+        rung.peer_progress = PeerProgress::Starved;
+        rung.post_send(1, 4);
+        let mut transmissions = 0;
+        while rung.asked_about_peer.is_empty() {
+            transmissions += rung.requests().len();
+            rung.wait_for_deadline().expect("a timer runs");
+        }
+        assert_eq!(transmissions, usize::from(retry_cnt.max(1)), "the peer is looked at once, at the end");
+        for _ in 0..20 {
+            assert_eq!(
+                (rung.requests(), rung.host.take_sends(), rung.state()),
+                (vec![], vec![], QpState::Rts)
+            );
+            assert!(rung.wait_for_deadline().expect("a timer runs") >= TIMEOUT_14_NS);
+        }
+        assert_eq!(rung.host.counter(Counter::StarvedPeer), 21);
+        assert_eq!(rung.host.counter(Counter::Timeout), u64::from(retry_cnt.saturating_sub(1)));
+        // It ran again, and is silent all the same.
+        rung.peer_progress = PeerProgress::Unknown;
+        while rung.state() == QpState::Rts {
+            rung.wait_for_deadline().expect("a timer runs");
+            transmissions += rung.requests().len();
+        }
+        assert_eq!(transmissions, 1 + usize::from(retry_cnt), "not one more than to a dead peer");
+        assert_eq!(rung.host.take_sends(), [(1, WcStatus::RetryExcErr)]);
+    }
+}
+
+#[test]
+fn a_peer_that_runs_again_answers_what_was_sent_before() {
+    let mut rung = Setup { retry_cnt: 1, ..Setup::new(QpType::Rc) }.build();
+    rung.peer_progress = PeerProgress::Starved;
+    for wr_id in 1..=3 {
+        rung.post_send(wr_id, 4);
+        assert_eq!(rung.requests().len(), 1);
+        (0..50).for_each(|_| assert!(rung.wait_for_deadline().is_some()));
+        assert_eq!(rung.requests(), []);
+        rung.receive(&ack(SQ_PSN + wr_id as u32 - 1, wr_id as u32));
+        assert_eq!(rung.host.take_sends(), successes(&[wr_id]));
+        assert_eq!(rung.qp.deadline_ns(), None);
+    }
+    assert_eq!(rung.host.counter(Counter::Timeout), 0);
+}
+
+#[test]
+fn a_wrong_claim_that_the_peer_is_starved_costs_a_limited_time() {
+    // Timers of 8 µs, 67 ms, and 17 s.
+    for timeout in [1, 14, 22] {
+        let mut rung = Setup { timeout, retry_cnt: 7, ..Setup::new(QpType::Rc) }.build();
+        rung.peer_progress = PeerProgress::Starved;
+        rung.post_send(1, 4);
+        let (begun_ns, mut transmissions, mut looks) = (rung.now_ns, 0, 0);
+        while rung.state() == QpState::Rts {
+            transmissions += rung.requests().len();
+            rung.wait_for_deadline().expect("a timer runs");
+            looks += 1;
+        }
+        assert_eq!(transmissions, 8);
+        assert!(looks < 2100, "{looks} looks");
+        let limit_ns = 20_000_000_000 + 11 * (4096 << timeout) + 10_000_000;
+        assert!(rung.now_ns - begun_ns <= limit_ns, "{} ns", rung.now_ns - begun_ns);
+    }
+}

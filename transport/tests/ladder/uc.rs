@@ -176,6 +176,13 @@ fn operations_that_uc_does_not_have_are_refused_at_the_post() {
         let refused = PostError::WrongOpcode { opcode, qp_type: QpType::Uc };
         assert_eq!(rung.try_post(&request(1, opcode, &[])), Err(refused));
     }
+    for opcode in [RdmaRead, CompareSwap, FetchAdd, SendWithInvalidate, Flush, AtomicWrite] {
+        let mut rung = self::rung();
+        rung.post(&SendRequest { faults_complete: true, ..request(1, opcode, &[]) });
+        rung.requests();
+        assert_eq!(rung.host.take_sends(), [(1, WcStatus::LocQpOpErr)], "{}", opcode.name());
+        assert_eq!(rung.state(), QpState::Sqe);
+    }
     for operation in [op::READ_REQUEST, op::ACK, op::FETCH_ADD, op::SEND_ONLY_INV, 0x1c, 0x1d] {
         let bytes = uc(operation).bytes(LOCAL);
         let long = [&bytes[..12], &[0; 28], &bytes[12..]].concat();

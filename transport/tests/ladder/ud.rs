@@ -181,3 +181,32 @@ fn datagram_requests_need_a_destination_and_no_remote_memory() {
     let refused = PostError::WrongOpcode { opcode, qp_type: QpType::Ud };
     assert_eq!(rung.try_post(&request(1, opcode, &[])), Err(refused));
 }
+
+#[test]
+fn what_ud_does_not_have_ends_as_an_operation_error_for_programs_that_expect_it_there() {
+    use SendOpcode::*;
+    for opcode in
+        [RdmaWrite, RdmaRead, CompareSwap, FetchAdd, LocalInvalidate, BindWindow, SendWithInvalidate]
+    {
+        let mut rung = rung();
+        rung.post(&SendRequest { faults_complete: true, ..request(1, opcode, &[]) });
+        rung.post(&SendRequest { faults_complete: true, ..ud_request(2, &[], None) });
+        assert_eq!(rung.requests(), []);
+        let expected = [(1, WcStatus::LocQpOpErr), (2, WcStatus::WrFlushErr)];
+        assert_eq!(rung.host.take_sends(), expected, "{}", opcode.name());
+        assert_eq!(rung.state(), QpState::Sqe);
+    }
+}
+
+#[test]
+fn a_datagram_through_an_address_handle_of_another_domain_is_an_operation_error() {
+    let mut rung = rung();
+    // The caller, who knows the domains, gives no destination.
+    rung.post(&SendRequest { faults_complete: true, ..ud_request(1, &[], None) });
+    rung.requests();
+    assert_eq!(rung.host.take_sends(), [(1, WcStatus::LocQpOpErr)]);
+    let error = PostError::ForeignAddressHandle;
+    assert!(
+        matches!(rung.host.causes[0], Cause::RequestFaulty { wr_id: 1, error: given, .. } if given == error)
+    );
+}

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use pumice_transport::host::QpContext;
+use pumice_transport::host::{PeerProgress, QpContext};
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::qp::transition::transition;
 use pumice_transport::qp::{
@@ -135,7 +135,7 @@ impl Node {
 
     pub(crate) fn timeout(&mut self, now_ns: u64) {
         if self.qp.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
-            self.qp.handle_timeout(now_ns, &mut self.host);
+            self.qp.handle_timeout(now_ns, PeerProgress::Unknown, &mut self.host);
         }
     }
 

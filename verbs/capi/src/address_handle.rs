@@ -11,7 +11,7 @@ use pumice_transport::types::{AddressVector, Gid, WcFlags};
 use crate::abi::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 use crate::context::{Context, Owned};
 use crate::local_identifier;
-use crate::object::{Held, Shown, hand_out, held, take_back};
+use crate::object::{Held, Identity, Listed, Shown, hand_out, live, take_back};
 use crate::outcome::{Errno, INVALID, pointer, status};
 use crate::protection_domain::{Pd, Use};
 
@@ -28,6 +28,14 @@ pub(crate) struct Ah {
 // SAFETY: the first field is the C structure.
 unsafe impl Held for Ah {
     type C = ibv_ah;
+}
+
+impl Listed for Ah {
+    const KIND: &'static str = "address handle";
+
+    fn identity(c: &ibv_ah) -> Identity {
+        Identity::new(c.context, c.handle)
+    }
 }
 
 impl Ah {
@@ -82,7 +90,7 @@ pub(crate) fn vector_to(vector: &AddressVector) -> ibv_ah_attr {
 /// `pd` is null or live.
 unsafe fn create(pd: *mut ibv_pd, vector: &AddressVector) -> Result<*mut ibv_ah, Errno> {
     // SAFETY: the caller's promise.
-    let domain = unsafe { held::<Pd>(pd) }?;
+    let domain = unsafe { live::<Pd>(pd) }?;
     let context = domain.context()?;
     let vector = local_identifier::resolve(*vector, context.hca());
     let (handle, path) = context.hca().create_ah(domain.handle(), &vector)?;
@@ -102,7 +110,7 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     status(|| {
         // SAFETY: null or live; a context outlives its objects.
-        let (held, context) = unsafe { (held::<Ah>(ah)?, Context::of((*ah).context)?) };
+        let (held, context) = unsafe { (live::<Ah>(ah)?, Context::of((*ah).context)?) };
         context.hca().destroy_ah(held.handle)?;
         context.disown(Owned::AddressHandle(held.handle.pack()));
         // SAFETY: the program gives it back.
@@ -184,7 +192,7 @@ pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
 ) -> *mut ibv_ah {
     pointer(|| {
         // SAFETY: null or live, and the caller's structures.
-        unsafe { create(pd, &sender(held::<Pd>(pd)?.context()?, port_num, wc, grh)?) }
+        unsafe { create(pd, &sender(live::<Pd>(pd)?.context()?, port_num, wc, grh)?) }
     })
 }
 

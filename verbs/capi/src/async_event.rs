@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use pumice_device::async_event::AsyncElement;
 use pumice_device::awaited::Awaited;
+use pumice_device::event_pipe::EventPipe;
 use pumice_device::hca::Hca;
 use pumice_device::port::wait_readable;
 use pumice_transport::types::AsyncEventType;
@@ -125,8 +126,8 @@ impl Element {
 
 /// Asynchronous events of one context.
 pub(crate) struct AsyncQueue {
-    /// A semaphore of the events queued, so that one read(2) waits for one event.
-    semaphore: OwnedFd,
+    /// As many bytes as events are queued, so that one read(2) waits for one event.
+    waiting: EventPipe,
     queued: Mutex<VecDeque<(u32, Element)>>,
 }
 
@@ -140,18 +141,11 @@ impl AsyncQueue {
     const CAPACITY: usize = 1 << 16;
 
     pub(crate) fn new() -> Result<AsyncQueue, Errno> {
-        // SAFETY: no memory is involved.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) };
-        if fd < 0 {
-            return Err(Errno(crate::outcome::errno()));
-        }
-        // SAFETY: the descriptor is new.
-        let semaphore = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(AsyncQueue { semaphore, queued: Mutex::new(VecDeque::new()) })
+        Ok(AsyncQueue { waiting: EventPipe::new()?, queued: Mutex::new(VecDeque::new()) })
     }
 
     pub(crate) fn fd(&self) -> RawFd {
-        self.semaphore.as_raw_fd()
+        self.waiting.as_fd().as_raw_fd()
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(u32, Element)>> {
@@ -160,10 +154,8 @@ impl AsyncQueue {
 
     fn push(&self, event: u32, element: Element) {
         let mut queued = self.lock();
-        if queued.len() < AsyncQueue::CAPACITY {
+        if queued.len() < AsyncQueue::CAPACITY && self.waiting.put() {
             queued.push_back((event, element));
-            // SAFETY: eight bytes of a constant.
-            unsafe { libc::write(self.fd(), (&raw const ONE).cast(), 8) };
         }
     }
 
@@ -182,13 +174,8 @@ impl AsyncQueue {
         let mut queued = self.lock();
         let before = queued.len();
         queued.retain(|(_, other)| *other != element);
-        for _ in queued.len()..before {
-            let mut count = [0_u8; 8];
-            let vector = libc::iovec { iov_base: count.as_mut_ptr().cast(), iov_len: 8 };
-            // Never waits: a reader that was faster finds the queue empty and waits again.
-            // SAFETY: one vector of eight bytes that live through the call.
-            unsafe { libc::preadv2(self.fd(), &vector, 1, -1, libc::RWF_NOWAIT) };
-        }
+        // A reader that was faster finds the queue empty and waits again.
+        self.waiting.take(before - queued.len());
     }
 }
 
@@ -337,10 +324,13 @@ impl Drop for Distributor {
     }
 }
 
+unsafe extern "C-unwind" {
+    fn read(fd: c_int, bytes: *mut c_void, count: usize) -> isize;
+}
+
 /// Waits for an event unless the descriptor is O_NONBLOCK. A signal ends the wait, and a thread that
-/// waits can be cancelled: nothing in this frame is to be dropped, and it calls no Rust function that
-/// could panic.
-pub(crate) unsafe extern "C" fn ibv_get_async_event(
+/// waits can be cancelled: nothing in this frame is to be dropped.
+pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
 ) -> c_int {
@@ -349,10 +339,10 @@ pub(crate) unsafe extern "C" fn ibv_get_async_event(
         return -1;
     }
     loop {
-        let mut count = 0_u64;
-        // SAFETY: the context's descriptor, and eight bytes.
-        let got = unsafe { libc::read((*context).async_fd, (&raw mut count).cast(), 8) };
-        if got != 8 {
+        let mut byte = 0_u8;
+        // SAFETY: the context's descriptor, and a byte.
+        let got = unsafe { read((*context).async_fd, (&raw mut byte).cast(), 1) };
+        if got != 1 {
             return -1;
         }
         // SAFETY: the caller's promise.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -48,15 +49,17 @@ impl CommandFile {
     /// A new file and its descriptor.
     ///
     /// # Errors
-    /// That of memfd_create(2).
+    /// That of pipe(2), where memfd_create(2) is refused.
     pub(crate) fn create() -> Result<(OwnedFd, Arc<CommandFile>), Errno> {
         // SAFETY: a name that ends with NUL.
         let fd = unsafe { libc::memfd_create(c"pumice-context".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(Errno(errno()));
-        }
-        // SAFETY: the descriptor is new.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(fd) };
+        let descriptor = if fd < 0 {
+            // A sandbox may forbid it. Any file has an identity; other processes cannot import this one.
+            OwnedFd::from(io::pipe().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))?.0)
+        } else {
+            // SAFETY: the descriptor is new.
+            unsafe { OwnedFd::from_raw_fd(fd) }
+        };
         let file = CommandFile::add(identity(descriptor.as_raw_fd())?, false);
         Ok((descriptor, file))
     }

@@ -4,15 +4,17 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pumice_device::completion_channel::{CompletionChannel, CqEvent};
 
 use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq};
+use crate::cancellation::{RESTART, attempt_ends, blocking};
 use crate::completion_queue::Cq;
 use crate::context::Context;
-use crate::object::{Held, Shown, hand_out, held, held_or_none, take_back};
-use crate::outcome::{Errno, INVALID, number, pointer, status, value};
+use crate::object::{Held, Identity, Listed, Shown, hand_out, held, held_or_none, live, take_back};
+use crate::outcome::data_path::value;
+use crate::outcome::{Errno, INVALID, TRY_AGAIN, attempt, pointer, status};
 
 /// A completion channel.
 #[repr(C)]
@@ -26,6 +28,14 @@ unsafe impl Held for Channel {
     type C = ibv_comp_channel;
 }
 
+impl Listed for Channel {
+    const KIND: &'static str = "completion channel";
+
+    fn identity(c: &ibv_comp_channel) -> Identity {
+        Identity::new(c.context, 0)
+    }
+}
+
 impl Channel {
     pub(crate) const fn channel(&self) -> &Arc<CompletionChannel> {
         &self.channel
@@ -36,23 +46,22 @@ impl Channel {
         unsafe { libc::fcntl(self.channel.as_fd().as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
     }
 
-    /// Waits for an event for a while, driving the HCA meanwhile.
-    fn next(&self) -> Result<Option<CqEvent>, Errno> {
+    /// Waits for an event for the slice of an attempt, driving the HCA meanwhile.
+    fn next(&self) -> Result<CqEvent, Errno> {
         if let Some(event) = self.channel.try_event() {
-            return Ok(Some(event));
+            return Ok(event);
         }
         if self.is_nonblocking() {
             return Err(Errno(libc::EAGAIN));
         }
         // SAFETY: a field of our own structure; a context outlives its objects.
         let context = unsafe { Context::of((*self.c.as_ptr()).context) }?;
-        let begin = Instant::now();
-        let event = context.hca().wait_cq_event_or_signal(&self.channel, Some(WAIT));
-        if event.is_none() && begin.elapsed() < WAIT {
-            // A signal handler ran: its program may have something else to do now.
-            return Err(Errno(libc::EINTR));
-        }
-        Ok(event)
+        let ends = attempt_ends();
+        let left = ends.map(|end| end.saturating_duration_since(Instant::now()));
+        let event = context.hca().wait_cq_event_or_signal(&self.channel, left);
+        // A signal handler ran, if it is too early: its program may have something else to do now.
+        let over = ends.is_some_and(|end| end <= Instant::now());
+        event.ok_or(if over { RESTART } else { Errno(libc::EINTR) })
     }
 }
 
@@ -69,7 +78,7 @@ pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_contex
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        unsafe { held::<Channel>(channel) }?.channel.check_unused()?;
+        unsafe { live::<Channel>(channel) }?.channel.check_unused()?;
         // SAFETY: the program gives it back.
         unsafe { take_back::<Channel>(channel) };
         Ok(())
@@ -78,63 +87,27 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
 
 /// The next event of a channel: waits for it unless the descriptor is O_NONBLOCK (EAGAIN). A signal
 /// ends the wait (EINTR). A thread that waits can be cancelled.
-pub(crate) unsafe extern "C" fn ibv_get_cq_event(
+pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    loop {
-        // SAFETY: the caller's promise.
-        let outcome = unsafe { wait_a_while(channel, cq, cq_context) };
-        if outcome != NOTHING_YET {
-            return outcome;
-        }
-        // Cancellation unwinds from here: nothing in this frame is to be dropped, and no Rust function
-        // that could panic is called from it, so that it has no landing pad for the unwinding to hit.
-        // SAFETY: no argument.
-        unsafe { pthread_testcancel() };
-    }
-}
-
-/// How long a wait lasts before it looks whether the thread was cancelled.
-const WAIT: Duration = Duration::from_millis(250);
-/// Of [`wait_a_while`]: no event came.
-const NOTHING_YET: c_int = 1;
-/// `PTHREAD_CANCEL_DISABLE`.
-const CANCEL_DISABLE: c_int = 1;
-
-unsafe extern "C" {
-    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
-    fn pthread_testcancel();
-}
-
-#[inline(never)]
-unsafe extern "C" fn wait_a_while(
-    channel: *mut ibv_comp_channel,
-    cq: *mut *mut ibv_cq,
-    cq_context: *mut *mut c_void,
-) -> c_int {
-    let mut cancel_state = 0;
-    // The wait holds locks and counts, which a cancellation inside would leave behind.
-    // SAFETY: a live variable.
-    unsafe { pthread_setcancelstate(CANCEL_DISABLE, &mut cancel_state) };
-    let outcome = number(|| {
-        if cq.is_null() || cq_context.is_null() {
-            return Err(INVALID);
-        }
-        // SAFETY: null or live.
-        let Some(event) = unsafe { held::<Channel>(channel) }?.next()? else { return Ok(NOTHING_YET) };
-        let fired: *mut ibv_cq = ptr::with_exposed_provenance_mut(event.cookie as usize);
-        // SAFETY: a queue with an unacknowledged event is not gone; the caller's variables.
-        unsafe {
-            cq.write(fired);
-            cq_context.write((*fired).cq_context);
-        }
-        Ok(0)
-    });
-    // SAFETY: the state that it was; the old one is not wanted.
-    unsafe { pthread_setcancelstate(cancel_state, &mut 0) };
-    outcome
+    blocking(c_int::from(TRY_AGAIN), || {
+        attempt(|| {
+            if cq.is_null() || cq_context.is_null() {
+                return Err(INVALID);
+            }
+            // SAFETY: null or live.
+            let event = unsafe { held::<Channel>(channel) }?.next()?;
+            let fired: *mut ibv_cq = ptr::with_exposed_provenance_mut(event.cookie as usize);
+            // SAFETY: a queue with an unacknowledged event is not gone; the caller's variables.
+            unsafe {
+                cq.write(fired);
+                cq_context.write((*fired).cq_context);
+            }
+            Ok(0)
+        })
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {

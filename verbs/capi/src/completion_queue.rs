@@ -6,16 +6,20 @@ use std::sync::atomic::AtomicBool;
 
 use pumice_device::completion_queue::CompletionQueue;
 use pumice_device::hca::{CqSetup, Hca};
-use pumice_transport::types::{WcFlags, WorkCompletion};
+use pumice_transport::types::{WcFlags, WcStatus, WorkCompletion};
 
 use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::async_event::Unacknowledged;
 use crate::completion_channel::Channel;
 use crate::context::{Context, Owned};
 use crate::device::profile;
-use crate::object::{Held, Shown, held, held_or_none, take_back, zeroed};
-use crate::outcome::{Errno, INVALID, negative, pointer, status};
+use crate::object::{
+    Held, Identity, Listed, Shown, hand_out_box, held, live, live_or_none, take_back, zeroed,
+};
+use crate::outcome::{Errno, INVALID, data_path, pointer, status};
 use crate::protection_domain::Use;
+use crate::wall_clock::WallClock;
+use crate::window_bind::show_refused;
 
 /// A completion queue; all have room for the extended structure.
 #[repr(C)]
@@ -29,6 +33,9 @@ pub(crate) struct Cq {
     /// When it was made, in ns of the device's clock, if the queue stamps.
     pub(crate) current_at_ns: Shown<u64>,
     pub(crate) stamps: bool,
+    /// The same on the system's clock, if the program wants to read that.
+    pub(crate) current_wall_ns: Shown<u64>,
+    pub(crate) wall_clock: Option<WallClock>,
     /// A thread is between start_poll and end_poll.
     pub(crate) polling: AtomicBool,
     /// Of the parent domain that it was made in.
@@ -38,6 +45,14 @@ pub(crate) struct Cq {
 // SAFETY: the first field begins with the C structure.
 unsafe impl Held for Cq {
     type C = ibv_cq;
+}
+
+impl Listed for Cq {
+    const KIND: &'static str = "completion queue";
+
+    fn identity(c: &ibv_cq) -> Identity {
+        Identity::new(c.context, c.handle)
+    }
 }
 
 impl Cq {
@@ -56,6 +71,19 @@ impl Cq {
         &self.unacknowledged
     }
 
+    /// Whether the structure still has the handle that it was made with: adapters arm by it.
+    ///
+    /// # Errors
+    /// ENOENT: it has another one.
+    fn check_handle(&self) -> Result<(), Errno> {
+        // SAFETY: a field of our own structure.
+        let handle = unsafe { (*self.c.as_ptr()).base.handle };
+        if handle == self.queue.handle().index {
+            return Ok(());
+        }
+        Err(Errno(libc::ENOENT).because(|| format!("there is no completion queue with handle {handle:#x}")))
+    }
+
     /// The structure that the program sees.
     pub(crate) const fn as_ptr(&self) -> *mut ibv_cq_ex {
         self.c.as_ptr()
@@ -70,6 +98,8 @@ pub(crate) struct Wanted {
     pub(crate) comp_vector: u32,
     /// Whether completions are stamped.
     pub(crate) stamps: bool,
+    /// Whether the program reads the stamps on the system's clock.
+    pub(crate) wall_clock: bool,
     pub(crate) domain_use: Option<Use>,
 }
 
@@ -78,9 +108,9 @@ pub(crate) struct Wanted {
 /// # Safety
 /// The pointers are null or live.
 pub(crate) unsafe fn create(context: *mut ibv_context, wanted: Wanted) -> Result<*mut ibv_cq_ex, Errno> {
-    let Wanted { cqe, cq_context, channel, comp_vector, stamps, domain_use } = wanted;
+    let Wanted { cqe, cq_context, channel, comp_vector, stamps, wall_clock, domain_use } = wanted;
     // SAFETY: the caller's promise.
-    let (open, reports) = unsafe { (Context::of(context)?, held_or_none::<Channel>(channel)) };
+    let (open, reports) = unsafe { (Context::of(context)?, live_or_none::<Channel>(channel)?) };
     let place = Box::<Cq>::new_uninit();
     let cookie = place.as_ptr().expose_provenance() as u64;
     let queue = open.hca().create_cq(CqSetup {
@@ -109,11 +139,13 @@ pub(crate) unsafe fn create(context: *mut ibv_context, wanted: Wanted) -> Result
             current: Shown::new(WorkCompletion::default()),
             current_at_ns: Shown::new(0),
             stamps,
+            current_wall_ns: Shown::new(0),
+            wall_clock: wall_clock.then(|| WallClock::new(open.hca().clock())),
             polling: AtomicBool::new(false),
             _domain_use: domain_use,
         },
     );
-    Ok(Box::into_raw(cq).cast())
+    Ok(hand_out_box(cq).cast())
 }
 
 pub(crate) unsafe extern "C" fn ibv_create_cq(
@@ -126,7 +158,15 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
     pointer(|| {
         let cqe = u32::try_from(cqe).map_err(|_| INVALID)?;
         let comp_vector = u32::try_from(comp_vector).map_err(|_| INVALID)?;
-        let wanted = Wanted { cqe, cq_context, channel, comp_vector, stamps: false, domain_use: None };
+        let wanted = Wanted {
+            cqe,
+            cq_context,
+            channel,
+            comp_vector,
+            stamps: false,
+            wall_clock: false,
+            domain_use: None,
+        };
         // SAFETY: the caller's promise.
         unsafe { create(context, wanted) }.map(<*mut ibv_cq_ex>::cast)
     })
@@ -135,7 +175,7 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
 pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        let held = unsafe { held::<Cq>(cq) }?;
+        let held = unsafe { live::<Cq>(cq) }?;
         held.hca().resize_cq(held.queue.handle(), u32::try_from(cqe).map_err(|_| INVALID)?)?;
         // SAFETY: a field of our own structure.
         unsafe { (*cq).cqe = held.queue.depth() as c_int };
@@ -147,7 +187,7 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
 pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     status(|| {
         // SAFETY: null or live; a context outlives its objects.
-        let (held, context) = unsafe { (held::<Cq>(cq)?, Context::of((*cq).context)?) };
+        let (held, context) = unsafe { (live::<Cq>(cq)?, Context::of((*cq).context)?) };
         context.hca().destroy_cq(held.queue.handle())?;
         context.disown(Owned::CompletionQueue(held.queue.handle().pack()));
         context.adapter.distributor.forget_cq(&context.async_events, cq);
@@ -163,9 +203,10 @@ const OVERRAN: Errno = Errno(libc::EIO);
 
 /// Asks for one event. EIO: the queue overran, and no completion will ever come.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    status(|| {
+    data_path::status(|| {
         // SAFETY: null or live.
         let cq = unsafe { held::<Cq>(cq) }?;
+        cq.check_handle()?;
         if cq.queue.is_failed() {
             return Err(OVERRAN);
         }
@@ -180,7 +221,7 @@ const BATCH: usize = 8;
 /// Takes at most `num_entries` completions: their number, or a negative errno. EINVAL: no queue, one without a context,
 /// a negative number, no place for completions. EIO: the queue overran, and what it held has been polled.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
-    negative(|| {
+    data_path::negative(|| {
         // SAFETY: null or live.
         let cq = unsafe { held::<Cq>(cq) }?;
         // SAFETY: a field of our own structure.
@@ -230,6 +271,9 @@ pub(crate) fn imm_or_key(completion: &WorkCompletion) -> u32 {
 
 #[inline]
 fn to_c(completion: &WorkCompletion) -> ibv_wc {
+    if completion.status != WcStatus::Success {
+        show_refused(completion.qp_num);
+    }
     ibv_wc {
         wr_id: completion.wr_id,
         status: completion.status as u32,

@@ -2,16 +2,17 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::Ordering;
-use std::time::UNIX_EPOCH;
 
-use pumice_transport::types::WorkCompletion;
+use pumice_transport::types::{WcStatus, WorkCompletion};
 
 use crate::abi::{ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_poll_cq_attr};
 use crate::completion_queue::{Cq, Wanted, create, imm_or_key};
 use crate::context::operation;
-use crate::object::{held, held_or_none};
-use crate::outcome::{INVALID, NOT_SUPPORTED, pointer, status, value};
+use crate::object::{held, held_or_none, live};
+use crate::outcome::data_path::{self, value};
+use crate::outcome::{INVALID, NOT_SUPPORTED, check_mask, pointer, status};
 use crate::protection_domain::Pd;
+use crate::window_bind::show_refused;
 
 /// `IBV_CQ_INIT_ATTR_MASK_FLAGS` and `..._MASK_PD`.
 const MASK_FLAGS: u32 = 1;
@@ -32,15 +33,18 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     pointer(|| {
         // SAFETY: null or the caller's structure.
         let attributes = unsafe { attributes.as_ref() }.ok_or(INVALID)?;
-        if attributes.wc_flags & !KNOWN_WC_FLAGS != 0 || attributes.comp_mask & !(MASK_FLAGS | MASK_PD) != 0 {
-            return Err(NOT_SUPPORTED);
+        check_mask("ibv_create_cq_ex", attributes.comp_mask, MASK_FLAGS | MASK_PD)?;
+        if attributes.wc_flags & !KNOWN_WC_FLAGS != 0 {
+            let wanted = attributes.wc_flags;
+            return Err(NOT_SUPPORTED
+                .because(|| format!("ibv_create_cq_ex refused: wc_flags {wanted:#x} ask for fields that completions of this device do not have")));
         }
         if attributes.comp_mask & MASK_FLAGS != 0 && attributes.flags & !KNOWN_FLAGS != 0 {
             return Err(NOT_SUPPORTED);
         }
         let domain_use = if attributes.comp_mask & MASK_PD != 0 {
             // SAFETY: null or live.
-            let domain = unsafe { held::<Pd>(attributes.parent_domain) }?;
+            let domain = unsafe { live::<Pd>(attributes.parent_domain) }?;
             let not_parent = || INVALID.because(|| "completion queues are made in parent domains".to_owned());
             Some(domain.begin_use().ok_or_else(not_parent)?)
         } else {
@@ -48,7 +52,8 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         };
         let ibv_cq_init_attr_ex { cqe, cq_context, channel, comp_vector, .. } = *attributes;
         let stamps = attributes.wc_flags & (WC_STAMP | WC_WALLCLOCK) != 0;
-        let wanted = Wanted { cqe, cq_context, channel, comp_vector, stamps, domain_use };
+        let wall_clock = attributes.wc_flags & WC_WALLCLOCK != 0;
+        let wanted = Wanted { cqe, cq_context, channel, comp_vector, stamps, wall_clock, domain_use };
         // SAFETY: the caller's promise.
         let cq = unsafe { create(context, wanted) }?;
         // SAFETY: just made, and nobody else has it.
@@ -89,6 +94,13 @@ fn take(cq: &Cq) -> c_int {
         return none();
     }
     let [completion] = one;
+    if completion.status != WcStatus::Success {
+        show_refused(completion.qp_num);
+    }
+    if let Some(wall_clock) = &cq.wall_clock {
+        // SAFETY: one thread at a time polls; a field of our own structure.
+        unsafe { cq.current_wall_ns.as_ptr().write(wall_clock.translate(cq.hca().clock(), at_ns)) };
+    }
     // SAFETY: fields of our own structure, which one thread at a time polls.
     unsafe {
         (*cq.as_ptr()).status = completion.status as u32;
@@ -126,7 +138,7 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
 }
 
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
-    status(|| {
+    data_path::status(|| {
         // SAFETY: null or live.
         unsafe { held::<Cq>(cq.cast()) }?.polling.store(false, Ordering::Release);
         Ok(())
@@ -200,16 +212,11 @@ unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
     })
 }
 
-/// In ns since 1970: the same moment on the system's clock, as that is set now.
+/// In ns since 1970: the same moment on the system's clock, as that was set when the completion was polled.
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     value(0, || {
-        // SAFETY: the caller's promise.
-        let Some(held) = (unsafe { held_or_none::<Cq>(cq.cast()) }) else { return 0 };
         // SAFETY: the caller's promise; only the polling thread writes it.
-        let at_ns = unsafe { *held.current_at_ns.as_ptr() };
-        let ago_ns = held.hca().clock().now_ns().saturating_sub(at_ns);
-        let now_ns = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
-        if held.stamps { now_ns.saturating_sub(ago_ns) } else { 0 }
+        unsafe { held_or_none::<Cq>(cq.cast()).map_or(0, |cq| *cq.current_wall_ns.as_ptr()) }
     })
 }
 
@@ -222,7 +229,7 @@ pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attributes: *mut ibv_
     status(|| {
         // SAFETY: null or live; null or the caller's structure.
         let attributes = unsafe {
-            held::<Cq>(cq)?;
+            live::<Cq>(cq)?;
             attributes.as_ref().ok_or(INVALID)?
         };
         if attributes.attr_mask & !CHANGE_MODERATION != 0 {

@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 
 use crate::abi::{ibv_ece, ibv_qp};
-use crate::object::held;
+use crate::object::live;
 use crate::outcome::{INVALID, status};
 use crate::queue_pair::Qp;
 
@@ -17,7 +17,7 @@ pub(crate) unsafe extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece
     status(|| {
         // SAFETY: null or live; null or the caller's structure.
         let ece = unsafe {
-            held::<Qp>(qp)?;
+            live::<Qp>(qp)?;
             ece.as_mut().ok_or(INVALID)?
         };
         *ece = ibv_ece { vendor_id: VENDOR_ID, options: OPTIONS, comp_mask: 0 };
@@ -30,7 +30,7 @@ pub(crate) unsafe extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) 
     status(|| {
         // SAFETY: null or live; null or the caller's structure.
         let ece = unsafe {
-            held::<Qp>(qp)?;
+            live::<Qp>(qp)?;
             ece.as_mut().ok_or(INVALID)?
         };
         if ece.vendor_id != VENDOR_ID || ece.comp_mask != 0 {

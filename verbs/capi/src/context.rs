@@ -1,7 +1,7 @@
 //! Contexts: an opened device, its tables of operations, and what it owns.
 
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,16 +11,17 @@ use pumice_device::hca::{Hca, TargetRegistration};
 use pumice_device::table::Handle;
 use pumice_transport::wire::Qpn;
 
-use crate::abi::{Operation, ibv_context, ibv_context_ops, ibv_device, verbs_context};
+use crate::abi::{ibv_context, ibv_context_ops, ibv_device, verbs_context};
 use crate::async_event::AsyncQueue;
 use crate::command_file::CommandFile;
 use crate::device::{Adapter, adapter, device_pointer, release};
-use crate::object::{Shown, zeroed};
+use crate::object::{Shown, check_context, forget_context, list_context, zeroed};
 use crate::ofed_xrc::{RegisteredName, close_registration};
 use crate::outcome::{Errno, INVALID, pointer, status};
+use crate::refusal::refused;
 use crate::{
-    completion_queue, completion_queue_ex, device_memory, memory, parent_domain, post_recv, post_send, query,
-    queue_pair, refusal, shared_receive_queue, xrc_domain, xrc_target,
+    buffer, completion_queue, completion_queue_ex, device_memory, memory, parent_domain, post_recv,
+    post_send, query, queue_pair, shared_receive_queue, window_bind, xrc_domain, xrc_target,
 };
 
 /// An opened device. The program's pointer is to `verbs.context`.
@@ -57,16 +58,13 @@ impl Context {
     /// The context behind a program's pointer.
     ///
     /// # Safety
-    /// `context` is null or came from `ibv_open_device` and is not closed.
+    /// No other thread closes it meanwhile.
     ///
     /// # Errors
-    /// EINVAL: it is null.
-    #[inline]
+    /// EINVAL: it is null. ENOENT: it was closed, or never opened.
     pub(crate) unsafe fn of<'a>(context: *mut ibv_context) -> Result<&'a Context, Errno> {
-        if context.is_null() {
-            return Err(INVALID);
-        }
-        // SAFETY: the caller's promise; the box begins this far before.
+        check_context(context)?;
+        // SAFETY: it is open; the box begins this far before.
         Ok(unsafe { &*context.byte_sub(CONTEXT_OFFSET).cast::<Context>() })
     }
 
@@ -166,6 +164,7 @@ impl Context {
         let verbs = Shown::new(verbs);
         let context = Context { verbs, adapter, async_events, _command: command, file, registered };
         let context = Box::leak(Box::new(context));
+        list_context(context.as_ptr());
         context.adapter.distributor.register(context.as_ptr());
         Ok(context.as_ptr())
     }
@@ -188,17 +187,14 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
         open.hca().drive_out();
         open.adapter.distributor.unregister(context);
         open.destroy_leftovers();
+        window_bind::forget_all_of(context);
+        forget_context(context);
         // SAFETY: it was boxed in `open`; the program does not use it any more.
         let Context { adapter, .. } = *unsafe { Box::from_raw(std::ptr::from_ref(open).cast_mut()) };
         release(adapter);
         Ok(())
     })
 }
-
-/// An operation that returns an errno and is not there.
-const NO_INT: Operation = Operation(refusal::int as *const c_void);
-/// An operation that returns an object and is not there.
-const NO_POINTER: Operation = Operation(refusal::ptr as *const c_void);
 
 /// Names a function as a slot's operation.
 macro_rules! operation {
@@ -212,22 +208,23 @@ pub(crate) use operation;
 fn operations() -> verbs_context {
     // SAFETY: numbers and pointers; every operation is set below.
     let mut verbs: verbs_context = unsafe { zeroed() };
+    let unused = refused!(ptr, "ibv_context_ops (a slot that verbs.h does not use)");
     verbs.context.ops = ibv_context_ops {
         _compat_query_device: operation!(query::ibv_query_device),
         _compat_query_port: operation!(query::ibv_query_port),
-        unused_memory: [NO_POINTER; 5],
+        unused_memory: [unused; 5],
         alloc_mw: operation!(memory::alloc_mw),
-        bind_mw: operation!(post_send::bind_mw),
+        bind_mw: operation!(window_bind::bind_mw),
         dealloc_mw: operation!(memory::dealloc_mw),
-        _compat_create_cq: NO_POINTER,
+        _compat_create_cq: unused,
         poll_cq: operation!(completion_queue::poll_cq),
         req_notify_cq: operation!(completion_queue::req_notify_cq),
-        unused_queues: [NO_POINTER; 7],
+        unused_queues: [unused; 7],
         post_srq_recv: operation!(post_recv::post_srq_recv),
-        unused_qp: [NO_POINTER; 4],
+        unused_qp: [unused; 4],
         post_send: operation!(post_send::post_send),
         post_recv: operation!(post_recv::post_recv),
-        unused_rest: [NO_POINTER; 5],
+        unused_rest: [unused; 5],
     };
     verbs.context.abi_compat = std::ptr::without_provenance_mut(usize::MAX);
     verbs.sz = size_of::<verbs_context>();
@@ -251,37 +248,37 @@ fn operations() -> verbs_context {
     verbs.get_srq_num = operation!(shared_receive_queue::get_srq_num);
     verbs.open_xrcd = operation!(xrc_domain::open_xrcd);
     verbs.close_xrcd = operation!(xrc_domain::close_xrcd);
+    verbs.alloc_buf = operation!(buffer::ibv_alloc_buf);
+    verbs.free_buf = operation!(buffer::ibv_free_buf);
+    verbs.reg_mr_ex = operation!(buffer::ibv_reg_mr_ex);
     refuse_the_rest(&mut verbs);
     verbs
 }
 
 /// Counters, flow steering, work queues, DMA handles, packet pacing and tag matching: hardware's.
 fn refuse_the_rest(verbs: &mut verbs_context) {
-    verbs.free_buf = NO_INT;
-    verbs.alloc_buf = NO_POINTER;
-    verbs.dm_export_dmabuf_fd = NO_INT;
-    verbs.reg_mr_ex = NO_POINTER;
-    verbs.dealloc_dmah = NO_INT;
-    verbs.alloc_dmah = NO_POINTER;
-    verbs.read_counters = NO_INT;
-    verbs.attach_counters_point_flow = NO_INT;
-    verbs.create_counters = NO_POINTER;
-    verbs.destroy_counters = NO_INT;
-    verbs.modify_flow_action_esp = NO_INT;
-    verbs.destroy_flow_action = NO_INT;
-    verbs.create_flow_action_esp = NO_POINTER;
-    verbs.modify_qp_rate_limit = NO_INT;
-    verbs.post_srq_ops = NO_INT;
-    verbs.destroy_rwq_ind_table = NO_INT;
-    verbs.create_rwq_ind_table = NO_POINTER;
-    verbs.destroy_wq = NO_INT;
-    verbs.modify_wq = NO_INT;
-    verbs.create_wq = NO_POINTER;
-    verbs.ibv_destroy_flow = NO_INT;
-    verbs.ibv_create_flow = NO_POINTER;
+    verbs.dm_export_dmabuf_fd = refused!(minus, "ibv_dm_export_dmabuf_fd");
+    verbs.dealloc_dmah = refused!(int, "ibv_dealloc_dmah");
+    verbs.alloc_dmah = refused!(ptr, "ibv_alloc_dmah");
+    verbs.read_counters = refused!(int, "ibv_read_counters");
+    verbs.attach_counters_point_flow = refused!(int, "ibv_attach_counters_point_flow");
+    verbs.create_counters = refused!(ptr, "ibv_create_counters");
+    verbs.destroy_counters = refused!(int, "ibv_destroy_counters");
+    verbs.modify_flow_action_esp = refused!(int, "ibv_modify_flow_action_esp");
+    verbs.destroy_flow_action = refused!(int, "ibv_destroy_flow_action");
+    verbs.create_flow_action_esp = refused!(ptr, "ibv_create_flow_action_esp");
+    verbs.modify_qp_rate_limit = refused!(int, "ibv_modify_qp_rate_limit");
+    verbs.post_srq_ops = refused!(int, "ibv_post_srq_ops");
+    verbs.destroy_rwq_ind_table = refused!(int, "ibv_destroy_rwq_ind_table");
+    verbs.create_rwq_ind_table = refused!(ptr, "ibv_create_rwq_ind_table");
+    verbs.destroy_wq = refused!(int, "ibv_destroy_wq");
+    verbs.modify_wq = refused!(int, "ibv_modify_wq");
+    verbs.create_wq = refused!(ptr, "ibv_create_wq");
+    verbs.ibv_destroy_flow = refused!(int, "ibv_destroy_flow");
+    verbs.ibv_create_flow = refused!(ptr, "ibv_create_flow");
     // Programs of libibverbs 1.1.8 find the same two here.
-    verbs.ABI_placeholder2 = NO_INT;
-    verbs.ABI_placeholder1 = NO_POINTER;
+    verbs.ABI_placeholder2 = refused!(int, "ibv_destroy_flow");
+    verbs.ABI_placeholder1 = refused!(ptr, "ibv_create_flow");
 }
 
 #[cfg(test)]

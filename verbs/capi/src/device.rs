@@ -12,6 +12,7 @@ use pumice_device::gid_table::GidEntry;
 use pumice_device::guid::node_guid;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::interface::{Interface, interfaces};
+use pumice_device::limits::Limits;
 use pumice_device::port::UdpConfig;
 use pumice_device::profile::Profile;
 use pumice_device::settings::{DEFAULT_DEVICE, Log, Settings};
@@ -20,7 +21,7 @@ use pumice_transport::types::WorkCompletion;
 
 use crate::abi::ibv_device;
 use crate::async_event::Distributor;
-use crate::explanation::{self, complain, explain_cause, logs};
+use crate::explanation::{self, complain, explain, explain_cause, logs};
 use crate::object::{Held, zeroed};
 use crate::outcome::{Errno, NOT_SUPPORTED, pointer, value};
 use crate::port;
@@ -118,11 +119,17 @@ pub(crate) fn gid_entries() -> Result<Vec<GidEntry>, Errno> {
     gid_entries_among(&found)
 }
 
-/// The addresses of the device that are there, on interfaces that are up; none if the system does not tell.
-fn gid_entries_now() -> Option<Vec<GidEntry>> {
+/// The addresses of the device that are there, on interfaces that are up; none if the system does not tell. 127.0.0.1
+/// and ::1 stay if they were offered before the host had other addresses: queue pairs may use them.
+fn gid_entries_now(offered: &[GidEntry]) -> Option<Vec<GidEntry>> {
     let found = interfaces().ok()?;
     // The one address that was asked for may have gone.
     let mut entries = gid_entries_among(&found).unwrap_or_default();
+    let has =
+        |ip: IpAddr| found.iter().any(|interface| interface.addresses.iter().any(|(own, _)| *own == ip));
+    let loopback = offered.iter().filter(|entry| entry.ip.is_loopback() && has(entry.ip));
+    let stay: Vec<GidEntry> = loopback.filter(|entry| !entries.contains(entry)).cloned().collect();
+    entries.extend(stay);
     let is_up = |name: &str| found.iter().any(|interface| interface.up && interface.name == name);
     entries.retain(|entry| is_up(&entry.interface));
     Some(entries)
@@ -165,25 +172,33 @@ impl Adapter {
             complain(&error.to_string());
             Errno(error.errno())
         })?;
+        if let Some(notice) = shared.notice() {
+            explain(|| notice.to_owned());
+        }
         let process_slot = shared.slot();
         let clock = Clock::monotonic();
         let port = port::wrap(shared, settings, &clock)?;
         let mut config = HcaConfig {
             process_slot,
             ca_guid: u64::from_be_bytes(the_device().guid()),
-            limits: profile.limits,
+            // One completion queue is this library's own.
+            limits: Limits { max_cq: profile.limits.max_cq.saturating_add(1), ..profile.limits },
             pkeys: profile.port.pkeys.clone(),
             ..HcaConfig::new(&the_device().name(), gids)
         };
         // An address that comes later can be used if the socket has its IP version.
         let any_version = address.is_ipv6();
+        let offered = config.gids.clone();
         config.gid_source = Some(Box::new(move || {
-            let mut entries = gid_entries_now()?;
+            let mut entries = gid_entries_now(&offered)?;
             entries.retain(|entry| any_version || entry.ip.is_ipv4());
             Some(entries)
         }));
         if logs(Log::Error) {
             config.explain = Some(Box::new(|qp, cause| explain_cause(qp.qpn, cause)));
+        }
+        if logs(Log::Debug) {
+            config.trace = Some(Box::new(explanation::print_step));
         }
         // Signals are for the application's threads.
         let hca = Arc::new(with_signals_blocked(|| Hca::open(config, port, clock))?);
@@ -321,6 +336,8 @@ pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> 
         .map_or(0, |device| u64::from_ne_bytes(device.guid()))
 }
 
-pub(crate) extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
-    if device.is_null() { -1 } else { 0 }
+/// -1, which the manual page has for a kernel that gives no indexes: programs ask the kernel about the device of an
+/// index (UCX does, by netlink), and 0 may be another device there, or none.
+pub(crate) extern "C" fn ibv_get_device_index(_device: *mut ibv_device) -> c_int {
+    -1
 }

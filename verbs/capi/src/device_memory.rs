@@ -10,8 +10,8 @@ use pumice_device::memory::DeviceMemory;
 use crate::abi::{ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
 use crate::context::{Context, Owned, operation};
 use crate::memory::{Mr, access};
-use crate::object::{Held, Shown, hand_out, held, take_back};
-use crate::outcome::{Errno, INVALID, pointer, status, value};
+use crate::object::{Held, Identity, Listed, Shown, hand_out, held, live, take_back};
+use crate::outcome::{Errno, INVALID, check_mask, pointer, status, value};
 use crate::protection_domain::Pd;
 
 /// Device memory of a program.
@@ -24,6 +24,14 @@ pub(crate) struct Dm {
 // SAFETY: the first field is the C structure.
 unsafe impl Held for Dm {
     type C = ibv_dm;
+}
+
+impl Listed for Dm {
+    const KIND: &'static str = "device memory";
+
+    fn identity(c: &ibv_dm) -> Identity {
+        Identity::new(c.context, c.handle)
+    }
 }
 
 fn show(context: *mut ibv_context, memory: Arc<DeviceMemory>, handle: u32) -> *mut ibv_dm {
@@ -44,9 +52,7 @@ pub(crate) unsafe extern "C" fn alloc_dm(
     pointer(|| {
         // SAFETY: null or open; null or the caller's structure.
         let (open, attributes) = unsafe { (Context::of(context)?, attributes.as_ref().ok_or(INVALID)?) };
-        if attributes.comp_mask != 0 {
-            return Err(INVALID);
-        }
+        check_mask("ibv_alloc_dm", attributes.comp_mask, 0)?;
         let memory = open.hca().alloc_dm(attributes.length as u64, attributes.log_align_req)?;
         let handle = open.file().keep_device_memory(&memory);
         Ok(show(context, memory, handle))
@@ -56,7 +62,7 @@ pub(crate) unsafe extern "C" fn alloc_dm(
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     status(|| {
         // SAFETY: null or live; a context outlives its objects.
-        let (held, context, handle) = unsafe { (held::<Dm>(dm)?, Context::of((*dm).context)?, (*dm).handle) };
+        let (held, context, handle) = unsafe { (live::<Dm>(dm)?, Context::of((*dm).context)?, (*dm).handle) };
         if held.memory.registrations() != 0 {
             return Err(Errno(libc::EBUSY).because(|| "the device memory is registered".to_owned()));
         }
@@ -80,8 +86,9 @@ pub(crate) unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, dm_hand
 /// Frees the structure; the memory itself stays.
 pub(crate) unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
     value((), || {
-        if !dm.is_null() {
-            // SAFETY: the program gives it back.
+        // SAFETY: the program gives it back.
+        if unsafe { live::<Dm>(dm) }.is_ok() {
+            // SAFETY: as above.
             unsafe { take_back::<Dm>(dm) };
         }
     });
@@ -97,7 +104,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
 ) -> *mut ibv_mr {
     pointer(|| {
         // SAFETY: null or live.
-        let (domain, dm) = unsafe { (held::<Pd>(pd)?, held::<Dm>(dm)?) };
+        let (domain, dm) = unsafe { (live::<Pd>(pd)?, live::<Dm>(dm)?) };
         let context = domain.context()?;
         let rights = access(rights)?;
         let keys = context.hca().reg_dm_mr(domain.handle(), &dm.memory, dm_offset, length as u64, rights)?;

@@ -4,14 +4,16 @@
 //! second, and how many were left out is said with the next one, or at exit.
 
 use std::io::Write as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use pumice_device::cancellation::Uncancelled;
 use pumice_device::settings::Log;
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 
 use crate::device::settings;
+use crate::unexplained;
 
 /// Sentences of one kind per [`PERIOD`].
 const BURST: u32 = 8;
@@ -27,6 +29,7 @@ pub(crate) fn explain(reason: impl FnOnce() -> String) {
 
 /// Prints a sentence if PUMICE_LOG is at least `level`.
 pub(crate) fn explain_at(level: Log, reason: impl FnOnce() -> String) {
+    unexplained::settle();
     if logs(level) {
         print_limited(&reason());
     }
@@ -36,7 +39,7 @@ pub(crate) fn explain_at(level: Log, reason: impl FnOnce() -> String) {
 /// are limited.
 pub(crate) fn explain_cause(qpn: Qpn, cause: &Cause) {
     match cause {
-        Cause::Modified => explain_at(Log::Info, || format!("QP {qpn} {cause}")),
+        _ if cause.is_usual() => explain_at(Log::Info, || format!("QP {qpn} {cause}")),
         _ if !cause.is_fatal() => explain(|| format!("QP {qpn} {cause}")),
         _ if logs(Log::Error) => print_always(&format!("QP {qpn} {cause}")),
         _ => {}
@@ -51,6 +54,7 @@ pub(crate) fn logs(level: Log) -> bool {
 /// Prints what keeps the whole device from being used, whatever PUMICE_LOG is; once, though programs try
 /// again.
 pub(crate) fn complain(sentence: &str) {
+    unexplained::settle();
     static SAID: Mutex<Option<String>> = Mutex::new(None);
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if said.as_deref() != Some(sentence) {
@@ -61,8 +65,18 @@ pub(crate) fn complain(sentence: &str) {
 
 /// Prints a sentence.
 pub(crate) fn print_always(sentence: &str) {
+    // The data path comes here too, and writing is a cancellation point.
+    let _whole = Uncancelled::begin();
     // A program without stderr has chosen not to know. One call per line: lines of processes do not mix.
     let _ = std::io::stderr().write_all(format!("pumice: {sentence}\n").as_bytes());
+}
+
+/// Prints a step of a trace, with its process and the time since the program first asked for the device.
+pub(crate) fn print_step(line: &str) {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let since = START.get_or_init(Instant::now).elapsed();
+    let (seconds, ns) = (since.as_secs(), since.subsec_nanos());
+    print_always(&format!("{seconds}.{ns:09}  pid {}  {line}", std::process::id()));
 }
 
 /// At exit: says how much was left out. Takes no lock that is held.

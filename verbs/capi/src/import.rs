@@ -10,7 +10,7 @@ use crate::abi::{ibv_context, ibv_mr, ibv_pd};
 use crate::command_file::CommandFile;
 use crate::context::{Context, Owned};
 use crate::memory::Mr;
-use crate::object::{hand_out, held, take_back};
+use crate::object::{hand_out, live, take_back};
 use crate::outcome::{pointer, value};
 use crate::protection_domain::Pd;
 
@@ -45,8 +45,9 @@ pub(crate) unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, pd_hand
 /// Frees the structure; the domain itself stays.
 pub(crate) unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
     value((), || {
-        if !pd.is_null() {
-            // SAFETY: the program gives it back.
+        // SAFETY: the program gives it back.
+        if unsafe { live::<Pd>(pd) }.is_ok() {
+            // SAFETY: as above.
             unsafe { take_back::<Pd>(pd) };
         }
     });
@@ -56,7 +57,7 @@ pub(crate) unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
 pub(crate) unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut ibv_mr {
     pointer(|| {
         // SAFETY: null or live.
-        let domain = unsafe { held::<Pd>(pd) }?;
+        let domain = unsafe { live::<Pd>(pd) }?;
         let context = domain.context()?;
         context.file().find("memory region", |owned| match *owned {
             Owned::Region(packed) => (Handle::unpack(packed).index == mr_handle).then_some(()),
@@ -70,8 +71,9 @@ pub(crate) unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, mr_handle: u32) -
 /// Frees the structure; the region itself stays.
 pub(crate) unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
     value((), || {
-        if !mr.is_null() {
-            // SAFETY: the program gives it back.
+        // SAFETY: the program gives it back.
+        if unsafe { live::<Mr>(mr) }.is_ok() {
+            // SAFETY: as above.
             unsafe { take_back::<Mr>(mr) };
         }
     });

@@ -17,6 +17,8 @@
 mod abi;
 mod address_handle;
 mod async_event;
+mod buffer;
+mod cancellation;
 mod command_file;
 mod completion_channel;
 mod completion_queue;
@@ -51,6 +53,9 @@ mod refusal;
 mod rsocket;
 mod shared_receive_queue;
 mod sysfs;
+mod unexplained;
+mod wall_clock;
+mod window_bind;
 mod xrc_domain;
 mod xrc_target;
 

@@ -12,10 +12,11 @@ use pumice_transport::types::Access;
 use crate::abi::{ibv_mr, ibv_mw, ibv_pd, ibv_sge};
 use crate::context::{Context, Owned};
 use crate::device::require;
-use crate::object::{Held, Shown, hand_out, held, held_or_none, take_back};
-use crate::outcome::{Errno, INVALID, number, pointer, status};
+use crate::object::{Held, Identity, Listed, Shown, hand_out, held_or_none, live, take_back};
+use crate::outcome::{Errno, INVALID, number, pointer, set_errno, status};
 use crate::post_recv::elements;
 use crate::protection_domain::{Pd, Use};
+use crate::window_bind;
 
 /// A memory region.
 #[repr(C)]
@@ -28,6 +29,14 @@ pub(crate) struct Mr {
 // SAFETY: the first field is the C structure.
 unsafe impl Held for Mr {
     type C = ibv_mr;
+}
+
+impl Listed for Mr {
+    const KIND: &'static str = "memory region";
+
+    fn identity(c: &ibv_mr) -> Identity {
+        Identity::new(c.context, c.handle)
+    }
 }
 
 impl Mr {
@@ -49,6 +58,24 @@ impl Mr {
             rkey: keys.rkey,
         };
         Mr { c: Shown::new(c), handle: keys.handle, domain_use: Mutex::new(domain.begin_use()) }
+    }
+
+    /// Changes the region.
+    ///
+    /// # Safety
+    /// As `ibv_reg_mr` for the new range.
+    unsafe fn change(
+        &self,
+        domain: Option<Handle>,
+        translation: Option<(u64, u64, u64)>,
+        rights: Option<c_uint>,
+    ) -> Result<RegionKeys, Errno> {
+        let access = rights.map(access).transpose()?;
+        let change = RegionChange { translation, pd: None, access };
+        let hca = self.context()?.hca();
+        self.check_change(hca, &change)?;
+        // SAFETY: the caller's promise.
+        Ok(unsafe { hca.rereg_mr(self.handle, domain, change) }?)
     }
 
     /// The range as it would be after a change, as at registration.
@@ -76,7 +103,6 @@ impl Mr {
 pub(crate) struct Mw {
     c: Shown<ibv_mw>,
     handle: Handle,
-    domain: Handle,
     _domain_use: Option<Use>,
 }
 
@@ -85,10 +111,17 @@ unsafe impl Held for Mw {
     type C = ibv_mw;
 }
 
+impl Listed for Mw {
+    const KIND: &'static str = "memory window";
+
+    fn identity(c: &ibv_mw) -> Identity {
+        Identity::new(c.context, c.handle)
+    }
+}
+
 impl Mw {
-    /// Its protection domain.
-    pub(crate) const fn domain(&self) -> Handle {
-        self.domain
+    pub(crate) const fn handle(&self) -> Handle {
+        self.handle
     }
 
     /// The structure that the program sees.
@@ -109,27 +142,28 @@ pub(crate) fn access(bits: c_uint) -> Result<Access, Errno> {
 
 /// # Safety
 /// As `ibv_reg_mr`: `pd` is null or live, the range stays mapped until it is deregistered.
-unsafe fn register(
+///
+/// # Errors
+/// Those of `ibv_reg_mr`.
+pub(crate) unsafe fn register(
     pd: *mut ibv_pd,
     addr: *mut c_void,
     length: usize,
     iova: u64,
     rights: c_uint,
-) -> *mut ibv_mr {
-    pointer(|| {
-        // SAFETY: null or live.
-        let domain = unsafe { held::<Pd>(pd) }?;
-        let context = domain.context()?;
-        let (address, rights) = (addr.expose_provenance() as u64, access(rights)?);
-        // SAFETY: the program keeps the range mapped.
-        let keys = unsafe { context.hca().reg_mr(domain.handle(), address, length as u64, iova, rights) }?;
-        // Nobody knows the keys yet, so nothing touches the range before this has looked.
-        check_range(address, length, rights).inspect_err(|_| {
-            let _ = context.hca().dereg_mr(keys.handle);
-        })?;
-        context.own(Owned::Region(keys.handle.pack()));
-        Ok(hand_out(Mr::new(domain, pd, keys, addr, length)))
-    })
+) -> Result<*mut ibv_mr, Errno> {
+    // SAFETY: null or live.
+    let domain = unsafe { live::<Pd>(pd) }?;
+    let context = domain.context()?;
+    let (address, rights) = (addr.expose_provenance() as u64, access(rights)?);
+    // SAFETY: the program keeps the range mapped.
+    let keys = unsafe { context.hca().reg_mr(domain.handle(), address, length as u64, iova, rights) }?;
+    // No peer knows the keys yet, so nothing touches the range before this has looked.
+    check_range(address, length, rights).inspect_err(|_| {
+        let _ = context.hca().dereg_mr(keys.handle);
+    })?;
+    context.own(Owned::Region(keys.handle.pack()));
+    Ok(hand_out(Mr::new(domain, pd, keys, addr, length)))
 }
 
 /// What a device that pins would find out: whether the range is mapped with the rights. On demand, it
@@ -142,7 +176,7 @@ fn check_range(address: u64, length: usize, rights: Access) -> Result<(), Errno>
 }
 
 /// Remote addresses of a region start at its process address, or at 0 if it is zero-based.
-fn own_iova(addr: *mut c_void, rights: c_uint) -> u64 {
+pub(crate) fn own_iova(addr: *mut c_void, rights: c_uint) -> u64 {
     if rights & Access::ZERO_BASED.bits() != 0 { 0 } else { addr.addr() as u64 }
 }
 
@@ -153,7 +187,7 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr(
     access: c_int,
 ) -> *mut ibv_mr {
     // SAFETY: the caller's promise.
-    unsafe { register(pd, addr, length, own_iova(addr, access as c_uint), access as c_uint) }
+    pointer(|| unsafe { register(pd, addr, length, own_iova(addr, access as c_uint), access as c_uint) })
 }
 
 pub(crate) unsafe extern "C" fn ibv_reg_mr_iova(
@@ -164,7 +198,7 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr_iova(
     access: c_int,
 ) -> *mut ibv_mr {
     // SAFETY: the caller's promise.
-    unsafe { register(pd, addr, length, iova, access as c_uint) }
+    pointer(|| unsafe { register(pd, addr, length, iova, access as c_uint) })
 }
 
 pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
@@ -175,13 +209,13 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
     access: c_uint,
 ) -> *mut ibv_mr {
     // SAFETY: the caller's promise.
-    unsafe { register(pd, addr, length, iova, access) }
+    pointer(|| unsafe { register(pd, addr, length, iova, access) })
 }
 
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        let region = unsafe { held::<Mr>(mr) }?;
+        let region = unsafe { live::<Mr>(mr) }?;
         let context = region.context()?;
         context.hca().dereg_mr(region.handle)?;
         context.disown(Owned::Region(region.handle.pack()));
@@ -195,7 +229,11 @@ const CHANGE_TRANSLATION: c_int = 1;
 const CHANGE_PD: c_int = 2;
 const CHANGE_ACCESS: c_int = 4;
 
-/// 0, or -1 (`IBV_REREG_MR_ERR_INPUT`) and errno: nothing has changed.
+/// `IBV_REREG_MR_ERR_CMD`: the device refused the change.
+const REFUSED_BY_DEVICE: c_int = -4;
+
+/// 0, or errno and -1 (`IBV_REREG_MR_ERR_INPUT`: the call makes no sense) or -4 (the device refuses): nothing has
+/// changed.
 pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
     flags: c_int,
@@ -206,7 +244,7 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
 ) -> c_int {
     number(|| {
         // SAFETY: null or live.
-        let region = unsafe { held::<Mr>(mr) }?;
+        let region = unsafe { live::<Mr>(mr) }?;
         let wants = |flag: c_int| flags & flag != 0;
         let known = flags & !(CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS) == 0;
         let range_given = !wants(CHANGE_TRANSLATION) || !(addr.is_null() || length == 0);
@@ -215,17 +253,18 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
             return Err(INVALID);
         }
         // SAFETY: null or live.
-        let domain = if wants(CHANGE_PD) { Some(unsafe { held::<Pd>(pd) }?) } else { None };
+        let domain = if wants(CHANGE_PD) { Some(unsafe { live::<Pd>(pd) }?) } else { None };
         let address = addr.expose_provenance() as u64;
-        let change = RegionChange {
-            translation: wants(CHANGE_TRANSLATION).then_some((address, length as u64, address)),
-            pd: None,
-            access: if wants(CHANGE_ACCESS) { Some(access(rights as c_uint)?) } else { None },
-        };
-        let hca = region.context()?.hca();
-        region.check_change(hca, &change)?;
+        let translation = wants(CHANGE_TRANSLATION).then_some((address, length as u64, address));
+        let rights = wants(CHANGE_ACCESS).then_some(rights as c_uint);
         // SAFETY: the program keeps the new range mapped.
-        let keys = unsafe { hca.rereg_mr(region.handle, domain.map(Pd::handle), change) }?;
+        let keys = match unsafe { region.change(domain.map(Pd::handle), translation, rights) } {
+            Ok(keys) => keys,
+            Err(Errno(errno)) => {
+                set_errno(errno);
+                return Ok(REFUSED_BY_DEVICE);
+            }
+        };
         // SAFETY: fields of our own structure; the program does not use the region meanwhile.
         let c = unsafe { &mut *region.c.as_ptr() };
         (c.lkey, c.rkey) = (keys.lkey, keys.rkey);
@@ -244,7 +283,7 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
 pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     pointer(|| {
         // SAFETY: null or live.
-        let domain = unsafe { held::<Pd>(pd) }?;
+        let domain = unsafe { live::<Pd>(pd) }?;
         let context = domain.context()?;
         let keys = context.hca().alloc_null_mr(domain.handle())?;
         context.own(Owned::Region(keys.handle.pack()));
@@ -265,7 +304,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
 ) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        let domain = unsafe { held::<Pd>(pd) }?;
+        let domain = unsafe { live::<Pd>(pd) }?;
         let advice = Advice::from_verbs(advice)?;
         if flags & !ADVISE_FLUSH != 0 || num_sge == 0 {
             return Err(INVALID.because(|| format!("advise_mr: flags {flags:#x}, {num_sge} elements")));
@@ -279,7 +318,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv_mw {
     pointer(|| {
         // SAFETY: null or live.
-        let domain = unsafe { held::<Pd>(pd) }?;
+        let domain = unsafe { live::<Pd>(pd) }?;
         let context = domain.context()?;
         require("memory windows", |profile| profile.capabilities.has_memory_windows())?;
         let keys = context.hca().alloc_mw(domain.handle(), WindowType::from_verbs(kind)?)?;
@@ -291,18 +330,19 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv
             handle: keys.handle.index,
             r#type: kind,
         };
-        let (domain, _domain_use) = (domain.handle(), domain.begin_use());
-        Ok(hand_out(Mw { c: Shown::new(c), handle: keys.handle, domain, _domain_use }))
+        let _domain_use = domain.begin_use();
+        Ok(hand_out(Mw { c: Shown::new(c), handle: keys.handle, _domain_use }))
     })
 }
 
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        let window = unsafe { held::<Mw>(mw) }?;
+        let window = unsafe { live::<Mw>(mw) }?;
         // SAFETY: a field of our own structure; a context outlives its objects.
         let context = unsafe { Context::of((*window.as_ptr()).context) }?;
         context.hca().dealloc_mw(window.handle)?;
+        window_bind::forget(mw);
         context.disown(Owned::Window(window.handle.pack()));
         // SAFETY: the program gives it back.
         unsafe { take_back::<Mw>(mw) };

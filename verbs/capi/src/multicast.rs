@@ -5,14 +5,14 @@ use std::ffi::c_int;
 use pumice_transport::types::Gid;
 
 use crate::abi::{ibv_gid, ibv_qp};
-use crate::object::held;
+use crate::object::live;
 use crate::outcome::{INVALID, status};
 use crate::queue_pair::Qp;
 
 pub(crate) unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
     status(|| {
         // SAFETY: null or live; null or the caller's.
-        let (qp, gid) = unsafe { (held::<Qp>(qp)?, gid.as_ref().ok_or(INVALID)?) };
+        let (qp, gid) = unsafe { (live::<Qp>(qp)?, gid.as_ref().ok_or(INVALID)?) };
         Ok(qp.hca().attach_mcast(qp.number(), Gid(gid.raw))?)
     })
 }
@@ -20,7 +20,7 @@ pub(crate) unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ib
 pub(crate) unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
     status(|| {
         // SAFETY: null or live; null or the caller's.
-        let (qp, gid) = unsafe { (held::<Qp>(qp)?, gid.as_ref().ok_or(INVALID)?) };
+        let (qp, gid) = unsafe { (live::<Qp>(qp)?, gid.as_ref().ok_or(INVALID)?) };
         Ok(qp.hca().detach_mcast(qp.number(), Gid(gid.raw))?)
     })
 }

@@ -13,7 +13,7 @@ use crate::abi::{
     ibv_context, ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_srq, ibv_srq_init_attr, ibv_xrcd,
 };
 use crate::context::Context;
-use crate::object::{held, zeroed};
+use crate::object::{live, zeroed};
 use crate::outcome::{Errno, INVALID, pointer, status};
 use crate::queue_pair_attributes::{attributes_from, attributes_to, read_attributes, write_attributes};
 use crate::shared_receive_queue;
@@ -92,7 +92,7 @@ pub(crate) unsafe extern "C" fn ibv_create_xrc_rcv_qp(
             return Err(INVALID);
         }
         // SAFETY: the caller's structure; null or live.
-        let domain = unsafe { held::<Xrcd>(ofed_qp_init_attr::domain_of(init_attr)) }?;
+        let domain = unsafe { live::<Xrcd>(ofed_qp_init_attr::domain_of(init_attr)) }?;
         let context = domain.context()?;
         let (registered, cookie) = Registered::hand_out(domain.context_pointer());
         let made = context.hca().create_qp(&QpInit {
@@ -127,7 +127,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_xrc_rcv_qp(
 ) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        let domain = unsafe { held::<Xrcd>(xrc_domain) }?;
+        let domain = unsafe { live::<Xrcd>(xrc_domain) }?;
         if attr.is_null() {
             return Err(INVALID);
         }
@@ -149,7 +149,7 @@ pub(crate) unsafe extern "C" fn ibv_query_xrc_rcv_qp(
 ) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        let domain = unsafe { held::<Xrcd>(xrc_domain) }?;
+        let domain = unsafe { live::<Xrcd>(xrc_domain) }?;
         if attr.is_null() || init_attr.is_null() {
             return Err(INVALID);
         }
@@ -173,7 +173,7 @@ pub(crate) unsafe extern "C" fn ibv_query_xrc_rcv_qp(
 pub(crate) unsafe extern "C" fn ibv_reg_xrc_rcv_qp(xrc_domain: *mut ibv_xrcd, xrc_qp_num: u32) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        let domain = unsafe { held::<Xrcd>(xrc_domain) }?;
+        let domain = unsafe { live::<Xrcd>(xrc_domain) }?;
         let (context, number) = (domain.context()?, number_of(xrc_qp_num)?);
         context.hca().query_target(domain.handle(), number)?;
         if context.is_registered(number) {
@@ -195,7 +195,7 @@ pub(crate) unsafe extern "C" fn ibv_reg_xrc_rcv_qp(xrc_domain: *mut ibv_xrcd, xr
 pub(crate) unsafe extern "C" fn ibv_unreg_xrc_rcv_qp(xrc_domain: *mut ibv_xrcd, xrc_qp_num: u32) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        let domain = unsafe { held::<Xrcd>(xrc_domain) }?;
+        let domain = unsafe { live::<Xrcd>(xrc_domain) }?;
         let (context, number) = (domain.context()?, number_of(xrc_qp_num)?);
         context.hca().query_target(domain.handle(), number)?;
         let (registration, RegisteredName(registered)) = context.unregistered(number).ok_or(INVALID)?;

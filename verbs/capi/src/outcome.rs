@@ -3,11 +3,14 @@
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use pumice_device::cancellation::Uncancelled;
 use pumice_device::error::ResourceError;
 use pumice_device::hca::HcaError;
 use pumice_device::settings::SettingError;
 
+use crate::cancellation::RESTART;
 use crate::explanation::{complain, explain};
+use crate::unexplained;
 
 /// A refusal: a positive errno.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +27,17 @@ impl Errno {
         explain(reason);
         self
     }
+}
+
+/// Refuses bits of a mask that this library does not know: what they would mean is not known either.
+///
+/// # Errors
+/// EOPNOTSUPP.
+pub(crate) fn check_mask(call: &str, mask: u32, known: u32) -> Result<(), Errno> {
+    if mask & !known == 0 {
+        return Ok(());
+    }
+    Err(NOT_SUPPORTED.because(|| format!("{call} refused: comp_mask {mask:#x} has bits that are not known")))
 }
 
 impl From<HcaError> for Errno {
@@ -65,10 +79,66 @@ pub(crate) fn errno() -> c_int {
 
 /// Runs `call` behind the wall: a panic becomes EIO. The panic itself was reported by its hook.
 #[inline]
-fn contained<T>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+fn walled<T, C: FnOnce() -> Result<T, Errno>>(call: C) -> Result<T, Errno> {
     // What a panic leaves half done is behind the locks of the device, which are taken over.
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Errno(libc::EIO)))
+    let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Errno(libc::EIO)));
+    if let Err(errno) = &outcome {
+        unexplained::tell::<C>(*errno);
+    }
+    outcome
 }
+
+/// As [`walled`]; the thread is not cancelled meanwhile.
+fn contained<T>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    let _whole = Uncancelled::begin();
+    walled(call)
+}
+
+/// Conventions for the data path, which makes no system call that is a cancellation point.
+pub(crate) mod data_path {
+    use super::{Errno, c_int, set_errno, walled};
+
+    /// As [`super::status`].
+    #[inline]
+    pub(crate) fn status(call: impl FnOnce() -> Result<(), Errno>) -> c_int {
+        match walled(call) {
+            Ok(()) => 0,
+            Err(Errno(errno)) => {
+                set_errno(errno);
+                errno
+            }
+        }
+    }
+
+    /// As [`super::negative`].
+    #[inline]
+    pub(crate) fn negative(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
+        walled(call).unwrap_or_else(|Errno(errno)| {
+            set_errno(errno);
+            -errno
+        })
+    }
+
+    /// As [`super::value`].
+    #[inline]
+    pub(crate) fn value<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
+        walled(|| Ok(call())).unwrap_or(otherwise)
+    }
+}
+
+/// For attempts of calls that wait and return a number, or -1 and errno: [`TRY_AGAIN`] if the attempt ended with its slice.
+pub(crate) fn attempt<T: From<i8>>(call: impl FnOnce() -> Result<T, Errno>) -> T {
+    contained(call).unwrap_or_else(|errno| {
+        if errno == RESTART {
+            return T::from(TRY_AGAIN);
+        }
+        set_errno(errno.0);
+        T::from(-1)
+    })
+}
+
+/// See [`attempt`]. No call returns it.
+pub(crate) const TRY_AGAIN: i8 = -2;
 
 /// For calls that return 0 or a positive errno.
 #[inline]

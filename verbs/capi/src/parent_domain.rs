@@ -10,8 +10,8 @@ use std::ffi::c_int;
 
 use crate::abi::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td};
 use crate::context::Context;
-use crate::object::{Held, Shown, hand_out, held, held_or_none, take_back};
-use crate::outcome::{INVALID, pointer, status};
+use crate::object::{Held, Identity, Listed, Shown, hand_out, live, live_or_none, take_back};
+use crate::outcome::{INVALID, check_mask, pointer, status};
 use crate::protection_domain::{Pd, Usage};
 
 /// A thread domain.
@@ -26,6 +26,14 @@ unsafe impl Held for Td {
     type C = ibv_td;
 }
 
+impl Listed for Td {
+    const KIND: &'static str = "thread domain";
+
+    fn identity(c: &ibv_td) -> Identity {
+        Identity::new(c.context, 0)
+    }
+}
+
 /// `init_attr` begins with its mask, of which no bit has a meaning.
 pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, init_attr: *mut u32) -> *mut ibv_td {
     pointer(|| {
@@ -34,9 +42,7 @@ pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, init_attr: *
             Context::of(context)?;
             init_attr.as_ref()
         };
-        if *comp_mask.ok_or(INVALID)? != 0 {
-            return Err(INVALID);
-        }
+        check_mask("ibv_alloc_td", *comp_mask.ok_or(INVALID)?, 0)?;
         Ok(hand_out(Td { c: Shown::new(ibv_td { context }), usage: Usage::default() }))
     })
 }
@@ -44,16 +50,17 @@ pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, init_attr: *
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        unsafe { held::<Td>(td) }?.usage.check_unused("thread domain", "parent domains")?;
+        unsafe { live::<Td>(td) }?.usage.check_unused("thread domain", "parent domains")?;
         // SAFETY: the program gives it back.
         unsafe { take_back::<Td>(td) };
         Ok(())
     })
 }
 
-/// `IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS` and `..._PD_CONTEXT`.
+/// `IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS`, `..._PD_CONTEXT` and `..._ALLOW_CC_UNPROTECTED_ALLOC`. The last allows
+/// what this device has no use for: it reads the program's memory as the program does, encrypted or not.
 const MASK_ALLOCATORS: u32 = 1;
-const MASK_KNOWN: u32 = 3;
+const MASK_KNOWN: u32 = 7;
 
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
@@ -64,11 +71,9 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         let (domain, thread, attributes) = unsafe {
             Context::of(context)?;
             let attributes = attributes.as_ref().ok_or(INVALID)?;
-            (held::<Pd>(attributes.pd)?, held_or_none::<Td>(attributes.td), attributes)
+            (live::<Pd>(attributes.pd)?, live_or_none::<Td>(attributes.td)?, attributes)
         };
-        if attributes.comp_mask & !MASK_KNOWN != 0 {
-            return Err(INVALID.because(|| format!("parent domain: comp_mask {:#x}", attributes.comp_mask)));
-        }
+        check_mask("ibv_alloc_parent_domain", attributes.comp_mask, MASK_KNOWN)?;
         let allocators = attributes.comp_mask & MASK_ALLOCATORS != 0;
         if allocators && (attributes.alloc.is_null() || attributes.free.is_null()) {
             return Err(INVALID.because(|| "parent domain: both allocators or none".to_owned()));

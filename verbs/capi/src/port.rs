@@ -7,6 +7,7 @@ use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pumice_device::cancellation::Uncancelled;
 use pumice_device::clock::Clock;
 use pumice_device::port::{CapturePort, FaultConfig, FaultPort, Port};
 use pumice_device::settings::{CAPTURE, Log, SettingError, Settings};
@@ -63,12 +64,15 @@ impl Shared {
     }
 }
 
+// Writing is a cancellation point, and packets come and go while the data path is locked.
 impl Write for Shared {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _whole = Uncancelled::begin();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        let _whole = Uncancelled::begin();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
     }
 }

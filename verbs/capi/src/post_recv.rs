@@ -8,7 +8,8 @@ use pumice_transport::types::{RecvRequest, Sge};
 
 use crate::abi::{ibv_qp, ibv_recv_wr, ibv_sge, ibv_srq};
 use crate::object::held;
-use crate::outcome::{Errno, INVALID, status};
+use crate::outcome::data_path::status;
+use crate::outcome::{Errno, INVALID};
 use crate::queue_pair::Qp;
 use crate::shared_receive_queue::Srq;
 

@@ -5,17 +5,18 @@ use std::ffi::c_int;
 use std::{ptr, slice};
 
 use pumice_transport::types::{
-    Access, AtomicOperation, RemoteTarget, SendFlags, SendOpcode, SendRequest, UdDestination, WindowBind,
+    AtomicOperation, RemoteTarget, SendFlags, SendOpcode, SendRequest, UdDestination,
 };
 use pumice_transport::wire::Qpn;
 
-use crate::abi::{ibv_ah, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_qp, ibv_send_wr};
+use crate::abi::{ibv_ah, ibv_qp, ibv_send_wr};
 use crate::address_handle::Ah;
-use crate::memory::{Mw, lkey_or_zero};
 use crate::object::held;
-use crate::outcome::{Errno, INVALID, status};
+use crate::outcome::data_path::status;
+use crate::outcome::{Errno, INVALID};
 use crate::post_recv::elements;
 use crate::queue_pair::Qp;
+use crate::window_bind::{TYPE_2, show_not_posted, show_posted, window_bind};
 
 /// Requests that are handed to the device at a time.
 pub(crate) const BATCH: usize = 8;
@@ -40,26 +41,24 @@ fn opcode(number: u32) -> Result<SendOpcode, Errno> {
     })
 }
 
-/// The destination of a datagram.
+/// The destination of a datagram; none: the address handle is of another protection domain than the queue pair.
 ///
 /// # Safety
 /// `ah` is null or live.
 ///
 /// # Errors
-/// EINVAL: none, or of another protection domain than the queue pair.
+/// EINVAL: no address handle.
 #[inline]
 pub(crate) unsafe fn destination(
     qp: &Qp,
     ah: *mut ibv_ah,
     qpn: u32,
     qkey: u32,
-) -> Result<UdDestination, Errno> {
+) -> Result<Option<UdDestination>, Errno> {
     // SAFETY: the caller's promise.
     let ah = unsafe { held::<Ah>(ah) }?;
-    if Some(ah.domain()) != qp.domain() {
-        return Err(INVALID.because(|| "the address handle is of another protection domain".to_owned()));
-    }
-    Ok(UdDestination { path: ah.path().clone(), qpn: Qpn::new(qpn), qkey })
+    let usable = Some(ah.domain()) == qp.domain();
+    Ok(usable.then(|| UdDestination { path: ah.path().clone(), qpn: Qpn::new(qpn), qkey }))
 }
 
 /// A request of the device from a program's; inline data is not looked at.
@@ -75,11 +74,16 @@ unsafe fn request<'a>(qp: &Qp, wr: &'a ibv_send_wr) -> Result<SendRequest<'a>, E
     request.imm_data = wr.imm_data.to_ne_bytes();
     request.invalidate_rkey = wr.imm_data;
     request.xrc_srqn = wr.qp_type;
+    request.faults_complete = true;
     if qp.is_datagram() {
+        if !matches!(request.opcode, SendOpcode::Send | SendOpcode::SendWithImm) {
+            // It names no address handle; the device fails it when its turn comes.
+            return Ok(request);
+        }
         // SAFETY: requests of datagram queue pairs fill in this member.
         let ud = unsafe { wr.wr.ud };
         // SAFETY: the caller's promise.
-        request.ud = Some(unsafe { destination(qp, ud.ah, ud.remote_qpn, ud.remote_qkey) }?);
+        request.ud = unsafe { destination(qp, ud.ah, ud.remote_qpn, ud.remote_qkey) }?;
         return Ok(request);
     }
     match request.opcode {
@@ -101,7 +105,10 @@ unsafe fn request<'a>(qp: &Qp, wr: &'a ibv_send_wr) -> Result<SendRequest<'a>, E
             }
             let bind = &wr.bind_mw;
             // SAFETY: the caller's promise.
-            request.bind = Some(unsafe { window_bind(qp, bind.mw, bind.rkey, &bind.bind_info, TYPE_2) }?);
+            let wanted = unsafe { window_bind(bind.mw, bind.rkey, &bind.bind_info, TYPE_2) }?;
+            // SAFETY: as above.
+            unsafe { show_posted(qp, bind.mw, &wanted) };
+            request.bind = Some(wanted);
         }
         _ => {
             // SAFETY: plain numbers, whether the opcode uses them or not.
@@ -119,7 +126,16 @@ struct Poster<'a> {
 }
 
 impl Poster<'_> {
+    #[cold]
     fn refuse(&self, wr: *mut ibv_send_wr, errno: Errno) -> Errno {
+        let mut unposted = wr;
+        // SAFETY: the caller's list.
+        while let Some(request) = unsafe { unposted.as_ref() } {
+            if request.opcode == SendOpcode::BindWindow as u32 {
+                show_not_posted(request.bind_mw.mw);
+            }
+            unposted = request.next;
+        }
         if !self.bad_wr.is_null() {
             // SAFETY: the caller's variable.
             unsafe { self.bad_wr.write(wr) };
@@ -194,7 +210,6 @@ impl Poster<'_> {
         } else {
             self.post(slice::from_ref(&request), wr)?;
         }
-        note_bound(only);
         Ok(())
     }
 
@@ -221,7 +236,6 @@ impl Poster<'_> {
                 *place = made;
                 filled += 1;
             }
-            note_bound(current);
             next = current.next;
         }
         self.post(batch.get(..filled).unwrap_or_default(), first)
@@ -251,77 +265,5 @@ pub(crate) unsafe extern "C" fn post_send(
         let qp = unsafe { held::<Qp>(qp) }?;
         // SAFETY: the caller's promise.
         unsafe { Poster { qp, bad_wr }.post_list(wr) }
-    })
-}
-
-const TYPE_1: u32 = 1;
-const TYPE_2: u32 = 2;
-
-/// A window keeps the key that it was last asked to have.
-fn note_bound(wr: &ibv_send_wr) {
-    if wr.opcode == SendOpcode::BindWindow as u32 {
-        // SAFETY: the window was live when the request was made, in this call.
-        unsafe { (*wr.bind_mw.mw).rkey = wr.bind_mw.rkey };
-    }
-}
-
-/// # Safety
-/// `mw` is null or live, and so is the region in `info`.
-///
-/// # Errors
-/// EINVAL: no window, one of another type, no region, or rights that windows cannot give. EPERM: a window
-/// of another protection domain.
-pub(crate) unsafe fn window_bind(
-    qp: &Qp,
-    mw: *mut ibv_mw,
-    new_rkey: u32,
-    info: &ibv_mw_bind_info,
-    kind: u32,
-) -> Result<WindowBind, Errno> {
-    // SAFETY: the caller's promise.
-    let window = unsafe { held::<Mw>(mw) }?;
-    let other_domain = Some(window.domain()) != qp.domain();
-    // SAFETY: a live structure of ours.
-    let window = unsafe { &*window.as_ptr() };
-    // Programs ask for LOCAL_WRITE too, which windows do not give: keys of windows are for peers.
-    let access = Access::from_bits(info.mw_access_flags).ok_or(INVALID)? - Access::LOCAL_WRITE;
-    if window.r#type != kind || (info.mr.is_null() && info.length > 0) {
-        return Err(INVALID.because(|| "the window is of another type, or has no region".to_owned()));
-    }
-    if other_domain {
-        let reason = || "the window is of another protection domain than the queue pair".to_owned();
-        return Err(Errno(libc::EPERM).because(reason));
-    }
-    Ok(WindowBind {
-        window_rkey: window.rkey,
-        new_rkey,
-        // SAFETY: the caller's promise.
-        region_lkey: unsafe { lkey_or_zero(info.mr) },
-        address: info.addr,
-        length: info.length,
-        access,
-    })
-}
-
-/// Binds a window of type 1; its next key is ours to choose.
-pub(crate) unsafe extern "C" fn bind_mw(
-    qp: *mut ibv_qp,
-    mw: *mut ibv_mw,
-    mw_bind: *mut ibv_mw_bind,
-) -> c_int {
-    status(|| {
-        // SAFETY: null or live; null or the caller's structure.
-        let (qp, bind) = unsafe { (held::<Qp>(qp)?, mw_bind.as_ref().ok_or(INVALID)?) };
-        // SAFETY: null or live.
-        let rkey = unsafe { mw.as_ref() }.ok_or(INVALID)?.rkey;
-        let new_rkey = rkey & !0xff | rkey.wrapping_add(1) & 0xff;
-        let mut request = SendRequest::new(bind.wr_id, SendOpcode::BindWindow);
-        request.flags = SendFlags::from_bits_truncate(bind.send_flags);
-        // SAFETY: the caller's promise.
-        request.bind = Some(unsafe { window_bind(qp, mw, new_rkey, &bind.bind_info, TYPE_1) }?);
-        qp.hca().post_send(qp.number(), &request)?;
-        // SAFETY: a live window.
-        unsafe { (*mw).rkey = new_rkey };
-        Ok(())
     })
 }

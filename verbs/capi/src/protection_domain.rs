@@ -7,7 +7,7 @@ use pumice_device::table::Handle;
 
 use crate::abi::{ibv_context, ibv_pd};
 use crate::context::{Context, Owned};
-use crate::object::{Held, Shown, hand_out, held, take_back};
+use crate::object::{Held, Identity, Listed, Shown, hand_out, live, take_back};
 use crate::outcome::{Errno, pointer, status};
 
 /// Counts who uses an object that the device does not know, or knows by another one.
@@ -47,6 +47,14 @@ pub(crate) struct Pd {
 // SAFETY: the first field is the C structure.
 unsafe impl Held for Pd {
     type C = ibv_pd;
+}
+
+impl Listed for Pd {
+    const KIND: &'static str = "protection domain";
+
+    fn identity(c: &ibv_pd) -> Identity {
+        Identity::new(c.context, c.handle)
+    }
 }
 
 impl Pd {
@@ -100,7 +108,7 @@ pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut 
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     status(|| {
         // SAFETY: null or a live domain.
-        let domain = unsafe { held::<Pd>(pd) }?;
+        let domain = unsafe { live::<Pd>(pd) }?;
         if domain.is_parent() {
             domain.usage.check_unused("parent domain", "objects")?;
         } else {

@@ -19,8 +19,8 @@ use crate::outcome::{Errno, INVALID, number, status};
 
 /// `IBV_ODP_SUPPORT` and `IBV_ODP_SUPPORT_IMPLICIT`.
 const ODP_GENERAL: u64 = 3;
-/// SEND, RECV, WRITE, READ, ATOMIC, SRQ_RECV.
-const ODP_RELIABLE: u32 = 0x3f;
+/// SEND, RECV, WRITE, READ, ATOMIC, SRQ_RECV, FLUSH, ATOMIC_WRITE.
+const ODP_RELIABLE: u32 = 0xff;
 /// Of RC, UC and UD: whatever they have, because all memory is reached the same way.
 const ODP_TRANSPORTS: [u32; 3] = [ODP_RELIABLE, 1 | 1 << 1 | 1 << 2 | 1 << 5, 1 | 1 << 1 | 1 << 5];
 /// Cycles of the device's clock per ms: it counts ns.
@@ -50,7 +50,7 @@ fn device_attributes(context: &Context, profile: &Profile) -> ibv_device_attr {
     attributes.device_cap_flags = profile.capabilities.bits();
     attributes.max_sge = count(limits.max_sge);
     attributes.max_sge_rd = count(limits.max_sge);
-    attributes.max_cq = count(limits.max_cq);
+    attributes.max_cq = count(profile.limits.max_cq);
     attributes.max_cqe = count(limits.max_cqe);
     attributes.max_mr = count(limits.max_mr);
     attributes.max_pd = count(limits.max_pd);
@@ -183,6 +183,25 @@ pub(crate) unsafe extern "C" fn query_port(
         };
         // SAFETY: `size` bytes of the caller.
         unsafe { copy_part(&attributes, port_attr.cast(), size) };
+        Ok(())
+    })
+}
+
+/// Rate of all lanes of the port together, in units of 100 Mbit/s.
+pub(crate) unsafe extern "C" fn ibv_query_port_speed(
+    context: *mut ibv_context,
+    port_num: u32,
+    port_speed: *mut u64,
+) -> c_int {
+    status(|| {
+        // SAFETY: null or open.
+        unsafe { Context::of(context) }?;
+        if port_num != 1 || port_speed.is_null() {
+            return Err(INVALID);
+        }
+        let port = &profile()?.port;
+        // SAFETY: the caller's variable.
+        unsafe { port_speed.write(u64::from(port.speed.lane_rate()) * u64::from(port.width.lanes())) };
         Ok(())
     })
 }

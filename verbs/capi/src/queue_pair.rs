@@ -12,14 +12,14 @@ use crate::abi::{ibv_context, ibv_pd, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_q
 use crate::async_event::Unacknowledged;
 use crate::completion_queue::Cq;
 use crate::context::{Context, Owned};
-use crate::object::{Held, Shown, held, held_or_none, take_back, zeroed};
+use crate::object::{Held, Identity, Listed, Shown, hand_out_box, live, live_or_none, take_back, zeroed};
 use crate::ofed_xrc::{QPT_XRC, ofed_qp_init_attr};
-use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, pointer, status};
+use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, check_mask, pointer, status};
 use crate::protection_domain::{Pd, Use};
 use crate::queue_pair_attributes::{capacity_from, capacity_to};
 use crate::queue_pair_ex::{Builder, fill_operations};
 use crate::shared_receive_queue::Srq;
-use crate::xrc_domain::Xrcd;
+use crate::xrc_domain::{Xrcd, is_ofed_program, is_open_by_ofed};
 
 /// A queue pair; all have room for the extended structure.
 #[repr(C)]
@@ -41,6 +41,14 @@ pub(crate) struct Qp {
 // SAFETY: the first field begins with the C structure.
 unsafe impl Held for Qp {
     type C = ibv_qp;
+}
+
+impl Listed for Qp {
+    const KIND: &'static str = "queue pair";
+
+    fn identity(c: &ibv_qp) -> Identity {
+        Identity::new(c.context, c.handle)
+    }
 }
 
 impl Qp {
@@ -116,11 +124,11 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
     let (context, pd, xrcd, send_cq, recv_cq, srq) = unsafe {
         (
             Context::of(wanted.context)?,
-            held_or_none::<Pd>(wanted.pd),
-            held_or_none::<Xrcd>(wanted.xrcd),
-            held_or_none::<Cq>(attributes.send_cq),
-            held_or_none::<Cq>(attributes.recv_cq),
-            held_or_none::<Srq>(attributes.srq),
+            live_or_none::<Pd>(wanted.pd)?,
+            live_or_none::<Xrcd>(wanted.xrcd)?,
+            live_or_none::<Cq>(attributes.send_cq)?,
+            live_or_none::<Cq>(attributes.recv_cq)?,
+            live_or_none::<Srq>(attributes.srq)?,
         )
     };
     let mut capacity = capacity_from(&attributes.cap);
@@ -182,7 +190,34 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
             _domain_use: pd.and_then(Pd::begin_use),
         },
     );
-    Ok((Box::into_raw(qp).cast(), attributes))
+    Ok((hand_out_box(qp), attributes))
+}
+
+/// The domain of an OFED 1.x queue pair; NULL for any other type. Only OFED's structure has it: behind today's, which is
+/// shorter, is memory that may not be the program's.
+///
+/// # Errors
+/// EINVAL: the type is OFED's, and the program, or its domain, is not.
+///
+/// # Safety
+/// The caller's structure.
+unsafe fn ofed_domain_of(init: *mut ibv_qp_init_attr) -> Result<*mut ibv_xrcd, Errno> {
+    // SAFETY: the caller's promise.
+    if unsafe { (*init).qp_type } != QPT_XRC {
+        return Ok(ptr::null_mut());
+    }
+    if is_ofed_program() {
+        // SAFETY: the program has called what only OFED's header declares.
+        let xrcd = unsafe { ofed_qp_init_attr::domain_of(init) };
+        if is_open_by_ofed(xrcd) {
+            return Ok(xrcd);
+        }
+    }
+    Err(INVALID.because(|| {
+        format!(
+            "queue pair type {QPT_XRC} is OFED 1.x's IBV_QPT_XRC, and needs a domain of ibv_open_xrc_domain"
+        )
+    }))
 }
 
 pub(crate) unsafe extern "C" fn ibv_create_qp(
@@ -191,15 +226,9 @@ pub(crate) unsafe extern "C" fn ibv_create_qp(
 ) -> *mut ibv_qp {
     pointer(|| {
         // SAFETY: null or live; null or the caller's structure.
-        let (domain, attributes) = unsafe { (held::<Pd>(pd)?, init_attr.as_mut().ok_or(INVALID)?) };
-        let mut xrcd = ptr::null_mut();
-        if attributes.qp_type == QPT_XRC {
-            // SAFETY: who asks for OFED 1.x's type has its structure.
-            xrcd = unsafe { ofed_qp_init_attr::domain_of(attributes) };
-            if xrcd.is_null() {
-                return Err(INVALID.because(|| "IBV_QPT_XRC needs an xrc_domain".to_owned()));
-            }
-        }
+        let (domain, attributes) = unsafe { (live::<Pd>(pd)?, init_attr.as_mut().ok_or(INVALID)?) };
+        // SAFETY: the caller's structure.
+        let xrcd = unsafe { ofed_domain_of(attributes) }?;
         let wanted = Wanted {
             context: domain.context_pointer(),
             pd,
@@ -252,7 +281,7 @@ pub(crate) fn open_target(
         builder: None,
         _domain_use: None,
     };
-    Ok(Box::into_raw(Box::write(place, qp)).cast())
+    Ok(hand_out_box(Box::write(place, qp)))
 }
 
 /// `IBV_QPT_XRC_RECV`.
@@ -284,9 +313,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         // SAFETY: null or the caller's structure.
         let attributes = unsafe { init_attr.as_mut() }.ok_or(INVALID)?;
         let mask = attributes.comp_mask;
-        if mask & !MASK_KNOWN != 0 {
-            return Err(INVALID);
-        }
+        check_mask("ibv_create_qp_ex", mask, MASK_KNOWN)?;
         let flags = if mask & MASK_CREATE_FLAGS != 0 { attributes.create_flags } else { 0 };
         // TSO, indirection tables and receive hashing are for raw packets, and so are most creation flags.
         let unserved = mask & !(MASK_PD | MASK_XRCD | MASK_CREATE_FLAGS | MASK_SEND_OPERATIONS);
@@ -296,6 +323,11 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         let operations = (mask & MASK_SEND_OPERATIONS != 0).then_some(attributes.send_ops_flags);
         if operations.is_some_and(|operations| operations & !KNOWN_OPERATIONS != 0) {
             return Err(NOT_SUPPORTED);
+        }
+        if attributes.qp_type == QPT_XRC {
+            return Err(INVALID.because(|| {
+                "ibv_create_qp_ex refused: OFED 1.x's IBV_QPT_XRC is for ibv_create_qp".to_owned()
+            }));
         }
         let given = |bit: u32| mask & bit != 0;
         let wanted = Wanted {
@@ -317,7 +349,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         let (qp, granted) = unsafe { create(&wanted) }?;
         if flags & BLOCK_SELF_MULTICAST != 0 {
             // SAFETY: it was made above.
-            let made = unsafe { held::<Qp>(qp) }?;
+            let made = unsafe { live::<Qp>(qp) }?;
             if let Err(error) = made.hca().hear_own_mcast(made.number(), false) {
                 // SAFETY: nobody else has it.
                 unsafe { ibv_destroy_qp(qp) };
@@ -333,7 +365,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
 pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     pointer(|| {
         // SAFETY: null or live.
-        let held = unsafe { held::<Qp>(qp) }?;
+        let held = unsafe { live::<Qp>(qp) }?;
         if held.builder.is_some() { Ok(qp.cast()) } else { Err(INVALID) }
     })
 }
@@ -342,7 +374,7 @@ pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     status(|| {
         // SAFETY: null or live; a context outlives its objects.
-        let (held, context) = unsafe { (held::<Qp>(qp)?, Context::of((*qp).context)?) };
+        let (held, context) = unsafe { (live::<Qp>(qp)?, Context::of((*qp).context)?) };
         // The peer gets the acknowledgements that it is owed before they can no longer be made. Nobody is owed
         // any by datagrams, whose memory programs such as UCX have given back by now.
         if !held.is_datagram {

@@ -8,7 +8,7 @@ use pumice_transport::types::QpCapacity;
 use crate::abi::{ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
 use crate::address_handle::{vector_from, vector_to};
 use crate::local_identifier;
-use crate::object::held;
+use crate::object::live;
 use crate::outcome::{INVALID, status};
 use crate::queue_pair::Qp;
 
@@ -108,12 +108,14 @@ pub(crate) unsafe fn read_attributes(attr: *const ibv_qp_attr, mask: AttributeMa
     copy
 }
 
-/// Writes as much of the caller's structure as [`read_attributes`] would read.
+/// Writes as much of the caller's structure as [`read_attributes`] would read. A mask with bits that have no name asks for
+/// whatever there is, and does not tell how long the structure is.
 ///
 /// # Safety
 /// As [`read_attributes`].
 pub(crate) unsafe fn write_attributes(attr: *mut ibv_qp_attr, c: &ibv_qp_attr, attr_mask: c_int) {
-    let whole = attr_mask as u32 & AttributeMask::RATE_LIMIT.bits() != 0;
+    let mask = AttributeMask::from_bits(attr_mask as u32);
+    let whole = mask.is_some_and(|mask| mask.contains(AttributeMask::RATE_LIMIT));
     let bytes = if whole { size_of::<ibv_qp_attr>() } else { std::mem::offset_of!(ibv_qp_attr, rate_limit) };
     // SAFETY: the caller's promise.
     unsafe { std::ptr::from_ref(c).cast::<u8>().copy_to_nonoverlapping(attr.cast(), bytes) };
@@ -130,7 +132,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
 ) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        let held = unsafe { held::<Qp>(qp) }?;
+        let held = unsafe { live::<Qp>(qp) }?;
         if attr.is_null() {
             return Err(INVALID);
         }
@@ -163,7 +165,7 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
 ) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        let held = unsafe { held::<Qp>(qp) }?;
+        let held = unsafe { live::<Qp>(qp) }?;
         if attr.is_null() || init_attr.is_null() {
             return Err(INVALID);
         }

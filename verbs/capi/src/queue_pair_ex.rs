@@ -17,10 +17,12 @@ use pumice_transport::types::{
 use crate::abi::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
 use crate::context::operation;
 use crate::object::{held, held_or_none};
-use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, status, value};
+use crate::outcome::data_path::{status, value};
+use crate::outcome::{Errno, INVALID, NOT_SUPPORTED};
 use crate::post_recv::elements;
-use crate::post_send::{BATCH, destination, window_bind};
+use crate::post_send::{BATCH, destination};
 use crate::queue_pair::Qp;
+use crate::window_bind::{TYPE_2, show_not_posted, show_posted, window_bind};
 
 /// Requests that are being put together, one thread at a time.
 pub(crate) struct Builder {
@@ -40,8 +42,8 @@ struct Part {
     request: SendRequest<'static>,
     sges: Range<usize>,
     inline_data: Range<usize>,
-    /// A window and the key that it has once this is posted.
-    window: Option<(*mut ibv_mw, u32)>,
+    /// The window that this binds.
+    window: Option<*mut ibv_mw>,
 }
 
 impl Builder {
@@ -90,12 +92,18 @@ impl Series {
                 place.sges = self.sges.get(part.sges.clone()).unwrap_or_default();
                 place.inline_data = self.inline_data.get(part.inline_data.clone()).unwrap_or_default();
             }
-            let posted = qp.hca().post_sends(qp.number(), batch.get(..parts.len()).unwrap_or_default());
-            posted.map_err(|(_, error)| Errno::from(error))?;
-            for (mw, rkey) in parts.iter().filter_map(|part| part.window) {
-                // SAFETY: live when the request was made, in this series.
-                unsafe { (*mw).rkey = rkey };
+            for part in parts {
+                if let (Some(mw), Some(bind)) = (part.window, &part.request.bind) {
+                    // SAFETY: live when the request was made, in this series.
+                    unsafe { show_posted(qp, mw, bind) };
+                }
             }
+            let posted = qp.hca().post_sends(qp.number(), batch.get(..parts.len()).unwrap_or_default());
+            posted.map_err(|(position, error)| {
+                let unposted = parts.iter().skip(position).filter_map(|part| part.window);
+                unposted.for_each(show_not_posted);
+                Errno::from(error)
+            })?;
         }
         Ok(())
     }
@@ -128,6 +136,7 @@ unsafe fn add(
         // SAFETY: fields that the program sets before the call.
         let (wr_id, flags) = unsafe { ((*qp).wr_id, (*qp).wr_flags) };
         let mut request = SendRequest::new(wr_id, opcode);
+        request.faults_complete = true;
         // INLINE comes with the data.
         request.flags = SendFlags::from_bits_truncate(flags) - SendFlags::INLINE;
         let (sges, inline) = (series.sges.len(), series.inline_data.len());
@@ -213,10 +222,10 @@ unsafe extern "C" fn wr_bind_mw(
     rkey: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    let fill = |qp: &Qp, part: &mut Part| {
+    let fill = |_: &Qp, part: &mut Part| {
         // SAFETY: null or the caller's structure, and live objects in it.
-        part.request.bind = Some(unsafe { window_bind(qp, mw, rkey, info.as_ref().ok_or(INVALID)?, 2) }?);
-        part.window = Some((mw, rkey));
+        part.request.bind = Some(unsafe { window_bind(mw, rkey, info.as_ref().ok_or(INVALID)?, TYPE_2) }?);
+        part.window = Some(mw);
         Ok(())
     };
     // SAFETY: the caller's promise.
@@ -318,7 +327,7 @@ unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, remote_
     let change = |qp: &Qp, series: &mut Series| {
         // SAFETY: null or live.
         let ud = unsafe { destination(qp, ah, remote_qpn, remote_qkey) }?;
-        series.requests.last_mut().ok_or(INVALID)?.request.ud = Some(ud);
+        series.requests.last_mut().ok_or(INVALID)?.request.ud = ud;
         Ok(())
     };
     // SAFETY: the caller's promise.

@@ -12,8 +12,8 @@ use crate::abi::{
 use crate::async_event::Unacknowledged;
 use crate::completion_queue::Cq;
 use crate::context::{Context, Owned};
-use crate::object::{Held, Shown, held, take_back, zeroed};
-use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, pointer, status};
+use crate::object::{Held, Identity, Listed, Shown, hand_out_box, live, take_back, zeroed};
+use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, check_mask, pointer, status};
 use crate::protection_domain::{Pd, Use};
 use crate::xrc_domain::Xrcd;
 
@@ -53,6 +53,14 @@ unsafe impl Held for Srq {
     type C = ibv_srq;
 }
 
+impl Listed for Srq {
+    const KIND: &'static str = "shared receive queue";
+
+    fn identity(c: &ibv_srq) -> Identity {
+        Identity::new(c.context, c.handle)
+    }
+}
+
 impl Srq {
     pub(crate) const fn handle(&self) -> Handle {
         self.handle
@@ -78,12 +86,12 @@ pub(crate) unsafe fn create(
     xrc: Option<(*mut ibv_xrcd, *mut ibv_cq)>,
 ) -> Result<*mut ibv_srq, Errno> {
     // SAFETY: the caller's promise.
-    let domain = unsafe { held::<Pd>(pd) }?;
+    let domain = unsafe { live::<Pd>(pd) }?;
     let context = domain.context()?;
     let pointers = xrc;
     let xrc = match xrc {
         // SAFETY: the caller's promise.
-        Some((xrcd, cq)) => unsafe { Some((held::<Xrcd>(xrcd)?.handle(), held::<Cq>(cq)?.queue().handle())) },
+        Some((xrcd, cq)) => unsafe { Some((live::<Xrcd>(xrcd)?.handle(), live::<Cq>(cq)?.queue().handle())) },
         None => None,
     };
     let place = Box::<Srq>::new_uninit();
@@ -111,7 +119,7 @@ pub(crate) unsafe fn create(
         unacknowledged: Unacknowledged::default(),
         _domain_use: domain.begin_use(),
     };
-    Ok(Box::into_raw(Box::write(place, srq)).cast())
+    Ok(hand_out_box(Box::write(place, srq)))
 }
 
 pub(crate) unsafe extern "C" fn ibv_create_srq(
@@ -151,7 +159,8 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         };
         let given = |bit: u32| init.comp_mask & bit != 0;
         let kind = if given(MASK_TYPE) { init.srq_type } else { TYPE_BASIC };
-        if init.comp_mask & !MASK_KNOWN != 0 || !given(MASK_PD) {
+        check_mask("ibv_create_srq_ex", init.comp_mask, MASK_KNOWN)?;
+        if !given(MASK_PD) {
             return Err(INVALID);
         }
         let xrc = match kind {
@@ -176,7 +185,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_srq(
 ) -> c_int {
     status(|| {
         // SAFETY: null or live; null or the caller's structure.
-        let (srq, attributes) = unsafe { (held::<Srq>(srq)?, attributes.as_ref().ok_or(INVALID)?) };
+        let (srq, attributes) = unsafe { (live::<Srq>(srq)?, attributes.as_ref().ok_or(INVALID)?) };
         if mask & !(CHANGE_MAX_WR | CHANGE_LIMIT) != 0 {
             return Err(INVALID);
         }
@@ -191,7 +200,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_srq(
 pub(crate) unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attributes: *mut ibv_srq_attr) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        let srq = unsafe { held::<Srq>(srq) }?;
+        let srq = unsafe { live::<Srq>(srq) }?;
         let now = srq.hca().query_srq(srq.handle)?;
         if attributes.is_null() {
             return Err(INVALID);
@@ -207,7 +216,7 @@ pub(crate) unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attributes: *mu
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: *mut u32) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        let srq = unsafe { held::<Srq>(srq) }?;
+        let srq = unsafe { live::<Srq>(srq) }?;
         let number = srq.hca().srq_number(srq.handle)?;
         if srq_num.is_null() {
             return Err(INVALID);
@@ -222,7 +231,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: *mut u32
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     status(|| {
         // SAFETY: null or live; a context outlives its objects.
-        let (held, context) = unsafe { (held::<Srq>(srq)?, Context::of((*srq).context)?) };
+        let (held, context) = unsafe { (live::<Srq>(srq)?, Context::of((*srq).context)?) };
         context.hca().destroy_srq(held.handle)?;
         context.disown(Owned::SharedReceiveQueue(held.handle.pack()));
         context.adapter.distributor.forget_srq(&context.async_events, srq);

@@ -1,8 +1,10 @@
 //! XRC domains, of both generations of the API: `struct ibv_xrcd`, and OFED 1.x's `struct ibv_xrc_domain`,
 //! which begins like it. A pointer to one serves where the other is asked for.
 
+use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pumice_device::hca::XrcdFile;
 use pumice_device::table::Handle;
@@ -10,8 +12,8 @@ use pumice_device::table::Handle;
 use crate::abi::{ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
 use crate::context::{Context, Owned};
 use crate::device::require;
-use crate::object::{Held, Shown, hand_out, held, take_back};
-use crate::outcome::{Errno, INVALID, pointer, status};
+use crate::object::{Held, Identity, Listed, Shown, hand_out, live, take_back};
+use crate::outcome::{Errno, INVALID, check_mask, pointer, status};
 
 /// OFED 1.x `struct ibv_xrc_domain`.
 #[repr(C)]
@@ -30,6 +32,14 @@ pub(crate) struct Xrcd {
 // SAFETY: the first field begins with the C structure.
 unsafe impl Held for Xrcd {
     type C = ibv_xrcd;
+}
+
+impl Listed for Xrcd {
+    const KIND: &'static str = "XRC domain";
+
+    fn identity(c: &ibv_xrcd) -> Identity {
+        Identity::new(c.context, 0)
+    }
 }
 
 impl Xrcd {
@@ -91,6 +101,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
     pointer(|| {
         // SAFETY: null or the caller's structure.
         let attributes = unsafe { init_attr.as_ref() }.ok_or(INVALID)?;
+        check_mask("ibv_open_xrcd", attributes.comp_mask, MASK)?;
         if attributes.comp_mask != MASK {
             return Err(INVALID);
         }
@@ -102,14 +113,33 @@ pub(crate) unsafe extern "C" fn open_xrcd(
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     status(|| {
         // SAFETY: null or live.
-        let domain = unsafe { held::<Xrcd>(xrcd) }?;
+        let domain = unsafe { live::<Xrcd>(xrcd) }?;
         let context = domain.context()?;
         context.hca().close_xrcd(domain.handle)?;
         context.disown(Owned::XrcDomain(domain.handle.pack()));
+        opened_by_ofed().remove(&xrcd.addr());
         // SAFETY: the program gives it back.
         unsafe { take_back::<Xrcd>(xrcd) };
         Ok(())
     })
+}
+
+/// Addresses of the domains that were opened by OFED 1.x's call and are open. A program that has one was built with
+/// OFED's header, and its `struct ibv_qp_init_attr` ends with a domain; of another program nothing is known.
+static OPENED_BY_OFED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+fn opened_by_ofed() -> MutexGuard<'static, BTreeSet<usize>> {
+    OPENED_BY_OFED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the program has a domain of OFED 1.x's call open.
+pub(crate) fn is_ofed_program() -> bool {
+    !opened_by_ofed().is_empty()
+}
+
+/// Whether this is a domain of OFED 1.x's call, and open.
+pub(crate) fn is_open_by_ofed(domain: *mut ibv_xrcd) -> bool {
+    opened_by_ofed().contains(&domain.addr())
 }
 
 /// OFED 1.x.
@@ -118,8 +148,12 @@ pub(crate) unsafe extern "C" fn ibv_open_xrc_domain(
     fd: c_int,
     oflag: c_int,
 ) -> *mut ibv_xrcd {
-    // SAFETY: null or open.
-    pointer(|| unsafe { open(context, fd, oflag) })
+    pointer(|| {
+        // SAFETY: null or open.
+        let domain = unsafe { open(context, fd, oflag) }?;
+        opened_by_ofed().insert(domain.addr());
+        Ok(domain)
+    })
 }
 
 /// OFED 1.x.

@@ -4,8 +4,8 @@ use pumice_transport::wire::Qpn;
 
 use crate::abi::{ibv_context, ibv_qp, ibv_qp_open_attr};
 use crate::context::Context;
-use crate::object::held;
-use crate::outcome::{INVALID, pointer};
+use crate::object::live;
+use crate::outcome::{INVALID, check_mask, pointer};
 use crate::queue_pair::open_target;
 use crate::xrc_domain::Xrcd;
 
@@ -28,14 +28,15 @@ pub(crate) unsafe extern "C" fn open_qp(
         let (open, attributes) = unsafe { (Context::of(context)?, attr.as_ref().ok_or(INVALID)?) };
         let mask = attributes.comp_mask;
         let needed = MASK_NUMBER | MASK_XRCD | MASK_TYPE;
-        if mask & !MASK_KNOWN != 0 || mask & needed != needed || attributes.qp_type != XRC_RECV {
+        check_mask("ibv_open_qp", mask, MASK_KNOWN)?;
+        if mask & needed != needed || attributes.qp_type != XRC_RECV {
             return Err(INVALID);
         }
         if attributes.qp_num > 0xff_ffff {
             return Err(INVALID);
         }
         // SAFETY: null or live.
-        let domain = unsafe { held::<Xrcd>(attributes.xrcd) }?;
+        let domain = unsafe { live::<Xrcd>(attributes.xrcd) }?;
         let qp_context = if mask & MASK_CONTEXT != 0 { attributes.qp_context } else { std::ptr::null_mut() };
         let number = Qpn::new(attributes.qp_num);
         let state = open.hca().query_target(domain.handle(), number)?.qp_state;

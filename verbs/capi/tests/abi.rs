@@ -21,6 +21,8 @@ const NEWER: [&str; 8] = [
     "wr_flush",
     "active_speed_ex",
 ];
+/// Structures that headers before rdma-core 65 may lack.
+const NEW: [&str; 1] = ["ibv_mr_init_attr"];
 /// Structures that those fields make longer.
 const GROWN: [&str; 3] = ["verbs_context", "ibv_qp_ex", "ibv_port_attr"];
 
@@ -39,7 +41,7 @@ fn structures_are_those_of_the_system_headers() {
     let mut source =
         String::from("#include <stddef.h>\n#include <infiniband/ib.h>\n#include <rdma/rdma_cma.h>\n");
     for (kind, field, offset, size) in rows {
-        if NEWER.contains(&field) || (field == "<size>" && GROWN.contains(&kind)) {
+        if NEW.contains(&kind) || NEWER.contains(&field) || (field == "<size>" && GROWN.contains(&kind)) {
             continue;
         }
         let keyword = if kind == "ibv_gid" { "union" } else { "struct" };
@@ -95,11 +97,14 @@ fn every_listed_symbol_is_exported_with_its_version() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("symbols");
     let mut missing = Vec::new();
     for list in fs::read_dir(folder).unwrap() {
-        for line in fs::read_to_string(list.unwrap().path()).unwrap().lines() {
+        let list = list.unwrap().path();
+        // Programs that are linked today get the newest version of a name.
+        let default = !list.ends_with("ibverbs_1_0.txt");
+        for line in fs::read_to_string(list).unwrap().lines() {
             let mut words = line.split_whitespace();
             let (name, node) = (words.next().unwrap().to_owned(), words.next().unwrap());
             let node = if node == "IBVERBS_PRIVATE" { "IBVERBS_PRIVATE_34" } else { node };
-            if exported.get(&(name.clone(), node.to_owned())) != Some(&true) {
+            if exported.get(&(name.clone(), node.to_owned())) != Some(&default) {
                 missing.push(format!("{name}@@{node}"));
             }
         }

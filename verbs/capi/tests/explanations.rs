@@ -32,39 +32,93 @@ fn mistakes() -> Option<&'static Path> {
 #[test]
 fn each_usual_mistake_has_its_sentence() {
     let Some(program) = mistakes() else { return };
-    let output =
-        kit::on(kit::address(), program).env("PUMICE_LOG", "warn").output().expect("timeout(1) runs");
+    let address = kit::address();
+    let output = kit::on(address, program).env("PUMICE_LOG", "warn").output().expect("timeout(1) runs");
     kit::succeeded("explanations", &output);
     let lines = explanations(&output);
     let all = lines.join("\n");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let number = |name: &str| {
+        stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default()
+    };
+    let element = "(element of 8 bytes at <FIRST>)";
+    let lonely = "(retry_cnt 1, timeout 10: 5 ms each)";
     for expected in [
-        "ibv_query_gid refused: GID index 1024 beyond a table of 1024",
-        "QP <REFUSED>: a queue pair in state RESET takes no requests",
-        "QP <REFUSED> RTR refused: attribute min_rnr_timer missing for RC",
-        "QP <REFUSED> modify_qp refused: invalid argument: GID index 5 has no address; `ibv_devinfo -v` lists \
-         those that have",
-        "QP <LONELY> send request 0x77 failed with RETRY_EXC_ERR at PSN 0x000005: the peer answered none of 2 \
-         transmissions (retry_cnt 1, timeout 10: 5 ms each); is its queue pair there, in RTR, and its address \
-         right?",
-        "QP <EAGER> send request 0x3 failed with RNR_RETRY_EXC_ERR at PSN 0x000064: the peer had no receive \
-         request posted, 2 times in a row (rnr_retry 1)",
+        "ibv_query_gid refused: GID index 1024 beyond a table of 1024".to_owned(),
+        "QP <REFUSED>: a queue pair in state RESET takes no requests; send requests are taken from RTS on".to_owned(),
+        "QP <REFUSED> RTR refused: attribute min_rnr_timer missing for RC".to_owned(),
+        "QP <REFUSED> modify_qp refused: invalid argument: GID index 5 has no address; `ibv_devinfo -v` lists those \
+         that have"
+            .to_owned(),
+        format!(
+            "QP <LONELY> send request 0x77 (SEND, 8 bytes) failed with RETRY_EXC_ERR at PSN 0x000005: nothing came from \
+             QP 0xfe0123 at {address} after 2 transmissions {lonely}; is the queue pair there, in RTR, and are its \
+             number and address right?"
+        ),
+        "QP <EAGER> send request 0x3 (SEND, 8 bytes) failed with RNR_RETRY_EXC_ERR at PSN 0x000064: the peer had no \
+         receive request posted, 2 times in a row (rnr_retry 1)"
+            .to_owned(),
         "QP <GUARD> refused the peer's request at PSN 0x000064 with NAK 0x62: the range is not inside the memory \
-         region (R_Key <RKEY>, 8 bytes at 0x1000)",
-        "QP <INTRUDER> send request 0x4 failed with REM_ACCESS_ERR at PSN 0x000064: the peer refuses the R_Key, \
-         the range or the access right",
-        "QP <CARELESS> failed: a completion queue of 1 entries overran; poll it more often or make it larger",
-        "QP <DEAF> dropped a datagram of QP <CALLER>: its Q_Key is 0x00000008, this queue pair's 0x00000007",
-        "42 more explanations were left out, of kinds that came more than 8 times a second",
+         region (R_Key <LKEY>, 8 bytes at 0x1000)"
+            .to_owned(),
+        "QP <INTRUDER> send request 0x4 (RDMA_WRITE, 8 bytes) failed with REM_ACCESS_ERR at PSN 0x000064: the peer \
+         refuses it: its R_Key is unknown there or of another protection domain, the range is not inside the region, or \
+         the region lacks the right (R_Key <LKEY>, 8 bytes at 0x1000)"
+            .to_owned(),
+        format!(
+            "QP <CARELESS> failed: completion queue {} of 1 entries, where its sends complete, overran; poll it more \
+             often or make it larger",
+            number("SMALL")
+        ),
+        format!(
+            "QP <NOKEY> send request 0x51 (SEND, 8 bytes) failed with LOC_PROT_ERR at PSN 0x000064: no memory region has \
+             lkey 0x00dead00: it is wrong, or was deregistered {element}"
+        ),
+        format!(
+            "QP <FOREIGNER> send request 0x51 (SEND, 8 bytes) failed with LOC_PROT_ERR at PSN 0x000064: the memory \
+             region of lkey <FOREIGN> belongs to another protection domain {element}"
+        ),
+        "QP <OUTSIDE> send request 0x51 (SEND, 8 bytes) failed with LOC_PROT_ERR at PSN 0x000064: the range is not inside \
+         the memory region of lkey <LKEY>, which is 65536 bytes at <FIRST> (element of 8 bytes at 0x10)"
+            .to_owned(),
+        format!(
+            "QP <READ> refused the peer's request at PSN 0x000064 with NAK 0x63: its receive request names memory that \
+             cannot be used; receive request 0x52: the memory region of lkey <READONLY> lacks IBV_ACCESS_LOCAL_WRITE, \
+             and the device has to store there {element}"
+        ),
+        "QP <READER> send request 0x53 (SEND, 8 bytes) failed with REM_OP_ERR at PSN 0x000064: the peer accepted it and \
+         could not carry it out: the completion of its receive request says why"
+            .to_owned(),
+        format!(
+            "still in use: protection domain {} is used by memory region of lkey <FOREIGN>; destroy what uses it first",
+            number("OTHERPD")
+        ),
+        "QP <NARROW> failed with LOC_LEN_ERR at the message at PSN 0x000064: its receive request cannot hold it; receive \
+         request 0x54 has room for 8 bytes, a datagram of 8 needs 48: 40 for the GRH come in front"
+            .to_owned(),
+        format!(
+            "QP <MISSING> dropped UD_SEND_ONLY from {address} at PSN 0x000065: this process has no such queue pair; is \
+             the dest_qp_num right that the sender was told?"
+        ),
+        "QP <DEAF> dropped a datagram of QP <CALLER>: its Q_Key is 0x00000008, this queue pair's 0x00000007".to_owned(),
+        "42 more explanations were left out, of kinds that came more than 8 times a second".to_owned(),
     ] {
         let line = format!("pumice: {expected}");
         assert_eq!(lines.iter().filter(|found| **found == line).count(), 1, "{line}\n---\n{all}");
     }
-    let dropped = |line: &&String| {
-        line.starts_with("pumice: QP <DEAF> dropped the message at PSN 0x")
-            && line.ends_with(": no receive request is posted")
+    let starting = |begin: &str, end: &str| {
+        let begin = format!("pumice: QP {begin}");
+        lines.iter().filter(|line| line.starts_with(&begin) && line.ends_with(end)).count()
     };
-    assert_eq!(lines.iter().filter(dropped).count(), 8, "{all}");
-    assert_eq!(lines.len(), 11 + 8, "{all}");
+    assert_eq!(
+        starting("<DEAF> dropped the message at PSN 0x", ": no receive request is posted"),
+        8,
+        "{all}"
+    );
+    // Each transmission to the queue pair that is not there.
+    let missing = "this process has no such queue pair; is the dest_qp_num right that the sender was told?";
+    assert_eq!(starting("0xfe0123 dropped RC_SEND_ONLY from ", missing), 2, "{all}");
+    assert_eq!(lines.len(), 19 + 8 + 2, "{all}");
 }
 
 #[test]
@@ -80,11 +134,13 @@ fn nothing_is_said_where_nobody_wants_to_know() {
         kit::succeeded("explanations", &output);
         explanations(&output)
     };
-    // Standard error is no terminal here.
-    assert_eq!(quiet(None), Vec::<String>::new());
+    assert_eq!(quiet(Some("off")), Vec::<String>::new());
+    // Standard error is no terminal here, as in CI.
+    let usual = quiet(None);
+    assert!(usual.iter().any(|line| line.contains("GID index 1024 beyond a table of 1024")), "{usual:?}");
     let errors = quiet(Some("error"));
     assert!(
-        errors.len() == 5
+        errors.len() == 11
             && errors.iter().all(|line| line.contains("failed") || line.contains("refused the peer")),
         "{errors:?}"
     );
@@ -134,4 +190,46 @@ fn what_keeps_the_device_from_opening_is_said_whatever_the_level() {
         "{taken}"
     );
     drop(held);
+}
+
+#[test]
+fn debug_tells_every_step_with_process_queue_pair_request_and_psn() {
+    let Some(program) = mistakes() else { return };
+    let output =
+        kit::on(kit::address(), program).env("PUMICE_LOG", "debug").output().expect("timeout(1) runs");
+    kit::succeeded("explanations", &output);
+    let steps: Vec<String> = explanations(&output)
+        .into_iter()
+        .filter(|line| line.contains("  pid ") && line.contains("  qp "))
+        .collect();
+    for expected in [
+        "qp <LONELY>  state RESET to INIT",
+        "qp <LONELY>  state RTR to RTS",
+        "qp <LONELY>  post SEND  wr_id 0x77  psn 5  1 packets  8 B",
+        "qp <LONELY>  timer expired  psn 5  1 retries left",
+        "qp <LONELY>  send again  psn 5  1 packets",
+        "qp <LONELY>  complete SEND  wr_id 0x77  RETRY_EXC_ERR  cq ",
+        "qp <LONELY>  state RTS to ERR",
+        "qp <EAGER>  receiver not ready  psn 100  1 retries left",
+        "qp <READ>  post RECV  wr_id 0x52  8 B",
+    ] {
+        assert!(steps.iter().any(|line| line.contains(expected)), "{expected}\n{}", steps.join("\n"));
+    }
+}
+
+#[test]
+fn a_conversation_on_the_same_socket_is_not_disturbed() {
+    let Some(program) = mistakes() else { return };
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
+    let end = |end: &std::os::unix::net::UnixStream| -> std::process::Stdio {
+        std::os::fd::OwnedFd::from(end.try_clone().expect("a descriptor")).into()
+    };
+    let mut command = kit::on(kit::address(), program);
+    command.env_remove("PUMICE_EXPLAIN").stdin(end(&theirs)).stderr(end(&theirs));
+    let output = command.stdout(std::process::Stdio::piped()).output().expect("timeout(1) runs");
+    assert!(output.status.success(), "{output:?}");
+    drop((command, theirs));
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut &ours, &mut said).expect("the other end is closed");
+    assert!(!said.contains("pumice: "), "{said}");
 }

@@ -15,6 +15,33 @@ fn wrong_arguments_are_refused_with_their_errno() {
     run("refusals");
 }
 
+/// Each seed is another program of 20,000 calls; a failure prints the seed.
+#[test]
+fn calls_in_any_order_with_any_arguments_are_served_or_refused() {
+    let Some(program) = kit::compile("misuse") else { return };
+    for seed in 1..=8 {
+        let mut command = kit::on(kit::address(), &program);
+        let output = command.args([&seed.to_string(), "20000"]).output().expect("timeout(1) runs");
+        kit::succeeded(&format!("misuse {seed} 20000"), &output);
+    }
+}
+
+#[test]
+fn handles_are_checked_and_a_second_destruction_is_an_error() {
+    run("handles");
+}
+
+#[test]
+fn each_limit_of_a_profile_is_kept_by_a_table_of_its_own() {
+    let Some(program) = kit::compile("limits") else { return };
+    let profile = kit::scratch("limits-profile").join("small.toml");
+    let limits = "max_pd = 9\nmax_mr = 10\nmax_ah = 11\nmax_cq = 12\nmax_cqe = 200\nmax_qp = 13\nmax_qp_wr = 50\n\
+                  max_sge = 5\nmax_srq = 14\nmax_srq_wr = 60\nmax_srq_sge = 6\n";
+    std::fs::write(&profile, format!("[limits]\n{limits}")).expect("the target folder is writable");
+    let output = kit::on(kit::address(), &program).env("PUMICE_PROFILE", &profile).output();
+    kit::succeeded("limits", &output.expect("timeout(1) runs"));
+}
+
 #[test]
 fn every_operation_arrives() {
     run("data_path");
@@ -27,6 +54,23 @@ fn events_wake_programs() {
         let output = kit::on(kit::address(), &program).env("PUMICE_PROFILE", profile).output();
         kit::succeeded(&format!("events, {profile}"), &output.expect("timeout(1) runs"));
     }
+}
+
+/// The program says what it compares, and prints a line for each way of sleeping.
+fn wake_up(loss: &str) {
+    let Some(program) = kit::compile("wakeups") else { return };
+    let output = kit::on(kit::address(), &program).env("PUMICE_LOSS", loss).output();
+    kit::succeeded("wakeups", &output.expect("timeout(1) runs"));
+}
+
+#[test]
+fn programs_that_sleep_wake_up_when_a_message_comes() {
+    wake_up("0");
+}
+
+#[test]
+fn programs_that_sleep_wake_up_when_a_lost_message_was_sent_again() {
+    wake_up("0.01");
 }
 
 #[test]
@@ -43,6 +87,21 @@ fn xrc_receive_queue_pairs_work_by_the_calls_of_ofed() {
 #[test]
 fn regions_are_paged_on_demand() {
     run("on_demand");
+}
+
+#[test]
+fn the_calls_of_rdma_core_65_are_served_or_refused_as_documented() {
+    run("newest_calls");
+}
+
+#[test]
+fn descriptors_are_readable_while_there_are_events_and_never_writable() {
+    run("descriptors");
+}
+
+#[test]
+fn threads_are_cancelled_where_they_wait_and_nowhere_else() {
+    run("cancellation");
 }
 
 #[test]
@@ -102,6 +161,19 @@ fn the_gid_table_follows_the_hosts_addresses() {
         }
         kit::succeeded(name, &output);
     }
+}
+
+#[test]
+fn loopback_is_reached_beside_real_addresses_and_link_local_ones_over_their_link() {
+    let Some(program) = kit::compile("loopback") else { return };
+    let mut command = kit::on(kit::address(), program);
+    let output = command.env_remove("PUMICE_ADDR").output().expect("timeout(1) runs");
+    if output.status.code() == Some(77) {
+        return kit::skip(
+            "network namespaces of its own need root, and interfaces the program ip(8) and the kernel's veth",
+        );
+    }
+    kit::succeeded("loopback", &output);
 }
 
 #[test]

@@ -16,7 +16,7 @@ macro_rules! divert {
             /// # Safety
             /// That of the C library's function.
             #[unsafe(no_mangle)]
-            pub(crate) unsafe extern "C" fn $identifier(fd: c_int $(, $argument: $type)*) -> $result {
+            pub(crate) unsafe extern "C-unwind" fn $identifier(fd: c_int $(, $argument: $type)*) -> $result {
                 if is_rsocket(fd) {
                     return call!(of_librdmacm $other, (fd: c_int $(, $argument: $type)*) -> $result);
                 }
@@ -61,7 +61,7 @@ macro_rules! divert_checked {
             /// # Safety
             /// That of the C library's function.
             #[unsafe(no_mangle)]
-            pub(crate) unsafe extern "C" fn $identifier(
+            pub(crate) unsafe extern "C-unwind" fn $identifier(
                 fd: c_int, $buffer: *mut c_void, $length: size_t, $room: size_t $(, $argument: $type)*
             ) -> ssize_t {
                 if is_rsocket(fd) && $length <= $room {

@@ -90,7 +90,7 @@ macro_rules! call {
         } else {
             // SAFETY: the function of this name, which has this type; the caller's promises are handed on.
             unsafe {
-                std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) -> $result>(address)(
+                std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C-unwind" fn($($type),*) -> $result>(address)(
                     $($argument),*
                 )
             }

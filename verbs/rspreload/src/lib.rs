@@ -6,7 +6,7 @@
 //! or the C library's (`functions`): those of one descriptor in `divert`, others by hand in `sockets` and `waiting`.
 //!
 //! **Invariant**: no locks and no allocation of its own: these functions are called before `main`, in fork children and
-//! in signal handlers. A descriptor that is no rsocket costs one look into a table.
+//! in signal handlers, and threads are cancelled in them: no frame owns anything, and all are of "C-unwind". A descriptor that is no rsocket costs one look into a table.
 
 // Unit tests are linked without the functions of the C library's names.
 #![cfg_attr(test, allow(dead_code))]

@@ -12,7 +12,7 @@ use crate::functions::{call, errno, set_errno};
 /// # Safety
 /// No pointers.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let is_tcp = matches!(domain, libc::AF_INET | libc::AF_INET6)
         && kind & !flags == libc::SOCK_STREAM
@@ -45,7 +45,11 @@ fn keep(fd: c_int) -> c_int {
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn accept(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
     // SAFETY: the caller's promises are handed on.
     unsafe { accept4(fd, address, length, 0) }
 }
@@ -55,7 +59,7 @@ pub(crate) unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn accept4(
+pub(crate) unsafe extern "C-unwind" fn accept4(
     fd: c_int,
     address: *mut sockaddr,
     length: *mut socklen_t,
@@ -82,7 +86,7 @@ pub(crate) unsafe extern "C" fn accept4(
 /// # Safety
 /// No pointers.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     // It is closed as a descriptor on the way, and then it is none of ours any more.
     if remove(fd) {
         return call!(of_librdmacm "rclose", (fd: c_int) -> c_int);
@@ -113,7 +117,7 @@ fn control(fd: c_int, command: c_int, argument: c_long) -> Option<c_int> {
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
     control(fd, command, argument)
         .unwrap_or_else(|| call!(original "fcntl", (fd: c_int, command: c_int, argument: c_long) -> c_int))
 }
@@ -123,7 +127,7 @@ pub(crate) unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_lon
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int {
     control(fd, command, argument)
         .unwrap_or_else(|| call!(original "fcntl64", (fd: c_int, command: c_int, argument: c_long) -> c_int))
 }
@@ -133,7 +137,7 @@ pub(crate) unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_l
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     if !is_rsocket(fd) {
         return call!(original "ioctl", (fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int);
     }
@@ -177,7 +181,7 @@ fn refuse_copy() -> c_int {
 /// # Safety
 /// No pointers.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn dup(fd: c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     if is_rsocket(fd) { refuse_copy() } else { call!(original "dup", (fd: c_int) -> c_int) }
 }
 
@@ -186,7 +190,7 @@ pub(crate) unsafe extern "C" fn dup(fd: c_int) -> c_int {
 /// # Safety
 /// No pointers.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn dup2(fd: c_int, to: c_int) -> c_int {
     // SAFETY: no pointers.
     if fd == to { fd } else { unsafe { dup3(fd, to, 0) } }
 }
@@ -196,7 +200,7 @@ pub(crate) unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
 /// # Safety
 /// No pointers.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     if is_rsocket(fd) {
         return refuse_copy();
     }
@@ -248,7 +252,7 @@ fn copy_file(to: c_int, from: c_int, offset: *mut off64_t, length: size_t) -> ss
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn sendfile(
+pub(crate) unsafe extern "C-unwind" fn sendfile(
     to: c_int,
     from: c_int,
     offset: *mut off64_t,
@@ -265,7 +269,7 @@ pub(crate) unsafe extern "C" fn sendfile(
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn sendfile64(
+pub(crate) unsafe extern "C-unwind" fn sendfile64(
     to: c_int,
     from: c_int,
     offset: *mut off64_t,

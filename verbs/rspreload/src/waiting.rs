@@ -25,7 +25,7 @@ unsafe fn any_rsocket(fds: *mut pollfd, count: nfds_t) -> bool {
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: the caller's array.
     if unsafe { any_rsocket(fds, count) } {
         return call!(of_librdmacm "rpoll", (fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int);
@@ -38,7 +38,7 @@ pub(crate) unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn __poll_chk(
+pub(crate) unsafe extern "C-unwind" fn __poll_chk(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: c_int,
@@ -85,7 +85,7 @@ unsafe fn milliseconds(time: *const timespec) -> c_int {
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ppoll(
+pub(crate) unsafe extern "C-unwind" fn ppoll(
     fds: *mut pollfd,
     count: nfds_t,
     time: *const timespec,
@@ -117,7 +117,7 @@ unsafe fn any_in_sets(count: c_int, sets: [*mut fd_set; 3]) -> bool {
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn select(
+pub(crate) unsafe extern "C-unwind" fn select(
     count: c_int,
     reads: *mut fd_set,
     writes: *mut fd_set,
@@ -149,7 +149,7 @@ pub(crate) unsafe extern "C" fn select(
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pselect(
+pub(crate) unsafe extern "C-unwind" fn pselect(
     count: c_int,
     reads: *mut fd_set,
     writes: *mut fd_set,
@@ -181,7 +181,7 @@ pub(crate) unsafe extern "C" fn pselect(
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn epoll_ctl(
+pub(crate) unsafe extern "C-unwind" fn epoll_ctl(
     epoll: c_int,
     operation: c_int,
     fd: c_int,
@@ -218,7 +218,7 @@ pub(crate) unsafe extern "C" fn epoll_ctl(
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn epoll_wait(
+pub(crate) unsafe extern "C-unwind" fn epoll_wait(
     epoll: c_int,
     events: *mut epoll_event,
     most: c_int,
@@ -266,7 +266,7 @@ pub(crate) unsafe extern "C" fn epoll_wait(
 /// # Safety
 /// That of the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn epoll_pwait(
+pub(crate) unsafe extern "C-unwind" fn epoll_pwait(
     epoll: c_int,
     events: *mut epoll_event,
     most: c_int,

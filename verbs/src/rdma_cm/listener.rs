@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_device::gsi::{BindingId, CmChannel, ConnectionError, ServiceEntry};
-use pumice_transport::cm::{BacklogOverflow, Event, MadRoute, Place, RejectParams};
+use pumice_transport::cm::{BacklogOverflow, Event, MadRoute, Place, RejectParams, Served};
 use pumice_transport::mad::{CommId, IP_HEADER_BYTES, IpHeader, PortSpace, Req, ServiceId};
 use pumice_transport::types::Gid;
 use pumice_transport::wire::Qpn;
@@ -74,7 +74,7 @@ impl Listener {
         let binding = binding.map_err(VerbsError::connection)?;
         let address = SocketAddr::new(address.ip(), port);
         let listener = Listener { device: device.clone(), binding, channel, address };
-        hca.cm_listen(binding, backlog.max(1), BacklogOverflow::Ignore, &listener.channel)
+        hca.cm_listen(binding, Served::Anything, backlog.max(1), BacklogOverflow::Ignore, &listener.channel)
             .map_err(VerbsError::connection)?;
         Ok(listener)
     }

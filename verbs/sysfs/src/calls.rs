@@ -10,6 +10,7 @@ use std::ptr::null_mut;
 
 use libc::{DIR, FILE, glob_t, mode_t, size_t, ssize_t};
 
+use crate::live;
 use crate::original::{Original, set_errno};
 use crate::place::{PrivatePath, Way, is_private, show};
 
@@ -39,11 +40,11 @@ macro_rules! redirect {
             /// # Safety
             /// That of the C library's function.
             #[unsafe(no_mangle)]
-            pub(crate) unsafe extern "C" fn $name(
+            pub(crate) unsafe extern "C-unwind" fn $name(
                 $($before: $before_type,)* path: *const c_char $(, $after: $after_type)*
             ) -> $result {
                 type Function =
-                    unsafe extern "C" fn($($before_type,)* *const c_char $(, $after_type)*) -> $result;
+                    unsafe extern "C-unwind" fn($($before_type,)* *const c_char $(, $after_type)*) -> $result;
                 let address = originals::$name.address();
                 if address.is_null() {
                     return $failed;
@@ -51,15 +52,23 @@ macro_rules! redirect {
                 // SAFETY: the C library's function of this name, which has this type.
                 let original = unsafe { transmute::<*mut c_void, Function>(address) };
                 // SAFETY: the caller's promises are handed on.
+                let call = |path| unsafe { original($($before,)* path $(, $after)*) };
+                // SAFETY: as above.
                 unsafe {
                     if !is_private(path) {
-                        return original($($before,)* path $(, $after)*);
+                        // From a folder of the private tree relative paths lead to files of it.
+                        $(if live::is_inside() {
+                            let result = call(path);
+                            $then(result);
+                            return result;
+                        })?
+                        return call(path);
                     }
                     let mut private = PrivatePath::new();
                     match private.take(path) {
-                        Way::AsGiven => original($($before,)* path $(, $after)*),
+                        Way::AsGiven => call(path),
                         Way::Private => {
-                            let result = original($($before,)* private.as_ptr() $(, $after)*);
+                            let result = call(private.as_ptr());
                             $($then(result);)?
                             result
                         }
@@ -76,22 +85,24 @@ macro_rules! redirect {
 
 redirect! {
     // Opening.
-    fn open(@path, flags: c_int, mode: mode_t) -> c_int, failed -1;
-    fn open64(@path, flags: c_int, mode: mode_t) -> c_int, failed -1;
-    fn __open(@path, flags: c_int, mode: mode_t) -> c_int, failed -1;
-    fn __open64(@path, flags: c_int, mode: mode_t) -> c_int, failed -1;
-    fn __open_2(@path, flags: c_int) -> c_int, failed -1;
-    fn __open64_2(@path, flags: c_int) -> c_int, failed -1;
-    fn openat(folder: c_int, @path, flags: c_int, mode: mode_t) -> c_int, failed -1;
-    fn openat64(folder: c_int, @path, flags: c_int, mode: mode_t) -> c_int, failed -1;
-    fn __openat_2(folder: c_int, @path, flags: c_int) -> c_int, failed -1;
-    fn __openat64_2(folder: c_int, @path, flags: c_int) -> c_int, failed -1;
-    fn fopen(@path, mode: *const c_char) -> *mut FILE, failed null_mut();
-    fn fopen64(@path, mode: *const c_char) -> *mut FILE, failed null_mut();
-    fn freopen(@path, mode: *const c_char, stream: *mut FILE) -> *mut FILE, failed null_mut();
-    fn freopen64(@path, mode: *const c_char, stream: *mut FILE) -> *mut FILE, failed null_mut();
+    fn open(@path, flags: c_int, mode: mode_t) -> c_int, failed -1, then live::refresh;
+    fn open64(@path, flags: c_int, mode: mode_t) -> c_int, failed -1, then live::refresh;
+    fn __open(@path, flags: c_int, mode: mode_t) -> c_int, failed -1, then live::refresh;
+    fn __open64(@path, flags: c_int, mode: mode_t) -> c_int, failed -1, then live::refresh;
+    fn __open_2(@path, flags: c_int) -> c_int, failed -1, then live::refresh;
+    fn __open64_2(@path, flags: c_int) -> c_int, failed -1, then live::refresh;
+    fn openat(folder: c_int, @path, flags: c_int, mode: mode_t) -> c_int, failed -1, then live::refresh;
+    fn openat64(folder: c_int, @path, flags: c_int, mode: mode_t) -> c_int, failed -1, then live::refresh;
+    fn __openat_2(folder: c_int, @path, flags: c_int) -> c_int, failed -1, then live::refresh;
+    fn __openat64_2(folder: c_int, @path, flags: c_int) -> c_int, failed -1, then live::refresh;
+    fn fopen(@path, mode: *const c_char) -> *mut FILE, failed null_mut(), then live::refresh_stream;
+    fn fopen64(@path, mode: *const c_char) -> *mut FILE, failed null_mut(), then live::refresh_stream;
+    fn freopen(@path, mode: *const c_char, stream: *mut FILE)
+        -> *mut FILE, failed null_mut(), then live::refresh_stream;
+    fn freopen64(@path, mode: *const c_char, stream: *mut FILE)
+        -> *mut FILE, failed null_mut(), then live::refresh_stream;
     fn opendir(@path) -> *mut DIR, failed null_mut();
-    fn chdir(@path) -> c_int, failed -1;
+    fn chdir(@path) -> c_int, failed -1, then live::entered;
     fn inotify_add_watch(fd: c_int, @path, mask: c_uint) -> c_int, failed -1;
 
     // Asking.
@@ -169,8 +180,11 @@ unsafe fn show_found(result: c_int, flags: c_int, found: *mut glob_t) {
 
 /// Before the program begins: what is found now need not be looked up in a signal handler later.
 extern "C" fn prepare() {
-    crate::root::root();
-    ORIGINALS.iter().for_each(|original| {
+    crate::variable::FOLDER.value();
+    crate::variable::LIBRARY.value();
+    live::look_where();
+    let others = std::iter::once(&crate::bundled::ORIGINAL).chain(crate::netlink::ORIGINALS);
+    ORIGINALS.iter().copied().chain(others).for_each(|original| {
         original.address();
     });
 }

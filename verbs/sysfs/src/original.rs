@@ -36,6 +36,12 @@ impl Original {
     }
 }
 
+/// This thread's errno.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: the location is this thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
 /// Sets this thread's errno.
 pub(crate) fn set_errno(errno: c_int) {
     // SAFETY: the location is this thread's own.

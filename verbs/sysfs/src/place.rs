@@ -2,10 +2,10 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::root::{MAX_ROOT_BYTES, root};
+use crate::variable::{FOLDER, MAX_VALUE_BYTES};
 
 /// Room for a path of the private tree, its NUL included. It is on the stack, which may be a signal's.
-const PATH_BYTES: usize = 2 * MAX_ROOT_BYTES;
+const PATH_BYTES: usize = 2 * MAX_VALUE_BYTES;
 
 /// Whether a path leads into the private tree: `/sys/class/infiniband*`, `/sys/devices/virtual/infiniband*`
 /// or `/dev/infiniband`. The first two bytes tell for nearly every path.
@@ -96,7 +96,7 @@ impl PrivatePath {
     pub(crate) unsafe fn take(&mut self, path: *const c_char) -> Way {
         // SAFETY: the caller's promise.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-        let Some(root) = root() else { return Way::AsGiven };
+        let Some(root) = FOLDER.value().map(CStr::to_bytes) else { return Way::AsGiven };
         if self.join(root, path).is_some() { Way::Private } else { Way::TooLong }
     }
 
@@ -116,7 +116,7 @@ impl PrivatePath {
 /// # Safety
 /// `path` is null or a C string that may be written.
 pub(crate) unsafe fn show(path: *mut c_char) {
-    let Some(root) = root() else { return };
+    let Some(root) = FOLDER.value().map(CStr::to_bytes) else { return };
     if path.is_null() {
         return;
     }

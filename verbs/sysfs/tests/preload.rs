@@ -52,22 +52,78 @@ fn run(tree: &Path, program: &str, arguments: &[&str]) -> String {
     printed(program, &output)
 }
 
+/// Compiles `tests/c/<source>.c`; false, said aloud, if there is no compiler.
+fn compile(source: &str, arguments: &[&str], made: &Path) -> bool {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{source}.c"));
+    let flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"];
+    match Command::new("cc").args(flags).arg(made).arg(source).args(arguments).output() {
+        Ok(compiled) => {
+            printed("cc", &compiled);
+            true
+        }
+        Err(error) => {
+            eprintln!("**** SKIPPED: no C compiler ({error}): apt-get install gcc");
+            false
+        }
+    }
+}
+
 #[test]
 fn every_call_goes_where_its_path_leads() {
     let tree = tree("paths");
     let program = tree.join("paths");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/paths.c");
-    let flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"];
-    let compiled = match Command::new("cc").args(flags).arg(&program).arg(source).output() {
-        Ok(compiled) => compiled,
-        Err(error) => {
-            eprintln!("**** SKIPPED: no C compiler ({error}): apt-get install gcc");
-            return;
+    if compile("paths", &[], &program) {
+        let output = under(true, Some(&tree), &program).output().expect("timeout runs");
+        assert_eq!(printed("paths", &output), "ok\n");
+    }
+}
+
+#[test]
+fn a_cancelled_thread_is_unwound_through_the_wrappers() {
+    let tree = tree("cancelled");
+    let (program, fifo) = (tree.join("cancelled"), tree.join("fifo"));
+    if compile("cancelled", &[], &program) {
+        for _ in 0..20 {
+            let output = under(true, Some(&tree), &program).arg(&fifo).output().expect("timeout runs");
+            assert_eq!(printed("cancelled", &output), "ok\n");
         }
+    }
+}
+
+/// As auditwheel makes it: the bundled library has another name, and is found beside what needs it.
+#[test]
+fn a_bundled_libibverbs_gives_way_to_the_device() {
+    let folder = tree("wheel");
+    let libraries = folder.join("package.libs");
+    fs::create_dir(&libraries).expect("a new folder takes another");
+    let versions = folder.join("versions");
+    fs::write(&versions, "IBVERBS_1.1 { global: *; };").expect("and a file");
+    let script = format!("-Wl,--version-script={}", versions.display());
+    let shared = |whose: &str, made: &Path| {
+        let soname = format!("-Wl,-soname,{}", made.file_name().expect("a name").display());
+        let whose = format!("-DWHOSE=\"{whose}\"");
+        compile("wheel", &["-shared", "-fPIC", "-DPART_VERBS", &whose, &soname, &script], made)
     };
-    printed("cc", &compiled);
-    let output = under(true, Some(&tree), &program).output().expect("timeout runs");
-    assert_eq!(printed("paths", &output), "ok\n");
+    let (device, bundled) = (folder.join("libdevice.so"), libraries.join("libibverbs-1de1263b.so.1.14.48.0"));
+    if !shared("device", &device) || !shared("bundled", &bundled) {
+        return;
+    }
+    let needs = bundled.to_str().expect("ASCII");
+    let plugin = ["-shared", "-fPIC", "-DPART_PLUGIN", needs, "-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"];
+    assert!(compile("wheel", &plugin, &libraries.join("plugin.so")));
+    let program = folder.join("main");
+    let runpath = ["-Wl,-rpath,$ORIGIN/package.libs", "-Wl,--enable-new-dtags", "-ldl"];
+    assert!(compile("wheel", &runpath, &program));
+    let said = |preload: bool, library: Option<&Path>| {
+        let mut command = under(preload, None, &program);
+        command.env_remove("PUMICE_LIBRARY");
+        command.envs(library.map(|library| ("PUMICE_LIBRARY", library)));
+        printed("wheel", &command.output().expect("timeout runs"))
+    };
+    assert_eq!(said(false, Some(&device)), "bundled\n");
+    assert_eq!(said(true, None), "bundled\n");
+    assert_eq!(said(true, Some(&device)), "device\n");
+    assert_eq!(said(true, Some(Path::new("/nowhere/lib.so"))), "bundled\n", "it goes on without");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::kit::{LIMIT, Side};
 
 const PORT: u16 = 7471;
 /// A peer on the same host is looked after every second; the rest is for a machine that is busy.
-const NOTICED: Duration = Duration::from_secs(15);
+const NOTICED: Duration = Duration::from_secs(60);
 
 fn address(net: u8, last: u8) -> IpAddr {
     IpAddr::from([127, 89, net, last])

@@ -9,7 +9,7 @@ use pumice_verbs::{
 };
 
 /// Far longer than anything here takes; of virtual time in simulations.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// All rights that memory can grant to peers.
 pub(crate) fn all_access() -> Access {

@@ -383,7 +383,7 @@ impl Reader<'_> {
 }
 
 /// Finds a write that was cut short, not a forger: word by word, because it is made for every batch.
-fn checksum(sequence: u64, bytes: &[u8]) -> u64 {
+pub(super) fn checksum(sequence: u64, bytes: &[u8]) -> u64 {
     const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(PRIME).rotate_left(29);
     let (words, rest) = bytes.as_chunks::<8>();

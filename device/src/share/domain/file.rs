@@ -1,14 +1,14 @@
 //! The file of a shared XRC domain: a head, a directory of targets, and a record for each in two copies.
 
-use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::super::members::LAST_SLOT;
+use super::super::system::{self, File};
+use super::super::wait::Wait;
 use super::super::{folder, lock, process};
 use super::{TargetRecord, codec};
 use crate::error::ResourceError;
@@ -32,8 +32,7 @@ const RECORD_LOCKS: u32 = 4096;
 /// Attempts to lock a record: it is held for as long as a train is executed.
 const RECORD_TRIES: u32 = 400;
 /// How long opening and changing the directory waits.
-const PATIENCE: Duration = Duration::from_secs(2);
-const RETRY: Duration = Duration::from_millis(1);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Files of killed processes that are removed at a time.
 const SWEPT_FILES: usize = 64;
 
@@ -92,25 +91,26 @@ impl DomainFile {
         inode: u64,
     ) -> Result<(DomainFile, bool), ResourceError> {
         let opened = "open the XRC domain's shared file";
-        sweep_folder(commons);
+        let in_folder = commons.folder.as_ref().map_err(|problem| ResourceError::busy(*problem))?;
+        sweep_folder(commons, in_folder);
         let name = format!("{}-xrcd-{device:x}-{inode:x}", commons.name);
-        let begun = Instant::now();
+        let begun = system::now();
         loop {
-            let file = folder::open(&commons.folder, &name)
+            let file = folder::open(in_folder, &name)
                 .map_err(|error| ResourceError::Os { what: opened, errno: error.errno() })?;
-            let path = commons.folder.join(&name);
+            let path = in_folder.join(&name);
             let domain = DomainFile {
                 file,
                 path,
                 slot: commons.slot,
                 incarnation: incarnation(commons.slot),
-                pid: std::process::id(),
+                pid: system::process_id(),
                 changes: AtomicU64::new(0),
                 buffer: Mutex::new(Vec::new()),
             };
             let guard = domain.lock_directory()?;
             // Whoever was last may have removed the file before the lock was had.
-            let still_there = domain.file.metadata().map_err(failed(opened))?.nlink() > 0;
+            let still_there = domain.file.about().map_err(failed(opened))?.names > 0;
             if still_there {
                 if !lock::try_lock(&domain.file, domain.slot).map_err(failed(opened))? {
                     // Only a fork child of an earlier process with this slot.
@@ -127,7 +127,7 @@ impl DomainFile {
                 return Ok((domain, existed));
             }
             drop(guard);
-            if begun.elapsed() > PATIENCE {
+            if system::now().duration_since(begun) > PATIENCE {
                 return Err(ResourceError::Os { what: opened, errno: libc::ESTALE });
             }
         }
@@ -246,7 +246,7 @@ impl DomainFile {
         for _ in 0..RECORD_TRIES {
             match lock::try_lock_place(&self.file, at) {
                 Ok(true) => return Some(RecordLock { file: &self.file, place: at }),
-                Ok(false) => std::thread::yield_now(),
+                Ok(false) => system::yield_now(),
                 Err(_) => return None,
             }
         }
@@ -333,13 +333,12 @@ impl DomainFile {
     }
 
     fn lock_directory(&self) -> Result<RecordLock<'_>, ResourceError> {
-        let begun = Instant::now();
+        let mut wait = Wait::new(PATIENCE);
         let what = "lock the XRC domain's shared file";
         while !lock::try_lock(&self.file, 0).map_err(failed(what))? {
-            if begun.elapsed() > PATIENCE {
+            if !wait.pause() {
                 return Err(ResourceError::Os { what, errno: libc::EBUSY });
             }
-            std::thread::sleep(RETRY);
         }
         Ok(RecordLock { file: &self.file, place: 0 })
     }
@@ -386,7 +385,7 @@ impl DomainFile {
 impl Drop for DomainFile {
     fn drop(&mut self) {
         // A fork child has a share in its parent's locks, so it would take itself for the last.
-        if self.pid != std::process::id() {
+        if self.pid != system::process_id() {
             return;
         }
         // The last one leaves nothing behind. Who cannot have the lock leaves it to the next.
@@ -409,13 +408,12 @@ fn long_at(place: u32, copy: u64) -> u64 {
 
 /// A number that no other open of a domain has: made of the process, its beginning, and a count.
 fn incarnation(slot: u8) -> u64 {
-    static COUNT: AtomicU64 = AtomicU64::new(1);
-    let pid = std::process::id();
+    let pid = system::process_id();
     let parts = [
         u64::from(pid) << 8 | u64::from(slot),
         process::start_ticks(pid).unwrap_or(0),
         u64::from(process::pid_namespace()),
-        COUNT.fetch_add(1, Ordering::Relaxed),
+        system::next_number(),
     ];
     let mix = |sum: u64, part: u64| (sum ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
     parts.into_iter().fold(0x1234_5678_9abc_def1, mix) | 1
@@ -424,22 +422,20 @@ fn incarnation(slot: u8) -> u64 {
 /// Removes a domain's file unless somebody else has it open. The caller has the lock on its directory, without which nobody
 /// removes it: as long as it has a name, `path` is that. Afterwards the path may be another file's.
 fn remove_unused(file: &File, path: &Path) {
-    let has_name = file.metadata().is_ok_and(|about| about.nlink() > 0);
+    let has_name = file.about().is_ok_and(|about| about.names > 0);
     if has_name && lock::locked_slots(file).is_ok_and(|live| !live.contains(&true)) {
-        let _ = fs::remove_file(path);
+        let _ = system::remove_file(path);
     }
 }
 
 /// Removes files of domains that nobody has open: what killed processes left.
-fn sweep_folder(commons: &Commons) {
-    let Ok(listing) = fs::read_dir(&commons.folder) else { return };
+fn sweep_folder(commons: &Commons, in_folder: &Path) {
+    let Ok(names) = system::list_folder(in_folder) else { return };
     let stem = format!("{}-xrcd-", commons.name);
-    let ours = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.starts_with(&stem));
-    for entry in listing.flatten().filter(|entry| ours(&entry.file_name())).take(SWEPT_FILES) {
-        let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
-        let Ok(file) = folder::open(&commons.folder, &name) else { continue };
+    for name in names.into_iter().filter(|name| name.starts_with(&stem)).take(SWEPT_FILES) {
+        let Ok(file) = folder::open(in_folder, &name) else { continue };
         if lock::try_lock(&file, 0).unwrap_or(false) {
-            remove_unused(&file, &entry.path());
+            remove_unused(&file, &in_folder.join(&name));
         }
     }
 }

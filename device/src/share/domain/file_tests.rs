@@ -3,6 +3,7 @@
 use pumice_transport::qp::ReplaySnapshot;
 
 use super::*;
+use std::fs;
 
 struct Scene(PathBuf);
 
@@ -14,7 +15,7 @@ impl Scene {
     }
 
     fn open(&self, slot: u8) -> (DomainFile, bool) {
-        let commons = Commons { folder: self.0.clone(), name: "test".to_owned(), slot };
+        let commons = Commons { folder: Ok(self.0.clone()), name: "test".to_owned(), slot };
         DomainFile::open(&commons, 1, 2).unwrap()
     }
 

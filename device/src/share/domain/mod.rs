@@ -13,11 +13,13 @@
 
 mod codec;
 mod file;
+mod stability;
 
 use pumice_transport::qp::TargetSnapshot;
 
 pub(crate) use codec::event_of;
 pub(crate) use file::{DomainFile, Seen};
+pub(super) use stability::is_stable;
 
 /// Events that a record keeps for processes that have not seen them; older ones are lost to these.
 pub(crate) const EVENTS: usize = 32;

@@ -15,6 +15,9 @@ pub struct ShareStats {
     pub taken_over: u64,
     /// Datagrams of other users, or not of this process, or malformed: dropped.
     pub rejected: u64,
+    /// Requests that were handed to another process than the kernel would have given them to, which did not
+    /// run.
+    pub rerouted: u64,
     /// Times that this process looked at the registry to mend the steering.
     pub mended: u64,
 }
@@ -26,6 +29,7 @@ pub struct ShareCounters {
     forward_dropped: AtomicU64,
     pub(super) taken_over: AtomicU64,
     pub(super) rejected: AtomicU64,
+    pub(super) rerouted: AtomicU64,
     pub(super) mended: AtomicU64,
 }
 
@@ -37,6 +41,7 @@ impl ShareCounters {
             forward_dropped: self.forward_dropped.load(Ordering::Relaxed),
             taken_over: self.taken_over.load(Ordering::Relaxed),
             rejected: self.rejected.load(Ordering::Relaxed),
+            rerouted: self.rerouted.load(Ordering::Relaxed),
             mended: self.mended.load(Ordering::Relaxed),
         }
     }

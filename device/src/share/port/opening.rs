@@ -1,27 +1,33 @@
 //! Opening a shared port: a slot of the registry, the sockets that belong to it, and a place in the group.
 
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd};
-use std::path::PathBuf;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::SharedPort;
-use crate::interface::interfaces;
-use crate::port::{Port, PortError, UdpConfig, UdpPort};
+use super::looped::LoopedGroups;
+use super::requests::Requests;
+use crate::port::{Port, PortError, UdpConfig};
 use crate::share::backlog::Backlog;
 use crate::share::local::Local;
 use crate::share::members::{Member, Members};
 use crate::share::membership::Membership;
+use crate::share::memory_folder::MemoryFolder;
 use crate::share::neighbours::Neighbours;
+use crate::share::places::{self, Place};
+use crate::share::progress::Looks;
+use crate::share::published::Published;
 use crate::share::registry::{Loaded, Registry};
 use crate::share::relay::Relay;
 use crate::share::services::Services;
-use crate::share::{ShareError, folder, holders, process};
+use crate::share::system::{self, GroupPort};
+use crate::share::{ShareError, elsewhere, folder, holders, process, published};
 
-/// How long opening waits for the registry.
-const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+/// For so long a socket that no registry knows is taken for that of a process that is being killed.
+const FAREWELL_PATIENCE: Duration = Duration::from_secs(1);
+const FAREWELL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How to open a [`SharedPort`].
 #[derive(Debug, Clone)]
@@ -50,18 +56,71 @@ impl SharedPort {
         if port == 0 {
             return Err(ShareError::NoPort);
         }
-        let folder = config.folder.clone().unwrap_or_else(folder::default_folder);
-        let domains = config.folder.clone().unwrap_or_else(|| folder::memory_folder(&folder));
-        let registry = Registry::open(&folder, port)?;
-        registry.lock(OPEN_PATIENCE)?;
+        let begun = system::now();
+        loop {
+            let refusal = match SharedPort::join_somewhere(config) {
+                Err(refusal) if may_pass(&refusal) => refusal,
+                other => return other,
+            };
+            if system::now().saturating_duration_since(begun) > FAREWELL_PATIENCE {
+                return Err(refusal);
+            }
+            system::sleep(FAREWELL_INTERVAL);
+        }
+    }
+
+    /// Joins the processes that have the port, in whichever folder they are.
+    fn join_somewhere(config: &ShareConfig) -> Result<SharedPort, ShareError> {
+        if let Some(folder) = &config.folder {
+            return SharedPort::join(config, folder, MemoryFolder::Registry(folder.clone()));
+        }
+        let port = config.udp.port;
+        let join = |folder: &Path| SharedPort::join(config, folder, MemoryFolder::of(folder, port));
+        let Place { folder, notice } = places::find()?;
+        let refusal = match join(&folder) {
+            Err(refusal @ ShareError::OtherRegistry { .. }) => refusal,
+            Ok(mut joined) => {
+                joined.notice = notice;
+                return Ok(joined);
+            }
+            Err(other) => return Err(other),
+        };
+        // The processes that have the port were told another folder, or found another one.
+        for other in places::others(&folder, &folder::file_name(port)) {
+            if let Ok(mut joined) = join(&other) {
+                joined.notice = Some(format!(
+                    "processes that share UDP port {port} have their registry in {}, and not in {}: this one joins them \
+                     there; set XDG_RUNTIME_DIR of all processes to one folder",
+                    other.display(),
+                    folder.display()
+                ));
+                return Ok(joined);
+            }
+        }
+        let Some(elsewhere) = elsewhere::find(port, config.udp.address) else { return Err(refusal) };
+        let Ok(mut joined) = join(&elsewhere.folder.opened().way()) else { return Err(refusal) };
+        joined.notice = Some(format!(
+            "processes that share UDP port {port} have their registry where only they see it: this one joins them through \
+             process {}; set XDG_RUNTIME_DIR of all processes to one folder that all of them see",
+            elsewhere.pid
+        ));
+        joined._elsewhere = Some(elsewhere.folder);
+        Ok(joined)
+    }
+
+    /// Joins the processes whose registry is in `folder`.
+    fn join(config: &ShareConfig, folder: &Path, memory: MemoryFolder) -> Result<SharedPort, ShareError> {
+        let port = config.udp.port;
+        let registry = Registry::open(folder, port)?;
+        registry.lock_patiently()?;
         // Returning early closes the registry, and with it go the locks.
         let Loaded { mut members, strangers, .. } = registry.load(&[])?;
-        let stem = relay_stem(&registry, port)?;
-        let (slot, relay) = claim(&registry, &mut members, &stem)?;
+        let (slot, relay) = claim(&registry, &mut members)?;
         let udp_config = UdpConfig { reuse_port: true, ..config.udp.clone() };
-        let udp = UdpPort::bind(&udp_config).map_err(|error| refusal(error, port))?;
+        let foreign = strangers.is_empty() && is_taken(&members, &config.udp);
+        let udp = GroupPort::bind(&udp_config).map_err(|error| refusal(error, port))?;
         let member = describe(&udp, slot)?;
-        if strangers.is_empty() && has_foreigner(&members, &member, port) {
+        if foreign || strangers.is_empty() && has_foreigner(&members, &member, port) {
             return Err(ShareError::OtherRegistry {
                 address: member.address,
                 port,
@@ -69,58 +128,74 @@ impl SharedPort {
             });
         }
         let membership = Membership::join(registry, &mut members, member, port)?;
-        // A kernel that does not take the program leaves everything to forwarding.
-        membership.steer(udp.as_raw_fd(), &members);
-        let mut services = Services::new(&folder, port);
+        let mut services = Services::new(folder, port);
         services.forget_slot(slot);
+        let stopped = membership.steer(udp.as_raw_fd(), &members, &mut services);
         membership.registry().unlock();
         for stranger in strangers {
-            relay.send_look(stranger);
+            relay.send_look(membership.registry(), stranger);
         }
-        let backlog = folder::open(&folder, &folder::backlog_name(port)).ok().and_then(|file| {
+        let backlog = folder::open(folder, &folder::backlog_name(port)).ok().and_then(|file| {
             let buffer_bytes = udp.limits().receive_buffer_bytes;
-            let neighbours = Neighbours::new(folder.clone(), port);
-            Backlog::open(&file, neighbours, slot, udp.address(), host_addresses(), buffer_bytes).ok()
+            let neighbours = Neighbours::new(folder.to_owned(), port);
+            Backlog::open(&file, neighbours, slot, udp.address(), system::host_addresses(), buffer_bytes).ok()
         });
+        if let Some(backlog) = &backlog {
+            stopped.into_iter().for_each(|slot| backlog.note_bypassed(slot));
+        }
+        let published = folder::open(folder, &published::file_name(port)).ok();
+        let published = published.and_then(|file| Published::open(&file, slot).ok());
         Ok(SharedPort {
             udp,
             backlog,
+            published,
             relay,
             membership,
             services,
             slot,
             adopted: Vec::new(),
             local: Local::new(slot),
+            looks: Looks::default(),
+            requests: Requests::default(),
             name: folder::file_name(port),
-            domains,
-            stem,
+            memory,
+            notice: None,
+            _elsewhere: None,
             receives: 0,
             relay_due: false,
             mend_due: false,
             settled: false,
             evidence: None,
             last_mend_ns: None,
+            looped: LoopedGroups::default(),
             counters: Arc::default(),
             device: None,
         })
     }
 }
 
-/// What the names of the sockets of all who share a registry begin with.
-pub(in crate::share) fn relay_stem(registry: &Registry, port: u16) -> Result<String, ShareError> {
-    Ok(format!("pumice-{}-{port}-{}", process::effective_uid(), registry.identity()?))
+/// Whether what is in the way may be gone in a moment: a process that is being killed loses its locks before its
+/// socket, and one that opens the port asks for it alone first.
+fn may_pass(refusal: &ShareError) -> bool {
+    match refusal {
+        ShareError::OtherRegistry { .. } => true,
+        ShareError::Taken { holder, own_uid, .. } => {
+            holder.is_none_or(|holder| holder.uid == *own_uid && holder.inode != 0)
+        }
+        _ => false,
+    }
 }
 
 /// The next free slot, and the relay that belongs to it.
-fn claim(registry: &Registry, members: &mut Members, stem: &str) -> Result<(u8, Relay), ShareError> {
+fn claim(registry: &Registry, members: &mut Members) -> Result<(u8, Relay), ShareError> {
     let mut failure = None;
     let claimed = members.choose_slot(|slot| {
         if failure.is_some() || !registry.claim(slot) {
             return None;
         }
-        match Relay::bind(stem, slot) {
+        match Relay::bind(registry.sockets(), slot) {
             Ok(relay) => return Some(relay),
-            // Somebody is in the way, perhaps out of malice: there are other slots.
+            // Something that cannot be removed is in the way: there are other slots.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => failure = Some(error),
         }
@@ -130,24 +205,24 @@ fn claim(registry: &Registry, members: &mut Members, stem: &str) -> Result<(u8, 
     match (claimed, failure) {
         (Some(claimed), _) => Ok(claimed),
         (None, Some(source)) => {
-            Err(ShareError::Os { step: "open the socket for forwarded packets", path: None, source })
+            let path = registry.path().parent().map(Path::to_owned);
+            Err(ShareError::Os { step: "open the socket for forwarded packets in", path, source })
         }
         (None, None) => Err(ShareError::Full { registry: registry.path().to_owned() }),
     }
 }
 
-fn describe(udp: &UdpPort, slot: u8) -> Result<Member, ShareError> {
+fn describe(udp: &GroupPort, slot: u8) -> Result<Member, ShareError> {
     let failed = |source| ShareError::Os { step: "look at the UDP socket", path: None, source };
-    let socket = udp.as_fd().try_clone_to_owned().map_err(failed)?;
-    let about = std::fs::File::from(socket).metadata().map_err(failed)?;
-    let pid = std::process::id();
+    let inode = system::socket_inode(udp).map_err(failed)?;
+    let pid = system::process_id();
     Ok(Member {
         slot,
         pid,
         pid_namespace: process::pid_namespace(),
         start_ticks: process::start_ticks(pid).unwrap_or(0),
         address: udp.address(),
-        inode: std::os::unix::fs::MetadataExt::ino(&about),
+        inode,
     })
 }
 
@@ -157,15 +232,17 @@ fn refusal(error: PortError, port: u16) -> ShareError {
     ShareError::Taken { address, port, holder, own_uid: process::effective_uid() }
 }
 
+/// Whether a process that the registry does not know has the port, where none that it knows is in the way: the kernel
+/// says so, even where there is no /proc.
+fn is_taken(members: &Members, config: &UdpConfig) -> bool {
+    let known = members.iter().any(|member| holders::overlap(member.address, config.address));
+    !known && system::is_port_taken(config)
+}
+
 /// Whether the group of a new member has a socket that the registry does not know: its processes would
 /// have other ideas of slots and order.
 fn has_foreigner(members: &Members, new: &Member, port: u16) -> bool {
     let known = |inode| inode == new.inode || members.iter().any(|member| member.inode == inode);
     holders::holders(port)
         .is_some_and(|all| all.iter().any(|holder| holder.address == new.address && !known(holder.inode)))
-}
-
-fn host_addresses() -> Vec<IpAddr> {
-    let interfaces = interfaces().unwrap_or_default();
-    interfaces.into_iter().flat_map(|interface| interface.addresses).map(|(address, _)| address).collect()
 }

@@ -2,13 +2,15 @@
 
 use super::SharedPort;
 use super::counters::{ShareCounters, count, note_sent};
+use super::looped::LoopedGroups;
 use crate::port::{Port, Received};
 use crate::share::backlog::Backlog;
 use crate::share::local::{Local, is_only_for, names_srq_of};
 use crate::share::membership::Membership;
+use crate::share::registry::Registry;
 use crate::share::relay::{Incoming, Relay, Sent};
-use crate::share::report;
 use crate::share::steering::SLOT_OFFSET;
+use crate::share::{report, system};
 
 impl SharedPort {
     /// Takes a train from the relay. True if anything was taken.
@@ -26,7 +28,7 @@ impl SharedPort {
                 true
             }
             Incoming::Train(received)
-                if is_for(&received, &self.membership, &self.local, self.udp.port()) =>
+                if is_for(&received, &self.membership, &self.local, &self.looped, self.udp.port()) =>
             {
                 count(&self.counters.taken_over);
                 took(self.backlog.as_ref(), &received);
@@ -43,7 +45,7 @@ impl SharedPort {
             match relay.receive() {
                 Incoming::Nothing => {}
                 Incoming::Train(received)
-                    if is_for(&received, &self.membership, &self.local, self.udp.port()) =>
+                    if is_for(&received, &self.membership, &self.local, &self.looped, self.udp.port()) =>
                 {
                     count(&self.counters.taken_over);
                     took(self.backlog.as_ref(), &received);
@@ -61,15 +63,21 @@ impl SharedPort {
     }
 
     pub(super) fn receive_udp(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
-        let SharedPort { udp, relay, local, counters, backlog, .. } = self;
+        let SharedPort { udp, relay, membership, local, counters, backlog, looks, .. } = self;
+        let registry = membership.registry();
         let backlog = backlog.as_ref();
         let offered = backlog.map(Backlog::offered);
-        let mut route = Route { local, relay, counters, backlog, stray: None };
+        let mut bypassed = false;
+        let mut route = Route { local, relay, registry, counters, backlog, stray: None };
         let taken = udp.receive(now_ns, &mut |received| route.route(received, handler));
         if !taken && let (Some(backlog), Some(offered)) = (backlog, offered) {
             backlog.all_taken(offered);
+            backlog.looked(looks.found_empty(now_ns, system::monotonic_ns));
+            bypassed = backlog.was_bypassed();
         }
-        if let Some(byte) = route.stray {
+        let stray = route.stray;
+        self.mend_due |= bypassed;
+        if let Some(byte) = stray {
             self.mend_due = true;
             // One that was steered before the last mending proves nothing.
             self.evidence = Some(byte).filter(|_| self.settled).or(self.evidence);
@@ -82,6 +90,7 @@ impl SharedPort {
 struct Route<'a> {
     local: &'a Local,
     relay: &'a Relay,
+    registry: &'a Registry,
     counters: &'a ShareCounters,
     backlog: Option<&'a Backlog>,
     /// Top byte of the number in the last packet that is another process's.
@@ -121,7 +130,7 @@ impl Route<'_> {
             took(self.backlog, run);
             return handler(run);
         };
-        let sent = self.relay.send_train(slot, run);
+        let sent = self.relay.send_train(self.registry, slot, run);
         note_sent(self.counters, sent);
         match sent {
             Sent::Done | Sent::Full => self.stray = Some(slot),
@@ -140,13 +149,21 @@ fn took(backlog: Option<&Backlog>, received: &Received<'_>) {
 }
 
 /// Whether a train from another process is what it should have sent here.
-fn is_for(received: &Received<'_>, membership: &Membership, local: &Local, port: u16) -> bool {
+fn is_for(
+    received: &Received<'_>,
+    membership: &Membership,
+    local: &Local,
+    looped: &LoopedGroups,
+    port: u16,
+) -> bool {
     let slot = membership.slot();
     let step = received.segment_bytes.max(1);
     let bound = membership.address();
     let destination = received.flow.destination;
+    if destination.is_multicast() {
+        return looped.takes(&received.flow) && received.flow.destination_port == port;
+    }
     (bound.is_unspecified() || bound == destination)
-        && !destination.is_multicast()
         && received.flow.destination_port == port
         && (is_only_for(received, local) || received.bytes.chunks(step).all(|one| names_srq_of(one, slot)))
 }

@@ -10,14 +10,23 @@ use alloc::collections::VecDeque;
 use super::send_queue::{SendQueue, SendWqe};
 use super::settings::Settings;
 use super::window::Window;
-use crate::host::{Counter, Host, RemoteKey, Transmit};
-use crate::types::{Cause, QpType, SendFlags, SendOpcode, WcStatus, WorkCompletion};
+use crate::host::{Counter, Host, MemoryError, RemoteKey, Transmit};
+use crate::types::{
+    Cause, FailedSend, Heard, MemoryFault, Peer, QpType, SendFlags, SendOpcode, Sge, WcStatus, WorkCompletion,
+};
 use crate::wire::{Psn, transport_timer_ns};
 
 use request::Request;
 
 /// Evidence of loss keeps early retransmission on for this long.
 const LOSSY_NS: u64 = 1_000_000_000;
+/// How long a peer without a processor is waited for at most: that it has none may be a wrong claim.
+const STARVED_PATIENCE_NS: u64 = 20_000_000_000;
+/// Between two looks whether it has had one, at least.
+const STARVED_LOOK_NS: u64 = 10_000_000;
+/// Retries that are left when the peer's process is looked at: from here on a timeout is spent on the last
+/// transmission, or ends the request.
+const LAST_RETRIES: u8 = 1;
 
 /// The request at the head of the send queue failed: the queue pair goes to ERR (or SQE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +74,10 @@ pub(crate) struct Requester {
     pub(crate) retries_left: u8,
     pub(crate) rnr_retries_left: u8,
     pub(crate) timer_ns: Option<u64>,
+    /// When that timer was started.
+    timer_began_ns: u64,
+    /// Since when the peer is waited for because it has no processor.
+    starved_since_ns: Option<u64>,
     pub(crate) rnr_until_ns: Option<u64>,
     pub(crate) early_timer_ns: Option<u64>,
     pub(crate) early_backoff: u32,
@@ -76,6 +89,14 @@ pub(crate) struct Requester {
     pub(crate) window: Window,
     /// Most response packets that one READ request asks for.
     pub(crate) read_limit_packets: u32,
+    /// Answers that brought no progress, since there was some.
+    pub(crate) heard: Heard,
+    /// PSN of the first request after RTR.
+    pub(crate) first_psn: Psn,
+    /// What was wrong with the memory or key of the request that fails next.
+    pub(crate) fault: Option<MemoryFault>,
+    /// Where the cursor was last put back to, and how many PSNs were under way; for traces.
+    pub(crate) repetition: Option<(Psn, u32)>,
     /// The entry that failed locally, waiting for those before it to complete.
     pub(crate) local_failure: Option<(u64, WcStatus)>,
     /// Unsignaled requests completed since the last completion was made.
@@ -97,6 +118,8 @@ impl Requester {
             retries_left: 0,
             rnr_retries_left: 0,
             timer_ns: None,
+            timer_began_ns: 0,
+            starved_since_ns: None,
             rnr_until_ns: None,
             early_timer_ns: None,
             early_backoff: 0,
@@ -105,6 +128,10 @@ impl Requester {
             refused_for_now: false,
             window: Window::new(64),
             read_limit_packets: 64,
+            heard: Heard::default(),
+            first_psn: Psn::new(0),
+            fault: None,
+            repetition: None,
             local_failure: None,
             unreported: 0,
             packets_since_ack_request: 0,
@@ -114,6 +141,8 @@ impl Requester {
     /// RTR → RTS: numbering starts at `sq_psn`.
     pub(crate) fn start(&mut self, settings: &Settings, sq_psn: Psn, window_limit_packets: u32) {
         self.next_psn = sq_psn;
+        self.first_psn = sq_psn;
+        self.heard = Heard::default();
         self.acked = sq_psn;
         self.sent_end = sq_psn;
         self.window = Window::new(window_limit_packets);
@@ -123,6 +152,7 @@ impl Requester {
     pub(crate) fn reload_retries(&mut self, settings: &Settings) {
         self.retries_left = settings.retry_count;
         self.rnr_retries_left = settings.rnr_retry;
+        self.starved_since_ns = None;
     }
 
     /// PSNs in flight.
@@ -143,6 +173,7 @@ impl Requester {
     pub(crate) fn rewind(&mut self, host: &mut impl Host) {
         let resend = self.in_flight();
         host.count(Counter::RetransmittedPackets, u64::from(resend));
+        self.repetition = Some((self.acked, resend));
         self.cursor = self.queue.head();
         self.cursor_packet = match self.queue.entry(self.cursor) {
             Some(wqe) if !wqe.opcode.is_local() => self.acked.since(wqe.first_psn).max(0) as u32,
@@ -163,6 +194,7 @@ impl Requester {
     /// Starts the timers if something that needs an answer is in flight and none runs.
     fn start_timers(&mut self, settings: &Settings, now_ns: u64) {
         if self.timer_ns.is_none() {
+            self.timer_began_ns = now_ns;
             self.timer_ns = transport_timer_ns(settings.timeout).map(|ns| now_ns.saturating_add(ns));
         }
         if self.early_timer_ns.is_none() {
@@ -185,6 +217,23 @@ impl Requester {
         if self.in_flight() > 0 {
             self.start_timers(settings, now_ns);
         }
+    }
+
+    /// Since when the peer has been silent, if the transport timer has expired and its last retry, or the
+    /// request itself, is about to be spent on it.
+    pub(crate) fn doubts_peer_since_ns(&self, now_ns: u64) -> Option<u64> {
+        let due = self.timer_ns.is_some_and(|at_ns| at_ns <= now_ns);
+        let patient = self
+            .starved_since_ns
+            .is_none_or(|since_ns| now_ns.saturating_sub(since_ns) < STARVED_PATIENCE_NS);
+        (due && patient && self.retries_left <= LAST_RETRIES).then_some(self.timer_began_ns)
+    }
+
+    /// The peer has no processor: its silence costs nothing, and is looked at again later.
+    pub(crate) fn wait_for_starved_peer(&mut self, settings: &Settings, now_ns: u64) {
+        self.starved_since_ns.get_or_insert(now_ns);
+        let wait_ns = transport_timer_ns(settings.timeout).map(|ns| ns.max(STARVED_LOOK_NS));
+        self.timer_ns = wait_ns.map(|ns| now_ns.saturating_add(ns));
     }
 
     /// Next deadline in ns.
@@ -225,6 +274,10 @@ impl Requester {
                 return Ok(Progress::Idle);
             }
             let Some(wqe) = self.queue.entry(self.cursor) else { return Ok(Progress::Idle) };
+            if let Some(status) = wqe.fault() {
+                self.local_failure = Some((self.cursor, status));
+                continue;
+            }
             if wqe.opcode.is_local() {
                 if !self.execute_local(settings, host) {
                     return Ok(Progress::Idle);
@@ -285,10 +338,10 @@ impl Requester {
         let Some(wqe) = self.queue.entry_mut(cursor) else { return false };
         if !wqe.executed {
             let outcome = match (wqe.opcode, wqe.bind()) {
-                (SendOpcode::BindWindow, Some(bind)) => {
-                    host.bind_window(&settings.context, &bind).map_err(|_| WcStatus::MwBindErr)
-                }
-                (SendOpcode::BindWindow, None) => Err(WcStatus::MwBindErr),
+                (SendOpcode::BindWindow, Some(bind)) => host
+                    .bind_window(&settings.context, &bind)
+                    .map_err(|error| (WcStatus::MwBindErr, Some(error))),
+                (SendOpcode::BindWindow, None) => Err((WcStatus::MwBindErr, None)),
                 _ if !first => return false,
                 _ => {
                     let key = RemoteKey {
@@ -296,12 +349,14 @@ impl Requester {
                         pd: settings.context.pd,
                         qpn: settings.context.qpn,
                     };
-                    host.invalidate(key).map_err(|_| WcStatus::LocQpOpErr)
+                    // "Memory management operation error" of IBTA 11.6.2, for which verbs have this one status.
+                    host.invalidate(key).map_err(|error| (WcStatus::MwBindErr, Some(error)))
                 }
             };
             match outcome {
                 Ok(()) => wqe.executed = true,
-                Err(status) => {
+                Err((status, error)) => {
+                    self.fault = error.map(|error| MemoryFault::unknown_place(error, false));
                     self.local_failure = Some((cursor, status));
                     return true;
                 }
@@ -351,15 +406,16 @@ impl Requester {
                         body.copy_from_slice(data);
                         Ok(())
                     }
-                    None => Err(WcStatus::LocLenErr),
+                    None => Err(None),
                 }
             } else {
-                host.gather(settings.context.pd, wqe.sges(), request.payload_offset, body)
-                    .map_err(|_| WcStatus::LocProtErr)
+                host.gather(settings.context.pd, wqe.sges(), request.payload_offset, body).map_err(Some)
             };
-            if let Err(status) = gathered {
+            if let Err(error) = gathered {
                 sink.abandon();
-                return Sent::LocalError(status);
+                let Some(error) = error else { return Sent::LocalError(WcStatus::LocLenErr) };
+                self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, false, host));
+                return Sent::LocalError(WcStatus::LocProtErr);
             }
         }
         if let Some(padding) = packet.get_mut(payload_end..payload_end + pad) {
@@ -445,15 +501,27 @@ impl Requester {
 
     /// Fails the head with `status` and flushes the rest, in order.
     pub(crate) fn fail<H: Host>(&mut self, settings: &Settings, failure: SendFailure, host: &mut H) {
+        let fault = self.fault.take();
         if let Some(wqe) = self.queue.entry(self.queue.head()) {
-            let cause = Cause::SendFailed {
+            let peer = settings
+                .path
+                .as_deref()
+                .map(|path| Peer { address: path.flow.destination, qpn: settings.destination });
+            let cause = Cause::SendFailed(FailedSend {
                 status: failure.status,
                 wr_id: wqe.wr_id,
+                opcode: wqe.opcode,
+                length_bytes: wqe.length_bytes,
                 psn: self.acked,
+                mtu_bytes: settings.mtu_bytes as u32,
                 retry_count: settings.retry_count,
                 rnr_retry: settings.rnr_retry,
                 timeout: settings.timeout,
-            };
+                peer: peer.filter(|_| settings.qp_type.is_connected()),
+                remote: wqe.remote_range(),
+                fault,
+                heard: self.heard,
+            });
             host.explain(&settings.context, cause);
         }
         self.complete_head(settings, failure.status, host);
@@ -475,6 +543,18 @@ impl Requester {
         self.early_timer_ns = None;
         self.local_failure = None;
     }
+}
+
+/// Which element of a list could not be used, and why.
+#[cold]
+pub(crate) fn fault_of<H: Host>(
+    pd: u32,
+    sges: &[Sge],
+    error: MemoryError,
+    stores: bool,
+    host: &mut H,
+) -> MemoryFault {
+    host.find_fault(pd, sges, stores).unwrap_or(MemoryFault::unknown_place(error, stores))
 }
 
 enum Sent {

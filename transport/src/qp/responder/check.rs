@@ -1,8 +1,9 @@
 //! Checks of one request packet that need no memory and no queue.
 
 use super::Refused;
+use crate::host::RecvWqe;
 use crate::qp::settings::Settings;
-use crate::types::{Access, RemoteRange};
+use crate::types::{Access, Detail, RemoteRange};
 use crate::wire::{Operation, Packet, Position};
 
 /// Whether an operation is part of a SEND.
@@ -53,6 +54,22 @@ pub(super) fn flush_access(placement: u8) -> Access {
     access
 }
 
+/// A right as programs write it.
+fn flag_name(access: Access) -> &'static str {
+    match access {
+        Access::REMOTE_READ => "IBV_ACCESS_REMOTE_READ",
+        Access::REMOTE_WRITE => "IBV_ACCESS_REMOTE_WRITE",
+        Access::REMOTE_ATOMIC => "IBV_ACCESS_REMOTE_ATOMIC",
+        _ => "IBV_ACCESS_FLUSH_GLOBAL or IBV_ACCESS_FLUSH_PERSISTENT",
+    }
+}
+
+/// The room of a receive request that is too small for the `arrived_bytes` of a message up to this packet.
+pub(crate) fn room(recv: &RecvWqe, arrived_bytes: u64, packet: &Packet<'_>) -> Detail {
+    let more = matches!(packet.info().position, Position::First | Position::Middle);
+    Detail::Room { wr_id: recv.wr_id, room_bytes: recv.length_bytes, arrived_bytes, more, grh_bytes: 0 }
+}
+
 /// The memory that a packet names.
 pub(super) fn range_of(packet: &Packet<'_>) -> Option<RemoteRange> {
     let of_reth = packet.reth().map(|reth| RemoteRange {
@@ -86,12 +103,13 @@ pub(super) fn check_operation(settings: &Settings, packet: &Packet<'_>) -> Resul
     if settings.access.contains(needed) {
         Ok(())
     } else {
-        Err(Refused::invalid("the queue pair's access flags do not allow the operation"))
+        let refused = Refused::invalid("the queue pair does not allow the operation");
+        Err(refused.with(Detail::Access { missing: flag_name(needed) }))
     }
 }
 
 /// First and middle packets are full; last packets are not empty; nothing exceeds the path MTU.
-pub(crate) fn check_payload(settings: &Settings, packet: &Packet<'_>) -> Result<(), &'static str> {
+pub(crate) fn check_payload(settings: &Settings, packet: &Packet<'_>) -> Result<(), (&'static str, Detail)> {
     let bytes = packet.payload().len();
     let mtu = settings.mtu_bytes;
     let legal = match packet.info().position {
@@ -100,11 +118,16 @@ pub(crate) fn check_payload(settings: &Settings, packet: &Packet<'_>) -> Result<
         Position::Only => bytes <= mtu,
     };
     let padded = usize::from(packet.bth().pad_count) == bytes.wrapping_neg() & 3;
-    if legal && padded { Ok(()) } else { Err("the payload length does not fit the opcode and path MTU") }
+    if legal && padded {
+        return Ok(());
+    }
+    let is_senders_mtu = matches!(packet.info().position, Position::First | Position::Middle);
+    let detail = Detail::Payload { bytes: bytes as u32, mtu_bytes: mtu as u32, is_senders_mtu };
+    Err(("the payload length does not fit the opcode and path MTU", detail))
 }
 
 pub(super) fn check_length(settings: &Settings, packet: &Packet<'_>) -> Result<(), Refused> {
-    check_payload(settings, packet).map_err(Refused::invalid)?;
+    check_payload(settings, packet).map_err(|(reason, detail)| Refused::invalid(reason).with(detail))?;
     if packet.reth().is_some_and(|reth| reth.length > 1 << 31) {
         return Err(Refused::invalid("the RETH length exceeds 2^31"));
     }

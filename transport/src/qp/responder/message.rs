@@ -1,10 +1,11 @@
 //! SEND and WRITE: into the receive request, or into the memory that the peer names.
 
-use super::check::check_remaining;
+use super::check::{check_remaining, room};
 use super::{Inbound, Refused, Responder, Stop};
-use crate::host::Host;
+use crate::host::{Host, MemoryError};
+use crate::qp::requester::fault_of;
 use crate::qp::settings::Settings;
-use crate::types::{Access, WcFlags, WcOpcode, WcStatus, WorkCompletion};
+use crate::types::{Access, Detail, WcFlags, WcOpcode, WcStatus, WorkCompletion};
 use crate::wire::{NakCode, Packet, Position};
 
 impl Responder {
@@ -25,16 +26,21 @@ impl Responder {
         let payload = packet.payload();
         let end = offset + payload.len() as u64;
         if end > self.recv.length_bytes {
-            let mut refused = Refused::invalid("the message is longer than the receive buffers");
+            let mut refused = Refused::invalid("the message is longer than its receive request")
+                .with(room(&self.recv, end, packet));
             refused.status = WcStatus::LocLenErr;
             return Err(refused.into());
         }
         if let Err(error) = host.scatter(self.recv.pd, &self.recv.sges, offset, payload) {
             return Err(Stop::Refuse(Refused {
-                code: NakCode::RemoteOperation,
+                code: Some(NakCode::RemoteOperation),
                 status: WcStatus::LocProtErr,
                 event: None,
-                reason: error.reason(),
+                reason: "its receive request names memory that cannot be used",
+                detail: Detail::Receive {
+                    wr_id: self.recv.wr_id,
+                    fault: fault_of(self.recv.pd, &self.recv.sges, error, true, host),
+                },
             }));
         }
         if matches!(packet.info().position, Position::First | Position::Middle) {
@@ -53,8 +59,8 @@ impl Responder {
         if let Some(ieth) = packet.ieth() {
             let key = Self::remote_key(settings, packet, ieth.rkey, host)?;
             if let Err(error) = host.invalidate(key) {
-                let mut refused = Refused::access(error);
-                refused.status = WcStatus::LocQpOpErr;
+                // IBTA 9.9.6.3, class J: the data has landed, so the peer gets neither NAK nor ACK.
+                let refused = Refused { code: None, status: WcStatus::LocQpOpErr, ..Refused::access(error) };
                 return Err(refused.into());
             }
             completion.flags |= WcFlags::WITH_INV;
@@ -94,8 +100,14 @@ impl Responder {
             (false, true) => remaining,
             (false, false) => 0,
         };
-        if range_bytes > 0 {
-            host.check_remote(key, address, range_bytes, Access::REMOTE_WRITE).map_err(Refused::access)?;
+        if range_bytes > 0
+            && let Err(error) = host.check_remote(key, address, range_bytes, Access::REMOTE_WRITE)
+        {
+            // An immediate tells of the fault, if a receive request waits for it.
+            if with_imm.is_some() && self.take_recv(settings, packet, host).is_ok() {
+                self.inbound = Inbound::Send { offset: 0 };
+            }
+            return Err(refused_write(error).into());
         }
         if with_imm.is_some() {
             self.take_recv(settings, packet, host)?;
@@ -107,7 +119,7 @@ impl Responder {
                 // The receive request was taken for this packet: it ends with the message.
                 self.inbound = Inbound::Send { offset: 0 };
             }
-            return Err(Refused::access(error).into());
+            return Err(refused_write(error).into());
         }
         if matches!(packet.info().position, Position::First | Position::Middle) {
             self.inbound = Inbound::Write {
@@ -135,4 +147,9 @@ impl Responder {
         }
         Ok(())
     }
+}
+
+/// A WRITE whose memory cannot be written; a receive request that was taken for its immediate says so here.
+fn refused_write(error: MemoryError) -> Refused {
+    Refused { status: WcStatus::LocAccessErr, ..Refused::access(error) }
 }

@@ -8,11 +8,11 @@ mod message;
 use super::response::Responses;
 use super::settings::Settings;
 use crate::host::{Counter, Host, MemoryError, NoRecv, RecvWqe, RemoteKey};
-use crate::types::{AsyncEventType, Cause, WcOpcode, WcStatus, WorkCompletion};
+use crate::types::{AsyncEventType, Cause, Detail, DropReason, WcOpcode, WcStatus, WorkCompletion};
 use crate::wire::{NakCode, Operation, Packet, Position, Psn, Syndrome};
 
 use check::{check_length, check_operation};
-pub(crate) use check::{check_payload, is_send, is_write, packets_of};
+pub(crate) use check::{check_payload, is_send, is_write, packets_of, room};
 
 /// A message of which some packets have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,26 +52,47 @@ pub(crate) struct Responder {
     pub(crate) recv: RecvWqe,
     pub(crate) responses: Responses,
     pub(crate) communication_established: bool,
+    /// Where it began, until a request out of turn has shown that something was executed.
+    start: Option<Start>,
+}
+
+/// The beginning of a responder, at which the two sides may not agree.
+#[derive(Debug, Clone, Copy)]
+struct Start {
+    /// `rq_psn`.
+    psn: Psn,
+    /// The first request that came beyond it.
+    beyond: Option<Psn>,
+    explained: bool,
 }
 
 /// What a refused request leads to.
 struct Refused {
-    code: NakCode,
+    /// None: the peer gets no answer.
+    code: Option<NakCode>,
     /// Status of the receive request in use, if there is one.
     status: WcStatus,
     /// Event if there is none.
     event: Option<AsyncEventType>,
     reason: &'static str,
+    /// The numbers behind it, if they are not the memory that the packet names.
+    detail: Detail,
 }
 
 impl Refused {
     fn invalid(reason: &'static str) -> Refused {
         Refused {
-            code: NakCode::InvalidRequest,
+            code: Some(NakCode::InvalidRequest),
             status: WcStatus::RemInvReqErr,
             event: Some(AsyncEventType::QpReqErr),
             reason,
+            detail: Detail::None,
         }
+    }
+
+    /// The same with the numbers behind it.
+    fn with(self, detail: Detail) -> Refused {
+        Refused { detail, ..self }
     }
 
     fn access(error: MemoryError) -> Refused {
@@ -79,19 +100,21 @@ impl Refused {
             return Refused::invalid(error.reason());
         }
         Refused {
-            code: NakCode::RemoteAccess,
+            code: Some(NakCode::RemoteAccess),
             status: WcStatus::RemAccessErr,
             event: Some(AsyncEventType::QpAccessErr),
             reason: error.reason(),
+            detail: Detail::None,
         }
     }
 
     fn xrc() -> Refused {
         Refused {
-            code: NakCode::InvalidReadRequest,
+            code: Some(NakCode::InvalidReadRequest),
             status: WcStatus::RemInvReqErr,
             event: Some(AsyncEventType::QpAccessErr),
             reason: "no such XRC SRQ in the target's domain",
+            detail: Detail::None,
         }
     }
 }
@@ -122,12 +145,41 @@ impl Responder {
             recv: RecvWqe::default(),
             responses: Responses::new(),
             communication_established: false,
+            start: None,
         }
     }
 
     /// INIT → RTR: the first request carries `rq_psn`.
     pub(crate) fn start(&mut self, rq_psn: Psn) {
         self.expected = rq_psn;
+        self.start = Some(Start { psn: rq_psn, beyond: None, explained: false });
+    }
+
+    /// Nothing has been executed since [`Responder::start`], and this request is not the first one: after a mistake in
+    /// the exchange of PSNs the peer gets answers that it cannot understand, or none. Says so, once.
+    #[cold]
+    fn doubt_start<H: Host>(&mut self, settings: &Settings, packet: &Packet<'_>, host: &mut H) {
+        let psn = packet.bth().psn;
+        let (expected, msn) = (self.expected, self.msn);
+        let Some(start) = self.start.as_mut().filter(|start| start.psn == expected && msn == 0) else {
+            self.start = None;
+            return;
+        };
+        let reason = if psn.is_before(expected) {
+            DropReason::BeforeStart { expected }
+        } else if start.beyond == Some(psn) {
+            // A peer that counts alike goes back to the first one after our NAK.
+            DropReason::BeyondStart { expected }
+        } else {
+            start.beyond.get_or_insert(psn);
+            return;
+        };
+        if core::mem::replace(&mut start.explained, true) {
+            return;
+        }
+        let Some(path) = settings.path.as_deref() else { return };
+        let (source, opcode) = (path.flow.destination, packet.bth().opcode);
+        host.explain(&settings.context, Cause::PacketDropped { source, opcode, psn, reason });
     }
 
     /// A receive request is in use by a partly received SEND.
@@ -138,7 +190,7 @@ impl Responder {
     /// A request packet of the connected peer.
     ///
     /// # Errors
-    /// The request was refused for good; the NAK, completion and event have been made.
+    /// The request was refused for good; the NAK (if there is one), completion and event have been made.
     pub(crate) fn handle_request<H: Host>(
         &mut self,
         settings: &Settings,
@@ -147,6 +199,9 @@ impl Responder {
     ) -> Result<(), Refusal> {
         let psn = packet.bth().psn;
         let distance = psn.since(self.expected);
+        if distance != 0 && self.start.is_some() {
+            self.doubt_start(settings, packet, host);
+        }
         if distance > 0 {
             host.count(Counter::RxOutOfSequence, 1);
             if !self.nak_outstanding {
@@ -186,23 +241,26 @@ impl Responder {
 
     fn refuse<H: Host>(&mut self, settings: &Settings, packet: &Packet<'_>, refused: Refused, host: &mut H) {
         let psn = packet.bth().psn;
-        let syndrome = Syndrome::Nak(refused.code);
-        host.count(
-            match refused.code {
+        let syndrome = refused.code.map(Syndrome::Nak);
+        if let (Some(code), Some(syndrome)) = (refused.code, syndrome) {
+            let counter = match code {
                 NakCode::RemoteAccess => Counter::TxNakAccess,
                 NakCode::RemoteOperation => Counter::TxNakOperation,
                 _ => Counter::TxNakInvalid,
-            },
-            1,
-        );
-        self.responses.push_acknowledge(syndrome, psn, self.msn);
+            };
+            host.count(counter, 1);
+            self.responses.push_acknowledge(syndrome, psn, self.msn);
+        }
         host.explain(
             &settings.context,
             Cause::RequestRefused {
-                syndrome: syndrome.byte(),
+                syndrome: syndrome.map(Syndrome::byte),
                 psn,
                 reason: refused.reason,
-                range: check::range_of(packet),
+                detail: match refused.detail {
+                    Detail::None => check::range_of(packet).map_or(Detail::None, Detail::Remote),
+                    detail => detail,
+                },
             },
         );
         if self.holds_recv() {

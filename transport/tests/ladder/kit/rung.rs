@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pumice_transport::host::PeerProgress;
 use pumice_transport::path::Flow;
 use pumice_transport::qp::{
     Arrival, AttributeMask, ModifyError, ModifyLimits, PostError, Progress, QpAttributes, QpConfig,
@@ -104,6 +105,8 @@ impl Setup {
             host: FakeHost::default(),
             sink: Sink::sealing(),
             now_ns: 1_000_000_000,
+            peer_progress: PeerProgress::Unknown,
+            asked_about_peer: Vec::new(),
             setup: self,
         };
         rung.host.shared = rung.setup.has_srq;
@@ -136,6 +139,9 @@ pub(crate) struct Rung {
     pub(crate) host: FakeHost,
     pub(crate) sink: Sink,
     pub(crate) now_ns: u64,
+    /// What is answered when the queue pair doubts its peer, and since when each question was.
+    pub(crate) peer_progress: PeerProgress,
+    pub(crate) asked_about_peer: Vec<u64>,
     pub(crate) setup: Setup,
 }
 
@@ -297,7 +303,12 @@ impl Rung {
     /// Lets time pass, without looking at timers in between.
     pub(crate) fn wait(&mut self, ns: u64) {
         self.now_ns += ns;
-        self.qp.handle_timeout(self.now_ns, &mut self.host);
+        let asked = self.qp.doubts_peer_since_ns(self.now_ns);
+        let peer = asked.map_or(PeerProgress::Unknown, |since_ns| {
+            self.asked_about_peer.push(since_ns);
+            self.peer_progress
+        });
+        self.qp.handle_timeout(self.now_ns, peer, &mut self.host);
     }
 
     /// Lets time pass up to the next deadline; how long that was in ns.

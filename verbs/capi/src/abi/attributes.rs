@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{ibv_comp_channel, ibv_cq, ibv_mr, ibv_pd, ibv_srq, ibv_td, ibv_xrcd};
+use super::{ibv_buf, ibv_comp_channel, ibv_cq, ibv_mr, ibv_pd, ibv_srq, ibv_td, ibv_xrcd};
 
 /// A GID; a C union of 16 bytes and two 64-bit words, hence the alignment.
 #[derive(Clone, Copy, Default)]
@@ -344,6 +344,19 @@ pub(crate) struct ibv_alloc_dm_attr {
     pub(crate) length: usize,
     pub(crate) log_align_req: u32,
     pub(crate) comp_mask: u32,
+}
+
+#[repr(C)]
+pub(crate) struct ibv_mr_init_attr {
+    pub(crate) length: usize,
+    pub(crate) access: c_int,
+    pub(crate) comp_mask: u64,
+    pub(crate) iova: u64,
+    pub(crate) addr: *mut c_void,
+    pub(crate) fd: c_int,
+    pub(crate) fd_offset: u64,
+    pub(crate) dmah: *mut c_void,
+    pub(crate) buf: *mut ibv_buf,
 }
 
 #[derive(Clone, Copy, Default)]

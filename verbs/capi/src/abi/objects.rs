@@ -24,6 +24,16 @@ pub(crate) struct ibv_mr {
     pub(crate) rkey: u32,
 }
 
+/// Opaque to programs; the names are those of rdma-core's driver.h.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ibv_buf {
+    pub(crate) addr: *mut c_void,
+    pub(crate) size: usize,
+    pub(crate) pd: *mut ibv_pd,
+    pub(crate) dmabuf_fd: c_int,
+}
+
 #[repr(C)]
 pub(crate) struct ibv_mw {
     pub(crate) context: *mut ibv_context,

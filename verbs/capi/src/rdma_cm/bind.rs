@@ -39,10 +39,12 @@ pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> 
         return Err(INVALID.because(|| "this identifier has an address already".to_owned()));
     }
     let shared = shared()?;
-    let unspecified = address.ip().is_unspecified();
-    if !unspecified {
-        address::own(shared.hca(), address.ip())?;
-    }
+    let hca = shared.hca();
+    // As in Linux, 127.0.0.1 and ::1 choose no device, just as 0.0.0.0 chooses none, unless they are the
+    // device's own addresses. libfabric relies on this: it binds 127.0.0.1 first. If the identifier then has a
+    // device, libfabric tells 127.0.0.1 to its peers on other hosts; if not, it tells them the device's address.
+    let names_a_device =
+        !address.ip().is_unspecified() && address::own(hca, address.ip())?.ip == address.ip();
     // An address that others may use, too, is nobody's before it is listened at.
     if !(state.options.reuse_address && address.port() != 0) {
         state.binding = Some(reserve(id, shared, &mut address, state.options.one_family)?);
@@ -50,7 +52,7 @@ pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> 
     state.local = Some(address);
     state.stage = Stage::Bound;
     id.show_addresses(state);
-    if !unspecified {
+    if names_a_device {
         id.attach(shared);
     }
     Ok(())
@@ -128,7 +130,8 @@ pub(crate) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int)
         state.binding = Some(binding);
         let backlog = usize::try_from(backlog).ok().filter(|backlog| (1..BACKLOG).contains(backlog));
         let (backlog, overflow) = (backlog.unwrap_or(BACKLOG), BacklogOverflow::Ignore);
-        let listener = shared.hca().cm_listen(binding, backlog, overflow, state.channel.device())?;
+        let listener =
+            shared.hca().cm_listen(binding, own.served(), backlog, overflow, state.channel.device())?;
         state.listener = Some(listener);
         state.stage = Stage::Listening;
         registry.listeners.insert(listener, Arc::clone(&own));

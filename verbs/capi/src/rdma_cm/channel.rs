@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use pumice_device::gsi::CmChannel;
 
@@ -15,9 +16,11 @@ use super::registry::registry;
 use super::shared::shared;
 use super::translation::translate;
 use crate::abi::{rdma_cm_event, rdma_event_channel};
+use crate::cancellation::{RESTART, attempt_ends, blocking};
 use crate::object::{Held, Shown, hand_out};
-use crate::outcome::{Errno, INVALID, errno, number, pointer, set_errno, value};
+use crate::outcome::{Errno, INVALID, TRY_AGAIN, attempt, pointer, value};
 use crate::process::own_thread;
+use crate::rsocket::bell;
 
 /// A channel: the device's events, and those that this library makes itself. Its descriptor is an epoll
 /// instance over both, readable while there are any.
@@ -180,6 +183,20 @@ impl Channel {
         Ok(None)
     }
 
+    /// Sleeps until there may be an event.
+    fn sleep(&self) -> Result<(), Errno> {
+        let ends = attempt_ends();
+        let mut entry = [libc::pollfd { fd: self.poll.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+        match bell::poll(&mut entry, ends) {
+            Ok(0) if ends.is_some_and(|end| end <= Instant::now()) => Err(RESTART),
+            Ok(_) => Ok(()),
+            Err(errno) => {
+                self.reader.is_at(false);
+                Err(errno)
+            }
+        }
+    }
+
     fn is_nonblocking(&self) -> bool {
         // SAFETY: no memory is involved.
         unsafe { libc::fcntl(self.poll.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
@@ -209,76 +226,49 @@ pub(crate) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_ev
     });
 }
 
-/// Of [`take_one`]: no event is there.
-const NOTHING_YET: c_int = 1;
-
 /// The next event of a channel: waits for it unless the descriptor is O_NONBLOCK (EAGAIN). A signal
 /// ends the wait (EINTR). A thread that waits can be cancelled.
-pub(crate) unsafe extern "C" fn rdma_get_cm_event(
+pub(crate) unsafe extern "C-unwind" fn rdma_get_cm_event(
     channel: *mut rdma_event_channel,
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
-    loop {
-        // SAFETY: the caller's promise.
-        let outcome = unsafe { take_one(channel, event) };
-        if outcome != NOTHING_YET {
-            return outcome;
-        }
-        let mut ready = libc::epoll_event { events: 0, u64: 0 };
-        // Cancellation unwinds from here: nothing in this frame is to be dropped.
-        // SAFETY: the channel is live; room for one.
-        if unsafe { epoll_wait((*channel).fd, &mut ready, 1, -1) } < 0 {
+    blocking(c_int::from(TRY_AGAIN), || {
+        attempt(|| {
             // SAFETY: the caller's promise.
-            unsafe { interrupted(channel) };
-            return -1;
-        }
+            unsafe { next_event(channel, event) }?;
+            Ok(0)
+        })
+    })
+}
+
+/// As [`rdma_get_cm_event`], for calls that do more than that.
+///
+/// # Errors
+/// EAGAIN, EINTR. [`crate::cancellation::RESTART`]: nothing has come within the slice of the attempt.
+///
+/// # Safety
+/// That of `rdma_get_cm_event`.
+pub(crate) unsafe fn next_event(
+    channel: *mut rdma_event_channel,
+    event: *mut *mut rdma_cm_event,
+) -> Result<(), Errno> {
+    if event.is_null() {
+        return Err(INVALID);
     }
-}
-
-unsafe extern "C" {
-    fn epoll_wait(epfd: c_int, events: *mut libc::epoll_event, maxevents: c_int, timeout: c_int) -> c_int;
-    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
-}
-
-/// `PTHREAD_CANCEL_DISABLE`.
-const CANCEL_DISABLE: c_int = 1;
-
-/// Waiting has ended without an event; errno says why.
-unsafe fn interrupted(channel: *mut rdma_event_channel) {
-    let why = errno();
-    if why == libc::EINTR {
-        // SAFETY: live: a descriptor that was closed is another errno.
-        if let Some(channel) = unsafe { Channel::of(channel) } {
-            channel.reader.is_at(false);
-        }
-        set_errno(why);
-    }
-}
-
-#[inline(never)]
-unsafe extern "C" fn take_one(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int {
-    let mut cancel_state = 0;
-    // Locks are held meanwhile.
-    // SAFETY: a live variable.
-    unsafe { pthread_setcancelstate(CANCEL_DISABLE, &mut cancel_state) };
-    let outcome = number(|| {
-        if event.is_null() {
-            return Err(INVALID);
-        }
-        // SAFETY: null or live.
-        let channel = unsafe { Channel::of(channel) }.ok_or(INVALID)?;
+    // SAFETY: null or live.
+    let channel = unsafe { Channel::of(channel) }.ok_or(INVALID)?;
+    loop {
         let taken = channel.take()?;
         let waits = taken.is_none() && !channel.is_nonblocking();
         channel.reader.is_at(waits);
         match taken {
-            // SAFETY: the caller's variable.
-            Some(taken) => unsafe { event.write(hand_out(taken.fetched(own_thread()))) },
-            None if waits => return Ok(NOTHING_YET),
+            Some(taken) => {
+                // SAFETY: the caller's variable.
+                unsafe { event.write(hand_out(taken.fetched(own_thread()))) };
+                return Ok(());
+            }
+            None if waits => channel.sleep()?,
             None => return Err(Errno(libc::EAGAIN)),
         }
-        Ok(0)
-    });
-    // SAFETY: the state that it was; the old one is not wanted.
-    unsafe { pthread_setcancelstate(cancel_state, &mut 0) };
-    outcome
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::address;
 use super::address_info::{RAI_PASSIVE, private_data};
 use super::bind::bind;
-use super::channel::rdma_get_cm_event;
+use super::channel::next_event;
 use super::event::{CONNECT_REQUEST, REJECTED, rdma_ack_cm_event};
 use super::id::{Id, create, rdma_destroy_id};
 use super::path_option;
@@ -15,7 +15,8 @@ use super::queue_pair::{self, rdma_create_qp};
 use super::resolve::{rdma_resolve_addr, rdma_resolve_route};
 use super::shared_receive_queue::rdma_destroy_srq;
 use crate::abi::{ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_event, rdma_cm_id};
-use crate::outcome::{Errno, INVALID, errno, number, value};
+use crate::cancellation::blocking;
+use crate::outcome::{Errno, INVALID, TRY_AGAIN, attempt, errno, number, value};
 
 /// How long resolving may take, in milliseconds; here it takes no time.
 const PATIENCE: c_int = 2000;
@@ -49,9 +50,7 @@ fn next(id: &Arc<Id>) -> Result<*mut rdma_cm_event, Errno> {
             rdma_ack_cm_event(old);
         }
         let mut event = ptr::null_mut();
-        if rdma_get_cm_event((*c).channel, &mut event) != 0 {
-            return Err(Errno(errno()));
-        }
+        next_event((*c).channel, &mut event)?;
         (*c).event = event;
         Ok(event)
     }
@@ -147,39 +146,48 @@ pub(crate) unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     });
 }
 
-/// The next request of a synchronous listener.
-pub(crate) unsafe extern "C" fn rdma_get_request(listen: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -> c_int {
-    number(|| {
-        // SAFETY: null or live.
-        let own = unsafe { Id::of(listen) }?;
-        let wanted = {
-            let state = own.state();
-            if id.is_null() || !state.synchronous {
-                return Err(
-                    INVALID.because(|| "only synchronous listeners give their requests so".to_owned())
-                );
-            }
-            state.queue_pair
-        };
-        let event = next(&own)?;
-        // SAFETY: an event of ours and its identifier; the event is the request's from here on.
-        unsafe {
-            (*listen).event = ptr::null_mut();
-            let (kind, status, request) = ((*event).event, (*event).status, (*event).id);
-            if status != 0 || kind != CONNECT_REQUEST {
-                rdma_ack_cm_event(event);
-                return Err(if status == 0 { INVALID } else { Errno(status.saturating_abs()) });
-            }
-            if let Some(mut wanted) = wanted
-                && let Err(errno) = outcome(rdma_create_qp(request, (*listen).pd, &mut wanted))
-            {
-                rdma_ack_cm_event(event);
-                rdma_destroy_id(request);
-                return Err(errno);
-            }
-            (*request).event = event;
-            id.write(request);
+/// The next request of a synchronous listener. A thread that waits for it can be cancelled.
+pub(crate) unsafe extern "C-unwind" fn rdma_get_request(
+    listen: *mut rdma_cm_id,
+    id: *mut *mut rdma_cm_id,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    blocking(c_int::from(TRY_AGAIN), || attempt(|| unsafe { request(listen, id) }))
+}
+
+/// # Errors
+/// Those of `rdma_get_request`. [`crate::cancellation::RESTART`].
+///
+/// # Safety
+/// That of `rdma_get_request`.
+unsafe fn request(listen: *mut rdma_cm_id, id: *mut *mut rdma_cm_id) -> Result<c_int, Errno> {
+    // SAFETY: null or live.
+    let own = unsafe { Id::of(listen) }?;
+    let wanted = {
+        let state = own.state();
+        if id.is_null() || !state.synchronous {
+            return Err(INVALID.because(|| "only synchronous listeners give their requests so".to_owned()));
         }
-        Ok(0)
-    })
+        state.queue_pair
+    };
+    let event = next(&own)?;
+    // SAFETY: an event of ours and its identifier; the event is the request's from here on.
+    unsafe {
+        (*listen).event = ptr::null_mut();
+        let (kind, status, request) = ((*event).event, (*event).status, (*event).id);
+        if status != 0 || kind != CONNECT_REQUEST {
+            rdma_ack_cm_event(event);
+            return Err(if status == 0 { INVALID } else { Errno(status.saturating_abs()) });
+        }
+        if let Some(mut wanted) = wanted
+            && let Err(errno) = outcome(rdma_create_qp(request, (*listen).pd, &mut wanted))
+        {
+            rdma_ack_cm_event(event);
+            rdma_destroy_id(request);
+            return Err(errno);
+        }
+        (*request).event = event;
+        id.write(request);
+    }
+    Ok(0)
 }

@@ -4,12 +4,15 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::Arc;
 
+use pumice_device::settings::Log;
+
 use super::acknowledgement::Unacknowledged;
 use super::channel::LocalEvent;
 use super::id::Id;
 use crate::abi::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_param, rdma_ud_param};
-use crate::object::{Held, Shown, take_back, zeroed};
-use crate::outcome::{INVALID, number};
+use crate::explanation::{logs, print_step};
+use crate::object::{Held, Identity, Listed, Shown, live, take_back, zeroed};
+use crate::outcome::number;
 use crate::process::Thread;
 
 /// `RDMA_CM_EVENT_*`.
@@ -46,6 +49,14 @@ unsafe impl Held for Event {
     type C = rdma_cm_event;
 }
 
+impl Listed for Event {
+    const KIND: &'static str = "event of connection management";
+
+    fn identity(_c: &rdma_cm_event) -> Identity {
+        Identity::NONE
+    }
+}
+
 /// What an event says beside its name.
 pub(crate) enum Said {
     /// Nothing.
@@ -66,6 +77,11 @@ unsafe impl Send for Said {}
 impl Event {
     /// An event of an identifier.
     pub(crate) fn new(id: &Arc<Id>, event: u32, status: c_int, said: Said, private_data: &[u8]) -> Event {
+        if logs(Log::Debug) {
+            // SAFETY: a name of this library's, which lives for ever.
+            let name = unsafe { CStr::from_ptr(rdma_event_str(event as c_int)) }.to_string_lossy();
+            print_step(&format!("cm id {:p}  {name}  status {status}", id.c()));
+        }
         let private_data: Box<[u8]> = private_data.into();
         // SAFETY: numbers and pointers.
         let mut c: rdma_cm_event = unsafe { zeroed() };
@@ -158,10 +174,9 @@ pub(crate) fn no_ud() -> rdma_ud_param {
 
 pub(crate) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     number(|| {
-        if event.is_null() {
-            return Err(INVALID);
-        }
         // SAFETY: the program gives it back.
+        unsafe { live::<Event>(event) }?;
+        // SAFETY: as above.
         unsafe { take_back::<Event>(event) };
         Ok(0)
     })

@@ -6,8 +6,8 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_device::gsi::BindingId;
-use pumice_transport::cm::{CmPath, ListenerId};
-use pumice_transport::mad::{CommId, Ece, PortSpace};
+use pumice_transport::cm::{CmPath, ListenerId, Served};
+use pumice_transport::mad::{CommId, Ece, PortSpace, TransportType};
 use pumice_transport::wire::Psn;
 
 use super::acknowledgement::Unacknowledged;
@@ -206,6 +206,20 @@ impl Id {
     pub(crate) fn is_datagram(&self) -> bool {
         // SAFETY: a field of our own structure.
         unsafe { (*self.c()).qp_type == QPT_UD }
+    }
+
+    /// What it serves when it listens: what its type of queue pair is for, anything if it has none, as in Linux.
+    pub(crate) fn served(&self) -> Served {
+        // SAFETY: a field of our own structure.
+        match unsafe { (*self.c()).qp_type } {
+            0 => Served::Anything,
+            QPT_UD => Served::Datagrams,
+            QPT_RC => Served::Connections(TransportType::Rc),
+            QPT_UC => Served::Connections(TransportType::Uc),
+            QPT_XRC_RECV => Served::Connections(TransportType::Xrc),
+            // No request asks for it.
+            _ => Served::Connections(TransportType::Rd),
+        }
     }
 
     /// Its port space.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use libc::sockaddr;
 use pumice_transport::cm::{CmPath, MadRoute};
-use pumice_transport::types::Gid;
 
 use super::address;
 use super::bind::{bind, ephemeral_port};
@@ -30,7 +29,11 @@ pub(crate) unsafe extern "C" fn rdma_resolve_addr(
 ) -> c_int {
     number(|| {
         // SAFETY: null or live; null or the caller's addresses.
-        let (own, peer) = unsafe { (Id::of(id)?, address::from_c(dst_addr)?) };
+        let (own, mut peer) = unsafe { (Id::of(id)?, address::from_c(dst_addr)?) };
+        // As for sockets and in Linux: any address of a peer is this host's.
+        if peer.ip().is_unspecified() {
+            peer.set_ip(address::loopback(peer.is_ipv4()));
+        }
         // SAFETY: as above.
         let source = if src_addr.is_null() { None } else { Some(unsafe { address::from_c(src_addr) }?) };
         {
@@ -44,9 +47,6 @@ pub(crate) unsafe extern "C" fn rdma_resolve_addr(
             }
             if !matches!(state.stage, Stage::Idle | Stage::Bound) {
                 return Err(INVALID.because(|| "this identifier has a peer already, or listens".to_owned()));
-            }
-            if peer.ip().is_unspecified() {
-                return Err(INVALID);
             }
             let (event, status) = match resolve(&own, &mut state, peer) {
                 Ok(()) => (ADDR_RESOLVED, 0),
@@ -67,15 +67,17 @@ fn resolve(id: &Id, state: &mut State, peer: SocketAddr) -> Result<(), Errno> {
         Some(local) => address::own(hca, local.ip())?,
         None => address::source_for(hca, peer)?,
     };
-    if entry.ip.is_ipv4() != peer.is_ipv4() {
+    let remote = address::gid_of_peer(hca, &entry, peer.ip());
+    if entry.gid.is_ipv4() != remote.is_ipv4() {
         return Err(INVALID.because(|| format!("{} and {peer} are of different IP versions", entry.ip)));
     }
     let port = state.local.map_or_else(ephemeral_port, |local| local.port());
-    state.local = Some(SocketAddr::new(entry.ip, port));
+    let shown = bound.map_or_else(|| address::shown_source(hca, &entry, peer.ip()), |local| local.ip());
+    state.local = Some(SocketAddr::new(shown, port));
     state.remote = Some(peer);
     let route = MadRoute {
         local: entry.gid,
-        remote: Gid::from(peer.ip()),
+        remote,
         traffic_class: state.options.type_of_service,
         hop_limit: HOP_LIMIT,
         flow_label: flow_label(port, peer.port()),

@@ -133,7 +133,8 @@ fn attend(epoll: RawFd, alarm: RawFd) {
         let limit = if PROBING.load(Ordering::Relaxed) { PROBING_MS } else { -1 };
         let (place, no_mask) = (ready.as_mut_ptr(), std::ptr::null::<libc::sigset_t>());
         // SAFETY: room for so many; no signal mask.
-        let count = unsafe { libc::syscall(libc::SYS_epoll_pwait, epoll, place, BATCH, limit, no_mask, 8) };
+        let count =
+            unsafe { libc::syscall(libc::SYS_epoll_pwait, epoll, place, BATCH, limit, no_mask, 8_usize) };
         for event in ready.iter().take(usize::try_from(count).unwrap_or_default()) {
             let descriptor = event.u64 as RawFd;
             if descriptor == alarm {

@@ -100,15 +100,33 @@ impl StreamSocket {
 
     /// # Errors
     /// EINPROGRESS: it does not block. EISCONN, EALREADY. ECONNREFUSED, ETIMEDOUT, ENETUNREACH and others: the
-    /// connection came to nothing.
-    pub(crate) fn connect(self: &Arc<StreamSocket>, peer: SocketAddr) -> Result<(), Errno> {
+    /// connection came to nothing. RESTART: the peer is `asked`, and has not answered yet.
+    pub(crate) fn connect(self: &Arc<StreamSocket>, peer: SocketAddr, asked: &mut bool) -> Result<(), Errno> {
+        if !*asked && !self.ask(peer)? {
+            return Ok(());
+        }
+        *asked = true;
+        let state = self.lock();
+        let patience = Patience::of(&state.options, 0, state.options.send_limit);
+        let waited = self.wait(state, patience, |state| state.stage != Stage::Connecting);
+        let mut state = match waited {
+            Ok(state) => state,
+            Err(Errno(libc::EAGAIN)) => return Err(Errno(libc::EINPROGRESS)),
+            Err(errno) => return Err(errno),
+        };
+        state.told = true;
+        StreamSocket::take_error(&mut state).map_or(Ok(()), Err)
+    }
+
+    /// Asks a peer for a connection; false if there is one that the program had not heard of.
+    fn ask(self: &Arc<StreamSocket>, peer: SocketAddr) -> Result<bool, Errno> {
         let mut state = self.lock();
         match state.stage {
             Stage::New => {}
             Stage::Connecting => return Err(Errno(libc::EALREADY)),
             Stage::Connected | Stage::Failed if !state.told => {
                 state.told = true;
-                return StreamSocket::take_error(&mut state).map_or(Ok(()), Err);
+                return StreamSocket::take_error(&mut state).map_or(Ok(false), Err);
             }
             Stage::Connected => return Err(Errno(libc::EISCONN)),
             Stage::Failed => return Err(Errno(libc::ECONNABORTED)),
@@ -120,18 +138,9 @@ impl StreamSocket {
         state.connection = Some(Connection::new(link, stream));
         self.id.connect(&hello)?;
         state.stage = Stage::Connecting;
-        let patience = Patience::of(&state.options, 0, state.options.send_limit);
         drop(state);
         attend_to(self.descriptor())?;
-        let state = self.lock();
-        let waited = self.wait(state, patience, |state| state.stage != Stage::Connecting);
-        let mut state = match waited {
-            Ok(state) => state,
-            Err(Errno(libc::EAGAIN)) => return Err(Errno(libc::EINPROGRESS)),
-            Err(errno) => return Err(errno),
-        };
-        state.told = true;
-        StreamSocket::take_error(&mut state).map_or(Ok(()), Err)
+        Ok(true)
     }
 
     /// Before data goes: the connection is there.

@@ -5,12 +5,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{c_int, c_void};
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use libc::socklen_t;
+use pumice_device::hca::Hca;
 use pumice_transport::path::Path;
 use pumice_transport::types::UdDestination;
 use pumice_transport::wire::Qpn;
@@ -21,6 +22,7 @@ use super::options::{Options, SOL_RDMA};
 use super::protocol::datagram::{Introduction, Source};
 use super::region::Buffers;
 use super::stream_socket::Patience;
+use crate::cancellation::{RESTART, attempt_ends, earlier};
 use crate::outcome::{Errno, errno};
 use crate::rdma_cm::address;
 use crate::rdma_cm::shared::shared;
@@ -63,6 +65,12 @@ pub(crate) struct DatagramSocket {
 
 fn from_io(error: &io::Error) -> Errno {
     Errno(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// The address from which a peer is reached.
+fn own_address(hca: &Hca, peer: SocketAddr) -> Result<IpAddr, Errno> {
+    let entry = address::source_for(hca, peer)?;
+    Ok(address::shown_source(hca, &entry, peer.ip()))
 }
 
 impl DatagramSocket {
@@ -142,12 +150,12 @@ impl DatagramSocket {
     fn end_for(&self, state: &mut State, peer: SocketAddr) -> Result<usize, Errno> {
         let hca = shared()?.hca();
         if !state.bound {
-            let own = address::source_for(hca, peer)?.ip;
+            let own = own_address(hca, peer)?;
             self.bind_locked(state, SocketAddr::new(own, 0))?;
         }
         let mut own = self.udp.local_addr().map_err(|error| from_io(&error))?.ip();
         if own.is_unspecified() {
-            own = address::source_for(hca, peer)?.ip;
+            own = own_address(hca, peer)?;
         }
         if let Some(index) = state.ends.iter().position(|end| end.ip == own) {
             return Ok(index);
@@ -257,11 +265,16 @@ impl DatagramSocket {
             let mut descriptors = vec![self.descriptor()];
             descriptors.extend(state.ends.iter().map(End::descriptor));
             drop(state);
-            let slept = bell.sleep(&descriptors, patience.deadline());
+            let ends = attempt_ends();
+            let slept = bell.sleep(&descriptors, earlier(patience.deadline(), ends));
             state = self.lock();
             state.sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, &bell));
             state.ends.iter_mut().for_each(End::arm);
             slept?;
+            if ends.is_some_and(|end| end <= Instant::now()) {
+                self.progress(&mut state);
+                return if ready(&state) { Ok(state) } else { Err(RESTART) };
+            }
         }
     }
 

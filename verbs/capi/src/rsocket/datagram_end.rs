@@ -10,7 +10,7 @@ use pumice_device::hca::Hca;
 use pumice_transport::cm::MadRoute;
 use pumice_transport::path::Path;
 use pumice_transport::types::{
-    Gid, RecvRequest, SendFlags, SendOpcode, SendRequest, Sge, UdDestination, WcStatus, WorkCompletion,
+    RecvRequest, SendFlags, SendOpcode, SendRequest, Sge, UdDestination, WcStatus, WorkCompletion,
 };
 use pumice_transport::wire::Qpn;
 
@@ -22,6 +22,7 @@ use crate::abi::ibv_ah_attr;
 use crate::address_handle::{Ah, ibv_create_ah, ibv_destroy_ah};
 use crate::object::held;
 use crate::outcome::{Errno, INVALID, errno};
+use crate::rdma_cm::address;
 use crate::rdma_cm::id::QPT_UD;
 use crate::rdma_cm::queue_pair::{DATAGRAM_Q_KEY, address_vector};
 use crate::rdma_cm::shared::shared;
@@ -144,7 +145,8 @@ impl End {
     /// # Errors
     /// There is none.
     pub(crate) fn way_to(&self, peer: IpAddr) -> Result<Arc<Path>, Errno> {
-        let (local, remote) = (Gid::from(self.ip), Gid::from(peer));
+        let entry = address::own(self.hca, self.ip)?;
+        let (local, remote) = (entry.gid, address::gid_of_peer(self.hca, &entry, peer));
         let route = MadRoute { local, remote, traffic_class: 0, hop_limit: HOP_LIMIT, flow_label: 0 };
         let mut attributes: ibv_ah_attr = address_vector(self.hca, &route);
         // SAFETY: the shared domain; our own structure; a handle that is destroyed again.

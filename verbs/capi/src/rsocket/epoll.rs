@@ -11,7 +11,8 @@ use super::bell::Bell;
 use super::poll::{deadline, wait};
 use super::reentry::Inside;
 use super::table::{self, Socket, socket};
-use crate::outcome::{Errno, INVALID, errno, number};
+use crate::cancellation::blocking;
+use crate::outcome::{Errno, INVALID, TRY_AGAIN, attempt, errno, number};
 
 /// A set.
 pub(crate) struct Interest {
@@ -96,64 +97,72 @@ pub(crate) unsafe extern "C" fn repoll_ctl(
 }
 
 /// epoll_wait(2).
-pub(crate) unsafe extern "C" fn repoll_wait(
+pub(crate) unsafe extern "C-unwind" fn repoll_wait(
     epfd: c_int,
     events: *mut epoll_event,
     maxevents: c_int,
     timeout: c_int,
 ) -> c_int {
-    number(|| {
-        let _inside = Inside::enter();
-        let interest = interest(epfd)?;
-        let most = usize::try_from(maxevents).ok().filter(|most| *most > 0).ok_or(INVALID)?;
-        if events.is_null() {
-            return Err(Errno(libc::EFAULT));
-        }
-        let (until, bell) = (deadline(timeout), Bell::second_of_thread()?);
-        interest.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&bell));
-        let outcome = loop {
-            let members: Vec<(RawFd, u32, u64)> = {
-                let members = interest.members.lock().unwrap_or_else(PoisonError::into_inner);
-                members.iter().map(|(fd, (events, word))| (*fd, *events, *word)).collect()
-            };
-            // The first is this thread's own: a change of the set.
-            let mut entries = vec![bell.entry()];
-            // The names of events that exist for poll(2) have the same numbers.
-            entries.extend(members.iter().map(|(fd, events, _)| pollfd {
-                fd: *fd,
-                events: *events as i16,
-                revents: 0,
-            }));
-            if let Err(errno) = wait(&mut entries, until) {
-                break Err(errno);
-            }
-            bell.hush();
-            let mut told = 0;
-            for ((fd, asked, word), entry) in members.iter().zip(entries.iter().skip(1)) {
-                // Without any event to wait for, it has been told once and is not to be told again.
-                if entry.revents == 0 || *asked & !ONE_SHOT == 0 || told == most {
-                    continue;
-                }
-                let event = epoll_event { events: u32::from(entry.revents as u16), u64: *word };
-                // SAFETY: room for `most`.
-                unsafe { events.add(told).write(event) };
-                told += 1;
-                if asked & ONE_SHOT != 0 {
-                    let mut members = interest.members.lock().unwrap_or_else(PoisonError::into_inner);
-                    members.entry(*fd).and_modify(|(events, _)| *events = ONE_SHOT);
-                }
-            }
-            if told > 0 || until.is_some_and(|until| until <= std::time::Instant::now()) {
-                break Ok(told as c_int);
-            }
-        };
-        interest
-            .waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|one| !Arc::ptr_eq(one, &bell));
-        outcome
+    blocking(c_int::from(TRY_AGAIN), || {
+        // SAFETY: the caller's promise.
+        attempt(|| unsafe { wait_for_members(epfd, events, maxevents, timeout) })
     })
+}
+
+/// # Safety
+/// The caller's array.
+unsafe fn wait_for_members(
+    epfd: c_int,
+    events: *mut epoll_event,
+    maxevents: c_int,
+    timeout: c_int,
+) -> Result<c_int, Errno> {
+    let _inside = Inside::enter();
+    let interest = interest(epfd)?;
+    let most = usize::try_from(maxevents).ok().filter(|most| *most > 0).ok_or(INVALID)?;
+    if events.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    let (until, bell) = (deadline(timeout), Bell::second_of_thread()?);
+    interest.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&bell));
+    let outcome = loop {
+        let members: Vec<(RawFd, u32, u64)> = {
+            let members = interest.members.lock().unwrap_or_else(PoisonError::into_inner);
+            members.iter().map(|(fd, (events, word))| (*fd, *events, *word)).collect()
+        };
+        // The first is this thread's own: a change of the set.
+        let mut entries = vec![bell.entry()];
+        // The names of events that exist for poll(2) have the same numbers.
+        entries.extend(members.iter().map(|(fd, events, _)| pollfd {
+            fd: *fd,
+            events: *events as i16,
+            revents: 0,
+        }));
+        if let Err(errno) = wait(&mut entries, until) {
+            break Err(errno);
+        }
+        bell.hush();
+        let mut told = 0;
+        for ((fd, asked, word), entry) in members.iter().zip(entries.iter().skip(1)) {
+            // Without any event to wait for, it has been told once and is not to be told again.
+            if entry.revents == 0 || *asked & !ONE_SHOT == 0 || told == most {
+                continue;
+            }
+            let event = epoll_event { events: u32::from(entry.revents as u16), u64: *word };
+            // SAFETY: room for `most`.
+            unsafe { events.add(told).write(event) };
+            told += 1;
+            if asked & ONE_SHOT != 0 {
+                let mut members = interest.members.lock().unwrap_or_else(PoisonError::into_inner);
+                members.entry(*fd).and_modify(|(events, _)| *events = ONE_SHOT);
+            }
+        }
+        if told > 0 || until.is_some_and(|until| until <= std::time::Instant::now()) {
+            break Ok(told as c_int);
+        }
+    };
+    interest.waiting.lock().unwrap_or_else(PoisonError::into_inner).retain(|one| !Arc::ptr_eq(one, &bell));
+    outcome
 }
 
 const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;

@@ -7,6 +7,7 @@ use super::protocol::sending::{FIRST_PIECE, Transfer};
 use super::protocol::stream::Stream;
 use super::region::Buffers;
 use super::stream_socket::{Connection, Patience, State, StreamSocket, turn};
+use crate::cancellation::RESTART;
 use crate::outcome::Errno;
 
 /// What comes next of a call's pieces.
@@ -92,7 +93,7 @@ impl StreamSocket {
     }
 }
 
-/// What was done before an error came, if something was.
-pub(crate) const fn some_or(done: usize, errno: Errno) -> Result<usize, Errno> {
-    if done > 0 { Ok(done) } else { Err(errno) }
+/// What was done before an error came, if something was. The end of an attempt is no error: the call goes on.
+pub(crate) fn some_or(done: usize, errno: Errno) -> Result<usize, Errno> {
+    if done > 0 && errno != RESTART { Ok(done) } else { Err(errno) }
 }

@@ -145,6 +145,11 @@ impl<'a> Buffers<'a> {
         all.saturating_sub(self.used)
     }
 
+    /// Leaves out the next bytes: an earlier attempt of the call has moved them.
+    pub(crate) fn skip(&mut self, length: usize) {
+        self.advance(length, |_, _, _| ());
+    }
+
     /// The next bytes, run by run: `each` gets a pointer, how many, and how many came before.
     fn advance(&mut self, length: usize, mut each: impl FnMut(*mut u8, usize, usize)) {
         let mut done = 0;

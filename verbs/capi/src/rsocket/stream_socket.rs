@@ -20,6 +20,7 @@ use super::link::{Done, Link};
 use super::options::Options;
 use super::protocol::stream::{End, Stream};
 use super::region::Entries;
+use crate::cancellation::{RESTART, attempt_ends, begun, earlier};
 use crate::explanation::explain;
 use crate::outcome::Errno;
 
@@ -109,7 +110,7 @@ impl Patience {
         if options.is_nonblocking() || flags & libc::MSG_DONTWAIT != 0 {
             return Patience::None;
         }
-        limit.map_or(Patience::Endless, |limit| Patience::Until(Instant::now() + limit))
+        limit.map_or(Patience::Endless, |limit| Patience::Until(begun() + limit))
     }
 
     pub(crate) const fn deadline(self) -> Option<Instant> {
@@ -117,6 +118,24 @@ impl Patience {
             Patience::Until(instant) => Some(instant),
             _ => None,
         }
+    }
+}
+
+/// When a wait ends that nothing else has ended.
+struct Times {
+    deadline: Option<Instant>,
+    attempt_ends: Option<Instant>,
+}
+
+impl Times {
+    /// Why it ends now, if it does.
+    fn over(&self) -> Option<Errno> {
+        let now = Instant::now();
+        let is_over = |time: Option<Instant>| time.is_some_and(|time| time <= now);
+        if is_over(self.deadline) {
+            return Some(Errno(libc::EAGAIN));
+        }
+        is_over(self.attempt_ends).then_some(RESTART)
     }
 }
 
@@ -217,7 +236,8 @@ impl StreamSocket {
         let bell = Bell::of_thread()?;
         bell.hush();
         state.sleepers.push(Arc::clone(&bell));
-        let (mut state, outcome) = self.sleep(state, patience.deadline(), &bell, &mut ready);
+        let times = Times { deadline: patience.deadline(), attempt_ends: attempt_ends() };
+        let (mut state, outcome) = self.sleep(state, times, &bell, &mut ready);
         state.sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, &bell));
         outcome.map(|()| state)
     }
@@ -225,10 +245,11 @@ impl StreamSocket {
     fn sleep<'a>(
         &'a self,
         mut state: Locked<'a>,
-        deadline: Option<Instant>,
+        times: Times,
         bell: &Arc<Bell>,
         ready: &mut impl FnMut(&mut State) -> bool,
     ) -> (Locked<'a>, Result<(), Errno>) {
+        let wakes_at = earlier(times.deadline, times.attempt_ends);
         loop {
             let waits_in_device = self.arm(&mut state, true);
             if ready(&mut state) {
@@ -237,17 +258,16 @@ impl StreamSocket {
                 }
                 return (state, Ok(()));
             }
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            if let Some(errno) = times.over() {
                 if waits_in_device {
                     self.leave_device(&mut state);
                 }
-                return (state, Err(Errno(libc::EAGAIN)));
+                return (state, Err(errno));
             }
             let slept = if waits_in_device {
                 let link = state.connection.as_ref().map(|connection| Arc::clone(&connection.link));
                 drop(state);
-                let left =
-                    deadline.map_or(SLICE, |deadline| deadline.saturating_duration_since(Instant::now()));
+                let left = wakes_at.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()));
                 let (slice, begin) = (left.min(SLICE), Instant::now());
                 let came = link.is_some_and(|link| link.wait(slice));
                 state = self.lock();
@@ -259,7 +279,7 @@ impl StreamSocket {
                 if came || begin.elapsed() >= slice { Ok(()) } else { Err(Errno(libc::EINTR)) }
             } else {
                 drop(state);
-                let slept = bell.sleep(&[], deadline);
+                let slept = bell.sleep(&[], wakes_at);
                 state = self.lock();
                 slept
             };

@@ -8,7 +8,7 @@ static unsigned lid_changes;
 static void until(enum ibv_event_type wanted)
 {
 	struct ibv_async_event event;
-	time_t end = time(NULL) + 10;
+	time_t end = time(NULL) + 60;
 	do {
 		struct pollfd waiting = {.fd = ctx->async_fd, .events = POLLIN};
 		CLAIM(time(NULL) <= end);

@@ -151,7 +151,7 @@ static void unfetched_events_vanish_with_their_object(void)
 {
 	struct ibv_qp *a, *b = established(&a);
 	struct pollfd waiting = {.fd = ctx->async_fd, .events = POLLIN};
-	CLAIM(poll(&waiting, 1, 5000) == 1);
+	CLAIM(poll(&waiting, 1, 60000) == 1);
 	FAILS(ibv_destroy_qp(b), 0);
 	CLAIM(quiet(ctx->async_fd));
 	FAILS(ibv_destroy_qp(a), 0);

@@ -15,7 +15,7 @@ __attribute__((unused)) static struct rdma_cm_event *next(struct rdma_event_chan
 {
 	struct rdma_cm_event *event;
 	struct pollfd wait = {.fd = of->fd, .events = POLLIN};
-	CLAIM(poll(&wait, 1, 8000) == 1);
+	CLAIM(poll(&wait, 1, 60000) == 1);
 	CLAIM(rdma_get_cm_event(of, &event) == 0);
 	if (event->event != wanted || event->status != status) {
 		fprintf(stderr, "%s, status %d, and not %s, status %d\n", rdma_event_str(event->event), event->status,

@@ -23,7 +23,7 @@ static void allocation(void)
 	REFUSED(ibv_alloc_dm(ctx, NULL), EINVAL);
 	REFUSED(allocate(0, 0, 0), EINVAL);
 	REFUSED(allocate(64, 40, 0), EINVAL);
-	REFUSED(allocate(64, 0, 1), EINVAL);
+	REFUSED(allocate(64, 0, 1), EOPNOTSUPP);
 	REFUSED(allocate(most + 1, 0, 0), ENOMEM);
 	struct ibv_dm *all = allocate(most, 12, 0);
 	CLAIM(all && all->context == ctx);
@@ -74,7 +74,7 @@ static void registered(struct ibv_dm *dm)
 	CLAIM(!strcmp((char *)memory + 128, "into the device"));
 	FAILS(outcome(a, IBV_WR_ATOMIC_FETCH_AND_ADD, piece(0, 8), 0, region->rkey), 0);
 	FAILS(outcome(a, IBV_WR_RDMA_WRITE, piece(0, 16), 500, region->rkey), IBV_WC_REM_ACCESS_ERR);
-	FAILS(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, RIGHTS), IBV_REREG_MR_ERR_INPUT);
+	FAILS(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, RIGHTS), IBV_REREG_MR_ERR_CMD);
 	FAILS(ibv_destroy_qp(a), 0);
 	FAILS(ibv_destroy_qp(b), 0);
 	FAILS(ibv_dereg_mr(region), 0);
@@ -105,7 +105,7 @@ static void null_region(void)
 	CLAIM(!memcmp((char *)memory + 8000, "headtail", 8));
 	/* It is for local use, and can be neither changed nor bound to. */
 	FAILS(outcome(a, IBV_WR_RDMA_WRITE, piece(0, 8), 0, null->lkey), IBV_WC_REM_ACCESS_ERR);
-	FAILS(ibv_rereg_mr(null, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, RIGHTS), IBV_REREG_MR_ERR_INPUT);
+	FAILS(ibv_rereg_mr(null, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, RIGHTS), IBV_REREG_MR_ERR_CMD);
 	FAILS(ibv_destroy_qp(a), 0);
 	FAILS(ibv_destroy_qp(b), 0);
 	FAILS(ibv_dereg_mr(null), 0);

@@ -114,7 +114,7 @@ static void identifiers_change_their_manners(void)
 	CLAIM(rdma_reject(event->id, NULL, 0) == 0);
 	CLAIM(rdma_destroy_id(event->id) == 0 && rdma_ack_cm_event(event) == 0);
 	struct pollfd wait = {.fd = other->fd, .events = POLLIN};
-	CLAIM(poll(&wait, 1, 5000) == 1);
+	CLAIM(poll(&wait, 1, 60000) == 1);
 	CLAIM(rdma_migrate_id(asks, active) == 0 && is_quiet(other));
 	see(active, asks, RDMA_CM_EVENT_REJECTED, 28);
 	gone(asks);
@@ -133,7 +133,7 @@ static void listeners_move_with_their_requests(void)
 		asks[number] = resolved(RDMA_PS_TCP, &at);
 		give_queue_pair(asks[number]);
 	}
-	CLAIM(rdma_connect(asks[0], NULL) == 0 && poll(&wait, 1, 5000) == 1);
+	CLAIM(rdma_connect(asks[0], NULL) == 0 && poll(&wait, 1, 60000) == 1);
 	CLAIM(rdma_connect(asks[1], NULL) == 0);
 	CLAIM(rdma_migrate_id(waits, other) == 0 && waits->channel == other);
 	CLAIM(is_quiet(passive) && rdma_connect(asks[2], NULL) == 0);

@@ -121,7 +121,7 @@ static void overrun(void)
 		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
 	wr.wr.rdma.remote_addr = (uintptr_t)memory;
 	wr.wr.rdma.rkey = mr->rkey;
-	printf("DEPTH=%d\n", small->cqe);
+	printf("DEPTH=%d\nSMALL=%u\n", small->cqe, small->handle);
 	for (int i = 0; i <= small->cqe; i++)
 		post(a, &wr);
 	struct ibv_async_event event;
@@ -162,6 +162,87 @@ static void datagrams(void)
 	completions(2);
 }
 
+static void wrong_element(const char *name, const char *other, struct ibv_sge sge)
+{
+	struct ibv_qp *a, *b;
+	connected(name, other, &a, &b, cq);
+	struct ibv_send_wr wr = {.wr_id = 0x51, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+	post(a, &wr);
+	expect_status(IBV_WC_LOC_PROT_ERR);
+}
+
+/* The four causes of LOC_PROT_ERR, and one of them at the receiving side. */
+static void wrong_memory(void)
+{
+	struct ibv_sge sge = piece(0, 8), wrong = sge;
+	printf("LKEY=0x%08x\nFIRST=0x%lx\n", sge.lkey, (unsigned long)sge.addr);
+	wrong.lkey = 0xdead00;
+	wrong_element("NOKEY", "NOKEY2", wrong);
+	struct ibv_pd *other_pd = ibv_alloc_pd(ctx);
+	struct ibv_mr *foreign = ibv_reg_mr(other_pd, memory, 8, 0);
+	CLAIM(other_pd && foreign);
+	printf("FOREIGN=0x%08x\n", foreign->lkey);
+	wrong = sge;
+	wrong.lkey = foreign->lkey;
+	wrong_element("FOREIGNER", "FOREIGNER2", wrong);
+	wrong = sge;
+	wrong.addr = 0x10;
+	wrong_element("OUTSIDE", "OUTSIDE2", wrong);
+
+	struct ibv_mr *read_only = ibv_reg_mr(pd, memory, 8, 0);
+	CLAIM(read_only);
+	printf("READONLY=0x%08x\n", read_only->lkey);
+	struct ibv_qp *a, *b;
+	connected("READER", "READ", &a, &b, cq);
+	wrong = sge;
+	wrong.lkey = read_only->lkey;
+	struct ibv_recv_wr receive = {.wr_id = 0x52, .sg_list = &wrong, .num_sge = 1}, *bad;
+	FAILS(ibv_post_recv(b, &receive, &bad), 0);
+	struct ibv_send_wr wr = {.wr_id = 0x53, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+	post(a, &wr);
+	completion();
+	completion();
+	CLAIM(ibv_dereg_mr(read_only) == 0);
+
+	printf("OTHERPD=%u\n", other_pd->handle);
+	FAILS(ibv_dealloc_pd(other_pd), EBUSY);
+	CLAIM(ibv_dereg_mr(foreign) == 0 && ibv_dealloc_pd(other_pd) == 0);
+}
+
+/* Forgets that the header of a datagram takes room too; and takes one of two numbers for the other. */
+static void no_room_and_no_queue_pair(void)
+{
+	struct ibv_qp *a = make("GIVER", IBV_QPT_UD, cq), *b = make("NARROW", IBV_QPT_UD, cq);
+	init(a);
+	init(b);
+	connect_to(a, 0);
+	connect_to(b, 0);
+	struct ibv_ah_attr address = own_address();
+	struct ibv_ah *ah = ibv_create_ah(pd, &address);
+	CLAIM(ah);
+	post_receive(b, 0x54, 0, 8);
+	struct ibv_sge sge = piece(0, 8);
+	struct ibv_send_wr wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+	wr.wr.ud.ah = ah;
+	wr.wr.ud.remote_qpn = b->qp_num;
+	wr.wr.ud.remote_qkey = 7;
+	post(a, &wr);
+	completion();
+	completion();
+	wr.wr.ud.remote_qpn = b->qp_num ^ 0x8000;
+	printf("MISSING=0x%06x\n", wr.wr.ud.remote_qpn);
+	post(a, &wr);
+	completions(1);
+	struct ibv_qp *c = make("BEHIND", IBV_QPT_UD, cq);
+	init(c);
+	connect_to(c, 0);
+	post_receive(c, 9, 0, 100);
+	wr.wr.ud.remote_qpn = c->qp_num;
+	post(a, &wr);
+	completions(2);
+}
+
 int main(void)
 {
 	open_device();
@@ -170,6 +251,8 @@ int main(void)
 	no_receive();
 	no_access();
 	overrun();
+	wrong_memory();
+	no_room_and_no_queue_pair();
 	datagrams();
 	return 0;
 }

@@ -20,7 +20,7 @@ static struct rdma_cm_event *next(enum rdma_cm_event_type wanted)
 {
 	struct rdma_cm_event *event;
 	struct pollfd wait = {.fd = events->fd, .events = POLLIN};
-	CLAIM(poll(&wait, 1, 5000) == 1 && rdma_get_cm_event(events, &event) == 0);
+	CLAIM(poll(&wait, 1, 60000) == 1 && rdma_get_cm_event(events, &event) == 0);
 	if (event->event != wanted)
 		fprintf(stderr, "%s, and not %s\n", rdma_event_str(event->event), rdma_event_str(wanted));
 	CLAIM(event->event == wanted);
@@ -101,7 +101,7 @@ static void gone(struct node *node)
 static struct ibv_wc completed(struct ibv_cq *of)
 {
 	struct ibv_wc wc;
-	time_t end = time(NULL) + 5;
+	time_t end = time(NULL) + 60;
 	int count;
 	while ((count = ibv_poll_cq(of, 1, &wc)) == 0)
 		CLAIM(time(NULL) <= end);

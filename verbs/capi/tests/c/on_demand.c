@@ -21,8 +21,9 @@ static struct ibv_sge at(struct ibv_mr *region, const void *address, uint32_t le
 static void capabilities(void)
 {
 	struct ibv_device_attr_ex attr;
+	/* With IBV_ODP_SUPPORT_FLUSH and IBV_ODP_SUPPORT_ATOMIC_WRITE, which older headers lack. */
 	uint32_t reliable = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
-			    IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
+			    IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV | 1 << 6 | 1 << 7;
 	FAILS(ibv_query_device_ex(ctx, NULL, &attr), 0);
 	CLAIM(attr.odp_caps.general_caps == (IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT));
 	CLAIM(attr.odp_caps.per_transport_caps.rc_odp_caps == reliable && attr.xrc_odp_caps == reliable);
@@ -70,6 +71,9 @@ static void traffic(struct ibv_qp *a, struct ibv_qp *b, struct ibv_mr *region, c
 	*(uint64_t *)there = 41;
 	FAILS(outcome(a, IBV_WR_ATOMIC_FETCH_AND_ADD, at(region, here, 8), (uintptr_t)there, region->rkey), 0);
 	CLAIM(*(uint64_t *)here == 41 && *(uint64_t *)there == 42);
+	*(uint64_t *)here = 77; /* IBV_WR_ATOMIC_WRITE, which older headers lack */
+	FAILS(outcome(a, (enum ibv_wr_opcode)15, at(region, here, 8), (uintptr_t)there, region->rkey), 0);
+	CLAIM(*(uint64_t *)there == 77);
 }
 
 /* Each access to a page that is not there ends the message, and not the program. */
@@ -242,7 +246,7 @@ int main(void)
 	advice(all, pages);
 	windows(a, b, one, pages + 8 * PAGE);
 	reconnect(a, b);
-	FAILS(ibv_rereg_mr(all, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, RIGHTS), IBV_REREG_MR_ERR_INPUT);
+	FAILS(ibv_rereg_mr(all, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, RIGHTS), IBV_REREG_MR_ERR_CMD);
 	FAILS(ibv_rereg_mr(all, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_ON_DEMAND), 0);
 	FAILS(outcome(a, IBV_WR_RDMA_WRITE, piece(0, 8), (uintptr_t)own, all->rkey), IBV_WC_REM_ACCESS_ERR);
 	FAILS(ibv_destroy_qp(a), 0);

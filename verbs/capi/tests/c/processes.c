@@ -72,7 +72,7 @@ static void exits_while_serving(int says, int hears)
 	see(passive, asked, RDMA_CM_EVENT_ESTABLISHED, 0);
 	CLAIM(read(hears, &byte, 1) == 1);
 	struct pollfd wait = {.fd = passive->fd, .events = POLLIN};
-	CLAIM(poll(&wait, 1, 5000) == 1);
+	CLAIM(poll(&wait, 1, 60000) == 1);
 	exit(0);
 }
 
@@ -97,7 +97,7 @@ static void the_server_exits(void)
 	int seen = 0;
 	while (seen != 3) {
 		struct pollfd wait = {.fd = active->fd, .events = POLLIN};
-		CLAIM(poll(&wait, 1, 8000) == 1 && rdma_get_cm_event(active, &event) == 0);
+		CLAIM(poll(&wait, 1, 60000) == 1 && rdma_get_cm_event(active, &event) == 0);
 		if (event->id == first) {
 			CLAIM(event->event == RDMA_CM_EVENT_DISCONNECTED && event->status == 0 && !(seen & 1));
 			seen |= 1;

@@ -14,9 +14,9 @@ static void registration(void)
 	REFUSED((ibv_reg_mr)(pd, (void *)8, 8, 0), EFAULT);
 	REFUSED((ibv_reg_mr)(pd, (void *)-8, 16, 0), EINVAL);
 	CLAIM((read_only = (ibv_reg_mr)(pd, pages, 2 * PAGE, IBV_ACCESS_REMOTE_READ)));
-	FAILS(ibv_rereg_mr(read_only, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE), -1);
+	FAILS(ibv_rereg_mr(read_only, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE), IBV_REREG_MR_ERR_CMD);
 	CLAIM(errno == EFAULT);
-	FAILS(ibv_rereg_mr(read_only, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, pages + PAGE, 2 * PAGE, 0), -1);
+	FAILS(ibv_rereg_mr(read_only, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, pages + PAGE, 2 * PAGE, 0), IBV_REREG_MR_ERR_CMD);
 	CLAIM(errno == EFAULT);
 	FAILS(ibv_dereg_mr(read_only), 0);
 	CLAIM(munmap(pages, 2 * PAGE) == 0);
@@ -66,9 +66,10 @@ static void addresses(struct ibv_qp *a, struct ibv_qp *b)
 	}
 	FAILS(ibv_dereg_mr(zero_based), 0);
 	FAILS(ibv_dereg_mr(moved), 0);
+	uint32_t its_rkey = older->rkey;
 	FAILS(ibv_dereg_mr(older), 0);
 	/* A region that is gone. */
-	FAILS(outcome(a, IBV_WR_RDMA_READ, piece(0, 8), 64, older->rkey), IBV_WC_REM_ACCESS_ERR);
+	FAILS(outcome(a, IBV_WR_RDMA_READ, piece(0, 8), 64, its_rkey), IBV_WC_REM_ACCESS_ERR);
 	reconnect(a, b);
 }
 
@@ -85,22 +86,23 @@ static void changes(struct ibv_qp *a, struct ibv_qp *b)
 		void *addr;
 		size_t length;
 		int access;
+		int refusal;
 	} wrong[] = {
-		{0, NULL, NULL, 0, 0},
-		{8, NULL, NULL, 0, 0},
-		{all | 8, other, second, 100, RIGHTS},
-		{IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 100, 0},
-		{IBV_REREG_MR_CHANGE_TRANSLATION, NULL, second, 0, 0},
-		{IBV_REREG_MR_CHANGE_TRANSLATION, NULL, second, SIZE_MAX, 0},
-		{IBV_REREG_MR_CHANGE_PD, NULL, NULL, 0, 0},
-		{IBV_REREG_MR_CHANGE_PD, other, NULL, 0, RIGHTS},
-		{IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE},
-		{IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 1 << 12},
+		{0, NULL, NULL, 0, 0, IBV_REREG_MR_ERR_INPUT},
+		{8, NULL, NULL, 0, 0, IBV_REREG_MR_ERR_INPUT},
+		{all | 8, other, second, 100, RIGHTS, IBV_REREG_MR_ERR_INPUT},
+		{IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 100, 0, IBV_REREG_MR_ERR_INPUT},
+		{IBV_REREG_MR_CHANGE_TRANSLATION, NULL, second, 0, 0, IBV_REREG_MR_ERR_INPUT},
+		{IBV_REREG_MR_CHANGE_TRANSLATION, NULL, second, SIZE_MAX, 0, IBV_REREG_MR_ERR_CMD},
+		{IBV_REREG_MR_CHANGE_PD, NULL, NULL, 0, 0, IBV_REREG_MR_ERR_INPUT},
+		{IBV_REREG_MR_CHANGE_PD, other, NULL, 0, RIGHTS, IBV_REREG_MR_ERR_INPUT},
+		{IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE, IBV_REREG_MR_ERR_CMD},
+		{IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 1 << 12, IBV_REREG_MR_ERR_CMD},
 	};
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
 		errno = 0;
 		FAILS(ibv_rereg_mr(region, wrong[i].flags, wrong[i].pd, wrong[i].addr, wrong[i].length, wrong[i].access),
-		      IBV_REREG_MR_ERR_INPUT);
+		      wrong[i].refusal);
 		CLAIM(errno == EINVAL);
 	}
 	CLAIM(ibv_rereg_mr(NULL, all, pd, second, 100, RIGHTS) == IBV_REREG_MR_ERR_INPUT);
@@ -133,7 +135,7 @@ static void changes(struct ibv_qp *a, struct ibv_qp *b)
 	CLAIM(mw);
 	FAILS(ibv_bind_mw(b, mw, &bind), 0);
 	completions(1);
-	FAILS(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), -1);
+	FAILS(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_CMD);
 	CLAIM(errno == EBUSY);
 	FAILS(ibv_dereg_mr(region), EBUSY);
 	/* Length 0 unbinds. */
@@ -243,8 +245,18 @@ static void windows_of_type_2(struct ibv_qp *a, struct ibv_qp *b)
 	/* Bound already. */
 	bind = bind_request(mw, here, 64, both);
 	uint32_t bound = mw->rkey;
-	FAILS(posted(b, &bind), IBV_WC_MW_BIND_ERR);
-	mw->rkey = bound;
+	post(b, &bind);
+	CLAIM(mw->rkey == bind.bind_mw.rkey);
+	FAILS(completion().status, IBV_WC_MW_BIND_ERR);
+	CLAIM(mw->rkey == bound);
+	/* What is flushed or not posted changes no key either. */
+	FAILS(posted(b, &bind), IBV_WC_WR_FLUSH_ERR);
+	CLAIM(mw->rkey == bound);
+	bind.num_sge = 1;
+	struct ibv_send_wr first = bind_request(mw, here, 64, both);
+	first.next = &bind;
+	FAILS(ibv_post_send(b, &first, &bad), EINVAL);
+	CLAIM(bad == &bind && completion().status == IBV_WC_WR_FLUSH_ERR && mw->rkey == bound);
 	reconnect(a, b);
 	/* Invalidated here. */
 	struct ibv_send_wr invalidate = {.opcode = IBV_WR_LOCAL_INV, .send_flags = IBV_SEND_SIGNALED, .invalidate_rkey = mw->rkey};
@@ -255,6 +267,17 @@ static void windows_of_type_2(struct ibv_qp *a, struct ibv_qp *b)
 	CLAIM(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_LOCAL_INV);
 	FAILS(outcome(a, IBV_WR_RDMA_WRITE, piece(0, 8), here, mw->rkey), IBV_WC_REM_ACCESS_ERR);
 	reconnect(a, b);
+	/* Only the low byte of the key is the program's, and it may be any. */
+	uint32_t wanted[] = {0xba, 1024, ~mw->rkey, mw->rkey & 0xff};
+	for (unsigned i = 0; i < 4; i++) {
+		bind = bind_request(mw, here, 64, both);
+		bind.bind_mw.rkey = wanted[i];
+		FAILS(posted(b, &bind), 0);
+		CLAIM(mw->rkey == ((bound & ~0xffu) | (wanted[i] & 0xff)));
+		FAILS(outcome(a, IBV_WR_RDMA_WRITE, piece(0, 8), here, mw->rkey), 0);
+		invalidate.invalidate_rkey = mw->rkey;
+		FAILS(posted(b, &invalidate), 0);
+	}
 	/* Free again: bound, zero-based, and invalidated by the peer. */
 	bind = bind_request(mw, here, 64, both | IBV_ACCESS_ZERO_BASED);
 	FAILS(posted(b, &bind), 0);

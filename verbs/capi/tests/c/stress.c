@@ -102,7 +102,7 @@ static void *churn(void *unused)
 		struct ibv_send_wr *bad, wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
 		struct ibv_wc wc;
 		FAILS(ibv_post_send(a, &wr, &bad), 0);
-		time_t end = time(NULL) + 20;
+		time_t end = time(NULL) + 60;
 		int count;
 		while ((count = ibv_poll_cq(queue, 1, &wc)) == 0)
 			CLAIM(time(NULL) <= end);

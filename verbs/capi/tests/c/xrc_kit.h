@@ -55,7 +55,7 @@ __attribute__((unused)) static struct ibv_async_event next_event(struct ibv_cont
 {
 	struct pollfd readable = {.fd = context->async_fd, .events = POLLIN};
 	struct ibv_async_event event;
-	CLAIM(poll(&readable, 1, 5000) == 1);
+	CLAIM(poll(&readable, 1, 60000) == 1);
 	CLAIM(ibv_get_async_event(context, &event) == 0);
 	return event;
 }

@@ -95,7 +95,7 @@ pub fn build(compiler: &mut Command) -> bool {
 /// A command that uses the object, on one address.
 pub fn on(address: Ipv4Addr, program: impl AsRef<Path>) -> Command {
     let mut command = Command::new("timeout");
-    command.arg("20").arg(program.as_ref());
+    command.arg("120").arg(program.as_ref());
     command.env("LD_LIBRARY_PATH", library_folder()).env("PUMICE_ADDR", address.to_string());
     command.env("PUMICE_EXPLAIN", "1").stdin(Stdio::null());
     command

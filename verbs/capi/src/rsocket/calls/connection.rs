@@ -6,7 +6,8 @@ use std::sync::Arc;
 use libc::{sockaddr, socklen_t};
 
 use super::{given, show, stream};
-use crate::outcome::{Errno, NOT_SUPPORTED, number};
+use crate::cancellation::blocking;
+use crate::outcome::{Errno, NOT_SUPPORTED, TRY_AGAIN, attempt, number};
 use crate::rsocket::at_exit;
 use crate::rsocket::datagram::DatagramSocket;
 use crate::rsocket::options::Options;
@@ -72,37 +73,42 @@ pub(crate) unsafe extern "C" fn rlisten(descriptor: c_int, backlog: c_int) -> c_
     })
 }
 
-pub(crate) unsafe extern "C" fn raccept(
+pub(crate) unsafe extern "C-unwind" fn raccept(
     descriptor: c_int,
     addr: *mut sockaddr,
     addrlen: *mut socklen_t,
 ) -> c_int {
-    number(|| {
-        let _inside = Inside::enter();
-        let (accepted, peer) = stream(descriptor)?.accept(0)?;
-        if let Some(peer) = peer {
-            // SAFETY: the caller's promise.
-            unsafe { show(peer, addr, addrlen) };
-        }
-        Ok(accepted)
+    blocking(c_int::from(TRY_AGAIN), || {
+        attempt(|| {
+            let _inside = Inside::enter();
+            let (accepted, peer) = stream(descriptor)?.accept(0)?;
+            if let Some(peer) = peer {
+                // SAFETY: the caller's promise.
+                unsafe { show(peer, addr, addrlen) };
+            }
+            Ok(accepted)
+        })
     })
 }
 
-pub(crate) unsafe extern "C" fn rconnect(
+pub(crate) unsafe extern "C-unwind" fn rconnect(
     descriptor: c_int,
     addr: *const sockaddr,
     addrlen: socklen_t,
 ) -> c_int {
-    number(|| {
-        let _inside = Inside::enter();
-        // SAFETY: the caller's promise.
-        let peer = unsafe { given(addr, addrlen) }?;
-        match socket(descriptor)? {
-            Socket::Stream(stream) => stream.connect(peer)?,
-            Socket::Datagram(datagram) => datagram.connect(peer)?,
-            Socket::Epoll(_) => return Err(Errno(libc::ENOTSOCK)),
-        }
-        Ok(0)
+    let mut asked = false;
+    blocking(c_int::from(TRY_AGAIN), || {
+        attempt(|| {
+            let _inside = Inside::enter();
+            // SAFETY: the caller's promise.
+            let peer = unsafe { given(addr, addrlen) }?;
+            match socket(descriptor)? {
+                Socket::Stream(stream) => stream.connect(peer, &mut asked)?,
+                Socket::Datagram(datagram) => datagram.connect(peer)?,
+                Socket::Epoll(_) => return Err(Errno(libc::ENOTSOCK)),
+            }
+            Ok(0)
+        })
     })
 }
 

@@ -4,10 +4,11 @@ use std::ffi::{c_int, c_void};
 
 use libc::off_t;
 
+use super::data::{go_on, in_attempts};
 use super::{one, stream};
 use crate::outcome::{count, number};
 use crate::rsocket::reentry::Inside;
-use crate::rsocket::region::{Buffers, buffers};
+use crate::rsocket::region::buffers;
 
 /// Maps a buffer for the peer to write to: the offset by which it is known there, or -1.
 pub(crate) unsafe extern "C" fn riomap(
@@ -34,21 +35,21 @@ pub(crate) unsafe extern "C" fn riounmap(descriptor: c_int, buf: *mut c_void, le
 }
 
 /// Writes to memory that the peer has mapped.
-pub(crate) unsafe extern "C" fn riowrite(
+pub(crate) unsafe extern "C-unwind" fn riowrite(
     descriptor: c_int,
     buf: *const c_void,
     length: usize,
     offset: off_t,
     flags: c_int,
 ) -> usize {
-    let written = count(|| {
+    let written = in_attempts(|moved| {
         let _inside = Inside::enter();
         let from = one(buf, length);
+        let (stream, offset) = (stream(descriptor)?, (offset as u64).wrapping_add(*moved as u64));
         // SAFETY: the caller's promise.
-        unsafe {
-            let mut from = Buffers::new(buffers(&from, 1)?);
-            Ok(stream(descriptor)?.write_mapped(&mut from, offset as u64, flags)? as isize)
-        }
+        let written =
+            unsafe { go_on(buffers(&from, 1)?, moved, |from| stream.write_mapped(from, offset, flags)) };
+        Ok(written? as isize)
     });
     written as usize
 }

@@ -1,0 +1,71 @@
+//! Threads that are cancelled: pthread_cancel(3).
+//!
+//! The C library ends a cancelled thread at its next cancellation point, which nearly every system call by the C library's
+//! functions is, by unwinding its stack. Locks that the thread holds would stay locked, and a frame of Rust that catches
+//! panics aborts the process. So this crate's system calls are made by `crate::system_call` where they are frequent,
+//! and in the life of an [`Uncancelled`] where they are not.
+
+use std::ffi::c_int;
+
+/// `PTHREAD_CANCEL_DISABLE`.
+const DISABLE: c_int = 1;
+
+unsafe extern "C-unwind" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// As long as this lives, its thread is not cancelled. (For a thread of the type PTHREAD_CANCEL_ASYNCHRONOUS the end of
+/// it is a cancellation point.)
+#[derive(Debug)]
+pub struct Uncancelled {
+    before: c_int,
+}
+
+impl Uncancelled {
+    /// From now on.
+    pub fn begin() -> Uncancelled {
+        let mut before = 0;
+        // SAFETY: a live variable.
+        unsafe { pthread_setcancelstate(DISABLE, &mut before) };
+        Uncancelled { before }
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        // SAFETY: the state that it was; the old one is not wanted.
+        unsafe { pthread_setcancelstate(self.before, &mut 0) };
+    }
+}
+
+/// Makes a call whole.
+#[inline]
+pub(crate) fn whole<T>(call: impl FnOnce() -> T) -> T {
+    let _whole = Uncancelled::begin();
+    call()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> c_int {
+        let mut state = -1;
+        // SAFETY: a live variable; the state is put back.
+        unsafe {
+            pthread_setcancelstate(DISABLE, &mut state);
+            pthread_setcancelstate(state, &mut 0);
+        }
+        state
+    }
+
+    #[test]
+    fn the_state_is_as_before_when_the_last_one_is_gone() {
+        let outer = Uncancelled::begin();
+        assert_eq!(state(), DISABLE);
+        assert_eq!(whole(state), DISABLE);
+        assert_eq!(state(), DISABLE, "the outer one lives");
+        drop(outer);
+        assert_eq!(state(), 0);
+    }
+}

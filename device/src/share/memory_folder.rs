@@ -1,0 +1,211 @@
+//! Where this user's processes keep what they write for every batch of packets: in memory, because a write to a disk's
+//! file may wait for the disk, now and then for seconds.
+//!
+//! That is the folder of the registry if it is in memory. Else it is a folder in /dev/shm, where any user may
+//! make names: its own is a random number, which a file beside the registry tells. It is made when it is
+//! first needed, and the last process that leaves in good order removes it.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::{Path, PathBuf};
+
+use super::folder::Folder;
+use super::membership::Membership;
+use super::{ShareError, folder, process, system};
+
+/// Names that are tried: each is free unless another process has guessed 64 random bits.
+const TRIES: u32 = 4;
+/// The longest name that is read from the file.
+const MAX_NAME_BYTES: usize = 64;
+
+/// Which folder it is, as far as that is known before it is needed.
+#[derive(Debug)]
+pub(super) enum MemoryFolder {
+    /// That of the registry.
+    Registry(PathBuf),
+    /// One in `parent`, which the file `record` in `registries` names.
+    Recorded { registries: PathBuf, record: String, parent: PathBuf },
+}
+
+impl MemoryFolder {
+    /// Beside the registry of a UDP port in the folder `registries`.
+    pub(super) fn of(registries: &Path, port: u16) -> MemoryFolder {
+        let parent = Path::new("/dev/shm");
+        if folder::is_in_memory(registries) || !folder::is_in_memory(parent) {
+            return MemoryFolder::Registry(registries.to_owned());
+        }
+        MemoryFolder::Recorded {
+            registries: registries.to_owned(),
+            record: format!("{}-memory", folder::file_name(port)),
+            parent: parent.to_owned(),
+        }
+    }
+
+    /// The folder, made if it is not there.
+    ///
+    /// # Errors
+    /// A sentence: the processes that share the port have one that is not to be seen from here.
+    pub(super) fn find(&self, membership: &Membership) -> Result<PathBuf, &'static str> {
+        let (registries, record, parent) = match self {
+            MemoryFolder::Registry(folder) => return Ok(folder.clone()),
+            MemoryFolder::Recorded { registries, record, parent } => (registries, record, parent),
+        };
+        let recorded =
+            || Some(parent.join(read(registries, record)?)).filter(|path| Folder::existing(path).is_ok());
+        if let Some(path) = recorded() {
+            return Ok(path);
+        }
+        membership
+            .with_lock(|membership| {
+                if let Some(path) = recorded() {
+                    return Ok(path);
+                }
+                if read(registries, record).is_some() && !membership.is_alone() {
+                    return Err(
+                        "the processes that share the port have another /dev/shm: set XDG_RUNTIME_DIR of all of them \
+                         to one folder in memory",
+                    );
+                }
+                // Without one in memory, that of the registry has to do: it is private as well.
+                Ok(make(registries, record, parent).unwrap_or_else(|_| registries.clone()))
+            })
+            .unwrap_or(Err("the registry of the shared port stays locked"))
+    }
+
+    /// Removes the folder if nothing is in it. The registry is locked, and the caller's process is the last one.
+    pub(super) fn remove(&self) {
+        let MemoryFolder::Recorded { registries, record, parent } = self else { return };
+        if !system::exists(&registries.join(record)) {
+            return;
+        }
+        // What is not empty stays, with the record of it.
+        if let Some(name) = read(registries, record)
+            && system::remove_folder(&parent.join(name)).is_ok()
+        {
+            let _ = system::remove_file(&registries.join(record));
+        }
+    }
+}
+
+/// The name that the file tells, if it tells one.
+fn read(registries: &Path, record: &str) -> Option<String> {
+    let mut bytes = [0; MAX_NAME_BYTES];
+    let length = folder::open(registries, record).ok()?.read_at(&mut bytes, 0).ok()?;
+    let name = String::from_utf8(bytes.get(..length)?.to_vec()).ok()?;
+    let sound = name.starts_with("pumice-") && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    sound.then_some(name)
+}
+
+fn make(registries: &Path, record: &str, parent: &Path) -> Result<PathBuf, ShareError> {
+    let mut tries = 0;
+    loop {
+        let name = format!("pumice-{}-{:016x}", process::effective_uid(), RandomState::new().hash_one(tries));
+        let path = parent.join(&name);
+        tries += 1;
+        match Folder::open(&path) {
+            Ok(_) => {}
+            Err(_) if tries < TRIES => continue,
+            Err(error) => return Err(error),
+        }
+        let failed = |source| ShareError::Os {
+            step: "write the name of the folder in memory to",
+            path: Some(registries.join(record)),
+            source,
+        };
+        let file = folder::open(registries, record)?;
+        file.set_len(0).and_then(|()| file.write_all_at(name.as_bytes(), 0)).map_err(failed)?;
+        return Ok(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::port::{ShareConfig, SharedPort};
+    use super::*;
+    use crate::port::UdpConfig;
+    use std::fs::{self, Permissions};
+    use std::net::IpAddr;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    struct Scene(PathBuf);
+
+    impl Scene {
+        fn new(name: &str) -> Scene {
+            let top = std::env::temp_dir().join(format!("pumice-memory-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&top);
+            fs::create_dir_all(top.join("shm")).unwrap();
+            fs::create_dir_all(top.join("other-shm")).unwrap();
+            Scene(top)
+        }
+
+        fn folder(&self, shm: &str) -> MemoryFolder {
+            let (registries, parent) = (self.0.join("registries"), self.0.join(shm));
+            MemoryFolder::Recorded { registries, record: "x-memory".to_owned(), parent }
+        }
+
+        fn port(&self) -> SharedPort {
+            let address = IpAddr::from([127, 200, (std::process::id() % 250) as u8, 77]);
+            let udp = UdpConfig { port: 4790, ..UdpConfig::new(address) };
+            SharedPort::open(&ShareConfig { udp, folder: Some(self.0.join("registries")) }).unwrap()
+        }
+
+        fn names(&self, folder: &str) -> Vec<String> {
+            let entries = fs::read_dir(self.0.join(folder)).unwrap();
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        }
+    }
+
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn all_who_share_find_the_folder_that_the_first_one_made() {
+        let scene = Scene::new("same");
+        let (a, b) = (scene.port(), scene.port());
+        let here = scene.folder("shm");
+        let found = here.find(a.membership()).unwrap();
+        assert_eq!(here.find(b.membership()), Ok(found.clone()));
+        assert_eq!(fs::metadata(&found).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(scene.names("shm").len(), 1);
+        // If the name is not ours any more, or is nonsense, a process that is alone makes a new one.
+        drop(b);
+        fs::set_permissions(&found, Permissions::from_mode(0o777)).unwrap();
+        let second = here.find(a.membership()).unwrap();
+        assert_ne!(second, found);
+        for nonsense in ["", "pumice-/../x", "/etc", "pumice-\0"] {
+            fs::write(scene.0.join("registries/x-memory"), nonsense).unwrap();
+            let next = here.find(a.membership()).unwrap();
+            assert!(next.starts_with(scene.0.join("shm")) && next != second, "{nonsense:?}: {next:?}");
+        }
+        fs::remove_dir_all(scene.0.join("shm")).unwrap();
+        assert_eq!(here.find(a.membership()), Ok(scene.0.join("registries")), "private too");
+    }
+
+    #[test]
+    fn processes_with_another_dev_shm_are_told_so() {
+        let scene = Scene::new("other");
+        let (a, b) = (scene.port(), scene.port());
+        scene.folder("shm").find(a.membership()).unwrap();
+        let refused = scene.folder("other-shm").find(b.membership()).unwrap_err();
+        assert!(refused.contains("another /dev/shm") && refused.contains("XDG_RUNTIME_DIR"), "{refused}");
+        assert_eq!(scene.names("other-shm"), [""; 0]);
+        drop(a);
+        assert!(scene.folder("other-shm").find(b.membership()).is_ok(), "alone");
+    }
+
+    #[test]
+    fn the_last_one_removes_it_when_it_is_empty() {
+        let scene = Scene::new("last");
+        let here = scene.folder("shm");
+        here.remove();
+        let found = here.find(scene.port().membership()).unwrap();
+        fs::write(found.join("x"), "").unwrap();
+        here.remove();
+        assert_eq!(here.find(scene.port().membership()), Ok(found.clone()));
+        fs::remove_file(found.join("x")).unwrap();
+        here.remove();
+        assert!(scene.names("shm").is_empty() && !scene.names("registries").contains(&"x-memory".to_owned()));
+    }
+}

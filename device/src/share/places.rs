@@ -1,0 +1,332 @@
+//! Which folder the processes of a user meet in, when other users may have taken its name first.
+//!
+//! The places in their order:
+//!
+//! 1. `$XDG_RUNTIME_DIR/pumice`, or `/run/user/UID/pumice` for sessions that were not told, such as cron's. No other
+//!    user can make names there.
+//! 2. `/tmp/pumice-UID`, then `/tmp/pumice-UID.1` and so on: the first that is this user's. Any user may have
+//!    made a folder of such a name, so one that is not ours alone is passed over. In a user namespace, UID is
+//!    the number outside, and the one inside comes after it.
+//! 3. `~/.cache/pumice-BOOT`, if all of these are taken or /tmp cannot be written. BOOT names this boot of this host: home
+//!    folders may be shared with other hosts.
+//!
+//! All processes arrive at the same place because a folder that exists is preferred to one that would have to be made, and
+//! because names are made in one order.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::folder::Folder;
+use super::system;
+use super::{ShareError, process};
+
+/// Names in /tmp that are tried.
+const MAX_NAMES: u32 = 100;
+
+/// Where a user's processes meet.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) folder: PathBuf,
+    /// What the user should know: a place that comes earlier cannot be used.
+    pub(super) notice: Option<String>,
+}
+
+/// The place of this user's processes, made if it is not there.
+///
+/// # Errors
+/// There is none that is fit for it.
+pub(super) fn find() -> Result<Place, ShareError> {
+    Surroundings::of_this_process().find()
+}
+
+/// The folder of this user's processes, made if it is not there: what is in it no other user can have changed.
+///
+/// # Errors
+/// See [`ShareError`].
+pub fn runtime_folder() -> Result<PathBuf, ShareError> {
+    find().map(|place| place.folder)
+}
+
+/// Other places of this user's with a file of this name: processes that were told another one may be there.
+pub(super) fn others(than: &Path, name: &str) -> Vec<PathBuf> {
+    let places = Surroundings::of_this_process();
+    places.existing().filter(|folder| folder != than && system::exists(&folder.join(name))).collect()
+}
+
+/// What the places follow from.
+#[derive(Debug)]
+struct Surroundings {
+    /// This user, as files show it.
+    uid: u32,
+    /// This user in the names of folders in /tmp: two users are never both 0 there only because each is root in a user
+    /// namespace.
+    outer_uid: u32,
+    /// $XDG_RUNTIME_DIR.
+    given: Option<PathBuf>,
+    /// /run/user.
+    sessions: PathBuf,
+    /// /tmp.
+    shared: PathBuf,
+    home: Option<PathBuf>,
+    /// Names this boot of this host.
+    boot: String,
+}
+
+impl Surroundings {
+    fn of_this_process() -> Surroundings {
+        let path =
+            |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
+        let boot = system::read_text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        Surroundings {
+            uid: process::effective_uid(),
+            outer_uid: process::outer_uid(),
+            given: path("XDG_RUNTIME_DIR"),
+            sessions: PathBuf::from("/run/user"),
+            shared: PathBuf::from("/tmp"),
+            home: path("HOME"),
+            boot: boot.chars().filter(char::is_ascii_hexdigit).take(12).collect(),
+        }
+    }
+
+    fn find(&self) -> Result<Place, ShareError> {
+        let mut refusals = Vec::new();
+        let found = self
+            .private()
+            .find_map(|path| make(&path, &mut refusals).is_made().then_some(path))
+            .or_else(|| self.find_shared(&mut refusals))
+            .or_else(|| {
+                let path = self.at_home()?;
+                // What is wrong with it will be said of the folder in it.
+                let _ = path.parent().map(system::create_folder);
+                make(&path, &mut refusals).is_made().then_some(path)
+            });
+        let mut refusals = refusals.into_iter();
+        match (found, refusals.next()) {
+            (Some(folder), None) => Ok(Place { folder, notice: None }),
+            (Some(folder), Some(refusal)) => {
+                let notice = format!("{refusal}; {} is used instead", folder.display());
+                Ok(Place { folder, notice: Some(notice) })
+            }
+            (None, Some(first)) => Err(ShareError::NoFolder { first: Box::new(first) }),
+            (None, None) => Err(ShareError::NoFolder {
+                first: Box::new(ShareError::Os {
+                    step: "make a folder in",
+                    path: Some(self.shared.clone()),
+                    source: io::Error::from_raw_os_error(libc::ENOENT),
+                }),
+            }),
+        }
+    }
+
+    /// The first name in the shared folder that is ours, or else can be had.
+    fn find_shared(&self, refusals: &mut Vec<ShareError>) -> Option<PathBuf> {
+        let existing = || self.shared_names().find(|path| is_ours(path));
+        let before = refusals.len();
+        let found = existing().or_else(|| {
+            for path in self.shared_names() {
+                match make(&path, refusals) {
+                    // Meanwhile a name before it may have come free and been taken by a process of ours.
+                    Made::Yes => return existing().or(Some(path)),
+                    Made::Taken => {}
+                    Made::Impossible => break,
+                }
+            }
+            None
+        })?;
+        if refusals.len() == before {
+            // It existed: what is wrong with those before it?
+            for path in self.shared_names().take_while(|path| *path != found) {
+                if let Err(refusal) = Folder::existing(&path)
+                    && !is_missing(&refusal)
+                {
+                    refusals.push(refusal);
+                }
+            }
+        }
+        Some(found)
+    }
+
+    /// Places that exist and are ours.
+    fn existing(&self) -> impl Iterator<Item = PathBuf> {
+        self.private().chain(self.shared_names()).chain(self.at_home()).filter(|path| is_ours(path))
+    }
+
+    /// In folders of this user's own.
+    fn private(&self) -> impl Iterator<Item = PathBuf> {
+        let session = |uid: u32| self.sessions.join(uid.to_string());
+        let outer = Some(self.outer_uid).filter(|outer| *outer != self.uid);
+        let parents = self.given.iter().cloned().chain([session(self.uid)]).chain(outer.map(session));
+        // Not another user's, which `su` leaves in the environment.
+        let ours = |path: &PathBuf| {
+            system::about_path(path)
+                .is_ok_and(|about| about.is_folder && about.uid == self.uid && about.mode & 0o300 == 0o300)
+        };
+        parents.filter(ours).map(|parent| parent.join("pumice")).collect::<Vec<_>>().into_iter()
+    }
+
+    fn shared_names(&self) -> impl Iterator<Item = PathBuf> {
+        // Inside of another namespace this one's number for the user is the outer one.
+        let inner = Some(self.uid).filter(|uid| *uid != self.outer_uid);
+        std::iter::once(self.outer_uid).chain(inner).flat_map(move |uid| {
+            (0..MAX_NAMES).map(move |number| match number {
+                0 => self.shared.join(format!("pumice-{uid}")),
+                _ => self.shared.join(format!("pumice-{uid}.{number}")),
+            })
+        })
+    }
+
+    fn at_home(&self) -> Option<PathBuf> {
+        let home = self.home.as_ref()?;
+        let about = system::about_path(home).ok()?;
+        let is_ours = about.is_folder && about.uid == self.uid && about.mode & 0o022 == 0;
+        (is_ours && !self.boot.is_empty()).then(|| home.join(".cache").join(format!("pumice-{}", self.boot)))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Made {
+    Yes,
+    /// Something that is not ours has the name.
+    Taken,
+    /// Another name in the same folder would not do either.
+    Impossible,
+}
+
+impl Made {
+    fn is_made(self) -> bool {
+        self == Made::Yes
+    }
+}
+
+/// Makes a folder if it is not there; notes why not.
+fn make(path: &Path, refusals: &mut Vec<ShareError>) -> Made {
+    match Folder::open(path) {
+        Ok(_) => Made::Yes,
+        Err(refusal) => {
+            let taken = system::is_name_taken(path);
+            refusals.push(refusal);
+            if taken { Made::Taken } else { Made::Impossible }
+        }
+    }
+}
+
+fn is_ours(path: &Path) -> bool {
+    Folder::existing(path).is_ok()
+}
+
+fn is_missing(refusal: &ShareError) -> bool {
+    matches!(refusal, ShareError::Os { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    /// Surroundings in a folder of their own.
+    struct Scene(PathBuf);
+
+    impl Scene {
+        fn new(name: &str) -> Scene {
+            let top = std::env::temp_dir().join(format!("pumice-places-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&top);
+            for folder in ["tmp", "run", "home", "given"] {
+                fs::create_dir_all(top.join(folder)).unwrap();
+                fs::set_permissions(top.join(folder), Permissions::from_mode(0o755)).unwrap();
+            }
+            Scene(top)
+        }
+
+        fn surroundings(&self) -> Surroundings {
+            Surroundings {
+                uid: process::effective_uid(),
+                outer_uid: 77,
+                given: None,
+                sessions: self.0.join("run"),
+                shared: self.0.join("tmp"),
+                home: Some(self.0.join("home")),
+                boot: "b007".to_owned(),
+            }
+        }
+
+        /// The place relative to the scene, and what is said.
+        fn find(&self, surroundings: &Surroundings) -> (String, Option<String>) {
+            let place = surroundings.find().unwrap();
+            let about = fs::symlink_metadata(&place.folder).unwrap();
+            assert_eq!((about.mode() & 0o7777, about.uid()), (0o700, process::effective_uid()));
+            let folder = place.folder.strip_prefix(&self.0).unwrap();
+            (folder.to_str().unwrap().to_owned(), place.notice)
+        }
+    }
+
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_folder_of_the_session_comes_before_tmp() {
+        let scene = Scene::new("session");
+        let mut here = scene.surroundings();
+        assert_eq!(scene.find(&here), ("tmp/pumice-77".to_owned(), None));
+        fs::create_dir(scene.0.join("run/77")).unwrap();
+        assert_eq!(scene.find(&here), ("run/77/pumice".to_owned(), None), "by its number outside");
+        fs::create_dir(scene.0.join(format!("run/{}", here.uid))).unwrap();
+        assert_eq!(scene.find(&here), (format!("run/{}/pumice", here.uid), None));
+        here.given = Some(scene.0.join("given"));
+        assert_eq!(scene.find(&here), ("given/pumice".to_owned(), None));
+        here.given = Some(scene.0.join("missing"));
+        assert_eq!(scene.find(&here).0, format!("run/{}/pumice", here.uid));
+        let others: Vec<PathBuf> = here.existing().collect();
+        assert_eq!(others.len(), 3, "{others:?}");
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_passed_over_and_said() {
+        let scene = Scene::new("taken");
+        let here = scene.surroundings();
+        let names: Vec<PathBuf> = here.shared_names().collect();
+        // A folder that others may change, a link to one of ours, a file.
+        fs::create_dir(&names[0]).unwrap();
+        fs::set_permissions(&names[0], Permissions::from_mode(0o770)).unwrap();
+        fs::create_dir(scene.0.join("ours")).unwrap();
+        fs::set_permissions(scene.0.join("ours"), Permissions::from_mode(0o700)).unwrap();
+        symlink(scene.0.join("ours"), &names[1]).unwrap();
+        fs::write(&names[2], "").unwrap();
+        for _ in 0..2 {
+            let (folder, notice) = scene.find(&here);
+            let notice = notice.unwrap();
+            assert_eq!(folder, "tmp/pumice-77.3");
+            assert!(notice.contains("pumice-77 cannot be used") && notice.contains("chmod"), "{notice}");
+            assert!(notice.ends_with("pumice-77.3 is used instead"), "{notice}");
+        }
+        assert_eq!(fs::read_dir(scene.0.join("ours")).unwrap().count(), 0);
+        // A process that starts when the names are free again joins the others where they are.
+        fs::remove_dir(&names[0]).unwrap();
+        fs::remove_file(&names[1]).unwrap();
+        assert_eq!(scene.find(&here).0, "tmp/pumice-77.3");
+    }
+
+    #[test]
+    fn with_all_names_taken_there_is_the_home_folder() {
+        let scene = Scene::new("home");
+        let mut here = scene.surroundings();
+        here.shared_names().for_each(|name| fs::write(name, "").unwrap());
+        let (folder, notice) = scene.find(&here);
+        assert_eq!(folder, "home/.cache/pumice-b007");
+        assert!(notice.unwrap().contains("pumice-77: Not a directory"));
+        here.shared = scene.0.join("no-tmp");
+        assert_eq!(scene.find(&here).0, "home/.cache/pumice-b007");
+        // One that others may change is none.
+        fs::set_permissions(scene.0.join("home"), Permissions::from_mode(0o777)).unwrap();
+        let refused = here.find().unwrap_err();
+        assert!(matches!(refused, ShareError::NoFolder { .. }), "{refused}");
+        assert_eq!(refused.errno(), libc::ENOENT);
+        assert!(
+            refused.to_string().contains("no-tmp/pumice-77")
+                && refused.to_string().contains("XDG_RUNTIME_DIR")
+        );
+    }
+}

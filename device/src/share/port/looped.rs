@@ -1,0 +1,135 @@
+//! IPv6 groups of the loopback interface.
+//!
+//! Linux lets a socket join an IPv6 group on `lo` but gives that interface no route for groups, so that a datagram
+//! from ::1 to a group is refused with ENETUNREACH; for IPv4 groups there is none of this. All members of such a
+//! group are processes of this host that share the UDP port. So a train that the kernel refuses goes through the
+//! relay to each of them, and into a queue of this process, which may be a member as well.
+//!
+//! A relay holds few trains. If the first member has no room the train waits, so that one that keeps up loses
+//! nothing; one that does not run delays its senders once, for a moment, and loses what it does not take.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use pumice_transport::path::Flow;
+
+use super::SharedPort;
+use super::counters::note_sent;
+use crate::port::{Received, Train, TransmitError};
+use crate::share::relay::Sent;
+
+/// Trains that wait for this process. More are lost, as in a socket's buffer.
+const LIMIT: usize = 256;
+/// TTL of trains that leave it to the port.
+const DEFAULT_HOP_LIMIT: u8 = 64;
+
+/// How long a train waits for a member without room.
+const PATIENCE_NS: u64 = 20_000_000;
+
+/// A train that this process sent to a group of its own.
+#[derive(Debug)]
+struct Looped {
+    flow: Flow,
+    traffic_class: u8,
+    hop_limit: u8,
+    segment_bytes: usize,
+    bytes: Vec<u8>,
+}
+
+/// The groups that this process has joined, and what it sent to them itself.
+#[derive(Debug, Default)]
+pub(super) struct LoopedGroups {
+    joins: BTreeMap<IpAddr, usize>,
+    queue: VecDeque<Looped>,
+    /// Since when the first member has had no room.
+    full_since_ns: Option<u64>,
+}
+
+impl LoopedGroups {
+    pub(super) fn join(&mut self, group: IpAddr) {
+        *self.joins.entry(group).or_default() += 1;
+    }
+
+    pub(super) fn leave(&mut self, group: IpAddr) {
+        if let Some(joins) = self.joins.get_mut(&group) {
+            *joins -= 1;
+            if *joins == 0 {
+                self.joins.remove(&group);
+            }
+        }
+    }
+
+    /// Whether a train of another process is for a group that this process has joined.
+    pub(super) fn takes(&self, flow: &Flow) -> bool {
+        is_looped(flow) && self.joins.contains_key(&flow.destination)
+    }
+
+    /// Whether a train waits for a member that has no room.
+    fn waits(&mut self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(*self.full_since_ns.get_or_insert(now_ns)) < PATIENCE_NS
+    }
+
+    /// Hands the next train of this process to `handler`; false: there is none.
+    pub(super) fn receive(&mut self, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        let Some(looped) = self.queue.pop_front() else { return false };
+        let Looped { flow, traffic_class, hop_limit, segment_bytes, ref bytes } = looped;
+        handler(&Received { flow, traffic_class, hop_limit, segment_bytes, bytes });
+        true
+    }
+
+    fn push(&mut self, received: &Received<'_>) {
+        if self.takes(&received.flow) && self.queue.len() < LIMIT {
+            let Received { flow, traffic_class, hop_limit, segment_bytes, bytes } = *received;
+            self.queue.push_back(Looped {
+                flow,
+                traffic_class,
+                hop_limit,
+                segment_bytes,
+                bytes: bytes.to_vec(),
+            });
+        }
+    }
+}
+
+/// Whether the kernel has no way for a flow, but this module has.
+fn is_looped(flow: &Flow) -> bool {
+    flow.destination.is_ipv6() && flow.destination.is_multicast() && flow.source.is_loopback()
+}
+
+impl SharedPort {
+    /// Takes a train to a group that the kernel had no route for to the group's members on this host.
+    ///
+    /// # Errors
+    /// `Unreachable`: it is not one to a group of the loopback interface. `Busy`: a member has no room.
+    pub(super) fn loop_group(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
+        let path = train.path;
+        if !is_looped(&path.flow) {
+            return Err(TransmitError::Unreachable);
+        }
+        let received = Received {
+            flow: path.flow,
+            traffic_class: path.traffic_class,
+            hop_limit: if path.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { path.hop_limit },
+            segment_bytes: if train.segment_bytes == 0 { train.bytes.len() } else { train.segment_bytes },
+            bytes: train.bytes,
+        };
+        let registry = self.membership.registry();
+        let members = registry.glance();
+        let mut first = true;
+        for member in members.iter().flat_map(|members| members.iter()) {
+            if self.local.contains(member.slot) {
+                continue;
+            }
+            let sent = self.relay.send_train(registry, member.slot, &received);
+            match sent {
+                Sent::Full if first && self.looped.waits(now_ns) => return Err(TransmitError::Busy),
+                Sent::Done => self.looped.full_since_ns = None,
+                Sent::Full | Sent::Nobody => {}
+            }
+            note_sent(&self.counters, sent);
+            first &= sent == Sent::Nobody;
+        }
+        self.looped.push(&received);
+        Ok(())
+    }
+}

@@ -1,0 +1,571 @@
+//! In tests: the operating system, or below a simulated process the model of one.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use libc::{c_int, sock_filter};
+use pumice_transport::path::Flow;
+
+use super::{About, Guard, memory, real};
+use crate::port::{Port, PortError, PortLimits, Received, Train, TransmitError, UdpConfig, UdpPort};
+use crate::share::datagram::Datagram;
+use crate::share::simulation::{
+    self, Fd, Kernel, PAGE_BYTES, Packet, SocketName, Wait, call, is_simulated, observe,
+};
+
+/// A descriptor of a simulated process.
+#[derive(Debug)]
+pub(in crate::share) struct Descriptor(pub(in crate::share) Fd);
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // A process that was killed has nothing to close any more.
+        let _ = call(|kernel, pid| kernel.close(pid, self.0));
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::share) enum File {
+    Real(real::File),
+    Simulated(Descriptor),
+}
+
+impl From<std::fs::File> for File {
+    fn from(file: std::fs::File) -> File {
+        File::Real(real::File::from(file))
+    }
+}
+
+impl File {
+    pub(in crate::share) fn about(&self) -> io::Result<About> {
+        match self {
+            File::Real(file) => file.about(),
+            File::Simulated(file) => call(|kernel, pid| kernel.about(pid, file.0)),
+        }
+    }
+
+    pub(in crate::share) fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+        match self {
+            File::Real(file) => file.read_at(bytes, at),
+            // A page at a time: a reader may see some pages of a write and not the others.
+            File::Simulated(file) => {
+                let count = bytes.len().min(PAGE_BYTES - at as usize % PAGE_BYTES);
+                call(|kernel, pid| kernel.read_at(pid, file.0, &mut bytes[..count], at))
+            }
+        }
+    }
+
+    pub(in crate::share) fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        if let File::Real(file) = self {
+            return file.read_exact_at(bytes, at);
+        }
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match self.read_at(&mut bytes[filled..], at + filled as u64)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => filled += count,
+            }
+        }
+        Ok(())
+    }
+
+    pub(in crate::share) fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let file = match self {
+            File::Real(file) => return file.write_all_at(bytes, at),
+            File::Simulated(file) => file,
+        };
+        let (mut rest, mut at) = (bytes, at);
+        while !rest.is_empty() {
+            let (page, next) = rest.split_at(rest.len().min(PAGE_BYTES - at as usize % PAGE_BYTES));
+            call(|kernel, pid| kernel.write_at(pid, file.0, page, at))?;
+            (rest, at) = (next, at + page.len() as u64);
+        }
+        Ok(())
+    }
+
+    pub(in crate::share) fn set_len(&self, length_bytes: u64) -> io::Result<()> {
+        match self {
+            File::Real(file) => file.set_len(length_bytes),
+            File::Simulated(file) => call(|kernel, pid| kernel.set_len(pid, file.0, length_bytes)),
+        }
+    }
+
+    pub(in crate::share) fn control_lock(&self, command: c_int, request: &mut libc::flock) -> io::Result<()> {
+        match self {
+            File::Real(file) => file.control_lock(command, request),
+            File::Simulated(file) => call(|kernel, pid| kernel.control_lock(pid, file.0, command, request)),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::share) enum OpenFolder {
+    Real(real::OpenFolder),
+    Simulated(Descriptor),
+}
+
+impl OpenFolder {
+    pub(in crate::share) fn open(path: &Path) -> io::Result<OpenFolder> {
+        if is_simulated() {
+            let fd = call(|kernel, pid| kernel.open_folder(pid, path))?;
+            return Ok(OpenFolder::Simulated(Descriptor(fd)));
+        }
+        real::OpenFolder::open(path).map(OpenFolder::Real)
+    }
+
+    pub(in crate::share) fn about(&self) -> io::Result<About> {
+        match self {
+            OpenFolder::Real(folder) => folder.about(),
+            OpenFolder::Simulated(folder) => call(|kernel, pid| kernel.about(pid, folder.0)),
+        }
+    }
+
+    pub(in crate::share) fn open_file(&self, name: &str) -> io::Result<File> {
+        match self {
+            OpenFolder::Real(folder) => folder.open_file(name).map(File::Real),
+            OpenFolder::Simulated(folder) => {
+                let fd = call(|kernel, pid| kernel.open_file(pid, folder.0, name))?;
+                Ok(File::Simulated(Descriptor(fd)))
+            }
+        }
+    }
+
+    pub(in crate::share) fn remove(&self, name: &str) -> io::Result<()> {
+        match self {
+            OpenFolder::Real(folder) => folder.remove(name),
+            OpenFolder::Simulated(folder) => call(|kernel, pid| {
+                let path = kernel.path_in(pid, folder.0, name)?;
+                kernel.remove_file(pid, &path)
+            }),
+        }
+    }
+
+    pub(in crate::share) fn set_mode(&self, mode: u32) -> io::Result<()> {
+        match self {
+            OpenFolder::Real(folder) => folder.set_mode(mode),
+            OpenFolder::Simulated(_) => Ok(()),
+        }
+    }
+
+    pub(in crate::share) fn way(&self) -> PathBuf {
+        match self {
+            OpenFolder::Real(folder) => folder.way(),
+            OpenFolder::Simulated(folder) => {
+                call(|kernel, pid| kernel.path_in(pid, folder.0, "")).unwrap_or_default()
+            }
+        }
+    }
+
+    pub(in crate::share) fn names(&self) -> io::Result<Vec<String>> {
+        match self {
+            OpenFolder::Real(folder) => folder.names(),
+            OpenFolder::Simulated(folder) => call(|kernel, pid| {
+                let path = kernel.path_in(pid, folder.0, "")?;
+                kernel.list_folder(pid, &path)
+            }),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::share) enum SharedMemory {
+    Real(memory::SharedMemory),
+    Simulated(Arc<[AtomicU64]>),
+}
+
+impl SharedMemory {
+    pub(in crate::share) fn map(file: &File, words: usize) -> io::Result<SharedMemory> {
+        match file {
+            File::Real(file) => memory::SharedMemory::map(file, words).map(SharedMemory::Real),
+            File::Simulated(file) => {
+                call(|kernel, pid| kernel.map(pid, file.0, words)).map(SharedMemory::Simulated)
+            }
+        }
+    }
+
+    pub(in crate::share) fn words(&self) -> &[AtomicU64] {
+        match self {
+            SharedMemory::Real(memory) => memory.words(),
+            SharedMemory::Simulated(memory) => memory,
+        }
+    }
+}
+
+/// The socket of a process in the group of a UDP port.
+#[derive(Debug)]
+pub enum GroupPort {
+    Real(UdpPort),
+    Simulated(SimulatedUdp),
+}
+
+#[derive(Debug)]
+pub struct SimulatedUdp {
+    descriptor: Descriptor,
+    address: IpAddr,
+    port: u16,
+}
+
+impl GroupPort {
+    pub fn bind(config: &UdpConfig) -> Result<GroupPort, PortError> {
+        if !is_simulated() {
+            return UdpPort::bind(config).map(GroupPort::Real);
+        }
+        let UdpConfig { address, port, reuse_port, .. } = *config;
+        match call(|kernel, pid| kernel.bind_udp(pid, address, port)) {
+            Ok(fd) => Ok(GroupPort::Simulated(SimulatedUdp { descriptor: Descriptor(fd), address, port })),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                Err(PortError::Taken { address, port, reuse_port })
+            }
+            Err(source) => Err(PortError::Socket { step: "bind the simulated socket", source }),
+        }
+    }
+
+    pub fn address(&self) -> IpAddr {
+        match self {
+            GroupPort::Real(port) => port.address(),
+            GroupPort::Simulated(port) => port.address,
+        }
+    }
+
+    pub fn port(&self) -> u16 {
+        match self {
+            GroupPort::Real(port) => port.port(),
+            GroupPort::Simulated(port) => port.port,
+        }
+    }
+}
+
+impl AsRawFd for GroupPort {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            GroupPort::Real(port) => port.as_raw_fd(),
+            GroupPort::Simulated(port) => port.descriptor.0,
+        }
+    }
+}
+
+impl Port for GroupPort {
+    fn transmit(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
+        let port = match self {
+            GroupPort::Real(port) => return port.transmit(now_ns, train),
+            GroupPort::Simulated(port) => port,
+        };
+        let Flow { source, destination, .. } = train.path.flow;
+        let flow = Flow { source, destination, source_port: port.port, destination_port: port.port };
+        let packet = Packet { flow, segment_bytes: train.segment_bytes, bytes: train.bytes.to_vec() };
+        call(|kernel, _| {
+            kernel.deliver(packet);
+            Ok(())
+        })
+        .map_err(|error| TransmitError::Refused(error.raw_os_error().unwrap_or(libc::EIO)))
+    }
+
+    fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        let port = match self {
+            GroupPort::Real(port) => return port.receive(now_ns, handler),
+            GroupPort::Simulated(port) => port,
+        };
+        let Ok(Some(packet)) = call(|kernel, pid| kernel.receive_udp(pid, port.descriptor.0)) else {
+            return false;
+        };
+        let Packet { flow, segment_bytes, bytes } = packet;
+        handler(&Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes, bytes: &bytes });
+        true
+    }
+
+    fn limits(&self) -> PortLimits {
+        match self {
+            GroupPort::Real(port) => port.limits(),
+            GroupPort::Simulated(_) => {
+                PortLimits { max_segments: 64, max_train_bytes: 65_507, receive_buffer_bytes: 4 << 20 }
+            }
+        }
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        match self {
+            GroupPort::Real(port) => port.descriptors(),
+            GroupPort::Simulated(port) => vec![port.descriptor.0],
+        }
+    }
+
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        match self {
+            GroupPort::Real(port) => port.join(group),
+            GroupPort::Simulated(port) => {
+                call(|kernel, pid| kernel.join_group(pid, port.descriptor.0, group, true))
+            }
+        }
+    }
+
+    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
+        match self {
+            GroupPort::Real(port) => port.leave(group),
+            GroupPort::Simulated(port) => {
+                call(|kernel, pid| kernel.join_group(pid, port.descriptor.0, group, false))
+            }
+        }
+    }
+
+    fn source_port(&self) -> Option<u16> {
+        match self {
+            GroupPort::Real(port) => port.source_port(),
+            GroupPort::Simulated(port) => Some(port.port),
+        }
+    }
+}
+
+/// A unix datagram socket.
+#[derive(Debug)]
+pub(in crate::share) enum DatagramSocket {
+    Real(real::DatagramSocket),
+    Simulated(Descriptor),
+}
+
+/// As sockets were named once: by names that belong to no user.
+fn socket_name(kernel: &Kernel, path: PathBuf) -> SocketName {
+    if kernel.has(Guard::PrivateNames) { SocketName::Path(path) } else { SocketName::Abstract(path) }
+}
+
+/// Folder and socket are of the same system.
+fn mixed() -> io::Error {
+    io::Error::from_raw_os_error(libc::EXDEV)
+}
+
+impl DatagramSocket {
+    pub(in crate::share) fn new() -> io::Result<DatagramSocket> {
+        if is_simulated() {
+            return call(|kernel, pid| kernel.open_unix(pid))
+                .map(|fd| DatagramSocket::Simulated(Descriptor(fd)));
+        }
+        real::DatagramSocket::new().map(DatagramSocket::Real)
+    }
+
+    pub(in crate::share) fn set_send_buffer_size(&self, bytes: usize) -> io::Result<()> {
+        match self {
+            DatagramSocket::Real(socket) => socket.set_send_buffer_size(bytes),
+            DatagramSocket::Simulated(_) => Ok(()),
+        }
+    }
+
+    pub(in crate::share) fn bind(&self, folder: &OpenFolder, name: &str) -> io::Result<()> {
+        match (self, folder) {
+            (DatagramSocket::Real(socket), OpenFolder::Real(folder)) => socket.bind(folder, name),
+            (DatagramSocket::Simulated(socket), OpenFolder::Simulated(folder)) => call(|kernel, pid| {
+                let path = kernel.path_in(pid, folder.0, name)?;
+                kernel.bind_unix(pid, socket.0, &socket_name(kernel, path))
+            }),
+            _ => Err(mixed()),
+        }
+    }
+
+    pub(in crate::share) fn connect(&self, folder: &OpenFolder, name: &str) -> io::Result<()> {
+        match (self, folder) {
+            (DatagramSocket::Real(socket), OpenFolder::Real(folder)) => socket.connect(folder, name),
+            (DatagramSocket::Simulated(_), OpenFolder::Simulated(folder)) => call(|kernel, pid| {
+                let path = kernel.path_in(pid, folder.0, name)?;
+                kernel.find_unix(pid, &socket_name(kernel, path)).map(|_| ())
+            }),
+            _ => Err(mixed()),
+        }
+    }
+
+    pub(in crate::share) fn send(
+        &self,
+        folder: &OpenFolder,
+        name: &str,
+        header: &[u8],
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        match (self, folder) {
+            (DatagramSocket::Real(socket), OpenFolder::Real(folder)) => {
+                socket.send(folder, name, header, bytes)
+            }
+            (DatagramSocket::Simulated(_), OpenFolder::Simulated(folder)) => call(|kernel, pid| {
+                let path = kernel.path_in(pid, folder.0, name)?;
+                kernel.send_unix(pid, &socket_name(kernel, path), [header, bytes].concat())
+            }),
+            _ => Err(mixed()),
+        }
+    }
+
+    pub(in crate::share) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
+        let descriptor = match self {
+            DatagramSocket::Real(socket) => return socket.receive(buffer),
+            DatagramSocket::Simulated(descriptor) => descriptor,
+        };
+        let came = call(|kernel, pid| kernel.receive_unix(pid, descriptor.0))?;
+        Ok(came.map(|(uid, bytes)| {
+            let length_bytes = bytes.len().min(buffer.len());
+            buffer[..length_bytes].copy_from_slice(&bytes[..length_bytes]);
+            Datagram { length_bytes, uid: Some(uid), truncated: bytes.len() > length_bytes }
+        }))
+    }
+
+    pub(in crate::share) fn inode(&self) -> io::Result<u64> {
+        match self {
+            DatagramSocket::Real(socket) => socket.inode(),
+            DatagramSocket::Simulated(socket) => call(|kernel, pid| kernel.description_id(pid, socket.0)),
+        }
+    }
+}
+
+impl AsRawFd for DatagramSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            DatagramSocket::Real(socket) => socket.as_raw_fd(),
+            DatagramSocket::Simulated(descriptor) => descriptor.0,
+        }
+    }
+}
+
+pub(in crate::share) fn guards(guard: Guard) -> bool {
+    observe(|kernel, _| kernel.has(guard)).unwrap_or_else(|| real::guards(guard))
+}
+
+pub(in crate::share) fn create_folder(path: &Path) -> io::Result<()> {
+    if is_simulated() {
+        call(|kernel, pid| kernel.create_folder(pid, path))
+    } else {
+        real::create_folder(path)
+    }
+}
+
+pub(in crate::share) fn list_folder(path: &Path) -> io::Result<Vec<String>> {
+    if is_simulated() { call(|kernel, pid| kernel.list_folder(pid, path)) } else { real::list_folder(path) }
+}
+
+pub(in crate::share) fn about_path(path: &Path) -> io::Result<About> {
+    if is_simulated() { call(|kernel, pid| kernel.about_path(pid, path)) } else { real::about_path(path) }
+}
+
+pub(in crate::share) fn is_name_taken(path: &Path) -> bool {
+    if is_simulated() { exists(path) } else { real::is_name_taken(path) }
+}
+
+pub(in crate::share) fn remove_folder(path: &Path) -> io::Result<()> {
+    if is_simulated() { remove_file(path) } else { real::remove_folder(path) }
+}
+
+/// There are no such files below simulated processes.
+pub(in crate::share) fn read_text(path: &str) -> Option<String> {
+    if is_simulated() { None } else { real::read_text(path) }
+}
+
+pub(in crate::share) fn processes_of(uid: u32) -> Vec<u32> {
+    if is_simulated() {
+        return call(|kernel, _| Ok(kernel.processes_of(uid))).unwrap_or_default();
+    }
+    real::processes_of(uid)
+}
+
+/// The first paths lead nowhere below simulated processes.
+pub(in crate::share) fn descriptors_of(pid: u32) -> Vec<(PathBuf, PathBuf)> {
+    if is_simulated() {
+        return call(|kernel, _| Ok(kernel.descriptors_of(pid))).unwrap_or_default();
+    }
+    real::descriptors_of(pid)
+}
+
+pub(in crate::share) fn real_path(path: &Path) -> PathBuf {
+    if is_simulated() { path.to_owned() } else { real::real_path(path) }
+}
+
+pub(in crate::share) fn is_port_taken(config: &UdpConfig) -> bool {
+    if is_simulated() {
+        return call(|kernel, _| Ok(kernel.is_port_taken(config.address, config.port))).unwrap_or(false);
+    }
+    real::is_port_taken(config)
+}
+
+pub(in crate::share) fn exists(path: &Path) -> bool {
+    if is_simulated() {
+        return call(|kernel, pid| Ok(kernel.exists(pid, path))).unwrap_or(false);
+    }
+    real::exists(path)
+}
+
+pub(in crate::share) fn remove_file(path: &Path) -> io::Result<()> {
+    if is_simulated() { call(|kernel, pid| kernel.remove_file(pid, path)) } else { real::remove_file(path) }
+}
+
+pub(in crate::share) fn now() -> Instant {
+    observe(|kernel, _| kernel.now()).unwrap_or_else(real::now)
+}
+
+pub(in crate::share) fn monotonic_ns() -> u64 {
+    observe(|kernel, _| kernel.now_ns()).unwrap_or_else(real::monotonic_ns)
+}
+
+pub(in crate::share) fn sleep(duration: Duration) {
+    if is_simulated() { simulation::block(Wait::For(duration)) } else { real::sleep(duration) }
+}
+
+pub(in crate::share) fn yield_now() {
+    if is_simulated() { simulation::block(Wait::Turn) } else { real::yield_now() }
+}
+
+pub(in crate::share) fn next_number() -> u64 {
+    if is_simulated() { call(|kernel, _| Ok(kernel.unique())).unwrap_or(0) } else { real::next_number() }
+}
+
+pub(in crate::share) fn process_id() -> u32 {
+    observe(|_, pid| pid).unwrap_or_else(real::process_id)
+}
+
+pub(in crate::share) fn effective_uid() -> u32 {
+    observe(|kernel, pid| kernel.uid(pid)).unwrap_or_else(real::effective_uid)
+}
+
+pub(in crate::share) fn real_uid() -> u32 {
+    observe(|kernel, pid| kernel.uid(pid)).unwrap_or_else(real::real_uid)
+}
+
+pub(in crate::share) fn namespace(kind: &str) -> u64 {
+    if is_simulated() { 7 } else { real::namespace(kind) }
+}
+
+pub(in crate::share) fn process_status(pid: u32) -> Option<String> {
+    if is_simulated() {
+        return call(|kernel, _| Ok(kernel.status(pid))).ok()?;
+    }
+    real::process_status(pid)
+}
+
+pub(in crate::share) fn udp_table(name: &str) -> Option<String> {
+    if is_simulated() {
+        return call(|kernel, _| Ok(kernel.udp_table())).ok().filter(|_| name == "udp");
+    }
+    real::udp_table(name)
+}
+
+pub(in crate::share) fn host_addresses() -> Vec<IpAddr> {
+    if is_simulated() { simulation::HOST_ADDRESSES.to_vec() } else { real::host_addresses() }
+}
+
+pub(in crate::share) fn is_host_address(address: IpAddr) -> bool {
+    if is_simulated() {
+        simulation::HOST_ADDRESSES.contains(&address)
+    } else {
+        real::is_host_address(address)
+    }
+}
+
+pub(in crate::share) fn socket_inode(port: &GroupPort) -> io::Result<u64> {
+    match port {
+        GroupPort::Real(port) => real::socket_inode(port),
+        GroupPort::Simulated(port) => call(|kernel, pid| kernel.udp_inode(pid, port.descriptor.0)),
+    }
+}
+
+pub(in crate::share) fn attach_program(fd: RawFd, program: &mut [sock_filter]) -> io::Result<()> {
+    if is_simulated() {
+        return call(|kernel, pid| kernel.attach_program(pid, fd, program));
+    }
+    real::attach_program(fd, program)
+}

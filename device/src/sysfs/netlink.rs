@@ -1,0 +1,200 @@
+//! What Linux answers about the device through netlink (NETLINK_RDMA, linux/rdma_netlink.h), as `rdma link` and others
+//! ask: the attributes of each answer. The preload puts the headers around them.
+
+use super::SysfsDevice;
+use super::live::HARDWARE;
+
+/// Commands that are answered, as `RDMA_NLDEV_CMD_*` numbers them.
+pub(super) const DEVICE: u32 = 1;
+pub(super) const PORT: u32 = 5;
+pub(super) const SYSTEM: u32 = 6;
+pub(super) const RESOURCES: u32 = 9;
+pub(super) const STATISTICS: u32 = 17;
+
+/// `RDMA_NLDEV_ATTR_*` and `RDMA_NLDEV_SYS_ATTR_*`.
+const DEV_INDEX: u16 = 1;
+const DEV_NAME: u16 = 2;
+const PORT_INDEX: u16 = 3;
+const FW_VERSION: u16 = 5;
+const NODE_GUID: u16 = 6;
+const SYS_IMAGE_GUID: u16 = 7;
+const PORT_STATE: u16 = 12;
+const PORT_PHYS_STATE: u16 = 13;
+const DEV_NODE_TYPE: u16 = 14;
+const RES_SUMMARY: u16 = 15;
+const NDEV_INDEX: u16 = 50;
+const NDEV_NAME: u16 = 51;
+const NETNS_MODE: u16 = 66;
+const DEV_PROTOCOL: u16 = 67;
+const HWCOUNTERS: u16 = 80;
+const HWCOUNTER_ENTRY: u16 = 81;
+const HWCOUNTER_ENTRY_NAME: u16 = 82;
+const HWCOUNTER_ENTRY_VALUE: u16 = 83;
+const DEV_DIM: u16 = 84;
+const COPY_ON_FORK: u16 = 93;
+/// `NLA_F_NESTED`.
+const NESTED: u16 = 1 << 15;
+
+/// A list of attributes.
+#[derive(Default)]
+struct Attributes(Vec<u8>);
+
+impl Attributes {
+    fn put(&mut self, kind: u16, value: &[u8]) {
+        const HEADER_BYTES: usize = 4;
+        // Names of devices and interfaces, and lists of a few counters: far below 64 KiB.
+        let length = u16::try_from(HEADER_BYTES + value.len()).unwrap_or(u16::MAX);
+        self.0.extend_from_slice(&length.to_ne_bytes());
+        self.0.extend_from_slice(&kind.to_ne_bytes());
+        self.0.extend_from_slice(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+    }
+
+    fn number(&mut self, kind: u16, value: u32) {
+        self.put(kind, &value.to_ne_bytes());
+    }
+
+    fn text(&mut self, kind: u16, value: &str) {
+        self.put(kind, &[value.as_bytes(), b"\0"].concat());
+    }
+
+    fn nested(&mut self, kind: u16, inner: &Attributes) {
+        self.put(kind | NESTED, &inner.0);
+    }
+
+    /// Of the device: the port's number, or how many there are.
+    fn of(device: &SysfsDevice<'_>, port: bool) -> Attributes {
+        let mut all = Attributes::default();
+        all.number(DEV_INDEX, 0);
+        all.text(DEV_NAME, device.name);
+        if port {
+            all.number(PORT_INDEX, 1);
+        }
+        all
+    }
+}
+
+/// The answers, by command.
+pub(super) fn answers(device: &SysfsDevice<'_>) -> [(u32, Vec<u8>); 5] {
+    let answers = [
+        (DEVICE, about_device(device)),
+        (PORT, about_port(device)),
+        (SYSTEM, about_system()),
+        (RESOURCES, about_resources(device)),
+        (STATISTICS, about_statistics(device)),
+    ];
+    answers.map(|(command, attributes)| (command, attributes.0))
+}
+
+fn about_device(device: &SysfsDevice<'_>) -> Attributes {
+    const CHANNEL_ADAPTER: u8 = 1;
+    let guid = u64::from_be_bytes(device.guid).to_ne_bytes();
+    let mut all = Attributes::of(device, true);
+    if !device.profile.fw_ver.is_empty() {
+        all.text(FW_VERSION, &device.profile.fw_ver);
+    }
+    all.put(NODE_GUID, &guid);
+    all.put(SYS_IMAGE_GUID, &guid);
+    all.put(DEV_NODE_TYPE, &[CHANNEL_ADAPTER]);
+    all.put(DEV_DIM, &[0]);
+    all.text(DEV_PROTOCOL, "roce");
+    all
+}
+
+fn about_port(device: &SysfsDevice<'_>) -> Attributes {
+    const ACTIVE: u8 = 4;
+    const LINK_UP: u8 = 5;
+    let mut all = Attributes::of(device, true);
+    all.put(PORT_STATE, &[ACTIVE]);
+    all.put(PORT_PHYS_STATE, &[LINK_UP]);
+    if let Some(first) = device.gids.first() {
+        all.number(NDEV_INDEX, first.interface_index);
+        all.text(NDEV_NAME, &first.interface);
+    }
+    all
+}
+
+fn about_system() -> Attributes {
+    const SHARED: u8 = 1;
+    let mut all = Attributes::default();
+    all.put(NETNS_MODE, &[SHARED]);
+    // Registered memory is memory like other memory: a child has its copy.
+    all.put(COPY_ON_FORK, &[1]);
+    all
+}
+
+/// What there is of each kind is each process's own: the summary is empty.
+fn about_resources(device: &SysfsDevice<'_>) -> Attributes {
+    let mut all = Attributes::of(device, false);
+    all.nested(RES_SUMMARY, &Attributes::default());
+    all
+}
+
+fn about_statistics(device: &SysfsDevice<'_>) -> Attributes {
+    let mut all = Attributes::of(device, true);
+    let mut counters = Attributes::default();
+    for recipe in &HARDWARE {
+        let mut entry = Attributes::default();
+        entry.text(HWCOUNTER_ENTRY_NAME, recipe.name);
+        entry.put(HWCOUNTER_ENTRY_VALUE, &recipe.marks().to_ne_bytes());
+        counters.nested(HWCOUNTER_ENTRY, &entry);
+    }
+    all.nested(HWCOUNTERS, &counters);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gid_table::GidEntry;
+    use crate::profile::Profile;
+    use pumice_transport::types::Mtu;
+
+    /// Kind and value of each attribute.
+    fn parse(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
+        let mut found = Vec::new();
+        while let Some((&[l0, l1, k0, k1], _)) = bytes.split_first_chunk::<4>() {
+            let length = usize::from(u16::from_ne_bytes([l0, l1]));
+            found.push((u16::from_ne_bytes([k0, k1]), &bytes[4..length]));
+            bytes = &bytes[length.next_multiple_of(4)..];
+        }
+        found
+    }
+
+    #[test]
+    fn answers_have_the_attributes_of_linux() {
+        let gids = [GidEntry::new([192, 0, 2, 1].into(), "eth0", 7, Mtu::Mtu1024)];
+        let profile = Profile::parse("fw_ver = '1.2.3'").unwrap();
+        let guid = [0, 0x11, 0x22, 0xff, 0xfe, 0x33, 0x44, 0x55];
+        let device = SysfsDevice {
+            name: "pumice0",
+            guid,
+            profile: &profile,
+            gids: &gids,
+            counted: None,
+            processors: None,
+        };
+        let answers = answers(&device);
+        let of = |command| parse(&answers.iter().find(|(other, _)| *other == command).unwrap().1);
+        let first = [(DEV_INDEX, &[0, 0, 0, 0][..]), (DEV_NAME, b"pumice0\0"), (PORT_INDEX, &[1, 0, 0, 0])];
+        assert_eq!(of(DEVICE)[..3], first);
+        assert!(of(DEVICE).contains(&(FW_VERSION, b"1.2.3\0")));
+        assert!(
+            of(DEVICE).contains(&(NODE_GUID, &[0x55, 0x44, 0x33, 0xfe, 0xff, 0x22, 0x11, 0])),
+            "a number"
+        );
+        assert_eq!(of(PORT)[..3], first);
+        assert!(of(PORT).contains(&(PORT_STATE, &[4])) && of(PORT).contains(&(NDEV_INDEX, &[7, 0, 0, 0])));
+        assert!(of(PORT).contains(&(NDEV_NAME, b"eth0\0")));
+        assert_eq!(of(SYSTEM)[0], (NETNS_MODE, &[1][..]));
+        assert_eq!(of(RESOURCES)[2], (RES_SUMMARY | NESTED, &[][..]));
+        let statistics = of(STATISTICS);
+        let counters = parse(statistics.iter().find(|(kind, _)| *kind == HWCOUNTERS | NESTED).unwrap().1);
+        assert_eq!(counters.len(), HARDWARE.len());
+        let entry = parse(counters[0].1);
+        assert_eq!(entry[0], (HWCOUNTER_ENTRY_NAME, &b"sent_pkts\0"[..]));
+        assert_eq!(entry[1], (HWCOUNTER_ENTRY_VALUE, &HARDWARE[0].marks().to_ne_bytes()[..]));
+        // The preload has room for so much.
+        assert!(answers.iter().all(|(_, attributes)| attributes.len() <= 2048));
+    }
+}

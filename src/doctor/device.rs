@@ -1,0 +1,93 @@
+//! The real device, opened as programs open it: with the settings of the environment, the shared port, the folder and the
+//! memory that processes share. Then two queue pairs of it exchange bytes.
+
+use std::time::Duration;
+
+use pumice_device::settings::Settings;
+use pumice_device::share::runtime_folder;
+use pumice_verbs::{Access, Device, DeviceOptions, RcQueuePair, SendRequest};
+
+use super::Finding;
+
+const CHECK: &str = "device";
+const BYTES: usize = 10_000;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Opens the device and moves bytes; and says where processes of this user meet.
+pub(crate) fn device() -> Vec<Finding> {
+    let settings = match Settings::from_environment() {
+        Ok(settings) => settings,
+        Err(error) => {
+            let remedy = "Correct the variable, or unset it: programs are refused the device with it.";
+            return vec![Finding::blocking(CHECK, error.to_string(), remedy)];
+        }
+    };
+    let mut options = DeviceOptions::new();
+    if let Some(address) = settings.address {
+        options = options.addresses([address]);
+    }
+    let mut findings = vec![match exchange(options) {
+        Ok(()) => Finding::ok(CHECK, format!("opens, and {BYTES} bytes arrive by RDMA WRITE")),
+        Err(problem) => Finding::blocking(
+            CHECK,
+            format!("a program would fail: {problem}"),
+            "Remedy what the sentence names; writable folders are looked for in $XDG_RUNTIME_DIR, /run/user/UID and /tmp.",
+        ),
+    }];
+    match runtime_folder() {
+        Ok(folder) => {
+            findings.push(Finding::ok("folder", format!("processes meet in {}", folder.display())));
+        }
+        Err(error) => findings.push(Finding::blocking(
+            "folder",
+            error.to_string(),
+            "Set XDG_RUNTIME_DIR to a folder of yours that can be written.",
+        )),
+    }
+    findings
+}
+
+/// A WRITE from one queue pair of a device to another one of it.
+fn exchange(options: DeviceOptions) -> Result<(), String> {
+    fn said(error: impl std::fmt::Display) -> String {
+        error.to_string()
+    }
+    let device = Device::open(options).map_err(said)?;
+    let domain = device.protection_domain().map_err(said)?;
+    let cq = device.completion_queue(16).map_err(said)?;
+    let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let (source, target) =
+        (domain.allocate(BYTES, all).map_err(said)?, domain.allocate(BYTES, all).map_err(said)?);
+    let bytes: Vec<u8> = (0..BYTES).map(|place| (place % 251) as u8).collect();
+    source.write(0, &bytes).map_err(said)?;
+    let make = || RcQueuePair::builder(&domain, &cq, &cq).build().map_err(said);
+    let (left, right) = (make()?, make()?);
+    left.connect(&right.endpoint(), &Default::default()).map_err(said)?;
+    right.connect(&left.endpoint(), &Default::default()).map_err(said)?;
+    let local = [source.slice(..BYTES).map_err(said)?];
+    left.post_send(&SendRequest::write(&local, target.remote()).signaled()).map_err(said)?;
+    cq.wait_success(PATIENCE).map_err(said)?;
+    if target.to_vec(0, BYTES).map_err(said)? == bytes {
+        Ok(())
+    } else {
+        Err("other bytes arrived".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_move_through_the_shared_port_of_an_address() {
+        let [high, low] = (std::process::id() as u16).to_be_bytes();
+        let address = std::net::IpAddr::from([127, 200 + high % 40, low, 9]);
+        assert_eq!(exchange(DeviceOptions::new().addresses([address])), Ok(()));
+    }
+
+    #[test]
+    fn an_address_of_another_host_is_a_problem() {
+        let address = "192.0.2.77".parse().expect("an address");
+        assert!(exchange(DeviceOptions::new().addresses([address])).is_err());
+    }
+}

@@ -1,0 +1,82 @@
+//! One thing that can be explained.
+
+use serde::Serialize;
+
+/// What kind of name it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    /// Of a work completion.
+    Status,
+    /// That a call returns or sets.
+    Errno,
+    /// From `ibv_get_async_event`.
+    AsyncEvent,
+    /// From `rdma_get_cm_event`.
+    CmEvent,
+    /// Of `pumice stat`.
+    Counter,
+}
+
+impl Kind {
+    /// What C calls names of this kind begin with.
+    pub(super) const fn prefix(self) -> &'static str {
+        match self {
+            Kind::Status => "IBV_WC_",
+            Kind::AsyncEvent => "IBV_EVENT_",
+            Kind::CmEvent => "RDMA_CM_EVENT_",
+            Kind::Errno | Kind::Counter => "",
+        }
+    }
+
+    /// In front of a number.
+    pub(super) const fn description(self) -> &'static str {
+        match self {
+            Kind::Status => "status of a work completion,",
+            Kind::Errno => "errno of a call,",
+            Kind::AsyncEvent => "asynchronous event of ibv_get_async_event,",
+            Kind::CmEvent => "event of rdma_get_cm_event,",
+            Kind::Counter => "counter of `pumice stat`",
+        }
+    }
+
+    /// Above the list of all.
+    pub(super) const fn heading(self) -> &'static str {
+        match self {
+            Kind::Status => "Statuses of work completions (IBV_WC_*)",
+            Kind::Errno => "Errnos of calls",
+            Kind::AsyncEvent => "Asynchronous events (IBV_EVENT_*)",
+            Kind::CmEvent => "Events of the connection manager (RDMA_CM_EVENT_*)",
+            Kind::Counter => "Counters of `pumice stat`",
+        }
+    }
+}
+
+/// A name and what there is to say about it. All texts are whole sentences.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Entry {
+    /// Without the prefix of its kind.
+    #[serde(skip)]
+    pub(super) name: &'static str,
+    /// Its value; counters have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) number: Option<i32>,
+    /// What it means.
+    pub(super) meaning: &'static str,
+    /// What usually causes it, the most frequent first.
+    pub(super) causes: &'static [&'static str],
+    /// Where to look.
+    pub(super) look_at: &'static [&'static str],
+}
+
+impl Entry {
+    /// The name as C code has it.
+    pub(super) fn full_name(&self, kind: Kind) -> String {
+        format!("{}{}", kind.prefix(), self.name)
+    }
+
+    /// The first sentence of the meaning.
+    pub(super) fn first_sentence(&self) -> &'static str {
+        self.meaning.split_inclusive(". ").next().map_or(self.meaning, str::trim_end)
+    }
+}

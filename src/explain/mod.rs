@@ -1,0 +1,118 @@
+//! `pumice explain`: what a status, an errno, an event or a counter means, what usually causes it, and what to
+//! look at.
+
+mod async_event;
+mod cm_event;
+mod counter;
+mod entry;
+mod errno;
+mod search;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write};
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::outcome::{CommandError, CommandResult, Outcome};
+use entry::{Entry, Kind};
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainOptions {
+    /// Names or numbers, e.g. RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, 12, EINVAL, timeout; without one, all names
+    /// are listed
+    #[arg(value_name = "NAME", allow_negative_numbers = true)]
+    pub(crate) names: Vec<String>,
+    /// Print a JSON array instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Everything that can be explained, kind by kind.
+fn tables() -> [(Kind, &'static [Entry]); 5] {
+    [
+        (Kind::Status, status::STATUSES),
+        (Kind::Errno, errno::ERRNOS),
+        (Kind::AsyncEvent, async_event::ASYNC_EVENTS),
+        (Kind::CmEvent, cm_event::CM_EVENTS),
+        (Kind::Counter, counter::COUNTERS),
+    ]
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &ExplainOptions, out: &mut dyn Write) -> CommandResult {
+    let mut found = Vec::new();
+    for name in &options.names {
+        let matches = search::matches(name);
+        if matches.is_empty() {
+            return Err(CommandError::Usage(search::unknown(name)));
+        }
+        found.extend(matches);
+    }
+    if options.names.is_empty() {
+        found =
+            tables().iter().flat_map(|(kind, entries)| entries.iter().map(|entry| (*kind, entry))).collect();
+    }
+    if options.json {
+        print_json(&found, out)?;
+    } else if options.names.is_empty() {
+        list(out)?;
+    } else {
+        for (place, (kind, entry)) in found.iter().enumerate() {
+            if place > 0 {
+                writeln!(out)?;
+            }
+            print(*kind, entry, out)?;
+        }
+    }
+    Ok(Outcome::Good)
+}
+
+fn print(kind: Kind, entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
+    let full = entry.full_name(kind);
+    let number = entry.number.map(|number| format!(" {number}")).unwrap_or_default();
+    writeln!(out, "{full}: {}{number}", kind.description())?;
+    writeln!(out, "  {}", entry.meaning)?;
+    for (heading, sentences) in [("Usual causes", entry.causes), ("What to look at", entry.look_at)] {
+        if !sentences.is_empty() {
+            writeln!(out, "  {heading}:")?;
+        }
+        for sentence in sentences {
+            writeln!(out, "  - {sentence}")?;
+        }
+    }
+    Ok(())
+}
+
+fn list(out: &mut dyn Write) -> io::Result<()> {
+    for (place, (kind, entries)) in tables().into_iter().enumerate() {
+        if place > 0 {
+            writeln!(out)?;
+        }
+        writeln!(out, "{}", kind.heading())?;
+        for entry in entries {
+            let number = entry.number.map(|number| number.to_string()).unwrap_or_default();
+            writeln!(out, "  {number:>3} {:<24} {}", entry.name, entry.first_sentence())?;
+        }
+    }
+    writeln!(out, "\n`pumice explain NAME` says what usually causes one of them, and what to look at.")
+}
+
+fn print_json(found: &[(Kind, &'static Entry)], out: &mut dyn Write) -> CommandResult {
+    #[derive(Serialize)]
+    struct Explanation {
+        kind: Kind,
+        name: String,
+        #[serde(flatten)]
+        entry: &'static Entry,
+    }
+    let all: Vec<Explanation> = found
+        .iter()
+        .map(|(kind, entry)| Explanation { kind: *kind, name: entry.full_name(*kind), entry })
+        .collect();
+    serde_json::to_writer_pretty(&mut *out, &all)?;
+    writeln!(out)?;
+    Ok(Outcome::Good)
+}

@@ -1,0 +1,181 @@
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pumice_device::counters::COUNTERS;
+
+use super::entry::{Entry, Kind};
+use super::*;
+
+fn entries(kind: Kind) -> &'static [Entry] {
+    tables().into_iter().find(|(found, _)| *found == kind).map_or(&[], |(_, entries)| entries)
+}
+
+fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Names and numbers of the variants of an enumeration, as its source has them: `Name = 7,`.
+fn variants(file: &str, name: &str) -> Vec<(String, i32)> {
+    let text = fs::read_to_string(source(file)).expect("a source file of ours");
+    let start = text.find(&format!("pub enum {name} {{")).expect("the enumeration is in this file");
+    let body = text[start..].split("\n}").next().expect("split gives one piece at least");
+    let variant = |line: &str| {
+        let (name, number) = line.trim().strip_suffix(',')?.split_once(" = ")?;
+        Some((name.to_owned(), number.parse().ok()?))
+    };
+    body.lines().filter_map(variant).collect()
+}
+
+fn upper_snake(name: &str) -> String {
+    let mut text = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !text.is_empty() {
+            text.push('_');
+        }
+        text.push(letter.to_ascii_uppercase());
+    }
+    text
+}
+
+#[test]
+fn every_status_of_the_code_is_explained() {
+    let variants = variants("transport/src/types/completion.rs", "WcStatus");
+    assert!(variants.len() >= 16, "{variants:?}");
+    for (name, number) in variants {
+        let entry = entries(Kind::Status).iter().find(|entry| entry.number == Some(number));
+        assert_eq!(entry.map(|entry| entry.name), Some(upper_snake(&name).as_str()));
+    }
+    // And all numbers that ibv_wc_status_str has names for.
+    let numbers: Vec<i32> = entries(Kind::Status).iter().filter_map(|entry| entry.number).collect();
+    assert_eq!(numbers, (0..24).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_asynchronous_event_of_the_code_is_explained() {
+    let variants = variants("transport/src/types/event.rs", "AsyncEventType");
+    assert!(variants.len() >= 14, "{variants:?}");
+    for (name, number) in variants {
+        let entry = entries(Kind::AsyncEvent).iter().find(|entry| entry.number == Some(number));
+        assert_eq!(entry.map(|entry| entry.name), Some(upper_snake(&name).as_str()));
+    }
+}
+
+#[test]
+fn every_event_of_the_connection_manager_is_explained() {
+    let text = fs::read_to_string(source("verbs/capi/src/rdma_cm/event.rs")).expect("a source file of ours");
+    let names: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("c\"RDMA_CM_EVENT_")?.strip_suffix("\","))
+        .collect();
+    assert!(names.len() >= 19, "{names:?}");
+    let explained: Vec<&str> = entries(Kind::CmEvent).iter().map(|entry| entry.name).collect();
+    assert_eq!(explained, names);
+    let numbers: Vec<Option<i32>> = entries(Kind::CmEvent).iter().map(|entry| entry.number).collect();
+    assert_eq!(numbers, (0..names.len() as i32).map(Some).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_counter_of_the_code_is_explained() {
+    let explained: Vec<&str> = entries(Kind::Counter).iter().map(|entry| entry.name).collect();
+    assert_eq!(explained, COUNTERS.map(|info| info.name));
+}
+
+/// What the operating system says to the device, which makes something else of it before a program sees it.
+const INTERNAL: [&str; 5] = ["EHOSTDOWN", "ENETDOWN", "ENOTSUP", "EISDIR", "ELOOP"];
+
+#[test]
+fn every_errno_of_the_code_is_explained() {
+    let mut files = vec![source("verbs/capi/src"), source("device/src")];
+    let mut used = HashSet::new();
+    while let Some(path) = files.pop() {
+        if path.is_dir() {
+            files.extend(
+                fs::read_dir(&path).expect("a folder of ours").map(|entry| entry.expect("an entry").path()),
+            );
+            continue;
+        }
+        // What the model of the kernel in tests answers reaches no program.
+        if path.to_string_lossy().contains("share/simulation/") || path.ends_with("share/system/switch.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a source file of ours");
+        for piece in text.split("libc::E").skip(1) {
+            let end = piece.find(|letter: char| {
+                !letter.is_ascii_uppercase() && !letter.is_ascii_digit() && letter != '_'
+            });
+            used.insert(format!("E{}", &piece[..end.unwrap_or(piece.len())]));
+        }
+    }
+    used.retain(|name| {
+        !name.starts_with("EPOLL") && !name.starts_with("EFD_") && !INTERNAL.contains(&name.as_str())
+    });
+    assert!(used.len() > 30, "{used:?}");
+    let explained: HashSet<String> = entries(Kind::Errno).iter().map(|entry| entry.name.to_owned()).collect();
+    let missing: Vec<_> = used.difference(&explained).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn all_texts_are_sentences() {
+    for (kind, entries) in tables() {
+        let mut names = HashSet::new();
+        for entry in entries {
+            assert!(names.insert(entry.name), "{kind:?} {} is there twice", entry.name);
+            assert!(!entry.look_at.is_empty(), "{}", entry.name);
+            assert!(entry.name == "SUCCESS" || !entry.causes.is_empty(), "{}", entry.name);
+            for text in [entry.meaning].iter().chain(entry.causes).chain(entry.look_at) {
+                assert!(text.ends_with('.') && text.len() > 8, "{}: {text}", entry.name);
+                assert!(!text.contains("  "), "{}: {text}", entry.name);
+            }
+        }
+    }
+}
+
+fn names(given: &str) -> Vec<String> {
+    search::matches(given).into_iter().map(|(kind, entry)| entry.full_name(kind)).collect()
+}
+
+#[test]
+fn names_are_found_with_and_without_their_prefix() {
+    for given in ["RETRY_EXC_ERR", "IBV_WC_RETRY_EXC_ERR", "ibv_wc_retry_exc_err", " retry_exc_err "] {
+        assert_eq!(names(given), ["IBV_WC_RETRY_EXC_ERR"], "{given}");
+    }
+    assert_eq!(names("GID_CHANGE"), ["IBV_EVENT_GID_CHANGE"]);
+    assert_eq!(names("rejected"), ["RDMA_CM_EVENT_REJECTED"]);
+    assert_eq!(names("einval"), ["EINVAL"]);
+    assert_eq!(names("timeout"), ["timeout"]);
+    assert_eq!(names("IBV_WC_TIMEOUT"), Vec::<String>::new());
+}
+
+#[test]
+fn a_number_means_everything_that_has_it() {
+    assert_eq!(
+        names("12"),
+        ["IBV_WC_RETRY_EXC_ERR", "ENOMEM", "IBV_EVENT_PKEY_CHANGE", "RDMA_CM_EVENT_MULTICAST_JOIN"]
+    );
+    assert_eq!(names("-22"), ["EINVAL"]);
+    assert_eq!(names("110"), ["ETIMEDOUT"]);
+    for number in ["1000", "-2147483648", "99999999999"] {
+        assert_eq!(names(number), Vec::<String>::new(), "{number}");
+    }
+}
+
+#[test]
+fn names_that_are_nearly_right_are_suggested() {
+    for (given, meant) in [
+        ("RETRY_EXEC_ERR", "RETRY_EXC_ERR"),
+        ("IBV_WC_LOC_PROT", "LOC_PROT_ERR"),
+        ("einvall", "EINVAL"),
+        ("rx_bad_icrcs", "rx_bad_icrc"),
+        ("icrc", "rx_bad_icrc"),
+        ("flush", "WR_FLUSH_ERR"),
+    ] {
+        let sentence = search::unknown(given);
+        assert!(sentence.contains("did you mean") && sentence.contains(meant), "{given}: {sentence}");
+    }
+    for given in ["", "qqqqq", "1000"] {
+        let sentence = search::unknown(given);
+        assert!(!sentence.contains("did you mean") && sentence.contains("lists all names"), "{sentence}");
+    }
+}

@@ -1,0 +1,151 @@
+//! What the loader loads before the program.
+//!
+//! Always the small preload that shows the program a private /sys/class/infiniband and leads packages with a libibverbs of
+//! their own to the device; with `--rsocket` the one that makes rsockets of TCP sockets.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pumice_device::settings::{Log, Settings};
+
+use super::{RunOptions, sysfs};
+
+/// The preloads, beside libpumice.so.
+const SYSFS: &str = "libpumice_sysfs.so";
+const RSOCKET: &str = "libpumice_rsocket.so";
+/// Names the folder with the private tree to the preload.
+const FOLDER: &str = "PUMICE_SYSFS";
+/// Names libpumice.so to it.
+const LIBRARY: &str = "PUMICE_LIBRARY";
+/// The loader's list of objects to load first.
+const LD_PRELOAD: &str = "LD_PRELOAD";
+/// AddressSanitizer's options.
+const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
+/// The one that lets other objects be loaded before AddressSanitizer's library.
+const ASAN_ORDER: &str = "verify_asan_link_order";
+
+/// Prepares `command`, so that the loader loads what the options ask for. `object` is libpumice.so.
+///
+/// # Errors
+/// A sentence that says why what was asked for cannot be had. Nothing asked for `--sysfs`: then it is only said.
+pub(super) fn prepare(
+    options: &RunOptions,
+    settings: &Settings,
+    object: &Path,
+    command: &mut Command,
+) -> Result<(), String> {
+    let mut list = Vec::new();
+    if options.rsocket {
+        list.push(find("--rsocket", RSOCKET, object)?);
+    }
+    match show_device(settings, object, command) {
+        Ok(preload) => list.push(preload),
+        Err(sentence) if options.sysfs => return Err(sentence),
+        Err(sentence) if settings.log >= Log::Warn => {
+            let _ = writeln!(
+                std::io::stderr(),
+                "pumice: {sentence}; so the program sees the system's /sys/class/infiniband"
+            );
+        }
+        Err(_) => {}
+    }
+    if !list.is_empty() {
+        command.env(LD_PRELOAD, preloads(&list, std::env::var_os(LD_PRELOAD)));
+        command.env(ASAN_OPTIONS, asan_options(std::env::var_os(ASAN_OPTIONS)));
+    }
+    Ok(())
+}
+
+/// The small preload, with what it shows.
+fn show_device(settings: &Settings, object: &Path, command: &mut Command) -> Result<PathBuf, String> {
+    let preload = find("--sysfs", SYSFS, object)?;
+    let folder = sysfs::make(settings)?;
+    command.env(FOLDER, folder).env(LIBRARY, object);
+    Ok(preload)
+}
+
+/// The preload that an option needs, where it is built or installed with libpumice.so.
+///
+/// # Errors
+/// It is not there, or where the loader cannot take it from.
+fn find(option: &str, name: &str, object: &Path) -> Result<PathBuf, String> {
+    let preload = find_beside(object, name).ok_or_else(|| {
+        format!(
+            "{option} needs {name} beside {}: build it with `cargo build --release --workspace`, or install \
+             it there",
+            object.display()
+        )
+    })?;
+    // The loader would read two names into these.
+    if preload.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'$')) {
+        return Err(format!(
+            "the loader cannot preload {}: move it to a folder without ' ', ':' and '$' in its name",
+            preload.display()
+        ));
+    }
+    Ok(preload)
+}
+
+fn find_beside(object: &Path, name: &str) -> Option<PathBuf> {
+    let folder = object.parent()?;
+    let changed = |path: &PathBuf| fs::metadata(path).and_then(|about| about.modified()).ok();
+    // `cargo build` puts it beside the program, `cargo test` only into deps: the newer one counts.
+    let mut candidates = vec![folder.join("deps").join(name), folder.join(name)];
+    if folder.ends_with("deps") {
+        candidates.extend(folder.parent().map(|above| above.join(name)));
+    }
+    candidates.into_iter().filter(|path| path.is_file()).max_by_key(changed)
+}
+
+/// LD_PRELOAD with ours in front, once, and the others in their order.
+fn preloads(ours: &[PathBuf], before: Option<OsString>) -> OsString {
+    let before = before.unwrap_or_default();
+    let others = before.as_bytes().split(|byte| matches!(byte, b':' | b' ')).map(OsStr::from_bytes);
+    let others =
+        others.filter(|other| !other.is_empty() && !ours.iter().any(|own| own.as_os_str() == *other));
+    ours.iter().map(|own| own.as_os_str()).chain(others).collect::<Vec<_>>().join(OsStr::new(":"))
+}
+
+/// AddressSanitizer's library refuses to run when another one was loaded before it. Ours have no memory of their own, so
+/// there is nothing that it could miss.
+fn asan_options(before: Option<OsString>) -> OsString {
+    let mut options = before.unwrap_or_default();
+    let named = ASAN_ORDER.as_bytes();
+    if !options.as_bytes().windows(named.len()).any(|part| part == named) {
+        if !options.is_empty() {
+            options.push(":");
+        }
+        options.push(ASAN_ORDER);
+        options.push("=0");
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_preloads_come_first_and_once() {
+        let one = [PathBuf::from("/x/p.so")];
+        for (before, after) in
+            [("", "/x/p.so"), ("/a.so b.so", "/x/p.so:/a.so:b.so"), ("/a.so:/x/p.so", "/x/p.so:/a.so")]
+        {
+            assert_eq!(preloads(&one, Some(before.into())), after);
+        }
+        assert_eq!(preloads(&one, None), "/x/p.so");
+        let two = [PathBuf::from("/x/r.so"), PathBuf::from("/x/p.so")];
+        assert_eq!(preloads(&two, Some("/x/p.so:/a.so".into())), "/x/r.so:/x/p.so:/a.so");
+    }
+
+    #[test]
+    fn the_options_of_a_sanitizer_stay() {
+        assert_eq!(asan_options(None), "verify_asan_link_order=0");
+        assert_eq!(asan_options(Some("halt_on_error=0".into())), "halt_on_error=0:verify_asan_link_order=0");
+        assert_eq!(asan_options(Some("verify_asan_link_order=1".into())), "verify_asan_link_order=1");
+    }
+}

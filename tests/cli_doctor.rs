@@ -1,0 +1,90 @@
+//! `pumice doctor` is not green where a program would fail.
+
+use std::io::Write as _;
+use std::process::{Command, Output};
+
+/// Runs the doctor in a network and mount namespace of its own, after `prepare`; none where the system allows no such
+/// namespace.
+fn doctor_after(prepare: &str) -> Option<Output> {
+    let script = format!("ip link set lo up && {prepare} && exec \"$0\" doctor");
+    let unshared = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-Urnm", "sh", "-c", script, env!("CARGO_BIN_EXE_pumice")]);
+        for variable in pumice_device::settings::VARIABLES {
+            command.env_remove(variable);
+        }
+        command.env_remove("XDG_RUNTIME_DIR").output()
+    };
+    let allowed = unshared("ip link set lo up && mount -t tmpfs none /tmp");
+    if !allowed.is_ok_and(|output| output.status.success()) {
+        let _ = writeln!(std::io::stderr(), "**** SKIPPED: unshare -Urnm, ip or mount are not allowed here");
+        return None;
+    }
+    Some(unshared(&script).expect("unshare runs"))
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn an_ordinary_machine_is_green_and_the_device_was_opened() {
+    let Some(output) = doctor_after("mount -t tmpfs none /tmp") else { return };
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output).contains("bytes arrive by RDMA WRITE"), "{output:?}");
+}
+
+#[test]
+fn with_folders_that_cannot_be_written_another_one_is_named_or_it_is_blocking() {
+    let read_only = "for f in /tmp /dev/shm /run; do mount -t tmpfs -o ro none $f || exit 3; done";
+    let Some(output) = doctor_after(read_only) else { return };
+    let text = text(&output);
+    let folder =
+        text.lines().find_map(|line| line.split_once("processes meet in ")).map(|(_, folder)| folder);
+    match folder {
+        Some(folder) => {
+            let elsewhere = ["/tmp", "/dev/shm", "/run"].iter().all(|place| !folder.starts_with(place));
+            assert!(elsewhere && output.status.code() == Some(0), "{text}");
+            assert!(text.contains("bytes arrive by RDMA WRITE"), "{text}");
+        }
+        None => assert!(output.status.code() == Some(1) && text.contains("BLOCKING  device"), "{text}"),
+    }
+}
+
+#[test]
+fn a_full_folder_is_blocking_and_named() {
+    let full = "mount -t tmpfs none /tmp && mkdir /tmp/run && mount -t tmpfs -o size=64k,mode=700 none /tmp/run \
+        && { head -c 200000 /dev/zero >/tmp/run/all 2>/dev/null || true; } && export XDG_RUNTIME_DIR=/tmp/run";
+    let Some(output) = doctor_after(full) else { return };
+    let text = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text.contains("BLOCKING  device") && text.contains("No space left on device"), "{text}");
+    assert!(text.contains("/tmp/run/pumice"), "{text}");
+}
+
+/// The socket is made with another effective user, in a process that then becomes the doctor.
+#[test]
+fn a_port_that_another_user_has_is_blocking_and_that_user_is_named() {
+    let perl = "use Socket; $^F = 255; $> = 61002; socket(S, PF_INET, SOCK_DGRAM, 0) or die; \
+        bind(S, sockaddr_in(4791, INADDR_ANY)) or die; $> = 0; exec @ARGV";
+    let script = "ip link set lo up && mount -t tmpfs none /tmp && exec perl -e \"$1\" -- \"$0\" doctor";
+    let outcome = Command::new("unshare")
+        .args(["-nm", "sh", "-c", script, env!("CARGO_BIN_EXE_pumice"), perl])
+        .env_remove("XDG_RUNTIME_DIR")
+        .output();
+    let is_root =
+        std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    let output = match outcome {
+        Ok(output) if is_root && !text(&output).is_empty() => output,
+        _ => {
+            let _ = writeln!(
+                std::io::stderr(),
+                "**** SKIPPED: another user's socket needs root, unshare, ip and perl"
+            );
+            return;
+        }
+    };
+    let text = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text.contains("BLOCKING") && text.contains("61002"), "{text}");
+}

@@ -1,0 +1,330 @@
+//! From which UDP source port the packets of a connection come.
+//!
+//! A connection's packets have one source port. rdma_rxe and NICs compute it from the flow label or the two queue
+//! pair numbers and keep it; pumice sends everything from the RoCE port itself. So a queue pair learns the port of
+//! its peer, and drops and counts what comes from another one. A program that can bind a UDP socket to the peer's
+//! address, as every user of its host can, then has to send from that very port, which its owner holds.
+//!
+//! **How it is learnt.** From the first packet that is *exact*: a request with the PSN that is expected, or a
+//! response to a request that is under way. If the peer has the same address as this side, and this side sends from
+//! the RoCE port, the port is known from the start: the process that receives RoCE packets of that
+//! address sends from it.
+//!
+//! **When it may change.** Never, if it is the RoCE port: only the process that receives there can send from
+//! it. Otherwise the peer is a NIC or rdma_rxe, and may be told another flow label or fail over to another
+//! link. An exact packet from another port is believed then, unless a guess was made lately. A *guess* is any
+//! other packet from another port. It is followed by a pause in which no packet from another port is
+//! believed. The first pause is shorter than a transport timer, so what was lost while the port changed is
+//! sent again after it; further guesses double it up to a minute. A sender that tries all 2^24 PSNs then
+//! needs years instead of seconds. Requests that were executed before are answered again in any case: their
+//! answers may have been lost with the old link, and go to the peer, even if another sender asked for them.
+//!
+//! **Before a port is known,** only packets far from the expected PSN are guesses: the first packets may be lost.
+
+use super::{Arrival, QueuePair, Receiver};
+use crate::host::Host;
+use crate::path::Path;
+use crate::types::Cause;
+use crate::wire::{Packet, Position, Psn, Service};
+
+/// No port: none has been learnt.
+const UNKNOWN: u32 = 1 << 16;
+/// Requests so far ahead of or behind the expected PSN may be the peer's.
+const NEAR_PACKETS: i32 = 512;
+const FIRST_BEHIND: i32 = -NEAR_PACKETS;
+/// The pause after the first guess.
+const FIRST_PAUSE_NS: u64 = 10_000_000;
+/// The longest pause; guesses are forgotten after as long a time without one.
+const LONGEST_PAUSE_NS: u64 = 60_000_000_000;
+
+/// How well a packet fits what is expected of the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// The very next one.
+    Exact,
+    /// It answers a request that is under way, and no port is known.
+    Answer,
+    /// Handled before: it is answered again.
+    Behind,
+    /// It may be the next one but for a few that were lost.
+    Near,
+    /// Its sender does not know the connection's PSNs.
+    Far,
+}
+
+impl Fit {
+    /// Of a request.
+    pub(crate) const fn of_request(psn: Psn, expected: Psn) -> Fit {
+        match psn.since(expected) {
+            0 => Fit::Exact,
+            FIRST_BEHIND..0 => Fit::Behind,
+            1..NEAR_PACKETS => Fit::Near,
+            _ => Fit::Far,
+        }
+    }
+}
+
+/// What to do with a packet from another port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Handle it.
+    Accept,
+    /// Drop and count it.
+    Drop,
+    /// Drop and count it; it is the first guess after a pause.
+    DropGuess,
+}
+
+/// The UDP source port of a connection's peer.
+#[derive(Debug, Clone)]
+pub(crate) struct PeerPort {
+    port: u32,
+    /// It is the RoCE port: it never changes.
+    certain: bool,
+    pause_ns: u64,
+    pause_until_ns: u64,
+    guess_ns: u64,
+}
+
+impl Default for PeerPort {
+    fn default() -> PeerPort {
+        PeerPort { port: UNKNOWN, certain: false, pause_ns: 0, pause_until_ns: 0, guess_ns: 0 }
+    }
+}
+
+impl PeerPort {
+    /// Whether a packet comes from the peer's port, as far as that is known.
+    #[inline]
+    pub(crate) fn is(&self, source_port: u16) -> bool {
+        self.port == u32::from(source_port)
+    }
+
+    /// The port, if it is known.
+    pub(crate) fn known(&self) -> Option<u16> {
+        u16::try_from(self.port).ok()
+    }
+
+    /// Knows the port of a peer that has our own address.
+    pub(crate) fn learn_from_path(&mut self, path: &Path) {
+        let flow = &path.flow;
+        if self.port == UNKNOWN
+            && flow.source == flow.destination
+            && flow.source_port == flow.destination_port
+        {
+            self.pin(flow.source_port, flow.destination_port);
+        }
+    }
+
+    /// Judges a packet from a port that is not the peer's, or before that is known. `roce_port` is the one that
+    /// it was sent to.
+    pub(crate) fn judge(&mut self, now_ns: u64, source_port: u16, roce_port: u16, fit: Fit) -> Verdict {
+        if self.certain {
+            return self.drop_guess(now_ns);
+        }
+        let unknown = self.port == UNKNOWN;
+        // Another user cannot have the RoCE port of an address where pumice lives.
+        let paused = now_ns < self.pause_until_ns && !(unknown && source_port == roce_port);
+        match fit {
+            Fit::Exact if paused => Verdict::Drop,
+            Fit::Exact => {
+                self.pin(source_port, roce_port);
+                Verdict::Accept
+            }
+            // The time in which the first answer can be forged is that of one round trip: no pauses are needed.
+            Fit::Answer => {
+                self.pin(source_port, roce_port);
+                Verdict::Accept
+            }
+            Fit::Behind | Fit::Near if unknown => Verdict::Accept,
+            // A wrong PSN is the consumer's mistake more often than an attack, and the answer tells the peer so.
+            Fit::Far if unknown => {
+                self.note_guess(now_ns);
+                Verdict::Accept
+            }
+            Fit::Behind => {
+                self.note_guess(now_ns);
+                Verdict::Accept
+            }
+            Fit::Near | Fit::Far => self.drop_guess(now_ns),
+        }
+    }
+
+    fn drop_guess(&mut self, now_ns: u64) -> Verdict {
+        if self.note_guess(now_ns) { Verdict::DropGuess } else { Verdict::Drop }
+    }
+
+    fn pin(&mut self, source_port: u16, roce_port: u16) {
+        self.port = u32::from(source_port);
+        self.certain = source_port == roce_port;
+    }
+
+    /// Begins a pause unless there is one; whether it did.
+    fn note_guess(&mut self, now_ns: u64) -> bool {
+        let since_last_ns = now_ns.saturating_sub(core::mem::replace(&mut self.guess_ns, now_ns));
+        if now_ns < self.pause_until_ns {
+            return false;
+        }
+        let forgotten = self.pause_ns == 0 || since_last_ns > LONGEST_PAUSE_NS;
+        self.pause_ns = if forgotten { FIRST_PAUSE_NS } else { (2 * self.pause_ns).min(LONGEST_PAUSE_NS) };
+        self.pause_until_ns = now_ns.saturating_add(self.pause_ns);
+        true
+    }
+}
+
+impl QueuePair {
+    /// Whether a packet is handled though it comes from another UDP port than the peer's, or before that is known.
+    #[cold]
+    pub(super) fn admits_port<H: Host>(
+        &mut self,
+        now_ns: u64,
+        arrival: &Arrival<'_>,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> bool {
+        let Some(path) = &self.settings.path else { return false };
+        let (given, roce_port) = (arrival.flow.source_port, arrival.flow.destination_port);
+        self.peer_port.learn_from_path(path);
+        if self.peer_port.is(given) {
+            return true;
+        }
+        let fit = self.fit(packet);
+        match self.peer_port.judge(now_ns, given, roce_port, fit) {
+            Verdict::Accept => true,
+            Verdict::Drop => false,
+            Verdict::DropGuess => {
+                let (psn, expected) = (packet.bth().psn, self.peer_port.known());
+                host.explain(&self.settings.context, Cause::WrongPort { psn, given, expected });
+                false
+            }
+        }
+    }
+
+    /// How well a packet fits what the peer is to send next.
+    fn fit(&self, packet: &Packet<'_>) -> Fit {
+        let psn = packet.bth().psn;
+        let starts = matches!(packet.info().position, Position::First | Position::Only);
+        if packet.info().service == Service::Cnp {
+            // It slows us down at worst, and NICs may send it from a port of its own.
+            return Fit::Behind;
+        }
+        if !packet.info().is_request {
+            return self.requester.fit(packet, self.peer_port.known().is_some());
+        }
+        match &self.receiver {
+            Receiver::Reliable(responder) => Fit::of_request(psn, responder.expected),
+            // Nothing is repeated: the first message that arrives may have any PSN.
+            Receiver::Unreliable(_) if starts && self.peer_port.known().is_none() => Fit::Exact,
+            Receiver::Unreliable(receiver) => match Fit::of_request(psn, receiver.expected) {
+                Fit::Near if starts => Fit::Exact,
+                Fit::Behind => Fit::Far,
+                fit => fit,
+            },
+            Receiver::Datagram(_) => Fit::Behind,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROCE: u16 = 4791;
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    #[test]
+    fn fits_are_cut_at_the_window_and_wrap() {
+        let fit = |psn: u32| Fit::of_request(Psn::new(psn), Psn::new(100));
+        assert_eq!((fit(100), fit(99), fit(101)), (Fit::Exact, Fit::Behind, Fit::Near));
+        assert_eq!((fit(611), fit(612)), (Fit::Near, Fit::Far));
+        assert_eq!((fit(100_u32.wrapping_sub(512)), fit(100_u32.wrapping_sub(513))), (Fit::Behind, Fit::Far));
+        assert_eq!(fit(100 + (1 << 23)), Fit::Far);
+    }
+
+    #[test]
+    fn the_roce_port_is_for_ever() {
+        let mut port = PeerPort::default();
+        assert_eq!(port.judge(0, ROCE, ROCE, Fit::Exact), Verdict::Accept);
+        assert!(port.is(ROCE) && !port.is(50_000));
+        assert_eq!(port.judge(0, 50_000, ROCE, Fit::Exact), Verdict::DropGuess);
+        assert_eq!(port.judge(1000 * SECOND_NS, 50_000, ROCE, Fit::Exact), Verdict::DropGuess);
+        assert_eq!(port.known(), Some(ROCE));
+    }
+
+    #[test]
+    fn a_nics_port_changes_with_an_exact_packet() {
+        let mut port = PeerPort::default();
+        assert_eq!(port.judge(0, 0xc001, ROCE, Fit::Exact), Verdict::Accept);
+        assert_eq!(port.judge(6, 0xc002, ROCE, Fit::Exact), Verdict::Accept);
+        assert!(port.is(0xc002));
+    }
+
+    /// A new port whose first packet is lost or out of the blue: the retransmission finds the pause over.
+    #[test]
+    fn one_wrong_packet_delays_a_change_by_less_than_a_transport_timer() {
+        for fit in [Fit::Behind, Fit::Near, Fit::Far] {
+            let mut port = PeerPort::default();
+            port.judge(0, 0xc001, ROCE, Fit::Exact);
+            let verdict = if fit == Fit::Behind { Verdict::Accept } else { Verdict::DropGuess };
+            assert_eq!(port.judge(5, 0xc002, ROCE, fit), verdict);
+            assert_eq!(port.judge(6, 0xc002, ROCE, Fit::Exact), Verdict::Drop);
+            assert_eq!(port.judge(6, 0xc002, ROCE, Fit::Behind), Verdict::Accept);
+            assert_eq!(port.judge(67_000_000, 0xc002, ROCE, Fit::Exact), Verdict::Accept);
+        }
+    }
+
+    #[test]
+    fn an_answer_to_a_request_under_way_tells_the_port_even_during_a_pause() {
+        let mut port = PeerPort::default();
+        assert_eq!(port.judge(0, 0xc002, ROCE, Fit::Far), Verdict::Accept);
+        assert_eq!(port.judge(1, 0xc001, ROCE, Fit::Answer), Verdict::Accept);
+        assert!(port.is(0xc001));
+    }
+
+    /// All PSNs in a row, half a million each second: what the expected one is among them does not matter.
+    #[test]
+    fn a_sweep_over_all_psns_moves_nothing() {
+        for known in [true, false] {
+            let mut port = PeerPort::default();
+            if known {
+                port.judge(0, 0xc001, ROCE, Fit::Exact);
+            }
+            // Also one that many applications begin with.
+            let expected = Psn::new(if known { 3 } else { 0x89_abcd });
+            for psn in 0..1_u32 << 24 {
+                let now_ns = SECOND_NS + u64::from(psn) * 2_000;
+                let verdict = port.judge(now_ns, 40_000, ROCE, Fit::of_request(Psn::new(psn), expected));
+                if psn == expected.value() {
+                    assert_eq!(verdict, Verdict::Drop);
+                }
+            }
+            assert_eq!(port.known(), known.then_some(0xc001));
+        }
+    }
+
+    #[test]
+    fn the_peer_with_the_roce_port_begins_during_a_sweep() {
+        let mut port = PeerPort::default();
+        assert_eq!(port.judge(SECOND_NS, 40_000, ROCE, Fit::Far), Verdict::Accept);
+        assert_eq!(port.judge(SECOND_NS, 40_000, ROCE, Fit::Exact), Verdict::Drop);
+        assert_eq!(port.judge(SECOND_NS, ROCE, ROCE, Fit::Exact), Verdict::Accept);
+        assert!(port.is(ROCE));
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_minute_and_are_forgotten_after_one() {
+        let mut port = PeerPort::default();
+        port.judge(0, 0xc001, ROCE, Fit::Exact);
+        let mut now_ns = SECOND_NS;
+        let mut pauses = 0;
+        while port.pause_ns < LONGEST_PAUSE_NS {
+            assert_eq!(port.judge(now_ns, 1, ROCE, Fit::Far), Verdict::DropGuess);
+            assert_eq!(port.judge(now_ns, 1, ROCE, Fit::Far), Verdict::Drop);
+            now_ns = port.pause_until_ns;
+            pauses += 1;
+        }
+        assert_eq!(pauses, 14);
+        now_ns += LONGEST_PAUSE_NS + 1;
+        assert_eq!(port.judge(now_ns, 1, ROCE, Fit::Far), Verdict::DropGuess);
+        assert_eq!(port.pause_ns, FIRST_PAUSE_NS);
+    }
+}

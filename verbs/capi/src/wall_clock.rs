@@ -1,0 +1,105 @@
+//! Completions' moments on the system's clock.
+
+use std::cell::UnsafeCell;
+use std::time::UNIX_EPOCH;
+
+use pumice_device::clock::Clock;
+
+/// Translates moments of the device's clock, for one completion queue. Time on it does not run backwards.
+///
+/// Both clocks run at the same rate: their distance is measured once, and again when the system's clock was set.
+/// A measurement for each completion would give two completions the same order only by luck.
+pub(crate) struct WallClock(UnsafeCell<State>);
+
+#[derive(Clone, Copy)]
+struct State {
+    /// What to add to a moment of the device's clock, modulo 2^64.
+    distance_ns: u64,
+    /// Moment of the newest completion.
+    newest_ns: u64,
+}
+
+/// Measurements may differ by this much without the clock having been set.
+const TOLERANCE_NS: u64 = 1_000_000;
+/// A measurement that took longer than this says nothing: the thread was interrupted in it.
+const LONGEST_MEASUREMENT_NS: u64 = TOLERANCE_NS / 4;
+const FIRST_MEASUREMENTS: u32 = 8;
+
+impl WallClock {
+    pub(crate) fn new(clock: &Clock) -> WallClock {
+        // The quickest of several is the most exact.
+        let best = (0..FIRST_MEASUREMENTS).map(|_| measure(clock)).min_by_key(|measured| measured.took_ns);
+        let distance_ns = best.map_or(0, |measured| measured.distance_ns);
+        WallClock(UnsafeCell::new(State { distance_ns, newest_ns: 0 }))
+    }
+
+    /// The moment of the completion that was polled now.
+    ///
+    /// # Safety
+    /// One thread at a time.
+    pub(crate) unsafe fn translate(&self, clock: &Clock, at_ns: u64) -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.0.get() }.translate(at_ns, measure(clock).unless_interrupted())
+    }
+}
+
+impl State {
+    fn translate(&mut self, at_ns: u64, measured_ns: Option<u64>) -> u64 {
+        if let Some(measured_ns) = measured_ns {
+            let change_ns = measured_ns.wrapping_sub(self.distance_ns).cast_signed().unsigned_abs();
+            if change_ns > TOLERANCE_NS {
+                self.distance_ns = measured_ns;
+            }
+        }
+        self.newest_ns = self.newest_ns.max(at_ns.wrapping_add(self.distance_ns));
+        self.newest_ns
+    }
+}
+
+/// The distance between the clocks, and how long measuring it took.
+struct Measured {
+    distance_ns: u64,
+    took_ns: u64,
+}
+
+impl Measured {
+    fn unless_interrupted(self) -> Option<u64> {
+        (self.took_ns <= LONGEST_MEASUREMENT_NS).then_some(self.distance_ns)
+    }
+}
+
+fn measure(clock: &Clock) -> Measured {
+    let before_ns = clock.now_ns();
+    let system_ns = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
+    let took_ns = clock.now_ns().saturating_sub(before_ns);
+    Measured { distance_ns: system_ns.wrapping_sub(before_ns + took_ns / 2), took_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_of_the_measurement_does_not_change_a_moment() {
+        let mut state = State { distance_ns: 1000, newest_ns: 0 };
+        for measured_ns in [None, Some(1000), Some(0), Some(900), Some(1000 + TOLERANCE_NS)] {
+            assert_eq!(state.translate(5, measured_ns), 1005);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_followed_and_never_backwards() {
+        let mut state = State { distance_ns: 10_000_000, newest_ns: 0 };
+        assert_eq!(state.translate(1, None), 10_000_001);
+        assert_eq!(state.translate(2, Some(20_000_000)), 20_000_002);
+        assert_eq!(state.translate(3, Some(5_000_000)), 20_000_002, "set back");
+        assert_eq!(state.translate(16_000_000, Some(5_000_000)), 21_000_000, "and caught up");
+    }
+
+    #[test]
+    fn clocks_before_the_epoch_of_the_other_have_a_distance_too() {
+        let mut state = State { distance_ns: 0, newest_ns: 0 };
+        let distance_ns = 7_u64.wrapping_sub(100_000_000);
+        assert_eq!(state.translate(100_000_001, Some(distance_ns)), 8);
+    }
+}

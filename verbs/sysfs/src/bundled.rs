@@ -1,0 +1,71 @@
+//! Python packages that bring a libibverbs of their own, under a name of its own (`libibverbs-1de1263b.so.1.14.48.0`, as
+//! auditwheel makes it). LD_LIBRARY_PATH does not lead them to the device, because nothing asks for `libibverbs.so.1`.
+//!
+//! Such packages are loaded with dlopen(3). Before a process's first dlopen the library that PUMICE_LIBRARY names is
+//! loaded for all objects to see, and what is loaded later finds its symbols before those of the bundled library. Programs
+//! that never call dlopen, such as shells and compilers, do not pay for that.
+//!
+//! dlopen looks at who called it, to search the folders that the caller names. So the wrapper jumps to the C library's
+//! function instead of calling it.
+
+use std::arch::naked_asm;
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::transmute;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::original::Original;
+use crate::variable::LIBRARY;
+
+type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+
+/// The C library's.
+pub(crate) static ORIGINAL: Original = Original::new(c"dlopen");
+
+/// The C library's function, after the device's library was loaded.
+///
+/// # Safety
+/// That of the C library's function.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
+    // The arguments are kept; the stack is aligned for the call; the caller's return address is on top again at the jump.
+    naked_asm!(
+        "endbr64",
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        "call {load}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "jmp rax",
+        load = sym load,
+    )
+}
+
+/// Loads the device's library, unless that was done or the program only asks for itself. Where dlopen goes on.
+extern "C" fn load(path: *const c_char) -> *const c_void {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    let original = ORIGINAL.address();
+    if original.is_null() {
+        return refuse as *const c_void;
+    }
+    if !path.is_null()
+        && !DONE.swap(true, Ordering::Relaxed)
+        && let Some(library) = LIBRARY.value()
+    {
+        // SAFETY: the C library's function of this name, which has this type; a C string.
+        unsafe {
+            let original = transmute::<*mut c_void, Dlopen>(original);
+            // If it cannot be loaded the program goes on as without it.
+            original(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL);
+        }
+    }
+    original
+}
+
+/// For a C library without dlopen.
+extern "C" fn refuse(_path: *const c_char, _flags: c_int) -> *mut c_void {
+    null_mut()
+}

@@ -1,0 +1,219 @@
+//! Files of the private tree whose contents change: counters. When a program has opened one, the descriptor is given
+//! another file behind it, in memory, with the number as it is now. What the number is made of is in the tree
+//! (`live/counters/...`), and what the processes have counted in the file that `live/counted` leads to.
+
+use std::ffi::{CStr, c_int};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libc::FILE;
+
+use crate::kernel::{Descriptor, open_private, read_private};
+use crate::original::{errno, set_errno};
+use crate::variable::FOLDER;
+
+/// Words of a process's record, and records: `device/src/share/published.rs` writes them.
+const RECORD_WORDS: usize = 64;
+const RECORDS: usize = 256;
+const WORD_BYTES: usize = 8;
+const RECORD_BYTES: usize = RECORD_WORDS * WORD_BYTES;
+/// Records that are read at a time, onto the stack.
+const AT_A_TIME: usize = 4;
+/// Room for a path that /proc tells, for a recipe and for a number.
+const PATH_BYTES: usize = 2048;
+const RECIPE_BYTES: usize = 64;
+const NUMBER_BYTES: usize = 24;
+
+/// Whether the working folder may be in the private tree, so that relative paths lead to files of it.
+static INSIDE: AtomicBool = AtomicBool::new(false);
+
+/// Looks where the program begins.
+pub(crate) fn look_where() {
+    let mut room = [0_u8; PATH_BYTES];
+    // SAFETY: so many bytes that may be written.
+    let length = unsafe { libc::syscall(libc::SYS_getcwd, room.as_mut_ptr(), room.len()) };
+    let path = usize::try_from(length).ok().and_then(|length| room.get(..length));
+    let root = FOLDER.value().map(CStr::to_bytes);
+    if path.zip(root).is_some_and(|(path, root)| path.starts_with(root)) {
+        INSIDE.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The working folder was changed to one of the private tree, if that succeeded.
+pub(crate) fn entered(result: c_int) {
+    if result == 0 {
+        INSIDE.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether relative paths may lead to files of the private tree.
+#[inline]
+pub(crate) fn is_inside() -> bool {
+    INSIDE.load(Ordering::Relaxed)
+}
+
+/// What all processes have counted, by the place of the counter.
+pub(crate) struct Totals([u64; RECORD_WORDS]);
+
+impl Totals {
+    /// As it is now; all 0 if nothing was ever counted.
+    pub(crate) fn now() -> Totals {
+        let mut totals = Totals([0; RECORD_WORDS]);
+        let Some(file) = open_private(&[b"/live/counted"]) else { return totals };
+        let mut room = [0_u8; AT_A_TIME * RECORD_BYTES];
+        for first in (0..RECORDS).step_by(AT_A_TIME) {
+            let length = file.read(&mut room, first * RECORD_BYTES);
+            for record in room.get(..length).unwrap_or_default().chunks_exact(RECORD_BYTES) {
+                totals.add(record);
+            }
+            if length < room.len() {
+                break;
+            }
+        }
+        totals
+    }
+
+    fn add(&mut self, record: &[u8]) {
+        for (total, word) in self.0.iter_mut().zip(record.chunks_exact(WORD_BYTES)) {
+            let word = word.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+            *total = total.wrapping_add(word);
+        }
+    }
+
+    /// The sum of the counters at these places.
+    pub(crate) fn sum(&self, places: impl Iterator<Item = usize>) -> u64 {
+        places.filter_map(|place| self.0.get(place)).fold(0, |sum, each| sum.wrapping_add(*each))
+    }
+
+    /// The number that a recipe makes: a divisor and places, in decimal.
+    fn number(&self, recipe: &[u8]) -> Option<u64> {
+        let mut words = recipe.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).map(decimal);
+        let divisor = words.next()??;
+        self.sum(words.flatten().filter_map(|place| usize::try_from(place).ok())).checked_div(divisor)
+    }
+}
+
+fn decimal(text: &[u8]) -> Option<u64> {
+    text.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// A number as sysfs writes it.
+fn line(mut number: u64, room: &mut [u8; NUMBER_BYTES]) -> &[u8] {
+    let mut start = room.len();
+    let mut put = |byte: u8| {
+        start = start.saturating_sub(1);
+        if let Some(place) = room.get_mut(start) {
+            *place = byte;
+        }
+    };
+    put(b'\n');
+    loop {
+        put(b'0' + (number % 10) as u8);
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    room.get(start..).unwrap_or_default()
+}
+
+/// A program has opened a file: if it is a counter, its number is put behind the descriptor. The errno stays.
+pub(crate) fn refresh(descriptor: c_int) {
+    if descriptor >= 0 {
+        let before = errno();
+        // Where it cannot be done the file of the tree says 0.
+        let _ = replace(descriptor);
+        set_errno(before);
+    }
+}
+
+/// As [`refresh`], before anything was read.
+///
+/// # Safety
+/// `stream` is null or was just opened.
+pub(crate) unsafe fn refresh_stream(stream: *mut FILE) {
+    if !stream.is_null() {
+        // SAFETY: the caller's promise.
+        refresh(unsafe { libc::fileno(stream) });
+    }
+}
+
+fn replace(descriptor: c_int) -> Option<()> {
+    let mut path = [0_u8; PATH_BYTES];
+    let path = path_of(descriptor, &mut path)?;
+    let inside = path.strip_prefix(FOLDER.value()?.to_bytes())?;
+    let mut parts = inside.rsplitn(3, |byte| *byte == b'/');
+    let (name, folder) = (parts.next()?, parts.next()?);
+    if !matches!(folder, b"counters" | b"hw_counters") {
+        return None;
+    }
+    let mut recipe = [0_u8; RECIPE_BYTES];
+    let recipe = read_private(&[b"/live/", folder, b"/", name], &mut recipe)?;
+    let mut room = [0_u8; NUMBER_BYTES];
+    let text = line(Totals::now().number(recipe)?, &mut room);
+    // SAFETY: C strings, bytes that live through the calls, and descriptors: the program's and one of this function's.
+    unsafe {
+        let fresh =
+            Descriptor::of(libc::syscall(libc::SYS_memfd_create, c"counter".as_ptr(), libc::MFD_CLOEXEC))?;
+        if libc::syscall(libc::SYS_pwrite64, fresh.number(), text.as_ptr(), text.len(), 0) < 0 {
+            return None;
+        }
+        let kept = libc::syscall(libc::SYS_fcntl, descriptor, libc::F_GETFD) & i64::from(libc::FD_CLOEXEC);
+        let flags = if kept != 0 { libc::O_CLOEXEC } else { 0 };
+        libc::syscall(libc::SYS_dup3, fresh.number(), descriptor, flags);
+    }
+    Some(())
+}
+
+/// What /proc says a descriptor is.
+fn path_of(descriptor: c_int, room: &mut [u8]) -> Option<&[u8]> {
+    let mut digits = [0_u8; NUMBER_BYTES];
+    let digits = line(u64::try_from(descriptor).ok()?, &mut digits);
+    let digits = digits.strip_suffix(b"\n").unwrap_or(digits);
+    let front = b"/proc/self/fd/";
+    let mut name = [0_u8; 48];
+    name.get_mut(..front.len())?.copy_from_slice(front);
+    name.get_mut(front.len()..front.len() + digits.len())?.copy_from_slice(digits);
+    // SAFETY: a C string, and so many bytes that may be written.
+    let length = unsafe { libc::syscall(libc::SYS_readlink, name.as_ptr(), room.as_mut_ptr(), room.len()) };
+    room.get(..usize::try_from(length).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_sysfs_does() {
+        let text = |number| line(number, &mut [0; NUMBER_BYTES]).to_vec();
+        assert_eq!(text(0), b"0\n");
+        assert_eq!(text(1234567890), b"1234567890\n");
+        assert_eq!(text(u64::MAX), b"18446744073709551615\n");
+        assert_eq!(decimal(b"18446744073709551615"), Some(u64::MAX));
+        for wrong in [&b"x"[..], b"1x", b"18446744073709551616", b"-1"] {
+            assert_eq!(decimal(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn recipes_sum_and_divide() {
+        let mut totals = Totals([0; RECORD_WORDS]);
+        let mut record = [0; RECORD_BYTES];
+        record[8..16].copy_from_slice(&1000_u64.to_ne_bytes());
+        record[504..512].copy_from_slice(&7_u64.to_ne_bytes());
+        totals.add(&record);
+        totals.add(&record);
+        assert_eq!(totals.number(b"4 1\n"), Some(500));
+        assert_eq!(totals.number(b"1 1 63\n"), Some(2014));
+        assert_eq!(
+            totals.number(b"1 64 9999999999999999999999\n"),
+            Some(0),
+            "places that are not there count nothing"
+        );
+        for wrong in [&b""[..], b"\n", b"0 1\n", b"x 1\n"] {
+            assert_eq!(totals.number(wrong), None, "{wrong:?}");
+        }
+    }
+}

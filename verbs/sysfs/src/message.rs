@@ -1,0 +1,359 @@
+//! Netlink messages about RDMA devices: what a question asks, and the messages of an answer (linux/netlink.h,
+//! linux/rdma_netlink.h).
+
+/// Room for the attributes of an answer.
+pub(crate) const ATTRIBUTES_BYTES: usize = 2048;
+const HEADER_BYTES: usize = 16;
+const ATTRIBUTE_HEADER_BYTES: usize = 4;
+/// `NLMSG_ERROR`, `NLMSG_DONE`.
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+/// `NLM_F_MULTI`, `NLM_F_ACK`, `NLM_F_DUMP`.
+const MULTI: u16 = 2;
+const ACK: u16 = 4;
+const DUMP: u16 = 0x300;
+/// `RDMA_NL_NLDEV`, above the command.
+const CLIENT: u16 = 5;
+/// `RDMA_NLDEV_CMD_*`.
+const PORT: u16 = 5;
+const SYSTEM: u16 = 6;
+const STATISTICS: u16 = 17;
+/// Of commands that read, the last; and those among them that set something.
+const LAST: u16 = 24;
+const SETTING: [u16; 6] = [2, 3, 4, 7, 16, 18];
+/// `RDMA_NLDEV_ATTR_*`.
+const DEV_INDEX: u16 = 1;
+const PORT_INDEX: u16 = 3;
+const STAT_RES: u16 = 75;
+const HWCOUNTERS: u16 = 80;
+const HWCOUNTER_ENTRY: u16 = 81;
+const HWCOUNTER_ENTRY_VALUE: u16 = 83;
+/// What is below the flags of an attribute's kind.
+const KIND: u16 = 0x3fff;
+
+/// A question.
+pub(crate) struct Request<'a> {
+    header: &'a [u8; HEADER_BYTES],
+    kind: u16,
+    flags: u16,
+    sequence: u32,
+    attributes: &'a [u8],
+}
+
+/// The name of a file: a number.
+pub(crate) struct Name {
+    digits: [u8; 2],
+    length: usize,
+}
+
+impl Name {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.digits.get(..self.length).unwrap_or_default()
+    }
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+}
+
+impl<'a> Request<'a> {
+    /// The first message of what was sent.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Request<'a>> {
+        let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
+        let length = usize::try_from(word(header, 0)?).ok()?.min(bytes.len());
+        Some(Request {
+            header,
+            kind: half(header, 4)?,
+            flags: half(header, 6)?,
+            sequence: word(header, 8)?,
+            attributes: bytes.get(HEADER_BYTES..length).unwrap_or_default(),
+        })
+    }
+
+    fn command(&self) -> u16 {
+        self.kind & 0x3ff
+    }
+
+    fn is_dump(&self) -> bool {
+        self.flags & DUMP != 0
+    }
+
+    fn number(&self, kind: u16) -> Option<u32> {
+        let mut found = Attributes(self.attributes);
+        found.find(|(other, _)| *other == kind).and_then(|(_, value)| word(value, 0))
+    }
+
+    pub(crate) fn is_about_statistics(&self) -> bool {
+        self.kind >> 10 == CLIENT && self.command() == STATISTICS
+    }
+
+    /// What is wrong with it, as Linux says it: a positive errno.
+    fn fault(&self) -> Option<i32> {
+        let command = self.command();
+        if self.kind >> 10 != CLIENT || command == 0 || command > LAST {
+            return Some(libc::EINVAL);
+        }
+        if SETTING.contains(&command) {
+            return Some(libc::EOPNOTSUPP);
+        }
+        if command == SYSTEM {
+            return None;
+        }
+        let device = self.number(DEV_INDEX);
+        let port = self.number(PORT_INDEX);
+        // A dump need not name a device; one that is named must be there.
+        let wrong_device =
+            if self.is_dump() { device.is_some_and(|index| index != 0) } else { device != Some(0) };
+        let wrong_port = matches!(command, PORT | STATISTICS) && !self.is_dump() && port != Some(1);
+        (wrong_device || wrong_port).then_some(libc::EINVAL)
+    }
+
+    /// The file of the tree with the attributes of the answer; none for what is not there, or wrong.
+    pub(crate) fn file_name(&self) -> Option<Name> {
+        // Statistics of queue pairs or regions: none is bound to a counter.
+        if self.fault().is_some() || self.is_about_statistics() && self.number(STAT_RES).is_some() {
+            return None;
+        }
+        let command = self.command() as u8;
+        let (tens, ones) = (b'0' + command / 10, b'0' + command % 10);
+        Some(if command < 10 {
+            Name { digits: [ones, 0], length: 1 }
+        } else {
+            Name { digits: [tens, ones], length: 2 }
+        })
+    }
+}
+
+/// Attributes one after the other: kind and value.
+struct Attributes<'a>(&'a [u8]);
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u16, &'a [u8]);
+
+    fn next(&mut self) -> Option<(u16, &'a [u8])> {
+        let length = usize::from(half(self.0, 0)?);
+        let kind = half(self.0, 2)? & KIND;
+        let value = self.0.get(ATTRIBUTE_HEADER_BYTES..length)?;
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    }
+}
+
+/// Calls `each` with the value of every attribute of a kind.
+fn each_of(attributes: &mut [u8], wanted: u16, each: &mut dyn FnMut(&mut [u8])) {
+    let mut rest = attributes;
+    while let Some(length) = half(rest, 0).map(usize::from).filter(|length| *length >= ATTRIBUTE_HEADER_BYTES)
+    {
+        let kind = half(rest, 2).map(|kind| kind & KIND);
+        if kind == Some(wanted)
+            && let Some(value) = rest.get_mut(ATTRIBUTE_HEADER_BYTES..length)
+        {
+            each(value);
+        }
+        rest = rest.get_mut(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+}
+
+/// Puts numbers where the attributes have the marks of what they are made of.
+pub(crate) fn put_statistics(attributes: &mut [u8], number: &dyn Fn(u64) -> u64) {
+    each_of(attributes, HWCOUNTERS, &mut |counters| {
+        each_of(counters, HWCOUNTER_ENTRY, &mut |entry| {
+            each_of(entry, HWCOUNTER_ENTRY_VALUE, &mut |value| {
+                if let Some(value) = value.first_chunk_mut::<8>() {
+                    *value = number(u64::from_ne_bytes(*value)).to_ne_bytes();
+                }
+            });
+        });
+    });
+}
+
+/// Messages that go out together.
+struct Out {
+    bytes: [u8; ATTRIBUTES_BYTES + 128],
+    length: usize,
+}
+
+impl Out {
+    const fn new() -> Out {
+        Out { bytes: [0; ATTRIBUTES_BYTES + 128], length: 0 }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        let end = self.length.saturating_add(bytes.len());
+        if let Some(room) = self.bytes.get_mut(self.length..end) {
+            room.copy_from_slice(bytes);
+            self.length = end;
+        }
+    }
+
+    fn message(&mut self, request: &Request<'_>, port: u32, kind: u16, flags: u16, parts: [&[u8]; 2]) {
+        let length = parts.iter().fold(HEADER_BYTES, |length, part| length.saturating_add(part.len()));
+        self.put(&(length as u32).to_ne_bytes());
+        self.put(&kind.to_ne_bytes());
+        self.put(&flags.to_ne_bytes());
+        self.put(&request.sequence.to_ne_bytes());
+        self.put(&port.to_ne_bytes());
+        parts.iter().for_each(|part| self.put(part));
+    }
+
+    fn all(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+}
+
+/// The answer to a question: `attributes` are those of the tree, if it has any. `send` is called once per datagram.
+pub(crate) fn answers(
+    request: &Request<'_>,
+    port: u32,
+    attributes: Option<&[u8]>,
+    send: &mut dyn FnMut(&[u8]),
+) {
+    let fault = request.fault().or_else(|| {
+        let nothing = attributes.is_none() && !request.is_dump();
+        nothing.then_some(libc::EOPNOTSUPP)
+    });
+    let mut out = Out::new();
+    if let Some(errno) = fault {
+        out.message(request, port, ERROR, 0, [&(-errno).to_ne_bytes(), request.header]);
+        return send(out.all());
+    }
+    if request.is_dump() {
+        if let Some(attributes) = attributes {
+            out.message(request, port, request.kind, MULTI, [attributes, &[]]);
+        }
+        out.message(request, port, DONE, MULTI, [&0_i32.to_ne_bytes(), &[]]);
+        return send(out.all());
+    }
+    out.message(request, port, request.kind, 0, [attributes.unwrap_or_default(), &[]]);
+    send(out.all());
+    if request.flags & ACK != 0 {
+        let mut ack = Out::new();
+        ack.message(request, port, ERROR, 0, [&0_i32.to_ne_bytes(), request.header]);
+        send(ack.all());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = [(4 + value.len() as u16).to_ne_bytes(), kind.to_ne_bytes()].concat();
+        bytes.extend_from_slice(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn question(command: u16, flags: u16, attributes: &[u8]) -> Vec<u8> {
+        let mut bytes = (16 + attributes.len() as u32).to_ne_bytes().to_vec();
+        bytes.extend((5_u16 << 10 | command).to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
+        bytes.extend(77_u32.to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend_from_slice(attributes);
+        bytes
+    }
+
+    /// Kind, flags and what comes behind the header of each message, by datagram.
+    fn answered(question: &[u8], attributes: Option<&[u8]>) -> Vec<Vec<(u16, u16, Vec<u8>)>> {
+        let mut datagrams = Vec::new();
+        answers(&Request::parse(question).unwrap(), 4711, attributes, &mut |mut bytes| {
+            let mut messages = Vec::new();
+            while !bytes.is_empty() {
+                let length = word(bytes, 0).unwrap() as usize;
+                assert_eq!((word(bytes, 8), word(bytes, 12)), (Some(77), Some(4711)));
+                let (kind, flags) = (half(bytes, 4).unwrap(), half(bytes, 6).unwrap());
+                messages.push((kind, flags, bytes[16..length].to_vec()));
+                bytes = &bytes[length..];
+            }
+            datagrams.push(messages);
+        });
+        datagrams
+    }
+
+    #[test]
+    fn a_dump_ends_with_done_and_a_question_with_what_it_asked_for() {
+        let device = attribute(DEV_INDEX, &[0; 4]);
+        let kind = 5 << 10 | 1;
+        let dump = question(1, 0x301, &[]);
+        assert_eq!(Request::parse(&dump).unwrap().file_name().unwrap().bytes(), b"1");
+        let expected = [vec![(kind, MULTI, device.clone()), (DONE, MULTI, vec![0; 4])]];
+        assert_eq!(answered(&dump, Some(&device)), expected);
+        assert_eq!(answered(&question(10, 0x301, &[]), None), [vec![(DONE, MULTI, vec![0; 4])]]);
+        let one = question(1, 5, &device);
+        let header = one[..16].to_vec();
+        let acknowledged = [vec![0; 4], header].concat();
+        let expected = [vec![(kind, 0, device.clone())], vec![(ERROR, 0, acknowledged)]];
+        assert_eq!(answered(&one, Some(&device)), expected);
+        assert_eq!(answered(&question(1, 1, &device), Some(&device)).len(), 1);
+    }
+
+    #[test]
+    fn faults_are_those_of_linux() {
+        let device = |index: u32| attribute(DEV_INDEX, &index.to_ne_bytes());
+        let port = |index: u32| [device(0), attribute(PORT_INDEX, &index.to_ne_bytes())].concat();
+        for (question, errno) in [
+            (question(1, 5, &[]), libc::EINVAL),
+            (question(1, 5, &device(1)), libc::EINVAL),
+            (question(5, 5, &port(2)), libc::EINVAL),
+            (question(17, 5, &device(0)), libc::EINVAL),
+            (question(2, 5, &device(0)), libc::EOPNOTSUPP),
+            (question(15, 5, &device(0)), libc::EOPNOTSUPP),
+            (question(99, 5, &device(0)), libc::EINVAL),
+        ] {
+            let request = Request::parse(&question).unwrap();
+            let datagrams = answered(&question, None);
+            assert_eq!(datagrams.len(), 1);
+            let (kind, _, body) = &datagrams[0][0];
+            assert_eq!((*kind, word(body, 0)), (ERROR, Some((-errno) as u32)), "{question:?}");
+            assert!(request.file_name().is_none() || errno == libc::EOPNOTSUPP);
+        }
+        let fine = question(5, 5, &port(1));
+        assert_eq!(Request::parse(&fine).unwrap().file_name().unwrap().bytes(), b"5");
+        let system = question(6, 1, &[]);
+        assert_eq!(Request::parse(&system).unwrap().file_name().unwrap().bytes(), b"6");
+        let of_queue_pairs = question(17, 0x301, &attribute(STAT_RES, &[0; 4]));
+        assert!(Request::parse(&of_queue_pairs).unwrap().file_name().is_none());
+    }
+
+    #[test]
+    fn statistics_get_their_numbers() {
+        let entry = |value: u64| {
+            attribute(
+                HWCOUNTER_ENTRY | 1 << 15,
+                &[attribute(82, b"x\0"), attribute(83, &value.to_ne_bytes())].concat(),
+            )
+        };
+        let build = |values: [u64; 2]| {
+            let counters = attribute(HWCOUNTERS | 1 << 15, &values.map(entry).concat());
+            [attribute(DEV_INDEX, &[0; 4]), counters].concat()
+        };
+        let mut attributes = build([3, 9]);
+        put_statistics(&mut attributes, &|marks| marks * 100);
+        assert_eq!(attributes, build([300, 900]));
+    }
+
+    #[test]
+    fn nonsense_is_read_without_harm() {
+        let good = question(17, 5, &attribute(DEV_INDEX, &[0; 4]));
+        for length in 0..good.len() {
+            if let Some(request) = Request::parse(&good[..length]) {
+                answers(&request, 1, None, &mut |_| {});
+            }
+        }
+        for place in 0..good.len() {
+            for value in [0, 1, 3, 0xff] {
+                let mut bad = good.clone();
+                bad[place] = value;
+                let request = Request::parse(&bad).unwrap();
+                request.file_name();
+                answers(&request, 1, Some(&[1; ATTRIBUTES_BYTES]), &mut |_| {});
+                put_statistics(&mut bad, &|marks| marks);
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Questions about RDMA devices that go to the kernel through netlink (NETLINK_RDMA): those of `rdma` of
+//! iproute2, of rdma-core's tests and of monitors. Such a socket becomes one between programs
+//! (NETLINK_USERSOCK) that is connected to itself, so that no other socket can send to it. While the program
+//! sends a question, the preload puts the answer into the same socket. The socket stays a netlink socket:
+//! binding, polling and receiving are the C library's.
+//!
+//! What is answered is in the tree (`netlink/COMMAND`): the attributes, made by `device/src/sysfs/netlink.rs`. Here are
+//! the headers around them, and the numbers of statistics.
+
+use std::ffi::{c_int, c_void};
+use std::mem::{size_of, transmute, zeroed};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libc::{msghdr, size_t, sockaddr, sockaddr_nl, socklen_t, ssize_t};
+
+use crate::kernel::read_private;
+use crate::live::Totals;
+use crate::message::{self, Request};
+use crate::original::Original;
+use crate::variable::FOLDER;
+
+const NETLINK_RDMA: c_int = 20;
+/// Descriptors that are known at most; those above are left to the kernel.
+const MOST: usize = 4096;
+/// Room for a question that comes in pieces; longer ones are cut, and none has more than a few numbers.
+const QUESTION_BYTES: usize = 512;
+
+/// Sockets that were made here, by descriptor. One that was closed and is something else now is asked for its protocol.
+static MADE: [AtomicU64; MOST / 64] = [const { AtomicU64::new(0) }; MOST / 64];
+
+static SOCKET: Original = Original::new(c"socket");
+static SEND: Original = Original::new(c"send");
+static SENDTO: Original = Original::new(c"sendto");
+static SENDMSG: Original = Original::new(c"sendmsg");
+/// All of them, to be found before the program begins.
+pub(crate) static ORIGINALS: [&Original; 4] = [&SOCKET, &SEND, &SENDTO, &SENDMSG];
+
+type Socket = unsafe extern "C-unwind" fn(c_int, c_int, c_int) -> c_int;
+type Send = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
+type SendTo =
+    unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t;
+type SendMsg = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
+
+fn place(descriptor: c_int) -> Option<(&'static AtomicU64, u64)> {
+    let number = usize::try_from(descriptor).ok()?;
+    Some((MADE.get(number / 64)?, 1 << (number % 64)))
+}
+
+/// Whether what is sent here is a question for the device.
+#[inline]
+fn is_asked(descriptor: c_int) -> bool {
+    place(descriptor).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+        && is_ours(descriptor)
+}
+
+#[cold]
+fn is_ours(descriptor: c_int) -> bool {
+    let option = |name: c_int| {
+        let (mut value, mut length): (c_int, socklen_t) = (0, size_of::<c_int>() as socklen_t);
+        // SAFETY: an integer and its length.
+        let status = unsafe {
+            libc::getsockopt(descriptor, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut length)
+        };
+        (status == 0).then_some(value)
+    };
+    option(libc::SO_DOMAIN) == Some(libc::AF_NETLINK)
+        && option(libc::SO_PROTOCOL) == Some(libc::NETLINK_USERSOCK)
+}
+
+/// # Safety
+/// That of the C library's function; so for those below.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let address = SOCKET.address();
+    if address.is_null() {
+        return -1;
+    }
+    // SAFETY: the C library's function of this name, which has this type.
+    let original = unsafe { transmute::<*mut c_void, Socket>(address) };
+    if domain != libc::AF_NETLINK || protocol != NETLINK_RDMA || FOLDER.value().is_none() {
+        // SAFETY: the caller's promise.
+        return unsafe { original(domain, kind, protocol) };
+    }
+    // SAFETY: no memory is involved.
+    let made = unsafe { original(domain, kind, libc::NETLINK_USERSOCK) };
+    if let Some((word, bit)) = place(made) {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+    made
+}
+
+/// # Safety
+/// As above.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn send(
+    descriptor: c_int,
+    bytes: *const c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
+    let address = SEND.address();
+    if address.is_null() {
+        return -1;
+    }
+    // SAFETY: the C library's function of this name, which has this type; the caller's promise.
+    unsafe {
+        if is_asked(descriptor) {
+            return ask(descriptor, bytes, length);
+        }
+        transmute::<*mut c_void, Send>(address)(descriptor, bytes, length, flags)
+    }
+}
+
+/// # Safety
+/// As above.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn sendto(
+    descriptor: c_int,
+    bytes: *const c_void,
+    length: size_t,
+    flags: c_int,
+    to: *const sockaddr,
+    to_length: socklen_t,
+) -> ssize_t {
+    let address = SENDTO.address();
+    if address.is_null() {
+        return -1;
+    }
+    // SAFETY: the C library's function of this name, which has this type; the caller's promise.
+    unsafe {
+        if is_asked(descriptor) {
+            return ask(descriptor, bytes, length);
+        }
+        transmute::<*mut c_void, SendTo>(address)(descriptor, bytes, length, flags, to, to_length)
+    }
+}
+
+/// # Safety
+/// As above.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn sendmsg(
+    descriptor: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
+    let address = SENDMSG.address();
+    if address.is_null() {
+        return -1;
+    }
+    // SAFETY: the C library's function of this name, which has this type; the caller's promise.
+    unsafe {
+        if is_asked(descriptor) && !message.is_null() {
+            return ask_in_pieces(descriptor, &*message);
+        }
+        transmute::<*mut c_void, SendMsg>(address)(descriptor, message, flags)
+    }
+}
+
+/// # Safety
+/// A message with its buffers.
+unsafe fn ask_in_pieces(descriptor: c_int, message: &msghdr) -> ssize_t {
+    let mut question = [0_u8; QUESTION_BYTES];
+    let (mut length, mut all) = (0_usize, 0_usize);
+    for index in 0..message.msg_iovlen {
+        // SAFETY: the caller's promise.
+        let piece = unsafe {
+            let piece = &*message.msg_iov.add(index);
+            std::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len)
+        };
+        for (to, from) in question.iter_mut().skip(length).zip(piece) {
+            *to = *from;
+        }
+        all = all.saturating_add(piece.len());
+        length = all.min(QUESTION_BYTES);
+    }
+    answer(descriptor, question.get(..length).unwrap_or_default());
+    all as ssize_t
+}
+
+/// # Safety
+/// So many bytes.
+unsafe fn ask(descriptor: c_int, bytes: *const c_void, length: size_t) -> ssize_t {
+    if !bytes.is_null() {
+        // SAFETY: the caller's promise.
+        answer(descriptor, unsafe { std::slice::from_raw_parts(bytes.cast(), length) });
+    }
+    length as ssize_t
+}
+
+/// Answers a question into the socket that it was sent to.
+fn answer(descriptor: c_int, question: &[u8]) {
+    let Some(own) = connected_to_itself(descriptor) else { return };
+    let Some(request) = Request::parse(question) else { return };
+    let mut attributes = [0_u8; message::ATTRIBUTES_BYTES];
+    let attributes = request.file_name().and_then(|name| {
+        let found = read_private(&[b"/netlink/", name.bytes()], &mut attributes)?;
+        if request.is_about_statistics() {
+            let totals = Totals::now();
+            message::put_statistics(found, &|marks| {
+                let places = marks.to_le_bytes().into_iter().filter(|mark| *mark != 0);
+                totals.sum(places.map(|mark| usize::from(mark) - 1))
+            });
+        }
+        Some(&*found)
+    });
+    message::answers(&request, own.nl_pid, attributes, &mut |bytes| send_back(descriptor, &own, bytes));
+}
+
+fn send_back(descriptor: c_int, own: &sockaddr_nl, bytes: &[u8]) {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: bytes and an address that live through the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_sendto,
+            descriptor,
+            bytes.as_ptr(),
+            bytes.len(),
+            flags,
+            std::ptr::from_ref(own),
+            size_of::<sockaddr_nl>(),
+        )
+    };
+}
+
+/// Connects the socket to itself, so that no other socket can send to it, and returns its address.
+fn connected_to_itself(descriptor: c_int) -> Option<sockaddr_nl> {
+    // SAFETY: numbers.
+    let mut own: sockaddr_nl = unsafe { zeroed() };
+    own.nl_family = libc::AF_NETLINK as u16;
+    // SAFETY: addresses of the length given, which live through the calls.
+    unsafe {
+        let mut length = size_of::<sockaddr_nl>() as socklen_t;
+        let any = own;
+        if libc::getsockname(descriptor, (&raw mut own).cast(), &raw mut length) == 0 && own.nl_pid == 0 {
+            libc::bind(descriptor, (&raw const any).cast(), size_of::<sockaddr_nl>() as socklen_t);
+            libc::getsockname(descriptor, (&raw mut own).cast(), &raw mut length);
+        }
+        own.nl_groups = 0;
+        let connected =
+            libc::connect(descriptor, (&raw const own).cast(), size_of::<sockaddr_nl>() as socklen_t);
+        (own.nl_pid != 0 && connected == 0).then_some(own)
+    }
+}
