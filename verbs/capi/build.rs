@@ -1,5 +1,5 @@
 //! Makes the object's version nodes, one exported symbol per line of `symbols/*.txt`, and the
-//! assertions of `src/abi/layout.tsv`.
+//! assertions of `src/ground/abi/layout.tsv`.
 //!
 //! A symbol is a jump with a `.symver` to a Rust function of the same name, wherever in `src/` that
 //! is defined; a symbol that nobody defines jumps to the refusal that its line names.
@@ -42,7 +42,7 @@ fn main() {
     let script: String = exports.nodes.iter().map(|node| format!("{node} {{ }};\n")).collect();
     write(&out.join("versions.map"), &script);
     write(&out.join("exports.rs"), &exports.code);
-    write(&out.join("layout.rs"), &layout_assertions(&read(&root.join("src/abi/layout.tsv"))));
+    write(&out.join("layout.rs"), &layout_assertions(&read(&root.join("src/ground/abi/layout.tsv"))));
 
     let script = out.join("versions.map");
     println!("cargo:rustc-cdylib-link-arg=-Wl,--version-script={}", script.display());
@@ -93,7 +93,7 @@ impl Exports {
         let (function, call) = (format!("refuse_{identifier}"), name.trim_start_matches('_'));
         writeln!(
             self.code,
-            "extern \"C\" fn {function}() -> {returned} {{ crate::refusal::{refusal}(\"{call}\") }}"
+            "extern \"C\" fn {function}() -> {returned} {{ crate::ground::unserved::{refusal}(\"{call}\") }}"
         )
         .expect("a string takes any text");
         function

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-const LAYOUT: &str = include_str!("../src/abi/layout.tsv");
+const LAYOUT: &str = include_str!("../src/ground/abi/layout.tsv");
 
 /// Fields that headers before rdma-core 65 may lack.
 const NEWER: [&str; 8] = [

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pumice_device::awaited::Awaited;
 
-use crate::process::{Thread, is_alive, own_thread};
+use crate::ground::process::{Thread, is_alive, own_thread};
 
 /// Events of an identifier that were fetched and not acknowledged yet, by who fetched them.
 #[derive(Default)]

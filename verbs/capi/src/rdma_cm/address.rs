@@ -9,10 +9,10 @@ use pumice_device::interface::interfaces;
 use pumice_transport::types::Gid;
 
 use super::infiniband;
-use crate::abi::sockaddr_ib;
-use crate::device::settings;
-use crate::object::zeroed;
-use crate::outcome::{Errno, INVALID};
+use crate::ground::abi::sockaddr_ib;
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::handles::zeroed;
+use crate::ground::settings::settings;
 
 /// A program's address.
 ///

@@ -8,9 +8,10 @@ use libc::{addrinfo, sockaddr};
 use super::address;
 use super::id::{QPT_RC, QPT_UD};
 use super::infiniband;
-use crate::abi::{rdma_addrinfo, sockaddr_ib};
-use crate::object::zeroed;
-use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, number, value};
+use crate::ground::abi::{rdma_addrinfo, sockaddr_ib};
+use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::ground::handles::zeroed;
+use crate::ground::outcome::{number, value};
 
 /// `RAI_*`.
 pub(crate) const RAI_PASSIVE: c_int = 1;

@@ -13,8 +13,9 @@ use super::address;
 use super::id::{Id, Stage, State};
 use super::registry::registry;
 use super::shared::{Shared, random, shared};
-use crate::abi::rdma_cm_id;
-use crate::outcome::{Errno, INVALID, number};
+use crate::ground::abi::rdma_cm_id;
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::outcome::number;
 
 /// Ports that nobody names.
 const EPHEMERAL: std::ops::Range<u16> = 32768..61000;

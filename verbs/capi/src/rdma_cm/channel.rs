@@ -15,11 +15,12 @@ use super::id::Id;
 use super::registry::registry;
 use super::shared::shared;
 use super::translation::translate;
-use crate::abi::{rdma_cm_event, rdma_event_channel};
-use crate::cancellation::{RESTART, attempt_ends, blocking};
-use crate::object::{Held, Shown, hand_out};
-use crate::outcome::{Errno, INVALID, TRY_AGAIN, attempt, pointer, value};
-use crate::process::own_thread;
+use crate::ground::abi::{rdma_cm_event, rdma_event_channel};
+use crate::ground::cancellation::{RESTART, attempt_ends, blocking};
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::handles::{Held, Shown, hand_out};
+use crate::ground::outcome::{TRY_AGAIN, attempt, pointer, value};
+use crate::ground::process::own_thread;
 use crate::rsocket::bell;
 
 /// A channel: the device's events, and those that this library makes itself. Its descriptor is an epoll
@@ -53,7 +54,7 @@ pub(crate) struct LocalEvent {
 
 fn descriptor(fd: c_int) -> Result<OwnedFd, Errno> {
     if fd < 0 {
-        return Err(Errno(crate::outcome::errno()));
+        return Err(Errno(crate::ground::errno::errno()));
     }
     // SAFETY: it is new, and nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
@@ -77,7 +78,7 @@ impl Channel {
             let mut interest = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
             // SAFETY: a live structure.
             if unsafe { libc::epoll_ctl(poll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut interest) } != 0 {
-                return Err(Errno(crate::outcome::errno()));
+                return Err(Errno(crate::ground::errno::errno()));
             }
         }
         let c = Shown::new(rdma_event_channel { fd: poll.as_raw_fd() });
@@ -244,7 +245,7 @@ pub(crate) unsafe extern "C-unwind" fn rdma_get_cm_event(
 /// As [`rdma_get_cm_event`], for calls that do more than that.
 ///
 /// # Errors
-/// EAGAIN, EINTR. [`crate::cancellation::RESTART`]: nothing has come within the slice of the attempt.
+/// EAGAIN, EINTR. [`crate::ground::cancellation::RESTART`]: nothing has come within the slice of the attempt.
 ///
 /// # Safety
 /// That of `rdma_get_cm_event`.

@@ -19,8 +19,9 @@ use super::id::{Id, QPT_UC, QPT_XRC_SEND, Stage, State};
 use super::queue_pair::{self, AS_MUCH_AS_THERE_IS, DATAGRAM_Q_KEY, rd_atomic_limit};
 use super::registry::{Registry, registry};
 use super::shared::shared;
-use crate::abi::{rdma_cm_id, rdma_conn_param};
-use crate::outcome::{Errno, INVALID, number};
+use crate::ground::abi::{rdma_cm_id, rdma_conn_param};
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::outcome::number;
 
 /// `IBV_EVENT_COMM_EST`.
 const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;

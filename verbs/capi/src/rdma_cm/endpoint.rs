@@ -14,9 +14,10 @@ use super::path_option;
 use super::queue_pair::{self, rdma_create_qp};
 use super::resolve::{rdma_resolve_addr, rdma_resolve_route};
 use super::shared_receive_queue::rdma_destroy_srq;
-use crate::abi::{ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_event, rdma_cm_id};
-use crate::cancellation::blocking;
-use crate::outcome::{Errno, INVALID, TRY_AGAIN, attempt, errno, number, value};
+use crate::ground::abi::{ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_event, rdma_cm_id};
+use crate::ground::cancellation::blocking;
+use crate::ground::errno::{Errno, INVALID, errno};
+use crate::ground::outcome::{TRY_AGAIN, attempt, number, value};
 
 /// How long resolving may take, in milliseconds; here it takes no time.
 const PATIENCE: c_int = 2000;
@@ -156,7 +157,7 @@ pub(crate) unsafe extern "C-unwind" fn rdma_get_request(
 }
 
 /// # Errors
-/// Those of `rdma_get_request`. [`crate::cancellation::RESTART`].
+/// Those of `rdma_get_request`. [`crate::ground::cancellation::RESTART`].
 ///
 /// # Safety
 /// That of `rdma_get_request`.

@@ -9,11 +9,11 @@ use pumice_device::settings::Log;
 use super::acknowledgement::Unacknowledged;
 use super::channel::LocalEvent;
 use super::id::Id;
-use crate::abi::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_param, rdma_ud_param};
-use crate::explanation::{logs, print_step};
-use crate::object::{Held, Identity, Listed, Shown, live, take_back, zeroed};
-use crate::outcome::number;
-use crate::process::Thread;
+use crate::ground::abi::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_param, rdma_ud_param};
+use crate::ground::handles::{Held, Identity, Listed, Shown, live, take_back, zeroed};
+use crate::ground::log::{logs, print_step};
+use crate::ground::outcome::number;
+use crate::ground::process::Thread;
 
 /// `RDMA_CM_EVENT_*`.
 pub(crate) const ADDR_RESOLVED: u32 = 0;

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::shared::if_open;
-use crate::outcome::value;
-use crate::port::flush_capture;
+use crate::ground::outcome::value;
+use crate::objects::capture::flush_capture;
 
 /// How long the adapter is waited for. A signal handler that ends the process may have interrupted the thread that
 /// has it.

@@ -19,9 +19,10 @@ use super::multicast::Membership;
 use super::registry::registry;
 use super::resolve_info::Question;
 use super::shared::{Shared, random, shared};
-use crate::abi::{ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_event_channel};
-use crate::object::{Held, Shown, zeroed};
-use crate::outcome::{Errno, INVALID, number};
+use crate::ground::abi::{ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_event_channel};
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::handles::{Held, Shown, zeroed};
+use crate::ground::outcome::number;
 
 /// `IBV_QPT_*`.
 pub(crate) const QPT_RC: u32 = 2;

@@ -7,9 +7,9 @@ use libc::sockaddr_storage;
 use pumice_transport::mad::{PortSpace, ServiceId};
 use pumice_transport::types::Gid;
 
-use crate::abi::sockaddr_ib;
-use crate::object::zeroed;
-use crate::outcome::{Errno, INVALID};
+use crate::ground::abi::sockaddr_ib;
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::handles::zeroed;
 
 /// `AF_IB`.
 pub(crate) const FAMILY: i32 = 27;

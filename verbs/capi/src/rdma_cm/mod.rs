@@ -34,8 +34,8 @@ pub(crate) mod user_event;
 
 use pumice_device::gsi::ConnectionError;
 
-use crate::explanation::explain;
-use crate::outcome::Errno;
+use crate::ground::errno::Errno;
+use crate::ground::log::explain;
 
 impl From<ConnectionError> for Errno {
     #[cold]

@@ -15,9 +15,10 @@ use super::event::{MULTICAST_ERROR, MULTICAST_JOIN, Said, no_ud};
 use super::id::{Id, Stage, State};
 use super::queue_pair::{DATAGRAM_Q_KEY, address_vector};
 use super::shared::shared;
-use crate::abi::{ibv_gid, rdma_cm_id, rdma_cm_join_mc_attr_ex, rdma_ud_param};
-use crate::multicast::{ibv_attach_mcast, ibv_detach_mcast};
-use crate::outcome::{Errno, INVALID, number};
+use crate::calls::multicast::{ibv_attach_mcast, ibv_detach_mcast};
+use crate::ground::abi::{ibv_gid, rdma_cm_id, rdma_cm_join_mc_attr_ex, rdma_ud_param};
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::outcome::number;
 
 /// `enum rdma_cm_join_mc_attr_mask`, and what is beyond it.
 const MASK_ADDRESS: u32 = 1;
@@ -112,7 +113,7 @@ unsafe fn join(
 }
 
 /// How packets get to the group.
-fn vector(own: &Id, state: &State, group: Gid) -> Result<crate::abi::ibv_ah_attr, Errno> {
+fn vector(own: &Id, state: &State, group: Gid) -> Result<crate::ground::abi::ibv_ah_attr, Errno> {
     if !own.is_datagram() {
         return Err(INVALID.because(|| "only identifiers of datagrams (RDMA_PS_UDP) join groups".to_owned()));
     }

@@ -6,8 +6,9 @@ use pumice_transport::mad::Ece;
 
 use super::id::{Id, Stage};
 use super::path_option;
-use crate::abi::{ibv_ece, rdma_cm_id};
-use crate::outcome::{Errno, INVALID, number};
+use crate::ground::abi::{ibv_ece, rdma_cm_id};
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::outcome::number;
 
 /// `RDMA_OPTION_ID`, and its options.
 const LEVEL_ID: c_int = 0;

@@ -10,8 +10,8 @@ use super::channel::LocalEvent;
 use super::endpoint::complete;
 use super::event::ROUTE_RESOLVED;
 use super::id::{Id, Stage};
-use crate::abi::{ibv_path_data, ibv_path_record};
-use crate::outcome::{Errno, INVALID};
+use crate::ground::abi::{ibv_path_data, ibv_path_record};
+use crate::ground::errno::{Errno, INVALID};
 
 /// `RDMA_OPTION_IB`, and `RDMA_OPTION_IB_PATH`.
 pub(crate) const LEVEL: c_int = 1;

@@ -12,17 +12,18 @@ use super::id::{Id, QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV, QPT_XRC_SEND, State};
 use super::multicast;
 use super::shared::shared;
 use super::shared_receive_queue::xrc_domain;
-use crate::abi::{
+use crate::calls::address_handle::vector_to;
+use crate::calls::completion_channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
+use crate::calls::completion_queue::{ibv_create_cq, ibv_destroy_cq};
+use crate::calls::queue_pair::{create_qp_ex, ibv_destroy_qp};
+use crate::calls::queue_pair_attributes::ibv_modify_qp;
+use crate::ground::abi::{
     ibv_ah_attr, ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
     rdma_cm_id,
 };
-use crate::address_handle::vector_to;
-use crate::completion_channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
-use crate::completion_queue::{ibv_create_cq, ibv_destroy_cq};
-use crate::object::zeroed;
-use crate::outcome::{Errno, INVALID, errno, number, value};
-use crate::queue_pair::{create_qp_ex, ibv_destroy_qp};
-use crate::queue_pair_attributes::ibv_modify_qp;
+use crate::ground::errno::{Errno, INVALID, errno};
+use crate::ground::handles::zeroed;
+use crate::ground::outcome::{number, value};
 
 /// `IBV_QPS_*`.
 const INIT: u32 = 1;
@@ -383,7 +384,7 @@ pub(crate) fn destroy_completion_queues(id: &Id) {
         {
             if !cq.is_null() {
                 // Events that were fetched and not acknowledged would be waited for.
-                crate::completion_channel::ibv_ack_cq_events(*cq, u32::MAX);
+                crate::calls::completion_channel::ibv_ack_cq_events(*cq, u32::MAX);
                 ibv_destroy_cq(*cq);
                 *cq = ptr::null_mut();
             }

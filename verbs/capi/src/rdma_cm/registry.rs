@@ -8,7 +8,7 @@ use pumice_transport::cm::ListenerId;
 use pumice_transport::mad::CommId;
 
 use super::id::Id;
-use crate::process::own_process;
+use crate::ground::process::own_process;
 
 /// The identifiers of a process that the device knows.
 pub(crate) struct Registry {

@@ -15,8 +15,9 @@ use super::endpoint::complete;
 use super::event::{ADDR_ERROR, ADDR_RESOLVED, ROUTE_RESOLVED};
 use super::id::{Id, Stage, State};
 use super::shared::shared;
-use crate::abi::rdma_cm_id;
-use crate::outcome::{Errno, INVALID, number};
+use crate::ground::abi::rdma_cm_id;
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::outcome::number;
 
 /// Of packets to peers, as Linux has it for routed packets.
 const HOP_LIMIT: u8 = 64;

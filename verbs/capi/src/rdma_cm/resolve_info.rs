@@ -9,8 +9,9 @@ use super::channel::LocalEvent;
 use super::endpoint::complete;
 use super::event::{ADDRINFO_ERROR, ADDRINFO_RESOLVED};
 use super::id::Id;
-use crate::abi::{rdma_addrinfo, rdma_cm_id};
-use crate::outcome::{Errno, INVALID, errno, number};
+use crate::ground::abi::{rdma_addrinfo, rdma_cm_id};
+use crate::ground::errno::{Errno, INVALID, errno};
+use crate::ground::outcome::number;
 
 /// An answer that the program has not asked for yet.
 #[derive(Default)]

@@ -8,12 +8,14 @@ use std::sync::{Mutex, PoisonError};
 
 use pumice_device::hca::Hca;
 
-use crate::abi::{ibv_context, ibv_pd};
-use crate::context::{Context, ibv_open_device};
-use crate::device::device_pointer;
-use crate::outcome::{Errno, errno, pointer};
-use crate::process::own_process;
-use crate::protection_domain::ibv_alloc_pd;
+use crate::calls::protection_domain::ibv_alloc_pd;
+use crate::ground::abi::{ibv_context, ibv_pd};
+use crate::ground::errno::{Errno, errno};
+use crate::ground::outcome::pointer;
+use crate::ground::process::own_process;
+use crate::objects::context::Context;
+use crate::objects::device::device_pointer;
+use crate::tables::ibv_open_device;
 
 /// Opened when they are first asked for, and then for good: programs compare the pointers.
 #[derive(Clone, Copy)]

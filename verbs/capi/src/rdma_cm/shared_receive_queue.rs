@@ -8,12 +8,15 @@ use std::sync::{Mutex, PoisonError};
 use super::id::{Id, QPT_XRC_RECV};
 use super::queue_pair::{destroy_completion_queues, receive_completion_queue};
 use super::shared::shared;
-use crate::abi::{ibv_pd, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd, ibv_xrcd_init_attr, rdma_cm_id};
-use crate::object::zeroed;
-use crate::outcome::{Errno, INVALID, errno, number, value};
-use crate::process::own_process;
-use crate::shared_receive_queue::{create_srq_ex, ibv_destroy_srq};
-use crate::xrc_domain::open_xrcd;
+use crate::calls::shared_receive_queue::{create_srq_ex, ibv_destroy_srq};
+use crate::calls::xrc_domain::open_xrcd;
+use crate::ground::abi::{
+    ibv_pd, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd, ibv_xrcd_init_attr, rdma_cm_id,
+};
+use crate::ground::errno::{Errno, INVALID, errno};
+use crate::ground::handles::zeroed;
+use crate::ground::outcome::{number, value};
+use crate::ground::process::own_process;
 
 /// `IBV_SRQ_INIT_ATTR_*`.
 const MASK_TYPE: u32 = 1;

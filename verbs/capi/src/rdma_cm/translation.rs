@@ -20,7 +20,7 @@ use super::id::{Id, QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV, Stage};
 use super::queue_pair;
 use super::registry::Registry;
 use super::shared::Shared;
-use crate::abi::{rdma_conn_param, rdma_ud_param};
+use crate::ground::abi::{rdma_conn_param, rdma_ud_param};
 
 /// The program's event; none, if it is not the program's business.
 pub(crate) fn translate(registry: &mut Registry, shared: Shared, event: DeviceEvent) -> Option<Event> {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::channel::LocalEvent;
 use super::event::{Said, USER};
 use super::id::Id;
-use crate::abi::rdma_cm_id;
-use crate::outcome::{INVALID, number};
+use crate::ground::abi::rdma_cm_id;
+use crate::ground::errno::INVALID;
+use crate::ground::outcome::number;
 
 /// Wakes whoever waits at the identifier's channel: RDMA_CM_EVENT_USER with this status and number.
 pub(crate) unsafe extern "C" fn rdma_write_cm_event(

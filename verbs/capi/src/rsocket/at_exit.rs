@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::reentry::Inside;
 use super::table::streams;
-use crate::outcome::value;
-use crate::process::own_process;
+use crate::ground::outcome::value;
+use crate::ground::process::own_process;
 
 /// How long the exit of a program may take for that.
 const AT_MOST: Duration = Duration::from_secs(5);

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::table::{Socket, find, streams};
-use crate::outcome::{Errno, errno};
-use crate::process::own_process;
+use crate::ground::errno::{Errno, errno};
+use crate::ground::process::own_process;
 
 /// The descriptor on which it sleeps, one that wakes it, and whose thread it is.
 struct Attendant {

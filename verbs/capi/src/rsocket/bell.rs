@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use libc::{pollfd, timespec};
 
-use crate::outcome::{Errno, errno};
-use crate::process::own_process;
+use crate::ground::errno::{Errno, errno};
+use crate::ground::process::own_process;
 
 /// A thread's bell.
 pub(crate) struct Bell {

@@ -13,8 +13,8 @@ use super::protocol::greeting::Greeting;
 use super::protocol::stream::{End, Stream};
 use super::stream_socket::{Connection, Locked, Patience, Stage, State, StreamSocket, ring, turn};
 use super::table::{self, Socket};
-use crate::explanation::explain;
-use crate::outcome::{Errno, INVALID};
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::log::explain;
 use crate::rdma_cm::shared::shared;
 
 /// Sockets that wait to be accepted, at most, whatever the program asks for.

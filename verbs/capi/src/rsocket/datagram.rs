@@ -22,8 +22,8 @@ use super::options::{Options, SOL_RDMA};
 use super::protocol::datagram::{Introduction, Source};
 use super::region::Buffers;
 use super::stream_socket::Patience;
-use crate::cancellation::{RESTART, attempt_ends, earlier};
-use crate::outcome::{Errno, errno};
+use crate::ground::cancellation::{RESTART, attempt_ends, earlier};
+use crate::ground::errno::{Errno, errno};
 use crate::rdma_cm::address;
 use crate::rdma_cm::shared::shared;
 

@@ -11,8 +11,9 @@ use super::bell::Bell;
 use super::poll::{deadline, wait};
 use super::reentry::Inside;
 use super::table::{self, Socket, socket};
-use crate::cancellation::blocking;
-use crate::outcome::{Errno, INVALID, TRY_AGAIN, attempt, errno, number};
+use crate::ground::cancellation::blocking;
+use crate::ground::errno::{Errno, INVALID, errno};
+use crate::ground::outcome::{TRY_AGAIN, attempt, number};
 
 /// A set.
 pub(crate) struct Interest {

@@ -6,8 +6,8 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::Arc;
 
-use crate::abi::{rdma_cm_id, rdma_conn_param};
-use crate::outcome::{Errno, INVALID, errno};
+use crate::ground::abi::{rdma_cm_id, rdma_conn_param};
+use crate::ground::errno::{Errno, INVALID, errno};
 use crate::rdma_cm::address;
 use crate::rdma_cm::bind::{rdma_bind_addr, rdma_listen};
 use crate::rdma_cm::channel::Channel;

@@ -7,9 +7,9 @@ use super::protocol::place::{Mapping, Place};
 use super::protocol::stream::Stream;
 use super::region::{Buffers, LOCAL, WRITTEN_BY_PEERS};
 use super::stream_socket::{Connection, Locked, Patience, State, StreamSocket};
-use crate::abi::ibv_mr;
-use crate::memory::{ibv_dereg_mr, ibv_reg_mr};
-use crate::outcome::{Errno, INVALID, errno};
+use crate::calls::memory::{ibv_dereg_mr, ibv_reg_mr};
+use crate::ground::abi::ibv_mr;
+use crate::ground::errno::{Errno, INVALID, errno};
 use crate::rdma_cm::shared::shared;
 
 /// A registered buffer of the program's.

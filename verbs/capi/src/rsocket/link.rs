@@ -21,11 +21,11 @@ use super::protocol::sending::Transfer;
 use super::protocol::stream::{Control, Sizes};
 use super::protocol::word::Word;
 use super::region::{BIG_ENDIAN, Buffers, LOCAL, Region, WRITTEN_BY_PEERS};
-use crate::abi::{ibv_comp_channel, ibv_cq, ibv_qp_init_attr};
-use crate::completion_channel::{self, ibv_create_comp_channel, ibv_destroy_comp_channel};
-use crate::completion_queue::{Cq, ibv_create_cq, ibv_destroy_cq};
-use crate::object::{held, zeroed};
-use crate::outcome::{Errno, errno};
+use crate::calls::completion_channel::{self, ibv_create_comp_channel, ibv_destroy_comp_channel};
+use crate::calls::completion_queue::{Cq, ibv_create_cq, ibv_destroy_cq};
+use crate::ground::abi::{ibv_comp_channel, ibv_cq, ibv_qp_init_attr};
+use crate::ground::errno::{Errno, errno};
+use crate::ground::handles::{held, zeroed};
 use crate::rdma_cm::id::QPT_RC;
 use crate::rdma_cm::queue_pair::{rdma_create_qp, rdma_destroy_qp};
 use crate::rdma_cm::shared::shared;
@@ -71,7 +71,7 @@ impl Drop for Completions {
         // SAFETY: our own objects, the queue pair is gone.
         unsafe {
             if !self.cq.is_null() {
-                crate::completion_channel::ibv_ack_cq_events(self.cq, u32::MAX);
+                crate::calls::completion_channel::ibv_ack_cq_events(self.cq, u32::MAX);
                 ibv_destroy_cq(self.cq);
             }
             if !self.channel.is_null() {

@@ -7,7 +7,7 @@ use libc::socklen_t;
 
 use super::protocol::greeting::sayable;
 use super::protocol::stream::Sizes;
-use crate::outcome::{Errno, INVALID};
+use crate::ground::errno::{Errno, INVALID};
 
 /// `SOL_RDMA`, and its options.
 pub(crate) const SOL_RDMA: c_int = 0x10000;

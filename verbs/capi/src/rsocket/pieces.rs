@@ -7,8 +7,8 @@ use super::protocol::sending::{FIRST_PIECE, Transfer};
 use super::protocol::stream::Stream;
 use super::region::Buffers;
 use super::stream_socket::{Connection, Patience, State, StreamSocket, turn};
-use crate::cancellation::RESTART;
-use crate::outcome::Errno;
+use crate::ground::cancellation::RESTART;
+use crate::ground::errno::Errno;
 
 /// What comes next of a call's pieces.
 pub(crate) enum Next {

@@ -12,8 +12,9 @@ use super::reentry::Inside;
 use super::stream_socket::{Patience, State};
 use super::table::{Socket, find};
 use super::transfer::{readiness, readiness_of};
-use crate::cancellation::{RESTART, attempt_ends, begun, blocking, earlier};
-use crate::outcome::{Errno, INVALID, TRY_AGAIN, attempt};
+use crate::ground::cancellation::{RESTART, attempt_ends, begun, blocking, earlier};
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::outcome::{TRY_AGAIN, attempt};
 
 /// How long a thread polls before it sleeps.
 const POLLING: Duration = Duration::from_micros(10);

@@ -8,9 +8,9 @@ use libc::iovec;
 use super::protocol::place::Place;
 use super::protocol::ring::Piece;
 use super::protocol::sending::Table;
-use crate::abi::{ibv_mr, ibv_pd};
-use crate::memory::{ibv_dereg_mr, ibv_reg_mr};
-use crate::outcome::{Errno, INVALID, errno};
+use crate::calls::memory::{ibv_dereg_mr, ibv_reg_mr};
+use crate::ground::abi::{ibv_mr, ibv_pd};
+use crate::ground::errno::{Errno, INVALID, errno};
 
 /// `IBV_ACCESS_LOCAL_WRITE`, `IBV_ACCESS_REMOTE_WRITE`.
 pub(crate) const LOCAL: c_int = 1;

@@ -20,9 +20,9 @@ use super::link::{Done, Link};
 use super::options::Options;
 use super::protocol::stream::{End, Stream};
 use super::region::Entries;
-use crate::cancellation::{RESTART, attempt_ends, begun, earlier};
-use crate::explanation::explain;
-use crate::outcome::Errno;
+use crate::ground::cancellation::{RESTART, attempt_ends, begun, earlier};
+use crate::ground::errno::Errno;
+use crate::ground::log::explain;
 
 /// How long a thread polls before it sleeps: shorter than a wake-up takes.
 const POLLING: Duration = Duration::from_micros(10);

@@ -8,8 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::datagram::DatagramSocket;
 use super::epoll::Interest;
 use super::stream_socket::StreamSocket;
-use crate::outcome::Errno;
-use crate::process::own_process;
+use crate::ground::errno::Errno;
+use crate::ground::process::own_process;
 
 /// What a descriptor stands for.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use super::protocol::stream::{End, How, Stream};
 use super::region::Buffers;
 use super::stream_socket::{Connection, Locked, Patience, Stage, State, StreamSocket, ring, turn};
 use super::{attendant, table};
-use crate::outcome::{Errno, INVALID};
+use crate::ground::errno::{Errno, INVALID};
 
 /// How long closing waits for what was sent to arrive. The transport gives a dead peer up before.
 const LINGERING: Duration = Duration::from_secs(30);

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use libc::{sockaddr, socklen_t};
 
 use super::{given, show, stream};
-use crate::cancellation::blocking;
-use crate::outcome::{Errno, NOT_SUPPORTED, TRY_AGAIN, attempt, number};
+use crate::ground::cancellation::blocking;
+use crate::ground::errno::{Errno, NOT_SUPPORTED};
+use crate::ground::outcome::{TRY_AGAIN, attempt, number};
 use crate::rsocket::at_exit;
 use crate::rsocket::datagram::DatagramSocket;
 use crate::rsocket::options::Options;

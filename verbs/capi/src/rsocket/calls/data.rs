@@ -5,8 +5,9 @@ use std::ffi::{c_int, c_void};
 use libc::{iovec, msghdr, sockaddr, socklen_t};
 
 use super::{given, one, show};
-use crate::cancellation::blocking;
-use crate::outcome::{Errno, INVALID, NOT_SUPPORTED, TRY_AGAIN, attempt};
+use crate::ground::cancellation::blocking;
+use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::ground::outcome::{TRY_AGAIN, attempt};
 use crate::rsocket::pieces::some_or;
 use crate::rsocket::reentry::Inside;
 use crate::rsocket::region::{Buffers, buffers};

@@ -6,7 +6,7 @@ use libc::off_t;
 
 use super::data::{go_on, in_attempts};
 use super::{one, stream};
-use crate::outcome::{count, number};
+use crate::ground::outcome::{count, number};
 use crate::rsocket::reentry::Inside;
 use crate::rsocket::region::buffers;
 

@@ -14,7 +14,7 @@ use libc::{iovec, sockaddr, socklen_t};
 
 use super::stream_socket::StreamSocket;
 use super::table::{Socket, socket};
-use crate::outcome::{Errno, INVALID, NOT_SUPPORTED};
+use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::rdma_cm::address;
 
 /// An open stream.

@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use libc::{sockaddr, socklen_t};
 
 use super::show;
-use crate::outcome::{Errno, number};
+use crate::ground::errno::Errno;
+use crate::ground::outcome::number;
 use crate::rsocket::stream_socket::Stage;
 use crate::rsocket::table::{Socket, socket};
 

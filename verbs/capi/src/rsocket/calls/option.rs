@@ -4,8 +4,9 @@ use std::ffi::{c_int, c_long, c_void};
 
 use libc::socklen_t;
 
-use crate::object::zeroed;
-use crate::outcome::{Errno, NOT_SUPPORTED, number};
+use crate::ground::errno::{Errno, NOT_SUPPORTED};
+use crate::ground::handles::zeroed;
+use crate::ground::outcome::number;
 use crate::rsocket::attendant::probe_peers;
 use crate::rsocket::options::{self, Options, SOL_RDMA};
 use crate::rsocket::reentry::Inside;

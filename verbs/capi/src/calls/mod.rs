@@ -1,0 +1,30 @@
+//! What the exported symbols and the slots of the tables do, one file per family of calls.
+
+pub(crate) mod address_handle;
+pub(crate) mod buffer;
+pub(crate) mod completion_channel;
+pub(crate) mod completion_queue;
+pub(crate) mod completion_queue_ex;
+pub(crate) mod connection_establishment;
+pub(crate) mod context;
+pub(crate) mod device_memory;
+pub(crate) mod fork;
+pub(crate) mod import;
+pub(crate) mod memory;
+pub(crate) mod multicast;
+pub(crate) mod names;
+pub(crate) mod ofed_xrc;
+pub(crate) mod parent_domain;
+pub(crate) mod post_recv;
+pub(crate) mod post_send;
+pub(crate) mod protection_domain;
+pub(crate) mod query;
+pub(crate) mod queue_pair;
+pub(crate) mod queue_pair_attributes;
+pub(crate) mod queue_pair_ex;
+pub(crate) mod rates;
+pub(crate) mod shared_receive_queue;
+pub(crate) mod sysfs;
+pub(crate) mod window_bind;
+pub(crate) mod xrc_domain;
+pub(crate) mod xrc_target;

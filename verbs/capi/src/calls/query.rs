@@ -1,0 +1,382 @@
+//! What the device and its port report.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use pumice_device::gid_table::{GidEntry, GidTable};
+use pumice_device::memory::on_demand_is_available;
+use pumice_device::pkey_table::PkeyTable;
+use pumice_device::profile::Profile;
+
+use crate::ground::abi::{
+    ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
+    ibv_values_ex,
+};
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::handles::zeroed;
+use crate::ground::outcome::{number, status};
+use crate::ground::settings::profile;
+use crate::objects::context::Context;
+use crate::objects::device::the_device;
+use crate::objects::local_identifier;
+
+/// `IBV_ODP_SUPPORT` and `IBV_ODP_SUPPORT_IMPLICIT`.
+const ODP_GENERAL: u64 = 3;
+/// SEND, RECV, WRITE, READ, ATOMIC, SRQ_RECV, FLUSH, ATOMIC_WRITE.
+const ODP_RELIABLE: u32 = 0xff;
+/// Of RC, UC and UD: whatever they have, because all memory is reached the same way.
+const ODP_TRANSPORTS: [u32; 3] = [ODP_RELIABLE, 1 | 1 << 1 | 1 << 2 | 1 << 5, 1 | 1 << 1 | 1 << 5];
+/// Cycles of the device's clock per ms: it counts ns.
+const CLOCK_KHZ: u64 = 1_000_000;
+/// What does not fit `device_cap_flags`: FLUSH for global visibility, and ATOMIC WRITE (`IBV_DEVICE_FLUSH_GLOBAL`,
+/// `IBV_DEVICE_ATOMIC_WRITE`).
+const EXTENDED_CAPABILITIES: u64 = 1 << 38 | 1 << 40;
+
+fn device_attributes(context: &Context, profile: &Profile) -> ibv_device_attr {
+    // SAFETY: numbers and text.
+    let mut attributes: ibv_device_attr = unsafe { zeroed() };
+    // A profile leaves room for the NUL.
+    for (place, byte) in attributes.fw_ver.iter_mut().zip(profile.fw_ver.bytes()) {
+        *place = byte as c_char;
+    }
+    let limits = context.hca().limits();
+    let count = |limit: u32| c_int::try_from(limit).unwrap_or(c_int::MAX);
+    attributes.node_guid = the_device().guid();
+    attributes.sys_image_guid = the_device().guid();
+    attributes.max_mr_size = profile.max_mr_size;
+    attributes.page_size_cap = profile.page_size_cap;
+    attributes.vendor_id = profile.vendor_id;
+    attributes.vendor_part_id = profile.part_id;
+    attributes.hw_ver = profile.hw_ver;
+    attributes.max_qp = count(limits.max_qp);
+    attributes.max_qp_wr = count(limits.max_qp_wr);
+    attributes.device_cap_flags = profile.capabilities.bits();
+    attributes.max_sge = count(limits.max_sge);
+    attributes.max_sge_rd = count(limits.max_sge);
+    attributes.max_cq = count(profile.limits.max_cq);
+    attributes.max_cqe = count(limits.max_cqe);
+    attributes.max_mr = count(limits.max_mr);
+    attributes.max_pd = count(limits.max_pd);
+    attributes.max_qp_rd_atom = limits.max_rd_atomic.into();
+    attributes.max_res_rd_atom = c_int::from(limits.max_rd_atomic).saturating_mul(count(limits.max_qp));
+    attributes.max_qp_init_rd_atom = limits.max_init_rd_atomic.into();
+    attributes.atomic_cap = profile.atomics as u32;
+    attributes.max_mw = count(limits.max_mr);
+    attributes.max_mcast_grp = count(limits.max_mcast_grp);
+    attributes.max_mcast_qp_attach = count(limits.max_mcast_qp_attach);
+    attributes.max_total_mcast_qp_attach =
+        count(limits.max_mcast_grp.saturating_mul(limits.max_mcast_qp_attach));
+    attributes.max_ah = count(limits.max_ah);
+    attributes.max_srq = count(limits.max_srq);
+    attributes.max_srq_wr = count(limits.max_srq_wr);
+    attributes.max_srq_sge = count(limits.max_srq_sge);
+    attributes.max_pkeys = limits.pkey_table_len;
+    attributes.local_ca_ack_delay = profile.ack_delay;
+    attributes.phys_port_cnt = 1;
+    attributes
+}
+
+pub(crate) unsafe extern "C" fn ibv_query_device(
+    context: *mut ibv_context,
+    device_attr: *mut ibv_device_attr,
+) -> c_int {
+    status(|| {
+        if device_attr.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: null or open; the caller's structure.
+        unsafe { device_attr.write(device_attributes(Context::of(context)?, profile()?)) };
+        Ok(())
+    })
+}
+
+/// Writes at most `attr_size` bytes: programs are older or newer than this library.
+pub(crate) unsafe extern "C" fn query_device_ex(
+    context: *mut ibv_context,
+    input: *const u32,
+    attr: *mut ibv_device_attr_ex,
+    attr_size: usize,
+) -> c_int {
+    status(|| {
+        // SAFETY: null or the caller's structure, which begins with its mask.
+        let asks_more = unsafe { input.as_ref() }.is_some_and(|comp_mask| *comp_mask != 0);
+        if asks_more || attr.is_null() || attr_size < size_of::<ibv_device_attr>() {
+            return Err(INVALID);
+        }
+        // SAFETY: numbers and text.
+        let mut all: ibv_device_attr_ex = unsafe { zeroed() };
+        // SAFETY: null or open.
+        let context = unsafe { Context::of(context) }?;
+        all.orig_attr = device_attributes(context, profile()?);
+        all.max_dm_size = context.hca().limits().max_dm_size;
+        all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags) | EXTENDED_CAPABILITIES;
+        if on_demand_is_available() {
+            all.odp_caps = ibv_odp_caps { general_caps: ODP_GENERAL, per_transport_caps: ODP_TRANSPORTS };
+            all.xrc_odp_caps = ODP_RELIABLE;
+        }
+        all.completion_timestamp_mask = u64::MAX;
+        all.hca_core_clock = CLOCK_KHZ;
+        all.cq_mod_caps = [u16::MAX; 2];
+        all.phys_port_cnt_ex = 1;
+        // SAFETY: `attr_size` bytes of the caller.
+        unsafe { copy_part(&all, attr.cast(), attr_size) };
+        Ok(())
+    })
+}
+
+/// Fills `size` bytes: with `source` as far as it goes, then with zeros.
+///
+/// # Safety
+/// `target` has `size` bytes.
+unsafe fn copy_part<T>(source: &T, target: *mut c_void, size: usize) {
+    let length = size_of::<T>().min(size);
+    // SAFETY: within both.
+    unsafe {
+        target.cast::<u8>().write_bytes(0, size);
+        std::ptr::from_ref(source).cast::<u8>().copy_to_nonoverlapping(target.cast(), length);
+    }
+}
+
+/// Size of `ibv_port_attr` in programs that call the exported function: it ends after `flags`.
+const OLD_PORT_ATTR_BYTES: usize = 48;
+
+pub(crate) unsafe extern "C" fn ibv_query_port(
+    context: *mut ibv_context,
+    port_num: u8,
+    port_attr: *mut ibv_port_attr,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { query_port(context, port_num, port_attr, OLD_PORT_ATTR_BYTES) }
+}
+
+/// Writes at most `size` bytes.
+pub(crate) unsafe extern "C" fn query_port(
+    context: *mut ibv_context,
+    port_num: u8,
+    port_attr: *mut ibv_port_attr,
+    size: usize,
+) -> c_int {
+    status(|| {
+        // SAFETY: null or open.
+        let context = unsafe { Context::of(context) }?;
+        if port_num != 1 || port_attr.is_null() {
+            return Err(INVALID);
+        }
+        let port = &profile()?.port;
+        let is_active = context.hca().is_port_active();
+        let lid = local_identifier::of_port(context.hca());
+        let attributes = ibv_port_attr {
+            state: if is_active { 4 } else { 1 }, // ACTIVE, DOWN
+            max_mtu: port.max_mtu as u32,
+            active_mtu: context.hca().active_mtu() as u32,
+            gid_tbl_len: GidTable::LEN as c_int,
+            port_cap_flags: 1 << 16, // CM_SUP
+            max_msg_sz: port.max_message_bytes,
+            pkey_tbl_len: context.hca().pkeys().len(),
+            max_vl_num: 1,
+            active_width: port.width.verbs_number(),
+            // The old field has 8 bits: faster ones are in the other only.
+            active_speed: u8::try_from(port.speed as u32).unwrap_or(0x80),
+            phys_state: if is_active { 5 } else { 3 }, // LINK_UP, DISABLED
+            link_layer: 2,                             // ETHERNET
+            lid,
+            flags: u8::from(lid == 0), // GRH_REQUIRED
+            active_speed_ex: port.speed as u32,
+            ..ibv_port_attr::default()
+        };
+        // SAFETY: `size` bytes of the caller.
+        unsafe { copy_part(&attributes, port_attr.cast(), size) };
+        Ok(())
+    })
+}
+
+/// Rate of all lanes of the port together, in units of 100 Mbit/s.
+pub(crate) unsafe extern "C" fn ibv_query_port_speed(
+    context: *mut ibv_context,
+    port_num: u32,
+    port_speed: *mut u64,
+) -> c_int {
+    status(|| {
+        // SAFETY: null or open.
+        unsafe { Context::of(context) }?;
+        if port_num != 1 || port_speed.is_null() {
+            return Err(INVALID);
+        }
+        let port = &profile()?.port;
+        // SAFETY: the caller's variable.
+        unsafe { port_speed.write(u64::from(port.speed.lane_rate()) * u64::from(port.width.lanes())) };
+        Ok(())
+    })
+}
+
+/// The GID at an index of the table; zero at an empty place.
+pub(crate) unsafe extern "C" fn ibv_query_gid(
+    context: *mut ibv_context,
+    port_num: u8,
+    index: c_int,
+    gid: *mut ibv_gid,
+) -> c_int {
+    number(|| {
+        // SAFETY: null or open.
+        let context = unsafe { Context::of(context) }?;
+        if port_num != 1 || gid.is_null() {
+            return Err(INVALID);
+        }
+        let beyond =
+            || format!("ibv_query_gid refused: GID index {index} beyond a table of {}", GidTable::LEN);
+        let index = u32::try_from(index).ok().filter(|index| *index < GidTable::LEN);
+        let index = index.ok_or_else(|| INVALID.because(beyond))?;
+        let raw = context.adapter.gid(index).map_or([0; 16], |entry| entry.gid.0);
+        // SAFETY: the caller's structure.
+        unsafe { gid.write(ibv_gid { raw }) };
+        Ok(0)
+    })
+}
+
+/// `IBV_GID_TYPE_ROCE_V2` of the public enumeration.
+const GID_TYPE_ROCE_V2: u32 = 2;
+/// RoCE v2 in the enumeration of `ibv_query_gid_type`.
+const SYSFS_GID_TYPE_ROCE_V2: u32 = 1;
+
+fn gid_entry(context: &Context, index: u32) -> Option<ibv_gid_entry> {
+    context.adapter.gid(index).map(|entry| to_c(index, &entry))
+}
+
+fn to_c(index: u32, entry: &GidEntry) -> ibv_gid_entry {
+    ibv_gid_entry {
+        gid: ibv_gid { raw: entry.gid.0 },
+        gid_index: index,
+        port_num: 1,
+        gid_type: GID_TYPE_ROCE_V2,
+        ndev_ifindex: entry.interface_index,
+    }
+}
+
+pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
+    context: *mut ibv_context,
+    port_num: u32,
+    gid_index: u32,
+    entry: *mut ibv_gid_entry,
+    flags: u32,
+    entry_size: usize,
+) -> c_int {
+    status(|| {
+        // SAFETY: null or open.
+        let context = unsafe { Context::of(context) }?;
+        if port_num != 1 || entry.is_null() || flags != 0 {
+            return Err(INVALID);
+        }
+        let found = gid_entry(context, gid_index).ok_or(Errno(libc::ENODATA))?;
+        // SAFETY: `entry_size` bytes of the caller.
+        unsafe { copy_part(&found, entry.cast(), entry_size) };
+        Ok(())
+    })
+}
+
+/// All entries of the table: their number, or a negative errno. EINVAL: there are more than fit.
+pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
+    context: *mut ibv_context,
+    entries: *mut ibv_gid_entry,
+    max_entries: usize,
+    flags: u32,
+    entry_size: usize,
+) -> isize {
+    let mut count = 0_isize;
+    let failed = status(|| {
+        // SAFETY: null or open.
+        let context = unsafe { Context::of(context) }?;
+        if flags != 0 || entries.is_null() {
+            return Err(INVALID);
+        }
+        let found: Vec<ibv_gid_entry> =
+            context.hca().gids().iter().map(|(index, entry)| to_c(*index, entry)).collect();
+        if found.len() > max_entries {
+            return Err(INVALID);
+        }
+        for (place, entry) in found.iter().enumerate() {
+            // SAFETY: `max_entries` of `entry_size` bytes each, of the caller.
+            unsafe { copy_part(entry, entries.byte_add(place * entry_size).cast(), entry_size) };
+            count += 1;
+        }
+        Ok(())
+    });
+    if failed == 0 { count } else { -(failed as isize) }
+}
+
+/// Private between libibverbs and `ibv_devinfo`.
+pub(crate) unsafe extern "C" fn ibv_query_gid_type(
+    context: *mut ibv_context,
+    port_num: u8,
+    index: u32,
+    gid_type: *mut u32,
+) -> c_int {
+    number(|| {
+        // SAFETY: null or open.
+        unsafe { Context::of(context) }?;
+        if port_num != 1 || index >= GidTable::LEN || gid_type.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: the caller's variable.
+        unsafe { gid_type.write(SYSFS_GID_TYPE_ROCE_V2) };
+        Ok(0)
+    })
+}
+
+/// The P_Key at an index, in network order.
+pub(crate) unsafe extern "C" fn ibv_query_pkey(
+    context: *mut ibv_context,
+    port_num: u8,
+    index: c_int,
+    pkey: *mut u16,
+) -> c_int {
+    number(|| {
+        let table = pkey_table(context, port_num)?;
+        let found = table.pkey(u32::try_from(index).map_err(|_| INVALID)?)?;
+        if pkey.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: the caller's variable.
+        unsafe { pkey.write(found.to_be()) };
+        Ok(0)
+    })
+}
+
+/// Index of a P_Key in network order, or -1.
+pub(crate) unsafe extern "C" fn ibv_get_pkey_index(
+    context: *mut ibv_context,
+    port_num: u8,
+    pkey: u16,
+) -> c_int {
+    number(|| {
+        let index = pkey_table(context, port_num)?.index_of(u16::from_be(pkey));
+        index.map(c_int::from).ok_or(Errno(libc::ENOENT))
+    })
+}
+
+fn pkey_table(context: *mut ibv_context, port_num: u8) -> Result<PkeyTable, Errno> {
+    // SAFETY: null or open.
+    let context = unsafe { Context::of(context) }?;
+    if port_num != 1 {
+        return Err(INVALID);
+    }
+    Ok(context.hca().pkeys())
+}
+
+/// `IBV_VALUES_MASK_RAW_CLOCK`.
+const VALUES_RAW_CLOCK: u32 = 1;
+
+/// Reads the clock that stamps completions, in its cycles: ns. As with other devices, all of it is in
+/// `tv_nsec`.
+pub(crate) unsafe extern "C" fn query_rt_values(
+    context: *mut ibv_context,
+    values: *mut ibv_values_ex,
+) -> c_int {
+    status(|| {
+        // SAFETY: null or open; null or the caller's structure.
+        let (context, values) = unsafe { (Context::of(context)?, values.as_mut().ok_or(INVALID)?) };
+        if values.comp_mask & VALUES_RAW_CLOCK != 0 {
+            values.raw_clock = [0, context.hca().clock().now_ns()];
+        }
+        values.comp_mask &= VALUES_RAW_CLOCK;
+        Ok(())
+    })
+}

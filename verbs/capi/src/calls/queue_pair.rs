@@ -1,0 +1,411 @@
+//! Queue pairs: create and destroy.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use pumice_device::hca::{Hca, QpInit, TargetRegistration};
+use pumice_device::table::Handle;
+use pumice_transport::types::QpType;
+use pumice_transport::wire::Qpn;
+
+use crate::calls::completion_queue::Cq;
+use crate::calls::ofed_xrc::{QPT_XRC, ofed_qp_init_attr};
+use crate::calls::protection_domain::{Pd, Use};
+use crate::calls::queue_pair_attributes::{capacity_from, capacity_to};
+use crate::calls::queue_pair_ex::{Builder, fill_operations};
+use crate::calls::shared_receive_queue::Srq;
+use crate::calls::xrc_domain::{Xrcd, is_ofed_program, is_open_by_ofed};
+use crate::ground::abi::{
+    ibv_context, ibv_pd, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_xrcd,
+};
+use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::ground::handles::{
+    Held, Identity, Listed, Shown, hand_out_box, live, live_or_none, take_back, zeroed,
+};
+use crate::ground::outcome::{pointer, status};
+use crate::ground::refusal::check_mask;
+use crate::objects::async_event::Unacknowledged;
+use crate::objects::command_file::Owned;
+use crate::objects::context::Context;
+
+/// A queue pair; all have room for the extended structure.
+#[repr(C)]
+pub(crate) struct Qp {
+    c: Shown<ibv_qp_ex>,
+    hca: *const Hca,
+    number: Qpn,
+    domain: Option<Handle>,
+    is_datagram: bool,
+    signals_all: bool,
+    unacknowledged: Unacknowledged,
+    /// Of a target that was opened, not made.
+    registration: Option<TargetRegistration>,
+    /// Of the `ibv_wr_*` calls, if the queue pair was made for them.
+    builder: Option<Box<Builder>>,
+    _domain_use: Option<Use>,
+}
+
+// SAFETY: the first field begins with the C structure.
+unsafe impl Held for Qp {
+    type C = ibv_qp;
+}
+
+impl Listed for Qp {
+    const KIND: &'static str = "queue pair";
+
+    fn identity(c: &ibv_qp) -> Identity {
+        Identity::new(c.context, c.handle)
+    }
+}
+
+impl Qp {
+    #[inline]
+    pub(crate) fn hca(&self) -> &Hca {
+        // SAFETY: the context keeps the HCA open, and outlives its objects.
+        unsafe { &*self.hca }
+    }
+
+    #[inline]
+    pub(crate) const fn number(&self) -> Qpn {
+        self.number
+    }
+
+    /// UD.
+    #[inline]
+    pub(crate) const fn is_datagram(&self) -> bool {
+        self.is_datagram
+    }
+
+    pub(crate) const fn signals_all(&self) -> bool {
+        self.signals_all
+    }
+
+    pub(crate) const fn unacknowledged(&self) -> &Unacknowledged {
+        &self.unacknowledged
+    }
+
+    pub(crate) fn builder(&self) -> Option<&Builder> {
+        self.builder.as_deref()
+    }
+
+    /// Its protection domain; XRC targets have none.
+    #[inline]
+    pub(crate) const fn domain(&self) -> Option<Handle> {
+        self.domain
+    }
+}
+
+fn qp_type(number: u32) -> Result<QpType, Errno> {
+    match number {
+        2 => Ok(QpType::Rc),
+        3 => Ok(QpType::Uc),
+        4 => Ok(QpType::Ud),
+        QPT_XRC => Ok(QpType::XrcDuplex),
+        9 => Ok(QpType::XrcInitiator),
+        10 => Ok(QpType::XrcTarget),
+        // RAW_PACKET and DRIVER.
+        8 | 0xff => Err(NOT_SUPPORTED),
+        _ => Err(INVALID.because(|| format!("there is no queue pair type {number}"))),
+    }
+}
+
+/// Everything that makes a queue pair, of both ways to ask for one.
+struct Wanted {
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    xrcd: *mut ibv_xrcd,
+    attributes: ibv_qp_init_attr,
+    /// `IBV_QP_EX_WITH_*`, if the `ibv_wr_*` calls are wanted.
+    send_operations: Option<u64>,
+}
+
+/// Of a scatter element in a queue.
+const ELEMENT_BYTES: u32 = 16;
+
+/// # Safety
+/// All pointers are null or live.
+unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
+    let mut attributes = wanted.attributes;
+    let qp_type = qp_type(attributes.qp_type)?;
+    // SAFETY: the caller's promise.
+    let (context, pd, xrcd, send_cq, recv_cq, srq) = unsafe {
+        (
+            Context::of(wanted.context)?,
+            live_or_none::<Pd>(wanted.pd)?,
+            live_or_none::<Xrcd>(wanted.xrcd)?,
+            live_or_none::<Cq>(attributes.send_cq)?,
+            live_or_none::<Cq>(attributes.recv_cq)?,
+            live_or_none::<Srq>(attributes.srq)?,
+        )
+    };
+    let mut capacity = capacity_from(&attributes.cap);
+    // Inline data fits into the place of the scatter elements, as on adapters: rdma_xclient asks for none and sends some.
+    let spare =
+        capacity.max_send_sge.saturating_mul(ELEMENT_BYTES).min(context.hca().limits().max_inline_data);
+    capacity.max_inline_data = capacity.max_inline_data.max(spare);
+    if wanted.send_operations.is_some_and(|operations| operations & WITH_ATOMIC_WRITE != 0) {
+        capacity.max_inline_data = capacity.max_inline_data.max(ATOMIC_WRITE_BYTES);
+    }
+    let place = Box::<Qp>::new_uninit();
+    let cookie = place.as_ptr().expose_provenance() as u64;
+    let (number, capacity) = context.hca().create_qp(&QpInit {
+        qp_type,
+        pd: pd.map(Pd::handle),
+        send_cq: send_cq.map(|cq| cq.queue().handle()),
+        recv_cq: recv_cq.map(|cq| cq.queue().handle()),
+        srq: srq.map(Srq::handle),
+        xrcd: xrcd.filter(|_| matches!(attributes.qp_type, XRC_RECV | QPT_XRC)).map(Xrcd::handle),
+        capacity,
+        signal_all: attributes.sq_sig_all != 0,
+        cookie,
+    })?;
+    context.own(Owned::QueuePair(number.value()));
+    attributes.cap = capacity_to(&capacity);
+
+    // SAFETY: numbers, pointers and locks for which zero is the initial state.
+    let mut c: ibv_qp_ex = unsafe { zeroed() };
+    let base = &mut c.qp_base;
+    base.context = wanted.context;
+    base.qp_context = attributes.qp_context;
+    base.pd = wanted.pd;
+    base.send_cq = attributes.send_cq;
+    base.recv_cq = attributes.recv_cq;
+    base.srq = attributes.srq;
+    base.handle = number.value() & 0xffff;
+    base.qp_num = number.value();
+    base.qp_type = attributes.qp_type;
+    if attributes.qp_type == QPT_XRC {
+        // OFED 1.x has its domain behind today's `ibv_qp`.
+        c.comp_mask = wanted.xrcd.expose_provenance() as u64;
+    }
+    let builder = wanted.send_operations.map(|_| Box::new(Builder::new(&capacity)));
+    if builder.is_some() {
+        fill_operations(&mut c);
+    }
+    let qp = Box::write(
+        place,
+        Qp {
+            c: Shown::new(c),
+            hca: context.hca(),
+            number,
+            domain: pd.map(Pd::handle),
+            is_datagram: qp_type.is_datagram(),
+            signals_all: attributes.sq_sig_all != 0,
+            unacknowledged: Unacknowledged::default(),
+            registration: None,
+            builder,
+            _domain_use: pd.and_then(Pd::begin_use),
+        },
+    );
+    Ok((hand_out_box(qp), attributes))
+}
+
+/// The domain of an OFED 1.x queue pair; NULL for any other type. Only OFED's structure has it: behind today's, which is
+/// shorter, is memory that may not be the program's.
+///
+/// # Errors
+/// EINVAL: the type is OFED's, and the program, or its domain, is not.
+///
+/// # Safety
+/// The caller's structure.
+unsafe fn ofed_domain_of(init: *mut ibv_qp_init_attr) -> Result<*mut ibv_xrcd, Errno> {
+    // SAFETY: the caller's promise.
+    if unsafe { (*init).qp_type } != QPT_XRC {
+        return Ok(ptr::null_mut());
+    }
+    if is_ofed_program() {
+        // SAFETY: the program has called what only OFED's header declares.
+        let xrcd = unsafe { ofed_qp_init_attr::domain_of(init) };
+        if is_open_by_ofed(xrcd) {
+            return Ok(xrcd);
+        }
+    }
+    Err(INVALID.because(|| {
+        format!(
+            "queue pair type {QPT_XRC} is OFED 1.x's IBV_QPT_XRC, and needs a domain of ibv_open_xrc_domain"
+        )
+    }))
+}
+
+pub(crate) unsafe extern "C" fn ibv_create_qp(
+    pd: *mut ibv_pd,
+    init_attr: *mut ibv_qp_init_attr,
+) -> *mut ibv_qp {
+    pointer(|| {
+        // SAFETY: null or live; null or the caller's structure.
+        let (domain, attributes) = unsafe { (live::<Pd>(pd)?, init_attr.as_mut().ok_or(INVALID)?) };
+        // SAFETY: the caller's structure.
+        let xrcd = unsafe { ofed_domain_of(attributes) }?;
+        let wanted = Wanted {
+            context: domain.context_pointer(),
+            pd,
+            xrcd,
+            attributes: *attributes,
+            send_operations: None,
+        };
+        // SAFETY: the caller's promise.
+        let (qp, granted) = unsafe { create(&wanted) }?;
+        attributes.cap = granted.cap;
+        Ok(qp)
+    })
+}
+
+/// Makes an object for an XRC target that exists.
+///
+/// # Errors
+/// EINVAL: there is no such target in the domain.
+pub(crate) fn open_target(
+    context: *mut ibv_context,
+    xrcd: Handle,
+    number: Qpn,
+    qp_context: *mut c_void,
+    state: u32,
+) -> Result<*mut ibv_qp, Errno> {
+    // SAFETY: null or open.
+    let open = unsafe { Context::of(context) }?;
+    let place = Box::<Qp>::new_uninit();
+    let cookie = place.as_ptr().expose_provenance() as u64;
+    // SAFETY: numbers, pointers and locks for which zero is the initial state.
+    let mut c: ibv_qp_ex = unsafe { zeroed() };
+    let base = &mut c.qp_base;
+    base.context = context;
+    base.qp_context = qp_context;
+    base.handle = number.value() & 0xffff;
+    base.qp_num = number.value();
+    base.state = state;
+    base.qp_type = XRC_RECV;
+    let registration = open.hca().open_target(xrcd, number, cookie)?;
+    open.own(Owned::Target(registration));
+    let qp = Qp {
+        c: Shown::new(c),
+        hca: open.hca(),
+        number,
+        is_datagram: false,
+        signals_all: false,
+        unacknowledged: Unacknowledged::default(),
+        domain: None,
+        registration: Some(registration),
+        builder: None,
+        _domain_use: None,
+    };
+    Ok(hand_out_box(Box::write(place, qp)))
+}
+
+/// `IBV_QPT_XRC_RECV`.
+const XRC_RECV: u32 = 10;
+
+/// Bits of `ibv_qp_init_attr_ex.comp_mask`.
+const MASK_PD: u32 = 1;
+const MASK_XRCD: u32 = 1 << 1;
+const MASK_CREATE_FLAGS: u32 = 1 << 2;
+const MASK_SEND_OPERATIONS: u32 = 1 << 6;
+const MASK_KNOWN: u32 = (1 << 7) - 1;
+
+/// `IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`: its own multicast datagrams do not come back to it.
+const BLOCK_SELF_MULTICAST: u32 = 1 << 1;
+
+/// `IBV_QP_EX_WITH_ATOMIC_WRITE`.
+const WITH_ATOMIC_WRITE: u64 = 1 << 12;
+/// `ibv_wr_atomic_write` takes its data at once, as inline data.
+const ATOMIC_WRITE_BYTES: u32 = 8;
+
+/// `IBV_QP_EX_WITH_*` that can be served: all but TSO (1 << 10).
+const KNOWN_OPERATIONS: u64 = 0x3ff | 1 << 11 | 1 << 12;
+
+pub(crate) unsafe extern "C" fn create_qp_ex(
+    context: *mut ibv_context,
+    init_attr: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    pointer(|| {
+        // SAFETY: null or the caller's structure.
+        let attributes = unsafe { init_attr.as_mut() }.ok_or(INVALID)?;
+        let mask = attributes.comp_mask;
+        check_mask("ibv_create_qp_ex", mask, MASK_KNOWN)?;
+        let flags = if mask & MASK_CREATE_FLAGS != 0 { attributes.create_flags } else { 0 };
+        // TSO, indirection tables and receive hashing are for raw packets, and so are most creation flags.
+        let unserved = mask & !(MASK_PD | MASK_XRCD | MASK_CREATE_FLAGS | MASK_SEND_OPERATIONS);
+        if unserved != 0 || flags & !BLOCK_SELF_MULTICAST != 0 {
+            return Err(NOT_SUPPORTED);
+        }
+        let operations = (mask & MASK_SEND_OPERATIONS != 0).then_some(attributes.send_ops_flags);
+        if operations.is_some_and(|operations| operations & !KNOWN_OPERATIONS != 0) {
+            return Err(NOT_SUPPORTED);
+        }
+        if attributes.qp_type == QPT_XRC {
+            return Err(INVALID.because(|| {
+                "ibv_create_qp_ex refused: OFED 1.x's IBV_QPT_XRC is for ibv_create_qp".to_owned()
+            }));
+        }
+        let given = |bit: u32| mask & bit != 0;
+        let wanted = Wanted {
+            context,
+            pd: if given(MASK_PD) { attributes.pd } else { ptr::null_mut() },
+            xrcd: if given(MASK_XRCD) { attributes.xrcd } else { ptr::null_mut() },
+            attributes: ibv_qp_init_attr {
+                qp_context: attributes.qp_context,
+                send_cq: attributes.send_cq,
+                recv_cq: attributes.recv_cq,
+                srq: attributes.srq,
+                cap: attributes.cap,
+                qp_type: attributes.qp_type,
+                sq_sig_all: attributes.sq_sig_all,
+            },
+            send_operations: operations,
+        };
+        // SAFETY: the caller's promise.
+        let (qp, granted) = unsafe { create(&wanted) }?;
+        if flags & BLOCK_SELF_MULTICAST != 0 {
+            // SAFETY: it was made above.
+            let made = unsafe { live::<Qp>(qp) }?;
+            if let Err(error) = made.hca().hear_own_mcast(made.number(), false) {
+                // SAFETY: nobody else has it.
+                unsafe { ibv_destroy_qp(qp) };
+                return Err(error.into());
+            }
+        }
+        attributes.cap = granted.cap;
+        Ok(qp)
+    })
+}
+
+/// The extended queue pair, of those that were made with send operations; else NULL.
+pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+    pointer(|| {
+        // SAFETY: null or live.
+        let held = unsafe { live::<Qp>(qp) }?;
+        if held.builder.is_some() { Ok(qp.cast()) } else { Err(INVALID) }
+    })
+}
+
+/// Blocks until the queue pair's asynchronous events are acknowledged.
+pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    status(|| {
+        // SAFETY: null or live; a context outlives its objects.
+        let (held, context) = unsafe { (live::<Qp>(qp)?, Context::of((*qp).context)?) };
+        // The peer gets the acknowledgements that it is owed before they can no longer be made. Nobody is owed
+        // any by datagrams, whose memory programs such as UCX have given back by now.
+        if !held.is_datagram {
+            context.hca().drive_out();
+        }
+        match held.registration {
+            Some(registration) => {
+                context.hca().close_target(registration)?;
+                context.disown(Owned::Target(registration));
+            }
+            None => {
+                context.hca().destroy_qp(held.number)?;
+                context.disown(Owned::QueuePair(held.number.value()));
+            }
+        }
+        context.adapter.distributor.forget_qp(&context.async_events, qp);
+        held.unacknowledged.wait();
+        // SAFETY: the program gives it back.
+        unsafe { take_back::<Qp>(qp) };
+        Ok(())
+    })
+}
+
+/// Messages of this device land in the order of their packets, but the promise is about caches.
+pub(crate) extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _operation: u32, _flags: u32) -> c_int {
+    0
+}

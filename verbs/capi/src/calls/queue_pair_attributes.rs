@@ -1,0 +1,191 @@
+//! `modify_qp` and `query_qp`.
+
+use std::ffi::c_int;
+
+use pumice_transport::qp::{AttributeMask, QpAttributes};
+use pumice_transport::types::QpCapacity;
+
+use crate::calls::address_handle::{vector_from, vector_to};
+use crate::calls::queue_pair::Qp;
+use crate::ground::abi::{ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
+use crate::ground::errno::INVALID;
+use crate::ground::handles::live;
+use crate::ground::outcome::status;
+use crate::objects::local_identifier;
+
+pub(crate) fn capacity_from(c: &ibv_qp_cap) -> QpCapacity {
+    QpCapacity {
+        max_send_wr: c.max_send_wr,
+        max_recv_wr: c.max_recv_wr,
+        max_send_sge: c.max_send_sge,
+        max_recv_sge: c.max_recv_sge,
+        max_inline_data: c.max_inline_data,
+    }
+}
+
+pub(crate) fn capacity_to(capacity: &QpCapacity) -> ibv_qp_cap {
+    ibv_qp_cap {
+        max_send_wr: capacity.max_send_wr,
+        max_recv_wr: capacity.max_recv_wr,
+        max_send_sge: capacity.max_send_sge,
+        max_recv_sge: capacity.max_recv_sge,
+        max_inline_data: capacity.max_inline_data,
+    }
+}
+
+pub(crate) fn attributes_from(c: &ibv_qp_attr) -> QpAttributes {
+    QpAttributes {
+        qp_state: c.qp_state,
+        cur_qp_state: c.cur_qp_state,
+        path_mtu: c.path_mtu,
+        path_mig_state: c.path_mig_state,
+        qkey: c.qkey,
+        rq_psn: c.rq_psn,
+        sq_psn: c.sq_psn,
+        dest_qp_num: c.dest_qp_num,
+        access: c.qp_access_flags,
+        cap: capacity_from(&c.cap),
+        address_vector: vector_from(&c.ah_attr),
+        alt_address_vector: vector_from(&c.alt_ah_attr),
+        pkey_index: c.pkey_index,
+        alt_pkey_index: c.alt_pkey_index,
+        en_sqd_async_notify: c.en_sqd_async_notify != 0,
+        sq_draining: c.sq_draining != 0,
+        max_rd_atomic: c.max_rd_atomic,
+        max_dest_rd_atomic: c.max_dest_rd_atomic,
+        min_rnr_timer: c.min_rnr_timer,
+        port_num: c.port_num,
+        timeout: c.timeout,
+        retry_cnt: c.retry_cnt,
+        rnr_retry: c.rnr_retry,
+        alt_port_num: c.alt_port_num,
+        alt_timeout: c.alt_timeout,
+        rate_limit: c.rate_limit,
+    }
+}
+
+pub(crate) fn attributes_to(attributes: &QpAttributes) -> ibv_qp_attr {
+    ibv_qp_attr {
+        qp_state: attributes.qp_state,
+        cur_qp_state: attributes.cur_qp_state,
+        path_mtu: attributes.path_mtu,
+        path_mig_state: attributes.path_mig_state,
+        qkey: attributes.qkey,
+        rq_psn: attributes.rq_psn,
+        sq_psn: attributes.sq_psn,
+        dest_qp_num: attributes.dest_qp_num,
+        qp_access_flags: attributes.access,
+        cap: capacity_to(&attributes.cap),
+        ah_attr: vector_to(&attributes.address_vector),
+        alt_ah_attr: vector_to(&attributes.alt_address_vector),
+        pkey_index: attributes.pkey_index,
+        alt_pkey_index: attributes.alt_pkey_index,
+        en_sqd_async_notify: attributes.en_sqd_async_notify.into(),
+        sq_draining: attributes.sq_draining.into(),
+        max_rd_atomic: attributes.max_rd_atomic,
+        max_dest_rd_atomic: attributes.max_dest_rd_atomic,
+        min_rnr_timer: attributes.min_rnr_timer,
+        port_num: attributes.port_num,
+        timeout: attributes.timeout,
+        retry_cnt: attributes.retry_cnt,
+        rnr_retry: attributes.rnr_retry,
+        alt_port_num: attributes.alt_port_num,
+        alt_timeout: attributes.alt_timeout,
+        rate_limit: attributes.rate_limit,
+    }
+}
+
+/// Reads as much of the caller's structure as the mask needs: programs built before `rate_limit` have
+/// a shorter one, with that field's bytes beyond its end.
+///
+/// # Safety
+/// The caller's structure is whole but for `rate_limit` without its bit.
+pub(crate) unsafe fn read_attributes(attr: *const ibv_qp_attr, mask: AttributeMask) -> ibv_qp_attr {
+    let mut copy = ibv_qp_attr::default();
+    let whole = mask.contains(AttributeMask::RATE_LIMIT);
+    let bytes = if whole { size_of::<ibv_qp_attr>() } else { std::mem::offset_of!(ibv_qp_attr, rate_limit) };
+    // SAFETY: the caller's promise; `copy` is at least as long.
+    unsafe { attr.cast::<u8>().copy_to_nonoverlapping((&raw mut copy).cast(), bytes) };
+    copy
+}
+
+/// Writes as much of the caller's structure as [`read_attributes`] would read. A mask with bits that have no name asks for
+/// whatever there is, and does not tell how long the structure is.
+///
+/// # Safety
+/// As [`read_attributes`].
+pub(crate) unsafe fn write_attributes(attr: *mut ibv_qp_attr, c: &ibv_qp_attr, attr_mask: c_int) {
+    let mask = AttributeMask::from_bits(attr_mask as u32);
+    let whole = mask.is_some_and(|mask| mask.contains(AttributeMask::RATE_LIMIT));
+    let bytes = if whole { size_of::<ibv_qp_attr>() } else { std::mem::offset_of!(ibv_qp_attr, rate_limit) };
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::from_ref(c).cast::<u8>().copy_to_nonoverlapping(attr.cast(), bytes) };
+}
+
+/// `IBV_QPS_*` in which a connection is over.
+const RESET: u32 = 0;
+const ERROR: u32 = 6;
+
+pub(crate) unsafe extern "C" fn ibv_modify_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    attr_mask: c_int,
+) -> c_int {
+    status(|| {
+        // SAFETY: null or live.
+        let held = unsafe { live::<Qp>(qp) }?;
+        if attr.is_null() {
+            return Err(INVALID);
+        }
+        let mask = AttributeMask::from_bits_retain(attr_mask as u32);
+        // SAFETY: the caller's structure.
+        let mut attributes = attributes_from(&unsafe { read_attributes(attr, mask) });
+        for vector in [&mut attributes.address_vector, &mut attributes.alt_address_vector] {
+            *vector = local_identifier::resolve(*vector, held.hca());
+        }
+        let ends = mask.contains(AttributeMask::STATE) && matches!(attributes.qp_state, RESET | ERROR);
+        if ends && !held.is_datagram() {
+            // What has arrived is acknowledged: an adapter did so long ago, and the peer may wait for nothing else.
+            held.hca().drive_out();
+        }
+        held.hca().modify_qp(held.number(), &attributes, mask)?;
+        if mask.contains(AttributeMask::STATE) {
+            // SAFETY: a field of our own structure.
+            unsafe { (*qp).state = attributes.qp_state };
+        }
+        Ok(())
+    })
+}
+
+/// Fills in everything; the mask is a hint.
+pub(crate) unsafe extern "C" fn ibv_query_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    attr_mask: c_int,
+    init_attr: *mut ibv_qp_init_attr,
+) -> c_int {
+    status(|| {
+        // SAFETY: null or live.
+        let held = unsafe { live::<Qp>(qp) }?;
+        if attr.is_null() || init_attr.is_null() {
+            return Err(INVALID);
+        }
+        let attributes = held.hca().query_qp(held.number())?;
+        let c = attributes_to(&attributes);
+        // SAFETY: the caller's structures; our own structure.
+        unsafe {
+            write_attributes(attr, &c, attr_mask);
+            (*qp).state = c.qp_state;
+            init_attr.write(ibv_qp_init_attr {
+                qp_context: (*qp).qp_context,
+                send_cq: (*qp).send_cq,
+                recv_cq: (*qp).recv_cq,
+                srq: (*qp).srq,
+                cap: c.cap,
+                qp_type: (*qp).qp_type,
+                sq_sig_all: held.signals_all().into(),
+            });
+        }
+        Ok(())
+    })
+}

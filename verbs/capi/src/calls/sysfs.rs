@@ -1,0 +1,71 @@
+//! The two calls about files of sysfs that libibverbs exports.
+
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::outcome::number;
+use crate::ground::settings::profile;
+use crate::objects::device::the_device;
+
+pub(crate) extern "C" fn ibv_get_sysfs_path() -> *const c_char {
+    static PATH: OnceLock<std::ffi::CString> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let mut path = std::env::var_os("SYSFS_PATH").unwrap_or_else(|| "/sys".into()).as_bytes().to_owned();
+        path.retain(|byte| *byte != 0);
+        std::ffi::CString::new(path).unwrap_or_default()
+    })
+    .as_ptr()
+}
+
+/// Reads at most `size` bytes of `dir/file`, without a newline at their end, and ends them with NUL
+/// if there is room: their number, or -1.
+pub(crate) unsafe extern "C" fn ibv_read_sysfs_file(
+    dir: *const c_char,
+    file: *const c_char,
+    buf: *mut c_char,
+    size: usize,
+) -> c_int {
+    number(|| {
+        if dir.is_null() || file.is_null() || buf.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: C strings of the caller, not null.
+        let (dir, file) = unsafe { (CStr::from_ptr(dir), CStr::from_ptr(file)) };
+        let path = Path::new(OsStr::from_bytes(dir.to_bytes())).join(OsStr::from_bytes(file.to_bytes()));
+        let mut text = match (std::fs::read(&path), of_profile(&path)) {
+            (Ok(text), _) => text,
+            (Err(_), Some(text)) => text.into_bytes(),
+            (Err(error), None) => return Err(Errno(error.raw_os_error().unwrap_or(libc::EIO))),
+        };
+        text.truncate(size);
+        if text.last() == Some(&b'\n') {
+            text.pop();
+        }
+        // SAFETY: the caller's buffer has `size` bytes, and the text is not longer.
+        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), buf.cast(), text.len()) };
+        if text.len() < size {
+            // SAFETY: there is room for one more.
+            unsafe { buf.add(text.len()).write(0) };
+        }
+        Ok(text.len() as c_int)
+    })
+}
+
+/// What the files of the device would say, if there were any: `ibv_devinfo` asks for the board.
+fn of_profile(path: &Path) -> Option<String> {
+    let (folder, file) = (path.parent()?, path.file_name()?);
+    let device = the_device().name();
+    if folder.file_name()? != device.as_str() || folder.parent()?.file_name()? != "infiniband" {
+        return None;
+    }
+    let profile = profile().ok()?;
+    match file.to_str()? {
+        "board_id" if !profile.board_id.is_empty() => Some(profile.board_id.clone()),
+        "fw_ver" => Some(profile.fw_ver.clone()),
+        "hw_rev" => Some(format!("{:x}", profile.hw_ver)),
+        _ => None,
+    }
+}

@@ -1,0 +1,47 @@
+//! `ibv_open_qp`: another queue pair object for an XRC target that exists.
+
+use pumice_transport::wire::Qpn;
+
+use crate::calls::queue_pair::open_target;
+use crate::calls::xrc_domain::Xrcd;
+use crate::ground::abi::{ibv_context, ibv_qp, ibv_qp_open_attr};
+use crate::ground::errno::INVALID;
+use crate::ground::handles::live;
+use crate::ground::outcome::pointer;
+use crate::ground::refusal::check_mask;
+use crate::objects::context::Context;
+
+/// Bits of `ibv_qp_open_attr.comp_mask`.
+const MASK_NUMBER: u32 = 1;
+const MASK_XRCD: u32 = 1 << 1;
+const MASK_CONTEXT: u32 = 1 << 2;
+const MASK_TYPE: u32 = 1 << 3;
+const MASK_KNOWN: u32 = (1 << 4) - 1;
+
+/// `IBV_QPT_XRC_RECV`.
+const XRC_RECV: u32 = 10;
+
+pub(crate) unsafe extern "C" fn open_qp(
+    context: *mut ibv_context,
+    attr: *mut ibv_qp_open_attr,
+) -> *mut ibv_qp {
+    pointer(|| {
+        // SAFETY: null or open; null or the caller's structure.
+        let (open, attributes) = unsafe { (Context::of(context)?, attr.as_ref().ok_or(INVALID)?) };
+        let mask = attributes.comp_mask;
+        let needed = MASK_NUMBER | MASK_XRCD | MASK_TYPE;
+        check_mask("ibv_open_qp", mask, MASK_KNOWN)?;
+        if mask & needed != needed || attributes.qp_type != XRC_RECV {
+            return Err(INVALID);
+        }
+        if attributes.qp_num > 0xff_ffff {
+            return Err(INVALID);
+        }
+        // SAFETY: null or live.
+        let domain = unsafe { live::<Xrcd>(attributes.xrcd) }?;
+        let qp_context = if mask & MASK_CONTEXT != 0 { attributes.qp_context } else { std::ptr::null_mut() };
+        let number = Qpn::new(attributes.qp_num);
+        let state = open.hca().query_target(domain.handle(), number)?.qp_state;
+        open_target(context, domain.handle(), number, qp_context, state)
+    })
+}

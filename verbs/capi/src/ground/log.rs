@@ -1,0 +1,216 @@
+//! Explanations on standard error: why a call was refused, a queue pair failed, or a message was dropped.
+//!
+//! What a peer or a loop can cause again and again is limited: of one kind of sentence a few are printed per
+//! second, and how many were left out is said with the next one, or at exit.
+
+use std::io::Write as _;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use pumice_device::cancellation::Uncancelled;
+use pumice_device::settings::Log;
+use pumice_transport::types::Cause;
+use pumice_transport::wire::Qpn;
+
+use crate::ground::settings::settings;
+use crate::ground::unexplained;
+
+/// Sentences of one kind per [`PERIOD`].
+const BURST: u32 = 8;
+/// See [`BURST`].
+const PERIOD: Duration = Duration::from_secs(1);
+/// Kinds that are told apart.
+const MAX_KINDS: usize = 64;
+
+/// Prints why something was refused or dropped, if PUMICE_LOG is warn or more.
+pub(crate) fn explain(reason: impl FnOnce() -> String) {
+    explain_at(Log::Warn, reason);
+}
+
+/// Prints a sentence if PUMICE_LOG is at least `level`.
+pub(crate) fn explain_at(level: Log, reason: impl FnOnce() -> String) {
+    unexplained::settle();
+    if logs(level) {
+        print_limited(&reason());
+    }
+}
+
+/// Prints what happened to a queue pair. That one fails is always said, and once each; dropped messages
+/// are limited.
+pub(crate) fn explain_cause(qpn: Qpn, cause: &Cause) {
+    match cause {
+        _ if cause.is_usual() => explain_at(Log::Info, || format!("QP {qpn} {cause}")),
+        _ if !cause.is_fatal() => explain(|| format!("QP {qpn} {cause}")),
+        _ if logs(Log::Error) => print_always(&format!("QP {qpn} {cause}")),
+        _ => {}
+    }
+}
+
+/// Whether a level is printed.
+pub(crate) fn logs(level: Log) -> bool {
+    settings().is_ok_and(|settings| settings.log >= level)
+}
+
+/// Prints what keeps the whole device from being used, whatever PUMICE_LOG is; once, though programs try
+/// again.
+pub(crate) fn complain(sentence: &str) {
+    unexplained::settle();
+    static SAID: Mutex<Option<String>> = Mutex::new(None);
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.as_deref() != Some(sentence) {
+        print_always(sentence);
+        *said = Some(sentence.to_owned());
+    }
+}
+
+/// Prints a sentence.
+pub(crate) fn print_always(sentence: &str) {
+    // The data path comes here too, and writing is a cancellation point.
+    let _whole = Uncancelled::begin();
+    // A program without stderr has chosen not to know. One call per line: lines of processes do not mix.
+    let _ = std::io::stderr().write_all(format!("pumice: {sentence}\n").as_bytes());
+}
+
+/// Prints a step of a trace, with its process and the time since the program first asked for the device.
+pub(crate) fn print_step(line: &str) {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let since = START.get_or_init(Instant::now).elapsed();
+    let (seconds, ns) = (since.as_secs(), since.subsec_nanos());
+    print_always(&format!("{seconds}.{ns:09}  pid {}  {line}", std::process::id()));
+}
+
+/// At exit: says how much was left out. Takes no lock that is held.
+pub(crate) fn account() {
+    let Ok(mut limiter) = LIMITER.try_lock() else { return };
+    let left_out = limiter.take_left_out();
+    drop(limiter);
+    if left_out > 0 {
+        print_always(&format!(
+            "{left_out} more explanations were left out, of kinds that came more than {BURST} times a second"
+        ));
+    }
+}
+
+static LIMITER: Mutex<Limiter> = Mutex::new(Limiter::new());
+
+fn print_limited(sentence: &str) {
+    let admission = LIMITER.lock().unwrap_or_else(PoisonError::into_inner).admit(sentence, Instant::now());
+    match admission {
+        Admission::Print { left_out: 0 } => print_always(sentence),
+        Admission::Print { left_out } => {
+            print_always(&format!("{sentence} ({left_out} more like it left out)"))
+        }
+        Admission::LeaveOut => {}
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Admission {
+    Print {
+        /// Sentences of the kind that were left out since the last one printed.
+        left_out: u64,
+    },
+    LeaveOut,
+}
+
+struct Kind {
+    key: u64,
+    since: Instant,
+    printed: u32,
+    left_out: u64,
+}
+
+struct Limiter {
+    kinds: Vec<Kind>,
+    /// Of kinds that had to make room for others.
+    forgotten: u64,
+}
+
+impl Limiter {
+    const fn new() -> Limiter {
+        Limiter { kinds: Vec::new(), forgotten: 0 }
+    }
+
+    fn admit(&mut self, sentence: &str, now: Instant) -> Admission {
+        let key = kind_of(sentence);
+        let Some(kind) = self.kinds.iter_mut().find(|kind| kind.key == key) else {
+            self.make_room();
+            self.kinds.push(Kind { key, since: now, printed: 1, left_out: 0 });
+            return Admission::Print { left_out: 0 };
+        };
+        if now.saturating_duration_since(kind.since) >= PERIOD {
+            kind.since = now;
+            kind.printed = 0;
+        }
+        if kind.printed < BURST {
+            kind.printed += 1;
+            return Admission::Print { left_out: std::mem::take(&mut kind.left_out) };
+        }
+        kind.left_out += 1;
+        Admission::LeaveOut
+    }
+
+    fn make_room(&mut self) {
+        if self.kinds.len() < MAX_KINDS {
+            return;
+        }
+        let oldest = self.kinds.iter().enumerate().min_by_key(|(_, kind)| kind.since);
+        if let Some((place, _)) = oldest {
+            self.forgotten += self.kinds.swap_remove(place).left_out;
+        }
+    }
+
+    fn take_left_out(&mut self) -> u64 {
+        let forgotten = std::mem::take(&mut self.forgotten);
+        self.kinds.iter_mut().map(|kind| std::mem::take(&mut kind.left_out)).sum::<u64>() + forgotten
+    }
+}
+
+/// The same for sentences that differ in their numbers only.
+fn kind_of(sentence: &str) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for word in sentence.split_ascii_whitespace() {
+        let shown = if word.bytes().any(|byte| byte.is_ascii_digit()) { "#" } else { word };
+        for byte in shown.bytes().chain([b' ']) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_one_kind_is_limited_and_counted() {
+        let mut limiter = Limiter::new();
+        let start = Instant::now();
+        let printed = |limiter: &mut Limiter, now| {
+            let of = |n: u32| format!("QP {n:#08x} dropped the message at PSN {n:#08x}: no receive request");
+            (0..100).filter(|n| limiter.admit(&of(*n), now) != Admission::LeaveOut).count()
+        };
+        assert_eq!(printed(&mut limiter, start), BURST as usize);
+        assert_eq!(limiter.admit("another kind", start), Admission::Print { left_out: 0 });
+        let later = start + PERIOD;
+        let again = limiter.admit("QP 0x1 dropped the message at PSN 0x2: no receive request", later);
+        assert_eq!(again, Admission::Print { left_out: 92 });
+        assert_eq!(printed(&mut limiter, later), BURST as usize - 1);
+        assert_eq!((limiter.take_left_out(), limiter.take_left_out()), (93, 0));
+    }
+
+    #[test]
+    fn the_number_of_kinds_is_limited() {
+        let mut limiter = Limiter::new();
+        let start = Instant::now();
+        for _ in 0..10 {
+            limiter.admit("first", start);
+        }
+        for kind in 0..1000_u64 {
+            let word: String = (0..8).map(|bit| if kind >> bit & 1 == 0 { 'a' } else { 'b' }).collect();
+            limiter.admit(&format!("{word} {}", "x".repeat(kind as usize >> 8)), start + PERIOD);
+        }
+        assert!(limiter.kinds.len() <= MAX_KINDS);
+        assert_eq!(limiter.take_left_out(), 2);
+    }
+}

@@ -1,0 +1,51 @@
+//! Refusals and their reasons: an errno for the program, a sentence for the operator.
+
+use pumice_device::error::ResourceError;
+use pumice_device::hca::HcaError;
+use pumice_device::settings::SettingError;
+
+use super::errno::{Errno, NOT_SUPPORTED};
+use super::log::{complain, explain};
+
+impl Errno {
+    /// A refusal with its reason for the operator.
+    pub(crate) fn because(self, reason: impl FnOnce() -> String) -> Errno {
+        explain(reason);
+        self
+    }
+}
+
+/// Refuses bits of a mask that this library does not know: what they would mean is not known either.
+///
+/// # Errors
+/// EOPNOTSUPP.
+pub(crate) fn check_mask(call: &str, mask: u32, known: u32) -> Result<(), Errno> {
+    if mask & !known == 0 {
+        return Ok(());
+    }
+    Err(NOT_SUPPORTED.because(|| format!("{call} refused: comp_mask {mask:#x} has bits that are not known")))
+}
+
+impl From<HcaError> for Errno {
+    #[cold]
+    fn from(error: HcaError) -> Errno {
+        explain(|| error.to_string());
+        Errno(error.errno())
+    }
+}
+
+impl From<ResourceError> for Errno {
+    #[cold]
+    fn from(error: ResourceError) -> Errno {
+        explain(|| error.to_string());
+        Errno(error.errno())
+    }
+}
+
+impl From<SettingError> for Errno {
+    #[cold]
+    fn from(error: SettingError) -> Errno {
+        complain(&error.to_string());
+        Errno(error.errno)
+    }
+}

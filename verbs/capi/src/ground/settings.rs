@@ -1,0 +1,40 @@
+//! The settings and the profile of this process (the PUMICE_* variables).
+
+use std::sync::OnceLock;
+
+use pumice_device::profile::Profile;
+use pumice_device::settings::Settings;
+
+use super::errno::{Errno, NOT_SUPPORTED};
+
+/// The settings of this process, read when they are first asked for.
+///
+/// # Errors
+/// One is wrong; that has been said on standard error.
+pub(crate) fn settings() -> Result<&'static Settings, Errno> {
+    static SETTINGS: OnceLock<Result<Settings, Errno>> = OnceLock::new();
+    SETTINGS
+        .get_or_init(|| Settings::from_environment().map_err(Errno::from))
+        .as_ref()
+        .map_err(|errno| *errno)
+}
+
+/// The device's profile, read when it is first asked for.
+///
+/// # Errors
+/// It, or another setting, is wrong; that has been said on standard error.
+pub(crate) fn profile() -> Result<&'static Profile, Errno> {
+    static PROFILE: OnceLock<Result<Profile, Errno>> = OnceLock::new();
+    PROFILE.get_or_init(|| Ok(settings()?.load_profile()?)).as_ref().map_err(|errno| *errno)
+}
+
+/// Refuses what the profile's device does not have.
+///
+/// # Errors
+/// EOPNOTSUPP.
+pub(crate) fn require(what: &str, has: impl FnOnce(&Profile) -> bool) -> Result<(), Errno> {
+    if has(profile()?) {
+        return Ok(());
+    }
+    Err(NOT_SUPPORTED.because(|| format!("not supported: this device's profile is without {what}")))
+}

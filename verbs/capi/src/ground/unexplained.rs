@@ -1,0 +1,102 @@
+//! Refusals without a reason of their own: the call and its errno are said all the same, so that no call fails in
+//! silence. The better sentence is the one that the refusing code gives (`Errno::because`).
+
+use std::cell::Cell;
+
+use pumice_device::settings::Log;
+
+use crate::ground::cancellation::RESTART;
+use crate::ground::errno::Errno;
+use crate::ground::log::{explain_at, logs};
+
+thread_local! {
+    /// This thread has explained something since a call of its was last refused.
+    static EXPLAINED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Something was explained: what the call returns now needs no further sentence.
+pub(crate) fn settle() {
+    // A thread that is ending has nothing to explain any more.
+    let _ = EXPLAINED.try_with(|explained| explained.set(true));
+}
+
+/// A call ends with an errno. `C` is the closure that it runs: its name has that of the call.
+#[cold]
+pub(crate) fn tell<C>(errno: Errno) {
+    let explained = EXPLAINED.try_with(|explained| explained.replace(false)).unwrap_or(true);
+    if explained || is_answer(errno) || !logs(Log::Warn) {
+        return;
+    }
+    let Some(call) = call_of(std::any::type_name::<C>()) else { return };
+    explain_at(Log::Warn, || format!("{call} is refused with {}", meaning(errno)));
+    let _ = EXPLAINED.try_with(|explained| explained.set(false));
+}
+
+/// Errnos that answer a question, and refuse nothing.
+fn is_answer(errno: Errno) -> bool {
+    errno == RESTART
+        || matches!(
+            errno.0,
+            libc::EAGAIN | libc::EINTR | libc::EINPROGRESS | libc::EALREADY | libc::ENODATA | libc::ETIMEDOUT
+        )
+}
+
+/// The call that a closure belongs to. Calls of rsockets end as those of sockets do, and their ends are no refusals.
+fn call_of(closure: &str) -> Option<String> {
+    if closure.contains("::rsocket::") {
+        return None;
+    }
+    let call = closure.split("::").filter(|part| !part.starts_with("{{")).last()?;
+    let has_prefix =
+        ["ibv_", "_ibv_", "rdma_", "mlx", "efadv_", "manadv_"].iter().any(|p| call.starts_with(p));
+    Some(if has_prefix { call.to_owned() } else { format!("ibv_{call}") })
+}
+
+/// An errno in words.
+fn meaning(errno: Errno) -> String {
+    let words = match errno.0 {
+        libc::EINVAL => {
+            "EINVAL: an argument is wrong: NULL, of another device, destroyed already, or a number out of its range"
+        }
+        libc::EOPNOTSUPP => "EOPNOTSUPP: this device does not have what it asks for",
+        libc::ENOMEM => "ENOMEM: there is no memory, or a table is full",
+        libc::ENOENT => "ENOENT: there is no such object or entry",
+        libc::EIO => "EIO: the device or the object has failed",
+        libc::ENODEV => "ENODEV: no device has the address",
+        libc::EADDRNOTAVAIL => "EADDRNOTAVAIL: the address is none of this device's",
+        libc::EADDRINUSE => "EADDRINUSE: another listener has the port",
+        libc::EAFNOSUPPORT => "EAFNOSUPPORT: the address is of a family that does not fit",
+        libc::ENOSYS => "ENOSYS: there is no such option",
+        other => {
+            return format!(
+                "{}; `pumice explain {other}` says more",
+                std::io::Error::from_raw_os_error(other)
+            );
+        }
+    };
+    words.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_named_by_their_closures() {
+        for (closure, call) in [
+            ("pumice::memory::ibv_reg_mr::{{closure}}", Some("ibv_reg_mr")),
+            ("pumice::queue_pair::create_qp_ex::{{closure}}::{{closure}}", Some("ibv_create_qp_ex")),
+            ("pumice::rdma_cm::bind::rdma_listen::{{closure}}", Some("rdma_listen")),
+            ("pumice::rsocket::calls::data::rrecv::{{closure}}", None),
+        ] {
+            assert_eq!(call_of(closure).as_deref(), call, "{closure}");
+        }
+    }
+
+    #[test]
+    fn every_errno_has_words() {
+        for errno in 1..134 {
+            assert!(meaning(Errno(errno)).len() > 10, "{errno}");
+        }
+    }
+}

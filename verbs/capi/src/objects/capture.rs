@@ -1,0 +1,202 @@
+//! What the settings put around the port: losses, and a copy of everything for Wireshark.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pumice_device::cancellation::Uncancelled;
+use pumice_device::clock::Clock;
+use pumice_device::port::{CapturePort, FaultConfig, FaultPort, Port};
+use pumice_device::settings::{CAPTURE, Log, SettingError, Settings};
+use pumice_device::share::SharedPort;
+
+use crate::ground::errno::Errno;
+use crate::ground::log::{explain_at, print_always};
+
+/// Bytes of packets that wait to be written.
+const CAPTURE_BUFFER_BYTES: usize = 1 << 18;
+
+/// The port as the device gets it. The capture shows what is on the wire: not what gets lost.
+///
+/// # Errors
+/// The file of the capture cannot be written.
+pub(crate) fn wrap(shared: SharedPort, settings: &Settings, clock: &Clock) -> Result<Box<dyn Port>, Errno> {
+    let mut port: Box<dyn Port> = Box::new(shared);
+    if let Some(pattern) = &settings.capture {
+        let (file, path) = open_capture(pattern).map_err(|error| refused(pattern, &error))?;
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let out = Shared::new(file);
+        let captured = CapturePort::new(port, out, since_1970.wrapping_sub(clock.now_ns()));
+        port = Box::new(captured.map_err(|error| refused(&path, &error))?);
+        if path != expand(pattern, process::id()) {
+            print_always(&format!(
+                "{} is being written by another process; packets of process {} go to {}",
+                pattern.display(),
+                process::id(),
+                path.display()
+            ));
+        }
+    }
+    if settings.loss_ppm > 0 {
+        // The name by which a program is called is not what it is told to do.
+        let (seed, drop_ppm) = (settings.seed_of(std::env::args_os().skip(1)), settings.loss_ppm);
+        port = Box::new(FaultPort::new(port, FaultConfig { seed, drop_ppm, ..FaultConfig::default() }));
+        let percent = f64::from(drop_ppm) / 1e4;
+        explain_at(Log::Info, || format!("{percent} % of what is sent is lost, with seed {}", settings.seed));
+    }
+    Ok(port)
+}
+
+/// The writer of the capture: the process's exit reaches it while the port may be in use.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<BufWriter<File>>>);
+
+static CAPTURE_OUT: Mutex<Option<Shared>> = Mutex::new(None);
+
+impl Shared {
+    fn new(file: File) -> Shared {
+        let shared = Shared(Arc::new(Mutex::new(BufWriter::with_capacity(CAPTURE_BUFFER_BYTES, file))));
+        *CAPTURE_OUT.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared.clone());
+        shared
+    }
+}
+
+// Writing is a cancellation point, and packets come and go while the data path is locked.
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _whole = Uncancelled::begin();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _whole = Uncancelled::begin();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
+    }
+}
+
+/// Lets go of the file, and with it of the lock, of a device that is closed.
+fn close_unused() {
+    let mut out = CAPTURE_OUT.lock().unwrap_or_else(PoisonError::into_inner);
+    if out.as_ref().is_some_and(|Shared(out)| Arc::strong_count(out) == 1) {
+        *out = None;
+    }
+}
+
+/// At exit: writes out what is buffered, unless somebody is writing (a signal handler may be exiting).
+pub(crate) fn flush_capture() {
+    if let Ok(out) = CAPTURE_OUT.try_lock()
+        && let Some(Shared(out)) = out.as_ref()
+        && let Ok(mut out) = out.try_lock()
+    {
+        let _ = out.flush(); // nobody is left to be told
+    }
+}
+
+#[cold]
+fn refused(path: &Path, error: &io::Error) -> Errno {
+    let problem = format!("packets cannot be captured there: {error}");
+    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+    SettingError::new(CAPTURE, path.to_string_lossy(), problem).with_errno(errno).into()
+}
+
+/// The file of this process for a pattern.
+///
+/// It replaces an older one. While another process writes to it, this one takes a file beside it, with
+/// the process number in the name. A process that opens its device again goes on writing to its file.
+fn open_capture(pattern: &Path) -> io::Result<(File, PathBuf)> {
+    static WRITTEN: Mutex<Option<(u32, PathBuf)>> = Mutex::new(None);
+    let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = process::id();
+    if let Some((_, path)) = written.as_ref().filter(|(process, _)| *process == own) {
+        close_unused();
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        // Ours to write: whoever has the lock got it between two of our devices and has taken the file.
+        if file.try_lock().is_ok() {
+            return Ok((file, path.clone()));
+        }
+    }
+    let mut path = expand(pattern, own);
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            path = beside(&path, own);
+            file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+        }
+        // A file system without locks.
+        Err(TryLockError::Error(_)) => {}
+    }
+    // Pipes and devices (such as /dev/null) have nothing to cut off.
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    *written = Some((own, path.clone()));
+    Ok((file, path))
+}
+
+/// The pattern with the process number for each `%p`.
+fn expand(pattern: &Path, process: u32) -> PathBuf {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    let number = process.to_string();
+    let mut bytes = Vec::new();
+    let mut rest: &[u8] = OsStr::as_bytes(pattern.as_os_str());
+    while let Some((first, after)) = rest.split_first() {
+        if let Some(after) = rest.strip_prefix(b"%p") {
+            bytes.extend_from_slice(number.as_bytes());
+            rest = after;
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}
+
+/// "trace.pcapng" becomes "trace.17.pcapng".
+fn beside(path: &Path, process: u32) -> PathBuf {
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("{process}.{}", extension.to_string_lossy())),
+        None => path.with_extension(process.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_hold_the_process() {
+        assert_eq!(expand(Path::new("/a/%p/x-%p.pcapng"), 17), Path::new("/a/17/x-17.pcapng"));
+        assert_eq!(expand(Path::new("%"), 17), Path::new("%"));
+        assert_eq!(beside(Path::new("/a.b/trace.pcapng"), 17), Path::new("/a.b/trace.17.pcapng"));
+        assert_eq!(beside(Path::new("trace"), 17), Path::new("trace.17"));
+    }
+
+    #[test]
+    fn a_file_that_is_written_is_left_alone() {
+        let folder = std::env::temp_dir().join(format!("pumice-capture-{}", process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("trace.pcapng");
+        std::fs::write(&path, "old").unwrap();
+        // Another process's.
+        let other = File::open(&path).unwrap();
+        other.try_lock().unwrap();
+        let (first, own) = open_capture(&path).unwrap();
+        assert_eq!(own, folder.join(format!("trace.{}.pcapng", process::id())));
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        drop(first);
+        // The device is opened again.
+        std::fs::write(&own, "mine").unwrap();
+        let (file, again) = open_capture(&path).unwrap();
+        assert_eq!((again.as_path(), std::fs::read(&again).unwrap()), (own.as_path(), b"mine".to_vec()));
+        // And once more, after packets that wait in the writer which the exit would reach.
+        Shared::new(file).write_all(b" too").unwrap();
+        let (_, again) = open_capture(&path).unwrap();
+        assert_eq!((again.as_path(), std::fs::read(&again).unwrap()), (own.as_path(), b"mine too".to_vec()));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,187 @@
+//! What a context's `cmd_fd` stands for: the objects that were made through it. A program imports the
+//! device with a duplicate of the descriptor, and then both contexts name the same objects.
+//!
+//! A descriptor is an anonymous file that only has an identity. One that another process made can be
+//! imported too, and gives a context without objects: those live in the process that made them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use pumice_device::completion_queue::CompletionQueue;
+use pumice_device::hca::TargetRegistration;
+use pumice_device::memory::DeviceMemory;
+
+use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED, errno};
+
+/// What dies with its context, in the order in which it can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Owned {
+    Window(u64),
+    QueuePair(u32),
+    Target(TargetRegistration),
+    SharedReceiveQueue(u64),
+    CompletionQueue(u64),
+    Region(u64),
+    AddressHandle(u64),
+    XrcDomain(u64),
+    ProtectionDomain(u64),
+}
+
+/// Name of the anonymous files, by which descriptors from other processes are recognised.
+const NAME: &str = "pumice-context";
+
+/// Objects of one command file.
+pub(crate) struct CommandFile {
+    identity: Identity,
+    /// Made by another process, or by the one that this was forked from.
+    foreign: bool,
+    process: u32,
+    owned: Mutex<BTreeMap<Owned, Option<Arc<CompletionQueue>>>>,
+    device_memory: Mutex<DeviceMemories>,
+}
+
+#[derive(Default)]
+struct DeviceMemories {
+    by_handle: BTreeMap<u32, Arc<DeviceMemory>>,
+    last_handle: u32,
+}
+
+/// Device and inode of a file.
+type Identity = (u64, u64);
+
+/// Command files of the process that have contexts.
+static FILES: Mutex<Vec<Weak<CommandFile>>> = Mutex::new(Vec::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl CommandFile {
+    /// A new file and its descriptor.
+    ///
+    /// # Errors
+    /// That of pipe(2), where memfd_create(2) is refused.
+    pub(crate) fn create() -> Result<(OwnedFd, Arc<CommandFile>), Errno> {
+        // SAFETY: a name that ends with NUL.
+        let fd = unsafe { libc::memfd_create(c"pumice-context".as_ptr(), libc::MFD_CLOEXEC) };
+        let descriptor = if fd < 0 {
+            // A sandbox may forbid it. Any file has an identity; other processes cannot import this one.
+            OwnedFd::from(io::pipe().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))?.0)
+        } else {
+            // SAFETY: the descriptor is new.
+            unsafe { OwnedFd::from_raw_fd(fd) }
+        };
+        let file = CommandFile::add(identity(descriptor.as_raw_fd())?, false);
+        Ok((descriptor, file))
+    }
+
+    /// The file behind a descriptor.
+    ///
+    /// # Errors
+    /// EBADF: not a descriptor. EINVAL: not a command file.
+    pub(crate) fn of(descriptor: RawFd) -> Result<Arc<CommandFile>, Errno> {
+        let identity = identity(descriptor)?;
+        let known = lock(&FILES).iter().filter_map(Weak::upgrade).find(|file| file.identity == identity);
+        if let Some(file) = known
+            && file.process == std::process::id()
+        {
+            return Ok(file);
+        }
+        let name = fs::read_link(format!("/proc/self/fd/{descriptor}")).unwrap_or_default();
+        if !name.to_string_lossy().starts_with(&format!("/memfd:{NAME}")) {
+            return Err(INVALID.because(|| {
+                format!("descriptor {descriptor} is not the cmd_fd of a context of this library")
+            }));
+        }
+        Ok(CommandFile::add(identity, true))
+    }
+
+    fn add(identity: Identity, foreign: bool) -> Arc<CommandFile> {
+        let file = Arc::new(CommandFile {
+            identity,
+            foreign,
+            process: std::process::id(),
+            owned: Mutex::default(),
+            device_memory: Mutex::default(),
+        });
+        let mut files = lock(&FILES);
+        files.retain(|file| file.strong_count() > 0);
+        files.push(Arc::downgrade(&file));
+        file
+    }
+
+    /// Notes an object, with its completion queue if it is one.
+    pub(crate) fn own(&self, owned: Owned, cq: Option<Arc<CompletionQueue>>) {
+        lock(&self.owned).insert(owned, cq);
+    }
+
+    pub(crate) fn disown(&self, owned: Owned) {
+        lock(&self.owned).remove(&owned);
+    }
+
+    /// The first object for which `find` has something.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP: the objects of the file are in another process. EINVAL: there is none.
+    pub(crate) fn find<T>(&self, what: &str, find: impl FnMut(&Owned) -> Option<T>) -> Result<T, Errno> {
+        self.check_importable(what)?;
+        let found = lock(&self.owned).keys().find_map(find);
+        found.ok_or_else(|| INVALID.because(|| format!("this device file has no {what} with that handle")))
+    }
+
+    fn check_importable(&self, what: &str) -> Result<(), Errno> {
+        if !self.foreign {
+            return Ok(());
+        }
+        Err(NOT_SUPPORTED.because(|| {
+            format!("the device file came from another process, whose {what}s cannot be reached from here")
+        }))
+    }
+
+    /// All objects, if `file` is the last context's share of them.
+    pub(crate) fn leftovers(file: &Arc<CommandFile>) -> BTreeMap<Owned, Option<Arc<CompletionQueue>>> {
+        // While this is held nobody finds the file.
+        let _files = lock(&FILES);
+        if Arc::strong_count(file) > 1 {
+            return BTreeMap::new();
+        }
+        std::mem::take(&mut *lock(&file.owned))
+    }
+
+    /// Keeps device memory, and gives it a handle.
+    pub(crate) fn keep_device_memory(&self, memory: &Arc<DeviceMemory>) -> u32 {
+        let mut memories = lock(&self.device_memory);
+        memories.last_handle = memories.last_handle.wrapping_add(1);
+        let handle = memories.last_handle;
+        memories.by_handle.insert(handle, Arc::clone(memory));
+        handle
+    }
+
+    /// Device memory by its handle.
+    ///
+    /// # Errors
+    /// As [`CommandFile::find`].
+    pub(crate) fn device_memory(&self, handle: u32) -> Result<Arc<DeviceMemory>, Errno> {
+        self.check_importable("device memory allocation")?;
+        lock(&self.device_memory).by_handle.get(&handle).cloned().ok_or(INVALID)
+    }
+
+    pub(crate) fn forget_device_memory(&self, handle: u32) {
+        lock(&self.device_memory).by_handle.remove(&handle);
+    }
+}
+
+/// # Errors
+/// EBADF: not a descriptor.
+fn identity(descriptor: RawFd) -> Result<Identity, Errno> {
+    // SAFETY: plain numbers, written by the call.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: a live structure.
+    if unsafe { libc::fstat(descriptor, &mut status) } != 0 {
+        return Err(Errno(errno()));
+    }
+    Ok((status.st_dev, status.st_ino))
+}

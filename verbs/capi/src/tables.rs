@@ -1,0 +1,143 @@
+//! The tables of function pointers by which programs reach what is inline in verbs.h, and the calls that hand them out.
+//! This is the only place that knows all calls.
+
+use std::ffi::c_int;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use crate::calls::{
+    buffer, completion_queue, completion_queue_ex, device_memory, memory, parent_domain, post_recv,
+    post_send, query, queue_pair, shared_receive_queue, window_bind, xrc_domain, xrc_target,
+};
+use crate::ground::abi::{ibv_context, ibv_context_ops, ibv_device, operation, verbs_context};
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::handles::zeroed;
+use crate::ground::outcome::pointer;
+use crate::ground::unserved::refused;
+use crate::objects::command_file::CommandFile;
+use crate::objects::context::Context;
+
+fn open() -> Result<*mut ibv_context, Errno> {
+    let (command, file) = CommandFile::create()?;
+    Context::open_on(command, file, operations()).map_err(|(errno, _)| errno)
+}
+
+pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    pointer(|| if device.is_null() { Err(INVALID) } else { open() })
+}
+
+/// A further context on a command file; it takes the descriptor over, unless this fails.
+pub(crate) unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
+    pointer(|| {
+        let file = CommandFile::of(cmd_fd)?;
+        // SAFETY: the program gives the descriptor, which is open, away.
+        Context::open_on(unsafe { OwnedFd::from_raw_fd(cmd_fd) }, file, operations()).map_err(
+            |(errno, descriptor)| {
+                // It stays the program's.
+                std::mem::forget(descriptor);
+                errno
+            },
+        )
+    })
+}
+
+/// The tables of operations: every slot has a function, because programs do not look.
+fn operations() -> verbs_context {
+    // SAFETY: numbers and pointers; every operation is set below.
+    let mut verbs: verbs_context = unsafe { zeroed() };
+    let unused = refused!(ptr, "ibv_context_ops (a slot that verbs.h does not use)");
+    verbs.context.ops = ibv_context_ops {
+        _compat_query_device: operation!(query::ibv_query_device),
+        _compat_query_port: operation!(query::ibv_query_port),
+        unused_memory: [unused; 5],
+        alloc_mw: operation!(memory::alloc_mw),
+        bind_mw: operation!(window_bind::bind_mw),
+        dealloc_mw: operation!(memory::dealloc_mw),
+        _compat_create_cq: unused,
+        poll_cq: operation!(completion_queue::poll_cq),
+        req_notify_cq: operation!(completion_queue::req_notify_cq),
+        unused_queues: [unused; 7],
+        post_srq_recv: operation!(post_recv::post_srq_recv),
+        unused_qp: [unused; 4],
+        post_send: operation!(post_send::post_send),
+        post_recv: operation!(post_recv::post_recv),
+        unused_rest: [unused; 5],
+    };
+    verbs.context.abi_compat = std::ptr::without_provenance_mut(usize::MAX);
+    verbs.sz = size_of::<verbs_context>();
+
+    verbs.query_port = operation!(query::query_port);
+    verbs.query_device_ex = operation!(query::query_device_ex);
+    verbs.alloc_td = operation!(parent_domain::alloc_td);
+    verbs.dealloc_td = operation!(parent_domain::dealloc_td);
+    verbs.alloc_parent_domain = operation!(parent_domain::alloc_parent_domain);
+    verbs.alloc_dm = operation!(device_memory::alloc_dm);
+    verbs.free_dm = operation!(device_memory::free_dm);
+    verbs.reg_dm_mr = operation!(device_memory::reg_dm_mr);
+    verbs.alloc_null_mr = operation!(memory::alloc_null_mr);
+    verbs.advise_mr = operation!(memory::advise_mr);
+    verbs.modify_cq = operation!(completion_queue_ex::modify_cq);
+    verbs.query_rt_values = operation!(query::query_rt_values);
+    verbs.create_cq_ex = operation!(completion_queue_ex::create_cq_ex);
+    verbs.create_qp_ex = operation!(queue_pair::create_qp_ex);
+    verbs.open_qp = operation!(xrc_target::open_qp);
+    verbs.create_srq_ex = operation!(shared_receive_queue::create_srq_ex);
+    verbs.get_srq_num = operation!(shared_receive_queue::get_srq_num);
+    verbs.open_xrcd = operation!(xrc_domain::open_xrcd);
+    verbs.close_xrcd = operation!(xrc_domain::close_xrcd);
+    verbs.alloc_buf = operation!(buffer::ibv_alloc_buf);
+    verbs.free_buf = operation!(buffer::ibv_free_buf);
+    verbs.reg_mr_ex = operation!(buffer::ibv_reg_mr_ex);
+    refuse_the_rest(&mut verbs);
+    verbs
+}
+
+/// Counters, flow steering, work queues, DMA handles, packet pacing and tag matching: hardware's.
+fn refuse_the_rest(verbs: &mut verbs_context) {
+    verbs.dm_export_dmabuf_fd = refused!(minus, "ibv_dm_export_dmabuf_fd");
+    verbs.dealloc_dmah = refused!(int, "ibv_dealloc_dmah");
+    verbs.alloc_dmah = refused!(ptr, "ibv_alloc_dmah");
+    verbs.read_counters = refused!(int, "ibv_read_counters");
+    verbs.attach_counters_point_flow = refused!(int, "ibv_attach_counters_point_flow");
+    verbs.create_counters = refused!(ptr, "ibv_create_counters");
+    verbs.destroy_counters = refused!(int, "ibv_destroy_counters");
+    verbs.modify_flow_action_esp = refused!(int, "ibv_modify_flow_action_esp");
+    verbs.destroy_flow_action = refused!(int, "ibv_destroy_flow_action");
+    verbs.create_flow_action_esp = refused!(ptr, "ibv_create_flow_action_esp");
+    verbs.modify_qp_rate_limit = refused!(int, "ibv_modify_qp_rate_limit");
+    verbs.post_srq_ops = refused!(int, "ibv_post_srq_ops");
+    verbs.destroy_rwq_ind_table = refused!(int, "ibv_destroy_rwq_ind_table");
+    verbs.create_rwq_ind_table = refused!(ptr, "ibv_create_rwq_ind_table");
+    verbs.destroy_wq = refused!(int, "ibv_destroy_wq");
+    verbs.modify_wq = refused!(int, "ibv_modify_wq");
+    verbs.create_wq = refused!(ptr, "ibv_create_wq");
+    verbs.ibv_destroy_flow = refused!(int, "ibv_destroy_flow");
+    verbs.ibv_create_flow = refused!(ptr, "ibv_create_flow");
+    // Programs of libibverbs 1.1.8 find the same two here.
+    verbs.ABI_placeholder2 = refused!(int, "ibv_destroy_flow");
+    verbs.ABI_placeholder1 = refused!(ptr, "ibv_create_flow");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn no_slot_is_null() {
+        let verbs = operations();
+        let words = size_of::<verbs_context>() / size_of::<usize>();
+        let first = std::ptr::from_ref(&verbs).cast::<usize>();
+        let ops = offset_of!(verbs_context, context) + offset_of!(ibv_context, ops);
+        let (private, placeholder) =
+            (offset_of!(verbs_context, r#priv), offset_of!(verbs_context, _ABI_placeholder3));
+        for word in 0..words {
+            let offset = word * size_of::<usize>();
+            let in_front = offset < placeholder && offset != private;
+            let in_ops = (ops..ops + size_of::<ibv_context_ops>()).contains(&offset);
+            if in_front || in_ops {
+                // SAFETY: a word of the structure.
+                assert_ne!(unsafe { first.add(word).read() }, 0, "offset {offset}");
+            }
+        }
+    }
+}
