@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use pumice_device::clock::Clock;
-use pumice_device::gid_table::GidEntry;
+use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::ground::clock::Clock;
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::port::UdpConfig;
 use pumice_device::share::{ShareConfig, SharedPort};

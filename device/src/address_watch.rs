@@ -7,8 +7,8 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use crate::addresses::gid_table::GidEntry;
 use crate::cancellation::whole;
-use crate::gid_table::GidEntry;
 
 /// Lists the addresses that the GID table should have, in the order in which new ones are to be added. None: they
 /// cannot be listed now, and the table stays as it is.

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use crate::error::ResourceError;
+use crate::ground::error::ResourceError;
 use crate::system_call;
 
 /// An eventfd used as one bit: readable while the bit is set. Programs never get it; what they wait for is an

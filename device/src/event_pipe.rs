@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use crate::error::ResourceError;
+use crate::ground::error::ResourceError;
 use crate::system_call;
 
 /// A pipe whose reading end programs wait for: it is readable while there is a byte in it, and never writable, as the

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pumice_device::clock::Clock;
-use pumice_device::gid_table::GidEntry;
+use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::ground::clock::Clock;
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::interface::{gid_addresses, interfaces};
 use pumice_device::port::{UdpConfig, UdpPort, wait_readable};

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use pumice_device::clock::Clock;
+use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::driver::World;
-use pumice_device::gid_table::GidEntry;
+use pumice_device::ground::clock::Clock;
 use pumice_device::gsi::{BindingId, CmChannel, ServiceEntry};
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::port::{FabricConfig, FaultConfig, FaultPort, UdpConfig, wait_readable};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kit::{Connection, Node, connect};
+use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::driver::World;
-use pumice_device::gid_table::GidEntry;
 use pumice_device::hca::HcaConfig;
 use pumice_device::port::{FabricConfig, Port, PortLimits, Received, SimPort, Train, TransmitError};
 use pumice_transport::types::*;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pumice_device::guid::node_guid;
+use pumice_device::addresses::guid::node_guid;
 use pumice_device::interface::interfaces;
 use pumice_device::settings::Settings;
 use pumice_device::share::{counted_file_name, runtime_folder};

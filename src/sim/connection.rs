@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use pumice_device::completion_queue::CompletionQueue;
+use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca, HcaError, OwnedMemory, QpInit};
-use pumice_device::table::Handle;
+use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{
     Access, AddressVector, AtomicOperation, Gid, Mtu, QpCapacity, QpState, QpType, RecvRequest, SendOpcode,

@@ -11,8 +11,8 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::driver::World;
-use pumice_device::gid_table::GidEntry;
 use pumice_device::hca::{Hca, HcaConfig, HcaError};
 use pumice_device::port::{CapturePort, FabricConfig, Port, SimPort};
 use pumice_transport::types::Mtu;

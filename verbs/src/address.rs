@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pumice_device::table::Handle;
+use pumice_device::ground::table::Handle;
 use pumice_transport::path::Path;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{AddressVector, Gid, QpState, UdDestination};

@@ -4,10 +4,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use pumice_device::completion_channel::CompletionChannel as DeviceChannel;
-use pumice_device::completion_queue::CompletionQueue as DeviceQueue;
+use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca};
-use pumice_device::table::Handle;
+use pumice_device::objects::completion_channel::CompletionChannel as DeviceChannel;
+use pumice_device::objects::completion_queue::CompletionQueue as DeviceQueue;
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
 use crate::device::Device;

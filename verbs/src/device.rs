@@ -5,13 +5,13 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pumice_device::async_event::AsyncElement;
+use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::counters::Counters;
-use pumice_device::gid_table::GidEntry;
+use pumice_device::ground::limits::Limits;
+use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
-use pumice_device::limits::Limits;
+use pumice_device::objects::async_event::AsyncElement;
 use pumice_device::port::wait_readable;
-use pumice_device::table::Handle;
 use pumice_transport::types::{AsyncEventType, Mtu};
 use pumice_transport::wire::Qpn;
 

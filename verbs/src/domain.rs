@@ -3,8 +3,8 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use pumice_device::ground::table::Handle;
 use pumice_device::hca::XrcdFile;
-use pumice_device::table::Handle;
 
 use crate::device::Device;
 use crate::error::{Result, VerbsError};

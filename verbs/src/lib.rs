@@ -141,18 +141,18 @@ pub use target::OpenedTarget;
 pub use window::MemoryWindow;
 
 // The field's own words, as the floors below define them.
-pub use pumice_device::async_event::AsyncElement;
+pub use pumice_device::addresses::gid_table::GidEntry;
 pub use pumice_device::counters::{CounterInfo, Counters};
-pub use pumice_device::gid_table::GidEntry;
+pub use pumice_device::ground::limits::Limits;
+pub use pumice_device::ground::table::Handle;
 pub use pumice_device::gsi::ConnectionError;
 pub use pumice_device::hca::{Hca, HcaError};
-pub use pumice_device::limits::Limits;
 pub use pumice_device::memory::WindowType;
+pub use pumice_device::objects::async_event::AsyncElement;
+pub use pumice_device::objects::srq::SrqAttributes;
 pub use pumice_device::port::{
     Fabric, FabricConfig, FabricStats, Fault, FaultConfig, FaultScript, PortError,
 };
-pub use pumice_device::srq::SrqAttributes;
-pub use pumice_device::table::Handle;
 pub use pumice_transport::host::Counter;
 pub use pumice_transport::mad::RejectReason;
 pub use pumice_transport::qp::{AttributeMask, ModifyError, PostError, QpAttributes};

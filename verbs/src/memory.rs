@@ -6,8 +6,8 @@ use std::ops::RangeBounds;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pumice_device::ground::table::Handle;
 use pumice_device::memory::RegionChange;
-use pumice_device::table::Handle;
 use pumice_transport::types::Access;
 
 use crate::buffer::Buffer;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pumice_device::address_watch::GidSource;
-use pumice_device::clock::Clock;
-use pumice_device::gid_table::GidEntry;
+use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::ground::clock::Clock;
+use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::interface::{Interface, gid_addresses, interfaces};
-use pumice_device::limits::Limits;
 use pumice_device::port::{CapturePort, FaultConfig, FaultPort, Port, UdpConfig, UdpPort};
 use pumice_device::resources::ExplainHook;
 use pumice_device::share::{ShareConfig, SharedPort};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use pumice_device::ground::table::Handle;
 use pumice_device::hca::{Hca, SrqSetup};
-use pumice_device::srq::{SrqAttributes, SrqChange};
-use pumice_device::table::Handle;
+use pumice_device::objects::srq::{SrqAttributes, SrqChange};
 use pumice_transport::types::RecvRequest;
 
 use crate::completion::CompletionQueue;

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::driver::World;
-use pumice_device::gid_table::GidEntry;
 use pumice_device::port::{Fabric, FabricConfig, Port};
 use pumice_transport::types::Mtu;
 

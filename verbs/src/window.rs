@@ -4,8 +4,8 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use pumice_device::ground::table::Handle;
 use pumice_device::memory::WindowType;
-use pumice_device::table::Handle;
 use pumice_transport::types::{Access, WindowBind};
 
 use crate::domain::ProtectionDomain;

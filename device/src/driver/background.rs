@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Core;
 use crate::address_watch::AddressWatch;
 use crate::engine::Acknowledge;
-use crate::error::ResourceError;
+use crate::ground::error::ResourceError;
 use crate::port::wait_readable;
 
 /// How long the application may be silent before the thread takes over: also how often the thread

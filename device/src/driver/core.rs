@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use crate::armed_queues::ArmedQueues;
-use crate::async_event::AsyncEventQueue;
-use crate::clock::Clock;
-use crate::completion_channel::{CompletionChannel, CqEvent};
 use crate::counters::Counters;
 use crate::engine::{Acknowledge, Engine};
-use crate::error::ResourceError;
 use crate::event_fd::EventFd;
+use crate::ground::clock::Clock;
+use crate::ground::error::ResourceError;
+use crate::objects::armed_queues::ArmedQueues;
+use crate::objects::async_event::AsyncEventQueue;
+use crate::objects::completion_channel::{CompletionChannel, CqEvent};
 use crate::port::wait_readable;
 use crate::resources::Trust;
 

@@ -8,9 +8,9 @@ use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 
-use crate::completion_queue::CompletionQueue;
 use crate::driver::World;
 use crate::hca::{CqSetup, Hca, QpInit};
+use crate::objects::completion_queue::CompletionQueue;
 use crate::port::FabricConfig;
 
 fn side(world: &mut World, address: &str) -> (Arc<Hca>, Arc<CompletionQueue>, Qpn) {

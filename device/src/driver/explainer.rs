@@ -9,8 +9,8 @@ use crossbeam_channel::bounded;
 use pumice_transport::host::QpContext;
 use pumice_transport::types::Cause;
 
-use crate::awaited::Awaited;
-use crate::error::ResourceError;
+use crate::ground::awaited::Awaited;
+use crate::ground::error::ResourceError;
 use crate::resources::ExplainHook;
 
 /// Explanations that wait to be written; beyond that they are dropped, because a peer can cause them.

@@ -9,8 +9,8 @@ use crossbeam_channel::bounded;
 use pumice_transport::host::QpContext;
 use pumice_transport::trace::TraceEvent;
 
-use crate::awaited::Awaited;
-use crate::error::ResourceError;
+use crate::ground::awaited::Awaited;
+use crate::ground::error::ResourceError;
 use crate::resources::{TraceHook, TraceSink};
 
 /// Lines that wait to be written; beyond that they are lost, and counted.

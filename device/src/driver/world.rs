@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use pumice_transport::types::Mtu;
 
-use crate::clock::{Clock, VirtualTime};
-use crate::gid_table::GidEntry;
+use crate::addresses::gid_table::GidEntry;
+use crate::ground::clock::{Clock, VirtualTime};
 use crate::hca::{Hca, HcaConfig, HcaError};
 use crate::port::{Fabric, FabricConfig, Port, SimPort};
 

@@ -8,7 +8,7 @@ use pumice_transport::wire::Qpn;
 
 use super::budget::Budget;
 use super::targets::SharedTarget;
-use crate::error::ResourceError;
+use crate::ground::error::ResourceError;
 
 /// Queue pairs of one HCA: the low 16 bits of a number are its slot here.
 pub(crate) const MAX_QUEUE_PAIRS: u32 = 65_536;

@@ -15,11 +15,11 @@ use pumice_transport::wire::Qpn;
 
 use super::queue_pairs::{QpEntry, QueuePairs};
 use super::{Engine, schedule::Ready};
-use crate::error::ResourceError;
+use crate::ground::error::ResourceError;
+use crate::ground::table::Handle;
 use crate::port::{Port, Received};
 use crate::resources::Resources;
-use crate::share::domain::{DomainFile, Seen, TargetRecord, event_of};
-use crate::table::Handle;
+use crate::xrc::{DomainFile, Seen, TargetRecord, event_of};
 
 /// How often a process looks whether others have changed the domains it shares, or died.
 const LOOK_INTERVAL_NS: u64 = 20_000_000;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use pumice_transport::cm::{Event, ListenerId};
 use pumice_transport::mad::CommId;
 
-use crate::error::ResourceError;
-use crate::event_account::EventAccount;
-use crate::event_queue::EventQueue;
+use crate::ground::error::ResourceError;
+use crate::objects::event_account::EventAccount;
+use crate::objects::event_queue::EventQueue;
 
 /// Events of connections, in order. The descriptor is readable while there are any.
 #[derive(Debug)]

@@ -29,7 +29,7 @@ pub use channel::CmChannel;
 pub use directory::{DirectoryError, HandedOn, Occupant, ServiceDirectory, ServiceEntry};
 pub use error::ConnectionError;
 
-use crate::gid_table::GidEntry;
+use crate::addresses::gid_table::GidEntry;
 use binding::Bindings;
 use early::EarlyRequests;
 use envelope::Inbound;

@@ -13,8 +13,8 @@ use pumice_transport::wire::Qpn;
 use super::early::EarlyRequests;
 use super::envelope::{self, Inbound, PACKET_BYTES};
 use super::{CmChannel, Detained, Gsi, HandedOn, MAX_DETAINED};
-use crate::address_handle;
-use crate::gid_table::GidTable;
+use crate::addresses::gid_table::GidTable;
+use crate::objects::address_handle;
 use crate::port::Port;
 
 /// How long a MAD waits for a process that does not keep up. Less than its sender waits before it says it

@@ -5,7 +5,7 @@ use std::fmt;
 use pumice_transport::qp::{ErrorClass, ModifyError, PostError};
 use pumice_transport::wire::Qpn;
 
-use crate::error::ResourceError;
+use crate::ground::error::ResourceError;
 
 /// Why a call failed: one sentence, one errno.
 #[derive(Debug, Clone, PartialEq)]

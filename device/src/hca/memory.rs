@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pumice_transport::types::{Access, Sge};
 
 use super::{Hca, HcaError};
+use crate::ground::table::Handle;
 use crate::memory::{Advice, DeviceMemory, RegionChange, RegionInfo, RegionKeys, WindowKeys, WindowType};
-use crate::table::Handle;
 
 impl Hca {
     /// Registers `length` bytes at `address` of this process; peers and scatter/gather elements call

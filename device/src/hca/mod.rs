@@ -22,16 +22,16 @@ use pumice_transport::cm::CmConfig;
 use pumice_transport::types::Mtu;
 
 use crate::address_watch::{AddressWatch, GidSource};
-use crate::async_event::AsyncEventQueue;
-use crate::clock::Clock;
+use crate::addresses::gid_table::GidEntry;
+use crate::addresses::pkey_table::PkeyTable;
 use crate::counters::Counters;
 use crate::driver::{Background, Core, Explainer, Tracer};
 use crate::engine::{Engine, QueuePairs};
-use crate::gid_table::GidEntry;
+use crate::ground::clock::Clock;
+use crate::ground::limits::Limits;
 use crate::gsi::{self, Gsi};
-use crate::limits::Limits;
 use crate::memory::DeviceMemoryPool;
-use crate::pkey_table::PkeyTable;
+use crate::objects::async_event::AsyncEventQueue;
 use crate::port::{Port, Random};
 use crate::resources::{ExplainHook, Resources, TraceSink};
 

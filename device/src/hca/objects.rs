@@ -7,12 +7,12 @@ use pumice_transport::types::{AddressVector, Gid, QpType, RecvRequest};
 use pumice_transport::wire::Qpn;
 
 use super::{CqSetup, Hca, HcaError, SrqSetup, XrcdFile};
-use crate::completion_queue::CompletionQueue;
-use crate::error::ResourceError;
-use crate::gid_table::GidEntry;
-use crate::multicast::{Attached, Detached};
-use crate::srq::{SrqAttributes, SrqChange};
-use crate::table::Handle;
+use crate::addresses::gid_table::GidEntry;
+use crate::addresses::multicast::{Attached, Detached};
+use crate::ground::error::ResourceError;
+use crate::ground::table::Handle;
+use crate::objects::completion_queue::CompletionQueue;
+use crate::objects::srq::{SrqAttributes, SrqChange};
 
 impl Hca {
     /// Makes a protection domain.
@@ -120,7 +120,7 @@ impl Hca {
         let engine = self.core.lock();
         let xrc = engine.resources.srq(srq)?.xrc();
         xrc.map(|xrc| xrc.number).ok_or_else(|| {
-            HcaError::Resource(crate::error::ResourceError::invalid("the SRQ is not an XRC SRQ"))
+            HcaError::Resource(crate::ground::error::ResourceError::invalid("the SRQ is not an XRC SRQ"))
         })
     }
 
@@ -199,7 +199,7 @@ impl Hca {
         let qp_type = engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
         if qp_type != QpType::Ud {
             let reason = "only UD queue pairs take part in multicast";
-            return Err(crate::error::ResourceError::invalid(reason).into());
+            return Err(crate::ground::error::ResourceError::invalid(reason).into());
         }
         engine.resources.groups.hear_itself(qpn, hears);
         Ok(())

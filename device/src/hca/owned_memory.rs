@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pumice_transport::types::{Access, RemoteTarget, Sge};
 
 use super::{Hca, HcaError};
+use crate::ground::table::Handle;
 use crate::memory::RegionKeys;
-use crate::table::Handle;
 
 /// Zeroed, 8-byte aligned memory and its registration. What the device does to registered memory it
 /// does under the engine's lock; reading and writing here take the same lock, so no access is torn.

@@ -7,14 +7,14 @@ use pumice_transport::types::{QpCapacity, QpState, QpType, RecvRequest, SendRequ
 use pumice_transport::wire::Qpn;
 
 use super::{Hca, HcaError, TargetRegistration};
-use crate::address_handle;
-use crate::completion_queue::CompletionQueue;
+use crate::addresses::gid_table::GidTable;
+use crate::addresses::pkey_table::PkeyTable;
 use crate::engine::{Acknowledge, QpEntry, read_limit_packets, run_target, window_limit_packets};
-use crate::error::ResourceError;
-use crate::gid_table::GidTable;
-use crate::pkey_table::PkeyTable;
+use crate::ground::error::ResourceError;
+use crate::ground::table::Handle;
+use crate::objects::address_handle;
+use crate::objects::completion_queue::CompletionQueue;
 use crate::resources::QpSetup;
-use crate::table::Handle;
 
 /// What to make a queue pair of (`ibv_create_qp_ex`).
 #[derive(Debug, Clone, Copy)]

@@ -4,8 +4,8 @@ use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::wire::Qpn;
 
 use super::{Hca, HcaError};
+use crate::ground::table::Handle;
 use crate::resources::CREATOR;
-use crate::table::Handle;
 
 /// Names somebody's hold on an XRC target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Hca;
-use crate::completion_channel::{CompletionChannel, CqEvent};
-use crate::completion_queue::CompletionQueue;
+use crate::objects::completion_channel::{CompletionChannel, CqEvent};
+use crate::objects::completion_queue::CompletionQueue;
 
 impl Hca {
     /// Arms a completion queue: one event on its channel at the next completion (with

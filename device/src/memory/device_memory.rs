@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::access::{load, store};
-use crate::error::ResourceError;
+use crate::ground::error::ResourceError;
 
 /// A piece of device memory, zeroed.
 #[derive(Debug)]

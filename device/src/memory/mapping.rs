@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 
-use crate::error::ResourceError;
+use crate::ground::error::ResourceError;
 
 /// Checks that a range is mapped readable, and writable with `write`: what a registration would pin.
 /// Where the kernel does not tell (no procfs), everything passes.

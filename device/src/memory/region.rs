@@ -7,8 +7,8 @@ use pumice_transport::types::Access;
 use super::device_memory::Registration;
 use super::grant::{Backing, Entry, Grant, Kind};
 use super::{DeviceMemory, RegionTable, on_demand};
-use crate::error::ResourceError;
-use crate::table::Handle;
+use crate::ground::error::ResourceError;
+use crate::ground::table::Handle;
 
 /// What a registration returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

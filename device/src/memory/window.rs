@@ -6,8 +6,8 @@ use pumice_transport::wire::Qpn;
 
 use super::grant::{Backing, Entry, Grant, Kind};
 use super::region_table::RegionTable;
-use crate::error::ResourceError;
-use crate::table::Handle;
+use crate::ground::error::ResourceError;
+use crate::ground::table::Handle;
 
 /// Kind of a memory window (`IBV_MW_TYPE_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::limits::Limits;
+use crate::ground::limits::Limits;
 use crate::settings::{PROFILE, SettingError, Settings};
 
 pub use capability::Capabilities;

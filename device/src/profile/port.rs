@@ -3,7 +3,7 @@
 use pumice_transport::types::Mtu;
 use serde::{Deserialize, Deserializer, de};
 
-use crate::pkey_table::PkeyTable;
+use crate::addresses::pkey_table::PkeyTable;
 
 /// The port of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -8,9 +8,9 @@ use pumice_transport::types::{
 };
 
 use super::{Receives, Resources};
-use crate::async_event::AsyncElement;
-use crate::completion_queue::Pushed;
-use crate::srq::{Srq, Taken};
+use crate::objects::async_event::AsyncElement;
+use crate::objects::completion_queue::Pushed;
+use crate::objects::srq::{Srq, Taken};
 
 impl Host for Resources {
     #[inline]
@@ -212,11 +212,11 @@ mod tests {
     use pumice_transport::wire::{Psn, Qpn};
 
     use super::*;
-    use crate::completion_queue::CompletionQueue;
-    use crate::limits::Limits;
+    use crate::ground::limits::Limits;
+    use crate::ground::table::Handle;
+    use crate::objects::completion_queue::CompletionQueue;
+    use crate::objects::srq::SrqChange;
     use crate::resources::{CqSetup, QpFault, QpSetup, SrqSetup};
-    use crate::srq::SrqChange;
-    use crate::table::Handle;
 
     struct Device {
         resources: Resources,

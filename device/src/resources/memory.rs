@@ -5,11 +5,11 @@ use std::sync::Arc;
 use pumice_transport::types::{Access, Sge};
 
 use super::Resources;
-use crate::error::ResourceError;
+use crate::ground::error::ResourceError;
+use crate::ground::table::Handle;
 use crate::memory::{
     Advice, DeviceMemory, PageRange, RegionChange, RegionInfo, RegionKeys, WindowKeys, WindowType,
 };
-use crate::table::Handle;
 
 impl Resources {
     /// Registers memory; see [`register`](crate::memory::RegionTable::register).

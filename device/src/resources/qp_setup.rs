@@ -4,8 +4,8 @@ use pumice_transport::types::{QpCapacity, QpType};
 use pumice_transport::wire::Qpn;
 
 use super::{Resources, check_size};
-use crate::error::ResourceError;
-use crate::table::Handle;
+use crate::ground::error::ResourceError;
+use crate::ground::table::Handle;
 
 /// What to attach a queue pair to (`ibv_create_qp_ex`).
 #[derive(Debug, Clone, Copy)]

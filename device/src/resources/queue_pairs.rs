@@ -9,11 +9,11 @@ use pumice_transport::wire::Qpn;
 
 use super::users::cq_use;
 use super::{CREATOR, NO_OBJECT, QpFault, QpSetup, Receives, Resources, TargetClosed};
-use crate::async_event::AsyncElement;
-use crate::error::ResourceError;
-use crate::event_account::EventAccount;
-use crate::recv_queue::RecvQueue;
-use crate::table::Handle;
+use crate::ground::error::ResourceError;
+use crate::ground::table::Handle;
+use crate::objects::async_event::AsyncElement;
+use crate::objects::event_account::EventAccount;
+use crate::objects::recv_queue::RecvQueue;
 
 /// An attached queue pair.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! Attaching and detaching queue pairs.
 
 use super::*;
-use crate::limits::Limits;
+use crate::ground::limits::Limits;
 use crate::resources::{CqSetup, SrqSetup};
 
 struct Objects {

@@ -6,13 +6,13 @@ use pumice_transport::types::RecvRequest;
 
 use super::users::check_unused;
 use super::{CqSlot, NO_OBJECT, Receives, Resources, check_size};
-use crate::clock::Clock;
-use crate::completion_channel::CompletionChannel;
-use crate::completion_queue::CompletionQueue;
-use crate::error::ResourceError;
-use crate::event_account::EventAccount;
-use crate::srq::{Srq, SrqAttributes, SrqChange, XrcSrq};
-use crate::table::{Handle, check_room};
+use crate::ground::clock::Clock;
+use crate::ground::error::ResourceError;
+use crate::ground::table::{Handle, check_room};
+use crate::objects::completion_channel::CompletionChannel;
+use crate::objects::completion_queue::CompletionQueue;
+use crate::objects::event_account::EventAccount;
+use crate::objects::srq::{Srq, SrqAttributes, SrqChange, XrcSrq};
 
 /// What to make a completion queue of (`ibv_create_cq`).
 #[derive(Debug, Clone, Default)]
@@ -223,7 +223,7 @@ fn not_shared() -> ResourceError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::Limits;
+    use crate::ground::limits::Limits;
 
     fn resources() -> Resources {
         Resources::new(Limits { max_cqe: 100, max_srq_wr: 50, ..Limits::default() }).unwrap()

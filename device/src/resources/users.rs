@@ -3,8 +3,8 @@
 use pumice_transport::types::CqUse;
 
 use super::{Receives, Resources};
-use crate::error::ResourceError;
-use crate::table::Handle;
+use crate::ground::error::ResourceError;
+use crate::ground::table::Handle;
 
 /// Users that a sentence names; of the others it says how many there are.
 const NAMED: usize = 6;

@@ -14,12 +14,12 @@ use pumice_transport::wire::Qpn;
 
 use super::users::check_unused;
 use super::{NO_OBJECT, Resources};
-use crate::async_event::AsyncElement;
-use crate::error::ResourceError;
-use crate::event_account::EventAccount;
+use crate::ground::error::ResourceError;
+use crate::ground::table::{Handle, Table};
+use crate::objects::async_event::AsyncElement;
+use crate::objects::event_account::EventAccount;
 use crate::port::Commons;
-use crate::share::domain::DomainFile;
-use crate::table::{Handle, Table};
+use crate::xrc::DomainFile;
 
 /// How to open an XRC domain that a file names (`ibv_open_xrcd` with a descriptor).
 #[derive(Debug, Clone, Copy)]

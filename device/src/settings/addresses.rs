@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use pumice_transport::types::Mtu;
 
 use super::{ADDR, SettingError, Settings};
-use crate::gid_table::GidEntry;
+use crate::addresses::gid_table::GidEntry;
 use crate::interface::{Interface, gid_addresses};
 
 impl Settings {

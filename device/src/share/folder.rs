@@ -54,7 +54,7 @@ pub(super) fn slot_stem(stem: &str) -> String {
 ///
 /// # Errors
 /// Another user could change them; the operating system refuses.
-pub(super) fn open(folder: &Path, name: &str) -> Result<File, ShareError> {
+pub(crate) fn open(folder: &Path, name: &str) -> Result<File, ShareError> {
     Folder::open(folder)?.file(name)
 }
 

@@ -1,6 +1,6 @@
 //! What fuzzing reaches of this module: its records, read, written and read again.
 
-use super::{domain, record};
+use super::record;
 
 /// Reads bytes as a registry, as they are and with a right checksum. `None`: they are none; false: what was
 /// read is something else after it was written and read again.
@@ -12,9 +12,4 @@ pub fn share_record_is_stable(bytes: &[u8]) -> Option<bool> {
     let members = record::decode(bytes).or_else(|| record::decode(&sealed))?;
     let written = record::encode(&members);
     Some(record::decode(&written).is_some_and(|again| record::encode(&again) == written))
-}
-
-/// The same for a target of a shared XRC domain.
-pub fn domain_record_is_stable(bytes: &[u8]) -> Option<bool> {
-    domain::is_stable(bytes)
 }

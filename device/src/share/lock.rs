@@ -16,32 +16,32 @@ use super::system::File;
 const FIRST_BYTE: i64 = 1 << 30;
 
 /// Locks the registry (0) or a slot. False: another open file has the lock.
-pub(super) fn try_lock(file: &File, slot: u8) -> io::Result<bool> {
+pub(crate) fn try_lock(file: &File, slot: u8) -> io::Result<bool> {
     try_lock_place(file, u32::from(slot))
 }
 
 /// Gives a lock back.
-pub(super) fn unlock(file: &File, slot: u8) -> io::Result<()> {
+pub(crate) fn unlock(file: &File, slot: u8) -> io::Result<()> {
     unlock_place(file, u32::from(slot))
 }
 
 /// Locks any byte, counted from the registry's. False: another open file has the lock.
-pub(super) fn try_lock_place(file: &File, place: u32) -> io::Result<bool> {
+pub(crate) fn try_lock_place(file: &File, place: u32) -> io::Result<bool> {
     set(file, libc::F_WRLCK, place)
 }
 
 /// Locks any byte together with others who do the same. False: somebody has it alone.
-pub(super) fn try_share_place(file: &File, place: u32) -> io::Result<bool> {
+pub(crate) fn try_share_place(file: &File, place: u32) -> io::Result<bool> {
     set(file, libc::F_RDLCK, place)
 }
 
 /// Gives such a lock back.
-pub(super) fn unlock_place(file: &File, place: u32) -> io::Result<()> {
+pub(crate) fn unlock_place(file: &File, place: u32) -> io::Result<()> {
     set(file, libc::F_UNLCK, place).map(|_| ())
 }
 
 /// Whether another open file has a lock of either kind on a byte.
-pub(super) fn is_place_locked(file: &File, place: u32) -> io::Result<bool> {
+pub(crate) fn is_place_locked(file: &File, place: u32) -> io::Result<bool> {
     let mut asked = request(libc::F_WRLCK, place, place);
     file.control_lock(libc::F_OFD_GETLK, &mut asked)?;
     Ok(c_int::from(asked.l_type) != libc::F_UNLCK)
@@ -56,7 +56,7 @@ fn set(file: &File, kind: c_int, place: u32) -> io::Result<bool> {
 }
 
 /// Whether another open file has the lock of each slot.
-pub(super) fn locked_slots(file: &File) -> io::Result<[bool; 256]> {
+pub(crate) fn locked_slots(file: &File) -> io::Result<[bool; 256]> {
     let mut locked = [false; 256];
     let mut ranges = vec![(1, LAST_SLOT)];
     while let Some((first, last)) = ranges.pop() {

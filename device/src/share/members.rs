@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 /// Slots are 1 to 254: 0 is the slot of queue pair 1, 255 that of the multicast number.
-pub(super) const LAST_SLOT: u8 = 254;
+pub(crate) const LAST_SLOT: u8 = 254;
 
 /// A socket on the shared port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -31,30 +31,29 @@
 //! the way out gives up the slot of a living parent. Packets for a slot whose owner is gone go to another
 //! process, which drops them.
 //!
-//! **XRC** (`domain`): targets of a domain that processes share outlive the process whose slot is in their
+//! **XRC** ([`xrc`](crate::xrc)): targets of a domain that processes share outlive the process whose slot is in their
 //! number. One of those who have them open adopts the slot as soon as its owner, fork children included, is gone.
 
 mod accounts;
 mod backlog;
 mod datagram;
-pub(crate) mod domain;
 mod elsewhere;
 mod error;
-mod folder;
+pub(crate) mod folder;
 pub(crate) mod fuzzing;
 mod holders;
 mod local;
-mod lock;
-mod members;
+pub(crate) mod lock;
+pub(crate) mod members;
 mod membership;
 mod memory_folder;
 mod neighbours;
 mod places;
 mod port;
-mod process;
+pub(crate) mod process;
 mod progress;
 mod published;
-mod record;
+pub(crate) mod record;
 mod registry;
 mod relay;
 mod report;
@@ -62,8 +61,8 @@ mod services;
 #[cfg(test)]
 mod simulation;
 mod steering;
-mod system;
-mod wait;
+pub(crate) mod system;
+pub(crate) mod wait;
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;

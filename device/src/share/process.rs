@@ -35,12 +35,12 @@ pub(super) fn network_namespace() -> u64 {
 }
 
 /// Number of the namespace in which process numbers mean something to us; 0 without /proc.
-pub(super) fn pid_namespace() -> u32 {
+pub(crate) fn pid_namespace() -> u32 {
     system::namespace("pid") as u32
 }
 
 /// When a process began, in clock ticks since boot; nothing if there is none, or it has exited.
-pub(super) fn start_ticks(pid: u32) -> Option<u64> {
+pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     stat(pid).filter(|stat| stat.condition != Condition::Gone).map(|stat| stat.start_ticks)
 }
 

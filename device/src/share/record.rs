@@ -84,7 +84,7 @@ fn member(bytes: &[u8; MEMBER_BYTES]) -> Option<Member> {
 }
 
 /// An address as its family, 4 or 6, and 16 bytes.
-pub(super) fn address_bytes(address: IpAddr) -> (u8, [u8; 16]) {
+pub(crate) fn address_bytes(address: IpAddr) -> (u8, [u8; 16]) {
     match address {
         IpAddr::V4(address) => {
             let [a, b, c, d] = address.octets();
@@ -95,7 +95,7 @@ pub(super) fn address_bytes(address: IpAddr) -> (u8, [u8; 16]) {
 }
 
 /// The inverse of [`address_bytes`].
-pub(super) fn address_from(family: u8, bytes: &[u8; 16]) -> Option<IpAddr> {
+pub(crate) fn address_from(family: u8, bytes: &[u8; 16]) -> Option<IpAddr> {
     match (family, bytes) {
         (4, &[a, b, c, d, ..]) => Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d))),
         (6, &octets) => Some(IpAddr::V6(Ipv6Addr::from(octets))),

@@ -11,7 +11,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// A wait in pauses that become longer. Hundreds of processes that ask again every millisecond take the processor from the
 /// one that has the lock; and pauses of different lengths keep them from all asking at once.
 #[derive(Debug)]
-pub(super) struct Wait {
+pub(crate) struct Wait {
     begun: Instant,
     patience: Duration,
     pause: Duration,
@@ -20,18 +20,18 @@ pub(super) struct Wait {
 }
 
 impl Wait {
-    pub(super) fn new(patience: Duration) -> Wait {
+    pub(crate) fn new(patience: Duration) -> Wait {
         let random = system::process_id().wrapping_mul(0x9e37_79b9) | 1;
         Wait { begun: system::now(), patience, pause: FIRST_PAUSE, random }
     }
 
     /// How long it has been.
-    pub(super) fn waited(&self) -> Duration {
+    pub(crate) fn waited(&self) -> Duration {
         system::now().duration_since(self.begun)
     }
 
     /// Pauses. False: the wait is over.
-    pub(super) fn pause(&mut self) -> bool {
+    pub(crate) fn pause(&mut self) -> bool {
         if self.waited() > self.patience {
             return false;
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{Entry, SysfsDevice, live, netlink};
-use crate::pkey_table::PkeyTable;
+use crate::addresses::pkey_table::PkeyTable;
 use crate::profile::{PortProfile, Speed};
 
 /// OUI of Mellanox, and the number of the same vendor on PCI.
@@ -220,7 +220,7 @@ fn processor_mask(list: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gid_table::GidEntry;
+    use crate::addresses::gid_table::GidEntry;
     use crate::profile::Profile;
     use pumice_transport::types::Mtu;
 

@@ -16,7 +16,7 @@ use std::path::Path;
 
 pub use write::SysfsError;
 
-use crate::gid_table::GidEntry;
+use crate::addresses::gid_table::GidEntry;
 use crate::profile::Profile;
 
 /// Bytes that the path of the folder with the tree may have: the preload puts it in front of paths in a

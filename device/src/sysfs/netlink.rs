@@ -146,7 +146,7 @@ fn about_statistics(device: &SysfsDevice<'_>) -> Attributes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gid_table::GidEntry;
+    use crate::addresses::gid_table::GidEntry;
     use crate::profile::Profile;
     use pumice_transport::types::Mtu;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pumice_device::completion_channel::{CompletionChannel, CqEvent};
-use pumice_device::completion_queue::CompletionQueue;
+use pumice_device::objects::completion_channel::{CompletionChannel, CqEvent};
+use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 

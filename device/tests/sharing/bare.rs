@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::time::Duration;
 
-use pumice_device::clock::Clock;
+use pumice_device::ground::clock::Clock;
 use pumice_device::port::{Port, Received, wait_readable};
 use pumice_device::share::{SharedPort, sharers};
 use pumice_transport::path::Flow;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pumice_device::clock::Clock;
-use pumice_device::completion_queue::CompletionQueue;
-use pumice_device::gid_table::GidEntry;
+use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::ground::clock::Clock;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig, QpInit};
+use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::port::Port;
 use pumice_device::share::SharedPort;
 use pumice_transport::host::{Counter, PeerProgress};

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pumice_device::clock::Clock;
-use pumice_device::gid_table::GidEntry;
+use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::ground::clock::Clock;
 use pumice_device::gsi::{CmChannel, ServiceEntry};
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::port::wait_readable;

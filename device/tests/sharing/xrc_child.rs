@@ -7,12 +7,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pumice_device::clock::Clock;
-use pumice_device::completion_queue::CompletionQueue;
-use pumice_device::gid_table::GidEntry;
+use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::ground::clock::Clock;
+use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig, HcaError, QpInit, SrqSetup, TargetRegistration, XrcdFile};
+use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::share::{ShareCounters, SharedPort};
-use pumice_device::table::Handle;
 use pumice_transport::host::Counter;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pumice_device::completion_channel::CompletionChannel;
 use pumice_device::hca::CqSetup;
+use pumice_device::objects::completion_channel::CompletionChannel;
 use pumice_transport::types::*;
 
 use crate::kit::scene::Scene;

@@ -2,7 +2,7 @@
 
 use pumice_device::hca::SrqSetup;
 use pumice_device::memory::WindowType;
-use pumice_device::srq::SrqChange;
+use pumice_device::objects::srq::SrqChange;
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 

@@ -7,7 +7,7 @@ use super::kernel::Pid;
 use crate::port::Port;
 use crate::port::random::Random;
 use crate::share::SharedPort;
-use crate::share::domain::{DomainFile, Seen, TargetRecord};
+use crate::xrc::{DomainFile, Seen, TargetRecord};
 
 /// Targets of the domain at a time, so that processes meet.
 const MAX_TARGETS: usize = 4;

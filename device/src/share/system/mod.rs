@@ -13,9 +13,9 @@ mod switch;
 #[cfg(not(test))]
 pub(super) use memory::SharedMemory;
 #[cfg(not(test))]
-pub(super) use real::*;
+pub(crate) use real::*;
 #[cfg(test)]
-pub(super) use switch::*;
+pub(crate) use switch::*;
 
 /// What keeps processes from harm. The simulation takes it out, to show that it finds the harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) enum Guard {
 
 /// What the file system says about a file or a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct About {
+pub(crate) struct About {
     pub(super) is_file: bool,
     pub(super) is_folder: bool,
     /// Its owner.
@@ -41,7 +41,7 @@ pub(super) struct About {
     /// Its access rights, and in the higher bits its kind.
     pub(super) mode: u32,
     /// How many names it has.
-    pub(super) names: u64,
+    pub(crate) names: u64,
     pub(super) length_bytes: u64,
     pub(super) device: u64,
     pub(super) inode: u64,

@@ -25,7 +25,7 @@ pub(in crate::share) use crate::port::UdpPort as GroupPort;
 
 /// A file that several processes have open.
 #[derive(Debug)]
-pub(in crate::share) struct File(fs::File);
+pub(crate) struct File(fs::File);
 
 impl From<fs::File> for File {
     fn from(file: fs::File) -> File {
@@ -35,13 +35,13 @@ impl From<fs::File> for File {
 
 impl File {
     /// What the file system says about it.
-    pub(in crate::share) fn about(&self) -> io::Result<About> {
+    pub(crate) fn about(&self) -> io::Result<About> {
         self.0.metadata().map(about)
     }
 
     /// Reads what there is at `at`, at most the buffer full.
     #[inline]
-    pub(in crate::share) fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+    pub(crate) fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
         whole(|| self.0.read_at(bytes, at))
     }
 
@@ -52,7 +52,7 @@ impl File {
 
     /// Writes all of the bytes.
     #[inline]
-    pub(in crate::share) fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+    pub(crate) fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         whole(|| self.0.write_all_at(bytes, at))
     }
 
@@ -104,7 +104,7 @@ impl OpenFolder {
     }
 
     /// What the file system says about it.
-    pub(in crate::share) fn about(&self) -> io::Result<About> {
+    pub(crate) fn about(&self) -> io::Result<About> {
         self.opened.metadata().map(about)
     }
 
@@ -236,7 +236,7 @@ pub(in crate::share) fn create_folder(path: &Path) -> io::Result<()> {
 }
 
 /// The names in a folder, as far as they are text.
-pub(in crate::share) fn list_folder(path: &Path) -> io::Result<Vec<String>> {
+pub(crate) fn list_folder(path: &Path) -> io::Result<Vec<String>> {
     let _whole = Uncancelled::begin();
     let listing = fs::read_dir(path)?;
     Ok(listing.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
@@ -297,13 +297,13 @@ pub(in crate::share) fn exists(path: &Path) -> bool {
 }
 
 /// Removes the name of a file.
-pub(in crate::share) fn remove_file(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
 /// The time, on a clock that never goes back.
 #[inline]
-pub(in crate::share) fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
@@ -317,24 +317,24 @@ pub(in crate::share) fn monotonic_ns() -> u64 {
 }
 
 /// Lets time pass.
-pub(in crate::share) fn sleep(duration: Duration) {
+pub(crate) fn sleep(duration: Duration) {
     whole(|| std::thread::sleep(duration));
 }
 
 /// Lets others have the processor.
-pub(in crate::share) fn yield_now() {
+pub(crate) fn yield_now() {
     std::thread::yield_now();
 }
 
 /// A number that this process has not had before.
-pub(in crate::share) fn next_number() -> u64 {
+pub(crate) fn next_number() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(1);
     COUNT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The number of this process.
 #[inline]
-pub(in crate::share) fn process_id() -> u32 {
+pub(crate) fn process_id() -> u32 {
     std::process::id()
 }
 

@@ -20,7 +20,7 @@ use crate::share::simulation::{
 
 /// A descriptor of a simulated process.
 #[derive(Debug)]
-pub(in crate::share) struct Descriptor(pub(in crate::share) Fd);
+pub(crate) struct Descriptor(pub(in crate::share) Fd);
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
@@ -30,7 +30,7 @@ impl Drop for Descriptor {
 }
 
 #[derive(Debug)]
-pub(in crate::share) enum File {
+pub(crate) enum File {
     Real(real::File),
     Simulated(Descriptor),
 }
@@ -42,14 +42,14 @@ impl From<std::fs::File> for File {
 }
 
 impl File {
-    pub(in crate::share) fn about(&self) -> io::Result<About> {
+    pub(crate) fn about(&self) -> io::Result<About> {
         match self {
             File::Real(file) => file.about(),
             File::Simulated(file) => call(|kernel, pid| kernel.about(pid, file.0)),
         }
     }
 
-    pub(in crate::share) fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+    pub(crate) fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
         match self {
             File::Real(file) => file.read_at(bytes, at),
             // A page at a time: a reader may see some pages of a write and not the others.
@@ -74,7 +74,7 @@ impl File {
         Ok(())
     }
 
-    pub(in crate::share) fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+    pub(crate) fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let file = match self {
             File::Real(file) => return file.write_all_at(bytes, at),
             File::Simulated(file) => file,
@@ -118,7 +118,7 @@ impl OpenFolder {
         real::OpenFolder::open(path).map(OpenFolder::Real)
     }
 
-    pub(in crate::share) fn about(&self) -> io::Result<About> {
+    pub(crate) fn about(&self) -> io::Result<About> {
         match self {
             OpenFolder::Real(folder) => folder.about(),
             OpenFolder::Simulated(folder) => call(|kernel, pid| kernel.about(pid, folder.0)),
@@ -436,7 +436,7 @@ pub(in crate::share) fn create_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-pub(in crate::share) fn list_folder(path: &Path) -> io::Result<Vec<String>> {
+pub(crate) fn list_folder(path: &Path) -> io::Result<Vec<String>> {
     if is_simulated() { call(|kernel, pid| kernel.list_folder(pid, path)) } else { real::list_folder(path) }
 }
 
@@ -490,11 +490,11 @@ pub(in crate::share) fn exists(path: &Path) -> bool {
     real::exists(path)
 }
 
-pub(in crate::share) fn remove_file(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
     if is_simulated() { call(|kernel, pid| kernel.remove_file(pid, path)) } else { real::remove_file(path) }
 }
 
-pub(in crate::share) fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     observe(|kernel, _| kernel.now()).unwrap_or_else(real::now)
 }
 
@@ -502,19 +502,19 @@ pub(in crate::share) fn monotonic_ns() -> u64 {
     observe(|kernel, _| kernel.now_ns()).unwrap_or_else(real::monotonic_ns)
 }
 
-pub(in crate::share) fn sleep(duration: Duration) {
+pub(crate) fn sleep(duration: Duration) {
     if is_simulated() { simulation::block(Wait::For(duration)) } else { real::sleep(duration) }
 }
 
-pub(in crate::share) fn yield_now() {
+pub(crate) fn yield_now() {
     if is_simulated() { simulation::block(Wait::Turn) } else { real::yield_now() }
 }
 
-pub(in crate::share) fn next_number() -> u64 {
+pub(crate) fn next_number() -> u64 {
     if is_simulated() { call(|kernel, _| Ok(kernel.unique())).unwrap_or(0) } else { real::next_number() }
 }
 
-pub(in crate::share) fn process_id() -> u32 {
+pub(crate) fn process_id() -> u32 {
     observe(|_, pid| pid).unwrap_or_else(real::process_id)
 }
 

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use pumice_device::table::Handle;
+use pumice_device::ground::table::Handle;
 use pumice_transport::path::Path;
 use pumice_transport::types::{AddressVector, Gid, WcFlags};
 

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pumice_device::completion_channel::{CompletionChannel, CqEvent};
+use pumice_device::objects::completion_channel::{CompletionChannel, CqEvent};
 
 use crate::calls::completion_queue::Cq;
 use crate::ground::abi::{ibv_comp_channel, ibv_context, ibv_cq};

@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use pumice_device::completion_queue::CompletionQueue;
 use pumice_device::hca::{CqSetup, Hca};
+use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_transport::types::{WcFlags, WcStatus, WorkCompletion};
 
 use crate::calls::completion_channel::Channel;

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use pumice_device::table::Handle;
+use pumice_device::ground::table::Handle;
 
 use crate::calls::memory::Mr;
 use crate::calls::protection_domain::Pd;

@@ -4,9 +4,9 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
+use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
 use pumice_device::memory::{Advice, RegionChange, RegionKeys, WindowType, check_mapped};
-use pumice_device::table::Handle;
 use pumice_transport::types::Access;
 
 use crate::calls::post_recv::elements;

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use pumice_device::table::Handle;
+use pumice_device::ground::table::Handle;
 
 use crate::ground::abi::{ibv_context, ibv_pd};
 use crate::ground::errno::Errno;

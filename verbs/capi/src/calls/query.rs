@@ -2,9 +2,9 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use pumice_device::gid_table::{GidEntry, GidTable};
+use pumice_device::addresses::gid_table::{GidEntry, GidTable};
+use pumice_device::addresses::pkey_table::PkeyTable;
 use pumice_device::memory::on_demand_is_available;
-use pumice_device::pkey_table::PkeyTable;
 use pumice_device::profile::Profile;
 
 use crate::ground::abi::{

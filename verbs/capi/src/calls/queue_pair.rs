@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
+use pumice_device::ground::table::Handle;
 use pumice_device::hca::{Hca, QpInit, TargetRegistration};
-use pumice_device::table::Handle;
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 

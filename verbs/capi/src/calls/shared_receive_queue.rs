@@ -2,9 +2,9 @@
 
 use std::ffi::{c_int, c_void};
 
+use pumice_device::ground::table::Handle;
 use pumice_device::hca::{Hca, SrqSetup};
-use pumice_device::srq::SrqChange;
-use pumice_device::table::Handle;
+use pumice_device::objects::srq::SrqChange;
 
 use crate::calls::completion_queue::Cq;
 use crate::calls::protection_domain::{Pd, Use};

@@ -8,8 +8,8 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
-use pumice_device::table::Handle;
 use pumice_transport::types::{Access, SendFlags, SendOpcode, SendRequest, WindowBind};
 
 use crate::calls::memory::{Mw, lkey_or_zero};

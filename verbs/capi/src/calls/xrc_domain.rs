@@ -6,8 +6,8 @@ use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pumice_device::ground::table::Handle;
 use pumice_device::hca::XrcdFile;
-use pumice_device::table::Handle;
 
 use crate::ground::abi::{ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
 use crate::ground::errno::{Errno, INVALID};

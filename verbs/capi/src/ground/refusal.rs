@@ -1,6 +1,6 @@
 //! Refusals and their reasons: an errno for the program, a sentence for the operator.
 
-use pumice_device::error::ResourceError;
+use pumice_device::ground::error::ResourceError;
 use pumice_device::hca::HcaError;
 use pumice_device::settings::SettingError;
 

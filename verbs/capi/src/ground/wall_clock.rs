@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::time::UNIX_EPOCH;
 
-use pumice_device::clock::Clock;
+use pumice_device::ground::clock::Clock;
 
 /// Translates moments of the device's clock, for one completion queue. Time on it does not run backwards.
 ///

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pumice_device::cancellation::Uncancelled;
-use pumice_device::clock::Clock;
+use pumice_device::ground::clock::Clock;
 use pumice_device::port::{CapturePort, FaultConfig, FaultPort, Port};
 use pumice_device::settings::{CAPTURE, Log, SettingError, Settings};
 use pumice_device::share::SharedPort;

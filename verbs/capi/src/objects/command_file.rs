@@ -10,9 +10,9 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use pumice_device::completion_queue::CompletionQueue;
 use pumice_device::hca::TargetRegistration;
 use pumice_device::memory::DeviceMemory;
+use pumice_device::objects::completion_queue::CompletionQueue;
 
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED, errno};
 

@@ -6,9 +6,9 @@ use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pumice_device::completion_queue::CompletionQueue;
+use pumice_device::ground::table::Handle;
 use pumice_device::hca::{Hca, TargetRegistration};
-use pumice_device::table::Handle;
+use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_transport::wire::Qpn;
 
 use crate::calls::ofed_xrc::{RegisteredName, close_registration};

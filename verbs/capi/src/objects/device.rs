@@ -6,13 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use pumice_device::clock::Clock;
-use pumice_device::completion_queue::CompletionQueue;
-use pumice_device::gid_table::GidEntry;
-use pumice_device::guid::node_guid;
+use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::addresses::guid::node_guid;
+use pumice_device::ground::clock::Clock;
+use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::interface::{Interface, interfaces};
-use pumice_device::limits::Limits;
+use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::port::UdpConfig;
 use pumice_device::settings::{DEFAULT_DEVICE, Log};
 use pumice_device::share::{ShareConfig, SharedPort};

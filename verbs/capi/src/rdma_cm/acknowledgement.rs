@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use pumice_device::awaited::Awaited;
+use pumice_device::ground::awaited::Awaited;
 
 use crate::ground::process::{Thread, is_alive, own_thread};
 

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use pumice_device::completion_channel::CompletionChannel;
-use pumice_device::completion_queue::CompletionQueue;
 use pumice_device::hca::Hca;
+use pumice_device::objects::completion_channel::CompletionChannel;
+use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_transport::cm::MadRoute;
 use pumice_transport::path::Path;
 use pumice_transport::types::{

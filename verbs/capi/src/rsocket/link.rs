@@ -5,9 +5,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pumice_device::completion_channel::CompletionChannel;
-use pumice_device::completion_queue::CompletionQueue;
 use pumice_device::hca::Hca;
+use pumice_device::objects::completion_channel::CompletionChannel;
+use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_transport::types::{
     RecvRequest, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge, WcOpcode, WcStatus, WorkCompletion,
 };

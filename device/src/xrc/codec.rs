@@ -8,8 +8,8 @@ use pumice_transport::qp::{
 };
 use pumice_transport::types::{AddressVector, AsyncEventType, Gid, QpState};
 
-use super::super::record::{address_bytes, address_from};
-use super::{EVENTS, TargetRecord};
+use super::record::{EVENTS, TargetRecord};
+use crate::share::record::{address_bytes, address_from};
 
 /// Name and version of the format.
 const MAGIC: u32 = 0x3258_6d70;

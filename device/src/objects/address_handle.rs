@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::types::{AddressVector, Gid};
 
-use crate::error::ResourceError;
-use crate::gid_table::GidTable;
+use crate::addresses::gid_table::GidTable;
+use crate::ground::error::ResourceError;
 
 /// TTL of packets whose address vector leaves it to the device, as rdma_rxe and the kernel's CM do.
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
@@ -53,7 +53,7 @@ mod tests {
     use pumice_transport::types::Mtu;
 
     use super::*;
-    use crate::gid_table::GidEntry;
+    use crate::addresses::gid_table::GidEntry;
 
     fn table() -> GidTable {
         let mut gids = GidTable::new();

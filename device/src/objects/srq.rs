@@ -5,10 +5,10 @@ use std::sync::Arc;
 use pumice_transport::host::RecvWqe;
 use pumice_transport::types::RecvRequest;
 
-use crate::error::ResourceError;
-use crate::event_account::EventAccount;
-use crate::recv_queue::RecvQueue;
-use crate::table::Handle;
+use crate::ground::error::ResourceError;
+use crate::ground::table::Handle;
+use crate::objects::event_account::EventAccount;
+use crate::objects::recv_queue::RecvQueue;
 
 /// What makes a shared receive queue one for XRC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

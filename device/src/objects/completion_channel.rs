@@ -4,10 +4,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::error::ResourceError;
-use crate::event_account::EventAccount;
-use crate::event_queue::EventQueue;
-use crate::table::Handle;
+use crate::ground::error::ResourceError;
+use crate::ground::table::Handle;
+use crate::objects::event_account::EventAccount;
+use crate::objects::event_queue::EventQueue;
 
 /// An armed CQ fired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct CqEvent {
 }
 
 /// A completion channel, shared by any number of CQs. Events come in the order of firing; each is
-/// to be acknowledged at its CQ ([`crate::completion_queue::CompletionQueue::ack_events`]).
+/// to be acknowledged at its CQ ([`crate::objects::completion_queue::CompletionQueue::ack_events`]).
 #[derive(Debug)]
 pub struct CompletionChannel {
     events: EventQueue<CqEvent>,

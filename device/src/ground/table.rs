@@ -1,6 +1,6 @@
 //! A bounded table of objects, named by index and generation.
 
-use crate::error::ResourceError;
+use crate::ground::error::ResourceError;
 
 /// Names one object of a [`Table`]: an index, and a generation that tells it from the objects that
 /// had the index before.

@@ -3,7 +3,7 @@
 use pumice_transport::host::RecvWqe;
 use pumice_transport::types::{RecvRequest, Sge};
 
-use crate::error::ResourceError;
+use crate::ground::error::ResourceError;
 
 /// A ring of receive requests: the receive queue of one queue pair, or what a shared receive queue
 /// is made of. Buffers lists live in one flat vector that grows to what is used of the depth;

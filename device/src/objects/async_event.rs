@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_transport::types::AsyncEventType;
 
-use crate::error::ResourceError;
-use crate::event_account::EventAccount;
-use crate::event_queue::EventQueue;
+use crate::ground::error::ResourceError;
+use crate::objects::event_account::EventAccount;
+use crate::objects::event_queue::EventQueue;
 
 /// What an asynchronous event is about. A cookie is what the application calls the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use pumice_transport::types::{Gid, Mtu};
 
-use crate::error::ResourceError;
+use crate::ground::error::ResourceError;
 
 /// An address of the port.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! Whether a record that was read stays what it is. For fuzzing: files of other processes hold anything.
 
 use super::codec::{self, HEADER_BYTES};
-use super::{EVENTS, TargetRecord};
+use super::record::{EVENTS, TargetRecord};
 
 /// Where a header has its checksum.
 const SUM: std::ops::Range<usize> = 16..HEADER_BYTES;
 
 /// Reads bytes as a record, as they are and with a right checksum. `None`: they are none; false: what was read is
 /// something else after it was written and read again, or has more events than it keeps.
-pub(in crate::share) fn is_stable(bytes: &[u8]) -> Option<bool> {
+pub(crate) fn is_stable(bytes: &[u8]) -> Option<bool> {
     let mut sealed = bytes.to_vec();
     if let Some(head) = codec::header(bytes)
         && let Some(sum) =

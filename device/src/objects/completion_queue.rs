@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
-use crate::armed_queues::ArmedQueues;
-use crate::clock::Clock;
-use crate::completion_channel::{CompletionChannel, CqEvent};
-use crate::error::ResourceError;
-use crate::event_account::EventAccount;
-use crate::send_slots::SendSlots;
-use crate::table::Handle;
+use crate::ground::clock::Clock;
+use crate::ground::error::ResourceError;
+use crate::ground::table::Handle;
+use crate::objects::armed_queues::ArmedQueues;
+use crate::objects::completion_channel::{CompletionChannel, CqEvent};
+use crate::objects::event_account::EventAccount;
+use crate::objects::send_slots::SendSlots;
 
 /// What became of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::super::members::LAST_SLOT;
-use super::super::system::{self, File};
-use super::super::wait::Wait;
-use super::super::{folder, lock, process};
-use super::{TargetRecord, codec};
-use crate::error::ResourceError;
+use super::codec;
+use super::record::TargetRecord;
+use crate::ground::error::ResourceError;
 use crate::port::Commons;
+use crate::share::members::LAST_SLOT;
+use crate::share::system::{self, File};
+use crate::share::wait::Wait;
+use crate::share::{folder, lock, process};
 
 /// Targets of one domain.
 const MAX_TARGETS: u32 = 4096;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use pumice_transport::types::{Gid, QpType};
 use pumice_transport::wire::Qpn;
 
-use crate::error::ResourceError;
+use crate::ground::error::ResourceError;
 
 /// What attaching changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,7 @@
+//! What every room stands on: tables with handles, errors with an errno, limits, the clock, values to wait for.
+
+pub mod awaited;
+pub mod clock;
+pub mod error;
+pub mod limits;
+pub mod table;
