@@ -1,0 +1,139 @@
+//! The rooms of each crate, lowest first, written down once. ARCHITECTURE.md shows this table.
+
+use std::path::{Path, PathBuf};
+
+/// A part of a crate that imports only parts below it.
+pub(super) struct Room {
+    pub(super) name: &'static str,
+    /// What is in it, below the crate's `src`: a name that ends in `/` is a folder.
+    pub(super) places: &'static [&'static str],
+    /// What it is for, in a line.
+    pub(super) purpose: &'static str,
+}
+
+/// A crate with rooms.
+pub(super) struct House {
+    /// The folder of its sources.
+    pub(super) folder: &'static str,
+    /// Lowest first. The root file of the crate stands above them all.
+    pub(super) rooms: &'static [Room],
+}
+
+const fn room(name: &'static str, places: &'static [&'static str], purpose: &'static str) -> Room {
+    Room { name, places, purpose }
+}
+
+/// All crates that have more than one room, lowest first.
+pub(super) const HOUSES: [House; 4] = [
+    House {
+        folder: "transport/src",
+        rooms: &[
+            room("wire", &["wire/"], "headers, opcodes, the ICRC: bytes and values, each way"),
+            room("path", &["path.rs"], "how the opposite directions of one path belong together"),
+            room(
+                "types",
+                &["types/"],
+                "the words that all floors share: states, requests, completions, rights",
+            ),
+            room(
+                "host",
+                &["host.rs", "trace.rs", "event.rs", "event/"],
+                "what the protocol asks of the device",
+            ),
+            room("mad", &["mad/"], "the messages of connection management"),
+            room("qp", &["qp/"], "the machines of queue pairs: requester, responder, completer"),
+            room("cm", &["cm/"], "the machine that makes and ends connections"),
+        ],
+    },
+    House {
+        folder: "device/src",
+        rooms: &[
+            room("ground", &["ground/"], "errors, limits, the clock, tables of handles"),
+            room(
+                "system",
+                &[
+                    "cancellation.rs",
+                    "system_call.rs",
+                    "interface.rs",
+                    "event_fd.rs",
+                    "event_pipe.rs",
+                    "system/",
+                ],
+                "what is asked of the operating system outside of ports and sharing",
+            ),
+            room("counters", &["counters.rs"], "the numbers that operators read"),
+            room("addresses", &["addresses/", "address_watch.rs"], "GIDs, P_Keys and groups"),
+            room("settings", &["settings/"], "the PUMICE_* variables"),
+            room("profile", &["profile/"], "what a device says about itself"),
+            room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),
+            room("objects", &["objects/"], "completion queues, receive queues, events: what programs hold"),
+            room("memory", &["memory/"], "registered memory, its keys and its checks"),
+            room("port", &["port/"], "where packets leave and arrive, and what wraps that"),
+            room("gsi", &["gsi/"], "queue pair 1: connection management beside the data path"),
+            room("share", &["share/"], "several processes with one address"),
+            room("resources", &["resources/"], "the tables of all objects, under the engine's lock"),
+            room("xrc", &["xrc/"], "XRC targets that are several processes"),
+            room("engine", &["engine/"], "drives queue pairs against a port"),
+            room("driver", &["driver/"], "who drives the engine, and when"),
+            room("hca", &["hca/"], "the adapter as its users see it"),
+            room("fuzzing", &["fuzzing.rs"], "private functions that read input, for fuzz targets"),
+        ],
+    },
+    House {
+        folder: "verbs/capi/src",
+        rooms: &[
+            room("ground", &["ground/"], "structures of the ABI, handles, errno, the log, settings"),
+            room("objects", &["objects/"], "devices, contexts and what they hold"),
+            room("calls", &["calls/"], "one file per family of calls"),
+            room("tables", &["tables.rs", "tables/"], "the function pointers through which verbs.h calls"),
+            room("rdma_cm", &["rdma_cm/"], "librdmacm's identifiers, channels and calls"),
+            room("rsocket", &["rsocket/"], "rsockets on top of rdma_cm"),
+        ],
+    },
+    House {
+        folder: "src",
+        rooms: &[
+            room("outcome", &["outcome.rs"], "the ways in which a command can end"),
+            room(
+                "commands",
+                &["explain/", "perf/", "run/", "sim/", "stat/"],
+                "one module for each command: arguments in, text or JSON out",
+            ),
+            room("cli", &["cli.rs"], "the grammar of the command line"),
+            room(
+                "device commands",
+                &["capture/", "devices.rs", "doctor/"],
+                "commands that use the grammar's types",
+            ),
+        ],
+    },
+];
+
+/// The house that a file is in, and the index of its room; none for the room: no room has it.
+pub(super) fn room_of(file: &Path) -> Option<(&'static House, Option<usize>)> {
+    let house = HOUSES.iter().find(|house| file.starts_with(house.folder))?;
+    let inside = file.strip_prefix(house.folder).ok()?;
+    let has = |room: &Room| {
+        room.places.iter().any(|place| match place.strip_suffix('/') {
+            Some(folder) => inside.starts_with(folder),
+            None => inside == Path::new(place),
+        })
+    };
+    Some((house, house.rooms.iter().position(has)))
+}
+
+/// Whether a file is the root of its crate.
+pub(super) fn is_root(file: &Path, house: &House) -> bool {
+    ["lib.rs", "main.rs"].iter().any(|name| PathBuf::from(house.folder).join(name) == file)
+}
+
+/// The table as ARCHITECTURE.md shows it, highest first as in the picture of a house.
+pub(super) fn table() -> String {
+    let mut text = String::from("| Crate | Room | What it is for |\n|---|---|---|\n");
+    for house in HOUSES.iter().rev() {
+        for room in house.rooms.iter().rev() {
+            text.push_str(&format!("| `{}` | `{}` | {} |\n", house.folder, room.name, room.purpose));
+        }
+    }
+    text
+}

@@ -1,0 +1,74 @@
+//! Where `unsafe` may be, and that every block says why it is sound.
+
+use super::assert_no;
+use super::source::{code_lines, first_test_line, has_unsafe, safety_comment_above};
+use super::tree::{read, sources};
+
+/// Where `unsafe` may be, tests apart: the edges at which the device meets the kernel and application
+/// memory, and the C ABI. A name that ends in `/` covers the folder.
+const UNSAFE_ALLOWED: &[&str] = &[
+    // Application memory.
+    "device/src/memory/",
+    // System calls.
+    "device/src/address_watch.rs",
+    "device/src/cancellation.rs",
+    "device/src/event_fd.rs",
+    "device/src/event_pipe.rs",
+    "device/src/interface.rs",
+    "device/src/port/",
+    "device/src/system_call.rs",
+    "device/src/share/datagram.rs",
+    "device/src/share/folder.rs",
+    "device/src/share/lock.rs",
+    // Tests only: from deep in the code under test to the coroutine that runs it.
+    "device/src/share/simulation/world.rs",
+    "device/src/share/system/",
+    // Registering memory that is not owned is the caller's promise; these hand it on.
+    "device/src/hca/memory.rs",
+    "device/src/hca/owned_memory.rs",
+    "device/src/resources/memory.rs",
+    // Memory that the safe API owns.
+    "verbs/src/buffer.rs",
+    "verbs/src/memory.rs",
+    // The C ABI.
+    "verbs/capi/",
+    // In the place of the C library's functions.
+    "verbs/sysfs/",
+    "verbs/rspreload/",
+];
+
+#[test]
+fn unsafe_stays_at_the_edges() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        let path = source.to_string_lossy().into_owned();
+        if UNSAFE_ALLOWED.iter().any(|edge| path == *edge || (edge.ends_with('/') && path.starts_with(edge)))
+        {
+            continue;
+        }
+        let text = read(&source);
+        let tests_from = first_test_line(&source, &text);
+        for (number, line) in code_lines(&text) {
+            if number < tests_from && has_unsafe(&line) {
+                faults.push(format!("{path}:{number}: {line}"));
+            }
+        }
+    }
+    assert_no(faults);
+}
+
+#[test]
+fn every_unsafe_block_says_why_it_is_sound() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        let text = read(&source);
+        let lines: Vec<&str> = text.lines().collect();
+        for (number, line) in code_lines(&text) {
+            let opens = line.contains("unsafe {") || line.contains("unsafe impl");
+            if opens && !safety_comment_above(&lines, number) {
+                faults.push(format!("{}:{number}: {line}", source.display()));
+            }
+        }
+    }
+    assert_no(faults);
+}
