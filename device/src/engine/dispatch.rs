@@ -3,7 +3,7 @@
 use pumice_transport::host::{Counter, Host, QpContext};
 use pumice_transport::qp::{Arrival, QueuePair};
 use pumice_transport::types::{Cause, DropReason, Gid};
-use pumice_transport::wire::{Packet, PacketError, Qpn, Service, Verdict, icrc};
+use pumice_transport::wire::{Packet, PacketError, ProcessIndex, Qpn, Service, Verdict, icrc, peek};
 
 use super::queue_pairs::QueuePairs;
 use super::schedule::Ready;
@@ -60,7 +60,7 @@ pub(crate) fn receive(
             continue;
         };
         if let (Some(shared), Some(xrceth)) = (&entry.shared, packet.xrceth()) {
-            let owner = (xrceth.srqn >> 16) as u8;
+            let owner = ProcessIndex::of_srqn(xrceth.srqn).value();
             if let Some(file) = resources.xrc.shared(shared.domain())
                 && owner != file.slot()
                 && file.is_open_in(owner)
@@ -68,7 +68,7 @@ pub(crate) fn receive(
                 // The run of packets for the same SRQ goes with it, whatever is in them.
                 targets.forward(owner, received, bytes);
                 while let Some((_, next)) =
-                    segments.clone().next().filter(|(_, next)| is_for_same_srq(bytes, next))
+                    segments.clone().next().filter(|(_, next)| peek::is_for_same_srq(bytes, next))
                 {
                     targets.forward(owner, received, next);
                     segments.next();
@@ -80,7 +80,7 @@ pub(crate) fn receive(
                 qp.handle_packet(now_ns, &arrival, &packet, resources);
                 // One lock for all that follow for the same SRQ.
                 while let Some((position, next)) =
-                    rest.clone().next().filter(|(_, next)| is_for_same_srq(bytes, next))
+                    rest.clone().next().filter(|(_, next)| peek::is_for_same_srq(bytes, next))
                 {
                     rest.next();
                     match check(received, position, next, resources) {
@@ -141,13 +141,6 @@ fn deliver(
     if wary {
         resources.set_wary(false);
     }
-}
-
-/// Whether a packet has the service, the destination and the XRC SRQ of another one: looked at as bytes, before
-/// it is checked.
-fn is_for_same_srq(one: &[u8], other: &[u8]) -> bool {
-    let service = |packet: &[u8]| packet.first().map(|opcode| opcode & 0xe0);
-    service(one) == service(other) && one.get(5..8) == other.get(5..8) && one.get(13..16) == other.get(13..16)
 }
 
 /// Form and ICRC. The position in the train is the IP ID that its sender's segmentation gave it.

@@ -442,7 +442,7 @@ impl Engine {
 fn peer_progress(qp: &QueuePair, now_ns: u64, port: &mut dyn Port) -> PeerProgress {
     match (qp.doubts_peer_since_ns(now_ns), qp.peer()) {
         (Some(since_ns), Some((address, qpn))) => {
-            port.peer_progress(now_ns, address, (qpn.value() >> 16) as u8, since_ns)
+            port.peer_progress(now_ns, address, qpn.process().value(), since_ns)
         }
         _ => PeerProgress::Unknown,
     }

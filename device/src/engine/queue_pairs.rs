@@ -194,7 +194,7 @@ impl QueuePairs {
 
     /// The queue pair with this number.
     pub(crate) fn by_number(&mut self, qpn: Qpn) -> Option<(u32, &mut QpEntry)> {
-        let slot = qpn.value() & 0xffff;
+        let slot = u32::from(qpn.index());
         let own = self.slots.get(slot as usize).and_then(Option::as_deref);
         let place = match own {
             Some(entry) if entry.qp.context().qpn == qpn => slot,

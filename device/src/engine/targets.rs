@@ -291,7 +291,7 @@ impl Engine {
             return Ok(());
         };
         let file = resources.xrc.shared(shared.domain).map(Arc::clone).ok_or(Unavailable::Gone)?;
-        let slot = (qpn.value() >> 16) as u8;
+        let slot = qpn.process().value();
         if slot != file.slot() && !targets.reserved.contains_key(&slot) {
             // Before the registration, so that the number is nobody else's while that lasts.
             port.reserve_slot(slot);
@@ -390,7 +390,7 @@ impl Engine {
         let used: Vec<u8> = queue_pairs
             .foreign()
             .filter(|&qpn| resources.has_registrations(qpn))
-            .map(|qpn| (qpn.value() >> 16) as u8)
+            .map(|qpn| qpn.process().value())
             .collect();
         targets.reserved.retain(|slot, _| {
             let keep = used.contains(slot);

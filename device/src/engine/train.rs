@@ -22,12 +22,6 @@ impl MailSink for Sink<'_> {
 /// Room for the longest train: a UDP datagram.
 const BUFFER_BYTES: usize = 65_536;
 
-/// Which process of an address a queue pair lives in: the top byte of its number. One train never
-/// mixes processes, because the kernel steers it by its first packet.
-fn process_slot(qpn: Qpn) -> u8 {
-    (qpn.value() >> 16) as u8
-}
-
 /// The open train.
 #[derive(Debug)]
 pub(crate) struct TrainBuilder {
@@ -161,7 +155,8 @@ impl Transmit for Sink<'_> {
         if self.quota_bytes == 0 {
             return None;
         }
-        let slot = process_slot(destination);
+        // One train never mixes processes, because the kernel steers it by its first packet.
+        let slot = destination.process().value();
         let fits =
             !self.builder.stalled && (self.builder.used_bytes == 0 || self.joins(path, slot, length_bytes));
         if !fits && !self.flush() {

@@ -8,7 +8,7 @@ use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::mad::{CmMessage, CommId, MAD_BYTES, Mad};
 use pumice_transport::path::Path;
 use pumice_transport::types::AddressVector;
-use pumice_transport::wire::Qpn;
+use pumice_transport::wire::{ProcessIndex, Qpn};
 
 use super::early::EarlyRequests;
 use super::envelope::{self, Inbound, PACKET_BYTES};
@@ -147,7 +147,7 @@ impl Gsi {
                 continue;
             };
             // A train goes to one process: which one, the communication id says here.
-            let destination = Qpn::new(u32::from(recipient_slot(&out.mad)) << 16 | Qpn::GSI.value());
+            let destination = Qpn::of(recipient(&out.mad), Qpn::GSI.index());
             let Some(packet) = sink.begin(&path, destination, PACKET_BYTES) else {
                 self.held_back = Some(out);
                 return false;
@@ -252,10 +252,10 @@ fn hand_on(slots: &[u8], inbound: &Inbound, port: &mut dyn Port) -> (HandedOn, u
     tried.into_iter().find(|(outcome, _)| *outcome != HandedOn::Nobody).unwrap_or((HandedOn::Nobody, 0))
 }
 
-/// The slot of the process that a MAD of ours is for; 0 if it names none.
-fn recipient_slot(mad: &[u8; MAD_BYTES]) -> u8 {
+/// The process that an outgoing MAD is for; 0 if the MAD names none.
+fn recipient(mad: &[u8; MAD_BYTES]) -> ProcessIndex {
     let message = Mad::parse(mad).ok().and_then(|mad| CmMessage::parse(&mad).ok());
-    message.and_then(|message| message.recipient()).map_or(0, CommId::slot)
+    ProcessIndex::new(message.and_then(|message| message.recipient()).map_or(0, CommId::slot))
 }
 
 /// The path of a MAD; `None` when its source is no address of the adapter any more.

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use pumice_transport::cm::CmConfig;
 use pumice_transport::types::Mtu;
+use pumice_transport::wire::ProcessIndex;
 
 use crate::address_watch::{AddressWatch, GidSource};
 use crate::addresses::gid_table::GidEntry;
@@ -131,7 +132,7 @@ impl Hca {
     pub fn open(config: HcaConfig, mut port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
         let mut resources = Resources::new(config.limits)?;
         resources.pkeys = PkeyTable::new(&config.pkeys, config.limits.pkey_table_len);
-        resources.set_number_base(u32::from(config.process_slot) << 16);
+        resources.set_number_base(ProcessIndex::new(config.process_slot).number_base());
         let threaded = !clock.is_virtual();
         let mut explainer = None;
         match config.explain {

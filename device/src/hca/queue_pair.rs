@@ -4,7 +4,7 @@ use pumice_transport::qp::{
     AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair, ResolvedPath,
 };
 use pumice_transport::types::{QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion};
-use pumice_transport::wire::Qpn;
+use pumice_transport::wire::{ProcessIndex, Qpn};
 
 use super::{Hca, HcaError, TargetRegistration};
 use crate::addresses::gid_table::GidTable;
@@ -52,7 +52,7 @@ impl Hca {
             return Err(ResourceError::no_memory(table).into());
         }
         let slot = engine.queue_pairs.free_slot()?;
-        let qpn = Qpn::new(u32::from(self.process_slot) << 16 | slot);
+        let qpn = Qpn::of(ProcessIndex::new(self.process_slot), slot as u16);
         let attached = engine.resources.attach_qp(&QpSetup {
             qpn,
             qp_type: init.qp_type,
@@ -178,7 +178,7 @@ impl Hca {
             entry.posted_sends = 0;
             engine.resources.reset_qp(qpn);
         }
-        let peer_slot = (entry.qp.query().dest_qp_num >> 16) as u8;
+        let peer_slot = Qpn::new(entry.qp.query().dest_qp_num).process().value();
         engine.set_peer(slot, destination, peer_slot, state == QpState::Reset);
         engine.touch(slot);
         let now_ns = self.core.clock.now_ns();

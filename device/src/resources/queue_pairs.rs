@@ -46,7 +46,7 @@ impl Resources {
     /// `Invalid`: an object is missing, stale or of the wrong kind for the type; a size is beyond
     /// its limit; the number is in use. `NoMemory`: a table is full.
     pub fn attach_qp(&mut self, setup: &QpSetup) -> Result<QpAttached, ResourceError> {
-        let place = (setup.qpn.value() & 0xffff) as usize;
+        let place = usize::from(setup.qpn.index());
         if self.qps.get(place).is_some_and(Option::is_some) || self.is_target(setup.qpn) {
             return Err(ResourceError::invalid(format!("queue pair number {} is in use", setup.qpn)));
         }
@@ -129,7 +129,7 @@ impl Resources {
         self.groups.hear_itself(qpn, true);
         self.reset_qp(qpn);
         self.memory.unbind_windows_of(qpn);
-        let slot = self.qps.get_mut((qpn.value() & 0xffff) as usize).and_then(Option::take);
+        let slot = self.qps.get_mut(usize::from(qpn.index())).and_then(Option::take);
         let Some(attachment) = slot else {
             return Err(ResourceError::invalid(format!("queue pair {qpn} does not exist")));
         };
@@ -294,12 +294,12 @@ impl Resources {
     }
 
     fn attachment(&self, qpn: Qpn) -> Option<&Attachment> {
-        let attachment = self.qps.get((qpn.value() & 0xffff) as usize)?.as_deref()?;
+        let attachment = self.qps.get(usize::from(qpn.index()))?.as_deref()?;
         (attachment.context.qpn == qpn).then_some(attachment)
     }
 
     fn attachment_mut(&mut self, qpn: Qpn) -> Option<&mut Attachment> {
-        let attachment = self.qps.get_mut((qpn.value() & 0xffff) as usize)?.as_deref_mut()?;
+        let attachment = self.qps.get_mut(usize::from(qpn.index()))?.as_deref_mut()?;
         (attachment.context.qpn == qpn).then_some(attachment)
     }
 }

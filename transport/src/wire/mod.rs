@@ -21,6 +21,7 @@ mod immediate;
 mod opcode;
 mod opcode_table;
 mod packet;
+pub mod peek;
 #[cfg(test)]
 mod properties;
 mod psn;
@@ -45,7 +46,7 @@ pub use immediate::{Ieth, ImmDt};
 pub use opcode::{HeaderSet, Opcode, OpcodeInfo, Operation, PayloadRule, Position, Service};
 pub use packet::{Packet, PacketError};
 pub use psn::Psn;
-pub use qpn::Qpn;
+pub use qpn::{ProcessIndex, Qpn};
 pub use reth::Reth;
 pub use syndrome::{NakCode, Syndrome, credits, rnr_timer_ns, transport_timer_ns};
 pub use xrceth::XrcEth;

@@ -1,6 +1,42 @@
-//! Queue pair numbers: 24 bits.
+//! Queue pair numbers: 24 bits, of which the upper 8 name the process and the lower 16 its queue pair.
 
 use core::fmt;
+
+/// Which of the processes that share a port. The process chooses the upper bits of the numbers that it gives to
+/// its queue pairs and XRC SRQs, so that every process can tell from a packet which process the packet is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ProcessIndex(u8);
+
+impl ProcessIndex {
+    /// Bits of a number below those of the process.
+    const SHIFT: u32 = 16;
+
+    /// The process with this index.
+    pub const fn new(index: u8) -> ProcessIndex {
+        ProcessIndex(index)
+    }
+
+    /// The index.
+    pub const fn value(self) -> u8 {
+        self.0
+    }
+
+    /// The process that owns the XRC SRQ with this number.
+    pub const fn of_srqn(srqn: u32) -> ProcessIndex {
+        Qpn::new(srqn).process()
+    }
+
+    /// The first of the 65536 numbers that the process gives to its queue pairs, and of those for its XRC SRQs.
+    pub const fn number_base(self) -> u32 {
+        (self.0 as u32) << ProcessIndex::SHIFT
+    }
+}
+
+impl fmt::Display for ProcessIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// A queue pair number, below 2^24.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -19,14 +55,44 @@ impl Qpn {
         Qpn(value & 0xff_ffff)
     }
 
+    /// The number of a process's queue pair.
+    pub const fn of(process: ProcessIndex, index: u16) -> Qpn {
+        Qpn(process.number_base() | index as u32)
+    }
+
     /// The number.
     pub const fn value(self) -> u32 {
         self.0
+    }
+
+    /// The process that the queue pair belongs to.
+    pub const fn process(self) -> ProcessIndex {
+        ProcessIndex((self.0 >> ProcessIndex::SHIFT) as u8)
+    }
+
+    /// Which of its process's queue pairs.
+    pub const fn index(self) -> u16 {
+        self.0 as u16
     }
 }
 
 impl fmt::Display for Qpn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#08x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_process_and_an_index() {
+        let qpn = Qpn::of(ProcessIndex::new(0xab), 0xcdef);
+        assert_eq!(qpn, Qpn::new(0xab_cdef));
+        assert_eq!((qpn.process().value(), qpn.index()), (0xab, 0xcdef));
+        assert_eq!((Qpn::GSI.process(), Qpn::GSI.index()), (ProcessIndex::new(0), 1));
+        assert_eq!(ProcessIndex::of_srqn(0x12_3456), ProcessIndex::new(0x12));
+        assert_eq!(ProcessIndex::new(0x12).number_base(), 0x12_0000);
     }
 }

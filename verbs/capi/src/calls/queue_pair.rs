@@ -171,7 +171,7 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
     base.send_cq = attributes.send_cq;
     base.recv_cq = attributes.recv_cq;
     base.srq = attributes.srq;
-    base.handle = number.value() & 0xffff;
+    base.handle = number.index().into();
     base.qp_num = number.value();
     base.qp_type = attributes.qp_type;
     if attributes.qp_type == QPT_XRC {
@@ -270,7 +270,7 @@ pub(crate) fn open_target(
     let base = &mut c.qp_base;
     base.context = context;
     base.qp_context = qp_context;
-    base.handle = number.value() & 0xffff;
+    base.handle = number.index().into();
     base.qp_num = number.value();
     base.state = state;
     base.qp_type = XRC_RECV;

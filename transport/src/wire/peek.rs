@@ -1,0 +1,163 @@
+//! Single fields of packets that were not parsed: what steers a packet before its form and ICRC are checked.
+//!
+//! This file alone knows where the fields are. The offsets are public for the kernel's packet filter, which is
+//! given numbers and cannot call a function. Each function returns `None` if the packet is too short for the
+//! field, or has no such field.
+
+use super::{Bth, Deth, Opcode, ProcessIndex, Psn, Qpn, Service, XrcEth};
+
+/// The byte of the opcode.
+pub const OPCODE_OFFSET: usize = 0;
+/// The byte of the process in the destination's number: the upper 8 of 24 bits.
+pub const PROCESS_OFFSET: usize = 5;
+/// The two bytes of the index in the destination's number.
+pub const INDEX_OFFSET: usize = PROCESS_OFFSET + 1;
+/// The byte of the process in the number of the SRQ that an XRC request names.
+pub const SRQ_PROCESS_OFFSET: usize = Bth::LEN + 1;
+/// The MAD of a packet for queue pair 1, which follows BTH and DETH.
+pub const MAD_OFFSET: usize = Bth::LEN + Deth::LEN;
+/// The two bytes of the MAD's attribute.
+pub const ATTRIBUTE_OFFSET: usize = MAD_OFFSET + 16;
+/// The first word behind the MAD's header: the sender's communication id, or in a SIDR_REP the receiver's.
+pub const FIRST_ID_OFFSET: usize = MAD_OFFSET + 24;
+/// The second word: the receiver's communication id, except in requests and SIDR_REP.
+pub const SECOND_ID_OFFSET: usize = FIRST_ID_OFFSET + 4;
+/// The eight bytes of the service id in a REQ or SIDR_REQ.
+pub const SERVICE_ID_OFFSET: usize = FIRST_ID_OFFSET + 8;
+
+/// The opcode.
+#[inline]
+pub fn opcode(packet: &[u8]) -> Option<Opcode> {
+    packet.get(OPCODE_OFFSET).copied().map(Opcode::from_byte)
+}
+
+/// The destination's number.
+#[inline]
+pub fn destination(packet: &[u8]) -> Option<Qpn> {
+    number_at(packet, PROCESS_OFFSET).map(Qpn::new)
+}
+
+/// The process in the destination's number.
+#[inline]
+pub fn process(packet: &[u8]) -> Option<ProcessIndex> {
+    packet.get(PROCESS_OFFSET).copied().map(ProcessIndex::new)
+}
+
+/// The packet sequence number.
+#[inline]
+pub fn psn(packet: &[u8]) -> Option<Psn> {
+    number_at(packet, Bth::LEN - 3).map(Psn::new)
+}
+
+/// The queue pair that sent a datagram.
+#[inline]
+pub fn source(packet: &[u8]) -> Option<Qpn> {
+    if opcode(packet)?.service() != Service::Ud {
+        return None;
+    }
+    packet.get(Bth::LEN..).and_then(Deth::parse).map(|deth| deth.source)
+}
+
+/// The number of the SRQ that an XRC request names. An XRC response has none: what is read there is something
+/// else.
+#[inline]
+pub fn srqn(packet: &[u8]) -> Option<u32> {
+    if opcode(packet)?.service() != Service::Xrc {
+        return None;
+    }
+    packet.get(Bth::LEN..).and_then(XrcEth::parse).map(|xrceth| xrceth.srqn)
+}
+
+/// Whether two XRC requests have the same destination and name the same SRQ. The first is known to be one.
+#[inline]
+pub fn is_for_same_srq(one: &[u8], other: &[u8]) -> bool {
+    srqn(other).is_some() && srqn(one) == srqn(other) && destination(one) == destination(other)
+}
+
+/// The attribute of the MAD in a packet for queue pair 1.
+#[inline]
+pub fn attribute(packet: &[u8]) -> Option<u16> {
+    packet.get(ATTRIBUTE_OFFSET..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+}
+
+/// The service id in a packet for queue pair 1 whose attribute is that of a REQ or SIDR_REQ.
+#[inline]
+pub fn service_id(packet: &[u8]) -> Option<u64> {
+    packet.get(SERVICE_ID_OFFSET..)?.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
+}
+
+fn number_at(packet: &[u8], offset: usize) -> Option<u32> {
+    let &[high, middle, low] = packet.get(offset..)?.first_chunk()?;
+    Some(u32::from_be_bytes([0, high, middle, low]))
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::mad::attribute as attributes;
+    use crate::wire::{Headers, Operation, Packet};
+
+    const DESTINATION: Qpn = Qpn::new(0x12_3456);
+    const PSN: Psn = Psn::new(0x65_4321);
+
+    fn packet(service: Service, payload: &[u8]) -> Vec<u8> {
+        let opcode = Opcode::new(service, Operation::SendOnly);
+        let mut headers = Headers::new(Bth::new(opcode, DESTINATION, PSN));
+        headers.deth = (service == Service::Ud).then_some(Deth { qkey: 1, source: Qpn::new(0x77_8899) });
+        headers.xrceth = (service == Service::Xrc).then_some(XrcEth { srqn: 0xaa_bbcc });
+        let mut out = alloc::vec![0; 512];
+        let length = headers.emit_packet(payload, &mut out);
+        out.truncate(length + super::super::ICRC_BYTES);
+        out
+    }
+
+    #[test]
+    fn every_field_is_that_of_the_parsed_packet() {
+        for service in [Service::Rc, Service::Ud, Service::Xrc] {
+            let bytes = packet(service, &[0; 256]);
+            let parsed = Packet::parse(&bytes).unwrap();
+            assert_eq!(opcode(&bytes), Some(parsed.bth().opcode));
+            assert_eq!(destination(&bytes), Some(parsed.bth().destination));
+            assert_eq!(process(&bytes), Some(parsed.bth().destination.process()));
+            assert_eq!(psn(&bytes), Some(parsed.bth().psn));
+            assert_eq!(source(&bytes), parsed.deth().map(|deth| deth.source));
+            assert_eq!(srqn(&bytes), parsed.xrceth().map(|xrceth| xrceth.srqn));
+        }
+        assert_eq!(packet(Service::Xrc, &[])[SRQ_PROCESS_OFFSET], 0xaa);
+    }
+
+    #[test]
+    fn the_fields_of_a_mad_are_found() {
+        let mut mad = [0; 256];
+        mad[16..18].copy_from_slice(&attributes::REQ.to_be_bytes());
+        mad[24..28].copy_from_slice(&[1, 2, 3, 4]);
+        mad[28..32].copy_from_slice(&[5, 6, 7, 8]);
+        mad[32..40].copy_from_slice(&0x0102_0304_0506_0708_u64.to_be_bytes());
+        let bytes = packet(Service::Ud, &mad);
+        assert_eq!(attribute(&bytes), Some(attributes::REQ));
+        assert_eq!(service_id(&bytes), Some(0x0102_0304_0506_0708));
+        assert_eq!((bytes[FIRST_ID_OFFSET], bytes[SECOND_ID_OFFSET]), (1, 5));
+        assert_eq!(bytes[MAD_OFFSET..MAD_OFFSET + 256], mad);
+    }
+
+    #[test]
+    fn a_run_for_one_srq_has_one_destination_too() {
+        let one = packet(Service::Xrc, &[]);
+        for (byte, same) in [(4, true), (5, false), (7, false), (11, true), (12, true), (13, false), (15, false)] {
+            let mut other = one.clone();
+            other[byte] ^= 1;
+            assert_eq!(is_for_same_srq(&one, &other), same, "byte {byte}");
+        }
+        assert!(!is_for_same_srq(&one, &packet(Service::Rc, &[0; 8])));
+        assert!(!is_for_same_srq(&one, &one[..14]), "too short");
+    }
+
+    #[test]
+    fn short_packets_have_no_fields() {
+        assert_eq!((opcode(&[]), process(&[0; 5]), destination(&[0; 7])), (None, None, None));
+        assert_eq!((psn(&[0; 11]), source(&[0x64; 19]), srqn(&[0xa4; 15])), (None, None, None));
+        assert_eq!((attribute(&[0; 37]), service_id(&[0; 59])), (None, None));
+    }
+}
