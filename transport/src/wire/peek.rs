@@ -145,7 +145,9 @@ mod tests {
     #[test]
     fn a_run_for_one_srq_has_one_destination_too() {
         let one = packet(Service::Xrc, &[]);
-        for (byte, same) in [(4, true), (5, false), (7, false), (11, true), (12, true), (13, false), (15, false)] {
+        for (byte, same) in
+            [(4, true), (5, false), (7, false), (11, true), (12, true), (13, false), (15, false)]
+        {
             let mut other = one.clone();
             other[byte] ^= 1;
             assert_eq!(is_for_same_srq(&one, &other), same, "byte {byte}");
