@@ -1,6 +1,7 @@
 //! What everything stands on: the structures of the ABI, errno, the log, how calls end, and how objects are found.
 
 pub(crate) mod abi;
+pub(crate) mod arguments;
 pub(crate) mod cancellation;
 pub(crate) mod errno;
 pub(crate) mod handles;
@@ -12,3 +13,4 @@ pub(crate) mod settings;
 pub(crate) mod unexplained;
 pub(crate) mod unserved;
 pub(crate) mod wall_clock;
+pub(crate) mod zeroed;

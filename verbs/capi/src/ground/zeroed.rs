@@ -1,0 +1,31 @@
+//! Structures that begin as zeros.
+
+#![allow(dead_code, unused_imports, unused_macros, reason = "the calls begin to use these file by file")]
+
+use super::abi::*;
+
+/// # Safety
+/// All bits zero is a valid value.
+pub(crate) unsafe trait Zeroed {}
+
+macro_rules! zero_is_valid {
+    ($($structure:ty),* $(,)?) => {
+        $(
+            // SAFETY: numbers, pointers that may be null, and locks of the C library that zero initialises.
+            unsafe impl Zeroed for $structure {}
+        )*
+    };
+}
+
+zero_is_valid! {
+    libc::addrinfo, ibv_cq_ex, ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_grh, ibv_qp_ex, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex, ibv_srq_init_attr_ex, libc::sigset_t, libc::stat, rdma_addrinfo, rdma_cm_event, rdma_cm_id,
+    rdma_conn_param, rdma_ud_param, libc::sockaddr_storage, verbs_context,
+}
+pub(crate) use zero_is_valid;
+
+/// A structure of numbers and pointers with nothing in it.
+pub(crate) const fn zeroed<T: Zeroed>() -> T {
+    // SAFETY: the trait's promise.
+    unsafe { std::mem::zeroed() }
+}
