@@ -1,5 +1,5 @@
-//! The tables of function pointers by which programs reach what is inline in verbs.h, and the calls that hand them out.
-//! This is the only place that knows all calls.
+//! The tables of function pointers by which programs reach what is inline in verbs.h, and the calls that hand
+//! them out. This is the only place that knows all calls.
 
 use std::ffi::c_int;
 use std::os::fd::{FromRawFd, OwnedFd};

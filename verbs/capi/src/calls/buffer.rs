@@ -1,5 +1,5 @@
-//! Buffers that the device allocates for a program (`ibv_alloc_buf`), and registration by a list of what is given
-//! (`ibv_reg_mr_ex`). Plain memory is what this device likes best, so that is what the buffers are.
+//! Buffers that the device allocates for a program (`ibv_alloc_buf`), and registration by a list of what is
+//! given (`ibv_reg_mr_ex`). Plain memory is what this device likes best, so that is what the buffers are.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
@@ -120,8 +120,8 @@ const MASK_DMAH: u64 = 1 << 4;
 const MASK_BUF: u64 = 1 << 5;
 const MASK_KNOWN: u64 = (1 << 6) - 1;
 
-/// What `ibv_reg_mr_ex` is asked for. Members without their bit are not read: programs that were built before they
-/// existed have shorter structures.
+/// What `ibv_reg_mr_ex` is asked for. Members without their bit are not read: programs that were built before
+/// they existed have shorter structures.
 struct Wanted {
     addr: *mut c_void,
     length: usize,

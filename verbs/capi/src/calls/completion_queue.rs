@@ -220,8 +220,9 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 /// Completions that are copied at a time.
 const BATCH: usize = 8;
 
-/// Takes at most `num_entries` completions: their number, or a negative errno. EINVAL: no queue, one without a context,
-/// a negative number, no place for completions. EIO: the queue overran, and what it held has been polled.
+/// Takes at most `num_entries` completions: their number, or a negative errno. EINVAL: no queue, one without
+/// a context, a negative number, no place for completions. EIO: the queue overran, and what it held has been
+/// polled.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, num_entries: c_int, wc: *mut ibv_wc) -> c_int {
     data_path::negative(|| {
         // SAFETY: null or live.

@@ -85,8 +85,8 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     })
 }
 
-/// Takes the next completion into the structure. ENOENT: there is none. EIO: there will never be one, for the queue
-/// overran.
+/// Takes the next completion into the structure. ENOENT: there is none. EIO: there will never be one, for the
+/// queue overran.
 fn take(cq: &Cq) -> c_int {
     let mut one = [WorkCompletion::default()];
     let none = || if cq.queue().is_failed() { libc::EIO } else { libc::ENOENT };

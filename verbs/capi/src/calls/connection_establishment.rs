@@ -9,7 +9,8 @@ use crate::ground::errno::INVALID;
 use crate::ground::handles::live;
 use crate::ground::outcome::status;
 
-/// Whose options they would be: this project's, whatever vendor the device's profile names. Nobody has this OUI.
+/// Whose options they would be: this project's, whatever vendor the device's profile names. Nobody has this
+/// OUI.
 const VENDOR_ID: u32 = 0xff_ffff;
 /// Options that the queue pair has: none.
 const OPTIONS: u32 = 0;

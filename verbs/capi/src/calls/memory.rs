@@ -234,8 +234,8 @@ const CHANGE_ACCESS: c_int = 4;
 /// `IBV_REREG_MR_ERR_CMD`: the device refused the change.
 const REFUSED_BY_DEVICE: c_int = -4;
 
-/// 0, or errno and -1 (`IBV_REREG_MR_ERR_INPUT`: the call makes no sense) or -4 (the device refuses): nothing has
-/// changed.
+/// 0, or errno and -1 (`IBV_REREG_MR_ERR_INPUT`: the call makes no sense) or -4 (the device refuses): nothing
+/// has changed.
 pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
     flags: c_int,

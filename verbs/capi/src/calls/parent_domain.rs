@@ -59,8 +59,9 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     })
 }
 
-/// `IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS`, `..._PD_CONTEXT` and `..._ALLOW_CC_UNPROTECTED_ALLOC`. The last allows
-/// what this device has no use for: it reads the program's memory as the program does, encrypted or not.
+/// `IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS`, `..._PD_CONTEXT` and `..._ALLOW_CC_UNPROTECTED_ALLOC`. The last
+/// allows what this device has no use for: it reads the program's memory as the program does, encrypted or
+/// not.
 const MASK_ALLOCATORS: u32 = 1;
 const MASK_KNOWN: u32 = 7;
 

@@ -41,7 +41,8 @@ fn opcode(number: u32) -> Result<SendOpcode, Errno> {
     })
 }
 
-/// The destination of a datagram; none: the address handle is of another protection domain than the queue pair.
+/// The destination of a datagram; none: the address handle is of another protection domain than the queue
+/// pair.
 ///
 /// # Safety
 /// `ah` is null or live.

@@ -27,8 +27,8 @@ const ODP_RELIABLE: u32 = 0xff;
 const ODP_TRANSPORTS: [u32; 3] = [ODP_RELIABLE, 1 | 1 << 1 | 1 << 2 | 1 << 5, 1 | 1 << 1 | 1 << 5];
 /// Cycles of the device's clock per ms: it counts ns.
 const CLOCK_KHZ: u64 = 1_000_000;
-/// What does not fit `device_cap_flags`: FLUSH for global visibility, and ATOMIC WRITE (`IBV_DEVICE_FLUSH_GLOBAL`,
-/// `IBV_DEVICE_ATOMIC_WRITE`).
+/// What does not fit `device_cap_flags`: FLUSH for global visibility, and ATOMIC WRITE
+/// (`IBV_DEVICE_FLUSH_GLOBAL`, `IBV_DEVICE_ATOMIC_WRITE`).
 const EXTENDED_CAPABILITIES: u64 = 1 << 38 | 1 << 40;
 
 fn device_attributes(context: &Context, profile: &Profile) -> ibv_device_attr {

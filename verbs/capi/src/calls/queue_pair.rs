@@ -139,7 +139,8 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
         )
     };
     let mut capacity = capacity_from(&attributes.cap);
-    // Inline data fits into the place of the scatter elements, as on adapters: rdma_xclient asks for none and sends some.
+    // Inline data fits into the place of the scatter elements, as on adapters: rdma_xclient asks for none and
+    // sends some.
     let spare =
         capacity.max_send_sge.saturating_mul(ELEMENT_BYTES).min(context.hca().limits().max_inline_data);
     capacity.max_inline_data = capacity.max_inline_data.max(spare);
@@ -200,8 +201,8 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
     Ok((hand_out_box(qp), attributes))
 }
 
-/// The domain of an OFED 1.x queue pair; NULL for any other type. Only OFED's structure has it: behind today's, which is
-/// shorter, is memory that may not be the program's.
+/// The domain of an OFED 1.x queue pair; NULL for any other type. Only OFED's structure has it: behind
+/// today's, which is shorter, is memory that may not be the program's.
 ///
 /// # Errors
 /// EINVAL: the type is OFED's, and the program, or its domain, is not.
@@ -382,8 +383,8 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     status(|| {
         // SAFETY: null or live; a context outlives its objects.
         let (held, context) = unsafe { (live::<Qp>(qp)?, Context::of((*qp).context)?) };
-        // The peer gets the acknowledgements that it is owed before they can no longer be made. Nobody is owed
-        // any by datagrams, whose memory programs such as UCX have given back by now.
+        // The peer gets the acknowledgements that it is owed before they can no longer be made. Nobody is
+        // owed any by datagrams, whose memory programs such as UCX have given back by now.
         if !held.is_datagram {
             context.hca().drive_out();
         }

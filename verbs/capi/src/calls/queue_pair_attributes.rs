@@ -109,8 +109,8 @@ pub(crate) unsafe fn read_attributes(attr: *const ibv_qp_attr, mask: AttributeMa
     copy
 }
 
-/// Writes as much of the caller's structure as [`read_attributes`] would read. A mask with bits that have no name asks for
-/// whatever there is, and does not tell how long the structure is.
+/// Writes as much of the caller's structure as [`read_attributes`] would read. A mask with bits that have no
+/// name asks for whatever there is, and does not tell how long the structure is.
 ///
 /// # Safety
 /// As [`read_attributes`].
@@ -145,7 +145,8 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
         }
         let ends = mask.contains(AttributeMask::STATE) && matches!(attributes.qp_state, RESET | ERROR);
         if ends && !held.is_datagram() {
-            // What has arrived is acknowledged: an adapter did so long ago, and the peer may wait for nothing else.
+            // What has arrived is acknowledged: an adapter did so long ago, and the peer may wait for nothing
+            // else.
             held.hca().drive_out();
         }
         held.hca().modify_qp(held.number(), &attributes, mask)?;

@@ -1,8 +1,8 @@
 //! Binding memory windows, and the key that a window's structure shows.
 //!
-//! A window shows its new key as soon as a bind is posted: programs give it to their peers at once. A bind that is
-//! refused or flushed changes no key, and the program learns of it from a completion. When such a completion is
-//! polled, the windows with binds on its queue pair show again what the device has.
+//! A window shows its new key as soon as a bind is posted: programs give it to their peers at once. A bind
+//! that is refused or flushed changes no key, and the program learns of it from a completion. When such a
+//! completion is polled, the windows with binds on its queue pair show again what the device has.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -127,8 +127,8 @@ pub(crate) fn forget_all_of(context: *mut ibv_context) {
     }
 }
 
-/// What the device is to bind. Of the new key of a window of type 2 only the low byte is the program's, as with
-/// adapters. Whether the protection domains agree is found out when the bind is executed.
+/// What the device is to bind. Of the new key of a window of type 2 only the low byte is the program's, as
+/// with adapters. Whether the protection domains agree is found out when the bind is executed.
 ///
 /// # Safety
 /// `mw` is null or live, and so is the region in `info`.
@@ -161,8 +161,8 @@ pub(crate) unsafe fn window_bind(
     })
 }
 
-/// Binds a window of type 1; its next key is ours to choose. EPERM: the region is of another protection domain than
-/// the window.
+/// Binds a window of type 1; its next key is ours to choose. EPERM: the region is of another protection
+/// domain than the window.
 pub(crate) unsafe extern "C" fn bind_mw(
     qp: *mut ibv_qp,
     mw: *mut ibv_mw,

@@ -127,8 +127,9 @@ pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     })
 }
 
-/// Addresses of the domains that were opened by OFED 1.x's call and are open. A program that has one was built with
-/// OFED's header, and its `struct ibv_qp_init_attr` ends with a domain; of another program nothing is known.
+/// Addresses of the domains that were opened by OFED 1.x's call and are open. A program that has one was
+/// built with OFED's header, and its `struct ibv_qp_init_attr` ends with a domain; of another program nothing
+/// is known.
 static OPENED_BY_OFED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
 fn opened_by_ofed() -> MutexGuard<'static, BTreeSet<usize>> {

@@ -29,10 +29,11 @@
 //!
 //! Rust calls such a function with references: `ibv_query_srq(srq, Out::from(&mut attributes))`.
 //!
-//! **The contract of C.** C makes these values by passing a pointer for a parameter that the header declares; Rust makes
-//! them from references. So each is NULL, or points at what the header says: it is aligned, it stays there until the call
-//! returns, and no other thread changes it meanwhile. A program that does otherwise has no defined behaviour with any
-//! library. This contract is what the unsafe blocks of this file rely on, and each says which part of it.
+//! **The contract of C.** C makes these values by passing a pointer for a parameter that the header declares;
+//! Rust makes them from references. So each is NULL, or points at what the header says: it is aligned, it
+//! stays there until the call returns, and no other thread changes it meanwhile. A program that does
+//! otherwise has no defined behaviour with any library. This contract is what the unsafe blocks of this file
+//! rely on, and each says which part of it.
 
 #![allow(dead_code, unused_imports, unused_macros, reason = "the calls begin to use these file by file")]
 
@@ -82,7 +83,8 @@ argument! {
     OutArray(*mut T)
 }
 argument! {
-    /// An object of this library, where there is no time to look it up: the data path. It is not checked but for NULL.
+    /// An object of this library, where there is no time to look it up: the data path. It is not checked but
+    /// for NULL.
     Trusted(*mut T)
 }
 
@@ -122,8 +124,8 @@ impl<'a, T> In<'a, T> {
         unsafe { self.0.as_ref() }
     }
 
-    /// The first `bytes` bytes, and the rest of `otherwise`: programs that were built with an older header have shorter
-    /// structures.
+    /// The first `bytes` bytes, and the rest of `otherwise`: programs that were built with an older header
+    /// have shorter structures.
     ///
     /// # Errors
     /// EINVAL: it is null.
@@ -200,8 +202,8 @@ impl<T> Place<'_, T> {
         unsafe { self.0.write(value) }
     }
 
-    /// Fills `size` bytes: with `value` as far as it goes, then with zeros. Programs are older or newer than this library,
-    /// and say how large their structure is.
+    /// Fills `size` bytes: with `value` as far as it goes, then with zeros. Programs are older or newer than
+    /// this library, and say how large their structure is.
     pub(crate) fn set_within(&self, value: &T, size: usize) {
         fill(self.0.cast(), value, size);
     }
@@ -210,7 +212,8 @@ impl<T> Place<'_, T> {
 /// Fills `size` bytes with a value as far as it goes, then with zeros.
 fn fill<T>(target: *mut u8, value: &T, size: usize) {
     let length = size_of::<T>().min(size);
-    // SAFETY: the program says that `size` bytes are there (see the callers), and `value` has `length` of them.
+    // SAFETY: the program says that `size` bytes are there (see the callers), and `value` has `length` of
+    // them.
     unsafe {
         target.write_bytes(0, size);
         ptr::from_ref(value).cast::<u8>().copy_to_nonoverlapping(target, length);
@@ -276,7 +279,8 @@ impl<T> Places<'_, T> {
         if self.left == 0 {
             return false;
         }
-        // SAFETY: a place is left of those that the program says are there; they are the call's until it returns.
+        // SAFETY: a place is left of those that the program says are there; they are the call's until it
+        // returns.
         unsafe {
             self.next.write(value);
             self.next = self.next.add(1);
@@ -340,7 +344,8 @@ impl<'a> OutBytes<'a> {
         if self.0.is_null() {
             return Err(INVALID);
         }
-        // SAFETY: the program says that there is so much, which is the call's alone until it returns; any byte is a byte.
+        // SAFETY: the program says that there is so much, which is the call's alone until it returns; any
+        // byte is a byte.
         Ok(unsafe { slice::from_raw_parts_mut(self.0.cast(), length) })
     }
 
@@ -385,8 +390,8 @@ impl<'a, C> Trusted<'a, C> {
     /// As [`Trusted::held`]; none for NULL.
     #[inline]
     pub(crate) fn optional<T: Held<C = C>>(self) -> Option<&'a T> {
-        // SAFETY: null, or a structure of this library's, which is the beginning of its object, and the program does not
-        // destroy the object while it uses it.
+        // SAFETY: null, or a structure of this library's, which is the beginning of its object, and the
+        // program does not destroy the object while it uses it.
         unsafe { self.0.cast::<T>().as_ref() }
     }
 

@@ -1,12 +1,13 @@
 //! Threads that are cancelled: pthread_cancel(3).
 //!
-//! The C library ends a cancelled thread by unwinding its stack, from a system call or, if the program has chosen so, from
-//! anywhere. Such unwinding must not meet a frame of Rust that owns something or that catches panics: the process would be
-//! aborted, or a lock stay locked. So a thread that is inside of this library cannot be cancelled ([`pumice_device::cancellation`]), except
-//! between the attempts of a call that waits ([`blocking`]): the frames that are left then own nothing.
+//! The C library ends a cancelled thread by unwinding its stack, from a system call or, if the program has
+//! chosen so, from anywhere. Such unwinding must not meet a frame of Rust that owns something or that catches
+//! panics: the process would be aborted, or a lock stay locked. So a thread that is inside of this library
+//! cannot be cancelled ([`pumice_device::cancellation`]), except between the attempts of a call that waits
+//! ([`blocking`]): the frames that are left then own nothing.
 //!
-//! The data path has no such guard around all of it, which would cost more than the rest of a poll: its system calls are
-//! no cancellation points.
+//! The data path has no such guard around all of it, which would cost more than the rest of a poll: its
+//! system calls are no cancellation points.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -19,7 +20,8 @@ const SLICE: Duration = Duration::from_millis(100);
 /// `PTHREAD_CANCEL_DISABLE`.
 const DISABLE: c_int = 1;
 
-/// Of an attempt: nothing has come within its slice. The call looks whether its thread was cancelled, and tries again.
+/// Of an attempt: nothing has come within its slice. The call looks whether its thread was cancelled, and
+/// tries again.
 pub(crate) const RESTART: Errno = Errno(512);
 
 unsafe extern "C-unwind" {
@@ -75,7 +77,8 @@ pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<In
 
 /// Makes attempts until one has another outcome than `again`. Before each the thread may be cancelled.
 ///
-/// **Invariant**: the frames of this and of its callers, up to the program's, own nothing, and are of "C-unwind".
+/// **Invariant**: the frames of this and of its callers, up to the program's, own nothing, and are of
+/// "C-unwind".
 #[inline(always)]
 pub(crate) fn blocking<T: Copy + PartialEq, F: FnMut() -> T>(again: T, mut attempt: F) -> T {
     const { assert!(!std::mem::needs_drop::<F>(), "what the closure owns would be lost with the thread") };

@@ -1,9 +1,10 @@
 //! Objects that programs hold: boxes that begin with their C structure.
 //!
-//! Programs give pointers back, and sometimes wrong ones: to an object that they destroyed, or with a structure
-//! that they wrote into. A kernel finds out, because it knows objects by handle. [`live`] finds out here: a register
-//! has the address of each object that programs hold, and what its structure said when they got it. Calls that make,
-//! change, query or destroy objects look there. Calls on the data path do not: they trust the pointer.
+//! Programs give pointers back, and sometimes wrong ones: to an object that they destroyed, or with a
+//! structure that they wrote into. A kernel finds out, because it knows objects by handle. [`live`] finds out
+//! here: a register has the address of each object that programs hold, and what its structure said when they
+//! got it. Calls that make, change, query or destroy objects look there. Calls on the data path do not: they
+//! trust the pointer.
 
 use std::alloc::{Layout, dealloc};
 use std::cell::UnsafeCell;
@@ -61,8 +62,8 @@ struct Grave {
 
 struct Register {
     live: BTreeMap<usize, Entry>,
-    /// The places of the objects destroyed last. They are not used again soon, so that the pointer to a destroyed
-    /// object does not at once lead to another one.
+    /// The places of the objects destroyed last. They are not used again soon, so that the pointer to a
+    /// destroyed object does not at once lead to another one.
     graves: VecDeque<Grave>,
 }
 

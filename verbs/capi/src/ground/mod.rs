@@ -1,4 +1,5 @@
-//! What everything stands on: the structures of the ABI, errno, the log, how calls end, and how objects are found.
+//! What everything stands on: the structures of the ABI, errno, the log, how calls end, and how objects are
+//! found.
 
 pub(crate) mod abi;
 pub(crate) mod arguments;

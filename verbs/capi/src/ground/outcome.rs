@@ -58,7 +58,8 @@ pub(crate) mod data_path {
     }
 }
 
-/// For attempts of calls that wait and return a number, or -1 and errno: [`TRY_AGAIN`] if the attempt ended with its slice.
+/// For attempts of calls that wait and return a number, or -1 and errno: [`TRY_AGAIN`] if the attempt ended
+/// with its slice.
 pub(crate) fn attempt<T: From<i8>>(call: impl FnOnce() -> Result<T, Errno>) -> T {
     contained(call).unwrap_or_else(|errno| {
         if errno == RESTART {

@@ -1,5 +1,5 @@
-//! Refusals without a reason of their own: the call and its errno are said all the same, so that no call fails in
-//! silence. The better sentence is the one that the refusing code gives (`Errno::because`).
+//! Refusals without a reason of their own: the call and its errno are said all the same, so that no call
+//! fails in silence. The better sentence is the one that the refusing code gives (`Errno::because`).
 
 use std::cell::Cell;
 
@@ -41,7 +41,8 @@ fn is_answer(errno: Errno) -> bool {
         )
 }
 
-/// The call that a closure belongs to. Calls of rsockets end as those of sockets do, and their ends are no refusals.
+/// The call that a closure belongs to. Calls of rsockets end as those of sockets do, and their ends are no
+/// refusals.
 fn call_of(closure: &str) -> Option<String> {
     if closure.contains("::rsocket::") {
         return None;

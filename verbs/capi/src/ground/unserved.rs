@@ -1,6 +1,7 @@
-//! What symbols and slots answer that nothing here serves. The arguments do not matter: in the C calling conventions
-//! of Linux a callee may ignore any number of them. The answer says which call it was, and follows the convention that
-//! the call's manual page gives: a wrong one would be taken for success, or for a descriptor.
+//! What symbols and slots answer that nothing here serves. The arguments do not matter: in the C calling
+//! conventions of Linux a callee may ignore any number of them. The answer says which call it was, and
+//! follows the convention that the call's manual page gives: a wrong one would be taken for success, or for a
+//! descriptor.
 
 use std::ffi::{c_int, c_void};
 

@@ -7,8 +7,8 @@ use pumice_device::ground::clock::Clock;
 
 /// Translates moments of the device's clock, for one completion queue. Time on it does not run backwards.
 ///
-/// Both clocks run at the same rate: their distance is measured once, and again when the system's clock was set.
-/// A measurement for each completion would give two completions the same order only by luck.
+/// Both clocks run at the same rate: their distance is measured once, and again when the system's clock was
+/// set. A measurement for each completion would give two completions the same order only by luck.
 pub(crate) struct WallClock(UnsafeCell<State>);
 
 #[derive(Clone, Copy)]

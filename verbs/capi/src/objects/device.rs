@@ -88,8 +88,8 @@ pub(crate) fn gid_entries() -> Result<Vec<GidEntry>, Errno> {
     gid_entries_among(&found)
 }
 
-/// The addresses of the device that are there, on interfaces that are up; none if the system does not tell. 127.0.0.1
-/// and ::1 stay if they were offered before the host had other addresses: queue pairs may use them.
+/// The addresses of the device that are there, on interfaces that are up; none if the system does not tell.
+/// 127.0.0.1 and ::1 stay if they were offered before the host had other addresses: queue pairs may use them.
 fn gid_entries_now(offered: &[GidEntry]) -> Option<Vec<GidEntry>> {
     let found = interfaces().ok()?;
     // The one address that was asked for may have gone.
@@ -305,8 +305,8 @@ pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> 
         .map_or(0, |device| u64::from_ne_bytes(device.guid()))
 }
 
-/// -1, which the manual page has for a kernel that gives no indexes: programs ask the kernel about the device of an
-/// index (UCX does, by netlink), and 0 may be another device there, or none.
+/// -1, which the manual page has for a kernel that gives no indexes: programs ask the kernel about the device
+/// of an index (UCX does, by netlink), and 0 may be another device there, or none.
 pub(crate) extern "C" fn ibv_get_device_index(_device: *mut ibv_device) -> c_int {
     -1
 }

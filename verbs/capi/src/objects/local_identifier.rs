@@ -1,6 +1,6 @@
-//! LIDs, for programs that know no GIDs. RoCE has none: an address vector without GRH is refused, as real RoCE devices
-//! refuse it. With PUMICE_LID=1 the port has one all the same, the low 16 bits of its first address, and a LID means
-//! the address of the same network that ends so.
+//! LIDs, for programs that know no GIDs. RoCE has none: an address vector without GRH is refused, as real
+//! RoCE devices refuse it. With PUMICE_LID=1 the port has one all the same, the low 16 bits of its first
+//! address, and a LID means the address of the same network that ends so.
 
 use std::sync::OnceLock;
 
