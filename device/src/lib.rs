@@ -7,6 +7,7 @@ pub mod cancellation;
 pub mod counters;
 pub mod driver;
 mod engine;
+pub mod event;
 mod event_fd;
 pub mod event_pipe;
 #[doc(hidden)]

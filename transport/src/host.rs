@@ -5,8 +5,8 @@
 
 use alloc::vec::Vec;
 
+use crate::event::{QpEvent, Topic};
 use crate::path::Path;
-use crate::trace::TraceEvent;
 use crate::types::{
     Access, AsyncEventType, AtomicOperation, Cause, MemoryFault, Sge, WindowBind, WorkCompletion,
 };
@@ -28,6 +28,9 @@ pub struct QpContext {
     pub recv_queue: u32,
     /// XRC domain of a target.
     pub xrcd: u32,
+    /// How many queue pairs the device had made before this one: unlike its number, the same in every run of the
+    /// program.
+    pub ordinal: u32,
 }
 
 /// A receive request taken from its queue; the protocol owns it until the message ends.
@@ -109,7 +112,7 @@ pub enum PeerProgress {
 }
 
 /// Reasons for which a packet is dropped, duplicated work is answered again, or a QP retries:
-/// one counter each.
+/// one counter each. Which one an event counts, [`QpEvent::counter`] says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)] // each is its own name; the text is in `Counter::name`
@@ -291,22 +294,21 @@ pub trait Host {
     /// An asynchronous event of this QP.
     fn event(&mut self, qp: &QpContext, event: AsyncEventType);
 
-    /// Why something just went wrong, for the operator's log.
-    fn explain(&mut self, qp: &QpContext, cause: Cause);
-
-    /// Whether the host uses what [`Host::trace`] gets: asked before an event is put together.
+    /// Whether the host listens to events of this topic: asked before a frequent event is put together.
     #[inline]
-    fn is_traced(&self) -> bool {
+    fn listens(&self, topic: Topic) -> bool {
+        let _ = topic;
         false
     }
 
-    /// A step of this QP, for the operator who asked for all of them.
-    fn trace(&mut self, qp: &QpContext, event: TraceEvent<'_>) {
-        let _ = (qp, event);
-    }
+    /// Something happened to this QP. The host counts what [`QpEvent::counter`] says, whether it listens or not.
+    fn emit(&mut self, qp: &QpContext, event: QpEvent<'_>);
 
-    /// Adds to a counter.
-    fn count(&mut self, counter: Counter, amount: u64);
+    /// Why something just went wrong, for the operator's log.
+    #[cold]
+    fn log(&mut self, qp: &QpContext, cause: Cause) {
+        self.emit(qp, QpEvent::Logged(&cause));
+    }
 }
 
 /// Where a queue pair puts the packets it sends.

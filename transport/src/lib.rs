@@ -10,10 +10,10 @@
 extern crate alloc;
 
 pub mod cm;
+pub mod event;
 pub mod host;
 pub mod mad;
 pub mod path;
 pub mod qp;
-pub mod trace;
 pub mod types;
 pub mod wire;

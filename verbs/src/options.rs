@@ -11,10 +11,10 @@ use pumice_device::address_watch::GidSource;
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::ground::clock::Clock;
 use pumice_device::ground::limits::Limits;
+use pumice_device::event::LogHook;
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::interface::{Interface, gid_addresses, interfaces};
 use pumice_device::port::{CapturePort, FaultConfig, FaultPort, Port, UdpConfig, UdpPort};
-use pumice_device::resources::ExplainHook;
 use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::Qpn;
@@ -33,7 +33,7 @@ pub struct DeviceOptions {
     active_mtu: Option<Mtu>,
     faults: Option<FaultConfig>,
     capture: Option<PathBuf>,
-    explain: Option<ExplainHook>,
+    log: Option<LogHook>,
     exclusive: bool,
     buffer_bytes: Option<usize>,
 }
@@ -95,7 +95,7 @@ impl DeviceOptions {
     /// Is told why queue pairs fail and messages are dropped: on a thread of its own (in a simulation, inside the
     /// call that caused it, where it must not call the device).
     pub fn explain(mut self, explain: impl Fn(Qpn, &Cause) + Send + 'static) -> DeviceOptions {
-        self.explain = Some(Box::new(move |context, cause| explain(context.qpn, cause)));
+        self.log = Some(Box::new(move |context, cause| explain(context.qpn, cause)));
         self
     }
 
@@ -151,7 +151,7 @@ impl DeviceOptions {
         let config = HcaConfig {
             limits: self.limits,
             active_mtu: self.active_mtu,
-            explain: self.explain,
+            log: self.log,
             ..HcaConfig::new(&name, gids)
         };
         (config, Layers { faults: self.faults, capture: self.capture })

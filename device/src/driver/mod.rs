@@ -4,12 +4,8 @@ mod background;
 mod core;
 #[cfg(test)]
 mod core_tests;
-mod explainer;
-mod tracer;
 mod world;
 
 pub(crate) use background::Background;
 pub(crate) use core::Core;
-pub(crate) use explainer::Explainer;
-pub(crate) use tracer::Tracer;
 pub use world::World;

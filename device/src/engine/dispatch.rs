@@ -121,8 +121,8 @@ fn unknown(arrival: &Arrival<'_>, packet: &Packet<'_>, queue_pairs: &QueuePairs,
         return;
     }
     let reason = DropReason::UnknownQpn { destroyed: queue_pairs.was_destroyed(qpn) };
-    let context = QpContext { qpn, pd: 0, send_cq: 0, recv_cq: 0, recv_queue: 0, xrcd: 0 };
-    resources.explain(&context, Cause::PacketDropped { source: arrival.flow.source, opcode, psn, reason });
+    let context = QpContext { qpn, pd: 0, send_cq: 0, recv_cq: 0, recv_queue: 0, xrcd: 0, ordinal: u32::MAX };
+    resources.log(&context, Cause::PacketDropped { source: arrival.flow.source, opcode, psn, reason });
 }
 
 /// Hands a packet to its queue pair, with no more trust in the memory of its receives than there is.

@@ -16,7 +16,6 @@ mod wait;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
-use std::time::Duration;
 
 use pumice_transport::cm::CmConfig;
 use pumice_transport::types::Mtu;
@@ -26,15 +25,16 @@ use crate::address_watch::{AddressWatch, GidSource};
 use crate::addresses::gid_table::GidEntry;
 use crate::addresses::pkey_table::PkeyTable;
 use crate::counters::Counters;
-use crate::driver::{Background, Core, Explainer, Tracer};
+use crate::driver::{Background, Core};
 use crate::engine::{Engine, QueuePairs};
 use crate::ground::clock::Clock;
 use crate::ground::limits::Limits;
+use crate::event::{LogHook, LogSubscriber, StepHook, StepSubscriber, Subscriber, Subscribers};
 use crate::gsi::{self, Gsi};
 use crate::memory::DeviceMemoryPool;
 use crate::objects::async_event::AsyncEventQueue;
 use crate::port::{Port, Random};
-use crate::resources::{ExplainHook, Resources, TraceSink};
+use crate::resources::Resources;
 
 pub use crate::resources::{CqSetup, ObjectCounts, SrqSetup, XrcdFile};
 pub use error::HcaError;
@@ -68,9 +68,11 @@ pub struct HcaConfig {
     pub seed: Option<u64>,
     /// Told why queue pairs fail and messages are dropped: on a thread of its own, without locks
     /// (in virtual time at once, inside the call that caused it).
-    pub explain: Option<ExplainHook>,
+    pub log: Option<LogHook>,
     /// Takes a line for every step of the queue pairs.
-    pub trace: Option<TraceSink>,
+    pub steps: Option<StepHook>,
+    /// What else listens to events.
+    pub subscribers: Vec<Box<dyn Subscriber>>,
 }
 
 impl fmt::Debug for HcaConfig {
@@ -94,8 +96,9 @@ impl HcaConfig {
             active_mtu: None,
             ca_guid: gsi::default_guid(&gids),
             seed: None,
-            explain: None,
-            trace: None,
+            log: None,
+            steps: None,
+            subscribers: Vec::new(),
             gids,
         }
     }
@@ -112,8 +115,7 @@ pub struct Hca {
     /// Who opened it: a fork child has a copy, but not the connections.
     process: u32,
     background: Option<Background>,
-    explainer: Option<Explainer>,
-    tracer: Option<Tracer>,
+    events: Arc<Subscribers>,
 }
 
 impl fmt::Debug for Hca {
@@ -130,25 +132,20 @@ impl Hca {
     /// # Errors
     /// No GIDs; the operating system has no descriptor or thread to give.
     pub fn open(config: HcaConfig, mut port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
-        let mut resources = Resources::new(config.limits)?;
+        let threaded = !clock.is_virtual();
+        let mut subscribers = config.subscribers;
+        if let Some(hook) = config.log {
+            let log =
+                if threaded { LogSubscriber::on_thread(hook)? } else { LogSubscriber::at_once(hook) };
+            subscribers.push(Box::new(log));
+        }
+        if let Some(hook) = config.steps {
+            subscribers.push(Box::new(StepSubscriber::on_thread(hook)?));
+        }
+        let events = Arc::new(Subscribers::new(subscribers, clock.clone()));
+        let mut resources = Resources::with_subscribers(config.limits, Arc::clone(&events))?;
         resources.pkeys = PkeyTable::new(&config.pkeys, config.limits.pkey_table_len);
         resources.set_number_base(ProcessIndex::new(config.process_slot).number_base());
-        let threaded = !clock.is_virtual();
-        let mut explainer = None;
-        match config.explain {
-            Some(explain) if threaded => {
-                let (hook, thread) = Explainer::start(explain)?;
-                resources.set_explain_hook(Some(hook));
-                explainer = Some(thread);
-            }
-            explain => resources.set_explain_hook(explain),
-        }
-        let mut tracer = None;
-        if let Some(sink) = config.trace {
-            let (hook, thread) = Tracer::start(sink)?;
-            resources.set_trace_hook(Some(hook));
-            tracer = Some(thread);
-        }
         let first_mtu = config.gids.first().map(|entry| entry.mtu);
         for entry in config.gids {
             resources.gids.add(entry)?;
@@ -175,8 +172,7 @@ impl Hca {
             device_memory: DeviceMemoryPool::new(config.limits.max_dm_size),
             process: std::process::id(),
             background,
-            explainer,
-            tracer,
+            events,
         })
     }
 
@@ -240,15 +236,9 @@ impl Hca {
         self.core.lock().queue_pairs.count()
     }
 
-    /// Waits until the explanations given so far have reached their hook, or `patience` is over. Takes no
-    /// lock of the engine.
-    pub fn settle_explanations(&self, patience: Duration) {
-        if let Some(explainer) = &self.explainer {
-            explainer.settle(patience);
-        }
-        if let Some(tracer) = &self.tracer {
-            tracer.settle(patience);
-        }
+    /// Who listens to what happens to the device.
+    pub fn events(&self) -> &Arc<Subscribers> {
+        &self.events
     }
 
     /// Drives the engine once: receives, runs timers, sends. True if there was anything to do. For
@@ -284,13 +274,6 @@ impl Drop for Hca {
         if self.process == std::process::id() {
             self.close_connections(self.core.lock());
         }
-        self.core.lock().resources.set_explain_hook(None);
-        self.core.lock().resources.set_trace_hook(None);
-        if let Some(tracer) = self.tracer.take() {
-            tracer.finish();
-        }
-        if let Some(explainer) = self.explainer.take() {
-            explainer.finish();
-        }
+        self.events.finish();
     }
 }

@@ -10,31 +10,8 @@ use crate::ground::error::ResourceError;
 use crate::objects::event_account::EventAccount;
 use crate::objects::event_queue::EventQueue;
 
-/// What an asynchronous event is about. A cookie is what the application calls the object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AsyncElement {
-    /// A completion queue.
-    Cq {
-        /// Its cookie.
-        cookie: u64,
-    },
-    /// A queue pair.
-    Qp {
-        /// Its number.
-        qpn: u32,
-        /// Its cookie.
-        cookie: u64,
-    },
-    /// A shared receive queue.
-    Srq {
-        /// Its cookie.
-        cookie: u64,
-    },
-    /// A port, counted from 1.
-    Port(u8),
-    /// The device.
-    Device,
-}
+pub use crate::event::AsyncElement;
+use crate::event::{Event, Subscribers};
 
 /// An asynchronous event that the application got.
 #[derive(Debug, Clone)]
@@ -65,6 +42,7 @@ pub struct AsyncEventQueue {
     /// Account of ports and the device, which are never destroyed.
     unaffiliated: Arc<EventAccount>,
     lost: AtomicU64,
+    subscribers: Arc<Subscribers>,
 }
 
 impl AsyncEventQueue {
@@ -72,17 +50,19 @@ impl AsyncEventQueue {
     ///
     /// # Errors
     /// `Os`: no file descriptor is to be had.
-    pub fn new(capacity: usize) -> Result<AsyncEventQueue, ResourceError> {
+    pub fn new(capacity: usize, subscribers: Arc<Subscribers>) -> Result<AsyncEventQueue, ResourceError> {
         Ok(AsyncEventQueue {
             events: EventQueue::new(capacity)?,
             unaffiliated: Arc::new(EventAccount::new()),
             lost: AtomicU64::new(0),
+            subscribers,
         })
     }
 
     /// The oldest event, if one is queued. To wait, poll the descriptor for reading and try again.
     pub fn try_event(&self) -> Option<AsyncEvent> {
         let ((event, element), account) = self.events.take()?;
+        self.subscribers.emit(&Event::AsyncEventDelivered { event, element });
         Some(AsyncEvent { event, element, account })
     }
 
@@ -103,6 +83,7 @@ impl AsyncEventQueue {
 
     /// Raises an event of an object, charged to its account.
     pub fn raise_for(&self, event: AsyncEventType, element: AsyncElement, account: &Arc<EventAccount>) {
+        self.subscribers.emit(&Event::AsyncEventRaised { event, element });
         if !self.events.push((event, element), account) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -126,7 +107,7 @@ mod tests {
 
     #[test]
     fn events_name_their_element_and_wait_for_their_acknowledgement() {
-        let queue = AsyncEventQueue::new(8).unwrap();
+        let queue = AsyncEventQueue::new(8, Arc::default()).unwrap();
         let account = Arc::new(EventAccount::new());
         let element = AsyncElement::Qp { qpn: 17, cookie: 99 };
         queue.raise_for(AsyncEventType::CommEst, element, &account);
@@ -144,7 +125,7 @@ mod tests {
 
     #[test]
     fn events_of_a_destroyed_object_vanish() {
-        let queue = AsyncEventQueue::new(8).unwrap();
+        let queue = AsyncEventQueue::new(8, Arc::default()).unwrap();
         let account = Arc::new(EventAccount::new());
         queue.raise_for(AsyncEventType::QpFatal, AsyncElement::Qp { qpn: 1, cookie: 1 }, &account);
         queue.raise(AsyncEventType::GidChange, AsyncElement::Port(1));
@@ -156,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_counts_what_it_loses() {
-        let queue = AsyncEventQueue::new(1).unwrap();
+        let queue = AsyncEventQueue::new(1, Arc::default()).unwrap();
         for _ in 0..3 {
             queue.raise(AsyncEventType::GidChange, AsyncElement::Port(1));
         }

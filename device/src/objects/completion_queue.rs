@@ -13,6 +13,7 @@ use crate::objects::armed_queues::ArmedQueues;
 use crate::objects::completion_channel::{CompletionChannel, CqEvent};
 use crate::objects::event_account::EventAccount;
 use crate::objects::send_slots::SendSlots;
+use crate::event::{Event, Subscribers, Topics};
 
 /// What became of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub(crate) struct CqCommon {
     pub(crate) slots: Arc<SendSlots>,
     /// How many queues are armed.
     pub(crate) armed: Arc<ArmedQueues>,
+    /// Who listens to events.
+    pub(crate) events: Arc<Subscribers>,
 }
 
 /// A completion queue. The engine adds; the application polls and arms, without the engine's lock.
@@ -140,6 +143,7 @@ impl CompletionQueue {
         }
         self.pending.store(state.ring.len(), Ordering::Release);
         self.believed_empty.store(false, Ordering::Relaxed);
+        self.common.events.emit(&Event::Polled { cq: self.handle, completion: &completion });
         Some((completion, at_ns))
     }
 
@@ -266,6 +270,7 @@ impl CompletionQueue {
         self.disarm(state);
         self.believed_empty.store(false, Ordering::Relaxed);
         if let Some(channel) = &self.channel {
+            self.common.events.emit(&Event::CompletionEventRaised { cq: self.handle });
             channel.fire(CqEvent { cq: self.handle, cookie: self.cookie() }, &self.account);
         }
     }
@@ -323,7 +328,7 @@ impl CompletionQueue {
         let mut count = 0;
         // Until it asks for more than there is.
         self.believed_empty.store(false, Ordering::Relaxed);
-        for place in out {
+        for place in out.iter_mut() {
             let Some(entry) = state.ring.pop_front() else {
                 self.believe_empty();
                 break;
@@ -341,7 +346,17 @@ impl CompletionQueue {
             state.solicited = false;
         }
         self.pending.store(state.ring.len(), Ordering::Release);
+        if self.common.events.listen(Topics::POLLS) {
+            self.emit_polled(out.get(..count).unwrap_or_default());
+        }
         count
+    }
+
+    #[cold]
+    fn emit_polled(&self, completions: &[WorkCompletion]) {
+        for completion in completions {
+            self.common.events.emit(&Event::Polled { cq: self.handle, completion });
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

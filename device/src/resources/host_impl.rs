@@ -1,9 +1,9 @@
 //! The device as a queue pair's protocol sees it.
 
+use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::{Counter, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
-use pumice_transport::trace::TraceEvent;
 use pumice_transport::types::{
-    Access, AsyncEventType, AtomicOperation, Cause, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind,
+    Access, AsyncEventType, AtomicOperation, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind,
     WorkCompletion,
 };
 
@@ -11,6 +11,7 @@ use super::{Receives, Resources};
 use crate::objects::async_event::AsyncElement;
 use crate::objects::completion_queue::Pushed;
 use crate::objects::srq::{Srq, Taken};
+use crate::event::{Event, Topics};
 
 impl Host for Resources {
     #[inline]
@@ -141,31 +142,29 @@ impl Host for Resources {
         self.raise_qp_event(qp.qpn, event);
     }
 
-    fn explain(&mut self, qp: &QpContext, cause: Cause) {
-        if let Some(hook) = &self.explain {
-            hook(qp, &cause);
-        }
+    #[inline]
+    fn listens(&self, topic: Topic) -> bool {
+        self.topics.intersects(Topics::from_bits_retain(topic.bit()))
     }
 
     #[inline]
-    fn is_traced(&self) -> bool {
-        self.trace.is_some()
-    }
-
-    #[cold]
-    fn trace(&mut self, qp: &QpContext, event: TraceEvent<'_>) {
-        if let Some(hook) = &self.trace {
-            hook(qp, &event);
+    fn emit(&mut self, qp: &QpContext, event: QpEvent<'_>) {
+        if let Some((counter, amount)) = event.counter() {
+            self.count(counter, amount);
         }
-    }
-
-    #[inline]
-    fn count(&mut self, counter: Counter, amount: u64) {
-        self.counters.add_under_lock(counter, amount);
+        if self.listens(event.topic()) {
+            self.events.emit(&Event::Qp { qp, event: &event });
+        }
     }
 }
 
 impl Resources {
+    /// Adds to a counter what no queue pair's event counts.
+    #[inline]
+    pub(crate) fn count(&mut self, counter: Counter, amount: u64) {
+        self.counters.add_under_lock(counter, amount);
+    }
+
     #[inline]
     fn complete(
         &mut self,
@@ -175,8 +174,8 @@ impl Resources {
         released: u32,
         solicited: bool,
     ) {
-        if self.trace.is_some() {
-            self.trace(qp, TraceEvent::Completed { completion: &completion, cq });
+        if self.listens(Topic::Completions) {
+            self.emit(qp, QpEvent::Completed { completion: &completion, cq });
         }
         let Some(slot) = self.cqs.at(cq) else { return };
         self.new_completions = true;
@@ -208,7 +207,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Arc, Mutex};
 
-    use pumice_transport::types::{CqUse, QpCapacity, QpType, RecvRequest};
+    use pumice_transport::types::{Cause, CqUse, QpCapacity, QpType, RecvRequest};
     use pumice_transport::wire::{Psn, Qpn};
 
     use super::*;
@@ -216,6 +215,8 @@ mod tests {
     use crate::ground::table::Handle;
     use crate::objects::completion_queue::CompletionQueue;
     use crate::objects::srq::SrqChange;
+    use crate::event::{LogHook, LogSubscriber, Subscribers};
+    use crate::ground::clock::Clock;
     use crate::resources::{CqSetup, QpFault, QpSetup, SrqSetup};
 
     struct Device {
@@ -225,7 +226,11 @@ mod tests {
     }
 
     fn device() -> Device {
-        let mut resources = Resources::new(Limits::default()).unwrap();
+        device_with(Subscribers::default())
+    }
+
+    fn device_with(events: Subscribers) -> Device {
+        let mut resources = Resources::with_subscribers(Limits::default(), Arc::new(events)).unwrap();
         let pd = resources.alloc_pd().unwrap();
         Device { resources, pd, next_qpn: 0x11 }
     }
@@ -446,10 +451,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_counters_and_explanations_pass_through() {
+    fn memory_counters_and_the_log_pass_through() {
         let word = AtomicU64::new(7);
         let address = word.as_ptr().expose_provenance() as u64;
-        let mut device = device();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&log);
+        let hook: LogHook = Box::new(move |qp, cause| sink.lock().unwrap().push((qp.qpn, *cause)));
+        let events = Subscribers::new(vec![Box::new(LogSubscriber::at_once(hook))], Clock::monotonic());
+        let mut device = device_with(events);
         let access = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC | Access::MW_BIND;
         // SAFETY: the word outlives the device, and is atomic.
         let keys =
@@ -469,18 +478,12 @@ mod tests {
         resources.count(Counter::RxPackets, 3);
         assert_eq!(resources.counters.value(Counter::RxPackets), 3);
 
-        let log = Arc::new(Mutex::new(Vec::new()));
         let cause = Cause::MessageDropped {
             psn: Psn::new(1),
             reason: "test",
             detail: pumice_transport::types::Detail::None,
         };
-        resources.explain(&qp, cause);
-        let sink = Arc::clone(&log);
-        resources.set_explain_hook(Some(Box::new(move |qp: &QpContext, cause: &Cause| {
-            sink.lock().unwrap().push((qp.qpn, *cause))
-        })));
-        resources.explain(&qp, cause);
+        resources.log(&qp, cause);
         assert_eq!(*log.lock().unwrap(), [(qp.qpn, cause)]);
     }
 

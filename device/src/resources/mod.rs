@@ -17,9 +17,7 @@ mod xrc;
 
 use std::sync::Arc;
 
-use pumice_transport::host::QpContext;
 use pumice_transport::path::Path;
-use pumice_transport::trace::TraceEvent;
 use pumice_transport::types::{AddressVector, AsyncEventType, Cause, Gid};
 use pumice_transport::wire::Qpn;
 
@@ -30,6 +28,7 @@ use crate::counters::Counters;
 use crate::ground::error::ResourceError;
 use crate::ground::limits::Limits;
 use crate::ground::table::{Handle, Table};
+use crate::event::{Subscribers, Topics};
 use crate::memory::RegionTable;
 use crate::objects::address_handle;
 use crate::objects::async_event::{AsyncElement, AsyncEventQueue};
@@ -47,15 +46,6 @@ pub(crate) use xrc::{CREATOR, TargetClosed, XrcDomains};
 
 /// In a [`QpContext`]: there is no such object.
 pub const NO_OBJECT: u32 = u32::MAX;
-
-/// Receives what went wrong with a queue pair, for the operator's log.
-pub type ExplainHook = Box<dyn Fn(&QpContext, &Cause) + Send>;
-
-/// Is told of every step of the queue pairs, under the engine's lock.
-pub type TraceHook = Box<dyn Fn(&QpContext, &TraceEvent<'_>) + Send>;
-
-/// Takes the lines of a trace, on a thread of its own.
-pub type TraceSink = Box<dyn Fn(&str) + Send>;
 
 /// A queue pair that must go to ERR because of something outside of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +72,11 @@ pub struct Resources {
     srq_count: u32,
     number_base: u32,
     qps: Vec<Option<Box<queue_pairs::Attachment>>>,
-    explain: Option<ExplainHook>,
-    trace: Option<TraceHook>,
+    /// Who listens to events, and the topics that anybody listens to.
+    events: Arc<Subscribers>,
+    topics: Topics,
+    /// Queue pairs made so far.
+    qps_made: u32,
     /// Addresses of the port.
     pub gids: GidTable,
     /// Partitions of the port.
@@ -152,11 +145,19 @@ enum Receives {
 }
 
 impl Resources {
-    /// A device without objects.
+    /// A device without objects whose events nobody listens to.
     ///
     /// # Errors
     /// `Os`: no file descriptor is to be had.
     pub fn new(limits: Limits) -> Result<Resources, ResourceError> {
+        Resources::with_subscribers(limits, Arc::default())
+    }
+
+    /// A device without objects.
+    ///
+    /// # Errors
+    /// `Os`: no file descriptor is to be had.
+    pub fn with_subscribers(limits: Limits, events: Arc<Subscribers>) -> Result<Resources, ResourceError> {
         let max_srq = limits.max_srq.min(0xffff);
         Ok(Resources {
             limits,
@@ -171,14 +172,15 @@ impl Resources {
             srq_count: 0,
             number_base: 0,
             qps: Vec::new(),
-            explain: None,
-            trace: None,
+            topics: events.topics(),
+            qps_made: 0,
             gids: GidTable::new(),
             pkeys: PkeyTable::new(&[], limits.pkey_table_len),
             groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),
             counters: Arc::new(Counters::new()),
-            async_events: Arc::new(AsyncEventQueue::new(limits.max_async_events)?),
-            cq_common: CqCommon::default(),
+            async_events: Arc::new(AsyncEventQueue::new(limits.max_async_events, Arc::clone(&events))?),
+            cq_common: CqCommon { events: Arc::clone(&events), ..CqCommon::default() },
+            events,
             qp_faults: Vec::new(),
             new_completions: false,
             short_receives: None,
@@ -218,16 +220,6 @@ impl Resources {
     /// Chooses the keys of the regions and windows made from now on. Only before the first one.
     pub fn set_first_key(&mut self, seed: u64) {
         self.memory.set_first_key(seed);
-    }
-
-    /// Hands the causes of failures to `hook` from now on.
-    pub fn set_explain_hook(&mut self, hook: Option<ExplainHook>) {
-        self.explain = hook;
-    }
-
-    /// Hands every step of the queue pairs to `hook` from now on.
-    pub fn set_trace_hook(&mut self, hook: Option<TraceHook>) {
-        self.trace = hook;
     }
 
     /// Makes a protection domain.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pumice_transport::host::{Host as _, QpContext};
-use pumice_transport::trace::TraceEvent;
+use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, QpType, RecvRequest};
 use pumice_transport::wire::Qpn;
 
@@ -14,6 +14,7 @@ use crate::ground::table::Handle;
 use crate::objects::async_event::AsyncElement;
 use crate::objects::event_account::EventAccount;
 use crate::objects::recv_queue::RecvQueue;
+use crate::event::Event;
 
 /// An attached queue pair.
 #[derive(Debug, Clone)]
@@ -77,6 +78,7 @@ impl Resources {
             recv_cq: index(setup.recv_cq),
             recv_queue,
             xrcd,
+            ordinal: self.next_ordinal(),
         };
         setup.pd.into_iter().for_each(|pd| self.use_pd(pd));
         setup.xrcd.into_iter().for_each(|xrcd| self.xrc.use_open(xrcd));
@@ -100,6 +102,7 @@ impl Resources {
             *slot = Some(Box::new(attachment));
         }
         self.cq_common.slots.reset(setup.qpn.value());
+        self.events.emit(&Event::QpCreated { qp: &context, service: setup.qp_type.name() });
         Ok(QpAttached { context, capacity, account })
     }
 
@@ -133,6 +136,7 @@ impl Resources {
         let Some(attachment) = slot else {
             return Err(ResourceError::invalid(format!("queue pair {qpn} does not exist")));
         };
+        self.events.emit(&Event::QpDestroyed { qp: &attachment.context });
         let QpContext { pd, send_cq, recv_cq, recv_queue, .. } = attachment.context;
         self.release_pd(pd);
         attachment.xrcd.into_iter().for_each(|xrcd| self.xrc.release_open(xrcd));
@@ -176,6 +180,13 @@ impl Resources {
         self.qp_faults.retain(|fault| fault.qpn != qpn);
     }
 
+    /// The ordinal of the next queue pair: how many were made before it.
+    pub(super) fn next_ordinal(&mut self) -> u32 {
+        let ordinal = self.qps_made;
+        self.qps_made = ordinal.wrapping_add(1);
+        ordinal
+    }
+
     /// Posts a request to a queue pair's own receive queue.
     ///
     /// # Errors
@@ -185,8 +196,8 @@ impl Resources {
         match self.receives.at_mut(qp.recv_queue) {
             Some(Receives::Own(queue)) => {
                 queue.post(request)?;
-                if self.trace.is_some() {
-                    self.trace(qp, TraceEvent::RecvPosted { request });
+                if self.listens(Topic::Posts) {
+                    self.emit(qp, QpEvent::RecvPosted { request });
                 }
                 Ok(())
             }

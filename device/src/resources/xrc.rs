@@ -286,8 +286,15 @@ impl Resources {
     /// Makes the tables' side of a target that nobody has open yet.
     pub(crate) fn insert_target(&mut self, qpn: Qpn, domain: u32, half: bool) -> QpContext {
         let none = NO_OBJECT;
-        let context =
-            QpContext { qpn, pd: none, send_cq: none, recv_cq: none, recv_queue: none, xrcd: domain };
+        let context = QpContext {
+            qpn,
+            pd: none,
+            send_cq: none,
+            recv_cq: none,
+            recv_queue: none,
+            xrcd: domain,
+            ordinal: self.next_ordinal(),
+        };
         let target =
             Target { context, registrations: Vec::new(), next_registration: CREATOR, half, fatal: false };
         self.xrc.targets.insert(qpn.value(), target);

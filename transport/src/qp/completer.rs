@@ -3,8 +3,8 @@
 use super::peer_port::Fit;
 use super::requester::{Outstanding, Requester, SendFailure, fault_of};
 use super::settings::Settings;
+use crate::event::{QpEvent, Repetition};
 use crate::host::{Counter, Host, PeerProgress};
-use crate::trace::TraceEvent;
 use crate::types::{Answer, Heard, SendOpcode, WcStatus};
 use crate::wire::{NakCode, Operation, Packet, Psn, Syndrome, rnr_timer_ns};
 
@@ -26,7 +26,7 @@ impl Requester {
         let psn = packet.bth().psn;
         if !psn.is_before(self.sent_end) {
             self.heard.note(Answer::NeverSent(psn));
-            host.count(Counter::RxUnexpectedResponse, 1);
+            host.emit(&settings.context, dropped(packet, Counter::RxUnexpectedResponse));
             return Ok(());
         }
         match packet.operation() {
@@ -72,35 +72,37 @@ impl Requester {
         let Some(aeth) = packet.aeth() else { return Ok(()) };
         if psn.is_before(self.acked) {
             self.note_old(psn);
-            host.count(Counter::RxStaleResponse, 1);
+            host.emit(&settings.context, dropped(packet, Counter::RxStaleResponse));
             return Ok(());
         }
-        match Syndrome::from_byte(aeth.syndrome) {
+        let syndrome = Syndrome::from_byte(aeth.syndrome);
+        if matches!(syndrome, Syndrome::RnrNak { .. } | Syndrome::Nak(_)) {
+            host.emit(&settings.context, QpEvent::NakReceived { syndrome, psn });
+        }
+        match syndrome {
             Syndrome::Ack { .. } => {
                 if !self.acknowledge_before(settings, psn.next(), now_ns, host) {
                     // The newest PSN of a responder that is still answering a READ lies inside it.
                     let inside =
                         self.queue.entry(self.queue.head()).is_some_and(|wqe| psn.is_before(wqe.end_psn()));
                     if inside {
-                        host.count(Counter::RxStaleResponse, 1);
+                        host.emit(&settings.context, dropped(packet, Counter::RxStaleResponse));
                         return Ok(());
                     }
-                    return self.implied_nak(now_ns, host);
+                    return self.implied_nak(settings, now_ns, host);
                 }
                 Ok(())
             }
             Syndrome::RnrNak { timer_code } => {
-                host.count(Counter::RxRnrNak, 1);
                 if !self.acknowledge_before(settings, psn, now_ns, host) {
-                    return self.implied_nak(now_ns, host);
+                    return self.implied_nak(settings, now_ns, host);
                 }
                 self.wait_for_receiver(settings, timer_code, now_ns, host)
             }
             Syndrome::Nak(NakCode::Sequence) => {
-                host.count(Counter::RxNakSequence, 1);
                 if !self.acknowledge_before(settings, psn, now_ns, host) {
                     self.heard.note(Answer::Later(psn));
-                    return self.implied_nak(now_ns, host);
+                    return self.implied_nak(settings, now_ns, host);
                 }
                 self.heard.note(Answer::Repeat(psn));
                 // rdma_rxe sends one for the packets behind the refused one too. After a short wait it arrives when all
@@ -109,12 +111,11 @@ impl Requester {
                 if says_nothing_new || self.rnr_until_ns.is_some() || !psn.is_before(self.cursor_psn()) {
                     return Ok(());
                 }
-                self.retry(now_ns, host)
+                self.retry(settings, Repetition::SequenceNak, now_ns, host)
             }
             Syndrome::Nak(code) => {
-                host.count(Counter::RxNakFatal, 1);
                 if !self.acknowledge_before(settings, psn, now_ns, host) {
-                    return self.implied_nak(now_ns, host);
+                    return self.implied_nak(settings, now_ns, host);
                 }
                 let status = match code {
                     NakCode::InvalidRequest => WcStatus::RemInvReqErr,
@@ -125,7 +126,7 @@ impl Requester {
                 Err(SendFailure { status, local: false })
             }
             Syndrome::Reserved(_) => {
-                host.count(Counter::RxReservedSyndrome, 1);
+                host.emit(&settings.context, dropped(packet, Counter::RxReservedSyndrome));
                 Ok(())
             }
         }
@@ -187,25 +188,36 @@ impl Requester {
     }
 
     /// A response beyond a pending READ or atomic: its own response was lost.
-    fn implied_nak<H: Host>(&mut self, now_ns: u64, host: &mut H) -> Result<(), SendFailure> {
+    fn implied_nak<H: Host>(
+        &mut self,
+        settings: &Settings,
+        now_ns: u64,
+        host: &mut H,
+    ) -> Result<(), SendFailure> {
         if self.implied_nak_seen || self.in_flight() == 0 {
             return Ok(());
         }
-        host.count(Counter::RxImpliedNak, 1);
-        self.retry(now_ns, host)?;
+        host.emit(&settings.context, QpEvent::ImpliedNak { psn: self.acked });
+        self.retry(settings, Repetition::MissingAnswer, now_ns, host)?;
         self.implied_nak_seen = true;
         Ok(())
     }
 
     /// Sends everything unacknowledged again, at the cost of one retry.
-    fn retry<H: Host>(&mut self, now_ns: u64, host: &mut H) -> Result<(), SendFailure> {
+    fn retry<H: Host>(
+        &mut self,
+        settings: &Settings,
+        why: Repetition,
+        now_ns: u64,
+        host: &mut H,
+    ) -> Result<(), SendFailure> {
         if self.retries_left == 0 {
             return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });
         }
         self.retries_left -= 1;
         self.note_loss(now_ns);
         self.window.on_loss(self.sent_end);
-        self.rewind(host);
+        self.rewind(settings, why, host);
         self.timer_ns = None;
         self.early_timer_ns = None;
         Ok(())
@@ -222,17 +234,15 @@ impl Requester {
             return Ok(());
         }
         self.refused_for_now = true;
-        if host.is_traced() {
-            let event = TraceEvent::ReceiverNotReady { psn: self.acked, retries_left: self.rnr_retries_left };
-            host.trace(&settings.context, event);
-        }
+        let (psn, retries_left) = (self.acked, self.rnr_retries_left);
+        host.emit(&settings.context, QpEvent::ReceiverNotReady { psn, retries_left });
         if settings.rnr_retry != RNR_RETRY_INFINITE {
             if self.rnr_retries_left == 0 {
                 return Err(SendFailure { status: WcStatus::RnrRetryExcErr, local: false });
             }
             self.rnr_retries_left -= 1;
         }
-        self.rewind(host);
+        self.rewind(settings, Repetition::ReceiverNotReady, host);
         self.timer_ns = None;
         self.early_timer_ns = None;
         self.rnr_until_ns = Some(now_ns.saturating_add(rnr_timer_ns(timer_code)));
@@ -251,24 +261,25 @@ impl Requester {
     fn expected_response<H: Host>(
         &mut self,
         settings: &Settings,
-        psn: Psn,
+        packet: &Packet<'_>,
         now_ns: u64,
         host: &mut H,
     ) -> Result<Option<Outstanding>, SendFailure> {
+        let psn = packet.bth().psn;
         let Some(front) = self.outstanding.front().copied() else {
-            host.count(Counter::RxUnexpectedResponse, 1);
+            host.emit(&settings.context, dropped(packet, Counter::RxUnexpectedResponse));
             return Ok(None);
         };
         if psn.is_before(self.acked) || psn.is_before(front.first_psn) {
             self.note_old(psn);
-            host.count(Counter::RxStaleResponse, 1);
+            host.emit(&settings.context, dropped(packet, Counter::RxStaleResponse));
             return Ok(None);
         }
         // A READ or atomic response also acknowledges the SENDs and WRITEs before its request.
         self.acknowledge_before(settings, front.first_psn, now_ns, host);
         if psn != self.acked {
             self.heard.note(Answer::Later(psn));
-            self.implied_nak(now_ns, host)?;
+            self.implied_nak(settings, now_ns, host)?;
             return Ok(None);
         }
         Ok(Some(front))
@@ -282,7 +293,7 @@ impl Requester {
         host: &mut H,
     ) -> Result<(), SendFailure> {
         let psn = packet.bth().psn;
-        let Some(request) = self.expected_response(settings, psn, now_ns, host)? else {
+        let Some(request) = self.expected_response(settings, packet, now_ns, host)? else {
             return Ok(());
         };
         let Some(wqe) = self.queue.entry(self.queue.head()) else { return Ok(()) };
@@ -328,8 +339,7 @@ impl Requester {
         packet: &Packet<'_>,
         host: &mut H,
     ) -> Result<(), SendFailure> {
-        let psn = packet.bth().psn;
-        let Some(request) = self.expected_response(settings, psn, now_ns, host)? else {
+        let Some(request) = self.expected_response(settings, packet, now_ns, host)? else {
             return Ok(());
         };
         let Some(wqe) = self.queue.entry(self.queue.head()) else { return Ok(()) };
@@ -377,16 +387,13 @@ impl Requester {
         }
         if self.timer_ns.is_some_and(|at| at <= now_ns) {
             if peer == PeerProgress::Starved && self.doubts_peer_since_ns(now_ns).is_some() {
-                host.count(Counter::StarvedPeer, 1);
+                host.emit(&settings.context, QpEvent::PeerStarved { psn: self.acked });
                 self.wait_for_starved_peer(settings, now_ns);
                 return Ok(());
             }
             self.timer_ns = None;
-            host.count(Counter::Timeout, 1);
-            if host.is_traced() {
-                let event = TraceEvent::TimedOut { psn: self.acked, retries_left: self.retries_left };
-                host.trace(&settings.context, event);
-            }
+            let (psn, retries_left) = (self.acked, self.retries_left);
+            host.emit(&settings.context, QpEvent::TimedOut { psn, retries_left });
             if self.retries_left == 0 {
                 return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });
             }
@@ -394,7 +401,7 @@ impl Requester {
             self.early_timer_ns = None;
             self.implied_nak_seen = false;
             self.window.on_timeout(self.sent_end);
-            self.rewind(host);
+            self.rewind(settings, Repetition::Timeout, host);
             return Ok(());
         }
         if self.early_timer_ns.is_some_and(|at| at <= now_ns) {
@@ -403,10 +410,14 @@ impl Requester {
             self.early_timer_ns = None;
             self.early_backoff += 1;
             self.implied_nak_seen = false;
-            host.count(Counter::EarlyRetransmit, 1);
+            host.emit(&settings.context, QpEvent::FellSilent { psn: self.acked });
             self.window.on_loss(self.sent_end);
-            self.rewind(host);
+            self.rewind(settings, Repetition::Silence, host);
         }
         Ok(())
     }
+}
+
+fn dropped(packet: &Packet<'_>, reason: Counter) -> QpEvent<'static> {
+    QpEvent::Dropped { reason, opcode: packet.bth().opcode, psn: packet.bth().psn }
 }

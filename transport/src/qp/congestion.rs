@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 
 use super::requester::Progress;
 use super::settings::Settings;
-use crate::host::{Counter, Host, Transmit};
+use crate::event::QpEvent;
+use crate::host::{Host, Transmit};
 use crate::path::Path;
 use crate::wire::{Headers, Operation, Psn};
 
@@ -73,7 +74,7 @@ impl Notifier {
         };
         headers.emit(packet);
         sink.seal();
-        host.count(Counter::TxCnp, 1);
+        host.emit(&settings.context, QpEvent::CnpSent);
         self.pending = false;
         Progress::Idle
     }

@@ -6,6 +6,7 @@ use super::Arrival;
 use super::requester::{Progress, Requester, SendFailure, fault_of};
 use super::settings::Settings;
 use super::unreliable::BufferFailure;
+use crate::event::QpEvent;
 use crate::host::{Counter, Host, RecvWqe, Transmit};
 use crate::types::{Cause, Detail, SendFlags, SendOpcode, WcFlags, WcOpcode, WcStatus, WorkCompletion};
 use crate::wire::{Deth, Headers, ImmDt, Operation, Packet, grh};
@@ -95,21 +96,22 @@ pub(crate) fn handle_datagram<H: Host>(
     recv: &mut RecvWqe,
     host: &mut H,
 ) -> Result<(), BufferFailure> {
+    let (opcode, psn) = (packet.bth().opcode, packet.bth().psn);
+    let dropped = |reason| QpEvent::Dropped { reason, opcode, psn };
     let Some(deth) = packet.deth() else {
-        host.count(Counter::RxWrongService, 1);
+        host.emit(&settings.context, dropped(Counter::RxWrongService));
         return Ok(());
     };
     if deth.qkey != settings.qkey {
-        host.count(Counter::RxBadQkey, 1);
+        host.emit(&settings.context, dropped(Counter::RxBadQkey));
         let (source, given, expected) = (deth.source, deth.qkey, settings.qkey);
-        host.explain(&settings.context, Cause::WrongQkey { source, given, expected });
+        host.log(&settings.context, Cause::WrongQkey { source, given, expected });
         return Ok(());
     }
-    let psn = packet.bth().psn;
     if host.take_recv(&settings.context, None, recv).is_err() {
-        host.count(Counter::RxNoReceive, 1);
+        host.emit(&settings.context, dropped(Counter::RxNoReceive));
         let reason = "no receive request is posted";
-        host.explain(&settings.context, Cause::MessageDropped { psn, reason, detail: Detail::None });
+        host.log(&settings.context, Cause::MessageDropped { psn, reason, detail: Detail::None });
         return Ok(());
     }
     let payload = packet.payload();

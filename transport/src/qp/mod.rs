@@ -29,14 +29,14 @@ mod window;
 
 use core::net::IpAddr;
 
+use crate::event::{Actor, PacketIdentity, QpEvent, Topic};
 use crate::host::{Counter, Host, PeerProgress, QpContext, RecvWqe, Transmit};
 use crate::path::Flow;
-use crate::trace::TraceEvent;
 use crate::types::{
-    AsyncEventType, Cause, DropReason, QpCapacity, QpState, QpType, SendFlags, SendRequest, WcOpcode,
+    AsyncEventType, Cause, DropReason, Peer, QpCapacity, QpState, QpType, SendFlags, SendRequest, WcOpcode,
     WcStatus, WorkCompletion,
 };
-use crate::wire::{Packet, Qpn, Service};
+use crate::wire::{Packet, Psn, Qpn, Service};
 
 pub use attributes::{AttributeMask, ModifyLimits, QpAttributes};
 pub use datagram::GRH_BYTES;
@@ -192,12 +192,14 @@ impl QueuePair {
         if let Some((status, error)) = fault {
             self.requester.queue.fault_newest(status);
             let cause = Cause::RequestFaulty { wr_id: request.wr_id, status, error };
-            host.explain(&self.settings.context, cause);
+            host.log(&self.settings.context, cause);
         }
-        if host.is_traced() {
+        if host.listens(Topic::Posts) {
             let (wr_id, opcode) = (request.wr_id, request.opcode);
-            let event = TraceEvent::SendPosted { wr_id, opcode, length_bytes, psn: first_psn, packet_count };
-            host.trace(&self.settings.context, event);
+            let message = self.requester.queue.tail().wrapping_sub(1);
+            let psn = first_psn;
+            let event = QpEvent::SendPosted { wr_id, message, opcode, length_bytes, psn, packet_count };
+            host.emit(&self.settings.context, event);
         }
         if matches!(self.state, QpState::Err | QpState::Sqe) {
             self.requester.flush(&self.settings, host);
@@ -220,27 +222,28 @@ impl QueuePair {
         packet: &Packet<'_>,
         host: &mut H,
     ) {
+        if host.listens(Topic::Packets) {
+            self.emit_received(packet, host);
+        }
         match self.check_packet(arrival, packet) {
             Ok(true) => {}
             Ok(false) if self.admits_port(now_ns, arrival, packet, host) => {}
             Ok(false) => {
-                host.count(Counter::RxWrongPort, 1);
-                self.explain_drop(Counter::RxWrongPort, arrival, packet, host);
+                self.drop_packet(Counter::RxWrongPort, arrival, packet, host);
                 return;
             }
-            Err(counter) => {
-                host.count(counter, 1);
-                self.explain_drop(counter, arrival, packet, host);
+            Err(reason) => {
+                self.drop_packet(reason, arrival, packet, host);
                 return;
             }
         }
         if packet.info().service == Service::Cnp {
-            host.count(Counter::RxCnp, 1);
+            host.emit(&self.settings.context, QpEvent::CnpReceived);
             self.requester.window.on_cnp(now_ns);
             return;
         }
         if self.notifier.observe(arrival.traffic_class, now_ns) {
-            host.count(Counter::RxCongestionMarked, 1);
+            host.emit(&self.settings.context, QpEvent::CongestionMarked { psn: packet.bth().psn });
         }
         if packet.info().is_request {
             self.handle_request(arrival, packet, host);
@@ -249,26 +252,40 @@ impl QueuePair {
             if let Err(failure) = outcome {
                 self.fail_send(failure, host);
             }
-            if host.is_traced() {
-                self.trace_repetition(host);
-            }
             self.finish_drain(host);
         }
     }
 
-    /// Says why a request was dropped, where that points to a mistake of a program.
+    /// Tells of a packet that arrived for it.
     #[cold]
-    fn explain_drop<H: Host>(
+    fn emit_received<H: Host>(&self, packet: &Packet<'_>, host: &mut H) {
+        let psn = packet.bth().psn;
+        let first = if packet.info().is_request {
+            (self.state >= QpState::Rtr && self.settings.qp_type.is_connected())
+                .then(|| Psn::new(self.attributes.rq_psn))
+        } else {
+            Some(self.requester.first_psn)
+        };
+        let event = QpEvent::PacketReceived {
+            opcode: packet.bth().opcode,
+            psn,
+            relative_psn: first.map(|first| PacketIdentity::relative(psn, first)),
+            length_bytes: packet.bytes().len() as u32,
+        };
+        host.emit(&self.settings.context, event);
+    }
+
+    /// Counts a packet that is dropped, and says why if that points to a mistake of a program.
+    #[cold]
+    fn drop_packet<H: Host>(
         &self,
         counter: Counter,
         arrival: &Arrival<'_>,
         packet: &Packet<'_>,
         host: &mut H,
     ) {
-        if host.is_traced() {
-            let (opcode, psn) = (packet.bth().opcode, packet.bth().psn);
-            host.trace(&self.settings.context, TraceEvent::Dropped { counter, opcode, psn });
-        }
+        let (opcode, psn) = (packet.bth().opcode, packet.bth().psn);
+        host.emit(&self.settings.context, QpEvent::Dropped { reason: counter, opcode, psn });
         let Flow { source, destination: to, .. } = *arrival.flow;
         let reason = match (counter, &self.settings.path) {
             // What comes after ERR, and to a queue pair that was connected before, is nothing unusual.
@@ -288,8 +305,7 @@ impl QueuePair {
             _ => return,
         };
         if packet.info().is_request {
-            let (opcode, psn) = (packet.bth().opcode, packet.bth().psn);
-            host.explain(&self.settings.context, Cause::PacketDropped { source, opcode, psn, reason });
+            host.log(&self.settings.context, Cause::PacketDropped { source, opcode, psn, reason });
         }
     }
 
@@ -340,7 +356,7 @@ impl QueuePair {
             Receiver::Reliable(responder) => {
                 if responder.handle_request(&self.settings, packet, host).is_err() {
                     // What was asked before the refused request is still answered, then the NAK.
-                    self.flush(host);
+                    self.flush(Actor::Responder, host);
                 }
             }
             Receiver::Unreliable(receiver) => {
@@ -361,9 +377,9 @@ impl QueuePair {
     fn fail_receive<H: Host>(&mut self, failure: BufferFailure, packet: &Packet<'_>, host: &mut H) {
         let BufferFailure { status, detail } = failure;
         let cause = Cause::ReceiveFailed { status, psn: packet.bth().psn, detail };
-        host.explain(&self.settings.context, cause);
+        host.log(&self.settings.context, cause);
         self.complete_held_recv(status, host);
-        self.enter_error(None, host);
+        self.enter_error_by(Actor::Responder, host);
     }
 
     /// Completes the receive request that a partly received message holds.
@@ -397,24 +413,25 @@ impl QueuePair {
     fn fail_send<H: Host>(&mut self, failure: SendFailure, host: &mut H) {
         self.requester.fail(&self.settings, failure, host);
         if failure.local && matches!(self.state, QpState::Rts | QpState::Sqd) {
-            self.change_state(QpState::Sqe, host);
+            self.change_state(QpState::Sqe, Actor::Requester, host);
             self.draining = false;
         } else {
-            self.enter_error(None, host);
+            self.enter_error_by(Actor::Requester, host);
         }
     }
 
-    pub(crate) fn change_state<H: Host>(&mut self, to: QpState, host: &mut H) {
+    fn change_state<H: Host>(&mut self, to: QpState, by: Actor, host: &mut H) {
         let from = core::mem::replace(&mut self.state, to);
-        if from != to && host.is_traced() {
-            host.trace(&self.settings.context, TraceEvent::State { from, to });
-        }
+        self.emit_state(from, by, host);
     }
 
-    /// Tells of what the requester sends again since it was last asked.
-    fn trace_repetition<H: Host>(&mut self, host: &mut H) {
-        if let Some((psn, packet_count)) = self.requester.repetition.take() {
-            host.trace(&self.settings.context, TraceEvent::SentAgain { psn, packet_count });
+    /// Tells of the change from a state to the one that it is in now.
+    fn emit_state<H: Host>(&self, from: QpState, by: Actor, host: &mut H) {
+        let to = self.state;
+        if from != to && host.listens(Topic::States) {
+            let peer = self.peer().map(|(address, qpn)| Peer { address, qpn });
+            let event = QpEvent::StateChanged { from, to, by, connection: self.epoch, peer };
+            host.emit(&self.settings.context, event);
         }
     }
 
@@ -424,17 +441,25 @@ impl QueuePair {
         if self.state == QpState::Err || self.state == QpState::Reset {
             return;
         }
+        let by = if cause == Some(Cause::Modified) { Actor::Program } else { Actor::Device };
         if let Some(cause) = cause {
-            host.explain(&self.settings.context, cause);
+            host.log(&self.settings.context, cause);
+        }
+        self.enter_error_by(by, host);
+    }
+
+    fn enter_error_by<H: Host>(&mut self, by: Actor, host: &mut H) {
+        if self.state == QpState::Err || self.state == QpState::Reset {
+            return;
         }
         if let Receiver::Reliable(responder) = &mut self.receiver {
             responder.responses.drop_data();
         }
-        self.flush(host);
+        self.flush(by, host);
     }
 
-    fn flush<H: Host>(&mut self, host: &mut H) {
-        self.change_state(QpState::Err, host);
+    fn flush<H: Host>(&mut self, by: Actor, host: &mut H) {
+        self.change_state(QpState::Err, by, host);
         self.draining = false;
         self.requester.flush(&self.settings, host);
         if !matches!(self.receiver, Receiver::Datagram(_)) {
@@ -466,9 +491,6 @@ impl QueuePair {
         let expired = self.requester.handle_timeout(&self.settings, now_ns, peer, host);
         if let Err(failure) = expired {
             self.fail_send(failure, host);
-        }
-        if host.is_traced() {
-            self.trace_repetition(host);
         }
     }
 
@@ -532,7 +554,7 @@ impl QueuePair {
                 responder.refuse_read(psn);
                 if self.state != QpState::Err {
                     host.event(&self.settings.context, AsyncEventType::QpAccessErr);
-                    self.flush(host);
+                    self.flush(Actor::Responder, host);
                 }
                 Progress::Blocked
             }

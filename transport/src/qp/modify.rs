@@ -8,9 +8,9 @@ use super::requester::Requester;
 use super::settings::Settings;
 use super::transition::{self, ModifyError, Step};
 use super::{QpConfig, QueuePair, Receiver, congestion::Notifier};
+use crate::event::Actor;
 use crate::host::Host;
 use crate::path::Path;
-use crate::trace::TraceEvent;
 use crate::types::{Access, Cause, Mtu, QpState, QpType};
 use crate::wire::{Psn, Qpn};
 
@@ -178,8 +178,8 @@ impl QueuePair {
             _ => self.state = next,
         }
         // A queue pair that fails has told of it already.
-        if next != QpState::Err && previous != next && host.is_traced() {
-            host.trace(&self.settings.context, TraceEvent::State { from: previous, to: next });
+        if next != QpState::Err {
+            self.emit_state(previous, Actor::Program, host);
         }
     }
 

@@ -193,7 +193,7 @@ impl QueuePair {
             Verdict::Drop => false,
             Verdict::DropGuess => {
                 let (psn, expected) = (packet.bth().psn, self.peer_port.known());
-                host.explain(&self.settings.context, Cause::WrongPort { psn, given, expected });
+                host.log(&self.settings.context, Cause::WrongPort { psn, given, expected });
                 false
             }
         }

@@ -277,7 +277,7 @@ impl Responses {
                 if let Err(error) = host.remote_read(stream.key, address, body) {
                     sink.abandon();
                     let psn = headers.bth.psn;
-                    host.explain(
+                    host.log(
                         &settings.context,
                         Cause::RequestRefused {
                             syndrome: Some(Syndrome::Nak(NakCode::RemoteAccess).byte()),

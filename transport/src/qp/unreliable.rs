@@ -4,6 +4,7 @@ use super::post::MAX_MESSAGE_BYTES;
 use super::requester::fault_of;
 use super::responder::{Inbound, check_payload, is_send, is_write, room};
 use super::settings::Settings;
+use crate::event::QpEvent;
 use crate::host::{Counter, Host, MemoryError, NoRecv, RecvWqe, RemoteKey};
 use crate::types::{Access, Cause, Detail, WcFlags, WcOpcode, WcStatus, WorkCompletion};
 use crate::wire::{Packet, Position, Psn};
@@ -75,11 +76,12 @@ impl UnreliableReceiver {
             self.dropping = false;
             self.inbound = Inbound::Idle;
         } else if psn != self.expected || self.dropping {
-            host.count(Counter::RxOutOfSequence, u64::from(!self.dropping));
-            host.count(Counter::RxMessageDropped, u64::from(!self.dropping));
             if !self.dropping {
+                let (reason, opcode) = (Counter::RxMessageDropped, packet.bth().opcode);
+                host.emit(&settings.context, QpEvent::OutOfSequence { psn, expected: self.expected });
+                host.emit(&settings.context, QpEvent::Dropped { reason, opcode, psn });
                 let reason = "a packet of it was lost, or overtaken by another";
-                host.explain(
+                host.log(
                     &settings.context,
                     Cause::MessageDropped { psn: self.expected, reason, detail: Detail::None },
                 );
@@ -94,8 +96,9 @@ impl UnreliableReceiver {
             Err(Drop::Silently(counter, reason, detail)) => {
                 self.dropping = true;
                 self.inbound = Inbound::Idle;
-                host.count(counter, 1);
-                host.explain(&settings.context, Cause::MessageDropped { psn, reason, detail });
+                let opcode = packet.bth().opcode;
+                host.emit(&settings.context, QpEvent::Dropped { reason: counter, opcode, psn });
+                host.log(&settings.context, Cause::MessageDropped { psn, reason, detail });
                 Ok(())
             }
             Err(Drop::Fail(failure)) => Err(failure),

@@ -55,6 +55,7 @@ impl Node {
             recv_cq: RECV_CQ,
             recv_queue: RECV_QUEUE,
             xrcd: XRCD,
+            ordinal: end,
         };
         let capacity = QpCapacity { max_send_wr: 24, max_send_sge: 4, ..QpCapacity::default() };
         let config = QpConfig {

@@ -10,7 +10,8 @@ use alloc::collections::VecDeque;
 use super::send_queue::{SendQueue, SendWqe};
 use super::settings::Settings;
 use super::window::Window;
-use crate::host::{Counter, Host, MemoryError, RemoteKey, Transmit};
+use crate::event::{QpEvent, Repetition};
+use crate::host::{Host, MemoryError, RemoteKey, Transmit};
 use crate::types::{
     Cause, FailedSend, Heard, MemoryFault, Peer, QpType, SendFlags, SendOpcode, Sge, WcStatus, WorkCompletion,
 };
@@ -95,8 +96,6 @@ pub(crate) struct Requester {
     pub(crate) first_psn: Psn,
     /// What was wrong with the memory or key of the request that fails next.
     pub(crate) fault: Option<MemoryFault>,
-    /// Where the cursor was last put back to, and how many PSNs were under way; for traces.
-    pub(crate) repetition: Option<(Psn, u32)>,
     /// The entry that failed locally, waiting for those before it to complete.
     pub(crate) local_failure: Option<(u64, WcStatus)>,
     /// Unsignaled requests completed since the last completion was made.
@@ -131,7 +130,6 @@ impl Requester {
             heard: Heard::default(),
             first_psn: Psn::new(0),
             fault: None,
-            repetition: None,
             local_failure: None,
             unreported: 0,
             packets_since_ack_request: 0,
@@ -170,10 +168,9 @@ impl Requester {
     }
 
     /// Puts the cursor back to the oldest unacknowledged packet.
-    pub(crate) fn rewind(&mut self, host: &mut impl Host) {
-        let resend = self.in_flight();
-        host.count(Counter::RetransmittedPackets, u64::from(resend));
-        self.repetition = Some((self.acked, resend));
+    pub(crate) fn rewind(&mut self, settings: &Settings, why: Repetition, host: &mut impl Host) {
+        let (psn, packet_count) = (self.acked, self.in_flight());
+        host.emit(&settings.context, QpEvent::SentAgain { psn, packet_count, why });
         self.cursor = self.queue.head();
         self.cursor_packet = match self.queue.entry(self.cursor) {
             Some(wqe) if !wqe.opcode.is_local() => self.acked.since(wqe.first_psn).max(0) as u32,
@@ -522,7 +519,7 @@ impl Requester {
                 fault,
                 heard: self.heard,
             });
-            host.explain(&settings.context, cause);
+            host.log(&settings.context, cause);
         }
         self.complete_head(settings, failure.status, host);
         self.flush(settings, host);

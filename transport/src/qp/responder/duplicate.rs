@@ -2,6 +2,7 @@
 
 use super::Responder;
 use super::check::{is_saved, packets_of};
+use crate::event::QpEvent;
 use crate::host::{Counter, Host};
 use crate::qp::response::{ReadRequest, ReplayKind};
 use crate::qp::settings::Settings;
@@ -20,7 +21,7 @@ impl Responder {
         let operation = packet.operation();
         let takes_place = operation == Operation::ReadRequest || is_saved(operation);
         if takes_place && self.responses.is_full(settings.max_dest_rd_atomic) {
-            host.count(Counter::RxMessageDropped, 1);
+            host.emit(&settings.context, dropped(packet, Counter::RxMessageDropped));
             return;
         }
         match operation {
@@ -30,7 +31,7 @@ impl Responder {
                     self.responses.replay_saved(psn, Some(original), self.msn);
                 }
                 Some(ReplayKind::Empty) => self.responses.replay_saved(psn, None, self.msn),
-                _ => host.count(Counter::RxReplayMissed, 1),
+                _ => host.emit(&settings.context, dropped(packet, Counter::RxReplayMissed)),
             },
             // Asked for or not: whoever sends again has not heard how far it got. rdma_rxe asks in the last of 128 packets only,
             // and when our socket holds fewer of its packets than that, the question is lost each time.
@@ -45,11 +46,11 @@ impl Responder {
         let psn = packet.bth().psn;
         let found = self.responses.replay_of(psn);
         let (Some(reth), Some(replay)) = (packet.reth(), found) else {
-            host.count(Counter::RxReplayMissed, 1);
+            host.emit(&settings.context, dropped(packet, Counter::RxReplayMissed));
             return;
         };
         let ReplayKind::Read { rkey, address, length_bytes } = replay.kind else {
-            host.count(Counter::RxReplayMissed, 1);
+            host.emit(&settings.context, dropped(packet, Counter::RxReplayMissed));
             return;
         };
         // It may ask for the rest only, but never for more than the original did.
@@ -67,7 +68,7 @@ impl Responder {
                 key
             }
             _ => {
-                host.count(Counter::RxReplayMissed, 1);
+                host.emit(&settings.context, dropped(packet, Counter::RxReplayMissed));
                 return;
             }
         };
@@ -76,4 +77,8 @@ impl Responder {
             ReadRequest { key, first_psn: psn, address: reth.address, length_bytes: reth.length, count };
         self.responses.replay_read(request, self.msn);
     }
+}
+
+fn dropped(packet: &Packet<'_>, reason: Counter) -> QpEvent<'static> {
+    QpEvent::Dropped { reason, opcode: packet.bth().opcode, psn: packet.bth().psn }
 }

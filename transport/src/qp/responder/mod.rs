@@ -7,6 +7,7 @@ mod message;
 
 use super::response::Responses;
 use super::settings::Settings;
+use crate::event::QpEvent;
 use crate::host::{Counter, Host, MemoryError, NoRecv, RecvWqe, RemoteKey};
 use crate::types::{AsyncEventType, Cause, Detail, DropReason, WcOpcode, WcStatus, WorkCompletion};
 use crate::wire::{NakCode, Operation, Packet, Position, Psn, Syndrome};
@@ -179,7 +180,7 @@ impl Responder {
         }
         let Some(path) = settings.path.as_deref() else { return };
         let (source, opcode) = (path.flow.destination, packet.bth().opcode);
-        host.explain(&settings.context, Cause::PacketDropped { source, opcode, psn, reason });
+        host.log(&settings.context, Cause::PacketDropped { source, opcode, psn, reason });
     }
 
     /// A receive request is in use by a partly received SEND.
@@ -203,17 +204,18 @@ impl Responder {
             self.doubt_start(settings, packet, host);
         }
         if distance > 0 {
-            host.count(Counter::RxOutOfSequence, 1);
+            host.emit(&settings.context, QpEvent::OutOfSequence { psn, expected: self.expected });
             if !self.nak_outstanding {
                 self.nak_outstanding = true;
-                host.count(Counter::TxNakSequence, 1);
                 let syndrome = Syndrome::Nak(NakCode::Sequence);
+                host.emit(&settings.context, QpEvent::NakSent { syndrome, psn: self.expected });
                 self.responses.push_acknowledge(syndrome, self.expected, self.msn);
             }
             return Ok(());
         }
         if distance < 0 {
-            host.count(Counter::RxDuplicateRequest, 1);
+            let opcode = packet.bth().opcode;
+            host.emit(&settings.context, QpEvent::DuplicateRequest { opcode, psn });
             self.handle_duplicate(settings, packet, host);
             return Ok(());
         }
@@ -221,14 +223,15 @@ impl Responder {
         match self.accept(settings, packet, host) {
             Ok(()) => Ok(()),
             Err(Stop::Overloaded) => {
-                host.count(Counter::RxMessageDropped, 1);
+                let (reason, opcode) = (Counter::RxMessageDropped, packet.bth().opcode);
+                host.emit(&settings.context, QpEvent::Dropped { reason, opcode, psn });
                 Ok(())
             }
             Err(Stop::NotReady) => {
                 // Packets behind this one are out of sequence now; the RNR NAK speaks for them too.
                 self.nak_outstanding = true;
-                host.count(Counter::TxRnrNak, 1);
                 let syndrome = Syndrome::RnrNak { timer_code: settings.min_rnr_timer };
+                host.emit(&settings.context, QpEvent::NakSent { syndrome, psn: self.expected });
                 self.responses.push_acknowledge(syndrome, self.expected, self.msn);
                 Ok(())
             }
@@ -242,16 +245,11 @@ impl Responder {
     fn refuse<H: Host>(&mut self, settings: &Settings, packet: &Packet<'_>, refused: Refused, host: &mut H) {
         let psn = packet.bth().psn;
         let syndrome = refused.code.map(Syndrome::Nak);
-        if let (Some(code), Some(syndrome)) = (refused.code, syndrome) {
-            let counter = match code {
-                NakCode::RemoteAccess => Counter::TxNakAccess,
-                NakCode::RemoteOperation => Counter::TxNakOperation,
-                _ => Counter::TxNakInvalid,
-            };
-            host.count(counter, 1);
+        if let Some(syndrome) = syndrome {
+            host.emit(&settings.context, QpEvent::NakSent { syndrome, psn });
             self.responses.push_acknowledge(syndrome, psn, self.msn);
         }
-        host.explain(
+        host.log(
             &settings.context,
             Cause::RequestRefused {
                 syndrome: syndrome.map(Syndrome::byte),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use pumice_transport::event::QpEvent;
 use pumice_transport::host::{Counter, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
 use pumice_transport::types::{
     Access, AsyncEventType, AtomicOperation, Cause, Sge, WcOpcode, WcStatus, WindowBind, WorkCompletion,
@@ -225,12 +226,13 @@ impl Host for FakeHost {
         self.events.push(event);
     }
 
-    fn explain(&mut self, _qp: &QpContext, cause: Cause) {
-        self.causes.push(cause);
-    }
-
-    fn count(&mut self, counter: Counter, amount: u64) {
-        *self.counters.entry(counter as u8).or_default() += amount;
+    fn emit(&mut self, _qp: &QpContext, event: QpEvent<'_>) {
+        if let QpEvent::Logged(cause) = event {
+            self.causes.push(*cause);
+        }
+        if let Some((counter, amount)) = event.counter() {
+            *self.counters.entry(counter as u8).or_default() += amount;
+        }
     }
 }
 

@@ -164,10 +164,10 @@ impl Adapter {
             Some(entries)
         }));
         if logs(Log::Error) {
-            config.explain = Some(Box::new(|qp, cause| explain_cause(qp.qpn, cause)));
+            config.log = Some(Box::new(|qp, cause| explain_cause(qp.qpn, cause)));
         }
         if logs(Log::Debug) {
-            config.trace = Some(Box::new(log::print_step));
+            config.steps = Some(Box::new(log::print_step));
         }
         // Signals are for the application's threads.
         let hca = Arc::new(with_signals_blocked(|| Hca::open(config, port, clock))?);
@@ -223,7 +223,7 @@ extern "C" fn farewell() {
         if !adapter.is_inherited() {
             adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
             adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
-            adapter.hca.settle_explanations(EXPLANATIONS_PATIENCE);
+            adapter.hca.events().settle(EXPLANATIONS_PATIENCE);
             capture::flush_capture();
         }
         log::account();

@@ -1,0 +1,54 @@
+//! Steps of queue pairs as lines, for an operator who asks for all of them (`--log debug`).
+
+use std::time::Duration;
+
+use super::relay::Relay;
+use super::{Event, Subscriber, Topics};
+use crate::ground::error::ResourceError;
+
+/// Lines that wait to be written; beyond that they are lost, and counted.
+const WAITING: usize = 65_536;
+
+/// Takes lines, on a thread of its own.
+pub type StepHook = Box<dyn Fn(&str) + Send>;
+
+/// Makes a line of every step of the queue pairs but the packets, of which there are too many.
+pub struct StepSubscriber(Relay<String>);
+
+impl StepSubscriber {
+    /// Starts the thread that hands lines to the hook.
+    ///
+    /// # Errors
+    /// The operating system has no thread to give.
+    pub fn on_thread(hook: StepHook) -> Result<StepSubscriber, ResourceError> {
+        let take = move |line: String, lost: u64| {
+            if lost > 0 {
+                hook(&format!(
+                    "{lost} lines of the trace were lost here: they came faster than they are written"
+                ));
+            }
+            hook(&line);
+        };
+        Relay::start("pumice-trace", WAITING, take).map(StepSubscriber)
+    }
+}
+
+impl Subscriber for StepSubscriber {
+    fn topics(&self) -> Topics {
+        Topics::STATES | Topics::POSTS | Topics::DROPS | Topics::RECOVERY | Topics::COMPLETIONS
+    }
+
+    fn hear(&self, _at_ns: u64, event: &Event<'_>) {
+        if let Event::Qp { qp, event } = event {
+            self.0.send(format!("qp {}  {event}", qp.qpn));
+        }
+    }
+
+    fn settle(&self, patience: Duration) {
+        self.0.settle(patience);
+    }
+
+    fn finish(&self) {
+        self.0.finish();
+    }
+}

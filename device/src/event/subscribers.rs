@@ -1,0 +1,137 @@
+//! Who listens: a list that is made when the device opens and does not change.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Event, Topics};
+use crate::ground::clock::Clock;
+
+/// Something that listens to the events of a device.
+pub trait Subscriber: Send + Sync {
+    /// What it wants to hear of. Asked once.
+    fn topics(&self) -> Topics;
+
+    /// Something of its topics happened, at this time of the device's clock. Called under the engine's lock, or
+    /// by a thread that polls: it must not call the device, and must not wait.
+    fn hear(&self, at_ns: u64, event: &Event<'_>);
+
+    /// Waits until what was heard so far has taken effect, or `patience` is over.
+    fn settle(&self, patience: Duration) {
+        let _ = patience;
+    }
+
+    /// The device closes: waits until everything that was heard has taken effect.
+    fn finish(&self) {}
+}
+
+/// The subscribers of a device.
+pub struct Subscribers {
+    topics: Topics,
+    list: Vec<Box<dyn Subscriber>>,
+    clock: Clock,
+}
+
+impl Default for Subscribers {
+    /// Nobody.
+    fn default() -> Subscribers {
+        Subscribers { topics: Topics::empty(), list: Vec::new(), clock: Clock::monotonic() }
+    }
+}
+
+impl fmt::Debug for Subscribers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscribers").field("topics", &self.topics).finish_non_exhaustive()
+    }
+}
+
+impl Subscribers {
+    /// These, who are told the time of this clock.
+    pub fn new(list: Vec<Box<dyn Subscriber>>, clock: Clock) -> Subscribers {
+        let topics = list.iter().fold(Topics::empty(), |all, one| all | one.topics());
+        Subscribers { topics, list, clock }
+    }
+
+    /// What anybody listens to.
+    #[inline]
+    pub fn topics(&self) -> Topics {
+        self.topics
+    }
+
+    /// Whether anybody listens to any of these topics.
+    #[inline]
+    pub fn listen(&self, topics: Topics) -> bool {
+        self.topics.intersects(topics)
+    }
+
+    /// Tells those who listen.
+    #[inline]
+    pub fn emit(&self, event: &Event<'_>) {
+        if self.listen(event.topics()) {
+            self.deliver(event);
+        }
+    }
+
+    #[cold]
+    fn deliver(&self, event: &Event<'_>) {
+        let at_ns = self.clock.now_ns();
+        for subscriber in self.list.iter().filter(|one| one.topics().intersects(event.topics())) {
+            subscriber.hear(at_ns, event);
+        }
+    }
+
+    /// Waits until what was heard so far has taken effect, or `patience` is over for each.
+    pub fn settle(&self, patience: Duration) {
+        for subscriber in &self.list {
+            subscriber.settle(patience);
+        }
+    }
+
+    /// The device closes.
+    pub(crate) fn finish(&self) {
+        for subscriber in &self.list {
+            subscriber.finish();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::event::AsyncElement;
+    use pumice_transport::types::AsyncEventType;
+
+    struct Listener(Topics, Arc<AtomicU32>);
+
+    impl Subscriber for Listener {
+        fn topics(&self) -> Topics {
+            self.0
+        }
+
+        fn hear(&self, _at_ns: u64, event: &Event<'_>) {
+            assert!(self.0.intersects(event.topics()));
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_subscriber_hears_what_it_listens_to() {
+        let heard = Arc::new(AtomicU32::new(0));
+        let listener = |topics| -> Box<dyn Subscriber> { Box::new(Listener(topics, Arc::clone(&heard))) };
+        let subscribers = Subscribers::new(
+            vec![listener(Topics::ASYNC_EVENTS), listener(Topics::POLLS), listener(Topics::all())],
+            Clock::monotonic(),
+        );
+        let (event, element) = (AsyncEventType::PortErr, AsyncElement::Port(1));
+        subscribers.emit(&Event::AsyncEventRaised { event, element });
+        assert_eq!(heard.load(Ordering::Relaxed), 2);
+        assert!(!Subscribers::default().listen(Topics::all()));
+    }
+
+    #[test]
+    fn every_topic_is_a_bit_of_its_own() {
+        assert_eq!(Topics::all().iter().count() as u32, Topics::all().bits().count_ones());
+    }
+}

@@ -1,0 +1,113 @@
+//! What a packet is, in words that do not depend on this run's numbers, clock or batches.
+
+use alloc::collections::VecDeque;
+use core::fmt;
+
+use crate::wire::Psn;
+
+/// Passes that are remembered for counting transmissions; older ones are forgotten.
+const MAX_PASSES: usize = 64;
+
+/// Which side of a queue pair a packet comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Side {
+    /// Requests: the requester sends them.
+    Requester,
+    /// Answers: the responder sends them.
+    Responder,
+    /// Congestion notifications, which have no PSN.
+    Notification,
+}
+
+/// A packet of a queue pair, by what it carries: the same in every run in which the program sends the same
+/// messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PacketIdentity {
+    /// Who sends it.
+    pub side: Side,
+    /// The ordinal of the message on the queue pair: of the send request, or of the request that is answered
+    /// (modulo 2^24).
+    pub message: u64,
+    /// PSN relative to the first of this side, modulo 2^24.
+    pub relative_psn: u32,
+    /// Which transmission of this PSN it is, from 1.
+    pub transmission: u32,
+}
+
+impl PacketIdentity {
+    /// A PSN relative to the first one.
+    pub const fn relative(psn: Psn, first: Psn) -> u32 {
+        psn.value().wrapping_sub(first.value()) & 0x00ff_ffff
+    }
+}
+
+impl fmt::Display for PacketIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PacketIdentity { message, relative_psn, transmission, .. } = self;
+        write!(f, "message {message}  packet {relative_psn}  transmission {transmission}")
+    }
+}
+
+/// Counts how often each PSN was sent. A sender goes through PSNs upwards and sometimes back: each way upwards is
+/// a pass, and a PSN was sent as often as there are passes over it.
+#[derive(Debug, Clone, Default)]
+pub struct Transmissions {
+    current: Option<Pass>,
+    earlier: VecDeque<Pass>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pass {
+    first: Psn,
+    end: Psn,
+}
+
+impl Pass {
+    fn covers(&self, psn: Psn) -> bool {
+        !psn.is_before(self.first) && psn.is_before(self.end)
+    }
+}
+
+impl Transmissions {
+    /// Notes that `count` PSNs from `psn` on are sent, and says which transmission of the first one it is. A gap
+    /// counts as sent: a coalesced acknowledgement speaks for the PSNs before it.
+    pub fn note(&mut self, psn: Psn, count: u32) -> u32 {
+        let end = psn.plus(count);
+        match &mut self.current {
+            Some(current) if !psn.is_before(current.end) => current.end = end,
+            current => {
+                if let Some(finished) = current.replace(Pass { first: psn, end }) {
+                    if self.earlier.len() >= MAX_PASSES {
+                        self.earlier.pop_front();
+                    }
+                    self.earlier.push_back(finished);
+                }
+            }
+        }
+        1 + self.earlier.iter().filter(|pass| pass.covers(psn)).count() as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_psn_is_counted_once_per_pass() {
+        let mut sent = Transmissions::default();
+        let mut note = |psn, count| sent.note(Psn::new(psn), count);
+        assert_eq!([note(10, 1), note(11, 1), note(12, 4), note(16, 1)], [1; 4]);
+        assert_eq!([note(11, 1), note(12, 4)], [2, 2], "back to 11");
+        assert_eq!([note(12, 4), note(16, 1), note(17, 1)], [3, 2, 1], "back to 12; 16 was sent in the first pass");
+    }
+
+    #[test]
+    fn psns_wrap_and_old_passes_are_forgotten() {
+        let mut sent = Transmissions::default();
+        assert_eq!(sent.note(Psn::new(0xff_ffff), 1), 1);
+        assert_eq!(sent.note(Psn::new(0), 1), 1);
+        let last = (0..1000).map(|_| sent.note(Psn::new(0xff_ffff), 2)).last();
+        assert_eq!(last, Some(MAX_PASSES as u32 + 1));
+        assert_eq!(PacketIdentity::relative(Psn::new(1), Psn::new(0xff_fffe)), 3);
+    }
+}

@@ -1,0 +1,357 @@
+//! What happens to a queue pair: the protocol's part of the device's one stream of events.
+//!
+//! The protocol says everything that it does with [`Host::emit`](crate::host::Host::emit): an event borrows what
+//! it tells of, and making one allocates nothing. What the host counts follows from the event
+//! ([`QpEvent::counter`]), so that counters and other subscribers cannot disagree. Before a frequent event is put
+//! together, the protocol asks [`Host::listens`](crate::host::Host::listens) for its [`Topic`].
+//!
+//! These are not the asynchronous events of verbs ([`AsyncEventType`](crate::types::AsyncEventType)).
+
+mod identity;
+
+use core::fmt;
+
+use crate::host::Counter;
+use crate::types::{Cause, Peer, QpState, RecvRequest, SendOpcode, WcStatus, WorkCompletion};
+use crate::wire::{NakCode, Opcode, Psn, Syndrome};
+
+pub use identity::{PacketIdentity, Side, Transmissions};
+
+/// What an event is about: subscribers choose by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Topic {
+    /// Changes of state.
+    States,
+    /// Requests posted by the program.
+    Posts,
+    /// Packets sent and received; frequent.
+    Packets,
+    /// Packets that were dropped, repeated or out of turn.
+    Drops,
+    /// ACK and NAK traffic that refuses, and congestion notifications.
+    Refusals,
+    /// What the requester does about loss: timers, repetitions, waits.
+    Recovery,
+    /// Requests completed.
+    Completions,
+    /// Sentences for the operator.
+    Log,
+}
+
+impl Topic {
+    /// The number of topics of the protocol: a host numbers its own ones from here on.
+    pub const COUNT: u32 = Topic::Log as u32 + 1;
+
+    /// The topic as a bit of a set.
+    #[inline]
+    pub const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// Who changed the state of a queue pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Actor {
+    /// The program, by `ibv_modify_qp`.
+    Program,
+    /// The requester: a send request failed.
+    Requester,
+    /// The responder: a request of the peer, or a receive request, failed.
+    Responder,
+    /// The device: something that the queue pair uses failed.
+    Device,
+}
+
+/// Why the requester sends packets again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repetition {
+    /// The acknowledgement timer expired.
+    Timeout,
+    /// The path is known to lose packets, and the peer was silent for longer than its answers take.
+    Silence,
+    /// The peer sent a sequence NAK.
+    SequenceNak,
+    /// The peer answered something later: an earlier answer was lost.
+    MissingAnswer,
+    /// The peer had no receive request.
+    ReceiverNotReady,
+}
+
+/// Something that happened to a queue pair.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum QpEvent<'a> {
+    /// Its state changed.
+    StateChanged {
+        /// Before.
+        from: QpState,
+        /// After.
+        to: QpState,
+        /// Who changed it.
+        by: Actor,
+        /// The ordinal of its connection: how often it was reset before.
+        connection: u32,
+        /// The peer that it is connected to.
+        peer: Option<Peer>,
+    },
+    /// A send request was posted.
+    SendPosted {
+        /// Of the request.
+        wr_id: u64,
+        /// The ordinal of the request since the queue pair was reset.
+        message: u64,
+        /// Its operation.
+        opcode: SendOpcode,
+        /// Its length.
+        length_bytes: u32,
+        /// PSN of its first packet.
+        psn: Psn,
+        /// PSNs that it takes.
+        packet_count: u32,
+    },
+    /// A receive request was posted.
+    RecvPosted {
+        /// The request.
+        request: &'a RecvRequest<'a>,
+    },
+    /// A packet was given to the device to be sent.
+    PacketSent {
+        /// Which packet of which message it is.
+        identity: PacketIdentity,
+        /// Its opcode.
+        opcode: Opcode,
+        /// Its PSN.
+        psn: Psn,
+        /// Bytes from the BTH to the ICRC.
+        length_bytes: u32,
+    },
+    /// A packet arrived for it, before anything is checked.
+    PacketReceived {
+        /// Its opcode.
+        opcode: Opcode,
+        /// Its PSN.
+        psn: Psn,
+        /// The PSN relative to the first of its direction, modulo 2^24; `None` while there is no first one.
+        relative_psn: Option<u32>,
+        /// Bytes from the BTH to the ICRC.
+        length_bytes: u32,
+    },
+    /// A packet was dropped.
+    Dropped {
+        /// The counter that has it, by the name that `pumice stat` prints.
+        reason: Counter,
+        /// What it was.
+        opcode: Opcode,
+        /// Its PSN.
+        psn: Psn,
+    },
+    /// A request came after a gap in the PSNs.
+    OutOfSequence {
+        /// Its PSN.
+        psn: Psn,
+        /// The PSN that was expected.
+        expected: Psn,
+    },
+    /// A request came that was executed before.
+    DuplicateRequest {
+        /// What it asks for.
+        opcode: Opcode,
+        /// Its PSN.
+        psn: Psn,
+    },
+    /// The responder queued a NAK.
+    NakSent {
+        /// Its kind.
+        syndrome: Syndrome,
+        /// Its PSN.
+        psn: Psn,
+    },
+    /// A NAK came.
+    NakReceived {
+        /// Its kind.
+        syndrome: Syndrome,
+        /// Its PSN.
+        psn: Psn,
+    },
+    /// An answer shows that an earlier one was lost.
+    ImpliedNak {
+        /// The PSN whose answer is missing.
+        psn: Psn,
+    },
+    /// A packet came that a switch marked as congested.
+    CongestionMarked {
+        /// Its PSN.
+        psn: Psn,
+    },
+    /// A congestion notification was sent.
+    CnpSent,
+    /// A congestion notification came.
+    CnpReceived,
+    /// Everything from a PSN on is sent again.
+    SentAgain {
+        /// The first one.
+        psn: Psn,
+        /// PSNs that were under way.
+        packet_count: u32,
+        /// Why.
+        why: Repetition,
+    },
+    /// The acknowledgement timer expired.
+    TimedOut {
+        /// The oldest PSN without an answer.
+        psn: Psn,
+        /// Retries that are left.
+        retries_left: u8,
+    },
+    /// The peer was silent for longer than its answers take, on a path that is known to lose packets.
+    FellSilent {
+        /// The oldest PSN without an answer.
+        psn: Psn,
+    },
+    /// The acknowledgement timer expired and costs no retry: the peer's process on this host had no processor.
+    PeerStarved {
+        /// The oldest PSN without an answer.
+        psn: Psn,
+    },
+    /// The peer has no receive request posted: nothing is sent for a while.
+    ReceiverNotReady {
+        /// PSN that it refused.
+        psn: Psn,
+        /// Retries that are left; 7 means for ever.
+        retries_left: u8,
+    },
+    /// A request completed.
+    Completed {
+        /// Its completion.
+        completion: &'a WorkCompletion,
+        /// Handle of the completion queue.
+        cq: u32,
+    },
+    /// Something went wrong, in words for the operator.
+    Logged(&'a Cause),
+}
+
+impl QpEvent<'_> {
+    /// What it is about.
+    #[inline]
+    pub const fn topic(&self) -> Topic {
+        match self {
+            QpEvent::StateChanged { .. } => Topic::States,
+            QpEvent::SendPosted { .. } | QpEvent::RecvPosted { .. } => Topic::Posts,
+            QpEvent::PacketSent { .. } | QpEvent::PacketReceived { .. } => Topic::Packets,
+            QpEvent::Dropped { .. } | QpEvent::OutOfSequence { .. } | QpEvent::DuplicateRequest { .. } => {
+                Topic::Drops
+            }
+            QpEvent::NakSent { .. }
+            | QpEvent::NakReceived { .. }
+            | QpEvent::ImpliedNak { .. }
+            | QpEvent::CongestionMarked { .. }
+            | QpEvent::CnpSent
+            | QpEvent::CnpReceived => Topic::Refusals,
+            QpEvent::SentAgain { .. }
+            | QpEvent::TimedOut { .. }
+            | QpEvent::FellSilent { .. }
+            | QpEvent::PeerStarved { .. }
+            | QpEvent::ReceiverNotReady { .. } => Topic::Recovery,
+            QpEvent::Completed { .. } => Topic::Completions,
+            QpEvent::Logged(_) => Topic::Log,
+        }
+    }
+
+    /// The counter that has it, and by how much it grows.
+    #[inline]
+    pub const fn counter(&self) -> Option<(Counter, u64)> {
+        let counter = match self {
+            QpEvent::Dropped { reason, .. } => *reason,
+            QpEvent::OutOfSequence { .. } => Counter::RxOutOfSequence,
+            QpEvent::DuplicateRequest { .. } => Counter::RxDuplicateRequest,
+            QpEvent::NakSent { syndrome, .. } => match syndrome {
+                Syndrome::RnrNak { .. } => Counter::TxRnrNak,
+                Syndrome::Nak(NakCode::Sequence) => Counter::TxNakSequence,
+                Syndrome::Nak(NakCode::RemoteAccess) => Counter::TxNakAccess,
+                Syndrome::Nak(NakCode::RemoteOperation) => Counter::TxNakOperation,
+                _ => Counter::TxNakInvalid,
+            },
+            QpEvent::NakReceived { syndrome, .. } => match syndrome {
+                Syndrome::RnrNak { .. } => Counter::RxRnrNak,
+                Syndrome::Nak(NakCode::Sequence) => Counter::RxNakSequence,
+                _ => Counter::RxNakFatal,
+            },
+            QpEvent::ImpliedNak { .. } => Counter::RxImpliedNak,
+            QpEvent::CongestionMarked { .. } => Counter::RxCongestionMarked,
+            QpEvent::CnpSent => Counter::TxCnp,
+            QpEvent::CnpReceived => Counter::RxCnp,
+            QpEvent::SentAgain { packet_count, .. } => {
+                return Some((Counter::RetransmittedPackets, *packet_count as u64));
+            }
+            QpEvent::TimedOut { .. } => Counter::Timeout,
+            QpEvent::FellSilent { .. } => Counter::EarlyRetransmit,
+            QpEvent::PeerStarved { .. } => Counter::StarvedPeer,
+            QpEvent::StateChanged { .. }
+            | QpEvent::SendPosted { .. }
+            | QpEvent::RecvPosted { .. }
+            | QpEvent::PacketSent { .. }
+            | QpEvent::PacketReceived { .. }
+            | QpEvent::ReceiverNotReady { .. }
+            | QpEvent::Completed { .. }
+            | QpEvent::Logged(_) => return None,
+        };
+        Some((counter, 1))
+    }
+}
+
+impl fmt::Display for QpEvent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QpEvent::StateChanged { from, to, .. } => write!(f, "state {} to {}", from.name(), to.name()),
+            QpEvent::SendPosted { wr_id, opcode, length_bytes, psn, packet_count, .. } => write!(
+                f,
+                "post {}  wr_id {wr_id:#x}  psn {}  {packet_count} packets  {length_bytes} B",
+                opcode.name(),
+                psn.value()
+            ),
+            QpEvent::RecvPosted { request } => {
+                let bytes: u64 = request.sges.iter().map(|sge| u64::from(sge.length)).sum();
+                write!(f, "post RECV  wr_id {:#x}  {bytes} B", request.wr_id)
+            }
+            QpEvent::PacketSent { identity, opcode, psn, length_bytes } => {
+                write!(f, "send {opcode}  psn {}  {length_bytes} B  {identity}", psn.value())
+            }
+            QpEvent::PacketReceived { opcode, psn, length_bytes, .. } => {
+                write!(f, "receive {opcode}  psn {}  {length_bytes} B", psn.value())
+            }
+            QpEvent::Dropped { reason, opcode, psn } => {
+                write!(f, "drop {opcode}  psn {}  {reason:?}", psn.value())
+            }
+            QpEvent::OutOfSequence { psn, expected } => {
+                write!(f, "out of sequence  psn {}  expected {}", psn.value(), expected.value())
+            }
+            QpEvent::DuplicateRequest { opcode, psn } => write!(f, "repeated {opcode}  psn {}", psn.value()),
+            QpEvent::NakSent { syndrome, psn } => write!(f, "send {syndrome:?}  psn {}", psn.value()),
+            QpEvent::NakReceived { syndrome, psn } => write!(f, "receive {syndrome:?}  psn {}", psn.value()),
+            QpEvent::ImpliedNak { psn } => write!(f, "answer missing  psn {}", psn.value()),
+            QpEvent::CongestionMarked { psn } => write!(f, "congestion marked  psn {}", psn.value()),
+            QpEvent::CnpSent => f.write_str("send CNP"),
+            QpEvent::CnpReceived => f.write_str("receive CNP"),
+            QpEvent::SentAgain { psn, packet_count, .. } => {
+                write!(f, "send again  psn {}  {packet_count} packets", psn.value())
+            }
+            QpEvent::TimedOut { psn, retries_left } => {
+                write!(f, "timer expired  psn {}  {retries_left} retries left", psn.value())
+            }
+            QpEvent::FellSilent { psn } => write!(f, "peer silent  psn {}", psn.value()),
+            QpEvent::PeerStarved { psn } => write!(f, "peer without a processor  psn {}", psn.value()),
+            QpEvent::ReceiverNotReady { psn, retries_left } => {
+                write!(f, "receiver not ready  psn {}  {retries_left} retries left", psn.value())
+            }
+            QpEvent::Completed { completion, cq } => {
+                let WorkCompletion { wr_id, status, opcode, byte_len, .. } = completion;
+                let direction = if opcode.is_recv() { "RECV" } else { "SEND" };
+                write!(f, "complete {direction}  wr_id {wr_id:#x}  {}  cq {cq}", status.name())?;
+                if *status == WcStatus::Success { write!(f, "  {byte_len} B") } else { Ok(()) }
+            }
+            QpEvent::Logged(cause) => write!(f, "{cause}"),
+        }
+    }
+}
