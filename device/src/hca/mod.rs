@@ -27,9 +27,9 @@ use crate::addresses::pkey_table::PkeyTable;
 use crate::counters::Counters;
 use crate::driver::{Background, Core};
 use crate::engine::{Engine, QueuePairs};
+use crate::event::{LogHook, LogSubscriber, StepHook, StepSubscriber, Subscriber, Subscribers};
 use crate::ground::clock::Clock;
 use crate::ground::limits::Limits;
-use crate::event::{LogHook, LogSubscriber, StepHook, StepSubscriber, Subscriber, Subscribers};
 use crate::gsi::{self, Gsi};
 use crate::memory::DeviceMemoryPool;
 use crate::objects::async_event::AsyncEventQueue;
@@ -135,8 +135,7 @@ impl Hca {
         let threaded = !clock.is_virtual();
         let mut subscribers = config.subscribers;
         if let Some(hook) = config.log {
-            let log =
-                if threaded { LogSubscriber::on_thread(hook)? } else { LogSubscriber::at_once(hook) };
+            let log = if threaded { LogSubscriber::on_thread(hook)? } else { LogSubscriber::at_once(hook) };
             subscribers.push(Box::new(log));
         }
         if let Some(hook) = config.steps {

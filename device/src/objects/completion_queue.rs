@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
+use crate::event::{Event, Subscribers, Topics};
 use crate::ground::clock::Clock;
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
@@ -13,7 +14,6 @@ use crate::objects::armed_queues::ArmedQueues;
 use crate::objects::completion_channel::{CompletionChannel, CqEvent};
 use crate::objects::event_account::EventAccount;
 use crate::objects::send_slots::SendSlots;
-use crate::event::{Event, Subscribers, Topics};
 
 /// What became of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

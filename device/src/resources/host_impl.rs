@@ -3,15 +3,14 @@
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::{Counter, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
 use pumice_transport::types::{
-    Access, AsyncEventType, AtomicOperation, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind,
-    WorkCompletion,
+    Access, AsyncEventType, AtomicOperation, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind, WorkCompletion,
 };
 
 use super::{Receives, Resources};
+use crate::event::{Event, Topics};
 use crate::objects::async_event::AsyncElement;
 use crate::objects::completion_queue::Pushed;
 use crate::objects::srq::{Srq, Taken};
-use crate::event::{Event, Topics};
 
 impl Host for Resources {
     #[inline]
@@ -211,12 +210,12 @@ mod tests {
     use pumice_transport::wire::{Psn, Qpn};
 
     use super::*;
+    use crate::event::{LogHook, LogSubscriber, Subscribers};
+    use crate::ground::clock::Clock;
     use crate::ground::limits::Limits;
     use crate::ground::table::Handle;
     use crate::objects::completion_queue::CompletionQueue;
     use crate::objects::srq::SrqChange;
-    use crate::event::{LogHook, LogSubscriber, Subscribers};
-    use crate::ground::clock::Clock;
     use crate::resources::{CqSetup, QpFault, QpSetup, SrqSetup};
 
     struct Device {

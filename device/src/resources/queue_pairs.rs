@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use pumice_transport::host::{Host as _, QpContext};
 use pumice_transport::event::{QpEvent, Topic};
+use pumice_transport::host::{Host as _, QpContext};
 use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, QpType, RecvRequest};
 use pumice_transport::wire::Qpn;
 
 use super::users::cq_use;
 use super::{CREATOR, NO_OBJECT, QpFault, QpSetup, Receives, Resources, TargetClosed};
+use crate::event::Event;
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
 use crate::objects::async_event::AsyncElement;
 use crate::objects::event_account::EventAccount;
 use crate::objects::recv_queue::RecvQueue;
-use crate::event::Event;
 
 /// An attached queue pair.
 #[derive(Debug, Clone)]

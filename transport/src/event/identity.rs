@@ -98,7 +98,11 @@ mod tests {
         let mut note = |psn, count| sent.note(Psn::new(psn), count);
         assert_eq!([note(10, 1), note(11, 1), note(12, 4), note(16, 1)], [1; 4]);
         assert_eq!([note(11, 1), note(12, 4)], [2, 2], "back to 11");
-        assert_eq!([note(12, 4), note(16, 1), note(17, 1)], [3, 2, 1], "back to 12; 16 was sent in the first pass");
+        assert_eq!(
+            [note(12, 4), note(16, 1), note(17, 1)],
+            [3, 2, 1],
+            "back to 12; 16 was sent in the first pass"
+        );
     }
 
     #[test]

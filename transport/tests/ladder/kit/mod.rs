@@ -41,8 +41,15 @@ pub(crate) const LOCAL_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 pub(crate) const PEER_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
 /// What the queue pair under test is attached to.
-pub(crate) const CONTEXT: QpContext =
-    QpContext { qpn: LOCAL, pd: PD, send_cq: SEND_CQ, recv_cq: RECV_CQ, recv_queue: RECV_QUEUE, xrcd: XRCD, ordinal: 0 };
+pub(crate) const CONTEXT: QpContext = QpContext {
+    qpn: LOCAL,
+    pd: PD,
+    send_cq: SEND_CQ,
+    recv_cq: RECV_CQ,
+    recv_queue: RECV_QUEUE,
+    xrcd: XRCD,
+    ordinal: 0,
+};
 
 /// The path from the queue pair under test to its peer.
 pub(crate) const fn path_to_peer() -> Path {
