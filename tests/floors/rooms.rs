@@ -35,11 +35,8 @@ pub(super) const HOUSES: [House; 4] = [
                 &["types/"],
                 "the words that all floors share: states, requests, completions, rights",
             ),
-            room(
-                "host",
-                &["host.rs", "trace.rs", "event.rs", "event/"],
-                "what the protocol asks of the device",
-            ),
+            room("event", &["event/"], "what happens to a queue pair, for those who listen"),
+            room("host", &["host.rs"], "what the protocol asks of the device"),
             room("mad", &["mad/"], "the messages of connection management"),
             room("qp", &["qp/"], "the machines of queue pairs: requester, responder, completer"),
             room("cm", &["cm/"], "the machine that makes and ends connections"),
@@ -49,6 +46,7 @@ pub(super) const HOUSES: [House; 4] = [
         folder: "device/src",
         rooms: &[
             room("ground", &["ground/"], "errors, limits, the clock, tables of handles"),
+            room("event", &["event/"], "everything that happens, as one stream, and who listens"),
             room(
                 "system",
                 &[

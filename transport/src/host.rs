@@ -12,6 +12,8 @@ use crate::types::{
 };
 use crate::wire::Qpn;
 
+pub use crate::types::Counter;
+
 /// The device's own names for what a queue pair is attached to. The protocol hands them back
 /// unread; their meaning is the device's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,73 +111,6 @@ pub enum PeerProgress {
     Unknown,
     /// It lives on this host, is not stopped, and has not had a processor since: it cannot have answered.
     Starved,
-}
-
-/// Reasons for which a packet is dropped, duplicated work is answered again, or a QP retries:
-/// one counter each. Which one an event counts, [`QpEvent::counter`] says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[allow(missing_docs)] // each is its own name; the text is in `Counter::name`
-pub enum Counter {
-    // Dropped before a QP saw it.
-    RxTooShort,
-    RxBadVersion,
-    RxBadOpcode,
-    RxBadPad,
-    RxBadLength,
-    RxBadIcrc,
-    RxUnknownQpn,
-    RxWrongService,
-    RxWrongState,
-    RxBadPkey,
-    RxBadQkey,
-    RxWrongAddress,
-    RxWrongPort,
-    RxUnknownGroup,
-    RxTruncated,
-    // Dropped by a QP.
-    RxOutOfSequence,
-    RxDuplicateRequest,
-    RxStaleResponse,
-    RxUnexpectedResponse,
-    RxReservedSyndrome,
-    RxNoReceive,
-    RxMessageDropped,
-    RxReplayMissed,
-    // Answers.
-    TxNakSequence,
-    TxNakInvalid,
-    TxNakAccess,
-    TxNakOperation,
-    TxRnrNak,
-    RxNakSequence,
-    RxNakFatal,
-    RxRnrNak,
-    RxImpliedNak,
-    // Recovery.
-    Timeout,
-    EarlyRetransmit,
-    StarvedPeer,
-    RetransmittedPackets,
-    // Congestion.
-    RxCnp,
-    TxCnp,
-    RxCongestionMarked,
-    // ICRC.
-    RxIcrcRecovered,
-    // Traffic.
-    TxPackets,
-    RxPackets,
-    TxBytes,
-    RxBytes,
-    TxTrains,
-    RxTrains,
-    TxDropped,
-}
-
-impl Counter {
-    /// Number of counters.
-    pub const COUNT: usize = Counter::TxDropped as usize + 1;
 }
 
 /// The device, seen from a queue pair.

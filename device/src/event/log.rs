@@ -7,8 +7,9 @@ use pumice_transport::event::QpEvent;
 use pumice_transport::host::QpContext;
 use pumice_transport::types::Cause;
 
+use super::kinds::{Event, Topics};
 use super::relay::Relay;
-use super::{Event, Subscriber, Topics};
+use super::subscribers::Subscriber;
 use crate::ground::error::ResourceError;
 
 /// Causes that wait to be written; beyond that they are dropped, and the counters tell the rest.

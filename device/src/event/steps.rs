@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::kinds::{Event, Topics};
 use super::relay::Relay;
-use super::{Event, Subscriber, Topics};
+use super::subscribers::Subscriber;
 use crate::ground::error::ResourceError;
 
 /// Lines that wait to be written; beyond that they are lost, and counted.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Event, Topics};
+use super::kinds::{Event, Topics};
 use crate::ground::clock::Clock;
 
 /// Something that listens to the events of a device.

@@ -11,8 +11,7 @@ mod identity;
 
 use core::fmt;
 
-use crate::host::Counter;
-use crate::types::{Cause, Peer, QpState, RecvRequest, SendOpcode, WcStatus, WorkCompletion};
+use crate::types::{Cause, Counter, Peer, QpState, RecvRequest, SendOpcode, WcStatus, WorkCompletion};
 use crate::wire::{NakCode, Opcode, Psn, Syndrome};
 
 pub use identity::{PacketIdentity, Side, Transmissions};

@@ -1,0 +1,125 @@
+//! The kinds of events, and what they are about.
+
+use std::net::IpAddr;
+
+use bitflags::bitflags;
+use pumice_transport::event::{QpEvent, Topic};
+use pumice_transport::host::{Counter, QpContext};
+use pumice_transport::types::{AsyncEventType, WorkCompletion};
+use pumice_transport::wire::{Opcode, Psn, Qpn};
+
+use super::element::AsyncElement;
+use crate::ground::table::Handle;
+
+bitflags! {
+    /// A set of topics; see [`Topic`] for those of the protocol.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Topics: u32 {
+        /// Changes of the state of queue pairs.
+        const STATES = Topic::States.bit();
+        /// Requests posted.
+        const POSTS = Topic::Posts.bit();
+        /// Packets sent and received; frequent.
+        const PACKETS = Topic::Packets.bit();
+        /// Packets that were dropped, repeated or out of turn.
+        const DROPS = Topic::Drops.bit();
+        /// NAKs, and congestion notifications.
+        const REFUSALS = Topic::Refusals.bit();
+        /// Timers, repetitions and waits of the requester.
+        const RECOVERY = Topic::Recovery.bit();
+        /// Requests completed.
+        const COMPLETIONS = Topic::Completions.bit();
+        /// Sentences for the operator.
+        const LOG = Topic::Log.bit();
+        /// Completions that the program polled; frequent.
+        const POLLS = 1 << Topic::COUNT;
+        /// Asynchronous events of verbs, raised and delivered.
+        const ASYNC_EVENTS = 1 << (Topic::COUNT + 1);
+        /// Completion events, raised and delivered.
+        const COMPLETION_EVENTS = 1 << (Topic::COUNT + 2);
+        /// Queue pairs made and destroyed.
+        const OBJECTS = 1 << (Topic::COUNT + 3);
+    }
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A queue pair did something.
+    Qp {
+        /// The queue pair; [`QpContext::ordinal`] names it alike in every run.
+        qp: &'a QpContext,
+        /// What it did.
+        event: &'a QpEvent<'a>,
+    },
+    /// A queue pair was made.
+    QpCreated {
+        /// The queue pair.
+        qp: &'a QpContext,
+        /// Its transport service.
+        service: &'static str,
+    },
+    /// A queue pair was destroyed.
+    QpDestroyed {
+        /// The queue pair.
+        qp: &'a QpContext,
+    },
+    /// A packet was dropped before a queue pair saw it.
+    PacketDropped {
+        /// The counter that has it.
+        reason: Counter,
+        /// The address that sent it.
+        source: IpAddr,
+        /// What is known of it, if it could be parsed: destination, opcode and PSN.
+        packet: Option<(Qpn, Opcode, Psn)>,
+    },
+    /// The program polled a completion.
+    Polled {
+        /// The completion queue.
+        cq: Handle,
+        /// The completion.
+        completion: &'a WorkCompletion,
+    },
+    /// An armed completion queue fired.
+    CompletionEventRaised {
+        /// The completion queue.
+        cq: Handle,
+    },
+    /// The program got a completion event.
+    CompletionEventDelivered {
+        /// The completion queue.
+        cq: Handle,
+    },
+    /// An asynchronous event was raised.
+    AsyncEventRaised {
+        /// Which one.
+        event: AsyncEventType,
+        /// What it is about.
+        element: AsyncElement,
+    },
+    /// The program got an asynchronous event.
+    AsyncEventDelivered {
+        /// Which one.
+        event: AsyncEventType,
+        /// What it is about.
+        element: AsyncElement,
+    },
+}
+
+impl Event<'_> {
+    /// What it is about.
+    #[inline]
+    pub const fn topics(&self) -> Topics {
+        match self {
+            Event::Qp { event, .. } => Topics::from_bits_retain(event.topic().bit()),
+            Event::QpCreated { .. } | Event::QpDestroyed { .. } => Topics::OBJECTS,
+            Event::PacketDropped { .. } => Topics::DROPS,
+            Event::Polled { .. } => Topics::POLLS,
+            Event::CompletionEventRaised { .. } | Event::CompletionEventDelivered { .. } => {
+                Topics::COMPLETION_EVENTS
+            }
+            Event::AsyncEventRaised { .. } | Event::AsyncEventDelivered { .. } => Topics::ASYNC_EVENTS,
+        }
+    }
+}
