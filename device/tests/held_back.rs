@@ -2,9 +2,7 @@
 
 mod kit;
 
-use std::io;
 use std::net::IpAddr;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +10,7 @@ use kit::{Connection, Node, connect};
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::driver::World;
 use pumice_device::hca::HcaConfig;
-use pumice_device::port::{FabricConfig, Port, PortLimits, Received, SimPort, Train, TransmitError};
+use pumice_device::port::{FabricConfig, Peer, PortLayer, ProcessGroup, SimPort};
 use pumice_transport::types::*;
 
 /// A port that admits unreliable trains to one address only while it is told to.
@@ -22,30 +20,23 @@ struct Gate {
     open: Arc<AtomicBool>,
 }
 
-impl Port for Gate {
-    fn transmit(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
-        self.inner.transmit(now_ns, train)
+impl PortLayer for Gate {
+    type Below = SimPort;
+
+    fn below(&self) -> &SimPort {
+        &self.inner
     }
-    fn admits(&mut self, _now_ns: u64, destination: IpAddr, _slot: u8) -> bool {
-        destination != self.closed_to || self.open.load(Ordering::Relaxed)
+    fn below_mut(&mut self) -> &mut SimPort {
+        &mut self.inner
     }
-    fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
-        self.inner.receive(now_ns, handler)
+    fn group_through(&mut self) -> Option<&mut dyn ProcessGroup> {
+        Some(self)
     }
-    fn limits(&self) -> PortLimits {
-        self.inner.limits()
-    }
-    fn descriptors(&self) -> Vec<RawFd> {
-        self.inner.descriptors()
-    }
-    fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.inner.join(group)
-    }
-    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
-        self.inner.leave(group)
-    }
-    fn next_event_ns(&self) -> Option<u64> {
-        self.inner.next_event_ns()
+}
+
+impl ProcessGroup for Gate {
+    fn admits(&mut self, _now_ns: u64, peer: Peer) -> bool {
+        peer.address != self.closed_to || self.open.load(Ordering::Relaxed)
     }
 }
 

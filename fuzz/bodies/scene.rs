@@ -9,7 +9,7 @@ use pumice_device::driver::World;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca, OwnedMemory, QpInit};
 use pumice_device::objects::completion_queue::CompletionQueue;
-use pumice_device::port::{FabricConfig, Port, SimPort, Train};
+use pumice_device::port::{FabricConfig, GsoBatch, Port, SimPort};
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::qp::QpAttributes;
 use pumice_transport::qp::transition::transition;
@@ -132,7 +132,7 @@ impl Scene {
         }
         packet.extend_from_slice(&[0; 4]);
         icrc::seal(&self.path.flow, 0, &mut packet);
-        let train = Train { path: &self.path, segment_bytes: packet.len(), bytes: &packet };
+        let train = GsoBatch { path: &self.path, segment_bytes: packet.len(), bytes: &packet };
         let _ = self.peer.transmit(self.world.now_ns(), &train);
         self.world.run_until(10_000, || false);
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use pumice_device::port::{Port, PortError, Train, TransmitError, UdpConfig, UdpPort, wait_readable};
+use pumice_device::port::{GsoBatch, Port, PortError, TransmitError, UdpConfig, UdpPort, wait_readable};
 use pumice_transport::path::{Flow, Path};
 
 use super::Finding;
@@ -72,7 +72,7 @@ fn exchange() -> Result<Exchange, Failure> {
     };
     let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
     let sent: Vec<u8> = (0..2 * SEGMENT_BYTES).map(|index| index as u8).collect();
-    let train = Train { path: &path, segment_bytes: SEGMENT_BYTES, bytes: &sent };
+    let train = GsoBatch { path: &path, segment_bytes: SEGMENT_BYTES, bytes: &sent };
     sender.transmit(0, &train).map_err(Failure::Send)?;
     let mut arrived = Vec::new();
     let mut trains = 0;
@@ -88,7 +88,8 @@ fn exchange() -> Result<Exchange, Failure> {
     if arrived != sent {
         return Err(Failure::Damaged);
     }
-    Ok(Exchange { max_segments: sender.limits().max_segments, joined: trains == 1 })
+    let limits = sender.limits(train.peer());
+    Ok(Exchange { max_segments: limits.max_segments, joined: trains == 1 })
 }
 
 fn offload(exchange: &Exchange) -> Finding {

@@ -268,7 +268,7 @@ fn run(core: &Core, mut addresses: Addresses) {
         // have stopped again.
         let mut engine = core.lock();
         if woken {
-            engine.port.woken();
+            engine.woken();
         }
         let now_ns = core.clock.now_ns();
         let trains_before = engine.received_trains();

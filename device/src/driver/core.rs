@@ -259,7 +259,7 @@ impl Core {
             let sleep_ns = {
                 let mut engine = self.lock();
                 if woken {
-                    engine.port.woken();
+                    engine.woken();
                 }
                 self.step(&mut engine, now_ns, Acknowledge::Now);
                 if let Some(event) = channel.try_event() {

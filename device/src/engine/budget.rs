@@ -1,123 +1,120 @@
-//! How much may be on its way to one peer process at a time.
+//! How much may be in flight to one peer at a time.
 //!
-//! All queue pairs that talk to one process share that process's socket buffer. Each queue pair has
-//! a window of its own; this is the sum over them, in bytes as a socket's receive buffer accounts
+//! All queue pairs that talk to one process share that process's receive buffer. Each queue pair has a window of
+//! its own; the budget is the limit of the sum over them, in bytes as the receive buffer of that peer charges
 //! them, so that nothing is lost to a full buffer in steady state.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 
-/// The kernel charges a lone packet its page order and its bookkeeping: 8456 bytes for 4128 of
-/// payload, 2305 for 1056, 832 for a tiny one (measured). Trains are charged less.
-pub(crate) fn packet_cost_bytes(length_bytes: usize) -> u64 {
-    if length_bytes <= 128 { 512 } else { 2 * length_bytes as u64 + 256 }
+use crate::port::{PacketCost, Peer, PortLimits};
+
+/// Full packets of `mtu_bytes` that half of a peer's receive buffer holds: the most that one READ request may ask
+/// for.
+pub(crate) fn read_limit_packets(limits: &PortLimits, mtu_bytes: usize) -> u32 {
+    packets_in_half(limits, mtu_bytes + 64)
 }
 
-/// Full packets of `mtu_bytes` that half of a receive buffer holds: the most that one READ request
-/// may ask for.
-pub(crate) fn read_limit_packets(receive_buffer_bytes: usize, mtu_bytes: usize) -> u32 {
-    let packets = receive_buffer_bytes as u64 / 2 / packet_cost_bytes(mtu_bytes + 64);
+/// The smallest packets that half of a peer's receive buffer holds: the most PSNs that one queue pair may have in
+/// flight. Bytes are limited by the [`Budget`].
+pub(crate) fn window_limit_packets(limits: &PortLimits) -> u32 {
+    packets_in_half(limits, 16)
+}
+
+fn packets_in_half(limits: &PortLimits, length_bytes: usize) -> u32 {
+    let packets = limits.receive_buffer_bytes as u64 / 2 / limits.packet_cost.of(length_bytes).max(1);
     packets.clamp(4, 4096) as u32
 }
 
-/// The smallest packets that half of a receive buffer holds: the most PSNs that one queue pair may
-/// have in flight. Bytes are limited by the [`Budget`].
-pub(crate) fn window_limit_packets(receive_buffer_bytes: usize) -> u32 {
-    let packets = receive_buffer_bytes as u64 / 2 / packet_cost_bytes(16);
-    packets.clamp(4, 4096) as u32
-}
-
-#[derive(Debug, Default)]
-struct Peer {
-    /// Its name in the map.
-    process: Option<(IpAddr, u8)>,
-    /// Queue pairs connected to it; the place is free when there are none.
+/// What is in flight to one peer.
+#[derive(Debug)]
+struct PeerBudget {
+    /// Its name in the map; none while no queue pair is connected to it.
+    peer: Option<Peer>,
+    limit_bytes: u64,
+    packet_cost: PacketCost,
+    /// Queue pairs connected to it; the entry is free when there are none.
     users: u32,
     in_flight_bytes: u64,
     /// Queue pairs that found no room.
     parked: Vec<u32>,
 }
 
-/// Bytes in flight per peer process.
-#[derive(Debug)]
+/// Bytes in flight per peer.
+#[derive(Debug, Default)]
 pub(crate) struct Budget {
-    limit_bytes: u64,
-    by_process: HashMap<(IpAddr, u8), u32>,
-    peers: Vec<Peer>,
+    by_peer: HashMap<Peer, u32>,
+    peers: Vec<PeerBudget>,
     free: Vec<u32>,
     /// Queue pairs whose peer has room again.
     released: Vec<u32>,
 }
 
 impl Budget {
-    pub(crate) fn new(receive_buffer_bytes: usize) -> Budget {
-        let limit_bytes = (receive_buffer_bytes as u64 * 3 / 4).max(65_536);
-        Budget {
-            limit_bytes,
-            by_process: HashMap::new(),
-            peers: Vec::new(),
-            free: Vec::new(),
-            released: Vec::new(),
-        }
-    }
-
-    /// The number of a peer process, for one more queue pair that talks to it. There are never more
-    /// peers than queue pairs.
-    pub(crate) fn join(&mut self, address: IpAddr, slot: u8) -> u32 {
-        let process = (address, slot);
-        let number = match self.by_process.get(&process) {
+    /// The number of a peer, for one more queue pair that talks to it. `limits` are those of the port for this
+    /// peer. There are never more peers than queue pairs.
+    pub(crate) fn join(&mut self, peer: Peer, limits: &PortLimits) -> u32 {
+        let number = match self.by_peer.get(&peer) {
             Some(number) => *number,
             None => {
                 let number = self.free.pop().unwrap_or(self.peers.len() as u32);
                 if self.peers.len() as u32 == number {
-                    self.peers.push(Peer::default());
+                    self.peers.push(PeerBudget::unused());
                 }
-                self.by_process.insert(process, number);
+                self.by_peer.insert(peer, number);
                 number
             }
         };
-        if let Some(peer) = self.peers.get_mut(number as usize) {
-            peer.process = Some(process);
-            peer.users += 1;
+        if let Some(budget) = self.peers.get_mut(number as usize) {
+            budget.peer = Some(peer);
+            budget.limit_bytes = (limits.receive_buffer_bytes as u64 * 3 / 4).max(65_536);
+            budget.packet_cost = limits.packet_cost;
+            budget.users += 1;
         }
         number
     }
 
     /// A queue pair no longer talks to this peer; what it was charged has been given back.
     pub(crate) fn leave(&mut self, number: u32) {
-        let Some(peer) = self.peers.get_mut(number as usize) else { return };
-        peer.users = peer.users.saturating_sub(1);
-        if peer.users == 0
-            && let Some(process) = peer.process.take()
+        let Some(budget) = self.peers.get_mut(number as usize) else { return };
+        budget.users = budget.users.saturating_sub(1);
+        if budget.users == 0
+            && let Some(peer) = budget.peer.take()
         {
-            self.by_process.remove(&process);
-            self.released.append(&mut peer.parked);
-            peer.in_flight_bytes = 0;
+            self.by_peer.remove(&peer);
+            self.released.append(&mut budget.parked);
+            budget.in_flight_bytes = 0;
             self.free.push(number);
         }
     }
 
     /// What may still be sent to a peer now, in bytes.
-    pub(crate) fn room_bytes(&self, peer: u32) -> u64 {
-        let used = self.peers.get(peer as usize).map_or(0, |peer| peer.in_flight_bytes);
-        self.limit_bytes.saturating_sub(used)
+    pub(crate) fn room_bytes(&self, number: u32) -> u64 {
+        self.peers
+            .get(number as usize)
+            .map_or(u64::MAX, |budget| budget.limit_bytes.saturating_sub(budget.in_flight_bytes))
     }
 
-    /// The share of one queue pair changed.
-    pub(crate) fn change(&mut self, peer: u32, before_bytes: u64, after_bytes: u64) {
-        if let Some(peer) = self.peers.get_mut(peer as usize) {
-            peer.in_flight_bytes = (peer.in_flight_bytes + after_bytes).saturating_sub(before_bytes);
-            // With hysteresis: a little room for each of many queue pairs makes short trains.
-            if !peer.parked.is_empty() && peer.in_flight_bytes <= self.limit_bytes / 2 {
-                self.released.append(&mut peer.parked);
+    /// What packets to a peer cost; without one, what they cost a UDP socket.
+    pub(crate) fn packet_cost(&self, number: Option<u32>) -> PacketCost {
+        let budget = number.and_then(|number| self.peers.get(number as usize));
+        budget.map_or(PacketCost::UDP_SOCKET, |budget| budget.packet_cost)
+    }
+
+    /// What one queue pair has in flight changed.
+    pub(crate) fn change(&mut self, number: u32, before_bytes: u64, after_bytes: u64) {
+        if let Some(budget) = self.peers.get_mut(number as usize) {
+            budget.in_flight_bytes = (budget.in_flight_bytes + after_bytes).saturating_sub(before_bytes);
+            // With hysteresis: a little room for each of many queue pairs makes short batches.
+            if !budget.parked.is_empty() && budget.in_flight_bytes <= budget.limit_bytes / 2 {
+                self.released.append(&mut budget.parked);
             }
         }
     }
 
     /// A queue pair waits until its peer has room.
-    pub(crate) fn park(&mut self, peer: u32, index: u32) {
-        if let Some(peer) = self.peers.get_mut(peer as usize) {
-            peer.parked.push(index);
+    pub(crate) fn park(&mut self, number: u32, index: u32) {
+        if let Some(budget) = self.peers.get_mut(number as usize) {
+            budget.parked.push(index);
         }
     }
 
@@ -127,37 +124,72 @@ impl Budget {
     }
 }
 
+impl PeerBudget {
+    fn unused() -> PeerBudget {
+        PeerBudget {
+            peer: None,
+            limit_bytes: 0,
+            packet_cost: PacketCost::UDP_SOCKET,
+            users: 0,
+            in_flight_bytes: 0,
+            parked: Vec::new(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
+    use pumice_transport::wire::ProcessIndex;
+
     use super::*;
+
+    fn limits(receive_buffer_bytes: usize) -> PortLimits {
+        let packet_cost = PacketCost::UDP_SOCKET;
+        PortLimits { max_segments: 64, max_batch_bytes: 65_507, receive_buffer_bytes, packet_cost }
+    }
+
+    fn peer(last_byte: u8, process: u8) -> Peer {
+        Peer { address: IpAddr::from([127, 0, 0, last_byte]), process: ProcessIndex::new(process) }
+    }
 
     #[test]
     fn a_queue_pair_may_fill_half_the_buffer_with_lone_packets() {
-        let packets = read_limit_packets(8 << 20, 4096);
+        let packets = read_limit_packets(&limits(8 << 20), 4096);
         assert!((450..=520).contains(&packets), "{packets}");
-        assert_eq!(read_limit_packets(0, 4096), 4);
-        assert_eq!(window_limit_packets(8 << 20), 4096);
+        assert_eq!(read_limit_packets(&limits(0), 4096), 4);
+        assert_eq!(window_limit_packets(&limits(8 << 20)), 4096);
     }
 
     #[test]
     fn the_share_of_a_peer_is_the_sum_of_its_queue_pairs() {
-        let mut budget = Budget::new(400_000);
-        let address = IpAddr::from([127, 0, 0, 1]);
-        let peer = budget.join(address, 3);
-        assert_eq!(budget.join(address, 3), peer);
-        let other = budget.join(address, 4);
-        assert_ne!(other, peer);
-        budget.change(peer, 0, 250_000);
-        assert_eq!(budget.room_bytes(peer), 50_000);
-        budget.change(peer, 250_000, 0);
-        assert_eq!(budget.room_bytes(peer), 300_000);
+        let mut budget = Budget::default();
+        let limits = limits(400_000);
+        let first = budget.join(peer(1, 3), &limits);
+        assert_eq!(budget.join(peer(1, 3), &limits), first);
+        let other = budget.join(peer(1, 4), &limits);
+        assert_ne!(other, first);
+        budget.change(first, 0, 250_000);
+        assert_eq!(budget.room_bytes(first), 50_000);
+        budget.change(first, 250_000, 0);
+        assert_eq!(budget.room_bytes(first), 300_000);
         budget.leave(other);
+        assert_eq!(budget.join(peer(9, 1), &limits), other, "an entry without users is used again");
+        budget.leave(first);
+        assert_eq!(budget.join(peer(1, 3), &limits), first, "one of two users is left");
+    }
+
+    #[test]
+    fn peers_on_different_media_have_budgets_of_their_own() {
+        let mut budget = Budget::default();
+        let ring = PacketCost { least_bytes: 64, factor: 1, overhead_bytes: 16 };
+        let far = budget.join(peer(1, 1), &limits(400_000));
+        let near = budget.join(peer(2, 1), &PortLimits { packet_cost: ring, ..limits(4_000_000) });
+        assert_eq!((budget.room_bytes(far), budget.room_bytes(near)), (300_000, 3_000_000));
         assert_eq!(
-            budget.join(IpAddr::from([127, 0, 0, 9]), 1),
-            other,
-            "a place without users is used again"
+            [Some(far), Some(near), None].map(|number| budget.packet_cost(number).of(100)),
+            [512, 116, 512]
         );
-        budget.leave(peer);
-        assert_eq!(budget.join(address, 3), peer, "one of two users is left");
     }
 }

@@ -4,15 +4,14 @@
 //! they want to send to the port; [`Engine::expire`] runs due timers. The engine never reads a
 //! clock: time is an argument, so the same code runs under an operating system and in virtual time.
 
+mod batch;
 mod budget;
 mod dispatch;
 mod queue_pairs;
 mod reply;
 mod schedule;
 mod targets;
-mod train;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use pumice_transport::host::{Counter, PeerProgress};
@@ -22,13 +21,13 @@ use pumice_transport::wire::Qpn;
 
 use crate::counters::Counters;
 use crate::gsi::Gsi;
-use crate::port::Port;
+use crate::port::{Peer, Port};
 use crate::resources::{Resources, Trust};
+use batch::{BatchBuilder, Sink};
 use budget::Budget;
 use reply::ReplyHabit;
 use schedule::{Deadlines, Ready};
 use targets::{Targets, Unavailable};
-use train::{Sink, TrainBuilder};
 
 pub(crate) use budget::{read_limit_packets, window_limit_packets};
 pub(crate) use queue_pairs::{QpEntry, QueuePairs};
@@ -51,7 +50,7 @@ pub(crate) struct Engine {
     pub(crate) queue_pairs: QueuePairs,
     pub(crate) port: Box<dyn Port>,
     counters: Arc<Counters>,
-    builder: TrainBuilder,
+    builder: BatchBuilder,
     budget: Budget,
     senders: Ready,
     responders: Ready,
@@ -86,14 +85,13 @@ impl Engine {
         port: Box<dyn Port>,
         gsi: Gsi,
     ) -> Engine {
-        let budget = Budget::new(port.limits().receive_buffer_bytes);
         Engine {
             counters: Arc::clone(&resources.counters),
             resources,
             queue_pairs,
             port,
-            builder: TrainBuilder::new(),
-            budget,
+            builder: BatchBuilder::new(),
+            budget: Budget::default(),
             senders: Ready::default(),
             responders: Ready::default(),
             touched: Ready::default(),
@@ -276,7 +274,7 @@ impl Engine {
             sink.turn(TURN_BYTES.min(room).min(left_bytes), unreliable);
             let progress = entry.qp.transmit_requests(now_ns, resources, &mut sink);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
-            entry.sent(sink.sealed_cost_bytes, sink.sealed_packets);
+            entry.sent(sink.sealed_cost_bytes, sink.sealed_packets, budget);
             entry.account(budget);
             deadlines.register(index, entry.qp.deadline_ns());
             if progress == Progress::Blocked && sink.held {
@@ -420,15 +418,22 @@ impl Engine {
         entry.release(&mut self.budget);
     }
 
-    /// A queue pair was connected to a process at `destination`, or was reset.
-    pub(crate) fn set_peer(&mut self, index: u32, destination: Option<IpAddr>, slot: u8, reset: bool) {
-        let Engine { queue_pairs, budget, .. } = self;
+    /// A queue pair was connected to a peer, or was reset.
+    pub(crate) fn set_peer(&mut self, index: u32, peer: Option<Peer>, reset: bool) {
+        let Engine { queue_pairs, budget, port, .. } = self;
         let Some(entry) = queue_pairs.at_mut(index) else { return };
-        if reset || destination.is_some() {
+        if reset || peer.is_some() {
             entry.release(budget);
         }
-        if let Some(destination) = destination {
-            entry.peer = Some(budget.join(destination, slot));
+        if let Some(peer) = peer {
+            entry.peer = Some(budget.join(peer, &port.limits(peer)));
+        }
+    }
+
+    /// A thread waited for the port's descriptors, and one of them is readable.
+    pub(crate) fn woken(&mut self) {
+        if let Some(group) = self.port.group() {
+            group.woken();
         }
     }
 
@@ -438,11 +443,11 @@ impl Engine {
     }
 }
 
-/// What the port knows about the process of a peer that a queue pair is about to give up.
+/// What the group knows about the process of a peer that a queue pair is about to give up.
 fn peer_progress(qp: &QueuePair, now_ns: u64, port: &mut dyn Port) -> PeerProgress {
-    match (qp.doubts_peer_since_ns(now_ns), qp.peer()) {
-        (Some(since_ns), Some((address, qpn))) => {
-            port.peer_progress(now_ns, address, qpn.process().value(), since_ns)
+    match (qp.doubts_peer_since_ns(now_ns), qp.peer(), port.group()) {
+        (Some(since_ns), Some((address, qpn)), Some(group)) => {
+            group.peer_progress(now_ns, Peer { address, process: qpn.process() }, since_ns)
         }
         _ => PeerProgress::Unknown,
     }

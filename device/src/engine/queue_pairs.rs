@@ -50,11 +50,11 @@ impl QpEntry {
     }
 
     /// Packets were sent: what they cost. PSNs beyond them are READ responses to come.
-    pub(crate) fn sent(&mut self, cost_bytes: u64, packets: u32) {
+    pub(crate) fn sent(&mut self, cost_bytes: u64, packets: u32, budget: &Budget) {
         let now = self.qp.in_flight();
         let psns = now.saturating_sub(self.in_flight_packets);
         let expected = u64::from(psns.saturating_sub(packets));
-        self.in_flight_bytes += cost_bytes + expected * super::budget::packet_cost_bytes(4096);
+        self.in_flight_bytes += cost_bytes + expected * budget.packet_cost(self.peer).of(4096);
         self.in_flight_packets = now;
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use pumice_transport::path::Flow;
 use pumice_transport::qp::{MessageSnapshot, QpConfig, QueuePair, TargetSnapshot};
 use pumice_transport::types::{Cause, QpCapacity, QpState, QpType};
-use pumice_transport::wire::Qpn;
+use pumice_transport::wire::{ProcessIndex, Qpn};
 
 use super::queue_pairs::{QpEntry, QueuePairs};
 use super::{Engine, schedule::Ready};
@@ -103,11 +103,18 @@ impl Targets {
         });
     }
 
-    /// Hands on what waits; what the port does not take is lost, as on a wire.
+    /// Forwards what waits; what the port does not take is lost, as on a wire.
     pub(crate) fn flush(&mut self, port: &mut dyn Port) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        let mut group = port.group();
         for run in self.outgoing.drain(..) {
             let Outgoing { slot, flow, traffic_class, hop_limit, segment_bytes, ref bytes } = run;
-            port.forward(slot, &Received { flow, traffic_class, hop_limit, segment_bytes, bytes });
+            if let Some(group) = &mut group {
+                let received = Received { flow, traffic_class, hop_limit, segment_bytes, bytes };
+                group.forward(ProcessIndex::new(slot), &received);
+            }
         }
     }
 
@@ -294,7 +301,9 @@ impl Engine {
         let slot = qpn.process().value();
         if slot != file.slot() && !targets.reserved.contains_key(&slot) {
             // Before the registration, so that the number is nobody else's while that lasts.
-            port.reserve_slot(slot);
+            if let Some(group) = port.group() {
+                group.reserve_index(ProcessIndex::new(slot));
+            }
             targets.reserved.insert(slot, false);
         }
         let _lock = file.lock_record(shared.place).ok_or(Unavailable::Busy)?;
@@ -395,7 +404,9 @@ impl Engine {
         targets.reserved.retain(|slot, _| {
             let keep = used.contains(slot);
             if !keep {
-                port.release_slot(*slot);
+                if let Some(group) = port.group() {
+                    group.release_index(ProcessIndex::new(*slot));
+                }
             }
             keep
         });
@@ -436,8 +447,10 @@ impl Engine {
             self.resources.drop_unused_domain(domain);
         }
         let Engine { port, targets, .. } = self;
-        for (slot, adopted) in &mut targets.reserved {
-            *adopted = port.adopt_slot(*slot);
+        if let Some(group) = port.group() {
+            for (slot, adopted) in &mut targets.reserved {
+                *adopted = group.adopt_index(ProcessIndex::new(*slot));
+            }
         }
     }
 

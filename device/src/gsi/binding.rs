@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pumice_transport::cm::{BacklogOverflow, ListenParams, ListenerId, Served};
 use pumice_transport::mad::ServiceId;
+use pumice_transport::wire::ProcessIndex;
 
 use super::{CmChannel, ConnectionError, DirectoryError, Gsi, ServiceEntry};
 use crate::port::Port;
@@ -76,12 +77,12 @@ impl Gsi {
         let refused = |error| ConnectionError::Directory { service_id: entry.service_id, error };
         let table = &mut self.bindings;
         if table.is_taken(entry) {
-            return Err(refused(DirectoryError::Taken { slot: self.process_slot }));
+            return Err(refused(DirectoryError::Taken { process: ProcessIndex::new(self.process_slot) }));
         }
         if table.bindings.len() >= Bindings::LIMIT {
             return Err(refused(DirectoryError::Full { limit: Bindings::LIMIT }));
         }
-        if let Some(directory) = port.services() {
+        if let Some(directory) = port.group().and_then(|group| group.services()) {
             directory.publish(entry).map_err(refused)?;
         }
         // Fewer bindings than numbers: one is free.
@@ -107,7 +108,7 @@ impl Gsi {
             self.cm.unlisten(listener, now_ns)?;
             self.forget_destroyed();
         }
-        if let Some(directory) = port.services() {
+        if let Some(directory) = port.group().and_then(|group| group.services()) {
             directory.withdraw(&binding.entry);
         }
         Ok(())
@@ -131,7 +132,7 @@ impl Gsi {
         let listener =
             self.cm.listen(&ListenParams { service_id, mask, place, served, backlog, overflow })?;
         binding.listener = Some(listener);
-        if let Some(directory) = port.services() {
+        if let Some(directory) = port.group().and_then(|group| group.services()) {
             directory.listen(&binding.entry);
         }
         self.listeners.insert(listener, Arc::clone(channel));

@@ -10,7 +10,6 @@
 
 mod binding;
 mod channel;
-mod directory;
 mod early;
 mod envelope;
 mod error;
@@ -23,11 +22,13 @@ use std::sync::Arc;
 use pumice_transport::cm::{Cm, CmConfig, Event, IdSource, ListenerId, MadOut};
 use pumice_transport::mad::CommId;
 use pumice_transport::types::Gid;
+use pumice_transport::wire::ProcessIndex;
 
 pub use binding::BindingId;
 pub use channel::CmChannel;
-pub use directory::{DirectoryError, HandedOn, Occupant, ServiceDirectory, ServiceEntry};
 pub use error::ConnectionError;
+
+pub use crate::port::{DirectoryError, Forwarded, Occupant, ServiceDirectory, ServiceEntry};
 
 use crate::addresses::gid_table::GidEntry;
 use binding::Bindings;
@@ -45,9 +46,9 @@ const MAX_INBOX: usize = 2048;
 /// MADs that wait for other processes. More are lost, as on the wire.
 const MAX_DETAINED: usize = 8192;
 
-/// A MAD that waits for the process of a slot.
+/// A MAD that waits for a process.
 struct Detained {
-    slot: u8,
+    process: ProcessIndex,
     until_ns: u64,
     inbound: Inbound,
 }

@@ -12,7 +12,7 @@ use pumice_transport::wire::{ProcessIndex, Qpn};
 
 use super::early::EarlyRequests;
 use super::envelope::{self, Inbound, PACKET_BYTES};
-use super::{CmChannel, Detained, Gsi, HandedOn, MAX_DETAINED};
+use super::{CmChannel, Detained, Forwarded, Gsi, MAX_DETAINED};
 use crate::addresses::gid_table::GidTable;
 use crate::objects::address_handle;
 use crate::port::Port;
@@ -43,15 +43,15 @@ impl Gsi {
     /// `until_ns`: how long a request may wait for its listener.
     fn read(&mut self, inbound: Inbound, until_ns: u64, now_ns: u64, port: &mut dyn Port) {
         let others = self.others(&inbound, port);
-        match hand_on(&others, &inbound, port) {
-            (HandedOn::Done, _) => {}
-            (HandedOn::Full, slot) => {
+        match forward(&others, &inbound, port) {
+            (Forwarded::Done, _) => {}
+            (Forwarded::Full, process) => {
                 if self.detained.len() < MAX_DETAINED {
                     let until_ns = now_ns.saturating_add(DETAINED_NS);
-                    self.detained.push_back(Detained { slot, until_ns, inbound });
+                    self.detained.push_back(Detained { process, until_ns, inbound });
                 }
             }
-            (HandedOn::Nobody, _) => {
+            (Forwarded::Nobody, _) => {
                 let refused = if self.is_early(&inbound) {
                     self.early.keep(inbound, until_ns, now_ns)
                 } else {
@@ -76,18 +76,18 @@ impl Gsi {
         })
     }
 
-    /// Hands on what other processes had no room for.
+    /// Forwards what other processes had no room for.
     pub(crate) fn forward_detained(&mut self, now_ns: u64, port: &mut dyn Port) {
         let mut full = Vec::new();
         for _ in 0..self.detained.len() {
             let Some(waiting) = self.detained.pop_front() else { return };
-            let Detained { slot, until_ns, .. } = waiting;
+            let Detained { process, until_ns, .. } = waiting;
             // A process that does not keep up, or is stopped, keeps nothing from others. What it leaves
             // waiting for too long is as good as lost, like what was for one that has died in the meantime:
             // peers have timers.
-            if full.contains(&slot) || hand_on(&[slot], &waiting.inbound, port).0 == HandedOn::Full {
-                if !full.contains(&slot) {
-                    full.push(slot);
+            if full.contains(&process) || forward(&[process], &waiting.inbound, port).0 == Forwarded::Full {
+                if !full.contains(&process) {
+                    full.push(process);
                 }
                 if now_ns < until_ns {
                     self.detained.push_back(waiting);
@@ -96,18 +96,18 @@ impl Gsi {
         }
     }
 
-    /// Slots of other processes that a MAD may be for.
-    fn others(&self, inbound: &Inbound, port: &mut dyn Port) -> Vec<u8> {
-        let Some(directory) = port.services() else { return Vec::new() };
+    /// Other processes that a MAD may be for.
+    fn others(&self, inbound: &Inbound, port: &mut dyn Port) -> Vec<ProcessIndex> {
+        let Some(directory) = port.group().and_then(|group| group.services()) else { return Vec::new() };
         let Some(message) = Mad::parse(inbound.mad()).ok().and_then(|mad| CmMessage::parse(&mad).ok()) else {
             return Vec::new();
         };
-        let (route, own) = (inbound.route(), self.process_slot);
+        let (route, own) = (inbound.route(), ProcessIndex::new(self.process_slot));
         if self.cm.recognises(&route, &message) {
             return Vec::new();
         }
-        let mut slots = if let Some(id) = message.recipient() {
-            vec![id.slot()]
+        let mut processes = if let Some(id) = message.recipient() {
+            vec![ProcessIndex::new(id.slot())]
         } else if let Some((service_id, local)) = message.service().zip(Cm::asked_at(&route, &message)) {
             if self.cm.serves(service_id, local) {
                 return Vec::new();
@@ -115,10 +115,10 @@ impl Gsi {
             directory.find(service_id, local)
         } else {
             // A REJ by somebody who was never told an id of ours: any process's, upwards, so that it ends.
-            (own.saturating_add(1)..=LAST_SLOT).collect()
+            (own.value().saturating_add(1)..=LAST_SLOT).map(ProcessIndex::new).collect()
         };
-        slots.retain(|slot| *slot != own);
-        slots
+        processes.retain(|process| *process != own);
+        processes
     }
 
     /// Timers that are due.
@@ -244,12 +244,13 @@ pub(crate) trait MailSink: Transmit {
     fn count(&mut self, counter: Counter);
 }
 
-/// To the first process that there is.
-fn hand_on(slots: &[u8], inbound: &Inbound, port: &mut dyn Port) -> (HandedOn, u8) {
-    let Some(directory) = port.services() else { return (HandedOn::Nobody, 0) };
+/// Forwards to the first process that there is.
+fn forward(processes: &[ProcessIndex], inbound: &Inbound, port: &mut dyn Port) -> (Forwarded, ProcessIndex) {
+    let nobody = (Forwarded::Nobody, ProcessIndex::default());
+    let Some(group) = port.group() else { return nobody };
     let received = inbound.received();
-    let tried = slots.iter().map(|slot| (directory.hand_on(*slot, &received), *slot));
-    tried.into_iter().find(|(outcome, _)| *outcome != HandedOn::Nobody).unwrap_or((HandedOn::Nobody, 0))
+    let tried = processes.iter().map(|process| (group.try_forward(*process, &received), *process));
+    tried.into_iter().find(|(outcome, _)| *outcome != Forwarded::Nobody).unwrap_or(nobody)
 }
 
 /// The process that an outgoing MAD is for; 0 if the MAD names none.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use pumice_transport::mad::CommId;
 use pumice_transport::types::Gid;
+use pumice_transport::wire::ProcessIndex;
 
 use super::{Gsi, Occupant};
 use crate::port::Port;
@@ -18,8 +19,8 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// Processes elsewhere that are remembered as such.
 const MAX_ELSEWHERE: usize = 1024;
 
-/// A process, as the connection manager knows it: its slot, and the address at which it is.
-type PeerProcess = (u8, Gid);
+/// A process, as the connection manager knows it: its index, and the address at which it is.
+type PeerProcess = (ProcessIndex, Gid);
 
 /// The processes that connections lead to.
 #[derive(Debug, Default)]
@@ -45,7 +46,7 @@ impl Gsi {
         if watch.here.contains_key(&peer) || watch.elsewhere.contains_key(&peer) {
             return;
         }
-        let Some(directory) = port.services() else { return };
+        let Some(directory) = port.group().and_then(|group| group.services()) else { return };
         match directory.occupant(peer.0, peer.1) {
             Occupant::Process(who) => {
                 watch.here.insert(peer, who);
@@ -75,7 +76,7 @@ impl Gsi {
         }
         self.watch.here.retain(|peer, _| connections.contains_key(peer));
         for (peer, ids) in connections {
-            let Some(directory) = port.services() else { continue };
+            let Some(directory) = port.group().and_then(|group| group.services()) else { continue };
             if !self.watch.here.get(&peer).is_some_and(|who| directory.lives(peer.0, *who)) {
                 self.watch.here.remove(&peer);
                 ids.into_iter().for_each(|id| self.cm.peer_died(id));
@@ -88,5 +89,5 @@ impl Gsi {
 }
 
 fn process((remote_id, address): (CommId, Gid)) -> PeerProcess {
-    (remote_id.slot(), address)
+    (ProcessIndex::new(remote_id.slot()), address)
 }

@@ -59,7 +59,11 @@ impl Hca {
     /// Whether another process of this host is a device with this address only. What is sent there goes to that process.
     pub fn is_address_of_another(&self, address: IpAddr) -> bool {
         let mut engine = self.core.lock();
-        engine.port.services().is_some_and(|directory| directory.is_address_of_another(address.into()))
+        engine
+            .port
+            .group()
+            .and_then(|group| group.services())
+            .is_some_and(|directory| directory.is_address_of_another(address.into()))
     }
 
     /// Asks for a connection; see [`Cm::connect`](pumice_transport::cm::Cm::connect). Its events come to

@@ -47,7 +47,7 @@ impl Hca {
     /// set. EBADF: the descriptor is none. The table is full.
     pub fn open_xrcd_of_file(&self, file: &XrcdFile<'_>) -> Result<Handle, HcaError> {
         let mut engine = self.core.lock();
-        let commons = engine.port.commons();
+        let commons = engine.port.group().and_then(|group| group.commons());
         let opened = engine.resources.open_xrcd_of_file(file, commons.as_ref())?;
         // From now on others may do something here that has to be looked at.
         self.core.note_deadline(&engine, self.core.clock.now_ns());

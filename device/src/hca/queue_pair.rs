@@ -14,6 +14,7 @@ use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
 use crate::objects::address_handle;
 use crate::objects::completion_queue::CompletionQueue;
+use crate::port::Peer;
 use crate::resources::QpSetup;
 
 /// What to make a queue pair of (`ibv_create_qp_ex`).
@@ -154,11 +155,16 @@ impl Hca {
                 Some(mtu) if mask.contains(AttributeMask::PATH_MTU) => mtu.bytes(),
                 _ => self.active_mtu.bytes(),
             };
-            let buffer_bytes = engine.port.limits().receive_buffer_bytes;
+            let number = match mask.contains(AttributeMask::DEST_QPN) {
+                true => attributes.dest_qp_num,
+                false => entry.qp.query().dest_qp_num,
+            };
+            let address = path.flow.destination;
+            let limits = engine.port.limits(Peer { address, process: Qpn::new(number).process() });
             Some(ResolvedPath {
                 path: std::sync::Arc::new(path),
-                window_limit_packets: window_limit_packets(buffer_bytes),
-                read_limit_packets: read_limit_packets(buffer_bytes, mtu_bytes),
+                window_limit_packets: window_limit_packets(&limits),
+                read_limit_packets: read_limit_packets(&limits, mtu_bytes),
             })
         } else {
             None
@@ -178,8 +184,9 @@ impl Hca {
             entry.posted_sends = 0;
             engine.resources.reset_qp(qpn);
         }
-        let peer_slot = Qpn::new(entry.qp.query().dest_qp_num).process().value();
-        engine.set_peer(slot, destination, peer_slot, state == QpState::Reset);
+        let process = Qpn::new(entry.qp.query().dest_qp_num).process();
+        let peer = destination.map(|address| Peer { address, process });
+        engine.set_peer(slot, peer, state == QpState::Reset);
         engine.touch(slot);
         let now_ns = self.core.clock.now_ns();
         engine.transmit(now_ns, Acknowledge::Now);

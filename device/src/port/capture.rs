@@ -2,19 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::net::IpAddr;
-use std::os::fd::RawFd;
-use std::sync::Arc;
 
-use pumice_transport::host::PeerProgress;
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::wire::{Verdict, encapsulate, icrc};
 
 use super::pcapng::{self, Direction};
 use super::segments;
-use super::{Commons, Port, PortLimits, Received, Train, TransmitError};
-use crate::counters::Counters;
-use crate::gsi::ServiceDirectory;
+use super::{GsoBatch, Port, PortLayer, Received, TransmitError};
 
 /// How stale the file may be, so that one can look at it while it grows.
 const FLUSH_AFTER_NS: u64 = 10_000_000;
@@ -99,8 +93,18 @@ impl<W: Write> Sink<'_, W> {
     }
 }
 
-impl<P: Port, W: Write + Send> Port for CapturePort<P, W> {
-    fn transmit(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
+impl<P: Port, W: Write + Send> PortLayer for CapturePort<P, W> {
+    type Below = P;
+
+    fn below(&self) -> &P {
+        &self.inner
+    }
+
+    fn below_mut(&mut self) -> &mut P {
+        &mut self.inner
+    }
+
+    fn transmit_through(&mut self, now_ns: u64, train: &GsoBatch<'_>) -> Result<(), TransmitError> {
         self.inner.transmit(now_ns, train)?;
         let mut sink = Sink {
             out: &mut self.out,
@@ -116,7 +120,7 @@ impl<P: Port, W: Write + Send> Port for CapturePort<P, W> {
         Ok(())
     }
 
-    fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+    fn receive_through(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         let mut sink = Sink {
             out: &mut self.out,
             errors: &mut self.write_errors,
@@ -138,70 +142,6 @@ impl<P: Port, W: Write + Send> Port for CapturePort<P, W> {
         self.unflushed |= took;
         self.flush_when_stale(now_ns);
         took
-    }
-
-    fn limits(&self) -> PortLimits {
-        self.inner.limits()
-    }
-
-    fn descriptors(&self) -> Vec<RawFd> {
-        self.inner.descriptors()
-    }
-
-    fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.inner.join(group)
-    }
-
-    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
-        self.inner.leave(group)
-    }
-
-    fn next_event_ns(&self) -> Option<u64> {
-        self.inner.next_event_ns()
-    }
-
-    fn source_port(&self) -> Option<u16> {
-        self.inner.source_port()
-    }
-
-    fn woken(&mut self) {
-        self.inner.woken();
-    }
-
-    fn observe(&mut self, counters: &Arc<Counters>) {
-        self.inner.observe(counters);
-    }
-
-    fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
-        self.inner.admits(now_ns, destination, slot)
-    }
-
-    fn peer_progress(&mut self, now_ns: u64, destination: IpAddr, slot: u8, since_ns: u64) -> PeerProgress {
-        self.inner.peer_progress(now_ns, destination, slot, since_ns)
-    }
-
-    fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
-        self.inner.forward(slot, received)
-    }
-
-    fn commons(&self) -> Option<Commons> {
-        self.inner.commons()
-    }
-
-    fn reserve_slot(&mut self, slot: u8) {
-        self.inner.reserve_slot(slot);
-    }
-
-    fn adopt_slot(&mut self, slot: u8) -> bool {
-        self.inner.adopt_slot(slot)
-    }
-
-    fn release_slot(&mut self, slot: u8) {
-        self.inner.release_slot(slot);
-    }
-
-    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
-        self.inner.services()
     }
 }
 

@@ -94,7 +94,7 @@ fn both_directions_are_read_back_with_right_icrcs() {
         pcapng::write_head(&mut memory.clone(), "test").unwrap();
 
         let bytes = train(&path);
-        sender.transmit(5, &Train { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
+        sender.transmit(5, &GsoBatch { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
         let mut handed_on = 0;
         while receiver.receive(1_005, &mut |_| handed_on += 1) {}
         assert_eq!(handed_on, 3);
@@ -137,7 +137,7 @@ fn a_full_disk_is_counted_and_disturbs_nothing() {
     let mut port = CapturePort::new(fabric.attach(&[path.flow.source]), memory.clone(), 0).unwrap();
     *memory.full.lock().unwrap() = true;
     let bytes = train(&path);
-    port.transmit(0, &Train { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
+    port.transmit(0, &GsoBatch { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
     assert_eq!(port.write_errors(), 3);
     assert_eq!(fabric.stats().sent, 3);
     let broken = CapturePort::new(fabric.attach(&[]), memory, 0);
@@ -158,7 +158,7 @@ fn a_file_is_complete_when_the_port_is_gone() {
     let path = path("10.0.0.1", "10.0.0.2");
     let mut port = CapturePort::create(fabric.attach(&[path.flow.source]), &file, 0).unwrap();
     let bytes = train(&path);
-    port.transmit(7, &Train { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
+    port.transmit(7, &GsoBatch { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
     drop(port);
     let read = std::fs::read(&file).unwrap();
     std::fs::remove_file(&file).unwrap();

@@ -1,19 +1,12 @@
 //! Faults on the way out of any port.
 
 use std::collections::VecDeque;
-use std::io;
-use std::net::IpAddr;
-use std::os::fd::RawFd;
-use std::sync::Arc;
 
-use pumice_transport::host::PeerProgress;
 use pumice_transport::path::Path;
 
 use super::random::{self, Random};
 use super::segments;
-use super::{Commons, Port, PortLimits, Received, Train, TransmitError};
-use crate::counters::Counters;
-use crate::gsi::ServiceDirectory;
+use super::{GsoBatch, Port, PortLayer, PortLimits, Received, TransmitError};
 
 /// How long to wait after the port below was busy with the rest of a train.
 const BUSY_RETRY_NS: u64 = 100_000;
@@ -154,8 +147,8 @@ impl<P: Port> FaultPort<P> {
 
     /// The train as it leaves, in runs that the port below can take. What is held back leaves after the next
     /// packet.
-    fn take_apart(&mut self, now_ns: u64, train: &Train<'_>, fates: &[Fate]) -> VecDeque<Run> {
-        let limits = self.inner.limits();
+    fn take_apart(&mut self, now_ns: u64, train: &GsoBatch<'_>, fates: &[Fate]) -> VecDeque<Run> {
+        let limits = self.inner.limits(train.peer());
         let mut runs = Runs { limits, runs: VecDeque::new() };
         for ((index, segment), fate) in train.segments().enumerate().zip(fates) {
             let index = segments::ip_id(index);
@@ -231,8 +224,8 @@ impl Run {
         Run { path: path.clone(), segment_bytes: packet.len(), segments: 1, bytes: packet.to_vec() }
     }
 
-    fn train(&self) -> Train<'_> {
-        Train { path: &self.path, segment_bytes: self.segment_bytes, bytes: &self.bytes }
+    fn train(&self) -> GsoBatch<'_> {
+        GsoBatch { path: &self.path, segment_bytes: self.segment_bytes, bytes: &self.bytes }
     }
 
     fn has_room_for(&self, path: &Path, packet_bytes: usize, limits: &PortLimits) -> bool {
@@ -240,7 +233,7 @@ impl Run {
             && packet_bytes <= self.segment_bytes
             && self.bytes.len() == self.segments * self.segment_bytes
             && self.segments < limits.max_segments
-            && self.bytes.len() + packet_bytes <= limits.max_train_bytes
+            && self.bytes.len() + packet_bytes <= limits.max_batch_bytes
     }
 }
 
@@ -269,8 +262,18 @@ impl Runs {
     }
 }
 
-impl<P: Port> Port for FaultPort<P> {
-    fn transmit(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
+impl<P: Port> PortLayer for FaultPort<P> {
+    type Below = P;
+
+    fn below(&self) -> &P {
+        &self.inner
+    }
+
+    fn below_mut(&mut self) -> &mut P {
+        &mut self.inner
+    }
+
+    fn transmit_through(&mut self, now_ns: u64, train: &GsoBatch<'_>) -> Result<(), TransmitError> {
         self.catch_up(now_ns)?;
         // A busy port is asked again with the same train: the same must happen to it.
         let before = (self.random.clone(), self.stats, self.held.clone());
@@ -294,75 +297,15 @@ impl<P: Port> Port for FaultPort<P> {
         outcome
     }
 
-    fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+    fn receive_through(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         let _ = self.catch_up(now_ns); // busy: later
         self.inner.receive(now_ns, handler)
     }
 
-    fn limits(&self) -> PortLimits {
-        self.inner.limits()
-    }
-
-    fn descriptors(&self) -> Vec<RawFd> {
-        self.inner.descriptors()
-    }
-
-    fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.inner.join(group)
-    }
-
-    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
-        self.inner.leave(group)
-    }
-
-    fn next_event_ns(&self) -> Option<u64> {
+    fn held_until_ns(&self) -> Option<u64> {
         let held = self.held.as_ref().map(|held| held.release_at_ns);
         let pending = (!self.pending.is_empty()).then_some(self.pending_retry_ns);
-        [self.inner.next_event_ns(), held, pending].into_iter().flatten().min()
-    }
-
-    fn source_port(&self) -> Option<u16> {
-        self.inner.source_port()
-    }
-
-    fn woken(&mut self) {
-        self.inner.woken();
-    }
-
-    fn observe(&mut self, counters: &Arc<Counters>) {
-        self.inner.observe(counters);
-    }
-
-    fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
-        self.inner.admits(now_ns, destination, slot)
-    }
-
-    fn peer_progress(&mut self, now_ns: u64, destination: IpAddr, slot: u8, since_ns: u64) -> PeerProgress {
-        self.inner.peer_progress(now_ns, destination, slot, since_ns)
-    }
-
-    fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
-        self.inner.forward(slot, received)
-    }
-
-    fn commons(&self) -> Option<Commons> {
-        self.inner.commons()
-    }
-
-    fn reserve_slot(&mut self, slot: u8) {
-        self.inner.reserve_slot(slot);
-    }
-
-    fn adopt_slot(&mut self, slot: u8) -> bool {
-        self.inner.adopt_slot(slot)
-    }
-
-    fn release_slot(&mut self, slot: u8) {
-        self.inner.release_slot(slot);
-    }
-
-    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
-        self.inner.services()
+        [held, pending].into_iter().flatten().min()
     }
 }
 

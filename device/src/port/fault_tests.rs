@@ -1,8 +1,10 @@
 use super::*;
-use crate::port::{Fabric, FabricConfig, SimPort};
+use crate::port::{Fabric, FabricConfig, PacketCost, Peer, SimPort};
 use pumice_transport::path::{Flow, ROCE_PORT};
 use pumice_transport::wire::icrc::{self, Verdict};
-use std::net::Ipv4Addr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::RawFd;
 
 const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -20,7 +22,7 @@ struct Tape {
 }
 
 impl Port for Tape {
-    fn transmit(&mut self, _now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
+    fn transmit(&mut self, _now_ns: u64, train: &GsoBatch<'_>) -> Result<(), TransmitError> {
         if self.busy_after.is_some_and(|n| self.trains.len() >= n) {
             return Err(TransmitError::Busy);
         }
@@ -30,8 +32,9 @@ impl Port for Tape {
     fn receive(&mut self, _now_ns: u64, _handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         false
     }
-    fn limits(&self) -> PortLimits {
-        PortLimits { max_segments: 4, max_train_bytes: 65_507, receive_buffer_bytes: 1 << 20 }
+    fn limits(&self, _peer: Peer) -> PortLimits {
+        let packet_cost = PacketCost::UDP_SOCKET;
+        PortLimits { max_segments: 4, max_batch_bytes: 65_507, receive_buffer_bytes: 1 << 20, packet_cost }
     }
     fn descriptors(&self) -> Vec<RawFd> {
         Vec::new()
@@ -58,7 +61,7 @@ fn packets(numbers: std::ops::Range<u8>, sealed: bool) -> Vec<u8> {
 }
 
 fn send(port: &mut impl Port, now_ns: u64, bytes: &[u8]) -> Result<(), TransmitError> {
-    port.transmit(now_ns, &Train { path: &path(), segment_bytes: 20, bytes })
+    port.transmit(now_ns, &GsoBatch { path: &path(), segment_bytes: 20, bytes })
 }
 
 /// The first byte of every packet of every train.

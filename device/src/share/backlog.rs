@@ -3,7 +3,7 @@
 //! Nobody acknowledges unreliable packets, so their sender cannot know that a receiver on the same host is not running and
 //! its socket's buffer full; hardware would stop the sender through the link, here the kernel drops. Hence an account per
 //! slot in memory that the processes of a user share: senders add to `offered` what they send, the owner adds to
-//! `taken` what it takes from its socket. The difference is the backlog, and a sender holds unreliable trains back while
+//! `taken` what it takes from its socket. The difference is the backlog, and a sender holds unreliable batches back while
 //! that is more than half a socket buffer.
 //!
 //! It is an estimate, and mends itself: an owner that finds its socket empty has taken all that was offered before it
@@ -23,22 +23,22 @@ use super::system::{self, File};
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// How long a sender waits without having sent anything, whatever the account says.
 const LONGEST_WAIT_NS: u64 = 2_000_000_000;
-/// The longest train, as it is charged.
-const TRAIN_CHARGE_BYTES: u64 = 68 * 1024;
+/// The longest batch, as it is charged.
+const BATCH_CHARGE_BYTES: u64 = 68 * 1024;
 
 /// Destinations whose patience is remembered.
 const MAX_DESTINATIONS: usize = 4096;
 
-/// What a receive buffer is charged for a train that arrives whole: about its bytes. A lone packet's room is rounded up
+/// What a receive buffer is charged for a batch that arrives whole: about its bytes. A lone packet's room is rounded up
 /// to a power of two (measured: 832 bytes for 64, 2304 for 1056, 8448 for 4128).
 fn charge_bytes(length_bytes: usize, segment_bytes: usize) -> u64 {
     let length_bytes = length_bytes as u64;
     if length_bytes <= segment_bytes as u64 { 2 * length_bytes + 832 } else { length_bytes + 1024 }
 }
 
-/// Whether a train is of UC or UD: the first three bits of its first opcode.
-fn is_unreliable(train: &[u8]) -> bool {
-    matches!(train.first().map(|opcode| opcode >> 5), Some(1 | 3))
+/// Whether a batch is of UC or UD: the first three bits of its first opcode.
+fn is_unreliable(batch: &[u8]) -> bool {
+    matches!(batch.first().map(|opcode| opcode >> 5), Some(1 | 3))
 }
 
 /// How a sender gets on with one account.
@@ -64,7 +64,7 @@ pub(super) struct Backlog {
     /// Addresses of this host: those that a wildcard socket takes.
     local: Vec<IpAddr>,
     patience: HashMap<(IpAddr, u8), Patience>,
-    /// Where room was added for a train that is being made.
+    /// Where room was added for a batch that is being made.
     reserved: Option<Charge>,
 }
 
@@ -110,7 +110,7 @@ impl Backlog {
             neighbours,
             slot,
             process: system::process_id(),
-            limit_bytes: (receive_buffer_bytes as u64 / 2).max(TRAIN_CHARGE_BYTES),
+            limit_bytes: (receive_buffer_bytes as u64 / 2).max(BATCH_CHARGE_BYTES),
             local,
             patience: HashMap::new(),
             reserved: None,
@@ -123,7 +123,7 @@ impl Backlog {
             || self.own.is_wildcard(slot) && (destination.is_loopback() || self.local.contains(&destination))
     }
 
-    /// Whether an unreliable train may be sent to the process of `slot` at `destination` now. If so, room for it is
+    /// Whether an unreliable batch may be sent to the process of `slot` at `destination` now. If so, room for it is
     /// reserved until [`offer`](Backlog::offer).
     pub(super) fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
         self.release();
@@ -140,7 +140,7 @@ impl Backlog {
             return true;
         };
         let taken = accounts.taken(slot).load(Ordering::Relaxed);
-        let (charge, offered) = Charge::make(accounts, slot, TRAIN_CHARGE_BYTES);
+        let (charge, offered) = Charge::make(accounts, slot, BATCH_CHARGE_BYTES);
         // More taken than offered is no backlog: the sum went astray and will be mended.
         let backlog_bytes = (offered.wrapping_sub(taken) as i64).max(0) as u64;
         if self.patience.len() >= MAX_DESTINATIONS {
@@ -156,18 +156,18 @@ impl Backlog {
         false
     }
 
-    /// A train is about to be sent to the process of `slot` at `destination`: what it was charged.
+    /// A batch is about to be sent to the process of `slot` at `destination`: what it was charged.
     pub(super) fn offer(
         &mut self,
         destination: IpAddr,
         slot: u8,
-        train: &[u8],
+        batch: &[u8],
         segment_bytes: usize,
     ) -> Option<Charge> {
-        let charge = is_unreliable(train).then(|| {
+        let charge = is_unreliable(batch).then(|| {
             let here = self.is_here(destination, slot).then_some(&self.own);
             let accounts = here.or_else(|| self.neighbours.found(destination, slot))?;
-            Some(Charge::make(Arc::clone(accounts), slot, charge_bytes(train.len(), segment_bytes)).0)
+            Some(Charge::make(Arc::clone(accounts), slot, charge_bytes(batch.len(), segment_bytes)).0)
         });
         self.release();
         charge.flatten()
@@ -186,12 +186,12 @@ impl Backlog {
         self.own.offered(self.slot).load(Ordering::Acquire)
     }
 
-    /// A train for this process was taken.
+    /// A batch for this process was taken.
     #[inline]
-    pub(super) fn took(&self, train: &[u8], segment_bytes: usize) {
-        if is_unreliable(train) {
+    pub(super) fn took(&self, batch: &[u8], segment_bytes: usize) {
+        if is_unreliable(batch) {
             let taken = self.own.taken(self.slot);
-            let charge_bytes = charge_bytes(train.len(), segment_bytes);
+            let charge_bytes = charge_bytes(batch.len(), segment_bytes);
             // Nobody else is entitled to write it.
             taken.store(taken.load(Ordering::Relaxed).wrapping_add(charge_bytes), Ordering::Relaxed);
         }
@@ -248,7 +248,7 @@ impl Drop for Backlog {
 }
 
 impl Patience {
-    /// Notes that a train cannot be sent at `now_ns`, when `taken` had been taken; whether that has lasted too long.
+    /// Notes that a batch cannot be sent at `now_ns`, when `taken` had been taken; whether that has lasted too long.
     fn is_over(&mut self, now_ns: u64, taken: u64) -> bool {
         let progress = self.taken != taken;
         self.taken = taken;
@@ -281,8 +281,8 @@ mod tests {
     use super::*;
 
     const BUFFER_BYTES: usize = 1 << 20;
-    /// A UC train of 60 packets.
-    static TRAIN: [u8; 60 * 1024] = [0x20; 60 * 1024];
+    /// A UC batch of 60 packets.
+    static BATCH: [u8; 60 * 1024] = [0x20; 60 * 1024];
     const DATAGRAM: [u8; 64] = [0x64; 64];
 
     /// A file without a name, as often as wanted.
@@ -308,14 +308,14 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Offers trains while they are admitted: how many were.
+    /// Offers batches while they are admitted: how many were.
     fn fill(sender: &mut Backlog, now_ns: u64, to: &str, slot: u8) -> usize {
         let to = address_of(to);
         (0..1000)
             .take_while(|_| {
                 let admitted = sender.admits(now_ns, to, slot);
                 if admitted {
-                    sender.offer(to, slot, &TRAIN, 1024);
+                    sender.offer(to, slot, &BATCH, 1024);
                 }
                 admitted
             })
@@ -327,10 +327,10 @@ mod tests {
         let accounts = Accounts::new("half");
         let mut sender = accounts.of(1, "127.0.0.1");
         let receiver = accounts.of(2, "127.0.0.2");
-        let half = BUFFER_BYTES / 2 / TRAIN.len() + 1;
+        let half = BUFFER_BYTES / 2 / BATCH.len() + 1;
         assert!((half - 1..=half).contains(&fill(&mut sender, 0, "127.0.0.2", 2)));
-        receiver.took(&TRAIN, 1024);
-        receiver.took(&TRAIN, 1024);
+        receiver.took(&BATCH, 1024);
+        receiver.took(&BATCH, 1024);
         assert!((1..=2).contains(&fill(&mut sender, 0, "127.0.0.2", 2)));
         // What it lost without knowing is made good when the socket is empty.
         receiver.all_taken(receiver.offered());
@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(fill(&mut sender, PATIENCE_NS, "127.0.0.2", 2), 0);
         assert_eq!(fill(&mut sender, PATIENCE_NS + 5, "127.0.0.2", 2), 1000, "it is dead");
         assert_eq!(fill(&mut sender, 100 * PATIENCE_NS, "127.0.0.2", 2), 1000, "and stays so");
-        receiver.took(&TRAIN, 1024);
+        receiver.took(&BATCH, 1024);
         assert_eq!(fill(&mut sender, 101 * PATIENCE_NS, "127.0.0.2", 2), 0, "but then it is not");
         receiver.all_taken(receiver.offered());
         assert_eq!(fill(&mut sender, 102 * PATIENCE_NS, "127.0.0.2", 2), count);
@@ -396,11 +396,11 @@ mod tests {
             }
             now_ns += PATIENCE_NS / 100;
             if sender.admits(now_ns, to, 2) {
-                sender.offer(to, 2, &TRAIN, 1024);
+                sender.offer(to, 2, &BATCH, 1024);
                 assert!(now_ns - sent_ns <= LONGEST_WAIT_NS + PATIENCE_NS);
                 sent_ns = now_ns;
             }
-            receiver.took(&TRAIN, 1024);
+            receiver.took(&BATCH, 1024);
         }
         assert!(now_ns - sent_ns <= LONGEST_WAIT_NS + PATIENCE_NS);
     }

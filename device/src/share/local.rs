@@ -36,7 +36,7 @@ impl Local {
     }
 }
 
-/// Whether all packets of a train are for this process to look at.
+/// Whether all packets of a batch are for this process to look at.
 pub(super) fn is_only_for(received: &Received<'_>, local: &Local) -> bool {
     let step = received.segment_bytes.max(1);
     received.bytes.iter().skip(SLOT_OFFSET).step_by(step).all(|&byte| local.is_local(byte))

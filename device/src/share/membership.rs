@@ -11,7 +11,7 @@ use super::services::Services;
 use super::steering::Targets;
 use super::system::Guard;
 use super::{ShareError, holders, process, steering, system};
-use crate::gsi::Occupant;
+use crate::port::Occupant;
 
 /// How long leaving waits for the registry. Who gives up leaves the work to the next process that looks.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(1);

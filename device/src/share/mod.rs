@@ -6,7 +6,7 @@
 //! * **A slot**, 1 to 254: the top byte of the process's queue pair numbers, handed out by a small registry
 //!   file (`registry`). There is one file per user, network namespace and UDP port, for all addresses
 //!   together: a queue pair number then names one process of the host, whichever address a packet came to.
-//! * **Steering** (`steering`): a classic BPF program on the group sends each train to the socket whose slot
+//! * **Steering** (`steering`): a classic BPF program on the group sends each batch to the socket whose slot
 //!   its first packet names. It is an optimisation, and it can be wrong for a while: when a socket closes, the
 //!   kernel moves the last one of the group into its place.
 //! * **Forwarding** (`relay`): a packet that reaches the wrong process is handed to the right one through a

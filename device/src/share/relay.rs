@@ -24,11 +24,11 @@ use super::{process, record};
 use crate::port::Received;
 
 const MAGIC: [u8; 4] = *b"pmR1";
-const KIND_TRAIN: u8 = 1;
+const KIND_BATCH: u8 = 1;
 const KIND_LOOK: u8 = 2;
 const KIND_ASK: u8 = 3;
 const HEADER_BYTES: usize = 48;
-/// A train is at most one UDP datagram.
+/// A batch is at most one UDP datagram.
 const BUFFER_BYTES: usize = HEADER_BYTES + 65_536;
 /// How much a sender may have on its way; the kernel also limits how many datagrams wait for one receiver
 /// (net.unix.max_dgram_qlen).
@@ -48,8 +48,8 @@ pub(super) enum Sent {
 #[derive(Debug)]
 pub(super) enum Incoming<'a> {
     Nothing,
-    /// A train for a queue pair of this process, says the sender.
-    Train(Received<'a>),
+    /// A batch for a queue pair of this process, says the sender.
+    Batch(Received<'a>),
     /// The sender misses this process in the registry.
     Look,
     /// Somebody with this number wants to know what was counted.
@@ -158,8 +158,8 @@ impl Relay {
         Ok(Relay { socket, sockets: sockets.clone(), slot, pid, uid, buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// Hands a train to the process of `slot`.
-    pub(super) fn send_train(&self, registry: &Registry, slot: u8, received: &Received<'_>) -> Sent {
+    /// Hands a batch to the process of `slot`.
+    pub(super) fn send_batch(&self, registry: &Registry, slot: u8, received: &Received<'_>) -> Sent {
         let (family, source) = record::address_bytes(received.flow.source);
         let (destination_family, destination) = record::address_bytes(received.flow.destination);
         if family != destination_family {
@@ -167,8 +167,8 @@ impl Relay {
         }
         let mut header = Header([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
-        header.put(4, &[KIND_TRAIN, received.traffic_class, received.hop_limit, family]);
-        // Longer than the train means the same as being as long.
+        header.put(4, &[KIND_BATCH, received.traffic_class, received.hop_limit, family]);
+        // Longer than the batch means the same as being as long.
         let segment_bytes = u32::try_from(received.segment_bytes).unwrap_or(u32::MAX);
         header.put(8, &segment_bytes.to_le_bytes());
         header.put(12, &received.flow.source_port.to_le_bytes());
@@ -314,10 +314,10 @@ fn parse(bytes: &[u8]) -> Option<Incoming<'_>> {
         return source.first_chunk::<8>().map(|number| Incoming::Ask(u64::from_le_bytes(*number)));
     }
     let segment_bytes = usize::try_from(u32::from_le_bytes(*segment_bytes)).ok()?.min(bytes.len());
-    if kind != KIND_TRAIN || segment_bytes == 0 {
+    if kind != KIND_BATCH || segment_bytes == 0 {
         return None;
     }
-    Some(Incoming::Train(Received {
+    Some(Incoming::Batch(Received {
         flow: Flow {
             source: record::address_from(family, source)?,
             destination: record::address_from(family, destination)?,
@@ -338,7 +338,7 @@ mod tests {
     use std::net::IpAddr;
     use std::path::PathBuf;
 
-    fn train(address: &str, bytes: &'static [u8]) -> Received<'static> {
+    fn batch(address: &str, bytes: &'static [u8]) -> Received<'static> {
         let address: IpAddr = address.parse().unwrap();
         let flow = Flow { source: address, destination: address, source_port: 77, destination_port: 4791 };
         Received { flow, traffic_class: 3, hop_limit: 63, segment_bytes: 4, bytes }
@@ -379,27 +379,27 @@ mod tests {
     }
 
     #[test]
-    fn a_train_comes_as_it_went() {
-        let mut pair = Pair::new("train");
+    fn a_batch_comes_as_it_went() {
+        let mut pair = Pair::new("batch");
         let Pair { registries: [registry, _], a, b, .. } = &mut pair;
         for address in ["127.0.0.5", "::1"] {
-            let sent = train(address, b"0123456789");
-            assert_eq!(a.send_train(registry, 2, &sent), Sent::Done);
-            let Incoming::Train(came) = b.receive() else { panic!("a train") };
+            let sent = batch(address, b"0123456789");
+            assert_eq!(a.send_batch(registry, 2, &sent), Sent::Done);
+            let Incoming::Batch(came) = b.receive() else { panic!("a batch") };
             assert_eq!((came.flow, came.traffic_class, came.hop_limit), (sent.flow, 3, 63));
             assert_eq!((came.segment_bytes, came.bytes), (4, sent.bytes));
         }
         assert!(matches!(b.receive(), Incoming::Nothing));
         assert_eq!(a.send_look(registry, 2), Sent::Done);
         assert!(matches!(b.receive(), Incoming::Look));
-        assert_eq!(a.send_train(registry, 3, &train("::1", b"x")), Sent::Nobody);
+        assert_eq!(a.send_batch(registry, 3, &batch("::1", b"x")), Sent::Nobody);
 
         let mut sent = 0;
-        while a.send_train(registry, 2, &train("::1", &[0; 60_000])) == Sent::Done {
+        while a.send_batch(registry, 2, &batch("::1", &[0; 60_000])) == Sent::Done {
             sent += 1;
             assert!(sent < 100_000, "the queue has a limit");
         }
-        assert_eq!(a.send_train(registry, 2, &train("::1", &[0; 60_000])), Sent::Full);
+        assert_eq!(a.send_batch(registry, 2, &batch("::1", &[0; 60_000])), Sent::Full);
     }
 
     #[test]
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(pair.names().len(), 3, "{:?}", pair.names());
         // As if the process had been killed: the name stays and leads to a socket, the lock is lost.
         pair.registries[1].release(2);
-        assert_eq!(pair.a.send_train(&pair.registries[0], 2, &train("::1", b"secret")), Sent::Nobody);
+        assert_eq!(pair.a.send_batch(&pair.registries[0], 2, &batch("::1", b"secret")), Sent::Nobody);
         assert_eq!(pair.a.send_look(&pair.registries[0], 2), Sent::Nobody);
         assert!(matches!(pair.b.receive(), Incoming::Nothing));
         // The process that takes the slot has the name from then on.
@@ -462,7 +462,7 @@ mod tests {
         let mut pair = Pair::new("user");
         let mut good = Header([0; HEADER_BYTES]);
         good.put(0, &MAGIC);
-        good.put(4, &[KIND_TRAIN, 0, 0, 4, 9]);
+        good.put(4, &[KIND_BATCH, 0, 0, 4, 9]);
         let packet = pair.top.join("packet");
         std::fs::write(&packet, [&good.0[..], b"x"].concat()).unwrap();
         // A connected socket is all that another user could have: the folder keeps it from connecting one.
@@ -473,7 +473,7 @@ mod tests {
             command.stdin(std::fs::File::open(&packet).unwrap()).stdout(Stdio::from(OwnedFd::from(socket)));
             uid.map(|uid| command.uid(uid));
             let sent = command.status().is_ok_and(|status| status.success());
-            sent.then(|| matches!(pair.b.receive(), Incoming::Train(_)))
+            sent.then(|| matches!(pair.b.receive(), Incoming::Batch(_)))
         };
         assert_eq!(send(None), Some(true));
         if send(Some(61_002)).is_none() {
@@ -493,9 +493,9 @@ mod tests {
         let Pair { registries: [registry, _], a, b, .. } = &mut pair;
         let mut good = Header([0; HEADER_BYTES]);
         good.put(0, &MAGIC);
-        good.put(4, &[KIND_TRAIN, 0, 0, 4, 9]);
+        good.put(4, &[KIND_BATCH, 0, 0, 4, 9]);
         assert_eq!(a.send(registry, 2, &good.0, b"x"), Sent::Done);
-        assert!(matches!(b.receive(), Incoming::Train(_)));
+        assert!(matches!(b.receive(), Incoming::Batch(_)));
         // Magic, kind, family, segments of 0 bytes.
         for (place, value) in [(0, b'q'), (4, 9), (7, 5), (8, 0)] {
             let mut header = good.0;
@@ -508,6 +508,6 @@ mod tests {
             assert!(matches!(b.receive(), Incoming::Rejected), "{length} bytes");
         }
         a.send(registry, 2, &good.0, b"");
-        assert!(matches!(b.receive(), Incoming::Rejected), "an empty train");
+        assert!(matches!(b.receive(), Incoming::Rejected), "an empty batch");
     }
 }

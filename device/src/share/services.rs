@@ -12,11 +12,12 @@ use std::time::Duration;
 use pumice_transport::cm::Place;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
+use pumice_transport::wire::ProcessIndex;
 
 use super::membership::Membership;
 use super::system::{self, File};
 use super::{ShareError, folder, record};
-use crate::gsi::{DirectoryError, ServiceEntry};
+use crate::port::{DirectoryError, ServiceEntry};
 
 /// Name and version of the format.
 const MAGIC: [u8; 8] = *b"pumiceV3";
@@ -97,7 +98,7 @@ impl Services {
                 services.write_locked().map_err(DirectoryError::Os)?;
             }
             if let Some(slot) = taken(services) {
-                return Err(DirectoryError::Taken { slot });
+                return Err(DirectoryError::Taken { process: ProcessIndex::new(slot) });
             }
             if services.entries.len() >= MAX_ENTRIES {
                 return Err(DirectoryError::Full { limit: MAX_ENTRIES });

@@ -1,4 +1,4 @@
-//! The program by which the kernel chooses a socket of the group for each train.
+//! The program by which the kernel chooses a socket of the group for each batch.
 
 use std::io;
 use std::os::fd::RawFd;

@@ -103,8 +103,8 @@ impl DomainFile {
             let domain = DomainFile {
                 file,
                 path,
-                slot: commons.slot,
-                incarnation: incarnation(commons.slot),
+                slot: commons.process.value(),
+                incarnation: incarnation(commons.process.value()),
                 pid: system::process_id(),
                 changes: AtomicU64::new(0),
                 buffer: Mutex::new(Vec::new()),

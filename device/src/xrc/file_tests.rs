@@ -1,6 +1,7 @@
 //! Domains' files: opens of one process stand for processes, because locks belong to open files.
 
 use pumice_transport::qp::ReplaySnapshot;
+use pumice_transport::wire::ProcessIndex;
 
 use super::*;
 use std::fs;
@@ -15,7 +16,8 @@ impl Scene {
     }
 
     fn open(&self, slot: u8) -> (DomainFile, bool) {
-        let commons = Commons { folder: Ok(self.0.clone()), name: "test".to_owned(), slot };
+        let commons =
+            Commons { folder: Ok(self.0.clone()), name: "test".to_owned(), process: ProcessIndex::new(slot) };
         DomainFile::open(&commons, 1, 2).unwrap()
     }
 

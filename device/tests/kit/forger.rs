@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use pumice_device::driver::World;
-use pumice_device::port::{Port, SimPort, Train};
+use pumice_device::port::{GsoBatch, Port, SimPort};
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::wire::{Bth, Headers, Opcode, Psn, Qpn, icrc};
 
@@ -37,7 +37,7 @@ impl Forger {
     }
 
     pub fn send(&mut self, world: &mut World, bytes: &[u8]) {
-        let train = Train { path: &self.path, segment_bytes: bytes.len(), bytes };
+        let train = GsoBatch { path: &self.path, segment_bytes: bytes.len(), bytes };
         self.port.transmit(world.now_ns(), &train).unwrap();
     }
 

@@ -6,9 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use pumice_device::ground::clock::Clock;
-use pumice_device::port::{Port, Received, wait_readable};
+use pumice_device::port::{Port, ProcessGroup, Received, wait_readable};
 use pumice_device::share::{SharedPort, sharers};
 use pumice_transport::path::Flow;
+use pumice_transport::wire::ProcessIndex;
 
 use crate::child::{config, say};
 use crate::fleet::{Process, Scene};
@@ -106,7 +107,10 @@ fn forward(port: &mut SharedPort, slot: u8) -> bool {
     let flow = Flow { source: address, destination: address, source_port: 4791, destination_port: 4791 };
     let mut bytes = [0; 16];
     bytes[5] = slot;
-    port.forward(slot, &Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes })
+    port.forward(
+        ProcessIndex::new(slot),
+        &Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes },
+    )
 }
 
 /// A process in this role.

@@ -20,7 +20,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use fleet::{Fleet, Scene, Stats};
-use pumice_device::port::{Port, Train, wait_readable};
+use pumice_device::port::{GsoBatch, Port, ProcessGroup, wait_readable};
 use pumice_device::share::{ShareConfig, SharedPort, sharers};
 use pumice_transport::path::{Flow, Path};
 
@@ -244,7 +244,7 @@ fn send(port: &mut SharedPort, slot: u8) {
     let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
     let mut bytes = [0; 16];
     bytes[5] = slot;
-    port.transmit(0, &Train { path: &path, segment_bytes: 16, bytes: &bytes }).unwrap();
+    port.transmit(0, &GsoBatch { path: &path, segment_bytes: 16, bytes: &bytes }).unwrap();
 }
 
 /// The slot in the next packet that a port hands up.

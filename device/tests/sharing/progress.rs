@@ -7,12 +7,12 @@ use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::ground::clock::Clock;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig, QpInit};
 use pumice_device::objects::completion_queue::CompletionQueue;
-use pumice_device::port::Port;
+use pumice_device::port::{Peer, ProcessGroup};
 use pumice_device::share::SharedPort;
 use pumice_transport::host::{Counter, PeerProgress};
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;
-use pumice_transport::wire::Qpn;
+use pumice_transport::wire::{ProcessIndex, Qpn};
 
 use crate::bare::Bare;
 use crate::fleet::Scene;
@@ -27,7 +27,9 @@ fn a_process_that_has_not_looked_is_starved_unless_it_is_stopped_or_dead() {
     let mut own = SharedPort::open(&scene.config(scene.address())).unwrap();
     let mut peer = Bare::start(&scene);
     let (slot, address, clock) = (peer.slot(), scene.address(), Clock::monotonic());
-    let ask = |own: &mut SharedPort, since_ns| own.peer_progress(clock.now_ns(), address, slot, since_ns);
+    let at = |address, index| Peer { address, process: ProcessIndex::new(index) };
+    let ask =
+        |own: &mut SharedPort, since_ns| own.peer_progress(clock.now_ns(), at(address, slot), since_ns);
     // Both learn how their clocks lie to the one that they share.
     peer.ask("look 100");
     (0..100).for_each(|_| _ = ask(&mut own, 0));
@@ -45,11 +47,19 @@ fn a_process_that_has_not_looked_is_starved_unless_it_is_stopped_or_dead() {
     let after_ns = clock.now_ns();
     assert_eq!(ask(&mut own, after_ns), PeerProgress::Starved);
     let now_ns = clock.now_ns();
-    assert_eq!(own.peer_progress(now_ns, address, slot + 1, after_ns), PeerProgress::Unknown, "no such slot");
+    assert_eq!(
+        own.peer_progress(now_ns, at(address, slot + 1), after_ns),
+        PeerProgress::Unknown,
+        "no such slot"
+    );
     let elsewhere = [192, 0, 2, 1].into();
-    assert_eq!(own.peer_progress(now_ns, elsewhere, slot, after_ns), PeerProgress::Unknown, "another host");
+    assert_eq!(
+        own.peer_progress(now_ns, at(elsewhere, slot), after_ns),
+        PeerProgress::Unknown,
+        "another host"
+    );
     let own_slot = own.slot();
-    assert_eq!(own.peer_progress(now_ns, address, own_slot, now_ns), PeerProgress::Unknown, "itself");
+    assert_eq!(own.peer_progress(now_ns, at(address, own_slot), now_ns), PeerProgress::Unknown, "itself");
     peer.kill();
     assert_eq!(ask(&mut own, after_ns), PeerProgress::Unknown, "it is dead");
 }

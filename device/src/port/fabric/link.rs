@@ -1,6 +1,6 @@
 //! A port's link towards the switch: serialisation at a rate behind a bounded queue.
 
-use super::FabricConfig;
+use super::config::FabricConfig;
 
 /// Ethernet header and FCS.
 const ETHERNET_BYTES: usize = 14 + 4;
@@ -18,7 +18,7 @@ pub(super) fn wire_bytes(ipv4: bool, payload_bytes: usize) -> usize {
     ETHERNET_BYTES + ip_overhead(ipv4) + payload_bytes
 }
 
-/// What Linux charges a receive buffer for a packet that did not come in a train: the power of two its
+/// What Linux charges a receive buffer for a packet that did not come in a batch: the power of two its
 /// data fits into and the bookkeeping (measured: 832 bytes for 24, 2305 for 1056, 8456 for 4128).
 pub(super) fn receive_charge(payload_bytes: usize) -> usize {
     (payload_bytes + 320).next_power_of_two().max(576) + 264

@@ -3,16 +3,16 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_transport::path::{Flow, Path};
 
+use super::config::{FabricConfig, FabricStats};
 use super::link::{self, Link};
-use super::{FabricConfig, FabricStats};
+use crate::port::batch::{GsoBatch, TransmitError};
 use crate::port::fault_script::{Fault, FaultScript};
 use crate::port::random::{self, Random};
 use crate::port::segments;
-use crate::port::{Train, TransmitError};
 
 /// Packets on their way, all ports together; what is more is lost as if by a full queue.
 const IN_FLIGHT_LIMIT: usize = 1 << 20;
@@ -22,12 +22,12 @@ const ECN_CE: u8 = 0b11;
 
 /// A packet in the network.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::port) struct Packet {
-    pub(in crate::port) flow: Flow,
-    pub(in crate::port) traffic_class: u8,
-    pub(in crate::port) hop_limit: u8,
+pub(super) struct Packet {
+    pub(super) flow: Flow,
+    pub(super) traffic_class: u8,
+    pub(super) hop_limit: u8,
     /// Shared between the receivers of a multicast packet.
-    pub(in crate::port) bytes: Arc<[u8]>,
+    pub(super) bytes: Arc<[u8]>,
 }
 
 /// A packet with its arrival; ordered by time, then by the order of sending.
@@ -77,7 +77,7 @@ struct Luck {
 }
 
 #[derive(Debug)]
-pub(in crate::port) struct Network {
+pub(super) struct Network {
     pub(super) config: FabricConfig,
     pub(super) script: FaultScript,
     pub(super) stats: FabricStats,
@@ -124,7 +124,7 @@ impl Network {
         index
     }
 
-    pub(in crate::port) fn detach(&mut self, port: usize) {
+    pub(super) fn detach(&mut self, port: usize) {
         self.owners.retain(|_, owner| *owner != port);
         for members in self.groups.values_mut() {
             members.remove(&port);
@@ -134,12 +134,12 @@ impl Network {
         }
     }
 
-    pub(in crate::port) fn join(&mut self, port: usize, group: IpAddr) {
+    pub(super) fn join(&mut self, port: usize, group: IpAddr) {
         *self.groups.entry(group).or_default().entry(port).or_default() += 1;
     }
 
     /// False if the port has not joined.
-    pub(in crate::port) fn leave(&mut self, port: usize, group: IpAddr) -> bool {
+    pub(super) fn leave(&mut self, port: usize, group: IpAddr) -> bool {
         let Some(members) = self.groups.get_mut(&group) else { return false };
         let Some(joins) = members.get_mut(&port) else { return false };
         *joins -= 1;
@@ -171,21 +171,21 @@ impl Network {
         self.digest.0
     }
 
-    pub(in crate::port) fn receive_buffer_bytes(&self) -> usize {
+    pub(super) fn receive_buffer_bytes(&self) -> usize {
         self.config.receive_buffer_bytes
     }
 
-    pub(in crate::port) fn next_event_ns(&self) -> Option<u64> {
+    pub(super) fn next_event_ns(&self) -> Option<u64> {
         self.in_flight.peek().map(|Reverse(first)| first.arrival_ns)
     }
 
-    pub(in crate::port) fn transmit(
+    pub(super) fn transmit(
         &mut self,
         port: usize,
         now_ns: u64,
-        train: &Train<'_>,
+        batch: &GsoBatch<'_>,
     ) -> Result<(), TransmitError> {
-        let flow = &train.path.flow;
+        let flow = &batch.path.flow;
         if self.owners.get(&flow.source) != Some(&port) {
             return Err(TransmitError::Refused(libc::EADDRNOTAVAIL));
         }
@@ -193,12 +193,12 @@ impl Network {
             return Err(TransmitError::Refused(libc::EAFNOSUPPORT));
         }
         let limit_bytes = self.config.link_mtu.saturating_sub(link::ip_overhead(flow.source.is_ipv4()));
-        let longest = train.segments().map(<[u8]>::len).max().unwrap_or(0);
+        let longest = batch.segments().map(<[u8]>::len).max().unwrap_or(0);
         if longest > limit_bytes {
             return Err(TransmitError::TooLong { bytes: longest, limit_bytes });
         }
-        for (index, segment) in train.segments().enumerate() {
-            self.send(port, now_ns, train.path, index, segment);
+        for (index, segment) in batch.segments().enumerate() {
+            self.send(port, now_ns, batch.path, index, segment);
         }
         Ok(())
     }
@@ -336,7 +336,7 @@ impl Network {
         self.in_flight.push(Reverse(InFlight { arrival_ns, sequence, to, packet }));
     }
 
-    pub(in crate::port) fn advance_to(&mut self, now_ns: u64) {
+    pub(super) fn advance_to(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         while self.in_flight.peek().is_some_and(|Reverse(first)| first.arrival_ns <= self.now_ns) {
             if let Some(Reverse(arrived)) = self.in_flight.pop() {
@@ -365,12 +365,18 @@ impl Network {
     }
 
     /// The next packet in a port's receive buffer.
-    pub(in crate::port) fn take(&mut self, port: usize) -> Option<Packet> {
+    pub(super) fn take(&mut self, port: usize) -> Option<Packet> {
         let attachment = self.attachments.get_mut(port)?;
         let packet = attachment.inbox.pop_front()?;
         attachment.inbox_charge -= link::receive_charge(packet.bytes.len());
         Some(packet)
     }
+}
+
+/// A panic elsewhere does not make the network's state wrong: every change is complete before anything that
+/// could panic.
+pub(super) fn lock(network: &Mutex<Network>) -> MutexGuard<'_, Network> {
+    network.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the digest tells apart.

@@ -1,7 +1,8 @@
 use super::*;
-use crate::port::{Fault, Port, Train, TransmitError};
+use crate::port::{Fault, FaultScript, GsoBatch, Port, TransmitError};
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::wire::icrc;
+use std::net::IpAddr;
 
 const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
@@ -13,7 +14,7 @@ fn path(source: IpAddr, destination: IpAddr) -> Path {
 }
 
 fn send(port: &mut SimPort, now_ns: u64, path: &Path, bytes: &[u8]) {
-    port.transmit(now_ns, &Train { path, segment_bytes: bytes.len(), bytes }).unwrap();
+    port.transmit(now_ns, &GsoBatch { path, segment_bytes: bytes.len(), bytes }).unwrap();
 }
 
 /// Numbers of the packets that arrived, and when, stepping from event to event.
@@ -31,7 +32,7 @@ fn numbers(fabric: &Fabric, port: &mut SimPort) -> Vec<u8> {
 }
 
 #[test]
-fn trains_arrive_packet_by_packet_after_the_delay() {
+fn batches_arrive_packet_by_packet_after_the_delay() {
     let fabric = Fabric::new(FabricConfig::default());
     let (mut a, mut b) = (fabric.attach(&[A]), fabric.attach(&[B]));
     let path = Path { traffic_class: 0x68, hop_limit: 9, ..path(A, B) };
@@ -41,7 +42,7 @@ fn trains_arrive_packet_by_packet_after_the_delay() {
         icrc::seal(&path.flow, index as u16, packet);
         icrc::seal(&path.flow, 0, alone);
     }
-    a.transmit(500, &Train { path: &path, segment_bytes: 20, bytes: &bytes }).unwrap();
+    a.transmit(500, &GsoBatch { path: &path, segment_bytes: 20, bytes: &bytes }).unwrap();
     assert!(!b.receive(1_499, &mut |_| panic!("too early")));
     assert_eq!(fabric.next_event_ns(), Some(1_500));
     let mut pieces = Vec::new();
@@ -74,7 +75,7 @@ fn storm(seed: u64) -> (u64, FabricStats, Vec<(u64, u8)>) {
     let mut seen = Vec::new();
     for step in 0..2_000u64 {
         let bytes: Vec<u8> = (0..3_000).map(|i| (step + i) as u8).collect();
-        a.transmit(step * 2_000, &Train { path: &path, segment_bytes: 1_000, bytes: &bytes }).unwrap();
+        a.transmit(step * 2_000, &GsoBatch { path: &path, segment_bytes: 1_000, bytes: &bytes }).unwrap();
         while b.receive(step * 2_000, &mut |r| seen.push((step, r.bytes[0]))) {}
     }
     seen.extend(arrivals(&fabric, &mut b));
@@ -226,7 +227,7 @@ fn what_cannot_be_sent_is_refused() {
     let mut a = fabric.attach(&[A]);
     let b = fabric.attach(&[B]);
     let mut try_send = |path: &Path, segment_bytes: usize, bytes: usize| {
-        a.transmit(0, &Train { path, segment_bytes, bytes: &vec![0; bytes] })
+        a.transmit(0, &GsoBatch { path, segment_bytes, bytes: &vec![0; bytes] })
     };
     assert_eq!(try_send(&path(B, A), 8, 8), Err(TransmitError::Refused(libc::EADDRNOTAVAIL)));
     assert_eq!(

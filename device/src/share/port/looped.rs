@@ -2,10 +2,10 @@
 //!
 //! Linux lets a socket join an IPv6 group on `lo` but gives that interface no route for groups, so that a datagram
 //! from ::1 to a group is refused with ENETUNREACH; for IPv4 groups there is none of this. All members of such a
-//! group are processes of this host that share the UDP port. So a train that the kernel refuses goes through the
+//! group are processes of this host that share the UDP port. So a batch that the kernel refuses goes through the
 //! relay to each of them, and into a queue of this process, which may be a member as well.
 //!
-//! A relay holds few trains. If the first member has no room the train waits, so that one that keeps up loses
+//! A relay holds few batches. If the first member has no room the batch waits, so that one that keeps up loses
 //! nothing; one that does not run delays its senders once, for a moment, and loses what it does not take.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,18 +15,18 @@ use pumice_transport::path::Flow;
 
 use super::SharedPort;
 use super::counters::note_sent;
-use crate::port::{Received, Train, TransmitError};
+use crate::port::{GsoBatch, Received, TransmitError};
 use crate::share::relay::Sent;
 
-/// Trains that wait for this process. More are lost, as in a socket's buffer.
+/// Batches that wait for this process. More are lost, as in a socket's buffer.
 const LIMIT: usize = 256;
-/// TTL of trains that leave it to the port.
+/// TTL of batches that leave it to the port.
 const DEFAULT_HOP_LIMIT: u8 = 64;
 
-/// How long a train waits for a member without room.
+/// How long a batch waits for a member without room.
 const PATIENCE_NS: u64 = 20_000_000;
 
-/// A train that this process sent to a group of its own.
+/// A batch that this process sent to a group of its own.
 #[derive(Debug)]
 struct Looped {
     flow: Flow,
@@ -59,17 +59,17 @@ impl LoopedGroups {
         }
     }
 
-    /// Whether a train of another process is for a group that this process has joined.
+    /// Whether a batch of another process is for a group that this process has joined.
     pub(super) fn takes(&self, flow: &Flow) -> bool {
         is_looped(flow) && self.joins.contains_key(&flow.destination)
     }
 
-    /// Whether a train waits for a member that has no room.
+    /// Whether a batch waits for a member that has no room.
     fn waits(&mut self, now_ns: u64) -> bool {
         now_ns.saturating_sub(*self.full_since_ns.get_or_insert(now_ns)) < PATIENCE_NS
     }
 
-    /// Hands the next train of this process to `handler`; false: there is none.
+    /// Hands the next batch of this process to `handler`; false: there is none.
     pub(super) fn receive(&mut self, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         let Some(looped) = self.queue.pop_front() else { return false };
         let Looped { flow, traffic_class, hop_limit, segment_bytes, ref bytes } = looped;
@@ -97,12 +97,12 @@ fn is_looped(flow: &Flow) -> bool {
 }
 
 impl SharedPort {
-    /// Takes a train to a group that the kernel had no route for to the group's members on this host.
+    /// Takes a batch to a group that the kernel had no route for to the group's members on this host.
     ///
     /// # Errors
     /// `Unreachable`: it is not one to a group of the loopback interface. `Busy`: a member has no room.
-    pub(super) fn loop_group(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
-        let path = train.path;
+    pub(super) fn loop_group(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        let path = batch.path;
         if !is_looped(&path.flow) {
             return Err(TransmitError::Unreachable);
         }
@@ -110,8 +110,8 @@ impl SharedPort {
             flow: path.flow,
             traffic_class: path.traffic_class,
             hop_limit: if path.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { path.hop_limit },
-            segment_bytes: if train.segment_bytes == 0 { train.bytes.len() } else { train.segment_bytes },
-            bytes: train.bytes,
+            segment_bytes: if batch.segment_bytes == 0 { batch.bytes.len() } else { batch.segment_bytes },
+            bytes: batch.bytes,
         };
         let registry = self.membership.registry();
         let members = registry.glance();
@@ -120,7 +120,7 @@ impl SharedPort {
             if self.local.contains(member.slot) {
                 continue;
             }
-            let sent = self.relay.send_train(registry, member.slot, &received);
+            let sent = self.relay.send_batch(registry, member.slot, &received);
             match sent {
                 Sent::Full if first && self.looped.waits(now_ns) => return Err(TransmitError::Busy),
                 Sent::Done => self.looped.full_since_ns = None,

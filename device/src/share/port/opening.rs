@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::SharedPort;
 use super::looped::LoopedGroups;
 use super::requests::Requests;
-use crate::port::{Port, PortError, UdpConfig};
+use crate::port::{PortError, UdpConfig};
 use crate::share::backlog::Backlog;
 use crate::share::local::Local;
 use crate::share::members::{Member, Members};
@@ -136,7 +136,7 @@ impl SharedPort {
             relay.send_look(membership.registry(), stranger);
         }
         let backlog = folder::open(folder, &folder::backlog_name(port)).ok().and_then(|file| {
-            let buffer_bytes = udp.limits().receive_buffer_bytes;
+            let buffer_bytes = udp.receive_buffer_bytes();
             let neighbours = Neighbours::new(folder.to_owned(), port);
             Backlog::open(&file, neighbours, slot, udp.address(), system::host_addresses(), buffer_bytes).ok()
         });

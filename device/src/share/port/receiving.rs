@@ -13,7 +13,7 @@ use crate::share::steering::SLOT_OFFSET;
 use crate::share::{report, system};
 
 impl SharedPort {
-    /// Takes a train from the relay. True if anything was taken.
+    /// Takes a batch from the relay. True if anything was taken.
     pub(super) fn receive_relayed(&mut self, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         self.relay_due = match self.relay.receive() {
             Incoming::Nothing => false,
@@ -27,7 +27,7 @@ impl SharedPort {
                 let _ = self.relay.answer(asker, &text);
                 true
             }
-            Incoming::Train(received)
+            Incoming::Batch(received)
                 if is_for(&received, &self.membership, &self.local, &self.looped, self.udp.port()) =>
             {
                 count(&self.counters.taken_over);
@@ -35,7 +35,7 @@ impl SharedPort {
                 handler(&received);
                 true
             }
-            Incoming::Train(_) | Incoming::Rejected => {
+            Incoming::Batch(_) | Incoming::Rejected => {
                 count(&self.counters.rejected);
                 true
             }
@@ -44,7 +44,7 @@ impl SharedPort {
         for (_, relay) in &mut self.adopted {
             match relay.receive() {
                 Incoming::Nothing => {}
-                Incoming::Train(received)
+                Incoming::Batch(received)
                     if is_for(&received, &self.membership, &self.local, &self.looped, self.udp.port()) =>
                 {
                     count(&self.counters.taken_over);
@@ -52,7 +52,7 @@ impl SharedPort {
                     handler(&received);
                     more = true;
                 }
-                Incoming::Look | Incoming::Ask(_) | Incoming::Train(_) | Incoming::Rejected => {
+                Incoming::Look | Incoming::Ask(_) | Incoming::Batch(_) | Incoming::Rejected => {
                     count(&self.counters.rejected);
                     more = true;
                 }
@@ -86,7 +86,7 @@ impl SharedPort {
     }
 }
 
-/// Where the packets of a train go.
+/// Where the packets of a batch go.
 struct Route<'a> {
     local: &'a Local,
     relay: &'a Relay,
@@ -105,7 +105,7 @@ impl Route<'_> {
             handler(received);
             return;
         }
-        // Trains of ours never mix processes, but a network card may have joined packets that do.
+        // Batches of ours never mix processes, but a network card may have joined packets that do.
         let segment_bytes = received.segment_bytes.max(1);
         let mut rest = received.bytes;
         while !rest.is_empty() {
@@ -130,7 +130,7 @@ impl Route<'_> {
             took(self.backlog, run);
             return handler(run);
         };
-        let sent = self.relay.send_train(self.registry, slot, run);
+        let sent = self.relay.send_batch(self.registry, slot, run);
         note_sent(self.counters, sent);
         match sent {
             Sent::Done | Sent::Full => self.stray = Some(slot),
@@ -148,7 +148,7 @@ fn took(backlog: Option<&Backlog>, received: &Received<'_>) {
     }
 }
 
-/// Whether a train from another process is what it should have sent here.
+/// Whether a batch from another process is what it should have sent here.
 fn is_for(
     received: &Received<'_>,
     membership: &Membership,

@@ -15,7 +15,7 @@ use pumice_transport::types::Gid;
 
 use super::SharedPort;
 use super::counters::count;
-use crate::port::{Received, Train};
+use crate::port::{GsoBatch, Received};
 use crate::share::membership::Server;
 use crate::share::relay::Sent;
 use crate::share::system;
@@ -68,24 +68,24 @@ impl SharedPort {
         bytes.get(super::SLOT_OFFSET..super::SLOT_OFFSET + GSI.len()) == Some(&GSI)
     }
 
-    /// Looks after the requests of a train that is about to be sent. True: they went another way, and the
-    /// train is not to be sent.
-    pub(super) fn request(&mut self, now_ns: u64, train: &Train<'_>) -> bool {
-        let destination = train.path.flow.destination;
+    /// Looks after the requests of a batch that is about to be sent. True: they went another way, and the
+    /// batch is not to be sent.
+    pub(super) fn request(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> bool {
+        let destination = batch.path.flow.destination;
         let on_this_host = self.backlog.as_ref().is_some_and(|backlog| backlog.is_local(destination));
         if !on_this_host {
             return false;
         }
-        let around = train
+        let around = batch
             .segments()
             .find_map(service)
             .and_then(|service| self.way_around(now_ns, service, destination));
-        if around.is_some_and(|slot| self.hand_to(slot, train.path, train.bytes, train.segment_bytes)) {
+        if around.is_some_and(|slot| self.hand_to(slot, batch.path, batch.bytes, batch.segment_bytes)) {
             return true;
         }
-        for packet in train.segments().filter(|packet| service(packet).is_some()) {
+        for packet in batch.segments().filter(|packet| service(packet).is_some()) {
             if self.requests.waiting.len() < MAX_WAITING {
-                let (path, packet) = (train.path.clone(), packet.to_vec());
+                let (path, packet) = (batch.path.clone(), packet.to_vec());
                 self.requests.waiting.push_back(Waiting { sent_ns: now_ns, path, packet });
             }
         }
@@ -115,7 +115,7 @@ impl SharedPort {
         let (flow, traffic_class, hop_limit) = (path.flow, path.traffic_class, path.hop_limit);
         let received = Received { flow, traffic_class, hop_limit, segment_bytes, bytes };
         let registry = self.membership.registry();
-        let sent = self.relay.send_train(registry, slot, &received) == Sent::Done;
+        let sent = self.relay.send_batch(registry, slot, &received) == Sent::Done;
         self.relay.send_look(registry, slot);
         if sent {
             count(&self.counters.rerouted);

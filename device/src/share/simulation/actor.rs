@@ -22,7 +22,7 @@ use super::sockets::PAYLOAD;
 use super::{Wait, block, observe};
 use crate::gsi::{self, BindingId, CmChannel, Gsi, ServiceEntry};
 use crate::port::random::Random;
-use crate::port::{Port, Received, Train, UdpConfig};
+use crate::port::{GsoBatch, Port, ProcessGroup, Received, UdpConfig};
 use crate::share::{ShareConfig, ShareError, SharedPort};
 
 pub(super) const PORT: u16 = 4791;
@@ -34,8 +34,8 @@ const REQUEST_NUMBER_AT: usize = 20 + 24 + 16;
 /// Services that processes may bind. They are none of rdma_cm's, whose requests say more.
 const FIRST_SERVICE: u64 = 0xabcd_0000;
 const SERVICES: u64 = 4;
-/// Trains that a process takes at a time.
-const TRAINS_AT_ONCE: usize = 16;
+/// Batches that a process takes at a time.
+const BATCHES_AT_ONCE: usize = 16;
 
 pub(super) type SharedLedger = Rc<RefCell<Ledger>>;
 
@@ -77,7 +77,7 @@ fn number_at(packet: &[u8], at: usize) -> Option<u64> {
     packet.get(at..)?.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
 }
 
-/// The numbers of the packets in a train, or in a datagram with a train behind a header.
+/// The numbers of the packets in a batch, or in a datagram with a batch behind a header.
 pub(super) fn numbers(bytes: &[u8]) -> Vec<u64> {
     let marks = bytes.windows(PAYLOAD.len()).enumerate().filter(|(_, part)| *part == PAYLOAD);
     marks.filter_map(|(at, _)| number_at(bytes, at.checked_sub(8)?)).collect()
@@ -182,7 +182,7 @@ impl Process<'_> {
 
     /// Takes what has come.
     fn look(&mut self) {
-        for _ in 0..TRAINS_AT_ONCE {
+        for _ in 0..BATCHES_AT_ONCE {
             let (pid, ledger, gsi) = (self.pid, &self.ledger, &mut self.gsi);
             let taken = self.port.receive(now_ns(), &mut |received| accept(pid, ledger, gsi, received));
             if !taken {
@@ -237,7 +237,7 @@ impl Process<'_> {
     fn transmit(&mut self, destination: IpAddr, bytes: &[u8], segment_bytes: usize) -> bool {
         let flow = Flow { source: self.plan.address, destination, source_port: PORT, destination_port: PORT };
         let path = Way { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
-        self.port.transmit(now_ns(), &Train { path: &path, segment_bytes, bytes }).is_ok()
+        self.port.transmit(now_ns(), &GsoBatch { path: &path, segment_bytes, bytes }).is_ok()
     }
 
     fn bind(&mut self) {
@@ -266,7 +266,7 @@ impl Process<'_> {
     }
 }
 
-/// What the engine does with a train: data packets are for queue pairs, the others for queue pair 1.
+/// What the engine does with a batch: data packets are for queue pairs, the others for queue pair 1.
 fn accept(pid: Pid, ledger: &SharedLedger, gsi: &mut Gsi, received: &Received<'_>) {
     for packet in received.bytes.chunks(received.segment_bytes) {
         if packet.len() == DATA_BYTES {

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pumice_transport::wire::ProcessIndex;
+
 use super::actor::SharedLedger;
 use super::kernel::Pid;
-use crate::port::Port;
+use crate::port::ProcessGroup;
 use crate::port::random::Random;
 use crate::share::SharedPort;
 use crate::xrc::{DomainFile, Seen, TargetRecord};
@@ -114,12 +116,12 @@ impl Domains {
         for slot in self.adopted.difference(&slots).copied().collect::<Vec<u8>>() {
             self.adopted.remove(&slot);
             self.ledger.borrow_mut().released(slot);
-            port.release_slot(slot);
+            port.release_index(ProcessIndex::new(slot));
         }
         let own = port.slot();
         for slot in slots.into_iter().filter(|slot| *slot != own) {
-            port.reserve_slot(slot);
-            if random.below(2) == 0 && port.adopt_slot(slot) {
+            port.reserve_index(ProcessIndex::new(slot));
+            if random.below(2) == 0 && port.adopt_index(ProcessIndex::new(slot)) {
                 self.ledger.borrow_mut().adopted(self.pid, slot);
                 self.adopted.insert(slot);
             }

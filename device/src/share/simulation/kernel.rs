@@ -65,7 +65,7 @@ pub(in crate::share) struct Kernel {
     pub(super) descriptions: BTreeMap<DescriptionId, Description>,
     pub(super) files: Files,
     pub(super) network: Network,
-    /// Trains that the kernel lost or that died with a process, as they were.
+    /// Batches that the kernel lost or that died with a process, as they were.
     pub(super) lost: Vec<Vec<u8>>,
     /// Guards that are taken out.
     without: Vec<Guard>,

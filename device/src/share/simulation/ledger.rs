@@ -29,8 +29,8 @@ pub(super) enum Phase {
 /// A packet of the network or of a process.
 #[derive(Debug)]
 struct Sent {
-    /// The number of its train's first packet.
-    train: u64,
+    /// The number of its batch's first packet.
+    batch: u64,
     slot: u8,
     /// The process that is about to send it.
     sender: Option<Pid>,
@@ -211,17 +211,17 @@ impl Ledger {
         self.adopters.remove(&slot);
     }
 
-    /// A process, or the network, is about to send a train of some packets to a slot: their numbers.
+    /// A process, or the network, is about to send a batch of some packets to a slot: their numbers.
     pub(super) fn sends(&mut self, sender: Option<Pid>, slot: u8, count: u64) -> std::ops::Range<u64> {
-        let (owner, train) = (self.owner(slot), self.next + 1);
+        let (owner, batch) = (self.owner(slot), self.next + 1);
         self.next += count;
-        for number in train..train + count {
-            self.sent.insert(number, Sent { train, slot, sender, owner, delivered: false, lost: false });
+        for number in batch..batch + count {
+            self.sent.insert(number, Sent { batch, slot, sender, owner, delivered: false, lost: false });
         }
-        train..train + count
+        batch..batch + count
     }
 
-    /// The train has left its sender.
+    /// The batch has left its sender.
     pub(super) fn has_sent(&mut self, numbers: std::ops::Range<u64>) {
         self.sent.range_mut(numbers).for_each(|(_, sent)| sent.sender = None);
     }
@@ -246,7 +246,7 @@ impl Ledger {
         }
     }
 
-    /// A train was lost where trains may be lost: in a full queue, or with a process or a socket that is gone.
+    /// A batch was lost where batches may be lost: in a full queue, or with a process or a socket that is gone.
     pub(super) fn lost(&mut self, bytes: &[u8]) {
         for number in super::actor::numbers(bytes) {
             self.tally.lost += 1;
@@ -267,11 +267,11 @@ impl Ledger {
             .sent
             .values()
             .filter(|sent| is_missing(sent) && self.owner(sent.slot) == sent.owner)
-            .map(|sent| (sent.train, sent.slot, sent.owner))
+            .map(|sent| (sent.batch, sent.slot, sent.owner))
             .collect();
         if missing.len() as u64 > counted {
             self.violate(format!(
-                "trains {missing:?} have disappeared, and {counted} were counted as dropped"
+                "batches {missing:?} have disappeared, and {counted} were counted as dropped"
             ));
         }
     }

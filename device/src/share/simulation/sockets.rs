@@ -11,7 +11,7 @@ use libc::sock_filter;
 use super::filter;
 use super::kernel::{Description, DescriptionId, Fd, Kernel, Packet, Pid};
 
-/// Trains that wait in a UDP socket at most.
+/// Batches that wait in a UDP socket at most.
 const UDP_QUEUE: usize = 64;
 /// Datagrams that wait in a unix socket at most, as net.unix.max_dgram_qlen says at most places.
 const UNIX_QUEUE: usize = 11;
@@ -177,7 +177,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// A train arrives at this host: at every socket that joined its group, or at the one that the group's program,
+    /// A batch arrives at this host: at every socket that joined its group, or at the one that the group's program,
     /// or the kernel itself, chooses.
     pub(in crate::share) fn deliver(&mut self, packet: Packet) {
         let (to, port) = (packet.flow.destination, packet.flow.destination_port);

@@ -12,7 +12,9 @@ use libc::{c_int, sock_filter};
 use pumice_transport::path::Flow;
 
 use super::{About, Guard, memory, real};
-use crate::port::{Port, PortError, PortLimits, Received, Train, TransmitError, UdpConfig, UdpPort};
+use crate::port::{
+    GsoBatch, PacketCost, Peer, Port, PortError, PortLimits, Received, TransmitError, UdpConfig, UdpPort,
+};
 use crate::share::datagram::Datagram;
 use crate::share::simulation::{
     self, Fd, Kernel, PAGE_BYTES, Packet, SocketName, Wait, call, is_simulated, observe,
@@ -238,6 +240,13 @@ impl GroupPort {
             GroupPort::Simulated(port) => port.port,
         }
     }
+
+    pub fn receive_buffer_bytes(&self) -> usize {
+        match self {
+            GroupPort::Real(port) => port.receive_buffer_bytes(),
+            GroupPort::Simulated(_) => 4 << 20,
+        }
+    }
 }
 
 impl AsRawFd for GroupPort {
@@ -250,14 +259,14 @@ impl AsRawFd for GroupPort {
 }
 
 impl Port for GroupPort {
-    fn transmit(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
+    fn transmit(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
         let port = match self {
-            GroupPort::Real(port) => return port.transmit(now_ns, train),
+            GroupPort::Real(port) => return port.transmit(now_ns, batch),
             GroupPort::Simulated(port) => port,
         };
-        let Flow { source, destination, .. } = train.path.flow;
+        let Flow { source, destination, .. } = batch.path.flow;
         let flow = Flow { source, destination, source_port: port.port, destination_port: port.port };
-        let packet = Packet { flow, segment_bytes: train.segment_bytes, bytes: train.bytes.to_vec() };
+        let packet = Packet { flow, segment_bytes: batch.segment_bytes, bytes: batch.bytes.to_vec() };
         call(|kernel, _| {
             kernel.deliver(packet);
             Ok(())
@@ -278,13 +287,13 @@ impl Port for GroupPort {
         true
     }
 
-    fn limits(&self) -> PortLimits {
-        match self {
-            GroupPort::Real(port) => port.limits(),
-            GroupPort::Simulated(_) => {
-                PortLimits { max_segments: 64, max_train_bytes: 65_507, receive_buffer_bytes: 4 << 20 }
-            }
-        }
+    fn limits(&self, peer: Peer) -> PortLimits {
+        let GroupPort::Real(port) = self else {
+            let packet_cost = PacketCost::UDP_SOCKET;
+            let (max_segments, max_batch_bytes) = (64, 65_507);
+            return PortLimits { max_segments, max_batch_bytes, receive_buffer_bytes: 4 << 20, packet_cost };
+        };
+        port.limits(peer)
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
@@ -309,13 +318,6 @@ impl Port for GroupPort {
             GroupPort::Simulated(port) => {
                 call(|kernel, pid| kernel.join_group(pid, port.descriptor.0, group, false))
             }
-        }
-    }
-
-    fn source_port(&self) -> Option<u16> {
-        match self {
-            GroupPort::Real(port) => port.source_port(),
-            GroupPort::Simulated(port) => Some(port.port),
         }
     }
 }

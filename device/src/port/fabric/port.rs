@@ -5,17 +5,17 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
-use super::fabric::{self, Network};
-use super::{Port, PortLimits, Received, Train, TransmitError};
+use super::network::{Network, lock};
+use crate::port::{GsoBatch, PacketCost, Peer, Port, PortLimits, Received, TransmitError};
 
 /// As a UDP socket of Linux 6.9 or later.
 const MAX_SEGMENTS: usize = 128;
-const MAX_TRAIN_BYTES: usize = 65_507;
+const MAX_BATCH_BYTES: usize = 65_507;
 
 /// A port attached to a [`Fabric`](super::Fabric); it detaches when dropped.
 ///
-/// Trains are taken apart by the fabric, and every packet arrives alone with IP ID 0: a packet from the middle
-/// of a train has its ICRC moved to ID 0, and a wrong one stays wrong. A multicast packet
+/// Batches are taken apart by the fabric, and every packet arrives alone with IP ID 0: a packet from the middle
+/// of a batch has its ICRC moved to ID 0, and a wrong one stays wrong. A multicast packet
 /// also reaches the sending port if that has joined the group.
 #[derive(Debug)]
 pub struct SimPort {
@@ -30,22 +30,22 @@ impl SimPort {
 }
 
 impl Port for SimPort {
-    fn transmit(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
-        if train.bytes.len() > MAX_TRAIN_BYTES {
-            let (bytes, limit_bytes) = (train.bytes.len(), MAX_TRAIN_BYTES);
+    fn transmit(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        if batch.bytes.len() > MAX_BATCH_BYTES {
+            let (bytes, limit_bytes) = (batch.bytes.len(), MAX_BATCH_BYTES);
             return Err(TransmitError::TooLong { bytes, limit_bytes });
         }
-        if train.segments().len() > MAX_SEGMENTS {
-            let limit_bytes = MAX_SEGMENTS * train.segment_bytes;
-            return Err(TransmitError::TooLong { bytes: train.bytes.len(), limit_bytes });
+        if batch.segments().len() > MAX_SEGMENTS {
+            let limit_bytes = MAX_SEGMENTS * batch.segment_bytes;
+            return Err(TransmitError::TooLong { bytes: batch.bytes.len(), limit_bytes });
         }
-        fabric::lock(&self.network).transmit(self.index, now_ns, train)
+        lock(&self.network).transmit(self.index, now_ns, batch)
     }
 
     fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         // The handler may use other ports of the fabric: the lock is gone by then.
         let packet = {
-            let mut network = fabric::lock(&self.network);
+            let mut network = lock(&self.network);
             network.advance_to(now_ns);
             network.take(self.index)
         };
@@ -63,11 +63,12 @@ impl Port for SimPort {
         true
     }
 
-    fn limits(&self) -> PortLimits {
+    fn limits(&self, _peer: Peer) -> PortLimits {
         PortLimits {
             max_segments: MAX_SEGMENTS,
-            max_train_bytes: MAX_TRAIN_BYTES,
-            receive_buffer_bytes: fabric::lock(&self.network).receive_buffer_bytes(),
+            max_batch_bytes: MAX_BATCH_BYTES,
+            receive_buffer_bytes: lock(&self.network).receive_buffer_bytes(),
+            packet_cost: PacketCost::UDP_SOCKET,
         }
     }
 
@@ -80,12 +81,12 @@ impl Port for SimPort {
             let text = format!("{group} is not a multicast address");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        fabric::lock(&self.network).join(self.index, group);
+        lock(&self.network).join(self.index, group);
         Ok(())
     }
 
     fn leave(&mut self, group: IpAddr) -> io::Result<()> {
-        if fabric::lock(&self.network).leave(self.index, group) {
+        if lock(&self.network).leave(self.index, group) {
             Ok(())
         } else {
             Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL))
@@ -93,12 +94,12 @@ impl Port for SimPort {
     }
 
     fn next_event_ns(&self) -> Option<u64> {
-        fabric::lock(&self.network).next_event_ns()
+        lock(&self.network).next_event_ns()
     }
 }
 
 impl Drop for SimPort {
     fn drop(&mut self) {
-        fabric::lock(&self.network).detach(self.index);
+        lock(&self.network).detach(self.index);
     }
 }

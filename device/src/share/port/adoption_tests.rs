@@ -8,14 +8,14 @@ fn a_reserved_slot_is_not_given_out_and_its_packets_come_to_the_adopter() {
     let to = folder.address(1);
     let (mut low, owner, mut adopter) = (folder.open(to, 4791), folder.open(to, 4791), folder.open(to, 4791));
     let mut sender = folder.open(folder.address(2), 4791);
-    adopter.reserve_slot(2);
-    assert!(!adopter.adopt_slot(2), "its process lives");
+    adopter.reserve_index(ProcessIndex::new(2));
+    assert!(!adopter.adopt_index(ProcessIndex::new(2)), "its process lives");
     drop(owner);
     let registry = Registry::open(&folder.0, 4791).unwrap();
     assert!(!registry.claim(2), "reserved");
-    assert!(adopter.adopt_slot(2) && adopter.adopt_slot(2));
-    low.reserve_slot(2);
-    assert!(!low.adopt_slot(2), "one is enough");
+    assert!(adopter.adopt_index(ProcessIndex::new(2)) && adopter.adopt_index(ProcessIndex::new(2)));
+    low.reserve_index(ProcessIndex::new(2));
+    assert!(!low.adopt_index(ProcessIndex::new(2)), "one is enough");
     // The program steers there, and who gets it all the same hands it on.
     send(&mut sender, to, 9, &[2, 2]);
     assert_eq!(received(&mut adopter, 0, 2), [(2, 9), (2, 10)]);
@@ -23,17 +23,17 @@ fn a_reserved_slot_is_not_given_out_and_its_packets_come_to_the_adopter() {
     let bytes = [0, 0, 0, 0, 0, 2, 0, 1, 7, 0, 0, 0, 0, 0, 0, 0];
     let flow = Flow { source: to, destination: to, source_port: 4791, destination_port: 4791 };
     let run = Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes };
-    assert!(low.forward(2, &run));
+    assert!(low.forward(ProcessIndex::new(2), &run));
     assert_eq!(received(&mut adopter, 0, 1), [(2, 7)]);
     // Everybody knows it.
     let loaded = registry.load(&[]).unwrap();
     assert_eq!((loaded.members.adopted(), loaded.strangers), (&[(2, 3)][..], vec![]));
     // The adopter goes: another one that reserved the slot takes over.
     drop(adopter);
-    assert!(!registry.claim(2) && low.adopt_slot(2));
+    assert!(!registry.claim(2) && low.adopt_index(ProcessIndex::new(2)));
     send(&mut sender, to, 4, &[2]);
     assert_eq!(received(&mut low, 0, 1), [(2, 4)]);
-    low.release_slot(2);
+    low.release_index(ProcessIndex::new(2));
     assert!(registry.claim(2), "free again");
 }
 
@@ -48,7 +48,7 @@ fn only_packets_for_an_srq_here_are_taken_from_others() {
     for (bytes, taken) in [(packet(0xa4, 2), true), (packet(0xa4, 1), false), (packet(0x04, 2), false)] {
         let run = Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes };
         let rejected = b.counters().stats().rejected;
-        assert!(a.forward(2, &run));
+        assert!(a.forward(ProcessIndex::new(2), &run));
         b.woken();
         let got = received(&mut b, 0, usize::from(taken));
         assert_eq!(got, if taken { vec![(1, 7)] } else { vec![] });

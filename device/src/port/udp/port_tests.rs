@@ -1,8 +1,9 @@
 use super::*;
 use crate::port::wait_readable;
-use pumice_transport::wire::icrc;
+use pumice_transport::wire::{ProcessIndex, icrc};
 use std::time::Duration;
 
+const ANYONE: Peer = Peer { address: IpAddr::V4(Ipv4Addr::LOCALHOST), process: ProcessIndex::new(1) };
 const WAIT: Option<Duration> = Some(Duration::from_secs(5));
 
 fn open(address: &str) -> UdpPort {
@@ -58,23 +59,23 @@ fn take(port: &mut UdpPort) -> Arrived {
 
 fn round_trip(path: &Path, from: &mut UdpPort, to: &mut UdpPort) {
     let bytes: Vec<u8> = (0..15 * 4128 - 100).map(|i| (i % 251) as u8).collect();
-    from.transmit(0, &Train { path, segment_bytes: 4128, bytes: &bytes }).unwrap();
+    from.transmit(0, &GsoBatch { path, segment_bytes: 4128, bytes: &bytes }).unwrap();
     let mut arrived = take(to);
     assert_eq!(arrived.flow, path.flow);
     assert_eq!((arrived.segment_bytes, arrived.hop_limit), (4128, 64));
-    // A kernel may deliver a train in pieces; the bytes are the same.
+    // A kernel may deliver a batch in pieces; the bytes are the same.
     while arrived.bytes.len() < bytes.len() {
         arrived.bytes.extend(take(to).bytes);
     }
     assert_eq!(arrived.bytes, bytes);
-    from.transmit(0, &Train { path, segment_bytes: 24, bytes: &bytes[..24] }).unwrap();
+    from.transmit(0, &GsoBatch { path, segment_bytes: 24, bytes: &bytes[..24] }).unwrap();
     let single = take(to);
     assert_eq!((single.segment_bytes, single.bytes.as_slice()), (24, &bytes[..24]));
     assert!(!to.receive(0, &mut |_| panic!("nothing more was sent")));
 }
 
 #[test]
-fn trains_cross_between_two_ipv4_addresses() {
+fn batches_cross_between_two_ipv4_addresses() {
     let (mut a, mut b) = (open("127.0.0.1"), open("127.0.0.2"));
     let there = path(&a, "127.0.0.1", &b, "127.0.0.2");
     round_trip(&there, &mut a, &mut b);
@@ -84,7 +85,7 @@ fn trains_cross_between_two_ipv4_addresses() {
 }
 
 #[test]
-fn trains_cross_over_ipv6() {
+fn batches_cross_over_ipv6() {
     if !has_ipv6() {
         return;
     }
@@ -129,7 +130,7 @@ fn traffic_class_and_hop_limit_travel_with_each_send() {
             [(0x02, 64, 64), (0xc2, 1, 1), (0, 255, 255), (0, 0, 64)]
         {
             let marked = Path { traffic_class, hop_limit, ..path(&a, address, &b, address) };
-            a.transmit(0, &Train { path: &marked, segment_bytes: 20, bytes: &[7; 50] }).unwrap();
+            a.transmit(0, &GsoBatch { path: &marked, segment_bytes: 20, bytes: &[7; 50] }).unwrap();
             let arrived = take(&mut b);
             assert_eq!(
                 (arrived.traffic_class, arrived.hop_limit),
@@ -163,12 +164,12 @@ fn paths_that_are_not_the_ports_are_refused() {
     let mut mixed = right.clone();
     mixed.flow.destination = "::1".parse().unwrap();
     let mut send = |path: &Path, bytes: usize| {
-        a.transmit(0, &Train { path, segment_bytes: 1024, bytes: &vec![0; bytes] })
+        a.transmit(0, &GsoBatch { path, segment_bytes: 1024, bytes: &vec![0; bytes] })
     };
     assert_eq!(send(&wrong_port, 8), Err(TransmitError::Refused(libc::EADDRNOTAVAIL)));
     assert_eq!(send(&wrong_source, 8), Err(TransmitError::Refused(libc::EADDRNOTAVAIL)));
     assert_eq!(send(&mixed, 8), Err(TransmitError::Refused(libc::EAFNOSUPPORT)));
-    let limit_bytes = MAX_TRAIN_BYTES;
+    let limit_bytes = MAX_BATCH_BYTES;
     assert_eq!(send(&right, 70_000), Err(TransmitError::TooLong { bytes: 70_000, limit_bytes }));
     assert_eq!(send(&right, 0), Ok(()));
     assert_eq!(send(&right, 2000), Ok(()));
@@ -177,8 +178,8 @@ fn paths_that_are_not_the_ports_are_refused() {
 #[test]
 fn limits_are_read_back_from_the_system() {
     let port = open("127.0.0.1");
-    let limits = port.limits();
-    assert!(limits.max_segments >= 64 && limits.max_train_bytes == MAX_TRAIN_BYTES, "{limits:?}");
+    let limits = port.limits(ANYONE);
+    assert!(limits.max_segments >= 64 && limits.max_batch_bytes == MAX_BATCH_BYTES, "{limits:?}");
     assert_eq!(limits.receive_buffer_bytes, port.socket.recv_buffer_size().unwrap());
     assert_eq!(port.descriptors().len(), 1);
 }
@@ -201,12 +202,12 @@ fn a_group_is_received_from_join_to_leave() {
         let mut to_group = path(&port, "127.0.0.1", &port, "127.0.0.1");
         to_group.flow.destination = group;
         let bytes = [5; 60];
-        let train = Train { path: &to_group, segment_bytes: 24, bytes: &bytes };
+        let batch = GsoBatch { path: &to_group, segment_bytes: 24, bytes: &bytes };
         port.join(group).unwrap();
         port.join(group).unwrap();
         port.leave(group).unwrap();
         assert_eq!(port.descriptors().len(), 2);
-        port.transmit(0, &train).unwrap();
+        port.transmit(0, &batch).unwrap();
         let arrived = take(&mut port);
         assert_eq!((arrived.flow, arrived.bytes.len()), (to_group.flow, 60), "{address}");
         assert_eq!(arrived.hop_limit, 64, "{address}");
@@ -219,7 +220,7 @@ fn a_group_is_received_from_join_to_leave() {
 }
 
 #[test]
-fn without_segmentation_a_train_goes_packet_by_packet() {
+fn without_segmentation_a_batch_goes_packet_by_packet() {
     let (mut a, mut b) = (open("127.0.0.1"), open("127.0.0.2"));
     a.limits.max_segments = 1;
     let there = path(&a, "127.0.0.1", &b, "127.0.0.2");
@@ -229,7 +230,7 @@ fn without_segmentation_a_train_goes_packet_by_packet() {
         icrc::seal(&there.flow, index as u16, packet);
         icrc::seal(&there.flow, 0, alone);
     }
-    a.transmit(0, &Train { path: &there, segment_bytes: 40, bytes: &bytes }).unwrap();
+    a.transmit(0, &GsoBatch { path: &there, segment_bytes: 40, bytes: &bytes }).unwrap();
     let arrived: Vec<Vec<u8>> = (0..3).map(|_| take(&mut b).bytes).collect();
     assert_eq!(arrived, [&alone[..40], &alone[40..80], &alone[80..]]);
 }
@@ -238,19 +239,19 @@ fn without_segmentation_a_train_goes_packet_by_packet() {
 fn a_kernel_that_refuses_to_cut_is_asked_only_once() {
     let (mut a, mut b) = (open("127.0.0.1"), open("127.0.0.2"));
     // Linux answers EINVAL to UDP_SEGMENT on a socket that sends no checksums.
-    udp_socket::set(a.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+    socket::set(a.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
     let there = path(&a, "127.0.0.1", &b, "127.0.0.2");
     let mut bytes = [9; 120];
     for (index, packet) in bytes.chunks_mut(40).enumerate() {
         icrc::seal(&there.flow, index as u16, packet);
     }
-    a.transmit(0, &Train { path: &there, segment_bytes: 40, bytes: &bytes }).unwrap();
+    a.transmit(0, &GsoBatch { path: &there, segment_bytes: 40, bytes: &bytes }).unwrap();
     for _ in 0..3 {
         let arrived = take(&mut b);
         assert_eq!(arrived.bytes.len(), 40);
         assert_eq!(icrc::compute(&there.flow, 0, &arrived.bytes[..36]).to_le_bytes(), arrived.bytes[36..]);
     }
-    assert_eq!(a.limits().max_segments, 1);
+    assert_eq!(a.limits(ANYONE).max_segments, 1);
     assert_eq!(a.counters(), UdpCounters::default());
 }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use pumice_transport::path::{Flow, Path as Way};
 
-use super::super::registry::Registry;
-use super::super::{ShareError, steering};
 use super::*;
 use crate::port::{UdpConfig, UdpPort, wait_readable};
+use crate::share::registry::Registry;
+use crate::share::{ShareError, steering};
 
 /// A folder of its own for the registry, removed at the end, and addresses that no other test uses.
 struct Folder(PathBuf, u8);
@@ -46,7 +46,7 @@ fn config(folder: &Path, address: IpAddr, port: u16) -> ShareConfig {
     ShareConfig { udp, folder: Some(folder.to_owned()) }
 }
 
-/// Sends a train of packets to these slots, numbered from `first`.
+/// Sends a batch of packets to these slots, numbered from `first`.
 fn send(from: &mut SharedPort, to: IpAddr, first: u8, slots: &[u8]) {
     let port = from.udp().port();
     let source = from.udp().address();
@@ -56,7 +56,7 @@ fn send(from: &mut SharedPort, to: IpAddr, first: u8, slots: &[u8]) {
     for (number, slot) in (first..).zip(slots) {
         bytes.extend([0, 0, 0, 0, 0, *slot, 0, 1, number, 0, 0, 0, 0, 0, 0, 0]);
     }
-    from.transmit(0, &Train { path: &path, segment_bytes: 16, bytes: &bytes }).unwrap();
+    from.transmit(0, &GsoBatch { path: &path, segment_bytes: 16, bytes: &bytes }).unwrap();
 }
 
 /// What a port has: the slot and the number of each packet, until `count` came or nothing comes for long.
@@ -132,7 +132,7 @@ fn what_reaches_the_wrong_process_is_forwarded_and_the_steering_mended() {
     assert_eq!(received(&mut b, 2, 1), [(2, 6)]);
     assert_eq!((a.counters.stats().forwarded, b.counters.stats().taken_over), (1, 1), "it is mended");
 
-    // Packets of several processes in one train, as a network card may join them.
+    // Packets of several processes in one batch, as a network card may join them.
     send(&mut sender, to, 10, &[1, 1, 2, 0, 2, 2, 77, 1]);
     assert_eq!(received(&mut a, 3, 5), [(1, 10), (1, 11), (0, 13), (77, 16), (1, 17)]);
     assert_eq!(received(&mut b, 3, 3), [(2, 12), (2, 14), (2, 15)]);
@@ -368,7 +368,7 @@ fn the_wildcard_and_an_address_share_their_slots() {
 }
 
 #[test]
-fn unreliable_trains_wait_for_a_process_that_does_not_read() {
+fn unreliable_batches_wait_for_a_process_that_does_not_read() {
     let folder = Folder::new("backlog");
     let to = folder.address(1);
     let mut receiver = folder.open(to, 4791);
@@ -377,15 +377,15 @@ fn unreliable_trains_wait_for_a_process_that_does_not_read() {
     let flow =
         Flow { source: sender.udp().address(), destination: to, source_port: 4791, destination_port: 4791 };
     let path = Way { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
-    // A UC train and a lone UD datagram in turns.
-    let train: Vec<u8> = [0x21, 0, 0, 0, 0, slot, 0, 1].repeat(60 * 128);
+    // A UC batch and a lone UD datagram in turns.
+    let batch: Vec<u8> = [0x21, 0, 0, 0, 0, slot, 0, 1].repeat(60 * 128);
     let datagram: Vec<u8> = [0x64, 0, 0, 0, 0, slot, 0, 1].repeat(128);
     let mut count = 0;
     for round in 0..3 {
         let mut sent = 0;
-        while sender.admits(0, to, slot) {
-            let bytes = if sent % 2 == 0 { &train } else { &datagram };
-            sender.transmit(0, &Train { path: &path, segment_bytes: 1024, bytes }).unwrap();
+        while sender.admits(0, Peer { address: to, process: ProcessIndex::new(slot) }) {
+            let bytes = if sent % 2 == 0 { &batch } else { &datagram };
+            sender.transmit(0, &GsoBatch { path: &path, segment_bytes: 1024, bytes }).unwrap();
             sent += 1;
             assert!(sent < 10_000, "the receiver does not read");
         }
@@ -440,17 +440,17 @@ fn a_member_of_a_looped_group_that_does_not_read_holds_nobody_up() {
     let flow = Flow { source: own, destination: group, source_port: 4794, destination_port: 4794 };
     let path = Way { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
     let packet = [0, 0, 0, 0, 0, 255, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
-    let train = Train { path: &path, segment_bytes: 16, bytes: &packet };
+    let batch = GsoBatch { path: &path, segment_bytes: 16, bytes: &packet };
     let mut sent = 0;
-    while sender.transmit(1, &train) == Ok(()) {
+    while sender.transmit(1, &batch) == Ok(()) {
         sent += 1;
         assert!(sent < 100_000, "the relay has a limit");
     }
-    assert_eq!(sender.transmit(20_000_000, &train), Err(TransmitError::Busy));
+    assert_eq!(sender.transmit(20_000_000, &batch), Err(TransmitError::Busy));
     for now_ns in [20_000_001, 20_000_002] {
-        assert_eq!(sender.transmit(now_ns, &train), Ok(()), "lost for who does not read");
+        assert_eq!(sender.transmit(now_ns, &batch), Ok(()), "lost for who does not read");
     }
     assert_eq!(received(&mut member, 0, sent).len(), sent);
-    assert_eq!(sender.transmit(3, &train), Ok(()));
+    assert_eq!(sender.transmit(3, &batch), Ok(()));
     assert_eq!(received(&mut member, 0, 1).len(), 1);
 }

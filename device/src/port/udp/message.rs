@@ -106,7 +106,7 @@ pub(super) fn send(fd: RawFd, to: &SockAddr, bytes: &[u8], control: &mut Control
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What came with a datagram or a train.
+/// What came with a datagram or a batch.
 pub(super) struct Arrival {
     pub(super) source: SocketAddr,
     /// From the packet information, when the socket asks for it.
@@ -120,7 +120,7 @@ pub(super) struct Arrival {
     pub(super) truncated: bool,
 }
 
-/// Receives one datagram or train into `buffer`. `flags` says whether to wait (`MSG_DONTWAIT` or 0).
+/// Receives one datagram or batch into `buffer`. `flags` says whether to wait (`MSG_DONTWAIT` or 0).
 /// `None` when there is none, or when the kernel reports a pending error, which is thereby cleared.
 pub(super) fn receive(fd: RawFd, buffer: &mut [u8], control: &mut Control, flags: c_int) -> Option<Arrival> {
     let mut name = MaybeUninit::<libc::sockaddr_in6>::uninit();

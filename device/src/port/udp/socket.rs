@@ -8,17 +8,16 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
 
 use libc::c_int;
-use pumice_transport::path::ROCE_PORT;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::udp_message::{self, Control};
+use super::message::{self, Control};
 
 /// TTL and traffic class the sockets are set to; other values cost a control message per send.
 pub(super) const DEFAULT_HOP_LIMIT: u8 = 64;
 pub(super) const DEFAULT_TRAFFIC_CLASS: u8 = 0;
 
-/// The longest UDP payload over IPv4; a train is one such payload until the kernel cuts it.
-pub(super) const MAX_TRAIN_BYTES: usize = 65_507;
+/// The longest UDP payload over IPv4; a batch is one such payload until the kernel cuts it.
+pub(super) const MAX_BATCH_BYTES: usize = 65_507;
 
 /// Why a UDP port could not be opened.
 #[derive(Debug)]
@@ -183,7 +182,7 @@ fn configure(
     if ipv6 {
         let _ = set(fd, libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
     }
-    // Without it (Linux < 5.0) trains arrive one packet at a time: slower, still right.
+    // Without it (Linux < 5.0) batches arrive one packet at a time: slower, still right.
     let _ = set(fd, libc::IPPROTO_UDP, libc::UDP_GRO, 1);
     socket.set_recv_buffer_size(buffer_bytes).map_err(failed("set SO_RCVBUF"))?;
     socket.set_send_buffer_size(buffer_bytes).map_err(failed("set SO_SNDBUF"))?;
@@ -228,7 +227,7 @@ pub(super) fn max_segments() -> usize {
         let takes = |segments: &usize| {
             let mut control = Control::new();
             control.push_segment_bytes(1);
-            udp_message::send(socket.as_raw_fd(), &own.into(), &vec![0; *segments], &mut control).is_ok()
+            message::send(socket.as_raw_fd(), &own.into(), &vec![0; *segments], &mut control).is_ok()
         };
         [128, 64].into_iter().find(takes).unwrap_or(1)
     })
@@ -245,9 +244,6 @@ pub(super) fn destination(ipv6_socket: bool, address: IpAddr, port: u16, scope_i
         other => SocketAddr::new(other, port),
     }
 }
-
-/// The port RoCE packets are sent from when nothing else is asked.
-pub(super) const DEFAULT_PORT: u16 = ROCE_PORT;
 
 #[cfg(test)]
 mod tests {

@@ -16,22 +16,25 @@ use pumice_transport::cm::Place;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
+use pumice_transport::wire::ProcessIndex;
 
-use super::backlog::Backlog;
-use super::folder::Folder;
-use super::local::Local;
-use super::membership::{Membership, Mended};
-use super::memory_folder::MemoryFolder;
-use super::progress::{self, Looks, Signs};
-use super::published::Published;
-use super::relay::{Relay, Sent};
-use super::services::Services;
-use super::steering::SLOT_OFFSET;
-use super::system;
-use super::system::GroupPort;
 use crate::counters::Counters;
-use crate::gsi::{DirectoryError, HandedOn, Occupant, ServiceDirectory, ServiceEntry};
-use crate::port::{Commons, Port, PortLimits, Received, Train, TransmitError};
+use crate::port::{
+    Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Peer, Port, PortLimits, ProcessGroup, Received,
+    ServiceDirectory, ServiceEntry, TransmitError,
+};
+use crate::share::backlog::Backlog;
+use crate::share::folder::Folder;
+use crate::share::local::Local;
+use crate::share::membership::{Membership, Mended};
+use crate::share::memory_folder::MemoryFolder;
+use crate::share::progress::{self, Looks, Signs};
+use crate::share::published::Published;
+use crate::share::relay::{Relay, Sent};
+use crate::share::services::Services;
+use crate::share::steering::SLOT_OFFSET;
+use crate::share::system;
+use crate::share::system::GroupPort;
 use counters::{count, note_sent};
 use looped::LoopedGroups;
 use requests::Requests;
@@ -45,8 +48,8 @@ const RELAY_INTERVAL: u32 = 64;
 const MEND_INTERVAL_NS: u64 = 10_000_000;
 /// Stray packets further apart have different causes.
 const INCIDENT_NS: u64 = 1_000_000_000;
-/// Trains that are still handed on while the port is being closed.
-const LAST_TRAINS: usize = 64;
+/// Batches that are still handed on while the port is being closed.
+const LAST_BATCHES: usize = 64;
 
 /// A [`UdpPort`](crate::port::UdpPort) whose UDP port other processes of the same user have as well.
 ///
@@ -133,13 +136,13 @@ impl SharedPort {
         ServiceEntry { place, ..*entry }
     }
 
-    /// Sends a train by the UDP socket, and enters it in the receiver's account.
-    fn transmit_udp(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
-        let Some(backlog) = &mut self.backlog else { return self.udp.transmit(now_ns, train) };
-        let destination = train.path.flow.destination;
-        let slot = train.bytes.get(SLOT_OFFSET).copied().unwrap_or(0);
-        let charge = backlog.offer(destination, slot, train.bytes, train.segment_bytes);
-        let sent = self.udp.transmit(now_ns, train);
+    /// Sends a batch by the UDP socket, and enters it in the receiver's account.
+    fn transmit_udp(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        let Some(backlog) = &mut self.backlog else { return self.udp.transmit(now_ns, batch) };
+        let destination = batch.path.flow.destination;
+        let slot = batch.bytes.get(SLOT_OFFSET).copied().unwrap_or(0);
+        let charge = backlog.offer(destination, slot, batch.bytes, batch.segment_bytes);
+        let sent = self.udp.transmit(now_ns, batch);
         if let (Err(_), Some(charge)) = (&sent, charge) {
             charge.retract();
         }
@@ -171,31 +174,12 @@ impl SharedPort {
 }
 
 impl Port for SharedPort {
-    fn transmit(&mut self, now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
-        if SharedPort::is_for_all(train.bytes) && self.request(now_ns, train) {
+    fn transmit(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        if SharedPort::is_for_all(batch.bytes) && self.request(now_ns, batch) {
             return Ok(());
         }
-        let sent = self.transmit_udp(now_ns, train);
-        if sent == Err(TransmitError::Unreachable) { self.loop_group(now_ns, train) } else { sent }
-    }
-
-    fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
-        self.backlog.as_mut().is_none_or(|backlog| backlog.admits(now_ns, destination, slot))
-    }
-
-    fn peer_progress(&mut self, now_ns: u64, destination: IpAddr, slot: u8, since_ns: u64) -> PeerProgress {
-        if self.local.is_local(slot) {
-            return PeerProgress::Unknown;
-        }
-        let since_ns = self.looks.shared_ns(now_ns, since_ns, system::monotonic_ns);
-        let last_look_ns = self.backlog.as_ref().and_then(|backlog| backlog.last_look_ns(destination, slot));
-        let Some(false) = last_look_ns.map(|looked_ns| looked_ns >= since_ns) else {
-            return PeerProgress::Unknown;
-        };
-        // Perhaps what was sent to it lies with another process, and only this tells it so.
-        self.relay.send_look(self.membership.registry(), slot);
-        let (has_slot, condition) = self.membership.condition(slot);
-        progress::peer_progress(Signs { has_slot, condition, has_looked: false })
+        let sent = self.transmit_udp(now_ns, batch);
+        if sent == Err(TransmitError::Unreachable) { self.loop_group(now_ns, batch) } else { sent }
     }
 
     fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
@@ -229,8 +213,8 @@ impl Port for SharedPort {
         self.requests.due_ns()
     }
 
-    fn limits(&self) -> PortLimits {
-        self.udp.limits()
+    fn limits(&self, peer: Peer) -> PortLimits {
+        self.udp.limits(peer)
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
@@ -256,8 +240,30 @@ impl Port for SharedPort {
         Ok(())
     }
 
-    fn source_port(&self) -> Option<u16> {
-        self.udp.source_port()
+    fn group(&mut self) -> Option<&mut dyn ProcessGroup> {
+        Some(self)
+    }
+}
+
+impl ProcessGroup for SharedPort {
+    fn admits(&mut self, now_ns: u64, peer: Peer) -> bool {
+        self.backlog.as_mut().is_none_or(|backlog| backlog.admits(now_ns, peer.address, peer.process.value()))
+    }
+
+    fn peer_progress(&mut self, now_ns: u64, peer: Peer, since_ns: u64) -> PeerProgress {
+        let (destination, slot) = (peer.address, peer.process.value());
+        if self.local.is_local(slot) {
+            return PeerProgress::Unknown;
+        }
+        let since_ns = self.looks.shared_ns(now_ns, since_ns, system::monotonic_ns);
+        let last_look_ns = self.backlog.as_ref().and_then(|backlog| backlog.last_look_ns(destination, slot));
+        let Some(false) = last_look_ns.map(|looked_ns| looked_ns >= since_ns) else {
+            return PeerProgress::Unknown;
+        };
+        // Perhaps what was sent to it lies with another process, and only this tells it so.
+        self.relay.send_look(self.membership.registry(), slot);
+        let (has_slot, condition) = self.membership.condition(slot);
+        progress::peer_progress(Signs { has_slot, condition, has_looked: false })
     }
 
     fn woken(&mut self) {
@@ -271,23 +277,39 @@ impl Port for SharedPort {
         }
     }
 
-    fn forward(&mut self, slot: u8, received: &Received<'_>) -> bool {
-        let sent = self.relay.send_train(self.membership.registry(), slot, received);
+    fn try_forward(&mut self, process: ProcessIndex, received: &Received<'_>) -> Forwarded {
+        match self.relay.send_batch(self.membership.registry(), process.value(), received) {
+            Sent::Done => {
+                note_sent(&self.counters, Sent::Done);
+                Forwarded::Done
+            }
+            Sent::Full => Forwarded::Full,
+            Sent::Nobody => Forwarded::Nobody,
+        }
+    }
+
+    fn forward(&mut self, process: ProcessIndex, received: &Received<'_>) -> bool {
+        let sent = self.relay.send_batch(self.membership.registry(), process.value(), received);
         note_sent(&self.counters, sent);
         sent == Sent::Done
     }
 
     fn commons(&self) -> Option<Commons> {
-        // Who is on another address is on another device.
+        // A process on another address is another device.
         let name = format!("{}-{}", self.name, self.membership.address());
-        Some(Commons { folder: self.memory.find(&self.membership), name, slot: self.slot })
+        Some(Commons {
+            folder: self.memory.find(&self.membership),
+            name,
+            process: ProcessIndex::new(self.slot),
+        })
     }
 
-    fn reserve_slot(&mut self, slot: u8) {
-        self.membership.registry().reserve(slot);
+    fn reserve_index(&mut self, process: ProcessIndex) {
+        self.membership.registry().reserve(process.value());
     }
 
-    fn adopt_slot(&mut self, slot: u8) -> bool {
+    fn adopt_index(&mut self, process: ProcessIndex) -> bool {
+        let slot = process.value();
         if self.local.contains(slot) {
             return true;
         }
@@ -302,7 +324,8 @@ impl Port for SharedPort {
         true
     }
 
-    fn release_slot(&mut self, slot: u8) {
+    fn release_index(&mut self, process: ProcessIndex) {
+        let slot = process.value();
         self.adopted.retain(|(adopted, _)| *adopted != slot);
         if slot != self.slot {
             self.local.set(slot, false);
@@ -337,31 +360,21 @@ impl ServiceDirectory for SharedPort {
         self.services.withdraw(&entry, &self.membership);
     }
 
-    fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<u8> {
-        self.services.find(service_id, local, &self.membership)
-    }
-
-    fn hand_on(&mut self, slot: u8, received: &Received<'_>) -> HandedOn {
-        match self.relay.send_train(self.membership.registry(), slot, received) {
-            Sent::Done => {
-                note_sent(&self.counters, Sent::Done);
-                HandedOn::Done
-            }
-            Sent::Full => HandedOn::Full,
-            Sent::Nobody => HandedOn::Nobody,
-        }
+    fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<ProcessIndex> {
+        let found = self.services.find(service_id, local, &self.membership);
+        found.into_iter().map(ProcessIndex::new).collect()
     }
 
     fn is_address_of_another(&mut self, address: Gid) -> bool {
         self.membership.is_address_of_another(address.into())
     }
 
-    fn occupant(&mut self, slot: u8, address: Gid) -> Occupant {
-        self.membership.occupant(slot, address.into())
+    fn occupant(&mut self, process: ProcessIndex, address: Gid) -> Occupant {
+        self.membership.occupant(process.value(), address.into())
     }
 
-    fn lives(&mut self, slot: u8, who: u64) -> bool {
-        self.membership.lives(slot, who)
+    fn lives(&mut self, process: ProcessIndex, who: u64) -> bool {
+        self.membership.lives(process.value(), who)
     }
 }
 
@@ -369,7 +382,7 @@ impl Drop for SharedPort {
     fn drop(&mut self) {
         if self.membership.begin_to_leave(self.udp.as_raw_fd(), &mut self.services) {
             // What was steered here for others goes on to them; what was for this process has no receiver.
-            for _ in 0..LAST_TRAINS {
+            for _ in 0..LAST_BATCHES {
                 if !self.receive_udp(0, &mut |_| {}) {
                     break;
                 }
@@ -382,5 +395,4 @@ impl Drop for SharedPort {
 }
 
 #[cfg(test)]
-#[path = "port_tests.rs"]
 mod tests;

@@ -1,17 +1,16 @@
-//! The transmit side of the engine: packets become trains.
+//! The transmit side of the engine: packets become GSO batches.
 //!
-//! A train is a run of packets of one size to one peer process, sent with one system call (UDP
-//! segmentation offload). The packet being begun decides whether it joins the open train or whether
-//! that one has to leave first.
+//! A batch is a run of packets of one size to one peer, sent with one system call. The packet being begun decides
+//! whether it joins the open batch or whether that one has to leave first. One batch never mixes processes,
+//! because the kernel steers the batch by its first packet.
 
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::path::Path;
-use pumice_transport::wire::{Qpn, icrc};
+use pumice_transport::wire::{ProcessIndex, Qpn, icrc};
 
-use super::budget::packet_cost_bytes;
 use crate::counters::Counters;
 use crate::gsi::MailSink;
-use crate::port::{Port, Train, TransmitError};
+use crate::port::{GsoBatch, PacketCost, Peer, Port, PortLimits, TransmitError};
 
 impl MailSink for Sink<'_> {
     fn count(&mut self, counter: Counter) {
@@ -19,29 +18,39 @@ impl MailSink for Sink<'_> {
     }
 }
 
-/// Room for the longest train: a UDP datagram.
+/// Room for the longest batch: a UDP datagram.
 const BUFFER_BYTES: usize = 65_536;
 
-/// The open train.
+/// Before the first batch.
+const NO_LIMITS: PortLimits = PortLimits {
+    max_segments: 0,
+    max_batch_bytes: 0,
+    receive_buffer_bytes: 0,
+    packet_cost: PacketCost::UDP_SOCKET,
+};
+
+/// The open batch.
 #[derive(Debug)]
-pub(crate) struct TrainBuilder {
+pub(crate) struct BatchBuilder {
     buffer: Vec<u8>,
     used_bytes: usize,
     /// Bytes of the packet begun last and not yet sealed.
     begun_bytes: usize,
     segment_bytes: usize,
     segment_count: usize,
-    /// A shorter packet ended the train.
+    /// A shorter packet ended the batch.
     closed: bool,
     path: Option<Path>,
-    slot: u8,
-    /// The port could not take the train: it is sent again before anything else.
+    process: ProcessIndex,
+    /// What the way to the peer takes, asked for when the batch was begun.
+    limits: PortLimits,
+    /// The port could not take the batch: it is sent again before anything else.
     stalled: bool,
 }
 
-impl TrainBuilder {
-    pub(crate) fn new() -> TrainBuilder {
-        TrainBuilder {
+impl BatchBuilder {
+    pub(crate) fn new() -> BatchBuilder {
+        BatchBuilder {
             buffer: vec![0; BUFFER_BYTES],
             used_bytes: 0,
             begun_bytes: 0,
@@ -49,20 +58,21 @@ impl TrainBuilder {
             segment_count: 0,
             closed: false,
             path: None,
-            slot: 0,
+            process: ProcessIndex::default(),
+            limits: NO_LIMITS,
             stalled: false,
         }
     }
 
-    /// The port refused the open train for now.
+    /// The port refused the open batch for now.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled
     }
 }
 
-/// The train builder at work on a port: what queue pairs transmit into.
+/// The batch builder at work on a port: what queue pairs transmit into.
 pub(crate) struct Sink<'a> {
-    pub(crate) builder: &'a mut TrainBuilder,
+    pub(crate) builder: &'a mut BatchBuilder,
     pub(crate) port: &'a mut dyn Port,
     pub(crate) counters: &'a Counters,
     pub(crate) now_ns: u64,
@@ -71,16 +81,16 @@ pub(crate) struct Sink<'a> {
     /// Cost of what was sealed in this turn.
     pub(crate) sealed_cost_bytes: u64,
     pub(crate) sealed_packets: u32,
-    /// The turn is a queue pair's whose packets nobody acknowledges: the port is asked before each train.
+    /// The turn is a queue pair's whose packets nobody acknowledges: the port is asked before each batch.
     unreliable: bool,
-    /// The port does not admit the next train of this turn.
+    /// The port does not admit the next batch of this turn.
     pub(crate) held: bool,
 }
 
 impl<'a> Sink<'a> {
     /// A sink without a quota yet.
     pub(crate) fn new(
-        builder: &'a mut TrainBuilder,
+        builder: &'a mut BatchBuilder,
         port: &'a mut dyn Port,
         counters: &'a Counters,
         now_ns: u64,
@@ -98,7 +108,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Starts a new turn with a quota. Trains of an `unreliable` one wait until the port admits them.
+    /// Starts a new turn with a quota. Batches of an `unreliable` one wait until the port admits them.
     pub(crate) fn turn(&mut self, quota_bytes: u64, unreliable: bool) {
         self.unreliable = unreliable;
         self.held = false;
@@ -107,7 +117,7 @@ impl<'a> Sink<'a> {
         self.sealed_packets = 0;
     }
 
-    /// Sends the open train. False: the port is busy and the train waits.
+    /// Sends the open batch. False: the port is busy and the batch waits.
     pub(crate) fn flush(&mut self) -> bool {
         let builder = &mut *self.builder;
         if builder.used_bytes == 0 {
@@ -116,9 +126,9 @@ impl<'a> Sink<'a> {
         }
         let Some(path) = &builder.path else { return true };
         let Some(bytes) = builder.buffer.get(..builder.used_bytes) else { return true };
-        let train = Train { path, segment_bytes: builder.segment_bytes, bytes };
+        let batch = GsoBatch { path, segment_bytes: builder.segment_bytes, bytes };
         let packets = builder.segment_count as u64;
-        match self.port.transmit(self.now_ns, &train) {
+        match self.port.transmit(self.now_ns, &batch) {
             Ok(()) => {
                 self.counters.add(Counter::TxTrains, 1);
                 self.counters.add(Counter::TxPackets, packets);
@@ -138,15 +148,19 @@ impl<'a> Sink<'a> {
         true
     }
 
-    fn joins(&self, path: &Path, slot: u8, length_bytes: usize) -> bool {
+    fn joins(&self, path: &Path, process: ProcessIndex, length_bytes: usize) -> bool {
         let builder = &*self.builder;
-        let limits = self.port.limits();
         !builder.closed
             && length_bytes <= builder.segment_bytes
-            && builder.segment_count < limits.max_segments
-            && builder.used_bytes + length_bytes <= limits.max_train_bytes
-            && builder.slot == slot
+            && builder.segment_count < builder.limits.max_segments
+            && builder.used_bytes + length_bytes <= builder.limits.max_batch_bytes
+            && builder.process == process
             && builder.path.as_ref() == Some(path)
+    }
+
+    /// Whether a batch for this peer may be begun in this turn.
+    fn admits(&mut self, peer: Peer) -> bool {
+        !self.unreliable || self.port.group().is_none_or(|group| group.admits(self.now_ns, peer))
     }
 }
 
@@ -155,22 +169,23 @@ impl Transmit for Sink<'_> {
         if self.quota_bytes == 0 {
             return None;
         }
-        // One train never mixes processes, because the kernel steers it by its first packet.
-        let slot = destination.process().value();
-        let fits =
-            !self.builder.stalled && (self.builder.used_bytes == 0 || self.joins(path, slot, length_bytes));
+        let process = destination.process();
+        let fits = !self.builder.stalled
+            && (self.builder.used_bytes == 0 || self.joins(path, process, length_bytes));
         if !fits && !self.flush() {
             return None;
         }
         let begins = self.builder.used_bytes == 0;
-        if begins && self.unreliable && !self.port.admits(self.now_ns, path.flow.destination, slot) {
+        let peer = Peer { address: path.flow.destination, process };
+        if begins && !self.admits(peer) {
             self.held = true;
             return None;
         }
         let builder = &mut *self.builder;
         if begins {
+            builder.limits = self.port.limits(peer);
             builder.segment_bytes = length_bytes;
-            builder.slot = slot;
+            builder.process = process;
             if builder.path.as_ref() != Some(path) {
                 builder.path = Some(path.clone());
             }
@@ -186,12 +201,12 @@ impl Transmit for Sink<'_> {
         let start = builder.used_bytes;
         let Some(path) = &builder.path else { return };
         let Some(packet) = builder.buffer.get_mut(start..start + length) else { return };
-        // Segmentation offload numbers the packets of a train from IP ID 0.
+        // Segmentation offload numbers the packets of a batch from IP ID 0.
         icrc::seal_for_peers(&path.flow, builder.segment_count as u16, packet);
         builder.used_bytes += length;
         builder.segment_count += 1;
         builder.closed = length < builder.segment_bytes;
-        let cost = packet_cost_bytes(length);
+        let cost = builder.limits.packet_cost.of(length);
         self.quota_bytes = self.quota_bytes.saturating_sub(cost);
         self.sealed_cost_bytes += cost;
         self.sealed_packets += 1;

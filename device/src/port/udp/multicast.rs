@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use socket2::Socket;
 
-use super::UdpConfig;
-use super::udp_socket::{self, PortError, Sharing};
+use super::config::UdpConfig;
+use super::socket::{self, PortError, Sharing};
 use crate::interface::{self, Interface};
 
 /// Groups per port; the kernel's own default is 20 per socket and has no limit on sockets.
@@ -130,8 +130,8 @@ impl Groups {
         if overlap {
             unicast.set_reuse_address(true)?;
         }
-        let name = udp_socket::destination(false, group, self.port, self.scope_id);
-        let opened = udp_socket::open(name, self.buffer_bytes, sharing);
+        let name = socket::destination(false, group, self.port, self.scope_id);
+        let opened = socket::open(name, self.buffer_bytes, sharing);
         if overlap {
             unicast.set_reuse_address(false)?;
         }

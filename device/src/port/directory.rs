@@ -1,4 +1,4 @@
-//! Who of the processes at an address has bound which service.
+//! Which process at an address has bound which service.
 
 use std::fmt;
 use std::io;
@@ -6,10 +6,9 @@ use std::io;
 use pumice_transport::cm::Place;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
+use pumice_transport::wire::ProcessIndex;
 
-use crate::port::Received;
-
-/// A service that somebody has bound.
+/// A service that a process has bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceEntry {
     /// The service, or with a mask several.
@@ -47,23 +46,20 @@ pub trait ServiceDirectory {
     /// Undoes [`publish`](ServiceDirectory::publish).
     fn withdraw(&mut self, entry: &ServiceEntry);
 
-    /// Slots of other processes that have bound a service at an address.
-    fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<u8>;
-
-    /// Hands a packet to the process of a slot.
-    fn hand_on(&mut self, slot: u8, received: &Received<'_>) -> HandedOn;
+    /// Other processes that have bound a service at an address.
+    fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<ProcessIndex>;
 
     /// Whether another process lives whose device has this address only.
     fn is_address_of_another(&mut self, address: Gid) -> bool;
 
-    /// Which other process has a slot at an address.
-    fn occupant(&mut self, slot: u8, address: Gid) -> Occupant;
+    /// Which other process has an index at an address.
+    fn occupant(&mut self, process: ProcessIndex, address: Gid) -> Occupant;
 
     /// Whether the process that [`occupant`](ServiceDirectory::occupant) named still lives; also if it cannot be told.
-    fn lives(&mut self, slot: u8, who: u64) -> bool;
+    fn lives(&mut self, process: ProcessIndex, who: u64) -> bool;
 }
 
-/// Who has a slot at an address.
+/// Who has a process index at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occupant {
     /// A process that lives. The number is no other's.
@@ -74,24 +70,13 @@ pub enum Occupant {
     Unknown,
 }
 
-/// What became of a packet for another process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HandedOn {
-    /// It is on its way.
-    Done,
-    /// That process does not keep up: later.
-    Full,
-    /// Nobody has the slot.
-    Nobody,
-}
-
 /// Why a service could not be bound.
 #[derive(Debug)]
 pub enum DirectoryError {
-    /// The process of this slot has it, or one that overlaps.
+    /// A process has it, or one that overlaps.
     Taken {
-        /// Its slot; this process's own, too.
-        slot: u8,
+        /// Which; this process too.
+        process: ProcessIndex,
     },
     /// No room.
     Full {
@@ -116,8 +101,8 @@ impl DirectoryError {
 impl fmt::Display for DirectoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DirectoryError::Taken { slot } => {
-                write!(f, "it is bound already, by the process in slot {slot}: choose another port")
+            DirectoryError::Taken { process } => {
+                write!(f, "it is bound already, by the process in slot {process}: choose another port")
             }
             DirectoryError::Full { limit } => write!(f, "all {limit} services that fit are bound"),
             DirectoryError::Os(error) => write!(f, "the directory of services: {error}"),

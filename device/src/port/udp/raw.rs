@@ -6,8 +6,8 @@ use std::os::fd::AsRawFd;
 
 use socket2::{SockAddr, Socket};
 
-use super::udp_message::{self, Control};
-use super::udp_socket::{self, PortError, Sharing};
+use super::message::{self, Control};
+use super::socket::{self, PortError, Sharing};
 
 /// How to wait for a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl RawUdp {
     /// # Errors
     /// See [`PortError`].
     pub fn bind(address: IpAddr, port: u16) -> Result<RawUdp, PortError> {
-        let socket = udp_socket::open(SocketAddr::new(address, port), 4 << 20, Sharing::default())?;
+        let socket = socket::open(SocketAddr::new(address, port), 4 << 20, Sharing::default())?;
         Ok(RawUdp { socket, buffer: vec![0; 65_536] })
     }
 
@@ -52,30 +52,30 @@ impl RawUdp {
         self.socket.set_read_timeout(limit)
     }
 
-    /// Sends one train of `train_segments` packets of `segment_bytes` in one call; the contents are whatever
+    /// Sends one batch of `batch_segments` packets of `segment_bytes` in one call; the contents are whatever
     /// was received last. Returns the bytes sent. Give as many as [`UdpPort`](super::UdpPort)'s limits allow.
     ///
     /// # Errors
-    /// What sendmsg says; `WouldBlock` when the send buffer is full, `InvalidInput` when the train does not
+    /// What sendmsg says; `WouldBlock` when the send buffer is full, `InvalidInput` when the batch does not
     /// fit 65507 bytes or 128 packets.
     pub fn stream_send(
         &mut self,
         destination: SocketAddr,
         segment_bytes: usize,
-        train_segments: usize,
+        batch_segments: usize,
     ) -> io::Result<usize> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
-        let bytes = segment_bytes.checked_mul(train_segments).ok_or_else(invalid)?;
+        let bytes = segment_bytes.checked_mul(batch_segments).ok_or_else(invalid)?;
         let payload = self.buffer.get(..bytes).ok_or_else(invalid)?;
         let mut control = Control::new();
-        if train_segments > 1 {
+        if batch_segments > 1 {
             control.push_segment_bytes(u16::try_from(segment_bytes).map_err(|_| invalid())?);
         }
-        udp_message::send(self.socket.as_raw_fd(), &SockAddr::from(destination), payload, &mut control)?;
+        message::send(self.socket.as_raw_fd(), &SockAddr::from(destination), payload, &mut control)?;
         Ok(bytes)
     }
 
-    /// Receives one train; 0 if spinning and there is none. The bytes stay in the socket's buffer.
+    /// Receives one batch; 0 if spinning and there is none. The bytes stay in the socket's buffer.
     ///
     /// # Errors
     /// Nothing arrived within the wait limit of a blocking socket.
@@ -110,8 +110,7 @@ impl RawUdp {
             RawWait::Spin => libc::MSG_DONTWAIT,
             RawWait::Block => 0,
         };
-        let arrival =
-            udp_message::receive(self.socket.as_raw_fd(), &mut self.buffer, &mut Control::new(), flags);
+        let arrival = message::receive(self.socket.as_raw_fd(), &mut self.buffer, &mut Control::new(), flags);
         match (arrival, wait) {
             (Some(arrival), _) => Ok(Some((arrival.length_bytes, arrival.source))),
             (None, RawWait::Spin) => Ok(None),
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_arrives_in_one_piece_or_several() {
+    fn a_batch_arrives_in_one_piece_or_several() {
         let (mut a, mut b) = (open(), open());
         let to = b.address().unwrap();
         let sent = a.stream_send(to, 1056, 62).unwrap();

@@ -1,4 +1,4 @@
-//! The real network: one unconnected UDP socket.
+//! A UDP socket as a port.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,52 +8,18 @@ use libc::c_int;
 use pumice_transport::path::{Flow, Path};
 use socket2::{SockAddr, Socket};
 
-use super::segments;
-use super::udp_message::{self, Arrival, Control};
-use super::udp_multicast::Groups;
-use super::udp_scope::Scopes;
-use super::udp_socket::{
-    self, DEFAULT_HOP_LIMIT, DEFAULT_PORT, DEFAULT_TRAFFIC_CLASS, MAX_TRAIN_BYTES, PortError, Sharing,
-};
-use super::{Port, PortLimits, Received, Train, TransmitError};
-
-/// How to open a [`UdpPort`].
-#[derive(Debug, Clone)]
-pub struct UdpConfig {
-    /// A local address, or a wildcard: `::` takes IPv6 and IPv4, `0.0.0.0` IPv4 only.
-    pub address: IpAddr,
-    /// UDP port, 4791 unless in tests; 0 lets the system choose.
-    pub port: u16,
-    /// Share the UDP port with other processes of the same user (SO_REUSEPORT).
-    pub reuse_port: bool,
-    /// Asked for SO_RCVBUF and SO_SNDBUF; the system may give less (net.core.rmem_max).
-    pub buffer_bytes: usize,
-}
-
-impl UdpConfig {
-    /// Port 4791 of `address`, for this process alone, with buffers of 4 MiB.
-    pub fn new(address: IpAddr) -> UdpConfig {
-        UdpConfig { address, port: DEFAULT_PORT, reuse_port: false, buffer_bytes: 4 << 20 }
-    }
-}
-
-/// What happened on a UDP port that nobody was told.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct UdpCounters {
-    /// Received trains dropped because they were longer than 64 KiB.
-    pub truncated: u64,
-    /// Datagrams without a byte in them, dropped.
-    pub empty: u64,
-    /// Sends repeated because an earlier packet's ICMP error was reported in their place.
-    pub repeated_sends: u64,
-    /// Packets lost because the queue filled up while a train was sent one packet at a time.
-    pub cut_trains_lost: u64,
-}
+use super::config::{UdpConfig, UdpCounters};
+use super::message::{self, Arrival, Control};
+use super::multicast::Groups;
+use super::scope::Scopes;
+use super::socket::{self, DEFAULT_HOP_LIMIT, DEFAULT_TRAFFIC_CLASS, MAX_BATCH_BYTES, PortError, Sharing};
+use crate::port::segments;
+use crate::port::{GsoBatch, PacketCost, Peer, Port, PortLimits, Received, TransmitError};
 
 /// A UDP socket as a [`Port`].
 ///
 /// **Invariant**: the socket is never connected and sends with DF set, so single packets carry IP ID 0 and
-/// the packets of a train 0, 1, 2, …, which is what their ICRCs were made for. IPv6 flow labels are the
+/// the packets of a batch 0, 1, 2, …, which is what their ICRCs were made for. IPv6 flow labels are the
 /// kernel's choice (the ICRC does not cover them).
 #[derive(Debug)]
 pub struct UdpPort {
@@ -65,7 +31,7 @@ pub struct UdpPort {
     groups: Groups,
     scopes: Scopes,
     buffer: Vec<u8>,
-    /// Packets on their way out one by one, when the kernel would not cut the train.
+    /// Packets on their way out one by one, when the kernel would not cut the batch.
     scratch: Vec<u8>,
     counters: UdpCounters,
 }
@@ -79,8 +45,8 @@ impl UdpPort {
         let sharing = Sharing { reuse_port: config.reuse_port, reuse_address: false };
         let open = |address| {
             let scope_id = Scopes::default().scope_id(address, address);
-            let name = udp_socket::destination(false, address, config.port, scope_id);
-            udp_socket::open(name, config.buffer_bytes, sharing)
+            let name = socket::destination(false, address, config.port, scope_id);
+            socket::open(name, config.buffer_bytes, sharing)
         };
         let mut address = config.address;
         let socket = match open(address) {
@@ -102,9 +68,10 @@ impl UdpPort {
             source_port,
             ipv6_socket: address.is_ipv6(),
             limits: PortLimits {
-                max_segments: udp_socket::max_segments(),
-                max_train_bytes: MAX_TRAIN_BYTES,
+                max_segments: socket::max_segments(),
+                max_batch_bytes: MAX_BATCH_BYTES,
                 receive_buffer_bytes,
+                packet_cost: PacketCost::UDP_SOCKET,
             },
             buffer: vec![0; 65_536],
             scratch: Vec::new(),
@@ -122,13 +89,18 @@ impl UdpPort {
         self.source_port
     }
 
+    /// Bytes of the receive buffer, as the kernel accounts them.
+    pub fn receive_buffer_bytes(&self) -> usize {
+        self.limits.receive_buffer_bytes
+    }
+
     /// What happened so far.
     pub fn counters(&self) -> UdpCounters {
         self.counters
     }
 
-    fn check(&self, train: &Train<'_>) -> Result<(), TransmitError> {
-        let flow = &train.path.flow;
+    fn check(&self, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        let flow = &batch.path.flow;
         if flow.source.is_ipv4() != flow.destination.is_ipv4() {
             return Err(TransmitError::Refused(libc::EAFNOSUPPORT));
         }
@@ -140,9 +112,9 @@ impl UdpPort {
         if foreign || flow.source_port != self.source_port {
             return Err(TransmitError::Refused(libc::EADDRNOTAVAIL));
         }
-        let limit_bytes = self.limits.max_train_bytes;
-        if train.bytes.len() > limit_bytes {
-            return Err(TransmitError::TooLong { bytes: train.bytes.len(), limit_bytes });
+        let limit_bytes = self.limits.max_batch_bytes;
+        if batch.bytes.len() > limit_bytes {
+            return Err(TransmitError::TooLong { bytes: batch.bytes.len(), limit_bytes });
         }
         Ok(())
     }
@@ -170,14 +142,14 @@ impl UdpPort {
             group if group.is_multicast() => self.groups.scope_id(),
             other => self.scopes.scope_id(flow.source, other),
         };
-        let to = SockAddr::from(udp_socket::destination(
+        let to = SockAddr::from(socket::destination(
             self.ipv6_socket,
             flow.destination,
             flow.destination_port,
             scope_id,
         ));
         let mut attempt = || {
-            udp_message::send(self.socket.as_raw_fd(), &to, bytes, &mut control)
+            message::send(self.socket.as_raw_fd(), &to, bytes, &mut control)
                 .map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
         };
         let outcome = match attempt() {
@@ -193,27 +165,27 @@ impl UdpPort {
         outcome
     }
 
-    /// Sends a train one packet at a time after the kernel refused to cut it with `errno`. Alone, each packet
+    /// Sends a batch one packet at a time after the kernel refused to cut it with `errno`. Alone, each packet
     /// has IP ID 0, so the ICRCs are renewed.
-    fn send_cut(&mut self, train: &Train<'_>, errno: c_int) -> Result<(), TransmitError> {
+    fn send_cut(&mut self, batch: &GsoBatch<'_>, errno: c_int) -> Result<(), TransmitError> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut outcome = Ok(());
-        for (index, segment) in train.segments().enumerate() {
+        for (index, segment) in batch.segments().enumerate() {
             scratch.clear();
             scratch.extend_from_slice(segment);
-            segments::renumber(&train.path.flow, segments::ip_id(index), 0, &mut scratch);
-            match self.send(train.path, &scratch, None) {
+            segments::renumber(&batch.path.flow, segments::ip_id(index), 0, &mut scratch);
+            match self.send(batch.path, &scratch, None) {
                 Ok(()) => {}
                 Err(e) if index == 0 => {
                     outcome = Err(transmit_error(e, segment.len()));
                     break;
                 }
-                // The head is on its way: repeating the train would duplicate it, so the tail is lost.
-                Err(_) => self.counters.cut_trains_lost += 1,
+                // The head is on its way: repeating the batch would duplicate it, so the tail is lost.
+                Err(_) => self.counters.cut_batches_lost += 1,
             }
         }
         self.scratch = scratch;
-        // The packets fit but the train did not: it is the cutting. EMSGSIZE may also be an MTU that changed.
+        // The packets fit but the batch did not: it is the cutting. EMSGSIZE may also be an MTU that changed.
         if outcome.is_ok() && errno != libc::EMSGSIZE {
             self.limits.max_segments = 1;
         }
@@ -247,35 +219,35 @@ fn transmit_error(errno: c_int, segment_bytes: usize) -> TransmitError {
 }
 
 impl Port for UdpPort {
-    fn transmit(&mut self, _now_ns: u64, train: &Train<'_>) -> Result<(), TransmitError> {
-        self.check(train)?;
-        let segments = train.segments().len();
+    fn transmit(&mut self, _now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        self.check(batch)?;
+        let segments = batch.segments().len();
         if segments == 0 {
             return Ok(());
         }
         if segments == 1 {
             return self
-                .send(train.path, train.bytes, None)
-                .map_err(|e| transmit_error(e, train.bytes.len()));
+                .send(batch.path, batch.bytes, None)
+                .map_err(|e| transmit_error(e, batch.bytes.len()));
         }
-        let segment_bytes = u16::try_from(train.segment_bytes).ok().filter(|_| self.limits.max_segments > 1);
+        let segment_bytes = u16::try_from(batch.segment_bytes).ok().filter(|_| self.limits.max_segments > 1);
         let Some(segment_bytes) = segment_bytes else {
-            return self.send_cut(train, libc::EIO);
+            return self.send_cut(batch, libc::EIO);
         };
         if segments > self.limits.max_segments {
-            let limit_bytes = self.limits.max_segments * train.segment_bytes;
-            return Err(TransmitError::TooLong { bytes: train.bytes.len(), limit_bytes });
+            let limit_bytes = self.limits.max_segments * batch.segment_bytes;
+            return Err(TransmitError::TooLong { bytes: batch.bytes.len(), limit_bytes });
         }
-        match self.send(train.path, train.bytes, Some(segment_bytes)) {
+        match self.send(batch.path, batch.bytes, Some(segment_bytes)) {
             Ok(()) => Ok(()),
-            Err(errno @ (libc::EINVAL | libc::EIO | libc::EMSGSIZE)) => self.send_cut(train, errno),
-            Err(errno) => Err(transmit_error(errno, train.segment_bytes)),
+            Err(errno @ (libc::EINVAL | libc::EIO | libc::EMSGSIZE)) => self.send_cut(batch, errno),
+            Err(errno) => Err(transmit_error(errno, batch.segment_bytes)),
         }
     }
 
     fn receive(&mut self, _now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         let receive = |fd: RawFd, buffer: &mut [u8]| {
-            udp_message::receive(fd, buffer, &mut Control::new(), libc::MSG_DONTWAIT)
+            message::receive(fd, buffer, &mut Control::new(), libc::MSG_DONTWAIT)
         };
         let mut bound = self.address;
         let mut arrival = None;
@@ -298,7 +270,8 @@ impl Port for UdpPort {
         true
     }
 
-    fn limits(&self) -> PortLimits {
+    /// The same for every peer: peers are taken to have the receive buffer that this socket has.
+    fn limits(&self, _peer: Peer) -> PortLimits {
         self.limits
     }
 
@@ -312,10 +285,6 @@ impl Port for UdpPort {
 
     fn leave(&mut self, group: IpAddr) -> io::Result<()> {
         self.groups.leave(group)
-    }
-
-    fn source_port(&self) -> Option<u16> {
-        Some(self.source_port)
     }
 }
 
@@ -350,5 +319,5 @@ fn received<'a>(buffer: &'a [u8], arrival: &Arrival, bound: IpAddr, port: u16) -
 }
 
 #[cfg(test)]
-#[path = "udp_tests.rs"]
+#[path = "port_tests.rs"]
 mod tests;

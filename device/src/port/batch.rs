@@ -1,0 +1,97 @@
+//! What a port sends and receives in one call: packets of one flow and of one size.
+
+use std::fmt;
+use std::io;
+
+use pumice_transport::path::{Flow, Path};
+use pumice_transport::wire::peek;
+
+use super::limits::Peer;
+
+/// Packets of one path and of one size that are sent together: a GSO batch (generic segmentation offload).
+///
+/// The batch is the unit because sending costs one traversal of the network stack per call, whatever the call
+/// carries.
+#[derive(Debug, Clone, Copy)]
+pub struct GsoBatch<'a> {
+    /// Where all of the packets go.
+    pub path: &'a Path,
+    /// Bytes of every packet (BTH to ICRC) but the last, which may be shorter.
+    pub segment_bytes: usize,
+    /// The packets, one after the other, not empty. The ICRC of the k-th (from 0) is made with IP ID k.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> GsoBatch<'a> {
+    /// The packets of the batch, in order. A `segment_bytes` of zero makes one packet of everything.
+    pub fn segments(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        self.bytes.chunks(if self.segment_bytes == 0 { self.bytes.len().max(1) } else { self.segment_bytes })
+    }
+
+    /// The process that gets the batch: the one that the first packet names.
+    pub fn peer(&self) -> Peer {
+        let process = peek::process(self.bytes).unwrap_or_default();
+        Peer { address: self.path.flow.destination, process }
+    }
+}
+
+/// Packets of one flow that arrived together.
+#[derive(Debug, Clone, Copy)]
+pub struct Received<'a> {
+    /// Addresses and ports as they were on the wire: `source` is the sender.
+    pub flow: Flow,
+    /// TOS byte / IPv6 traffic class; the low two bits are ECN.
+    pub traffic_class: u8,
+    /// TTL / hop limit on arrival.
+    pub hop_limit: u8,
+    /// Bytes of every packet but the last, which may be shorter; at least 1.
+    pub segment_bytes: usize,
+    /// The packets, one after the other, not empty.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Received<'a> {
+    /// The packets, in order.
+    pub fn segments(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
+        self.bytes.chunks(self.segment_bytes.max(1))
+    }
+}
+
+/// Why a batch was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransmitError {
+    /// The queue below is full: nothing was sent; try again later.
+    Busy,
+    /// The batch or one of its packets is longer than the port or the way to the destination carries.
+    TooLong {
+        /// What was asked: bytes of a packet (or of the batch, when `limit_bytes` is the batch's).
+        bytes: usize,
+        /// The most that fits, when known, else 0.
+        limit_bytes: usize,
+    },
+    /// There is no route to the destination.
+    Unreachable,
+    /// The operating system refused with this errno. `EADDRNOTAVAIL` is also the answer to a path whose
+    /// source address or source port is not this port's.
+    Refused(i32),
+}
+
+impl fmt::Display for TransmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Busy => f.write_str("the send queue is full"),
+            Self::TooLong { bytes, limit_bytes: 0 } => {
+                write!(f, "a packet of {bytes} bytes is longer than the MTU of the way to the destination")
+            }
+            Self::TooLong { bytes, limit_bytes } => {
+                write!(f, "{bytes} bytes are more than the {limit_bytes} that fit")
+            }
+            Self::Unreachable => f.write_str("no route to the destination"),
+            Self::Refused(errno) => {
+                write!(f, "sending was refused: {}", io::Error::from_raw_os_error(errno))
+            }
+        }
+    }
+}
+
+impl std::error::Error for TransmitError {}

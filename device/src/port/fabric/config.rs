@@ -1,0 +1,90 @@
+//! What a simulated network is like, and what happened on it.
+
+/// What the network is like. Probabilities are in parts per million per packet (and per receiver, for
+/// multicast), independent of each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FabricConfig {
+    /// Of the generator behind all probabilities.
+    pub seed: u64,
+    /// One way, from the last bit sent to arrival.
+    pub delay_ns: u64,
+    /// Uniform addition to the delay, 0 to this. Does not reorder.
+    pub jitter_ns: u64,
+    /// Of each port's link towards the switch, Ethernet, IP and UDP headers included; `None` is infinitely
+    /// fast and never queues.
+    pub rate_bits_per_second: Option<u64>,
+    /// Queue in front of that link; what does not fit is lost.
+    pub queue_bytes: usize,
+    /// Largest IP packet; longer ones are refused, as a UDP socket with DF set refuses them.
+    pub link_mtu: usize,
+    /// Each port's receive buffer, charged the way Linux charges lone packets; what does not fit is lost.
+    pub receive_buffer_bytes: usize,
+    /// A packet is lost.
+    pub loss_ppm: u32,
+    /// A packet arrives twice.
+    pub duplicate_ppm: u32,
+    /// A packet arrives `reorder_delay_ns` late, overtaken by what follows.
+    pub reorder_ppm: u32,
+    /// See `reorder_ppm`.
+    pub reorder_delay_ns: u64,
+    /// One random bit of the UDP payload is flipped.
+    pub corrupt_ppm: u32,
+    /// A random part of the UDP payload, at least one byte, is all that arrives.
+    pub truncate_ppm: u32,
+    /// Packets of ECN-capable senders (ECN bits 01 or 10) are marked CE when the queue they join is longer
+    /// than this.
+    pub ecn_mark_queue_bytes: Option<usize>,
+}
+
+impl Default for FabricConfig {
+    /// One microsecond, infinitely fast, jumbo frames, no faults.
+    fn default() -> FabricConfig {
+        FabricConfig {
+            seed: 0,
+            delay_ns: 1_000,
+            jitter_ns: 0,
+            rate_bits_per_second: None,
+            queue_bytes: 1 << 20,
+            link_mtu: 9_000,
+            receive_buffer_bytes: 4 << 20,
+            loss_ppm: 0,
+            duplicate_ppm: 0,
+            reorder_ppm: 0,
+            reorder_delay_ns: 10_000,
+            corrupt_ppm: 0,
+            truncate_ppm: 0,
+            ecn_mark_queue_bytes: None,
+        }
+    }
+}
+
+/// What happened to packets so far. Every packet sent, once per receiver for multicast, plus every duplicate
+/// ends up in exactly one of `delivered`, `lost`, `cut_off`, `unrouted`, `queue_drops`, `receive_drops`, or is
+/// still on the way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FabricStats {
+    /// Packets given to the fabric; a multicast packet counts once.
+    pub sent: u64,
+    /// Packets put into a port's receive buffer.
+    pub delivered: u64,
+    /// Lost by chance or script.
+    pub lost: u64,
+    /// Second copies made.
+    pub duplicated: u64,
+    /// Delayed so that others overtake.
+    pub reordered: u64,
+    /// With a bit flipped.
+    pub corrupted: u64,
+    /// Cut short.
+    pub truncated: u64,
+    /// Marked CE.
+    pub marked: u64,
+    /// Lost because the two ends were cut off from each other.
+    pub cut_off: u64,
+    /// To an address nobody has or a group nobody joined.
+    pub unrouted: u64,
+    /// Lost because the sender's queue was full.
+    pub queue_drops: u64,
+    /// Lost because the receiver's buffer was full or its port gone.
+    pub receive_drops: u64,
+}

@@ -1,0 +1,85 @@
+//! The simulated network as its owner holds it.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use super::config::{FabricConfig, FabricStats};
+use super::network::{Network, lock};
+use super::port::SimPort;
+use crate::port::fault_script::FaultScript;
+
+/// The simulated network. Clones are the same network.
+///
+/// Time only moves when [`advance_to`](Fabric::advance_to) says so (or a port is asked to receive at a later
+/// time): the caller steps from event to event with [`next_event_ns`](Fabric::next_event_ns).
+#[derive(Debug, Clone)]
+pub struct Fabric {
+    network: Arc<Mutex<Network>>,
+}
+
+impl Fabric {
+    /// A network without ports.
+    pub fn new(config: FabricConfig) -> Fabric {
+        Fabric { network: Arc::new(Mutex::new(Network::new(config))) }
+    }
+
+    /// A new port with these addresses. An address another port has moves to the new one. The port leaves
+    /// the network when dropped.
+    pub fn attach(&self, addresses: &[IpAddr]) -> SimPort {
+        let index = lock(&self.network).attach(addresses);
+        SimPort::new(Arc::clone(&self.network), index)
+    }
+
+    /// When the next packet arrives, in virtual time.
+    pub fn next_event_ns(&self) -> Option<u64> {
+        lock(&self.network).next_event_ns()
+    }
+
+    /// Puts everything that has arrived by `now_ns` into the ports' receive buffers. Time never goes back.
+    pub fn advance_to(&self, now_ns: u64) {
+        lock(&self.network).advance_to(now_ns);
+    }
+
+    /// Faults told in advance, replacing those told before. Packets are counted from the fabric's beginning.
+    pub fn play(&self, script: FaultScript) {
+        lock(&self.network).script = script;
+    }
+
+    /// Changes what the network is like from now on; packets on the way are not affected. The seed is not
+    /// used again.
+    pub fn reconfigure(&self, change: impl FnOnce(&mut FabricConfig)) {
+        change(&mut lock(&self.network).config);
+    }
+
+    /// What the network is like now.
+    pub fn config(&self) -> FabricConfig {
+        lock(&self.network).config
+    }
+
+    /// From now on nothing passes between the two ports that have these addresses, whichever of their
+    /// addresses it uses. False, and no effect, if one of them is not attached.
+    pub fn cut(&self, one: IpAddr, other: IpAddr) -> bool {
+        lock(&self.network).set_cut(one, other, true)
+    }
+
+    /// Undoes [`cut`](Fabric::cut). False if one of the addresses is not attached.
+    pub fn heal(&self, one: IpAddr, other: IpAddr) -> bool {
+        lock(&self.network).set_cut(one, other, false)
+    }
+
+    /// Undoes every cut.
+    pub fn heal_all(&self) {
+        lock(&self.network).heal_all();
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> FabricStats {
+        lock(&self.network).stats
+    }
+
+    /// A digest of everything that happened so far: what arrived where and when with which bytes, and what
+    /// was lost. Two runs with equal digests were the same run.
+    pub fn digest(&self) -> u64 {
+        lock(&self.network).digest()
+    }
+}

@@ -1,0 +1,16 @@
+//! A simulated network in virtual time: ports on one switch, with the faults one asks for.
+//!
+//! Everything is integers and one seeded generator, so the same seed and the same calls give the same bytes
+//! at the same nanoseconds on any machine; [`Fabric::digest`] is the proof.
+
+mod config;
+mod handle;
+mod link;
+mod network;
+mod port;
+#[cfg(test)]
+mod tests;
+
+pub use config::{FabricConfig, FabricStats};
+pub use handle::Fabric;
+pub use port::SimPort;

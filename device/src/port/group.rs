@@ -1,0 +1,99 @@
+//! The processes that share a port: what one of them can do for, and learn from, the others.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pumice_transport::host::PeerProgress;
+use pumice_transport::wire::ProcessIndex;
+
+use super::batch::Received;
+use super::directory::ServiceDirectory;
+use super::limits::Peer;
+use crate::counters::Counters;
+
+/// What became of packets for another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forwarded {
+    /// They are on their way.
+    Done,
+    /// That process does not keep up: later.
+    Full,
+    /// No process has the index.
+    Nobody,
+}
+
+/// What the processes of a user who share a port have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commons {
+    /// Folder of this user's own for what they share, or why there is none.
+    pub folder: Result<PathBuf, &'static str>,
+    /// What the names of its files begin with.
+    pub name: String,
+    /// This process.
+    pub process: ProcessIndex,
+}
+
+/// The group of processes that share a port, as one of them sees it. The default methods are those of a process
+/// that knows of no other.
+pub trait ProcessGroup {
+    /// Whether an unreliable batch (UC, UD) for this peer may be sent now. False: the peer's process is known not
+    /// to keep up, so the batch would be lost; ask again soon. Ask before a batch is made, and send it next.
+    fn admits(&mut self, now_ns: u64, peer: Peer) -> bool {
+        let _ = (now_ns, peer);
+        true
+    }
+
+    /// Whether the peer's process is known to have had no processor since `since_ns`. The engine asks when a queue
+    /// pair is about to give the peer up. The group may also let that process know that it is missed.
+    fn peer_progress(&mut self, now_ns: u64, peer: Peer, since_ns: u64) -> PeerProgress {
+        let _ = (now_ns, peer, since_ns);
+        PeerProgress::Unknown
+    }
+
+    /// The caller waited on the port's descriptors and something is readable: the next calls of
+    /// [`receive`](super::Port::receive) look everywhere.
+    fn woken(&mut self) {}
+
+    /// The device behind the port counts here, for other processes that ask.
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        let _ = counters;
+    }
+
+    /// Forwards packets to another process. The caller keeps what is `Full`.
+    fn try_forward(&mut self, process: ProcessIndex, received: &Received<'_>) -> Forwarded {
+        let _ = (process, received);
+        Forwarded::Nobody
+    }
+
+    /// Forwards packets to another process; false if they are lost.
+    fn forward(&mut self, process: ProcessIndex, received: &Received<'_>) -> bool {
+        self.try_forward(process, received) == Forwarded::Done
+    }
+
+    /// What this process has in common with the others, if the port is shared.
+    fn commons(&self) -> Option<Commons> {
+        None
+    }
+
+    /// Keeps the index of another process from being given to a new one when that process has gone, because queue
+    /// pairs with its numbers live on.
+    fn reserve_index(&mut self, process: ProcessIndex) {
+        let _ = process;
+    }
+
+    /// Takes the packets of a reserved index if its process has gone. True: this process has them now.
+    fn adopt_index(&mut self, process: ProcessIndex) -> bool {
+        let _ = process;
+        false
+    }
+
+    /// Ends [`reserve_index`](ProcessGroup::reserve_index) and [`adopt_index`](ProcessGroup::adopt_index).
+    fn release_index(&mut self, process: ProcessIndex) {
+        let _ = process;
+    }
+
+    /// The services that the processes have bound.
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        None
+    }
+}

@@ -1,0 +1,132 @@
+//! What a port is, and what a layer around a port is.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+
+use super::batch::{GsoBatch, Received, TransmitError};
+use super::group::ProcessGroup;
+use super::limits::{Peer, PortLimits};
+
+/// A way to the network. The caller gives the time; only the simulated port and layers look at it.
+pub trait Port: Send {
+    /// Sends a batch, all of it or nothing.
+    ///
+    /// # Errors
+    /// See [`TransmitError`]; only `Busy` is worth repeating unchanged.
+    fn transmit(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError>;
+
+    /// Receives at most one batch and gives it to `handler`; true if something was taken from the port, even
+    /// when it was not fit for the handler.
+    fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool;
+
+    /// What fits in a batch to this peer, and the peer's receive buffer.
+    fn limits(&self, peer: Peer) -> PortLimits;
+
+    /// What to poll(2) for readability; empty for simulated ports. Changes on `join` and `leave`.
+    fn descriptors(&self) -> Vec<RawFd>;
+
+    /// When the port wants `transmit` or `receive` to be called though nothing arrived: a layer holds packets back.
+    fn next_event_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Starts receiving what is sent to a multicast group. A group joined twice must be left twice.
+    ///
+    /// # Errors
+    /// Not a multicast address, or what the operating system says.
+    fn join(&mut self, group: IpAddr) -> io::Result<()>;
+
+    /// Undoes one [`join`](Port::join).
+    ///
+    /// # Errors
+    /// The group was not joined.
+    fn leave(&mut self, group: IpAddr) -> io::Result<()>;
+
+    /// The processes that share the port; `None` if this process has it alone.
+    fn group(&mut self) -> Option<&mut dyn ProcessGroup> {
+        None
+    }
+}
+
+/// A port around a port. The layer says which port is below, and implements what it changes; everything else is
+/// the port below's.
+pub trait PortLayer: Send {
+    /// The kind of the port below.
+    type Below: Port + ?Sized;
+
+    /// The port below.
+    fn below(&self) -> &Self::Below;
+
+    /// The port below.
+    fn below_mut(&mut self) -> &mut Self::Below;
+
+    /// [`Port::transmit`] of the whole.
+    ///
+    /// # Errors
+    /// As [`Port::transmit`].
+    fn transmit_through(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        self.below_mut().transmit(now_ns, batch)
+    }
+
+    /// [`Port::receive`] of the whole.
+    fn receive_through(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        self.below_mut().receive(now_ns, handler)
+    }
+
+    /// When the layer itself wants to be called, because it holds packets back.
+    fn held_until_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// [`Port::group`] of the whole.
+    fn group_through(&mut self) -> Option<&mut dyn ProcessGroup> {
+        self.below_mut().group()
+    }
+}
+
+impl<L: PortLayer> Port for L {
+    fn transmit(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        self.transmit_through(now_ns, batch)
+    }
+
+    fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        self.receive_through(now_ns, handler)
+    }
+
+    fn limits(&self, peer: Peer) -> PortLimits {
+        self.below().limits(peer)
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        self.below().descriptors()
+    }
+
+    fn next_event_ns(&self) -> Option<u64> {
+        [self.below().next_event_ns(), self.held_until_ns()].into_iter().flatten().min()
+    }
+
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        self.below_mut().join(group)
+    }
+
+    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
+        self.below_mut().leave(group)
+    }
+
+    fn group(&mut self) -> Option<&mut dyn ProcessGroup> {
+        self.group_through()
+    }
+}
+
+impl<P: Port + ?Sized> PortLayer for Box<P> {
+    type Below = P;
+
+    fn below(&self) -> &P {
+        self
+    }
+
+    fn below_mut(&mut self) -> &mut P {
+        self
+    }
+}

@@ -1,0 +1,38 @@
+//! How to open a UDP port, and what it counts.
+
+use std::net::IpAddr;
+
+use pumice_transport::path::ROCE_PORT;
+
+/// How to open a [`UdpPort`](super::UdpPort).
+#[derive(Debug, Clone)]
+pub struct UdpConfig {
+    /// A local address, or a wildcard: `::` takes IPv6 and IPv4, `0.0.0.0` IPv4 only.
+    pub address: IpAddr,
+    /// UDP port, 4791 unless in tests; 0 lets the system choose.
+    pub port: u16,
+    /// Share the UDP port with other processes of the same user (SO_REUSEPORT).
+    pub reuse_port: bool,
+    /// Asked for SO_RCVBUF and SO_SNDBUF; the system may give less (net.core.rmem_max).
+    pub buffer_bytes: usize,
+}
+
+impl UdpConfig {
+    /// Port 4791 of `address`, for this process alone, with buffers of 4 MiB.
+    pub fn new(address: IpAddr) -> UdpConfig {
+        UdpConfig { address, port: ROCE_PORT, reuse_port: false, buffer_bytes: 4 << 20 }
+    }
+}
+
+/// What a UDP port counts, besides what its callers are told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UdpCounters {
+    /// Received batches dropped because they were longer than 64 KiB.
+    pub truncated: u64,
+    /// Datagrams without a byte in them, dropped.
+    pub empty: u64,
+    /// Sends repeated because an earlier packet's ICMP error was reported in their place.
+    pub repeated_sends: u64,
+    /// Packets lost because the queue filled up while a batch was sent one packet at a time.
+    pub cut_batches_lost: u64,
+}
