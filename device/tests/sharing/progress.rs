@@ -28,8 +28,7 @@ fn a_process_that_has_not_looked_is_starved_unless_it_is_stopped_or_dead() {
     let mut peer = Bare::start(&scene);
     let (slot, address, clock) = (peer.slot(), scene.address(), Clock::monotonic());
     let at = |address, index| Peer { address, process: ProcessIndex::new(index) };
-    let ask =
-        |own: &mut SharedPort, since_ns| own.peer_progress(clock.now_ns(), at(address, slot), since_ns);
+    let ask = |own: &mut SharedPort, since_ns| own.peer_progress(clock.now_ns(), at(address, slot), since_ns);
     // Both learn how their clocks lie to the one that they share.
     peer.ask("look 100");
     (0..100).for_each(|_| _ = ask(&mut own, 0));
