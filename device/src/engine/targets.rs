@@ -403,10 +403,8 @@ impl Engine {
             .collect();
         targets.reserved.retain(|slot, _| {
             let keep = used.contains(slot);
-            if !keep {
-                if let Some(group) = port.group() {
-                    group.release_index(ProcessIndex::new(*slot));
-                }
+            if !keep && let Some(group) = port.group() {
+                group.release_index(ProcessIndex::new(*slot));
             }
             keep
         });

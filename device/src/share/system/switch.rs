@@ -199,6 +199,7 @@ impl SharedMemory {
 }
 
 /// The socket of a process in the group of a UDP port.
+#[expect(clippy::large_enum_variant, reason = "tests have few of them")]
 #[derive(Debug)]
 pub enum GroupPort {
     Real(UdpPort),
