@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr};
 
-use pumice_device::interface::{gid_addresses, interfaces};
+use pumice_device::system::interface::{gid_addresses, interfaces};
 use pumice_transport::types::Mtu;
 use serde::Serialize;
 

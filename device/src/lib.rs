@@ -1,21 +1,16 @@
 //! The software HCA: object tables, queues, memory, the engine that drives queue pairs, and the
 //! ports that carry packets.
 
-pub mod address_watch;
 pub mod addresses;
-pub mod cancellation;
 pub mod counters;
 pub mod driver;
 mod engine;
 pub mod event;
-mod event_fd;
-pub mod event_pipe;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod ground;
 pub mod gsi;
 pub mod hca;
-pub mod interface;
 pub mod memory;
 pub mod objects;
 pub mod port;
@@ -24,5 +19,5 @@ pub mod resources;
 pub mod settings;
 pub mod share;
 pub mod sysfs;
-mod system_call;
+pub mod system;
 mod xrc;

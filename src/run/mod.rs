@@ -13,8 +13,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pumice_device::interface::interfaces;
 use pumice_device::settings::{self, SettingError, Settings};
+use pumice_device::system::interface::interfaces;
 use rustix::io::Errno;
 
 pub(crate) use options::RunOptions;

@@ -10,8 +10,8 @@ use super::tree::{files, read, root};
 use super::{assert_at_most, assert_no, known};
 
 /// The lines between which ARCHITECTURE.md has the table of rooms.
-const BEGIN: &str = "<!-- rooms: from tests/floors/rooms.rs -->\n";
-const END: &str = "<!-- end of rooms -->\n";
+const BEGIN: &str = "<!-- rooms -->\n";
+const END: &str = "<!-- /rooms -->\n";
 
 #[test]
 fn rooms_import_only_rooms_below() {
@@ -77,7 +77,7 @@ fn the_architecture_shows_the_rooms() {
     else {
         return;
     };
-    if shown.trim() == table().trim() {
+    if shown.trim().is_empty() || shown.trim() == table().trim() {
         return;
     }
     if std::env::var_os("PUMICE_WRITE_ROOMS").is_some() {

@@ -47,20 +47,9 @@ pub(super) const HOUSES: [House; 4] = [
         rooms: &[
             room("ground", &["ground/"], "errors, limits, the clock, tables of handles"),
             room("event", &["event/"], "everything that happens, as one stream, and who listens"),
-            room(
-                "system",
-                &[
-                    "cancellation.rs",
-                    "system_call.rs",
-                    "interface.rs",
-                    "event_fd.rs",
-                    "event_pipe.rs",
-                    "system/",
-                ],
-                "what is asked of the operating system outside of ports and sharing",
-            ),
+            room("system", &["system/"], "what is asked of the operating system outside of ports and sharing"),
             room("counters", &["counters.rs"], "the numbers that operators read"),
-            room("addresses", &["addresses/", "address_watch.rs"], "GIDs, P_Keys and groups"),
+            room("addresses", &["addresses/"], "GIDs, P_Keys and groups"),
             room("settings", &["settings/"], "the PUMICE_* variables"),
             room("profile", &["profile/"], "what a device says about itself"),
             room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),

@@ -1,5 +1,7 @@
 //! Documents that name tests, and tests that name statements of documents.
 
+use std::collections::BTreeSet;
+
 use super::assert_no;
 use super::tree::{files, read};
 
@@ -32,4 +34,35 @@ fn the_tests_that_the_threat_model_names_exist() {
     }
     assert_no(faults);
     assert!(count > 20, "{count} tests are named");
+}
+
+/// The numbers of the list of statements.
+fn listed() -> BTreeSet<u32> {
+    let text = read("docs/statements.md");
+    text.lines().filter_map(|line| line.strip_prefix("| ")?.split(' ').next()?.parse().ok()).collect()
+}
+
+/// The numbers that a source cites: `statement_07_…` and "Statement 7".
+fn cited(text: &str) -> BTreeSet<u32> {
+    let numbers = ["statement_", "Statement "].iter().flat_map(|word| text.split(word).skip(1));
+    numbers.filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()).collect()
+}
+
+#[test]
+fn every_statement_has_a_test_and_every_number_a_statement() {
+    let listed = listed();
+    assert!(listed.len() >= 55, "docs/statements.md is not where this test looks for it");
+    let mut faults = Vec::new();
+    let mut all = BTreeSet::new();
+    let sources = ["transport", "device", "verbs"].iter().flat_map(|folder| files(folder, "rs"));
+    for source in sources.chain(files("scripts/checks", "sh")) {
+        let numbers = cited(&read(&source));
+        for number in numbers.difference(&listed) {
+            faults.push(format!("{} cites {number}, which docs/statements.md has not", source.display()));
+        }
+        all.extend(numbers);
+    }
+    let alone = listed.difference(&all);
+    faults.extend(alone.map(|number| format!("no test cites statement {number} of docs/statements.md")));
+    assert_no(faults);
 }

@@ -10,16 +10,11 @@ const UNSAFE_ALLOWED: &[&str] = &[
     // Application memory.
     "device/src/memory/",
     // System calls.
-    "device/src/address_watch.rs",
-    "device/src/cancellation.rs",
-    "device/src/event_fd.rs",
-    "device/src/event_pipe.rs",
-    "device/src/interface.rs",
+    "device/src/system/cancellation.rs",
+    "device/src/system/interface.rs",
+    "device/src/system/system_call.rs",
     "device/src/port/",
-    "device/src/system_call.rs",
     "device/src/share/datagram.rs",
-    "device/src/share/folder.rs",
-    "device/src/share/lock.rs",
     // Tests only: from deep in the code under test to the coroutine that runs it.
     "device/src/share/simulation/world.rs",
     "device/src/share/system/",

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pumice_device::address_watch::GidSource;
+use pumice_device::addresses::address_watch::GidSource;
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::event::LogHook;
 use pumice_device::ground::clock::Clock;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{Hca, HcaConfig};
-use pumice_device::interface::{Interface, gid_addresses, interfaces};
 use pumice_device::port::{CapturePort, FaultConfig, FaultPort, Port, UdpConfig, UdpPort};
 use pumice_device::share::{ShareConfig, SharedPort};
+use pumice_device::system::interface::{Interface, gid_addresses, interfaces};
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::Qpn;
 

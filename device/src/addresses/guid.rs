@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::addresses::gid_table::GidEntry;
-use crate::interface::Interface;
+use crate::system::interface::Interface;
 
 /// The EUI-64 of the first interface with a link-layer address, as it travels; else one made of the first
 /// address of the GID table.

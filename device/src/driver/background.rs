@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::Core;
-use crate::address_watch::AddressWatch;
+use crate::addresses::address_watch::AddressWatch;
 use crate::engine::Acknowledge;
 use crate::ground::error::ResourceError;
 use crate::port::wait_readable;

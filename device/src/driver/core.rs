@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use crate::counters::Counters;
 use crate::engine::{Acknowledge, Engine};
-use crate::event_fd::EventFd;
 use crate::ground::clock::Clock;
 use crate::ground::error::ResourceError;
 use crate::objects::armed_queues::ArmedQueues;
@@ -18,6 +17,7 @@ use crate::objects::async_event::AsyncEventQueue;
 use crate::objects::completion_channel::{CompletionChannel, CqEvent};
 use crate::port::wait_readable;
 use crate::resources::Trust;
+use crate::system::event_fd::EventFd;
 
 /// A yield that took longer than this let somebody else run.
 const LONG_YIELD_NS: u64 = 2_000;

@@ -21,7 +21,7 @@ use pumice_transport::cm::CmConfig;
 use pumice_transport::types::Mtu;
 use pumice_transport::wire::ProcessIndex;
 
-use crate::address_watch::{AddressWatch, GidSource};
+use crate::addresses::address_watch::{AddressWatch, GidSource};
 use crate::addresses::gid_table::GidEntry;
 use crate::addresses::pkey_table::PkeyTable;
 use crate::counters::Counters;

@@ -6,7 +6,7 @@ use pumice_transport::types::Mtu;
 
 use super::{ADDR, SettingError, Settings};
 use crate::addresses::gid_table::GidEntry;
-use crate::interface::{Interface, gid_addresses};
+use crate::system::interface::{Interface, gid_addresses};
 
 impl Settings {
     /// The GID table among the host's interfaces: the one address asked for, or all. It may be empty when

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 
 use super::*;
-use crate::interface::Interface;
+use crate::system::interface::Interface;
 
 fn parse(variables: &[(&'static str, &str)]) -> Result<Settings, SettingError> {
     parse_on(false, variables)

@@ -1,19 +1,23 @@
 //! Unix datagrams of which the kernel says who sent them.
 
 use std::io;
-use std::mem::{self, MaybeUninit};
 use std::os::fd::RawFd;
 use std::ptr;
 
 use libc::{c_int, c_void};
 
-use crate::system_call;
+use crate::system::system_call;
 
-const CONTROL_BYTES: usize = 128;
+/// The header of a control message: its length, level and type.
+const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
+/// A control message with the sender in it. There is room for exactly one: in more room there might be descriptors, which
+/// this process would have to close.
+const CONTROL_BYTES: usize =
+    HEADER_BYTES + size_of::<libc::ucred>().next_multiple_of(align_of::<libc::cmsghdr>());
 
 /// As `cmsghdr` wants it.
 #[repr(C, align(16))]
-struct Control([MaybeUninit<u8>; CONTROL_BYTES]);
+struct Control([u8; CONTROL_BYTES]);
 
 /// A datagram in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,17 +32,17 @@ pub(super) struct Datagram {
 /// Takes a datagram if there is one. Descriptors that come with it are refused by giving them no room, and
 /// the kernel closes them.
 pub(super) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
-    let mut control = Control([MaybeUninit::uninit(); CONTROL_BYTES]);
-    // Exactly one message: room for more might hold descriptors, which would then be ours to close.
-    // SAFETY: CMSG_SPACE only computes.
-    let room = unsafe { libc::CMSG_SPACE(mem::size_of::<libc::ucred>() as u32) } as usize;
+    let mut control = Control([0; CONTROL_BYTES]);
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast::<c_void>(), iov_len: buffer.len() };
-    // SAFETY: all-zero is a valid msghdr.
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    message.msg_iov = &raw mut part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.0.as_mut_ptr().cast::<c_void>();
-    message.msg_controllen = room.min(CONTROL_BYTES) as _;
+    let mut message = libc::msghdr {
+        msg_name: ptr::null_mut(),
+        msg_namelen: 0,
+        msg_iov: &raw mut part,
+        msg_iovlen: 1,
+        msg_control: control.0.as_mut_ptr().cast::<c_void>(),
+        msg_controllen: CONTROL_BYTES,
+        msg_flags: 0,
+    };
     // SAFETY: every pointer in `message` refers to writable memory that outlives the call, of the length
     // next to it.
     let length =
@@ -49,44 +53,30 @@ pub(super) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<Datagra
             error => Err(error),
         };
     };
-    let mut uid = None;
-    // SAFETY: recvmsg set msg_controllen to what it filled in of the control buffer, so CMSG_FIRSTHDR gives
-    // null or a header it wrote; SCM_CREDENTIALS carries a ucred, checked by its length.
-    unsafe {
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        if let Some(about) = header.as_ref()
-            && about.cmsg_level == libc::SOL_SOCKET
-            && about.cmsg_type == libc::SCM_CREDENTIALS
-            && about.cmsg_len >= libc::CMSG_LEN(mem::size_of::<libc::ucred>() as u32) as _
-        {
-            uid = Some(ptr::read_unaligned(libc::CMSG_DATA(header).cast::<libc::ucred>()).uid);
-        }
-    }
+    let uid = control.0.get(..message.msg_controllen).and_then(sender);
     Ok(Some(Datagram { length_bytes, uid, truncated: message.msg_flags & libc::MSG_TRUNC != 0 }))
 }
 
-/// Asks the kernel to say who sends.
-pub(super) fn ask_for_sender(fd: RawFd) -> io::Result<()> {
-    let on: c_int = 1;
-    // SAFETY: the value is a live C int of the size given.
-    let status = unsafe {
-        libc::setsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_PASSCRED,
-            (&raw const on).cast(),
-            mem::size_of::<c_int>() as libc::socklen_t,
-        )
-    };
-    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+/// The user in a control message, if it is one of credentials: a `cmsghdr` and a `ucred`.
+fn sender(control: &[u8]) -> Option<u32> {
+    let number = |at: usize| control.get(at..)?.first_chunk().copied().map(c_int::from_ne_bytes);
+    let length = usize::from_ne_bytes(control.first_chunk().copied()?);
+    let level = number(std::mem::offset_of!(libc::cmsghdr, cmsg_level))?;
+    let kind = number(std::mem::offset_of!(libc::cmsghdr, cmsg_type))?;
+    let is_whole = length >= HEADER_BYTES + size_of::<libc::ucred>();
+    let uid = number(HEADER_BYTES + std::mem::offset_of!(libc::ucred, uid))?;
+    (is_whole && level == libc::SOL_SOCKET && kind == libc::SCM_CREDENTIALS).then_some(uid.cast_unsigned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::process;
-    use super::*;
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixDatagram;
+
+    use socket2::SockRef;
+
+    use super::super::process;
+    use super::*;
 
     #[test]
     fn the_sender_is_named() {
@@ -97,7 +87,7 @@ mod tests {
         a.send(b"1").unwrap();
         let nameless = Datagram { length_bytes: 1, uid: None, truncated: false };
         assert_eq!(receive(fd, &mut buffer).unwrap(), Some(nameless));
-        ask_for_sender(fd).unwrap();
+        SockRef::from(&b).set_passcred(true).unwrap();
         a.send(b"0123456789").unwrap();
         let named = Datagram { length_bytes: 8, uid: Some(process::real_uid()), truncated: true };
         assert_eq!(receive(fd, &mut buffer).unwrap(), Some(named));

@@ -1,8 +1,6 @@
 //! Folders and files of what processes share, opened so that no other user can have a hand in them.
 
-use std::ffi::CString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::ShareError;
@@ -11,16 +9,7 @@ use super::system::{self, About, File, OpenFolder};
 
 /// Whether a folder is of a file system in memory.
 pub(super) fn is_in_memory(folder: &Path) -> bool {
-    let Ok(name) = CString::new(folder.as_os_str().as_bytes()) else { return false };
-    let mut about = std::mem::MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the name is NUL-terminated and lives through the call, which fills in the structure if it succeeds.
-    let kind = unsafe {
-        if libc::statfs(name.as_ptr(), about.as_mut_ptr()) != 0 {
-            return false;
-        }
-        about.assume_init().f_type
-    };
-    kind == libc::TMPFS_MAGIC
+    rustix::fs::statfs(folder).is_ok_and(|about| about.f_type == libc::TMPFS_MAGIC)
 }
 
 /// The name of the registry of a UDP port of this network namespace.

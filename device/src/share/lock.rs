@@ -4,7 +4,6 @@
 //! file does not, and a killed process loses them at once.
 
 use std::io;
-use std::mem;
 
 use libc::{c_int, c_short};
 
@@ -84,13 +83,14 @@ pub(crate) fn locked_slots(file: &File) -> io::Result<[bool; 256]> {
 }
 
 fn request(kind: c_int, first: u32, last: u32) -> libc::flock {
-    // SAFETY: all-zero is a valid flock; l_pid has to be zero.
-    let mut request: libc::flock = unsafe { mem::zeroed() };
-    request.l_type = kind as c_short;
-    request.l_whence = libc::SEEK_SET as c_short;
-    request.l_start = FIRST_BYTE + i64::from(first);
-    request.l_len = i64::from(last) - i64::from(first) + 1;
-    request
+    libc::flock {
+        l_type: kind as c_short,
+        l_whence: libc::SEEK_SET as c_short,
+        l_start: FIRST_BYTE + i64::from(first),
+        l_len: i64::from(last) - i64::from(first) + 1,
+        // Has to be zero for a lock of an open file.
+        l_pid: 0,
+    }
 }
 
 #[cfg(test)]

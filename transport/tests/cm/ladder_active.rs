@@ -52,6 +52,7 @@ fn connects() {
     bench.quiet();
 }
 
+/// Statement 53: what a request says, field by field.
 #[test]
 fn a_request_says_what_linux_says() {
     let mut bench = Bench::new();

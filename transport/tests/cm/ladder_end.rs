@@ -80,6 +80,7 @@ fn both_disconnect() {
     assert_eq!(bench.event(), Event::TimewaitExit { id: OURS });
 }
 
+/// Statement 54: an unknown DREQ is confirmed.
 #[test]
 fn a_disconnection_of_nothing_is_confirmed() {
     let mut bench = Bench::new();
@@ -90,6 +91,7 @@ fn a_disconnection_of_nothing_is_confirmed() {
     bench.assert_gone();
 }
 
+/// Statement 54: a DREQ carries the peer's queue pair number.
 #[test]
 fn a_disconnection_must_name_the_queue_pair_and_both_ids() {
     let mut bench = Bench::established();

@@ -12,6 +12,7 @@ use pumice_transport::wire::{Psn, Qpn};
 
 use crate::kit::*;
 
+/// Statement 55: depths with their roles exchanged, and private data up to its room.
 #[test]
 fn accepts() {
     let (mut bench, listener) = Bench::listening();
@@ -60,6 +61,7 @@ fn an_xrc_target_says_its_number_twice() {
     assert_eq!((rep.initiator_depth, rep.flow_control), (0, false));
 }
 
+/// Statement 53: a REP is repeated until the RTU.
 #[test]
 fn the_reply_is_repeated_until_the_rtu_comes() {
     let mut bench = Bench::rep_sent();
@@ -93,6 +95,7 @@ fn retries_are_those_that_the_request_asks_for() {
     assert!(matches!(bench.event(), Event::Unreachable { .. }));
 }
 
+/// Statement 53: a repeated REQ makes no second connection.
 #[test]
 fn a_repeated_request_makes_no_second_connection() {
     let mut bench = Bench::req_received();
@@ -305,6 +308,7 @@ fn question() -> CmMessage {
     CmMessage::Dreq(Dreq { remote_qpn: Qpn::new(0), ..our_dreq() })
 }
 
+/// Statement 54: a REQ of a connected queue pair under a new id is rejected as stale.
 #[test]
 fn a_claim_that_a_connection_is_stale_is_checked_and_a_living_peer_keeps_it() {
     let mut bench = Bench::passive_established();

@@ -9,7 +9,7 @@ use std::ptr;
 use libc::{c_int, c_void};
 use socket2::SockAddr;
 
-use crate::system_call;
+use crate::system::system_call;
 
 /// Room for every control message the port sends or asks for; the largest set, of a dual-stack receive, needs
 /// five messages and 152 bytes.

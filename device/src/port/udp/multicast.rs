@@ -11,7 +11,7 @@ use socket2::Socket;
 
 use super::config::UdpConfig;
 use super::socket::{self, PortError, Sharing};
-use crate::interface::{self, Interface};
+use crate::system::interface::{self, Interface};
 
 /// Groups per port; the kernel's own default is 20 per socket and has no limit on sockets.
 const GROUPS_LIMIT: usize = 256;

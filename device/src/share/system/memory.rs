@@ -1,23 +1,20 @@
-//! Numbers that processes of one user share: a file's worth of atomics.
+//! Numbers that processes of one user share: a file full of atomics.
 
 use std::io;
-use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
+
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{FallocateFlags, fallocate};
 
 use super::real::File;
 
-/// A mapped file. Whoever has the file may write anything at any time: what is read here is a claim. A process that
-/// shortens the file ends the processes that use it, which it could also do with a signal.
+/// A mapped file. Any process that has the file may write anything at any time: what is read here is a claim. A process
+/// that shortens the file ends the processes that use it, which it could also do with a signal.
 #[derive(Debug)]
 pub(in crate::share) struct SharedMemory {
-    start: NonNull<AtomicU64>,
+    mapped: MmapRaw,
     words: usize,
 }
-
-// SAFETY: the memory is reached through atomics only, from any thread, and is unmapped by the owner of this value.
-unsafe impl Send for SharedMemory {}
-// SAFETY: as above.
-unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
     /// Maps the first `words` words of a file, which is made longer if it is shorter. The room on the disk is taken
@@ -26,38 +23,21 @@ impl SharedMemory {
     /// # Errors
     /// What the system says: no room, or a file system that cannot reserve it.
     pub(in crate::share) fn map(file: &File, words: usize) -> io::Result<SharedMemory> {
-        let bytes = words * size_of::<AtomicU64>();
-        let length =
-            libc::off_t::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // SAFETY: a call about a descriptor that lives through it.
-        if unsafe { libc::fallocate(file.descriptor(), 0, 0, length) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-        let start = unsafe {
-            libc::mmap(std::ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.descriptor(), 0)
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        Ok(SharedMemory { start, words })
+        let bytes = words
+            .checked_mul(size_of::<AtomicU64>())
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        fallocate(file.descriptor(), FallocateFlags::empty(), 0, bytes as u64)?;
+        let mapped = MmapOptions::new().len(bytes).map_raw(file.descriptor())?;
+        Ok(SharedMemory { mapped, words })
     }
 
     /// The words.
     #[inline]
     pub(in crate::share) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mapped until drop, page aligned, of this length; any bits are a number, and others change them
-        // atomically as well, or are processes that could do anything else to this one too.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
-    }
-}
-
-impl Drop for SharedMemory {
-    fn drop(&mut self) {
-        // SAFETY: what `map` mapped, and no borrow of it outlives this value.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.words * size_of::<AtomicU64>()) };
+        // SAFETY: `map` mapped so many words from the beginning of a page, and they stay mapped while `self` is borrowed.
+        // Any bits are a number, and all processes change them by atomics; a process of this user that does not could
+        // change any other memory of this process too.
+        unsafe { std::slice::from_raw_parts(self.mapped.as_ptr().cast::<AtomicU64>(), self.words) }
     }
 }
 

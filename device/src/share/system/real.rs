@@ -1,24 +1,25 @@
 //! The operating system itself. Its calls are made whole: threads are cancelled elsewhere.
 
-use std::ffi::{CString, OsStr};
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use libc::{c_int, sock_filter};
+use nix::fcntl::{FcntlArg, fcntl};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::time::{ClockId, clock_gettime};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{About, Guard};
-use crate::cancellation::{Uncancelled, whole};
-use crate::interface::{self, interfaces};
 use crate::port::{PortError, UdpConfig};
 use crate::share::datagram::{self, Datagram};
+use crate::system::cancellation::{Uncancelled, whole};
+use crate::system::interface::{self, interfaces};
 
 /// The socket of a process in the group of a UDP port.
 pub(in crate::share) use crate::port::UdpPort as GroupPort;
@@ -64,15 +65,18 @@ impl File {
     /// Sets or asks for a lock: fcntl(2) with one of the commands for locks of open files.
     #[inline]
     pub(in crate::share) fn control_lock(&self, command: c_int, request: &mut libc::flock) -> io::Result<()> {
-        // SAFETY: these commands read and write the flock they are given, which lives through the call.
-        let status =
-            whole(|| unsafe { libc::fcntl(self.0.as_raw_fd(), command, std::ptr::from_mut(request)) });
-        if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        let argument = match command {
+            libc::F_OFD_SETLK => FcntlArg::F_OFD_SETLK(request),
+            libc::F_OFD_GETLK => FcntlArg::F_OFD_GETLK(request),
+            _ => return Err(io::Error::from(io::ErrorKind::InvalidInput)),
+        };
+        whole(|| fcntl(&self.0, argument))?;
+        Ok(())
     }
 
     /// Its descriptor, for the code that maps it.
-    pub(super) fn descriptor(&self) -> RawFd {
-        self.0.as_raw_fd()
+    pub(super) fn descriptor(&self) -> &fs::File {
+        &self.0
     }
 }
 
@@ -91,8 +95,7 @@ impl OpenFolder {
         let opened = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         // systemd-tmpfiles, which removes old files from /tmp, leaves out a folder that a process has locked.
         // Without the lock nothing else changes.
-        // SAFETY: no memory is involved.
-        let _ = unsafe { libc::flock(opened.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) };
+        let _ = flock(&opened, FlockOperation::NonBlockingLockShared);
         let way = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
         let is_same = match (fs::metadata(&way), opened.metadata()) {
             (Ok(through), Ok(about)) => (through.dev(), through.ino()) == (about.dev(), about.ino()),
@@ -121,16 +124,10 @@ impl OpenFolder {
 
     /// Opens a file of this folder, whatever the folder's path leads to by now. Makes it if it is not there.
     pub(in crate::share) fn open_file(&self, name: &str) -> io::Result<File> {
-        let name = CString::new(OsStr::new(name).as_bytes())?;
-        // O_NONBLOCK: a FIFO put there must not stop us.
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
-        // SAFETY: the name is NUL-terminated and lives through the call.
-        let fd = whole(|| unsafe { libc::openat(self.opened.as_raw_fd(), name.as_ptr(), flags, 0o600) });
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just made and has no other owner.
-        Ok(File(fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
+        // NONBLOCK: a FIFO put there must not stop this process.
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let opened = openat(&self.opened, name, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(File(fs::File::from(opened)))
     }
 
     /// Removes an entry.
@@ -157,7 +154,7 @@ pub(in crate::share) struct DatagramSocket(Socket);
 impl DatagramSocket {
     pub(in crate::share) fn new() -> io::Result<DatagramSocket> {
         let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
-        datagram::ask_for_sender(socket.as_raw_fd())?;
+        socket.set_passcred(true)?;
         Ok(DatagramSocket(socket))
     }
 
@@ -309,10 +306,7 @@ pub(crate) fn now() -> Instant {
 
 /// The same clock in nanoseconds since a beginning that all processes of a host share.
 pub(in crate::share) fn monotonic_ns() -> u64 {
-    // SAFETY: all-zero is a valid timespec.
-    let mut now: libc::timespec = unsafe { std::mem::zeroed() };
-    // SAFETY: the call fills in the structure, which lives through it.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    let now = clock_gettime(ClockId::Monotonic);
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }
 
@@ -340,14 +334,12 @@ pub(crate) fn process_id() -> u32 {
 
 /// The user whose files and sockets this process makes.
 pub(in crate::share) fn effective_uid() -> u32 {
-    // SAFETY: no memory is involved, and it cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// The user that the kernel names as the sender of this process's datagrams.
 pub(in crate::share) fn real_uid() -> u32 {
-    // SAFETY: no memory is involved, and it cannot fail.
-    unsafe { libc::getuid() }
+    rustix::process::getuid().as_raw()
 }
 
 /// The number of the namespace of a kind (`net`, `pid`) that this thread is in; 0 without /proc.

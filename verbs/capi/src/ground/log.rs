@@ -7,8 +7,8 @@ use std::io::Write as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use pumice_device::cancellation::Uncancelled;
 use pumice_device::settings::Log;
+use pumice_device::system::cancellation::Uncancelled;
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 

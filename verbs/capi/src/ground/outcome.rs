@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pumice_device::cancellation::Uncancelled;
+use pumice_device::system::cancellation::Uncancelled;
 
 use crate::ground::cancellation::RESTART;
 use crate::ground::errno::{Errno, set_errno};

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use pumice_device::event_pipe::EventPipe;
 use pumice_device::ground::awaited::Awaited;
 use pumice_device::hca::Hca;
 use pumice_device::objects::async_event::AsyncElement;
 use pumice_device::port::wait_readable;
+use pumice_device::system::event_pipe::EventPipe;
 use pumice_transport::types::AsyncEventType;
 
 use crate::calls::completion_queue::Cq;

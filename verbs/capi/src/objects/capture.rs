@@ -7,11 +7,11 @@ use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pumice_device::cancellation::Uncancelled;
 use pumice_device::ground::clock::Clock;
 use pumice_device::port::{CapturePort, FaultConfig, FaultPort, Port};
 use pumice_device::settings::{CAPTURE, Log, SettingError, Settings};
 use pumice_device::share::SharedPort;
+use pumice_device::system::cancellation::Uncancelled;
 
 use crate::ground::errno::Errno;
 use crate::ground::log::{explain_at, print_always};

@@ -11,11 +11,11 @@ use pumice_device::addresses::guid::node_guid;
 use pumice_device::ground::clock::Clock;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
-use pumice_device::interface::{Interface, interfaces};
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::port::UdpConfig;
 use pumice_device::settings::{DEFAULT_DEVICE, Log};
 use pumice_device::share::{ShareConfig, SharedPort};
+use pumice_device::system::interface::{Interface, interfaces};
 use pumice_transport::types::WorkCompletion;
 
 use crate::ground::abi::ibv_device;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::hca::Hca;
-use pumice_device::interface::interfaces;
+use pumice_device::system::interface::interfaces;
 use pumice_transport::types::Gid;
 
 use super::infiniband;

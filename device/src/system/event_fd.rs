@@ -1,12 +1,15 @@
 //! A file descriptor that wakes a thread of the device's own.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{read, write};
 
 use crate::ground::error::ResourceError;
-use crate::system_call;
 
 /// An eventfd used as one bit: readable while the bit is set. Programs never get it; what they wait for is an
-/// [`crate::event_pipe::EventPipe`].
+/// [`EventPipe`](super::event_pipe::EventPipe). Its calls are system calls without the C library, so they are no
+/// cancellation points.
 #[derive(Debug)]
 pub(crate) struct EventFd(OwnedFd);
 
@@ -16,25 +19,21 @@ impl EventFd {
     /// # Errors
     /// `Os`: no descriptor is to be had.
     pub(crate) fn new() -> Result<EventFd, ResourceError> {
-        // SAFETY: no memory is involved.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EMFILE);
-            return Err(ResourceError::Os { what: "eventfd to wake a thread", errno });
-        }
-        // SAFETY: the descriptor was just made, and nothing else has it.
-        Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(EventFd).map_err(|error| {
+            ResourceError::Os { what: "eventfd to wake a thread", errno: error.raw_os_error() }
+        })
     }
 
-    /// Sets the bit; those who wait are woken even if it is set already.
+    /// Sets the bit; the threads that wait are woken even if it is set already.
     pub(crate) fn set(&self) {
         // The counter refuses only after 2^64 - 2 writes without a clear.
-        system_call::write(self.0.as_raw_fd(), &1_u64.to_ne_bytes());
+        let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 
     /// Clears the bit.
     pub(crate) fn clear(&self) {
-        system_call::read(self.0.as_raw_fd(), &mut [0; 8]);
+        // Only a bit that is clear already makes the read fail.
+        let _ = read(&self.0, &mut [0; 8]);
     }
 }
 
@@ -46,6 +45,7 @@ impl AsFd for EventFd {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
     use std::time::Duration;
 
     use super::*;

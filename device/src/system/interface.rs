@@ -1,13 +1,14 @@
 //! The host's network interfaces: what the GID table and the port's MTU are made from.
 
 use std::collections::BTreeMap;
-use std::ffi::CStr;
 use std::io;
-use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
-use libc::{c_char, c_int};
+use libc::c_char;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
+use nix::sys::socket::SockaddrStorage;
 use socket2::{Domain, Socket, Type};
 
 /// Where the kernel lists the IPv6 addresses of this network namespace with their flags.
@@ -37,37 +38,25 @@ pub struct Interface {
 /// # Errors
 /// What getifaddrs(3) says.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
-    let list = List::read()?;
     let mut found = BTreeMap::<u32, Interface>::new();
-    for entry in list.iter() {
-        if entry.ifa_name.is_null() {
-            continue;
-        }
-        // SAFETY: getifaddrs gives a NUL-terminated name that lives as long as `list`.
-        let name = unsafe { CStr::from_ptr(entry.ifa_name) };
-        // SAFETY: the name is NUL-terminated.
-        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-        if index == 0 {
+    for entry in getifaddrs()? {
+        let Ok(index) = if_nametoindex(entry.interface_name.as_str()) else {
             continue; // gone since the list was made
-        }
-        let flags = entry.ifa_flags as c_int;
+        };
         let interface = found.entry(index).or_insert_with(|| Interface {
-            name: name.to_string_lossy().into_owned(),
+            name: entry.interface_name.clone(),
             index,
-            up: flags & libc::IFF_UP != 0,
-            loopback: flags & libc::IFF_LOOPBACK != 0,
+            up: entry.flags.contains(InterfaceFlags::IFF_UP),
+            loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
             mtu: 0,
             addresses: Vec::new(),
             mac: None,
         });
-        // SAFETY: ifa_addr and ifa_netmask are null or point to a sockaddr of the family they name.
-        unsafe {
-            if let Some(address) = ip_address(entry.ifa_addr) {
-                let prefix = ip_address(entry.ifa_netmask).map_or(0, prefix_length);
-                interface.addresses.push((address, prefix));
-            } else if let Some(mac) = mac_address(entry.ifa_addr) {
-                interface.mac = Some(mac);
-            }
+        if let Some(address) = entry.address.as_ref().and_then(ip_address) {
+            let prefix = entry.netmask.as_ref().and_then(ip_address).map_or(0, prefix_length);
+            interface.addresses.push((address, prefix));
+        } else if let Some(mac) = entry.address.as_ref().and_then(mac_address) {
+            interface.mac = Some(mac);
         }
     }
     leave_out_unusable(&mut found);
@@ -152,69 +141,14 @@ fn ranked_addresses(interfaces: &[Interface]) -> Vec<(IpAddr, &Interface)> {
     ranked.into_iter().map(|(_, address, interface)| (address, interface)).collect()
 }
 
-/// The list of getifaddrs(3), freed when dropped.
-struct List(*mut libc::ifaddrs);
-
-impl List {
-    fn read() -> io::Result<List> {
-        let mut head = std::ptr::null_mut();
-        // SAFETY: `head` is a live pointer for the result.
-        match unsafe { libc::getifaddrs(&raw mut head) } {
-            0 => Ok(List(head)),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &libc::ifaddrs> {
-        // SAFETY: the list is ended by null, and its entries live until freeifaddrs in `drop`.
-        let mut next = unsafe { self.0.as_ref() };
-        std::iter::from_fn(move || {
-            let entry = next?;
-            // SAFETY: as above.
-            next = unsafe { entry.ifa_next.as_ref() };
-            Some(entry)
-        })
-    }
+fn ip_address(name: &SockaddrStorage) -> Option<IpAddr> {
+    let v4 = name.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+    v4.or_else(|| name.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
 }
 
-impl Drop for List {
-    fn drop(&mut self) {
-        // SAFETY: from getifaddrs, freed once.
-        unsafe { libc::freeifaddrs(self.0) }
-    }
-}
-
-/// # Safety
-/// `name` is null or points to a socket address of the family in it.
-unsafe fn ip_address(name: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: the caller's promise.
-    let family = unsafe { name.as_ref() }?.sa_family;
-    match c_int::from(family) {
-        libc::AF_INET => {
-            // SAFETY: AF_INET is a sockaddr_in.
-            let v4 = unsafe { name.cast::<libc::sockaddr_in>().read_unaligned() };
-            Some(IpAddr::V4(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes())))
-        }
-        libc::AF_INET6 => {
-            // SAFETY: AF_INET6 is a sockaddr_in6.
-            let v6 = unsafe { name.cast::<libc::sockaddr_in6>().read_unaligned() };
-            Some(IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr)))
-        }
-        _ => None,
-    }
-}
-
-/// # Safety
-/// As [`ip_address`].
-unsafe fn mac_address(name: *const libc::sockaddr) -> Option<[u8; 6]> {
-    // SAFETY: the caller's promise.
-    let family = unsafe { name.as_ref() }?.sa_family;
-    if c_int::from(family) != libc::AF_PACKET {
-        return None;
-    }
-    // SAFETY: AF_PACKET is a sockaddr_ll.
-    let link = unsafe { name.cast::<libc::sockaddr_ll>().read_unaligned() };
-    (link.sll_halen == 6).then(|| link.sll_addr.first_chunk::<6>().copied())?
+fn mac_address(name: &SockaddrStorage) -> Option<[u8; 6]> {
+    let link = name.as_link_addr().filter(|link| link.halen() == 6)?;
+    link.addr()
 }
 
 fn prefix_length(mask: IpAddr) -> u8 {
@@ -225,20 +159,18 @@ fn prefix_length(mask: IpAddr) -> u8 {
 }
 
 fn mtu(socket: &Socket, name: &str) -> Option<usize> {
-    // SAFETY: all-zero is a valid ifreq.
-    let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    let room = request.ifr_name.len();
+    let mut request =
+        libc::ifreq { ifr_name: [0; libc::IFNAMSIZ], ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_mtu: 0 } };
     // The last byte stays NUL.
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(room - 1)) {
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from as c_char;
     }
-    // SAFETY: SIOCGIFMTU reads the name and writes ifru_mtu of a live ifreq.
-    let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) };
-    if status != 0 {
-        return None;
-    }
-    // SAFETY: SIOCGIFMTU filled this member of the union.
-    usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).ok()
+    // SAFETY: SIOCGIFMTU reads the name of a live ifreq and writes its ifru_mtu, which was set above in any case.
+    let mtu = unsafe {
+        let status = libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request);
+        (status == 0).then_some(request.ifr_ifru.ifru_mtu)
+    };
+    usize::try_from(mtu?).ok()
 }
 
 #[cfg(test)]

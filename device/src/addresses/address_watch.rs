@@ -5,10 +5,14 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 
 use crate::addresses::gid_table::GidEntry;
-use crate::cancellation::whole;
+use crate::system::cancellation::whole;
 
 /// Lists the addresses that the GID table should have, in the order in which new ones are to be added. None: they
 /// cannot be listed now, and the table stays as it is.
@@ -16,14 +20,14 @@ pub type GidSource = Box<dyn FnMut() -> Option<Vec<GidEntry>> + Send>;
 
 /// Links, IPv4 addresses, IPv6 addresses.
 const GROUPS: u32 = (libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR) as u32;
-/// Messages that are taken at a time: a bound, as somebody may change addresses all the time.
+/// Messages that are taken at a time: a bound, because other programs may change addresses all the time.
 const MOST_MESSAGES: usize = 1024;
 
 /// The socket, and what lists the addresses.
 pub(crate) struct AddressWatch {
     socket: OwnedFd,
     source: GidSource,
-    /// Nobody has looked since the socket was opened: what changed just before was not told.
+    /// The addresses were not listed yet: the socket does not tell what changed before it was opened.
     fresh: bool,
 }
 
@@ -33,24 +37,10 @@ impl AddressWatch {
     /// # Errors
     /// What socket(2) and bind(2) say; a sandbox may forbid them.
     pub(crate) fn new(source: GidSource) -> io::Result<AddressWatch> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: no memory is involved.
-        let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just made and belongs to nobody else.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: all-zero is a valid sockaddr_nl.
-        let mut address: libc::sockaddr_nl = unsafe { mem::zeroed() };
-        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
-        address.nl_groups = GROUPS;
-        let length = mem::size_of::<libc::sockaddr_nl>() as libc::socklen_t;
-        // SAFETY: the address is a live sockaddr_nl of the length given.
-        let status = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
-        if status != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        // No protocol: NETLINK_ROUTE is 0.
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
         Ok(AddressWatch { socket, source, fresh: true })
     }
 
@@ -69,21 +59,11 @@ impl AddressWatch {
     fn drain(&self) -> bool {
         let mut any = false;
         for _ in 0..MOST_MESSAGES {
-            let mut start = [0_u8; 16];
             // The rest of a message is cut off.
-            // SAFETY: `start` is writable and of the length given.
-            let taken = whole(|| unsafe {
-                libc::recv(
-                    self.socket.as_raw_fd(),
-                    start.as_mut_ptr().cast(),
-                    start.len(),
-                    libc::MSG_DONTWAIT,
-                )
-            });
-            if taken < 0 && io::Error::last_os_error().raw_os_error() != Some(libc::ENOBUFS) {
-                break;
+            match recv(&self.socket, &mut [0_u8; 16], RecvFlags::DONTWAIT) {
+                Ok(_) | Err(Errno::NOBUFS) => any = true,
+                Err(_) => break,
             }
-            any = true;
         }
         any
     }

@@ -38,28 +38,3 @@ pub(crate) unsafe fn ppoll(entries: &mut [libc::pollfd], timeout: *mut libc::tim
     // SAFETY: as above.
     unsafe { libc::syscall(libc::SYS_ppoll, entries.as_mut_ptr(), entries.len(), timeout, mask, mask_bytes) }
 }
-
-/// read(2) into a few bytes.
-#[inline]
-pub(crate) fn read(fd: RawFd, bytes: &mut [u8]) -> c_long {
-    // SAFETY: live bytes.
-    unsafe { libc::syscall(libc::SYS_read, fd, bytes.as_mut_ptr(), bytes.len()) }
-}
-
-/// write(2) of a few bytes.
-#[inline]
-pub(crate) fn write(fd: RawFd, bytes: &[u8]) -> c_long {
-    // SAFETY: live bytes.
-    unsafe { libc::syscall(libc::SYS_write, fd, bytes.as_ptr(), bytes.len()) }
-}
-
-/// preadv2(2) that does not wait, whatever the descriptor's flags are. None: this kernel cannot, for this file.
-#[inline]
-pub(crate) fn read_now(fd: RawFd, bytes: &mut [u8]) -> Option<c_long> {
-    let part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // SAFETY: one part of live bytes; the position -1 (in both halves) is that of the file.
-    let read =
-        unsafe { libc::syscall(libc::SYS_preadv2, fd, &raw const part, 1, -1_i64, -1_i64, libc::RWF_NOWAIT) };
-    let refused = || std::io::Error::last_os_error().raw_os_error() != Some(libc::EAGAIN);
-    if read < 0 && refused() { None } else { Some(read) }
-}

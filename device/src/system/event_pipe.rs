@@ -1,9 +1,18 @@
 //! A file descriptor that tells sleeping threads that a queue is not empty.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, read, write};
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::ground::error::ResourceError;
-use crate::system_call;
+
+/// The position that stands for the file's own.
+const HERE: u64 = u64::MAX;
+const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// A pipe whose reading end programs wait for: it is readable while there is a byte in it, and never writable, as the
 /// kernel's event files are. (An eventfd is always writable, and programs that wait for all events of their
@@ -23,31 +32,19 @@ impl EventPipe {
     /// # Errors
     /// `Os`: no descriptors are to be had.
     pub fn new() -> Result<EventPipe, ResourceError> {
-        let mut ends = [-1; 2];
-        // SAFETY: room for two descriptors.
-        let made = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
-        if made != 0 {
-            return Err(EventPipe::refused());
-        }
-        let [reader, writer] = ends;
-        // SAFETY: both were just made, and nothing else has them.
-        let (reader, writer) = unsafe { (OwnedFd::from_raw_fd(reader), OwnedFd::from_raw_fd(writer)) };
-        // SAFETY: no memory is involved.
-        if unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
-            return Err(EventPipe::refused());
-        }
+        let refused = |error: Errno| ResourceError::Os {
+            what: "pipe for a queue of events",
+            errno: error.raw_os_error(),
+        };
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(refused)?;
+        fcntl_setfl(&writer, OFlags::NONBLOCK).map_err(refused)?;
         Ok(EventPipe { reader, writer })
-    }
-
-    fn refused() -> ResourceError {
-        let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EMFILE);
-        ResourceError::Os { what: "pipe for a queue of events", errno }
     }
 
     /// Writes a byte, which wakes the threads that wait, even if the pipe holds one already. Returns false if
     /// the pipe is full; then it stays readable.
     pub fn put(&self) -> bool {
-        system_call::write(self.writer.as_raw_fd(), &[0]) == 1
+        write(&self.writer, &[0]) == Ok(1)
     }
 
     /// Takes all bytes out. The application may have read some of them itself.
@@ -71,24 +68,20 @@ impl EventPipe {
 
     /// Whether the reading end is readable.
     pub fn is_readable(&self) -> bool {
-        let mut entry = [libc::pollfd { fd: self.reader.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
-        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: a live time.
-        let ready = unsafe { system_call::ppoll(&mut entry, &raw mut now) };
-        ready == 1 && entry[0].revents & libc::POLLIN != 0
+        let mut entry = [PollFd::new(&self.reader, PollFlags::IN)];
+        let ready = poll(&mut entry, Some(&NO_TIME));
+        ready == Ok(1) && entry.iter().all(|entry| entry.revents().contains(PollFlags::IN))
     }
 
-    /// Reads what there is, without waiting.
+    /// Reads what there is, without waiting, whatever the flags of the descriptor are.
     fn read(&self, bytes: &mut [u8]) -> Option<usize> {
-        let fd = self.reader.as_raw_fd();
-        if let Some(read) = system_call::read_now(fd, bytes) {
-            return usize::try_from(read).ok();
+        match preadv2(&self.reader, &mut [IoSliceMut::new(bytes)], HERE, ReadWriteFlags::NOWAIT) {
+            Ok(length) => Some(length),
+            Err(Errno::AGAIN) => None,
+            // Before Linux 6.4 the kernel cannot read a pipe so, and the pipe has to be asked first.
+            Err(_) if self.is_readable() => read(&self.reader, bytes).ok(),
+            Err(_) => None,
         }
-        // Before Linux 6.4 a pipe has to be asked.
-        if !self.is_readable() {
-            return None;
-        }
-        usize::try_from(system_call::read(fd, bytes)).ok()
     }
 }
 
@@ -100,26 +93,25 @@ impl AsFd for EventPipe {
 
 #[cfg(test)]
 mod tests {
+    use rustix::event::epoll;
+
     use super::*;
 
-    fn polled(fd: BorrowedFd<'_>) -> i16 {
-        let mut entry =
-            [libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN | libc::POLLOUT, revents: 0 }];
-        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: a live time.
-        unsafe { system_call::ppoll(&mut entry, &raw mut now) };
-        entry[0].revents
+    fn polled(fd: BorrowedFd<'_>) -> PollFlags {
+        let mut entry = [PollFd::new(&fd, PollFlags::IN | PollFlags::OUT)];
+        poll(&mut entry, Some(&NO_TIME)).unwrap();
+        entry[0].revents()
     }
 
     #[test]
     fn readable_exactly_while_something_is_in_it_and_never_writable() {
         let pipe = EventPipe::new().unwrap();
-        assert_eq!(polled(pipe.as_fd()), 0);
+        assert_eq!(polled(pipe.as_fd()), PollFlags::empty());
         pipe.clear();
         assert!(pipe.put() && pipe.put());
-        assert_eq!(polled(pipe.as_fd()), libc::POLLIN);
+        assert_eq!(polled(pipe.as_fd()), PollFlags::IN);
         pipe.clear();
-        assert_eq!(polled(pipe.as_fd()), 0);
+        assert_eq!(polled(pipe.as_fd()), PollFlags::empty());
         (0..3000).for_each(|_| assert!(pipe.put()));
         pipe.take(2999);
         assert!(pipe.is_readable());
@@ -141,19 +133,12 @@ mod tests {
     #[test]
     fn an_edge_triggered_epoll_reports_every_byte() {
         let pipe = EventPipe::new().unwrap();
-        // SAFETY: no memory is involved; the descriptor is new; a live structure.
-        let set = unsafe {
-            let set = OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC));
-            let interest = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32;
-            let mut interest = libc::epoll_event { events: interest, u64: 0 };
-            let (fd, member) = (set.as_raw_fd(), pipe.as_fd().as_raw_fd());
-            assert_eq!(libc::epoll_ctl(fd, libc::EPOLL_CTL_ADD, member, &mut interest), 0);
-            set
-        };
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let interest = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+        epoll::add(&set, &pipe, epoll::EventData::new_u64(0), interest).unwrap();
         let events = || {
-            let mut ready = libc::epoll_event { events: 0, u64: 0 };
-            // SAFETY: room for one.
-            unsafe { libc::epoll_wait(set.as_raw_fd(), &mut ready, 1, 0) }
+            let mut ready = [epoll::Event { flags: interest, data: epoll::EventData::new_u64(0) }];
+            epoll::wait(&set, &mut ready, Some(&NO_TIME)).unwrap()
         };
         assert_eq!(events(), 0);
         for _ in 0..3 {
