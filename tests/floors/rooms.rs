@@ -47,7 +47,11 @@ pub(super) const HOUSES: [House; 4] = [
         rooms: &[
             room("ground", &["ground/"], "errors, limits, the clock, tables of handles"),
             room("event", &["event/"], "everything that happens, as one stream, and who listens"),
-            room("system", &["system/"], "what is asked of the operating system outside of ports and sharing"),
+            room(
+                "system",
+                &["system/"],
+                "what is asked of the operating system outside of ports and sharing",
+            ),
             room("counters", &["counters.rs"], "the numbers that operators read"),
             room("addresses", &["addresses/"], "GIDs, P_Keys and groups"),
             room("settings", &["settings/"], "the PUMICE_* variables"),
