@@ -2,7 +2,7 @@
 //! assertions of `src/ground/abi/layout.tsv`.
 //!
 //! A symbol is a jump with a `.symver` to a Rust function of the same name, wherever in `src/` that
-//! is defined; a symbol that nobody defines jumps to the refusal that its line names.
+//! is defined; a symbol without a function jumps to the refusal that its line names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -5,9 +5,15 @@
 //! this crate serves it, and a name without such a function is refused (`ground::unserved`). The data path is
 //! inline in verbs.h and arrives through the tables of operations in `tables`.
 //!
-//! **Invariant**: an object that a program holds is a box whose first field is its C structure. The
-//! program's pointer is the box. Objects outlive their use and contexts outlive their objects because
-//! the verbs API asks that of programs; NULL is refused everywhere.
+//! Rooms, from the lowest: `ground` (the ABI's structures, the types of arguments, errno, the log, how calls
+//! end, the register of objects), `objects` (one file per object), `calls` (one file per family of calls),
+//! `tables` (the function pointers; the only place that knows all calls), `rdma_cm`, `rsocket`. A room
+//! imports only rooms below it.
+//!
+//! **Invariant**: an object that a program holds is an `Arc` in the register of objects (`ground::handles`),
+//! with its C structure at the beginning, which the program's pointer leads to. Calls find it there, whatever
+//! pointer the program gives. Calls on the data path trust the pointer (`ground::arguments::Trusted`); the
+//! verbs API asks of programs that they do not destroy what they use. NULL is refused everywhere.
 
 // The names of verbs.h.
 #![allow(non_camel_case_types, non_snake_case)]

@@ -2,48 +2,47 @@
 //! them out. This is the only place that knows all calls.
 
 use std::ffi::c_int;
-use std::os::fd::{FromRawFd, OwnedFd};
 
 use crate::calls::{
     buffer, completion_queue, completion_queue_ex, device_memory, memory, parent_domain, post_recv,
     post_send, query, queue_pair, shared_receive_queue, window_bind, xrc_domain, xrc_target,
 };
 use crate::ground::abi::{ibv_context, ibv_context_ops, ibv_device, operation, verbs_context};
-use crate::ground::errno::{Errno, INVALID};
-use crate::ground::handles::zeroed;
+use crate::ground::descriptors;
+use crate::ground::errno::INVALID;
 use crate::ground::outcome::pointer;
 use crate::ground::unserved::refused;
+use crate::ground::zeroed::zeroed;
 use crate::objects::command_file::CommandFile;
 use crate::objects::context::Context;
 
-fn open() -> Result<*mut ibv_context, Errno> {
-    let (command, file) = CommandFile::create()?;
-    Context::open_on(command, file, operations()).map_err(|(errno, _)| errno)
-}
-
-pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    pointer(|| if device.is_null() { Err(INVALID) } else { open() })
+pub(crate) extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    pointer(|| {
+        if device.is_null() {
+            return Err(INVALID);
+        }
+        let (command, file) = CommandFile::create()?;
+        Context::open(command, file, operations()).map_err(|(errno, _)| errno)
+    })
 }
 
 /// A further context on a command file; it takes the descriptor over, unless this fails.
-pub(crate) unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
+pub(crate) extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
     pointer(|| {
         let file = CommandFile::of(cmd_fd)?;
-        // SAFETY: the program gives the descriptor, which is open, away.
-        Context::open_on(unsafe { OwnedFd::from_raw_fd(cmd_fd) }, file, operations()).map_err(
-            |(errno, descriptor)| {
-                // It stays the program's.
-                std::mem::forget(descriptor);
-                errno
-            },
-        )
+        // SAFETY: it is open, or it would have no file; the program gives it to `ibv_import_device` for good.
+        let command = unsafe { descriptors::given_away(cmd_fd) };
+        Context::open(command, file, operations()).map_err(|(errno, descriptor)| {
+            // It stays the program's.
+            std::mem::forget(descriptor);
+            errno
+        })
     })
 }
 
 /// The tables of operations: every slot has a function, because programs do not look.
-fn operations() -> verbs_context {
-    // SAFETY: numbers and pointers; every operation is set below.
-    let mut verbs: verbs_context = unsafe { zeroed() };
+fn operations() -> Box<verbs_context> {
+    let mut verbs: Box<verbs_context> = Box::new(zeroed());
     let unused = refused!(ptr, "ibv_context_ops (a slot that verbs.h does not use)");
     verbs.context.ops = ibv_context_ops {
         _compat_query_device: operation!(query::ibv_query_device),
@@ -126,7 +125,7 @@ mod tests {
     fn no_slot_is_null() {
         let verbs = operations();
         let words = size_of::<verbs_context>() / size_of::<usize>();
-        let first = std::ptr::from_ref(&verbs).cast::<usize>();
+        let first = std::ptr::from_ref(&*verbs).cast::<usize>();
         let ops = offset_of!(verbs_context, context) + offset_of!(ibv_context, ops);
         let (private, placeholder) =
             (offset_of!(verbs_context, r#priv), offset_of!(verbs_context, _ABI_placeholder3));

@@ -2,57 +2,21 @@
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 
-use pumice_device::ground::table::Handle;
-use pumice_transport::path::Path;
 use pumice_transport::types::{AddressVector, Gid, WcFlags};
 
-use crate::calls::protection_domain::{Pd, Use};
 use crate::ground::abi::{
     ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc,
 };
+use crate::ground::arguments::{In, Out};
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::handles::{Held, Identity, Listed, Shown, hand_out, live, take_back};
+use crate::ground::handles::{hand_out, live, take_back};
 use crate::ground::outcome::{pointer, status};
+use crate::objects::address_handle::Ah;
 use crate::objects::command_file::Owned;
 use crate::objects::context::Context;
 use crate::objects::local_identifier;
-
-/// An address handle.
-#[repr(C)]
-pub(crate) struct Ah {
-    c: Shown<ibv_ah>,
-    handle: Handle,
-    domain: Handle,
-    path: Arc<Path>,
-    _domain_use: Option<Use>,
-}
-
-// SAFETY: the first field is the C structure.
-unsafe impl Held for Ah {
-    type C = ibv_ah;
-}
-
-impl Listed for Ah {
-    const KIND: &'static str = "address handle";
-
-    fn identity(c: &ibv_ah) -> Identity {
-        Identity::new(c.context, c.handle)
-    }
-}
-
-impl Ah {
-    /// The path that datagrams through it take.
-    pub(crate) const fn path(&self) -> &Arc<Path> {
-        &self.path
-    }
-
-    /// Its protection domain.
-    pub(crate) const fn domain(&self) -> Handle {
-        self.domain
-    }
-}
+use crate::objects::protection_domain::Pd;
 
 /// An address vector from its C form.
 pub(crate) fn vector_from(c: &ibv_ah_attr) -> AddressVector {
@@ -90,35 +54,27 @@ pub(crate) fn vector_to(vector: &AddressVector) -> ibv_ah_attr {
     }
 }
 
-/// # Safety
-/// `pd` is null or live.
-unsafe fn create(pd: *mut ibv_pd, vector: &AddressVector) -> Result<*mut ibv_ah, Errno> {
-    // SAFETY: the caller's promise.
-    let domain = unsafe { live::<Pd>(pd) }?;
+fn create(pd: *mut ibv_pd, vector: &AddressVector) -> Result<*mut ibv_ah, Errno> {
+    let domain = live::<Pd>(pd)?;
     let context = domain.context()?;
     let vector = local_identifier::resolve(*vector, context.hca());
     let (handle, path) = context.hca().create_ah(domain.handle(), &vector)?;
     context.own(Owned::AddressHandle(handle.pack()));
     let c = ibv_ah { context: domain.context_pointer(), pd, handle: handle.index };
-    let (domain, _domain_use) = (domain.handle(), domain.begin_use());
-    Ok(hand_out(Ah { c: Shown::new(c), handle, domain, path, _domain_use }))
+    Ok(hand_out(Ah::new(c, handle, domain.handle(), path, domain.begin_use())))
 }
 
-pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    pointer(|| {
-        // SAFETY: null or the caller's structure; `pd` is null or live.
-        unsafe { create(pd, &vector_from(attr.as_ref().ok_or(INVALID)?)) }
-    })
+pub(crate) extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: In<'_, ibv_ah_attr>) -> *mut ibv_ah {
+    pointer(|| create(pd, &vector_from(attr.get()?)))
 }
 
-pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
+pub(crate) extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     status(|| {
-        // SAFETY: null or live; a context outlives its objects.
-        let (held, context) = unsafe { (live::<Ah>(ah)?, Context::of((*ah).context)?) };
-        context.hca().destroy_ah(held.handle)?;
-        context.disown(Owned::AddressHandle(held.handle.pack()));
-        // SAFETY: the program gives it back.
-        unsafe { take_back::<Ah>(ah) };
+        let held = live::<Ah>(ah)?;
+        let context = Context::of(held.context_pointer())?;
+        context.hca().destroy_ah(held.handle())?;
+        context.disown(Owned::AddressHandle(held.handle().pack()));
+        take_back::<Ah>(ah);
         Ok(())
     })
 }
@@ -137,21 +93,16 @@ fn read_grh(grh: &ibv_grh) -> (Gid, Gid, u8, u32) {
 }
 
 /// The address of the sender of a received datagram.
-///
-/// # Safety
-/// The pointers are null or the caller's structures.
-unsafe fn sender(
+fn sender(
     context: &Context,
     port_num: u8,
-    wc: *mut ibv_wc,
-    grh: *mut ibv_grh,
+    wc: In<'_, ibv_wc>,
+    grh: In<'_, ibv_grh>,
 ) -> Result<AddressVector, Errno> {
-    // SAFETY: the caller's promise.
-    let (wc, grh) = unsafe { (wc.as_ref().ok_or(INVALID)?, grh.as_ref()) };
-    if wc.wc_flags & WcFlags::GRH.bits() == 0 {
+    if wc.get()?.wc_flags & WcFlags::GRH.bits() == 0 {
         return Err(INVALID.because(|| "a completion without GRH has no sender address on RoCE".to_owned()));
     }
-    let (source, destination, traffic_class, flow_label) = read_grh(grh.ok_or(INVALID)?);
+    let (source, destination, traffic_class, flow_label) = read_grh(grh.get()?);
     let gids = context.hca().gids();
     let own = gids.iter().find(|(_, entry)| entry.gid == destination);
     // A group is no address to answer from: any address of the same IP version is.
@@ -171,32 +122,30 @@ unsafe fn sender(
     })
 }
 
-pub(crate) unsafe extern "C" fn ibv_init_ah_from_wc(
+pub(crate) extern "C" fn ibv_init_ah_from_wc(
     context: *mut ibv_context,
     port_num: u8,
-    wc: *mut ibv_wc,
-    grh: *mut ibv_grh,
-    ah_attr: *mut ibv_ah_attr,
+    wc: In<'_, ibv_wc>,
+    grh: In<'_, ibv_grh>,
+    ah_attr: Out<'_, ibv_ah_attr>,
 ) -> c_int {
     status(|| {
-        if ah_attr.is_null() {
-            return Err(INVALID);
-        }
-        // SAFETY: null or live, and the caller's structures.
-        unsafe { ah_attr.write(vector_to(&sender(Context::of(context)?, port_num, wc, grh)?)) };
+        let ah_attr = ah_attr.place()?;
+        let context = Context::of(context)?;
+        ah_attr.set(vector_to(&sender(&context, port_num, wc, grh)?));
         Ok(())
     })
 }
 
-pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
+pub(crate) extern "C" fn ibv_create_ah_from_wc(
     pd: *mut ibv_pd,
-    wc: *mut ibv_wc,
-    grh: *mut ibv_grh,
+    wc: In<'_, ibv_wc>,
+    grh: In<'_, ibv_grh>,
     port_num: u8,
 ) -> *mut ibv_ah {
     pointer(|| {
-        // SAFETY: null or live, and the caller's structures.
-        unsafe { create(pd, &sender(live::<Pd>(pd)?.context()?, port_num, wc, grh)?) }
+        let context = live::<Pd>(pd)?.context()?;
+        create(pd, &sender(&context, port_num, wc, grh)?)
     })
 }
 
@@ -224,7 +173,6 @@ mod tests {
     }
 
     fn empty_header() -> ibv_grh {
-        // SAFETY: numbers.
-        unsafe { crate::ground::handles::zeroed() }
+        crate::ground::zeroed::zeroed()
     }
 }

@@ -3,42 +3,37 @@
 
 use std::ffi::c_int;
 
-use crate::calls::queue_pair::Qp;
 use crate::ground::abi::{ibv_ece, ibv_qp};
+use crate::ground::arguments::{InOut, Out};
 use crate::ground::errno::INVALID;
 use crate::ground::handles::live;
 use crate::ground::outcome::status;
+use crate::objects::queue_pair::Qp;
 
-/// Whose options they would be: this project's, whatever vendor the device's profile names. Nobody has this
-/// OUI.
+/// Whose options they would be: this project's, whatever vendor the device's profile names. No vendor has
+/// this OUI.
 const VENDOR_ID: u32 = 0xff_ffff;
 /// Options that the queue pair has: none.
 const OPTIONS: u32 = 0;
 
-pub(crate) unsafe extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+pub(crate) extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: Out<'_, ibv_ece>) -> c_int {
     status(|| {
-        // SAFETY: null or live; null or the caller's structure.
-        let ece = unsafe {
-            live::<Qp>(qp)?;
-            ece.as_mut().ok_or(INVALID)?
-        };
-        *ece = ibv_ece { vendor_id: VENDOR_ID, options: OPTIONS, comp_mask: 0 };
+        live::<Qp>(qp)?;
+        ece.place()?.set(ibv_ece { vendor_id: VENDOR_ID, options: OPTIONS, comp_mask: 0 });
         Ok(())
     })
 }
 
 /// Leaves in the structure what is accepted of it.
-pub(crate) unsafe extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+pub(crate) extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: InOut<'_, ibv_ece>) -> c_int {
     status(|| {
-        // SAFETY: null or live; null or the caller's structure.
-        let ece = unsafe {
-            live::<Qp>(qp)?;
-            ece.as_mut().ok_or(INVALID)?
-        };
+        live::<Qp>(qp)?;
+        let ece = ece.get()?;
         if ece.vendor_id != VENDOR_ID || ece.comp_mask != 0 {
             return Err(INVALID.because(|| {
                 format!(
-                    "options of vendor {:#x} with mask {:#x}: those of this device are of vendor {VENDOR_ID:#x}",
+                    "options of vendor {:#x} with mask {:#x}: those of this device are of vendor \
+                     {VENDOR_ID:#x}",
                     ece.vendor_id, ece.comp_mask
                 )
             }));

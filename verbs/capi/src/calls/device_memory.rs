@@ -1,42 +1,24 @@
 //! Device memory: allocated from the device, copied to and from by calls, registered for peers.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 use std::ptr;
-use std::slice;
 use std::sync::Arc;
 
 use pumice_device::memory::DeviceMemory;
 
-use crate::calls::memory::{Mr, access};
-use crate::calls::protection_domain::Pd;
+use super::memory::access;
 use crate::ground::abi::operation;
 use crate::ground::abi::{ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
+use crate::ground::arguments::{Bytes, In, OutBytes, Trusted};
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::handles::{Held, Identity, Listed, Shown, hand_out, held, live, take_back};
+use crate::ground::handles::{hand_out, live, take_back};
 use crate::ground::outcome::{pointer, status, value};
 use crate::ground::refusal::check_mask;
 use crate::objects::command_file::Owned;
 use crate::objects::context::Context;
-
-/// Device memory of a program.
-#[repr(C)]
-pub(crate) struct Dm {
-    c: Shown<ibv_dm>,
-    memory: Arc<DeviceMemory>,
-}
-
-// SAFETY: the first field is the C structure.
-unsafe impl Held for Dm {
-    type C = ibv_dm;
-}
-
-impl Listed for Dm {
-    const KIND: &'static str = "device memory";
-
-    fn identity(c: &ibv_dm) -> Identity {
-        Identity::new(c.context, c.handle)
-    }
-}
+use crate::objects::device_memory::Dm;
+use crate::objects::memory_region::Mr;
+use crate::objects::protection_domain::Pd;
 
 fn show(context: *mut ibv_context, memory: Arc<DeviceMemory>, handle: u32) -> *mut ibv_dm {
     let c = ibv_dm {
@@ -46,16 +28,15 @@ fn show(context: *mut ibv_context, memory: Arc<DeviceMemory>, handle: u32) -> *m
         comp_mask: 0,
         handle,
     };
-    hand_out(Dm { c: Shown::new(c), memory })
+    hand_out(Dm::new(c, memory))
 }
 
-pub(crate) unsafe extern "C" fn alloc_dm(
+pub(crate) extern "C" fn alloc_dm(
     context: *mut ibv_context,
-    attributes: *mut ibv_alloc_dm_attr,
+    attributes: In<'_, ibv_alloc_dm_attr>,
 ) -> *mut ibv_dm {
     pointer(|| {
-        // SAFETY: null or open; null or the caller's structure.
-        let (open, attributes) = unsafe { (Context::of(context)?, attributes.as_ref().ok_or(INVALID)?) };
+        let (open, attributes) = (Context::of(context)?, attributes.get()?);
         check_mask("ibv_alloc_dm", attributes.comp_mask, 0)?;
         let memory = open.hca().alloc_dm(attributes.length as u64, attributes.log_align_req)?;
         let handle = open.file().keep_device_memory(&memory);
@@ -63,43 +44,38 @@ pub(crate) unsafe extern "C" fn alloc_dm(
     })
 }
 
-pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
+pub(crate) extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     status(|| {
-        // SAFETY: null or live; a context outlives its objects.
-        let (held, context, handle) = unsafe { (live::<Dm>(dm)?, Context::of((*dm).context)?, (*dm).handle) };
-        if held.memory.registrations() != 0 {
+        let held = live::<Dm>(dm)?;
+        let context = held.context()?;
+        if held.memory().registrations() != 0 {
             return Err(Errno(libc::EBUSY).because(|| "the device memory is registered".to_owned()));
         }
-        context.file().forget_device_memory(handle);
-        // SAFETY: the program gives it back.
-        unsafe { take_back::<Dm>(dm) };
+        context.file().forget_device_memory(held.handle());
+        take_back::<Dm>(dm);
         Ok(())
     })
 }
 
 /// Device memory of a context with the same command file.
-pub(crate) unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, dm_handle: u32) -> *mut ibv_dm {
+pub(crate) extern "C" fn ibv_import_dm(context: *mut ibv_context, dm_handle: u32) -> *mut ibv_dm {
     pointer(|| {
-        // SAFETY: null or open.
-        let open = unsafe { Context::of(context) }?;
-        let memory = open.file().device_memory(dm_handle)?;
+        let memory = Context::of(context)?.file().device_memory(dm_handle)?;
         Ok(show(context, memory, dm_handle))
     })
 }
 
 /// Frees the structure; the memory itself stays.
-pub(crate) unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
+pub(crate) extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
     value((), || {
-        // SAFETY: the program gives it back.
-        if unsafe { live::<Dm>(dm) }.is_ok() {
-            // SAFETY: as above.
-            unsafe { take_back::<Dm>(dm) };
+        if live::<Dm>(dm).is_ok() {
+            take_back::<Dm>(dm);
         }
     });
 }
 
 /// Remote addresses of the region count from 0.
-pub(crate) unsafe extern "C" fn reg_dm_mr(
+pub(crate) extern "C" fn reg_dm_mr(
     pd: *mut ibv_pd,
     dm: *mut ibv_dm,
     dm_offset: u64,
@@ -107,52 +83,46 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
     rights: c_uint,
 ) -> *mut ibv_mr {
     pointer(|| {
-        // SAFETY: null or live.
-        let (domain, dm) = unsafe { (live::<Pd>(pd)?, live::<Dm>(dm)?) };
+        let (domain, dm) = (live::<Pd>(pd)?, live::<Dm>(dm)?);
         let context = domain.context()?;
         let rights = access(rights)?;
-        let keys = context.hca().reg_dm_mr(domain.handle(), &dm.memory, dm_offset, length as u64, rights)?;
+        let keys = context.hca().reg_dm_mr(domain.handle(), dm.memory(), dm_offset, length as u64, rights)?;
         context.own(Owned::Region(keys.handle.pack()));
-        Ok(hand_out(Mr::new(domain, pd, keys, ptr::null_mut(), length)))
+        Ok(hand_out(Mr::new(&domain, pd, keys, ptr::null_mut(), length)))
     })
 }
 
-unsafe extern "C" fn memcpy_to_dm(
-    dm: *mut ibv_dm,
+/// The memory, if so much can be copied at all.
+///
+/// # Errors
+/// EFAULT: it has less. EINVAL: no memory to copy to or from is given.
+fn check_copy(dm: &Dm, length: usize, given: bool) -> Result<&DeviceMemory, Errno> {
+    if length as u64 > dm.memory().length() {
+        return Err(Errno(libc::EFAULT));
+    }
+    if given { Ok(dm.memory()) } else { Err(INVALID) }
+}
+
+extern "C" fn memcpy_to_dm(
+    dm: Trusted<'_, ibv_dm>,
     dm_offset: u64,
-    host_addr: *const c_void,
+    host_addr: Bytes<'_>,
     length: usize,
 ) -> c_int {
     status(|| {
-        // SAFETY: null or live.
-        let dm = unsafe { held::<Dm>(dm) }?;
-        if length as u64 > dm.memory.length() {
-            return Err(Errno(libc::EFAULT));
-        }
-        if host_addr.is_null() {
-            return Err(INVALID);
-        }
-        // SAFETY: the caller's memory.
-        Ok(dm.memory.write(dm_offset, unsafe { slice::from_raw_parts(host_addr.cast(), length) })?)
+        let memory = check_copy(dm.held::<Dm>()?, length, !host_addr.is_null())?;
+        Ok(memory.write(dm_offset, host_addr.get(length)?)?)
     })
 }
 
-unsafe extern "C" fn memcpy_from_dm(
-    host_addr: *mut c_void,
-    dm: *mut ibv_dm,
+extern "C" fn memcpy_from_dm(
+    host_addr: OutBytes<'_>,
+    dm: Trusted<'_, ibv_dm>,
     dm_offset: u64,
     length: usize,
 ) -> c_int {
     status(|| {
-        // SAFETY: null or live.
-        let dm = unsafe { held::<Dm>(dm) }?;
-        if length as u64 > dm.memory.length() {
-            return Err(Errno(libc::EFAULT));
-        }
-        if host_addr.is_null() {
-            return Err(INVALID);
-        }
-        // SAFETY: the caller's memory.
-        Ok(dm.memory.read(dm_offset, unsafe { slice::from_raw_parts_mut(host_addr.cast(), length) })?)
+        let memory = check_copy(dm.held::<Dm>()?, length, !host_addr.is_null())?;
+        Ok(memory.read(dm_offset, host_addr.get(length)?)?)
     })
 }

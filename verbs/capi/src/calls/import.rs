@@ -1,22 +1,21 @@
-//! Importing a device, and objects of the context that its descriptor came from.
+//! Importing objects of the context that a device's descriptor came from.
 
 use std::ptr;
 
 use pumice_device::ground::table::Handle;
 
-use crate::calls::memory::Mr;
-use crate::calls::protection_domain::Pd;
 use crate::ground::abi::{ibv_context, ibv_mr, ibv_pd};
 use crate::ground::handles::{hand_out, live, take_back};
 use crate::ground::outcome::{pointer, value};
 use crate::objects::command_file::Owned;
 use crate::objects::context::Context;
+use crate::objects::memory_region::Mr;
+use crate::objects::protection_domain::Pd;
 
 /// A protection domain of a context with the same command file.
-pub(crate) unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
+pub(crate) extern "C" fn ibv_import_pd(context: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
     pointer(|| {
-        // SAFETY: null or an open context.
-        let open = unsafe { Context::of(context) }?;
+        let open = Context::of(context)?;
         let handle = open.file().find("protection domain", |owned| match *owned {
             Owned::ProtectionDomain(packed) => {
                 Some(Handle::unpack(packed)).filter(|handle| handle.index == pd_handle)
@@ -28,38 +27,33 @@ pub(crate) unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, pd_hand
 }
 
 /// Frees the structure; the domain itself stays.
-pub(crate) unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
+pub(crate) extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
     value((), || {
-        // SAFETY: the program gives it back.
-        if unsafe { live::<Pd>(pd) }.is_ok() {
-            // SAFETY: as above.
-            unsafe { take_back::<Pd>(pd) };
+        if live::<Pd>(pd).is_ok() {
+            take_back::<Pd>(pd);
         }
     });
 }
 
 /// A memory region of an imported protection domain. Its address is not known: NULL.
-pub(crate) unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut ibv_mr {
+pub(crate) extern "C" fn ibv_import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut ibv_mr {
     pointer(|| {
-        // SAFETY: null or live.
-        let domain = unsafe { live::<Pd>(pd) }?;
+        let domain = live::<Pd>(pd)?;
         let context = domain.context()?;
         context.file().find("memory region", |owned| match *owned {
             Owned::Region(packed) => (Handle::unpack(packed).index == mr_handle).then_some(()),
             _ => None,
         })?;
         let (keys, info) = context.hca().region_at(domain.handle(), mr_handle)?;
-        Ok(hand_out(Mr::new(domain, pd, keys, ptr::null_mut(), info.length as usize)))
+        Ok(hand_out(Mr::new(&domain, pd, keys, ptr::null_mut(), info.length as usize)))
     })
 }
 
 /// Frees the structure; the region itself stays.
-pub(crate) unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
+pub(crate) extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
     value((), || {
-        // SAFETY: the program gives it back.
-        if unsafe { live::<Mr>(mr) }.is_ok() {
-            // SAFETY: as above.
-            unsafe { take_back::<Mr>(mr) };
+        if live::<Mr>(mr).is_ok() {
+            take_back::<Mr>(mr);
         }
     });
 }

@@ -1,136 +1,24 @@
 //! Memory regions and memory windows.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
 
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
 use pumice_device::memory::{Advice, RegionChange, RegionKeys, WindowType, check_mapped};
 use pumice_transport::types::Access;
 
-use crate::calls::post_recv::elements;
-use crate::calls::protection_domain::{Pd, Use};
-use crate::calls::window_bind;
 use crate::ground::abi::{ibv_mr, ibv_mw, ibv_pd, ibv_sge};
+use crate::ground::arguments::{Array, Lasting};
 use crate::ground::errno::{Errno, INVALID, set_errno};
-use crate::ground::handles::{Held, Identity, Listed, Shown, hand_out, held_or_none, live, take_back};
+use crate::ground::handles::{hand_out, live, take_back};
 use crate::ground::outcome::{number, pointer, status};
+use crate::ground::requests::elements;
 use crate::ground::settings::require;
 use crate::objects::command_file::Owned;
-use crate::objects::context::Context;
-
-/// A memory region.
-#[repr(C)]
-pub(crate) struct Mr {
-    c: Shown<ibv_mr>,
-    handle: Handle,
-    domain_use: Mutex<Option<Use>>,
-}
-
-// SAFETY: the first field is the C structure.
-unsafe impl Held for Mr {
-    type C = ibv_mr;
-}
-
-impl Listed for Mr {
-    const KIND: &'static str = "memory region";
-
-    fn identity(c: &ibv_mr) -> Identity {
-        Identity::new(c.context, c.handle)
-    }
-}
-
-impl Mr {
-    /// A region of a domain, whose program's pointer is `pd`.
-    pub(crate) fn new(
-        domain: &Pd,
-        pd: *mut ibv_pd,
-        keys: RegionKeys,
-        addr: *mut c_void,
-        length: usize,
-    ) -> Mr {
-        let c = ibv_mr {
-            context: domain.context_pointer(),
-            pd,
-            addr,
-            length,
-            handle: keys.handle.index,
-            lkey: keys.lkey,
-            rkey: keys.rkey,
-        };
-        Mr { c: Shown::new(c), handle: keys.handle, domain_use: Mutex::new(domain.begin_use()) }
-    }
-
-    /// Changes the region.
-    ///
-    /// # Safety
-    /// As `ibv_reg_mr` for the new range.
-    unsafe fn change(
-        &self,
-        domain: Option<Handle>,
-        translation: Option<(u64, u64, u64)>,
-        rights: Option<c_uint>,
-    ) -> Result<RegionKeys, Errno> {
-        let access = rights.map(access).transpose()?;
-        let change = RegionChange { translation, pd: None, access };
-        let hca = self.context()?.hca();
-        self.check_change(hca, &change)?;
-        // SAFETY: the caller's promise.
-        Ok(unsafe { hca.rereg_mr(self.handle, domain, change) }?)
-    }
-
-    /// The range as it would be after a change, as at registration.
-    fn check_change(&self, hca: &Hca, change: &RegionChange) -> Result<(), Errno> {
-        let now = hca.query_mr(self.handle)?;
-        let (address, length, _) = change.translation.unwrap_or((now.address, now.length, now.iova));
-        let same = change.translation.is_none();
-        if (same && change.access.is_none_or(|access| now.access.contains(access)))
-            || address.checked_add(length).is_none()
-        {
-            // Nothing to look at, or nothing that the device takes.
-            return Ok(());
-        }
-        check_range(address, length as usize, change.access.unwrap_or(now.access))
-    }
-
-    fn context(&self) -> Result<&Context, Errno> {
-        // SAFETY: a field of our own structure; a context outlives its objects.
-        unsafe { Context::of((*self.c.as_ptr()).context) }
-    }
-}
-
-/// A memory window.
-#[repr(C)]
-pub(crate) struct Mw {
-    c: Shown<ibv_mw>,
-    handle: Handle,
-    _domain_use: Option<Use>,
-}
-
-// SAFETY: the first field is the C structure.
-unsafe impl Held for Mw {
-    type C = ibv_mw;
-}
-
-impl Listed for Mw {
-    const KIND: &'static str = "memory window";
-
-    fn identity(c: &ibv_mw) -> Identity {
-        Identity::new(c.context, c.handle)
-    }
-}
-
-impl Mw {
-    pub(crate) const fn handle(&self) -> Handle {
-        self.handle
-    }
-
-    /// The structure that the program sees.
-    pub(crate) const fn as_ptr(&self) -> *mut ibv_mw {
-        self.c.as_ptr()
-    }
-}
+use crate::objects::memory_region::Mr;
+use crate::objects::memory_window::{self, Mw};
+use crate::objects::protection_domain::Pd;
 
 /// Access rights from a program's bits; unknown optional ones are ignored.
 ///
@@ -142,30 +30,61 @@ pub(crate) fn access(bits: c_uint) -> Result<Access, Errno> {
         .ok_or_else(|| INVALID.because(|| format!("access rights {bits:#x} have bits without meaning")))
 }
 
-/// # Safety
-/// As `ibv_reg_mr`: `pd` is null or live, the range stays mapped until it is deregistered.
+/// Changes a region.
+///
+/// # Errors
+/// Those of the HCA; what [`register`] finds out about the range.
+fn change(
+    region: &Mr,
+    domain: Option<Handle>,
+    translation: Option<(u64, u64, u64)>,
+    rights: Option<c_uint>,
+) -> Result<RegionKeys, Errno> {
+    let access = rights.map(access).transpose()?;
+    let change = RegionChange { translation, pd: None, access };
+    let context = region.context()?;
+    check_change(region, context.hca(), &change)?;
+    // SAFETY: a new range comes from a `Lasting` argument: the program keeps it mapped until it deregisters
+    // it.
+    Ok(unsafe { context.hca().rereg_mr(region.handle(), domain, change) }?)
+}
+
+/// The range as it would be after a change, as at registration.
+fn check_change(region: &Mr, hca: &Hca, change: &RegionChange) -> Result<(), Errno> {
+    let now = hca.query_mr(region.handle())?;
+    let (address, length, _) = change.translation.unwrap_or((now.address, now.length, now.iova));
+    let same = change.translation.is_none();
+    if (same && change.access.is_none_or(|access| now.access.contains(access)))
+        || address.checked_add(length).is_none()
+    {
+        // Nothing to look at, or nothing that the device takes.
+        return Ok(());
+    }
+    check_range(address, length as usize, change.access.unwrap_or(now.access))
+}
+
+/// Registers a range.
 ///
 /// # Errors
 /// Those of `ibv_reg_mr`.
-pub(crate) unsafe fn register(
+pub(crate) fn register(
     pd: *mut ibv_pd,
-    addr: *mut c_void,
+    addr: Lasting,
     length: usize,
     iova: u64,
     rights: c_uint,
 ) -> Result<*mut ibv_mr, Errno> {
-    // SAFETY: null or live.
-    let domain = unsafe { live::<Pd>(pd) }?;
+    let domain = live::<Pd>(pd)?;
     let context = domain.context()?;
-    let (address, rights) = (addr.expose_provenance() as u64, access(rights)?);
-    // SAFETY: the program keeps the range mapped.
+    let (address, rights) = (addr.as_ptr().expose_provenance() as u64, access(rights)?);
+    // SAFETY: `Lasting` promises that the program keeps the range mapped until it deregisters it.
     let keys = unsafe { context.hca().reg_mr(domain.handle(), address, length as u64, iova, rights) }?;
     // No peer knows the keys yet, so nothing touches the range before this has looked.
     check_range(address, length, rights).inspect_err(|_| {
         let _ = context.hca().dereg_mr(keys.handle);
     })?;
     context.own(Owned::Region(keys.handle.pack()));
-    Ok(hand_out(Mr::new(domain, pd, keys, addr, length)))
+    Ok(hand_out(Mr::new(&domain, pd, keys, addr.as_ptr(), length)))
 }
 
 /// What a device that pins would find out: whether the range is mapped with the rights. On demand, it
@@ -178,51 +97,46 @@ fn check_range(address: u64, length: usize, rights: Access) -> Result<(), Errno>
 }
 
 /// Remote addresses of a region start at its process address, or at 0 if it is zero-based.
-pub(crate) fn own_iova(addr: *mut c_void, rights: c_uint) -> u64 {
-    if rights & Access::ZERO_BASED.bits() != 0 { 0 } else { addr.addr() as u64 }
+pub(crate) fn own_iova(addr: Lasting, rights: c_uint) -> u64 {
+    if rights & Access::ZERO_BASED.bits() != 0 { 0 } else { addr.as_ptr().addr() as u64 }
 }
 
-pub(crate) unsafe extern "C" fn ibv_reg_mr(
+pub(crate) extern "C" fn ibv_reg_mr(
     pd: *mut ibv_pd,
-    addr: *mut c_void,
+    addr: Lasting,
     length: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: the caller's promise.
-    pointer(|| unsafe { register(pd, addr, length, own_iova(addr, access as c_uint), access as c_uint) })
+    pointer(|| register(pd, addr, length, own_iova(addr, access as c_uint), access as c_uint))
 }
 
-pub(crate) unsafe extern "C" fn ibv_reg_mr_iova(
+pub(crate) extern "C" fn ibv_reg_mr_iova(
     pd: *mut ibv_pd,
-    addr: *mut c_void,
+    addr: Lasting,
     length: usize,
     iova: u64,
     access: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: the caller's promise.
-    pointer(|| unsafe { register(pd, addr, length, iova, access as c_uint) })
+    pointer(|| register(pd, addr, length, iova, access as c_uint))
 }
 
-pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
+pub(crate) extern "C" fn ibv_reg_mr_iova2(
     pd: *mut ibv_pd,
-    addr: *mut c_void,
+    addr: Lasting,
     length: usize,
     iova: u64,
     access: c_uint,
 ) -> *mut ibv_mr {
-    // SAFETY: the caller's promise.
-    pointer(|| unsafe { register(pd, addr, length, iova, access) })
+    pointer(|| register(pd, addr, length, iova, access))
 }
 
-pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+pub(crate) extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     status(|| {
-        // SAFETY: null or live.
-        let region = unsafe { live::<Mr>(mr) }?;
+        let region = live::<Mr>(mr)?;
         let context = region.context()?;
-        context.hca().dereg_mr(region.handle)?;
-        context.disown(Owned::Region(region.handle.pack()));
-        // SAFETY: the program gives it back.
-        unsafe { take_back::<Mr>(mr) };
+        context.hca().dereg_mr(region.handle())?;
+        context.disown(Owned::Region(region.handle().pack()));
+        take_back::<Mr>(mr);
         Ok(())
     })
 }
@@ -236,91 +150,81 @@ const REFUSED_BY_DEVICE: c_int = -4;
 
 /// 0, or errno and -1 (`IBV_REREG_MR_ERR_INPUT`: the call makes no sense) or -4 (the device refuses): nothing
 /// has changed.
-pub(crate) unsafe extern "C" fn ibv_rereg_mr(
+pub(crate) extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
     flags: c_int,
     pd: *mut ibv_pd,
-    addr: *mut c_void,
+    addr: Lasting,
     length: usize,
     rights: c_int,
 ) -> c_int {
     number(|| {
-        // SAFETY: null or live.
-        let region = unsafe { live::<Mr>(mr) }?;
+        let region = live::<Mr>(mr)?;
         let wants = |flag: c_int| flags & flag != 0;
         let known = flags & !(CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS) == 0;
-        let range_given = !wants(CHANGE_TRANSLATION) || !(addr.is_null() || length == 0);
+        let range_given = !wants(CHANGE_TRANSLATION) || !(addr.as_ptr().is_null() || length == 0);
         let rights_meant = wants(CHANGE_ACCESS) || rights == 0;
         if !known || flags == 0 || !range_given || !rights_meant {
             return Err(INVALID);
         }
-        // SAFETY: null or live.
-        let domain = if wants(CHANGE_PD) { Some(unsafe { live::<Pd>(pd) }?) } else { None };
-        let address = addr.expose_provenance() as u64;
+        let domain = if wants(CHANGE_PD) { Some(live::<Pd>(pd)?) } else { None };
+        let address = addr.as_ptr().expose_provenance() as u64;
         let translation = wants(CHANGE_TRANSLATION).then_some((address, length as u64, address));
         let rights = wants(CHANGE_ACCESS).then_some(rights as c_uint);
-        // SAFETY: the program keeps the new range mapped.
-        let keys = match unsafe { region.change(domain.map(Pd::handle), translation, rights) } {
+        let keys = match change(&region, domain.as_ref().map(|domain| domain.handle()), translation, rights) {
             Ok(keys) => keys,
             Err(Errno(errno)) => {
                 set_errno(errno);
                 return Ok(REFUSED_BY_DEVICE);
             }
         };
-        // SAFETY: fields of our own structure; the program does not use the region meanwhile.
-        let c = unsafe { &mut *region.c.as_ptr() };
-        (c.lkey, c.rkey) = (keys.lkey, keys.rkey);
+        region.show_keys(&keys);
         if let Some(domain) = domain {
-            c.pd = pd;
-            *region.domain_use.lock().unwrap_or_else(PoisonError::into_inner) = domain.begin_use();
+            region.move_to(&domain, pd);
         }
         if wants(CHANGE_TRANSLATION) {
-            (c.addr, c.length) = (addr, length);
+            region.show_range(addr.as_ptr(), length);
         }
         Ok(0)
     })
 }
 
 /// A region that reads as zeros and keeps nothing.
-pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+pub(crate) extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     pointer(|| {
-        // SAFETY: null or live.
-        let domain = unsafe { live::<Pd>(pd) }?;
+        let domain = live::<Pd>(pd)?;
         let context = domain.context()?;
         let keys = context.hca().alloc_null_mr(domain.handle())?;
         context.own(Owned::Region(keys.handle.pack()));
         // It is for local use: no remote key.
-        Ok(hand_out(Mr::new(domain, pd, RegionKeys { rkey: 0, ..keys }, ptr::null_mut(), usize::MAX)))
+        Ok(hand_out(Mr::new(&domain, pd, RegionKeys { rkey: 0, ..keys }, ptr::null_mut(), usize::MAX)))
     })
 }
 
 /// `IBV_ADVISE_MR_FLAG_FLUSH`: return when it is done.
 const ADVISE_FLUSH: u32 = 1;
 
-pub(crate) unsafe extern "C" fn advise_mr(
+pub(crate) extern "C" fn advise_mr(
     pd: *mut ibv_pd,
     advice: u32,
     flags: u32,
-    sg_list: *mut ibv_sge,
+    sg_list: Array<'_, ibv_sge>,
     num_sge: u32,
 ) -> c_int {
     status(|| {
-        // SAFETY: null or live.
-        let domain = unsafe { live::<Pd>(pd) }?;
+        let domain = live::<Pd>(pd)?;
         let advice = Advice::from_verbs(advice)?;
         if flags & !ADVISE_FLUSH != 0 || num_sge == 0 {
             return Err(INVALID.because(|| format!("advise_mr: flags {flags:#x}, {num_sge} elements")));
         }
-        // SAFETY: the caller's array.
-        let ranges = unsafe { elements(sg_list, c_int::try_from(num_sge).map_err(|_| INVALID)?) }?;
+        let ranges = elements(sg_list, usize::try_from(num_sge).map_err(|_| INVALID)?)?;
         Ok(domain.context()?.hca().advise_mr(domain.handle(), advice, ranges, flags != 0)?)
     })
 }
 
-pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv_mw {
+pub(crate) extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv_mw {
     pointer(|| {
-        // SAFETY: null or live.
-        let domain = unsafe { live::<Pd>(pd) }?;
+        let domain = live::<Pd>(pd)?;
         let context = domain.context()?;
         require("memory windows", |profile| profile.capabilities.has_memory_windows())?;
         let keys = context.hca().alloc_mw(domain.handle(), WindowType::from_verbs(kind)?)?;
@@ -332,31 +236,18 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv
             handle: keys.handle.index,
             r#type: kind,
         };
-        let _domain_use = domain.begin_use();
-        Ok(hand_out(Mw { c: Shown::new(c), handle: keys.handle, _domain_use }))
+        Ok(hand_out(Mw::new(c, keys.handle, domain.begin_use())))
     })
 }
 
-pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+pub(crate) extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     status(|| {
-        // SAFETY: null or live.
-        let window = unsafe { live::<Mw>(mw) }?;
-        // SAFETY: a field of our own structure; a context outlives its objects.
-        let context = unsafe { Context::of((*window.as_ptr()).context) }?;
-        context.hca().dealloc_mw(window.handle)?;
-        window_bind::forget(mw);
-        context.disown(Owned::Window(window.handle.pack()));
-        // SAFETY: the program gives it back.
-        unsafe { take_back::<Mw>(mw) };
+        let window = live::<Mw>(mw)?;
+        let context = window.context()?;
+        context.hca().dealloc_mw(window.handle())?;
+        memory_window::forget(&window);
+        context.disown(Owned::Window(window.handle().pack()));
+        take_back::<Mw>(mw);
         Ok(())
     })
-}
-
-/// L_Key of a region; 0 for NULL.
-///
-/// # Safety
-/// Null or live.
-pub(crate) unsafe fn lkey_or_zero(mr: *mut ibv_mr) -> u32 {
-    // SAFETY: the caller's promise.
-    unsafe { held_or_none::<Mr>(mr).map_or(0, |region| (*region.c.as_ptr()).lkey) }
 }

@@ -1,12 +1,14 @@
 //! What the exported symbols and the slots of the tables do, one file per family of calls.
 
 pub(crate) mod address_handle;
+pub(crate) mod async_event;
 pub(crate) mod buffer;
 pub(crate) mod completion_channel;
 pub(crate) mod completion_queue;
 pub(crate) mod completion_queue_ex;
 pub(crate) mod connection_establishment;
 pub(crate) mod context;
+pub(crate) mod device;
 pub(crate) mod device_memory;
 pub(crate) mod fork;
 pub(crate) mod import;

@@ -4,24 +4,22 @@ use std::ffi::c_int;
 
 use pumice_transport::types::Gid;
 
-use crate::calls::queue_pair::Qp;
 use crate::ground::abi::{ibv_gid, ibv_qp};
-use crate::ground::errno::INVALID;
+use crate::ground::arguments::In;
 use crate::ground::handles::live;
 use crate::ground::outcome::status;
+use crate::objects::queue_pair::Qp;
 
-pub(crate) unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
+pub(crate) extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: In<'_, ibv_gid>, _lid: u16) -> c_int {
     status(|| {
-        // SAFETY: null or live; null or the caller's.
-        let (qp, gid) = unsafe { (live::<Qp>(qp)?, gid.as_ref().ok_or(INVALID)?) };
+        let (qp, gid) = (live::<Qp>(qp)?, gid.get()?);
         Ok(qp.hca().attach_mcast(qp.number(), Gid(gid.raw))?)
     })
 }
 
-pub(crate) unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
+pub(crate) extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: In<'_, ibv_gid>, _lid: u16) -> c_int {
     status(|| {
-        // SAFETY: null or live; null or the caller's.
-        let (qp, gid) = unsafe { (live::<Qp>(qp)?, gid.as_ref().ok_or(INVALID)?) };
+        let (qp, gid) = (live::<Qp>(qp)?, gid.get()?);
         Ok(qp.hca().detach_mcast(qp.number(), Gid(gid.raw))?)
     })
 }

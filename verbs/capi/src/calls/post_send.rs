@@ -2,21 +2,23 @@
 //! that its packets leave together.
 
 use std::ffi::c_int;
-use std::{ptr, slice};
+use std::slice;
 
 use pumice_transport::types::{
     AtomicOperation, RemoteTarget, SendFlags, SendOpcode, SendRequest, UdDestination,
 };
 use pumice_transport::wire::Qpn;
 
-use crate::calls::address_handle::Ah;
-use crate::calls::post_recv::elements;
-use crate::calls::queue_pair::Qp;
-use crate::calls::window_bind::{TYPE_2, show_not_posted, show_posted, window_bind};
+use super::window_bind::{TYPE_2, window_bind};
 use crate::ground::abi::{ibv_ah, ibv_qp, ibv_send_wr};
+use crate::ground::arguments::{Out, Trusted};
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::handles::held;
+use crate::ground::handles::find;
 use crate::ground::outcome::data_path::status;
+use crate::ground::requests::{Posted, Requests};
+use crate::objects::address_handle::Ah;
+use crate::objects::memory_window::{Mw, show_not_posted, show_posted};
+use crate::objects::queue_pair::Qp;
 
 /// Requests that are handed to the device at a time.
 pub(crate) const BATCH: usize = 8;
@@ -44,34 +46,27 @@ fn opcode(number: u32) -> Result<SendOpcode, Errno> {
 /// The destination of a datagram; none: the address handle is of another protection domain than the queue
 /// pair.
 ///
-/// # Safety
-/// `ah` is null or live.
-///
 /// # Errors
 /// EINVAL: no address handle.
 #[inline]
-pub(crate) unsafe fn destination(
+pub(crate) fn destination(
     qp: &Qp,
-    ah: *mut ibv_ah,
+    ah: Trusted<'_, ibv_ah>,
     qpn: u32,
     qkey: u32,
 ) -> Result<Option<UdDestination>, Errno> {
-    // SAFETY: the caller's promise.
-    let ah = unsafe { held::<Ah>(ah) }?;
+    let ah = ah.held::<Ah>()?;
     let usable = Some(ah.domain()) == qp.domain();
     Ok(usable.then(|| UdDestination { path: ah.path().clone(), qpn: Qpn::new(qpn), qkey }))
 }
 
 /// A request of the device from a program's; inline data is not looked at.
-///
-/// # Safety
-/// `wr` and what it points to are live.
 #[inline]
-unsafe fn request<'a>(qp: &Qp, wr: &'a ibv_send_wr) -> Result<SendRequest<'a>, Errno> {
+fn request<'a>(qp: &Qp, posted: &Posted<'a, ibv_send_wr>) -> Result<SendRequest<'a>, Errno> {
+    let wr = posted.get();
     let mut request = SendRequest::new(wr.wr_id, opcode(wr.opcode)?);
     request.flags = SendFlags::from_bits_truncate(wr.send_flags);
-    // SAFETY: the caller's promise.
-    request.sges = unsafe { elements(wr.sg_list, wr.num_sge) }?;
+    request.sges = posted.elements()?;
     request.imm_data = wr.imm_data.to_ne_bytes();
     request.invalidate_rkey = wr.imm_data;
     request.xrc_srqn = wr.qp_type;
@@ -81,15 +76,17 @@ unsafe fn request<'a>(qp: &Qp, wr: &'a ibv_send_wr) -> Result<SendRequest<'a>, E
             // It names no address handle; the device fails it when its turn comes.
             return Ok(request);
         }
-        // SAFETY: requests of datagram queue pairs fill in this member.
+        // SAFETY: requests of datagram queue pairs fill in this member; numbers and pointers have no invalid
+        // values.
         let ud = unsafe { wr.wr.ud };
-        // SAFETY: the caller's promise.
-        request.ud = unsafe { destination(qp, ud.ah, ud.remote_qpn, ud.remote_qkey) }?;
+        // SAFETY: the program has put a live address handle or NULL there.
+        let ah = unsafe { Trusted::new(ud.ah) };
+        request.ud = destination(qp, ah, ud.remote_qpn, ud.remote_qkey)?;
         return Ok(request);
     }
     match request.opcode {
         SendOpcode::CompareSwap | SendOpcode::FetchAdd => {
-            // SAFETY: atomics fill in this member.
+            // SAFETY: atomics fill in this member; numbers have no invalid values.
             let atomic = unsafe { wr.wr.atomic };
             request.remote = RemoteTarget { address: atomic.remote_addr, rkey: atomic.rkey };
             request.atomic = Some(if request.opcode == SendOpcode::FetchAdd {
@@ -105,10 +102,8 @@ unsafe fn request<'a>(qp: &Qp, wr: &'a ibv_send_wr) -> Result<SendRequest<'a>, E
                 );
             }
             let bind = &wr.bind_mw;
-            // SAFETY: the caller's promise.
-            let wanted = unsafe { window_bind(bind.mw, bind.rkey, &bind.bind_info, TYPE_2) }?;
-            // SAFETY: as above.
-            unsafe { show_posted(qp, bind.mw, &wanted) };
+            let (window, wanted) = window_bind(bind.mw, bind.rkey, &bind.bind_info, TYPE_2)?;
+            show_posted(qp.number(), qp.hca(), &window, wanted.new_rkey);
             request.bind = Some(wanted);
         }
         _ => {
@@ -120,151 +115,128 @@ unsafe fn request<'a>(qp: &Qp, wr: &'a ibv_send_wr) -> Result<SendRequest<'a>, E
     Ok(request)
 }
 
+/// A program's list of requests.
+type List<'a> = Requests<'a, ibv_send_wr>;
+
 /// Hands requests to the device. On a refusal `bad_wr` gets the request that it was about.
 struct Poster<'a> {
     qp: &'a Qp,
-    bad_wr: *mut *mut ibv_send_wr,
+    bad_wr: Out<'a, List<'a>>,
 }
 
-impl Poster<'_> {
+impl<'a> Poster<'a> {
+    /// The first request of `list` was refused.
     #[cold]
-    fn refuse(&self, wr: *mut ibv_send_wr, errno: Errno) -> Errno {
-        let mut unposted = wr;
-        // SAFETY: the caller's list.
-        while let Some(request) = unsafe { unposted.as_ref() } {
-            if request.opcode == SendOpcode::BindWindow as u32 {
-                show_not_posted(request.bind_mw.mw);
+    fn refuse(&self, list: List<'a>, errno: Errno) -> Errno {
+        let mut unposted = list;
+        while let Some((request, rest)) = unposted.split_first() {
+            if request.get().opcode == SendOpcode::BindWindow as u32
+                && let Some(window) = find::<Mw>(request.get().bind_mw.mw)
+            {
+                show_not_posted(&window);
             }
-            unposted = request.next;
+            unposted = rest;
         }
-        if !self.bad_wr.is_null() {
-            // SAFETY: the caller's variable.
-            unsafe { self.bad_wr.write(wr) };
+        if let Some(bad_wr) = self.bad_wr.optional() {
+            bad_wr.set(list);
         }
         errno
     }
 
-    /// Posts `batch`, whose first request came from `first`.
-    fn post(&self, batch: &[SendRequest<'_>], first: *mut ibv_send_wr) -> Result<(), Errno> {
+    /// Posts `batch`, whose first request is the first of `list`.
+    #[inline]
+    fn post(&self, batch: &[SendRequest<'_>], list: List<'a>) -> Result<(), Errno> {
         if batch.is_empty() {
             return Ok(());
         }
-        let Err((position, error)) = self.qp.hca().post_sends(self.qp.number(), batch) else { return Ok(()) };
-        let mut culprit = first;
-        for _ in 0..position {
-            // SAFETY: the list has more requests than were posted of it.
-            culprit = unsafe { (*culprit).next };
+        match self.qp.hca().post_sends(self.qp.number(), batch) {
+            Ok(()) => Ok(()),
+            Err((position, error)) => Err(self.refuse(list.skip(position), error.into())),
         }
-        Err(self.refuse(culprit, error.into()))
     }
 
-    /// Posts one request with inline data.
-    ///
-    /// # Safety
-    /// What the request names is live.
+    /// Posts the first request of `list`, which has inline data.
     #[inline]
-    unsafe fn post_inline(&self, mut request: SendRequest<'_>, wr: *mut ibv_send_wr) -> Result<(), Errno> {
+    fn post_inline(
+        &self,
+        mut request: SendRequest<'a>,
+        posted: &Posted<'a, ibv_send_wr>,
+        list: List<'a>,
+    ) -> Result<(), Errno> {
         request.inline_data = match request.sges {
             [] => &[],
-            // SAFETY: the caller's promise.
-            [one] => unsafe { bytes(one.address, one.length) },
-            // SAFETY: the caller's promise.
-            _ => return unsafe { self.post_gathered(request, wr) },
+            [one] => posted.memory(one),
+            _ => return self.post_gathered(request, posted, list),
         };
-        self.post(slice::from_ref(&request), wr)
+        self.post(slice::from_ref(&request), list)
     }
 
-    /// # Safety
-    /// As [`Poster::post_inline`].
     #[inline(never)]
-    unsafe fn post_gathered(&self, request: SendRequest<'_>, wr: *mut ibv_send_wr) -> Result<(), Errno> {
+    fn post_gathered(
+        &self,
+        request: SendRequest<'a>,
+        posted: &Posted<'a, ibv_send_wr>,
+        list: List<'a>,
+    ) -> Result<(), Errno> {
         let mut gathered = [0; GATHERED_BYTES];
         let mut filled = 0_usize;
         for sge in request.sges {
-            // SAFETY: the caller's promise.
-            let part = unsafe { bytes(sge.address, sge.length) };
+            let part = posted.memory(sge);
             let Some(place) = gathered.get_mut(filled..filled + part.len()) else {
-                return Err(self.refuse(wr, INVALID));
+                return Err(self.refuse(list, INVALID));
             };
             place.copy_from_slice(part);
             filled += part.len();
         }
         let inline_data = gathered.get(..filled).unwrap_or_default();
-        self.post(&[SendRequest { inline_data, ..request }], wr)
+        self.post(&[SendRequest { inline_data, ..request }], list)
     }
 
-    /// # Safety
-    /// `wr` begins a list of live requests.
     #[inline]
-    unsafe fn post_list(&self, wr: *mut ibv_send_wr) -> Result<(), Errno> {
-        // SAFETY: the caller's promise.
-        let Some(only) = (unsafe { wr.as_ref() }) else { return Ok(()) };
-        if !only.next.is_null() {
-            // SAFETY: the caller's promise.
-            return unsafe { self.post_several(wr) };
+    fn post_list(&self, list: List<'a>) -> Result<(), Errno> {
+        let Some((only, rest)) = list.split_first() else { return Ok(()) };
+        if !rest.is_empty() {
+            return self.post_several(list);
         }
-        // SAFETY: the caller's promise.
-        let request = unsafe { request(self.qp, only) }.map_err(|errno| self.refuse(wr, errno))?;
+        let request = request(self.qp, &only).map_err(|errno| self.refuse(list, errno))?;
         if request.flags.contains(SendFlags::INLINE) {
-            // SAFETY: the caller's promise.
-            unsafe { self.post_inline(request, wr) }?;
+            self.post_inline(request, &only, list)
         } else {
-            self.post(slice::from_ref(&request), wr)?;
+            self.post(slice::from_ref(&request), list)
         }
-        Ok(())
     }
 
-    /// # Safety
-    /// As [`Poster::post_list`].
-    unsafe fn post_several(&self, wr: *mut ibv_send_wr) -> Result<(), Errno> {
+    fn post_several(&self, list: List<'a>) -> Result<(), Errno> {
         let mut batch = [const { SendRequest::new(0, SendOpcode::Send) }; BATCH];
-        let (mut filled, mut first, mut next) = (0, wr, wr);
-        // SAFETY: the caller's promise.
-        while let Some(current) = unsafe { next.as_ref() } {
-            // SAFETY: the caller's promise.
-            let made = unsafe { request(self.qp, current) };
-            let inline = current.send_flags & SendFlags::INLINE.bits() != 0;
+        let (mut filled, mut first, mut next) = (0, list, list);
+        while let Some((current, rest)) = next.split_first() {
+            let made = request(self.qp, &current);
+            let inline = current.get().send_flags & SendFlags::INLINE.bits() != 0;
             if made.is_err() || inline || filled == BATCH {
                 self.post(batch.get(..filled).unwrap_or_default(), first)?;
                 (filled, first) = (0, next);
             }
             let made = made.map_err(|errno| self.refuse(next, errno))?;
             if inline {
-                // SAFETY: the caller's promise.
-                unsafe { self.post_inline(made, next) }?;
-                first = current.next;
+                self.post_inline(made, &current, next)?;
+                first = rest;
             } else if let Some(place) = batch.get_mut(filled) {
                 *place = made;
                 filled += 1;
             }
-            next = current.next;
+            next = rest;
         }
         self.post(batch.get(..filled).unwrap_or_default(), first)
     }
 }
 
-/// Memory of the program.
-///
-/// # Safety
-/// `length` bytes at `address` are live.
-#[inline]
-unsafe fn bytes<'a>(address: u64, length: u32) -> &'a [u8] {
-    if length == 0 {
-        return &[];
-    }
-    // SAFETY: the caller's promise; the program's address was never ours to derive.
-    unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(address as usize), length as usize) }
-}
-
-pub(crate) unsafe extern "C" fn post_send(
-    qp: *mut ibv_qp,
-    wr: *mut ibv_send_wr,
-    bad_wr: *mut *mut ibv_send_wr,
+pub(crate) extern "C" fn post_send<'a>(
+    qp: Trusted<'a, ibv_qp>,
+    list: Requests<'a, ibv_send_wr>,
+    bad_wr: Out<'a, Requests<'a, ibv_send_wr>>,
 ) -> c_int {
     status(|| {
-        // SAFETY: null or live.
-        let qp = unsafe { held::<Qp>(qp) }?;
-        // SAFETY: the caller's promise.
-        unsafe { Poster { qp, bad_wr }.post_list(wr) }
+        let qp = qp.held::<Qp>()?;
+        Poster { qp, bad_wr }.post_list(list)
     })
 }

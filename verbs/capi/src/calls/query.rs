@@ -1,6 +1,6 @@
 //! What the device and its port report.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 
 use pumice_device::addresses::gid_table::{GidEntry, GidTable};
 use pumice_device::addresses::pkey_table::PkeyTable;
@@ -11,10 +11,11 @@ use crate::ground::abi::{
     ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
     ibv_values_ex,
 };
+use crate::ground::arguments::{In, InOut, Out, OutArray};
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::handles::zeroed;
 use crate::ground::outcome::{number, status};
 use crate::ground::settings::profile;
+use crate::ground::zeroed::zeroed;
 use crate::objects::context::Context;
 use crate::objects::device::the_device;
 use crate::objects::local_identifier;
@@ -32,8 +33,7 @@ const CLOCK_KHZ: u64 = 1_000_000;
 const EXTENDED_CAPABILITIES: u64 = 1 << 38 | 1 << 40;
 
 fn device_attributes(context: &Context, profile: &Profile) -> ibv_device_attr {
-    // SAFETY: numbers and text.
-    let mut attributes: ibv_device_attr = unsafe { zeroed() };
+    let mut attributes: ibv_device_attr = zeroed();
     // A profile leaves room for the NUL.
     for (place, byte) in attributes.fw_ver.iter_mut().zip(profile.fw_ver.bytes()) {
         *place = byte as c_char;
@@ -75,38 +75,35 @@ fn device_attributes(context: &Context, profile: &Profile) -> ibv_device_attr {
     attributes
 }
 
-pub(crate) unsafe extern "C" fn ibv_query_device(
+pub(crate) extern "C" fn ibv_query_device(
     context: *mut ibv_context,
-    device_attr: *mut ibv_device_attr,
+    device_attr: Out<'_, ibv_device_attr>,
 ) -> c_int {
     status(|| {
-        if device_attr.is_null() {
-            return Err(INVALID);
-        }
-        // SAFETY: null or open; the caller's structure.
-        unsafe { device_attr.write(device_attributes(Context::of(context)?, profile()?)) };
+        let place = device_attr.place()?;
+        let context = Context::of(context)?;
+        place.set(device_attributes(&context, profile()?));
         Ok(())
     })
 }
 
 /// Writes at most `attr_size` bytes: programs are older or newer than this library.
-pub(crate) unsafe extern "C" fn query_device_ex(
+pub(crate) extern "C" fn query_device_ex(
     context: *mut ibv_context,
-    input: *const u32,
-    attr: *mut ibv_device_attr_ex,
+    input: In<'_, u32>,
+    attr: Out<'_, ibv_device_attr_ex>,
     attr_size: usize,
 ) -> c_int {
     status(|| {
-        // SAFETY: null or the caller's structure, which begins with its mask.
-        let asks_more = unsafe { input.as_ref() }.is_some_and(|comp_mask| *comp_mask != 0);
-        if asks_more || attr.is_null() || attr_size < size_of::<ibv_device_attr>() {
+        // The structure begins with its mask.
+        let asks_more = input.optional().is_some_and(|comp_mask| *comp_mask != 0);
+        let place = attr.place()?;
+        if asks_more || attr_size < size_of::<ibv_device_attr>() {
             return Err(INVALID);
         }
-        // SAFETY: numbers and text.
-        let mut all: ibv_device_attr_ex = unsafe { zeroed() };
-        // SAFETY: null or open.
-        let context = unsafe { Context::of(context) }?;
-        all.orig_attr = device_attributes(context, profile()?);
+        let mut all: ibv_device_attr_ex = zeroed();
+        let context = Context::of(context)?;
+        all.orig_attr = device_attributes(&context, profile()?);
         all.max_dm_size = context.hca().limits().max_dm_size;
         all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags) | EXTENDED_CAPABILITIES;
         if on_demand_is_available() {
@@ -117,50 +114,33 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         all.hca_core_clock = CLOCK_KHZ;
         all.cq_mod_caps = [u16::MAX; 2];
         all.phys_port_cnt_ex = 1;
-        // SAFETY: `attr_size` bytes of the caller.
-        unsafe { copy_part(&all, attr.cast(), attr_size) };
+        place.set_within(&all, attr_size);
         Ok(())
     })
-}
-
-/// Fills `size` bytes: with `source` as far as it goes, then with zeros.
-///
-/// # Safety
-/// `target` has `size` bytes.
-unsafe fn copy_part<T>(source: &T, target: *mut c_void, size: usize) {
-    let length = size_of::<T>().min(size);
-    // SAFETY: within both.
-    unsafe {
-        target.cast::<u8>().write_bytes(0, size);
-        std::ptr::from_ref(source).cast::<u8>().copy_to_nonoverlapping(target.cast(), length);
-    }
 }
 
 /// Size of `ibv_port_attr` in programs that call the exported function: it ends after `flags`.
 const OLD_PORT_ATTR_BYTES: usize = 48;
 
-pub(crate) unsafe extern "C" fn ibv_query_port(
+pub(crate) extern "C" fn ibv_query_port(
     context: *mut ibv_context,
     port_num: u8,
-    port_attr: *mut ibv_port_attr,
+    port_attr: Out<'_, ibv_port_attr>,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { query_port(context, port_num, port_attr, OLD_PORT_ATTR_BYTES) }
+    query_port(context, port_num, port_attr, OLD_PORT_ATTR_BYTES)
 }
 
 /// Writes at most `size` bytes.
-pub(crate) unsafe extern "C" fn query_port(
+pub(crate) extern "C" fn query_port(
     context: *mut ibv_context,
     port_num: u8,
-    port_attr: *mut ibv_port_attr,
+    port_attr: Out<'_, ibv_port_attr>,
     size: usize,
 ) -> c_int {
     status(|| {
-        // SAFETY: null or open.
-        let context = unsafe { Context::of(context) }?;
-        if port_num != 1 || port_attr.is_null() {
-            return Err(INVALID);
-        }
+        let context = Context::of(context)?;
+        let place = port_attr.place()?;
+        check_port(port_num.into())?;
         let port = &profile()?.port;
         let is_active = context.hca().is_port_active();
         let lid = local_identifier::of_port(context.hca());
@@ -183,51 +163,44 @@ pub(crate) unsafe extern "C" fn query_port(
             active_speed_ex: port.speed as u32,
             ..ibv_port_attr::default()
         };
-        // SAFETY: `size` bytes of the caller.
-        unsafe { copy_part(&attributes, port_attr.cast(), size) };
+        place.set_within(&attributes, size);
         Ok(())
     })
 }
 
 /// Rate of all lanes of the port together, in units of 100 Mbit/s.
-pub(crate) unsafe extern "C" fn ibv_query_port_speed(
+pub(crate) extern "C" fn ibv_query_port_speed(
     context: *mut ibv_context,
     port_num: u32,
-    port_speed: *mut u64,
+    port_speed: Out<'_, u64>,
 ) -> c_int {
     status(|| {
-        // SAFETY: null or open.
-        unsafe { Context::of(context) }?;
-        if port_num != 1 || port_speed.is_null() {
-            return Err(INVALID);
-        }
+        Context::of(context)?;
+        check_port(port_num)?;
+        let place = port_speed.place()?;
         let port = &profile()?.port;
-        // SAFETY: the caller's variable.
-        unsafe { port_speed.write(u64::from(port.speed.lane_rate()) * u64::from(port.width.lanes())) };
+        place.set(u64::from(port.speed.lane_rate()) * u64::from(port.width.lanes()));
         Ok(())
     })
 }
 
 /// The GID at an index of the table; zero at an empty place.
-pub(crate) unsafe extern "C" fn ibv_query_gid(
+pub(crate) extern "C" fn ibv_query_gid(
     context: *mut ibv_context,
     port_num: u8,
     index: c_int,
-    gid: *mut ibv_gid,
+    gid: Out<'_, ibv_gid>,
 ) -> c_int {
     number(|| {
-        // SAFETY: null or open.
-        let context = unsafe { Context::of(context) }?;
-        if port_num != 1 || gid.is_null() {
-            return Err(INVALID);
-        }
+        let context = Context::of(context)?;
+        check_port(port_num.into())?;
+        let place = gid.place()?;
         let beyond =
             || format!("ibv_query_gid refused: GID index {index} beyond a table of {}", GidTable::LEN);
         let index = u32::try_from(index).ok().filter(|index| *index < GidTable::LEN);
         let index = index.ok_or_else(|| INVALID.because(beyond))?;
-        let raw = context.adapter.gid(index).map_or([0; 16], |entry| entry.gid.0);
-        // SAFETY: the caller's structure.
-        unsafe { gid.write(ibv_gid { raw }) };
+        let raw = context.hca().gid(index).map_or([0; 16], |entry| entry.gid.0);
+        place.set(ibv_gid { raw });
         Ok(0)
     })
 }
@@ -238,7 +211,7 @@ const GID_TYPE_ROCE_V2: u32 = 2;
 const SYSFS_GID_TYPE_ROCE_V2: u32 = 1;
 
 fn gid_entry(context: &Context, index: u32) -> Option<ibv_gid_entry> {
-    context.adapter.gid(index).map(|entry| to_c(index, &entry))
+    context.hca().gid(index).map(|entry| to_c(index, &entry))
 }
 
 fn to_c(index: u32, entry: &GidEntry) -> ibv_gid_entry {
@@ -251,40 +224,40 @@ fn to_c(index: u32, entry: &GidEntry) -> ibv_gid_entry {
     }
 }
 
-pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
+pub(crate) extern "C" fn _ibv_query_gid_ex(
     context: *mut ibv_context,
     port_num: u32,
     gid_index: u32,
-    entry: *mut ibv_gid_entry,
+    entry: Out<'_, ibv_gid_entry>,
     flags: u32,
     entry_size: usize,
 ) -> c_int {
     status(|| {
-        // SAFETY: null or open.
-        let context = unsafe { Context::of(context) }?;
-        if port_num != 1 || entry.is_null() || flags != 0 {
+        let context = Context::of(context)?;
+        check_port(port_num)?;
+        let place = entry.place()?;
+        if flags != 0 {
             return Err(INVALID);
         }
-        let found = gid_entry(context, gid_index).ok_or(Errno(libc::ENODATA))?;
-        // SAFETY: `entry_size` bytes of the caller.
-        unsafe { copy_part(&found, entry.cast(), entry_size) };
+        let found = gid_entry(&context, gid_index).ok_or(Errno(libc::ENODATA))?;
+        place.set_within(&found, entry_size);
         Ok(())
     })
 }
 
 /// All entries of the table: their number, or a negative errno. EINVAL: there are more than fit.
-pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
+pub(crate) extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context,
-    entries: *mut ibv_gid_entry,
+    entries: OutArray<'_, ibv_gid_entry>,
     max_entries: usize,
     flags: u32,
     entry_size: usize,
 ) -> isize {
     let mut count = 0_isize;
     let failed = status(|| {
-        // SAFETY: null or open.
-        let context = unsafe { Context::of(context) }?;
-        if flags != 0 || entries.is_null() {
+        let context = Context::of(context)?;
+        let mut places = entries.places(max_entries)?;
+        if flags != 0 {
             return Err(INVALID);
         }
         let found: Vec<ibv_gid_entry> =
@@ -292,60 +265,51 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
         if found.len() > max_entries {
             return Err(INVALID);
         }
-        for (place, entry) in found.iter().enumerate() {
-            // SAFETY: `max_entries` of `entry_size` bytes each, of the caller.
-            unsafe { copy_part(entry, entries.byte_add(place * entry_size).cast(), entry_size) };
-            count += 1;
+        for entry in &found {
+            places.put_within(entry, entry_size);
         }
+        count = found.len() as isize;
         Ok(())
     });
     if failed == 0 { count } else { -(failed as isize) }
 }
 
 /// Private between libibverbs and `ibv_devinfo`.
-pub(crate) unsafe extern "C" fn ibv_query_gid_type(
+pub(crate) extern "C" fn ibv_query_gid_type(
     context: *mut ibv_context,
     port_num: u8,
     index: u32,
-    gid_type: *mut u32,
+    gid_type: Out<'_, u32>,
 ) -> c_int {
     number(|| {
-        // SAFETY: null or open.
-        unsafe { Context::of(context) }?;
-        if port_num != 1 || index >= GidTable::LEN || gid_type.is_null() {
+        Context::of(context)?;
+        check_port(port_num.into())?;
+        let place = gid_type.place()?;
+        if index >= GidTable::LEN {
             return Err(INVALID);
         }
-        // SAFETY: the caller's variable.
-        unsafe { gid_type.write(SYSFS_GID_TYPE_ROCE_V2) };
+        place.set(SYSFS_GID_TYPE_ROCE_V2);
         Ok(0)
     })
 }
 
 /// The P_Key at an index, in network order.
-pub(crate) unsafe extern "C" fn ibv_query_pkey(
+pub(crate) extern "C" fn ibv_query_pkey(
     context: *mut ibv_context,
     port_num: u8,
     index: c_int,
-    pkey: *mut u16,
+    pkey: Out<'_, u16>,
 ) -> c_int {
     number(|| {
         let table = pkey_table(context, port_num)?;
         let found = table.pkey(u32::try_from(index).map_err(|_| INVALID)?)?;
-        if pkey.is_null() {
-            return Err(INVALID);
-        }
-        // SAFETY: the caller's variable.
-        unsafe { pkey.write(found.to_be()) };
+        pkey.place()?.set(found.to_be());
         Ok(0)
     })
 }
 
 /// Index of a P_Key in network order, or -1.
-pub(crate) unsafe extern "C" fn ibv_get_pkey_index(
-    context: *mut ibv_context,
-    port_num: u8,
-    pkey: u16,
-) -> c_int {
+pub(crate) extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port_num: u8, pkey: u16) -> c_int {
     number(|| {
         let index = pkey_table(context, port_num)?.index_of(u16::from_be(pkey));
         index.map(c_int::from).ok_or(Errno(libc::ENOENT))
@@ -353,12 +317,15 @@ pub(crate) unsafe extern "C" fn ibv_get_pkey_index(
 }
 
 fn pkey_table(context: *mut ibv_context, port_num: u8) -> Result<PkeyTable, Errno> {
-    // SAFETY: null or open.
-    let context = unsafe { Context::of(context) }?;
-    if port_num != 1 {
-        return Err(INVALID);
-    }
+    let context = Context::of(context)?;
+    check_port(port_num.into())?;
     Ok(context.hca().pkeys())
+}
+
+/// # Errors
+/// EINVAL: it is not the port of this device.
+fn check_port(number: u32) -> Result<(), Errno> {
+    if number == 1 { Ok(()) } else { Err(INVALID) }
 }
 
 /// `IBV_VALUES_MASK_RAW_CLOCK`.
@@ -366,13 +333,12 @@ const VALUES_RAW_CLOCK: u32 = 1;
 
 /// Reads the clock that stamps completions, in its cycles: ns. As with other devices, all of it is in
 /// `tv_nsec`.
-pub(crate) unsafe extern "C" fn query_rt_values(
+pub(crate) extern "C" fn query_rt_values(
     context: *mut ibv_context,
-    values: *mut ibv_values_ex,
+    values: InOut<'_, ibv_values_ex>,
 ) -> c_int {
     status(|| {
-        // SAFETY: null or open; null or the caller's structure.
-        let (context, values) = unsafe { (Context::of(context)?, values.as_mut().ok_or(INVALID)?) };
+        let (context, values) = (Context::of(context)?, values.get()?);
         if values.comp_mask & VALUES_RAW_CLOCK != 0 {
             values.raw_clock = [0, context.hca().clock().now_ns()];
         }

@@ -2,98 +2,35 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::Arc;
 
 use pumice_device::ground::table::Handle;
-use pumice_device::hca::{Hca, QpInit, TargetRegistration};
+use pumice_device::hca::QpInit;
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
-use crate::calls::completion_queue::Cq;
-use crate::calls::ofed_xrc::{QPT_XRC, ofed_qp_init_attr};
-use crate::calls::protection_domain::{Pd, Use};
-use crate::calls::queue_pair_attributes::{capacity_from, capacity_to};
-use crate::calls::queue_pair_ex::{Builder, fill_operations};
-use crate::calls::shared_receive_queue::Srq;
-use crate::calls::xrc_domain::{Xrcd, is_ofed_program, is_open_by_ofed};
+use super::queue_pair_attributes::{capacity_from, capacity_to};
+use super::queue_pair_ex::fill_operations;
 use crate::ground::abi::{
-    ibv_context, ibv_pd, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_xrcd,
+    QPT_XRC, ibv_context, ibv_pd, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_xrcd,
+    ofed_qp_init_attr,
 };
+use crate::ground::arguments::InOut;
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::handles::{
-    Held, Identity, Listed, Shown, hand_out_box, live, live_or_none, take_back, zeroed,
-};
+use crate::ground::handles::{Room, hand_out_shared, live, live_or_none, take_back};
 use crate::ground::outcome::{pointer, status};
 use crate::ground::refusal::check_mask;
-use crate::objects::async_event::Unacknowledged;
+use crate::ground::turn::Turn;
+use crate::ground::zeroed::zeroed;
 use crate::objects::command_file::Owned;
+use crate::objects::completion_queue::Cq;
 use crate::objects::context::Context;
-
-/// A queue pair; all have room for the extended structure.
-#[repr(C)]
-pub(crate) struct Qp {
-    c: Shown<ibv_qp_ex>,
-    hca: *const Hca,
-    number: Qpn,
-    domain: Option<Handle>,
-    is_datagram: bool,
-    signals_all: bool,
-    unacknowledged: Unacknowledged,
-    /// Of a target that was opened, not made.
-    registration: Option<TargetRegistration>,
-    /// Of the `ibv_wr_*` calls, if the queue pair was made for them.
-    builder: Option<Box<Builder>>,
-    _domain_use: Option<Use>,
-}
-
-// SAFETY: the first field begins with the C structure.
-unsafe impl Held for Qp {
-    type C = ibv_qp;
-}
-
-impl Listed for Qp {
-    const KIND: &'static str = "queue pair";
-
-    fn identity(c: &ibv_qp) -> Identity {
-        Identity::new(c.context, c.handle)
-    }
-}
-
-impl Qp {
-    #[inline]
-    pub(crate) fn hca(&self) -> &Hca {
-        // SAFETY: the context keeps the HCA open, and outlives its objects.
-        unsafe { &*self.hca }
-    }
-
-    #[inline]
-    pub(crate) const fn number(&self) -> Qpn {
-        self.number
-    }
-
-    /// UD.
-    #[inline]
-    pub(crate) const fn is_datagram(&self) -> bool {
-        self.is_datagram
-    }
-
-    pub(crate) const fn signals_all(&self) -> bool {
-        self.signals_all
-    }
-
-    pub(crate) const fn unacknowledged(&self) -> &Unacknowledged {
-        &self.unacknowledged
-    }
-
-    pub(crate) fn builder(&self) -> Option<&Builder> {
-        self.builder.as_deref()
-    }
-
-    /// Its protection domain; XRC targets have none.
-    #[inline]
-    pub(crate) const fn domain(&self) -> Option<Handle> {
-        self.domain
-    }
-}
+use crate::objects::events::EventSource;
+use crate::objects::protection_domain::Pd;
+use crate::objects::queue_pair::{Parts, Qp};
+use crate::objects::send_series::Series;
+use crate::objects::shared_receive_queue::Srq;
+use crate::objects::xrc_domain::{Xrcd, is_ofed_program, is_open_by_ofed};
 
 fn qp_type(number: u32) -> Result<QpType, Errno> {
     match number {
@@ -122,22 +59,17 @@ struct Wanted {
 /// Of a scatter element in a queue.
 const ELEMENT_BYTES: u32 = 16;
 
-/// # Safety
-/// All pointers are null or live.
-unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
+/// Makes a queue pair: the program's pointer, and the attributes with the capacity that it got.
+fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     let mut attributes = wanted.attributes;
     let qp_type = qp_type(attributes.qp_type)?;
-    // SAFETY: the caller's promise.
-    let (context, pd, xrcd, send_cq, recv_cq, srq) = unsafe {
-        (
-            Context::of(wanted.context)?,
-            live_or_none::<Pd>(wanted.pd)?,
-            live_or_none::<Xrcd>(wanted.xrcd)?,
-            live_or_none::<Cq>(attributes.send_cq)?,
-            live_or_none::<Cq>(attributes.recv_cq)?,
-            live_or_none::<Srq>(attributes.srq)?,
-        )
-    };
+    let context = Context::of(wanted.context)?;
+    let pd = live_or_none::<Pd>(wanted.pd)?;
+    let xrcd = live_or_none::<Xrcd>(wanted.xrcd)?;
+    let send_cq = live_or_none::<Cq>(attributes.send_cq)?;
+    let recv_cq = live_or_none::<Cq>(attributes.recv_cq)?;
+    let srq = live_or_none::<Srq>(attributes.srq)?;
+    let domain = pd.as_ref().map(|pd| pd.handle());
     let mut capacity = capacity_from(&attributes.cap);
     // Inline data fits into the place of the scatter elements, as on adapters: rdma_xclient asks for none and
     // sends some.
@@ -147,15 +79,16 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
     if wanted.send_operations.is_some_and(|operations| operations & WITH_ATOMIC_WRITE != 0) {
         capacity.max_inline_data = capacity.max_inline_data.max(ATOMIC_WRITE_BYTES);
     }
-    let place = Box::<Qp>::new_uninit();
-    let cookie = place.as_ptr().expose_provenance() as u64;
+    let room = Room::<Qp>::new();
+    let cookie = room.cookie();
+    let events = EventSource::of_object(wanted.context, cookie);
     let (number, capacity) = context.hca().create_qp(&QpInit {
         qp_type,
-        pd: pd.map(Pd::handle),
+        pd: domain,
         send_cq: send_cq.map(|cq| cq.queue().handle()),
         recv_cq: recv_cq.map(|cq| cq.queue().handle()),
-        srq: srq.map(Srq::handle),
-        xrcd: xrcd.filter(|_| matches!(attributes.qp_type, XRC_RECV | QPT_XRC)).map(Xrcd::handle),
+        srq: srq.map(|srq| srq.handle()),
+        xrcd: xrcd.filter(|_| matches!(attributes.qp_type, XRC_RECV | QPT_XRC)).map(|xrcd| xrcd.handle()),
         capacity,
         signal_all: attributes.sq_sig_all != 0,
         cookie,
@@ -163,8 +96,7 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
     context.own(Owned::QueuePair(number.value()));
     attributes.cap = capacity_to(&capacity);
 
-    // SAFETY: numbers, pointers and locks for which zero is the initial state.
-    let mut c: ibv_qp_ex = unsafe { zeroed() };
+    let mut c: ibv_qp_ex = zeroed();
     let base = &mut c.qp_base;
     base.context = wanted.context;
     base.qp_context = attributes.qp_context;
@@ -179,26 +111,25 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
         // OFED 1.x has its domain behind today's `ibv_qp`.
         c.comp_mask = wanted.xrcd.expose_provenance() as u64;
     }
-    let builder = wanted.send_operations.map(|_| Box::new(Builder::new(&capacity)));
-    if builder.is_some() {
+    let series = wanted.send_operations.map(|_| Box::new(Turn::new(Series::new(&capacity))));
+    if series.is_some() {
         fill_operations(&mut c);
     }
-    let qp = Box::write(
-        place,
-        Qp {
-            c: Shown::new(c),
-            hca: context.hca(),
+    let qp = Qp::new(
+        c,
+        Parts {
+            hca: Arc::clone(context.hca()),
             number,
-            domain: pd.map(Pd::handle),
+            domain,
             is_datagram: qp_type.is_datagram(),
             signals_all: attributes.sq_sig_all != 0,
-            unacknowledged: Unacknowledged::default(),
+            events,
             registration: None,
-            builder,
-            _domain_use: pd.and_then(Pd::begin_use),
+            series,
+            _domain_use: pd.and_then(|pd| pd.begin_use()),
         },
     );
-    Ok((hand_out_box(qp), attributes))
+    Ok((hand_out_shared(&room.fill(qp)), attributes))
 }
 
 /// The domain of an OFED 1.x queue pair; NULL for any other type. Only OFED's structure has it: behind
@@ -206,19 +137,16 @@ unsafe fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Err
 ///
 /// # Errors
 /// EINVAL: the type is OFED's, and the program, or its domain, is not.
-///
-/// # Safety
-/// The caller's structure.
-unsafe fn ofed_domain_of(init: *mut ibv_qp_init_attr) -> Result<*mut ibv_xrcd, Errno> {
-    // SAFETY: the caller's promise.
-    if unsafe { (*init).qp_type } != QPT_XRC {
+fn ofed_domain_of(qp_type: u32, init: InOut<'_, ibv_qp_init_attr>) -> Result<*mut ibv_xrcd, Errno> {
+    if qp_type != QPT_XRC {
         return Ok(ptr::null_mut());
     }
     if is_ofed_program() {
-        // SAFETY: the program has called what only OFED's header declares.
-        let xrcd = unsafe { ofed_qp_init_attr::domain_of(init) };
-        if is_open_by_ofed(xrcd) {
-            return Ok(xrcd);
+        // SAFETY: the program has called what only OFED's header declares, so it was built with that header,
+        // in which the structure is as long.
+        let longer = unsafe { init.cast::<ofed_qp_init_attr>() }.get()?;
+        if is_open_by_ofed(longer.xrc_domain) {
+            return Ok(longer.xrc_domain);
         }
     }
     Err(INVALID.because(|| {
@@ -228,25 +156,18 @@ unsafe fn ofed_domain_of(init: *mut ibv_qp_init_attr) -> Result<*mut ibv_xrcd, E
     }))
 }
 
-pub(crate) unsafe extern "C" fn ibv_create_qp(
+pub(crate) extern "C" fn ibv_create_qp(
     pd: *mut ibv_pd,
-    init_attr: *mut ibv_qp_init_attr,
+    init_attr: InOut<'_, ibv_qp_init_attr>,
 ) -> *mut ibv_qp {
     pointer(|| {
-        // SAFETY: null or live; null or the caller's structure.
-        let (domain, attributes) = unsafe { (live::<Pd>(pd)?, init_attr.as_mut().ok_or(INVALID)?) };
-        // SAFETY: the caller's structure.
-        let xrcd = unsafe { ofed_domain_of(attributes) }?;
-        let wanted = Wanted {
-            context: domain.context_pointer(),
-            pd,
-            xrcd,
-            attributes: *attributes,
-            send_operations: None,
-        };
-        // SAFETY: the caller's promise.
-        let (qp, granted) = unsafe { create(&wanted) }?;
-        attributes.cap = granted.cap;
+        let domain = live::<Pd>(pd)?;
+        let given = *init_attr.get()?;
+        let xrcd = ofed_domain_of(given.qp_type, init_attr)?;
+        let wanted =
+            Wanted { context: domain.context_pointer(), pd, xrcd, attributes: given, send_operations: None };
+        let (qp, granted) = create(&wanted)?;
+        init_attr.get()?.cap = granted.cap;
         Ok(qp)
     })
 }
@@ -262,12 +183,11 @@ pub(crate) fn open_target(
     qp_context: *mut c_void,
     state: u32,
 ) -> Result<*mut ibv_qp, Errno> {
-    // SAFETY: null or open.
-    let open = unsafe { Context::of(context) }?;
-    let place = Box::<Qp>::new_uninit();
-    let cookie = place.as_ptr().expose_provenance() as u64;
-    // SAFETY: numbers, pointers and locks for which zero is the initial state.
-    let mut c: ibv_qp_ex = unsafe { zeroed() };
+    let open = Context::of(context)?;
+    let room = Room::<Qp>::new();
+    let cookie = room.cookie();
+    let events = EventSource::of_object(context, cookie);
+    let mut c: ibv_qp_ex = zeroed();
     let base = &mut c.qp_base;
     base.context = context;
     base.qp_context = qp_context;
@@ -277,19 +197,21 @@ pub(crate) fn open_target(
     base.qp_type = XRC_RECV;
     let registration = open.hca().open_target(xrcd, number, cookie)?;
     open.own(Owned::Target(registration));
-    let qp = Qp {
-        c: Shown::new(c),
-        hca: open.hca(),
-        number,
-        is_datagram: false,
-        signals_all: false,
-        unacknowledged: Unacknowledged::default(),
-        domain: None,
-        registration: Some(registration),
-        builder: None,
-        _domain_use: None,
-    };
-    Ok(hand_out_box(Box::write(place, qp)))
+    let qp = Qp::new(
+        c,
+        Parts {
+            hca: Arc::clone(open.hca()),
+            number,
+            is_datagram: false,
+            signals_all: false,
+            events,
+            domain: None,
+            registration: Some(registration),
+            series: None,
+            _domain_use: None,
+        },
+    );
+    Ok(hand_out_shared(&room.fill(qp)))
 }
 
 /// `IBV_QPT_XRC_RECV`.
@@ -313,13 +235,12 @@ const ATOMIC_WRITE_BYTES: u32 = 8;
 /// `IBV_QP_EX_WITH_*` that can be served: all but TSO (1 << 10).
 const KNOWN_OPERATIONS: u64 = 0x3ff | 1 << 11 | 1 << 12;
 
-pub(crate) unsafe extern "C" fn create_qp_ex(
+pub(crate) extern "C" fn create_qp_ex(
     context: *mut ibv_context,
-    init_attr: *mut ibv_qp_init_attr_ex,
+    init_attr: InOut<'_, ibv_qp_init_attr_ex>,
 ) -> *mut ibv_qp {
     pointer(|| {
-        // SAFETY: null or the caller's structure.
-        let attributes = unsafe { init_attr.as_mut() }.ok_or(INVALID)?;
+        let attributes = init_attr.get()?;
         let mask = attributes.comp_mask;
         check_mask("ibv_create_qp_ex", mask, MASK_KNOWN)?;
         let flags = if mask & MASK_CREATE_FLAGS != 0 { attributes.create_flags } else { 0 };
@@ -353,14 +274,11 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
             },
             send_operations: operations,
         };
-        // SAFETY: the caller's promise.
-        let (qp, granted) = unsafe { create(&wanted) }?;
+        let (qp, granted) = create(&wanted)?;
         if flags & BLOCK_SELF_MULTICAST != 0 {
-            // SAFETY: it was made above.
-            let made = unsafe { live::<Qp>(qp) }?;
+            let made = live::<Qp>(qp)?;
             if let Err(error) = made.hca().hear_own_mcast(made.number(), false) {
-                // SAFETY: nobody else has it.
-                unsafe { ibv_destroy_qp(qp) };
+                ibv_destroy_qp(qp);
                 return Err(error.into());
             }
         }
@@ -370,38 +288,36 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
 }
 
 /// The extended queue pair, of those that were made with send operations; else NULL.
-pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+pub(crate) extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     pointer(|| {
-        // SAFETY: null or live.
-        let held = unsafe { live::<Qp>(qp) }?;
-        if held.builder.is_some() { Ok(qp.cast()) } else { Err(INVALID) }
+        let held = live::<Qp>(qp)?;
+        if held.series().is_some() { Ok(qp.cast()) } else { Err(INVALID) }
     })
 }
 
 /// Blocks until the queue pair's asynchronous events are acknowledged.
-pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+pub(crate) extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     status(|| {
-        // SAFETY: null or live; a context outlives its objects.
-        let (held, context) = unsafe { (live::<Qp>(qp)?, Context::of((*qp).context)?) };
-        // The peer gets the acknowledgements that it is owed before they can no longer be made. Nobody is
-        // owed any by datagrams, whose memory programs such as UCX have given back by now.
-        if !held.is_datagram {
+        let held = live::<Qp>(qp)?;
+        let context = held.context()?;
+        // The peer gets the acknowledgements that it is owed before they can no longer be made. Datagrams owe
+        // none, and programs such as UCX have given back their memory by now.
+        if !held.is_datagram() {
             context.hca().drive_out();
         }
-        match held.registration {
+        match held.registration() {
             Some(registration) => {
                 context.hca().close_target(registration)?;
                 context.disown(Owned::Target(registration));
             }
             None => {
-                context.hca().destroy_qp(held.number)?;
-                context.disown(Owned::QueuePair(held.number.value()));
+                context.hca().destroy_qp(held.number())?;
+                context.disown(Owned::QueuePair(held.number().value()));
             }
         }
-        context.adapter.distributor.forget_qp(&context.async_events, qp);
-        held.unacknowledged.wait();
-        // SAFETY: the program gives it back.
-        unsafe { take_back::<Qp>(qp) };
+        context.forget_events(held.events());
+        held.events().wait_acknowledged();
+        take_back::<Qp>(qp);
         Ok(())
     })
 }

@@ -5,13 +5,14 @@ use std::ffi::c_int;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::QpCapacity;
 
-use crate::calls::address_handle::{vector_from, vector_to};
-use crate::calls::queue_pair::Qp;
+use super::address_handle::{vector_from, vector_to};
 use crate::ground::abi::{ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
-use crate::ground::errno::INVALID;
+use crate::ground::arguments::{In, Out, Place};
+use crate::ground::errno::Errno;
 use crate::ground::handles::live;
 use crate::ground::outcome::status;
 use crate::objects::local_identifier;
+use crate::objects::queue_pair::Qp;
 
 pub(crate) fn capacity_from(c: &ibv_qp_cap) -> QpCapacity {
     QpCapacity {
@@ -95,51 +96,44 @@ pub(crate) fn attributes_to(attributes: &QpAttributes) -> ibv_qp_attr {
     }
 }
 
-/// Reads as much of the caller's structure as the mask needs: programs built before `rate_limit` have
-/// a shorter one, with that field's bytes beyond its end.
-///
-/// # Safety
-/// The caller's structure is whole but for `rate_limit` without its bit.
-pub(crate) unsafe fn read_attributes(attr: *const ibv_qp_attr, mask: AttributeMask) -> ibv_qp_attr {
-    let mut copy = ibv_qp_attr::default();
-    let whole = mask.contains(AttributeMask::RATE_LIMIT);
-    let bytes = if whole { size_of::<ibv_qp_attr>() } else { std::mem::offset_of!(ibv_qp_attr, rate_limit) };
-    // SAFETY: the caller's promise; `copy` is at least as long.
-    unsafe { attr.cast::<u8>().copy_to_nonoverlapping((&raw mut copy).cast(), bytes) };
-    copy
+/// How much of a program's structure there is for a mask: programs built before `rate_limit` have a shorter
+/// one, with that field's bytes beyond its end. A mask with bits that have no name asks for whatever there
+/// is, and does not tell how long the structure is.
+const fn length_for(mask: AttributeMask) -> usize {
+    if mask.contains(AttributeMask::RATE_LIMIT) {
+        size_of::<ibv_qp_attr>()
+    } else {
+        std::mem::offset_of!(ibv_qp_attr, rate_limit)
+    }
 }
 
-/// Writes as much of the caller's structure as [`read_attributes`] would read. A mask with bits that have no
-/// name asks for whatever there is, and does not tell how long the structure is.
+/// Reads as much of a program's structure as the mask needs.
 ///
-/// # Safety
-/// As [`read_attributes`].
-pub(crate) unsafe fn write_attributes(attr: *mut ibv_qp_attr, c: &ibv_qp_attr, attr_mask: c_int) {
-    let mask = AttributeMask::from_bits(attr_mask as u32);
-    let whole = mask.is_some_and(|mask| mask.contains(AttributeMask::RATE_LIMIT));
-    let bytes = if whole { size_of::<ibv_qp_attr>() } else { std::mem::offset_of!(ibv_qp_attr, rate_limit) };
-    // SAFETY: the caller's promise.
-    unsafe { std::ptr::from_ref(c).cast::<u8>().copy_to_nonoverlapping(attr.cast(), bytes) };
+/// # Errors
+/// EINVAL: it is null.
+pub(crate) fn read_attributes(attr: In<'_, ibv_qp_attr>, mask: AttributeMask) -> Result<QpAttributes, Errno> {
+    Ok(attributes_from(&attr.beginning(length_for(mask), ibv_qp_attr::default())?))
+}
+
+/// Writes as much of a program's structure as [`read_attributes`] would read.
+pub(crate) fn write_attributes(attr: &Place<'_, ibv_qp_attr>, c: &ibv_qp_attr, attr_mask: c_int) {
+    let mask = AttributeMask::from_bits(attr_mask as u32).unwrap_or(AttributeMask::empty());
+    attr.set_within(c, length_for(mask));
 }
 
 /// `IBV_QPS_*` in which a connection is over.
 const RESET: u32 = 0;
 const ERROR: u32 = 6;
 
-pub(crate) unsafe extern "C" fn ibv_modify_qp(
+pub(crate) extern "C" fn ibv_modify_qp(
     qp: *mut ibv_qp,
-    attr: *mut ibv_qp_attr,
+    attr: In<'_, ibv_qp_attr>,
     attr_mask: c_int,
 ) -> c_int {
     status(|| {
-        // SAFETY: null or live.
-        let held = unsafe { live::<Qp>(qp) }?;
-        if attr.is_null() {
-            return Err(INVALID);
-        }
+        let held = live::<Qp>(qp)?;
         let mask = AttributeMask::from_bits_retain(attr_mask as u32);
-        // SAFETY: the caller's structure.
-        let mut attributes = attributes_from(&unsafe { read_attributes(attr, mask) });
+        let mut attributes = read_attributes(attr, mask)?;
         for vector in [&mut attributes.address_vector, &mut attributes.alt_address_vector] {
             *vector = local_identifier::resolve(*vector, held.hca());
         }
@@ -151,42 +145,27 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
         }
         held.hca().modify_qp(held.number(), &attributes, mask)?;
         if mask.contains(AttributeMask::STATE) {
-            // SAFETY: a field of our own structure.
-            unsafe { (*qp).state = attributes.qp_state };
+            held.show_state(attributes.qp_state);
         }
         Ok(())
     })
 }
 
 /// Fills in everything; the mask is a hint.
-pub(crate) unsafe extern "C" fn ibv_query_qp(
+pub(crate) extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,
-    attr: *mut ibv_qp_attr,
+    attr: Out<'_, ibv_qp_attr>,
     attr_mask: c_int,
-    init_attr: *mut ibv_qp_init_attr,
+    init_attr: Out<'_, ibv_qp_init_attr>,
 ) -> c_int {
     status(|| {
-        // SAFETY: null or live.
-        let held = unsafe { live::<Qp>(qp) }?;
-        if attr.is_null() || init_attr.is_null() {
-            return Err(INVALID);
-        }
+        let held = live::<Qp>(qp)?;
+        let (attr, init_attr) = (attr.place()?, init_attr.place()?);
         let attributes = held.hca().query_qp(held.number())?;
         let c = attributes_to(&attributes);
-        // SAFETY: the caller's structures; our own structure.
-        unsafe {
-            write_attributes(attr, &c, attr_mask);
-            (*qp).state = c.qp_state;
-            init_attr.write(ibv_qp_init_attr {
-                qp_context: (*qp).qp_context,
-                send_cq: (*qp).send_cq,
-                recv_cq: (*qp).recv_cq,
-                srq: (*qp).srq,
-                cap: c.cap,
-                qp_type: (*qp).qp_type,
-                sq_sig_all: held.signals_all().into(),
-            });
-        }
+        write_attributes(&attr, &c, attr_mask);
+        held.show_state(c.qp_state);
+        init_attr.set(held.made_with(c.cap));
         Ok(())
     })
 }

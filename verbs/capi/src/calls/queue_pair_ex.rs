@@ -1,394 +1,274 @@
 //! The `ibv_wr_*` calls: requests are put together between wr_start and wr_complete, and posted by
-//! wr_complete.
+//! wr_complete. In the functions of this table `ibv_qp` stands for `ibv_qp_ex`, which begins with one.
 //!
 //! A refusal while requests are put together posts none of them. If the send queue fills up in the
 //! middle of a series, those before stay posted, and wr_complete says ENOMEM.
 
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::ops::Range;
-use std::slice;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use pumice_transport::types::{
-    AtomicOperation, FlushRange, QpCapacity, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge,
+    AtomicOperation, FlushRange, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge,
 };
 
-use crate::calls::post_recv::elements;
-use crate::calls::post_send::{BATCH, destination};
-use crate::calls::queue_pair::Qp;
-use crate::calls::window_bind::{TYPE_2, show_not_posted, show_posted, window_bind};
+use super::post_send::{BATCH, destination};
+use super::window_bind::{TYPE_2, window_bind};
 use crate::ground::abi::operation;
-use crate::ground::abi::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
+use crate::ground::abi::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge};
+use crate::ground::arguments::{Array, Bytes, In, Trusted};
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::handles::{held, held_or_none};
 use crate::ground::outcome::data_path::{status, value};
+use crate::ground::requests::elements;
+use crate::objects::memory_window::{show_not_posted, show_posted};
+use crate::objects::queue_pair::Qp;
+use crate::objects::send_series::{Part, Series};
 
-/// Requests that are being put together, one thread at a time.
-pub(crate) struct Builder {
-    building: AtomicBool,
-    series: UnsafeCell<Series>,
-}
+/// The queue pair of a call, as the program's pointer.
+type Pointer<'a> = Trusted<'a, ibv_qp>;
 
-/// Requests, and the elements and inline bytes that they use. The memory is kept for the next series.
-struct Series {
-    requests: Vec<Part>,
-    sges: Vec<Sge>,
-    inline_data: Vec<u8>,
-    refused: Option<Errno>,
-}
-
-struct Part {
-    request: SendRequest<'static>,
-    sges: Range<usize>,
-    inline_data: Range<usize>,
-    /// The window that this binds.
-    window: Option<*mut ibv_mw>,
-}
-
-impl Builder {
-    /// Requests that there is room for from the beginning.
-    const ROOM: u32 = 64;
-
-    pub(crate) fn new(capacity: &QpCapacity) -> Builder {
-        let room = capacity.max_send_wr.min(Builder::ROOM) as usize;
-        Builder {
-            building: AtomicBool::new(false),
-            series: UnsafeCell::new(Series {
-                requests: Vec::with_capacity(room),
-                sges: Vec::with_capacity(room * 2),
-                inline_data: Vec::new(),
-                refused: None,
-            }),
-        }
+/// Posts the requests of a series.
+fn post(series: &Series, qp: &Qp) -> Result<(), Errno> {
+    if let Some(errno) = series.refused {
+        return Err(errno);
     }
-}
-
-impl Series {
-    fn clear(&mut self) {
-        self.requests.clear();
-        self.sges.clear();
-        self.inline_data.clear();
-        self.refused = None;
-    }
-
-    fn add_inline(&mut self, data: &[u8]) {
-        self.inline_data.extend_from_slice(data);
-        let end = self.inline_data.len();
-        if let Some(last) = self.requests.last_mut() {
-            last.request.flags |= SendFlags::INLINE;
-            last.inline_data.end = end;
+    for parts in series.requests.chunks(BATCH) {
+        let mut batch = [const { SendRequest::new(0, SendOpcode::Send) }; BATCH];
+        for (place, part) in batch.iter_mut().zip(parts) {
+            *place = part.request.clone();
+            place.sges = series.sges.get(part.sges.clone()).unwrap_or_default();
+            place.inline_data = series.inline_data.get(part.inline_data.clone()).unwrap_or_default();
         }
-    }
-
-    fn post(&mut self, qp: &Qp) -> Result<(), Errno> {
-        if let Some(errno) = self.refused {
-            return Err(errno);
-        }
-        for parts in self.requests.chunks(BATCH) {
-            let mut batch = [const { SendRequest::new(0, SendOpcode::Send) }; BATCH];
-            for (place, part) in batch.iter_mut().zip(parts) {
-                *place = part.request.clone();
-                place.sges = self.sges.get(part.sges.clone()).unwrap_or_default();
-                place.inline_data = self.inline_data.get(part.inline_data.clone()).unwrap_or_default();
+        for part in parts {
+            if let (Some(window), Some(bind)) = (&part.window, &part.request.bind) {
+                show_posted(qp.number(), qp.hca(), window, bind.new_rkey);
             }
-            for part in parts {
-                if let (Some(mw), Some(bind)) = (part.window, &part.request.bind) {
-                    // SAFETY: live when the request was made, in this series.
-                    unsafe { show_posted(qp, mw, bind) };
-                }
-            }
-            let posted = qp.hca().post_sends(qp.number(), batch.get(..parts.len()).unwrap_or_default());
-            posted.map_err(|(position, error)| {
-                let unposted = parts.iter().skip(position).filter_map(|part| part.window);
-                unposted.for_each(show_not_posted);
-                Errno::from(error)
-            })?;
         }
-        Ok(())
+        let posted = qp.hca().post_sends(qp.number(), batch.get(..parts.len()).unwrap_or_default());
+        posted.map_err(|(position, error)| {
+            let unposted = parts.iter().skip(position).filter_map(|part| part.window.as_ref());
+            unposted.for_each(|window| show_not_posted(window));
+            Errno::from(error)
+        })?;
     }
+    Ok(())
 }
 
-/// The series that is being put together.
-///
-/// # Safety
-/// `qp` is null or live, and this thread has called wr_start.
-unsafe fn series<'a>(qp: *mut ibv_qp_ex) -> Option<(&'a Qp, &'a mut Series)> {
-    // SAFETY: the caller's promise: no other thread is between wr_start and wr_complete.
-    unsafe {
-        let qp = held_or_none::<Qp>(qp.cast())?;
-        Some((qp, &mut *qp.builder()?.series.get()))
-    }
+/// Looks at the series that is being put together; a refusal is what wr_complete will say.
+#[inline]
+fn set(qp: Pointer<'_>, change: impl FnOnce(&Qp, &mut Series) -> Result<(), Errno>) {
+    value((), || {
+        let Some(qp) = qp.optional::<Qp>() else { return };
+        let Some(turn) = qp.series() else { return };
+        turn.with(|series| {
+            if let Err(errno) = change(qp, series) {
+                series.refused.get_or_insert(errno);
+            }
+        });
+    });
 }
 
 /// Adds a request and fills it in.
-///
-/// # Safety
-/// As [`series`].
-unsafe fn add(
-    qp: *mut ibv_qp_ex,
-    opcode: SendOpcode,
-    fill: impl FnOnce(&Qp, &mut Part) -> Result<(), Errno>,
-) {
-    value((), || {
-        // SAFETY: the caller's promise.
-        let Some((held, series)) = (unsafe { series(qp) }) else { return };
-        // SAFETY: fields that the program sets before the call.
-        let (wr_id, flags) = unsafe { ((*qp).wr_id, (*qp).wr_flags) };
+#[inline]
+fn add(qp: Pointer<'_>, opcode: SendOpcode, fill: impl FnOnce(&mut Part) -> Result<(), Errno>) {
+    set(qp, |qp, series| {
+        let (wr_id, flags) = qp.next_request();
         let mut request = SendRequest::new(wr_id, opcode);
         request.faults_complete = true;
         // INLINE comes with the data.
         request.flags = SendFlags::from_bits_truncate(flags) - SendFlags::INLINE;
-        let (sges, inline) = (series.sges.len(), series.inline_data.len());
-        let mut part = Part { request, sges: sges..sges, inline_data: inline..inline, window: None };
-        match fill(held, &mut part) {
-            Ok(()) => series.requests.push(part),
-            Err(errno) => {
-                series.refused.get_or_insert(errno);
-            }
-        }
+        let mut part = series.start(request);
+        fill(&mut part)?;
+        series.requests.push(part);
+        Ok(())
     });
 }
 
-/// Changes the request that was added last.
-///
-/// # Safety
-/// As [`series`].
-unsafe fn set(qp: *mut ibv_qp_ex, change: impl FnOnce(&Qp, &mut Series) -> Result<(), Errno>) {
+/// Adds a request that names remote memory.
+#[inline]
+fn add_remote(
+    qp: Pointer<'_>,
+    opcode: SendOpcode,
+    remote: RemoteTarget,
+    fill: impl FnOnce(&mut SendRequest<'static>),
+) {
+    add(qp, opcode, |part| {
+        part.request.remote = remote;
+        fill(&mut part.request);
+        Ok(())
+    });
+}
+
+extern "C" fn wr_start(qp: Pointer<'_>) {
     value((), || {
-        // SAFETY: the caller's promise.
-        let Some((held, series)) = (unsafe { series(qp) }) else { return };
-        if let Err(errno) = change(held, series) {
-            series.refused.get_or_insert(errno);
-        }
+        let Some(turn) = qp.optional::<Qp>().and_then(Qp::series) else { return };
+        turn.begin();
+        turn.with(Series::clear);
     });
 }
 
-unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
-    value((), || {
-        // SAFETY: null or live.
-        let Some(builder) = unsafe { held_or_none::<Qp>(qp.cast()) }.and_then(Qp::builder) else { return };
-        while builder.building.swap(true, Ordering::Acquire) {
-            std::thread::yield_now();
-        }
-        // SAFETY: this thread builds.
-        unsafe { &mut *builder.series.get() }.clear();
-    });
-}
-
-unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+extern "C" fn wr_complete(qp: Pointer<'_>) -> c_int {
     status(|| {
-        // SAFETY: null or live.
-        let held = unsafe { held::<Qp>(qp.cast()) }?;
-        let builder = held.builder().ok_or(INVALID)?;
-        // SAFETY: this thread builds.
-        let posted = unsafe { &mut *builder.series.get() }.post(held);
-        builder.building.store(false, Ordering::Release);
+        let qp = qp.held::<Qp>()?;
+        let turn = qp.series().ok_or(INVALID)?;
+        let posted = turn.with(|series| post(series, qp));
+        turn.end();
         posted
     })
 }
 
-unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
+extern "C" fn wr_abort(qp: Pointer<'_>) {
     value((), || {
-        // SAFETY: null or live.
-        let Some(builder) = unsafe { held_or_none::<Qp>(qp.cast()) }.and_then(Qp::builder) else { return };
-        builder.building.store(false, Ordering::Release);
+        if let Some(turn) = qp.optional::<Qp>().and_then(Qp::series) {
+            turn.end();
+        }
     });
 }
 
-unsafe extern "C" fn wr_atomic_cmp_swp(qp: *mut ibv_qp_ex, rkey: u32, address: u64, compare: u64, swap: u64) {
-    let fill = |_: &Qp, part: &mut Part| {
-        part.request.remote = RemoteTarget { address, rkey };
-        part.request.atomic = Some(AtomicOperation::CompareSwap { compare, swap });
-        Ok(())
-    };
-    // SAFETY: the caller's promise.
-    unsafe { add(qp, SendOpcode::CompareSwap, fill) }
+extern "C" fn wr_atomic_cmp_swp(qp: Pointer<'_>, rkey: u32, address: u64, compare: u64, swap: u64) {
+    add_remote(qp, SendOpcode::CompareSwap, RemoteTarget { address, rkey }, |request| {
+        request.atomic = Some(AtomicOperation::CompareSwap { compare, swap });
+    });
 }
 
-unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, address: u64, addend: u64) {
-    let fill = |_: &Qp, part: &mut Part| {
-        part.request.remote = RemoteTarget { address, rkey };
-        part.request.atomic = Some(AtomicOperation::FetchAdd { add: addend });
-        Ok(())
-    };
-    // SAFETY: the caller's promise.
-    unsafe { add(qp, SendOpcode::FetchAdd, fill) }
+extern "C" fn wr_atomic_fetch_add(qp: Pointer<'_>, rkey: u32, address: u64, addend: u64) {
+    add_remote(qp, SendOpcode::FetchAdd, RemoteTarget { address, rkey }, |request| {
+        request.atomic = Some(AtomicOperation::FetchAdd { add: addend });
+    });
 }
 
-unsafe extern "C" fn wr_bind_mw(
-    qp: *mut ibv_qp_ex,
-    mw: *mut ibv_mw,
-    rkey: u32,
-    info: *const ibv_mw_bind_info,
-) {
-    let fill = |_: &Qp, part: &mut Part| {
-        // SAFETY: null or the caller's structure, and live objects in it.
-        part.request.bind = Some(unsafe { window_bind(mw, rkey, info.as_ref().ok_or(INVALID)?, TYPE_2) }?);
-        part.window = Some(mw);
+extern "C" fn wr_bind_mw(qp: Pointer<'_>, mw: *mut ibv_mw, rkey: u32, info: In<'_, ibv_mw_bind_info>) {
+    add(qp, SendOpcode::BindWindow, |part| {
+        let (window, bind) = window_bind(mw, rkey, info.get()?, TYPE_2)?;
+        part.request.bind = Some(bind);
+        part.window = Some(window);
         Ok(())
-    };
-    // SAFETY: the caller's promise.
-    unsafe { add(qp, SendOpcode::BindWindow, fill) }
+    });
 }
 
-unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
-    let fill = |_: &Qp, part: &mut Part| {
+extern "C" fn wr_local_inv(qp: Pointer<'_>, rkey: u32) {
+    add(qp, SendOpcode::LocalInvalidate, |part| {
         part.request.invalidate_rkey = rkey;
         Ok(())
-    };
-    // SAFETY: the caller's promise.
-    unsafe { add(qp, SendOpcode::LocalInvalidate, fill) }
+    });
 }
 
-/// Adds a request that names remote memory.
-///
-/// # Safety
-/// As [`series`].
-unsafe fn add_remote(qp: *mut ibv_qp_ex, opcode: SendOpcode, rkey: u32, address: u64, imm_data: u32) {
-    let fill = |_: &Qp, part: &mut Part| {
-        part.request.remote = RemoteTarget { address, rkey };
+extern "C" fn wr_rdma_read(qp: Pointer<'_>, rkey: u32, address: u64) {
+    add_remote(qp, SendOpcode::RdmaRead, RemoteTarget { address, rkey }, |_| {});
+}
+
+extern "C" fn wr_rdma_write(qp: Pointer<'_>, rkey: u32, address: u64) {
+    add_remote(qp, SendOpcode::RdmaWrite, RemoteTarget { address, rkey }, |_| {});
+}
+
+extern "C" fn wr_rdma_write_imm(qp: Pointer<'_>, rkey: u32, address: u64, imm_data: u32) {
+    add_remote(qp, SendOpcode::RdmaWriteWithImm, RemoteTarget { address, rkey }, |request| {
+        request.imm_data = imm_data.to_ne_bytes();
+    });
+}
+
+extern "C" fn wr_send(qp: Pointer<'_>) {
+    add(qp, SendOpcode::Send, |_| Ok(()));
+}
+
+extern "C" fn wr_send_imm(qp: Pointer<'_>, imm_data: u32) {
+    add(qp, SendOpcode::SendWithImm, |part| {
         part.request.imm_data = imm_data.to_ne_bytes();
         Ok(())
-    };
-    // SAFETY: the caller's promise.
-    unsafe { add(qp, opcode, fill) }
+    });
 }
 
-unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, address: u64) {
-    // SAFETY: the caller's promise.
-    unsafe { add_remote(qp, SendOpcode::RdmaRead, rkey, address, 0) }
-}
-
-unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, address: u64) {
-    // SAFETY: the caller's promise.
-    unsafe { add_remote(qp, SendOpcode::RdmaWrite, rkey, address, 0) }
-}
-
-unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, address: u64, imm_data: u32) {
-    // SAFETY: the caller's promise.
-    unsafe { add_remote(qp, SendOpcode::RdmaWriteWithImm, rkey, address, imm_data) }
-}
-
-unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
-    // SAFETY: the caller's promise.
-    unsafe { add(qp, SendOpcode::Send, |_, _| Ok(())) }
-}
-
-unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, imm_data: u32) {
-    // SAFETY: the caller's promise.
-    unsafe { add_remote(qp, SendOpcode::SendWithImm, 0, 0, imm_data) }
-}
-
-unsafe extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, rkey: u32) {
-    let fill = |_: &Qp, part: &mut Part| {
+extern "C" fn wr_send_inv(qp: Pointer<'_>, rkey: u32) {
+    add(qp, SendOpcode::SendWithInvalidate, |part| {
         part.request.invalidate_rkey = rkey;
         Ok(())
-    };
-    // SAFETY: the caller's promise.
-    unsafe { add(qp, SendOpcode::SendWithInvalidate, fill) }
+    });
 }
 
-unsafe extern "C" fn wr_send_tso(qp: *mut ibv_qp_ex, _header: *mut c_void, _header_bytes: u16, _mss: u16) {
-    // SAFETY: the caller's promise.
-    unsafe { add(qp, SendOpcode::Send, |_, _| Err(NOT_SUPPORTED)) }
+extern "C" fn wr_send_tso(qp: Pointer<'_>, _header: *mut c_void, _header_bytes: u16, _mss: u16) {
+    add(qp, SendOpcode::Send, |_| Err(NOT_SUPPORTED));
 }
 
-unsafe extern "C" fn wr_flush(
-    qp: *mut ibv_qp_ex,
-    rkey: u32,
-    address: u64,
-    length: usize,
-    placement: u8,
-    level: u8,
-) {
-    let fill = |_: &Qp, part: &mut Part| {
+extern "C" fn wr_flush(qp: Pointer<'_>, rkey: u32, address: u64, length: usize, placement: u8, level: u8) {
+    add(qp, SendOpcode::Flush, |part| {
         part.request.remote = RemoteTarget { address, rkey };
         let length = u32::try_from(length).map_err(|_| INVALID)?;
         part.request.flush = Some(FlushRange { placement, selectivity: level, length });
         Ok(())
-    };
-    // SAFETY: the caller's promise.
-    unsafe { add(qp, SendOpcode::Flush, fill) }
+    });
 }
 
-unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, address: u64, data: *const c_void) {
-    // SAFETY: the caller's promise; eight bytes, or null.
-    unsafe {
-        add_remote(qp, SendOpcode::AtomicWrite, rkey, address, 0);
-        set(qp, |_, series| {
-            series.add_inline(data.cast::<[u8; 8]>().as_ref().ok_or(INVALID)?);
-            Ok(())
-        });
-    }
+/// The data are eight bytes.
+extern "C" fn wr_atomic_write(qp: Pointer<'_>, rkey: u32, address: u64, data: Bytes<'_>) {
+    add_remote(qp, SendOpcode::AtomicWrite, RemoteTarget { address, rkey }, |_| {});
+    set(qp, |_, series| {
+        series.add_inline(&data.eight()?);
+        Ok(())
+    });
 }
 
-unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, remote_qpn: u32, remote_qkey: u32) {
-    let change = |qp: &Qp, series: &mut Series| {
-        // SAFETY: null or live.
-        let ud = unsafe { destination(qp, ah, remote_qpn, remote_qkey) }?;
+extern "C" fn wr_set_ud_addr(qp: Pointer<'_>, ah: Trusted<'_, ibv_ah>, remote_qpn: u32, remote_qkey: u32) {
+    set(qp, |qp, series| {
+        let ud = destination(qp, ah, remote_qpn, remote_qkey)?;
         series.requests.last_mut().ok_or(INVALID)?.request.ud = ud;
         Ok(())
-    };
-    // SAFETY: the caller's promise.
-    unsafe { set(qp, change) }
+    });
 }
 
-unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
-    let change = |_: &Qp, series: &mut Series| {
+extern "C" fn wr_set_xrc_srqn(qp: Pointer<'_>, remote_srqn: u32) {
+    set(qp, |_, series| {
         series.requests.last_mut().ok_or(INVALID)?.request.xrc_srqn = remote_srqn;
         Ok(())
-    };
-    // SAFETY: the caller's promise.
-    unsafe { set(qp, change) }
+    });
 }
 
-unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, address: *mut c_void, length: usize) {
-    let buffer = ibv_data_buf { addr: address, length };
-    // SAFETY: the caller's promise.
-    unsafe { wr_set_inline_data_list(qp, 1, &buffer) }
+/// Adds a piece of inline data. EINVAL: there is none at the address, or it is more than the device takes.
+fn add_piece(
+    series: &mut Series,
+    piece: Bytes<'_>,
+    length: usize,
+    total: &mut usize,
+    most: usize,
+) -> Result<(), Errno> {
+    *total = total.saturating_add(length);
+    if *total > most {
+        return Err(INVALID);
+    }
+    series.add_inline(piece.get(length)?);
+    Ok(())
 }
 
-unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, buffers: *const ibv_data_buf) {
-    let change = |held: &Qp, series: &mut Series| {
-        let most = held.hca().limits().max_inline_data as usize;
-        if buffers.is_null() && count > 0 {
-            return Err(INVALID);
-        }
-        // SAFETY: the caller's list.
-        let buffers = if count == 0 { &[] } else { unsafe { slice::from_raw_parts(buffers, count) } };
+extern "C" fn wr_set_inline_data(qp: Pointer<'_>, data: Bytes<'_>, length: usize) {
+    set(qp, |qp, series| add_piece(series, data, length, &mut 0, qp.hca().limits().max_inline_data as usize));
+}
+
+extern "C" fn wr_set_inline_data_list(qp: Pointer<'_>, count: usize, buffers: Array<'_, ibv_data_buf>) {
+    set(qp, |qp, series| {
+        let most = qp.hca().limits().max_inline_data as usize;
+        let buffers = buffers.get(count)?;
         series.add_inline(&[]);
-        let mut total = 0_usize;
-        for buffer in buffers.iter().filter(|buffer| buffer.length > 0) {
-            total = total.saturating_add(buffer.length);
-            if buffer.addr.is_null() || total > most {
-                return Err(INVALID);
-            }
-            // SAFETY: the caller's memory.
-            series.add_inline(unsafe { slice::from_raw_parts(buffer.addr.cast(), buffer.length) });
+        let mut total = 0;
+        for buffer in buffers {
+            // SAFETY: the program's list names memory that is there until the call returns.
+            let piece = unsafe { Bytes::new(buffer.addr) };
+            add_piece(series, piece, buffer.length, &mut total, most)?;
         }
         Ok(())
-    };
-    // SAFETY: the caller's promise.
-    unsafe { set(qp, change) }
+    });
 }
 
-unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
-    let element = ibv_sge { addr, length, lkey };
-    // SAFETY: the caller's promise.
-    unsafe { wr_set_sge_list(qp, 1, &element) }
+/// Gives the last request its elements.
+#[inline]
+fn set_elements(series: &mut Series, list: &[Sge]) -> Result<(), Errno> {
+    series.sges.extend_from_slice(list);
+    series.requests.last_mut().ok_or(INVALID)?.sges.end = series.sges.len();
+    Ok(())
 }
 
-unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
-    let change = |_: &Qp, series: &mut Series| {
-        // SAFETY: the caller's list.
-        let list = unsafe { elements(list, c_int::try_from(count).map_err(|_| INVALID)?) }?;
-        series.sges.extend_from_slice(list);
-        series.requests.last_mut().ok_or(INVALID)?.sges.end = series.sges.len();
-        Ok(())
-    };
-    // SAFETY: the caller's promise.
-    unsafe { set(qp, change) }
+extern "C" fn wr_set_sge(qp: Pointer<'_>, lkey: u32, address: u64, length: u32) {
+    set(qp, |_, series| set_elements(series, &[Sge { address, length, lkey }]));
+}
+
+extern "C" fn wr_set_sge_list(qp: Pointer<'_>, count: usize, list: Array<'_, ibv_sge>) {
+    set(qp, |_, series| set_elements(series, elements(list, count)?));
 }
 
 /// Sets every `wr_*` slot.

@@ -1,10 +1,11 @@
 //! The two calls about files of sysfs that libibverbs exports.
 
-use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::ffi::{OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use crate::ground::arguments::{OutBytes, Text};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::number;
 use crate::ground::settings::profile;
@@ -22,18 +23,17 @@ pub(crate) extern "C" fn ibv_get_sysfs_path() -> *const c_char {
 
 /// Reads at most `size` bytes of `dir/file`, without a newline at their end, and ends them with NUL
 /// if there is room: their number, or -1.
-pub(crate) unsafe extern "C" fn ibv_read_sysfs_file(
-    dir: *const c_char,
-    file: *const c_char,
-    buf: *mut c_char,
+pub(crate) extern "C" fn ibv_read_sysfs_file(
+    dir: Text<'_>,
+    file: Text<'_>,
+    buf: OutBytes<'_>,
     size: usize,
 ) -> c_int {
     number(|| {
-        if dir.is_null() || file.is_null() || buf.is_null() {
+        let (dir, file) = (dir.get()?, file.get()?);
+        if buf.is_null() {
             return Err(INVALID);
         }
-        // SAFETY: C strings of the caller, not null.
-        let (dir, file) = unsafe { (CStr::from_ptr(dir), CStr::from_ptr(file)) };
         let path = Path::new(OsStr::from_bytes(dir.to_bytes())).join(OsStr::from_bytes(file.to_bytes()));
         let mut text = match (std::fs::read(&path), of_profile(&path)) {
             (Ok(text), _) => text,
@@ -44,11 +44,10 @@ pub(crate) unsafe extern "C" fn ibv_read_sysfs_file(
         if text.last() == Some(&b'\n') {
             text.pop();
         }
-        // SAFETY: the caller's buffer has `size` bytes, and the text is not longer.
-        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), buf.cast(), text.len()) };
-        if text.len() < size {
-            // SAFETY: there is room for one more.
-            unsafe { buf.add(text.len()).write(0) };
+        let mut places = buf.places(size)?;
+        for byte in text.iter().chain([&0]) {
+            // Without room for NUL there is none.
+            places.put(*byte);
         }
         Ok(text.len() as c_int)
     })

@@ -2,14 +2,15 @@
 
 use pumice_transport::wire::Qpn;
 
-use crate::calls::queue_pair::open_target;
-use crate::calls::xrc_domain::Xrcd;
+use super::queue_pair::open_target;
 use crate::ground::abi::{ibv_context, ibv_qp, ibv_qp_open_attr};
+use crate::ground::arguments::In;
 use crate::ground::errno::INVALID;
 use crate::ground::handles::live;
 use crate::ground::outcome::pointer;
 use crate::ground::refusal::check_mask;
 use crate::objects::context::Context;
+use crate::objects::xrc_domain::Xrcd;
 
 /// Bits of `ibv_qp_open_attr.comp_mask`.
 const MASK_NUMBER: u32 = 1;
@@ -21,13 +22,9 @@ const MASK_KNOWN: u32 = (1 << 4) - 1;
 /// `IBV_QPT_XRC_RECV`.
 const XRC_RECV: u32 = 10;
 
-pub(crate) unsafe extern "C" fn open_qp(
-    context: *mut ibv_context,
-    attr: *mut ibv_qp_open_attr,
-) -> *mut ibv_qp {
+pub(crate) extern "C" fn open_qp(context: *mut ibv_context, attr: In<'_, ibv_qp_open_attr>) -> *mut ibv_qp {
     pointer(|| {
-        // SAFETY: null or open; null or the caller's structure.
-        let (open, attributes) = unsafe { (Context::of(context)?, attr.as_ref().ok_or(INVALID)?) };
+        let (open, attributes) = (Context::of(context)?, attr.get()?);
         let mask = attributes.comp_mask;
         let needed = MASK_NUMBER | MASK_XRCD | MASK_TYPE;
         check_mask("ibv_open_qp", mask, MASK_KNOWN)?;
@@ -37,8 +34,7 @@ pub(crate) unsafe extern "C" fn open_qp(
         if attributes.qp_num > 0xff_ffff {
             return Err(INVALID);
         }
-        // SAFETY: null or live.
-        let domain = unsafe { live::<Xrcd>(attributes.xrcd) }?;
+        let domain = live::<Xrcd>(attributes.xrcd)?;
         let qp_context = if mask & MASK_CONTEXT != 0 { attributes.qp_context } else { std::ptr::null_mut() };
         let number = Qpn::new(attributes.qp_num);
         let state = open.hca().query_target(domain.handle(), number)?.qp_state;

@@ -12,6 +12,7 @@
 //! | [`Bytes`] | reads memory | only with the length 0 |
 //! | [`OutBytes`] | writes memory | only with the length 0 |
 //! | [`Text`] | reads text that ends with NUL | as `In` |
+//! | [`Lasting`] | registers memory | as any address |
 //! | [`Trusted`] | uses an object on the data path | `held` refuses |
 //!
 //! An exported function with such parameters is a safe function without a single unsafe block:
@@ -35,8 +36,6 @@
 //! otherwise has no defined behaviour with any library. This contract is what the unsafe blocks of this file
 //! rely on, and each says which part of it.
 
-#![allow(dead_code, unused_imports, unused_macros, reason = "the calls begin to use these file by file")]
-
 use std::ffi::{CStr, c_char, c_void};
 use std::marker::PhantomData;
 use std::{ptr, slice};
@@ -59,6 +58,18 @@ macro_rules! argument {
         }
 
         impl<T> Copy for $name<'_, T> {}
+
+        impl<'a, T> $name<'a, T> {
+            /// For pointers that come by another way than as an argument.
+            ///
+            /// # Safety
+            /// What C promises for an argument, for as long as `'a`: see above.
+            #[inline]
+            #[allow(dead_code, reason = "not every type is needed for such pointers")]
+            pub(crate) const unsafe fn new(pointer: $raw) -> $name<'a, T> {
+                $name(pointer, PhantomData)
+            }
+        }
     };
 }
 
@@ -97,6 +108,24 @@ pub(crate) struct Bytes<'a>(*const c_void, PhantomData<&'a u8>);
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct OutBytes<'a>(*mut c_void, PhantomData<&'a u8>);
+
+/// Memory that a program registers: it stays mapped until the program deregisters it. A call does not touch
+/// it.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Lasting(*mut c_void);
+
+impl Lasting {
+    /// # Safety
+    /// The range that is registered stays mapped until it is deregistered.
+    pub(crate) const unsafe fn new(address: *mut c_void) -> Lasting {
+        Lasting(address)
+    }
+
+    pub(crate) const fn as_ptr(self) -> *mut c_void {
+        self.0
+    }
+}
 
 /// Text that ends with NUL.
 #[derive(Clone, Copy)]
@@ -151,6 +180,14 @@ impl<'a, T> From<&'a mut T> for InOut<'a, T> {
 }
 
 impl<'a, T> InOut<'a, T> {
+    /// As another structure at the same place.
+    ///
+    /// # Safety
+    /// The program's structure is one.
+    pub(crate) unsafe fn cast<U>(self) -> InOut<'a, U> {
+        InOut(self.0.cast(), PhantomData)
+    }
+
     /// To be called once by a call: what it gives is the only way to the structure.
     ///
     /// # Errors
@@ -176,6 +213,7 @@ impl<'a, T> From<&'a mut T> for Out<'a, T> {
 
 impl<'a, T> Out<'a, T> {
     /// NULL: the caller does not want to know.
+    #[allow(dead_code, reason = "rooms above pass it")]
     pub(crate) const NULL: Out<'a, T> = Out(ptr::null_mut(), PhantomData);
 
     /// # Errors
@@ -302,6 +340,15 @@ impl<T> Places<'_, T> {
 }
 
 impl<'a> Bytes<'a> {
+    /// For pointers that come by another way than as an argument.
+    ///
+    /// # Safety
+    /// What C promises for an argument, for as long as `'a`: see above.
+    #[inline]
+    pub(crate) const unsafe fn new(pointer: *const c_void) -> Bytes<'a> {
+        Bytes(pointer, PhantomData)
+    }
+
     /// All of it. `length` is the argument that came with the pointer.
     ///
     /// # Errors
@@ -332,6 +379,14 @@ impl<'a> From<&'a mut [u8]> for OutBytes<'a> {
 }
 
 impl<'a> OutBytes<'a> {
+    /// As [`OutArray::places`].
+    ///
+    /// # Errors
+    /// EINVAL: it is null.
+    pub(crate) fn places(self, length: usize) -> Result<Places<'a, u8>, Errno> {
+        OutArray(self.0.cast(), PhantomData).places(length)
+    }
+
     /// All of it. `length` is the argument that came with the pointer. To be called once by a call.
     ///
     /// # Errors
@@ -396,6 +451,7 @@ impl<'a, C> Trusted<'a, C> {
     }
 
     /// The program's pointer.
+    #[allow(dead_code, reason = "rooms above compare pointers")]
     pub(crate) const fn as_ptr(self) -> *mut C {
         self.0
     }

@@ -3,8 +3,8 @@
 //! The C library ends a cancelled thread by unwinding its stack, from a system call or, if the program has
 //! chosen so, from anywhere. Such unwinding must not meet a frame of Rust that owns something or that catches
 //! panics: the process would be aborted, or a lock stay locked. So a thread that is inside of this library
-//! cannot be cancelled ([`pumice_device::system::cancellation`]), except between the attempts of a call that waits
-//! ([`blocking`]): the frames that are left then own nothing.
+//! cannot be cancelled ([`pumice_device::system::cancellation`]), except between the attempts of a call that
+//! waits ([`blocking`]): the frames that are left then own nothing.
 //!
 //! The data path has no such guard around all of it, which would cost more than the rest of a poll: its
 //! system calls are no cancellation points.

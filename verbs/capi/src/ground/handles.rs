@@ -1,32 +1,38 @@
-//! Objects that programs hold: boxes that begin with their C structure.
+//! Objects that programs hold: each begins with the C structure that the program's pointer leads to.
 //!
 //! Programs give pointers back, and sometimes wrong ones: to an object that they destroyed, or with a
 //! structure that they wrote into. A kernel finds out, because it knows objects by handle. [`live`] finds out
-//! here: a register has the address of each object that programs hold, and what its structure said when they
-//! got it. Calls that make, change, query or destroy objects look there. Calls on the data path do not: they
-//! trust the pointer.
+//! here: a register has each object that programs hold, by its address, and what its structure said when the
+//! program got it. Calls that make, change, query or destroy objects look there, so they may be given any
+//! pointer. Calls on the data path do not look: they trust the pointer ([`super::arguments::Trusted`]).
 
-use std::alloc::{Layout, dealloc};
+use std::any::Any;
 use std::cell::UnsafeCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::mem::MaybeUninit;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::ground::abi::ibv_context;
-use crate::ground::errno::{Errno, INVALID};
+use super::abi::ibv_context;
+use super::errno::{Errno, INVALID};
 
 /// An object of ours behind a C pointer.
 ///
 /// # Safety
-/// `Self` is `repr(C)` and its first field is an `UnsafeCell<C>` or a `C` (or begins with one).
+/// `Self` is `repr(C)`, and [`Held::OFFSET`] bytes from its beginning is a [`Shown`] structure that is a `C`
+/// or begins with one.
 pub(crate) unsafe trait Held: Sized {
     /// The structure that programs see.
     type C;
+    /// Where in the object it is.
+    const OFFSET: usize = 0;
 }
 
 /// An object that is in the register while programs hold it.
-pub(crate) trait Listed: Held {
+pub(crate) trait Listed: Held + Any + Send + Sync {
     /// What messages call it.
     const KIND: &'static str;
+    /// Whether it stays when its context is closed, although calls do not find it any more.
+    const OUTLIVES_CONTEXT: bool = false;
 
     /// What names the object in its structure.
     fn identity(c: &Self::C) -> Identity;
@@ -52,95 +58,72 @@ impl Identity {
 struct Entry {
     kind: &'static str,
     identity: Identity,
-}
-
-/// Memory of an object that was destroyed.
-struct Grave {
-    address: usize,
-    layout: Layout,
+    outlives_context: bool,
+    object: Arc<dyn Any + Send + Sync>,
 }
 
 struct Register {
     live: BTreeMap<usize, Entry>,
-    /// The places of the objects destroyed last. They are not used again soon, so that the pointer to a
+    /// The memory of the objects destroyed last. It is not used again soon, so that the pointer to a
     /// destroyed object does not at once lead to another one.
-    graves: VecDeque<Grave>,
+    destroyed: VecDeque<Weak<dyn Any + Send + Sync>>,
 }
 
-/// Places of destroyed objects that are kept.
-const MAX_GRAVES: usize = 256;
+/// Destroyed objects whose memory is kept.
+const MAX_DESTROYED: usize = 256;
 
-static REGISTER: Mutex<Register> = Mutex::new(Register { live: BTreeMap::new(), graves: VecDeque::new() });
+static REGISTER: Mutex<Register> = Mutex::new(Register { live: BTreeMap::new(), destroyed: VecDeque::new() });
 
 fn register() -> MutexGuard<'static, Register> {
     REGISTER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The object behind a program's pointer, as the data path finds it.
-///
-/// # Safety
-/// `pointer` is null, or came from [`hand_out`] for this type and was not taken back.
-///
-/// # Errors
-/// EINVAL: it is null.
-#[inline]
-pub(crate) unsafe fn held<'a, T: Held>(pointer: *mut T::C) -> Result<&'a T, Errno> {
-    // SAFETY: the caller's promise; all access to the object is shared.
-    unsafe { pointer.cast::<T>().as_ref() }.ok_or(INVALID)
-}
-
-/// As [`held`], for pointers that may be null.
-///
-/// # Safety
-/// As [`held`].
-pub(crate) unsafe fn held_or_none<'a, T: Held>(pointer: *mut T::C) -> Option<&'a T> {
-    // SAFETY: the caller's promise.
-    unsafe { pointer.cast::<T>().as_ref() }
-}
-
 /// The object behind a program's pointer, if there is one.
-///
-/// # Safety
-/// No other thread takes the object back meanwhile.
 ///
 /// # Errors
 /// EINVAL: it is null. ENOENT: no object of this kind is there (any more), or its structure is not as it was.
-pub(crate) unsafe fn live<'a, T: Listed>(pointer: *mut T::C) -> Result<&'a T, Errno> {
+pub(crate) fn live<T: Listed>(pointer: *mut T::C) -> Result<Arc<T>, Errno> {
     if pointer.is_null() {
         return Err(INVALID.because(|| format!("a null pointer was given where a {} belongs", T::KIND)));
     }
-    let found = find(pointer.addr());
-    let Some((_, identity)) = found.filter(|(kind, _)| *kind == T::KIND) else {
-        return Err(absent(T::KIND, pointer.addr(), found));
-    };
-    // SAFETY: the register has it as an object of this type, and the caller promises that it stays.
-    let (object, now) = unsafe { (&*pointer.cast::<T>(), T::identity(&*pointer)) };
-    if now == identity { Ok(object) } else { Err(changed(T::KIND, identity, now)) }
+    let address = pointer.addr();
+    let found =
+        register().live.get(&address).map(|entry| (entry.kind, entry.identity, Arc::clone(&entry.object)));
+    let Some((kind, made, object)) = found else { return Err(absent(T::KIND, address, None)) };
+    let object = object.downcast::<T>().map_err(|_| absent(T::KIND, address, Some(kind)))?;
+    let now = identity_of(&object);
+    if now == made { Ok(object) } else { Err(changed(T::KIND, made, now)) }
+}
+
+/// As [`live`], without an explanation.
+pub(crate) fn find<T: Listed>(pointer: *mut T::C) -> Option<Arc<T>> {
+    let object = register().live.get(&pointer.addr()).map(|entry| Arc::clone(&entry.object))?;
+    object.downcast::<T>().ok()
 }
 
 /// As [`live`], for pointers that may be null.
 ///
-/// # Safety
-/// As [`live`].
-///
 /// # Errors
 /// ENOENT: as [`live`].
-pub(crate) unsafe fn live_or_none<'a, T: Listed>(pointer: *mut T::C) -> Result<Option<&'a T>, Errno> {
-    if pointer.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: the caller's promise.
-    unsafe { live(pointer) }.map(Some)
+pub(crate) fn live_or_none<T: Listed>(pointer: *mut T::C) -> Result<Option<Arc<T>>, Errno> {
+    if pointer.is_null() { Ok(None) } else { live(pointer).map(Some) }
 }
 
-fn find(address: usize) -> Option<(&'static str, Identity)> {
-    register().live.get(&address).map(|entry| (entry.kind, entry.identity))
+/// The program's pointer to an object.
+pub(crate) fn pointer_to<T: Held>(object: &Arc<T>) -> *mut T::C {
+    Arc::as_ptr(object).wrapping_byte_add(T::OFFSET).cast_mut().cast()
+}
+
+fn identity_of<T: Listed>(object: &Arc<T>) -> Identity {
+    // SAFETY: by `Held` the structure is there. Programs do not write the fields that are looked at while a
+    // call reads them.
+    T::identity(unsafe { &*pointer_to(object) })
 }
 
 #[cold]
-fn absent(kind: &str, address: usize, found: Option<(&str, Identity)>) -> Errno {
+fn absent(kind: &str, address: usize, found: Option<&str>) -> Errno {
     Errno(libc::ENOENT).because(|| match found {
-        Some((found, _)) => format!("{address:#x} is a {found}, but a {kind} belongs here"),
+        Some(found) => format!("{address:#x} is a {found}, but a {kind} belongs here"),
         None => {
             format!("there is no {kind} at {address:#x}: it was destroyed, or this library did not make it")
         }
@@ -160,72 +143,92 @@ fn changed(kind: &str, made: Identity, now: Identity) -> Errno {
     })
 }
 
-/// Gives an object to the program.
+/// Gives a new object to the program: its pointer.
 pub(crate) fn hand_out<T: Listed>(object: T) -> *mut T::C {
-    hand_out_box(Box::new(object))
+    hand_out_shared(&Arc::new(object))
 }
 
-/// Gives a boxed object to the program.
-pub(crate) fn hand_out_box<T: Listed>(object: Box<T>) -> *mut T::C {
-    let pointer: *mut T::C = Box::into_raw(object).cast();
-    // SAFETY: the object begins with the structure, and this is its only pointer.
-    let identity = T::identity(unsafe { &*pointer });
-    register().live.insert(pointer.addr(), Entry { kind: T::KIND, identity });
+/// Gives an object to the program: its pointer.
+pub(crate) fn hand_out_shared<T: Listed>(object: &Arc<T>) -> *mut T::C {
+    let pointer = pointer_to(object);
+    let entry = Entry {
+        kind: T::KIND,
+        identity: identity_of(object),
+        outlives_context: T::OUTLIVES_CONTEXT,
+        object: Arc::<T>::clone(object),
+    };
+    register().live.insert(pointer.addr(), entry);
     pointer
 }
 
-/// Frees an object that the program gave back.
-///
-/// # Safety
-/// `pointer` came from [`hand_out`] for this type, was not taken back, and no thread uses it any more.
-pub(crate) unsafe fn take_back<T: Listed>(pointer: *mut T::C) {
-    let object = pointer.cast::<T>();
-    // SAFETY: the caller's promise; the place is not read as a `T` any more.
-    unsafe { object.drop_in_place() };
-    let address = object.expose_provenance();
-    let oldest = {
+/// Drops an object that the program gave back; if another thread is in a call on it, at the end of that call.
+pub(crate) fn take_back<T: Listed>(pointer: *mut T::C) {
+    let (object, _oldest) = {
         let mut register = register();
-        register.live.remove(&address);
-        register.graves.push_back(Grave { address, layout: Layout::new::<T>() });
-        if register.graves.len() > MAX_GRAVES { register.graves.pop_front() } else { None }
+        let Some(entry) = register.live.remove(&pointer.addr()) else { return };
+        register.destroyed.push_back(Arc::downgrade(&entry.object));
+        let oldest =
+            if register.destroyed.len() > MAX_DESTROYED { register.destroyed.pop_front() } else { None };
+        (entry.object, oldest)
     };
-    if let Some(Grave { address, layout }) = oldest {
-        // SAFETY: it was boxed with this layout, its contents were dropped above, and nothing leads to it.
-        unsafe { dealloc(std::ptr::with_exposed_provenance_mut(address), layout) };
+    drop(object);
+}
+
+/// A context is closed: what was made in it are no objects any more. Its memory stays for good, because
+/// programs may still look at it.
+pub(crate) fn forget_all_of(context: *mut ibv_context) {
+    let is_of = |identity: Identity| identity.context == context.addr();
+    let forgotten: Vec<Entry> = {
+        let live = &mut register().live;
+        let addresses: Vec<usize> =
+            live.iter().filter(|(_, entry)| is_of(entry.identity)).map(|(address, _)| *address).collect();
+        addresses.iter().filter_map(|address| live.remove(address)).collect()
+    };
+    for Entry { object, outlives_context, .. } in forgotten {
+        std::mem::forget(Arc::downgrade(&object));
+        if outlives_context {
+            std::mem::forget(object);
+        }
     }
 }
 
-/// Notes that a context is open.
-pub(crate) fn list_context(context: *mut ibv_context) {
-    let entry = Entry { kind: CONTEXT, identity: Identity::NONE };
-    register().live.insert(context.addr(), entry);
-}
+/// Room for an object. The device gets its address as a name for the object before there is one.
+pub(crate) struct Room<T>(Arc<MaybeUninit<T>>);
 
-/// Whether a context is open.
-///
-/// # Errors
-/// EINVAL: it is null. ENOENT: it was closed, or never opened.
-pub(crate) fn check_context(context: *mut ibv_context) -> Result<(), Errno> {
-    if context.is_null() {
-        return Err(INVALID);
+impl<T: Held> Room<T> {
+    pub(crate) fn new() -> Room<T> {
+        Room(Arc::new_uninit())
     }
-    match find(context.addr()) {
-        Some((CONTEXT, _)) => Ok(()),
-        found => Err(absent(CONTEXT, context.addr(), found)),
+
+    /// The address of the program's pointer, which [`pointer_of`] makes a pointer again.
+    pub(crate) fn cookie(&self) -> u64 {
+        Arc::as_ptr(&self.0).wrapping_byte_add(T::OFFSET).expose_provenance() as u64
+    }
+
+    /// Puts the object there.
+    pub(crate) fn fill(mut self, object: T) -> Arc<T> {
+        if let Some(place) = Arc::get_mut(&mut self.0) {
+            place.write(object);
+        }
+        // SAFETY: it was written: this is the only pointer to it, since none is ever given away.
+        unsafe { self.0.assume_init() }
     }
 }
 
-/// A context is closed: it and what was made in it are no objects any more.
-pub(crate) fn forget_context(context: *mut ibv_context) {
-    let context = context.addr();
-    register().live.retain(|address, entry| *address != context && entry.identity.context != context);
+/// The program's pointer to the object whose [`Room::cookie`] this is.
+pub(crate) fn pointer_of<C>(cookie: u64) -> *mut C {
+    std::ptr::with_exposed_provenance_mut(cookie as usize)
 }
-
-const CONTEXT: &str = "context";
 
 /// A C structure that the program reads, and this library writes, through shared pointers.
 #[repr(transparent)]
 pub(crate) struct Shown<C>(UnsafeCell<C>);
+
+// SAFETY: all access is to single fields, by `shown!` and `show!`. The verbs API has programs serialise the
+// calls that write a field with those that read it.
+unsafe impl<C> Send for Shown<C> {}
+// SAFETY: as above.
+unsafe impl<C> Sync for Shown<C> {}
 
 impl<C> Shown<C> {
     pub(crate) const fn new(structure: C) -> Shown<C> {
@@ -238,6 +241,39 @@ impl<C> Shown<C> {
     }
 }
 
+/// Reads a field of a [`Shown`] structure: `shown!(self.c, qp_base.state)`.
+macro_rules! shown {
+    ($shown:expr, $($field:ident).+) => {{
+        let structure = $crate::ground::handles::Shown::as_ptr(&$shown);
+        // SAFETY: the structure is borrowed, and only this field of it is read.
+        unsafe { (&raw const (*structure).$($field).+).read() }
+    }};
+}
+pub(crate) use shown;
+
+/// Writes a field of a [`Shown`] structure: `show!(self.c, qp_base.state = ERROR)`.
+macro_rules! show {
+    ($shown:expr, $($field:ident).+ = $value:expr) => {{
+        let (structure, value) = ($crate::ground::handles::Shown::as_ptr(&$shown), $value);
+        // SAFETY: the structure is borrowed, and only this field of it is written.
+        unsafe { (&raw mut (*structure).$($field).+).write(value) }
+    }};
+}
+pub(crate) use show;
+
+/// The object behind a program's pointer, as the data path finds it.
+///
+/// # Safety
+/// `pointer` is null, or came from [`hand_out_shared`] for this type and was not taken back.
+///
+/// # Errors
+/// EINVAL: it is null.
+#[inline]
+pub(crate) unsafe fn held<'a, T: Held>(pointer: *mut T::C) -> Result<&'a T, Errno> {
+    // SAFETY: the caller's promise; all access to the object is shared.
+    unsafe { pointer.cast::<T>().as_ref() }.ok_or(INVALID)
+}
+
 /// A structure of numbers and pointers with nothing in it.
 ///
 /// # Safety
@@ -245,4 +281,63 @@ impl<C> Shown<C> {
 pub(crate) const unsafe fn zeroed<T>() -> T {
     // SAFETY: the caller's promise.
     unsafe { std::mem::zeroed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static DROPPED: AtomicU32 = AtomicU32::new(0);
+
+    #[repr(C)]
+    struct Number {
+        number: u32,
+    }
+
+    #[repr(C)]
+    struct Thing {
+        c: Shown<Number>,
+    }
+
+    // SAFETY: the first field is the structure.
+    unsafe impl Held for Thing {
+        type C = Number;
+    }
+
+    impl Listed for Thing {
+        const KIND: &'static str = "thing";
+
+        fn identity(c: &Number) -> Identity {
+            Identity { context: 17, handle: c.number }
+        }
+    }
+
+    impl Drop for Thing {
+        fn drop(&mut self) {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn objects_are_found_until_they_are_given_back_or_their_context_is_closed() {
+        let pointer = hand_out(Thing { c: Shown::new(Number { number: 5 }) });
+        let thing = live::<Thing>(pointer).unwrap();
+        show!(thing.c, number = 6);
+        assert_eq!(live::<Thing>(pointer).err(), Some(Errno(libc::ENOENT)), "its structure was changed");
+        show!(thing.c, number = 5);
+        take_back::<Thing>(pointer);
+        assert_eq!(live::<Thing>(pointer).err(), Some(Errno(libc::ENOENT)));
+        assert_eq!(DROPPED.load(Ordering::Relaxed), 0, "a call is in progress");
+        drop(thing);
+        assert_eq!(DROPPED.load(Ordering::Relaxed), 1);
+        let room = Room::new();
+        let cookie = room.cookie();
+        let pointer = hand_out_shared(&room.fill(Thing { c: Shown::new(Number { number: 7 }) }));
+        assert_eq!(pointer, pointer_of(cookie));
+        forget_all_of(std::ptr::without_provenance_mut(17));
+        assert!(live::<Thing>(pointer).is_err() && live_or_none::<Thing>(pointer).is_err());
+        assert_eq!(DROPPED.load(Ordering::Relaxed), 2);
+        assert_eq!(live::<Thing>(std::ptr::null_mut()).err(), Some(INVALID));
+    }
 }

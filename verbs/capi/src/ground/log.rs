@@ -3,6 +3,7 @@
 //! What a peer or a loop can cause again and again is limited: of one kind of sentence a few are printed per
 //! second, and how many were left out is said with the next one, or at exit.
 
+use std::cell::Cell;
 use std::io::Write as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,8 +13,7 @@ use pumice_device::system::cancellation::Uncancelled;
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 
-use crate::ground::settings::settings;
-use crate::ground::unexplained;
+use super::environment::settings;
 
 /// Sentences of one kind per [`PERIOD`].
 const BURST: u32 = 8;
@@ -29,7 +29,7 @@ pub(crate) fn explain(reason: impl FnOnce() -> String) {
 
 /// Prints a sentence if PUMICE_LOG is at least `level`.
 pub(crate) fn explain_at(level: Log, reason: impl FnOnce() -> String) {
-    unexplained::settle();
+    note_explained();
     if logs(level) {
         print_limited(&reason());
     }
@@ -48,13 +48,35 @@ pub(crate) fn explain_cause(qpn: Qpn, cause: &Cause) {
 
 /// Whether a level is printed.
 pub(crate) fn logs(level: Log) -> bool {
-    settings().is_ok_and(|settings| settings.log >= level)
+    match settings() {
+        Ok(settings) => settings.log >= level,
+        Err(error) => {
+            complain(&error.to_string());
+            false
+        }
+    }
+}
+
+thread_local! {
+    /// This thread has explained something since [`take_explained`].
+    static EXPLAINED: Cell<bool> = const { Cell::new(false) };
+}
+
+fn note_explained() {
+    // A thread that is ending has nothing to explain any more.
+    let _ = EXPLAINED.try_with(|explained| explained.set(true));
+}
+
+/// Whether this thread has explained something since it asked before: what a call returns then needs no
+/// further sentence.
+pub(crate) fn take_explained() -> bool {
+    EXPLAINED.try_with(|explained| explained.replace(false)).unwrap_or(true)
 }
 
 /// Prints what keeps the whole device from being used, whatever PUMICE_LOG is; once, though programs try
 /// again.
 pub(crate) fn complain(sentence: &str) {
-    unexplained::settle();
+    note_explained();
     static SAID: Mutex<Option<String>> = Mutex::new(None);
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if said.as_deref() != Some(sentence) {

@@ -1,16 +1,20 @@
-//! What everything stands on: the structures of the ABI, errno, the log, how calls end, and how objects are
-//! found.
+//! What everything stands on: the structures of the ABI and the types of arguments, errno, the log, how calls
+//! end, and how objects are found.
 
 pub(crate) mod abi;
 pub(crate) mod arguments;
 pub(crate) mod cancellation;
+pub(crate) mod descriptors;
+pub(crate) mod environment;
 pub(crate) mod errno;
 pub(crate) mod handles;
 pub(crate) mod log;
 pub(crate) mod outcome;
 pub(crate) mod process;
 pub(crate) mod refusal;
+pub(crate) mod requests;
 pub(crate) mod settings;
+pub(crate) mod turn;
 pub(crate) mod unexplained;
 pub(crate) mod unserved;
 pub(crate) mod wall_clock;

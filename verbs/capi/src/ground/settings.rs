@@ -5,18 +5,19 @@ use std::sync::OnceLock;
 use pumice_device::profile::Profile;
 use pumice_device::settings::Settings;
 
+use super::environment;
 use super::errno::{Errno, NOT_SUPPORTED};
+use super::log::complain;
 
-/// The settings of this process, read when they are first asked for.
+/// The settings of this process.
 ///
 /// # Errors
 /// One is wrong; that has been said on standard error.
 pub(crate) fn settings() -> Result<&'static Settings, Errno> {
-    static SETTINGS: OnceLock<Result<Settings, Errno>> = OnceLock::new();
-    SETTINGS
-        .get_or_init(|| Settings::from_environment().map_err(Errno::from))
-        .as_ref()
-        .map_err(|errno| *errno)
+    environment::settings().map_err(|error| {
+        complain(&error.to_string());
+        Errno(error.errno)
+    })
 }
 
 /// The device's profile, read when it is first asked for.

@@ -1,35 +1,21 @@
 //! Refusals without a reason of their own: the call and its errno are said all the same, so that no call
 //! fails in silence. The better sentence is the one that the refusing code gives (`Errno::because`).
 
-use std::cell::Cell;
-
 use pumice_device::settings::Log;
 
 use crate::ground::cancellation::RESTART;
 use crate::ground::errno::Errno;
-use crate::ground::log::{explain_at, logs};
-
-thread_local! {
-    /// This thread has explained something since a call of its was last refused.
-    static EXPLAINED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Something was explained: what the call returns now needs no further sentence.
-pub(crate) fn settle() {
-    // A thread that is ending has nothing to explain any more.
-    let _ = EXPLAINED.try_with(|explained| explained.set(true));
-}
+use crate::ground::log::{explain_at, logs, take_explained};
 
 /// A call ends with an errno. `C` is the closure that it runs: its name has that of the call.
 #[cold]
 pub(crate) fn tell<C>(errno: Errno) {
-    let explained = EXPLAINED.try_with(|explained| explained.replace(false)).unwrap_or(true);
-    if explained || is_answer(errno) || !logs(Log::Warn) {
+    if take_explained() || is_answer(errno) || !logs(Log::Warn) {
         return;
     }
     let Some(call) = call_of(std::any::type_name::<C>()) else { return };
     explain_at(Log::Warn, || format!("{call} is refused with {}", meaning(errno)));
-    let _ = EXPLAINED.try_with(|explained| explained.set(false));
+    take_explained();
 }
 
 /// Errnos that answer a question, and refuse nothing.

@@ -1,6 +1,5 @@
 //! Completions' moments on the system's clock.
 
-use std::cell::UnsafeCell;
 use std::time::UNIX_EPOCH;
 
 use pumice_device::ground::clock::Clock;
@@ -9,7 +8,7 @@ use pumice_device::ground::clock::Clock;
 ///
 /// Both clocks run at the same rate: their distance is measured once, and again when the system's clock was
 /// set. A measurement for each completion would give two completions the same order only by luck.
-pub(crate) struct WallClock(UnsafeCell<State>);
+pub(crate) struct WallClock(State);
 
 #[derive(Clone, Copy)]
 struct State {
@@ -30,16 +29,12 @@ impl WallClock {
         // The quickest of several is the most exact.
         let best = (0..FIRST_MEASUREMENTS).map(|_| measure(clock)).min_by_key(|measured| measured.took_ns);
         let distance_ns = best.map_or(0, |measured| measured.distance_ns);
-        WallClock(UnsafeCell::new(State { distance_ns, newest_ns: 0 }))
+        WallClock(State { distance_ns, newest_ns: 0 })
     }
 
     /// The moment of the completion that was polled now.
-    ///
-    /// # Safety
-    /// One thread at a time.
-    pub(crate) unsafe fn translate(&self, clock: &Clock, at_ns: u64) -> u64 {
-        // SAFETY: the caller's promise.
-        unsafe { &mut *self.0.get() }.translate(at_ns, measure(clock).unless_interrupted())
+    pub(crate) fn translate(&mut self, clock: &Clock, at_ns: u64) -> u64 {
+        self.0.translate(at_ns, measure(clock).unless_interrupted())
     }
 }
 

@@ -1,7 +1,5 @@
 //! Structures that begin as zeros.
 
-#![allow(dead_code, unused_imports, unused_macros, reason = "the calls begin to use these file by file")]
-
 use super::abi::*;
 
 /// # Safety
@@ -12,7 +10,7 @@ macro_rules! zero_is_valid {
     ($($structure:ty),* $(,)?) => {
         $(
             // SAFETY: numbers, pointers that may be null, and locks of the C library that zero initialises.
-            unsafe impl Zeroed for $structure {}
+            unsafe impl $crate::ground::zeroed::Zeroed for $structure {}
         )*
     };
 }

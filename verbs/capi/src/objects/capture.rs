@@ -85,13 +85,13 @@ fn close_unused() {
     }
 }
 
-/// At exit: writes out what is buffered, unless somebody is writing (a signal handler may be exiting).
+/// At exit: writes out what is buffered, unless another thread is writing (a signal handler may be exiting).
 pub(crate) fn flush_capture() {
     if let Ok(out) = CAPTURE_OUT.try_lock()
         && let Some(Shared(out)) = out.as_ref()
         && let Ok(mut out) = out.try_lock()
     {
-        let _ = out.flush(); // nobody is left to be told
+        let _ = out.flush(); // there is no caller to be told
     }
 }
 
@@ -113,7 +113,8 @@ fn open_capture(pattern: &Path) -> io::Result<(File, PathBuf)> {
     if let Some((_, path)) = written.as_ref().filter(|(process, _)| *process == own) {
         close_unused();
         let file = OpenOptions::new().append(true).create(true).open(path)?;
-        // Ours to write: whoever has the lock got it between two of our devices and has taken the file.
+        // Ours to write: another process that has the lock got it between two of our devices and has taken
+        // the file.
         if file.try_lock().is_ok() {
             return Ok((file, path.clone()));
         }

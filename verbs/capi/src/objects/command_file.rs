@@ -7,14 +7,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pumice_device::hca::TargetRegistration;
 use pumice_device::memory::DeviceMemory;
 use pumice_device::objects::completion_queue::CompletionQueue;
 
-use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED, errno};
+use crate::ground::descriptors::{self, FileIdentity, identity};
+use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
 
 /// What dies with its context, in the order in which it can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +36,7 @@ const NAME: &str = "pumice-context";
 
 /// Objects of one command file.
 pub(crate) struct CommandFile {
-    identity: Identity,
+    identity: FileIdentity,
     /// Made by another process, or by the one that this was forked from.
     foreign: bool,
     process: u32,
@@ -48,9 +49,6 @@ struct DeviceMemories {
     by_handle: BTreeMap<u32, Arc<DeviceMemory>>,
     last_handle: u32,
 }
-
-/// Device and inode of a file.
-type Identity = (u64, u64);
 
 /// Command files of the process that have contexts.
 static FILES: Mutex<Vec<Weak<CommandFile>>> = Mutex::new(Vec::new());
@@ -65,14 +63,12 @@ impl CommandFile {
     /// # Errors
     /// That of pipe(2), where memfd_create(2) is refused.
     pub(crate) fn create() -> Result<(OwnedFd, Arc<CommandFile>), Errno> {
-        // SAFETY: a name that ends with NUL.
-        let fd = unsafe { libc::memfd_create(c"pumice-context".as_ptr(), libc::MFD_CLOEXEC) };
-        let descriptor = if fd < 0 {
+        let descriptor = match descriptors::anonymous_file(c"pumice-context") {
+            Ok(descriptor) => descriptor,
             // A sandbox may forbid it. Any file has an identity; other processes cannot import this one.
-            OwnedFd::from(io::pipe().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))?.0)
-        } else {
-            // SAFETY: the descriptor is new.
-            unsafe { OwnedFd::from_raw_fd(fd) }
+            Err(_) => {
+                io::pipe().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))?.0.into()
+            }
         };
         let file = CommandFile::add(identity(descriptor.as_raw_fd())?, false);
         Ok((descriptor, file))
@@ -99,7 +95,7 @@ impl CommandFile {
         Ok(CommandFile::add(identity, true))
     }
 
-    fn add(identity: Identity, foreign: bool) -> Arc<CommandFile> {
+    fn add(identity: FileIdentity, foreign: bool) -> Arc<CommandFile> {
         let file = Arc::new(CommandFile {
             identity,
             foreign,
@@ -143,7 +139,7 @@ impl CommandFile {
 
     /// All objects, if `file` is the last context's share of them.
     pub(crate) fn leftovers(file: &Arc<CommandFile>) -> BTreeMap<Owned, Option<Arc<CompletionQueue>>> {
-        // While this is held nobody finds the file.
+        // While this is held no thread finds the file.
         let _files = lock(&FILES);
         if Arc::strong_count(file) > 1 {
             return BTreeMap::new();
@@ -172,16 +168,4 @@ impl CommandFile {
     pub(crate) fn forget_device_memory(&self, handle: u32) {
         lock(&self.device_memory).by_handle.remove(&handle);
     }
-}
-
-/// # Errors
-/// EBADF: not a descriptor.
-fn identity(descriptor: RawFd) -> Result<Identity, Errno> {
-    // SAFETY: plain numbers, written by the call.
-    let mut status: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: a live structure.
-    if unsafe { libc::fstat(descriptor, &mut status) } != 0 {
-        return Err(Errno(errno()));
-    }
-    Ok((status.st_dev, status.st_ino))
 }

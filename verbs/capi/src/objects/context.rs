@@ -11,58 +11,66 @@ use pumice_device::hca::{Hca, TargetRegistration};
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_transport::wire::Qpn;
 
-use crate::calls::ofed_xrc::{RegisteredName, close_registration};
+use super::adapter::{Adapter, adapter};
+use super::command_file::{CommandFile, Owned};
+use super::device::device_pointer;
+use super::events::{AsyncQueue, EventSource};
 use crate::ground::abi::{ibv_context, verbs_context};
-use crate::ground::errno::Errno;
-use crate::ground::handles::{Shown, check_context, list_context};
-use crate::objects::async_event::AsyncQueue;
-use crate::objects::command_file::{CommandFile, Owned};
-use crate::objects::device::{Adapter, adapter, device_pointer};
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::handles::{Held, Identity, Listed, Shown, hand_out_shared, live, pointer_to};
 
 /// An opened device. The program's pointer is to `verbs.context`.
 #[repr(C)]
 pub(crate) struct Context {
     verbs: Shown<verbs_context>,
-    pub(crate) adapter: Arc<Adapter>,
-    pub(crate) async_events: AsyncQueue,
+    adapter: Arc<Adapter>,
+    async_events: Arc<AsyncQueue>,
     /// Programs duplicate this descriptor and compare what it is.
     _command: OwnedFd,
     file: Arc<CommandFile>,
     /// XRC receive queue pairs of OFED 1.x that it is registered for.
-    registered: Mutex<BTreeMap<Qpn, (TargetRegistration, RegisteredName)>>,
+    registered: Mutex<BTreeMap<Qpn, (TargetRegistration, Arc<EventSource>)>>,
 }
 
-/// From the box to the program's pointer.
-const CONTEXT_OFFSET: usize = offset_of!(Context, verbs) + offset_of!(verbs_context, context);
+// SAFETY: that far from the beginning is the context in the structure around it.
+unsafe impl Held for Context {
+    type C = ibv_context;
+    const OFFSET: usize = offset_of!(Context, verbs) + offset_of!(verbs_context, context);
+}
+
+impl Listed for Context {
+    const KIND: &'static str = "context";
+
+    fn identity(_c: &ibv_context) -> Identity {
+        Identity::NONE
+    }
+}
 
 impl Context {
     /// The context behind a program's pointer.
     ///
-    /// # Safety
-    /// No other thread closes it meanwhile.
-    ///
     /// # Errors
     /// EINVAL: it is null. ENOENT: it was closed, or never opened.
-    pub(crate) unsafe fn of<'a>(context: *mut ibv_context) -> Result<&'a Context, Errno> {
-        check_context(context)?;
-        // SAFETY: it is open; the box begins this far before.
-        Ok(unsafe { &*context.byte_sub(CONTEXT_OFFSET).cast::<Context>() })
+    pub(crate) fn of(context: *mut ibv_context) -> Result<Arc<Context>, Errno> {
+        if context.is_null() { Err(INVALID) } else { live(context) }
     }
 
-    #[inline]
-    pub(crate) fn hca(&self) -> &Hca {
-        &self.adapter.hca
+    pub(crate) fn adapter(&self) -> &Arc<Adapter> {
+        &self.adapter
+    }
+
+    pub(crate) fn hca(&self) -> &Arc<Hca> {
+        self.adapter.hca()
+    }
+
+    /// Its asynchronous events.
+    pub(crate) fn async_events(&self) -> &AsyncQueue {
+        &self.async_events
     }
 
     /// What its command descriptor stands for.
-    pub(crate) const fn file(&self) -> &Arc<CommandFile> {
+    pub(crate) fn file(&self) -> &Arc<CommandFile> {
         &self.file
-    }
-
-    /// The program's pointer.
-    pub(crate) const fn as_ptr(&self) -> *mut ibv_context {
-        // SAFETY: a field of our own structure.
-        unsafe { &raw mut (*self.verbs.as_ptr()).context }
     }
 
     pub(crate) fn own(&self, owned: Owned) {
@@ -77,10 +85,15 @@ impl Context {
         self.file.disown(owned);
     }
 
+    /// Forgets the events of what has left the HCA.
+    pub(crate) fn forget_events(&self, source: &EventSource) {
+        self.adapter.distributor().forget(&self.async_events, source);
+    }
+
     /// Notes a registration of OFED 1.x.
-    pub(crate) fn registered(&self, registration: TargetRegistration, name: RegisteredName) {
+    pub(crate) fn registered(&self, registration: TargetRegistration, source: Arc<EventSource>) {
         let mut all = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(registration.qpn, (registration, name));
+        all.insert(registration.qpn, (registration, source));
     }
 
     pub(crate) fn is_registered(&self, number: Qpn) -> bool {
@@ -88,17 +101,19 @@ impl Context {
     }
 
     /// Takes back what [`Context::registered`] noted.
-    pub(crate) fn unregistered(&self, number: Qpn) -> Option<(TargetRegistration, RegisteredName)> {
+    pub(crate) fn unregistered(&self, number: Qpn) -> Option<(TargetRegistration, Arc<EventSource>)> {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner).remove(&number)
     }
 
     /// Destroys what the program left, as a kernel does when a device file is closed for the last time.
     pub(crate) fn destroy_leftovers(&self) {
-        let registered = std::mem::take(&mut *self.registered.lock().unwrap_or_else(PoisonError::into_inner));
-        for (registration, name) in registered.into_values() {
-            close_registration(self, registration, name);
-        }
         let hca = self.hca();
+        let registered = std::mem::take(&mut *self.registered.lock().unwrap_or_else(PoisonError::into_inner));
+        for (registration, source) in registered.into_values() {
+            // It has been opened, so it can be closed.
+            let _ = hca.close_target(registration);
+            self.forget_events(&source);
+        }
         for (owned, cq) in CommandFile::leftovers(&self.file) {
             // What another context still uses stays, and goes with the adapter.
             let _ = match owned {
@@ -107,7 +122,7 @@ impl Context {
                 Owned::Target(registration) => hca.close_target(registration),
                 Owned::SharedReceiveQueue(handle) => hca.destroy_srq(Handle::unpack(handle)),
                 Owned::CompletionQueue(handle) => {
-                    // Nobody is left to acknowledge.
+                    // No thread is left to acknowledge.
                     cq.inspect(|cq| cq.ack_events(u64::MAX));
                     hca.destroy_cq(Handle::unpack(handle))
                 }
@@ -119,29 +134,33 @@ impl Context {
         }
     }
 
-    /// Opens the device on a command file.
+    /// Opens the device on a command file, with a table of operations.
     ///
     /// # Errors
     /// Those of the adapter; the descriptor comes back.
-    pub(crate) fn open_on(
+    pub(crate) fn open(
         command: OwnedFd,
         file: Arc<CommandFile>,
-        mut verbs: verbs_context,
+        mut verbs: Box<verbs_context>,
     ) -> Result<*mut ibv_context, (Errno, OwnedFd)> {
-        let (adapter, async_events) = match adapter().and_then(|adapter| Ok((adapter, AsyncQueue::new()?))) {
+        let opened = adapter().and_then(|adapter| Ok((adapter, Arc::new(AsyncQueue::new()?))));
+        let (adapter, async_events) = match opened {
             Ok(both) => both,
             Err(errno) => return Err((errno, command)),
         };
         verbs.context.device = device_pointer();
         verbs.context.cmd_fd = command.as_raw_fd();
         verbs.context.async_fd = async_events.fd();
-        verbs.context.num_comp_vectors = adapter.hca.limits().num_comp_vectors as c_int;
-        let registered = Mutex::new(BTreeMap::new());
-        let verbs = Shown::new(verbs);
-        let context = Context { verbs, adapter, async_events, _command: command, file, registered };
-        let context = Box::leak(Box::new(context));
-        list_context(context.as_ptr());
-        context.adapter.distributor.register(context.as_ptr());
-        Ok(context.as_ptr())
+        verbs.context.num_comp_vectors = adapter.hca().limits().num_comp_vectors as c_int;
+        let context = Arc::new(Context {
+            verbs: Shown::new(*verbs),
+            adapter,
+            async_events,
+            _command: command,
+            file,
+            registered: Mutex::default(),
+        });
+        context.adapter.distributor().register(pointer_to(&context), &context.async_events);
+        Ok(hand_out_shared(&context))
     }
 }

@@ -1,8 +1,24 @@
-//! What programs hold, one file per object.
+//! What programs hold, one file per object, and the adapter that they share.
 
-pub(crate) mod async_event;
+pub(crate) mod adapter;
+pub(crate) mod address_handle;
+pub(crate) mod buffer;
 pub(crate) mod capture;
 pub(crate) mod command_file;
+pub(crate) mod completion_channel;
+pub(crate) mod completion_queue;
 pub(crate) mod context;
 pub(crate) mod device;
+pub(crate) mod device_memory;
+pub(crate) mod events;
+pub(crate) mod gid_entries;
 pub(crate) mod local_identifier;
+pub(crate) mod memory_region;
+pub(crate) mod memory_window;
+pub(crate) mod protection_domain;
+pub(crate) mod queue_pair;
+pub(crate) mod send_series;
+pub(crate) mod shared_receive_queue;
+pub(crate) mod thread_domain;
+pub(crate) mod usage;
+pub(crate) mod xrc_domain;

@@ -172,12 +172,10 @@ pub(crate) fn no_ud() -> rdma_ud_param {
     unsafe { zeroed() }
 }
 
-pub(crate) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+pub(crate) extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     number(|| {
-        // SAFETY: the program gives it back.
-        unsafe { live::<Event>(event) }?;
-        // SAFETY: as above.
-        unsafe { take_back::<Event>(event) };
+        live::<Event>(event)?;
+        take_back::<Event>(event);
         Ok(0)
     })
 }

@@ -95,7 +95,8 @@ unsafe fn join(
         // SAFETY: our own structure, and a live queue pair.
         let attached = unsafe {
             let qp = (*own.c()).qp;
-            (flags != SEND_ONLY && !qp.is_null()).then(|| ibv_attach_mcast(qp, &ibv_gid { raw: group.0 }, 0))
+            (flags != SEND_ONLY && !qp.is_null())
+                .then(|| ibv_attach_mcast(qp, (&ibv_gid { raw: group.0 }).into(), 0))
         };
         let (event, status, param) = match attached {
             Some(errno) if errno != 0 => (MULTICAST_ERROR, -errno, param),
@@ -172,7 +173,7 @@ fn detach(own: &Id, member: &Membership) {
         let qp = (*own.c()).qp;
         if member.attached && !qp.is_null() {
             // The program may have detached it itself.
-            let _ = ibv_detach_mcast(qp, &ibv_gid { raw: member.group.0 }, 0);
+            let _ = ibv_detach_mcast(qp, (&ibv_gid { raw: member.group.0 }).into(), 0);
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::ground::abi::{
     ibv_ah_attr, ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
     rdma_cm_id,
 };
+use crate::ground::arguments::Trusted;
 use crate::ground::errno::{Errno, INVALID, errno};
 use crate::ground::handles::zeroed;
 use crate::ground::outcome::{number, value};
@@ -142,7 +143,7 @@ fn route_of(qp: &QpParameters, state: &State) -> MadRoute {
 
 fn modify(id: &Id, attr: &mut ibv_qp_attr, mask: AttributeMask) -> Result<(), Errno> {
     // SAFETY: a live queue pair of the identifier's; our own structures.
-    match unsafe { ibv_modify_qp((*id.c()).qp, attr, mask.bits() as c_int) } {
+    match unsafe { ibv_modify_qp((*id.c()).qp, (&*attr).into(), mask.bits() as c_int) } {
         0 => Ok(()),
         errno => Err(Errno(errno)),
     }
@@ -269,8 +270,7 @@ fn create(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno> {
         attr.comp_mask |= MASK_XRCD;
     }
     let made = complete_queues(id, attr).and_then(|()| {
-        // SAFETY: live objects.
-        let qp = unsafe { create_qp_ex(c.verbs, attr) };
+        let qp = create_qp_ex(c.verbs, attr.into());
         if qp.is_null() { Err(Errno(errno())) } else { Ok(qp) }
     });
     let ready = made.and_then(|qp| {
@@ -384,7 +384,7 @@ pub(crate) fn destroy_completion_queues(id: &Id) {
         {
             if !cq.is_null() {
                 // Events that were fetched and not acknowledged would be waited for.
-                crate::calls::completion_channel::ibv_ack_cq_events(*cq, u32::MAX);
+                crate::calls::completion_channel::ibv_ack_cq_events(Trusted::new(*cq), u32::MAX);
                 ibv_destroy_cq(*cq);
                 *cq = ptr::null_mut();
             }

@@ -37,13 +37,13 @@ impl Shared {
     }
 
     fn open() -> Result<Shared, Errno> {
-        // SAFETY: the device of this library.
-        let context = unsafe { ibv_open_device(device_pointer()) };
+        let context = ibv_open_device(device_pointer());
         if context.is_null() {
             return Err(Errno(errno()));
         }
-        // SAFETY: it was opened above, and is never closed.
-        let (open, pd) = unsafe { (Context::of(context)?, ibv_alloc_pd(context)) };
+        // It is never closed.
+        let open: &'static Context = Box::leak(Box::new(Context::of(context)?));
+        let pd = ibv_alloc_pd(context);
         if pd.is_null() {
             return Err(Errno(errno()));
         }

@@ -46,9 +46,8 @@ pub(crate) fn xrc_domain() -> Result<*mut ibv_xrcd, Errno> {
         Some((owner, open)) if *owner == process => Ok(open.0),
         _ => {
             // One without a file.
-            let mut wanted = ibv_xrcd_init_attr { comp_mask: 3, fd: -1, oflags: libc::O_CREAT };
-            // SAFETY: an open context; our own structure.
-            let open = unsafe { open_xrcd(shared.context, &mut wanted) };
+            let wanted = ibv_xrcd_init_attr { comp_mask: 3, fd: -1, oflags: libc::O_CREAT };
+            let open = open_xrcd(shared.context, (&wanted).into());
             if open.is_null() {
                 return Err(Errno(errno()));
             }
@@ -125,8 +124,7 @@ fn create(id: &Id, attr: &mut ibv_srq_init_attr_ex) -> Result<(), Errno> {
         }
         attr.comp_mask |= MASK_XRCD | MASK_CQ;
     }
-    // SAFETY: live objects; the caller's structure.
-    let srq = unsafe { create_srq_ex(c.verbs, attr) };
+    let srq = create_srq_ex(c.verbs, attr.into());
     if srq.is_null() {
         let failed = Errno(errno());
         if c.qp.is_null() {

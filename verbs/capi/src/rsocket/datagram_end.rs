@@ -18,10 +18,11 @@ use super::identifier::{Identifier, PS_UDP};
 use super::link::{Completions, QueuePair, Wanted, create_queue_pair};
 use super::protocol::datagram::Source;
 use super::region::{Buffers, LOCAL, Region};
-use crate::calls::address_handle::{Ah, ibv_create_ah, ibv_destroy_ah};
+use crate::calls::address_handle::{ibv_create_ah, ibv_destroy_ah};
 use crate::ground::abi::ibv_ah_attr;
 use crate::ground::errno::{Errno, INVALID, errno};
 use crate::ground::handles::held;
+use crate::objects::address_handle::Ah;
 use crate::rdma_cm::address;
 use crate::rdma_cm::id::QPT_UD;
 use crate::rdma_cm::queue_pair::{DATAGRAM_Q_KEY, address_vector};
@@ -148,10 +149,10 @@ impl End {
         let entry = address::own(self.hca, self.ip)?;
         let (local, remote) = (entry.gid, address::gid_of_peer(self.hca, &entry, peer));
         let route = MadRoute { local, remote, traffic_class: 0, hop_limit: HOP_LIMIT, flow_label: 0 };
-        let mut attributes: ibv_ah_attr = address_vector(self.hca, &route);
+        let attributes: ibv_ah_attr = address_vector(self.hca, &route);
         // SAFETY: the shared domain; our own structure; a handle that is destroyed again.
         unsafe {
-            let ah = ibv_create_ah(shared()?.pd, &mut attributes);
+            let ah = ibv_create_ah(shared()?.pd, (&attributes).into());
             if ah.is_null() {
                 return Err(Errno(errno()));
             }

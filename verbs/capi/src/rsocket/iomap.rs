@@ -9,6 +9,7 @@ use super::region::{Buffers, LOCAL, WRITTEN_BY_PEERS};
 use super::stream_socket::{Connection, Locked, Patience, State, StreamSocket};
 use crate::calls::memory::{ibv_dereg_mr, ibv_reg_mr};
 use crate::ground::abi::ibv_mr;
+use crate::ground::arguments::Lasting;
 use crate::ground::errno::{Errno, INVALID, errno};
 use crate::rdma_cm::shared::shared;
 
@@ -27,8 +28,7 @@ unsafe impl Send for Mapped {}
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: our own region.
-        unsafe { ibv_dereg_mr(self.mr) };
+        ibv_dereg_mr(self.mr);
     }
 }
 
@@ -74,7 +74,7 @@ impl StreamSocket {
         };
         let access = if for_peer { WRITTEN_BY_PEERS } else { LOCAL };
         // SAFETY: the shared domain; the program keeps the buffer mapped.
-        let mr = unsafe { ibv_reg_mr(shared()?.pd, buffer, length, access) };
+        let mr = unsafe { ibv_reg_mr(shared()?.pd, Lasting::new(buffer), length, access) };
         if mr.is_null() {
             return Err(Errno(errno()));
         }

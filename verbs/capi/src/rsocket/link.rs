@@ -21,11 +21,14 @@ use super::protocol::sending::Transfer;
 use super::protocol::stream::{Control, Sizes};
 use super::protocol::word::Word;
 use super::region::{BIG_ENDIAN, Buffers, LOCAL, Region, WRITTEN_BY_PEERS};
-use crate::calls::completion_channel::{self, ibv_create_comp_channel, ibv_destroy_comp_channel};
-use crate::calls::completion_queue::{Cq, ibv_create_cq, ibv_destroy_cq};
+use crate::calls::completion_channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
+use crate::calls::completion_queue::{ibv_create_cq, ibv_destroy_cq};
 use crate::ground::abi::{ibv_comp_channel, ibv_cq, ibv_qp_init_attr};
+use crate::ground::arguments::Trusted;
 use crate::ground::errno::{Errno, errno};
 use crate::ground::handles::{held, zeroed};
+use crate::objects::completion_channel::Channel;
+use crate::objects::completion_queue::Cq;
 use crate::rdma_cm::id::QPT_RC;
 use crate::rdma_cm::queue_pair::{rdma_create_qp, rdma_destroy_qp};
 use crate::rdma_cm::shared::shared;
@@ -71,7 +74,7 @@ impl Drop for Completions {
         // SAFETY: our own objects, the queue pair is gone.
         unsafe {
             if !self.cq.is_null() {
-                crate::calls::completion_channel::ibv_ack_cq_events(self.cq, u32::MAX);
+                crate::calls::completion_channel::ibv_ack_cq_events(Trusted::new(self.cq), u32::MAX);
                 ibv_destroy_cq(self.cq);
             }
             if !self.channel.is_null() {
@@ -136,7 +139,7 @@ pub(crate) fn create_queue_pair(id: &Arc<Identifier>, wanted: &Wanted) -> Result
         }
         let queue_pair = QueuePair(Arc::clone(id));
         let queue = Arc::clone(held::<Cq>(made.cq)?.queue());
-        let events = Arc::clone(held::<completion_channel::Channel>(made.channel)?.channel());
+        let events = Arc::clone(held::<Channel>(made.channel)?.channel());
         let number = Qpn::new((*(*id.raw()).qp).qp_num);
         Ok((queue_pair, made, queue, events, number))
     }

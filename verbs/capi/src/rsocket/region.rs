@@ -10,6 +10,7 @@ use super::protocol::ring::Piece;
 use super::protocol::sending::Table;
 use crate::calls::memory::{ibv_dereg_mr, ibv_reg_mr};
 use crate::ground::abi::{ibv_mr, ibv_pd};
+use crate::ground::arguments::Lasting;
 use crate::ground::errno::{Errno, INVALID, errno};
 
 /// `IBV_ACCESS_LOCAL_WRITE`, `IBV_ACCESS_REMOTE_WRITE`.
@@ -45,7 +46,7 @@ impl Region {
             return Err(Errno(libc::ENOMEM));
         }
         // SAFETY: the caller's promise; memory of our own.
-        let mr = unsafe { ibv_reg_mr(pd, base, length, access) };
+        let mr = unsafe { ibv_reg_mr(pd, Lasting::new(base), length, access) };
         let region = Region { base: base.cast(), length, mr };
         if mr.is_null() { Err(Errno(errno())) } else { Ok(region) }
     }

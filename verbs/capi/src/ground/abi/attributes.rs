@@ -346,6 +346,7 @@ pub(crate) struct ibv_alloc_dm_attr {
     pub(crate) comp_mask: u32,
 }
 
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct ibv_mr_init_attr {
     pub(crate) length: usize,

@@ -1,0 +1,53 @@
+//! The list of devices.
+
+use std::ffi::{c_char, c_int};
+use std::ptr;
+
+use crate::ground::abi::ibv_device;
+use crate::ground::arguments::{Out, Trusted};
+use crate::ground::errno::Errno;
+use crate::ground::outcome::pointer;
+use crate::objects::device::{Device, device_pointer};
+use crate::objects::gid_entries::gid_entries;
+
+/// A list of devices that ends with NULL: one device, or none on a host without addresses.
+pub(crate) extern "C" fn ibv_get_device_list(num_devices: Out<'_, c_int>) -> *mut *mut ibv_device {
+    pointer(|| {
+        let usable = !gid_entries()?.is_empty();
+        // SAFETY: two pointers, zeroed: NULL.
+        let list = unsafe { libc::calloc(2, size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
+        if list.is_null() {
+            return Err(Errno(libc::ENOMEM));
+        }
+        if usable {
+            // SAFETY: the first of the two.
+            unsafe { list.write(device_pointer()) };
+        }
+        if let Some(num_devices) = num_devices.optional() {
+            num_devices.set(usable.into());
+        }
+        Ok(list)
+    })
+}
+
+/// # Safety
+/// `list` is NULL or came from [`ibv_get_device_list`], and was not freed.
+pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
+    // SAFETY: the C library allocated it, in `ibv_get_device_list`. The device itself stays.
+    unsafe { libc::free(list.cast()) }
+}
+
+pub(crate) extern "C" fn ibv_get_device_name(device: Trusted<'_, ibv_device>) -> *const c_char {
+    device.optional::<Device>().map_or(ptr::null(), Device::name_pointer)
+}
+
+/// In network order.
+pub(crate) extern "C" fn ibv_get_device_guid(device: Trusted<'_, ibv_device>) -> u64 {
+    device.optional::<Device>().map_or(0, |device| u64::from_ne_bytes(device.guid()))
+}
+
+/// -1, which the manual page has for a kernel that gives no indexes: programs ask the kernel about the device
+/// of an index (UCX does, by netlink), and 0 may be another device there, or none.
+pub(crate) extern "C" fn ibv_get_device_index(_device: *mut ibv_device) -> c_int {
+    -1
+}

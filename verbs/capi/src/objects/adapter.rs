@@ -1,0 +1,168 @@
+//! The HCA that all contexts of a process share. The PUMICE_* variables (`pumice_device::settings`) say what
+//! it is like.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
+use std::time::Duration;
+
+use super::capture;
+use super::device::the_device;
+use super::events::Distributor;
+use super::gid_entries::{gid_entries, gid_entries_now};
+use crate::ground::errno::Errno;
+use crate::ground::log::{self, complain, explain, explain_cause, logs};
+use crate::ground::outcome::value;
+use crate::ground::settings::{profile, settings};
+use crate::ground::zeroed::zeroed;
+use pumice_device::ground::clock::Clock;
+use pumice_device::ground::limits::Limits;
+use pumice_device::hca::{CqSetup, Hca, HcaConfig};
+use pumice_device::objects::completion_queue::CompletionQueue;
+use pumice_device::port::UdpConfig;
+use pumice_device::settings::Log;
+use pumice_device::share::{ShareConfig, SharedPort};
+use pumice_transport::types::WorkCompletion;
+
+/// What the contexts of a process share. Dropped with the last of them: the port is free again then.
+pub(crate) struct Adapter {
+    /// Stops before the HCA does.
+    distributor: Distributor,
+    hca: Arc<Hca>,
+    /// The process that opened it. A fork has its locks without its threads.
+    process: u32,
+    /// A queue that stays empty: polling it drives the HCA if no other thread does, and never waits.
+    idle: Arc<CompletionQueue>,
+}
+
+impl Adapter {
+    fn open() -> Result<Adapter, Errno> {
+        let (settings, profile) = (settings()?, profile()?);
+        let gids = gid_entries()?;
+        let address = match (gids.as_slice(), settings.address) {
+            ([], _) => {
+                complain(
+                    "no interface that is up has an address: bring one up, `ip link set lo up` is enough",
+                );
+                return Err(Errno(libc::ENODEV));
+            }
+            (_, Some(address)) => address,
+            (some, None) if some.iter().all(|entry| entry.ip.is_ipv4()) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            (_, None) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let shared = SharedPort::open(&ShareConfig::new(UdpConfig::new(address))).map_err(|error| {
+            complain(&error.to_string());
+            Errno(error.errno())
+        })?;
+        if let Some(notice) = shared.notice() {
+            explain(|| notice.to_owned());
+        }
+        let process_slot = shared.slot();
+        let clock = Clock::monotonic();
+        let port = capture::wrap(shared, settings, &clock)?;
+        let mut config = HcaConfig {
+            process_slot,
+            ca_guid: u64::from_be_bytes(the_device().guid()),
+            // One completion queue is this library's own.
+            limits: Limits { max_cq: profile.limits.max_cq.saturating_add(1), ..profile.limits },
+            pkeys: profile.port.pkeys.clone(),
+            ..HcaConfig::new(&the_device().name(), gids)
+        };
+        // An address that comes later can be used if the socket has its IP version.
+        let any_version = address.is_ipv6();
+        let offered = config.gids.clone();
+        config.gid_source = Some(Box::new(move || {
+            let mut entries = gid_entries_now(&offered)?;
+            entries.retain(|entry| any_version || entry.ip.is_ipv4());
+            Some(entries)
+        }));
+        if logs(Log::Error) {
+            config.log = Some(Box::new(|qp, cause| explain_cause(qp.qpn, cause)));
+        }
+        if logs(Log::Debug) {
+            config.steps = Some(Box::new(log::print_step));
+        }
+        // Signals are for the application's threads.
+        let hca = Arc::new(with_signals_blocked(|| Hca::open(config, port, clock))?);
+        let distributor = with_signals_blocked(|| Distributor::start(&hca))?;
+        let idle = hca.create_cq(CqSetup { depth: 1, ..CqSetup::default() })?;
+        static FAREWELL: Once = Once::new();
+        // SAFETY: the object is never unmapped (it is linked with -z nodelete).
+        FAREWELL.call_once(|| unsafe {
+            libc::atexit(farewell);
+        });
+        Ok(Adapter { distributor, hca, process: std::process::id(), idle })
+    }
+
+    /// Whether this process is a fork of the one that opened it.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    pub(crate) const fn hca(&self) -> &Arc<Hca> {
+        &self.hca
+    }
+
+    pub(crate) const fn distributor(&self) -> &Distributor {
+        &self.distributor
+    }
+}
+
+/// Runs `start`, whose new threads inherit that they get no signals.
+fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
+    let (mut all, mut old): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
+    // SAFETY: sets of this frame are written and read.
+    unsafe {
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+    }
+    let started = start();
+    // SAFETY: the set of this frame is read.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
+    started
+}
+
+/// The adapter of this process, if a context is open.
+static SHARED: Mutex<Weak<Adapter>> = Mutex::new(Weak::new());
+
+/// How long an exit waits for explanations to be written to a slow terminal.
+const EXPLANATIONS_PATIENCE: Duration = Duration::from_millis(100);
+
+/// At exit: a program that exits right after its last completion has not sent the acknowledgement for
+/// it. Takes no lock that is held, because programs also exit from signal handlers.
+extern "C" fn farewell() {
+    value((), || {
+        let Some(adapter) = SHARED.try_lock().ok().and_then(|shared| shared.upgrade()) else {
+            return log::account();
+        };
+        if !adapter.is_inherited() {
+            adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
+            adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
+            adapter.hca.events().settle(EXPLANATIONS_PATIENCE);
+            capture::flush_capture();
+        }
+        log::account();
+        // Whatever this drops would wait for threads.
+        std::mem::forget(adapter);
+    });
+}
+
+/// This process's adapter, opened if it is not yet.
+pub(crate) fn adapter() -> Result<Arc<Adapter>, Errno> {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(adapter) = shared.upgrade() {
+        if !adapter.is_inherited() {
+            return Ok(adapter);
+        }
+        std::mem::forget(adapter);
+    }
+    let adapter = Arc::new(Adapter::open()?);
+    *shared = Arc::downgrade(&adapter);
+    Ok(adapter)
+}
+
+/// Gives up a context's share of the adapter. The last one closes the port, before anybody can ask for
+/// the device again.
+pub(crate) fn release(adapter: Arc<Adapter>) {
+    let _shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(adapter);
+}

@@ -1,0 +1,305 @@
+//! Asynchronous events. The HCA has one queue of them; every context has its own, with a descriptor.
+//! A thread that sleeps until there is one carries them over.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::c_void;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+
+use pumice_device::ground::awaited::Awaited;
+use pumice_device::hca::Hca;
+use pumice_device::objects::async_event::AsyncElement;
+use pumice_device::port::wait_readable;
+use pumice_device::system::event_pipe::EventPipe;
+use pumice_transport::types::AsyncEventType;
+use pumice_transport::wire::Qpn;
+
+use super::local_identifier;
+use crate::ground::abi::{EVENT_FLAG, ibv_async_event, ibv_context};
+use crate::ground::descriptors;
+use crate::ground::errno::Errno;
+
+/// `IBV_EVENT_LID_CHANGE`: of this library, not of the device, which knows no LIDs.
+const LID_CHANGE: u32 = 11;
+/// Elements up to here are numbers of queue pairs or ports: no object is at so low an address.
+const NUMBERS: u64 = 0xff_ffff;
+
+/// What events are about, of all objects that have any, by cookie.
+static SOURCES: Mutex<BTreeMap<u64, Weak<EventSource>>> = Mutex::new(BTreeMap::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What events are about: an object of the program, or an XRC receive queue pair of OFED 1.x.
+pub(crate) struct EventSource {
+    /// By which the HCA names it.
+    cookie: u64,
+    /// Address of its context, whose events these are.
+    context: usize,
+    kind: SourceKind,
+    /// Events that the program got and has not acknowledged.
+    unacknowledged: Awaited<u32>,
+}
+
+enum SourceKind {
+    /// The cookie is the address of its structure.
+    Object,
+    /// Its events have a number, which is known once the queue pair exists.
+    Number(AtomicU32),
+}
+
+impl EventSource {
+    /// Of an object, whose cookie is the address of its structure.
+    pub(crate) fn of_object(context: *mut ibv_context, cookie: u64) -> Arc<EventSource> {
+        EventSource::add(context, cookie, SourceKind::Object)
+    }
+
+    /// Of a receive queue pair of OFED 1.x, which has no object.
+    pub(crate) fn of_number(context: *mut ibv_context) -> Arc<EventSource> {
+        // Addresses of structures are even.
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let cookie = NEXT.fetch_add(2, Ordering::Relaxed);
+        EventSource::add(context, cookie, SourceKind::Number(AtomicU32::new(0)))
+    }
+
+    fn add(context: *mut ibv_context, cookie: u64, kind: SourceKind) -> Arc<EventSource> {
+        let context = context.addr();
+        let source = Arc::new(EventSource { cookie, context, kind, unacknowledged: Awaited::default() });
+        lock(&SOURCES).insert(cookie, Arc::downgrade(&source));
+        source
+    }
+
+    fn find(cookie: u64) -> Option<Arc<EventSource>> {
+        lock(&SOURCES).get(&cookie).and_then(Weak::upgrade)
+    }
+
+    /// By which the HCA names it.
+    pub(crate) const fn cookie(&self) -> u64 {
+        self.cookie
+    }
+
+    /// The queue pair has this number.
+    pub(crate) fn set_number(&self, number: Qpn) {
+        if let SourceKind::Number(own) = &self.kind {
+            own.store(number.value(), Ordering::Relaxed);
+        }
+    }
+
+    /// Blocks until the program has acknowledged all events: an object must not vanish under a thread that
+    /// looks at its event.
+    pub(crate) fn wait_acknowledged(&self) {
+        self.unacknowledged.wait(|count| *count == 0);
+    }
+}
+
+impl Drop for EventSource {
+    fn drop(&mut self) {
+        let mut sources = lock(&SOURCES);
+        // A newer object may have the address by now.
+        if sources.get(&self.cookie).is_some_and(|source| source.strong_count() == 0) {
+            sources.remove(&self.cookie);
+        }
+    }
+}
+
+/// What an event is about.
+#[derive(Clone)]
+enum Element {
+    Source(Arc<EventSource>),
+    Port(u8),
+}
+
+impl Element {
+    /// None: the object is gone.
+    fn of(element: AsyncElement) -> Option<Element> {
+        match element {
+            AsyncElement::Cq { cookie } | AsyncElement::Qp { cookie, .. } | AsyncElement::Srq { cookie } => {
+                EventSource::find(cookie).map(Element::Source)
+            }
+            AsyncElement::Port(port) => Some(Element::Port(port)),
+            AsyncElement::Device => Some(Element::Port(1)),
+        }
+    }
+
+    /// Whether a context gets the event.
+    fn concerns(&self, context: usize) -> bool {
+        match self {
+            Element::Source(source) => source.context == context,
+            Element::Port(_) => true,
+        }
+    }
+
+    fn is(&self, other: &EventSource) -> bool {
+        matches!(self, Element::Source(source) if ptr::eq(Arc::as_ptr(source), other))
+    }
+
+    /// What the program gets; an object's event is to be acknowledged.
+    fn hand_out(&self, event_type: u32) -> ibv_async_event {
+        let (element, flag): (*mut c_void, u32) = match self {
+            Element::Port(port) => (ptr::without_provenance_mut(usize::from(*port)), 0),
+            Element::Source(source) => match &source.kind {
+                SourceKind::Object => {
+                    source.unacknowledged.change(|count| *count += 1);
+                    (ptr::with_exposed_provenance_mut(source.cookie as usize), 0)
+                }
+                SourceKind::Number(number) => {
+                    let number = number.load(Ordering::Relaxed);
+                    (ptr::without_provenance_mut(number as usize), EVENT_FLAG)
+                }
+            },
+        };
+        ibv_async_event { element, event_type: event_type | flag }
+    }
+}
+
+/// The program has looked at an event.
+pub(crate) fn acknowledge(event: &ibv_async_event) {
+    let cookie = event.element.addr() as u64;
+    // Events of CQs, QPs and SRQs. A number of OFED 1.x, whose flag the program may have taken away, is no
+    // object.
+    let of_object = matches!(event.event_type, 0..=7 | 14..=16) && cookie > NUMBERS;
+    if let Some(source) = EventSource::find(cookie).filter(|_| of_object) {
+        source.unacknowledged.change(|count| *count = count.saturating_sub(1));
+    }
+}
+
+/// Asynchronous events of one context.
+pub(crate) struct AsyncQueue {
+    /// As many bytes as events are queued, so that one read(2) waits for one event.
+    waiting: EventPipe,
+    queued: Mutex<VecDeque<(u32, Element)>>,
+}
+
+impl AsyncQueue {
+    /// Most events that wait for the program; further ones are lost.
+    const CAPACITY: usize = 1 << 16;
+
+    pub(crate) fn new() -> Result<AsyncQueue, Errno> {
+        Ok(AsyncQueue { waiting: EventPipe::new()?, queued: Mutex::new(VecDeque::new()) })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.waiting.as_fd().as_raw_fd()
+    }
+
+    fn push(&self, event: u32, element: Element) {
+        let mut queued = lock(&self.queued);
+        if queued.len() < AsyncQueue::CAPACITY && self.waiting.put() {
+            queued.push_back((event, element));
+        }
+    }
+
+    /// The oldest event.
+    pub(crate) fn take(&self) -> Option<ibv_async_event> {
+        let mut queued = lock(&self.queued);
+        let (event_type, element) = queued.pop_front()?;
+        Some(element.hand_out(event_type))
+    }
+
+    fn forget(&self, source: &EventSource) {
+        let mut queued = lock(&self.queued);
+        let before = queued.len();
+        queued.retain(|(_, element)| !element.is(source));
+        // A reader that was faster finds the queue empty and waits again.
+        self.waiting.take(before - queued.len());
+    }
+}
+
+/// Carries events of the HCA to the contexts.
+pub(crate) struct Distributor {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread and the contexts share.
+struct Shared {
+    hca: Arc<Hca>,
+    /// Open contexts by address. Held while an event is carried: a thread that has held it since an object
+    /// left the HCA knows that no event of the object is under way.
+    contexts: Mutex<Vec<(usize, Arc<AsyncQueue>)>>,
+    wake: OwnedFd,
+    stopping: AtomicBool,
+    lid: AtomicU16,
+}
+
+impl Shared {
+    fn carry(&self) {
+        let contexts = lock(&self.contexts);
+        while let Some(event) = self.hca.async_events().try_event() {
+            if event.event == AsyncEventType::GidChange {
+                self.note_lid(&contexts);
+            }
+            if let Some(element) = Element::of(event.element) {
+                for (_, queue) in contexts.iter().filter(|(context, _)| element.concerns(*context)) {
+                    queue.push(event.event as u32, element.clone());
+                }
+            }
+            event.ack();
+        }
+    }
+
+    /// With PUMICE_LID the port's LID is made of its first address, and may have changed with it.
+    fn note_lid(&self, contexts: &[(usize, Arc<AsyncQueue>)]) {
+        let lid = local_identifier::of_port(&self.hca);
+        if self.lid.swap(lid, Ordering::Relaxed) != lid {
+            contexts.iter().for_each(|(_, queue)| queue.push(LID_CHANGE, Element::Port(1)));
+        }
+    }
+
+    /// What the thread does.
+    fn run(&self) {
+        let fd = self.hca.async_events().as_fd().as_raw_fd();
+        while !self.stopping.load(Ordering::Acquire) {
+            // A failing ppoll(2) makes this look again, nothing worse.
+            let _ = wait_readable(&[fd], Some(self.wake.as_raw_fd()), None);
+            self.carry();
+        }
+    }
+}
+
+impl Distributor {
+    pub(crate) fn start(hca: &Arc<Hca>) -> Result<Distributor, Errno> {
+        let shared = Arc::new(Shared {
+            hca: Arc::clone(hca),
+            contexts: Mutex::new(Vec::new()),
+            wake: descriptors::event()?,
+            stopping: AtomicBool::new(false),
+            lid: AtomicU16::new(local_identifier::of_port(hca)),
+        });
+        let thread = std::thread::Builder::new().name("pumice-events".to_owned()).stack_size(128 << 10);
+        let thread = thread.spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.run()
+        });
+        let thread = thread.map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        Ok(Distributor { shared, thread: Some(thread) })
+    }
+
+    pub(crate) fn register(&self, context: *mut ibv_context, events: &Arc<AsyncQueue>) {
+        lock(&self.shared.contexts).push((context.addr(), Arc::clone(events)));
+    }
+
+    pub(crate) fn unregister(&self, context: *mut ibv_context) {
+        lock(&self.shared.contexts).retain(|(other, _)| *other != context.addr());
+    }
+
+    /// Forgets the events of what has left the HCA.
+    pub(crate) fn forget(&self, events: &AsyncQueue, source: &EventSource) {
+        // What was being carried when it left has arrived once this lock is had.
+        let _carried = lock(&self.shared.contexts);
+        events.forget(source);
+    }
+}
+
+impl Drop for Distributor {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        descriptors::raise(&self.shared.wake);
+        // A panic in the thread has been reported where it happened.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}

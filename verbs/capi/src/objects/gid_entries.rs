@@ -1,0 +1,38 @@
+//! The addresses that the device offers.
+
+use std::net::IpAddr;
+
+use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::system::interface::{Interface, interfaces};
+
+use crate::ground::errno::Errno;
+use crate::ground::settings::{profile, settings};
+
+/// The addresses that the device offers, in GID table order.
+pub(crate) fn gid_entries() -> Result<Vec<GidEntry>, Errno> {
+    let found = interfaces().map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EIO)))?;
+    gid_entries_among(&found)
+}
+
+/// The addresses of the device that are there, on interfaces that are up; none if the system does not tell.
+/// 127.0.0.1 and ::1 stay if they were offered before the host had other addresses: queue pairs may use them.
+pub(crate) fn gid_entries_now(offered: &[GidEntry]) -> Option<Vec<GidEntry>> {
+    let found = interfaces().ok()?;
+    // The one address that was asked for may have gone.
+    let mut entries = gid_entries_among(&found).unwrap_or_default();
+    let has =
+        |ip: IpAddr| found.iter().any(|interface| interface.addresses.iter().any(|(own, _)| *own == ip));
+    let loopback = offered.iter().filter(|entry| entry.ip.is_loopback() && has(entry.ip));
+    let stay: Vec<GidEntry> = loopback.filter(|entry| !entries.contains(entry)).cloned().collect();
+    entries.extend(stay);
+    let is_up = |name: &str| found.iter().any(|interface| interface.up && interface.name == name);
+    entries.retain(|entry| is_up(&entry.interface));
+    Some(entries)
+}
+
+fn gid_entries_among(found: &[Interface]) -> Result<Vec<GidEntry>, Errno> {
+    let mut entries = settings()?.gid_entries(found)?;
+    let most = profile()?.port.max_mtu;
+    entries.iter_mut().for_each(|entry| entry.mtu = entry.mtu.min(most));
+    Ok(entries)
+}

@@ -1,0 +1,131 @@
+//! Queue pairs.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use pumice_device::ground::table::Handle;
+use pumice_device::hca::{Hca, TargetRegistration};
+use pumice_transport::wire::Qpn;
+
+use super::context::Context;
+use super::events::EventSource;
+use super::send_series::Series;
+use super::usage::Use;
+use crate::ground::abi::{ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr};
+use crate::ground::errno::Errno;
+use crate::ground::handles::{Held, Identity, Listed, Shown, show, shown};
+use crate::ground::turn::Turn;
+
+/// A queue pair; all have room for the extended structure.
+#[repr(C)]
+pub(crate) struct Qp {
+    c: Shown<ibv_qp_ex>,
+    parts: Parts,
+}
+
+/// Everything that a queue pair is beside its structure.
+pub(crate) struct Parts {
+    pub(crate) hca: Arc<Hca>,
+    pub(crate) number: Qpn,
+    /// Its protection domain; XRC targets have none.
+    pub(crate) domain: Option<Handle>,
+    /// UD.
+    pub(crate) is_datagram: bool,
+    pub(crate) signals_all: bool,
+    pub(crate) events: Arc<EventSource>,
+    /// Of a target that was opened, not made.
+    pub(crate) registration: Option<TargetRegistration>,
+    /// Of the `ibv_wr_*` calls, if the queue pair was made for them.
+    pub(crate) series: Option<Box<Turn<Series>>>,
+    pub(crate) _domain_use: Option<Use>,
+}
+
+// SAFETY: the first field begins with the C structure.
+unsafe impl Held for Qp {
+    type C = ibv_qp;
+}
+
+impl Listed for Qp {
+    const KIND: &'static str = "queue pair";
+
+    fn identity(c: &ibv_qp) -> Identity {
+        Identity::new(c.context, c.handle)
+    }
+}
+
+impl Qp {
+    pub(crate) const fn new(c: ibv_qp_ex, parts: Parts) -> Qp {
+        Qp { c: Shown::new(c), parts }
+    }
+
+    #[inline]
+    pub(crate) const fn hca(&self) -> &Arc<Hca> {
+        &self.parts.hca
+    }
+
+    #[inline]
+    pub(crate) const fn number(&self) -> Qpn {
+        self.parts.number
+    }
+
+    /// UD.
+    #[inline]
+    pub(crate) const fn is_datagram(&self) -> bool {
+        self.parts.is_datagram
+    }
+
+    /// What its asynchronous events are about.
+    pub(crate) fn events(&self) -> &EventSource {
+        &self.parts.events
+    }
+
+    /// Of the thread that puts requests together by the `ibv_wr_*` calls.
+    #[inline]
+    pub(crate) fn series(&self) -> Option<&Turn<Series>> {
+        self.parts.series.as_deref()
+    }
+
+    /// Its protection domain; XRC targets have none.
+    #[inline]
+    pub(crate) const fn domain(&self) -> Option<Handle> {
+        self.parts.domain
+    }
+
+    /// Of a target that was opened, not made.
+    pub(crate) const fn registration(&self) -> Option<TargetRegistration> {
+        self.parts.registration
+    }
+
+    /// Its context.
+    pub(crate) fn context(&self) -> Result<Arc<Context>, Errno> {
+        Context::of(self.context_pointer())
+    }
+
+    fn context_pointer(&self) -> *mut ibv_context {
+        shown!(self.c, qp_base.context)
+    }
+
+    /// `wr_id` and `wr_flags`, which programs set before an `ibv_wr_*` call.
+    #[inline]
+    pub(crate) fn next_request(&self) -> (u64, u32) {
+        (shown!(self.c, wr_id), shown!(self.c, wr_flags))
+    }
+
+    /// Shows a state.
+    pub(crate) fn show_state(&self, state: u32) {
+        show!(self.c, qp_base.state = state);
+    }
+
+    /// What it was made with, and the capacity that it got.
+    pub(crate) fn made_with(&self, cap: ibv_qp_cap) -> ibv_qp_init_attr {
+        ibv_qp_init_attr {
+            qp_context: shown!(self.c, qp_base.qp_context),
+            send_cq: shown!(self.c, qp_base.send_cq),
+            recv_cq: shown!(self.c, qp_base.recv_cq),
+            srq: shown!(self.c, qp_base.srq),
+            cap,
+            qp_type: shown!(self.c, qp_base.qp_type),
+            sq_sig_all: c_int::from(self.parts.signals_all),
+        }
+    }
+}
