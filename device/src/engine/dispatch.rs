@@ -1,128 +1,208 @@
 //! From a received train to the queue pairs it is for.
 
+use std::iter::Enumerate;
+use std::slice::Chunks;
+
 use pumice_transport::host::{Counter, Host, QpContext};
 use pumice_transport::qp::{Arrival, QueuePair};
 use pumice_transport::types::{Cause, DropReason, Gid};
 use pumice_transport::wire::{Packet, PacketError, ProcessIndex, Qpn, Service, Verdict, icrc, peek};
 
-use super::queue_pairs::QueuePairs;
+use super::entries::Entries;
 use super::schedule::Ready;
-use super::targets::{self, Targets, Unavailable};
 use crate::gsi::{self, Gsi};
 use crate::port::Received;
 use crate::resources::Resources;
+use crate::xrc::{SharedTargets, Unavailable};
 
-/// Hands every packet of a train to its queue pair, or drops and counts it.
-pub(crate) fn receive(
-    now_ns: u64,
-    received: &Received<'_>,
-    queue_pairs: &mut QueuePairs,
-    resources: &mut Resources,
-    touched: &mut Ready,
-    targets: &mut Targets,
-    management: &mut Gsi,
-) {
-    let arrival = Arrival {
-        flow: &received.flow,
-        traffic_class: received.traffic_class,
-        hop_limit: received.hop_limit,
-    };
-    let mut last_index = u32::MAX;
-    let mut segments = received.bytes.chunks(received.segment_bytes.max(1)).enumerate();
-    let packets = segments.len() as u64;
-    while let Some((position, bytes)) = segments.next() {
-        let packet = match check(received, position, bytes, resources) {
-            Ok(packet) => packet,
-            Err(counter) => {
-                resources.count(counter, 1);
-                continue;
-            }
-        };
-        let destination = packet.bth().destination;
-        if destination == Qpn::MULTICAST {
-            multicast(now_ns, &arrival, &packet, queue_pairs, resources, touched);
-            continue;
-        }
-        if destination == Qpn::GSI {
-            match gsi::inbound(received, &packet) {
-                Ok(inbound) => management.accept(inbound),
-                Err(counter) => resources.count(counter, 1),
-            }
-            continue;
-        }
-        let mut found = queue_pairs.by_number(destination).map(|(index, _)| index);
-        if found.is_none() && packet.info().service == Service::Xrc && resources.xrc.shares() {
-            found = targets::find(destination, queue_pairs, resources);
-        }
-        let Some((index, entry)) = found.and_then(|index| Some((index, queue_pairs.at_mut(index)?))) else {
-            resources.count(Counter::RxUnknownQpn, 1);
-            unknown(&arrival, &packet, queue_pairs, resources);
-            continue;
-        };
-        if let (Some(shared), Some(xrceth)) = (&entry.shared, packet.xrceth()) {
-            let owner = ProcessIndex::of_srqn(xrceth.srqn).value();
-            if let Some(file) = resources.xrc.shared(shared.domain())
-                && owner != file.slot()
-                && file.is_open_in(owner)
-            {
-                // The run of packets for the same SRQ goes with it, whatever is in them.
-                targets.forward(owner, received, bytes);
-                while let Some((_, next)) =
-                    segments.clone().next().filter(|(_, next)| peek::is_for_same_srq(bytes, next))
-                {
-                    targets.forward(owner, received, next);
-                    segments.next();
-                }
-                continue;
-            }
-            let rest = &mut segments;
-            let outcome = targets::run(entry, resources, |qp, resources| {
-                qp.handle_packet(now_ns, &arrival, &packet, resources);
-                // One lock for all that follow for the same SRQ.
-                while let Some((position, next)) =
-                    rest.clone().next().filter(|(_, next)| peek::is_for_same_srq(bytes, next))
-                {
-                    rest.next();
-                    match check(received, position, next, resources) {
-                        Ok(packet) => qp.handle_packet(now_ns, &arrival, &packet, resources),
-                        Err(counter) => resources.count(counter, 1),
-                    }
-                }
-            });
-            match outcome {
-                Ok(()) => {}
-                Err(Unavailable::Busy) => resources.count(Counter::RxMessageDropped, 1),
-                Err(Unavailable::Gone) => {
-                    targets.note_gone(destination);
-                    resources.count(Counter::RxUnknownQpn, 1);
-                }
-            }
-        } else {
-            deliver(now_ns, &arrival, &packet, &mut entry.qp, resources);
-            if matches!(packet.info().service, Service::Uc | Service::Ud) {
-                resources.note_receives(entry.qp.context());
-            }
-        }
-        if index != last_index {
-            touched.push(index);
-            last_index = index;
-        }
-    }
-    resources.count(Counter::RxTrains, 1);
-    resources.count(Counter::RxPackets, packets);
-    resources.count(Counter::RxBytes, received.bytes.len() as u64);
+/// The packets of a train, each with its position.
+type Segments<'a> = Enumerate<Chunks<'a, u8>>;
+
+/// Where packets go.
+pub(crate) struct Receivers<'a> {
+    pub(crate) entries: Entries<'a>,
+    pub(crate) resources: &'a mut Resources,
+    pub(crate) targets: &'a mut SharedTargets,
+    pub(crate) touched: &'a mut Ready,
+    pub(crate) management: &'a mut Gsi,
 }
 
-/// Says that a request is for a queue pair that is not here.
-#[cold]
-fn unknown(arrival: &Arrival<'_>, packet: &Packet<'_>, queue_pairs: &QueuePairs, resources: &mut Resources) {
-    let (qpn, opcode, psn) = (packet.bth().destination, packet.bth().opcode, packet.bth().psn);
-    if !packet.info().is_request {
-        return;
+impl Receivers<'_> {
+    /// Hands every packet of a train to its queue pair, or drops and counts it.
+    pub(crate) fn receive(&mut self, now_ns: u64, received: &Received<'_>) {
+        let Received { flow, traffic_class, hop_limit, .. } = received;
+        let arrival = Arrival { flow, traffic_class: *traffic_class, hop_limit: *hop_limit };
+        let mut last_index = u32::MAX;
+        let mut segments = received.bytes.chunks(received.segment_bytes.max(1)).enumerate();
+        let packets = segments.len() as u64;
+        while let Some((position, bytes)) = segments.next() {
+            let packet = match check(received, position, bytes, self.resources) {
+                Ok(packet) => packet,
+                Err(counter) => {
+                    self.resources.count(counter, 1);
+                    continue;
+                }
+            };
+            match packet.bth().destination {
+                Qpn::MULTICAST => self.deliver_to_group(now_ns, &arrival, &packet),
+                Qpn::GSI => self.deliver_to_management(received, &packet),
+                destination => {
+                    let Some(index) = self.find(destination, &packet) else {
+                        self.drop_unknown(&arrival, &packet);
+                        continue;
+                    };
+                    let first = First { received, packet: &packet, bytes };
+                    let delivered = self.deliver(now_ns, &arrival, index, &first, &mut segments);
+                    if delivered && index != last_index {
+                        self.touched.push(index);
+                        last_index = index;
+                    }
+                }
+            }
+        }
+        self.resources.count(Counter::RxTrains, 1);
+        self.resources.count(Counter::RxPackets, packets);
+        self.resources.count(Counter::RxBytes, received.bytes.len() as u64);
     }
-    let reason = DropReason::UnknownQpn { destroyed: queue_pairs.was_destroyed(qpn) };
-    let context = QpContext { qpn, pd: 0, send_cq: 0, recv_cq: 0, recv_queue: 0, xrcd: 0, ordinal: u32::MAX };
-    resources.log(&context, Cause::PacketDropped { source: arrival.flow.source, opcode, psn, reason });
+
+    /// The index of the queue pair with this number. The first packet for a target that another process made finds
+    /// it in its domain.
+    #[inline]
+    fn find(&mut self, qpn: Qpn, packet: &Packet<'_>) -> Option<u32> {
+        let known = self.entries.queue_pairs.by_number(qpn).map(|(index, _)| index);
+        if known.is_none() && packet.info().service == Service::Xrc && self.resources.xrc.shares() {
+            return self.targets.find(qpn, &mut self.entries, self.resources);
+        }
+        known
+    }
+
+    /// Hands a packet to its queue pair. False: another process gets it.
+    #[inline]
+    fn deliver(
+        &mut self,
+        now_ns: u64,
+        arrival: &Arrival<'_>,
+        index: u32,
+        first: &First<'_, '_>,
+        rest: &mut Segments<'_>,
+    ) -> bool {
+        let Some(entry) = self.entries.queue_pairs.at_mut(index) else { return false };
+        if entry.sharing.is_shared()
+            && let Some(xrceth) = first.packet.xrceth()
+        {
+            return self.deliver_run(now_ns, arrival, index, ProcessIndex::of_srqn(xrceth.srqn), first, rest);
+        }
+        deliver(now_ns, arrival, first.packet, &mut entry.qp, self.resources);
+        if matches!(first.packet.info().service, Service::Uc | Service::Ud) {
+            self.resources.note_receives(entry.qp.context());
+        }
+        true
+    }
+
+    /// A packet for a queue pair that processes share, and those that follow for the same SRQ, whatever is in them: the
+    /// process that owns the SRQ executes them, under one lock. False: that is another process.
+    fn deliver_run(
+        &mut self,
+        now_ns: u64,
+        arrival: &Arrival<'_>,
+        index: u32,
+        owner: ProcessIndex,
+        first: &First<'_, '_>,
+        rest: &mut Segments<'_>,
+    ) -> bool {
+        let Receivers { entries, resources, targets, .. } = self;
+        let Some(entry) = entries.queue_pairs.at_mut(index) else { return false };
+        let First { received, packet, bytes } = *first;
+        if entry.sharing.is_executed_by(owner) {
+            targets.forward(owner, received, bytes);
+            while let Some((_, next)) = next_of_run(bytes, rest) {
+                targets.forward(owner, received, next);
+            }
+            return false;
+        }
+        let executed = entry.with(&mut **resources, |qp, resources| {
+            qp.handle_packet(now_ns, arrival, packet, resources);
+            while let Some((position, next)) = next_of_run(bytes, rest) {
+                match check(received, position, next, resources) {
+                    Ok(packet) => qp.handle_packet(now_ns, arrival, &packet, resources),
+                    Err(counter) => resources.count(counter, 1),
+                }
+            }
+        });
+        match executed {
+            Ok(()) => {}
+            Err(Unavailable::Busy) => resources.count(Counter::RxMessageDropped, 1),
+            Err(Unavailable::Gone) => {
+                targets.note_gone(packet.bth().destination);
+                resources.count(Counter::RxUnknownQpn, 1);
+            }
+        }
+        true
+    }
+
+    /// A packet for queue pair 1: it waits until the port is free.
+    fn deliver_to_management(&mut self, received: &Received<'_>, packet: &Packet<'_>) {
+        match gsi::inbound(received, packet) {
+            Ok(inbound) => self.management.accept(inbound),
+            Err(counter) => self.resources.count(counter, 1),
+        }
+    }
+
+    /// One copy for each queue pair attached to the group.
+    fn deliver_to_group(&mut self, now_ns: u64, arrival: &Arrival<'_>, packet: &Packet<'_>) {
+        let resources = &mut *self.resources;
+        if packet.info().service != Service::Ud {
+            resources.count(Counter::RxWrongService, 1);
+            return;
+        }
+        let group = Gid::from(arrival.flow.destination);
+        let members = resources.groups.members(group).to_vec();
+        if members.is_empty() {
+            resources.count(Counter::RxUnknownGroup, 1);
+            return;
+        }
+        let sender = packet.deth().map(|deth| deth.source);
+        let is_ours = resources.gids.iter().any(|(_, entry)| entry.ip == arrival.flow.source);
+        for qpn in members {
+            if is_ours && sender == Some(qpn) && !resources.groups.hears_itself(qpn) {
+                continue;
+            }
+            if let Some((index, entry)) = self.entries.queue_pairs.by_number(qpn) {
+                deliver(now_ns, arrival, packet, &mut entry.qp, resources);
+                self.touched.push(index);
+            }
+        }
+    }
+
+    /// Counts a packet for a queue pair that is not here, and logs it if it is a request.
+    #[cold]
+    fn drop_unknown(&mut self, arrival: &Arrival<'_>, packet: &Packet<'_>) {
+        self.resources.count(Counter::RxUnknownQpn, 1);
+        let (qpn, opcode, psn) = (packet.bth().destination, packet.bth().opcode, packet.bth().psn);
+        if !packet.info().is_request {
+            return;
+        }
+        let reason = DropReason::UnknownQpn { destroyed: self.entries.queue_pairs.was_destroyed(qpn) };
+        let context =
+            QpContext { qpn, pd: 0, send_cq: 0, recv_cq: 0, recv_queue: 0, xrcd: 0, ordinal: u32::MAX };
+        let cause = Cause::PacketDropped { source: arrival.flow.source, opcode, psn, reason };
+        self.resources.log(&context, cause);
+    }
+}
+
+/// A packet of a train: checked, and as it came.
+#[derive(Clone, Copy)]
+struct First<'a, 'p> {
+    received: &'a Received<'a>,
+    packet: &'a Packet<'p>,
+    bytes: &'a [u8],
+}
+
+/// Takes the next packet of a train if it is for the same SRQ of the same queue pair as the first one.
+fn next_of_run<'a>(first: &[u8], rest: &mut Segments<'a>) -> Option<(usize, &'a [u8])> {
+    let next = rest.clone().next().filter(|(_, next)| peek::is_for_same_srq(first, next))?;
+    rest.next();
+    Some(next)
 }
 
 /// Hands a packet to its queue pair, with no more trust in the memory of its receives than there is.
@@ -163,36 +243,4 @@ fn check<'a>(
         Verdict::Bad => return Err(Counter::RxBadIcrc),
     }
     Ok(packet)
-}
-
-/// One copy for each queue pair attached to the group.
-fn multicast(
-    now_ns: u64,
-    arrival: &Arrival<'_>,
-    packet: &Packet<'_>,
-    queue_pairs: &mut QueuePairs,
-    resources: &mut Resources,
-    touched: &mut Ready,
-) {
-    if packet.info().service != Service::Ud {
-        resources.count(Counter::RxWrongService, 1);
-        return;
-    }
-    let group = Gid::from(arrival.flow.destination);
-    let members = resources.groups.members(group).to_vec();
-    if members.is_empty() {
-        resources.count(Counter::RxUnknownGroup, 1);
-        return;
-    }
-    let sender = packet.deth().map(|deth| deth.source);
-    let is_ours = resources.gids.iter().any(|(_, entry)| entry.ip == arrival.flow.source);
-    for qpn in members {
-        if is_ours && sender == Some(qpn) && !resources.groups.hears_itself(qpn) {
-            continue;
-        }
-        if let Some((index, entry)) = queue_pairs.by_number(qpn) {
-            deliver(now_ns, arrival, packet, &mut entry.qp, resources);
-            touched.push(index);
-        }
-    }
 }

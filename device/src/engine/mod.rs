@@ -7,6 +7,7 @@
 mod batch;
 mod budget;
 mod dispatch;
+mod entries;
 mod queue_pairs;
 mod reply;
 mod schedule;
@@ -23,15 +24,16 @@ use crate::counters::Counters;
 use crate::gsi::Gsi;
 use crate::port::{Peer, Port};
 use crate::resources::{Resources, Trust};
+use crate::xrc::SharedTargets;
 use batch::{BatchBuilder, Sink};
 use budget::Budget;
+use dispatch::Receivers;
+use entries::Entries;
 use reply::ReplyHabit;
 use schedule::{Deadlines, Ready};
-use targets::{Targets, Unavailable};
 
 pub(crate) use budget::{read_limit_packets, window_limit_packets};
 pub(crate) use queue_pairs::{QpEntry, QueuePairs};
-pub(crate) use targets::run as run_target;
 
 /// Trains that one receive call takes from the port before others get a turn.
 const RECEIVE_TRAINS: usize = 8;
@@ -63,7 +65,7 @@ pub(crate) struct Engine {
     /// Batches since acknowledgements began to wait for the application.
     deferred_batches: u32,
     reply: ReplyHabit,
-    targets: Targets,
+    targets: SharedTargets,
 }
 
 /// When responses may leave.
@@ -101,7 +103,7 @@ impl Engine {
             gsi,
             deferred_batches: 0,
             reply: ReplyHabit::default(),
-            targets: Targets::default(),
+            targets: SharedTargets::default(),
         }
     }
 
@@ -117,11 +119,13 @@ impl Engine {
     pub(crate) fn receive(&mut self, now_ns: u64) -> bool {
         let mut any = false;
         for _ in 0..RECEIVE_TRAINS {
-            let Engine { resources, queue_pairs, port, touched, targets, gsi, .. } = self;
+            let Engine { resources, queue_pairs, budget, port, touched, targets, gsi, .. } = self;
+            let entries = Entries { queue_pairs, budget };
+            let mut receivers = Receivers { entries, resources, targets, touched, management: gsi };
             let mut taken = false;
             let more = port.receive(now_ns, &mut |received| {
                 taken = true;
-                dispatch::receive(now_ns, received, queue_pairs, resources, touched, targets, gsi);
+                receivers.receive(now_ns, received);
             });
             targets.flush(&mut **port);
             any |= taken;
@@ -167,7 +171,8 @@ impl Engine {
         while !self.resources.qp_faults.is_empty() {
             self.apply_faults();
         }
-        self.bury_targets();
+        let Engine { queue_pairs, budget, resources, targets, .. } = self;
+        targets.reap(&mut Entries { queue_pairs, budget }, resources);
         while let Some(index) = self.touched.pop() {
             self.note(index);
         }
@@ -178,11 +183,7 @@ impl Engine {
 
     fn note(&mut self, index: u32) {
         let Some(entry) = self.queue_pairs.at_mut(index) else { return };
-        if entry.shared.as_ref().is_some_and(|shared| shared.is_outdated(&entry.qp))
-            && targets::publish_failure(entry, &mut self.resources) == Err(Unavailable::Gone)
-        {
-            self.targets.note_gone(entry.qp.context().qpn);
-        }
+        self.targets.publish_failure(&mut entry.qp, &mut entry.sharing, &mut self.resources);
         if entry.qp.wants_to_send() {
             self.senders.push(index);
         }
@@ -198,7 +199,7 @@ impl Engine {
         for fault in std::mem::take(&mut self.resources.qp_faults) {
             if let Some((index, entry)) = self.queue_pairs.by_number(fault.qpn) {
                 // What cannot be had is gone, or in the hands of a process that finds the same fault.
-                let _ = targets::run(entry, &mut self.resources, |qp, resources| {
+                let _ = entry.with(&mut self.resources, |qp, resources| {
                     qp.enter_error(Some(fault.cause), resources);
                 });
                 self.touched.push(index);
@@ -334,14 +335,8 @@ impl Engine {
                 continue;
             }
             sink.turn(TURN_BYTES.min(left_bytes), false);
-            let before = entry.qp.state();
             let progress = entry.qp.transmit_responses(resources, &mut sink);
-            if entry.shared.is_some()
-                && entry.qp.state() != before
-                && targets::publish_failure(entry, resources) == Err(Unavailable::Gone)
-            {
-                targets.note_gone(entry.qp.context().qpn);
-            }
+            targets.publish_failure(&mut entry.qp, &mut entry.sharing, resources);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             if progress == Progress::Blocked {
                 responders.push(index);
@@ -360,7 +355,9 @@ impl Engine {
     pub(crate) fn expire(&mut self, now_ns: u64) {
         let mut any = self.look_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
         if any {
-            self.look_around(now_ns);
+            let Engine { queue_pairs, budget, resources, port, targets, touched, .. } = self;
+            let entries = &mut Entries { queue_pairs, budget };
+            targets.look_around(now_ns, entries, resources, &mut **port, |index| touched.push(index));
         }
         if self.held_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
             self.held_until_ns = None;
@@ -403,6 +400,11 @@ impl Engine {
         // discriminant there, which valgrind reports as a use of uninitialised memory.
         let next_ns = all.map(|at_ns| at_ns.unwrap_or(u64::MAX)).into_iter().min().unwrap_or(u64::MAX);
         (next_ns != u64::MAX).then_some(next_ns)
+    }
+
+    /// When what other processes did to shared domains is looked at.
+    fn look_deadline_ns(&self) -> Option<u64> {
+        self.targets.look_deadline_ns(self.resources.xrc.shares())
     }
 
     /// Something waits to be sent and may be sendable now.

@@ -3,23 +3,22 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use pumice_transport::qp::QueuePair;
-use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
 use super::budget::Budget;
-use super::targets::SharedTarget;
 use crate::ground::error::ResourceError;
+use crate::xrc::{Sharing, TargetHost, Unavailable};
 
-/// Queue pairs of one HCA: the low 16 bits of a number are its slot here.
+/// Queue pairs of one HCA: the low 16 bits of a number are its index here.
 pub(crate) const MAX_QUEUE_PAIRS: u32 = 65_536;
 /// Destroyed queue pairs that are told from those that never were.
 const REMEMBERED_DESTROYED: usize = 256;
-/// The first slot given out: 0 and 1 are the management queue pairs.
-const FIRST_SLOT: u32 = 17;
+/// The first index given out: 0 and 1 are the management queue pairs.
+const FIRST_INDEX: u32 = 17;
 
-/// The first slot is one of so many, so that a forged packet has to guess its number. All of them would cost every
-/// process a megabyte, because tables are indexed by slot.
-const START_SLOTS: u64 = 1 << 14;
+/// The first index is one of so many, so that a forged packet has to guess its number. All of them would cost every
+/// process a megabyte, because the table is as long as its highest index.
+const START_INDICES: u64 = 1 << 14;
 
 /// A queue pair and what the engine keeps about it.
 pub(crate) struct QpEntry {
@@ -32,12 +31,12 @@ pub(crate) struct QpEntry {
     charged_bytes: u64,
     /// Requests posted, to be compared with those polled.
     pub(crate) posted_sends: u32,
-    /// An XRC target that other processes are as well.
-    pub(crate) shared: Option<Box<SharedTarget>>,
+    /// Which other processes are the same queue pair.
+    pub(crate) sharing: Sharing,
 }
 
 impl QpEntry {
-    pub(crate) fn new(qp: QueuePair) -> QpEntry {
+    pub(crate) fn new(qp: QueuePair, sharing: Sharing) -> QpEntry {
         QpEntry {
             qp,
             peer: None,
@@ -45,8 +44,21 @@ impl QpEntry {
             in_flight_bytes: 0,
             charged_bytes: 0,
             posted_sends: 0,
-            shared: None,
+            sharing,
         }
+    }
+
+    /// Lets something happen to the queue pair as it is now, wherever it is shared.
+    ///
+    /// # Errors
+    /// It cannot be had; nothing happened.
+    #[inline]
+    pub(crate) fn with<H: TargetHost, R>(
+        &mut self,
+        host: &mut H,
+        happen: impl FnOnce(&mut QueuePair, &mut H) -> R,
+    ) -> Result<R, Unavailable> {
+        self.sharing.with(&mut self.qp, host, happen)
     }
 
     /// Packets were sent: what they cost. PSNs beyond them are READ responses to come.
@@ -89,85 +101,72 @@ impl QpEntry {
     }
 }
 
-/// All queue pairs, by slot.
+/// All queue pairs, by index.
 pub(crate) struct QueuePairs {
-    slots: Vec<Option<Box<QpEntry>>>,
-    next_slot: u32,
+    entries: Vec<Option<Box<QpEntry>>>,
+    next_index: u32,
     count: u32,
-    /// Places of XRC targets with other processes' numbers, behind those of this one's.
+    /// Indices of queue pairs with other processes' numbers, behind those of this one's.
     foreign: BTreeMap<Qpn, u32>,
     /// Numbers of the queue pairs destroyed last, the newest at the end.
     destroyed: VecDeque<Qpn>,
 }
 
 impl QueuePairs {
-    /// None. `seed` chooses the first slot.
+    /// None. `seed` chooses the first index.
     pub(crate) fn new(seed: u64) -> QueuePairs {
-        let next_slot = FIRST_SLOT + (seed % START_SLOTS) as u32;
+        let next_index = FIRST_INDEX + (seed % START_INDICES) as u32;
         QueuePairs {
-            slots: Vec::new(),
-            next_slot,
+            entries: Vec::new(),
+            next_index,
             count: 0,
             foreign: BTreeMap::new(),
             destroyed: VecDeque::new(),
         }
     }
 
-    /// A free slot. Slots go round, so that a number is not used again soon.
+    /// A free index. Indices go round, so that a number is not used again soon.
     ///
     /// # Errors
     /// All are in use.
-    pub(crate) fn free_slot(&mut self) -> Result<u32, ResourceError> {
-        for _ in FIRST_SLOT..MAX_QUEUE_PAIRS {
-            let slot = self.next_slot;
-            self.next_slot = if slot + 1 < MAX_QUEUE_PAIRS { slot + 1 } else { FIRST_SLOT };
-            if self.slots.get(slot as usize).is_none_or(Option::is_none) {
-                return Ok(slot);
+    pub(crate) fn free_index(&mut self) -> Result<u16, ResourceError> {
+        for _ in FIRST_INDEX..MAX_QUEUE_PAIRS {
+            let index = self.next_index;
+            self.next_index = if index + 1 < MAX_QUEUE_PAIRS { index + 1 } else { FIRST_INDEX };
+            if self.entries.get(index as usize).is_none_or(Option::is_none) {
+                return Ok(index as u16);
             }
         }
         Err(ResourceError::no_memory(format!("all {MAX_QUEUE_PAIRS} queue pair numbers are in use")))
     }
 
-    pub(crate) fn insert(&mut self, slot: u32, entry: QpEntry) {
-        let at = slot as usize;
-        while self.slots.len() <= at {
-            self.slots.push(None);
+    pub(crate) fn insert(&mut self, index: u32, entry: QpEntry) {
+        let at = index as usize;
+        while self.entries.len() <= at {
+            self.entries.push(None);
         }
-        if let Some(place) = self.slots.get_mut(at) {
+        if let Some(place) = self.entries.get_mut(at) {
             *place = Some(Box::new(entry));
             self.count += 1;
         }
     }
 
-    /// Keeps the queue pair of an XRC target with another process's number; its place.
-    pub(crate) fn insert_foreign(&mut self, qpn: Qpn, entry: QpEntry) -> u32 {
+    /// Keeps a queue pair with another process's number; its index.
+    pub(crate) fn insert_foreign(&mut self, entry: QpEntry) -> u32 {
+        let qpn = entry.qp.context().qpn;
         let free =
-            (MAX_QUEUE_PAIRS..).find(|&place| self.slots.get(place as usize).is_none_or(Option::is_none));
-        let place = free.unwrap_or(MAX_QUEUE_PAIRS);
-        self.insert(place, entry);
-        self.foreign.insert(qpn, place);
-        place
+            (MAX_QUEUE_PAIRS..).find(|&index| self.entries.get(index as usize).is_none_or(Option::is_none));
+        let index = free.unwrap_or(MAX_QUEUE_PAIRS);
+        self.insert(index, entry);
+        self.foreign.insert(qpn, index);
+        index
     }
 
-    /// Numbers of the XRC targets with other processes' numbers.
-    pub(crate) fn foreign(&self) -> impl Iterator<Item = Qpn> {
-        self.foreign.keys().copied()
-    }
-
-    /// Numbers of this process's queue pairs that initiate and are targets of a shared domain.
-    pub(crate) fn halves_of(&self, domain: u32) -> Vec<Qpn> {
-        let own = self.slots.iter().take(MAX_QUEUE_PAIRS as usize).flatten();
-        own.filter(|entry| entry.qp.qp_type() == QpType::XrcDuplex)
-            .filter(|entry| entry.shared.as_ref().is_some_and(|shared| shared.domain() == domain))
-            .map(|entry| entry.qp.context().qpn)
-            .collect()
-    }
-
-    pub(crate) fn remove(&mut self, slot: u32) -> Option<Box<QpEntry>> {
-        if slot >= MAX_QUEUE_PAIRS {
-            self.foreign.retain(|_, place| *place != slot);
+    pub(crate) fn remove(&mut self, index: u32) -> Option<Box<QpEntry>> {
+        if index >= MAX_QUEUE_PAIRS {
+            self.foreign.retain(|_, of| *of != index);
         }
-        let entry = self.slots.get_mut(slot as usize)?.take();
+        let entry = self.entries.get_mut(index as usize)?.take();
         self.count -= u32::from(entry.is_some());
         if let Some(entry) = &entry {
             self.note_destroyed(entry.qp.context().qpn);
@@ -187,20 +186,20 @@ impl QueuePairs {
         self.destroyed.contains(&qpn)
     }
 
-    /// The queue pair in a slot.
-    pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut QpEntry> {
-        self.slots.get_mut(slot as usize)?.as_deref_mut()
+    /// The queue pair with this index.
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut QpEntry> {
+        self.entries.get_mut(index as usize)?.as_deref_mut()
     }
 
     /// The queue pair with this number.
     pub(crate) fn by_number(&mut self, qpn: Qpn) -> Option<(u32, &mut QpEntry)> {
-        let slot = u32::from(qpn.index());
-        let own = self.slots.get(slot as usize).and_then(Option::as_deref);
-        let place = match own {
-            Some(entry) if entry.qp.context().qpn == qpn => slot,
+        let own_index = u32::from(qpn.index());
+        let own = self.entries.get(own_index as usize).and_then(Option::as_deref);
+        let index = match own {
+            Some(entry) if entry.qp.context().qpn == qpn => own_index,
             _ => *self.foreign.get(&qpn)?,
         };
-        Some((place, self.at_mut(place)?))
+        Some((index, self.at_mut(index)?))
     }
 
     pub(crate) fn count(&self) -> u32 {

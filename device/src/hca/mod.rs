@@ -36,7 +36,8 @@ use crate::objects::async_event::AsyncEventQueue;
 use crate::port::{Port, Random};
 use crate::resources::Resources;
 
-pub use crate::resources::{CqSetup, ObjectCounts, SrqSetup, XrcdFile};
+pub use crate::resources::{CqSetup, ObjectCounts, SrqSetup};
+pub use crate::xrc::XrcdFile;
 pub use error::HcaError;
 pub use owned_memory::OwnedMemory;
 pub use queue_pair::QpInit;

@@ -9,7 +9,7 @@ use pumice_transport::wire::{ProcessIndex, Qpn};
 use super::{Hca, HcaError, TargetRegistration};
 use crate::addresses::gid_table::GidTable;
 use crate::addresses::pkey_table::PkeyTable;
-use crate::engine::{Acknowledge, QpEntry, read_limit_packets, run_target, window_limit_packets};
+use crate::engine::{Acknowledge, QpEntry, read_limit_packets, window_limit_packets};
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
 use crate::objects::address_handle;
@@ -52,8 +52,8 @@ impl Hca {
             let table = format!("the device has all of its {most} queue pairs");
             return Err(ResourceError::no_memory(table).into());
         }
-        let slot = engine.queue_pairs.free_slot()?;
-        let qpn = Qpn::of(ProcessIndex::new(self.process_slot), slot as u16);
+        let index = engine.queue_pairs.free_index()?;
+        let qpn = Qpn::of(ProcessIndex::new(self.process_slot), index);
         let attached = engine.resources.attach_qp(&QpSetup {
             qpn,
             qp_type: init.qp_type,
@@ -73,14 +73,14 @@ impl Hca {
             has_srq: init.srq.is_some(),
             port_mtu_bytes: self.active_mtu.bytes(),
         });
-        let mut entry = QpEntry::new(qp);
-        if matches!(init.qp_type, QpType::XrcTarget | QpType::XrcDuplex)
-            && let Err(error) = engine.share_target(&mut entry)
-        {
-            engine.resources.detach_qp(qpn)?;
-            return Err(error.into());
-        }
-        engine.queue_pairs.insert(slot, entry);
+        let sharing = match engine.share(&qp) {
+            Ok(sharing) => sharing,
+            Err(error) => {
+                engine.resources.detach_qp(qpn)?;
+                return Err(error.into());
+            }
+        };
+        engine.queue_pairs.insert(index.into(), QpEntry::new(qp, sharing));
         Ok((qpn, attached.capacity))
     }
 
@@ -91,14 +91,14 @@ impl Hca {
     pub fn destroy_qp(&self, qpn: Qpn) -> Result<(), HcaError> {
         let account = {
             let mut engine = self.core.lock();
-            let (slot, _) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
+            let (index, _) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
             if engine.resources.is_target(qpn) {
                 drop(engine);
                 return self.close_target(TargetRegistration::of_creator(qpn));
             }
             engine.unshare(qpn);
             let account = engine.resources.detach_qp(qpn)?;
-            if let Some(mut entry) = engine.queue_pairs.remove(slot) {
+            if let Some(mut entry) = engine.queue_pairs.remove(index) {
                 engine.release_budget(&mut entry);
             }
             account
@@ -135,9 +135,9 @@ impl Hca {
         let limits = self.modify_limits(&engine.resources.pkeys);
         let unknown = HcaError::UnknownQueuePair { qpn };
         let in_entry = |error| HcaError::Entry { qpn, error };
-        let (slot, entry) = engine.queue_pairs.by_number(qpn).ok_or(unknown)?;
+        let (index, entry) = engine.queue_pairs.by_number(qpn).ok_or(unknown)?;
         // As another process may have left it.
-        run_target(entry, &mut engine.resources, |_, _| ()).map_err(|why| why.error(qpn))?;
+        entry.with(&mut engine.resources, |_, _| ()).map_err(|why| why.error(qpn))?;
         let qp_type = entry.qp.qp_type();
         let takes_path = mask.contains(AttributeMask::AV) && qp_type.is_connected();
         // Checked first: a missing attribute is said before an address vector is looked at.
@@ -170,15 +170,14 @@ impl Hca {
             None
         };
         let destination = resolved.as_ref().map(|resolved| resolved.path.flow.destination);
-        run_target(entry, &mut engine.resources, |qp, resources| {
+        let modified = entry.with(&mut engine.resources, |qp, resources| {
             qp.modify(attributes, mask, &limits, resolved, resources)?;
             if let Some(pkey) = pkey {
                 qp.set_pkey(pkey);
             }
             Ok(())
-        })
-        .map_err(|why| why.error(qpn))?
-        .map_err(|error| HcaError::Modify { qpn, error })?;
+        });
+        modified.map_err(|why| why.error(qpn))?.map_err(|error| HcaError::Modify { qpn, error })?;
         let state = entry.qp.state();
         if state == QpState::Reset {
             entry.posted_sends = 0;
@@ -186,8 +185,8 @@ impl Hca {
         }
         let process = Qpn::new(entry.qp.query().dest_qp_num).process();
         let peer = destination.map(|address| Peer { address, process });
-        engine.set_peer(slot, peer, state == QpState::Reset);
-        engine.touch(slot);
+        engine.set_peer(index, peer, state == QpState::Reset);
+        engine.touch(index);
         let now_ns = self.core.clock.now_ns();
         engine.transmit(now_ns, Acknowledge::Now);
         self.core.note_deadline(engine, now_ns);
@@ -202,7 +201,7 @@ impl Hca {
         let mut guard = self.core.lock();
         let engine = &mut *guard;
         let (_, entry) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
-        Ok(run_target(entry, &mut engine.resources, |qp, _| qp.query()).map_err(|why| why.error(qpn))?)
+        Ok(entry.with(&mut engine.resources, |qp, _| qp.query()).map_err(|why| why.error(qpn))?)
     }
 
     /// Posts a send request and sends as much of it as may leave now.
@@ -221,7 +220,7 @@ impl Hca {
     pub fn post_sends(&self, qpn: Qpn, requests: &[SendRequest<'_>]) -> Result<(), (usize, HcaError)> {
         let mut guard = self.core.lock();
         let engine = &mut *guard;
-        let Some((slot, entry)) = engine.queue_pairs.by_number(qpn) else {
+        let Some((index, entry)) = engine.queue_pairs.by_number(qpn) else {
             return Err((0, HcaError::UnknownQueuePair { qpn }));
         };
         let depth = entry.qp.capacity().max_send_wr;
@@ -243,7 +242,7 @@ impl Hca {
             entry.posted_sends = entry.posted_sends.wrapping_add(1);
         }
         let now_ns = self.core.clock.now_ns();
-        engine.posted(slot, now_ns);
+        engine.posted(index, now_ns);
         // Requests first, then what is owed to peers: an ACK must not delay a reply.
         engine.transmit(now_ns, Acknowledge::Now);
         self.core.note_deadline(engine, now_ns);

@@ -5,7 +5,7 @@ use pumice_transport::wire::Qpn;
 
 use super::{Hca, HcaError};
 use crate::ground::table::Handle;
-use crate::resources::CREATOR;
+use crate::xrc::CREATOR;
 
 /// Names somebody's hold on an XRC target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,11 +31,11 @@ impl Hca {
     pub fn open_target(&self, xrcd: Handle, qpn: Qpn, cookie: u64) -> Result<TargetRegistration, HcaError> {
         let mut engine = self.core.lock();
         engine.meet_target(qpn);
-        let (id, _) = engine.resources.register_target(xrcd, qpn, cookie)?;
+        let id = engine.resources.register_target(xrcd, qpn, cookie)?.id;
         if let Err(why) = engine.register_process(qpn) {
             let closed = engine.resources.unregister_target(qpn, id)?;
             if closed.last {
-                engine.destroy_target(qpn);
+                engine.unregister_process(qpn);
             }
             return Err(why.error(qpn).into());
         }
@@ -52,7 +52,7 @@ impl Hca {
             let mut engine = self.core.lock();
             let closed = engine.resources.unregister_target(registration.qpn, registration.id)?;
             if closed.last {
-                engine.destroy_target(registration.qpn);
+                engine.unregister_process(registration.qpn);
             }
             closed.account
         };

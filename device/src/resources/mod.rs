@@ -35,14 +35,13 @@ use crate::objects::async_event::{AsyncElement, AsyncEventQueue};
 use crate::objects::completion_queue::{CompletionQueue, CqCommon};
 use crate::objects::recv_queue::RecvQueue;
 use crate::objects::srq::Srq;
+use crate::xrc::XrcDomains;
 
 pub use qp_setup::QpSetup;
 pub use queue_pairs::QpAttached;
 pub use queues::{CqSetup, SrqSetup};
 pub(crate) use trust::Trust;
 use users::check_unused;
-pub use xrc::XrcdFile;
-pub(crate) use xrc::{CREATOR, TargetClosed, XrcDomains};
 
 /// In a [`QpContext`]: there is no such object.
 pub const NO_OBJECT: u32 = u32::MAX;
@@ -61,7 +60,7 @@ pub struct Resources {
     limits: Limits,
     memory: RegionTable,
     trust: Trust,
-    pds: Table<Domain>,
+    pds: Table<ProtectionDomain>,
     pub(crate) xrc: XrcDomains,
     ahs: Table<AddressHandle>,
     cqs: Table<CqSlot>,
@@ -122,7 +121,7 @@ pub struct ObjectCounts {
 
 /// A protection domain: nothing but its users.
 #[derive(Debug, Default)]
-struct Domain {
+struct ProtectionDomain {
     users: u32,
 }
 
@@ -227,7 +226,7 @@ impl Resources {
     /// # Errors
     /// `NoMemory`: the table is full.
     pub fn alloc_pd(&mut self) -> Result<Handle, ResourceError> {
-        self.pds.insert(Domain::default())
+        self.pds.insert(ProtectionDomain::default())
     }
 
     /// Destroys a protection domain.
@@ -307,14 +306,14 @@ impl Resources {
     }
 
     fn use_pd(&mut self, pd: Handle) {
-        if let Some(domain) = self.pds.get_mut(pd) {
-            domain.users += 1;
+        if let Some(protection_domain) = self.pds.get_mut(pd) {
+            protection_domain.users += 1;
         }
     }
 
     fn release_pd(&mut self, pd: u32) {
-        if let Some(domain) = self.pds.at_mut(pd) {
-            domain.users = domain.users.saturating_sub(1);
+        if let Some(protection_domain) = self.pds.at_mut(pd) {
+            protection_domain.users = protection_domain.users.saturating_sub(1);
         }
     }
 }

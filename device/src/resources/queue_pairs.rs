@@ -8,13 +8,14 @@ use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, QpType, 
 use pumice_transport::wire::Qpn;
 
 use super::users::cq_use;
-use super::{CREATOR, NO_OBJECT, QpFault, QpSetup, Receives, Resources, TargetClosed};
+use super::{NO_OBJECT, QpFault, QpSetup, Receives, Resources};
 use crate::event::Event;
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
 use crate::objects::async_event::AsyncElement;
 use crate::objects::event_account::EventAccount;
 use crate::objects::recv_queue::RecvQueue;
+use crate::xrc::{CREATOR, TargetClosed, TargetHost as _, TargetOpened};
 
 /// An attached queue pair.
 #[derive(Debug, Clone)]
@@ -55,7 +56,7 @@ impl Resources {
         let capacity = self.check_capacity(&setup)?;
         if let (QpType::XrcTarget, Some(xrcd)) = (setup.qp_type, setup.xrcd) {
             let context = self.insert_target(setup.qpn, self.xrc.domain_of(xrcd)?, false);
-            let (_creator, account) = self.register_target(xrcd, setup.qpn, setup.cookie)?;
+            let TargetOpened { account, .. } = self.register_target(xrcd, setup.qpn, setup.cookie)?;
             return Ok(QpAttached { context, capacity, account });
         }
         let recv_queue = match (setup.srq, setup.recv_cq) {
@@ -114,9 +115,9 @@ impl Resources {
     /// `Busy`: it is attached to multicast groups. `Invalid`: it is not attached.
     pub fn detach_qp(&mut self, qpn: Qpn) -> Result<Arc<EventAccount>, ResourceError> {
         if self.is_target(qpn) {
-            let TargetClosed { account, last } = self.unregister_target(qpn, CREATOR)?;
+            let TargetClosed { account, last, .. } = self.unregister_target(qpn, CREATOR)?;
             if last {
-                self.remove_target(qpn);
+                self.forget_target(qpn);
             }
             return Ok(account);
         }
@@ -159,7 +160,7 @@ impl Resources {
     /// Forgets what a queue pair that moves to RESET has pending: posted receives, unpolled
     /// completions, used send slots.
     pub fn reset_qp(&mut self, qpn: Qpn) {
-        if let Some(fatal) = self.target_fatal(qpn) {
+        if let Some(fatal) = self.xrc.targets.fatal_mut(qpn) {
             *fatal = false;
         }
         let Some(attachment) = self.attachment_mut(qpn) else { return };
@@ -287,7 +288,7 @@ impl Resources {
         let depth = self.cqs.at(cq).map_or(0, |slot| slot.cq.depth());
         let fatal = match self.attachment_mut(qpn) {
             Some(attachment) => &mut attachment.fatal,
-            None => match self.target_fatal(qpn) {
+            None => match self.xrc.targets.fatal_mut(qpn) {
                 Some(fatal) => fatal,
                 None => return,
             },

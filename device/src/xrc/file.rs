@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use pumice_transport::wire::ProcessIndex;
+
 use super::codec;
 use super::record::TargetRecord;
 use crate::ground::error::ResourceError;
@@ -28,7 +30,7 @@ const SHORT_BYTES: usize = 1024;
 /// From one record to the next: two short copies, and two long ones.
 const RECORD_BYTES: u64 = 2 * (SHORT_BYTES as u64 + codec::MAX_BYTES as u64);
 
-/// Locks: 0 is the directory's, those of slots follow, and from here on those of records.
+/// Locks: 0 is the directory's, those of processes follow, and from here on those of records.
 const RECORD_LOCKS: u32 = 4096;
 /// Attempts to lock a record: it is held for as long as a train is executed.
 const RECORD_TRIES: u32 = 400;
@@ -42,7 +44,7 @@ const SWEPT_FILES: usize = 64;
 pub(crate) enum Seen {
     /// The same as before.
     Same,
-    /// Somebody changed it: it has been loaded.
+    /// Another process changed it: it has been loaded.
     Changed,
     /// It is not there any more, or damaged beyond repair.
     Gone,
@@ -53,7 +55,8 @@ pub(crate) enum Seen {
 pub(crate) struct DomainFile {
     file: File,
     path: PathBuf,
-    slot: u8,
+    /// This process.
+    process: ProcessIndex,
     /// Names this open among all that ever were.
     incarnation: u64,
     /// The process that opened it.
@@ -103,24 +106,24 @@ impl DomainFile {
             let domain = DomainFile {
                 file,
                 path,
-                slot: commons.process.value(),
-                incarnation: incarnation(commons.process.value()),
+                process: commons.process,
+                incarnation: incarnation(commons.process),
                 pid: system::process_id(),
                 changes: AtomicU64::new(0),
                 buffer: Mutex::new(Vec::new()),
             };
             let guard = domain.lock_directory()?;
-            // Whoever was last may have removed the file before the lock was had.
+            // The last process may have removed the file before this one had the lock.
             let still_there = domain.file.about().map_err(failed(opened))?.names > 0;
             if still_there {
-                if !lock::try_lock(&domain.file, domain.slot).map_err(failed(opened))? {
-                    // Only a fork child of an earlier process with this slot.
+                if !lock::try_lock(&domain.file, domain.process.value()).map_err(failed(opened))? {
+                    // Only a fork child of an earlier process with this index.
                     return Err(ResourceError::Os { what: opened, errno: libc::EBUSY });
                 }
                 let existed = domain.has_others();
-                // What an earlier process with this slot left is nobody's.
+                // What an earlier process with this index left belongs to no process.
                 let mut live = domain.live();
-                if let Some(own) = live.get_mut(usize::from(domain.slot)) {
+                if let Some(own) = live.get_mut(usize::from(domain.process.value())) {
                     *own = false;
                 }
                 domain.sweep_records(&live);
@@ -139,9 +142,9 @@ impl DomainFile {
         self.incarnation
     }
 
-    /// Slot of this process.
-    pub(crate) const fn slot(&self) -> u8 {
-        self.slot
+    /// This process.
+    pub(crate) const fn process(&self) -> ProcessIndex {
+        self.process
     }
 
     /// Whether another process has the domain open.
@@ -149,17 +152,19 @@ impl DomainFile {
         lock::locked_slots(&self.file).is_ok_and(|live| live.contains(&true))
     }
 
-    /// Whether the process of a slot has the domain open.
-    pub(crate) fn is_open_in(&self, slot: u8) -> bool {
-        let is_slot = (1..=LAST_SLOT).contains(&slot);
-        slot == self.slot || is_slot && lock::is_place_locked(&self.file, u32::from(slot)).unwrap_or(false)
+    /// Whether a process has the domain open.
+    pub(crate) fn is_open_in(&self, process: ProcessIndex) -> bool {
+        let index = process.value();
+        let is_index = (1..=LAST_SLOT).contains(&index);
+        process == self.process
+            || is_index && lock::is_place_locked(&self.file, u32::from(index)).unwrap_or(false)
     }
 
-    /// Who has the domain open, by slot.
+    /// Which processes have the domain open, by index.
     pub(crate) fn live(&self) -> [bool; 256] {
-        // When the kernel does not tell, nobody is declared dead.
+        // When the kernel does not tell, no process is declared dead.
         let mut live = lock::locked_slots(&self.file).unwrap_or([true; 256]);
-        if let Some(own) = live.get_mut(usize::from(self.slot)) {
+        if let Some(own) = live.get_mut(usize::from(self.process.value())) {
             *own = true;
         }
         live
@@ -174,7 +179,7 @@ impl DomainFile {
     pub(crate) fn note_change(&self) {
         let count = self.changes.fetch_add(1, Ordering::Relaxed);
         let number = self.incarnation.wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        // Who cannot write cannot be heard; the others find out by what is in the records.
+        // If the number cannot be written, the others find out by what is in the records.
         let _ = self.file.write_all_at(&number.to_le_bytes(), CHANGE_AT);
     }
 
@@ -218,10 +223,10 @@ impl DomainFile {
                 "an XRC domain of a file has {MAX_TARGETS} targets"
             )));
         }
-        // Anywhere, so that nobody takes it for a record that was here before.
+        // Anywhere, so that no process takes it for a record that was here before.
         self.note_change();
         record.sequence = self.change() >> 8;
-        record.register(self.slot, true);
+        record.register(self.process, true);
         self.wipe(place).map_err(failed(writing))?;
         self.store(place, record).map_err(failed(writing))?;
         if free.is_none() {
@@ -235,13 +240,13 @@ impl DomainFile {
 
     /// Removes a target whose lock the caller has.
     pub(crate) fn remove(&self, place: u32) {
-        // First the record, which everybody looks at; a directory entry without one is swept.
+        // First the record, which all processes look at; a directory entry without one is swept.
         let _ = self.wipe(place);
         let _ = self.file.write_all_at(&[0; 4], DIRECTORY_AT + u64::from(place) * 4);
         self.note_change();
     }
 
-    /// Takes the right to a record; nothing if somebody does not let go of it.
+    /// Takes the right to a record; none if another process does not let go of it.
     pub(crate) fn lock_record(&self, place: u32) -> Option<RecordLock<'_>> {
         let at = RECORD_LOCKS + place.min(MAX_TARGETS);
         for _ in 0..RECORD_TRIES {
@@ -305,7 +310,7 @@ impl DomainFile {
         }
     }
 
-    /// Ends the registrations of those who are gone, and removes targets without any. The caller has the
+    /// Ends the registrations of processes that are gone, and removes targets without any. The caller has the
     /// directory's lock, but none of a record.
     fn sweep_records(&self, live: &[bool; 256]) {
         for (place, qpn) in self.targets() {
@@ -325,7 +330,7 @@ impl DomainFile {
         }
     }
 
-    /// As [`sweep_records`], for those who look now and then; not if somebody else is at it.
+    /// As [`sweep_records`](Self::sweep_records), for processes that look now and then; not if another one is at it.
     pub(crate) fn sweep(&self) {
         if lock::try_lock(&self.file, 0).unwrap_or(false) {
             let _guard = RecordLock { file: &self.file, place: 0 };
@@ -389,7 +394,7 @@ impl Drop for DomainFile {
         if self.pid != system::process_id() {
             return;
         }
-        // The last one leaves nothing behind. Who cannot have the lock leaves it to the next.
+        // The last one leaves nothing behind. A process that cannot have the lock leaves it to the next.
         let Ok(_guard) = self.lock_directory() else { return };
         remove_unused(&self.file, &self.path);
     }
@@ -408,10 +413,10 @@ fn long_at(place: u32, copy: u64) -> u64 {
 }
 
 /// A number that no other open of a domain has: made of the process, its beginning, and a count.
-fn incarnation(slot: u8) -> u64 {
+fn incarnation(process: ProcessIndex) -> u64 {
     let pid = system::process_id();
     let parts = [
-        u64::from(pid) << 8 | u64::from(slot),
+        u64::from(pid) << 8 | u64::from(process.value()),
         process::start_ticks(pid).unwrap_or(0),
         u64::from(process::pid_namespace()),
         system::next_number(),
@@ -420,8 +425,8 @@ fn incarnation(slot: u8) -> u64 {
     parts.into_iter().fold(0x1234_5678_9abc_def1, mix) | 1
 }
 
-/// Removes a domain's file unless somebody else has it open. The caller has the lock on its directory, without which nobody
-/// removes it: as long as it has a name, `path` is that. Afterwards the path may be another file's.
+/// Removes a domain's file unless another process has it open. The caller has the lock on its directory, without
+/// which no process removes it: as long as it has a name, `path` is that. Afterwards the path may be another file's.
 fn remove_unused(file: &File, path: &Path) {
     let has_name = file.about().is_ok_and(|about| about.names > 0);
     if has_name && lock::locked_slots(file).is_ok_and(|live| !live.contains(&true)) {
@@ -429,7 +434,7 @@ fn remove_unused(file: &File, path: &Path) {
     }
 }
 
-/// Removes files of domains that nobody has open: what killed processes left.
+/// Removes files of domains that no process has open: what killed processes left.
 fn sweep_folder(commons: &Commons, in_folder: &Path) {
     let Ok(names) = system::list_folder(in_folder) else { return };
     let stem = format!("{}-xrcd-", commons.name);

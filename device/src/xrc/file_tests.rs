@@ -1,7 +1,6 @@
 //! Domains' files: opens of one process stand for processes, because locks belong to open files.
 
 use pumice_transport::qp::ReplaySnapshot;
-use pumice_transport::wire::ProcessIndex;
 
 use super::*;
 use std::fs;
@@ -40,10 +39,17 @@ fn target(qpn: u32) -> TargetRecord {
 fn a_domain_exists_while_somebody_has_it_open() {
     let scene = Scene::new("life");
     let (a, existed) = scene.open(1);
-    assert!(!existed && !a.has_others() && a.is_open_in(1) && !a.is_open_in(2));
+    assert!(
+        !existed
+            && !a.has_others()
+            && a.is_open_in(ProcessIndex::new(1))
+            && !a.is_open_in(ProcessIndex::new(2))
+    );
     let (b, existed) = scene.open(2);
-    assert!(existed && a.has_others() && a.is_open_in(2) && b.is_open_in(1));
-    assert!(!a.is_open_in(0) && !a.is_open_in(255));
+    assert!(
+        existed && a.has_others() && a.is_open_in(ProcessIndex::new(2)) && b.is_open_in(ProcessIndex::new(1))
+    );
+    assert!(!a.is_open_in(ProcessIndex::new(0)) && !a.is_open_in(ProcessIndex::new(255)));
     drop(a);
     assert!(!b.has_others());
     assert_eq!(scene.files(), 1);
@@ -86,7 +92,7 @@ fn a_record_is_what_was_stored_last() {
     let lock = b.lock_record(place).unwrap();
     assert!(a.lock_record(place).is_none(), "somebody has it");
     assert_eq!(b.load(place, &mut theirs), Seen::Changed);
-    assert!(theirs.is_registered(1) && !theirs.is_registered(2));
+    assert!(theirs.is_registered(ProcessIndex::new(1)) && !theirs.is_registered(ProcessIndex::new(2)));
     assert_eq!(b.load(place, &mut theirs), Seen::Same);
     // Short and long ones, in turn.
     for count in [0_u32, 200, 1, 255, 0, 0] {
@@ -150,7 +156,7 @@ fn registrations_end_with_their_processes() {
     let place = a.create(&mut both).unwrap();
     let alone = a.create(&mut only).unwrap();
     both.sequence += 1;
-    both.register(2, true);
+    both.register(ProcessIndex::new(2), true);
     b.store(place, &both).unwrap();
     assert_eq!(b.targets(), [(place, 0x01_0011), (alone, 0x01_0012)]);
     b.sweep();
@@ -161,8 +167,8 @@ fn registrations_end_with_their_processes() {
     b.sweep();
     assert_eq!(b.targets(), [(place, 0x01_0011)]);
     assert_eq!(b.load(place, &mut both), Seen::Changed);
-    assert!(!both.is_registered(1) && both.is_registered(2));
-    // A newcomer with the slot of somebody who is gone inherits nothing.
+    assert!(!both.is_registered(ProcessIndex::new(1)) && both.is_registered(ProcessIndex::new(2)));
+    // A new process with the index of one that is gone inherits nothing.
     drop(b);
     let (c, _) = scene.open(2);
     assert_eq!(c.targets(), []);

@@ -1,6 +1,7 @@
 //! A target of a shared XRC domain as all processes of the domain know it.
 
 use pumice_transport::qp::TargetSnapshot;
+use pumice_transport::wire::ProcessIndex;
 
 /// Events that a record keeps for processes that have not seen them; older ones are lost to these.
 pub(crate) const EVENTS: usize = 32;
@@ -12,9 +13,9 @@ pub(crate) struct TargetRecord {
     pub(crate) sequence: u64,
     /// Its number.
     pub(crate) qpn: u32,
-    /// It is the receiving half of a queue pair of OFED 1.x: nobody but its maker may open or change it.
+    /// It is the receiving half of a queue pair of OFED 1.x: only its maker may open or change it.
     pub(crate) half: bool,
-    /// The slots of the processes that are registered for it: a bit each.
+    /// The processes that are registered for it: a bit for each index.
     pub(crate) registered: [u64; 4],
     /// The process that has the receive request of the message in progress; 0 if none has.
     pub(crate) executor: u64,
@@ -27,15 +28,17 @@ pub(crate) struct TargetRecord {
 }
 
 impl TargetRecord {
-    /// Whether the process of a slot is registered.
-    pub(crate) fn is_registered(&self, slot: u8) -> bool {
-        self.registered.get(usize::from(slot / 64)).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    /// Whether a process is registered.
+    pub(crate) fn is_registered(&self, process: ProcessIndex) -> bool {
+        let index = process.value();
+        self.registered.get(usize::from(index / 64)).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    /// Registers the process of a slot, or ends that.
-    pub(crate) fn register(&mut self, slot: u8, registered: bool) {
-        if let Some(word) = self.registered.get_mut(usize::from(slot / 64)) {
-            let bit = 1 << (slot % 64);
+    /// Registers a process, or ends that.
+    pub(crate) fn register(&mut self, process: ProcessIndex, registered: bool) {
+        let index = process.value();
+        if let Some(word) = self.registered.get_mut(usize::from(index / 64)) {
+            let bit = 1 << (index % 64);
             *word = if registered { *word | bit } else { *word & !bit };
         }
     }
@@ -56,18 +59,18 @@ impl TargetRecord {
             .filter_map(move |n| self.events.get((first.wrapping_add(n) % EVENTS as u64) as usize).copied())
     }
 
-    /// Ends the registrations of processes that are gone: true if there were any. `live` is by slot.
+    /// Ends the registrations of processes that are gone: true if there were any. `live` is by index.
     pub(crate) fn forget_the_dead(&mut self, live: &[bool; 256]) -> bool {
         let before = self.registered;
-        for slot in 0..=u8::MAX {
-            if !live.get(usize::from(slot)).is_some_and(|&live| live) {
-                self.register(slot, false);
+        for index in 0..=u8::MAX {
+            if !live.get(usize::from(index)).is_some_and(|&live| live) {
+                self.register(ProcessIndex::new(index), false);
             }
         }
         self.registered != before
     }
 
-    /// Whether nobody is registered.
+    /// Whether no process is registered.
     pub(crate) fn is_unused(&self) -> bool {
         self.registered == [0; 4]
     }

@@ -66,7 +66,7 @@ impl Domains {
             return;
         }
         let number = self.ledger.borrow_mut().number();
-        let qpn = u32::from(file.slot()) << 16 | (number & 0xffff) as u32;
+        let qpn = file.process().number_base() | (number & 0xffff) as u32;
         let mut record = TargetRecord { qpn, ..TargetRecord::default() };
         if file.create(&mut record).is_ok() {
             self.ledger.borrow_mut().registered(self.pid, qpn);
@@ -88,7 +88,7 @@ impl Domains {
                 self.ledger.borrow_mut().record_stores(qpn, responder.expected_psn);
                 record.sequence += 1;
                 if registers {
-                    record.register(file.slot(), true);
+                    record.register(file.process(), true);
                 }
                 if file.store(place, &record).is_ok() {
                     self.ledger.borrow_mut().record_stored(qpn);
