@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use pumice_transport::types::Gid;
+
 use crate::addresses::gid_table::GidEntry;
 use crate::system::interface::Interface;
 
@@ -17,6 +19,17 @@ pub fn node_guid(interfaces: &[Interface], gids: &[GidEntry]) -> [u8; 8] {
         [2, 0, a, b, c, d]
     });
     [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
+}
+
+/// A node GUID for an adapter that is given none: the same in all processes that have its first
+/// address, made as from a locally administered MAC address.
+pub(crate) fn default_guid(gids: &[GidEntry]) -> u64 {
+    let gid = gids.first().map_or(Gid::ZERO, |entry| entry.gid);
+    let hash = gid.0.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let [a, b, c, d, e, f, _, _] = hash.to_be_bytes();
+    u64::from_be_bytes([a & 0xfc, b, c, 0xff, 0xfe, d, e, f])
 }
 
 #[cfg(test)]

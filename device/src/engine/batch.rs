@@ -1,18 +1,18 @@
 //! The transmit side of the engine: packets become GSO batches.
 //!
-//! A batch is a run of packets of one size to one peer, sent with one system call. The packet being begun decides
-//! whether it joins the open batch or whether that one has to leave first. One batch never mixes processes,
-//! because the kernel steers the batch by its first packet.
+//! A batch is a run of packets of one size to one peer, sent with one system call. The packet being begun
+//! decides whether it joins the open batch or whether that one has to leave first. One batch never mixes
+//! processes, because the kernel steers the batch by its first packet.
 
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::path::Path;
 use pumice_transport::wire::{ProcessIndex, Qpn, icrc};
 
 use crate::counters::Counters;
-use crate::gsi::MailSink;
+use crate::gsi::MadSink;
 use crate::port::{GsoBatch, PacketCost, Peer, Port, PortLimits, TransmitError};
 
-impl MailSink for Sink<'_> {
+impl MadSink for Sink<'_> {
     fn count(&mut self, counter: Counter) {
         self.counters.add(counter, 1);
     }

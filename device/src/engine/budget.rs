@@ -1,21 +1,21 @@
 //! How much may be in flight to one peer at a time.
 //!
-//! All queue pairs that talk to one process share that process's receive buffer. Each queue pair has a window of
-//! its own; the budget is the limit of the sum over them, in bytes as the receive buffer of that peer charges
-//! them, so that nothing is lost to a full buffer in steady state.
+//! All queue pairs that talk to one process share that process's receive buffer. Each queue pair has a window
+//! of its own; the budget is the limit of the sum over them, in bytes as the receive buffer of that peer
+//! charges them, so that nothing is lost to a full buffer in steady state.
 
 use std::collections::HashMap;
 
 use crate::port::{PacketCost, Peer, PortLimits};
 
-/// Full packets of `mtu_bytes` that half of a peer's receive buffer holds: the most that one READ request may ask
-/// for.
+/// Full packets of `mtu_bytes` that half of a peer's receive buffer holds: the most that one READ request may
+/// ask for.
 pub(crate) fn read_limit_packets(limits: &PortLimits, mtu_bytes: usize) -> u32 {
     packets_in_half(limits, mtu_bytes + 64)
 }
 
-/// The smallest packets that half of a peer's receive buffer holds: the most PSNs that one queue pair may have in
-/// flight. Bytes are limited by the [`Budget`].
+/// The smallest packets that half of a peer's receive buffer holds: the most PSNs that one queue pair may
+/// have in flight. Bytes are limited by the [`Budget`].
 pub(crate) fn window_limit_packets(limits: &PortLimits) -> u32 {
     packets_in_half(limits, 16)
 }
@@ -50,8 +50,8 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// The number of a peer, for one more queue pair that talks to it. `limits` are those of the port for this
-    /// peer. There are never more peers than queue pairs.
+    /// The number of a peer, for one more queue pair that talks to it. `limits` are those of the port for
+    /// this peer. There are never more peers than queue pairs.
     pub(crate) fn join(&mut self, peer: Peer, limits: &PortLimits) -> u32 {
         let number = match self.by_peer.get(&peer) {
             Some(number) => *number,

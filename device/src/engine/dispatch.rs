@@ -65,8 +65,8 @@ impl Receivers<'_> {
         self.resources.count(Counter::RxBytes, received.bytes.len() as u64);
     }
 
-    /// The index of the queue pair with this number. The first packet for a target that another process made finds
-    /// it in its domain.
+    /// The index of the queue pair with this number. The first packet for a target that another process made
+    /// finds it in its domain.
     #[inline]
     fn find(&mut self, qpn: Qpn, packet: &Packet<'_>) -> Option<u32> {
         let known = self.entries.queue_pairs.by_number(qpn).map(|(index, _)| index);
@@ -99,8 +99,8 @@ impl Receivers<'_> {
         true
     }
 
-    /// A packet for a queue pair that processes share, and those that follow for the same SRQ, whatever is in them: the
-    /// process that owns the SRQ executes them, under one lock. False: that is another process.
+    /// A packet for a queue pair that processes share, and those that follow for the same SRQ, whatever is in
+    /// them: the process that owns the SRQ executes them, under one lock. False: that is another process.
     fn deliver_run(
         &mut self,
         now_ns: u64,

@@ -16,8 +16,8 @@ const REMEMBERED_DESTROYED: usize = 256;
 /// The first index given out: 0 and 1 are the management queue pairs.
 const FIRST_INDEX: u32 = 17;
 
-/// The first index is one of so many, so that a forged packet has to guess its number. All of them would cost every
-/// process a megabyte, because the table is as long as its highest index.
+/// The first index is one of so many, so that a forged packet has to guess its number. All of them would cost
+/// every process a megabyte, because the table is as long as its highest index.
 const START_INDICES: u64 = 1 << 14;
 
 /// A queue pair and what the engine keeps about it.

@@ -3,7 +3,7 @@
 use pumice_transport::qp::QueuePair;
 use pumice_transport::wire::Qpn;
 
-use super::Engine;
+use super::drive::Engine;
 use super::entries::Entries;
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
@@ -41,8 +41,8 @@ impl Engine {
         targets.register_process(qpn, &mut Entries { queue_pairs, budget }, resources, &mut **port)
     }
 
-    /// The last registration of this process for a target was closed: the target is destroyed, unless it is open in
-    /// another process.
+    /// The last registration of this process for a target was closed: the target is destroyed, unless it is
+    /// open in another process.
     pub(crate) fn unregister_process(&mut self, qpn: Qpn) {
         let Engine { queue_pairs, budget, resources, port, targets, .. } = self;
         targets.unregister_process(qpn, &mut Entries { queue_pairs, budget }, resources, &mut **port);

@@ -1,5 +1,5 @@
-//! A value whose changes somebody may wait for. Where nobody does, a change costs no system call: the condition variables of
-//! the standard library make one at every notification.
+//! A value whose changes somebody may wait for. Where nobody does, a change costs no system call: the
+//! condition variables of the standard library make one at every notification.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

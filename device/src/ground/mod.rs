@@ -1,4 +1,5 @@
-//! What every room stands on: tables with handles, errors with an errno, limits, the clock, values to wait for.
+//! What every room stands on: tables with handles, errors with an errno, limits, the clock, values to wait
+//! for.
 
 pub mod awaited;
 pub mod clock;

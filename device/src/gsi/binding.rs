@@ -1,23 +1,20 @@
 //! Services that this process has bound.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use pumice_transport::cm::{BacklogOverflow, ListenParams, ListenerId, Served};
+use pumice_transport::cm::ListenerId;
 use pumice_transport::mad::ServiceId;
-use pumice_transport::wire::ProcessIndex;
 
-use super::{CmChannel, ConnectionError, DirectoryError, Gsi, ServiceEntry};
-use crate::port::Port;
+use crate::port::ServiceEntry;
 
 /// A service that this process has bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BindingId(u32);
 
 #[derive(Debug)]
-struct Binding {
-    entry: ServiceEntry,
-    listener: Option<ListenerId>,
+pub(super) struct Binding {
+    pub(super) entry: ServiceEntry,
+    pub(super) listener: Option<ListenerId>,
 }
 
 /// The services of a process.
@@ -33,16 +30,40 @@ pub(super) struct Bindings {
 
 impl Bindings {
     /// As many as there are ports in two port spaces.
-    const LIMIT: usize = 1 << 17;
+    pub(super) const LIMIT: usize = 1 << 17;
 
     /// Whether some request would be meant for this and for one that is there.
-    fn is_taken(&self, entry: &ServiceEntry) -> bool {
+    pub(super) fn is_taken(&self, entry: &ServiceEntry) -> bool {
         let overlaps = |id: &BindingId| self.bindings.get(id).is_some_and(|own| own.entry.overlaps(entry));
         if entry.mask != u64::MAX {
             return self.bindings.keys().any(overlaps);
         }
         let single = self.single.get(&entry.service_id).into_iter().flatten();
         single.chain(&self.several).any(overlaps)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.bindings.len() >= Bindings::LIMIT
+    }
+
+    pub(super) fn get_mut(&mut self, id: BindingId) -> Option<&mut Binding> {
+        self.bindings.get_mut(&id)
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = BindingId> {
+        self.bindings.keys().copied()
+    }
+
+    /// Adds a binding. There is room for it.
+    pub(super) fn add(&mut self, entry: &ServiceEntry) -> BindingId {
+        // Fewer bindings than numbers: one is free.
+        while self.bindings.contains_key(&BindingId(self.next)) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let id = BindingId(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.insert(id, entry);
+        id
     }
 
     fn insert(&mut self, id: BindingId, entry: &ServiceEntry) {
@@ -54,7 +75,7 @@ impl Bindings {
         self.bindings.insert(id, Binding { entry: *entry, listener: None });
     }
 
-    fn remove(&mut self, id: BindingId) -> Option<Binding> {
+    pub(super) fn remove(&mut self, id: BindingId) -> Option<Binding> {
         let binding = self.bindings.remove(&id)?;
         self.several.remove(&id);
         if let Some(same) = self.single.get_mut(&binding.entry.service_id) {
@@ -64,87 +85,5 @@ impl Bindings {
             }
         }
         Some(binding)
-    }
-}
-
-impl Gsi {
-    /// Binds a service: nobody else at the address gets it, in this process or another.
-    pub(crate) fn bind(
-        &mut self,
-        entry: &ServiceEntry,
-        port: &mut dyn Port,
-    ) -> Result<BindingId, ConnectionError> {
-        let refused = |error| ConnectionError::Directory { service_id: entry.service_id, error };
-        let table = &mut self.bindings;
-        if table.is_taken(entry) {
-            return Err(refused(DirectoryError::Taken { process: ProcessIndex::new(self.process_slot) }));
-        }
-        if table.bindings.len() >= Bindings::LIMIT {
-            return Err(refused(DirectoryError::Full { limit: Bindings::LIMIT }));
-        }
-        if let Some(directory) = port.group().and_then(|group| group.services()) {
-            directory.publish(entry).map_err(refused)?;
-        }
-        // Fewer bindings than numbers: one is free.
-        while table.bindings.contains_key(&BindingId(table.next)) {
-            table.next = table.next.wrapping_add(1);
-        }
-        let id = BindingId(table.next);
-        table.next = table.next.wrapping_add(1);
-        table.insert(id, entry);
-        Ok(id)
-    }
-
-    /// Releases a service, and ends listening for it.
-    pub(crate) fn unbind(
-        &mut self,
-        id: BindingId,
-        now_ns: u64,
-        port: &mut dyn Port,
-    ) -> Result<(), ConnectionError> {
-        let binding = self.bindings.remove(id).ok_or(ConnectionError::NotBound)?;
-        if let Some(listener) = binding.listener {
-            self.listeners.remove(&listener);
-            self.cm.unlisten(listener, now_ns)?;
-            self.forget_destroyed();
-        }
-        if let Some(directory) = port.group().and_then(|group| group.services()) {
-            directory.withdraw(&binding.entry);
-        }
-        Ok(())
-    }
-
-    /// Listens for a service that was bound.
-    pub(crate) fn listen(
-        &mut self,
-        id: BindingId,
-        served: Served,
-        backlog: usize,
-        overflow: BacklogOverflow,
-        channel: &Arc<CmChannel>,
-        port: &mut dyn Port,
-    ) -> Result<ListenerId, ConnectionError> {
-        let binding = self.bindings.bindings.get_mut(&id).ok_or(ConnectionError::NotBound)?;
-        if binding.listener.is_some() {
-            return Err(ConnectionError::Listening);
-        }
-        let ServiceEntry { service_id, mask, place } = binding.entry;
-        let listener =
-            self.cm.listen(&ListenParams { service_id, mask, place, served, backlog, overflow })?;
-        binding.listener = Some(listener);
-        if let Some(directory) = port.group().and_then(|group| group.services()) {
-            directory.listen(&binding.entry);
-        }
-        self.listeners.insert(listener, Arc::clone(channel));
-        Ok(listener)
-    }
-
-    /// All services, released: the adapter is being closed.
-    pub(crate) fn unbind_all(&mut self, now_ns: u64, port: &mut dyn Port) {
-        let all: Vec<BindingId> = self.bindings.bindings.keys().copied().collect();
-        for id in all {
-            // It is there.
-            let _ = self.unbind(id, now_ns, port);
-        }
     }
 }

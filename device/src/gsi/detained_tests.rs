@@ -4,12 +4,8 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-use pumice_transport::cm::CmConfig;
-use pumice_transport::wire::ProcessIndex;
-
-use super::envelope::Inbound;
-use super::{Detained, Forwarded, Gsi};
-use crate::port::{GsoBatch, PacketCost, Peer, Port, PortLimits, ProcessGroup, Received, TransmitError};
+use super::*;
+use crate::port::{GsoBatch, PacketCost, Peer, PortLimits, ProcessGroup, Received, TransmitError};
 
 /// Other processes, of which those of these indices take nothing.
 struct Others {
@@ -54,18 +50,19 @@ impl ProcessGroup for Others {
 
 #[test]
 fn a_process_that_takes_nothing_keeps_nothing_from_others_and_is_given_up_in_the_end() {
-    let mut gsi = Gsi::new(CmConfig::new(1), 1, 1);
+    let mut mads = DetainedMads::default();
     let mut others = Others { full: vec![2], taken: Vec::new() };
     for (index, until_ns) in [(2, 100), (3, 100), (2, 200), (4, 200)] {
         let (process, inbound) = (ProcessIndex::new(index), Inbound::blank());
-        gsi.detained.push_back(Detained { process, until_ns, inbound });
+        mads.waiting.push_back(Detained { process, until_ns, inbound });
     }
-    let waiting = |gsi: &Gsi| gsi.detained.iter().map(|waiting| waiting.until_ns).collect::<Vec<_>>();
-    gsi.forward_detained(50, &mut others);
-    assert_eq!((&others.taken[..], waiting(&gsi)), (&[3, 4][..], vec![100, 200]));
-    gsi.forward_detained(100, &mut others);
-    assert_eq!(waiting(&gsi), [200], "the first has waited long enough");
+    let waiting =
+        |mads: &DetainedMads| mads.waiting.iter().map(|waiting| waiting.until_ns).collect::<Vec<_>>();
+    mads.forward(50, &mut others);
+    assert_eq!((&others.taken[..], waiting(&mads)), (&[3, 4][..], vec![100, 200]));
+    mads.forward(100, &mut others);
+    assert_eq!(waiting(&mads), [200], "the first has waited long enough");
     others.full.clear();
-    gsi.forward_detained(150, &mut others);
-    assert_eq!((&others.taken[..], gsi.has_backlog()), (&[3, 4, 2][..], false));
+    mads.forward(150, &mut others);
+    assert_eq!((&others.taken[..], mads.is_empty()), (&[3, 4, 2][..], true));
 }

@@ -1,9 +1,9 @@
 //! Requests that come before the listener that they are for.
 //!
-//! A server that tells its client out of band "now", and only then listens, is a little faster than its client where
-//! an adapter takes milliseconds to make a queue pair. Here it may lose that race, perftest's does; so a request that nobody
-//! serves is kept for a moment, and refused when the moment is over. The peer cannot tell: it repeats a request after
-//! seconds.
+//! A server that tells its client out of band "now", and only then listens, is a little faster than its
+//! client where an adapter takes milliseconds to make a queue pair. Here it may lose that race, and
+//! perftest's does. So a request that no process serves is kept for a moment, and refused when the moment is
+//! over. The peer cannot tell: it repeats a request after seconds.
 
 use std::mem;
 
@@ -41,7 +41,7 @@ impl EarlyRequests {
         None
     }
 
-    /// When somebody should look for their listeners again.
+    /// When the agent should look for their listeners again.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         (!self.waiting.is_empty()).then_some(self.look_at_ns)
     }

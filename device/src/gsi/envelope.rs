@@ -12,7 +12,7 @@ use crate::port::Received;
 /// Bytes of the packet, BTH to ICRC.
 pub(crate) const PACKET_BYTES: usize = Bth::LEN + Deth::LEN + MAD_BYTES + ICRC_BYTES;
 
-/// A MAD that arrived, as it came: to be handled here or handed on.
+/// A MAD that arrived, as it came: to be handled here or forwarded.
 pub(crate) struct Inbound {
     flow: Flow,
     traffic_class: u8,

@@ -5,7 +5,7 @@ use std::fmt;
 use pumice_transport::cm::CmError;
 use pumice_transport::mad::ServiceId;
 
-use super::DirectoryError;
+use crate::port::DirectoryError;
 
 /// One sentence, one errno.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub enum ConnectionError {
     },
     /// There is no such binding.
     NotBound,
-    /// Somebody listens by this binding already.
+    /// This binding listens already.
     Listening,
     /// The source address of the path is none of the adapter's.
     NoSuchAddress,

@@ -1,31 +1,28 @@
-//! Queue pair 1's turn in the engine: MADs in, MADs out, timers, and the consumer's calls.
+//! Queue pair 1's turns in the engine: MADs in, MADs out, timers.
 
 use std::mem;
-use std::sync::Arc;
 
-use pumice_transport::cm::{Cm, Event, ListenerId, MadOut};
+use pumice_transport::cm::{Cm, MadOut};
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::mad::{CmMessage, CommId, MAD_BYTES, Mad};
 use pumice_transport::path::Path;
 use pumice_transport::types::AddressVector;
 use pumice_transport::wire::{ProcessIndex, Qpn};
 
+use super::agent::Gsi;
+use super::detained::forward;
 use super::early::EarlyRequests;
 use super::envelope::{self, Inbound, PACKET_BYTES};
-use super::{CmChannel, Detained, Forwarded, Gsi, MAX_DETAINED};
 use crate::addresses::gid_table::GidTable;
 use crate::objects::address_handle;
-use crate::port::Port;
+use crate::port::{Forwarded, Port};
 
-/// How long a MAD waits for a process that does not keep up. Less than its sender waits before it says it
-/// again.
-const DETAINED_NS: u64 = 1_000_000_000;
-/// The last slot of a process.
-const LAST_SLOT: u8 = 254;
+/// The last index of a process.
+const LAST_PROCESS: u8 = 254;
 
 impl Gsi {
-    /// Handles the MADs that were received: those of this process, and those that nobody owns.
-    pub(crate) fn read_mail(&mut self, now_ns: u64, port: &mut dyn Port) {
+    /// Handles the MADs that were received: those of this process, and those that no process owns.
+    pub(crate) fn read_mads(&mut self, now_ns: u64, port: &mut dyn Port) {
         for inbound in mem::take(&mut self.inbox) {
             self.read(inbound, EarlyRequests::patience_ends_ns(now_ns), now_ns, port);
         }
@@ -40,17 +37,17 @@ impl Gsi {
         }
     }
 
+    /// A connection is established: its peer's process is watched from now on, if it is on this host.
+    pub(crate) fn watch(&mut self, id: CommId, now_ns: u64, port: &mut dyn Port) {
+        self.peers.watch(id, &self.cm, now_ns, port);
+    }
+
     /// `until_ns`: how long a request may wait for its listener.
     fn read(&mut self, inbound: Inbound, until_ns: u64, now_ns: u64, port: &mut dyn Port) {
         let others = self.others(&inbound, port);
         match forward(&others, &inbound, port) {
             (Forwarded::Done, _) => {}
-            (Forwarded::Full, process) => {
-                if self.detained.len() < MAX_DETAINED {
-                    let until_ns = now_ns.saturating_add(DETAINED_NS);
-                    self.detained.push_back(Detained { process, until_ns, inbound });
-                }
-            }
+            (Forwarded::Full, process) => self.detained.keep(process, inbound, now_ns),
             (Forwarded::Nobody, _) => {
                 let refused = if self.is_early(&inbound) {
                     self.early.keep(inbound, until_ns, now_ns)
@@ -58,14 +55,14 @@ impl Gsi {
                     Some(inbound)
                 };
                 if let Some(inbound) = refused {
-                    // What it does not understand it has answered; there is nobody else to tell.
+                    // It has answered what it does not understand.
                     let _ = self.cm.handle_mad(&inbound.route(), inbound.mad(), now_ns);
                 }
             }
         }
     }
 
-    /// Whether it is a new request, and nobody in this process listens for it.
+    /// Whether it is a new request, and this process does not listen for it.
     fn is_early(&self, inbound: &Inbound) -> bool {
         let message = Mad::parse(inbound.mad()).ok().and_then(|mad| CmMessage::parse(&mad).ok());
         let route = inbound.route();
@@ -78,22 +75,7 @@ impl Gsi {
 
     /// Forwards what other processes had no room for.
     pub(crate) fn forward_detained(&mut self, now_ns: u64, port: &mut dyn Port) {
-        let mut full = Vec::new();
-        for _ in 0..self.detained.len() {
-            let Some(waiting) = self.detained.pop_front() else { return };
-            let Detained { process, until_ns, .. } = waiting;
-            // A process that does not keep up, or is stopped, keeps nothing from others. What it leaves
-            // waiting for too long is as good as lost, like what was for one that has died in the meantime:
-            // peers have timers.
-            if full.contains(&process) || forward(&[process], &waiting.inbound, port).0 == Forwarded::Full {
-                if !full.contains(&process) {
-                    full.push(process);
-                }
-                if now_ns < until_ns {
-                    self.detained.push_back(waiting);
-                }
-            }
-        }
+        self.detained.forward(now_ns, port);
     }
 
     /// Other processes that a MAD may be for.
@@ -102,7 +84,7 @@ impl Gsi {
         let Some(message) = Mad::parse(inbound.mad()).ok().and_then(|mad| CmMessage::parse(&mad).ok()) else {
             return Vec::new();
         };
-        let (route, own) = (inbound.route(), ProcessIndex::new(self.process_slot));
+        let (route, own) = (inbound.route(), self.process);
         if self.cm.recognises(&route, &message) {
             return Vec::new();
         }
@@ -114,8 +96,8 @@ impl Gsi {
             }
             directory.find(service_id, local)
         } else {
-            // A REJ by somebody who was never told an id of ours: any process's, upwards, so that it ends.
-            (own.value().saturating_add(1)..=LAST_SLOT).map(ProcessIndex::new).collect()
+            // A REJ by a peer that was never told an id of ours: any process's, upwards, so that it ends.
+            (own.value().saturating_add(1)..=LAST_PROCESS).map(ProcessIndex::new).collect()
         };
         processes.retain(|process| *process != own);
         processes
@@ -123,7 +105,9 @@ impl Gsi {
 
     /// Timers that are due.
     pub(crate) fn expire(&mut self, now_ns: u64, port: &mut dyn Port) {
-        self.look_after_peers(now_ns, port);
+        if self.peers.look(now_ns, &mut self.cm, port) {
+            self.deliver(now_ns);
+        }
         let early = self.early.due(now_ns);
         let looks = !early.is_empty();
         for (until_ns, inbound) in early {
@@ -140,7 +124,7 @@ impl Gsi {
     }
 
     /// Sends what waits. False: the port has no more room.
-    pub(crate) fn send_mail(&mut self, gids: &GidTable, sink: &mut dyn MailSink) -> bool {
+    pub(crate) fn send_mads(&mut self, gids: &GidTable, sink: &mut dyn MadSink) -> bool {
         while let Some(out) = self.held_back.take().or_else(|| self.cm.poll_transmit()) {
             let Some(path) = path(&out, gids) else {
                 sink.count(Counter::TxDropped);
@@ -158,99 +142,11 @@ impl Gsi {
         }
         true
     }
-
-    /// A call of the consumer's to the connection manager; its events are delivered.
-    pub(crate) fn call<T>(&mut self, now_ns: u64, call: impl FnOnce(&mut Cm) -> T) -> T {
-        let result = call(&mut self.cm);
-        self.deliver(now_ns);
-        result
-    }
-
-    /// A connection was begun: its events go to this channel.
-    pub(crate) fn attach(&mut self, id: CommId, channel: &Arc<CmChannel>) {
-        self.channels.insert(id, Arc::clone(channel));
-    }
-
-    /// Moves a connection, and its events that wait, to another channel. False: there is none.
-    pub(crate) fn migrate(&mut self, id: CommId, channel: &Arc<CmChannel>) -> bool {
-        let Some(old) = self.channels.insert(id, Arc::clone(channel)) else {
-            self.channels.remove(&id);
-            return false;
-        };
-        if !Arc::ptr_eq(&old, channel) {
-            for event in old.take_of(id) {
-                channel.push(event);
-            }
-        }
-        true
-    }
-
-    /// Moves a listener, and the requests that wait, to another channel. False: there is none.
-    pub(crate) fn migrate_listener(&mut self, listener: ListenerId, channel: &Arc<CmChannel>) -> bool {
-        let Some(old) = self.listeners.get_mut(&listener).map(|at| mem::replace(at, Arc::clone(channel)))
-        else {
-            return false;
-        };
-        if !Arc::ptr_eq(&old, channel) {
-            for request in old.take_requests(listener) {
-                let id = request.id();
-                channel.push(request);
-                self.migrate(id, channel);
-            }
-        }
-        true
-    }
-
-    /// The next event of a channel. Taking a request makes room in its listener's backlog.
-    pub(crate) fn take_event(&mut self, channel: &CmChannel) -> Option<Event> {
-        let event = channel.take()?;
-        if let Event::ConnectRequest { id, .. } | Event::SidrRequest { id, .. } = &event {
-            self.cm.take_request(*id);
-        }
-        Some(event)
-    }
-
-    /// A connection was destroyed: no event of it comes any more.
-    pub(crate) fn detach(&mut self, id: CommId) {
-        if let Some(channel) = self.channels.remove(&id) {
-            channel.take_of(id);
-        }
-    }
-
-    /// Requests that went with their listener.
-    pub(super) fn forget_destroyed(&mut self) {
-        let gone: Vec<CommId> =
-            self.channels.keys().copied().filter(|id| self.cm.state(*id).is_none()).collect();
-        for id in gone {
-            self.detach(id);
-        }
-    }
-
-    /// The adapter is being closed: peers are told. Send, and call again while this is true.
-    pub(crate) fn close(&mut self, now_ns: u64, port: &mut dyn Port) -> bool {
-        self.unbind_all(now_ns, port);
-        let waits = self.cm.hurry(now_ns);
-        let some: Vec<CommId> = self.cm.ids().take(Cm::TIMEOUTS_PER_CALL).collect();
-        for id in &some {
-            let _ = self.cm.destroy(*id, now_ns);
-            self.detach(*id);
-        }
-        waits || !some.is_empty()
-    }
 }
 
 /// Where MADs are sent: the train builder, which also counts.
-pub(crate) trait MailSink: Transmit {
+pub(crate) trait MadSink: Transmit {
     fn count(&mut self, counter: Counter);
-}
-
-/// Forwards to the first process that there is.
-fn forward(processes: &[ProcessIndex], inbound: &Inbound, port: &mut dyn Port) -> (Forwarded, ProcessIndex) {
-    let nobody = (Forwarded::Nobody, ProcessIndex::default());
-    let Some(group) = port.group() else { return nobody };
-    let received = inbound.received();
-    let tried = processes.iter().map(|process| (group.try_forward(*process, &received), *process));
-    tried.into_iter().find(|(outcome, _)| *outcome != Forwarded::Nobody).unwrap_or(nobody)
 }
 
 /// The process that an outgoing MAD is for; 0 if the MAD names none.

@@ -23,6 +23,7 @@ use pumice_transport::wire::ProcessIndex;
 
 use crate::addresses::address_watch::{AddressWatch, GidSource};
 use crate::addresses::gid_table::GidEntry;
+use crate::addresses::guid::default_guid;
 use crate::addresses::pkey_table::PkeyTable;
 use crate::counters::Counters;
 use crate::driver::{Background, Core};
@@ -30,7 +31,7 @@ use crate::engine::{Engine, QueuePairs};
 use crate::event::{LogHook, LogSubscriber, StepHook, StepSubscriber, Subscriber, Subscribers};
 use crate::ground::clock::Clock;
 use crate::ground::limits::Limits;
-use crate::gsi::{self, Gsi};
+use crate::gsi::Gsi;
 use crate::memory::DeviceMemoryPool;
 use crate::objects::async_event::AsyncEventQueue;
 use crate::port::{Port, Random};
@@ -95,7 +96,7 @@ impl HcaConfig {
             limits: Limits::default(),
             pkeys: Vec::new(),
             active_mtu: None,
-            ca_guid: gsi::default_guid(&gids),
+            ca_guid: default_guid(&gids),
             seed: None,
             log: None,
             steps: None,
@@ -156,7 +157,11 @@ impl Hca {
         let active_mtu = config.active_mtu.or(first_mtu).unwrap_or(Mtu::Mtu1024);
         let mut starts = Random::new(config.seed.unwrap_or_else(|| default_seed(threaded)));
         resources.set_first_key(starts.next_u64());
-        let gsi = Gsi::new(CmConfig::new(config.ca_guid), config.process_slot, starts.next_u64());
+        let gsi = Gsi::new(
+            CmConfig::new(config.ca_guid),
+            ProcessIndex::new(config.process_slot),
+            starts.next_u64(),
+        );
         let queue_pairs = QueuePairs::new(starts.next_u64());
         let core = Arc::new(Core::new(Engine::new(resources, queue_pairs, port, gsi), clock)?);
         let background = if threaded {

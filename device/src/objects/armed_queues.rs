@@ -1,8 +1,8 @@
 //! How many completion queues of a device are armed.
 //!
-//! A program that arms a queue and then finds it empty goes to sleep on the queue's channel. It says nothing more to
-//! the device when it does so. While a queue is armed, the background thread therefore looks for packets more often, and does
-//! not leave packets to a program that may be waiting for exactly these.
+//! A program that arms a queue and then finds it empty goes to sleep on the queue's channel. It says nothing
+//! more to the device when it does so. While a queue is armed, the background thread therefore looks for
+//! packets more often, and does not leave packets to a program that may be waiting for exactly these.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -63,7 +63,8 @@ struct State {
     ring: VecDeque<Entry>,
     depth: usize,
     armed: Armed,
-    /// An entry of the ring would fire an arming for solicited ones. It may have been polled, unless all have.
+    /// An entry of the ring would fire an arming for solicited ones. It may have been polled, unless all
+    /// have.
     solicited: bool,
 }
 
@@ -158,12 +159,12 @@ impl CompletionQueue {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// Asks for one event on the channel at the next completion; with `solicited_only`, at the next
-    /// that is solicited or unsuccessful. Arming for solicited ones does not weaken an earlier arming for all.
+    /// Asks for one event on the channel at the next completion; with `solicited_only`, at the next that is
+    /// solicited or unsuccessful. Arming for solicited ones does not weaken an earlier arming for all.
     ///
-    /// Completions already in the queue do not fire, so poll once more after arming. A queue made to fire late
-    /// (`CqSetup::fires_late`) makes one exception, for completions that the application cannot know of: its last poll
-    /// found the queue empty, and they came before it armed.
+    /// Completions already in the queue do not fire, so poll once more after arming. A queue made to fire
+    /// late (`CqSetup::fires_late`) makes one exception, for completions that the application cannot know of:
+    /// its last poll found the queue empty, and they came before it armed.
     pub fn arm(&self, solicited_only: bool) {
         let mut state = self.lock();
         if state.armed == Armed::No {

@@ -422,7 +422,8 @@ mod tests {
         assert_eq!(polled(&cq), [(6, WcStatus::Success)]);
     }
 
-    /// CQ_ERR, and SRQ_ERR of the SRQs of XRC that complete there: they cannot tell of their receives any more.
+    /// CQ_ERR, and SRQ_ERR of the SRQs of XRC that complete there: they cannot tell of their receives any
+    /// more.
     #[test]
     fn an_srq_whose_completion_queue_overran_has_failed() {
         let mut device = device();

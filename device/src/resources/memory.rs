@@ -97,7 +97,8 @@ impl Resources {
         Ok(())
     }
 
-    /// Registers device memory; see [`register_device_memory`](crate::memory::RegionTable::register_device_memory).
+    /// Registers device memory; see
+    /// [`register_device_memory`](crate::memory::RegionTable::register_device_memory).
     ///
     /// # Errors
     /// As there; a stale PD.

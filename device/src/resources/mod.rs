@@ -94,7 +94,8 @@ pub struct Resources {
     pub qp_faults: Vec<QpFault>,
     /// A completion was made since the engine last cleared this.
     pub new_completions: bool,
-    /// The receive queue of UC or UD messages that was short of requests last, and the completion queue that tells of it.
+    /// The receive queue of UC or UD messages that was short of requests last, and the completion queue that
+    /// tells of it.
     short_receives: Option<(u32, u32)>,
 }
 

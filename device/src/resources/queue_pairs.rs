@@ -107,9 +107,9 @@ impl Resources {
         Ok(QpAttached { context, capacity, account })
     }
 
-    /// Detaches a queue pair that is being destroyed (an XRC target: closes it for its creator): its unpolled completions, its unread events,
-    /// its receive queue and its bindings of type-2 windows are gone. Without the engine's lock, call
-    /// [`EventAccount::wait_all_acked`] on the result afterwards.
+    /// Detaches a queue pair that is being destroyed (an XRC target: closes it for its creator): its unpolled
+    /// completions, its unread events, its receive queue and its bindings of type-2 windows are gone. Without
+    /// the engine's lock, call [`EventAccount::wait_all_acked`] on the result afterwards.
     ///
     /// # Errors
     /// `Busy`: it is attached to multicast groups. `Invalid`: it is not attached.
@@ -217,8 +217,9 @@ impl Resources {
         }
     }
 
-    /// Whether a queue that was noted is still short, and its program is not known to wait for an event: a program that has
-    /// armed its completion queue posts more requests when a completion wakes it, and not before.
+    /// Whether a queue that was noted is still short, and its program is not known to wait for an event: a
+    /// program that has armed its completion queue posts more requests when a completion wakes it, and not
+    /// before.
     pub(crate) fn short_of_receives(&mut self) -> bool {
         self.short_receives = self.short_receives.filter(|(queue, _)| self.is_short(*queue));
         self.short_receives.is_some_and(|(_, cq)| !self.cqs.at(cq).is_some_and(|slot| slot.cq.is_armed()))
@@ -253,8 +254,8 @@ impl Resources {
         }
     }
 
-    /// Marks a completion queue's overrun: CQ_ERR, SRQ_ERR for the XRC SRQs that complete there, and QP_FATAL for
-    /// every queue pair attached to it and for the one that caused it.
+    /// Marks a completion queue's overrun: CQ_ERR, SRQ_ERR for the XRC SRQs that complete there, and QP_FATAL
+    /// for every queue pair attached to it and for the one that caused it.
     pub(super) fn cq_overran(&mut self, cq: u32, culprit: Qpn) {
         if let Some(slot) = self.cqs.at(cq) {
             let element = AsyncElement::Cq { cookie: slot.cq.cookie() };

@@ -160,7 +160,8 @@ fn events_carry_the_cookie_and_vanish_with_the_queue_pair() {
     account.wait_all_acked();
 }
 
-/// A program that has armed its completion queue sleeps until a message comes, so the message must not be left in the socket.
+/// A program that has armed its completion queue sleeps until a message comes, so the message must not be
+/// left in the socket.
 #[test]
 fn a_queue_that_runs_out_is_not_spared_while_its_program_waits_for_an_event() {
     use pumice_transport::host::{Host, RecvWqe};

@@ -27,8 +27,8 @@ pub struct CqSetup {
     pub channel: Option<Arc<CompletionChannel>>,
     /// Stamps its completions.
     pub clock: Option<Clock>,
-    /// Arming fires at once for completions that came after the application's last poll found nothing, as adapters do
-    /// that compare with what was polled.
+    /// Arming fires at once for completions that came after the application's last poll found nothing, as
+    /// adapters do that compare with what was polled.
     pub fires_late: bool,
 }
 

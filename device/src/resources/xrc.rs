@@ -72,7 +72,8 @@ impl Resources {
         self.xrc.targets.check(self.xrc.domain_of(xrcd)?, qpn)
     }
 
-    /// Opens a target: it lives at least until the registration is closed, and its events come with `cookie` as well.
+    /// Opens a target: it lives at least until the registration is closed, and its events come with `cookie`
+    /// as well.
     ///
     /// # Errors
     /// `Invalid`: there is no such target in the domain of this handle.

@@ -1,5 +1,5 @@
-//! The XRC domains of this process. A domain is a set of SRQs and targets that may meet; every open of a domain has
-//! a handle of its own.
+//! The XRC domains of this process. A domain is a set of SRQs and targets that may meet; every open of a
+//! domain has a handle of its own.
 
 use std::fs::File;
 use std::os::fd::BorrowedFd;
@@ -76,7 +76,8 @@ impl XrcDomains {
         self.insert(XrcDomain { opens: 0, key: None, _file: None, shared: None })
     }
 
-    /// Opens the domain of a file, by the rules of `ibv_open_xrcd`. Without `commons` there are no other processes.
+    /// Opens the domain of a file, by the rules of `ibv_open_xrcd`. Without `commons` there are no other
+    /// processes.
     ///
     /// # Errors
     /// `Os`: EAGAIN, it is not open in any process and `create` is not set; EBADF, the descriptor is none.
@@ -169,8 +170,8 @@ impl XrcDomains {
         Ok(())
     }
 
-    /// Forgets a domain that is not open any more. One in which other processes have targets with this process's
-    /// numbers stays, because the packets for them come here.
+    /// Forgets a domain that is not open any more. One in which other processes have targets with this
+    /// process's numbers stays, because the packets for them come here.
     pub(crate) fn drop_unused(&mut self, domain: u32) {
         let Some(handle) = self.domains.handle_at(domain) else { return };
         let unused = self.domains.get(handle).is_some_and(|domain| domain.opens == 0);

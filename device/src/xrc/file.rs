@@ -24,8 +24,8 @@ const CHANGE_AT: u64 = 0;
 const USED_AT: u64 = 8;
 const DIRECTORY_AT: u64 = 64;
 const RECORDS_AT: u64 = 32_768;
-/// Both copies of a record that is not longer than this are side by side, to be read at once. A longer one has only
-/// its header there.
+/// Both copies of a record that is not longer than this are side by side, to be read at once. A longer one
+/// has only its header there.
 const SHORT_BYTES: usize = 1024;
 /// From one record to the next: two short copies, and two long ones.
 const RECORD_BYTES: u64 = 2 * (SHORT_BYTES as u64 + codec::MAX_BYTES as u64);
@@ -330,7 +330,8 @@ impl DomainFile {
         }
     }
 
-    /// As [`sweep_records`](Self::sweep_records), for processes that look now and then; not if another one is at it.
+    /// As [`sweep_records`](Self::sweep_records), for processes that look now and then; not if another one is
+    /// at it.
     pub(crate) fn sweep(&self) {
         if lock::try_lock(&self.file, 0).unwrap_or(false) {
             let _guard = RecordLock { file: &self.file, place: 0 };
@@ -425,8 +426,9 @@ fn incarnation(process: ProcessIndex) -> u64 {
     parts.into_iter().fold(0x1234_5678_9abc_def1, mix) | 1
 }
 
-/// Removes a domain's file unless another process has it open. The caller has the lock on its directory, without
-/// which no process removes it: as long as it has a name, `path` is that. Afterwards the path may be another file's.
+/// Removes a domain's file unless another process has it open. The caller has the lock on its directory,
+/// without which no process removes it: as long as it has a name, `path` is that. Afterwards the path may be
+/// another file's.
 fn remove_unused(file: &File, path: &Path) {
     let has_name = file.about().is_ok_and(|about| about.names > 0);
     if has_name && lock::locked_slots(file).is_ok_and(|live| !live.contains(&true)) {

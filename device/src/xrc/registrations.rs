@@ -1,5 +1,5 @@
-//! The XRC targets that this process knows, and who in this process has them open. A target belongs to all who have
-//! it open, and lives until the last of them closes it.
+//! The XRC targets that this process knows, and who in this process has them open. A target belongs to all
+//! who have it open, and lives until the last of them closes it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -108,7 +108,8 @@ impl Registrations {
         }
     }
 
-    /// Opens a target: it lives at least until the registration is closed, and its events come with `cookie` as well.
+    /// Opens a target: it lives at least until the registration is closed, and its events come with `cookie`
+    /// as well.
     ///
     /// # Errors
     /// `Invalid`: there is no such target.

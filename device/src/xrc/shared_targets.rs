@@ -1,5 +1,5 @@
-//! All shared targets of this process: how it finds those that other processes made, opens and closes them together
-//! with these processes, and learns what they did.
+//! All shared targets of this process: how it finds those that other processes made, opens and closes them
+//! together with these processes, and learns what they did.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,8 +67,8 @@ impl SharedTargets {
         Ok(Sharing::of(target))
     }
 
-    /// The index of the queue pair of a target of one of the shared domains that are open here. The queue pair is
-    /// made if another process made the target.
+    /// The index of the queue pair of a target of one of the shared domains that are open here. The queue
+    /// pair is made if another process made the target.
     pub(crate) fn find<H: TargetHost>(
         &mut self,
         qpn: Qpn,
@@ -129,8 +129,8 @@ impl SharedTargets {
         target.register(qp, host)
     }
 
-    /// The last registration of this process for a target was closed: the target is destroyed, unless it is open in
-    /// another process.
+    /// The last registration of this process for a target was closed: the target is destroyed, unless it is
+    /// open in another process.
     pub(crate) fn unregister_process<H: TargetHost>(
         &mut self,
         qpn: Qpn,
@@ -174,7 +174,8 @@ impl SharedTargets {
         }
     }
 
-    /// A domain was closed. What other processes do in it concerns this one only as far as its own numbers go.
+    /// A domain was closed. What other processes do in it concerns this one only as far as its own numbers
+    /// go.
     pub(crate) fn domain_closed<H: TargetHost>(
         &mut self,
         domain: u32,
@@ -221,7 +222,8 @@ impl SharedTargets {
         }
     }
 
-    /// Tells the other processes if the queue pair failed outside of [`Sharing::with`], that is while it sent.
+    /// Tells the other processes if the queue pair failed outside of [`Sharing::with`], that is while it
+    /// sent.
     #[inline]
     pub(crate) fn publish_failure<H: TargetHost>(
         &mut self,
@@ -237,7 +239,8 @@ impl SharedTargets {
         }
     }
 
-    /// A packet for the process that owns its SRQ. It leaves with [`flush`](Self::flush), when the port is free.
+    /// A packet for the process that owns its SRQ. It leaves with [`flush`](Self::flush), when the port is
+    /// free.
     pub(crate) fn forward(&mut self, owner: ProcessIndex, received: &Received<'_>, packet: &[u8]) {
         self.forwarding.push(owner, received, packet);
     }
@@ -253,8 +256,8 @@ impl SharedTargets {
         shares.then_some(self.next_look_ns)
     }
 
-    /// Looks what other processes have done to shared domains: events, failed and destroyed targets, death. Reports
-    /// the indices of the queue pairs that this may have changed.
+    /// Looks what other processes have done to shared domains: events, failed and destroyed targets, death.
+    /// Reports the indices of the queue pairs that this may have changed.
     pub(crate) fn look_around<H: TargetHost>(
         &mut self,
         now_ns: u64,

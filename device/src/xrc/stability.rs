@@ -6,8 +6,8 @@ use super::record::{EVENTS, TargetRecord};
 /// Where a header has its checksum.
 const SUM: std::ops::Range<usize> = 16..HEADER_BYTES;
 
-/// Reads bytes as a record, as they are and with a right checksum. `None`: they are none; false: what was read is
-/// something else after it was written and read again, or has more events than it keeps.
+/// Reads bytes as a record, as they are and with a right checksum. `None`: they are none; false: what was
+/// read is something else after it was written and read again, or has more events than it keeps.
 pub(crate) fn is_stable(bytes: &[u8]) -> Option<bool> {
     let mut sealed = bytes.to_vec();
     if let Some(head) = codec::header(bytes)

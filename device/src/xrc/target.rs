@@ -1,9 +1,10 @@
-//! One target that several processes are together: the process that owns the SRQ that a packet names executes it.
+//! One target that several processes are together: the process that owns the SRQ that a packet names executes
+//! it.
 //!
-//! A target of a shared domain has a queue pair in every process that deals with it. What counts is the record in the
-//! domain's file: [`Sharing::with`] brings the queue pair up to date, lets something happen to it, and writes down
-//! what came of it, all under the record's lock. Answers leave afterwards, so the peer never knows more than the file
-//! does.
+//! A target of a shared domain has a queue pair in every process that deals with it. What counts is the
+//! record in the domain's file: [`Sharing::with`] brings the queue pair up to date, lets something happen to
+//! it, and writes down what came of it, all under the record's lock. Answers leave afterwards, so the peer
+//! never knows more than the file does.
 
 use std::sync::Arc;
 
@@ -42,8 +43,8 @@ pub(crate) trait TargetHost: Host {
     /// The domains of this process and the targets that it knows.
     fn xrc(&mut self) -> &mut XrcDomains;
 
-    /// Shows an event, which perhaps another process raised, to all of this process who have the target open, or
-    /// to the owner of the queue pair that the target is a half of.
+    /// Shows an event, which perhaps another process raised, to all of this process who have the target open,
+    /// or to the owner of the queue pair that the target is a half of.
     fn show_target_event(&mut self, qpn: Qpn, event: AsyncEventType);
 
     /// Makes the tables' side of a target of another process. It is not open here yet.
@@ -98,8 +99,8 @@ impl Sharing {
         self.0.take()
     }
 
-    /// Lets something happen to a queue pair as it is now among all processes, and tells them what came of it. A
-    /// queue pair that is not shared is simply passed on.
+    /// Lets something happen to a queue pair as it is now among all processes, and tells them what came of
+    /// it. A queue pair that is not shared is simply passed on.
     ///
     /// # Errors
     /// It cannot be had; nothing happened.
@@ -148,8 +149,8 @@ impl SharedTarget {
         Ok(SharedTarget { file: Arc::clone(file), domain, place, view })
     }
 
-    /// A target that another process has written down: its record as it was found. Its queue pair here is a new
-    /// one, which the first [`with`](Self::with) brings up to date.
+    /// A target that another process has written down: its record as it was found. Its queue pair here is a
+    /// new one, which the first [`with`](Self::with) brings up to date.
     pub(super) fn found(
         file: &Arc<DomainFile>,
         domain: u32,

@@ -99,7 +99,7 @@ pub(super) fn live(pid: Pid, plan: &Plan, ledger: &SharedLedger) {
     };
     let slot = port.slot();
     ledger.borrow_mut().opened(pid, slot, plan.address, port.counters());
-    let gsi = Gsi::new(CmConfig::new(7), slot, u64::from(pid));
+    let gsi = Gsi::new(CmConfig::new(7), pumice_transport::wire::ProcessIndex::new(slot), u64::from(pid));
     let channel = Arc::new(CmChannel::new().unwrap());
     let random = Random::new(plan.seed);
     let domains = Domains::new(pid, Rc::clone(ledger));
@@ -190,7 +190,7 @@ impl Process<'_> {
             }
         }
         let now_ns = now_ns();
-        self.gsi.read_mail(now_ns, &mut self.port);
+        self.gsi.read_mads(now_ns, &mut self.port);
         self.gsi.forward_detained(now_ns, &mut self.port);
         self.gsi.expire(now_ns, &mut self.port);
         while let Some(event) = self.gsi.take_event(&self.channel) {

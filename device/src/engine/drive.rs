@@ -1,0 +1,442 @@
+//! The engine itself: what a thread does with it while it holds the lock.
+
+use std::sync::Arc;
+
+use pumice_transport::host::{Counter, PeerProgress};
+use pumice_transport::qp::{Progress, QueuePair, Urgency};
+use pumice_transport::types::QpType;
+use pumice_transport::wire::Qpn;
+
+use super::batch::{BatchBuilder, Sink};
+use super::budget::Budget;
+use super::dispatch::Receivers;
+use super::entries::Entries;
+use super::reply::ReplyHabit;
+use super::schedule::{Deadlines, Ready};
+use crate::counters::Counters;
+use crate::gsi::Gsi;
+use crate::port::{Peer, Port};
+use crate::resources::{Resources, Trust};
+use crate::xrc::SharedTargets;
+
+use super::queue_pairs::{QpEntry, QueuePairs};
+
+/// Trains that one receive call takes from the port before others get a turn.
+const RECEIVE_TRAINS: usize = 8;
+/// What one queue pair may send before the next gets its turn, in accounted bytes.
+const TURN_BYTES: u64 = 512 * 1024;
+/// Batches after which acknowledgements leave although completions keep coming.
+const DEFERRED_BATCHES: u32 = 16;
+/// What one transmit call sends before it lets others have the lock, in accounted bytes.
+const TRANSMIT_BYTES: u64 = 4 * 1024 * 1024;
+/// How long unreliable senders wait before they ask again whether their receiver keeps up.
+const HOLD_NS: u64 = 10_000;
+
+/// Everything behind the lock of an HCA.
+pub(crate) struct Engine {
+    pub(crate) resources: Resources,
+    pub(crate) queue_pairs: QueuePairs,
+    pub(crate) port: Box<dyn Port>,
+    counters: Arc<Counters>,
+    builder: BatchBuilder,
+    pub(super) budget: Budget,
+    senders: Ready,
+    responders: Ready,
+    touched: Ready,
+    deadlines: Deadlines,
+    /// Unreliable senders whose receiver does not keep up, and when they try again.
+    held: Ready,
+    held_until_ns: Option<u64>,
+    pub(crate) gsi: Gsi,
+    /// Batches since acknowledgements began to wait for the application.
+    deferred_batches: u32,
+    reply: ReplyHabit,
+    pub(super) targets: SharedTargets,
+}
+
+/// When responses may leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Acknowledge {
+    /// Now.
+    Now,
+    /// Acknowledgements wait: the application is about to see the completions of this batch, and an
+    /// ACK sent first would delay it by a system call.
+    AfterCompletions,
+    /// The same for what completed nothing, if the application has the habit of answering it.
+    WithReply,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        resources: Resources,
+        queue_pairs: QueuePairs,
+        port: Box<dyn Port>,
+        gsi: Gsi,
+    ) -> Engine {
+        Engine {
+            counters: Arc::clone(&resources.counters),
+            resources,
+            queue_pairs,
+            port,
+            builder: BatchBuilder::new(),
+            budget: Budget::default(),
+            senders: Ready::default(),
+            responders: Ready::default(),
+            touched: Ready::default(),
+            deadlines: Deadlines::default(),
+            held: Ready::default(),
+            held_until_ns: None,
+            gsi,
+            deferred_batches: 0,
+            reply: ReplyHabit::default(),
+            targets: SharedTargets::default(),
+        }
+    }
+
+    /// Works with this trust in the program's memory.
+    pub(crate) fn trusting<R>(&mut self, trust: Trust, work: impl FnOnce(&mut Engine) -> R) -> R {
+        self.resources.set_trust(trust);
+        let result = work(self);
+        self.resources.set_trust(Trust::Connections);
+        result
+    }
+
+    /// Takes a batch of packets from the port to their queue pairs. True if there were any.
+    pub(crate) fn receive(&mut self, now_ns: u64) -> bool {
+        let mut any = false;
+        for _ in 0..RECEIVE_TRAINS {
+            let Engine { resources, queue_pairs, budget, port, touched, targets, gsi, .. } = self;
+            let entries = Entries { queue_pairs, budget };
+            let mut receivers = Receivers { entries, resources, targets, touched, management: gsi };
+            let mut taken = false;
+            let more = port.receive(now_ns, &mut |received| {
+                taken = true;
+                receivers.receive(now_ns, received);
+            });
+            targets.flush(&mut **port);
+            any |= taken;
+            if !more {
+                break;
+            }
+            // Completions are waiting: let the application have them before more is taken.
+            if self.resources.new_completions {
+                break;
+            }
+        }
+        if self.gsi.has_mads() {
+            let Engine { gsi, port, .. } = self;
+            gsi.read_mads(now_ns, &mut **port);
+            self.send_mads(now_ns);
+        }
+        if any {
+            self.settle();
+            if !self.resources.new_completions && !self.responders.is_empty() {
+                self.reply.arrived(now_ns);
+            }
+        }
+        any
+    }
+
+    /// Sends what queue pair 1 has to say. False: the port has no more room.
+    fn send_mads(&mut self, now_ns: u64) -> bool {
+        let Engine { resources, port, counters, builder, gsi, .. } = self;
+        gsi.forward_detained(now_ns, &mut **port);
+        let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
+        sink.turn(u64::MAX, false);
+        let sent = gsi.send_mads(&resources.gids, &mut sink);
+        sent && (sink.sealed_packets == 0 || sink.flush())
+    }
+
+    /// Trains received so far.
+    pub(crate) fn received_trains(&self) -> u64 {
+        self.counters.value(Counter::RxTrains)
+    }
+
+    /// Looks at every queue pair that something happened to: what it wants to do next.
+    pub(crate) fn settle(&mut self) {
+        while !self.resources.qp_faults.is_empty() {
+            self.apply_faults();
+        }
+        let Engine { queue_pairs, budget, resources, targets, .. } = self;
+        targets.reap(&mut Entries { queue_pairs, budget }, resources);
+        while let Some(index) = self.touched.pop() {
+            self.note(index);
+        }
+        while let Some(index) = self.budget.pop_released() {
+            self.senders.push(index);
+        }
+    }
+
+    fn note(&mut self, index: u32) {
+        let Some(entry) = self.queue_pairs.at_mut(index) else { return };
+        self.targets.publish_failure(&mut entry.qp, &mut entry.sharing, &mut self.resources);
+        if entry.qp.wants_to_send() {
+            self.senders.push(index);
+        }
+        if entry.qp.response_urgency() > Urgency::None {
+            self.responders.push(index);
+        }
+        self.deadlines.register(index, entry.qp.deadline_ns());
+        entry.account(&mut self.budget);
+    }
+
+    /// Queue pairs whose completion queue overran go to ERR.
+    fn apply_faults(&mut self) {
+        for fault in std::mem::take(&mut self.resources.qp_faults) {
+            if let Some((index, entry)) = self.queue_pairs.by_number(fault.qpn) {
+                // What cannot be had is gone, or in the hands of a process that finds the same fault.
+                let _ = entry.with(&mut self.resources, |qp, resources| {
+                    qp.enter_error(Some(fault.cause), resources);
+                });
+                self.touched.push(index);
+            }
+        }
+    }
+
+    /// The application did something with a queue pair: it may want to send now.
+    pub(crate) fn touch(&mut self, index: u32) {
+        self.touched.push(index);
+    }
+
+    /// The application posted send requests to a queue pair.
+    pub(crate) fn posted(&mut self, index: u32, now_ns: u64) {
+        self.touch(index);
+        self.reply.posted(now_ns);
+    }
+
+    /// Sends requests, then responses. True if anything is left that only more turns can send.
+    pub(crate) fn transmit(&mut self, now_ns: u64, acknowledge: Acknowledge) -> bool {
+        self.settle();
+        self.send_mads(now_ns);
+        let requests_left = self.transmit_requests(now_ns);
+        let responses_left = self.transmit_responses(now_ns, acknowledge);
+        self.settle();
+        requests_left || responses_left
+    }
+
+    /// Responses first: the peer waits for them and nobody here does.
+    pub(crate) fn transmit_waiting_responses(&mut self, now_ns: u64) {
+        if !self.responders.is_empty() {
+            self.transmit_responses(now_ns, Acknowledge::Now);
+            self.settle();
+        }
+    }
+
+    fn transmit_requests(&mut self, now_ns: u64) -> bool {
+        let Engine {
+            resources,
+            queue_pairs,
+            port,
+            counters,
+            builder,
+            budget,
+            senders,
+            deadlines,
+            responders,
+            held,
+            held_until_ns,
+            ..
+        } = self;
+        if senders.is_empty() && !builder.is_stalled() {
+            return false;
+        }
+        let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
+        let mut left_bytes = TRANSMIT_BYTES;
+        let mut unfinished = false;
+        // Each queue pair gets a turn; those that could go on come again behind the others.
+        let mut turns = senders.len();
+        while turns > 0 && left_bytes > 0 {
+            let Some(index) = senders.pop() else { break };
+            turns -= 1;
+            let Some(entry) = queue_pairs.at_mut(index) else { continue };
+            let room = entry.peer.map_or(TURN_BYTES, |peer| budget.room_bytes(peer));
+            if room == 0 {
+                // Acknowledgements from this peer will make room.
+                if let Some(peer) = entry.peer {
+                    budget.park(peer, index);
+                }
+                continue;
+            }
+            let unreliable = matches!(entry.qp.qp_type(), QpType::Uc | QpType::Ud);
+            sink.turn(TURN_BYTES.min(room).min(left_bytes), unreliable);
+            let progress = entry.qp.transmit_requests(now_ns, resources, &mut sink);
+            left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
+            entry.sent(sink.sealed_cost_bytes, sink.sealed_packets, budget);
+            entry.account(budget);
+            deadlines.register(index, entry.qp.deadline_ns());
+            if progress == Progress::Blocked && sink.held {
+                held.push(index);
+                held_until_ns.get_or_insert(now_ns.saturating_add(HOLD_NS));
+            } else if progress == Progress::Blocked {
+                senders.push(index);
+                if sink.builder.is_stalled() {
+                    break;
+                }
+                unfinished = true;
+                if sink.sealed_packets > 0 {
+                    turns += 1;
+                }
+            }
+        }
+        // An ACK that follows joins the train: one system call carries reply and ACK.
+        if responders.is_empty() {
+            sink.flush();
+        }
+        unfinished || sink.builder.is_stalled()
+    }
+
+    fn transmit_responses(&mut self, now_ns: u64, acknowledge: Acknowledge) -> bool {
+        let Engine {
+            resources,
+            queue_pairs,
+            port,
+            counters,
+            builder,
+            responders,
+            touched,
+            deferred_batches,
+            reply,
+            targets,
+            ..
+        } = self;
+        if responders.is_empty() {
+            return false;
+        }
+        let after_completions =
+            acknowledge == Acknowledge::AfterCompletions && *deferred_batches < DEFERRED_BATCHES;
+        *deferred_batches = if after_completions { *deferred_batches + 1 } else { 0 };
+        let wait = after_completions || (acknowledge == Acknowledge::WithReply && reply.holds(now_ns));
+        if !wait {
+            reply.released();
+        }
+        let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
+        let mut left_bytes = TRANSMIT_BYTES;
+        let mut unfinished = false;
+        for _ in 0..responders.len() {
+            let Some(index) = responders.pop() else { break };
+            let Some(entry) = queue_pairs.at_mut(index) else { continue };
+            let urgency = entry.qp.response_urgency();
+            if urgency == Urgency::Acknowledgement && wait {
+                responders.push(index);
+                continue;
+            }
+            sink.turn(TURN_BYTES.min(left_bytes), false);
+            let progress = entry.qp.transmit_responses(resources, &mut sink);
+            targets.publish_failure(&mut entry.qp, &mut entry.sharing, resources);
+            left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
+            if progress == Progress::Blocked {
+                responders.push(index);
+                unfinished = true;
+                if sink.builder.is_stalled() || left_bytes == 0 {
+                    break;
+                }
+            }
+            touched.push(index);
+        }
+        sink.flush();
+        unfinished
+    }
+
+    /// Runs timers that are due.
+    pub(crate) fn expire(&mut self, now_ns: u64) {
+        let mut any = self.look_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
+        if any {
+            let Engine { queue_pairs, budget, resources, port, targets, touched, .. } = self;
+            let entries = &mut Entries { queue_pairs, budget };
+            targets.look_around(now_ns, entries, resources, &mut **port, |index| touched.push(index));
+        }
+        if self.held_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+            self.held_until_ns = None;
+            while let Some(index) = self.held.pop() {
+                self.senders.push(index);
+            }
+        }
+        while let Some(index) = self.deadlines.pop_due(now_ns) {
+            let Some(entry) = self.queue_pairs.at_mut(index) else { continue };
+            if entry.qp.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+                let peer = peer_progress(&entry.qp, now_ns, &mut *self.port);
+                entry.qp.handle_timeout(now_ns, peer, &mut self.resources);
+                self.touched.push(index);
+            } else {
+                let deadline_ns = entry.qp.deadline_ns();
+                self.deadlines.register(index, deadline_ns);
+            }
+            any = true;
+        }
+        if any {
+            self.settle();
+        }
+        self.reply.expire(now_ns);
+        let Engine { gsi, port, .. } = self;
+        gsi.expire(now_ns, &mut **port);
+        self.send_mads(now_ns);
+    }
+
+    /// When the engine wants to be driven though nothing arrives, in ns.
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        let all = [
+            self.deadlines.next_ns(),
+            self.port.next_event_ns(),
+            self.held_until_ns,
+            self.gsi.deadline_ns(),
+            self.look_deadline_ns(),
+            self.reply.deadline_ns(),
+        ];
+        // A number for "never" rather than a chain over the options: the compiler reads the value of an
+        // option before its discriminant there, which valgrind reports as a use of uninitialised memory.
+        let next_ns = all.map(|at_ns| at_ns.unwrap_or(u64::MAX)).into_iter().min().unwrap_or(u64::MAX);
+        (next_ns != u64::MAX).then_some(next_ns)
+    }
+
+    /// When what other processes did to shared domains is looked at.
+    fn look_deadline_ns(&self) -> Option<u64> {
+        self.targets.look_deadline_ns(self.resources.xrc.shares())
+    }
+
+    /// Something waits to be sent and may be sendable now.
+    pub(crate) fn has_backlog(&self) -> bool {
+        (!self.responders.is_empty() && self.reply.deadline_ns().is_none())
+            || !self.senders.is_empty()
+            || self.builder.is_stalled()
+            || self.gsi.has_backlog()
+    }
+
+    /// Forgets a destroyed queue pair's share of its peer's budget.
+    pub(crate) fn release_budget(&mut self, entry: &mut QpEntry) {
+        entry.release(&mut self.budget);
+    }
+
+    /// A queue pair was connected to a peer, or was reset.
+    pub(crate) fn set_peer(&mut self, index: u32, peer: Option<Peer>, reset: bool) {
+        let Engine { queue_pairs, budget, port, .. } = self;
+        let Some(entry) = queue_pairs.at_mut(index) else { return };
+        if reset || peer.is_some() {
+            entry.release(budget);
+        }
+        if let Some(peer) = peer {
+            entry.peer = Some(budget.join(peer, &port.limits(peer)));
+        }
+    }
+
+    /// A thread waited for the port's descriptors, and one of them is readable.
+    pub(crate) fn woken(&mut self) {
+        if let Some(group) = self.port.group() {
+            group.woken();
+        }
+    }
+
+    /// Transport service of a queue pair.
+    pub(crate) fn queue_pair_type(&mut self, qpn: Qpn) -> Option<QpType> {
+        self.queue_pairs.by_number(qpn).map(|(_, entry)| entry.qp.qp_type())
+    }
+}
+
+/// What the group knows about the process of a peer that a queue pair is about to give up.
+fn peer_progress(qp: &QueuePair, now_ns: u64, port: &mut dyn Port) -> PeerProgress {
+    match (qp.doubts_peer_since_ns(now_ns), qp.peer(), port.group()) {
+        (Some(since_ns), Some((address, qpn)), Some(group)) => {
+            group.peer_progress(now_ns, Peer { address, process: qpn.process() }, since_ns)
+        }
+        _ => PeerProgress::Unknown,
+    }
+}

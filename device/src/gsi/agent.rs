@@ -1,0 +1,103 @@
+//! The state of queue pair 1, and the events of connections on their way to consumers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pumice_transport::cm::{Cm, CmConfig, Event, IdSource, ListenerId, MadOut};
+use pumice_transport::mad::CommId;
+use pumice_transport::wire::ProcessIndex;
+
+use super::binding::Bindings;
+use super::channel::CmChannel;
+use super::detained::DetainedMads;
+use super::early::EarlyRequests;
+use super::envelope::Inbound;
+use super::peers::Peers;
+
+/// MADs that wait to be looked at: what one round of receiving brings. More are lost, as on the wire.
+const MAX_INBOX: usize = 2048;
+/// Queue pair 1 of an adapter.
+pub(crate) struct Gsi {
+    pub(crate) cm: Cm,
+    pub(super) process: ProcessIndex,
+    pub(super) bindings: Bindings,
+    pub(super) channels: BTreeMap<CommId, Arc<CmChannel>>,
+    pub(super) listeners: BTreeMap<ListenerId, Arc<CmChannel>>,
+    pub(super) inbox: Vec<Inbound>,
+    pub(super) early: EarlyRequests,
+    /// MADs for processes that do not keep up.
+    pub(super) detained: DetainedMads,
+    /// A MAD that the port had no room for.
+    pub(super) held_back: Option<MadOut>,
+    /// Connections whose peers' processes are to be looked at.
+    pub(super) fresh: Vec<CommId>,
+    pub(super) peers: Peers,
+    pub(super) next_psn: u32,
+}
+
+impl Gsi {
+    /// `seed` decides which communication ids there are, and where PSNs begin.
+    pub(crate) fn new(config: CmConfig, process: ProcessIndex, seed: u64) -> Gsi {
+        Gsi {
+            cm: Cm::new(config, IdSource::scattered(process.value(), seed)),
+            process,
+            bindings: Bindings::default(),
+            channels: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            inbox: Vec::new(),
+            early: EarlyRequests::default(),
+            detained: DetainedMads::default(),
+            held_back: None,
+            fresh: Vec::new(),
+            peers: Peers::default(),
+            next_psn: (seed >> 32) as u32,
+        }
+    }
+
+    /// A packet for queue pair 1: it is read when the port is free to forward it.
+    pub(crate) fn accept(&mut self, inbound: Inbound) {
+        if self.inbox.len() < MAX_INBOX {
+            self.inbox.push(inbound);
+        }
+    }
+
+    pub(crate) fn has_mads(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    /// When its timers are due.
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        let early = self.early.deadline_ns();
+        self.cm.poll_timeout().into_iter().chain(self.peers.next_look_ns()).chain(early).min()
+    }
+
+    /// Something waits to be sent.
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.held_back.is_some() || !self.detained.is_empty()
+    }
+
+    /// Events to their channels. A request that its channel has no room for is turned away.
+    pub(super) fn deliver(&mut self, now_ns: u64) {
+        while let Some(event) = self.cm.poll_event() {
+            let id = event.id();
+            let asked = match &event {
+                Event::ConnectRequest { listener, .. } | Event::SidrRequest { listener, .. } => {
+                    Some(*listener)
+                }
+                _ => None,
+            };
+            if let Some(channel) = asked.and_then(|listener| self.listeners.get(&listener)) {
+                self.channels.insert(id, Arc::clone(channel));
+            }
+            if let Event::Established { .. } = &event {
+                self.fresh.push(id);
+            }
+            let delivered = self.channels.get(&id).is_some_and(|channel| channel.push(event));
+            if !delivered && asked.is_some() {
+                self.channels.remove(&id);
+                // It exists: the event was about it.
+                let _ = self.cm.destroy(id, now_ns);
+            }
+        }
+    }
+}

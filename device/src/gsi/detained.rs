@@ -1,0 +1,78 @@
+//! MADs for processes that do not keep up.
+
+use std::collections::VecDeque;
+
+use pumice_transport::wire::ProcessIndex;
+
+use super::envelope::Inbound;
+use crate::port::{Forwarded, Port};
+
+/// MADs that wait. More are lost, as on the wire.
+const LIMIT: usize = 8192;
+/// How long a MAD waits for a process that does not keep up. Less than its sender waits before it says it
+/// again.
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// A MAD that waits for a process.
+struct Detained {
+    process: ProcessIndex,
+    until_ns: u64,
+    inbound: Inbound,
+}
+
+/// The MADs that wait for other processes, in order.
+#[derive(Default)]
+pub(super) struct DetainedMads {
+    waiting: VecDeque<Detained>,
+}
+
+impl DetainedMads {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Keeps a MAD for a process that has no room for it.
+    pub(super) fn keep(&mut self, process: ProcessIndex, inbound: Inbound, now_ns: u64) {
+        if self.waiting.len() < LIMIT {
+            let until_ns = now_ns.saturating_add(PATIENCE_NS);
+            self.waiting.push_back(Detained { process, until_ns, inbound });
+        }
+    }
+
+    /// Forwards what other processes had no room for.
+    pub(super) fn forward(&mut self, now_ns: u64, port: &mut dyn Port) {
+        let mut full = Vec::new();
+        for _ in 0..self.waiting.len() {
+            let Some(waiting) = self.waiting.pop_front() else { return };
+            let Detained { process, until_ns, .. } = waiting;
+            // A process that does not keep up, or is stopped, does not delay what is for others. What waits
+            // for it too long is as good as lost, like what was for a process that has died in the meantime:
+            // peers have timers.
+            if full.contains(&process) || forward(&[process], &waiting.inbound, port).0 == Forwarded::Full {
+                if !full.contains(&process) {
+                    full.push(process);
+                }
+                if now_ns < until_ns {
+                    self.waiting.push_back(waiting);
+                }
+            }
+        }
+    }
+}
+
+/// Forwards to the first process that there is.
+pub(super) fn forward(
+    processes: &[ProcessIndex],
+    inbound: &Inbound,
+    port: &mut dyn Port,
+) -> (Forwarded, ProcessIndex) {
+    let nobody = (Forwarded::Nobody, ProcessIndex::default());
+    let Some(group) = port.group() else { return nobody };
+    let received = inbound.received();
+    let tried = processes.iter().map(|process| (group.try_forward(*process, &received), *process));
+    tried.into_iter().find(|(outcome, _)| *outcome != Forwarded::Nobody).unwrap_or(nobody)
+}
+
+#[cfg(test)]
+#[path = "detained_tests.rs"]
+mod tests;
