@@ -213,7 +213,7 @@ pub trait Host {
     ///
     /// # Errors
     /// There is no such SRQ in the QP's XRC domain.
-    fn xrc_domain(&mut self, qp: &QpContext, xrc_srqn: u32) -> Result<u32, NoRecv>;
+    fn srq_protection_domain(&mut self, qp: &QpContext, xrc_srqn: u32) -> Result<u32, NoRecv>;
 
     /// Flushes all receive requests still in the QP's own RQ with `WR_FLUSH_ERR` (an SRQ's stay).
     fn flush_recv_queue(&mut self, qp: &QpContext);

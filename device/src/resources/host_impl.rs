@@ -6,7 +6,7 @@ use pumice_transport::types::{
     Access, AsyncEventType, AtomicOperation, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind, WorkCompletion,
 };
 
-use super::{Receives, Resources};
+use super::tables::{Receives, Resources};
 use crate::event::{Event, Topics};
 use crate::objects::async_event::AsyncElement;
 use crate::objects::completion_queue::Pushed;
@@ -108,7 +108,7 @@ impl Host for Resources {
         if taken == Taken::Empty { Err(NoRecv::Empty) } else { Ok(()) }
     }
 
-    fn xrc_domain(&mut self, qp: &QpContext, xrc_srqn: u32) -> Result<u32, NoRecv> {
+    fn srq_protection_domain(&mut self, qp: &QpContext, xrc_srqn: u32) -> Result<u32, NoRecv> {
         let place = self.xrc_srq_place(qp, xrc_srqn)?;
         self.shared(place).map(Srq::pd).ok_or(NoRecv::NoSuchSrq)
     }
@@ -176,9 +176,9 @@ impl Resources {
         if self.listens(Topic::Completions) {
             self.emit(qp, QpEvent::Completed { completion: &completion, cq });
         }
-        let Some(slot) = self.cqs.at(cq) else { return };
+        let Some(entry) = self.cqs.at(cq) else { return };
         self.new_completions = true;
-        match slot.cq.push(completion, released, solicited) {
+        match entry.cq.push(completion, released, solicited) {
             Pushed::Stored => {}
             Pushed::Overrun => self.cq_overran(cq, qp.qpn),
             Pushed::InError => self.qp_ruined(qp.qpn, cq),
@@ -407,7 +407,7 @@ mod tests {
         let resources = &mut device.resources;
         assert_eq!(resources.take_recv(&target, Some(number), &mut wqe), Err(NoRecv::Empty));
         resources.post_srq_recv(srq_handle, &RecvRequest { wr_id: 6, sges: &[] }).unwrap();
-        assert_eq!(resources.xrc_domain(&target, number), Ok(device.pd.index));
+        assert_eq!(resources.srq_protection_domain(&target, number), Ok(device.pd.index));
         resources.take_recv(&target, Some(number), &mut wqe).unwrap();
         assert_eq!((wqe.wr_id, wqe.cq), (6, cq.handle().index));
         for wrong in [foreign, 0, number ^ 0x01_0000, 0xffff, u32::MAX] {
@@ -416,7 +416,7 @@ mod tests {
                 Err(NoRecv::NoSuchSrq),
                 "{wrong:#x}"
             );
-            assert_eq!(resources.xrc_domain(&target, wrong), Err(NoRecv::NoSuchSrq));
+            assert_eq!(resources.srq_protection_domain(&target, wrong), Err(NoRecv::NoSuchSrq));
         }
         resources.complete_recv(&target, wqe.cq, completion(&target, 6), false);
         assert_eq!(polled(&cq), [(6, WcStatus::Success)]);

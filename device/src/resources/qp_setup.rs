@@ -3,7 +3,7 @@
 use pumice_transport::types::{QpCapacity, QpType};
 use pumice_transport::wire::Qpn;
 
-use super::{Resources, check_size};
+use super::tables::{Resources, check_size};
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
 

@@ -7,8 +7,9 @@ use pumice_transport::host::{Host as _, QpContext};
 use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, QpType, RecvRequest};
 use pumice_transport::wire::Qpn;
 
+use super::qp_setup::QpSetup;
+use super::tables::{Attachment, NO_OBJECT, QpFault, Receives, Resources};
 use super::users::cq_use;
-use super::{NO_OBJECT, QpFault, QpSetup, Receives, Resources};
 use crate::event::Event;
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
@@ -26,18 +27,6 @@ pub struct QpAttached {
     pub capacity: QpCapacity,
     /// Account of its asynchronous events.
     pub account: Arc<EventAccount>,
-}
-
-/// A queue pair as the device's tables see it.
-#[derive(Debug)]
-pub(super) struct Attachment {
-    pub(super) context: QpContext,
-    cookie: u64,
-    pub(super) srq: Option<Handle>,
-    pub(super) xrcd: Option<Handle>,
-    account: Arc<EventAccount>,
-    /// QP_FATAL was raised and the engine told.
-    fatal: bool,
 }
 
 impl Resources {
@@ -99,8 +88,8 @@ impl Resources {
         if self.qps.len() <= place {
             self.qps.resize_with(place + 1, || None);
         }
-        if let Some(slot) = self.qps.get_mut(place) {
-            *slot = Some(Box::new(attachment));
+        if let Some(entry) = self.qps.get_mut(place) {
+            *entry = Some(Box::new(attachment));
         }
         self.cq_common.slots.reset(setup.qpn.value());
         self.events.emit(&Event::QpCreated { qp: &context, service: setup.qp_type.name() });
@@ -133,8 +122,8 @@ impl Resources {
         self.groups.hear_itself(qpn, true);
         self.reset_qp(qpn);
         self.memory.unbind_windows_of(qpn);
-        let slot = self.qps.get_mut(usize::from(qpn.index())).and_then(Option::take);
-        let Some(attachment) = slot else {
+        let taken = self.qps.get_mut(usize::from(qpn.index())).and_then(Option::take);
+        let Some(attachment) = taken else {
             return Err(ResourceError::invalid(format!("queue pair {qpn} does not exist")));
         };
         self.events.emit(&Event::QpDestroyed { qp: &attachment.context });
@@ -158,7 +147,7 @@ impl Resources {
     }
 
     /// Forgets what a queue pair that moves to RESET has pending: posted receives, unpolled
-    /// completions, used send slots.
+    /// completions, used send queue entries.
     pub fn reset_qp(&mut self, qpn: Qpn) {
         if let Some(fatal) = self.xrc.targets.fatal_mut(qpn) {
             *fatal = false;
@@ -166,14 +155,13 @@ impl Resources {
         let Some(attachment) = self.attachment_mut(qpn) else { return };
         attachment.fatal = false;
         let context = attachment.context;
-        let both = [context.send_cq, context.recv_cq];
-        let distinct = if both[0] == both[1] { &both[..1] } else { &both[..] };
-        for cq in distinct {
-            if let Some(slot) = self.cqs.at(*cq) {
-                slot.cq.remove_of(qpn.value());
+        let QpContext { send_cq, recv_cq, .. } = context;
+        for cq in [Some(send_cq), Some(recv_cq).filter(|cq| *cq != send_cq)].into_iter().flatten() {
+            if let Some(entry) = self.cqs.at(cq) {
+                entry.cq.remove_of(qpn.value());
             }
         }
-        // After the completions: a poll can no longer release slots of the past.
+        // After the completions: a poll can no longer release entries of the past.
         self.cq_common.slots.reset(qpn.value());
         if let Some(Receives::Own(queue)) = self.receives.at_mut(context.recv_queue) {
             queue.clear();
@@ -222,7 +210,7 @@ impl Resources {
     /// before.
     pub(crate) fn short_of_receives(&mut self) -> bool {
         self.short_receives = self.short_receives.filter(|(queue, _)| self.is_short(*queue));
-        self.short_receives.is_some_and(|(_, cq)| !self.cqs.at(cq).is_some_and(|slot| slot.cq.is_armed()))
+        self.short_receives.is_some_and(|(_, cq)| !self.cqs.at(cq).is_some_and(|entry| entry.cq.is_armed()))
     }
 
     fn is_short(&self, queue: u32) -> bool {
@@ -257,9 +245,9 @@ impl Resources {
     /// Marks a completion queue's overrun: CQ_ERR, SRQ_ERR for the XRC SRQs that complete there, and QP_FATAL
     /// for every queue pair attached to it and for the one that caused it.
     pub(super) fn cq_overran(&mut self, cq: u32, culprit: Qpn) {
-        if let Some(slot) = self.cqs.at(cq) {
-            let element = AsyncElement::Cq { cookie: slot.cq.cookie() };
-            self.async_events.raise_for(AsyncEventType::CqErr, element, slot.cq.async_account());
+        if let Some(entry) = self.cqs.at(cq) {
+            let element = AsyncElement::Cq { cookie: entry.cq.cookie() };
+            self.async_events.raise_for(AsyncEventType::CqErr, element, entry.cq.async_account());
         }
         // An SRQ of XRC that completes there cannot tell of its receives any more.
         for (_, receives) in self.receives.iter() {
@@ -286,7 +274,7 @@ impl Resources {
 
     /// A completion of this queue pair was lost: QP_FATAL, once, and ERR by the engine.
     pub(super) fn qp_ruined(&mut self, qpn: Qpn, cq: u32) {
-        let depth = self.cqs.at(cq).map_or(0, |slot| slot.cq.depth());
+        let depth = self.cqs.at(cq).map_or(0, |entry| entry.cq.depth());
         let fatal = match self.attachment_mut(qpn) {
             Some(attachment) => &mut attachment.fatal,
             None => match self.xrc.targets.fatal_mut(qpn) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pumice_transport::types::RecvRequest;
 
+use super::tables::{CqEntry, NO_OBJECT, Receives, Resources, check_size};
 use super::users::check_unused;
-use super::{CqSlot, NO_OBJECT, Receives, Resources, check_size};
 use crate::ground::clock::Clock;
 use crate::ground::error::ResourceError;
 use crate::ground::table::{Handle, check_room};
@@ -59,7 +59,7 @@ impl Resources {
         let CqSetup { depth, cookie, channel, clock, fires_late, .. } = setup;
         let handle = self.cqs.try_insert_with(|handle| {
             let cq = CompletionQueue::new(handle, depth, cookie, channel, common, clock, fires_late)?;
-            Ok(CqSlot { cq: Arc::new(cq), users: 0 })
+            Ok(CqEntry { cq: Arc::new(cq), users: 0 })
         })?;
         Ok(Arc::clone(&self.cqs.require(handle)?.cq))
     }
@@ -75,7 +75,7 @@ impl Resources {
 
     /// The completion queue with this handle.
     pub fn cq(&self, cq: Handle) -> Option<&Arc<CompletionQueue>> {
-        self.cqs.get(cq).map(|slot| &slot.cq)
+        self.cqs.get(cq).map(|entry| &entry.cq)
     }
 
     /// Destroys a completion queue. Without the engine's lock, call
@@ -84,10 +84,10 @@ impl Resources {
     /// # Errors
     /// `Busy`: queue pairs or XRC SRQs use it. `Invalid`: a stale handle.
     pub fn destroy_cq(&mut self, cq: Handle) -> Result<Arc<CompletionQueue>, ResourceError> {
-        let slot = self.cqs.require(cq)?;
+        let entry = self.cqs.require(cq)?;
         let name = format!("completion queue {}", cq.index);
-        check_unused(&name, slot.users, || self.users_of_cq(cq.index))?;
-        let queue = Arc::clone(&slot.cq);
+        check_unused(&name, entry.users, || self.users_of_cq(cq.index))?;
+        let queue = Arc::clone(&entry.cq);
         self.cqs.remove(cq);
         queue.detach_channel();
         self.async_events.purge(queue.async_account());
@@ -204,14 +204,14 @@ impl Resources {
     }
 
     pub(super) fn use_cq(&mut self, cq: Handle) {
-        if let Some(slot) = self.cqs.get_mut(cq) {
-            slot.users += 1;
+        if let Some(entry) = self.cqs.get_mut(cq) {
+            entry.users += 1;
         }
     }
 
     pub(super) fn release_cq(&mut self, cq: u32) {
-        if let Some(slot) = self.cqs.at_mut(cq) {
-            slot.users = slot.users.saturating_sub(1);
+        if let Some(entry) = self.cqs.at_mut(cq) {
+            entry.users = entry.users.saturating_sub(1);
         }
     }
 }

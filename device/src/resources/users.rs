@@ -2,7 +2,7 @@
 
 use pumice_transport::types::CqUse;
 
-use super::{Receives, Resources};
+use super::tables::{Receives, Resources};
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
 

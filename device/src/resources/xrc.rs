@@ -4,8 +4,8 @@ use pumice_transport::host::QpContext;
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 
+use super::tables::{NO_OBJECT, Resources};
 use super::users::check_unused;
-use super::{NO_OBJECT, Resources};
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
 use crate::port::Commons;

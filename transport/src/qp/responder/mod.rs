@@ -363,7 +363,9 @@ impl Responder {
         host: &mut H,
     ) -> Result<RemoteKey, Refused> {
         let pd = match packet.xrceth() {
-            Some(xrceth) => host.xrc_domain(&settings.context, xrceth.srqn).map_err(|_| Refused::xrc())?,
+            Some(xrceth) => {
+                host.srq_protection_domain(&settings.context, xrceth.srqn).map_err(|_| Refused::xrc())?
+            }
             None => settings.context.pd,
         };
         Ok(RemoteKey { rkey, pd, qpn: settings.context.qpn })

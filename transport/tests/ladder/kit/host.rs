@@ -187,7 +187,7 @@ impl Host for FakeHost {
         Ok(())
     }
 
-    fn xrc_domain(&mut self, qp: &QpContext, xrc_srqn: u32) -> Result<u32, NoRecv> {
+    fn srq_protection_domain(&mut self, qp: &QpContext, xrc_srqn: u32) -> Result<u32, NoRecv> {
         match self.xrc_srqs.get(&xrc_srqn) {
             Some(srq) if srq.xrcd == qp.xrcd => Ok(srq.pd),
             _ => Err(NoRecv::NoSuchSrq),
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!((wqe.wr_id, wqe.pd, wqe.cq, wqe.length_bytes), (2, 8, 9, 32));
         assert_eq!(host.take_recv(&CONTEXT, Some(5), &mut wqe), Err(NoRecv::Empty));
         assert_eq!(host.take_recv(&CONTEXT, Some(6), &mut wqe), Err(NoRecv::NoSuchSrq));
-        assert_eq!(host.xrc_domain(&CONTEXT, 5), Ok(8));
+        assert_eq!(host.srq_protection_domain(&CONTEXT, 5), Ok(8));
         assert_eq!(host.take_recv(&CONTEXT, None, &mut wqe), Ok(()));
         assert_eq!((wqe.wr_id, wqe.pd, wqe.cq), (1, PD, RECV_CQ));
         host.post_recv(3, 0x1000, 64, 1);

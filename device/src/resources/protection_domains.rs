@@ -1,0 +1,116 @@
+//! Protection domains of a device, and address handles, which are of no other use here.
+
+use std::sync::Arc;
+
+use pumice_transport::path::Path;
+use pumice_transport::types::AddressVector;
+
+use super::tables::{AddressHandle, ProtectionDomain, Resources};
+use super::users::check_unused;
+use crate::ground::error::ResourceError;
+use crate::ground::table::Handle;
+use crate::objects::address_handle;
+
+impl Resources {
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// `NoMemory`: the table is full.
+    pub fn alloc_pd(&mut self) -> Result<Handle, ResourceError> {
+        self.pds.insert(ProtectionDomain::default())
+    }
+
+    /// Destroys a protection domain.
+    ///
+    /// # Errors
+    /// `Busy`: something belongs to it. `Invalid`: a stale handle.
+    pub fn dealloc_pd(&mut self, pd: Handle) -> Result<(), ResourceError> {
+        let users = self.pds.require(pd)?.users;
+        let name = format!("protection domain {}", pd.index);
+        check_unused(&name, users, || self.users_of_pd(pd.index))?;
+        self.pds.remove(pd);
+        Ok(())
+    }
+
+    /// Makes an address handle: its name here, and the path for the datagrams that use it. Keep
+    /// `pd` with it: a UD queue pair only sends along address handles of its own domain.
+    ///
+    /// # Errors
+    /// As [`address_handle::resolve`]; a stale PD. `NoMemory`: the table is full.
+    pub fn create_ah(
+        &mut self,
+        pd: Handle,
+        vector: &AddressVector,
+    ) -> Result<(Handle, Arc<Path>), ResourceError> {
+        self.pds.require(pd)?;
+        let path = address_handle::resolve(vector, &self.gids)?;
+        let handle = self.ahs.insert(AddressHandle { pd })?;
+        self.use_pd(pd);
+        Ok((handle, Arc::new(path)))
+    }
+
+    /// Destroys an address handle; posted datagrams keep their path.
+    ///
+    /// # Errors
+    /// `Invalid`: a stale handle.
+    pub fn destroy_ah(&mut self, ah: Handle) -> Result<(), ResourceError> {
+        let pd = self.ahs.require(ah)?.pd;
+        self.ahs.remove(ah);
+        self.release_pd(pd.index);
+        Ok(())
+    }
+
+    pub(super) fn use_pd(&mut self, pd: Handle) {
+        if let Some(protection_domain) = self.pds.get_mut(pd) {
+            protection_domain.users += 1;
+        }
+    }
+
+    pub(super) fn release_pd(&mut self, pd: u32) {
+        if let Some(protection_domain) = self.pds.at_mut(pd) {
+            protection_domain.users = protection_domain.users.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use pumice_transport::types::{Access, Gid, Mtu};
+
+    use super::*;
+    use crate::addresses::gid_table::GidEntry;
+    use crate::ground::limits::Limits;
+    use crate::memory::{RegionChange, WindowType};
+
+    #[test]
+    fn a_pd_counts_its_users() {
+        let mut resources = Resources::new(Limits::default()).unwrap();
+        let ip: IpAddr = "10.0.0.1".parse().unwrap();
+        resources.gids.add(GidEntry::new(ip, "lo", 1, Mtu::Mtu4096)).unwrap();
+        let (pd, other) = (resources.alloc_pd().unwrap(), resources.alloc_pd().unwrap());
+        let vector =
+            AddressVector { is_global: true, dgid: Gid::from(ip), port_num: 1, ..AddressVector::default() };
+        // SAFETY: the range is never accessed.
+        let region = unsafe { resources.register_region(pd, 0x1000, 8, 0x1000, Access::empty()) }.unwrap();
+        let window = resources.alloc_window(pd, WindowType::Type1).unwrap();
+        let (ah, path) = resources.create_ah(pd, &vector).unwrap();
+        assert_eq!(path.flow.destination, ip);
+
+        let busy = |resources: &mut Resources, pd| resources.dealloc_pd(pd).map_err(|error| error.errno());
+        assert_eq!(busy(&mut resources, pd), Err(libc::EBUSY));
+        // SAFETY: the range is never accessed.
+        unsafe { resources.rereg_region(region.handle, Some(other), RegionChange::default()) }.unwrap();
+        assert_eq!(busy(&mut resources, other), Err(libc::EBUSY));
+        resources.deregister_region(region.handle).unwrap();
+        assert_eq!(busy(&mut resources, other), Ok(()));
+        resources.dealloc_window(window.handle).unwrap();
+        assert_eq!(busy(&mut resources, pd), Err(libc::EBUSY));
+        resources.destroy_ah(ah).unwrap();
+        assert_eq!(resources.destroy_ah(ah).unwrap_err().errno(), libc::EINVAL);
+        assert_eq!(busy(&mut resources, pd), Ok(()));
+        assert_eq!(busy(&mut resources, pd), Err(libc::EINVAL));
+        assert_eq!(resources.create_ah(pd, &vector).unwrap_err().errno(), libc::EINVAL);
+    }
+}

@@ -1,0 +1,236 @@
+//! The tables of a device's objects.
+
+use std::sync::Arc;
+
+use pumice_transport::host::QpContext;
+use pumice_transport::types::Cause;
+use pumice_transport::wire::Qpn;
+
+use super::trust::Trust;
+use crate::addresses::gid_table::GidTable;
+use crate::addresses::multicast::MulticastGroups;
+use crate::addresses::pkey_table::PkeyTable;
+use crate::counters::Counters;
+use crate::event::{Subscribers, Topics};
+use crate::ground::error::ResourceError;
+use crate::ground::limits::Limits;
+use crate::ground::table::{Handle, Table};
+use crate::memory::RegionTable;
+use crate::objects::async_event::AsyncEventQueue;
+use crate::objects::completion_queue::{CompletionQueue, CqCommon};
+use crate::objects::event_account::EventAccount;
+use crate::objects::recv_queue::RecvQueue;
+use crate::objects::srq::Srq;
+use crate::xrc::XrcDomains;
+
+/// In a [`QpContext`]: there is no such object.
+pub const NO_OBJECT: u32 = u32::MAX;
+
+/// A queue pair that must go to ERR because of something outside of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QpFault {
+    /// The queue pair.
+    pub qpn: Qpn,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// The objects of a device.
+pub struct Resources {
+    pub(super) limits: Limits,
+    pub(super) memory: RegionTable,
+    pub(super) trust: Trust,
+    pub(super) pds: Table<ProtectionDomain>,
+    pub(crate) xrc: XrcDomains,
+    pub(super) ahs: Table<AddressHandle>,
+    pub(super) cqs: Table<CqEntry>,
+    pub(super) receives: Table<Receives>,
+    /// Places of XRC SRQs in `receives`; the index plus one is the low part of the SRQ's number.
+    pub(super) xrc_srqs: Table<u32>,
+    /// Shared receive queues among `receives`.
+    pub(super) srq_count: u32,
+    pub(super) number_base: u32,
+    pub(super) qps: Vec<Option<Box<Attachment>>>,
+    /// The subscribers of events, and the topics that any of them listens to.
+    pub(super) events: Arc<Subscribers>,
+    pub(super) topics: Topics,
+    /// Queue pairs made so far.
+    pub(super) qps_made: u32,
+    /// Addresses of the port.
+    pub gids: GidTable,
+    /// Partitions of the port.
+    pub pkeys: PkeyTable,
+    /// Multicast groups; attach queue pairs here.
+    pub groups: MulticastGroups,
+    /// Counters, shared with the ports.
+    pub counters: Arc<Counters>,
+    /// Asynchronous events, shared with the application.
+    pub async_events: Arc<AsyncEventQueue>,
+    /// Send queue entries that polling freed, and how many queues are armed: shared with the completion queues.
+    pub(crate) cq_common: CqCommon,
+    /// Queue pairs that a completion queue's overrun ruined. The engine takes them after every call
+    /// into the protocol and moves them to ERR; their QP_FATAL is raised already. Never longer than
+    /// the number of attached queue pairs.
+    pub qp_faults: Vec<QpFault>,
+    /// A completion was made since the engine last cleared this.
+    pub new_completions: bool,
+    /// The receive queue of UC or UD messages that was short of requests last, and the completion queue that
+    /// tells of it.
+    pub(super) short_receives: Option<(u32, u32)>,
+}
+
+/// How many objects a device has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ObjectCounts {
+    /// Protection domains.
+    pub pds: usize,
+    /// Memory regions and windows.
+    pub regions_and_windows: usize,
+    /// Address handles.
+    pub ahs: usize,
+    /// Completion queues.
+    pub cqs: usize,
+    /// Receive queues, shared ones included.
+    pub receive_queues: usize,
+    /// XRC domains.
+    pub xrcds: usize,
+    /// Queue pairs.
+    pub qps: usize,
+    /// Multicast groups with members.
+    pub groups: usize,
+}
+
+/// A protection domain: nothing but its users.
+#[derive(Debug, Default)]
+pub(super) struct ProtectionDomain {
+    pub(super) users: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct AddressHandle {
+    pub(super) pd: Handle,
+}
+
+#[derive(Debug)]
+pub(super) struct CqEntry {
+    pub(super) cq: Arc<CompletionQueue>,
+    pub(super) users: u32,
+}
+
+/// A queue pair as the device's tables see it.
+#[derive(Debug)]
+pub(super) struct Attachment {
+    pub(super) context: QpContext,
+    pub(super) cookie: u64,
+    pub(super) srq: Option<Handle>,
+    pub(super) xrcd: Option<Handle>,
+    pub(super) account: Arc<EventAccount>,
+    /// QP_FATAL was raised and the engine told.
+    pub(super) fatal: bool,
+}
+
+/// Where receive requests come from.
+#[derive(Debug)]
+pub(super) enum Receives {
+    Own(RecvQueue),
+    Shared(Box<Srq>),
+}
+
+impl Resources {
+    /// A device without objects whose events nobody listens to.
+    ///
+    /// # Errors
+    /// `Os`: no file descriptor is to be had.
+    pub fn new(limits: Limits) -> Result<Resources, ResourceError> {
+        Resources::with_subscribers(limits, Arc::default())
+    }
+
+    /// A device without objects.
+    ///
+    /// # Errors
+    /// `Os`: no file descriptor is to be had.
+    pub fn with_subscribers(limits: Limits, events: Arc<Subscribers>) -> Result<Resources, ResourceError> {
+        let max_srq = limits.max_srq.min(0xffff);
+        Ok(Resources {
+            limits,
+            memory: RegionTable::new(limits.max_mr),
+            trust: Trust::Connections,
+            pds: Table::new("PD", limits.max_pd),
+            xrc: XrcDomains::new(limits.max_xrcd),
+            ahs: Table::new("AH", limits.max_ah),
+            cqs: Table::new("CQ", limits.max_cq),
+            receives: Table::new("receive queue", limits.max_qp.saturating_add(max_srq)),
+            xrc_srqs: Table::new("XRC SRQ", max_srq),
+            srq_count: 0,
+            number_base: 0,
+            qps: Vec::new(),
+            topics: events.topics(),
+            qps_made: 0,
+            gids: GidTable::new(),
+            pkeys: PkeyTable::new(&[], limits.pkey_table_len),
+            groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),
+            counters: Arc::new(Counters::new()),
+            async_events: Arc::new(AsyncEventQueue::new(limits.max_async_events, Arc::clone(&events))?),
+            cq_common: CqCommon { events: Arc::clone(&events), ..CqCommon::default() },
+            events,
+            qp_faults: Vec::new(),
+            new_completions: false,
+            short_receives: None,
+        })
+    }
+
+    /// What the device is made for.
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// How many objects there are now.
+    pub fn counts(&self) -> ObjectCounts {
+        ObjectCounts {
+            pds: self.pds.len(),
+            regions_and_windows: self.memory.len(),
+            ahs: self.ahs.len(),
+            cqs: self.cqs.len(),
+            receive_queues: self.receives.len(),
+            xrcds: self.xrc.open_count(),
+            qps: self.qps.iter().flatten().count(),
+            groups: self.groups.iter().count(),
+        }
+    }
+
+    /// Regions and windows, to look at.
+    pub const fn memory(&self) -> &RegionTable {
+        &self.memory
+    }
+
+    /// Sets the upper 8 bits of the XRC SRQ numbers made from now on: this process's index, as
+    /// in its QPNs.
+    pub const fn set_number_base(&mut self, base: u32) {
+        self.number_base = base & 0x00ff_0000;
+    }
+
+    /// Chooses the keys of the regions and windows made from now on. Only before the first one.
+    pub fn set_first_key(&mut self, seed: u64) {
+        self.memory.set_first_key(seed);
+    }
+}
+
+impl std::fmt::Debug for Resources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resources")
+            .field("pds", &self.pds.len())
+            .field("regions_and_windows", &self.memory.len())
+            .field("cqs", &self.cqs.len())
+            .field("receive_queues", &self.receives.len())
+            .field("qps", &self.qps.iter().flatten().count())
+            .finish_non_exhaustive()
+    }
+}
+
+/// `value` of an attribute must lie in `least..=most`.
+pub(super) fn check_size(what: &str, value: u32, least: u32, most: u32) -> Result<(), ResourceError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(ResourceError::invalid(format!("{what} {value} is not within {least}..={most}")))
+}
