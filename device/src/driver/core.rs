@@ -1,13 +1,12 @@
-//! The engine behind its lock, and the rules by which threads take turns driving it.
-//!
-//! **Invariant**: nobody waits on the port's descriptors while an application thread polls. A second
-//! waiter would be woken by every packet and fight for the lock (measured: p99 of 2 ms on two cores).
+//! The engine behind its lock, and the application's side of driving it.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+use super::handover::Handover;
+use super::policy::{EmptyPoll, FOREVER_NS, Left};
 use crate::counters::Counters;
 use crate::engine::{Acknowledge, Engine};
 use crate::ground::clock::Clock;
@@ -19,36 +18,14 @@ use crate::port::wait_readable;
 use crate::resources::Trust;
 use crate::system::event_fd::EventFd;
 
-/// A yield that took longer than this let somebody else run.
-const LONG_YIELD_NS: u64 = 2_000;
-/// Empty polls between two yields while nobody else wants the processor.
-const LONGEST_YIELD_INTERVAL: u32 = 32;
-/// How long a thread sleeps when nothing has a deadline.
-const FOREVER_NS: u64 = u64::MAX;
-
 pub(crate) struct Core {
     engine: Mutex<Engine>,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
     pub(crate) async_events: Arc<AsyncEventQueue>,
     pub(crate) armed_queues: Arc<ArmedQueues>,
-    /// Polls of empty queues so far: while it moves, the application drives.
-    pub(crate) polls: AtomicU64,
-    /// Empty polls since the last yield, and after how many the next is due.
-    empty_polls: AtomicU32,
-    yield_interval: AtomicU32,
-    /// Application threads that drive while they wait for an event.
-    pub(crate) waiters: AtomicU32,
-    /// The application waited for an event by driving, lately.
-    pub(crate) waits_here: AtomicBool,
-    /// A queue was armed, or something needs the background thread before its next tick.
-    pub(crate) takeover: AtomicBool,
-    /// Until when the background thread sleeps, in ns; 0 while it does not.
-    pub(crate) sleeping_until_ns: AtomicU64,
-    pub(crate) stopping: AtomicBool,
-    pub(crate) wake: EventFd,
-    /// `wake` is readable, or about to be.
-    woken: AtomicBool,
+    /// What this side and the background thread tell each other.
+    pub(crate) handover: Handover<AtomicU64, EventFd>,
 }
 
 impl Core {
@@ -59,26 +36,17 @@ impl Core {
             armed_queues: Arc::clone(&engine.resources.cq_common.armed),
             engine: Mutex::new(engine),
             clock,
-            polls: AtomicU64::new(0),
-            empty_polls: AtomicU32::new(0),
-            yield_interval: AtomicU32::new(1),
-            waiters: AtomicU32::new(0),
-            waits_here: AtomicBool::new(false),
-            takeover: AtomicBool::new(false),
-            sleeping_until_ns: AtomicU64::new(0),
-            stopping: AtomicBool::new(false),
-            wake: EventFd::new()?,
-            woken: AtomicBool::new(false),
+            handover: Handover::new(EventFd::new()?),
         })
     }
 
-    /// The engine. A thread that panicked inside cannot have left more than a lost packet behind,
-    /// so its lock is taken over.
+    /// The engine. A thread that panicked while it held the lock has lost no more than a packet, so the lock
+    /// is taken from it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The engine, unless somebody else has it.
+    /// The engine, unless another thread has it.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
         match self.engine.try_lock() {
             Ok(engine) => Some(engine),
@@ -87,10 +55,10 @@ impl Core {
         }
     }
 
-    /// An application thread found its queue (of this index) empty: drive once, if nobody else does. True if
-    /// anything arrived.
+    /// An application thread found its queue (of this index) empty: drives once, unless another thread does.
+    /// True if anything arrived.
     pub(crate) fn poll(&self, cq: u32) -> bool {
-        self.note_activity();
+        self.handover.polled();
         let Some(mut engine) = self.try_lock() else { return false };
         let now_ns = self.clock.now_ns();
         let received =
@@ -98,16 +66,10 @@ impl Core {
         if !received {
             engine.transmit_waiting_responses(now_ns);
         }
-        // The application may do something else now, and what this step has left for later is nobody's if the background
-        // thread sleeps: the packets that would have woken it have been taken from the port.
+        // The application may do something else now. If the background thread sleeps, no thread does what
+        // this step has left for later: the packets that would have woken it have been taken from the port.
         self.note_deadline(&engine, now_ns);
         received
-    }
-
-    /// The application drives. A lost update by a concurrent call is harmless: the number only has
-    /// to move.
-    fn note_activity(&self) {
-        self.polls.store(self.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Receives, runs timers, sends. Acknowledgements wait if the application has completions to
@@ -147,82 +109,25 @@ impl Core {
         received || left || due
     }
 
-    /// Drives if nobody else does, while the application is believed to; whether packets lay waiting.
-    pub(crate) fn look(&self) -> bool {
-        let Ok(mut engine) = self.engine.try_lock() else { return false };
-        let before = engine.received_trains();
-        let now_ns = self.clock.now_ns();
-        self.drive_locked(&mut engine, now_ns, Acknowledge::WithReply);
-        engine.received_trains() != before
-    }
-
-    /// Whether messages that nobody acknowledges would find no receive request; false if somebody else drives.
-    pub(crate) fn short_of_receives(&self) -> bool {
-        self.engine.try_lock().is_ok_and(|mut engine| engine.resources.short_of_receives())
-    }
-
-    /// An empty poll that found nothing: let other processes of this core run, if there are any.
-    /// Spinning would keep the very process from running whose packet is awaited; yielding for
-    /// nothing costs as much as a poll. A yield that took long shows that somebody else ran.
+    /// An empty poll that found nothing: lets other processes of this core run, if the policy says so.
     pub(crate) fn idle(&self) {
-        if self.clock.is_virtual() {
+        if self.clock.is_virtual() || self.handover.found_nothing() == EmptyPoll::Return {
             return;
         }
-        let polls = self.empty_polls.load(Ordering::Relaxed).wrapping_add(1);
-        self.empty_polls.store(polls, Ordering::Relaxed);
-        let interval = self.yield_interval.load(Ordering::Relaxed);
-        if polls < interval {
-            return;
-        }
-        self.empty_polls.store(0, Ordering::Relaxed);
         let before_ns = self.clock.now_ns();
         std::thread::yield_now();
-        let taken_ns = self.clock.now_ns().saturating_sub(before_ns);
-        let next = if taken_ns > LONG_YIELD_NS { 1 } else { (interval * 2).min(LONGEST_YIELD_INTERVAL) };
-        self.yield_interval.store(next, Ordering::Relaxed);
+        self.handover.yielded(self.clock.now_ns().saturating_sub(before_ns));
     }
 
-    /// A completion queue was armed: the application is about to sleep. If it has been sleeping in
-    /// [`Core::wait_event`] it will do so again and drive from there; if not, the background thread
-    /// has to take over at once.
-    pub(crate) fn armed(&self) {
-        if !self.waits_here.load(Ordering::Relaxed) {
-            self.call_background();
-        }
-    }
-
-    /// Wakes the background thread now rather than at its next tick.
-    pub(crate) fn call_background(&self) {
-        self.takeover.store(true, Ordering::Release);
-        self.wake_background();
-    }
-
-    /// Makes the wake descriptor readable, once until it is cleared.
-    pub(crate) fn wake_background(&self) {
-        if !self.woken.swap(true, Ordering::AcqRel) {
-            self.wake.set();
-        }
-    }
-
-    /// Makes the wake descriptor unreadable; a look at a flag unless somebody woke the thread.
-    pub(crate) fn clear_wake(&self) {
-        if self.woken.load(Ordering::Acquire) {
-            self.wake.clear();
-            self.woken.store(false, Ordering::Release);
-        }
-    }
-
-    /// A call made a deadline: the background thread must not sleep past it.
+    /// A call leaves the engine as it is: the background thread must not sleep past what the engine wants to
+    /// do.
     pub(crate) fn note_deadline(&self, engine: &Engine, now_ns: u64) {
-        let sleeping_until_ns = self.sleeping_until_ns.load(Ordering::Acquire);
-        if sleeping_until_ns <= now_ns {
-            return;
-        }
-        let busy = engine.has_backlog();
-        if busy || engine.deadline_ns().is_some_and(|at_ns| at_ns < sleeping_until_ns) {
-            self.sleeping_until_ns.store(0, Ordering::Release);
-            self.wake_background();
-        }
+        self.handover.leave(now_ns, || self.left(engine));
+    }
+
+    /// What the engine wants to do later.
+    pub(crate) fn left(&self, engine: &Engine) -> Left {
+        Left { deadline_ns: engine.deadline_ns(), backlog: engine.has_backlog() }
     }
 
     /// Blocks until `channel` has an event, driving the engine meanwhile; `interruptible`: or until a
@@ -238,11 +143,9 @@ impl Core {
         }
         let start_ns = self.clock.now_ns();
         let end_ns = timeout.map_or(FOREVER_NS, |timeout| start_ns.saturating_add(timeout.as_nanos() as u64));
-        self.waits_here.store(true, Ordering::Relaxed);
-        self.waiters.fetch_add(1, Ordering::AcqRel);
+        self.handover.wait_begins();
         let event = self.wait_event_until(channel, end_ns, interruptible);
-        self.note_activity();
-        self.waiters.fetch_sub(1, Ordering::AcqRel);
+        self.handover.wait_ends();
         event
     }
 

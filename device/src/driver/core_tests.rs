@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;
@@ -67,9 +66,9 @@ fn a_poll_that_leaves_an_acknowledgement_wakes_the_sleeping_thread() {
     b.post_recv(b_qpn, &RecvRequest { wr_id: 7, sges: &[] }).unwrap();
     a.post_send(a_qpn, &SendRequest::new(1, SendOpcode::Send)).unwrap();
     a.drive();
-    // The thread sleeps until a packet comes, as it does when nothing has happened for a while; but the application takes
-    // the packet from under it, sees its completion, and does something else.
-    b.core.sleeping_until_ns.store(u64::MAX, Ordering::Release);
+    // The thread sleeps until a packet comes, as it does when nothing has happened for a while. But the
+    // application takes the packet, sees its completion, and does something else.
+    b.core.handover.announce_sleep(u64::MAX);
     let mut wc = [WorkCompletion::default(); 2];
     for _ in 0..4 {
         if b.poll_cq(&b_cq, &mut wc) == 1 {
@@ -81,6 +80,6 @@ fn a_poll_that_leaves_an_acknowledgement_wakes_the_sleeping_thread() {
     }
     assert_eq!((wc[0].wr_id, wc[0].status), (7, WcStatus::Success));
     assert_eq!(a_cq.poll(&mut wc), 0, "the acknowledgement waits for the application");
-    assert_eq!(b.core.sleeping_until_ns.load(Ordering::Acquire), 0, "nobody is left to send it");
+    assert_eq!(b.core.handover.sleeping_until_ns(), 0, "the thread is woken to send it");
     assert!(world.run_until(1_000_000, || a_cq.poll(&mut wc) == 1));
 }

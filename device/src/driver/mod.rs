@@ -4,6 +4,10 @@ mod background;
 mod core;
 #[cfg(test)]
 mod core_tests;
+mod handover;
+#[cfg(test)]
+mod handover_model;
+mod policy;
 mod world;
 
 pub(crate) use background::Background;

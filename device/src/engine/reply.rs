@@ -1,9 +1,10 @@
 //! Acknowledgements that wait for a reply which the application is about to post.
 //!
-//! A WRITE completes nothing at its receiver. A program that spins on memory which its peer writes, and then writes back
-//! (`ib_write_lat`), has its peer wait for both the ACK and the reply. Sent at once, the ACK costs two system calls and makes
-//! the peer leave its completion queue for its own memory, where only the background thread can bring it the reply. Sent with
-//! the reply, it lets both sides find everything in one poll. Whether a process does this shows in what it did before.
+//! A WRITE completes nothing at its receiver. A program that spins on memory which its peer writes, and then
+//! writes back (`ib_write_lat`), has its peer wait for both the ACK and the reply. Sent at once, the ACK
+//! costs two system calls and makes the peer leave its completion queue for its own memory, where only the
+//! background thread can bring it the reply. Sent with the reply, it lets both sides find everything in one
+//! poll. Whether a process does this shows in what it did before.
 
 /// How long an ACK waits at most.
 const HOLD_NS: u64 = 100_000;

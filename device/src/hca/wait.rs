@@ -13,7 +13,7 @@ impl Hca {
     /// not fire, with one exception: see [`CompletionQueue::arm`].
     pub fn req_notify_cq(&self, cq: &CompletionQueue, solicited_only: bool) {
         cq.arm(solicited_only);
-        self.core.armed();
+        self.core.handover.armed();
     }
 
     /// Blocks until a completion event comes or the time is up. The calling thread drives the

@@ -30,10 +30,10 @@ impl EventFd {
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Clears the bit.
-    pub(crate) fn clear(&self) {
+    /// Clears the bit; whether it was set.
+    pub(crate) fn clear(&self) -> bool {
         // Only a bit that is clear already makes the read fail.
-        let _ = read(&self.0, &mut [0; 8]);
+        read(&self.0, &mut [0; 8]).is_ok()
     }
 }
 
@@ -56,11 +56,11 @@ mod tests {
         let event = EventFd::new().unwrap();
         let is_set = || wait_readable(&[event.as_fd().as_raw_fd()], None, Some(Duration::ZERO)).unwrap();
         assert!(!is_set());
-        event.clear();
+        assert!(!event.clear());
         event.set();
         event.set();
         assert!(is_set());
-        event.clear();
+        assert!(event.clear());
         assert!(!is_set());
     }
 }

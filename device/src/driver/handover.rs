@@ -1,0 +1,249 @@
+//! What application threads and the background thread tell each other: the facts of the policy, in atomics.
+//!
+//! Application threads pay for it on every post and poll: loads and plain stores, no lock and no
+//! read-modify-write. The model in `handover_model.rs` runs this file and the background thread's loop in
+//! every order that the memory model has.
+//!
+//! **Invariants**: a thread announces its sleep, and a call looks at the announcement, while it holds the
+//! engine's lock. The bell is readable only from the ring that set `rung` until the clear that resets it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::policy::{self, EmptyPoll, Idling, Left, Signals};
+use crate::system::event_fd::EventFd;
+
+/// An atomic number: the standard library's, or that of the model.
+pub(crate) trait Word {
+    fn new(value: u64) -> Self;
+    fn load(&self, order: Ordering) -> u64;
+    fn store(&self, value: u64, order: Ordering);
+    fn swap(&self, value: u64, order: Ordering) -> u64;
+    fn add(&self, value: u64, order: Ordering);
+    fn sub(&self, value: u64, order: Ordering);
+}
+
+impl Word for AtomicU64 {
+    #[inline]
+    fn new(value: u64) -> AtomicU64 {
+        AtomicU64::new(value)
+    }
+
+    #[inline]
+    fn load(&self, order: Ordering) -> u64 {
+        self.load(order)
+    }
+
+    #[inline]
+    fn store(&self, value: u64, order: Ordering) {
+        self.store(value, order);
+    }
+
+    #[inline]
+    fn swap(&self, value: u64, order: Ordering) -> u64 {
+        self.swap(value, order)
+    }
+
+    #[inline]
+    fn add(&self, value: u64, order: Ordering) {
+        self.fetch_add(value, order);
+    }
+
+    #[inline]
+    fn sub(&self, value: u64, order: Ordering) {
+        self.fetch_sub(value, order);
+    }
+}
+
+/// What ends a wait of the background thread.
+pub(crate) trait Bell {
+    /// Makes the bell readable.
+    fn set(&self);
+    /// Makes the bell unreadable; whether it was readable.
+    fn clear(&self) -> bool;
+}
+
+impl Bell for EventFd {
+    fn set(&self) {
+        self.set();
+    }
+
+    fn clear(&self) -> bool {
+        self.clear()
+    }
+}
+
+const NO: u64 = 0;
+const YES: u64 = 1;
+const AWAKE: u64 = 0;
+
+/// The facts that both sides see.
+#[derive(Debug)]
+pub(crate) struct Handover<W, B> {
+    /// Polls of empty queues so far: while the number moves, the application drives.
+    polls: W,
+    /// [`Idling`], as a number.
+    idling: W,
+    /// Application threads that drive while they wait for an event.
+    waiters: W,
+    /// The application has waited for an event by driving, since the background thread last took over.
+    waits_here: W,
+    /// An application thread wants the background thread to take over.
+    called: W,
+    /// Until when the background thread sleeps, in ns; [`AWAKE`] while it does not.
+    sleeping_until_ns: W,
+    stopping: W,
+    /// The bell is readable, or a thread is about to make it so.
+    rung: W,
+    bell: B,
+}
+
+impl<W: Word, B: Bell> Handover<W, B> {
+    pub(crate) fn new(bell: B) -> Handover<W, B> {
+        Handover {
+            polls: W::new(0),
+            idling: W::new(Idling::START.encode()),
+            waiters: W::new(0),
+            waits_here: W::new(NO),
+            called: W::new(NO),
+            sleeping_until_ns: W::new(AWAKE),
+            stopping: W::new(NO),
+            rung: W::new(NO),
+            bell,
+        }
+    }
+
+    /// What the background thread waits on.
+    pub(crate) fn bell(&self) -> &B {
+        &self.bell
+    }
+}
+
+/// The application's side.
+impl<W: Word, B: Bell> Handover<W, B> {
+    /// The application drives. Two threads at once may count as one: the number only has to move.
+    #[inline]
+    pub(crate) fn polled(&self) {
+        self.polls.store(self.polls().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// A poll found nothing: what to do before the application gets the processor back.
+    #[inline]
+    pub(crate) fn found_nothing(&self) -> EmptyPoll {
+        let mut idling = Idling::decode(self.idling.load(Ordering::Relaxed));
+        let answer = idling.polled();
+        self.idling.store(idling.encode(), Ordering::Relaxed);
+        answer
+    }
+
+    /// Another thread had the processor for this long.
+    pub(crate) fn yielded(&self, took_ns: u64) {
+        let mut idling = Idling::decode(self.idling.load(Ordering::Relaxed));
+        idling.yielded(took_ns);
+        self.idling.store(idling.encode(), Ordering::Relaxed);
+    }
+
+    /// A completion queue was armed.
+    pub(crate) fn armed(&self) {
+        if policy::arming_calls(self.waits_here.load(Ordering::Relaxed) == YES) {
+            self.called.store(YES, Ordering::Release);
+            self.ring();
+        }
+    }
+
+    /// A call is about to release the engine's lock; `left` is what it leaves in the engine. The background
+    /// thread must not sleep past it.
+    #[inline]
+    pub(crate) fn leave(&self, now_ns: u64, left: impl FnOnce() -> Left) {
+        let sleeping_until_ns = self.sleeping_until_ns.load(Ordering::Acquire);
+        // The thread is awake, or wakes by itself now.
+        if sleeping_until_ns <= now_ns {
+            return;
+        }
+        if policy::call_wakes(sleeping_until_ns, left()) {
+            self.sleeping_until_ns.store(AWAKE, Ordering::Release);
+            self.ring();
+        }
+    }
+
+    /// An application thread begins to wait for an event, and drives meanwhile.
+    pub(crate) fn wait_begins(&self) {
+        self.waits_here.store(YES, Ordering::Relaxed);
+        self.waiters.add(1, Ordering::AcqRel);
+    }
+
+    /// The thread has its event, or has given up.
+    pub(crate) fn wait_ends(&self) {
+        self.polled();
+        self.waiters.sub(1, Ordering::AcqRel);
+    }
+
+    /// The background thread is to end.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(YES, Ordering::Release);
+        self.ring();
+    }
+
+    /// Makes the bell readable, once until it is cleared.
+    fn ring(&self) {
+        if self.rung.swap(YES, Ordering::AcqRel) == NO {
+            self.bell.set();
+        }
+    }
+}
+
+/// The background thread's side.
+impl<W: Word, B: Bell> Handover<W, B> {
+    /// Whether the thread is to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire) == YES
+    }
+
+    /// Polls so far.
+    #[inline]
+    pub(crate) fn polls(&self) -> u64 {
+        self.polls.load(Ordering::Relaxed)
+    }
+
+    /// What application threads have done. Takes their call: the next turn has it no more.
+    pub(crate) fn take_signals(&self, is_armed: impl FnOnce() -> bool) -> Signals {
+        Signals {
+            polls: self.polls(),
+            waiters: self.waiters.load(Ordering::Acquire),
+            armed: is_armed(),
+            called: self.called.swap(NO, Ordering::AcqRel) == YES,
+        }
+    }
+
+    /// The thread drives from now on: the next arming has to call it again.
+    pub(crate) fn take_over(&self) {
+        self.waits_here.store(NO, Ordering::Relaxed);
+    }
+
+    /// The thread is about to sleep. It holds the engine's lock.
+    pub(crate) fn announce_sleep(&self, until_ns: u64) {
+        self.sleeping_until_ns.store(until_ns, Ordering::Release);
+    }
+
+    /// The thread has slept.
+    pub(crate) fn wake_up(&self) {
+        self.sleeping_until_ns.store(AWAKE, Ordering::Release);
+        self.clear_bell();
+    }
+
+    /// Makes the bell unreadable; one load unless a thread has rung it.
+    ///
+    /// The flag is reset by a swap, so that what a thread did before it found the flag set, and therefore did
+    /// not set the bell, is seen after this call. It stays set while the thread that set it has not yet set
+    /// the bell.
+    pub(crate) fn clear_bell(&self) {
+        if self.rung.load(Ordering::Acquire) == YES && self.bell.clear() {
+            self.rung.swap(NO, Ordering::AcqRel);
+        }
+    }
+
+    /// What another thread sees of the sleep, for tests.
+    #[cfg(test)]
+    pub(crate) fn sleeping_until_ns(&self) -> u64 {
+        self.sleeping_until_ns.load(Ordering::Acquire)
+    }
+}
