@@ -2,7 +2,8 @@
 //! order, and an answer changes no memory but that which its request names.
 
 use pumice_transport::types::{
-    Access, AtomicOperation, FlushRange, QpState, QpType, RemoteTarget, SendOpcode, SendRequest, WcStatus,
+    Access, AtomicOperation, FlushRange, LocalData, Operand, QpState, QpType, RemoteTarget, SendOpcode,
+    SendRequest, WR_OPCODES, WcStatus, WrClass, WrInfo,
 };
 
 use super::scene::{IOVA, MEMORY_BYTES, Scene, packets};
@@ -17,38 +18,30 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
     assert!(scene.memory.write(ANSWERS_END, &guard));
     let qpn = scene.queue_pair(&scene.init(QpType::Rc), QpState::Rts);
     let (&mix, script) = bytes.split_first().unwrap_or((&0, &[]));
-    let kinds = [
-        SendOpcode::Send,
-        SendOpcode::RdmaRead,
-        SendOpcode::RdmaWrite,
-        SendOpcode::FetchAdd,
-        SendOpcode::CompareSwap,
-        SendOpcode::Flush,
-        SendOpcode::AtomicWrite,
-    ];
+    // All that a peer answers, which an RC queue pair has.
+    let kinds: Vec<&WrInfo> = WR_OPCODES.iter().filter(|info| info.class != WrClass::Local).collect();
     for number in 0..8_u8 {
-        let opcode = kinds[usize::from(mix.rotate_left(number.into()) ^ number) % kinds.len()];
+        let info = kinds[usize::from(mix.rotate_left(number.into()) ^ number) % kinds.len()];
         // A READ of several packets; an atomic of eight bytes.
-        let length = match opcode {
-            SendOpcode::RdmaRead => 600,
-            SendOpcode::Flush => 0,
+        let length = match info.data {
+            LocalData::Stored => 600,
+            LocalData::Unused => 0,
             _ => 8,
         };
         let sges = [scene.memory.sge(0, length)];
         let request = SendRequest {
             sges: if length == 0 { &[] } else { &sges },
             remote: RemoteTarget { address: IOVA, rkey: 0x101 },
-            atomic: match opcode {
-                SendOpcode::FetchAdd => Some(AtomicOperation::FetchAdd { add: 1 }),
-                SendOpcode::CompareSwap => Some(AtomicOperation::CompareSwap { compare: 0, swap: 1 }),
-                _ => None,
-            },
-            flush: (opcode == SendOpcode::Flush).then_some(FlushRange {
+            atomic: (info.operand == Operand::Atomic).then_some(match info.opcode {
+                SendOpcode::FetchAdd => AtomicOperation::FetchAdd { add: 1 },
+                _ => AtomicOperation::CompareSwap { compare: 0, swap: 1 },
+            }),
+            flush: (info.operand == Operand::FlushRange).then_some(FlushRange {
                 placement: 1,
                 selectivity: 0,
                 length: 8,
             }),
-            ..SendRequest::new(number.into(), opcode)
+            ..SendRequest::new(number.into(), info.opcode)
         };
         let _ = scene.hca.post_send(qpn, &request);
     }

@@ -160,23 +160,16 @@ pub trait Host {
     /// As [`Host::check_remote`] with `REMOTE_READ`.
     fn remote_read(&mut self, key: RemoteKey, address: u64, out: &mut [u8]) -> Result<(), MemoryError>;
 
-    /// Executes an atomic on 8 aligned bytes in host order and returns the original value.
+    /// Executes an operation on 8 aligned bytes in one piece and returns the original value, in host order.
     ///
     /// # Errors
-    /// As [`Host::check_remote`] with `REMOTE_ATOMIC`, or the address is misaligned.
+    /// As [`Host::check_remote`] with [`AtomicOperation::access`], or the address is misaligned.
     fn remote_atomic(
         &mut self,
         key: RemoteKey,
         address: u64,
         operation: AtomicOperation,
     ) -> Result<u64, MemoryError>;
-
-    /// Stores 8 bytes at an aligned address in one single store.
-    ///
-    /// # Errors
-    /// As [`Host::check_remote`] with `REMOTE_WRITE`, or the address is misaligned.
-    fn remote_atomic_write(&mut self, key: RemoteKey, address: u64, data: [u8; 8])
-    -> Result<(), MemoryError>;
 
     /// FLUSH: checks the key for `access` and, when `range` is given, the range; then makes earlier
     /// writes visible (and persistent, where that means something).

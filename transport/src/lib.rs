@@ -6,6 +6,10 @@
 //! (memory, receive requests, completions, events) comes in through one trait, [`host::Host`].
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 extern crate alloc;
 

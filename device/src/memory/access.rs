@@ -71,12 +71,12 @@ impl RegionTable {
         self.remote_grant(key, Access::REMOTE_READ)?.read(address, out, self.wary)
     }
 
-    /// Executes an atomic on 8 bytes in host order and returns the original value. It is atomic
-    /// towards the application's own atomics too, unless the region is paged on demand: then only
+    /// Executes an operation on 8 bytes in one piece and returns the original value, in host order. It is
+    /// atomic towards the application's own atomics too, unless the region is paged on demand: then only
     /// towards other work of the device.
     ///
     /// # Errors
-    /// The key, its domain, its `REMOTE_ATOMIC` right or the range is wrong, or the address (here or
+    /// The key, its domain, the right that the operation takes or the range is wrong, or the address (here or
     /// as the peer says it) is not a multiple of 8.
     pub fn remote_atomic(
         &self,
@@ -84,28 +84,14 @@ impl RegionTable {
         address: u64,
         operation: AtomicOperation,
     ) -> Result<u64, MemoryError> {
-        self.with_word(key, address, Access::REMOTE_ATOMIC, |word| match operation {
+        self.with_word(key, address, operation.access(), |word| match operation {
             AtomicOperation::CompareSwap { compare, swap } => {
                 match word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst) {
                     Ok(original) | Err(original) => original,
                 }
             }
             AtomicOperation::FetchAdd { add } => word.fetch_add(add, Ordering::SeqCst),
-        })
-    }
-
-    /// Stores 8 bytes, as they arrived, in one store.
-    ///
-    /// # Errors
-    /// As [`RegionTable::remote_atomic`], with `REMOTE_WRITE`.
-    pub fn remote_atomic_write(
-        &self,
-        key: RemoteKey,
-        address: u64,
-        data: [u8; 8],
-    ) -> Result<(), MemoryError> {
-        self.with_word(key, address, Access::REMOTE_WRITE, |word| {
-            word.store(u64::from_ne_bytes(data), Ordering::SeqCst);
+            AtomicOperation::Write { bytes } => word.swap(u64::from_ne_bytes(bytes), Ordering::SeqCst),
         })
     }
 

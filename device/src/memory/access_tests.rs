@@ -109,9 +109,10 @@ fn atomics_return_the_original_value() {
     assert_eq!(buffer.words[1].load(Ordering::Relaxed), 9);
     assert_eq!(add(4, 1), Err(MemoryError::Misaligned));
     assert_eq!(add(16, 1), Err(MemoryError::OutOfRange));
-    table.remote_atomic_write(key(keys), at(0), [1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+    let write = AtomicOperation::Write { bytes: [1, 2, 3, 4, 5, 6, 7, 8] };
+    table.remote_atomic(key(keys), at(0), write).unwrap();
     assert_eq!(buffer.bytes()[..8], [1, 2, 3, 4, 5, 6, 7, 8]);
-    assert_eq!(table.remote_atomic_write(key(keys), at(1), [0; 8]), Err(MemoryError::Misaligned));
+    assert_eq!(table.remote_atomic(key(keys), at(1), write), Err(MemoryError::Misaligned));
 }
 
 #[test]
@@ -167,7 +168,8 @@ fn on_demand_regions_fail_where_nothing_is_mapped() {
     let swap = AtomicOperation::CompareSwap { compare: 6, swap: 9 };
     assert_eq!(table.remote_atomic(key(keys), word, swap), Ok(7));
     assert_eq!(buffer.words[1].load(Ordering::Relaxed), 7);
-    table.remote_atomic_write(key(keys), word, 9_u64.to_ne_bytes()).unwrap();
+    let write = AtomicOperation::Write { bytes: 9_u64.to_ne_bytes() };
+    assert_eq!(table.remote_atomic(key(keys), word, write), Ok(7));
     assert_eq!(buffer.words[1].load(Ordering::Relaxed), 9);
     assert_eq!(table.remote_atomic(key(keys), 16, add), Err(MemoryError::NotMapped));
     assert_eq!(table.remote_atomic(key(keys), word + 4, add), Err(MemoryError::Misaligned));

@@ -58,15 +58,6 @@ impl Host for Resources {
         self.memory.remote_atomic(key, address, operation)
     }
 
-    fn remote_atomic_write(
-        &mut self,
-        key: RemoteKey,
-        address: u64,
-        data: [u8; 8],
-    ) -> Result<(), MemoryError> {
-        self.memory.remote_atomic_write(key, address, data)
-    }
-
     fn remote_flush(
         &mut self,
         key: RemoteKey,

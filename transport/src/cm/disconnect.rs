@@ -1,14 +1,15 @@
 //! The end: DREQ, DREP, timewait, and connections that their consumer gives up.
 //!
-//! **A claim that a connection is stale is checked.** A REQ (or REP) that names a queue pair which is connected
-//! already says that the peer has forgotten the old connection: it started again, and got the same number. Linux
-//! believes it and disconnects. But a REQ needs no secret: every local user of the peer's host, and everyone who
-//! can forge its address, can send one for each queue pair number. So the new message is refused, as in Linux, and
-//! the *old* connection's peer is asked whether it still has it. The question is a DREQ with both communication ids
-//! and queue pair 0, which no connection has. A peer that has the connection ignores it, because the number is not
-//! its queue pair's; one that has not confirms the end with a DREP, as for every DREQ about an unknown connection.
-//! Linux and pumice both do so. The DREP repeats both communication ids, which only the two ends know, and ends
-//! the connection; a lost question changes nothing, and the next attempt asks again.
+//! **A claim that a connection is stale is checked.** A REQ (or REP) that names a queue pair which is
+//! connected already says that the peer has forgotten the old connection: it started again, and got the same
+//! number. Linux believes it and disconnects. But a REQ needs no secret: every local user of the peer's host,
+//! and everyone who can forge its address, can send one for each queue pair number. So the new message is
+//! refused, as in Linux, and the *old* connection's peer is asked whether it still has it. The question is a
+//! DREQ with both communication ids and queue pair 0, which no connection has. A peer that has the connection
+//! ignores it, because the number is not its queue pair's; one that has not confirms the end with a DREP, as
+//! for every DREQ about an unknown connection. Linux and pumice both do so. The DREP repeats both
+//! communication ids, which only the two ends know, and ends the connection; a lost question changes nothing,
+//! and the next attempt asks again.
 
 use alloc::boxed::Box;
 
@@ -156,8 +157,8 @@ impl Cm {
         Ok(())
     }
 
-    /// Another message claims the queue pair of this connection's peer: asks the peer whether it still has the
-    /// connection (see the module). A connection that is being made has a timer and needs no question.
+    /// Another message claims the queue pair of this connection's peer: asks the peer whether it still has
+    /// the connection (see the module). A connection that is being made has a timer and needs no question.
     pub(super) fn ask_whether_it_lives(&mut self, id: CommId, now_ns: u64) {
         let established = self.table.get_mut(id).filter(|own| own.state == State::Established);
         let Some(connection) = established else { return };

@@ -3,7 +3,8 @@
 use crate::mad::CommId;
 
 /// Chooses communication ids: the slot of the process in the top byte, and 24 bits below it that count in a
-/// scattered order. An id comes again after 2^24 others only, so a late message does not meet a new connection.
+/// scattered order. An id comes again after 2^24 others only, so a late message does not meet a new
+/// connection.
 #[derive(Debug, Clone)]
 pub struct IdSource {
     slot: u8,
@@ -19,7 +20,8 @@ impl IdSource {
     /// Ids that may live at once.
     pub const MAX_LIVE: usize = 1 << 23;
 
-    /// Ids of this slot, one after the other from the lower 24 bits of `first`: for tests, and to replay captures.
+    /// Ids of this slot, one after the other from the lower 24 bits of `first`: for tests, and to replay
+    /// captures.
     pub const fn new(slot: u8, first: u32) -> IdSource {
         IdSource { slot, next: first & COUNTER_MASK, rounds: None }
     }

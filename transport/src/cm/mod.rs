@@ -5,21 +5,21 @@
 //! send ([`Cm::poll_transmit`]), the next deadline ([`Cm::poll_timeout`]) and events
 //! ([`Cm::poll_event`]) come out. After any call, drain them.
 //!
-//! It says on the wire what Linux says: the same messages, fields, timers and answers to duplicates.
-//! Where it does more, it is because a peer would otherwise wait for a timeout:
-//! a repeated REQ is answered with the REP again at once; a REP for an id that does not exist is
-//! rejected; a connection that its consumer has given up is still disconnected reliably; simultaneous
-//! DREQs are answered at once; and a peer that uses a queue pair again after its end is believed.
-//! Where it believes less, it is because a message can be forged: what a REQ says about an old connection is
-//! checked with its peer (`disconnect`), and only a message with both communication ids ends a connection that
-//! is established. The ids cannot be guessed ([`IdSource::scattered`]).
+//! It says on the wire what Linux says: the same messages, fields, timers and answers to duplicates. Where it
+//! does more, it is because a peer would otherwise wait for a timeout: a repeated REQ is answered with the
+//! REP again at once; a REP for an id that does not exist is rejected; a connection that its consumer has
+//! given up is still disconnected reliably; simultaneous DREQs are answered at once; and a peer that uses a
+//! queue pair again after its end is believed. Where it believes less, it is because a message can be forged:
+//! what a REQ says about an old connection is checked with its peer (`disconnect`), and only a message with
+//! both communication ids ends a connection that is established. The ids cannot be guessed
+//! ([`IdSource::scattered`]).
 //!
 //! **Ids.** A connection lives from `connect`, `resolve` or a request until [`Cm::destroy`]. What the
 //! protocol still needs of it then (the answer to a DREQ, timewait) stays without the consumer, and
 //! gives no more events.
 //!
-//! **Bounds.** Connections, listeners and requests waiting at a listener have limits; what does not
-//! fit is refused. A transmit queue that is not drained loses MADs, which the timers repeat. A burst of requests to
+//! **Bounds.** Connections, listeners and requests waiting at a listener have limits; what does not fit is
+//! refused. A transmit queue that is not drained loses MADs, which the timers repeat. A burst of requests to
 //! one address leaves in portions, each when the one before was answered or a moment has passed.
 
 mod active;

@@ -1,9 +1,9 @@
 //! How many messages that want an answer are under way to one peer.
 //!
-//! A peer has room for so many MADs (the receive queue of its queue pair 1, a socket's buffer) and its listener for so
-//! many requests; what does not fit is lost, and found missing seconds later. So a burst waits here: a request, a
-//! disconnection or a question goes when an earlier one to the same address has been answered, or has been under way for
-//! [`HOLD_NS`] without an answer, which may take its time or never come.
+//! A peer has room for so many MADs (the receive queue of its queue pair 1, a socket's buffer) and its
+//! listener for so many requests; what does not fit is lost, and found missing seconds later. So a burst
+//! waits here: a request, a disconnection or a question goes when an earlier one to the same address has been
+//! answered, or has been under way for [`HOLD_NS`] without an answer, which may take its time or never come.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -167,8 +167,8 @@ impl Cm {
         self.table.get(id).is_some_and(|connection| matches!(connection.pace, Pace::Waiting(_)))
     }
 
-    /// Nothing waits for others' answers any more: there is no time left for them. Drain the outputs, and call again
-    /// while it says so: what one call has to send is bounded.
+    /// Nothing waits for others' answers any more: there is no time left for them. Drain the outputs, and
+    /// call again while it says so: what one call has to send is bounded.
     #[must_use = "it has to be called again if this is true"]
     pub fn hurry(&mut self, now_ns: u64) -> bool {
         self.pacer.window = usize::MAX;

@@ -2,7 +2,8 @@
 
 use crate::types::Gid;
 
-/// At which of the host's addresses a service is offered. Of several that serve a request, the last in this order has it.
+/// At which of the host's addresses a service is offered. Of several that serve a request, the last in this
+/// order has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Place {
     /// At all addresses.

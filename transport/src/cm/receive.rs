@@ -56,9 +56,9 @@ impl Cm {
         }
     }
 
-    /// The address at which a request looks for its service; none if the message is no request. It is where the packet
-    /// arrived, except that what this host sends to itself for 127.0.0.1 or ::1 travels between addresses of the
-    /// device, and only RDMA-CM's header says that loopback was asked for.
+    /// The address at which a request looks for its service; none if the message is no request. It is where
+    /// the packet arrived, except that what this host sends to itself for 127.0.0.1 or ::1 travels between
+    /// addresses of the device, and only RDMA-CM's header says that loopback was asked for.
     pub fn asked_at(route: &MadRoute, message: &CmMessage) -> Option<Gid> {
         let private_data: &[u8] = match message {
             CmMessage::Req(req) => &req.private_data.0,

@@ -55,7 +55,8 @@ proptest! {
 #[test]
 fn no_field_is_missing() {
     let expected = [
-        // (attribute, reserved bits of the body): REQ has 32 + 8 + (6 + 3 + 3) * 2; XRC is its transport here.
+        // (attribute, reserved bits of the body): REQ has 32 + 8 + (6 + 3 + 3) * 2; XRC is its transport
+        // here.
         (attribute::REQ, 32 + 8 + 12 * 2 + 2),
         (attribute::MRA, 6 + 3),
         (attribute::REJ, 6 + 1),

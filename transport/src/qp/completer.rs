@@ -1,12 +1,13 @@
 //! The completer: what responses do to the requester.
 
 use super::peer_port::Fit;
+use super::receive::dropped;
 use super::requester::{Outstanding, Requester, SendFailure, fault_of};
 use super::settings::Settings;
 use crate::event::{QpEvent, Repetition};
-use crate::host::{Counter, Host, PeerProgress};
-use crate::types::{Answer, Heard, SendOpcode, WcStatus};
-use crate::wire::{NakCode, Operation, Packet, Psn, Syndrome, rnr_timer_ns};
+use crate::host::{Counter, Host};
+use crate::types::{Answer, Heard, WcStatus, WrClass};
+use crate::wire::{NakCode, OperationClass, Packet, Position, Psn, Syndrome, rnr_timer_ns};
 
 /// RNR retry count that means "for ever".
 const RNR_RETRY_INFINITE: u8 = 7;
@@ -29,17 +30,17 @@ impl Requester {
             host.emit(&settings.context, dropped(packet, Counter::RxUnexpectedResponse));
             return Ok(());
         }
-        match packet.operation() {
-            Operation::Acknowledge => self.handle_acknowledge(settings, now_ns, packet, host),
-            Operation::AtomicAcknowledge => self.handle_atomic_ack(settings, now_ns, packet, host),
+        match packet.info().class {
+            OperationClass::Acknowledge => self.handle_acknowledge(settings, now_ns, packet, host),
+            OperationClass::AtomicAnswer => self.handle_atomic_ack(settings, now_ns, packet, host),
             _ => self.handle_read_response(settings, now_ns, packet, host),
         }?;
         self.fail_if_due(settings)
     }
 
-    /// How well a response from a new port of the peer's fits. Until its port is known, whatever answers a request
-    /// that is under way is what it is to say next. Then an answer must say that all that was sent has arrived,
-    /// or that the oldest request has not: a fatal NAK is for the port that is known.
+    /// How well a response from a new port of the peer's fits. Until its port is known, whatever answers a
+    /// request that is under way is what it is to say next. Then an answer must say that all that was sent
+    /// has arrived, or that the oldest request has not: a fatal NAK is for the port that is known.
     pub(crate) fn fit(&self, packet: &Packet<'_>, port_is_known: bool) -> Fit {
         let psn = packet.bth().psn;
         let asked = !psn.is_before(self.acked) && psn.is_before(self.sent_end);
@@ -51,7 +52,7 @@ impl Requester {
             return if Fit::of_request(psn, self.acked) == Fit::Behind { Fit::Near } else { Fit::Far };
         }
         let exact = match packet.aeth().map(|aeth| Syndrome::from_byte(aeth.syndrome)) {
-            Some(Syndrome::Ack { .. }) if packet.operation() == Operation::Acknowledge => {
+            Some(Syndrome::Ack { .. }) if packet.info().class == OperationClass::Acknowledge => {
                 psn.next() == self.sent_end
             }
             Some(Syndrome::Nak(NakCode::Sequence) | Syndrome::RnrNak { .. } | Syndrome::Ack { .. })
@@ -80,39 +81,14 @@ impl Requester {
             host.emit(&settings.context, QpEvent::NakReceived { syndrome, psn });
         }
         match syndrome {
-            Syndrome::Ack { .. } => {
-                if !self.acknowledge_before(settings, psn.next(), now_ns, host) {
-                    // The newest PSN of a responder that is still answering a READ lies inside it.
-                    let inside =
-                        self.queue.entry(self.queue.head()).is_some_and(|wqe| psn.is_before(wqe.end_psn()));
-                    if inside {
-                        host.emit(&settings.context, dropped(packet, Counter::RxStaleResponse));
-                        return Ok(());
-                    }
-                    return self.implied_nak(settings, now_ns, host);
-                }
-                Ok(())
-            }
+            Syndrome::Ack { .. } => self.handle_ack(settings, now_ns, packet, host),
             Syndrome::RnrNak { timer_code } => {
                 if !self.acknowledge_before(settings, psn, now_ns, host) {
                     return self.implied_nak(settings, now_ns, host);
                 }
                 self.wait_for_receiver(settings, timer_code, now_ns, host)
             }
-            Syndrome::Nak(NakCode::Sequence) => {
-                if !self.acknowledge_before(settings, psn, now_ns, host) {
-                    self.heard.note(Answer::Later(psn));
-                    return self.implied_nak(settings, now_ns, host);
-                }
-                self.heard.note(Answer::Repeat(psn));
-                // rdma_rxe sends one for the packets behind the refused one too. After a short wait it arrives when all
-                // have been sent again, and would cost a retry for each RNR NAK.
-                let says_nothing_new = core::mem::take(&mut self.refused_for_now);
-                if says_nothing_new || self.rnr_until_ns.is_some() || !psn.is_before(self.cursor_psn()) {
-                    return Ok(());
-                }
-                self.retry(settings, Repetition::SequenceNak, now_ns, host)
-            }
+            Syndrome::Nak(NakCode::Sequence) => self.handle_sequence_nak(settings, now_ns, psn, host),
             Syndrome::Nak(code) => {
                 if !self.acknowledge_before(settings, psn, now_ns, host) {
                     return self.implied_nak(settings, now_ns, host);
@@ -132,6 +108,47 @@ impl Requester {
         }
     }
 
+    fn handle_ack<H: Host>(
+        &mut self,
+        settings: &Settings,
+        now_ns: u64,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), SendFailure> {
+        let psn = packet.bth().psn;
+        if self.acknowledge_before(settings, psn.next(), now_ns, host) {
+            return Ok(());
+        }
+        // The newest PSN of a responder that is still answering a READ lies inside it.
+        let head = self.queue.entry(self.queue.head());
+        if head.is_some_and(|wqe| psn.is_before(wqe.end_psn())) {
+            host.emit(&settings.context, dropped(packet, Counter::RxStaleResponse));
+            return Ok(());
+        }
+        self.implied_nak(settings, now_ns, host)
+    }
+
+    fn handle_sequence_nak<H: Host>(
+        &mut self,
+        settings: &Settings,
+        now_ns: u64,
+        psn: Psn,
+        host: &mut H,
+    ) -> Result<(), SendFailure> {
+        if !self.acknowledge_before(settings, psn, now_ns, host) {
+            self.heard.note(Answer::Later(psn));
+            return self.implied_nak(settings, now_ns, host);
+        }
+        self.heard.note(Answer::Repeat(psn));
+        // rdma_rxe sends one for the packets behind the refused one too. After a short wait it arrives when
+        // all have been sent again, and would cost a retry for each RNR NAK.
+        let says_nothing_new = core::mem::take(&mut self.refused_for_now);
+        if says_nothing_new || self.rnr_until_ns.is_some() || !psn.is_before(self.cursor_psn()) {
+            return Ok(());
+        }
+        self.retry(settings, Repetition::SequenceNak, now_ns, host)
+    }
+
     /// Acknowledges everything before `end`, but never a request that needs a response of its own.
     /// False: such a request stands in the way, so its response was lost.
     fn acknowledge_before<H: Host>(
@@ -147,10 +164,10 @@ impl Requester {
         while reached.is_before(end) {
             let Some(wqe) = self.queue.entry(number) else { break };
             number += 1;
-            if wqe.opcode.is_local() {
+            if wqe.is_local() {
                 continue;
             }
-            if wqe.opcode.needs_response() {
+            if wqe.needs_response() {
                 clear = false;
                 break;
             }
@@ -180,7 +197,7 @@ impl Requester {
             // A late answer to packets that were about to be sent again.
             self.cursor = self.queue.head();
             self.cursor_packet = match self.queue.entry(self.cursor) {
-                Some(wqe) if !wqe.opcode.is_local() => reached.since(wqe.first_psn).max(0) as u32,
+                Some(wqe) if !wqe.is_local() => reached.since(wqe.first_psn).max(0) as u32,
                 _ => 0,
             };
         }
@@ -249,8 +266,8 @@ impl Requester {
         Ok(())
     }
 
-    /// An answer for a PSN before the ones that are under way. Before the first one it means that the two sides do
-    /// not count alike.
+    /// An answer for a PSN before the ones that are under way. Before the first one it means that the two
+    /// sides do not count alike.
     #[cold]
     fn note_old(&mut self, psn: Psn) {
         let never = self.acked == self.first_psn;
@@ -299,17 +316,12 @@ impl Requester {
         let Some(wqe) = self.queue.entry(self.queue.head()) else { return Ok(()) };
         let bad = SendFailure { status: WcStatus::BadRespErr, local: false };
         let position = psn.since(request.first_psn) as u32;
-        let expected_operation = match (position, position + 1 == request.count) {
-            (0, true) => Operation::ReadResponseOnly,
-            (0, false) => Operation::ReadResponseFirst,
-            (_, false) => Operation::ReadResponseMiddle,
-            (_, true) => Operation::ReadResponseLast,
-        };
-        if packet.operation() != expected_operation && !request.repeated {
+        let expected = Position::of(position == 0, position + 1 == request.count);
+        if packet.info().position != expected && !request.repeated {
             return Err(bad);
         }
-        match wqe.opcode {
-            SendOpcode::RdmaRead => {
+        match wqe.info().class {
+            WrClass::Read => {
                 let offset = u64::from(psn.since(wqe.first_psn) as u32) * settings.mtu_bytes as u64;
                 let left = u64::from(wqe.length_bytes).saturating_sub(offset);
                 if packet.payload().len() as u64 != left.min(settings.mtu_bytes as u64) {
@@ -321,11 +333,7 @@ impl Requester {
                     return Err(SendFailure { status: WcStatus::LocProtErr, local: false });
                 }
             }
-            SendOpcode::Flush | SendOpcode::AtomicWrite => {
-                if !packet.payload().is_empty() {
-                    return Err(bad);
-                }
-            }
+            WrClass::Confirmed if packet.payload().is_empty() => {}
             _ => return Err(bad),
         }
         self.accept_response(settings, &request, now_ns, host);
@@ -343,8 +351,8 @@ impl Requester {
             return Ok(());
         };
         let Some(wqe) = self.queue.entry(self.queue.head()) else { return Ok(()) };
-        let atomic = matches!(wqe.opcode, SendOpcode::CompareSwap | SendOpcode::FetchAdd);
-        let (true, Some(ack)) = (atomic, packet.atomic_ack_eth()) else {
+        let is_atomic = wqe.info().class == WrClass::Atomic;
+        let (true, Some(ack)) = (is_atomic, packet.atomic_ack_eth()) else {
             return Err(SendFailure { status: WcStatus::BadRespErr, local: false });
         };
         let original = ack.original.to_ne_bytes();
@@ -369,55 +377,4 @@ impl Requester {
         }
         self.advance_to(settings, reached, now_ns, host);
     }
-
-    /// A deadline passed. A peer that has had no processor is waited for, for a limited time, without
-    /// spending the last retry on it and without sending anything: what was sent before lies in its socket.
-    ///
-    /// # Errors
-    /// All retries are used up.
-    pub(crate) fn handle_timeout<H: Host>(
-        &mut self,
-        settings: &Settings,
-        now_ns: u64,
-        peer: PeerProgress,
-        host: &mut H,
-    ) -> Result<(), SendFailure> {
-        if self.rnr_until_ns.is_some_and(|at| at <= now_ns) {
-            self.rnr_until_ns = None;
-        }
-        if self.timer_ns.is_some_and(|at| at <= now_ns) {
-            if peer == PeerProgress::Starved && self.doubts_peer_since_ns(now_ns).is_some() {
-                host.emit(&settings.context, QpEvent::PeerStarved { psn: self.acked });
-                self.wait_for_starved_peer(settings, now_ns);
-                return Ok(());
-            }
-            self.timer_ns = None;
-            let (psn, retries_left) = (self.acked, self.retries_left);
-            host.emit(&settings.context, QpEvent::TimedOut { psn, retries_left });
-            if self.retries_left == 0 {
-                return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });
-            }
-            self.retries_left -= 1;
-            self.early_timer_ns = None;
-            self.implied_nak_seen = false;
-            self.window.on_timeout(self.sent_end);
-            self.rewind(settings, Repetition::Timeout, host);
-            return Ok(());
-        }
-        if self.early_timer_ns.is_some_and(|at| at <= now_ns) {
-            // The path is known to lose packets and the peer was heard of lately: do not sit out
-            // the transport timer. This costs no retry, and the transport timer keeps running.
-            self.early_timer_ns = None;
-            self.early_backoff += 1;
-            self.implied_nak_seen = false;
-            host.emit(&settings.context, QpEvent::FellSilent { psn: self.acked });
-            self.window.on_loss(self.sent_end);
-            self.rewind(settings, Repetition::Silence, host);
-        }
-        Ok(())
-    }
-}
-
-fn dropped(packet: &Packet<'_>, reason: Counter) -> QpEvent<'static> {
-    QpEvent::Dropped { reason, opcode: packet.bth().opcode, psn: packet.bth().psn }
 }

@@ -1,7 +1,9 @@
 //! The notification point: answers congestion marks (ECN "CE") with CNPs.
 
 use alloc::boxed::Box;
+use core::convert::Infallible;
 
+use super::outbound::{self, Emitted};
 use super::requester::Progress;
 use super::settings::Settings;
 use crate::event::QpEvent;
@@ -67,13 +69,11 @@ impl Notifier {
         let mut bth = settings.bth(Operation::Cnp, Psn::new(0));
         bth.opcode = crate::wire::Opcode::from_byte(Operation::Cnp as u8);
         bth.becn = true;
-        let headers = Headers::new(bth);
-        let length = headers.len() + 4;
-        let Some(packet) = sink.begin(path, settings.destination, length) else {
+        let mut headers = Headers::new(bth);
+        let emitted = outbound::emit(path, &mut headers, 0, sink, |_| Ok::<(), Infallible>(()));
+        if emitted == Ok(Emitted::NoRoom) {
             return Progress::Blocked;
-        };
-        headers.emit(packet);
-        sink.seal();
+        }
         host.emit(&settings.context, QpEvent::CnpSent);
         self.pending = false;
         Progress::Idle

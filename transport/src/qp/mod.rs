@@ -6,17 +6,22 @@
 //! [`QueuePair::deadline_ns`] say what follows.
 //!
 //! * `requester` + `completer`: send queue → request packets, responses → completions
-//! * `responder` + `response`: request packets → memory and receive queue, → response packets (RC, XRC)
-//! * `unreliable`: the receiving side of UC; `datagram`: UD
+//! * `receive`: the checks that every packet must pass
+//! * `responder` + `response`: request packets → memory and receive queue, → response packets (RC, XRC);
+//!   `unreliable`: the receiving side of UC; `datagram`: of UD
+//! * `inbound`: messages put together from packets, for all services; `outbound`: packets written, for all
 //! * `window`: how much may be in flight; `transition`: the state table of `modify_qp`
 
 mod attributes;
 mod completer;
 mod congestion;
 mod datagram;
+mod inbound;
 mod modify;
+mod outbound;
 mod peer_port;
 mod post;
+mod receive;
 mod requester;
 mod responder;
 mod response;
@@ -29,14 +34,11 @@ mod window;
 
 use core::net::IpAddr;
 
-use crate::event::{Actor, PacketIdentity, QpEvent, Topic};
-use crate::host::{Counter, Host, PeerProgress, QpContext, RecvWqe, Transmit};
+use crate::event::{Actor, QpEvent, Topic};
+use crate::host::{Host, PeerProgress, QpContext, Transmit};
 use crate::path::Flow;
-use crate::types::{
-    AsyncEventType, Cause, DropReason, Peer, QpCapacity, QpState, QpType, SendFlags, SendRequest, WcOpcode,
-    WcStatus, WorkCompletion,
-};
-use crate::wire::{Packet, Psn, Qpn, Service};
+use crate::types::{AsyncEventType, Cause, Peer, QpCapacity, QpState, QpType, WcStatus};
+use crate::wire::Qpn;
 
 pub use attributes::{AttributeMask, ModifyLimits, QpAttributes};
 pub use datagram::GRH_BYTES;
@@ -48,11 +50,12 @@ pub use snapshot::{MessageSnapshot, ReplaySnapshot, ResponderSnapshot, TargetSna
 pub use transition::{ErrorClass, ModifyError};
 
 use congestion::Notifier;
+use inbound::Inbound;
 use peer_port::PeerPort;
 use requester::{Requester, SendFailure};
 use responder::Responder;
 use settings::Settings;
-use unreliable::{BufferFailure, UnreliableReceiver};
+use unreliable::UnreliableReceiver;
 
 /// How a packet came: what the IP header said.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +90,7 @@ pub struct QpConfig {
 enum Receiver {
     Reliable(Responder),
     Unreliable(UnreliableReceiver),
-    Datagram(RecvWqe),
+    Datagram(Inbound),
 }
 
 /// One queue pair.
@@ -161,52 +164,6 @@ impl QueuePair {
         self.requester.in_flight()
     }
 
-    /// Posts a send request. In ERR and SQE it completes as flushed at once. With `faults_complete`, faults that
-    /// adapters find only later are explained now and end as the request's completion when its turn comes.
-    ///
-    /// # Errors
-    /// The request is malformed, the state takes none, or the queue is full; nothing was kept.
-    pub fn post_send<H: Host>(&mut self, request: &SendRequest<'_>, host: &mut H) -> Result<(), PostError> {
-        if matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr) {
-            return Err(PostError::WrongState { state: self.state });
-        }
-        let (length_bytes, fault) = match post::check(&self.settings, &self.capacity, request) {
-            Ok(length_bytes) => (length_bytes, None),
-            Err(error) if !request.faults_complete => return Err(error),
-            Err(error) => (0, Some((error.completion().ok_or(error)?, error))),
-        };
-        if self.requester.queue.is_full() {
-            return Err(PostError::QueueFull { depth: self.capacity.max_send_wr });
-        }
-        let signaled = self.settings.signal_all || request.flags.contains(SendFlags::SIGNALED);
-        let packet_count = if request.opcode.is_local() {
-            0
-        } else if self.settings.qp_type.is_datagram() {
-            1
-        } else {
-            responder::packets_of(length_bytes, self.settings.mtu_bytes)
-        };
-        let first_psn = self.requester.next_psn;
-        self.requester.queue.push(request, signaled, length_bytes, first_psn, packet_count);
-        self.requester.next_psn = first_psn.plus(packet_count);
-        if let Some((status, error)) = fault {
-            self.requester.queue.fault_newest(status);
-            let cause = Cause::RequestFaulty { wr_id: request.wr_id, status, error };
-            host.log(&self.settings.context, cause);
-        }
-        if host.listens(Topic::Posts) {
-            let (wr_id, opcode) = (request.wr_id, request.opcode);
-            let message = self.requester.queue.tail().wrapping_sub(1);
-            let psn = first_psn;
-            let event = QpEvent::SendPosted { wr_id, message, opcode, length_bytes, psn, packet_count };
-            host.emit(&self.settings.context, event);
-        }
-        if matches!(self.state, QpState::Err | QpState::Sqe) {
-            self.requester.flush(&self.settings, host);
-        }
-        Ok(())
-    }
-
     /// A receive request was posted to this queue pair's own RQ while it was in ERR: it is flushed.
     pub fn flush_posted_receives<H: Host>(&mut self, host: &mut H) {
         if self.state == QpState::Err {
@@ -214,200 +171,9 @@ impl QueuePair {
         }
     }
 
-    /// A packet whose ICRC is right and whose destination is this queue pair.
-    pub fn handle_packet<H: Host>(
-        &mut self,
-        now_ns: u64,
-        arrival: &Arrival<'_>,
-        packet: &Packet<'_>,
-        host: &mut H,
-    ) {
-        if host.listens(Topic::Packets) {
-            self.emit_received(packet, host);
-        }
-        match self.check_packet(arrival, packet) {
-            Ok(true) => {}
-            Ok(false) if self.admits_port(now_ns, arrival, packet, host) => {}
-            Ok(false) => {
-                self.drop_packet(Counter::RxWrongPort, arrival, packet, host);
-                return;
-            }
-            Err(reason) => {
-                self.drop_packet(reason, arrival, packet, host);
-                return;
-            }
-        }
-        if packet.info().service == Service::Cnp {
-            host.emit(&self.settings.context, QpEvent::CnpReceived);
-            self.requester.window.on_cnp(now_ns);
-            return;
-        }
-        if self.notifier.observe(arrival.traffic_class, now_ns) {
-            host.emit(&self.settings.context, QpEvent::CongestionMarked { psn: packet.bth().psn });
-        }
-        if packet.info().is_request {
-            self.handle_request(arrival, packet, host);
-        } else {
-            let outcome = self.requester.handle_response(&self.settings, now_ns, packet, host);
-            if let Err(failure) = outcome {
-                self.fail_send(failure, host);
-            }
-            self.finish_drain(host);
-        }
-    }
-
-    /// Tells of a packet that arrived for it.
-    #[cold]
-    fn emit_received<H: Host>(&self, packet: &Packet<'_>, host: &mut H) {
-        let psn = packet.bth().psn;
-        let first = if packet.info().is_request {
-            (self.state >= QpState::Rtr && self.settings.qp_type.is_connected())
-                .then(|| Psn::new(self.attributes.rq_psn))
-        } else {
-            Some(self.requester.first_psn)
-        };
-        let event = QpEvent::PacketReceived {
-            opcode: packet.bth().opcode,
-            psn,
-            relative_psn: first.map(|first| PacketIdentity::relative(psn, first)),
-            length_bytes: packet.bytes().len() as u32,
-        };
-        host.emit(&self.settings.context, event);
-    }
-
-    /// Counts a packet that is dropped, and says why if that points to a mistake of a program.
-    #[cold]
-    fn drop_packet<H: Host>(
-        &self,
-        counter: Counter,
-        arrival: &Arrival<'_>,
-        packet: &Packet<'_>,
-        host: &mut H,
-    ) {
-        let (opcode, psn) = (packet.bth().opcode, packet.bth().psn);
-        host.emit(&self.settings.context, QpEvent::Dropped { reason: counter, opcode, psn });
-        let Flow { source, destination: to, .. } = *arrival.flow;
-        let reason = match (counter, &self.settings.path) {
-            // What comes after ERR, and to a queue pair that was connected before, is nothing unusual.
-            (Counter::RxWrongState, _)
-                if matches!(self.state, QpState::Reset | QpState::Init) && self.epoch == 0 =>
-            {
-                DropReason::NotReceiving { state: self.state }
-            }
-            (Counter::RxWrongAddress, Some(path)) if source != path.flow.destination => {
-                DropReason::NotThePeer { peer: path.flow.destination }
-            }
-            (Counter::RxWrongAddress, Some(path)) => DropReason::NotItsAddress { to, own: path.flow.source },
-            (Counter::RxWrongService, _) => DropReason::OtherService { own: self.settings.qp_type.name() },
-            (Counter::RxBadPkey, _) => {
-                DropReason::OtherPartition { given: packet.bth().pkey, own: self.settings.pkey }
-            }
-            _ => return,
-        };
-        if packet.info().is_request {
-            host.log(&self.settings.context, Cause::PacketDropped { source, opcode, psn, reason });
-        }
-    }
-
-    /// Checks that every packet must pass, whatever it asks for; a failure is a silent drop. False: it does not
-    /// come from the UDP port that the peer's packets are known to come from.
-    fn check_packet(&self, arrival: &Arrival<'_>, packet: &Packet<'_>) -> Result<bool, Counter> {
-        let service = packet.info().service;
-        if service != Service::Cnp && service != self.settings.service() {
-            return Err(Counter::RxWrongService);
-        }
-        let request = packet.info().is_request;
-        let direction_exists = match self.settings.qp_type {
-            QpType::XrcInitiator => !request,
-            QpType::XrcTarget => request,
-            QpType::Uc | QpType::Ud | QpType::Gsi => request,
-            QpType::Rc | QpType::XrcDuplex => true,
-        };
-        if !direction_exists && service != Service::Cnp {
-            return Err(Counter::RxWrongService);
-        }
-        let receptive = if request {
-            matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
-        } else {
-            matches!(self.state, QpState::Rts | QpState::Sqd)
-        };
-        if !receptive {
-            return Err(Counter::RxWrongState);
-        }
-        if !pkey_matches(packet.bth().pkey, self.settings.pkey) {
-            return Err(Counter::RxBadPkey);
-        }
-        if self.settings.qp_type.is_connected() {
-            let Some(path) = &self.settings.path else { return Err(Counter::RxWrongState) };
-            if arrival.flow.source != path.flow.destination || arrival.flow.destination != path.flow.source {
-                return Err(Counter::RxWrongAddress);
-            }
-            return Ok(self.peer_port.is(arrival.flow.source_port));
-        }
-        Ok(true)
-    }
-
-    fn handle_request<H: Host>(&mut self, arrival: &Arrival<'_>, packet: &Packet<'_>, host: &mut H) {
-        let first = self.state == QpState::Rtr && self.receiver.establish();
-        if first {
-            host.event(&self.settings.context, AsyncEventType::CommEst);
-        }
-        match &mut self.receiver {
-            Receiver::Reliable(responder) => {
-                if responder.handle_request(&self.settings, packet, host).is_err() {
-                    // What was asked before the refused request is still answered, then the NAK.
-                    self.flush(Actor::Responder, host);
-                }
-            }
-            Receiver::Unreliable(receiver) => {
-                if let Err(failure) = receiver.handle_request(&self.settings, packet, host) {
-                    self.fail_receive(failure, packet, host);
-                }
-            }
-            Receiver::Datagram(recv) => {
-                let outcome = datagram::handle_datagram(&self.settings, arrival, packet, recv, host);
-                if let Err(failure) = outcome {
-                    self.fail_receive(failure, packet, host);
-                }
-            }
-        }
-    }
-
-    /// A receive request of an unreliable service cannot hold its message.
-    fn fail_receive<H: Host>(&mut self, failure: BufferFailure, packet: &Packet<'_>, host: &mut H) {
-        let BufferFailure { status, detail } = failure;
-        let cause = Cause::ReceiveFailed { status, psn: packet.bth().psn, detail };
-        host.log(&self.settings.context, cause);
-        self.complete_held_recv(status, host);
-        self.enter_error_by(Actor::Responder, host);
-    }
-
-    /// Completes the receive request that a partly received message holds.
+    /// Completes the receive request that a partly received message holds, if there is one.
     fn complete_held_recv<H: Host>(&mut self, status: WcStatus, host: &mut H) {
-        let recv = match &mut self.receiver {
-            Receiver::Reliable(responder) => {
-                if responder.holds_recv() {
-                    responder.inbound = responder::Inbound::Idle;
-                    responder.complete_recv(&self.settings, status, host);
-                }
-                return;
-            }
-            Receiver::Unreliable(receiver) => {
-                if !core::mem::take(&mut receiver.recv_held) {
-                    return;
-                }
-                &receiver.recv
-            }
-            Receiver::Datagram(recv) => recv,
-        };
-        let completion = WorkCompletion {
-            wr_id: recv.wr_id,
-            status,
-            opcode: WcOpcode::Recv,
-            qp_num: self.settings.context.qpn.value(),
-            ..WorkCompletion::default()
-        };
-        host.complete_recv(&self.settings.context, recv.cq, completion, false);
+        self.receiver.inbound_mut().fail(&self.settings, status, host);
     }
 
     fn fail_send<H: Host>(&mut self, failure: SendFailure, host: &mut H) {
@@ -462,9 +228,7 @@ impl QueuePair {
         self.change_state(QpState::Err, by, host);
         self.draining = false;
         self.requester.flush(&self.settings, host);
-        if !matches!(self.receiver, Receiver::Datagram(_)) {
-            self.complete_held_recv(WcStatus::WrFlushErr, host);
-        }
+        self.complete_held_recv(WcStatus::WrFlushErr, host);
         match self.settings.qp_type {
             QpType::XrcInitiator => {}
             _ if self.settings.has_srq || self.settings.is_xrc() => {
@@ -516,15 +280,7 @@ impl QueuePair {
             return Progress::Idle;
         }
         let draining = self.state == QpState::Sqd;
-        let outcome = if self.settings.qp_type.is_datagram() {
-            if draining {
-                Ok(Progress::Idle)
-            } else {
-                self.requester.transmit_datagrams(&self.settings, host, sink)
-            }
-        } else {
-            self.requester.transmit(&self.settings, draining, now_ns, host, sink)
-        };
+        let outcome = self.requester.transmit(&self.settings, draining, now_ns, host, sink);
         let progress = outcome.unwrap_or_else(|failure| {
             self.fail_send(failure, host);
             Progress::Idle
@@ -576,8 +332,17 @@ impl Receiver {
     fn new(qp_type: QpType) -> Receiver {
         match qp_type {
             QpType::Uc => Receiver::Unreliable(UnreliableReceiver::new()),
-            QpType::Ud | QpType::Gsi => Receiver::Datagram(RecvWqe::default()),
+            QpType::Ud | QpType::Gsi => Receiver::Datagram(Inbound::new()),
             _ => Receiver::Reliable(Responder::new()),
+        }
+    }
+
+    /// The message in progress and its receive request.
+    fn inbound_mut(&mut self) -> &mut Inbound {
+        match self {
+            Receiver::Reliable(responder) => &mut responder.inbound,
+            Receiver::Unreliable(receiver) => &mut receiver.inbound,
+            Receiver::Datagram(inbound) => inbound,
         }
     }
 
@@ -590,9 +355,4 @@ impl Receiver {
         };
         !core::mem::replace(established, true)
     }
-}
-
-/// Two P_Keys match if their low 15 bits do, are not 0, and one of them is a full member.
-fn pkey_matches(a: u16, b: u16) -> bool {
-    a & 0x7fff == b & 0x7fff && a & 0x7fff != 0 && (a | b) & 0x8000 != 0
 }

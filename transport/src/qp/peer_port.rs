@@ -1,13 +1,14 @@
 //! From which UDP source port the packets of a connection come.
 //!
-//! A connection's packets have one source port. rdma_rxe and NICs compute it from the flow label or the two queue
-//! pair numbers and keep it; pumice sends everything from the RoCE port itself. So a queue pair learns the port of
-//! its peer, and drops and counts what comes from another one. A program that can bind a UDP socket to the peer's
-//! address, as every user of its host can, then has to send from that very port, which its owner holds.
+//! A connection's packets have one source port. rdma_rxe and NICs compute it from the flow label or the two
+//! queue pair numbers and keep it; pumice sends everything from the RoCE port itself. So a queue pair learns
+//! the port of its peer, and drops and counts what comes from another one. A program that can bind a UDP
+//! socket to the peer's address, as every user of its host can, then has to send from that very port, which
+//! its owner holds.
 //!
 //! **How it is learnt.** From the first packet that is *exact*: a request with the PSN that is expected, or a
-//! response to a request that is under way. If the peer has the same address as this side, and this side sends from
-//! the RoCE port, the port is known from the start: the process that receives RoCE packets of that
+//! response to a request that is under way. If the peer has the same address as this side, and this side
+//! sends from the RoCE port, the port is known from the start: the process that receives RoCE packets of that
 //! address sends from it.
 //!
 //! **When it may change.** Never, if it is the RoCE port: only the process that receives there can send from
@@ -19,7 +20,8 @@
 //! needs years instead of seconds. Requests that were executed before are answered again in any case: their
 //! answers may have been lost with the old link, and go to the peer, even if another sender asked for them.
 //!
-//! **Before a port is known,** only packets far from the expected PSN are guesses: the first packets may be lost.
+//! **Before a port is known,** only packets far from the expected PSN are guesses: the first packets may be
+//! lost.
 
 use super::{Arrival, QueuePair, Receiver};
 use crate::host::Host;
@@ -115,8 +117,8 @@ impl PeerPort {
         }
     }
 
-    /// Judges a packet from a port that is not the peer's, or before that is known. `roce_port` is the one that
-    /// it was sent to.
+    /// Judges a packet from a port that is not the peer's, or before that is known. `roce_port` is the one
+    /// that it was sent to.
     pub(crate) fn judge(&mut self, now_ns: u64, source_port: u16, roce_port: u16, fit: Fit) -> Verdict {
         if self.certain {
             return self.drop_guess(now_ns);
@@ -130,13 +132,15 @@ impl PeerPort {
                 self.pin(source_port, roce_port);
                 Verdict::Accept
             }
-            // The time in which the first answer can be forged is that of one round trip: no pauses are needed.
+            // The time in which the first answer can be forged is that of one round trip: no pauses are
+            // needed.
             Fit::Answer => {
                 self.pin(source_port, roce_port);
                 Verdict::Accept
             }
             Fit::Behind | Fit::Near if unknown => Verdict::Accept,
-            // A wrong PSN is the consumer's mistake more often than an attack, and the answer tells the peer so.
+            // A wrong PSN is the consumer's mistake more often than an attack, and the answer tells the peer
+            // so.
             Fit::Far if unknown => {
                 self.note_guess(now_ns);
                 Verdict::Accept
@@ -172,7 +176,8 @@ impl PeerPort {
 }
 
 impl QueuePair {
-    /// Whether a packet is handled though it comes from another UDP port than the peer's, or before that is known.
+    /// Whether a packet is handled though it comes from another UDP port than the peer's, or before that is
+    /// known.
     #[cold]
     pub(super) fn admits_port<H: Host>(
         &mut self,

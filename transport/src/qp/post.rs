@@ -1,9 +1,16 @@
-//! What `post_send` refuses at once.
+//! Posting send requests, and what is refused at once.
 
 use core::fmt;
 
+use super::QueuePair;
+use super::responder::packets_of;
 use super::settings::Settings;
-use crate::types::{QpCapacity, QpState, QpType, SendFlags, SendOpcode, SendRequest, WcStatus};
+use crate::event::{QpEvent, Topic};
+use crate::host::Host;
+use crate::types::{
+    Cause, LocalData, Operand, QpCapacity, QpState, QpType, SendFlags, SendOpcode, SendRequest, WcStatus,
+    WrClass, WrInfo,
+};
 
 /// Longest message in bytes.
 pub const MAX_MESSAGE_BYTES: u64 = 1 << 31;
@@ -64,7 +71,7 @@ pub enum PostError {
         /// The field that is missing.
         missing: &'static str,
     },
-    /// All slots hold requests that were not completed and polled yet.
+    /// All entries hold requests that were not completed and polled yet.
     QueueFull {
         /// Depth of the queue.
         depth: u32,
@@ -133,75 +140,36 @@ impl fmt::Display for PostError {
 
 impl core::error::Error for PostError {}
 
-/// Whether an operation exists on a type of queue pair.
-pub(crate) fn is_allowed(opcode: SendOpcode, qp_type: QpType) -> bool {
-    use SendOpcode as Op;
-    match qp_type {
-        QpType::Ud | QpType::Gsi => matches!(opcode, Op::Send | Op::SendWithImm),
-        QpType::Uc => matches!(
-            opcode,
-            Op::Send
-                | Op::SendWithImm
-                | Op::RdmaWrite
-                | Op::RdmaWriteWithImm
-                | Op::LocalInvalidate
-                | Op::BindWindow
-        ),
-        QpType::Rc => true,
-        QpType::XrcInitiator | QpType::XrcDuplex => !matches!(opcode, Op::Flush | Op::AtomicWrite),
-        QpType::XrcTarget => false,
-    }
-}
-
 /// Checks a request and returns its length in bytes.
 pub(crate) fn check(
     settings: &Settings,
     capacity: &QpCapacity,
     request: &SendRequest<'_>,
 ) -> Result<u32, PostError> {
-    let opcode = request.opcode;
-    if !is_allowed(opcode, settings.qp_type) {
+    let (opcode, info) = (request.opcode, request.opcode.info());
+    if !info.qp_types.contains(settings.qp_type) {
         return Err(PostError::WrongOpcode { opcode, qp_type: settings.qp_type });
     }
-    let inline = request.flags.contains(SendFlags::INLINE);
-    let length = if inline {
-        let sends_data =
-            !opcode.is_local() && (!opcode.needs_response() || opcode == SendOpcode::AtomicWrite);
-        if !sends_data {
-            return Err(PostError::InlineNotAllowed { opcode });
-        }
-        let given = request.inline_data.len() as u64;
-        if given > u64::from(capacity.max_inline_data) {
-            return Err(PostError::InlineTooLong { given, allowed: capacity.max_inline_data });
-        }
-        given
-    } else {
-        if request.sges.len() > capacity.max_send_sge as usize {
-            let given = request.sges.len();
-            return Err(PostError::TooManySges { given, allowed: capacity.max_send_sge });
-        }
-        request.sges.iter().map(|sge| u64::from(sge.length)).sum()
-    };
-    if length > MAX_MESSAGE_BYTES {
-        return Err(PostError::MessageTooLong { given: length });
+    let given = given_bytes(capacity, request, info)?;
+    if given > MAX_MESSAGE_BYTES {
+        return Err(PostError::MessageTooLong { given });
     }
-    match opcode {
-        SendOpcode::CompareSwap | SendOpcode::FetchAdd | SendOpcode::AtomicWrite => {
-            if length != 8 {
-                return Err(PostError::NotEightBytes { given: length });
-            }
-            // The address is the peer's to judge: it answers with NAK 0x61.
-            if !request.faults_complete && !request.remote.address.is_multiple_of(8) {
-                return Err(PostError::Misaligned { address: request.remote.address });
-            }
-            if opcode != SendOpcode::AtomicWrite && request.atomic.is_none() {
-                return Err(PostError::Incomplete { missing: "the operand of the atomic" });
-            }
+    if info.data.is_word() {
+        if given != 8 {
+            return Err(PostError::NotEightBytes { given });
         }
-        SendOpcode::Flush if request.flush.is_none() => {
+        // The address is the peer's to judge: it answers with NAK 0x61.
+        if !request.faults_complete && !request.remote.address.is_multiple_of(8) {
+            return Err(PostError::Misaligned { address: request.remote.address });
+        }
+    }
+    match info.operand {
+        Operand::Atomic if request.atomic.is_none() => {
+            return Err(PostError::Incomplete { missing: "the operand of the atomic" });
+        }
+        Operand::FlushRange if request.flush.is_none() => {
             return Err(PostError::Incomplete { missing: "the range of the FLUSH" });
         }
-        SendOpcode::Flush | SendOpcode::LocalInvalidate | SendOpcode::BindWindow => return Ok(0),
         _ => {}
     }
     if settings.qp_type.is_datagram() && request.ud.is_none() {
@@ -213,5 +181,73 @@ pub(crate) fn check(
         });
     }
     // 2^31 fits 32 bits.
-    Ok(length as u32)
+    Ok(if info.data == LocalData::Unused { 0 } else { given as u32 })
+}
+
+/// Bytes of inline data, or of the local buffers.
+fn given_bytes(capacity: &QpCapacity, request: &SendRequest<'_>, info: &WrInfo) -> Result<u64, PostError> {
+    if !request.flags.contains(SendFlags::INLINE) {
+        let given = request.sges.len();
+        if given > capacity.max_send_sge as usize {
+            return Err(PostError::TooManySges { given, allowed: capacity.max_send_sge });
+        }
+        return Ok(request.sges.iter().map(|sge| u64::from(sge.length)).sum());
+    }
+    if !info.data.is_sent() {
+        return Err(PostError::InlineNotAllowed { opcode: request.opcode });
+    }
+    let given = request.inline_data.len() as u64;
+    if given > u64::from(capacity.max_inline_data) {
+        return Err(PostError::InlineTooLong { given, allowed: capacity.max_inline_data });
+    }
+    Ok(given)
+}
+
+impl QueuePair {
+    /// Posts a send request. In ERR and SQE it completes as flushed at once. With `faults_complete`, faults
+    /// that adapters find only later are explained now and end as the request's completion when its turn
+    /// comes.
+    ///
+    /// # Errors
+    /// The request is malformed, the state takes none, or the queue is full; nothing was kept.
+    pub fn post_send<H: Host>(&mut self, request: &SendRequest<'_>, host: &mut H) -> Result<(), PostError> {
+        if matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+            return Err(PostError::WrongState { state: self.state });
+        }
+        let (length_bytes, fault) = match check(&self.settings, &self.capacity, request) {
+            Ok(length_bytes) => (length_bytes, None),
+            Err(error) if !request.faults_complete => return Err(error),
+            Err(error) => (0, Some((error.completion().ok_or(error)?, error))),
+        };
+        if self.requester.queue.is_full() {
+            return Err(PostError::QueueFull { depth: self.capacity.max_send_wr });
+        }
+        let signaled = self.settings.signal_all || request.flags.contains(SendFlags::SIGNALED);
+        let packet_count = if request.opcode.info().class == WrClass::Local {
+            0
+        } else if self.settings.qp_type.is_datagram() {
+            1
+        } else {
+            packets_of(length_bytes, self.settings.mtu_bytes)
+        };
+        let first_psn = self.requester.next_psn;
+        self.requester.queue.push(request, signaled, length_bytes, first_psn, packet_count);
+        self.requester.next_psn = first_psn.plus(packet_count);
+        if let Some((status, error)) = fault {
+            self.requester.queue.fault_newest(status);
+            let cause = Cause::RequestFaulty { wr_id: request.wr_id, status, error };
+            host.log(&self.settings.context, cause);
+        }
+        if host.listens(Topic::Posts) {
+            let (wr_id, opcode) = (request.wr_id, request.opcode);
+            let message = self.requester.queue.tail().wrapping_sub(1);
+            let psn = first_psn;
+            let event = QpEvent::SendPosted { wr_id, message, opcode, length_bytes, psn, packet_count };
+            host.emit(&self.settings.context, event);
+        }
+        if matches!(self.state, QpState::Err | QpState::Sqe) {
+            self.requester.flush(&self.settings, host);
+        }
+        Ok(())
+    }
 }

@@ -2,11 +2,12 @@
 
 use alloc::collections::VecDeque;
 
+use super::outbound::{self, Emitted};
 use super::requester::Progress;
 use super::settings::Settings;
 use crate::host::{Host, RemoteKey, Transmit};
 use crate::types::{Cause, Detail, RemoteRange};
-use crate::wire::{Aeth, AtomicAckEth, Headers, NakCode, Operation, Psn, Syndrome};
+use crate::wire::{Aeth, AtomicAckEth, Headers, NakCode, Operation, Packets, Position, Psn, Syndrome};
 
 /// Places in the response queue beyond those for READs and atomics: acknowledgements between them.
 const ACKNOWLEDGE_PLACES: usize = 8;
@@ -239,64 +240,16 @@ impl Responses {
             return Ok(Progress::Idle);
         };
         while let Some(response) = self.queue.front_mut() {
-            let (mut headers, payload_bytes) = match response {
-                Response::Acknowledge { syndrome, psn, msn } => {
-                    let mut headers = Headers::new(settings.bth(Operation::Acknowledge, *psn));
-                    headers.aeth = Some(Aeth { syndrome: syndrome.byte(), msn: *msn });
-                    (headers, 0)
-                }
-                Response::Atomic { psn, original, msn } => {
-                    let mut headers = Headers::new(settings.bth(Operation::AtomicAcknowledge, *psn));
-                    headers.aeth = Some(Aeth { syndrome: Syndrome::ACK_UNLIMITED.byte(), msn: *msn });
-                    headers.atomic_ack_eth = Some(AtomicAckEth { original: *original });
-                    (headers, 0)
-                }
-                Response::Empty { psn, msn } => {
-                    let mut headers = Headers::new(settings.bth(Operation::ReadResponseOnly, *psn));
-                    headers.aeth = Some(Aeth { syndrome: Syndrome::ACK_UNLIMITED.byte(), msn: *msn });
-                    (headers, 0)
-                }
-                Response::Read(stream) => stream.next_packet(settings),
-            };
-            headers.bth.pad_count = (payload_bytes.wrapping_neg() & 3) as u8;
-            let pad = usize::from(headers.bth.pad_count);
-            let header_bytes = headers.len();
-            let length = header_bytes + payload_bytes + pad + 4;
-            let Some(packet) = sink.begin(path, settings.destination, length) else {
+            let (mut headers, payload_bytes) = response.next_packet(settings);
+            let psn = headers.bth.psn;
+            let emitted =
+                outbound::emit(path, &mut headers, payload_bytes, sink, |payload| match response {
+                    Response::Read(stream) => stream.load(settings, psn, payload, host),
+                    _ => Ok(()),
+                })?;
+            if emitted == Emitted::NoRoom {
                 return Ok(Progress::Blocked);
-            };
-            headers.emit(packet);
-            let payload_end = header_bytes + payload_bytes;
-            if let Response::Read(stream) = response
-                && let Some(body) = packet.get_mut(header_bytes..payload_end)
-                && !body.is_empty()
-            {
-                let offset = u64::from(stream.sent) * settings.mtu_bytes as u64;
-                let address = stream.address.wrapping_add(offset);
-                let length_bytes = body.len() as u64;
-                if let Err(error) = host.remote_read(stream.key, address, body) {
-                    sink.abandon();
-                    let psn = headers.bth.psn;
-                    host.log(
-                        &settings.context,
-                        Cause::RequestRefused {
-                            syndrome: Some(Syndrome::Nak(NakCode::RemoteAccess).byte()),
-                            psn,
-                            reason: error.reason(),
-                            detail: Detail::Remote(RemoteRange {
-                                rkey: stream.key.rkey,
-                                address,
-                                length_bytes,
-                            }),
-                        },
-                    );
-                    return Err(psn);
-                }
             }
-            if let Some(padding) = packet.get_mut(payload_end..payload_end + pad) {
-                padding.fill(0);
-            }
-            sink.seal();
             let finished = match response {
                 Response::Read(stream) => {
                     stream.sent += 1;
@@ -312,22 +265,72 @@ impl Responses {
     }
 }
 
+impl Response {
+    /// Headers and payload length of its next packet.
+    fn next_packet(&self, settings: &Settings) -> (Headers, usize) {
+        let with_aeth = |operation, psn, syndrome: Syndrome, msn| {
+            let mut headers = Headers::new(settings.bth(operation, psn));
+            headers.aeth = Some(Aeth { syndrome: syndrome.byte(), msn });
+            headers
+        };
+        match *self {
+            Response::Acknowledge { syndrome, psn, msn } => {
+                (with_aeth(Operation::Acknowledge, psn, syndrome, msn), 0)
+            }
+            Response::Atomic { psn, original, msn } => {
+                let mut headers = with_aeth(Operation::AtomicAcknowledge, psn, Syndrome::ACK_UNLIMITED, msn);
+                headers.atomic_ack_eth = Some(AtomicAckEth { original });
+                (headers, 0)
+            }
+            Response::Empty { psn, msn } => {
+                (with_aeth(Operation::ReadResponseOnly, psn, Syndrome::ACK_UNLIMITED, msn), 0)
+            }
+            Response::Read(ref stream) => stream.next_packet(settings),
+        }
+    }
+}
+
 impl ReadStream {
+    /// Bytes before its next packet.
+    fn offset(&self, settings: &Settings) -> u64 {
+        u64::from(self.sent) * settings.mtu_bytes as u64
+    }
+
     /// Headers and payload length of the next response packet. Middle packets carry no AETH.
     fn next_packet(&self, settings: &Settings) -> (Headers, usize) {
-        let last = self.sent + 1 >= self.count;
-        let operation = match (self.sent == 0, last) {
-            (true, true) => Operation::ReadResponseOnly,
-            (true, false) => Operation::ReadResponseFirst,
-            (false, false) => Operation::ReadResponseMiddle,
-            (false, true) => Operation::ReadResponseLast,
-        };
+        let position = Position::of(self.sent == 0, self.sent + 1 >= self.count);
+        let operation = Packets::READ_RESPONSE.at(position).unwrap_or(Operation::ReadResponseOnly);
         let mut headers = Headers::new(settings.bth(operation, self.first_psn.plus(self.sent)));
-        if operation != Operation::ReadResponseMiddle {
+        if position != Position::Middle {
             headers.aeth = Some(Aeth { syndrome: Syndrome::ACK_UNLIMITED.byte(), msn: self.msn });
         }
-        let offset = u64::from(self.sent) * settings.mtu_bytes as u64;
-        let left = u64::from(self.length_bytes).saturating_sub(offset);
+        let left = u64::from(self.length_bytes).saturating_sub(self.offset(settings));
         (headers, left.min(settings.mtu_bytes as u64) as usize)
+    }
+
+    /// Copies the memory that the next packet carries.
+    ///
+    /// # Errors
+    /// It went away, which has been explained.
+    fn load<H: Host>(
+        &self,
+        settings: &Settings,
+        psn: Psn,
+        payload: &mut [u8],
+        host: &mut H,
+    ) -> Result<(), Psn> {
+        let address = self.address.wrapping_add(self.offset(settings));
+        let length_bytes = payload.len() as u64;
+        host.remote_read(self.key, address, payload).map_err(|error| {
+            let rkey = self.key.rkey;
+            let cause = Cause::RequestRefused {
+                syndrome: Some(Syndrome::Nak(NakCode::RemoteAccess).byte()),
+                psn,
+                reason: error.reason(),
+                detail: Detail::Remote(RemoteRange { rkey, address, length_bytes }),
+            };
+            host.log(&settings.context, cause);
+            psn
+        })
     }
 }

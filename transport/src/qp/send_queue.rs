@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::types::{
-    AtomicOperation, FlushRange, RemoteRange, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge,
-    UdDestination, WcOpcode, WcStatus, WindowBind,
+    AtomicOperation, FlushRange, Operand, QpType, RemoteRange, RemoteTarget, SendFlags, SendOpcode,
+    SendRequest, Sge, UdDestination, WcStatus, WindowBind, WrClass, WrInfo,
 };
 use crate::wire::Psn;
 
@@ -64,8 +64,8 @@ impl Data {
             let data = request.inline_data;
             let mut bytes = [0; INLINE_BYTES];
             return match bytes.get_mut(..data.len()) {
-                Some(place) => {
-                    place.copy_from_slice(data);
+                Some(room) => {
+                    room.copy_from_slice(data);
                     Data::Inline { length_bytes: data.len() as u8, bytes }
                 }
                 None => Data::LongInline(data.into()),
@@ -81,14 +81,16 @@ impl Data {
 
 impl Operands {
     fn of(request: &SendRequest<'_>) -> Operands {
-        match (request.opcode, request.atomic, request.flush, request.bind, &request.ud) {
-            (SendOpcode::CompareSwap | SendOpcode::FetchAdd, Some(atomic), _, _, _) => {
-                Operands::Atomic(atomic)
-            }
-            (SendOpcode::Flush, _, Some(flush), _, _) => Operands::Flush(flush),
-            (SendOpcode::BindWindow, _, _, Some(bind), _) => Operands::Bind(Box::new(bind)),
-            (SendOpcode::Send | SendOpcode::SendWithImm, _, _, _, Some(ud)) => Operands::Datagram(ud.clone()),
-            _ => Operands::None,
+        let info = request.opcode.info();
+        match info.operand {
+            Operand::Atomic => request.atomic.map_or(Operands::None, Operands::Atomic),
+            Operand::FlushRange => request.flush.map_or(Operands::None, Operands::Flush),
+            Operand::Window => request.bind.map_or(Operands::None, |bind| Operands::Bind(Box::new(bind))),
+            Operand::LocalKey => Operands::None,
+            Operand::None => match &request.ud {
+                Some(ud) if info.qp_types.contains(QpType::Ud) => Operands::Datagram(ud.clone()),
+                _ => Operands::None,
+            },
         }
     }
 }
@@ -125,9 +127,8 @@ impl SendWqe {
     /// The remote memory that it names.
     pub(crate) fn remote_range(&self) -> Option<RemoteRange> {
         let RemoteTarget { address, rkey } = self.remote;
-        let names = self.opcode.needs_response()
-            || matches!(self.opcode, SendOpcode::RdmaWrite | SendOpcode::RdmaWriteWithImm);
-        names.then(|| RemoteRange { rkey, address, length_bytes: self.length_bytes.into() })
+        let length_bytes = self.length_bytes.into();
+        self.info().names_remote_memory().then_some(RemoteRange { rkey, address, length_bytes })
     }
 
     /// Its inline data.
@@ -175,27 +176,30 @@ impl SendWqe {
         self.flags.contains(SendFlags::INLINE)
     }
 
-    /// Opcode that its completion shows.
-    pub(crate) fn wc_opcode(&self) -> WcOpcode {
-        match self.opcode {
-            SendOpcode::RdmaWrite | SendOpcode::RdmaWriteWithImm => WcOpcode::RdmaWrite,
-            SendOpcode::Send | SendOpcode::SendWithImm | SendOpcode::SendWithInvalidate => WcOpcode::Send,
-            SendOpcode::RdmaRead => WcOpcode::RdmaRead,
-            SendOpcode::CompareSwap => WcOpcode::CompareSwap,
-            SendOpcode::FetchAdd => WcOpcode::FetchAdd,
-            SendOpcode::LocalInvalidate => WcOpcode::LocalInvalidate,
-            SendOpcode::BindWindow => WcOpcode::BindWindow,
-            SendOpcode::Flush => WcOpcode::Flush,
-            SendOpcode::AtomicWrite => WcOpcode::AtomicWrite,
-        }
+    /// What is known about its operation.
+    #[inline]
+    pub(crate) fn info(&self) -> &'static WrInfo {
+        self.opcode.info()
+    }
+
+    /// It is executed here without a packet.
+    #[inline]
+    pub(crate) fn is_local(&self) -> bool {
+        self.info().class == WrClass::Local
+    }
+
+    /// A response of its own answers it.
+    #[inline]
+    pub(crate) fn needs_response(&self) -> bool {
+        self.info().needs_response()
     }
 }
 
-/// Ring of send WQEs. Entries are numbered from 0 for the life of the queue pair; slots are reused.
+/// Ring of send WQEs. Entries are numbered from 0 for the life of the queue pair; their memory is reused.
 /// Posting one buffer or short inline data allocates nothing once the queue was full.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
-    slots: Vec<SendWqe>,
+    entries: Vec<SendWqe>,
     capacity: u32,
     head: u64,
     tail: u64,
@@ -203,7 +207,7 @@ pub(crate) struct SendQueue {
 
 impl SendQueue {
     pub(crate) fn new(capacity: u32) -> SendQueue {
-        SendQueue { slots: Vec::new(), capacity, head: 0, tail: 0 }
+        SendQueue { entries: Vec::new(), capacity, head: 0, tail: 0 }
     }
 
     /// Number of the oldest entry.
@@ -224,7 +228,7 @@ impl SendQueue {
         self.tail - self.head >= u64::from(self.capacity)
     }
 
-    fn slot(&self, number: u64) -> usize {
+    fn position(&self, number: u64) -> usize {
         (number % u64::from(self.capacity.max(1))) as usize
     }
 
@@ -233,18 +237,18 @@ impl SendQueue {
         if number < self.head || number >= self.tail {
             return None;
         }
-        self.slots.get(self.slot(number))
+        self.entries.get(self.position(number))
     }
 
     pub(crate) fn entry_mut(&mut self, number: u64) -> Option<&mut SendWqe> {
         if number < self.head || number >= self.tail {
             return None;
         }
-        let slot = self.slot(number);
-        self.slots.get_mut(slot)
+        let position = self.position(number);
+        self.entries.get_mut(position)
     }
 
-    /// Copies a request into the next slot. The caller has checked that the queue is not full.
+    /// Copies a request into the next entry. The caller has checked that the queue is not full.
     pub(crate) fn push(
         &mut self,
         request: &SendRequest<'_>,
@@ -253,11 +257,11 @@ impl SendQueue {
         first_psn: Psn,
         packet_count: u32,
     ) {
-        let slot = self.slot(self.tail);
-        while self.slots.len() <= slot {
-            self.slots.push(SendWqe::empty());
+        let position = self.position(self.tail);
+        while self.entries.len() <= position {
+            self.entries.push(SendWqe::empty());
         }
-        let Some(wqe) = self.slots.get_mut(slot) else { return };
+        let Some(wqe) = self.entries.get_mut(position) else { return };
         wqe.wr_id = request.wr_id;
         wqe.opcode = request.opcode;
         wqe.flags = request.flags;
@@ -285,8 +289,8 @@ impl SendQueue {
     /// Forgets the oldest entry.
     pub(crate) fn pop(&mut self) {
         if self.head < self.tail {
-            let slot = self.slot(self.head);
-            if let Some(wqe) = self.slots.get_mut(slot) {
+            let position = self.position(self.head);
+            if let Some(wqe) = self.entries.get_mut(position) {
                 wqe.operands = Operands::None;
             }
             self.head += 1;

@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::attributes::QpAttributes;
+use super::inbound::Message;
 use super::peer_port::PeerPort;
-use super::responder::Inbound;
 use super::response::{Replay, ReplayKind};
 use super::{QueuePair, Receiver};
 use crate::host::Host;
@@ -151,15 +151,15 @@ impl QueuePair {
         to.msn = responder.msn;
         to.nak_outstanding = responder.nak_outstanding;
         to.communication_established = responder.communication_established;
-        to.message = match responder.inbound {
-            Inbound::Idle => MessageSnapshot::None,
-            Inbound::Send { offset } => MessageSnapshot::Send { offset, here: true },
-            Inbound::Elsewhere { offset } => MessageSnapshot::Send { offset, here: false },
-            Inbound::Write { rkey, address, remaining, total } => {
+        to.message = match responder.inbound.message {
+            Message::None => MessageSnapshot::None,
+            Message::Send { offset } => MessageSnapshot::Send { offset, here: true },
+            Message::Elsewhere { offset } => MessageSnapshot::Send { offset, here: false },
+            Message::Write { rkey, address, remaining, total } => {
                 MessageSnapshot::Write { rkey, address, remaining_bytes: remaining, total_bytes: total }
             }
         };
-        to.message_srqn = responder.inbound_srqn.filter(|_| responder.inbound != Inbound::Idle);
+        to.message_srqn = responder.message_srqn.filter(|_| to.message != MessageSnapshot::None);
         to.replays.clear();
         to.replays.extend(responder.responses.replays.iter().map(|&replay| ReplaySnapshot::from(replay)));
     }
@@ -168,7 +168,8 @@ impl QueuePair {
     pub fn enter_error_quietly(&mut self) {
         self.state = QpState::Err;
         if let Receiver::Reliable(responder) = &mut self.receiver {
-            responder.inbound = Inbound::Idle;
+            responder.inbound.message = Message::None;
+            responder.inbound.holds_recv = false;
         }
     }
 
@@ -177,12 +178,12 @@ impl QueuePair {
         self.complete_held_recv(WcStatus::WrFlushErr, host);
     }
 
-    /// Becomes the target that was written down, perhaps by another process, perhaps by nobody honest: any
+    /// Becomes the target that was written down, perhaps by another process, which may be malicious: any
     /// value is safe. A receive request of a message that is not in progress any more is flushed if the
     /// target failed, and forgotten if it was reset. Events are not raised: who changed the state did.
     ///
-    /// A queue pair that initiates as well keeps its own state and attributes, which nobody else changes: it only takes
-    /// over what was received for it, and fails if the target did.
+    /// A queue pair that initiates as well keeps its own state and attributes, which nobody else changes: it
+    /// only takes over what was received for it, and fails if the target did.
     pub fn import_target<H: Host>(&mut self, snapshot: &TargetSnapshot, host: &mut H) {
         if self.settings.qp_type == QpType::XrcDuplex {
             return self.import_receiving_half(snapshot, host);
@@ -218,25 +219,26 @@ impl QueuePair {
         let failed = snapshot.state == QpState::Err;
         let from = &snapshot.responder;
         let Receiver::Reliable(responder) = &mut self.receiver else { return };
-        let held = responder.holds_recv();
-        let held_offset = match responder.inbound {
-            Inbound::Send { offset } => offset,
+        let held = responder.inbound.holds_recv;
+        let held_offset = match responder.inbound.message {
+            Message::Send { offset } => offset,
             _ => 0,
         };
         let continues = held && !reborn && !failed;
         let next = match from.message {
-            MessageSnapshot::Send { here: true, .. } if continues => Inbound::Send { offset: held_offset },
-            MessageSnapshot::Send { offset, .. } => Inbound::Elsewhere { offset },
+            MessageSnapshot::Send { here: true, .. } if continues => Message::Send { offset: held_offset },
+            MessageSnapshot::Send { offset, .. } => Message::Elsewhere { offset },
             MessageSnapshot::Write { rkey, address, remaining_bytes, total_bytes } => {
-                Inbound::Write { rkey, address, remaining: remaining_bytes, total: total_bytes }
+                Message::Write { rkey, address, remaining: remaining_bytes, total: total_bytes }
             }
-            MessageSnapshot::None => Inbound::Idle,
+            MessageSnapshot::None => Message::None,
         };
         if held && failed && !reborn && self.state != QpState::Err {
-            responder.complete_recv(&self.settings, WcStatus::WrFlushErr, host);
+            responder.inbound.fail(&self.settings, WcStatus::WrFlushErr, host);
         }
-        responder.inbound = if failed { Inbound::Idle } else { next };
-        responder.inbound_srqn = from.message_srqn;
+        responder.inbound.message = if failed { Message::None } else { next };
+        responder.inbound.holds_recv = matches!(responder.inbound.message, Message::Send { .. });
+        responder.message_srqn = from.message_srqn;
         responder.expected = Psn::new(from.expected_psn);
         responder.msn = from.msn & 0xff_ffff;
         responder.nak_outstanding = from.nak_outstanding;

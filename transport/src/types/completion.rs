@@ -1,5 +1,7 @@
 //! Work completions.
 
+use super::WcOpcode;
+
 /// Outcome of a work request (`IBV_WC_*` status).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
@@ -60,42 +62,6 @@ impl WcStatus {
             WcStatus::FatalErr => "FATAL_ERR",
             WcStatus::GeneralErr => "GENERAL_ERR",
         }
-    }
-}
-
-/// What completed (`IBV_WC_*` opcode).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[repr(u8)]
-pub enum WcOpcode {
-    /// Any SEND.
-    #[default]
-    Send = 0,
-    /// RDMA WRITE, with or without immediate.
-    RdmaWrite = 1,
-    /// RDMA READ.
-    RdmaRead = 2,
-    /// Compare and swap.
-    CompareSwap = 3,
-    /// Fetch and add.
-    FetchAdd = 4,
-    /// Window bound.
-    BindWindow = 5,
-    /// Key invalidated.
-    LocalInvalidate = 6,
-    /// FLUSH.
-    Flush = 8,
-    /// ATOMIC WRITE.
-    AtomicWrite = 9,
-    /// A SEND arrived.
-    Recv = 128,
-    /// An RDMA WRITE with immediate arrived.
-    RecvRdmaWithImm = 129,
-}
-
-impl WcOpcode {
-    /// Receive-side completions have bit 7 set.
-    pub const fn is_recv(self) -> bool {
-        self as u8 & 128 != 0
     }
 }
 

@@ -178,7 +178,7 @@ impl fmt::Display for FailedSend {
                 Some(fault) => f.write_str(fault.error.reason()),
                 None => f.write_str("the operation does not fit the queue pair or the key"),
             },
-            WcStatus::LocLenErr if matches!(opcode, SendOpcode::CompareSwap | SendOpcode::FetchAdd) => {
+            WcStatus::LocLenErr if opcode.info().data.is_word() => {
                 f.write_str("an atomic has 8 local bytes, no more and no less")
             }
             WcStatus::LocLenErr => {

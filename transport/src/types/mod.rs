@@ -8,19 +8,22 @@ mod counter;
 mod event;
 mod failure;
 mod mtu;
+mod opcode;
 mod queue_pair;
 mod work;
 
 pub use access::Access;
 pub use address_vector::{AddressVector, Gid};
 pub use cause::{Cause, CqUse, DropReason};
-pub use completion::{WcFlags, WcOpcode, WcStatus, WorkCompletion};
+pub use completion::{WcFlags, WcStatus, WorkCompletion};
 pub use counter::Counter;
 pub use event::AsyncEventType;
 pub use failure::{Answer, Detail, FailedSend, Heard, MemoryFault, Peer, RemoteRange};
 pub use mtu::Mtu;
+pub use opcode::{
+    AtomicOperation, LocalData, Operand, QpTypes, SendOpcode, WR_OPCODES, WcOpcode, WrClass, WrInfo,
+};
 pub use queue_pair::{QpCapacity, QpState, QpType};
 pub use work::{
-    AtomicOperation, FlushRange, RecvRequest, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge,
-    UdDestination, WindowBind,
+    FlushRange, RecvRequest, RemoteTarget, SendFlags, SendRequest, Sge, UdDestination, WindowBind,
 };

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use super::Access;
+use super::{Access, AtomicOperation, SendOpcode};
 use crate::path::Path;
 use crate::wire::Qpn;
 
@@ -16,74 +16,6 @@ pub struct Sge {
     pub length: u32,
     /// Local key; looked at when the request executes, not when it is posted.
     pub lkey: u32,
-}
-
-/// Operation of a send request (`IBV_WR_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum SendOpcode {
-    /// RDMA WRITE.
-    RdmaWrite = 0,
-    /// RDMA WRITE with immediate: also consumes a receive at the peer.
-    RdmaWriteWithImm = 1,
-    /// SEND.
-    Send = 2,
-    /// SEND with immediate.
-    SendWithImm = 3,
-    /// RDMA READ.
-    RdmaRead = 4,
-    /// Atomic compare and swap of 8 bytes.
-    CompareSwap = 5,
-    /// Atomic fetch and add of 8 bytes.
-    FetchAdd = 6,
-    /// Invalidate a local key (type-2 window or fast-register region).
-    LocalInvalidate = 7,
-    /// Bind a memory window.
-    BindWindow = 8,
-    /// SEND that also invalidates a key at the peer.
-    SendWithInvalidate = 9,
-    /// Make earlier writes visible or persistent at the peer.
-    Flush = 14,
-    /// Store 8 bytes at the peer in one piece.
-    AtomicWrite = 15,
-}
-
-impl SendOpcode {
-    /// READ, atomics, FLUSH and ATOMIC WRITE: they take a responder resource and a response of
-    /// their own, and count against `max_rd_atomic`.
-    pub const fn needs_response(self) -> bool {
-        matches!(
-            self,
-            SendOpcode::RdmaRead
-                | SendOpcode::CompareSwap
-                | SendOpcode::FetchAdd
-                | SendOpcode::Flush
-                | SendOpcode::AtomicWrite
-        )
-    }
-
-    /// Executed here without a packet: LOCAL_INV and BIND_MW.
-    pub const fn is_local(self) -> bool {
-        matches!(self, SendOpcode::LocalInvalidate | SendOpcode::BindWindow)
-    }
-
-    /// Name used in messages, as in verbs without the prefix.
-    pub const fn name(self) -> &'static str {
-        match self {
-            SendOpcode::RdmaWrite => "RDMA_WRITE",
-            SendOpcode::RdmaWriteWithImm => "RDMA_WRITE_WITH_IMM",
-            SendOpcode::Send => "SEND",
-            SendOpcode::SendWithImm => "SEND_WITH_IMM",
-            SendOpcode::RdmaRead => "RDMA_READ",
-            SendOpcode::CompareSwap => "ATOMIC_CMP_AND_SWP",
-            SendOpcode::FetchAdd => "ATOMIC_FETCH_AND_ADD",
-            SendOpcode::LocalInvalidate => "LOCAL_INV",
-            SendOpcode::BindWindow => "BIND_MW",
-            SendOpcode::SendWithInvalidate => "SEND_WITH_INV",
-            SendOpcode::Flush => "FLUSH",
-            SendOpcode::AtomicWrite => "ATOMIC_WRITE",
-        }
-    }
 }
 
 bitflags::bitflags! {
@@ -110,23 +42,6 @@ pub struct RemoteTarget {
     pub address: u64,
     /// Remote key.
     pub rkey: u32,
-}
-
-/// A 64-bit atomic operation, operands in host order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AtomicOperation {
-    /// Store `swap` if the target equals `compare`.
-    CompareSwap {
-        /// Expected value.
-        compare: u64,
-        /// Value to store.
-        swap: u64,
-    },
-    /// Add `add` (wrapping) to the target.
-    FetchAdd {
-        /// The addend.
-        add: u64,
-    },
 }
 
 /// Destination of a datagram.

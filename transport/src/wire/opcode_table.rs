@@ -1,9 +1,83 @@
 //! The table of opcodes: one row per operation, expanded to the services that have it.
 
-use super::{Bth, HeaderSet, Opcode, OpcodeInfo, Operation, PayloadRule, Position, Service};
+use super::{Bth, HeaderSet, Opcode, OpcodeInfo, OperationClass, Packets, PayloadRule, Position, Service};
+
+/// Operation; discriminants are the lower five bits of the opcode (of [`Operation::Cnp`]: all eight).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)] // the specification's own names
+pub enum Operation {
+    SendFirst = 0,
+    SendMiddle,
+    SendLast,
+    SendLastImm,
+    SendOnly,
+    SendOnlyImm,
+    WriteFirst,
+    WriteMiddle,
+    WriteLast,
+    WriteLastImm,
+    WriteOnly,
+    WriteOnlyImm,
+    ReadRequest,
+    ReadResponseFirst,
+    ReadResponseMiddle,
+    ReadResponseLast,
+    ReadResponseOnly,
+    Acknowledge,
+    AtomicAcknowledge,
+    CompareSwap,
+    FetchAdd,
+    SendLastInvalidate = 0x16,
+    SendOnlyInvalidate = 0x17,
+    Flush = 0x1c,
+    AtomicWrite = 0x1d,
+    Cnp = 0x81,
+}
+
+impl Packets {
+    /// RDMA WRITE.
+    pub const WRITE: Packets = Packets::of(
+        Operation::WriteFirst,
+        Operation::WriteMiddle,
+        Operation::WriteLast,
+        Operation::WriteOnly,
+    );
+    /// RDMA WRITE with immediate.
+    pub const WRITE_WITH_IMM: Packets = Packets::of(
+        Operation::WriteFirst,
+        Operation::WriteMiddle,
+        Operation::WriteLastImm,
+        Operation::WriteOnlyImm,
+    );
+    /// SEND.
+    pub const SEND: Packets =
+        Packets::of(Operation::SendFirst, Operation::SendMiddle, Operation::SendLast, Operation::SendOnly);
+    /// SEND with immediate.
+    pub const SEND_WITH_IMM: Packets = Packets::of(
+        Operation::SendFirst,
+        Operation::SendMiddle,
+        Operation::SendLastImm,
+        Operation::SendOnlyImm,
+    );
+    /// SEND with invalidate.
+    pub const SEND_WITH_INVALIDATE: Packets = Packets::of(
+        Operation::SendFirst,
+        Operation::SendMiddle,
+        Operation::SendLastInvalidate,
+        Operation::SendOnlyInvalidate,
+    );
+    /// The answer to a READ.
+    pub const READ_RESPONSE: Packets = Packets::of(
+        Operation::ReadResponseFirst,
+        Operation::ReadResponseMiddle,
+        Operation::ReadResponseLast,
+        Operation::ReadResponseOnly,
+    );
+}
 
 /// Every opcode byte; `None` where no RoCE packet may be.
-pub(super) static TABLE: [Option<OpcodeInfo>; 256] = by_byte(ROWS);
+pub static OPCODES: [Option<OpcodeInfo>; 256] = by_byte(ROWS);
 
 macro_rules! name {
     (Rc $name:literal) => {
@@ -24,13 +98,13 @@ macro_rules! name {
 }
 
 macro_rules! rows {
-    ($($operation:ident $name:literal $position:ident $payload:ident $kind:ident
+    ($($operation:ident $name:literal $position:ident $payload:ident $class:ident
        [$($header:ident)*]: $($service:ident)+;)*) => {
         // A row's headers and services repeat independently, so the headers travel as one group.
-        &[$(rows!(@each $operation $name $position $payload $kind
+        &[$(rows!(@each $operation $name $position $payload $class
             (HeaderSet::empty()$(.union(HeaderSet::$header))*); $($service)+)),*]
     };
-    (@each $operation:ident $name:literal $position:ident $payload:ident $kind:ident
+    (@each $operation:ident $name:literal $position:ident $payload:ident $class:ident
      $headers:tt; $($service:ident)+) => {
         &[$(row(
             name!($service $name),
@@ -38,47 +112,40 @@ macro_rules! rows {
             Operation::$operation,
             Position::$position,
             PayloadRule::$payload,
-            Direction::$kind,
+            OperationClass::$class,
             $headers,
         )),+] as &[OpcodeInfo]
     };
 }
 
-/// Which way a packet travels.
-#[derive(Clone, Copy, PartialEq)]
-enum Direction {
-    Request,
-    Answer,
-}
-
 #[rustfmt::skip]
 const ROWS: &[&[OpcodeInfo]] = rows! {
-    SendFirst          "SEND_FIRST"                First  Mtu       Request []:                    Rc Uc Xrc;
-    SendMiddle         "SEND_MIDDLE"               Middle Mtu       Request []:                    Rc Uc Xrc;
-    SendLast           "SEND_LAST"                 Last   OneToMtu  Request []:                    Rc Uc Xrc;
-    SendLastImm        "SEND_LAST_IMM"             Last   OneToMtu  Request [IMM]:                 Rc Uc Xrc;
-    SendOnly           "SEND_ONLY"                 Only   ZeroToMtu Request []:                    Rc Uc Ud Xrc;
-    SendOnlyImm        "SEND_ONLY_IMM"             Only   ZeroToMtu Request [IMM]:                 Rc Uc Ud Xrc;
-    WriteFirst         "RDMA_WRITE_FIRST"          First  Mtu       Request [RETH]:                Rc Uc Xrc;
-    WriteMiddle        "RDMA_WRITE_MIDDLE"         Middle Mtu       Request []:                    Rc Uc Xrc;
-    WriteLast          "RDMA_WRITE_LAST"           Last   OneToMtu  Request []:                    Rc Uc Xrc;
-    WriteLastImm       "RDMA_WRITE_LAST_IMM"       Last   OneToMtu  Request [IMM]:                 Rc Uc Xrc;
-    WriteOnly          "RDMA_WRITE_ONLY"           Only   ZeroToMtu Request [RETH]:                Rc Uc Xrc;
-    WriteOnlyImm       "RDMA_WRITE_ONLY_IMM"       Only   ZeroToMtu Request [RETH IMM]:            Rc Uc Xrc;
-    ReadRequest        "RDMA_READ_REQUEST"         Only   None      Request [RETH]:                Rc Xrc;
-    ReadResponseFirst  "RDMA_READ_RESPONSE_FIRST"  First  Mtu       Answer  [AETH]:                Rc Xrc;
-    ReadResponseMiddle "RDMA_READ_RESPONSE_MIDDLE" Middle Mtu       Answer  []:                    Rc Xrc;
-    ReadResponseLast   "RDMA_READ_RESPONSE_LAST"   Last   OneToMtu  Answer  [AETH]:                Rc Xrc;
-    ReadResponseOnly   "RDMA_READ_RESPONSE_ONLY"   Only   ZeroToMtu Answer  [AETH]:                Rc Xrc;
-    Acknowledge        "ACKNOWLEDGE"               Only   None      Answer  [AETH]:                Rc Xrc;
-    AtomicAcknowledge  "ATOMIC_ACKNOWLEDGE"        Only   None      Answer  [AETH ATOMIC_ACK_ETH]: Rc Xrc;
-    CompareSwap        "COMPARE_SWAP"              Only   None      Request [ATOMIC_ETH]:          Rc Xrc;
-    FetchAdd           "FETCH_ADD"                 Only   None      Request [ATOMIC_ETH]:          Rc Xrc;
-    SendLastInvalidate "SEND_LAST_INVALIDATE"      Last   OneToMtu  Request [IETH]:                Rc Xrc;
-    SendOnlyInvalidate "SEND_ONLY_INVALIDATE"      Only   ZeroToMtu Request [IETH]:                Rc Xrc;
-    Flush              "FLUSH"                     Only   None      Request [FETH RETH]:           Rc;
-    AtomicWrite        "ATOMIC_WRITE"              Only   Eight     Request [RETH]:                Rc;
-    Cnp                "CNP"                       Only   None      Answer  [CNP_RESERVED]:        Cnp;
+    SendFirst          "SEND_FIRST"                First  Mtu       Send         []:           Rc Uc Xrc;
+    SendMiddle         "SEND_MIDDLE"               Middle Mtu       Send         []:           Rc Uc Xrc;
+    SendLast           "SEND_LAST"                 Last   OneToMtu  Send         []:           Rc Uc Xrc;
+    SendLastImm        "SEND_LAST_IMM"             Last   OneToMtu  Send         [IMM]:        Rc Uc Xrc;
+    SendOnly           "SEND_ONLY"                 Only   ZeroToMtu Send         []:           Rc Uc Ud Xrc;
+    SendOnlyImm        "SEND_ONLY_IMM"             Only   ZeroToMtu Send         [IMM]:        Rc Uc Ud Xrc;
+    WriteFirst         "RDMA_WRITE_FIRST"          First  Mtu       Write        [RETH]:       Rc Uc Xrc;
+    WriteMiddle        "RDMA_WRITE_MIDDLE"         Middle Mtu       Write        []:           Rc Uc Xrc;
+    WriteLast          "RDMA_WRITE_LAST"           Last   OneToMtu  Write        []:           Rc Uc Xrc;
+    WriteLastImm       "RDMA_WRITE_LAST_IMM"       Last   OneToMtu  Write        [IMM]:        Rc Uc Xrc;
+    WriteOnly          "RDMA_WRITE_ONLY"           Only   ZeroToMtu Write        [RETH]:       Rc Uc Xrc;
+    WriteOnlyImm       "RDMA_WRITE_ONLY_IMM"       Only   ZeroToMtu Write        [RETH IMM]:   Rc Uc Xrc;
+    ReadRequest        "RDMA_READ_REQUEST"         Only   None      Read         [RETH]:       Rc Xrc;
+    ReadResponseFirst  "RDMA_READ_RESPONSE_FIRST"  First  Mtu       ReadResponse [AETH]:       Rc Xrc;
+    ReadResponseMiddle "RDMA_READ_RESPONSE_MIDDLE" Middle Mtu       ReadResponse []:           Rc Xrc;
+    ReadResponseLast   "RDMA_READ_RESPONSE_LAST"   Last   OneToMtu  ReadResponse [AETH]:       Rc Xrc;
+    ReadResponseOnly   "RDMA_READ_RESPONSE_ONLY"   Only   ZeroToMtu ReadResponse [AETH]:       Rc Xrc;
+    Acknowledge        "ACKNOWLEDGE"               Only   None      Acknowledge  [AETH]:       Rc Xrc;
+    AtomicAcknowledge  "ATOMIC_ACKNOWLEDGE"         Only   None      AtomicAnswer [AETH ATOMIC_ACK_ETH]: Rc Xrc;
+    CompareSwap        "COMPARE_SWAP"              Only   None      Atomic       [ATOMIC_ETH]: Rc Xrc;
+    FetchAdd           "FETCH_ADD"                 Only   None      Atomic       [ATOMIC_ETH]: Rc Xrc;
+    SendLastInvalidate "SEND_LAST_INVALIDATE"      Last   OneToMtu  Send         [IETH]:       Rc Xrc;
+    SendOnlyInvalidate "SEND_ONLY_INVALIDATE"      Only   ZeroToMtu Send         [IETH]:       Rc Xrc;
+    Flush              "FLUSH"                     Only   None      Flush        [FETH RETH]:  Rc;
+    AtomicWrite        "ATOMIC_WRITE"              Only   Eight     Atomic       [RETH]:       Rc;
+    Cnp                "CNP"                       Only   None      Cnp          [CNP_RESERVED]: Cnp;
 };
 
 /// Completes a row with what follows from its service.
@@ -88,10 +155,10 @@ const fn row(
     operation: Operation,
     position: Position,
     payload: PayloadRule,
-    direction: Direction,
+    class: OperationClass,
     headers: HeaderSet,
 ) -> OpcodeInfo {
-    let is_request = matches!(direction, Direction::Request);
+    let is_request = class.is_request();
     let headers = match service {
         Service::Ud => headers.union(HeaderSet::DETH),
         // Answers name no shared receive queue.
@@ -103,6 +170,7 @@ const fn row(
         name,
         service,
         operation,
+        class,
         position,
         headers,
         header_bytes: Bth::LEN + headers.bytes(),

@@ -1,7 +1,7 @@
 //! Single fields of packets that were not parsed: what steers a packet before its form and ICRC are checked.
 //!
-//! This file alone knows where the fields are. The offsets are public for the kernel's packet filter, which is
-//! given numbers and cannot call a function. Each function returns `None` if the packet is too short for the
+//! This file alone knows where the fields are. The offsets are public for the kernel's packet filter, which
+//! takes numbers and cannot call a function. Each function returns `None` if the packet is too short for the
 //! field, or has no such field.
 
 use super::{Bth, Deth, Opcode, ProcessIndex, Psn, Qpn, Service, XrcEth};

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-/// Which of the processes that share a port. The process chooses the upper bits of the numbers that it gives to
-/// its queue pairs and XRC SRQs, so that every process can tell from a packet which process the packet is for.
+/// Which of the processes that share a port. A process gives its queue pairs and XRC SRQs numbers whose upper
+/// bits are its index, so that every process can tell from a packet which process the packet is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ProcessIndex(u8);
 
@@ -26,7 +26,7 @@ impl ProcessIndex {
         Qpn::new(srqn).process()
     }
 
-    /// The first of the 65536 numbers that the process gives to its queue pairs, and of those for its XRC SRQs.
+    /// The first of the 65536 numbers that the process gives to its queue pairs, or to its XRC SRQs.
     pub const fn number_base(self) -> u32 {
         (self.0 as u32) << ProcessIndex::SHIFT
     }

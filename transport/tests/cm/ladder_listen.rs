@@ -48,7 +48,8 @@ fn an_address_goes_before_all_addresses_and_masks_match_many() {
     assert_eq!(asked_whom(&mut bench), all);
 }
 
-/// A host's connection to 127.0.0.1 travels between addresses of its device; RDMA-CM's header says what was asked for.
+/// A host's connection to 127.0.0.1 travels between addresses of its device; RDMA-CM's header says what was
+/// asked for.
 #[test]
 fn a_request_of_this_host_for_loopback_is_served_at_loopback() {
     let mut bench = Bench::new();

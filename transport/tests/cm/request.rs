@@ -1,4 +1,5 @@
-//! A request for a reliable connection that nobody can find fault with: what is wrong with a test's, the test says.
+//! A request for a reliable connection that nobody can find fault with: what is wrong with a test's, the test
+//! says.
 
 use std::net::IpAddr;
 
@@ -6,8 +7,8 @@ use pumice_transport::mad::{CommId, Ece, IpHeader, PathFields, PrivateData, Req,
 use pumice_transport::types::Gid;
 use pumice_transport::wire::{Psn, Qpn};
 
-/// From port 4000 of `source`. The sender's id, node, queue pair and first PSN are `number`: with another it is another
-/// sender's.
+/// From port 4000 of `source`. The sender's id, node, queue pair and first PSN are `number`: with another it
+/// is another sender's.
 pub(crate) fn request(number: u32, service_id: ServiceId, source: IpAddr, destination: IpAddr) -> Req {
     Req {
         local_id: CommId(number),

@@ -1,5 +1,5 @@
-//! Anything at all for a connection manager with listeners and connections, and any calls of its consumer in between.
-//! Fuzzing (`fuzz/`) finds the inputs, a test makes them from seeds.
+//! Anything at all for a connection manager with listeners and connections, and any calls of its consumer in
+//! between. Fuzzing (`fuzz/`) finds the inputs, a test makes them from seeds.
 
 use pumice_transport::cm::{
     AcceptParams, Cm, CmConfig, CmPath, ConnectParams, Event, IdSource, ListenParams, MadRoute, RejectParams,

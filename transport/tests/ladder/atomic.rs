@@ -6,6 +6,7 @@ fn atomic_request<'a>(wr_id: u64, sges: &'a [Sge], operation: AtomicOperation) -
     let opcode = match operation {
         AtomicOperation::CompareSwap { .. } => SendOpcode::CompareSwap,
         AtomicOperation::FetchAdd { .. } => SendOpcode::FetchAdd,
+        AtomicOperation::Write { .. } => SendOpcode::AtomicWrite,
     };
     SendRequest { atomic: Some(operation), ..request(wr_id, opcode, sges) }
 }

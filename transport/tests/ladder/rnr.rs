@@ -142,7 +142,8 @@ fn statement_25_rnr_at_the_end_of_a_write_resends_only_the_end() {
 
 #[test]
 fn the_sequence_nak_for_packets_behind_a_refused_one_costs_nothing() {
-    // rdma_rxe: RNR NAK for the first packet, sequence NAK for the second, and the wait is over before that comes.
+    // rdma_rxe: RNR NAK for the first packet, sequence NAK for the second, and the wait is over before that
+    // comes.
     let mut rung = Setup { rnr_retry: 7, retry_cnt: 1, ..Setup::new(QpType::Rc) }.build();
     rung.post_send(1, 600);
     for round in 0..20 {

@@ -1,6 +1,7 @@
-//! Captures of two rdma_rxe played again, with one of the two replaced by a queue pair of ours, in virtual time: every packet
-//! that we send must be the one that rdma_rxe sent in our place, in every field that is not a number of the device itself
-//! (queue pair numbers; credits in acknowledgements). Where ours differ on purpose, the test says how.
+//! Captures of two rdma_rxe played again, with one of the two replaced by a queue pair of ours, in virtual
+//! time: every packet that we send must be the one that rdma_rxe sent in our place, in every field that is
+//! not a number of the device itself (queue pair numbers; credits in acknowledgements). Where ours differ on
+//! purpose, the test says how.
 
 #[path = "../capture/mod.rs"]
 mod capture;

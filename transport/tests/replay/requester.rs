@@ -1,5 +1,6 @@
-//! We ask, rdma_rxe answers: the messages of a capture's requester are posted to a queue pair of ours, its packets are compared
-//! with rdma_rxe's, and the captured answers are handed to it. Time passes only where the capture shows a repetition.
+//! We ask, rdma_rxe answers: the messages of a capture's requester are posted to a queue pair of ours, its
+//! packets are compared with rdma_rxe's, and the captured answers are handed to it. Time passes only where
+//! the capture shows a repetition.
 
 use std::collections::VecDeque;
 
@@ -128,8 +129,8 @@ impl Default for Attributes {
     }
 }
 
-/// Every packet is as rdma_rxe's was, every completion too, and what READs and atomics fetched is in the buffers; returns how
-/// many packets were compared.
+/// Every packet is as rdma_rxe's was, every completion too, and what READs and atomics fetched is in the
+/// buffers; returns how many packets were compared.
 pub(crate) fn asks_as_rxe(name: &str, attributes: &Attributes) -> usize {
     let tape = Tape::read(name);
     let qp_type = match op::service(tape.shots[0].literal.opcode) {
@@ -162,8 +163,8 @@ pub(crate) fn asks_as_rxe(name: &str, attributes: &Attributes) -> usize {
             continue;
         }
         if ours.is_empty() {
-            // All that the capture's requester sent before the next answer was there to be sent. Where there are no answers,
-            // it went on when a message was out.
+            // All that the capture's requester sent before the next answer was there to be sent. Where there
+            // are no answers, it went on when a message was out.
             let at_once = if qp_type == QpType::Rc { usize::MAX } else { 1 };
             let run = tape.shots[at..].iter().take_while(|shot| shot.from_a).take(at_once);
             let before = posted;

@@ -1,5 +1,5 @@
-//! rdma_rxe asks, we answer: the requests of a capture go to a queue pair of ours, in their order, and what it answers is
-//! compared with what the other rdma_rxe answered.
+//! rdma_rxe asks, we answer: the requests of a capture go to a queue pair of ours, in their order, and what
+//! it answers is compared with what the other rdma_rxe answered.
 
 use pumice_transport::host::Counter;
 use pumice_transport::types::{Access, Mtu, QpState, QpType, WcFlags, WcStatus};
@@ -115,8 +115,8 @@ pub(crate) fn answers_as_rxe(name: &str, before: &Before) -> usize {
     answered.answers.len()
 }
 
-/// Requests that were lost, doubled or out of order on their way: whatever rdma_rxe answered, repetitions aside, is among
-/// our answers, each SEND was received once and the addition was made once.
+/// Requests that were lost, doubled or out of order on their way: whatever rdma_rxe answered, repetitions
+/// aside, is among our answers, each SEND was received once and the addition was made once.
 pub(crate) fn answers_through_faults(name: &str) {
     let tape = Tape::read(name);
     let mut answered = answer(&tape, &Before::default());

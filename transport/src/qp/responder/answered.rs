@@ -1,12 +1,13 @@
-//! Requests with an answer of their own: READ, atomics, ATOMIC WRITE, FLUSH.
+//! Requests with a response of their own: READ, atomics, FLUSH.
 
-use super::check::{flush_access, packets_of};
+use super::check::{flush_access, packets_of, range_of};
 use super::{Refused, Responder, Stop};
 use crate::host::{Host, MemoryError, RemoteKey};
+use crate::qp::inbound::remote_key;
 use crate::qp::response::{ReadRequest, Replay, ReplayKind};
 use crate::qp::settings::Settings;
 use crate::types::{Access, AtomicOperation};
-use crate::wire::{Operation, Packet};
+use crate::wire::Packet;
 
 impl Responder {
     /// Requests that are answered by a response of their own need a place in the queue.
@@ -40,7 +41,7 @@ impl Responder {
         let key = if reth.length == 0 {
             RemoteKey { rkey: reth.rkey, pd: settings.context.pd, qpn: settings.context.qpn }
         } else {
-            let key = Self::remote_key(settings, packet, reth.rkey, host)?;
+            let key = remote_key(settings, packet, reth.rkey, host)?;
             host.check_remote(key, reth.address, u64::from(reth.length), Access::REMOTE_READ)
                 .map_err(Refused::access)?;
             key
@@ -66,46 +67,25 @@ impl Responder {
         host: &mut H,
     ) -> Result<(), Stop> {
         self.check_resources(settings)?;
-        let Some(eth) = packet.atomic_eth() else {
-            return Err(Refused::invalid("atomic without AtomicETH").into());
+        let (Some(operation), Some(range)) = (AtomicOperation::of(packet), range_of(packet)) else {
+            return Err(Refused::invalid("an atomic without its headers").into());
         };
-        let operation = if packet.operation() == Operation::CompareSwap {
-            AtomicOperation::CompareSwap { compare: eth.compare, swap: eth.swap_or_add }
+        if range.length_bytes != 8 {
+            return Err(Refused::invalid("ATOMIC WRITE carries exactly 8 bytes").into());
+        }
+        if !range.address.is_multiple_of(8) {
+            return Err(Refused::access(MemoryError::Misaligned).into());
+        }
+        let key = remote_key(settings, packet, range.rkey, host)?;
+        let original = host.remote_atomic(key, range.address, operation).map_err(Refused::access)?;
+        let psn = self.expected;
+        if operation.returns_original() {
+            self.remember(settings, 1, ReplayKind::Atomic { original });
+            self.responses.push_atomic(psn, original, self.msn);
         } else {
-            AtomicOperation::FetchAdd { add: eth.swap_or_add }
-        };
-        if !eth.address.is_multiple_of(8) {
-            return Err(Refused::access(MemoryError::Misaligned).into());
+            self.remember(settings, 1, ReplayKind::Empty);
+            self.responses.push_empty(psn, self.msn);
         }
-        let key = Self::remote_key(settings, packet, eth.rkey, host)?;
-        let original = host.remote_atomic(key, eth.address, operation).map_err(Refused::access)?;
-        let psn = self.expected;
-        self.remember(settings, 1, ReplayKind::Atomic { original });
-        self.responses.push_atomic(psn, original, self.msn);
-        Ok(())
-    }
-
-    pub(super) fn accept_atomic_write<H: Host>(
-        &mut self,
-        settings: &Settings,
-        packet: &Packet<'_>,
-        host: &mut H,
-    ) -> Result<(), Stop> {
-        self.check_resources(settings)?;
-        let (Some(reth), Ok(data)) = (packet.reth(), <[u8; 8]>::try_from(packet.payload())) else {
-            return Err(Refused::invalid("ATOMIC WRITE carries exactly 8 bytes").into());
-        };
-        if reth.length != 8 {
-            return Err(Refused::invalid("ATOMIC WRITE carries exactly 8 bytes").into());
-        }
-        if !reth.address.is_multiple_of(8) {
-            return Err(Refused::access(MemoryError::Misaligned).into());
-        }
-        let key = Self::remote_key(settings, packet, reth.rkey, host)?;
-        host.remote_atomic_write(key, reth.address, data).map_err(Refused::access)?;
-        let psn = self.expected;
-        self.remember(settings, 1, ReplayKind::Empty);
-        self.responses.push_empty(psn, self.msn);
         Ok(())
     }
 
@@ -124,7 +104,7 @@ impl Responder {
             1 => None,
             _ => return Err(Refused::invalid("FLUSH with a reserved selectivity").into()),
         };
-        let key = Self::remote_key(settings, packet, reth.rkey, host)?;
+        let key = remote_key(settings, packet, reth.rkey, host)?;
         host.remote_flush(key, range, flush_access(feth.placement)).map_err(Refused::access)?;
         let psn = self.expected;
         self.remember(settings, 1, ReplayKind::Empty);

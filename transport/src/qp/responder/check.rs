@@ -1,46 +1,10 @@
 //! Checks of one request packet that need no memory and no queue.
 
 use super::Refused;
-use crate::host::RecvWqe;
+use crate::qp::post::MAX_MESSAGE_BYTES;
 use crate::qp::settings::Settings;
-use crate::types::{Access, Detail, RemoteRange};
-use crate::wire::{Operation, Packet, Position};
-
-/// Whether an operation is part of a SEND.
-pub(crate) fn is_send(operation: Operation) -> bool {
-    matches!(
-        operation,
-        Operation::SendFirst
-            | Operation::SendMiddle
-            | Operation::SendLast
-            | Operation::SendLastImm
-            | Operation::SendLastInvalidate
-            | Operation::SendOnly
-            | Operation::SendOnlyImm
-            | Operation::SendOnlyInvalidate
-    )
-}
-
-/// Whether an operation is part of an RDMA WRITE.
-pub(crate) fn is_write(operation: Operation) -> bool {
-    matches!(
-        operation,
-        Operation::WriteFirst
-            | Operation::WriteMiddle
-            | Operation::WriteLast
-            | Operation::WriteLastImm
-            | Operation::WriteOnly
-            | Operation::WriteOnlyImm
-    )
-}
-
-/// Whether the answer to an operation is saved, because it must not be executed twice.
-pub(super) fn is_saved(operation: Operation) -> bool {
-    matches!(
-        operation,
-        Operation::CompareSwap | Operation::FetchAdd | Operation::AtomicWrite | Operation::Flush
-    )
-}
+use crate::types::{Access, AtomicOperation, Detail, RemoteRange};
+use crate::wire::{OperationClass, Packet, Position};
 
 /// PSNs that `length_bytes` take: at least one.
 pub(crate) fn packets_of(length_bytes: u32, mtu_bytes: usize) -> u32 {
@@ -64,12 +28,6 @@ fn flag_name(access: Access) -> &'static str {
     }
 }
 
-/// The room of a receive request that is too small for the `arrived_bytes` of a message up to this packet.
-pub(crate) fn room(recv: &RecvWqe, arrived_bytes: u64, packet: &Packet<'_>) -> Detail {
-    let more = matches!(packet.info().position, Position::First | Position::Middle);
-    Detail::Room { wr_id: recv.wr_id, room_bytes: recv.length_bytes, arrived_bytes, more, grh_bytes: 0 }
-}
-
 /// The memory that a packet names.
 pub(super) fn range_of(packet: &Packet<'_>) -> Option<RemoteRange> {
     let of_reth = packet.reth().map(|reth| RemoteRange {
@@ -86,18 +44,19 @@ pub(super) fn range_of(packet: &Packet<'_>) -> Option<RemoteRange> {
 
 /// The queue pair's access flags gate the kind of operation: NAK "invalid request" without them.
 pub(super) fn check_operation(settings: &Settings, packet: &Packet<'_>) -> Result<(), Refused> {
-    let needed = match packet.operation() {
-        Operation::ReadRequest => Access::REMOTE_READ,
-        Operation::CompareSwap | Operation::FetchAdd => Access::REMOTE_ATOMIC,
-        Operation::AtomicWrite => Access::REMOTE_WRITE,
-        Operation::Flush => {
+    let needed = match packet.info().class {
+        OperationClass::Read => Access::REMOTE_READ,
+        OperationClass::Write => Access::REMOTE_WRITE,
+        OperationClass::Atomic => {
+            AtomicOperation::of(packet).map_or(Access::empty(), AtomicOperation::access)
+        }
+        OperationClass::Flush => {
             let needed = packet.feth().map_or(Access::empty(), |feth| flush_access(feth.placement));
             if needed.is_empty() {
                 return Err(Refused::invalid("FLUSH without a placement type"));
             }
             needed
         }
-        operation if is_write(operation) => Access::REMOTE_WRITE,
         _ => Access::empty(),
     };
     if settings.access.contains(needed) {
@@ -121,28 +80,20 @@ pub(crate) fn check_payload(settings: &Settings, packet: &Packet<'_>) -> Result<
     if legal && padded {
         return Ok(());
     }
-    let is_senders_mtu = matches!(packet.info().position, Position::First | Position::Middle);
+    let is_senders_mtu = !packet.info().position.ends();
     let detail = Detail::Payload { bytes: bytes as u32, mtu_bytes: mtu as u32, is_senders_mtu };
     Err(("the payload length does not fit the opcode and path MTU", detail))
 }
 
 pub(super) fn check_length(settings: &Settings, packet: &Packet<'_>) -> Result<(), Refused> {
     check_payload(settings, packet).map_err(|(reason, detail)| Refused::invalid(reason).with(detail))?;
-    if packet.reth().is_some_and(|reth| reth.length > 1 << 31) {
-        return Err(Refused::invalid("the RETH length exceeds 2^31"));
-    }
-    Ok(())
+    check_range_length(packet).map_err(Refused::invalid)
 }
 
-/// A WRITE's packets add up to the RETH length.
-pub(super) fn check_remaining(
-    settings: &Settings,
-    packet: &Packet<'_>,
-    remaining: u64,
-) -> Result<(), Refused> {
-    let bytes = packet.payload().len() as u64;
-    let ends = matches!(packet.info().position, Position::Last | Position::Only);
-    let legal =
-        if ends { bytes == remaining } else { bytes == settings.mtu_bytes as u64 && remaining > bytes };
-    if legal { Ok(()) } else { Err(Refused::invalid("the payloads do not add up to the RETH length")) }
+/// No message is longer than 2^31 bytes.
+pub(crate) fn check_range_length(packet: &Packet<'_>) -> Result<(), &'static str> {
+    match packet.reth() {
+        Some(reth) if u64::from(reth.length) > MAX_MESSAGE_BYTES => Err("the RETH length exceeds 2^31"),
+        _ => Ok(()),
+    }
 }

@@ -1,13 +1,14 @@
 //! Requests that were executed before.
 
 use super::Responder;
-use super::check::{is_saved, packets_of};
-use crate::event::QpEvent;
+use super::check::packets_of;
 use crate::host::{Counter, Host};
+use crate::qp::inbound::remote_key;
+use crate::qp::receive::dropped;
 use crate::qp::response::{ReadRequest, ReplayKind};
 use crate::qp::settings::Settings;
 use crate::types::Access;
-use crate::wire::{Operation, Packet, Syndrome};
+use crate::wire::{OperationClass, Packet, Syndrome};
 
 impl Responder {
     /// A request that was executed before: acknowledge or replay, never execute.
@@ -18,23 +19,23 @@ impl Responder {
         host: &mut H,
     ) {
         let psn = packet.bth().psn;
-        let operation = packet.operation();
-        let takes_place = operation == Operation::ReadRequest || is_saved(operation);
-        if takes_place && self.responses.is_full(settings.max_dest_rd_atomic) {
+        let class = packet.info().class;
+        if class.needs_response() && self.responses.is_full(settings.max_dest_rd_atomic) {
             host.emit(&settings.context, dropped(packet, Counter::RxMessageDropped));
             return;
         }
-        match operation {
-            Operation::ReadRequest => self.replay_read(settings, packet, host),
-            _ if is_saved(operation) => match self.responses.replay_of(psn).map(|replay| replay.kind) {
+        match class {
+            OperationClass::Read => self.replay_read(settings, packet, host),
+            _ if class.is_executed_once() => match self.responses.replay_of(psn).map(|replay| replay.kind) {
                 Some(ReplayKind::Atomic { original }) => {
                     self.responses.replay_saved(psn, Some(original), self.msn);
                 }
                 Some(ReplayKind::Empty) => self.responses.replay_saved(psn, None, self.msn),
                 _ => host.emit(&settings.context, dropped(packet, Counter::RxReplayMissed)),
             },
-            // Asked for or not: whoever sends again has not heard how far it got. rdma_rxe asks in the last of 128 packets only,
-            // and when our socket holds fewer of its packets than that, the question is lost each time.
+            // Asked for or not: a peer that sends again has not heard how far it got. rdma_rxe asks only in
+            // the last of 128 packets; if our socket holds fewer of its packets than that, it loses the
+            // question each time.
             _ => {
                 let newest = self.expected.minus(1);
                 self.responses.push_acknowledge(Syndrome::ACK_UNLIMITED, newest, self.msn);
@@ -59,7 +60,7 @@ impl Responder {
             && reth.address == address.wrapping_add(skipped)
             && u64::from(reth.length) + skipped <= u64::from(length_bytes);
         let length = u64::from(reth.length);
-        let key = match Self::remote_key(settings, packet, reth.rkey, host) {
+        let key = match remote_key(settings, packet, reth.rkey, host) {
             Ok(key)
                 if inside
                     && (length == 0
@@ -77,8 +78,4 @@ impl Responder {
             ReadRequest { key, first_psn: psn, address: reth.address, length_bytes: reth.length, count };
         self.responses.replay_read(request, self.msn);
     }
-}
-
-fn dropped(packet: &Packet<'_>, reason: Counter) -> QpEvent<'static> {
-    QpEvent::Dropped { reason, opcode: packet.bth().opcode, psn: packet.bth().psn }
 }

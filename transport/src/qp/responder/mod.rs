@@ -3,38 +3,19 @@
 mod answered;
 mod check;
 mod duplicate;
-mod message;
+mod refusal;
 
+use super::inbound::{Fault, Inbound, Message};
+use super::receive::dropped;
 use super::response::Responses;
 use super::settings::Settings;
 use crate::event::QpEvent;
-use crate::host::{Counter, Host, MemoryError, NoRecv, RecvWqe, RemoteKey};
-use crate::types::{AsyncEventType, Cause, Detail, DropReason, WcOpcode, WcStatus, WorkCompletion};
-use crate::wire::{NakCode, Operation, Packet, Position, Psn, Syndrome};
+use crate::host::{Counter, Host};
+use crate::types::{Cause, DropReason};
+use crate::wire::{NakCode, OperationClass, Packet, Psn, Syndrome};
 
-use check::{check_length, check_operation};
-pub(crate) use check::{check_payload, is_send, is_write, packets_of, room};
-
-/// A message of which some packets have arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Inbound {
-    Idle,
-    /// A SEND into the receive request taken at its first packet.
-    Send {
-        offset: u64,
-    },
-    /// A WRITE: where the next byte goes, and how many are to come.
-    Write {
-        rkey: u32,
-        address: u64,
-        remaining: u64,
-        total: u32,
-    },
-    /// A SEND of an XRC target whose receive request another process has: only that one can go on.
-    Elsewhere {
-        offset: u64,
-    },
-}
+pub(crate) use check::{check_payload, check_range_length, packets_of};
+use refusal::{Refused, Stop};
 
 /// The responder refused a request: the queue pair goes to ERR once the NAK is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +30,7 @@ pub(crate) struct Responder {
     pub(crate) nak_outstanding: bool,
     pub(crate) inbound: Inbound,
     /// XRC SRQ that the message in progress names in all its packets.
-    pub(crate) inbound_srqn: Option<u32>,
-    pub(crate) recv: RecvWqe,
+    pub(crate) message_srqn: Option<u32>,
     pub(crate) responses: Responses,
     pub(crate) communication_established: bool,
     /// Where it began, until a request out of turn has shown that something was executed.
@@ -67,83 +47,14 @@ struct Start {
     explained: bool,
 }
 
-/// What a refused request leads to.
-struct Refused {
-    /// None: the peer gets no answer.
-    code: Option<NakCode>,
-    /// Status of the receive request in use, if there is one.
-    status: WcStatus,
-    /// Event if there is none.
-    event: Option<AsyncEventType>,
-    reason: &'static str,
-    /// The numbers behind it, if they are not the memory that the packet names.
-    detail: Detail,
-}
-
-impl Refused {
-    fn invalid(reason: &'static str) -> Refused {
-        Refused {
-            code: Some(NakCode::InvalidRequest),
-            status: WcStatus::RemInvReqErr,
-            event: Some(AsyncEventType::QpReqErr),
-            reason,
-            detail: Detail::None,
-        }
-    }
-
-    /// The same with the numbers behind it.
-    fn with(self, detail: Detail) -> Refused {
-        Refused { detail, ..self }
-    }
-
-    fn access(error: MemoryError) -> Refused {
-        if error == MemoryError::Misaligned {
-            return Refused::invalid(error.reason());
-        }
-        Refused {
-            code: Some(NakCode::RemoteAccess),
-            status: WcStatus::RemAccessErr,
-            event: Some(AsyncEventType::QpAccessErr),
-            reason: error.reason(),
-            detail: Detail::None,
-        }
-    }
-
-    fn xrc() -> Refused {
-        Refused {
-            code: Some(NakCode::InvalidReadRequest),
-            status: WcStatus::RemInvReqErr,
-            event: Some(AsyncEventType::QpAccessErr),
-            reason: "no such XRC SRQ in the target's domain",
-            detail: Detail::None,
-        }
-    }
-}
-
-/// How a check ends the processing of a request.
-enum Stop {
-    /// No receive request is posted.
-    NotReady,
-    /// The responses in the queue must leave first; the packet is treated as lost.
-    Overloaded,
-    Refuse(Refused),
-}
-
-impl From<Refused> for Stop {
-    fn from(refused: Refused) -> Stop {
-        Stop::Refuse(refused)
-    }
-}
-
 impl Responder {
     pub(crate) fn new() -> Responder {
         Responder {
             expected: Psn::new(0),
             msn: 0,
             nak_outstanding: false,
-            inbound: Inbound::Idle,
-            inbound_srqn: None,
-            recv: RecvWqe::default(),
+            inbound: Inbound::new(),
+            message_srqn: None,
             responses: Responses::new(),
             communication_established: false,
             start: None,
@@ -156,8 +67,9 @@ impl Responder {
         self.start = Some(Start { psn: rq_psn, beyond: None, explained: false });
     }
 
-    /// Nothing has been executed since [`Responder::start`], and this request is not the first one: after a mistake in
-    /// the exchange of PSNs the peer gets answers that it cannot understand, or none. Says so, once.
+    /// Nothing has been executed since [`Responder::start`], and this request is not the first one: after a
+    /// mistake in the exchange of PSNs the peer gets answers that it cannot understand, or none. Says so,
+    /// once.
     #[cold]
     fn doubt_start<H: Host>(&mut self, settings: &Settings, packet: &Packet<'_>, host: &mut H) {
         let psn = packet.bth().psn;
@@ -181,11 +93,6 @@ impl Responder {
         let Some(path) = settings.path.as_deref() else { return };
         let (source, opcode) = (path.flow.destination, packet.bth().opcode);
         host.log(&settings.context, Cause::PacketDropped { source, opcode, psn, reason });
-    }
-
-    /// A receive request is in use by a partly received SEND.
-    pub(crate) fn holds_recv(&self) -> bool {
-        matches!(self.inbound, Inbound::Send { .. })
     }
 
     /// A request packet of the connected peer.
@@ -223,8 +130,7 @@ impl Responder {
         match self.accept(settings, packet, host) {
             Ok(()) => Ok(()),
             Err(Stop::Overloaded) => {
-                let (reason, opcode) = (Counter::RxMessageDropped, packet.bth().opcode);
-                host.emit(&settings.context, QpEvent::Dropped { reason, opcode, psn });
+                host.emit(&settings.context, dropped(packet, Counter::RxMessageDropped));
                 Ok(())
             }
             Err(Stop::NotReady) => {
@@ -242,52 +148,13 @@ impl Responder {
         }
     }
 
-    fn refuse<H: Host>(&mut self, settings: &Settings, packet: &Packet<'_>, refused: Refused, host: &mut H) {
-        let psn = packet.bth().psn;
-        let syndrome = refused.code.map(Syndrome::Nak);
-        if let Some(syndrome) = syndrome {
-            host.emit(&settings.context, QpEvent::NakSent { syndrome, psn });
-            self.responses.push_acknowledge(syndrome, psn, self.msn);
-        }
-        host.log(
-            &settings.context,
-            Cause::RequestRefused {
-                syndrome: syndrome.map(Syndrome::byte),
-                psn,
-                reason: refused.reason,
-                detail: match refused.detail {
-                    Detail::None => check::range_of(packet).map_or(Detail::None, Detail::Remote),
-                    detail => detail,
-                },
-            },
-        );
-        if self.holds_recv() {
-            self.inbound = Inbound::Idle;
-            self.complete_recv(settings, refused.status, host);
-        } else if let Some(event) = refused.event {
-            host.event(&settings.context, event);
-        }
-    }
-
     /// Memory went away while a READ of it was being answered: that is the last answer.
     pub(crate) fn refuse_read(&mut self, psn: Psn) {
         self.responses.drop_all();
         self.responses.push_acknowledge(Syndrome::Nak(NakCode::RemoteAccess), psn, self.msn);
     }
 
-    /// Completes the receive request in use with an error status.
-    pub(crate) fn complete_recv<H: Host>(&mut self, settings: &Settings, status: WcStatus, host: &mut H) {
-        let completion = WorkCompletion {
-            wr_id: self.recv.wr_id,
-            status,
-            opcode: WcOpcode::Recv,
-            qp_num: settings.context.qpn.value(),
-            src_qp: settings.destination.value(),
-            ..WorkCompletion::default()
-        };
-        host.complete_recv(&settings.context, self.recv.cq, completion, false);
-    }
-
+    /// The chain of checks, in the order of the specification, then execution.
     fn accept<H: Host>(
         &mut self,
         settings: &Settings,
@@ -295,36 +162,35 @@ impl Responder {
         host: &mut H,
     ) -> Result<(), Stop> {
         self.check_sequence(packet)?;
-        check_operation(settings, packet)?;
-        check_length(settings, packet)?;
-        let operation = packet.operation();
-        match operation {
-            Operation::SendFirst
-            | Operation::SendMiddle
-            | Operation::SendLast
-            | Operation::SendLastImm
-            | Operation::SendLastInvalidate
-            | Operation::SendOnly
-            | Operation::SendOnlyImm
-            | Operation::SendOnlyInvalidate => self.accept_send(settings, packet, host)?,
-            Operation::WriteFirst
-            | Operation::WriteMiddle
-            | Operation::WriteLast
-            | Operation::WriteLastImm
-            | Operation::WriteOnly
-            | Operation::WriteOnlyImm => self.accept_write(settings, packet, host)?,
-            Operation::ReadRequest => return self.accept_read(settings, packet, host),
-            Operation::CompareSwap | Operation::FetchAdd => {
-                return self.accept_atomic(settings, packet, host);
+        check::check_operation(settings, packet)?;
+        check::check_length(settings, packet)?;
+        match packet.info().class {
+            OperationClass::Send | OperationClass::Write => self.accept_message(settings, packet, host),
+            OperationClass::Read => self.accept_read(settings, packet, host),
+            OperationClass::Atomic => self.accept_atomic(settings, packet, host),
+            OperationClass::Flush => self.accept_flush(settings, packet, host),
+            _ => Err(Refused::invalid("the opcode is not a request").into()),
+        }
+    }
+
+    /// SEND and WRITE.
+    fn accept_message<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), Stop> {
+        if let Err(fault) = self.inbound.accept(settings, packet, host) {
+            // An immediate tells of memory that cannot be written, if a receive request waits for it.
+            if matches!(fault, Fault::RemoteMemory(_)) && packet.imm().is_some() {
+                let _ = self.inbound.take_recv(settings, packet, host);
             }
-            Operation::AtomicWrite => return self.accept_atomic_write(settings, packet, host),
-            Operation::Flush => return self.accept_flush(settings, packet, host),
-            _ => return Err(Refused::invalid("the opcode is not a request").into()),
+            return Err(fault.into());
         }
         let psn = self.expected;
         self.expected = psn.next();
-        self.inbound_srqn = packet.xrceth().map(|xrceth| xrceth.srqn);
-        if matches!(packet.info().position, Position::Last | Position::Only) {
+        self.message_srqn = packet.xrceth().map(|xrceth| xrceth.srqn);
+        if packet.info().position.ends() {
             self.msn = (self.msn + 1) & 0xff_ffff;
         }
         if packet.bth().ack_request {
@@ -333,54 +199,13 @@ impl Responder {
         Ok(())
     }
 
-    fn check_sequence(&self, packet: &Packet<'_>) -> Result<(), Refused> {
-        let position = packet.info().position;
-        let starts = matches!(position, Position::First | Position::Only);
-        let is_send = is_send(packet.operation());
-        let legal = match self.inbound {
-            Inbound::Idle => starts,
-            Inbound::Send { .. } => !starts && is_send,
-            Inbound::Write { .. } => !starts && is_write(packet.operation()),
-            Inbound::Elsewhere { .. } => {
-                return Err(Refused::invalid("another process has the message in progress"));
-            }
-        };
-        if !legal {
-            return Err(Refused::invalid("the opcode does not continue the message in progress"));
-        }
+    fn check_sequence(&self, packet: &Packet<'_>) -> Result<(), Stop> {
+        self.inbound.expects(packet)?;
         let srqn = packet.xrceth().map(|xrceth| xrceth.srqn);
-        if self.inbound != Inbound::Idle && srqn != self.inbound_srqn {
-            return Err(Refused::invalid("the packets of a message name different XRC SRQs"));
+        if self.inbound.message != Message::None && srqn != self.message_srqn {
+            let reason = "the packets of a message name different XRC SRQs";
+            return Err(Refused::invalid(reason).into());
         }
         Ok(())
-    }
-
-    /// The key for remote memory that a packet uses, in the right protection domain.
-    fn remote_key<H: Host>(
-        settings: &Settings,
-        packet: &Packet<'_>,
-        rkey: u32,
-        host: &mut H,
-    ) -> Result<RemoteKey, Refused> {
-        let pd = match packet.xrceth() {
-            Some(xrceth) => {
-                host.srq_protection_domain(&settings.context, xrceth.srqn).map_err(|_| Refused::xrc())?
-            }
-            None => settings.context.pd,
-        };
-        Ok(RemoteKey { rkey, pd, qpn: settings.context.qpn })
-    }
-
-    fn take_recv<H: Host>(
-        &mut self,
-        settings: &Settings,
-        packet: &Packet<'_>,
-        host: &mut H,
-    ) -> Result<(), Stop> {
-        let srqn = packet.xrceth().map(|xrceth| xrceth.srqn);
-        host.take_recv(&settings.context, srqn, &mut self.recv).map_err(|error| match error {
-            NoRecv::Empty => Stop::NotReady,
-            NoRecv::NoSuchSrq => Stop::Refuse(Refused::xrc()),
-        })
     }
 }

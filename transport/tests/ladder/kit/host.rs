@@ -145,17 +145,6 @@ impl Host for FakeHost {
         self.memory.atomic(key, address, operation)
     }
 
-    fn remote_atomic_write(
-        &mut self,
-        key: RemoteKey,
-        address: u64,
-        data: [u8; 8],
-    ) -> Result<(), MemoryError> {
-        self.memory.remote(key, Some((address, 8)), Access::REMOTE_WRITE)?;
-        aligned(address)?;
-        self.remote_write(key, address, &data)
-    }
-
     fn remote_flush(
         &mut self,
         key: RemoteKey,
@@ -303,7 +292,8 @@ mod tests {
         assert_eq!(host.remote_atomic(key(0x1001), 0x1008, swap), Ok(4));
         assert_eq!(host.remote_atomic(key(0x1001), 0x1008, swap), Ok(77));
         assert_eq!(host.remote_atomic(key(0x1001), 0x1004, add), Err(MemoryError::Misaligned));
-        assert_eq!(host.remote_atomic_write(key(0x1001), 0x1000, [3; 8]), Ok(()));
+        let write = AtomicOperation::Write { bytes: [3; 8] };
+        assert_eq!(host.remote_atomic(key(0x1001), 0x1000, write), Ok(0));
         assert_eq!(host.memory.region(1).bytes[..8], [3; 8]);
     }
 

@@ -147,7 +147,7 @@ impl Memory {
         address: u64,
         operation: AtomicOperation,
     ) -> Result<u64, MemoryError> {
-        let (index, range) = self.remote(key, Some((address, 8)), Access::REMOTE_ATOMIC)?;
+        let (index, range) = self.remote(key, Some((address, 8)), operation.access())?;
         aligned(address)?;
         let target = &mut self.regions[index].bytes[range];
         let original = u64::from_ne_bytes((&*target).try_into().expect("eight bytes"));
@@ -155,6 +155,7 @@ impl Memory {
             AtomicOperation::CompareSwap { compare, swap } if compare == original => swap,
             AtomicOperation::CompareSwap { .. } => original,
             AtomicOperation::FetchAdd { add } => original.wrapping_add(add),
+            AtomicOperation::Write { bytes } => u64::from_ne_bytes(bytes),
         };
         target.copy_from_slice(&stored.to_ne_bytes());
         Ok(original)

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::slice;
 
 use pumice_transport::types::{
-    AtomicOperation, RemoteTarget, SendFlags, SendOpcode, SendRequest, UdDestination,
+    AtomicOperation, Operand, QpType, RemoteTarget, SendFlags, SendOpcode, SendRequest, UdDestination,
 };
 use pumice_transport::wire::Qpn;
 
@@ -26,21 +26,10 @@ pub(crate) const BATCH: usize = 8;
 const GATHERED_BYTES: usize = 1024;
 
 fn opcode(number: u32) -> Result<SendOpcode, Errno> {
-    Ok(match number {
-        0 => SendOpcode::RdmaWrite,
-        1 => SendOpcode::RdmaWriteWithImm,
-        2 => SendOpcode::Send,
-        3 => SendOpcode::SendWithImm,
-        4 => SendOpcode::RdmaRead,
-        5 => SendOpcode::CompareSwap,
-        6 => SendOpcode::FetchAdd,
-        7 => SendOpcode::LocalInvalidate,
-        8 => SendOpcode::BindWindow,
-        9 => SendOpcode::SendWithInvalidate,
-        15 => SendOpcode::AtomicWrite,
-        // TSO and DRIVER1 are hardware's; FLUSH has no fields here: ibv_wr_flush has.
-        _ => return Err(INVALID.because(|| format!("send requests have no opcode {number}"))),
-    })
+    // TSO and DRIVER1 are hardware's; FLUSH has no fields here: ibv_wr_flush has.
+    SendOpcode::from_number(number)
+        .filter(|opcode| opcode.info().operand != Operand::FlushRange)
+        .ok_or_else(|| INVALID.because(|| format!("send requests have no opcode {number}")))
 }
 
 /// The destination of a datagram; none: the address handle is of another protection domain than the queue
@@ -72,7 +61,7 @@ fn request<'a>(qp: &Qp, posted: &Posted<'a, ibv_send_wr>) -> Result<SendRequest<
     request.xrc_srqn = wr.qp_type;
     request.faults_complete = true;
     if qp.is_datagram() {
-        if !matches!(request.opcode, SendOpcode::Send | SendOpcode::SendWithImm) {
+        if !request.opcode.info().qp_types.contains(QpType::Ud) {
             // It names no address handle; the device fails it when its turn comes.
             return Ok(request);
         }
@@ -84,8 +73,8 @@ fn request<'a>(qp: &Qp, posted: &Posted<'a, ibv_send_wr>) -> Result<SendRequest<
         request.ud = destination(qp, ah, ud.remote_qpn, ud.remote_qkey)?;
         return Ok(request);
     }
-    match request.opcode {
-        SendOpcode::CompareSwap | SendOpcode::FetchAdd => {
+    match request.opcode.info().operand {
+        Operand::Atomic => {
             // SAFETY: atomics fill in this member; numbers have no invalid values.
             let atomic = unsafe { wr.wr.atomic };
             request.remote = RemoteTarget { address: atomic.remote_addr, rkey: atomic.rkey };
@@ -95,7 +84,7 @@ fn request<'a>(qp: &Qp, posted: &Posted<'a, ibv_send_wr>) -> Result<SendRequest<
                 AtomicOperation::CompareSwap { compare: atomic.compare_add, swap: atomic.swap }
             });
         }
-        SendOpcode::BindWindow => {
+        Operand::Window => {
             if wr.num_sge != 0 {
                 return Err(
                     INVALID.because(|| "binding a window takes no scatter/gather elements".to_owned())

@@ -6,6 +6,7 @@ use pumice_device::addresses::gid_table::{GidEntry, GidTable};
 use pumice_device::addresses::pkey_table::PkeyTable;
 use pumice_device::memory::on_demand_is_available;
 use pumice_device::profile::Profile;
+use pumice_transport::types::WR_OPCODES;
 
 use crate::ground::abi::{
     ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
@@ -22,15 +23,12 @@ use crate::objects::local_identifier;
 
 /// `IBV_ODP_SUPPORT` and `IBV_ODP_SUPPORT_IMPLICIT`.
 const ODP_GENERAL: u64 = 3;
-/// SEND, RECV, WRITE, READ, ATOMIC, SRQ_RECV, FLUSH, ATOMIC_WRITE.
+/// Every operation (`IBV_ODP_SUPPORT_*`).
 const ODP_RELIABLE: u32 = 0xff;
 /// Of RC, UC and UD: whatever they have, because all memory is reached the same way.
 const ODP_TRANSPORTS: [u32; 3] = [ODP_RELIABLE, 1 | 1 << 1 | 1 << 2 | 1 << 5, 1 | 1 << 1 | 1 << 5];
 /// Cycles of the device's clock per ms: it counts ns.
 const CLOCK_KHZ: u64 = 1_000_000;
-/// What does not fit `device_cap_flags`: FLUSH for global visibility, and ATOMIC WRITE
-/// (`IBV_DEVICE_FLUSH_GLOBAL`, `IBV_DEVICE_ATOMIC_WRITE`).
-const EXTENDED_CAPABILITIES: u64 = 1 << 38 | 1 << 40;
 
 fn device_attributes(context: &Context, profile: &Profile) -> ibv_device_attr {
     let mut attributes: ibv_device_attr = zeroed();
@@ -105,7 +103,8 @@ pub(crate) extern "C" fn query_device_ex(
         let context = Context::of(context)?;
         all.orig_attr = device_attributes(&context, profile()?);
         all.max_dm_size = context.hca().limits().max_dm_size;
-        all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags) | EXTENDED_CAPABILITIES;
+        all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags)
+            | WR_OPCODES.iter().fold(0, |flags, info| flags | info.device_flag);
         if on_demand_is_available() {
             all.odp_caps = ibv_odp_caps { general_caps: ODP_GENERAL, per_transport_caps: ODP_TRANSPORTS };
             all.xrc_odp_caps = ODP_RELIABLE;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::QpInit;
-use pumice_transport::types::QpType;
+use pumice_transport::types::{LocalData, QpType, WR_OPCODES};
 use pumice_transport::wire::Qpn;
 
 use super::queue_pair_attributes::{capacity_from, capacity_to};
@@ -76,8 +76,8 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     let spare =
         capacity.max_send_sge.saturating_mul(ELEMENT_BYTES).min(context.hca().limits().max_inline_data);
     capacity.max_inline_data = capacity.max_inline_data.max(spare);
-    if wanted.send_operations.is_some_and(|operations| operations & WITH_ATOMIC_WRITE != 0) {
-        capacity.max_inline_data = capacity.max_inline_data.max(ATOMIC_WRITE_BYTES);
+    if wanted.send_operations.is_some_and(sends_words) {
+        capacity.max_inline_data = capacity.max_inline_data.max(WORD_BYTES);
     }
     let room = Room::<Qp>::new();
     let cookie = room.cookie();
@@ -227,13 +227,18 @@ const MASK_KNOWN: u32 = (1 << 7) - 1;
 /// `IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`: its own multicast datagrams do not come back to it.
 const BLOCK_SELF_MULTICAST: u32 = 1 << 1;
 
-/// `IBV_QP_EX_WITH_ATOMIC_WRITE`.
-const WITH_ATOMIC_WRITE: u64 = 1 << 12;
-/// `ibv_wr_atomic_write` takes its data at once, as inline data.
-const ATOMIC_WRITE_BYTES: u32 = 8;
+/// A word that an operation sends.
+const WORD_BYTES: u32 = 8;
 
-/// `IBV_QP_EX_WITH_*` that can be served: all but TSO (1 << 10).
-const KNOWN_OPERATIONS: u64 = 0x3ff | 1 << 11 | 1 << 12;
+/// Whether one of the operations sends a word, which the extended interface takes at once, as inline data.
+fn sends_words(operations: u64) -> bool {
+    WR_OPCODES.iter().any(|info| info.data == LocalData::SentWord && operations & info.extended_flag != 0)
+}
+
+/// Whether all of the operations can be served (`IBV_QP_EX_WITH_*`): TSO cannot.
+fn are_known(operations: u64) -> bool {
+    WR_OPCODES.iter().fold(operations, |rest, info| rest & !info.extended_flag) == 0
+}
 
 pub(crate) extern "C" fn create_qp_ex(
     context: *mut ibv_context,
@@ -250,7 +255,7 @@ pub(crate) extern "C" fn create_qp_ex(
             return Err(NOT_SUPPORTED);
         }
         let operations = (mask & MASK_SEND_OPERATIONS != 0).then_some(attributes.send_ops_flags);
-        if operations.is_some_and(|operations| operations & !KNOWN_OPERATIONS != 0) {
+        if operations.is_some_and(|operations| !are_known(operations)) {
             return Err(NOT_SUPPORTED);
         }
         if attributes.qp_type == QPT_XRC {

@@ -1,0 +1,357 @@
+//! Messages on their way in: the packets of a SEND go into a receive request, those of a WRITE into the
+//! memory that the message names. All services put messages together here; what a fault leads to is theirs to
+//! say.
+
+use crate::host::{Host, MemoryError, NoRecv, RecvWqe, RemoteKey};
+use crate::qp::requester::fault_of;
+use crate::qp::settings::Settings;
+use crate::types::{Access, Detail, WcFlags, WcOpcode, WcStatus, WorkCompletion};
+use crate::wire::{OperationClass, Packet};
+
+/// A message of which some packets have arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Message {
+    None,
+    /// A SEND into the receive request taken at its first packet.
+    Send {
+        offset: u64,
+    },
+    /// A WRITE: where the next byte goes, and how many are to come.
+    Write {
+        rkey: u32,
+        address: u64,
+        remaining: u64,
+        total: u32,
+    },
+    /// A SEND of an XRC target whose receive request another process has: only that one can go on.
+    Elsewhere {
+        offset: u64,
+    },
+}
+
+/// Why a packet's message cannot go on. Unless the variant says otherwise, the packet changed nothing.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// No receive request is posted.
+    NoReceive,
+    /// The packet names an XRC SRQ that the target's domain does not have.
+    NoSuchSrq,
+    /// It continues a message of which the first packet has not arrived.
+    Headless,
+    /// It does not continue the message in progress.
+    OutOfTurn,
+    /// Another process has the message in progress.
+    Elsewhere,
+    /// The payloads of a WRITE do not add up to the length that it was announced with.
+    Length,
+    /// The receive request in use is too short; the numbers.
+    TooLong(Detail),
+    /// The receive request in use names memory that cannot be used; which.
+    ReceiveMemory(Detail),
+    /// The memory that a WRITE names cannot be written.
+    RemoteMemory(MemoryError),
+    /// The key that a SEND takes away cannot be invalidated. Its data has arrived.
+    Key(MemoryError),
+}
+
+impl Fault {
+    /// What is wrong, for messages.
+    pub(crate) const fn reason(&self) -> &'static str {
+        match self {
+            Fault::NoReceive => "no receive request is posted",
+            Fault::NoSuchSrq => "no such XRC SRQ in the target's domain",
+            Fault::Headless => "the message's first packet was lost",
+            Fault::OutOfTurn => "the opcode does not continue the message in progress",
+            Fault::Elsewhere => "another process has the message in progress",
+            Fault::Length => "the payloads do not add up to the RETH length",
+            Fault::TooLong(_) => "the message is longer than its receive request",
+            Fault::ReceiveMemory(_) => "its receive request names memory that cannot be used",
+            Fault::RemoteMemory(error) | Fault::Key(error) => error.reason(),
+        }
+    }
+}
+
+/// A receive request of an unreliable service cannot hold its message: the queue pair goes to ERR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BufferFailure {
+    pub(crate) status: WcStatus,
+    pub(crate) detail: Detail,
+}
+
+impl Fault {
+    /// The fault as one of the receive request in use, if it is one.
+    pub(crate) const fn buffer_failure(&self) -> Option<BufferFailure> {
+        match *self {
+            Fault::TooLong(detail) => Some(BufferFailure { status: WcStatus::LocLenErr, detail }),
+            Fault::ReceiveMemory(detail) => Some(BufferFailure { status: WcStatus::LocProtErr, detail }),
+            _ => None,
+        }
+    }
+}
+
+impl From<NoRecv> for Fault {
+    fn from(error: NoRecv) -> Fault {
+        match error {
+            NoRecv::Empty => Fault::NoReceive,
+            NoRecv::NoSuchSrq => Fault::NoSuchSrq,
+        }
+    }
+}
+
+/// The message in progress, and the receive request in use.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    pub(crate) message: Message,
+    recv: RecvWqe,
+    /// `recv` was taken and not yet completed. On UC it may outlive its message: the next one uses it.
+    pub(crate) holds_recv: bool,
+}
+
+impl Inbound {
+    pub(crate) fn new() -> Inbound {
+        Inbound { message: Message::None, recv: RecvWqe::default(), holds_recv: false }
+    }
+
+    /// Whether the packet begins a message when none is in progress, or else continues the one that is.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(crate) fn expects(&self, packet: &Packet<'_>) -> Result<(), Fault> {
+        let begins = packet.info().position.begins();
+        match (self.message, packet.info().class) {
+            (Message::None, _) if begins => Ok(()),
+            (Message::None, _) => Err(Fault::Headless),
+            (Message::Send { .. }, OperationClass::Send) | (Message::Write { .. }, OperationClass::Write)
+                if !begins =>
+            {
+                Ok(())
+            }
+            (Message::Elsewhere { .. }, _) => Err(Fault::Elsewhere),
+            _ => Err(Fault::OutOfTurn),
+        }
+    }
+
+    /// Puts the packet of a SEND or WRITE where it belongs, and completes the receive request that it ends.
+    ///
+    /// # Errors
+    /// The message cannot go on.
+    pub(crate) fn accept<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), Fault> {
+        if packet.info().class == OperationClass::Write {
+            self.accept_write(settings, packet, host)
+        } else {
+            self.accept_send(settings, packet, host)
+        }
+    }
+
+    fn accept_send<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), Fault> {
+        let offset = match self.message {
+            Message::Send { offset } => offset,
+            _ => {
+                self.take_recv(settings, packet, host)?;
+                self.message = Message::Send { offset: 0 };
+                0
+            }
+        };
+        let end = offset + packet.payload().len() as u64;
+        if end > self.recv.length_bytes {
+            return Err(Fault::TooLong(self.room(end, packet, 0)));
+        }
+        self.scatter(offset, packet.payload(), host)?;
+        if !packet.info().position.ends() {
+            self.message = Message::Send { offset: end };
+            return Ok(());
+        }
+        let mut completion =
+            self.completion(settings, packet, WcOpcode::Recv, u32::try_from(end).unwrap_or(u32::MAX));
+        if let Some(ieth) = packet.ieth() {
+            let key = remote_key(settings, packet, ieth.rkey, host)?;
+            host.invalidate(key).map_err(Fault::Key)?;
+            completion.flags |= WcFlags::WITH_INV;
+            completion.invalidated_rkey = ieth.rkey;
+        }
+        self.complete(settings, packet, completion, host);
+        Ok(())
+    }
+
+    fn accept_write<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), Fault> {
+        let reth = packet.reth();
+        let (rkey, address, remaining, total) = match (self.message, reth) {
+            (Message::Write { rkey, address, remaining, total }, _) => (rkey, address, remaining, total),
+            (_, Some(reth)) => (reth.rkey, reth.address, u64::from(reth.length), reth.length),
+            (_, None) => return Err(Fault::Headless),
+        };
+        let payload = packet.payload();
+        let bytes = payload.len() as u64;
+        let ends = packet.info().position.ends();
+        let adds_up = if ends { bytes == remaining } else { bytes < remaining };
+        if !adds_up {
+            return Err(Fault::Length);
+        }
+        let has_imm = packet.imm().is_some();
+        let key = remote_key(settings, packet, rkey, host)?;
+        // The whole range at the first packet; at the last one before it takes a receive request.
+        let range_bytes = match (reth.is_some(), has_imm) {
+            (true, _) => u64::from(total),
+            (false, true) => remaining,
+            (false, false) => 0,
+        };
+        if range_bytes > 0 {
+            host.check_remote(key, address, range_bytes, Access::REMOTE_WRITE)
+                .map_err(Fault::RemoteMemory)?;
+        }
+        // A reliable peer sends the packet again, so nothing is stored before the immediate can be told of.
+        // What an unreliable one sent is stored in any case.
+        if has_imm && settings.qp_type.is_reliable() {
+            self.take_recv(settings, packet, host)?;
+        }
+        if !payload.is_empty() {
+            host.remote_write(key, address, payload).map_err(Fault::RemoteMemory)?;
+        }
+        if !ends {
+            let (address, remaining) = (address.wrapping_add(bytes), remaining - bytes);
+            self.message = Message::Write { rkey, address, remaining, total };
+            return Ok(());
+        }
+        self.message = Message::None;
+        if has_imm {
+            self.take_recv(settings, packet, host)?;
+            let completion = self.completion(settings, packet, WcOpcode::RecvRdmaWithImm, total);
+            self.complete(settings, packet, completion, host);
+        }
+        Ok(())
+    }
+
+    /// Takes a receive request for the packet's message, unless one is held.
+    ///
+    /// # Errors
+    /// None is posted, or the packet names no SRQ that there is.
+    pub(crate) fn take_recv<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> Result<(), Fault> {
+        if self.holds_recv {
+            return Ok(());
+        }
+        let srqn = packet.xrceth().map(|xrceth| xrceth.srqn);
+        host.take_recv(&settings.context, srqn, &mut self.recv)?;
+        self.holds_recv = true;
+        Ok(())
+    }
+
+    /// Bytes that the receive request in use has room for.
+    pub(crate) const fn room_bytes(&self) -> u64 {
+        self.recv.length_bytes
+    }
+
+    /// That room, which is too small for the `arrived_bytes` of a message up to this packet.
+    #[cold]
+    pub(crate) fn room(&self, arrived_bytes: u64, packet: &Packet<'_>, grh_bytes: u64) -> Detail {
+        let (wr_id, room_bytes) = (self.recv.wr_id, self.recv.length_bytes);
+        let more = !packet.info().position.ends();
+        Detail::Room { wr_id, room_bytes, arrived_bytes, more, grh_bytes }
+    }
+
+    /// Stores bytes of the message in the receive request in use.
+    ///
+    /// # Errors
+    /// It names memory that cannot be used.
+    #[inline]
+    pub(crate) fn scatter<H: Host>(&self, offset: u64, data: &[u8], host: &mut H) -> Result<(), Fault> {
+        host.scatter(self.recv.pd, &self.recv.sges, offset, data)
+            .map_err(|error| self.unusable_memory(error, host))
+    }
+
+    #[cold]
+    fn unusable_memory<H: Host>(&self, error: MemoryError, host: &mut H) -> Fault {
+        let fault = fault_of(self.recv.pd, &self.recv.sges, error, true, host);
+        Fault::ReceiveMemory(Detail::Receive { wr_id: self.recv.wr_id, fault })
+    }
+
+    /// The completion of the receive request in use by a message that this packet ends.
+    pub(crate) fn completion(
+        &self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        opcode: WcOpcode,
+        byte_len: u32,
+    ) -> WorkCompletion {
+        let mut completion = WorkCompletion {
+            wr_id: self.recv.wr_id,
+            opcode,
+            byte_len,
+            qp_num: settings.context.qpn.value(),
+            src_qp: settings.destination.value(),
+            ..WorkCompletion::default()
+        };
+        if let Some(imm) = packet.imm() {
+            completion.flags |= WcFlags::WITH_IMM;
+            completion.imm_data = imm.0;
+        }
+        completion
+    }
+
+    /// Ends the message in progress and its receive request.
+    pub(crate) fn complete<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        completion: WorkCompletion,
+        host: &mut H,
+    ) {
+        self.message = Message::None;
+        self.holds_recv = false;
+        host.complete_recv(&settings.context, self.recv.cq, completion, packet.bth().solicited);
+    }
+
+    /// Ends the receive request in use, and its message, with an error status. False: none is in use.
+    pub(crate) fn fail<H: Host>(&mut self, settings: &Settings, status: WcStatus, host: &mut H) -> bool {
+        if !core::mem::take(&mut self.holds_recv) {
+            return false;
+        }
+        self.message = Message::None;
+        let completion = WorkCompletion {
+            wr_id: self.recv.wr_id,
+            status,
+            opcode: WcOpcode::Recv,
+            qp_num: settings.context.qpn.value(),
+            src_qp: settings.destination.value(),
+            ..WorkCompletion::default()
+        };
+        host.complete_recv(&settings.context, self.recv.cq, completion, false);
+        true
+    }
+}
+
+/// The key for remote memory that a packet uses, in the right protection domain.
+///
+/// # Errors
+/// The packet names an XRC SRQ that does not exist.
+pub(crate) fn remote_key<H: Host>(
+    settings: &Settings,
+    packet: &Packet<'_>,
+    rkey: u32,
+    host: &mut H,
+) -> Result<RemoteKey, Fault> {
+    let pd = match packet.xrceth() {
+        Some(xrceth) => host.srq_protection_domain(&settings.context, xrceth.srqn)?,
+        None => settings.context.pd,
+    };
+    Ok(RemoteKey { rkey, pd, qpn: settings.context.qpn })
+}

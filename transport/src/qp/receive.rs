@@ -1,0 +1,189 @@
+//! A packet that came for a queue pair: the checks that every packet must pass, and who handles it then.
+
+use super::inbound::BufferFailure;
+use super::{Arrival, QueuePair, Receiver, datagram};
+use crate::event::{Actor, PacketIdentity, QpEvent, Topic};
+use crate::host::{Counter, Host};
+use crate::path::Flow;
+use crate::types::{AsyncEventType, Cause, DropReason, QpState, QpType};
+use crate::wire::{Packet, Psn, Service};
+
+impl QueuePair {
+    /// A packet whose ICRC is right and whose destination is this queue pair.
+    pub fn handle_packet<H: Host>(
+        &mut self,
+        now_ns: u64,
+        arrival: &Arrival<'_>,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) {
+        if host.listens(Topic::Packets) {
+            self.emit_received(packet, host);
+        }
+        match self.check_packet(arrival, packet) {
+            Ok(true) => {}
+            Ok(false) if self.admits_port(now_ns, arrival, packet, host) => {}
+            Ok(false) => {
+                self.drop_packet(Counter::RxWrongPort, arrival, packet, host);
+                return;
+            }
+            Err(reason) => {
+                self.drop_packet(reason, arrival, packet, host);
+                return;
+            }
+        }
+        if packet.info().service == Service::Cnp {
+            host.emit(&self.settings.context, QpEvent::CnpReceived);
+            self.requester.window.on_cnp(now_ns);
+            return;
+        }
+        if self.notifier.observe(arrival.traffic_class, now_ns) {
+            host.emit(&self.settings.context, QpEvent::CongestionMarked { psn: packet.bth().psn });
+        }
+        if packet.info().is_request {
+            self.handle_request(arrival, packet, host);
+        } else {
+            let outcome = self.requester.handle_response(&self.settings, now_ns, packet, host);
+            if let Err(failure) = outcome {
+                self.fail_send(failure, host);
+            }
+            self.finish_drain(host);
+        }
+    }
+
+    /// Tells of a packet that arrived for it.
+    #[cold]
+    fn emit_received<H: Host>(&self, packet: &Packet<'_>, host: &mut H) {
+        let psn = packet.bth().psn;
+        let first = if packet.info().is_request {
+            (self.state >= QpState::Rtr && self.settings.qp_type.is_connected())
+                .then(|| Psn::new(self.attributes.rq_psn))
+        } else {
+            Some(self.requester.first_psn)
+        };
+        let event = QpEvent::PacketReceived {
+            opcode: packet.bth().opcode,
+            psn,
+            relative_psn: first.map(|first| PacketIdentity::relative(psn, first)),
+            length_bytes: packet.bytes().len() as u32,
+        };
+        host.emit(&self.settings.context, event);
+    }
+
+    /// Counts a packet that is dropped, and says why if that points to a mistake of a program.
+    #[cold]
+    fn drop_packet<H: Host>(
+        &self,
+        counter: Counter,
+        arrival: &Arrival<'_>,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) {
+        host.emit(&self.settings.context, dropped(packet, counter));
+        let Flow { source, destination: to, .. } = *arrival.flow;
+        let reason = match (counter, &self.settings.path) {
+            // What comes after ERR, and to a queue pair that was connected before, is nothing unusual.
+            (Counter::RxWrongState, _)
+                if matches!(self.state, QpState::Reset | QpState::Init) && self.epoch == 0 =>
+            {
+                DropReason::NotReceiving { state: self.state }
+            }
+            (Counter::RxWrongAddress, Some(path)) if source != path.flow.destination => {
+                DropReason::NotThePeer { peer: path.flow.destination }
+            }
+            (Counter::RxWrongAddress, Some(path)) => DropReason::NotItsAddress { to, own: path.flow.source },
+            (Counter::RxWrongService, _) => DropReason::OtherService { own: self.settings.qp_type.name() },
+            (Counter::RxBadPkey, _) => {
+                DropReason::OtherPartition { given: packet.bth().pkey, own: self.settings.pkey }
+            }
+            _ => return,
+        };
+        if packet.info().is_request {
+            let (opcode, psn) = (packet.bth().opcode, packet.bth().psn);
+            host.log(&self.settings.context, Cause::PacketDropped { source, opcode, psn, reason });
+        }
+    }
+
+    /// Checks that every packet must pass, whatever it asks for; a failure is a silent drop. False: it does
+    /// not come from the UDP port that the peer's packets are known to come from.
+    fn check_packet(&self, arrival: &Arrival<'_>, packet: &Packet<'_>) -> Result<bool, Counter> {
+        let service = packet.info().service;
+        if service != Service::Cnp && service != self.settings.service() {
+            return Err(Counter::RxWrongService);
+        }
+        let request = packet.info().is_request;
+        let direction_exists = match self.settings.qp_type {
+            QpType::XrcInitiator => !request,
+            QpType::XrcTarget => request,
+            QpType::Uc | QpType::Ud | QpType::Gsi => request,
+            QpType::Rc | QpType::XrcDuplex => true,
+        };
+        if !direction_exists && service != Service::Cnp {
+            return Err(Counter::RxWrongService);
+        }
+        let receptive = if request {
+            matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
+        } else {
+            matches!(self.state, QpState::Rts | QpState::Sqd)
+        };
+        if !receptive {
+            return Err(Counter::RxWrongState);
+        }
+        if !pkey_matches(packet.bth().pkey, self.settings.pkey) {
+            return Err(Counter::RxBadPkey);
+        }
+        if self.settings.qp_type.is_connected() {
+            let Some(path) = &self.settings.path else { return Err(Counter::RxWrongState) };
+            if arrival.flow.source != path.flow.destination || arrival.flow.destination != path.flow.source {
+                return Err(Counter::RxWrongAddress);
+            }
+            return Ok(self.peer_port.is(arrival.flow.source_port));
+        }
+        Ok(true)
+    }
+
+    fn handle_request<H: Host>(&mut self, arrival: &Arrival<'_>, packet: &Packet<'_>, host: &mut H) {
+        let first = self.state == QpState::Rtr && self.receiver.establish();
+        if first {
+            host.event(&self.settings.context, AsyncEventType::CommEst);
+        }
+        match &mut self.receiver {
+            Receiver::Reliable(responder) => {
+                if responder.handle_request(&self.settings, packet, host).is_err() {
+                    // What was asked before the refused request is still answered, then the NAK.
+                    self.flush(Actor::Responder, host);
+                }
+            }
+            Receiver::Unreliable(receiver) => {
+                if let Err(failure) = receiver.handle_request(&self.settings, packet, host) {
+                    self.fail_receive(failure, packet, host);
+                }
+            }
+            Receiver::Datagram(inbound) => {
+                let outcome = datagram::handle_datagram(&self.settings, arrival, packet, inbound, host);
+                if let Err(failure) = outcome {
+                    self.fail_receive(failure, packet, host);
+                }
+            }
+        }
+    }
+
+    /// A receive request of an unreliable service cannot hold its message.
+    fn fail_receive<H: Host>(&mut self, failure: BufferFailure, packet: &Packet<'_>, host: &mut H) {
+        let BufferFailure { status, detail } = failure;
+        let cause = Cause::ReceiveFailed { status, psn: packet.bth().psn, detail };
+        host.log(&self.settings.context, cause);
+        self.complete_held_recv(status, host);
+        self.enter_error_by(Actor::Responder, host);
+    }
+}
+
+/// Two P_Keys match if their low 15 bits do, are not 0, and one of them is a full member.
+fn pkey_matches(a: u16, b: u16) -> bool {
+    a & 0x7fff == b & 0x7fff && a & 0x7fff != 0 && (a | b) & 0x8000 != 0
+}
+
+/// A packet is dropped; the counter says why.
+pub(crate) fn dropped(packet: &Packet<'_>, reason: Counter) -> QpEvent<'static> {
+    QpEvent::Dropped { reason, opcode: packet.bth().opcode, psn: packet.bth().psn }
+}

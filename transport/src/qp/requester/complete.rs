@@ -1,0 +1,114 @@
+//! The end of send requests: completions, failures, flushing.
+
+use super::{Requester, SendFailure};
+use crate::host::{Host, MemoryError};
+use crate::qp::settings::Settings;
+use crate::types::{Cause, FailedSend, MemoryFault, Peer, Sge, WcStatus, WorkCompletion};
+
+impl Requester {
+    /// A local failure is reported once everything before it has completed.
+    pub(crate) fn fail_if_due(&self, settings: &Settings) -> Result<(), SendFailure> {
+        match self.local_failure {
+            Some((entry, status)) if entry == self.queue.head() => {
+                Err(SendFailure { status, local: !settings.qp_type.is_reliable() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Completes entries from the head while they are answered (or executed).
+    pub(crate) fn complete_ready<H: Host>(&mut self, settings: &Settings, host: &mut H) {
+        while self.queue.head() < self.started {
+            let Some(wqe) = self.queue.entry(self.queue.head()) else { return };
+            let done = if wqe.is_local() { wqe.executed } else { !self.acked.is_before(wqe.end_psn()) };
+            if !done {
+                return;
+            }
+            self.complete_head(settings, WcStatus::Success, host);
+        }
+    }
+
+    /// Completes and forgets the entry at the head.
+    pub(crate) fn complete_head<H: Host>(&mut self, settings: &Settings, status: WcStatus, host: &mut H) {
+        let Some(wqe) = self.queue.entry(self.queue.head()) else { return };
+        if wqe.signaled || status != WcStatus::Success {
+            let completion = WorkCompletion {
+                wr_id: wqe.wr_id,
+                status,
+                opcode: wqe.info().completion,
+                byte_len: wqe.length_bytes,
+                qp_num: settings.context.qpn.value(),
+                src_qp: settings.destination.value(),
+                ..WorkCompletion::default()
+            };
+            host.complete_send(&settings.context, completion, self.unreported + 1);
+            self.unreported = 0;
+        } else {
+            self.unreported += 1;
+        }
+        self.queue.pop();
+        let head = self.queue.head();
+        if self.cursor < head {
+            self.cursor = head;
+            self.cursor_packet = 0;
+        }
+        self.started = self.started.max(head);
+    }
+
+    /// Fails the head with `status` and flushes the rest, in order.
+    pub(crate) fn fail<H: Host>(&mut self, settings: &Settings, failure: SendFailure, host: &mut H) {
+        let fault = self.fault.take();
+        if let Some(wqe) = self.queue.entry(self.queue.head()) {
+            let peer = settings
+                .path
+                .as_deref()
+                .map(|path| Peer { address: path.flow.destination, qpn: settings.destination });
+            let cause = Cause::SendFailed(FailedSend {
+                status: failure.status,
+                wr_id: wqe.wr_id,
+                opcode: wqe.opcode,
+                length_bytes: wqe.length_bytes,
+                psn: self.acked,
+                mtu_bytes: settings.mtu_bytes as u32,
+                retry_count: settings.retry_count,
+                rnr_retry: settings.rnr_retry,
+                timeout: settings.timeout,
+                peer: peer.filter(|_| settings.qp_type.is_connected()),
+                remote: wqe.remote_range(),
+                fault,
+                heard: self.heard,
+            });
+            host.log(&settings.context, cause);
+        }
+        self.complete_head(settings, failure.status, host);
+        self.flush(settings, host);
+    }
+
+    /// Flushes everything with `WR_FLUSH_ERR` and stops all timers.
+    pub(crate) fn flush<H: Host>(&mut self, settings: &Settings, host: &mut H) {
+        while !self.queue.is_empty() {
+            self.complete_head(settings, WcStatus::WrFlushErr, host);
+        }
+        self.cursor = self.queue.tail();
+        self.cursor_packet = 0;
+        self.started = self.queue.tail();
+        self.acked = self.next_psn;
+        self.outstanding.clear();
+        self.timer_ns = None;
+        self.rnr_until_ns = None;
+        self.early_timer_ns = None;
+        self.local_failure = None;
+    }
+}
+
+/// Which element of a list could not be used, and why.
+#[cold]
+pub(crate) fn fault_of<H: Host>(
+    pd: u32,
+    sges: &[Sge],
+    error: MemoryError,
+    stores: bool,
+    host: &mut H,
+) -> MemoryFault {
+    host.find_fault(pd, sges, stores).unwrap_or(MemoryFault::unknown_place(error, stores))
+}

@@ -1,0 +1,128 @@
+//! Deadlines of the requester: the transport timer, early retransmission, and a peer without a processor.
+
+use super::{Requester, SendFailure};
+use crate::event::{QpEvent, Repetition};
+use crate::host::{Host, PeerProgress};
+use crate::qp::settings::Settings;
+use crate::types::WcStatus;
+use crate::wire::transport_timer_ns;
+
+/// Evidence of loss keeps early retransmission on for this long.
+const LOSSY_NS: u64 = 1_000_000_000;
+/// How long a peer without a processor is waited for at most: that it has none may be a wrong claim.
+const STARVED_PATIENCE_NS: u64 = 20_000_000_000;
+/// Between two looks whether it has had one, at least.
+const STARVED_LOOK_NS: u64 = 10_000_000;
+/// Retries that are left when the peer's process is looked at: from here on a timeout is spent on the last
+/// transmission, or ends the request.
+const LAST_RETRIES: u8 = 1;
+
+impl Requester {
+    pub(crate) fn reload_retries(&mut self, settings: &Settings) {
+        self.retries_left = settings.retry_count;
+        self.rnr_retries_left = settings.rnr_retry;
+        self.starved_since_ns = None;
+    }
+
+    /// Loss was seen (a sequence NAK, a gap in READ responses, silence).
+    pub(crate) fn note_loss(&mut self, now_ns: u64) {
+        self.lossy_until_ns = now_ns.saturating_add(LOSSY_NS);
+    }
+
+    /// Starts the timers if something that needs an answer is in flight and none runs.
+    pub(super) fn start_timers(&mut self, settings: &Settings, now_ns: u64) {
+        if self.timer_ns.is_none() {
+            self.timer_began_ns = now_ns;
+            self.timer_ns = transport_timer_ns(settings.timeout).map(|ns| now_ns.saturating_add(ns));
+        }
+        if self.early_timer_ns.is_none() {
+            self.arm_early_timer(now_ns);
+        }
+    }
+
+    fn arm_early_timer(&mut self, now_ns: u64) {
+        self.early_timer_ns = (now_ns < self.lossy_until_ns)
+            .then(|| self.window.early_retransmit_ns())
+            .flatten()
+            .map(|ns| now_ns.saturating_add(ns << self.early_backoff.min(8)));
+    }
+
+    /// Something was acknowledged: timers start anew, or stop if nothing is in flight.
+    pub(crate) fn restart_timers(&mut self, settings: &Settings, now_ns: u64) {
+        self.timer_ns = None;
+        self.early_timer_ns = None;
+        self.early_backoff = 0;
+        if self.in_flight() > 0 {
+            self.start_timers(settings, now_ns);
+        }
+    }
+
+    /// Since when the peer has been silent, if the transport timer has expired and its last retry, or the
+    /// request itself, is about to be spent on it.
+    pub(crate) fn doubts_peer_since_ns(&self, now_ns: u64) -> Option<u64> {
+        let due = self.timer_ns.is_some_and(|at_ns| at_ns <= now_ns);
+        let patient = self
+            .starved_since_ns
+            .is_none_or(|since_ns| now_ns.saturating_sub(since_ns) < STARVED_PATIENCE_NS);
+        (due && patient && self.retries_left <= LAST_RETRIES).then_some(self.timer_began_ns)
+    }
+
+    /// The peer has no processor: its silence costs nothing, and is looked at again later.
+    pub(crate) fn wait_for_starved_peer(&mut self, settings: &Settings, now_ns: u64) {
+        self.starved_since_ns.get_or_insert(now_ns);
+        let wait_ns = transport_timer_ns(settings.timeout).map(|ns| ns.max(STARVED_LOOK_NS));
+        self.timer_ns = wait_ns.map(|ns| now_ns.saturating_add(ns));
+    }
+
+    /// Next deadline in ns.
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        [self.timer_ns, self.rnr_until_ns, self.early_timer_ns].into_iter().flatten().min()
+    }
+
+    /// A deadline passed. A peer that has had no processor is waited for, for a limited time, without
+    /// spending the last retry on it and without sending anything: what was sent before lies in its socket.
+    ///
+    /// # Errors
+    /// All retries are used up.
+    pub(crate) fn handle_timeout<H: Host>(
+        &mut self,
+        settings: &Settings,
+        now_ns: u64,
+        peer: PeerProgress,
+        host: &mut H,
+    ) -> Result<(), SendFailure> {
+        if self.rnr_until_ns.is_some_and(|at| at <= now_ns) {
+            self.rnr_until_ns = None;
+        }
+        if self.timer_ns.is_some_and(|at| at <= now_ns) {
+            if peer == PeerProgress::Starved && self.doubts_peer_since_ns(now_ns).is_some() {
+                host.emit(&settings.context, QpEvent::PeerStarved { psn: self.acked });
+                self.wait_for_starved_peer(settings, now_ns);
+                return Ok(());
+            }
+            self.timer_ns = None;
+            let (psn, retries_left) = (self.acked, self.retries_left);
+            host.emit(&settings.context, QpEvent::TimedOut { psn, retries_left });
+            if self.retries_left == 0 {
+                return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });
+            }
+            self.retries_left -= 1;
+            self.early_timer_ns = None;
+            self.implied_nak_seen = false;
+            self.window.on_timeout(self.sent_end);
+            self.rewind(settings, Repetition::Timeout, host);
+            return Ok(());
+        }
+        if self.early_timer_ns.is_some_and(|at| at <= now_ns) {
+            // The path is known to lose packets and the peer was heard of lately: do not sit out
+            // the transport timer. This costs no retry, and the transport timer keeps running.
+            self.early_timer_ns = None;
+            self.early_backoff += 1;
+            self.implied_nak_seen = false;
+            host.emit(&settings.context, QpEvent::FellSilent { psn: self.acked });
+            self.window.on_loss(self.sent_end);
+            self.rewind(settings, Repetition::Silence, host);
+        }
+        Ok(())
+    }
+}

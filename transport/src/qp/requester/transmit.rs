@@ -1,0 +1,251 @@
+//! From the send queue to packets: the same for RC, UC, UD and XRC.
+
+use super::request::Request;
+use super::{Outstanding, Progress, Requester, SendFailure, fault_of};
+use crate::host::{Host, MemoryError, RemoteKey, Transmit};
+use crate::path::Path;
+use crate::qp::outbound::{self, Emitted};
+use crate::qp::send_queue::SendWqe;
+use crate::qp::settings::Settings;
+use crate::types::{MemoryFault, Operand, SendFlags, WcStatus, WrClass};
+use crate::wire::Psn;
+
+/// What became of the packet at the cursor.
+enum Sent {
+    Packet,
+    NoRoom,
+    LocalError(WcStatus),
+}
+
+/// What became of the local operation at the cursor.
+enum Executed {
+    Done,
+    /// It waits for the requests before it.
+    Waits,
+    Failed(WcStatus, Option<MemoryError>),
+}
+
+/// Why the payload of a packet cannot be had.
+enum NoPayload {
+    /// Less inline data than the request says.
+    TooShort,
+    Memory(MemoryError),
+}
+
+impl Requester {
+    /// Sends what the window, the sink and the rules of order allow.
+    ///
+    /// # Errors
+    /// The request at the head of the queue failed locally.
+    pub(crate) fn transmit<H: Host, T: Transmit>(
+        &mut self,
+        settings: &Settings,
+        draining: bool,
+        now_ns: u64,
+        host: &mut H,
+        sink: &mut T,
+    ) -> Result<Progress, SendFailure> {
+        if self.rnr_until_ns.is_some() {
+            return Ok(Progress::Idle);
+        }
+        loop {
+            self.fail_if_due(settings)?;
+            if self.local_failure.is_some() {
+                return Ok(Progress::Idle);
+            }
+            if draining && self.cursor >= self.started {
+                return Ok(Progress::Idle);
+            }
+            let Some(wqe) = self.queue.entry(self.cursor) else { return Ok(Progress::Idle) };
+            if let Some(status) = wqe.fault() {
+                self.local_failure = Some((self.cursor, status));
+                continue;
+            }
+            if wqe.is_local() {
+                if !self.execute_local(settings, host) {
+                    return Ok(Progress::Idle);
+                }
+                continue;
+            }
+            if self.must_wait(settings, wqe) {
+                return Ok(Progress::Idle);
+            }
+            match self.send_one(settings, now_ns, host, sink) {
+                Sent::Packet => {}
+                Sent::NoRoom => return Ok(Progress::Blocked),
+                Sent::LocalError(status) => self.local_failure = Some((self.cursor, status)),
+            }
+            if !settings.qp_type.is_reliable() {
+                // Handed to the network is done.
+                self.acked = self.cursor_psn();
+                self.complete_ready(settings, host);
+            }
+        }
+    }
+
+    /// Window, fence and the limit of outstanding READs and atomics.
+    fn must_wait(&self, settings: &Settings, wqe: &SendWqe) -> bool {
+        if !settings.qp_type.is_reliable() {
+            return false;
+        }
+        let fenced = wqe.flags.contains(SendFlags::FENCE) && self.cursor_packet == 0;
+        if fenced && !self.outstanding.is_empty() {
+            return true;
+        }
+        if wqe.needs_response() && self.outstanding.len() >= usize::from(settings.max_rd_atomic) {
+            return true;
+        }
+        if wqe.info().class == WrClass::Read && !self.outstanding.is_empty() {
+            // What comes back must fit this side's receive buffer, over all READs together.
+            let wanted = wqe.packet_count.saturating_sub(self.cursor_packet).min(self.read_limit_packets);
+            if self.in_flight() + wanted > self.read_limit_packets {
+                return true;
+            }
+        }
+        self.in_flight() >= self.window.packets()
+    }
+
+    /// LOCAL_INV and BIND_MW at the cursor. False: it has to wait.
+    fn execute_local<H: Host>(&mut self, settings: &Settings, host: &mut H) -> bool {
+        let is_first = self.cursor == self.queue.head();
+        let cursor = self.cursor;
+        let Some(wqe) = self.queue.entry_mut(cursor) else { return false };
+        if !wqe.executed {
+            match execute(settings, wqe, is_first, host) {
+                Executed::Done => wqe.executed = true,
+                Executed::Waits => return false,
+                Executed::Failed(status, error) => {
+                    self.fault = error.map(|error| MemoryFault::unknown_place(error, false));
+                    self.local_failure = Some((cursor, status));
+                    return true;
+                }
+            }
+        }
+        self.cursor += 1;
+        self.cursor_packet = 0;
+        self.started = self.started.max(self.cursor);
+        self.complete_ready(settings, host);
+        true
+    }
+
+    fn send_one<H: Host, T: Transmit>(
+        &mut self,
+        settings: &Settings,
+        now_ns: u64,
+        host: &mut H,
+        sink: &mut T,
+    ) -> Sent {
+        let Some(wqe) = self.queue.entry(self.cursor) else { return Sent::NoRoom };
+        let path = match path_of(settings, wqe) {
+            Ok(path) => path,
+            Err(status) => return Sent::LocalError(status),
+        };
+        let Some(request) = Request::of(settings, wqe, self.cursor_packet, self.read_limit_packets) else {
+            return Sent::LocalError(WcStatus::LocQpOpErr);
+        };
+        let psn = wqe.first_psn.plus(self.cursor_packet);
+        let mut headers = request.headers(settings, wqe, psn);
+        let ack_request = settings.qp_type.is_reliable() && self.asks_for_ack(&request);
+        headers.bth.ack_request = ack_request;
+        let emitted = outbound::emit(path, &mut headers, request.payload_bytes, sink, |payload| {
+            gather(settings, wqe, request.payload_offset, payload, host)
+        });
+        match emitted {
+            Ok(Emitted::Packet) => {}
+            Ok(Emitted::NoRoom) => return Sent::NoRoom,
+            Err(NoPayload::TooShort) => return Sent::LocalError(WcStatus::LocLenErr),
+            Err(NoPayload::Memory(error)) => {
+                self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, false, host));
+                return Sent::LocalError(WcStatus::LocProtErr);
+            }
+        }
+        self.packets_since_ack_request = if ack_request { 0 } else { self.packets_since_ack_request + 1 };
+        self.advance(settings, &request, psn, ack_request, now_ns);
+        Sent::Packet
+    }
+
+    /// Whether a packet to a reliable peer asks for an acknowledgement.
+    fn asks_for_ack(&self, request: &Request) -> bool {
+        let window_left = self.window.packets().saturating_sub(self.in_flight()).max(1);
+        request.ends_message
+            || request.response_count.is_some()
+            || window_left == 1
+            || self.packets_since_ack_request + 1 >= self.window.ack_interval()
+    }
+
+    fn advance(&mut self, settings: &Settings, request: &Request, psn: Psn, ack_request: bool, now_ns: u64) {
+        let count = request.response_count.unwrap_or(1);
+        if request.response_count.is_some() {
+            let repeated = psn.is_before(self.sent_end);
+            self.outstanding.push_back(Outstanding { first_psn: psn, count, repeated });
+        }
+        let end = psn.plus(count);
+        if end.is_after(self.sent_end) {
+            self.sent_end = end;
+            if ack_request {
+                self.window.on_sent(psn, now_ns);
+            }
+        }
+        self.cursor_packet += count;
+        self.started = self.started.max(self.cursor + 1);
+        if request.ends_message {
+            self.cursor += 1;
+            self.cursor_packet = 0;
+        }
+        if settings.qp_type.is_reliable() {
+            self.start_timers(settings, now_ns);
+        }
+    }
+}
+
+/// Executes LOCAL_INV, which waits for everything before it, or BIND_MW, which only takes its turn.
+fn execute<H: Host>(settings: &Settings, wqe: &SendWqe, is_first: bool, host: &mut H) -> Executed {
+    let outcome = match (wqe.info().operand, wqe.bind()) {
+        (Operand::Window, Some(bind)) => host.bind_window(&settings.context, &bind),
+        (Operand::Window, None) => return Executed::Failed(WcStatus::MwBindErr, None),
+        _ if !is_first => return Executed::Waits,
+        _ => {
+            let (pd, qpn) = (settings.context.pd, settings.context.qpn);
+            host.invalidate(RemoteKey { rkey: wqe.invalidate_rkey, pd, qpn })
+        }
+    };
+    match outcome {
+        Ok(()) => Executed::Done,
+        // "Memory management operation error" of IBTA 11.6.2, for which verbs have this one status.
+        Err(error) => Executed::Failed(WcStatus::MwBindErr, Some(error)),
+    }
+}
+
+/// Where a request goes: to the connected peer, or where the datagram is to go.
+///
+/// # Errors
+/// The request cannot be sent.
+#[inline]
+fn path_of<'a>(settings: &'a Settings, wqe: &'a SendWqe) -> Result<&'a Path, WcStatus> {
+    if !settings.qp_type.is_datagram() {
+        return settings.path.as_deref().ok_or(WcStatus::LocQpOpErr);
+    }
+    let destination = wqe.ud().ok_or(WcStatus::LocQpOpErr)?;
+    if wqe.length_bytes as usize > settings.mtu_bytes {
+        return Err(WcStatus::LocLenErr);
+    }
+    Ok(&destination.path)
+}
+
+/// Copies bytes of the request's data into a packet.
+#[inline]
+fn gather<H: Host>(
+    settings: &Settings,
+    wqe: &SendWqe,
+    offset: u64,
+    payload: &mut [u8],
+    host: &mut H,
+) -> Result<(), NoPayload> {
+    if !wqe.is_inline() {
+        return host.gather(settings.context.pd, wqe.sges(), offset, payload).map_err(NoPayload::Memory);
+    }
+    let start = offset as usize;
+    let data = wqe.inline_data().get(start..start + payload.len()).ok_or(NoPayload::TooShort)?;
+    payload.copy_from_slice(data);
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! How the processing of a request ends when it is not executed, and what the peer and the program hear of
+//! it.
+
+use super::{Responder, check};
+use crate::event::QpEvent;
+use crate::host::{Host, MemoryError};
+use crate::qp::inbound::Fault;
+use crate::qp::settings::Settings;
+use crate::types::{AsyncEventType, Cause, Detail, WcStatus};
+use crate::wire::{NakCode, Packet, Syndrome};
+
+/// What a refused request leads to.
+pub(super) struct Refused {
+    /// None: the peer gets no answer.
+    pub(super) code: Option<NakCode>,
+    /// Status of the receive request in use, if there is one.
+    pub(super) status: WcStatus,
+    /// Event if there is none.
+    pub(super) event: Option<AsyncEventType>,
+    pub(super) reason: &'static str,
+    /// The numbers behind it, if they are not the memory that the packet names.
+    pub(super) detail: Detail,
+}
+
+impl Refused {
+    pub(super) const fn invalid(reason: &'static str) -> Refused {
+        Refused {
+            code: Some(NakCode::InvalidRequest),
+            status: WcStatus::RemInvReqErr,
+            event: Some(AsyncEventType::QpReqErr),
+            reason,
+            detail: Detail::None,
+        }
+    }
+
+    /// The same with the numbers behind it.
+    pub(super) fn with(self, detail: Detail) -> Refused {
+        Refused { detail, ..self }
+    }
+
+    pub(super) const fn access(error: MemoryError) -> Refused {
+        if matches!(error, MemoryError::Misaligned) {
+            return Refused::invalid(error.reason());
+        }
+        Refused {
+            code: Some(NakCode::RemoteAccess),
+            status: WcStatus::RemAccessErr,
+            event: Some(AsyncEventType::QpAccessErr),
+            reason: error.reason(),
+            detail: Detail::None,
+        }
+    }
+}
+
+/// How a check ends the processing of a request.
+pub(super) enum Stop {
+    /// No receive request is posted.
+    NotReady,
+    /// The responses in the queue must leave first; the packet is treated as lost.
+    Overloaded,
+    Refuse(Refused),
+}
+
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Stop {
+        Stop::Refuse(refused)
+    }
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Stop {
+        let reason = fault.reason();
+        Stop::Refuse(match fault {
+            Fault::NoReceive => return Stop::NotReady,
+            Fault::NoSuchSrq => Refused {
+                code: Some(NakCode::InvalidReadRequest),
+                event: Some(AsyncEventType::QpAccessErr),
+                ..Refused::invalid(reason)
+            },
+            // A reliable service loses no packet: the peer did not send a first one.
+            Fault::Headless => Refused::invalid(Fault::OutOfTurn.reason()),
+            Fault::OutOfTurn | Fault::Elsewhere | Fault::Length => Refused::invalid(reason),
+            Fault::TooLong(detail) => {
+                Refused { status: WcStatus::LocLenErr, detail, ..Refused::invalid(reason) }
+            }
+            Fault::ReceiveMemory(detail) => Refused {
+                code: Some(NakCode::RemoteOperation),
+                status: WcStatus::LocProtErr,
+                event: None,
+                reason,
+                detail,
+            },
+            // A receive request that was taken for an immediate says so here.
+            Fault::RemoteMemory(error) => {
+                Refused { status: WcStatus::LocAccessErr, ..Refused::access(error) }
+            }
+            // IBTA 9.9.6.3, class J: the data has landed, so the peer gets neither NAK nor ACK.
+            Fault::Key(error) => {
+                Refused { code: None, status: WcStatus::LocQpOpErr, ..Refused::access(error) }
+            }
+        })
+    }
+}
+
+impl Responder {
+    /// Answers a refused request with a NAK, and ends the receive request in use or else raises an event.
+    #[cold]
+    pub(super) fn refuse<H: Host>(
+        &mut self,
+        settings: &Settings,
+        packet: &Packet<'_>,
+        refused: Refused,
+        host: &mut H,
+    ) {
+        let psn = packet.bth().psn;
+        let syndrome = refused.code.map(Syndrome::Nak);
+        if let Some(syndrome) = syndrome {
+            host.emit(&settings.context, QpEvent::NakSent { syndrome, psn });
+            self.responses.push_acknowledge(syndrome, psn, self.msn);
+        }
+        let detail = match refused.detail {
+            Detail::None => check::range_of(packet).map_or(Detail::None, Detail::Remote),
+            detail => detail,
+        };
+        let syndrome = syndrome.map(Syndrome::byte);
+        let cause = Cause::RequestRefused { syndrome, psn, reason: refused.reason, detail };
+        host.log(&settings.context, cause);
+        let told = self.inbound.fail(settings, refused.status, host);
+        if let (false, Some(event)) = (told, refused.event) {
+            host.event(&settings.context, event);
+        }
+    }
+}

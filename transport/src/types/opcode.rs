@@ -1,0 +1,407 @@
+//! Operations of send requests: [`WR_OPCODES`] says what each one is, and every floor asks there.
+//!
+//! A new operation is a variant of [`SendOpcode`], a row of [`WR_OPCODES`] and a row of
+//! [`crate::wire::OPCODES`] for each of its packets.
+
+use super::{Access, QpType};
+#[cfg(doc)]
+use crate::wire::OperationClass;
+use crate::wire::{AtomicEth, Operation, Packet, Packets};
+
+/// Operation of a send request (`IBV_WR_*`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum SendOpcode {
+    /// RDMA WRITE.
+    RdmaWrite = 0,
+    /// RDMA WRITE with immediate: also consumes a receive at the peer.
+    RdmaWriteWithImm = 1,
+    /// SEND.
+    Send = 2,
+    /// SEND with immediate.
+    SendWithImm = 3,
+    /// RDMA READ.
+    RdmaRead = 4,
+    /// Atomic compare and swap of 8 bytes.
+    CompareSwap = 5,
+    /// Atomic fetch and add of 8 bytes.
+    FetchAdd = 6,
+    /// Invalidate a local key (type-2 window or fast-register region).
+    LocalInvalidate = 7,
+    /// Bind a memory window.
+    BindWindow = 8,
+    /// SEND that also invalidates a key at the peer.
+    SendWithInvalidate = 9,
+    /// Make earlier writes visible or persistent at the peer.
+    Flush = 14,
+    /// Store 8 bytes at the peer in one piece.
+    AtomicWrite = 15,
+}
+
+/// What completed (`IBV_WC_*` opcode).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum WcOpcode {
+    /// Any SEND.
+    #[default]
+    Send = 0,
+    /// RDMA WRITE, with or without immediate.
+    RdmaWrite = 1,
+    /// RDMA READ.
+    RdmaRead = 2,
+    /// Compare and swap.
+    CompareSwap = 3,
+    /// Fetch and add.
+    FetchAdd = 4,
+    /// Window bound.
+    BindWindow = 5,
+    /// Key invalidated.
+    LocalInvalidate = 6,
+    /// FLUSH.
+    Flush = 8,
+    /// ATOMIC WRITE.
+    AtomicWrite = 9,
+    /// A SEND arrived.
+    Recv = 128,
+    /// An RDMA WRITE with immediate arrived.
+    RecvRdmaWithImm = 129,
+}
+
+impl WcOpcode {
+    /// Receive-side completions have bit 7 set.
+    pub const fn is_recv(self) -> bool {
+        self as u8 & 128 != 0
+    }
+}
+
+/// What a request does, and how the peer answers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WrClass {
+    /// A message for a receive request of the peer. The peer acknowledges it.
+    Send,
+    /// A message for memory of the peer. The peer acknowledges it.
+    Write,
+    /// Memory of the peer comes back in READ responses.
+    Read,
+    /// The original value of a word of the peer's memory comes back.
+    Atomic,
+    /// The peer does something with its memory, and says with an empty READ response that this was done.
+    Confirmed,
+    /// Executed here without a packet.
+    Local,
+}
+
+/// What the local buffers of a request are for, and how many bytes they have together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LocalData {
+    /// Its packets carry them: 0 … 2^31 bytes.
+    Sent,
+    /// Its packet carries them: exactly 8 bytes, for a remote address that is a multiple of 8.
+    SentWord,
+    /// What comes back is stored in them: 0 … 2^31 bytes.
+    Stored,
+    /// What comes back is stored in them: exactly 8 bytes, from a remote address that is a multiple of 8.
+    StoredWord,
+    /// For nothing: buffers do not count.
+    Unused,
+}
+
+impl LocalData {
+    /// The request's packets carry its data, which may therefore be inline.
+    #[inline]
+    pub const fn is_sent(self) -> bool {
+        matches!(self, LocalData::Sent | LocalData::SentWord)
+    }
+
+    /// Exactly 8 bytes.
+    #[inline]
+    pub const fn is_word(self) -> bool {
+        matches!(self, LocalData::SentWord | LocalData::StoredWord)
+    }
+}
+
+/// The field of a [`super::SendRequest`] that a request needs beside its buffers and its remote memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// None.
+    None,
+    /// `atomic`.
+    Atomic,
+    /// `flush`.
+    FlushRange,
+    /// `bind`.
+    Window,
+    /// `invalidate_rkey`.
+    LocalKey,
+}
+
+/// What is known about an operation.
+#[derive(Debug, Clone, Copy)]
+pub struct WrInfo {
+    /// The operation itself.
+    pub opcode: SendOpcode,
+    /// Name used in messages, as in verbs without the prefix.
+    pub name: &'static str,
+    /// What it does.
+    pub class: WrClass,
+    /// Types of queue pairs that have it.
+    pub qp_types: QpTypes,
+    /// What its local buffers are for.
+    pub data: LocalData,
+    /// The further field that it needs.
+    pub operand: Operand,
+    /// Operations of its packets. A request that asks for responses is one packet, or for a long READ several
+    /// of the same operation.
+    pub packets: Packets,
+    /// Opcode that its completion shows.
+    pub completion: WcOpcode,
+    /// The bit of the extended interface's set of operations (`IBV_QP_EX_WITH_*`).
+    pub extended_flag: u64,
+    /// The bit by which a device says that it has the operation (`IBV_DEVICE_*`); 0: every device has it.
+    pub device_flag: u64,
+}
+
+impl WrInfo {
+    /// The peer gives it a resource and answers it with a response of its own, which counts against
+    /// `max_rd_atomic`.
+    #[inline]
+    pub const fn needs_response(&self) -> bool {
+        matches!(self.class, WrClass::Read | WrClass::Atomic | WrClass::Confirmed)
+    }
+
+    /// It names memory of the peer.
+    #[inline]
+    pub const fn names_remote_memory(&self) -> bool {
+        !matches!(self.class, WrClass::Send | WrClass::Local)
+    }
+}
+
+/// A set of types of queue pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QpTypes(u16);
+
+impl QpTypes {
+    const fn of(types: &[QpType]) -> QpTypes {
+        let (mut bits, mut index) = (0, 0);
+        while index < types.len() {
+            bits |= 1 << types[index] as u8;
+            index += 1;
+        }
+        QpTypes(bits)
+    }
+
+    /// Whether a type is in the set.
+    #[inline]
+    pub const fn contains(self, qp_type: QpType) -> bool {
+        self.0 & 1 << qp_type as u8 != 0
+    }
+}
+
+/// Every type that has a send queue.
+const ALL: QpTypes =
+    QpTypes::of(&[QpType::Rc, QpType::Uc, QpType::Ud, QpType::Gsi, QpType::XrcDuplex, QpType::XrcInitiator]);
+const CONNECTED: QpTypes = QpTypes::of(&[QpType::Rc, QpType::Uc, QpType::XrcDuplex, QpType::XrcInitiator]);
+const RELIABLE: QpTypes = QpTypes::of(&[QpType::Rc, QpType::XrcDuplex, QpType::XrcInitiator]);
+const RC: QpTypes = QpTypes::of(&[QpType::Rc]);
+
+/// The operations, in the order of their numbers.
+#[rustfmt::skip]
+pub static WR_OPCODES: [WrInfo; 12] = {
+    use LocalData::{Sent, SentWord, Stored, StoredWord, Unused};
+    use {SendOpcode as Op, WcOpcode as Wc, WrClass as Class};
+    [
+        WrInfo { opcode: Op::RdmaWrite, name: "RDMA_WRITE", completion: Wc::RdmaWrite,
+                 class: Class::Write, qp_types: CONNECTED, data: Sent, operand: Operand::None,
+                 packets: Packets::WRITE, extended_flag: 1, device_flag: 0 },
+        WrInfo { opcode: Op::RdmaWriteWithImm, name: "RDMA_WRITE_WITH_IMM", completion: Wc::RdmaWrite,
+                 class: Class::Write, qp_types: CONNECTED, data: Sent, operand: Operand::None,
+                 packets: Packets::WRITE_WITH_IMM, extended_flag: 1 << 1, device_flag: 0 },
+        WrInfo { opcode: Op::Send, name: "SEND", completion: Wc::Send,
+                 class: Class::Send, qp_types: ALL, data: Sent, operand: Operand::None,
+                 packets: Packets::SEND, extended_flag: 1 << 2, device_flag: 0 },
+        WrInfo { opcode: Op::SendWithImm, name: "SEND_WITH_IMM", completion: Wc::Send,
+                 class: Class::Send, qp_types: ALL, data: Sent, operand: Operand::None,
+                 packets: Packets::SEND_WITH_IMM, extended_flag: 1 << 3, device_flag: 0 },
+        WrInfo { opcode: Op::RdmaRead, name: "RDMA_READ", completion: Wc::RdmaRead,
+                 class: Class::Read, qp_types: RELIABLE, data: Stored, operand: Operand::None,
+                 packets: Packets::one(Operation::ReadRequest), extended_flag: 1 << 4, device_flag: 0 },
+        WrInfo { opcode: Op::CompareSwap, name: "ATOMIC_CMP_AND_SWP", completion: Wc::CompareSwap,
+                 class: Class::Atomic, qp_types: RELIABLE, data: StoredWord, operand: Operand::Atomic,
+                 packets: Packets::one(Operation::CompareSwap), extended_flag: 1 << 5, device_flag: 0 },
+        WrInfo { opcode: Op::FetchAdd, name: "ATOMIC_FETCH_AND_ADD", completion: Wc::FetchAdd,
+                 class: Class::Atomic, qp_types: RELIABLE, data: StoredWord, operand: Operand::Atomic,
+                 packets: Packets::one(Operation::FetchAdd), extended_flag: 1 << 6, device_flag: 0 },
+        WrInfo { opcode: Op::LocalInvalidate, name: "LOCAL_INV", completion: Wc::LocalInvalidate,
+                 class: Class::Local, qp_types: CONNECTED, data: Unused, operand: Operand::LocalKey,
+                 packets: Packets::NONE, extended_flag: 1 << 7, device_flag: 0 },
+        WrInfo { opcode: Op::BindWindow, name: "BIND_MW", completion: Wc::BindWindow,
+                 class: Class::Local, qp_types: CONNECTED, data: Unused, operand: Operand::Window,
+                 packets: Packets::NONE, extended_flag: 1 << 8, device_flag: 0 },
+        WrInfo { opcode: Op::SendWithInvalidate, name: "SEND_WITH_INV", completion: Wc::Send,
+                 class: Class::Send, qp_types: RELIABLE, data: Sent, operand: Operand::None,
+                 packets: Packets::SEND_WITH_INVALIDATE, extended_flag: 1 << 9, device_flag: 0 },
+        WrInfo { opcode: Op::Flush, name: "FLUSH", completion: Wc::Flush,
+                 class: Class::Confirmed, qp_types: RC, data: Unused, operand: Operand::FlushRange,
+                 packets: Packets::one(Operation::Flush), extended_flag: 1 << 11, device_flag: 1 << 38 },
+        WrInfo { opcode: Op::AtomicWrite, name: "ATOMIC_WRITE", completion: Wc::AtomicWrite,
+                 class: Class::Confirmed, qp_types: RC, data: SentWord, operand: Operand::None,
+                 packets: Packets::one(Operation::AtomicWrite), extended_flag: 1 << 12, device_flag: 1 << 40 },
+    ]
+};
+
+/// Row of each number in [`WR_OPCODES`]; numbers of no operation have one behind the table.
+static ROW_OF_NUMBER: [u8; 16] = {
+    let mut rows = [WR_OPCODES.len() as u8; 16];
+    let mut row = 0;
+    while row < WR_OPCODES.len() {
+        let number = WR_OPCODES[row].opcode as usize;
+        assert!(rows[number] as usize == WR_OPCODES.len(), "two rows claim one operation");
+        rows[number] = row as u8;
+        row += 1;
+    }
+    rows
+};
+
+impl SendOpcode {
+    /// What is known about it.
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "a test finds the row of every operation")]
+    pub const fn info(self) -> &'static WrInfo {
+        &WR_OPCODES[ROW_OF_NUMBER[self as usize] as usize]
+    }
+
+    /// The operation with this number (`IBV_WR_*`).
+    #[inline]
+    pub fn from_number(number: u32) -> Option<SendOpcode> {
+        let row = *ROW_OF_NUMBER.get(usize::try_from(number).ok()?)?;
+        WR_OPCODES.get(usize::from(row)).map(|info| info.opcode)
+    }
+
+    /// Name used in messages, as in verbs without the prefix.
+    pub const fn name(self) -> &'static str {
+        self.info().name
+    }
+}
+
+/// An operation on 8 aligned bytes of the peer's memory in one piece; operands in host order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtomicOperation {
+    /// Store `swap` if the target equals `compare`.
+    CompareSwap {
+        /// Expected value.
+        compare: u64,
+        /// Value to store.
+        swap: u64,
+    },
+    /// Add `add` (wrapping) to the target.
+    FetchAdd {
+        /// The addend.
+        add: u64,
+    },
+    /// Store these bytes. Requests carry them as data and not as an operand.
+    Write {
+        /// As they travel.
+        bytes: [u8; 8],
+    },
+}
+
+impl AtomicOperation {
+    /// The operation that a packet asks for; `None` if its class is not [`OperationClass::Atomic`].
+    pub fn of(packet: &Packet<'_>) -> Option<AtomicOperation> {
+        Some(match packet.operation() {
+            Operation::CompareSwap => {
+                let AtomicEth { compare, swap_or_add: swap, .. } = packet.atomic_eth()?;
+                AtomicOperation::CompareSwap { compare, swap }
+            }
+            Operation::FetchAdd => AtomicOperation::FetchAdd { add: packet.atomic_eth()?.swap_or_add },
+            Operation::AtomicWrite => AtomicOperation::Write { bytes: packet.payload().try_into().ok()? },
+            _ => return None,
+        })
+    }
+
+    /// What an atomic packet carries of it: the value to swap or add, and the value to compare with.
+    pub const fn operands(self) -> (u64, u64) {
+        match self {
+            AtomicOperation::CompareSwap { compare, swap } => (swap, compare),
+            AtomicOperation::FetchAdd { add } => (add, 0),
+            AtomicOperation::Write { .. } => (0, 0),
+        }
+    }
+
+    /// The answer carries the value that was there before.
+    pub const fn returns_original(self) -> bool {
+        !matches!(self, AtomicOperation::Write { .. })
+    }
+
+    /// The right to the memory that it takes.
+    pub const fn access(self) -> Access {
+        match self {
+            AtomicOperation::CompareSwap { .. } | AtomicOperation::FetchAdd { .. } => Access::REMOTE_ATOMIC,
+            AtomicOperation::Write { .. } => Access::REMOTE_WRITE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Opcode, PayloadRule, Position, Service};
+
+    #[test]
+    fn every_number_finds_its_row_and_no_other_number_finds_one() {
+        for number in 0..=300 {
+            match SendOpcode::from_number(number) {
+                Some(opcode) => {
+                    assert_eq!((opcode as u32, opcode.info().opcode), (number, opcode));
+                }
+                None => assert!(matches!(number, 10..=13 | 16..), "{number}"),
+            }
+        }
+        assert!(WR_OPCODES.iter().map(|info| info.opcode as u8).is_sorted());
+    }
+
+    #[test]
+    fn requests_have_exactly_the_packets_of_their_services() {
+        for info in &WR_OPCODES {
+            let services = [
+                (QpType::Rc, Service::Rc),
+                (QpType::Uc, Service::Uc),
+                (QpType::Ud, Service::Ud),
+                (QpType::XrcInitiator, Service::Xrc),
+            ];
+            for (qp_type, service) in services {
+                let only = info.packets.at(Position::Only).map(|operation| Opcode::new(service, operation));
+                let exists = only.is_some_and(|opcode| opcode.info().is_some());
+                let is_local = info.class == WrClass::Local;
+                let expected = if is_local { false } else { info.qp_types.contains(qp_type) };
+                assert_eq!(exists, expected, "{} on {}", info.name, qp_type.name());
+                for position in [Position::First, Position::Middle, Position::Last, Position::Only] {
+                    let Some(operation) = info.packets.at(position) else { continue };
+                    let Some(row) = Opcode::new(service, operation).info() else { continue };
+                    assert!(row.is_request);
+                    let carries = row.payload != PayloadRule::None;
+                    assert_eq!(carries, info.data.is_sent(), "{}", row.name);
+                }
+            }
+            assert!(!info.qp_types.contains(QpType::XrcTarget), "a target sends nothing");
+            let has = |qp_type| info.qp_types.contains(qp_type);
+            assert_eq!(has(QpType::XrcDuplex), has(QpType::XrcInitiator), "{}", info.name);
+            assert_eq!(has(QpType::Gsi), has(QpType::Ud), "{}", info.name);
+        }
+    }
+
+    #[test]
+    fn what_needs_a_response_and_what_names_memory() {
+        let of = |keep: fn(&WrInfo) -> bool| {
+            WR_OPCODES.iter().filter(|info| keep(info)).map(|info| info.name).collect::<alloc::vec::Vec<_>>()
+        };
+        let atomics = ["ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD"];
+        let last = ["FLUSH", "ATOMIC_WRITE"];
+        assert_eq!(of(WrInfo::needs_response), [&["RDMA_READ"][..], &atomics, &last].concat());
+        let writes = ["RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ"];
+        assert_eq!(of(WrInfo::names_remote_memory), [&writes[..], &atomics, &last].concat());
+        let sends = ["SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "ATOMIC_WRITE"];
+        assert_eq!(of(|info| info.data.is_sent()), [&writes[..2], &sends].concat());
+        assert_eq!(of(|info| info.data.is_word()), [&atomics[..], &last[1..]].concat());
+    }
+}
