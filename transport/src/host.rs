@@ -12,7 +12,7 @@ use crate::types::{
 };
 use crate::wire::Qpn;
 
-pub use crate::types::Counter;
+pub use crate::types::{Counter, MemoryError};
 
 /// The device's own names for what a queue pair is attached to. The protocol hands them back
 /// unread; their meaning is the device's.
@@ -58,37 +58,6 @@ pub enum NoRecv {
     Empty,
     /// The XRC SRQ number is unknown or of another domain.
     NoSuchSrq,
-}
-
-/// Why memory could not be accessed. The protocol turns it into a NAK or a completion status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MemoryError {
-    /// No such key, or it is not valid now.
-    UnknownKey,
-    /// The key belongs to another protection domain (or another QP, for a type-2 window).
-    WrongDomain,
-    /// The range is not inside the region, or wraps.
-    OutOfRange,
-    /// The region lacks the right.
-    AccessDenied,
-    /// An atomic's address is not a multiple of 8.
-    Misaligned,
-    /// The region is paged on demand, and there is no page, or none with that right.
-    NotMapped,
-}
-
-impl MemoryError {
-    /// What was wrong, for messages.
-    pub const fn reason(self) -> &'static str {
-        match self {
-            MemoryError::UnknownKey => "the key is unknown or no longer valid",
-            MemoryError::WrongDomain => "the key belongs to another protection domain or queue pair",
-            MemoryError::OutOfRange => "the range is not inside the memory region",
-            MemoryError::AccessDenied => "the memory region lacks the access right",
-            MemoryError::Misaligned => "the address is not a multiple of 8",
-            MemoryError::NotMapped => "the process has no memory there, or not with that right",
-        }
-    }
 }
 
 /// A remote key as a peer used it, with the domain it must belong to.
@@ -251,4 +220,16 @@ pub trait Transmit {
 
     /// The packet begun last is not to be sent after all.
     fn abandon(&mut self);
+}
+
+/// Which element of a list could not be used, and why.
+#[cold]
+pub(crate) fn fault_of<H: Host>(
+    pd: u32,
+    sges: &[Sge],
+    error: MemoryError,
+    stores: bool,
+    host: &mut H,
+) -> MemoryFault {
+    host.find_fault(pd, sges, stores).unwrap_or(MemoryFault::unknown_place(error, stores))
 }

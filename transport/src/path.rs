@@ -30,3 +30,14 @@ pub struct Path {
     /// IPv6 flow label (20 bits).
     pub flow_label: u32,
 }
+
+/// How a packet came: what the IP header said.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival<'a> {
+    /// Addresses and ports.
+    pub flow: &'a Flow,
+    /// TOS / traffic class; the low two bits are ECN.
+    pub traffic_class: u8,
+    /// TTL / hop limit.
+    pub hop_limit: u8,
+}

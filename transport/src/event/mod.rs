@@ -12,7 +12,7 @@ mod identity;
 use core::fmt;
 
 use crate::types::{Cause, Counter, Peer, QpState, RecvRequest, SendOpcode, WcStatus, WorkCompletion};
-use crate::wire::{NakCode, Opcode, Psn, Syndrome};
+use crate::wire::{NakCode, Opcode, Packet, Psn, Syndrome};
 
 pub use identity::{PacketIdentity, Side, Transmissions};
 
@@ -232,6 +232,11 @@ pub enum QpEvent<'a> {
 }
 
 impl QpEvent<'_> {
+    /// A packet is dropped; the counter says why.
+    pub const fn dropped(packet: &Packet<'_>, reason: Counter) -> QpEvent<'static> {
+        QpEvent::Dropped { reason, opcode: packet.bth().opcode, psn: packet.bth().psn }
+    }
+
     /// What it is about.
     #[inline]
     pub const fn topic(&self) -> Topic {

@@ -1,11 +1,10 @@
 //! The completer: what responses do to the requester.
 
 use super::peer_port::Fit;
-use super::receive::dropped;
-use super::requester::{Outstanding, Requester, SendFailure, fault_of};
+use super::requester::{Outstanding, Requester, SendFailure};
 use super::settings::Settings;
 use crate::event::{QpEvent, Repetition};
-use crate::host::{Counter, Host};
+use crate::host::{Counter, Host, fault_of};
 use crate::types::{Answer, Heard, WcStatus, WrClass};
 use crate::wire::{NakCode, OperationClass, Packet, Position, Psn, Syndrome, rnr_timer_ns};
 
@@ -27,7 +26,7 @@ impl Requester {
         let psn = packet.bth().psn;
         if !psn.is_before(self.sent_end) {
             self.heard.note(Answer::NeverSent(psn));
-            host.emit(&settings.context, dropped(packet, Counter::RxUnexpectedResponse));
+            host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxUnexpectedResponse));
             return Ok(());
         }
         match packet.info().class {
@@ -73,7 +72,7 @@ impl Requester {
         let Some(aeth) = packet.aeth() else { return Ok(()) };
         if psn.is_before(self.acked) {
             self.note_old(psn);
-            host.emit(&settings.context, dropped(packet, Counter::RxStaleResponse));
+            host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxStaleResponse));
             return Ok(());
         }
         let syndrome = Syndrome::from_byte(aeth.syndrome);
@@ -102,7 +101,7 @@ impl Requester {
                 Err(SendFailure { status, local: false })
             }
             Syndrome::Reserved(_) => {
-                host.emit(&settings.context, dropped(packet, Counter::RxReservedSyndrome));
+                host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxReservedSyndrome));
                 Ok(())
             }
         }
@@ -122,7 +121,7 @@ impl Requester {
         // The newest PSN of a responder that is still answering a READ lies inside it.
         let head = self.queue.entry(self.queue.head());
         if head.is_some_and(|wqe| psn.is_before(wqe.end_psn())) {
-            host.emit(&settings.context, dropped(packet, Counter::RxStaleResponse));
+            host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxStaleResponse));
             return Ok(());
         }
         self.implied_nak(settings, now_ns, host)
@@ -284,12 +283,12 @@ impl Requester {
     ) -> Result<Option<Outstanding>, SendFailure> {
         let psn = packet.bth().psn;
         let Some(front) = self.outstanding.front().copied() else {
-            host.emit(&settings.context, dropped(packet, Counter::RxUnexpectedResponse));
+            host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxUnexpectedResponse));
             return Ok(None);
         };
         if psn.is_before(self.acked) || psn.is_before(front.first_psn) {
             self.note_old(psn);
-            host.emit(&settings.context, dropped(packet, Counter::RxStaleResponse));
+            host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxStaleResponse));
             return Ok(None);
         }
         // A READ or atomic response also acknowledges the SENDs and WRITEs before its request.

@@ -3,8 +3,7 @@
 use alloc::boxed::Box;
 use core::convert::Infallible;
 
-use super::outbound::{self, Emitted};
-use super::requester::Progress;
+use super::outbound::{self, Emitted, Progress};
 use super::settings::Settings;
 use crate::event::QpEvent;
 use crate::host::{Host, Transmit};

@@ -4,8 +4,8 @@ use core::net::IpAddr;
 
 use super::Arrival;
 use super::inbound::{BufferFailure, Fault, Inbound};
-use super::receive::dropped;
 use super::settings::Settings;
+use crate::event::QpEvent;
 use crate::host::{Counter, Host};
 use crate::path::Flow;
 use crate::types::{Cause, Detail, WcFlags, WcOpcode};
@@ -26,17 +26,17 @@ pub(crate) fn handle_datagram<H: Host>(
     host: &mut H,
 ) -> Result<(), BufferFailure> {
     let Some(deth) = packet.deth() else {
-        host.emit(&settings.context, dropped(packet, Counter::RxWrongService));
+        host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxWrongService));
         return Ok(());
     };
     if deth.qkey != settings.qkey {
-        host.emit(&settings.context, dropped(packet, Counter::RxBadQkey));
+        host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxBadQkey));
         let (source, given, expected) = (deth.source, deth.qkey, settings.qkey);
         host.log(&settings.context, Cause::WrongQkey { source, given, expected });
         return Ok(());
     }
     if let Err(fault) = inbound.take_recv(settings, packet, host) {
-        host.emit(&settings.context, dropped(packet, Counter::RxNoReceive));
+        host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxNoReceive));
         let (psn, reason) = (packet.bth().psn, fault.reason());
         host.log(&settings.context, Cause::MessageDropped { psn, reason, detail: Detail::None });
         return Ok(());

@@ -2,8 +2,7 @@
 //! memory that the message names. All services put messages together here; what a fault leads to is theirs to
 //! say.
 
-use crate::host::{Host, MemoryError, NoRecv, RecvWqe, RemoteKey};
-use crate::qp::requester::fault_of;
+use crate::host::{Host, MemoryError, NoRecv, RecvWqe, RemoteKey, fault_of};
 use crate::qp::settings::Settings;
 use crate::types::{Access, Detail, WcFlags, WcOpcode, WcStatus, WorkCompletion};
 use crate::wire::{OperationClass, Packet};

@@ -36,16 +36,17 @@ use core::net::IpAddr;
 
 use crate::event::{Actor, QpEvent, Topic};
 use crate::host::{Host, PeerProgress, QpContext, Transmit};
-use crate::path::Flow;
 use crate::types::{AsyncEventType, Cause, Peer, QpCapacity, QpState, QpType, WcStatus};
 use crate::wire::Qpn;
 
+pub use crate::path::Arrival;
+pub use crate::types::{MAX_MESSAGE_BYTES, PostError};
 pub use attributes::{AttributeMask, ModifyLimits, QpAttributes};
 pub use datagram::GRH_BYTES;
 pub use modify::ResolvedPath;
-pub use post::{MAX_MESSAGE_BYTES, PostError};
-pub use requester::Progress;
+pub use outbound::Progress;
 pub use response::Urgency;
+pub use settings::QpConfig;
 pub use snapshot::{MessageSnapshot, ReplaySnapshot, ResponderSnapshot, TargetSnapshot};
 pub use transition::{ErrorClass, ModifyError};
 
@@ -56,34 +57,6 @@ use requester::{Requester, SendFailure};
 use responder::Responder;
 use settings::Settings;
 use unreliable::UnreliableReceiver;
-
-/// How a packet came: what the IP header said.
-#[derive(Debug, Clone, Copy)]
-pub struct Arrival<'a> {
-    /// Addresses and ports.
-    pub flow: &'a Flow,
-    /// TOS / traffic class; the low two bits are ECN.
-    pub traffic_class: u8,
-    /// TTL / hop limit.
-    pub hop_limit: u8,
-}
-
-/// What a queue pair is made with.
-#[derive(Debug, Clone)]
-pub struct QpConfig {
-    /// The device's names for what it is attached to.
-    pub context: QpContext,
-    /// Transport service.
-    pub qp_type: QpType,
-    /// Queue sizes, as granted.
-    pub capacity: QpCapacity,
-    /// All send requests make completions.
-    pub signal_all: bool,
-    /// Receives come from an SRQ.
-    pub has_srq: bool,
-    /// Longest datagram payload in bytes (UD): the port's active MTU.
-    pub port_mtu_bytes: usize,
-}
 
 /// The receiving side, by transport service.
 #[derive(Debug)]

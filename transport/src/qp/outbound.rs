@@ -4,6 +4,15 @@ use crate::host::Transmit;
 use crate::path::Path;
 use crate::wire::{Headers, ICRC_BYTES};
 
+/// What is left to do after a transmit call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing to send until something happens.
+    Idle,
+    /// The sink had no room: call again.
+    Blocked,
+}
+
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Emitted {

@@ -23,11 +23,8 @@
 //! **Before a port is known,** only packets far from the expected PSN are guesses: the first packets may be
 //! lost.
 
-use super::{Arrival, QueuePair, Receiver};
-use crate::host::Host;
 use crate::path::Path;
-use crate::types::Cause;
-use crate::wire::{Packet, Position, Psn, Service};
+use crate::wire::Psn;
 
 /// No port: none has been learnt.
 const UNKNOWN: u32 = 1 << 16;
@@ -172,60 +169,6 @@ impl PeerPort {
         self.pause_ns = if forgotten { FIRST_PAUSE_NS } else { (2 * self.pause_ns).min(LONGEST_PAUSE_NS) };
         self.pause_until_ns = now_ns.saturating_add(self.pause_ns);
         true
-    }
-}
-
-impl QueuePair {
-    /// Whether a packet is handled though it comes from another UDP port than the peer's, or before that is
-    /// known.
-    #[cold]
-    pub(super) fn admits_port<H: Host>(
-        &mut self,
-        now_ns: u64,
-        arrival: &Arrival<'_>,
-        packet: &Packet<'_>,
-        host: &mut H,
-    ) -> bool {
-        let Some(path) = &self.settings.path else { return false };
-        let (given, roce_port) = (arrival.flow.source_port, arrival.flow.destination_port);
-        self.peer_port.learn_from_path(path);
-        if self.peer_port.is(given) {
-            return true;
-        }
-        let fit = self.fit(packet);
-        match self.peer_port.judge(now_ns, given, roce_port, fit) {
-            Verdict::Accept => true,
-            Verdict::Drop => false,
-            Verdict::DropGuess => {
-                let (psn, expected) = (packet.bth().psn, self.peer_port.known());
-                host.log(&self.settings.context, Cause::WrongPort { psn, given, expected });
-                false
-            }
-        }
-    }
-
-    /// How well a packet fits what the peer is to send next.
-    fn fit(&self, packet: &Packet<'_>) -> Fit {
-        let psn = packet.bth().psn;
-        let starts = matches!(packet.info().position, Position::First | Position::Only);
-        if packet.info().service == Service::Cnp {
-            // It slows us down at worst, and NICs may send it from a port of its own.
-            return Fit::Behind;
-        }
-        if !packet.info().is_request {
-            return self.requester.fit(packet, self.peer_port.known().is_some());
-        }
-        match &self.receiver {
-            Receiver::Reliable(responder) => Fit::of_request(psn, responder.expected),
-            // Nothing is repeated: the first message that arrives may have any PSN.
-            Receiver::Unreliable(_) if starts && self.peer_port.known().is_none() => Fit::Exact,
-            Receiver::Unreliable(receiver) => match Fit::of_request(psn, receiver.expected) {
-                Fit::Near if starts => Fit::Exact,
-                Fit::Behind => Fit::Far,
-                fit => fit,
-            },
-            Receiver::Datagram(_) => Fit::Behind,
-        }
     }
 }
 

@@ -1,144 +1,14 @@
 //! Posting send requests, and what is refused at once.
 
-use core::fmt;
-
 use super::QueuePair;
 use super::responder::packets_of;
 use super::settings::Settings;
 use crate::event::{QpEvent, Topic};
 use crate::host::Host;
 use crate::types::{
-    Cause, LocalData, Operand, QpCapacity, QpState, QpType, SendFlags, SendOpcode, SendRequest, WcStatus,
+    Cause, LocalData, MAX_MESSAGE_BYTES, Operand, PostError, QpCapacity, QpState, SendFlags, SendRequest,
     WrClass, WrInfo,
 };
-
-/// Longest message in bytes.
-pub const MAX_MESSAGE_BYTES: u64 = 1 << 31;
-
-/// Why a request was not posted. Nothing of it has been kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PostError {
-    /// The queue pair cannot take requests in this state.
-    WrongState {
-        /// Its state.
-        state: QpState,
-    },
-    /// The operation does not exist on this type of queue pair.
-    WrongOpcode {
-        /// The operation.
-        opcode: SendOpcode,
-        /// The type.
-        qp_type: QpType,
-    },
-    /// `INLINE` with an operation that sends no data of its own.
-    InlineNotAllowed {
-        /// The operation.
-        opcode: SendOpcode,
-    },
-    /// More scatter/gather elements than the queue was made for.
-    TooManySges {
-        /// Elements given.
-        given: usize,
-        /// Elements allowed.
-        allowed: u32,
-    },
-    /// More inline data than the queue was made for.
-    InlineTooLong {
-        /// Bytes given.
-        given: u64,
-        /// Bytes allowed.
-        allowed: u32,
-    },
-    /// Longer than 2^31 bytes.
-    MessageTooLong {
-        /// Bytes given.
-        given: u64,
-    },
-    /// An atomic or ATOMIC WRITE with other than 8 local bytes.
-    NotEightBytes {
-        /// Bytes given.
-        given: u64,
-    },
-    /// An atomic on an address that is not a multiple of 8.
-    Misaligned {
-        /// The remote address.
-        address: u64,
-    },
-    /// A datagram through an address handle of another protection domain than the queue pair's.
-    ForeignAddressHandle,
-    /// A datagram without address handle, an atomic without operands, a FLUSH without range.
-    Incomplete {
-        /// The field that is missing.
-        missing: &'static str,
-    },
-    /// All entries hold requests that were not completed and polled yet.
-    QueueFull {
-        /// Depth of the queue.
-        depth: u32,
-    },
-}
-
-impl PostError {
-    /// ENOMEM for a full queue, EINVAL for everything else.
-    pub const fn is_queue_full(&self) -> bool {
-        matches!(self, PostError::QueueFull { .. })
-    }
-
-    /// The completion that adapters and rdma_rxe make of this fault; none: they refuse the post, too.
-    pub(crate) const fn completion(&self) -> Option<WcStatus> {
-        match self {
-            // A queue pair without a send queue has nothing to complete.
-            PostError::WrongOpcode { qp_type: QpType::XrcTarget, .. } => None,
-            PostError::WrongOpcode { .. } | PostError::ForeignAddressHandle => Some(WcStatus::LocQpOpErr),
-            PostError::NotEightBytes { .. } => Some(WcStatus::LocLenErr),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for PostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            PostError::WrongState { state } => {
-                let name = state.name();
-                write!(
-                    f,
-                    "a queue pair in state {name} takes no requests; send requests are taken from RTS on"
-                )
-            }
-            PostError::WrongOpcode { opcode, qp_type } => {
-                write!(f, "operation {} does not exist on {}", opcode.name(), qp_type.name())
-            }
-            PostError::InlineNotAllowed { opcode } => {
-                write!(f, "flag INLINE makes no sense for {}", opcode.name())
-            }
-            PostError::TooManySges { given, allowed } => {
-                write!(f, "{given} scatter/gather elements, but the queue was made for {allowed}")
-            }
-            PostError::InlineTooLong { given, allowed } => {
-                write!(f, "{given} bytes of inline data, but the queue was made for {allowed}")
-            }
-            PostError::MessageTooLong { given } => {
-                write!(f, "a message of {given} bytes is longer than 2^31")
-            }
-            PostError::NotEightBytes { given } => {
-                write!(f, "an atomic needs exactly 8 local bytes, not {given}")
-            }
-            PostError::Misaligned { address } => {
-                write!(f, "the remote address {address:#x} of an atomic is not a multiple of 8")
-            }
-            PostError::ForeignAddressHandle => {
-                write!(f, "the address handle is of another protection domain than the queue pair")
-            }
-            PostError::Incomplete { missing } => write!(f, "{missing} is missing"),
-            PostError::QueueFull { depth } => {
-                write!(f, "all {depth} slots of the queue are in use; poll completions to free them")
-            }
-        }
-    }
-}
-
-impl core::error::Error for PostError {}
 
 /// Checks a request and returns its length in bytes.
 pub(crate) fn check(

@@ -1,6 +1,7 @@
 //! A packet that came for a queue pair: the checks that every packet must pass, and who handles it then.
 
 use super::inbound::BufferFailure;
+use super::peer_port::{Fit, Verdict};
 use super::{Arrival, QueuePair, Receiver, datagram};
 use crate::event::{Actor, PacketIdentity, QpEvent, Topic};
 use crate::host::{Counter, Host};
@@ -79,7 +80,7 @@ impl QueuePair {
         packet: &Packet<'_>,
         host: &mut H,
     ) {
-        host.emit(&self.settings.context, dropped(packet, counter));
+        host.emit(&self.settings.context, QpEvent::dropped(packet, counter));
         let Flow { source, destination: to, .. } = *arrival.flow;
         let reason = match (counter, &self.settings.path) {
             // What comes after ERR, and to a queue pair that was connected before, is nothing unusual.
@@ -176,14 +177,61 @@ impl QueuePair {
         self.complete_held_recv(status, host);
         self.enter_error_by(Actor::Responder, host);
     }
+
+    /// Whether a packet is handled though it comes from another UDP port than the peer's, or before that is
+    /// known.
+    #[cold]
+    pub(super) fn admits_port<H: Host>(
+        &mut self,
+        now_ns: u64,
+        arrival: &Arrival<'_>,
+        packet: &Packet<'_>,
+        host: &mut H,
+    ) -> bool {
+        let Some(path) = &self.settings.path else { return false };
+        let (given, roce_port) = (arrival.flow.source_port, arrival.flow.destination_port);
+        self.peer_port.learn_from_path(path);
+        if self.peer_port.is(given) {
+            return true;
+        }
+        let fit = self.fit(packet);
+        match self.peer_port.judge(now_ns, given, roce_port, fit) {
+            Verdict::Accept => true,
+            Verdict::Drop => false,
+            Verdict::DropGuess => {
+                let (psn, expected) = (packet.bth().psn, self.peer_port.known());
+                host.log(&self.settings.context, Cause::WrongPort { psn, given, expected });
+                false
+            }
+        }
+    }
+
+    /// How well a packet fits what the peer is to send next.
+    fn fit(&self, packet: &Packet<'_>) -> Fit {
+        let psn = packet.bth().psn;
+        let starts = packet.info().position.begins();
+        if packet.info().service == Service::Cnp {
+            // It slows us down at worst, and NICs may send it from a port of its own.
+            return Fit::Behind;
+        }
+        if !packet.info().is_request {
+            return self.requester.fit(packet, self.peer_port.known().is_some());
+        }
+        match &self.receiver {
+            Receiver::Reliable(responder) => Fit::of_request(psn, responder.expected),
+            // Nothing is repeated: the first message that arrives may have any PSN.
+            Receiver::Unreliable(_) if starts && self.peer_port.known().is_none() => Fit::Exact,
+            Receiver::Unreliable(receiver) => match Fit::of_request(psn, receiver.expected) {
+                Fit::Near if starts => Fit::Exact,
+                Fit::Behind => Fit::Far,
+                fit => fit,
+            },
+            Receiver::Datagram(_) => Fit::Behind,
+        }
+    }
 }
 
 /// Two P_Keys match if their low 15 bits do, are not 0, and one of them is a full member.
 fn pkey_matches(a: u16, b: u16) -> bool {
     a & 0x7fff == b & 0x7fff && a & 0x7fff != 0 && (a | b) & 0x8000 != 0
-}
-
-/// A packet is dropped; the counter says why.
-pub(crate) fn dropped(packet: &Packet<'_>, reason: Counter) -> QpEvent<'static> {
-    QpEvent::Dropped { reason, opcode: packet.bth().opcode, psn: packet.bth().psn }
 }

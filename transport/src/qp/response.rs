@@ -2,8 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::outbound::{self, Emitted};
-use super::requester::Progress;
+use super::outbound::{self, Emitted, Progress};
 use super::settings::Settings;
 use crate::host::{Host, RemoteKey, Transmit};
 use crate::types::{Cause, Detail, RemoteRange};

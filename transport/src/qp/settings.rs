@@ -4,8 +4,25 @@ use alloc::sync::Arc;
 
 use crate::host::QpContext;
 use crate::path::Path;
-use crate::types::{Access, QpType};
+use crate::types::{Access, QpCapacity, QpType};
 use crate::wire::{Bth, Opcode, Operation, Psn, Qpn, Service};
+
+/// What a queue pair is made with.
+#[derive(Debug, Clone)]
+pub struct QpConfig {
+    /// The device's names for what it is attached to.
+    pub context: QpContext,
+    /// Transport service.
+    pub qp_type: QpType,
+    /// Queue sizes, as granted.
+    pub capacity: QpCapacity,
+    /// All send requests make completions.
+    pub signal_all: bool,
+    /// Receives come from an SRQ.
+    pub has_srq: bool,
+    /// Longest datagram payload in bytes (UD): the port's active MTU.
+    pub port_mtu_bytes: usize,
+}
 
 /// Attributes of a queue pair in the form in which packets are made and checked.
 #[derive(Debug, Clone)]

@@ -1,7 +1,6 @@
 //! The receiving side of UC: accept what is in sequence, drop the rest of a broken message silently.
 
 use super::inbound::{BufferFailure, Fault, Inbound, Message};
-use super::receive;
 use super::responder::{check_payload, check_range_length};
 use super::settings::Settings;
 use crate::event::QpEvent;
@@ -117,7 +116,7 @@ impl UnreliableReceiver {
         let Dropped { counter, reason, detail } = dropped;
         self.dropping = true;
         self.inbound.message = Message::None;
-        host.emit(&settings.context, receive::dropped(packet, counter));
+        host.emit(&settings.context, QpEvent::dropped(packet, counter));
         host.log(&settings.context, Cause::MessageDropped { psn, reason, detail });
     }
 

@@ -4,8 +4,7 @@ use core::fmt;
 use core::net::IpAddr;
 
 use super::failure::{Detail, FailedSend};
-use super::{QpState, WcStatus};
-use crate::qp::PostError;
+use super::{PostError, QpState, WcStatus};
 use crate::wire::{Opcode, Psn, Qpn};
 
 /// Why a queue pair went to ERR or dropped a message: one sentence for the operator.

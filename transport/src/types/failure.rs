@@ -3,8 +3,7 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use super::{SendOpcode, Sge, WcStatus};
-use crate::host::MemoryError;
+use super::{MemoryError, SendOpcode, Sge, WcStatus};
 use crate::wire::{Psn, Qpn};
 
 /// A send request that failed, and what was seen of the peer.

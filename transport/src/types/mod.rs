@@ -7,8 +7,10 @@ mod completion;
 mod counter;
 mod event;
 mod failure;
+mod memory_error;
 mod mtu;
 mod opcode;
+mod post_error;
 mod queue_pair;
 mod work;
 
@@ -19,10 +21,12 @@ pub use completion::{WcFlags, WcStatus, WorkCompletion};
 pub use counter::Counter;
 pub use event::AsyncEventType;
 pub use failure::{Answer, Detail, FailedSend, Heard, MemoryFault, Peer, RemoteRange};
+pub use memory_error::MemoryError;
 pub use mtu::Mtu;
 pub use opcode::{
     AtomicOperation, LocalData, Operand, QpTypes, SendOpcode, WR_OPCODES, WcOpcode, WrClass, WrInfo,
 };
+pub use post_error::{MAX_MESSAGE_BYTES, PostError};
 pub use queue_pair::{QpCapacity, QpState, QpType};
 pub use work::{
     FlushRange, RecvRequest, RemoteTarget, SendFlags, SendRequest, Sge, UdDestination, WindowBind,

@@ -1,6 +1,6 @@
 //! All headers of one packet as a value, and the packet written from it.
 
-use super::opcode::CNP_RESERVED_BYTES;
+use super::header_set::CNP_RESERVED_BYTES;
 use super::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Ieth, ImmDt, Opcode, Operation, Reth, Service, XrcEth,
 };

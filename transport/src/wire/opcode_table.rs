@@ -1,79 +1,64 @@
 //! The table of opcodes: one row per operation, expanded to the services that have it.
 
-use super::{Bth, HeaderSet, Opcode, OpcodeInfo, OperationClass, Packets, PayloadRule, Position, Service};
+use core::fmt;
 
-/// Operation; discriminants are the lower five bits of the opcode (of [`Operation::Cnp`]: all eight).
+use super::{Bth, HeaderSet, Opcode, Operation, OperationClass, Position, Service};
+
+/// How many payload bytes a packet may have. The rules that need the path MTU are the queue pair's to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[allow(missing_docs)] // the specification's own names
-pub enum Operation {
-    SendFirst = 0,
-    SendMiddle,
-    SendLast,
-    SendLastImm,
-    SendOnly,
-    SendOnlyImm,
-    WriteFirst,
-    WriteMiddle,
-    WriteLast,
-    WriteLastImm,
-    WriteOnly,
-    WriteOnlyImm,
-    ReadRequest,
-    ReadResponseFirst,
-    ReadResponseMiddle,
-    ReadResponseLast,
-    ReadResponseOnly,
-    Acknowledge,
-    AtomicAcknowledge,
-    CompareSwap,
-    FetchAdd,
-    SendLastInvalidate = 0x16,
-    SendOnlyInvalidate = 0x17,
-    Flush = 0x1c,
-    AtomicWrite = 0x1d,
-    Cnp = 0x81,
+pub enum PayloadRule {
+    /// No payload.
+    None,
+    /// Exactly the path MTU.
+    Mtu,
+    /// 1 … path MTU.
+    OneToMtu,
+    /// 0 … path MTU.
+    ZeroToMtu,
+    /// Exactly 8.
+    Eight,
 }
 
-impl Packets {
-    /// RDMA WRITE.
-    pub const WRITE: Packets = Packets::of(
-        Operation::WriteFirst,
-        Operation::WriteMiddle,
-        Operation::WriteLast,
-        Operation::WriteOnly,
-    );
-    /// RDMA WRITE with immediate.
-    pub const WRITE_WITH_IMM: Packets = Packets::of(
-        Operation::WriteFirst,
-        Operation::WriteMiddle,
-        Operation::WriteLastImm,
-        Operation::WriteOnlyImm,
-    );
-    /// SEND.
-    pub const SEND: Packets =
-        Packets::of(Operation::SendFirst, Operation::SendMiddle, Operation::SendLast, Operation::SendOnly);
-    /// SEND with immediate.
-    pub const SEND_WITH_IMM: Packets = Packets::of(
-        Operation::SendFirst,
-        Operation::SendMiddle,
-        Operation::SendLastImm,
-        Operation::SendOnlyImm,
-    );
-    /// SEND with invalidate.
-    pub const SEND_WITH_INVALIDATE: Packets = Packets::of(
-        Operation::SendFirst,
-        Operation::SendMiddle,
-        Operation::SendLastInvalidate,
-        Operation::SendOnlyInvalidate,
-    );
-    /// The answer to a READ.
-    pub const READ_RESPONSE: Packets = Packets::of(
-        Operation::ReadResponseFirst,
-        Operation::ReadResponseMiddle,
-        Operation::ReadResponseLast,
-        Operation::ReadResponseOnly,
-    );
+/// What is known about an opcode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpcodeInfo {
+    /// The opcode itself.
+    pub opcode: Opcode,
+    /// For example `RC_SEND_FIRST` or `XRC_RDMA_WRITE_ONLY_IMM`.
+    pub name: &'static str,
+    /// Transport service.
+    pub service: Service,
+    /// Operation.
+    pub operation: Operation,
+    /// Class of the operation.
+    pub class: OperationClass,
+    /// Position in the message.
+    pub position: Position,
+    /// Headers after the BTH.
+    pub headers: HeaderSet,
+    /// Bytes of BTH and all headers after it.
+    pub header_bytes: usize,
+    /// Legal payload lengths.
+    pub payload: PayloadRule,
+    /// Travels from requester to responder. False for answers and for CNP.
+    pub is_request: bool,
+}
+
+impl Opcode {
+    /// What is known about it; `None` for an opcode that no RoCE packet may have.
+    #[inline]
+    pub const fn info(self) -> Option<&'static OpcodeInfo> {
+        OPCODES[self.byte() as usize].as_ref()
+    }
+}
+
+impl fmt::Display for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.info() {
+            Some(info) => f.write_str(info.name),
+            None => write!(f, "opcode {:#04x}", self.byte()),
+        }
+    }
 }
 
 /// Every opcode byte; `None` where no RoCE packet may be.

@@ -56,7 +56,7 @@ impl<'a> Packet<'a> {
     }
 
     /// The base transport header.
-    pub fn bth(&self) -> &Bth {
+    pub const fn bth(&self) -> &Bth {
         &self.bth
     }
 

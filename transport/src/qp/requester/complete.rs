@@ -1,9 +1,9 @@
 //! The end of send requests: completions, failures, flushing.
 
 use super::{Requester, SendFailure};
-use crate::host::{Host, MemoryError};
+use crate::host::Host;
 use crate::qp::settings::Settings;
-use crate::types::{Cause, FailedSend, MemoryFault, Peer, Sge, WcStatus, WorkCompletion};
+use crate::types::{Cause, FailedSend, Peer, WcStatus, WorkCompletion};
 
 impl Requester {
     /// A local failure is reported once everything before it has completed.
@@ -99,16 +99,4 @@ impl Requester {
         self.early_timer_ns = None;
         self.local_failure = None;
     }
-}
-
-/// Which element of a list could not be used, and why.
-#[cold]
-pub(crate) fn fault_of<H: Host>(
-    pd: u32,
-    sges: &[Sge],
-    error: MemoryError,
-    stores: bool,
-    host: &mut H,
-) -> MemoryFault {
-    host.find_fault(pd, sges, stores).unwrap_or(MemoryFault::unknown_place(error, stores))
 }

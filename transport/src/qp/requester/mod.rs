@@ -18,8 +18,6 @@ use crate::host::Host;
 use crate::types::{Heard, MemoryFault, WcStatus};
 use crate::wire::Psn;
 
-pub(crate) use complete::fault_of;
-
 /// The request at the head of the send queue failed: the queue pair goes to ERR (or SQE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SendFailure {
@@ -28,16 +26,7 @@ pub(crate) struct SendFailure {
     pub(crate) local: bool,
 }
 
-/// What is left to do after a transmit call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// Nothing to send until something happens.
-    Idle,
-    /// The sink had no room: call again.
-    Blocked,
-}
-
-/// A READ, atomic, FLUSH or ATOMIC WRITE request on the wire.
+/// A request on the wire that needs a response of its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outstanding {
     /// PSN of the request and of its first response.

@@ -1,10 +1,10 @@
 //! From the send queue to packets: the same for RC, UC, UD and XRC.
 
 use super::request::Request;
-use super::{Outstanding, Progress, Requester, SendFailure, fault_of};
-use crate::host::{Host, MemoryError, RemoteKey, Transmit};
+use super::{Outstanding, Requester, SendFailure};
+use crate::host::{Host, MemoryError, RemoteKey, Transmit, fault_of};
 use crate::path::Path;
-use crate::qp::outbound::{self, Emitted};
+use crate::qp::outbound::{self, Emitted, Progress};
 use crate::qp::send_queue::SendWqe;
 use crate::qp::settings::Settings;
 use crate::types::{MemoryFault, Operand, SendFlags, WcStatus, WrClass};

@@ -1,7 +1,8 @@
 //! Requests with a response of their own: READ, atomics, FLUSH.
 
+use super::Responder;
 use super::check::{flush_access, packets_of, range_of};
-use super::{Refused, Responder, Stop};
+use super::refusal::{Refused, Stop};
 use crate::host::{Host, MemoryError, RemoteKey};
 use crate::qp::inbound::remote_key;
 use crate::qp::response::{ReadRequest, Replay, ReplayKind};

@@ -1,9 +1,8 @@
 //! Checks of one request packet that need no memory and no queue.
 
-use super::Refused;
-use crate::qp::post::MAX_MESSAGE_BYTES;
+use super::refusal::Refused;
 use crate::qp::settings::Settings;
-use crate::types::{Access, AtomicOperation, Detail, RemoteRange};
+use crate::types::{Access, AtomicOperation, Detail, MAX_MESSAGE_BYTES, RemoteRange};
 use crate::wire::{OperationClass, Packet, Position};
 
 /// PSNs that `length_bytes` take: at least one.

@@ -2,9 +2,9 @@
 
 use super::Responder;
 use super::check::packets_of;
+use crate::event::QpEvent;
 use crate::host::{Counter, Host};
 use crate::qp::inbound::remote_key;
-use crate::qp::receive::dropped;
 use crate::qp::response::{ReadRequest, ReplayKind};
 use crate::qp::settings::Settings;
 use crate::types::Access;
@@ -21,7 +21,7 @@ impl Responder {
         let psn = packet.bth().psn;
         let class = packet.info().class;
         if class.needs_response() && self.responses.is_full(settings.max_dest_rd_atomic) {
-            host.emit(&settings.context, dropped(packet, Counter::RxMessageDropped));
+            host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxMessageDropped));
             return;
         }
         match class {
@@ -31,7 +31,7 @@ impl Responder {
                     self.responses.replay_saved(psn, Some(original), self.msn);
                 }
                 Some(ReplayKind::Empty) => self.responses.replay_saved(psn, None, self.msn),
-                _ => host.emit(&settings.context, dropped(packet, Counter::RxReplayMissed)),
+                _ => host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxReplayMissed)),
             },
             // Asked for or not: a peer that sends again has not heard how far it got. rdma_rxe asks only in
             // the last of 128 packets; if our socket holds fewer of its packets than that, it loses the
@@ -47,11 +47,11 @@ impl Responder {
         let psn = packet.bth().psn;
         let found = self.responses.replay_of(psn);
         let (Some(reth), Some(replay)) = (packet.reth(), found) else {
-            host.emit(&settings.context, dropped(packet, Counter::RxReplayMissed));
+            host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxReplayMissed));
             return;
         };
         let ReplayKind::Read { rkey, address, length_bytes } = replay.kind else {
-            host.emit(&settings.context, dropped(packet, Counter::RxReplayMissed));
+            host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxReplayMissed));
             return;
         };
         // It may ask for the rest only, but never for more than the original did.
@@ -69,7 +69,7 @@ impl Responder {
                 key
             }
             _ => {
-                host.emit(&settings.context, dropped(packet, Counter::RxReplayMissed));
+                host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxReplayMissed));
                 return;
             }
         };

@@ -6,12 +6,11 @@ mod duplicate;
 mod refusal;
 
 use super::inbound::{Fault, Inbound, Message};
-use super::receive::dropped;
 use super::response::Responses;
 use super::settings::Settings;
 use crate::event::QpEvent;
 use crate::host::{Counter, Host};
-use crate::types::{Cause, DropReason};
+use crate::types::{Cause, Detail, DropReason};
 use crate::wire::{NakCode, OperationClass, Packet, Psn, Syndrome};
 
 pub(crate) use check::{check_payload, check_range_length, packets_of};
@@ -130,7 +129,7 @@ impl Responder {
         match self.accept(settings, packet, host) {
             Ok(()) => Ok(()),
             Err(Stop::Overloaded) => {
-                host.emit(&settings.context, dropped(packet, Counter::RxMessageDropped));
+                host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxMessageDropped));
                 Ok(())
             }
             Err(Stop::NotReady) => {
@@ -207,5 +206,27 @@ impl Responder {
             return Err(Refused::invalid(reason).into());
         }
         Ok(())
+    }
+
+    /// Answers a refused request with a NAK, and ends the receive request in use or else raises an event.
+    #[cold]
+    fn refuse<H: Host>(&mut self, settings: &Settings, packet: &Packet<'_>, refused: Refused, host: &mut H) {
+        let psn = packet.bth().psn;
+        let syndrome = refused.code.map(Syndrome::Nak);
+        if let Some(syndrome) = syndrome {
+            host.emit(&settings.context, QpEvent::NakSent { syndrome, psn });
+            self.responses.push_acknowledge(syndrome, psn, self.msn);
+        }
+        let detail = match refused.detail {
+            Detail::None => check::range_of(packet).map_or(Detail::None, Detail::Remote),
+            detail => detail,
+        };
+        let syndrome = syndrome.map(Syndrome::byte);
+        let cause = Cause::RequestRefused { syndrome, psn, reason: refused.reason, detail };
+        host.log(&settings.context, cause);
+        let told = self.inbound.fail(settings, refused.status, host);
+        if let (false, Some(event)) = (told, refused.event) {
+            host.event(&settings.context, event);
+        }
     }
 }

@@ -1,13 +1,10 @@
 //! How the processing of a request ends when it is not executed, and what the peer and the program hear of
 //! it.
 
-use super::{Responder, check};
-use crate::event::QpEvent;
-use crate::host::{Host, MemoryError};
+use crate::host::MemoryError;
 use crate::qp::inbound::Fault;
-use crate::qp::settings::Settings;
-use crate::types::{AsyncEventType, Cause, Detail, WcStatus};
-use crate::wire::{NakCode, Packet, Syndrome};
+use crate::types::{AsyncEventType, Detail, WcStatus};
+use crate::wire::NakCode;
 
 /// What a refused request leads to.
 pub(super) struct Refused {
@@ -99,35 +96,5 @@ impl From<Fault> for Stop {
                 Refused { code: None, status: WcStatus::LocQpOpErr, ..Refused::access(error) }
             }
         })
-    }
-}
-
-impl Responder {
-    /// Answers a refused request with a NAK, and ends the receive request in use or else raises an event.
-    #[cold]
-    pub(super) fn refuse<H: Host>(
-        &mut self,
-        settings: &Settings,
-        packet: &Packet<'_>,
-        refused: Refused,
-        host: &mut H,
-    ) {
-        let psn = packet.bth().psn;
-        let syndrome = refused.code.map(Syndrome::Nak);
-        if let Some(syndrome) = syndrome {
-            host.emit(&settings.context, QpEvent::NakSent { syndrome, psn });
-            self.responses.push_acknowledge(syndrome, psn, self.msn);
-        }
-        let detail = match refused.detail {
-            Detail::None => check::range_of(packet).map_or(Detail::None, Detail::Remote),
-            detail => detail,
-        };
-        let syndrome = syndrome.map(Syndrome::byte);
-        let cause = Cause::RequestRefused { syndrome, psn, reason: refused.reason, detail };
-        host.log(&settings.context, cause);
-        let told = self.inbound.fail(settings, refused.status, host);
-        if let (false, Some(event)) = (told, refused.event) {
-            host.event(&settings.context, event);
-        }
     }
 }

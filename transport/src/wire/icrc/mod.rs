@@ -32,24 +32,11 @@ use crc32fast::Hasher;
 use super::encapsulation::{in_ipv6, udp_length};
 use super::{Bth, Opcode, Operation, Service};
 use crate::path::Flow;
+pub use window::Verdict;
 use window::{WINDOW_TO_UDP_PAYLOAD, recover};
 
 /// Bytes of the ICRC.
 pub const ICRC_BYTES: usize = 4;
-
-/// Outcome of a verification.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Verdict {
-    /// Right for the predicted identification or for 0, or over IPv6.
-    Exact,
-    /// Right for this identification, which nobody predicted.
-    Recovered {
-        /// IPv4 identification of the sender.
-        ip_id: u16,
-    },
-    /// Wrong: drop the packet.
-    Bad,
-}
 
 /// ICRC of `body` (BTH to pad) in a packet of this flow, don't-fragment set; `ip_id` counts for
 /// IPv4 only. Addresses of mixed families are taken as IPv6, v4-mapped.

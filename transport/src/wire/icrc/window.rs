@@ -1,7 +1,19 @@
 //! The IPv4 identification that a wrong ICRC is right for, by dividing polynomials over GF(2) modulo the
 //! CRC's.
 
-use super::Verdict;
+/// Outcome of a verification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Right for the predicted identification or for 0, or over IPv6.
+    Exact,
+    /// Right for this identification, which nobody predicted.
+    Recovered {
+        /// IPv4 identification of the sender.
+        ip_id: u16,
+    },
+    /// Wrong: drop the packet.
+    Bad,
+}
 
 /// The window ends the stream's last `packet length + this` bytes: 16 of the IPv4 header from the
 /// identification on, 8 of UDP, and the packet without the 4 of its ICRC.

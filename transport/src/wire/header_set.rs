@@ -1,0 +1,88 @@
+//! Which headers follow the BTH, and where.
+
+use super::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Ieth, ImmDt, Reth, XrcEth};
+
+bitflags::bitflags! {
+    /// Headers after the BTH. Bits ascend in the order in which the headers follow each other.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub struct HeaderSet: u16 {
+        /// XRC: shared receive queue.
+        const XRCETH = 1 << 0;
+        /// Datagram: Q_Key and source.
+        const DETH = 1 << 1;
+        /// FLUSH: placement and selectivity.
+        const FETH = 1 << 2;
+        /// RDMA: remote range.
+        const RETH = 1 << 3;
+        /// Atomic: target and operands.
+        const ATOMIC_ETH = 1 << 4;
+        /// Answer: syndrome and MSN.
+        const AETH = 1 << 5;
+        /// Atomic answer: original value.
+        const ATOMIC_ACK_ETH = 1 << 6;
+        /// Immediate data.
+        const IMM = 1 << 7;
+        /// Key to invalidate.
+        const IETH = 1 << 8;
+        /// The sixteen reserved bytes of a CNP.
+        const CNP_RESERVED = 1 << 9;
+    }
+}
+
+/// Reserved bytes of a CNP between BTH and ICRC.
+pub(super) const CNP_RESERVED_BYTES: usize = 16;
+
+impl HeaderSet {
+    /// Length of each header, by bit number.
+    const BYTES: [usize; 10] = [
+        XrcEth::LEN,
+        Deth::LEN,
+        Feth::LEN,
+        Reth::LEN,
+        AtomicEth::LEN,
+        Aeth::LEN,
+        AtomicAckEth::LEN,
+        ImmDt::LEN,
+        Ieth::LEN,
+        CNP_RESERVED_BYTES,
+    ];
+
+    /// Bytes of all these headers together, the BTH not counted.
+    pub const fn bytes(self) -> usize {
+        let mut rest = self.bits() as usize & ((1 << HeaderSet::BYTES.len()) - 1);
+        let mut sum = 0;
+        while rest != 0 {
+            sum += HeaderSet::BYTES[rest.trailing_zeros() as usize];
+            rest &= rest - 1;
+        }
+        sum
+    }
+
+    /// Offset of `header` (one of these, a single bit) from the start of the BTH; `None` if it is
+    /// not in the set.
+    pub const fn offset_of(self, header: HeaderSet) -> Option<usize> {
+        if !self.intersects(header) {
+            return None;
+        }
+        let before = HeaderSet::from_bits_truncate(self.bits() & header.bits().wrapping_sub(1));
+        Some(Bth::LEN + before.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_offsets_follow_the_order_of_the_wire() {
+        let set = HeaderSet::XRCETH | HeaderSet::RETH | HeaderSet::IMM;
+        assert_eq!(set.bytes(), 24);
+        assert_eq!(set.offset_of(HeaderSet::XRCETH), Some(12));
+        assert_eq!(set.offset_of(HeaderSet::RETH), Some(16));
+        assert_eq!(set.offset_of(HeaderSet::IMM), Some(32));
+        assert_eq!(set.offset_of(HeaderSet::AETH), None);
+        assert_eq!((HeaderSet::FETH | HeaderSet::RETH).offset_of(HeaderSet::RETH), Some(16));
+        assert_eq!(HeaderSet::all().bytes(), 96);
+        assert_eq!(HeaderSet::from_bits_retain(0xfc00).bytes(), 0, "unknown bits have no bytes");
+    }
+}
