@@ -63,12 +63,16 @@ impl IpHeader {
         let mut out = [0; IP_HEADER_BYTES];
         out[1] = if self.source.is_ipv4() { 4 << 4 } else { 6 << 4 };
         out[2..4].copy_from_slice(&self.source_port.to_be_bytes());
-        for (place, address) in [(4, self.source), (20, self.destination)] {
-            match address {
-                IpAddr::V4(v4) => out[place + 12..place + 16].copy_from_slice(&v4.octets()),
-                IpAddr::V6(v6) => out[place..place + 16].copy_from_slice(&v6.octets()),
+        let in_16_bytes = |address| match address {
+            IpAddr::V4(v4) => {
+                let mut bytes = [0; 16];
+                bytes[12..].copy_from_slice(&v4.octets());
+                bytes
             }
-        }
+            IpAddr::V6(v6) => v6.octets(),
+        };
+        out[4..20].copy_from_slice(&in_16_bytes(self.source));
+        out[20..36].copy_from_slice(&in_16_bytes(self.destination));
         out
     }
 }

@@ -181,6 +181,7 @@ impl WrInfo {
 pub struct QpTypes(u16);
 
 impl QpTypes {
+    #[expect(clippy::indexing_slicing, reason = "evaluated when this is compiled")]
     const fn of(types: &[QpType]) -> QpTypes {
         let (mut bits, mut index) = (0, 0);
         while index < types.len() {
@@ -250,6 +251,7 @@ pub static WR_OPCODES: [WrInfo; 12] = {
 };
 
 /// Row of each number in [`WR_OPCODES`]; numbers of no operation have one behind the table.
+#[expect(clippy::indexing_slicing, reason = "evaluated when this is compiled")]
 static ROW_OF_NUMBER: [u8; 16] = {
     let mut rows = [WR_OPCODES.len() as u8; 16];
     let mut row = 0;

@@ -47,6 +47,7 @@ pub struct OpcodeInfo {
 impl Opcode {
     /// What is known about it; `None` for an opcode that no RoCE packet may have.
     #[inline]
+    #[expect(clippy::indexing_slicing, reason = "the table has a row for every byte")]
     pub const fn info(self) -> Option<&'static OpcodeInfo> {
         OPCODES[self.byte() as usize].as_ref()
     }
@@ -164,6 +165,7 @@ const fn row(
     }
 }
 
+#[expect(clippy::indexing_slicing, reason = "evaluated when this is compiled")]
 const fn by_byte(rows: &[&[OpcodeInfo]]) -> [Option<OpcodeInfo>; 256] {
     let mut table = [None; 256];
     let mut row_index = 0;

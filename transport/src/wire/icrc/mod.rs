@@ -40,6 +40,7 @@ pub const ICRC_BYTES: usize = 4;
 
 /// ICRC of `body` (BTH to pad) in a packet of this flow, don't-fragment set; `ip_id` counts for
 /// IPv4 only. Addresses of mixed families are taken as IPv6, v4-mapped.
+#[expect(clippy::indexing_slicing, reason = "constant offsets into an array; once per packet")]
 pub fn compute(flow: &Flow, ip_id: u16, body: &[u8]) -> u32 {
     let mut pseudo = [0xff; PSEUDO_V6_BYTES + Bth::LEN];
     let udp_length = udp_length(body.len() + ICRC_BYTES);
