@@ -50,8 +50,8 @@ fn text(output: &Output) -> String {
 }
 
 fn hca(port: SharedPort) -> Hca {
-    let gid = GidEntry::new(port.udp().address(), "lo", 1, Mtu::Mtu4096);
-    let config = HcaConfig { process_slot: port.slot(), ..HcaConfig::new("pumice0", vec![gid]) };
+    let gid = GidEntry::new(port.medium().address(), "lo", 1, Mtu::Mtu4096);
+    let config = HcaConfig { process_slot: port.process().value(), ..HcaConfig::new("pumice0", vec![gid]) };
     Hca::open(config, Box::new(port), Clock::monotonic()).expect("a device")
 }
 
@@ -59,7 +59,7 @@ fn hca(port: SharedPort) -> Hca {
 fn counters_of_running_processes_are_shown() {
     let place = Place::new("running", 0);
     let (one, other) = (place.open(), place.open());
-    let slots = [one.slot(), other.slot()];
+    let slots = [one.process().value(), other.process().value()];
     let devices = [hca(one), hca(other)];
     devices[1].counters().add(Counter::RxBadIcrc, 41);
     let output = place.stat(&["--json"]);

@@ -418,7 +418,7 @@ impl Scene {
         let config = ShareConfig { udp: UdpConfig::new(address), folder: Some(self.folder.clone()) };
         let port = SharedPort::open(&config).unwrap_or_else(|error| panic!("{error}"));
         let gids = vec![GidEntry::new(address, "lo", 1, Mtu::Mtu1024)];
-        let config = HcaConfig { process_slot: port.slot(), ..HcaConfig::new("pumice0", gids) };
+        let config = HcaConfig { process_slot: port.process().value(), ..HcaConfig::new("pumice0", gids) };
         Node::new(Arc::new(Hca::open(config, Box::new(port), Clock::monotonic()).unwrap()), address)
     }
 }

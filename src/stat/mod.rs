@@ -79,7 +79,7 @@ fn print_json(found: &[Report], out: &mut dyn Write) -> Result<(), CommandError>
         .map(|report| Process {
             pid: report.sharer.pid,
             program: program(report.sharer.pid),
-            slot: report.sharer.slot,
+            slot: report.sharer.process.value(),
             address: report.address(),
             counters: report.counters.as_ref().map(|counters| {
                 counters.iter().map(|(name, value)| (name.clone(), Value::from(*value))).collect()

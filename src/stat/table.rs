@@ -30,7 +30,7 @@ pub(super) fn print(found: &[Report], options: &StatOptions, out: &mut dyn Write
         }
         let name = program(report.sharer.pid).unwrap_or_else(|| "?".to_owned());
         let address = report.address();
-        writeln!(out, "process {} ({name})  slot {}  {address}", report.sharer.pid, report.sharer.slot)?;
+        writeln!(out, "process {} ({name})  slot {}  {address}", report.sharer.pid, report.sharer.process)?;
         let Some(counters) = &report.counters else {
             writeln!(out, "  does not answer: it is stopped, or just begins or ends; try again")?;
             continue;
@@ -59,11 +59,13 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use pumice_device::share::Sharer;
+    use pumice_transport::wire::ProcessIndex;
 
     use super::*;
 
     fn report(counters: Option<Vec<(&str, u64)>>) -> Report {
-        let sharer = Sharer { slot: 3, pid: u32::MAX, address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        let sharer =
+            Sharer { process: ProcessIndex::new(3), pid: u32::MAX, address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
         let own =
             |list: Vec<(&str, u64)>| list.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         Report { sharer, counters: counters.map(own) }

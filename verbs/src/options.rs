@@ -132,7 +132,7 @@ impl DeviceOptions {
             (Box::new(UdpPort::bind(&udp).map_err(VerbsError::Port)?), 0)
         } else {
             let port = SharedPort::open(&ShareConfig::new(udp)).map_err(VerbsError::Share)?;
-            let slot = port.slot();
+            let slot = port.process().value();
             (Box::new(port), slot)
         };
         // The device's clock starts at 0 now.

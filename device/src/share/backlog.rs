@@ -1,27 +1,29 @@
 //! How much of UC and UD waits in the socket buffers of the processes that share a port.
 //!
-//! Nobody acknowledges unreliable packets, so their sender cannot know that a receiver on the same host is not running and
-//! its socket's buffer full; hardware would stop the sender through the link, here the kernel drops. Hence an account per
-//! slot in memory that the processes of a user share: senders add to `offered` what they send, the owner adds to
-//! `taken` what it takes from its socket. The difference is the backlog, and a sender holds unreliable batches back while
-//! that is more than half a socket buffer.
+//! Receivers do not acknowledge unreliable packets, so a sender cannot know that a receiver on the same host is
+//! not running and its socket's buffer full; hardware would stop the sender through the link, here the kernel
+//! drops. Hence a table in memory that the processes of a user share, with an entry per process: senders add to
+//! `offered` what they send, the owner of the entry adds to `taken` what it takes from its socket. The difference
+//! is the backlog, and a sender holds unreliable batches back while that is more than half a socket buffer.
 //!
-//! It is an estimate, and mends itself: an owner that finds its socket empty has taken all that was offered before it
-//! looked. What is in the memory is a claim of other processes, so waiting is bounded: a backlog that nobody works off is
-//! ignored after [`PATIENCE_NS`].
+//! It is an estimate, and corrects itself: an owner that finds its socket empty has taken all that was offered
+//! before it looked. What is in the memory is a claim of other processes, so waiting is bounded: a sender ignores
+//! a backlog that its owner does not work off after [`PATIENCE_NS`].
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::accounts::Accounts;
+use pumice_transport::wire::{Service, peek};
+
+use super::backlog_table::BacklogTable;
 use super::neighbours::Neighbours;
 use super::system::{self, File};
 
 /// How long a sender waits for an owner that takes nothing.
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// How long a sender waits without having sent anything, whatever the account says.
+/// How long a sender waits without having sent anything, whatever the table says.
 const LONGEST_WAIT_NS: u64 = 2_000_000_000;
 /// The longest batch, as it is charged.
 const BATCH_CHARGE_BYTES: u64 = 68 * 1024;
@@ -29,19 +31,19 @@ const BATCH_CHARGE_BYTES: u64 = 68 * 1024;
 /// Destinations whose patience is remembered.
 const MAX_DESTINATIONS: usize = 4096;
 
-/// What a receive buffer is charged for a batch that arrives whole: about its bytes. A lone packet's room is rounded up
-/// to a power of two (measured: 832 bytes for 64, 2304 for 1056, 8448 for 4128).
+/// What a receive buffer is charged for a batch that arrives whole: about its bytes. A lone packet's room is
+/// rounded up to a power of two (measured: 832 bytes for 64, 2304 for 1056, 8448 for 4128).
 fn charge_bytes(length_bytes: usize, segment_bytes: usize) -> u64 {
     let length_bytes = length_bytes as u64;
     if length_bytes <= segment_bytes as u64 { 2 * length_bytes + 832 } else { length_bytes + 1024 }
 }
 
-/// Whether a batch is of UC or UD: the first three bits of its first opcode.
+/// Whether a batch is of UC or UD: its first packet tells.
 fn is_unreliable(batch: &[u8]) -> bool {
-    matches!(batch.first().map(|opcode| opcode >> 5), Some(1 | 3))
+    peek::opcode(batch).is_some_and(|opcode| matches!(opcode.service(), Service::Uc | Service::Ud))
 }
 
-/// How a sender gets on with one account.
+/// How a sender gets on with one process.
 #[derive(Debug, Clone, Copy, Default)]
 struct Patience {
     /// Since when nothing was sent, if something waits.
@@ -53,13 +55,13 @@ struct Patience {
     ignored_until_ns: Option<u64>,
 }
 
-/// The accounts, seen by the process that owns one of them.
+/// The table, seen by the process that owns one of its entries.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    own: Arc<Accounts>,
+    own: Arc<BacklogTable>,
     neighbours: Neighbours,
-    slot: u8,
-    process: u32,
+    process: u8,
+    pid: u32,
     limit_bytes: u64,
     /// Addresses of this host: those that a wildcard socket takes.
     local: Vec<IpAddr>,
@@ -68,48 +70,48 @@ pub(super) struct Backlog {
     reserved: Option<Charge>,
 }
 
-/// Something added to an account.
+/// Something added to an entry.
 #[derive(Debug)]
 pub(super) struct Charge {
-    accounts: Arc<Accounts>,
-    slot: u8,
+    table: Arc<BacklogTable>,
+    process: u8,
     bytes: u64,
 }
 
 impl Charge {
-    fn make(accounts: Arc<Accounts>, slot: u8, bytes: u64) -> (Charge, u64) {
-        let before = accounts.offered(slot).fetch_add(bytes, Ordering::Relaxed);
-        (Charge { accounts, slot, bytes }, before)
+    fn make(table: Arc<BacklogTable>, process: u8, bytes: u64) -> (Charge, u64) {
+        let before = table.offered(process).fetch_add(bytes, Ordering::Relaxed);
+        (Charge { table, process, bytes }, before)
     }
 
     /// Takes it back: nothing was sent.
     pub(super) fn retract(self) {
-        self.accounts.offered(self.slot).fetch_sub(self.bytes, Ordering::Relaxed);
+        self.table.offered(self.process).fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 impl Backlog {
-    /// Opens the accounts in `file` and begins the one of `slot`, whose socket is bound to `address`. `local` are the
-    /// host's addresses.
+    /// Opens the table in `file` and begins the entry of `process`, whose socket is bound to `address`.
+    /// `local` are the host's addresses.
     ///
     /// # Errors
-    /// What the system says: then there are no accounts, and nothing waits.
+    /// What the system says: then there are no table, and nothing waits.
     pub(super) fn open(
         file: &File,
         neighbours: Neighbours,
-        slot: u8,
+        process: u8,
         address: IpAddr,
         local: Vec<IpAddr>,
         receive_buffer_bytes: usize,
     ) -> std::io::Result<Backlog> {
-        let own = Accounts::map(file)?;
+        let own = BacklogTable::map(file)?;
         let reachable: Vec<IpAddr> = local.iter().copied().filter(|each| !each.is_loopback()).collect();
-        own.begin(slot, address, &reachable);
+        own.begin(process, address, &reachable);
         Ok(Backlog {
             own: Arc::new(own),
             neighbours,
-            slot,
-            process: system::process_id(),
+            process,
+            pid: system::process_id(),
             limit_bytes: (receive_buffer_bytes as u64 / 2).max(BATCH_CHARGE_BYTES),
             local,
             patience: HashMap::new(),
@@ -117,36 +119,38 @@ impl Backlog {
         })
     }
 
-    /// Whether the process of `slot` in this namespace, if it keeps its account, gets what is sent to `destination`.
-    fn is_here(&self, destination: IpAddr, slot: u8) -> bool {
-        self.own.names(slot, destination)
-            || self.own.is_wildcard(slot) && (destination.is_loopback() || self.local.contains(&destination))
+    /// Whether `process` in this namespace, if it keeps its entry, gets what is sent
+    /// to `destination`.
+    fn is_here(&self, destination: IpAddr, process: u8) -> bool {
+        self.own.names(process, destination)
+            || self.own.is_wildcard(process)
+                && (destination.is_loopback() || self.local.contains(&destination))
     }
 
-    /// Whether an unreliable batch may be sent to the process of `slot` at `destination` now. If so, room for it is
-    /// reserved until [`offer`](Backlog::offer).
-    pub(super) fn admits(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> bool {
+    /// Whether an unreliable batch may be sent to `process` at `destination` now. If so,
+    /// room for it is reserved until [`offer`](Backlog::offer).
+    pub(super) fn admits(&mut self, now_ns: u64, destination: IpAddr, process: u8) -> bool {
         self.release();
         if destination.is_multicast() {
             return true;
         }
-        let accounts = if self.is_here(destination, slot) {
+        let table = if self.is_here(destination, process) {
             Arc::clone(&self.own)
         } else if destination.is_loopback() || self.local.contains(&destination) {
             return true;
-        } else if let Some(accounts) = self.neighbours.find(now_ns, destination, slot) {
-            accounts
+        } else if let Some(table) = self.neighbours.find(now_ns, destination, process) {
+            table
         } else {
             return true;
         };
-        let taken = accounts.taken(slot).load(Ordering::Relaxed);
-        let (charge, offered) = Charge::make(accounts, slot, BATCH_CHARGE_BYTES);
-        // More taken than offered is no backlog: the sum went astray and will be mended.
+        let taken = table.taken(process).load(Ordering::Relaxed);
+        let (charge, offered) = Charge::make(table, process, BATCH_CHARGE_BYTES);
+        // More taken than offered is no backlog: the sum went astray and will be repaired.
         let backlog_bytes = (offered.wrapping_sub(taken) as i64).max(0) as u64;
         if self.patience.len() >= MAX_DESTINATIONS {
             self.patience.clear();
         }
-        let patience = self.patience.entry((destination, slot)).or_default();
+        let patience = self.patience.entry((destination, process)).or_default();
         if backlog_bytes < self.limit_bytes || patience.is_over(now_ns, taken) {
             patience.waits_since_ns = None;
             self.reserved = Some(charge);
@@ -156,18 +160,18 @@ impl Backlog {
         false
     }
 
-    /// A batch is about to be sent to the process of `slot` at `destination`: what it was charged.
+    /// A batch is about to be sent to `process` at `destination`: what it was charged.
     pub(super) fn offer(
         &mut self,
         destination: IpAddr,
-        slot: u8,
+        process: u8,
         batch: &[u8],
         segment_bytes: usize,
     ) -> Option<Charge> {
         let charge = is_unreliable(batch).then(|| {
-            let here = self.is_here(destination, slot).then_some(&self.own);
-            let accounts = here.or_else(|| self.neighbours.found(destination, slot))?;
-            Some(Charge::make(Arc::clone(accounts), slot, charge_bytes(batch.len(), segment_bytes)).0)
+            let here = self.is_here(destination, process).then_some(&self.own);
+            let table = here.or_else(|| self.neighbours.found(destination, process))?;
+            Some(Charge::make(Arc::clone(table), process, charge_bytes(batch.len(), segment_bytes)).0)
         });
         self.release();
         charge.flatten()
@@ -183,16 +187,16 @@ impl Backlog {
     /// What was offered to this process so far: to be read before the socket is.
     #[inline]
     pub(super) fn offered(&self) -> u64 {
-        self.own.offered(self.slot).load(Ordering::Acquire)
+        self.own.offered(self.process).load(Ordering::Acquire)
     }
 
     /// A batch for this process was taken.
     #[inline]
     pub(super) fn took(&self, batch: &[u8], segment_bytes: usize) {
         if is_unreliable(batch) {
-            let taken = self.own.taken(self.slot);
+            let taken = self.own.taken(self.process);
             let charge_bytes = charge_bytes(batch.len(), segment_bytes);
-            // Nobody else is entitled to write it.
+            // The owner alone writes it.
             taken.store(taken.load(Ordering::Relaxed).wrapping_add(charge_bytes), Ordering::Relaxed);
         }
     }
@@ -201,18 +205,18 @@ impl Backlog {
     /// come.
     #[inline]
     pub(super) fn looked(&self, at_ns: u64) {
-        self.own.looked_ns(self.slot).store(at_ns, Ordering::Release);
+        self.own.looked_ns(self.process).store(at_ns, Ordering::Release);
     }
 
     /// Notes that a process is stopped and others serve in its place.
-    pub(super) fn note_bypassed(&self, slot: u8) {
-        self.own.bypassed(slot).store(1, Ordering::Release);
+    pub(super) fn note_bypassed(&self, process: u8) {
+        self.own.bypassed(process).store(1, Ordering::Release);
     }
 
     /// Whether others noted that of this process, which runs.
     #[inline]
     pub(super) fn was_bypassed(&self) -> bool {
-        let bypassed = self.own.bypassed(self.slot);
+        let bypassed = self.own.bypassed(self.process);
         bypassed.load(Ordering::Relaxed) != 0 && bypassed.swap(0, Ordering::AcqRel) != 0
     }
 
@@ -221,16 +225,16 @@ impl Backlog {
         destination.is_loopback() || self.local.contains(&destination)
     }
 
-    /// When the process of `slot` at `destination` had last dealt with everything; nothing if it keeps no
-    /// account here.
-    pub(super) fn last_look_ns(&self, destination: IpAddr, slot: u8) -> Option<u64> {
-        self.is_here(destination, slot).then(|| self.own.looked_ns(slot).load(Ordering::Acquire))
+    /// When `process` at `destination` had last dealt with everything; nothing if it
+    /// keeps no entry here.
+    pub(super) fn last_look_ns(&self, destination: IpAddr, process: u8) -> Option<u64> {
+        self.is_here(destination, process).then(|| self.own.looked_ns(process).load(Ordering::Acquire))
     }
 
     /// The socket was found empty after this much had been offered.
     #[inline]
     pub(super) fn all_taken(&self, offered: u64) {
-        let taken = self.own.taken(self.slot);
+        let taken = self.own.taken(self.process);
         if taken.load(Ordering::Relaxed) != offered {
             taken.store(offered, Ordering::Relaxed);
         }
@@ -241,14 +245,15 @@ impl Drop for Backlog {
     fn drop(&mut self) {
         self.release();
         // A fork child's copy says nothing about its parent.
-        if self.process == system::process_id() {
-            self.own.end(self.slot);
+        if self.pid == system::process_id() {
+            self.own.end(self.process);
         }
     }
 }
 
 impl Patience {
-    /// Notes that a batch cannot be sent at `now_ns`, when `taken` had been taken; whether that has lasted too long.
+    /// Notes that a batch cannot be sent at `now_ns`, when `taken` had been taken; whether that has lasted
+    /// too long.
     fn is_over(&mut self, now_ns: u64, taken: u64) -> bool {
         let progress = self.taken != taken;
         self.taken = taken;
@@ -286,21 +291,21 @@ mod tests {
     const DATAGRAM: [u8; 64] = [0x64; 64];
 
     /// A file without a name, as often as wanted.
-    struct Accounts(File);
+    struct TableFile(File);
 
-    impl Accounts {
-        fn new(name: &str) -> Accounts {
+    impl TableFile {
+        fn new(name: &str) -> TableFile {
             let path = std::env::temp_dir().join(format!("pumice-backlog-{name}-{}", std::process::id()));
             let mut options = std::fs::File::options();
             let file = File::from(options.read(true).write(true).create_new(true).open(&path).unwrap());
             std::fs::remove_file(path).unwrap();
-            Accounts(file)
+            TableFile(file)
         }
 
-        fn of(&self, slot: u8, address: &str) -> Backlog {
+        fn of(&self, process: u8, address: &str) -> Backlog {
             let local = vec![address_of("192.0.2.1")];
             let nobody = Neighbours::new("/nowhere".into(), 4791);
-            Backlog::open(&self.0, nobody, slot, address_of(address), local, BUFFER_BYTES).unwrap()
+            Backlog::open(&self.0, nobody, process, address_of(address), local, BUFFER_BYTES).unwrap()
         }
     }
 
@@ -309,13 +314,13 @@ mod tests {
     }
 
     /// Offers batches while they are admitted: how many were.
-    fn fill(sender: &mut Backlog, now_ns: u64, to: &str, slot: u8) -> usize {
+    fn fill(sender: &mut Backlog, now_ns: u64, to: &str, process: u8) -> usize {
         let to = address_of(to);
         (0..1000)
             .take_while(|_| {
-                let admitted = sender.admits(now_ns, to, slot);
+                let admitted = sender.admits(now_ns, to, process);
                 if admitted {
-                    sender.offer(to, slot, &BATCH, 1024);
+                    sender.offer(to, process, &BATCH, 1024);
                 }
                 admitted
             })
@@ -324,9 +329,9 @@ mod tests {
 
     #[test]
     fn a_sender_waits_while_half_a_buffer_is_full() {
-        let accounts = Accounts::new("half");
-        let mut sender = accounts.of(1, "127.0.0.1");
-        let receiver = accounts.of(2, "127.0.0.2");
+        let table = TableFile::new("half");
+        let mut sender = table.of(1, "127.0.0.1");
+        let receiver = table.of(2, "127.0.0.2");
         let half = BUFFER_BYTES / 2 / BATCH.len() + 1;
         assert!((half - 1..=half).contains(&fill(&mut sender, 0, "127.0.0.2", 2)));
         receiver.took(&BATCH, 1024);
@@ -343,9 +348,9 @@ mod tests {
 
     #[test]
     fn all_senders_share_the_room_and_small_packets_cost_what_their_buffers_do() {
-        let accounts = Accounts::new("share");
-        let mut senders: Vec<Backlog> = (1..5).map(|slot| accounts.of(slot, "127.0.0.1")).collect();
-        let _receiver = accounts.of(9, "0.0.0.0");
+        let table = TableFile::new("share");
+        let mut senders: Vec<Backlog> = (1..5).map(|process| table.of(process, "127.0.0.1")).collect();
+        let _receiver = table.of(9, "0.0.0.0");
         let to = address_of("192.0.2.1");
         let mut charged_bytes = 0;
         while let Some(sender) =
@@ -367,9 +372,9 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_ever() {
-        let accounts = Accounts::new("patience");
-        let mut sender = accounts.of(1, "127.0.0.1");
-        let receiver = accounts.of(2, "127.0.0.2");
+        let table = TableFile::new("patience");
+        let mut sender = table.of(1, "127.0.0.1");
+        let receiver = table.of(2, "127.0.0.2");
         let count = fill(&mut sender, 5, "127.0.0.2", 2);
         assert!(count < 1000);
         assert_eq!(fill(&mut sender, PATIENCE_NS, "127.0.0.2", 2), 0);
@@ -383,9 +388,9 @@ mod tests {
 
     #[test]
     fn nonsense_in_the_memory_delays_but_does_not_stop() {
-        let accounts = Accounts::new("nonsense");
-        let mut sender = accounts.of(1, "127.0.0.1");
-        let receiver = accounts.of(2, "127.0.0.2");
+        let table = TableFile::new("nonsense");
+        let mut sender = table.of(1, "127.0.0.1");
+        let receiver = table.of(2, "127.0.0.2");
         let to = address_of("127.0.0.2");
         let mut random = 7_u64;
         let (mut now_ns, mut sent_ns) = (0, 0);
@@ -406,14 +411,14 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_owner_s_account_begins_anew() {
-        let accounts = Accounts::new("killed");
-        let mut sender = accounts.of(1, "127.0.0.1");
-        let receiver = accounts.of(2, "127.0.0.2");
+    fn the_entry_of_a_killed_owner_begins_anew() {
+        let table = TableFile::new("killed");
+        let mut sender = table.of(1, "127.0.0.1");
+        let receiver = table.of(2, "127.0.0.2");
         let count = fill(&mut sender, 0, "127.0.0.2", 2);
         std::mem::forget(receiver);
         assert_eq!(fill(&mut sender, 0, "127.0.0.2", 2), 0);
-        let _next = accounts.of(2, "127.0.0.2");
+        let _next = table.of(2, "127.0.0.2");
         assert_eq!(fill(&mut sender, 0, "127.0.0.2", 2), count);
     }
 
@@ -425,10 +430,10 @@ mod tests {
         // As if they were of namespaces 1 and 2; those of this process's namespace would have its number.
         let [near, far] = [1, 2].map(|net| format!("udp{port}-net{net}"));
         let open = |name: &str| folder::open(&top, name).unwrap();
-        let at = |name: &str, slot, address: &str| {
+        let at = |name: &str, process, address: &str| {
             let file = open(&format!("{name}-backlog"));
             let neighbours = Neighbours::new(top.clone(), port);
-            Backlog::open(&file, neighbours, slot, address_of(address), Vec::new(), BUFFER_BYTES).unwrap()
+            Backlog::open(&file, neighbours, process, address_of(address), Vec::new(), BUFFER_BYTES).unwrap()
         };
         let live = open(&far);
         let mut sender = at(&near, 1, "192.0.2.1");

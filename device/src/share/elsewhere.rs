@@ -1,10 +1,10 @@
-//! Processes of this user and network namespace whose files have other places: they have another /tmp, as in a chroot, a
-//! container, or a service with a private one.
+//! Processes of this user and network namespace whose files have other places: they have another /tmp, as in
+//! a chroot, a container, or a service with a private one.
 //!
-//! They are found by their socket on the UDP port, which /proc shows, and by its owner's open files: one of them is the
-//! folder of the registry. /proc lets this process in only where it could also be a debugger, and the folder has to be
-//! this user's alone, as any other. A process that /proc does not show, as in another container, stays unknown; then opening
-//! the port is refused.
+//! They are found by their socket on the UDP port, which /proc shows, and by its owner's open files: one of
+//! them is the folder of the registry. /proc lets this process in only where it could also be a debugger, and
+//! the folder has to be this user's alone, as any other. A process that /proc does not show, as in another
+//! container, stays unknown; then opening the port is refused.
 
 use std::net::IpAddr;
 

@@ -24,7 +24,7 @@ pub struct Holder {
 pub enum ShareError {
     /// The UDP port could not be opened, for a reason that has nothing to do with sharing.
     Port(PortError),
-    /// Somebody who does not share has the UDP port.
+    /// A process that does not share has the UDP port.
     Taken {
         /// Address asked for.
         address: IpAddr,
@@ -44,7 +44,7 @@ pub enum ShareError {
         /// The registry of this process.
         registry: PathBuf,
     },
-    /// All 254 slots are in use.
+    /// All 254 process indices are in use.
     Full {
         /// The registry.
         registry: PathBuf,

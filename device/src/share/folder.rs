@@ -29,13 +29,13 @@ pub(super) fn registry_of_backlog(name: &str, port: u16) -> Option<&str> {
     (is_of_port && registry != file_name(port)).then_some(registry)
 }
 
-/// The name of the socket of a slot. `stem` is the name of the registry.
-pub(super) fn slot_name(stem: &str, slot: u8) -> String {
-    format!("{}{slot}", slot_stem(stem))
+/// The name of the socket of a process. `stem` is the name of the registry.
+pub(super) fn process_socket_name(stem: &str, process: u8) -> String {
+    format!("{}{process}", process_socket_stem(stem))
 }
 
-/// What the names of the sockets of slots begin with.
-pub(super) fn slot_stem(stem: &str) -> String {
+/// What the names of the sockets of process indices begin with.
+pub(super) fn process_socket_stem(stem: &str) -> String {
     format!("{stem}-slot")
 }
 
@@ -49,9 +49,9 @@ pub(crate) fn open(folder: &Path, name: &str) -> Result<File, ShareError> {
 
 /// A folder of this user alone, held open.
 ///
-/// **Invariant**: its owner and its mode were checked through the descriptor, and whatever is in it is reached
-/// through the descriptor. So a file or a socket in it was made by this user (or by root), even if another user
-/// gives the folder's name to a folder of his own later.
+/// **Invariant**: its owner and its mode were checked through the descriptor, and whatever is in it is
+/// reached through the descriptor. So a file or a socket in it was made by this user (or by root), even if
+/// another user gives the folder's name to a folder of his own later.
 #[derive(Debug)]
 pub(super) struct Folder {
     opened: OpenFolder,
@@ -120,8 +120,8 @@ fn open_folder(path: &Path) -> Result<OpenFolder, ShareError> {
     let opened = OpenFolder::open(path).map_err(failed("open the folder", path.to_owned()))?;
     let about = opened.about().map_err(failed("look at the folder", path.to_owned()))?;
     check(path, &about, about.is_folder)?;
-    // In a user namespace all users without a number of their own look like one user, perhaps like this one. But
-    // only the owner may set the mode.
+    // In a user namespace all users without a number of their own look like one user, perhaps like this one.
+    // But only the owner may set the mode.
     if process::may_be_several_users(about.uid) && opened.set_mode(0o700).is_err() {
         return Err(another_users(path, about.uid));
     }

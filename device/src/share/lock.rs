@@ -7,21 +7,21 @@ use std::io;
 
 use libc::{c_int, c_short};
 
-use super::members::LAST_SLOT;
+use super::members::LAST_PROCESS;
 use super::system::File;
 
-/// The bytes locked are far behind the contents: whoever changes the registry holds the first, the owner of
-/// a slot the one that is as many bytes further.
+/// The bytes locked are far behind the contents: a process that changes the registry holds the first, the owner of
+/// a process index the one that is as many bytes further.
 const FIRST_BYTE: i64 = 1 << 30;
 
-/// Locks the registry (0) or a slot. False: another open file has the lock.
-pub(crate) fn try_lock(file: &File, slot: u8) -> io::Result<bool> {
-    try_lock_place(file, u32::from(slot))
+/// Locks the registry (0) or a process index. False: another open file has the lock.
+pub(crate) fn try_lock(file: &File, process: u8) -> io::Result<bool> {
+    try_lock_place(file, u32::from(process))
 }
 
 /// Gives a lock back.
-pub(crate) fn unlock(file: &File, slot: u8) -> io::Result<()> {
-    unlock_place(file, u32::from(slot))
+pub(crate) fn unlock(file: &File, process: u8) -> io::Result<()> {
+    unlock_place(file, u32::from(process))
 }
 
 /// Locks any byte, counted from the registry's. False: another open file has the lock.
@@ -29,7 +29,7 @@ pub(crate) fn try_lock_place(file: &File, place: u32) -> io::Result<bool> {
     set(file, libc::F_WRLCK, place)
 }
 
-/// Locks any byte together with others who do the same. False: somebody has it alone.
+/// Locks any byte together with others who do the same. False: another process has it alone.
 pub(crate) fn try_share_place(file: &File, place: u32) -> io::Result<bool> {
     set(file, libc::F_RDLCK, place)
 }
@@ -54,10 +54,10 @@ fn set(file: &File, kind: c_int, place: u32) -> io::Result<bool> {
     }
 }
 
-/// Whether another open file has the lock of each slot.
-pub(crate) fn locked_slots(file: &File) -> io::Result<[bool; 256]> {
+/// Whether another open file has the lock of each process index.
+pub(crate) fn locked_processes(file: &File) -> io::Result<[bool; 256]> {
     let mut locked = [false; 256];
-    let mut ranges = vec![(1, LAST_SLOT)];
+    let mut ranges = vec![(1, LAST_PROCESS)];
     while let Some((first, last)) = ranges.pop() {
         let mut asked = request(libc::F_WRLCK, first.into(), last.into());
         file.control_lock(libc::F_OFD_GETLK, &mut asked)?;
@@ -67,8 +67,8 @@ pub(crate) fn locked_slots(file: &File) -> io::Result<[bool; 256]> {
         // Any one of the locks in the range: what is on both sides of it is asked again.
         let found = |byte: i64| u8::try_from(byte - FIRST_BYTE).unwrap_or(0).clamp(first, last);
         let (from, to) = (found(asked.l_start), found(asked.l_start.saturating_add(asked.l_len - 1)));
-        for slot in from..=to {
-            if let Some(locked) = locked.get_mut(usize::from(slot)) {
+        for process in from..=to {
+            if let Some(locked) = locked.get_mut(usize::from(process)) {
                 *locked = true;
             }
         }
@@ -106,13 +106,13 @@ mod tests {
         let (a, b) = (options.open(&path).unwrap(), options.open(&path).unwrap());
         fs::remove_file(&path).unwrap();
         let (b_again, a, b) = (File::from(b.try_clone().unwrap()), File::from(a), File::from(b));
-        for slot in [1, 7, 8, 254, 100] {
-            assert!(try_lock(&b, slot).unwrap() && !try_lock(&a, slot).unwrap());
+        for process in [1, 7, 8, 254, 100] {
+            assert!(try_lock(&b, process).unwrap() && !try_lock(&a, process).unwrap());
         }
         assert!(try_lock(&b, 0).unwrap() && !try_lock(&a, 0).unwrap());
         let locked = |file: &File| {
-            let slots = locked_slots(file).unwrap();
-            (0..=255).filter(|&slot: &usize| slots[slot]).collect::<Vec<_>>()
+            let processes = locked_processes(file).unwrap();
+            (0..=255).filter(|&process: &usize| processes[process]).collect::<Vec<_>>()
         };
         assert_eq!(locked(&a), [1, 7, 8, 100, 254]);
         assert_eq!(locked(&b), [0_usize; 0], "one's own are not in the way");

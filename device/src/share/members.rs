@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
-/// Slots are 1 to 254: 0 is the slot of queue pair 1, 255 that of the multicast number.
-pub(crate) const LAST_SLOT: u8 = 254;
+/// Process indices are 1 to 254: 0 is the process index of queue pair 1, 255 that of the multicast number.
+pub(crate) const LAST_PROCESS: u8 = 254;
 
 /// A socket on the shared port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Member {
-    pub(super) slot: u8,
+    pub(super) process: u8,
     /// The process that opened it, as its PID namespace numbers it.
     pub(super) pid: u32,
     pub(super) pid_namespace: u32,
@@ -30,69 +30,71 @@ pub(super) enum Reading {
     Never,
 }
 
-/// Everyone, in the order in which the kernel keeps the sockets of each group.
+/// All members, in the order in which the kernel keeps the sockets of each group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Members {
     /// Grows with each change.
     pub(super) generation: u64,
-    /// Where the search for a free slot begins: a slot is not given away again soon, because packets for
-    /// its last owner may still come.
-    pub(super) next_slot: u8,
+    /// Where the search for a free process index begins: a process index is not given away again soon,
+    /// because packets for its last owner may still come.
+    pub(super) next_process: u8,
     list: Vec<Member>,
-    /// Slots whose process has gone while queue pairs with its numbers live on, and who gets their packets.
+    /// Process indices whose process has gone while queue pairs with its numbers live on, and who gets their
+    /// packets.
     adopted: Vec<(u8, u8)>,
 }
 
 impl Members {
-    /// Nobody yet.
-    pub(super) fn new(generation: u64, next_slot: u8) -> Members {
-        Members { generation, next_slot, list: Vec::new(), adopted: Vec::new() }
+    /// No member yet.
+    pub(super) fn new(generation: u64, next_process: u8) -> Members {
+        Members { generation, next_process, list: Vec::new(), adopted: Vec::new() }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Member> {
         self.list.iter()
     }
 
-    pub(super) fn contains(&self, slot: u8) -> bool {
-        self.list.iter().any(|member| member.slot == slot)
+    pub(super) fn contains(&self, process: u8) -> bool {
+        self.list.iter().any(|member| member.process == process)
     }
 
-    /// Slots without a process of their own, and who gets their packets.
+    /// Process indices without a process of their own, and who gets their packets.
     pub(super) fn adopted(&self) -> &[(u8, u8)] {
         &self.adopted
     }
 
-    /// Notes that the process of slot `by` gets the packets of `slot`. False: that was known, or cannot be.
-    pub(super) fn adopt(&mut self, slot: u8, by: u8) -> bool {
-        let possible = (1..=LAST_SLOT).contains(&slot) && !self.contains(slot) && self.contains(by);
-        if !possible || self.adopted.contains(&(slot, by)) {
+    /// Notes that the process of process index `by` gets the packets of `process`. False: that was
+    /// known, or cannot be.
+    pub(super) fn adopt(&mut self, process: u8, by: u8) -> bool {
+        let possible = (1..=LAST_PROCESS).contains(&process) && !self.contains(process) && self.contains(by);
+        if !possible || self.adopted.contains(&(process, by)) {
             return false;
         }
-        self.adopted.retain(|&(known, _)| known != slot);
-        self.adopted.push((slot, by));
+        self.adopted.retain(|&(known, _)| known != process);
+        self.adopted.push((process, by));
         true
     }
 
-    /// Forgets adoptions, by slot and adopter. True: there were some.
+    /// Forgets adoptions, by process index and adopter. True: there were some.
     pub(super) fn end_adoptions(&mut self, ended: impl Fn(u8, u8) -> bool) -> bool {
         let before = self.adopted.len();
-        self.adopted.retain(|&(slot, by)| !ended(slot, by));
+        self.adopted.retain(|&(process, by)| !ended(process, by));
         self.adopted.len() != before
     }
 
-    /// A new socket comes last in its group. False: the slot is taken or none.
+    /// A new socket comes last in its group. False: the process index is taken or none.
     pub(super) fn add(&mut self, member: Member) -> bool {
-        let fits = (1..=LAST_SLOT).contains(&member.slot) && !self.contains(member.slot);
+        let fits = (1..=LAST_PROCESS).contains(&member.process) && !self.contains(member.process);
         if fits {
-            self.adopted.retain(|&(slot, _)| slot != member.slot);
+            self.adopted.retain(|&(process, _)| process != member.process);
             self.list.push(member);
         }
         fits
     }
 
     /// A socket was closed: the last of its group takes its place. False: there was none.
-    pub(super) fn remove(&mut self, slot: u8) -> bool {
-        let Some(place) = self.list.iter().position(|member| member.slot == slot) else { return false };
+    pub(super) fn remove(&mut self, process: u8) -> bool {
+        let Some(place) = self.list.iter().position(|member| member.process == process) else { return false };
         let Some(address) = self.list.get(place).map(|member| member.address) else { return false };
         let last = self.list.iter().rposition(|member| member.address == address).unwrap_or(place);
         self.list.swap(place, last);
@@ -100,10 +102,10 @@ impl Members {
         true
     }
 
-    /// `slot` was seen to have the socket with this index of its group: it changes places with who was
-    /// thought to be there. False: that was known, or there is no such index.
-    pub(super) fn observe(&mut self, slot: u8, index: u8) -> bool {
-        let Some(place) = self.list.iter().position(|member| member.slot == slot) else { return false };
+    /// `process` was seen to have the socket with this index of its group: it changes places with who
+    /// was thought to be there. False: that was known, or there is no such index.
+    pub(super) fn observe(&mut self, process: u8, index: u8) -> bool {
+        let Some(place) = self.list.iter().position(|member| member.process == process) else { return false };
         let Some(address) = self.list.get(place).map(|member| member.address) else { return false };
         let mut group = self.list.iter().enumerate().filter(|(_, member)| member.address == address);
         let Some((seen, _)) = group.nth(usize::from(index)) else { return false };
@@ -111,43 +113,43 @@ impl Members {
         place != seen
     }
 
-    /// The next slot that `claim` accepts, in turn.
-    pub(super) fn choose_slot<T>(&mut self, mut claim: impl FnMut(u8) -> Option<T>) -> Option<(u8, T)> {
-        let mut slot = self.next_slot.clamp(1, LAST_SLOT);
-        for _ in 1..=LAST_SLOT {
-            let following = slot % LAST_SLOT + 1;
-            if !self.contains(slot)
-                && !self.adopted.iter().any(|&(adopted, _)| adopted == slot)
-                && let Some(claimed) = claim(slot)
+    /// The next process index that `claim` accepts, in turn.
+    pub(super) fn choose_process<T>(&mut self, mut claim: impl FnMut(u8) -> Option<T>) -> Option<(u8, T)> {
+        let mut process = self.next_process.clamp(1, LAST_PROCESS);
+        for _ in 1..=LAST_PROCESS {
+            let following = process % LAST_PROCESS + 1;
+            if !self.contains(process)
+                && !self.adopted.iter().any(|&(adopted, _)| adopted == process)
+                && let Some(claimed) = claim(process)
             {
-                self.next_slot = following;
-                return Some((slot, claimed));
+                self.next_process = following;
+                return Some((process, claimed));
             }
-            slot = following;
+            process = following;
         }
         None
     }
 
     /// For each top byte of a queue pair number the index of the socket in the group of `address`. Packets
-    /// for a slot without an owner go to the lowest slot whose process runs. `reading` says whether a member
-    /// still takes packets.
+    /// for a process index without an owner go to the lowest process index whose process runs. `reading` says
+    /// whether a member still takes packets.
     pub(super) fn targets(&self, address: IpAddr, mut reading: impl FnMut(&Member) -> Reading) -> [u8; 256] {
         let group = self.list.iter().filter(|member| member.address == address);
         let readers: Vec<(Reading, u8, u8)> = group
             .zip(0_u8..=u8::MAX)
-            .map(|(member, index)| (reading(member), member.slot, index))
+            .map(|(member, index)| (reading(member), member.process, index))
             .filter(|&(reading, ..)| reading != Reading::Never)
             .collect();
         let lowest = readers.iter().min().map_or(0, |&(.., index)| index);
         let mut targets = [lowest; 256];
-        for (_, slot, index) in readers {
-            if let Some(target) = targets.get_mut(usize::from(slot)) {
+        for (_, process, index) in readers {
+            if let Some(target) = targets.get_mut(usize::from(process)) {
                 *target = index;
             }
         }
-        for &(slot, by) in &self.adopted {
+        for &(process, by) in &self.adopted {
             let index = targets.get(usize::from(by)).copied();
-            if let (Some(target), Some(index)) = (targets.get_mut(usize::from(slot)), index) {
+            if let (Some(target), Some(index)) = (targets.get_mut(usize::from(process)), index) {
                 *target = index;
             }
         }
@@ -159,22 +161,22 @@ impl Members {
 mod tests {
     use super::*;
 
-    fn member(slot: u8, last_byte: u8) -> Member {
+    fn member(process: u8, last_byte: u8) -> Member {
         let address = IpAddr::from([127, 0, 0, last_byte]);
-        Member { slot, pid: 1, pid_namespace: 2, start_ticks: 3, address, inode: 100 + u64::from(slot) }
+        Member { process, pid: 1, pid_namespace: 2, start_ticks: 3, address, inode: 100 + u64::from(process) }
     }
 
-    fn members(slots: &[u8]) -> Members {
+    fn members(processes: &[u8]) -> Members {
         let mut members = Members::new(0, 1);
-        for &slot in slots {
-            assert!(members.add(member(slot, 1)));
+        for &process in processes {
+            assert!(members.add(member(process, 1)));
         }
         members
     }
 
     fn order(members: &Members, last_byte: u8) -> Vec<u8> {
         let address = IpAddr::from([127, 0, 0, last_byte]);
-        members.iter().filter(|member| member.address == address).map(|member| member.slot).collect()
+        members.iter().filter(|member| member.address == address).map(|member| member.process).collect()
     }
 
     #[test]
@@ -191,13 +193,13 @@ mod tests {
 
     #[test]
     fn observations_lead_to_the_truth() {
-        // Two deaths whose order nobody saw: the kernel has [1, 5, 4], the registry [1, 4, 5].
+        // Two deaths whose order no process saw: the kernel has [1, 5, 4], the registry [1, 4, 5].
         let truth = [1_u8, 5, 4];
         let mut members = members(&[1, 4, 5]);
         let mut changes = 0;
         while order(&members, 1) != truth {
-            for (index, slot) in (0..).zip(truth) {
-                changes += usize::from(members.observe(slot, index));
+            for (index, process) in (0..).zip(truth) {
+                changes += usize::from(members.observe(process, index));
             }
             assert!(changes <= truth.len());
         }
@@ -205,27 +207,29 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_given_in_turn() {
+    fn indices_are_given_in_turn() {
         let mut members = members(&[3]);
-        let first: Vec<u8> = (0..3).filter_map(|_| members.choose_slot(Some).map(|(slot, _)| slot)).collect();
+        let first: Vec<u8> =
+            (0..3).filter_map(|_| members.choose_process(Some).map(|(process, _)| process)).collect();
         assert_eq!(first, [1, 2, 4]);
-        members.next_slot = 254;
-        assert_eq!(members.choose_slot(|_| Some("x")), Some((254, "x")));
-        assert_eq!(members.next_slot, 1);
-        assert_eq!(members.choose_slot(|slot| (slot > 3).then_some(())), Some((4, ())));
-        assert_eq!(members.choose_slot(|_| None::<()>), None);
+        members.next_process = 254;
+        assert_eq!(members.choose_process(|_| Some("x")), Some((254, "x")));
+        assert_eq!(members.next_process, 1);
+        assert_eq!(members.choose_process(|process| (process > 3).then_some(())), Some((4, ())));
+        assert_eq!(members.choose_process(|_| None::<()>), None);
     }
 
     #[test]
-    fn unknown_slots_go_to_the_lowest_that_reads() {
+    fn unknown_processes_go_to_the_lowest_that_reads() {
         let mut members = members(&[7, 2, 9]);
         assert!(members.add(member(1, 2)));
         let address = IpAddr::from([127, 0, 0, 1]);
         let targets = members.targets(address, |_| Reading::Now);
         assert_eq!([targets[7], targets[2], targets[9]], [0, 1, 2]);
-        assert!([0, 1, 3, 254, 255].iter().all(|&slot: &usize| targets[slot] == 1));
-        let without =
-            |slot, reading| move |member: &Member| if member.slot == slot { reading } else { Reading::Now };
+        assert!([0, 1, 3, 254, 255].iter().all(|&process: &usize| targets[process] == 1));
+        let without = |process, reading| {
+            move |member: &Member| if member.process == process { reading } else { Reading::Now }
+        };
         let targets = members.targets(address, without(2, Reading::Never));
         assert_eq!([targets[7], targets[2], targets[9], targets[0]], [0, 0, 2, 0]);
         let targets = members.targets(address, without(2, Reading::Later));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::members::{Member, Members, Reading};
 use super::progress::{self, Condition};
 use super::registry::{Loaded, Registry};
-use super::services::Services;
+use super::services::{Publisher, Services};
 use super::steering::Targets;
 use super::system::Guard;
 use super::{ShareError, holders, process, steering, system};
@@ -18,17 +18,17 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a look at the registry found.
 #[derive(Debug)]
-pub(super) struct Mended {
-    /// Slots that have an owner which the registry does not know.
+pub(super) struct Repaired {
+    /// Process indices that have an owner which the registry does not know.
     pub(super) strangers: Vec<u8>,
-    /// Slots of stopped processes, which serve no other process for now.
+    /// Process indices of stopped processes, which serve no other process for now.
     pub(super) stopped: Vec<u8>,
 }
 
 /// The process that gets packets which name no process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Server {
-    pub(super) slot: u8,
+    pub(super) process: u8,
     /// It is also the one that the group's program names when all processes run.
     pub(super) is_usual: bool,
 }
@@ -37,7 +37,7 @@ pub(super) struct Server {
 pub(super) struct Membership {
     registry: Registry,
     member: Member,
-    /// Slots of processes that have gone, whose packets come here.
+    /// Process indices of processes that have gone, whose packets come here.
     adopted: Vec<u8>,
     port: u16,
     own_pid_namespace: u32,
@@ -48,7 +48,7 @@ pub(super) struct Membership {
 }
 
 impl Membership {
-    /// Enters a socket whose slot is claimed into the registry, which the caller has locked.
+    /// Enters a socket whose process index is claimed into the registry, which the caller has locked.
     pub(super) fn join(
         registry: Registry,
         members: &mut Members,
@@ -74,28 +74,29 @@ impl Membership {
         &self.registry
     }
 
-    pub(super) fn slot(&self) -> u8 {
-        self.member.slot
+    pub(super) fn process(&self) -> u8 {
+        self.member.process
     }
 
     pub(super) fn address(&self) -> IpAddr {
         self.member.address
     }
 
-    /// Slots whose owners live, this one's included. The registry is locked.
-    pub(super) fn living_slots(&self) -> Result<Vec<u8>, ShareError> {
-        let loaded = self.registry.load(&self.own_slots())?;
-        let known = loaded.members.iter().map(|member| member.slot);
-        Ok(known.chain(loaded.strangers.iter().copied()).chain([self.member.slot]).collect())
+    /// Process indices whose owners live, this one's included. The registry is locked.
+    pub(super) fn living_processes(&self) -> Result<Vec<u8>, ShareError> {
+        let loaded = self.registry.load(&self.own_processes())?;
+        let known = loaded.members.iter().map(|member| member.process);
+        Ok(known.chain(loaded.strangers.iter().copied()).chain([self.member.process]).collect())
     }
 
     /// Whether no other process lives. The registry is locked.
     pub(super) fn is_alone(&self) -> bool {
-        let own = self.own_slots();
-        self.living_slots().is_ok_and(|slots| slots.iter().all(|slot| own.contains(slot)))
+        let own = self.own_processes();
+        self.living_processes().is_ok_and(|processes| processes.iter().all(|process| own.contains(process)))
     }
 
-    /// Does something with the registry locked; nothing if it stays locked by others, or this is a fork child.
+    /// Does something with the registry locked; nothing if it stays locked by others, or this is a fork
+    /// child.
     pub(super) fn with_lock<T>(&self, work: impl FnOnce(&Membership) -> T) -> Option<T> {
         if !self.is_owner() || self.registry.lock(LEAVE_PATIENCE).is_err() {
             return None;
@@ -105,14 +106,14 @@ impl Membership {
         Some(done)
     }
 
-    /// Who has a slot at an address, as the registry says it without its lock.
-    pub(super) fn occupant(&self, slot: u8, address: IpAddr) -> Occupant {
-        if self.own_slots().contains(&slot) {
+    /// Who has a process index at an address, as the registry says it without its lock.
+    pub(super) fn occupant(&self, process: u8, address: IpAddr) -> Occupant {
+        if self.own_processes().contains(&process) {
             return Occupant::Nobody;
         }
-        let Some(members) = self.registry.glance() else { return Occupant::Unknown };
+        let Some(members) = self.registry.peek() else { return Occupant::Unknown };
         let at = |member: &&Member| {
-            member.slot == slot
+            member.process == process
                 && (member.address == address
                     || member.address.is_unspecified() && system::is_host_address(address))
         };
@@ -122,127 +123,129 @@ impl Membership {
 
     /// Whether another process lives that is bound to this address, as the registry says it without its lock.
     pub(super) fn is_address_of_another(&self, address: IpAddr) -> bool {
-        let other = |member: &Member| member.slot != self.member.slot && member.address == address;
-        let members = self.registry.glance();
+        let other = |member: &Member| member.process != self.member.process && member.address == address;
+        let members = self.registry.peek();
         members.is_some_and(|members| members.iter().any(|member| other(member) && self.is_there(member)))
     }
 
-    /// Whether the process with this slot and socket lives, as far as can be told.
-    pub(super) fn lives(&self, slot: u8, inode: u64) -> bool {
-        let Some(members) = self.registry.glance() else { return true };
-        let found = members.iter().find(|member| member.slot == slot && member.inode == inode);
+    /// Whether the process with this process index and socket lives, as far as can be told.
+    pub(super) fn lives(&self, process: u8, inode: u64) -> bool {
+        let Some(members) = self.registry.peek() else { return true };
+        let found = members.iter().find(|member| member.process == process && member.inode == inode);
         found.is_some_and(|member| self.is_there(member))
     }
 
-    /// Whether a slot has an owner, and what the kernel says about that process.
-    pub(super) fn condition(&self, slot: u8) -> (bool, Condition) {
-        let members = self.registry.glance();
-        let member = members.as_ref().and_then(|members| members.iter().find(|member| member.slot == slot));
+    /// Whether a process index has an owner, and what the kernel says about that process.
+    pub(super) fn condition(&self, process: u8) -> (bool, Condition) {
+        let members = self.registry.peek();
+        let member =
+            members.as_ref().and_then(|members| members.iter().find(|member| member.process == process));
         let condition =
             member.map_or(Condition::Unknown, |member| process::condition(member, self.own_pid_namespace));
-        (self.registry.is_taken(slot), condition)
+        (self.registry.is_taken(process), condition)
     }
 
     fn is_there(&self, member: &Member) -> bool {
-        self.registry.is_taken(member.slot) && !process::is_orphan(member, self.own_pid_namespace)
+        self.registry.is_taken(member.process) && !process::is_orphan(member, self.own_pid_namespace)
     }
 
     /// The process to which the group of `address` sends what names no process, or would if all of them ran,
     /// and the one that should get it, which is none of `except`.
     pub(super) fn server(&self, address: IpAddr, except: &[u8]) -> Option<Server> {
-        let members = self.registry.glance()?;
+        let members = self.registry.peek()?;
         let exact = members.iter().any(|member| member.address == address);
         let group = members
             .iter()
             .filter(|member| if exact { member.address == address } else { member.address.is_unspecified() });
         let group: Vec<(Reading, u8)> = group
-            .filter(|member| member.slot == self.member.slot || self.registry.is_taken(member.slot))
-            .map(|member| (self.reading(member), member.slot))
+            .filter(|member| member.process == self.member.process || self.registry.is_taken(member.process))
+            .map(|member| (self.reading(member), member.process))
             .filter(|&(reading, _)| reading != Reading::Never)
             .collect();
-        let lowest = group.iter().map(|&(_, slot)| slot).min()?;
-        let serving = group.iter().filter(|(_, slot)| !except.contains(slot));
-        serving.min().map(|&(_, slot)| Server { slot, is_usual: slot == lowest })
+        let lowest = group.iter().map(|&(_, process)| process).min()?;
+        let serving = group.iter().filter(|(_, process)| !except.contains(process));
+        serving.min().map(|&(_, process)| Server { process, is_usual: process == lowest })
     }
 
-    /// Whether the process of another slot takes packets now, as far as can be told.
-    pub(super) fn reads_now(&self, slot: u8) -> bool {
-        let (has_slot, condition) = self.condition(slot);
-        has_slot && progress::reading(condition) == Reading::Now
+    /// Whether the process of another process index takes packets now, as far as can be told.
+    pub(super) fn reads_now(&self, process: u8) -> bool {
+        let (has_index, condition) = self.condition(process);
+        has_index && progress::reading(condition) == Reading::Now
     }
 
     fn reading(&self, member: &Member) -> Reading {
-        if member.slot == self.member.slot {
+        if member.process == self.member.process {
             return Reading::Now;
         }
         progress::reading(process::condition(member, self.own_pid_namespace))
     }
 
     /// Attaches the program that the registry and the services imply to the group of the socket `fd`. The
-    /// registry is locked. Returns the slots of stopped processes, which serve no other process for now.
+    /// registry is locked. Returns the process indices of stopped processes, which serve no other process for
+    /// now.
     pub(super) fn steer(&self, fd: RawFd, members: &Members, services: &mut Services) -> Vec<u8> {
         let mut stopped = Vec::new();
-        let slots = members.targets(self.member.address, |member| {
+        let processes = members.targets(self.member.address, |member| {
             let reading = self.reading(member);
             if reading == Reading::Later {
-                stopped.push(member.slot);
+                stopped.push(member.process);
             }
             reading
         });
-        self.attach(fd, members, slots, services);
+        self.attach(fd, members, processes, services);
         stopped
     }
 
-    fn attach(&self, fd: RawFd, members: &Members, slots: [u8; 256], services: &mut Services) {
-        let in_group = |slot: u8| {
-            members.iter().any(|member| member.slot == slot && member.address == self.member.address)
+    fn attach(&self, fd: RawFd, members: &Members, processes: [u8; 256], services: &mut Services) {
+        let in_group = |process: u8| {
+            members.iter().any(|member| member.process == process && member.address == self.member.address)
         };
         let listening = services.listening(self.member.address).into_iter();
         let services = listening
-            .filter(|&(_, slot)| system::guards(Guard::RequestsToListeners) && in_group(slot))
-            .filter_map(|(service, slot)| Some((service, *slots.get(usize::from(slot))?)))
+            .filter(|&(_, process)| system::guards(Guard::RequestsToListeners) && in_group(process))
+            .filter_map(|(service, process)| Some((service, *processes.get(usize::from(process))?)))
             .collect();
         // A kernel that does not take the program leaves everything to forwarding.
-        let _ = steering::attach(fd, &Targets { slots, services });
+        let _ = steering::attach(fd, &Targets { processes, services });
     }
 
     /// Steers anew, at once. The registry is locked.
     pub(super) fn steer_locked(&self, fd: RawFd, services: &mut Services) {
-        if let Ok(Loaded { members, .. }) = self.registry.load(&self.own_slots()) {
+        if let Ok(Loaded { members, .. }) = self.registry.load(&self.own_processes()) {
             self.steer(fd, &members, services);
         }
     }
 
-    /// Mends what is wrong: entries of the dead, a missing entry of this process, a program that is not the
+    /// Repairs what is wrong: entries of the dead, a missing entry of this process, a program that is not the
     /// registry's. `evidence` is the top byte of a queue pair number whose packet came here though the
     /// registry's program, known to be in force, would send it elsewhere: then the registry is wrong about
-    /// the order. Does nothing while another process mends, and in a fork child.
-    pub(super) fn mend(
+    /// the order. Does nothing while another process repairs, and in a fork child.
+    pub(super) fn repair(
         &mut self,
         fd: RawFd,
         evidence: Option<u8>,
         services: &mut Services,
-    ) -> Option<Mended> {
+    ) -> Option<Repaired> {
         if !self.is_owner() || !self.registry.try_lock() {
             return None;
         }
-        let mended = self.mend_locked(fd, evidence, services).ok();
+        let repaired = self.repair_locked(fd, evidence, services).ok();
         self.registry.unlock();
-        mended
+        repaired
     }
 
-    fn mend_locked(
+    fn repair_locked(
         &mut self,
         fd: RawFd,
         evidence: Option<u8>,
         services: &mut Services,
-    ) -> Result<Mended, ShareError> {
-        let Loaded { mut members, mut changed, strangers } = self.registry.load(&self.own_slots())?;
+    ) -> Result<Repaired, ShareError> {
+        let Loaded { mut members, mut changed, strangers } = self.registry.load(&self.own_processes())?;
         changed |= members.add(self.member);
-        for &slot in &self.adopted {
-            // Its lock is ours, so whoever had it is gone.
-            changed |= members.remove(slot);
-            changed |= members.adopt(slot, self.member.slot);
+        for &process in &self.adopted {
+            // This process has its lock, so its owner is gone.
+            changed |= members.remove(process);
+            changed |= members.adopt(process, self.member.process);
         }
         if let Some(byte) = evidence
             && !changed
@@ -250,14 +253,14 @@ impl Membership {
             && let targets = members.targets(self.member.address, |member| self.reading(member))
             && let Some(&index) = targets.get(usize::from(byte))
         {
-            changed = members.observe(self.member.slot, index);
+            changed = members.observe(self.member.process, index);
         }
         if changed {
             self.registry.store(&mut members)?;
         }
         let stopped = self.steer(fd, &members, services);
         self.generation = members.generation;
-        Ok(Mended { strangers, stopped })
+        Ok(Repaired { strangers, stopped })
     }
 
     /// Begins to leave: from now on others get this socket's packets, and until this value is dropped nobody
@@ -267,25 +270,25 @@ impl Membership {
             return false;
         }
         self.leaving = true;
-        if let Ok(Loaded { mut members, .. }) = self.registry.load(&self.own_slots()) {
-            members.remove(self.member.slot);
-            members.end_adoptions(|_, by| by == self.member.slot);
-            let slots = members.targets(self.member.address, |member| self.reading(member));
-            self.attach(fd, &members, slots, services);
+        if let Ok(Loaded { mut members, .. }) = self.registry.load(&self.own_processes()) {
+            members.remove(self.member.process);
+            members.end_adoptions(|_, by| by == self.member.process);
+            let processes = members.targets(self.member.address, |member| self.reading(member));
+            self.attach(fd, &members, processes, services);
         }
         true
     }
 
-    fn own_slots(&self) -> Vec<u8> {
-        std::iter::once(self.member.slot).chain(self.adopted.iter().copied()).collect()
+    fn own_processes(&self) -> Vec<u8> {
+        std::iter::once(self.member.process).chain(self.adopted.iter().copied()).collect()
     }
 
-    /// Takes over a slot whose owner has gone, and steers its packets here. `bind` makes what else belongs to
-    /// the slot.
+    /// Takes over a process index whose owner has gone, and steers its packets here. `bind` makes what else
+    /// belongs to the process index.
     pub(super) fn adopt<T>(
         &mut self,
         fd: RawFd,
-        slot: u8,
+        process: u8,
         services: &mut Services,
         bind: impl FnOnce() -> Option<T>,
     ) -> Option<T> {
@@ -293,26 +296,26 @@ impl Membership {
             return None;
         }
         let mut made = None;
-        if self.registry.take(slot) {
+        if self.registry.take(process) {
             made = bind();
             if made.is_some() {
-                self.adopted.push(slot);
-                // What fails here is mended later: packets come by a detour until then.
-                let _ = self.mend_locked(fd, None, services);
+                self.adopted.push(process);
+                // What fails here is repaired later: packets come by a detour until then.
+                let _ = self.repair_locked(fd, None, services);
             } else {
-                self.registry.release(slot);
+                self.registry.release(process);
             }
         }
         self.registry.unlock();
         made
     }
 
-    /// Gives up an adopted slot.
-    pub(super) fn abandon(&mut self, slot: u8) {
+    /// Gives up an adopted process index.
+    pub(super) fn abandon(&mut self, process: u8) {
         let before = self.adopted.len();
-        self.adopted.retain(|&adopted| adopted != slot);
+        self.adopted.retain(|&adopted| adopted != process);
         if self.adopted.len() != before && self.is_owner() {
-            self.registry.release(slot);
+            self.registry.release(process);
         }
     }
 
@@ -322,20 +325,38 @@ impl Membership {
     }
 
     /// The entry goes when the socket has gone. While a fork child holds the socket it keeps its place in
-    /// the group, so the entry stays as well, until the lock of the slot is lost with the child.
+    /// the group, so the entry stays as well, until the lock of the process index is lost with the child.
     fn finish_leaving(&self) -> Result<(), ShareError> {
-        let Loaded { mut members, mut changed, .. } = self.registry.load(&self.own_slots())?;
-        changed |= members.end_adoptions(|_, by| by == self.member.slot);
+        let Loaded { mut members, mut changed, .. } = self.registry.load(&self.own_processes())?;
+        changed |= members.end_adoptions(|_, by| by == self.member.process);
         let held = holders::holders(self.port)
             .is_some_and(|all| all.iter().any(|holder| holder.inode == self.member.inode));
         if !held {
-            changed |= members.remove(self.member.slot);
-            self.registry.release(self.member.slot);
+            changed |= members.remove(self.member.process);
+            self.registry.release(self.member.process);
         }
         if members.iter().next().is_none() {
-            self.registry.sockets().sweep_slots(&self.registry);
+            self.registry.sockets().sweep_processes(|process| self.registry.is_taken(process));
         }
         if changed { self.registry.store(&mut members) } else { Ok(()) }
+    }
+}
+
+impl Publisher for Membership {
+    fn process(&self) -> u8 {
+        self.member.process
+    }
+
+    fn is_owner(&self) -> bool {
+        Membership::is_owner(self)
+    }
+
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    fn living_processes(&self) -> Result<Vec<u8>, ShareError> {
+        Membership::living_processes(self)
     }
 }
 

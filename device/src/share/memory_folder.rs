@@ -1,5 +1,5 @@
-//! Where this user's processes keep what they write for every batch of packets: in memory, because a write to a disk's
-//! file may wait for the disk, now and then for seconds.
+//! Where this user's processes keep what they write for every batch of packets: in memory, because a write to
+//! a disk's file may wait for the disk, now and then for seconds.
 //!
 //! That is the folder of the registry if it is in memory. Else it is a folder in /dev/shm, where any user may
 //! make names: its own is a random number, which a file beside the registry tells. It is made when it is
@@ -71,7 +71,8 @@ impl MemoryFolder {
             .unwrap_or(Err("the registry of the shared port stays locked"))
     }
 
-    /// Removes the folder if nothing is in it. The registry is locked, and the caller's process is the last one.
+    /// Removes the folder if nothing is in it. The registry is locked, and the caller's process is the last
+    /// one.
     pub(super) fn remove(&self) {
         let MemoryFolder::Recorded { registries, record, parent } = self else { return };
         if !system::exists(&registries.join(record)) {

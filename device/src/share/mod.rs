@@ -3,39 +3,42 @@
 //! Every process has a socket of its own on the RoCE port, all in one SO_REUSEPORT group per address. A
 //! [`SharedPort`] is such a socket and four things around it:
 //!
-//! * **A slot**, 1 to 254: the top byte of the process's queue pair numbers, handed out by a small registry
-//!   file (`registry`). There is one file per user, network namespace and UDP port, for all addresses
-//!   together: a queue pair number then names one process of the host, whichever address a packet came to.
-//! * **Steering** (`steering`): a classic BPF program on the group sends each batch to the socket whose slot
-//!   its first packet names. It is an optimisation, and it can be wrong for a while: when a socket closes, the
-//!   kernel moves the last one of the group into its place.
+//! * **A process index**, 1 to 254: the top byte of the process's queue pair numbers, handed out by a small
+//!   registry file (`registry`). There is one file per user, network namespace and UDP port, for all
+//!   addresses together: a queue pair number then names one process of the host, whichever address a packet
+//!   came to.
+//! * **Steering** (`steering`): a classic BPF program on the group sends each batch to the socket whose
+//!   process index its first packet names. It is an optimisation, and it can be wrong for a while: when a
+//!   socket closes, the kernel moves the last one of the group into its place.
 //! * **Forwarding** (`relay`): a packet that reaches the wrong process is handed to the right one through a
-//!   unix datagram socket. It is what makes delivery right; who has to forward also mends the steering.
-//! * **Backlogs** (`backlog`): what waits in the socket buffers, so that senders of UC and UD do not fill them. It is
-//!   a courtesy: without it, or when it is wrong, packets are lost as they would be on a network.
+//!   unix datagram socket. It is what makes delivery right; who has to forward also repairs the steering.
+//! * **Backlogs** (`backlog`): what waits in the socket buffers, so that senders of UC and UD do not fill
+//!   them. It is a courtesy: without it, or when it is wrong, packets are lost as they would be on a network.
 //!
-//! Nothing is started and nothing is left behind but the files themselves: a slot is held by a lock of the kernel's, and
-//! what a killed process leaves in the registry and beside it is removed by the next one that looks.
+//! Nothing is started and nothing is left behind but the files themselves: a process index is held by a lock
+//! of the kernel's, and what a killed process leaves in the registry and beside it is removed by the next one
+//! that looks.
 //!
 //! **Other users** have no part in this: all names are in a folder that belongs to this user and that no
 //! other user may enter, and nothing is looked up in a namespace that users share.
 //!
 //! **Multicast** needs none of this: the kernel gives a group's datagrams to every socket that joined.
-//! **Queue pair 1** belongs to all: a message for a connection is steered by the slot in its communication
-//! id. Requests, which name a service, are steered to the process that listens (`services`, a second file
-//! beside the registry). A request for which no listener is known reaches the process with the lowest slot
-//! that runs (`progress`), which hands it on or refuses it. See [`gsi`](crate::gsi).
+//! **Queue pair 1** belongs to all: a message for a connection is steered by the process index in its
+//! communication id. Requests, which name a service, are steered to the process that listens (`services`, a
+//! second file beside the registry). A request for which no listener is known reaches the process with the
+//! lowest process index that runs (`progress`), which forwards it or refuses it. See [`gsi`](crate::gsi).
 //!
-//! **Fork**: a child shares the descriptors of its parent, so the parent's slot and its place in the group
-//! live until the child has exited or called exec, whatever the parent does. Nothing that the child does on
-//! the way out gives up the slot of a living parent. Packets for a slot whose owner is gone go to another
-//! process, which drops them.
+//! **Fork**: a child shares the descriptors of its parent, so the parent's process index and its place in the
+//! group live until the child has exited or called exec, whatever the parent does. Nothing that the child
+//! does on the way out gives up the process index of a living parent. Packets for a process index whose owner
+//! is gone go to another process, which drops them.
 //!
-//! **XRC** ([`xrc`](crate::xrc)): targets of a domain that processes share outlive the process whose slot is in their
-//! number. One of those who have them open adopts the slot as soon as its owner, fork children included, is gone.
+//! **XRC** ([`xrc`](crate::xrc)): targets of a domain that processes share outlive the process whose process
+//! index is in their number. One of those who have them open adopts the process index as soon as its owner,
+//! fork children included, is gone.
 
-mod accounts;
 mod backlog;
+mod backlog_table;
 mod datagram;
 mod elsewhere;
 mod error;
@@ -44,6 +47,7 @@ pub(crate) mod fuzzing;
 mod holders;
 mod local;
 pub(crate) mod lock;
+mod medium;
 pub(crate) mod members;
 mod membership;
 mod memory_folder;
@@ -60,6 +64,7 @@ mod report;
 mod services;
 #[cfg(test)]
 mod simulation;
+mod sockets;
 mod steering;
 pub(crate) mod system;
 pub(crate) mod wait;
@@ -67,13 +72,16 @@ pub(crate) mod wait;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
+use pumice_transport::wire::ProcessIndex;
+
 pub use error::{Holder, ShareError};
+pub use medium::Medium;
 pub use places::runtime_folder;
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};
 pub use report::{Report, reports};
 
-/// The file beside the registry of a UDP port with what the processes of this user count, which the counters below
-/// /sys/class/infiniband are read from.
+/// The file beside the registry of a UDP port with what the processes of this user count, which the counters
+/// below /sys/class/infiniband are read from.
 pub fn counted_file_name(port: u16) -> String {
     published::file_name(port)
 }
@@ -81,23 +89,24 @@ pub fn counted_file_name(port: u16) -> String {
 use crate::port::UdpConfig;
 use registry::Registry;
 
-/// Opens the RoCE port of an address (all of the host's when `None`), shared with the other processes of
-/// this user. The number is the slot for [`HcaConfig::process_slot`](crate::hca::HcaConfig::process_slot).
+/// Opens the RoCE port of an address (all of the host's when `None`), shared with the other processes of this
+/// user. The number is the process index for
+/// [`HcaConfig::process_slot`](crate::hca::HcaConfig::process_slot).
 ///
 /// # Errors
 /// See [`ShareError`].
 pub fn open_shared(address: Option<IpAddr>) -> Result<(SharedPort, u8), ShareError> {
     let address = address.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
     let port = SharedPort::open(&ShareConfig::new(UdpConfig::new(address)))?;
-    let slot = port.slot();
-    Ok((port, slot))
+    let process = port.process().value();
+    Ok((port, process))
 }
 
 /// A process that shares a UDP port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sharer {
-    /// Its slot.
-    pub slot: u8,
+    /// Which one.
+    pub process: ProcessIndex,
     /// Its number, in the PID namespace that it runs in.
     pub pid: u32,
     /// What its socket is bound to.
@@ -132,7 +141,10 @@ fn registries(port: u16, folder: Option<&Path>) -> Result<Vec<Registry>, ShareEr
 /// The processes in a registry. The caller holds the registry's lock.
 fn sharers_in(registry: &Registry) -> Result<Vec<Sharer>, ShareError> {
     let loaded = registry.load(&[])?;
-    let sharer =
-        |member: &members::Member| Sharer { slot: member.slot, pid: member.pid, address: member.address };
+    let sharer = |member: &members::Member| Sharer {
+        process: ProcessIndex::new(member.process),
+        pid: member.pid,
+        address: member.address,
+    };
     Ok(loaded.members.iter().map(sharer).collect())
 }

@@ -1,12 +1,13 @@
-//! The accounts of this user's processes in other network namespaces of this host: two containers joined by a veth pair
-//! overrun each other as easily as two processes on one address. They are found where the folder for registries is the same.
+//! The table of this user's processes in other network namespaces of this host: two containers joined by a
+//! veth pair overrun each other as easily as two processes on one address. They are found where the folder
+//! for registries is the same.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::accounts::Accounts;
+use super::backlog_table::BacklogTable;
 use super::system::{self, File};
 use super::{folder, lock};
 
@@ -20,7 +21,7 @@ const MAX_ROUTES: usize = 1024;
 #[derive(Debug)]
 struct Neighbour {
     name: String,
-    accounts: Arc<Accounts>,
+    table: Arc<BacklogTable>,
     /// Its locks tell who lives.
     registry: File,
 }
@@ -31,7 +32,7 @@ pub(super) struct Neighbours {
     folder: PathBuf,
     port: u16,
     found: Vec<Neighbour>,
-    routes: HashMap<(IpAddr, u8), Option<Arc<Accounts>>>,
+    routes: HashMap<(IpAddr, u8), Option<Arc<BacklogTable>>>,
     looked_ns: Option<u64>,
 }
 
@@ -41,33 +42,39 @@ impl Neighbours {
         Neighbours { folder, port, found: Vec::new(), routes: HashMap::new(), looked_ns: None }
     }
 
-    /// The accounts in which `slot` is that of the process at `destination`, if there are any and only one.
-    pub(super) fn find(&mut self, now_ns: u64, destination: IpAddr, slot: u8) -> Option<Arc<Accounts>> {
+    /// The table in which `process` is that of the process at `destination`, if there are any and
+    /// only one.
+    pub(super) fn find(
+        &mut self,
+        now_ns: u64,
+        destination: IpAddr,
+        process: u8,
+    ) -> Option<Arc<BacklogTable>> {
         if self.looked_ns.is_none_or(|looked_ns| now_ns.saturating_sub(looked_ns) >= LOOK_INTERVAL_NS) {
             self.looked_ns = Some(now_ns);
             self.routes.clear();
             self.look();
         }
-        if let Some(known) = self.routes.get(&(destination, slot)) {
+        if let Some(known) = self.routes.get(&(destination, process)) {
             return known.clone();
         }
         let lives = |registry: &File| {
-            lock::locked_slots(registry).is_ok_and(|live| live.get(usize::from(slot)) == Some(&true))
+            lock::locked_processes(registry).is_ok_and(|live| live.get(usize::from(process)) == Some(&true))
         };
         let mut all =
-            self.found.iter().filter(|each| each.accounts.names(slot, destination) && lives(&each.registry));
-        let first = all.next().map(|each| Arc::clone(&each.accounts));
+            self.found.iter().filter(|each| each.table.names(process, destination) && lives(&each.registry));
+        let first = all.next().map(|each| Arc::clone(&each.table));
         // The same address twice is two networks', and nothing tells which is meant.
         let route = first.filter(|_| all.next().is_none());
         if self.routes.len() < MAX_ROUTES {
-            self.routes.insert((destination, slot), route.clone());
+            self.routes.insert((destination, process), route.clone());
         }
         route
     }
 
     /// What [`find`](Neighbours::find) found last.
-    pub(super) fn found(&self, destination: IpAddr, slot: u8) -> Option<&Arc<Accounts>> {
-        self.routes.get(&(destination, slot))?.as_ref()
+    pub(super) fn found(&self, destination: IpAddr, process: u8) -> Option<&Arc<BacklogTable>> {
+        self.routes.get(&(destination, process))?.as_ref()
     }
 
     fn look(&mut self) {
@@ -83,8 +90,8 @@ impl Neighbours {
             }
             let open = |name: &str| folder::open(&self.folder, name).ok();
             let (Some(file), Some(registry)) = (open(&name), open(registry)) else { continue };
-            if let Ok(accounts) = Accounts::map(&file) {
-                self.found.push(Neighbour { name, accounts: Arc::new(accounts), registry });
+            if let Ok(table) = BacklogTable::map(&file) {
+                self.found.push(Neighbour { name, table: Arc::new(table), registry });
             }
         }
     }

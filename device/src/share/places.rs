@@ -2,16 +2,16 @@
 //!
 //! The places in their order:
 //!
-//! 1. `$XDG_RUNTIME_DIR/pumice`, or `/run/user/UID/pumice` for sessions that were not told, such as cron's. No other
-//!    user can make names there.
+//! 1. `$XDG_RUNTIME_DIR/pumice`, or `/run/user/UID/pumice` for sessions that were not told, such as cron's.
+//!    No other user can make names there.
 //! 2. `/tmp/pumice-UID`, then `/tmp/pumice-UID.1` and so on: the first that is this user's. Any user may have
 //!    made a folder of such a name, so one that is not ours alone is passed over. In a user namespace, UID is
 //!    the number outside, and the one inside comes after it.
-//! 3. `~/.cache/pumice-BOOT`, if all of these are taken or /tmp cannot be written. BOOT names this boot of this host: home
-//!    folders may be shared with other hosts.
+//! 3. `~/.cache/pumice-BOOT`, if all of these are taken or /tmp cannot be written. BOOT names this boot of
+//!    this host: home folders may be shared with other hosts.
 //!
-//! All processes arrive at the same place because a folder that exists is preferred to one that would have to be made, and
-//! because names are made in one order.
+//! All processes arrive at the same place because a folder that exists is preferred to one that would have to
+//! be made, and because names are made in one order.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,8 @@ pub(super) fn find() -> Result<Place, ShareError> {
     Surroundings::of_this_process().find()
 }
 
-/// The folder of this user's processes, made if it is not there: what is in it no other user can have changed.
+/// The folder of this user's processes, made if it is not there: what is in it no other user can have
+/// changed.
 ///
 /// # Errors
 /// See [`ShareError`].
@@ -58,8 +59,8 @@ pub(super) fn others(than: &Path, name: &str) -> Vec<PathBuf> {
 struct Surroundings {
     /// This user, as files show it.
     uid: u32,
-    /// This user in the names of folders in /tmp: two users are never both 0 there only because each is root in a user
-    /// namespace.
+    /// This user in the names of folders in /tmp: two users are never both 0 there only because each is root
+    /// in a user namespace.
     outer_uid: u32,
     /// $XDG_RUNTIME_DIR.
     given: Option<PathBuf>,

@@ -6,7 +6,8 @@ use super::system;
 
 pub(super) use super::system::{effective_uid, real_uid};
 
-/// This process's effective user as the namespace around its user namespace numbers it, as far as /proc tells.
+/// This process's effective user as the namespace around its user namespace numbers it, as far as /proc
+/// tells.
 pub(super) fn outer_uid() -> u32 {
     let uid = effective_uid();
     system::read_text("/proc/self/uid_map").and_then(|map| map_uid(&map, uid)).unwrap_or(uid)
@@ -127,7 +128,7 @@ mod tests {
         let own = start_ticks(std::process::id());
         assert!(own.is_some() && network_namespace() != 0 && pid_namespace() != 0);
         let mut member = Member {
-            slot: 1,
+            process: 1,
             pid: std::process::id(),
             pid_namespace: pid_namespace(),
             start_ticks: own.unwrap_or_default(),

@@ -1,8 +1,9 @@
-//! Whether a process runs: a process can live, have its slot and its sockets, and do nothing with them.
+//! Whether a process runs: a process can live, have its index and its sockets, and do nothing with
+//! them.
 //!
 //! It may be stopped (a debugger, Ctrl-Z), or not have had a processor for long. Two things tell: what the
 //! kernel says about it, and when it last found its socket empty, which each process writes down in the
-//! accounts. An idle process found its socket empty long ago; but what is sent to it wakes it, so if it has
+//! table of backlogs. An idle process found its socket empty long ago; but what is sent to it wakes it, so if it has
 //! still not looked some time after something was sent to it, then it does not run. Nothing has to be written
 //! at intervals, and an idle process sleeps.
 
@@ -27,8 +28,8 @@ pub(super) enum Condition {
 /// All that is known about a process to which something was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Signs {
-    /// It has the lock of its slot.
-    pub(super) has_slot: bool,
+    /// It has the lock of its process index.
+    pub(super) has_index: bool,
     pub(super) condition: Condition,
     /// It has looked at its socket since something was sent to it, and dealt with what was there.
     pub(super) has_looked: bool,
@@ -37,7 +38,7 @@ pub(super) struct Signs {
 /// Whether silence of a process is for want of a processor.
 pub(super) fn peer_progress(signs: Signs) -> PeerProgress {
     match signs {
-        Signs { has_slot: true, condition: Condition::Alive, has_looked: false } => PeerProgress::Starved,
+        Signs { has_index: true, condition: Condition::Alive, has_looked: false } => PeerProgress::Starved,
         _ => PeerProgress::Unknown,
     }
 }
@@ -66,8 +67,8 @@ pub(super) struct Looks {
 const MEASUREMENTS: u8 = 64;
 
 impl Looks {
-    /// Measures where the clock of the engine begins. A thread that loses its processor after `now_ns` was read and
-    /// before the other clock is, measures too much, so the least is right.
+    /// Measures where the clock of the engine begins. A thread that loses its processor after `now_ns` was
+    /// read and before the other clock is, measures too much, so the least is right.
     fn measure(&mut self, now_ns: u64, monotonic_ns: impl FnOnce() -> u64) -> u64 {
         let measured_ns = monotonic_ns().saturating_sub(now_ns);
         let origin_ns = self.origin_ns.map_or(measured_ns, |origin_ns| origin_ns.min(measured_ns));
@@ -102,10 +103,10 @@ mod tests {
 
     #[test]
     fn only_who_lives_and_has_not_looked_is_starved() {
-        let starved = Signs { has_slot: true, condition: Condition::Alive, has_looked: false };
+        let starved = Signs { has_index: true, condition: Condition::Alive, has_looked: false };
         assert_eq!(peer_progress(starved), PeerProgress::Starved);
         assert_eq!(peer_progress(Signs { has_looked: true, ..starved }), PeerProgress::Unknown);
-        assert_eq!(peer_progress(Signs { has_slot: false, ..starved }), PeerProgress::Unknown);
+        assert_eq!(peer_progress(Signs { has_index: false, ..starved }), PeerProgress::Unknown);
         for condition in [Condition::Stopped, Condition::Gone, Condition::Unknown] {
             assert_eq!(peer_progress(Signs { condition, ..starved }), PeerProgress::Unknown, "{condition:?}");
         }

@@ -1,10 +1,11 @@
 //! What the processes of this user have counted in this network namespace, in a file that the counters below
 //! /sys/class/infiniband are read from (the preload `libpumice_sysfs.so` reads it).
 //!
-//! Each slot has a record. The slot's owner goes on counting from the numbers in it, so that the sum over all
-//! records never goes down when a process exits or is killed. The owner brings its record up to date before it sleeps, while it
-//! polls once in [`INTERVAL_NS`], and when it leaves: a copy of a few numbers and no system call, but one that would
-//! be seen in the time of each short message (4 % of an 8-byte WRITE, measured).
+//! Each process index has a record. The process index's owner goes on counting from the numbers in it, so
+//! that the sum over all records never goes down when a process exits or is killed. The owner brings its
+//! record up to date before it sleeps, while it polls once in [`INTERVAL_NS`], and when it leaves: a copy of
+//! a few numbers and no system call, but one that would be seen in the time of each short message (4 % of an
+//! 8-byte WRITE, measured).
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::counters::Counters;
 
 /// Words of a record; the preload has the same number.
 const RECORD_WORDS: usize = 64;
-const SLOTS: usize = 256;
+const PROCESSES: usize = 256;
 /// Time between two copies by a process that polls.
 const INTERVAL_NS: u64 = 1_000_000;
 const _: () = assert!(Counter::COUNT <= RECORD_WORDS, "a record has room for every counter");
@@ -32,25 +33,26 @@ pub(super) fn file_name(port: u16) -> String {
 #[derive(Debug)]
 pub(super) struct Published {
     memory: SharedMemory,
-    slot: u8,
-    /// What was counted before this process had the slot.
+    process: u8,
+    /// What was counted before this process had the process index.
     before: [u64; Counter::COUNT],
     device: Option<Arc<Counters>>,
-    /// What had been counted of those that nothing happens without, when the record was brought up to date last.
+    /// What had been counted of those that nothing happens without, when the record was brought up to date
+    /// last.
     seen: AtomicU64,
     next_ns: u64,
 }
 
 impl Published {
-    /// The record of a slot in the file.
+    /// The record of a process in the file.
     ///
     /// # Errors
     /// What the system says: then nothing is published.
-    pub(super) fn open(file: &File, slot: u8) -> io::Result<Published> {
-        let memory = SharedMemory::map(file, SLOTS * RECORD_WORDS)?;
+    pub(super) fn open(file: &File, process: u8) -> io::Result<Published> {
+        let memory = SharedMemory::map(file, PROCESSES * RECORD_WORDS)?;
         let mut published = Published {
             memory,
-            slot,
+            process,
             before: [0; Counter::COUNT],
             device: None,
             seen: AtomicU64::new(0),
@@ -64,7 +66,7 @@ impl Published {
     }
 
     fn record(&self) -> &[AtomicU64] {
-        let start = usize::from(self.slot) * RECORD_WORDS;
+        let start = usize::from(self.process) * RECORD_WORDS;
         self.memory.words().get(start..start + Counter::COUNT).unwrap_or_default()
     }
 
@@ -115,15 +117,15 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_slot_goes_on_from_what_its_last_owner_had() {
+    fn a_index_goes_on_from_what_its_last_owner_had() {
         let path = std::env::temp_dir().join(format!("pumice-counted-{}", std::process::id()));
         let open = || {
             let mut options = fs::File::options();
             File::from(options.read(true).write(true).create(true).truncate(false).open(&path).unwrap())
         };
-        let read = |slot: usize, counter: Counter| {
+        let read = |process: usize, counter: Counter| {
             let bytes = fs::read(&path).unwrap();
-            let at = 8 * (slot * RECORD_WORDS + counter as usize);
+            let at = 8 * (process * RECORD_WORDS + counter as usize);
             u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
         };
         for (round, left) in [(1, true), (2, false), (3, true)] {

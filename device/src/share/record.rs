@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::members::{LAST_SLOT, Member, Members};
+use super::members::{LAST_PROCESS, Member, Members};
 
 /// Name and version of the format.
 const MAGIC: [u8; 8] = *b"pumiceS1";
@@ -10,17 +10,17 @@ const HEADER_BYTES: usize = 8 + 8 + 8;
 const MEMBER_BYTES: usize = 48;
 const SUM_BYTES: usize = 8;
 
-/// The longest record: a slot has a member or an adopter.
-pub(super) const MAX_BYTES: usize = HEADER_BYTES + LAST_SLOT as usize * MEMBER_BYTES + SUM_BYTES;
+/// The longest record: a process index has a member or an adopter.
+pub(super) const MAX_BYTES: usize = HEADER_BYTES + LAST_PROCESS as usize * MEMBER_BYTES + SUM_BYTES;
 
-/// Header (magic, generation, next slot, numbers of members and of adopted slots), members, adopted slots with
-/// their adopters, checksum; little-endian.
+/// Header (magic, generation, next process index, numbers of members and of adopted process indices),
+/// members, adopted process indices with their adopters, checksum; little-endian.
 pub(super) fn encode(members: &Members) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(MAX_BYTES);
     bytes.extend(MAGIC);
     bytes.extend(members.generation.to_le_bytes());
     bytes.extend([
-        members.next_slot,
+        members.next_process,
         members.iter().count() as u8,
         members.adopted().len() as u8,
         0,
@@ -31,7 +31,7 @@ pub(super) fn encode(members: &Members) -> Vec<u8> {
     ]);
     for member in members.iter() {
         let (family, address) = address_bytes(member.address);
-        bytes.extend([member.slot, family, 0, 0]);
+        bytes.extend([member.process, family, 0, 0]);
         bytes.extend(member.pid.to_le_bytes());
         bytes.extend(member.start_ticks.to_le_bytes());
         bytes.extend(member.inode.to_le_bytes());
@@ -39,7 +39,7 @@ pub(super) fn encode(members: &Members) -> Vec<u8> {
         bytes.extend(member.pid_namespace.to_le_bytes());
         bytes.extend([0; 4]);
     }
-    members.adopted().iter().for_each(|&(slot, by)| bytes.extend([slot, by]));
+    members.adopted().iter().for_each(|&(process, by)| bytes.extend([process, by]));
     bytes.extend(checksum(&bytes).to_le_bytes());
     bytes
 }
@@ -49,32 +49,32 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Members> {
     let (body, sum) = bytes.split_last_chunk::<SUM_BYTES>()?;
     let (magic, rest) = body.split_first_chunk::<8>()?;
     let (generation, rest) = rest.split_first_chunk::<8>()?;
-    let (&[next_slot, count, adopted, ..], rest) = rest.split_first_chunk::<8>()?;
+    let (&[next_process, count, adopted, ..], rest) = rest.split_first_chunk::<8>()?;
     let sound = *magic == MAGIC
         && u64::from_le_bytes(*sum) == checksum(body)
         && rest.len() == usize::from(count) * MEMBER_BYTES + usize::from(adopted) * 2;
     if !sound {
         return None;
     }
-    let mut members = Members::new(u64::from_le_bytes(*generation), next_slot);
+    let mut members = Members::new(u64::from_le_bytes(*generation), next_process);
     let (list, pairs) = rest.split_at_checked(usize::from(count) * MEMBER_BYTES)?;
     let (chunks, _) = list.as_chunks::<MEMBER_BYTES>();
     let (pairs, _) = pairs.as_chunks::<2>();
-    // These refuse slots that are no slots or come twice.
+    // These refuse process indices that are no process indices or come twice.
     let sound = chunks.iter().all(|chunk| member(chunk).is_some_and(|member| members.add(member)))
-        && pairs.iter().all(|&[slot, by]| members.adopt(slot, by));
+        && pairs.iter().all(|&[process, by]| members.adopt(process, by));
     sound.then_some(members)
 }
 
 fn member(bytes: &[u8; MEMBER_BYTES]) -> Option<Member> {
-    let (&[slot, family, _, _], rest) = bytes.split_first_chunk::<4>()?;
+    let (&[process, family, _, _], rest) = bytes.split_first_chunk::<4>()?;
     let (pid, rest) = rest.split_first_chunk::<4>()?;
     let (start_ticks, rest) = rest.split_first_chunk::<8>()?;
     let (inode, rest) = rest.split_first_chunk::<8>()?;
     let (address, rest) = rest.split_first_chunk::<16>()?;
     let pid_namespace = rest.first_chunk::<4>()?;
     Some(Member {
-        slot,
+        process,
         pid: u32::from_le_bytes(*pid),
         pid_namespace: u32::from_le_bytes(*pid_namespace),
         start_ticks: u64::from_le_bytes(*start_ticks),
@@ -115,13 +115,13 @@ mod tests {
 
     fn full() -> Members {
         let mut members = Members::new(77, 9);
-        for slot in 1..=LAST_SLOT {
-            let v6 = IpAddr::V6(Ipv6Addr::from([slot; 16]));
-            let address = if slot % 2 == 0 { IpAddr::from([10, 0, 0, slot]) } else { v6 };
-            let wide = u64::from(slot) << 40;
+        for process in 1..=LAST_PROCESS {
+            let v6 = IpAddr::V6(Ipv6Addr::from([process; 16]));
+            let address = if process % 2 == 0 { IpAddr::from([10, 0, 0, process]) } else { v6 };
+            let wide = u64::from(process) << 40;
             let member = Member {
-                slot,
-                pid: 70_000 + u32::from(slot),
+                process,
+                pid: 70_000 + u32::from(process),
                 pid_namespace: 0xf000_0000,
                 start_ticks: wide,
                 address,
@@ -168,7 +168,8 @@ mod tests {
             body
         };
         let good = encode(&full());
-        // Another version; more members than there are; a slot twice; slot 0; slot 255; no such family.
+        // Another version; more members than there are; a process index twice; process index 0; process index
+        // 255; no such family.
         for (place, value) in [(7, b'2'), (17, 255), (24 + 48, 1), (24, 0), (24, 255), (25, 9)] {
             let mut bytes = good.clone();
             bytes[place] = value;

@@ -5,21 +5,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::folder::Folder;
-use super::members::{LAST_SLOT, Members};
-use super::relay::Sockets;
+use super::members::{LAST_PROCESS, Members};
+use super::sockets::Sockets;
 use super::system::{self, File};
 use super::wait::Wait;
 use super::{ShareError, folder, lock, process, record};
 
-/// Where the locks of reserved slots begin.
+/// Where the locks of reserved process indices begin.
 const RESERVATIONS: u32 = 512;
 /// How long the lock is waited for before the processes that may have it are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// How long a lock is waited for while no process that may have it is stopped: hundreds of processes that begin at once
-/// on a machine with other work take it one after the other.
+/// How long a lock is waited for while no process that may have it is stopped: hundreds of processes that
+/// begin at once on a machine with other work take it one after the other.
 const BUSY_PATIENCE: Duration = Duration::from_secs(60);
 /// How often a file that is being written is read again.
-const GLANCES: u32 = 3;
+const PEEKS: u32 = 3;
 
 /// An open registry. Its locks go with the last descriptor of this open.
 #[derive(Debug)]
@@ -33,9 +33,9 @@ pub(super) struct Registry {
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) members: Members,
-    /// It has to be written again: somebody is gone, or it was damaged.
+    /// It has to be written again: a process is gone, or it was damaged.
     pub(super) changed: bool,
-    /// Slots that have an owner whom the registry does not know: it was damaged.
+    /// Process indices that have an owner whom the registry does not know: it was damaged.
     pub(super) strangers: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ impl Registry {
         Ok(Registry { file, path, sockets: Sockets::new(folder, name) })
     }
 
-    /// Where the sockets of the slots are.
+    /// Where the sockets of the process indices are.
     pub(super) fn sockets(&self) -> &Sockets {
         &self.sockets
     }
@@ -58,7 +58,7 @@ impl Registry {
         &self.path
     }
 
-    /// The right to change the registry, or nothing if somebody else has it.
+    /// The right to change the registry, or nothing if another process has it.
     pub(super) fn try_lock(&self) -> bool {
         lock::try_lock(&self.file, 0).unwrap_or(false)
     }
@@ -113,89 +113,94 @@ impl Registry {
         let _ = lock::unlock(&self.file, 0);
     }
 
-    /// Takes a slot. False: it has an owner, or somebody keeps it from being given out.
-    pub(super) fn claim(&self, slot: u8) -> bool {
-        let reserved = || lock::is_place_locked(&self.file, RESERVATIONS + u32::from(slot)).unwrap_or(true);
-        if reserved() || !self.take(slot) {
+    /// Takes a process index. False: it has an owner, or a process has reserved it.
+    pub(super) fn claim(&self, process: u8) -> bool {
+        let reserved =
+            || lock::is_place_locked(&self.file, RESERVATIONS + u32::from(process)).unwrap_or(true);
+        if reserved() || !self.take(process) {
             return false;
         }
-        // Whoever reserved it meanwhile may not have seen that it is taken.
+        // A process that reserved it meanwhile may not have seen that it is taken.
         let free = !reserved();
         if !free {
-            self.release(slot);
+            self.release(process);
         }
         free
     }
 
-    /// Takes a slot, reserved or not. False: it has an owner.
-    pub(super) fn take(&self, slot: u8) -> bool {
-        lock::try_lock(&self.file, slot).unwrap_or(false)
+    /// Takes a process index, reserved or not. False: it has an owner.
+    pub(super) fn take(&self, process: u8) -> bool {
+        lock::try_lock(&self.file, process).unwrap_or(false)
     }
 
-    /// Keeps a slot from being claimed when its owner has gone.
-    pub(super) fn reserve(&self, slot: u8) {
+    /// Keeps a process index from being claimed when its owner has gone.
+    pub(super) fn reserve(&self, process: u8) {
         // It fails only where the kernel has no such locks; then the file would not have been opened.
-        let _ = lock::try_share_place(&self.file, RESERVATIONS + u32::from(slot));
+        let _ = lock::try_share_place(&self.file, RESERVATIONS + u32::from(process));
     }
 
     /// Ends that.
-    pub(super) fn end_reservation(&self, slot: u8) {
-        let _ = lock::unlock_place(&self.file, RESERVATIONS + u32::from(slot));
+    pub(super) fn end_reservation(&self, process: u8) {
+        let _ = lock::unlock_place(&self.file, RESERVATIONS + u32::from(process));
     }
 
-    /// Gives a slot back.
-    pub(super) fn release(&self, slot: u8) {
-        let _ = lock::unlock(&self.file, slot);
+    /// Gives a process index back.
+    pub(super) fn release(&self, process: u8) {
+        let _ = lock::unlock(&self.file, process);
     }
 
-    /// Reads the registry, which is locked. A process that has lost the lock of its slot is gone; its socket
-    /// is removed. `own` are the caller's slots, whose locks the caller does not see.
+    /// Reads the registry, which is locked. A process that has lost the lock of its process index is gone;
+    /// its socket is removed. `own` are the caller's process indices, whose locks the caller does not see.
     pub(super) fn load(&self, own: &[u8]) -> Result<Loaded, ShareError> {
         let failed = || self.failed("read the registry");
-        let mut live = lock::locked_slots(&self.file).map_err(failed())?;
+        let mut live = lock::locked_processes(&self.file).map_err(failed())?;
         for &own in own {
             if let Some(live) = live.get_mut(usize::from(own)) {
                 *live = true;
             }
         }
-        let lives = |slot: u8| live.get(usize::from(slot)).is_some_and(|&live| live);
+        let lives = |process: u8| live.get(usize::from(process)).is_some_and(|&live| live);
         let bytes = self.read().map_err(failed())?;
         let (mut members, mut changed) = match record::decode(&bytes) {
             Some(members) => (members, false),
             None => {
-                // Which slot was given last is lost with the rest. Where to go on is any number but always
-                // the same one.
-                let next_slot = if bytes.is_empty() { 1 } else { (system::process_id() % 254) as u8 + 1 };
-                (Members::new(0, next_slot), true)
+                // Which process index was given last is lost with the rest. Where to go on is any number but
+                // always the same one.
+                let next_process = if bytes.is_empty() { 1 } else { (system::process_id() % 254) as u8 + 1 };
+                (Members::new(0, next_process), true)
             }
         };
-        let gone: Vec<u8> = members.iter().map(|member| member.slot).filter(|&slot| !lives(slot)).collect();
-        for slot in gone {
-            changed |= members.remove(slot);
-            self.sockets.remove(slot);
+        let gone: Vec<u8> =
+            members.iter().map(|member| member.process).filter(|&process| !lives(process)).collect();
+        for process in gone {
+            changed |= members.remove(process);
+            self.sockets.remove(process);
         }
-        for &(slot, _) in members.adopted().iter().filter(|&&(slot, _)| !lives(slot)) {
-            self.sockets.remove(slot);
+        for &(process, _) in members.adopted().iter().filter(|&&(process, _)| !lives(process)) {
+            self.sockets.remove(process);
         }
         let gone_by: Vec<u8> =
             members.adopted().iter().map(|&(_, by)| by).filter(|&by| !members.contains(by)).collect();
-        changed |= members.end_adoptions(|slot, by| !lives(slot) || gone_by.contains(&by));
-        let adopted = |slot: u8| members.adopted().iter().any(|&(adopted, _)| adopted == slot);
-        let strangers = (1..=LAST_SLOT)
-            .filter(|slot| !own.contains(slot) && lives(*slot) && !members.contains(*slot) && !adopted(*slot))
+        changed |= members.end_adoptions(|process, by| !lives(process) || gone_by.contains(&by));
+        let adopted = |process: u8| members.adopted().iter().any(|&(adopted, _)| adopted == process);
+        let strangers = (1..=LAST_PROCESS)
+            .filter(|process| {
+                !own.contains(process) && lives(*process) && !members.contains(*process) && !adopted(*process)
+            })
             .collect();
         Ok(Loaded { members, changed, strangers })
     }
 
-    /// What the file says, read without the lock: the dead are in it. Nothing if it is damaged, or being written.
-    pub(super) fn glance(&self) -> Option<Members> {
-        (0..GLANCES).find_map(|_| record::decode(&self.read().ok()?))
+    /// What the file says, read without the lock: the dead are in it. Nothing if it is damaged, or being
+    /// written.
+    pub(super) fn peek(&self) -> Option<Members> {
+        (0..PEEKS).find_map(|_| record::decode(&self.read().ok()?))
     }
 
-    /// Whether another open file has the lock of a slot.
-    pub(super) fn is_taken(&self, slot: u8) -> bool {
+    /// Whether another open file has the lock of a process.
+    pub(super) fn is_taken(&self, process: u8) -> bool {
         // What cannot be asked is no proof of a death.
-        lock::is_place_locked(&self.file, u32::from(slot)).unwrap_or(true)
+        lock::is_place_locked(&self.file, u32::from(process)).unwrap_or(true)
     }
 
     /// Writes the registry anew, as the next generation.
@@ -233,13 +238,13 @@ mod tests {
     use super::super::members::Member;
     use super::*;
 
-    fn member(slot: u8) -> Member {
+    fn member(process: u8) -> Member {
         let address = [127, 0, 0, 1].into();
-        Member { slot, pid: 1, pid_namespace: 1, start_ticks: 1, address, inode: 1 }
+        Member { process, pid: 1, pid_namespace: 1, start_ticks: 1, address, inode: 1 }
     }
 
-    fn slots(loaded: &Loaded) -> Vec<u8> {
-        loaded.members.iter().map(|member| member.slot).collect()
+    fn processes(loaded: &Loaded) -> Vec<u8> {
+        loaded.members.iter().map(|member| member.process).collect()
     }
 
     /// The process that has the lock, but for this one: it sleeps until its standard input ends.
@@ -283,8 +288,8 @@ mod tests {
         assert!(matches!(b.lock(Duration::ZERO), Err(ShareError::Locked { .. })));
         let mut loaded = a.load(&[]).unwrap();
         assert!(loaded.changed && loaded.strangers.is_empty());
-        for (registry, slot) in [(&a, 3), (&b, 5), (&c, 7)] {
-            assert!(registry.claim(slot) && loaded.members.add(member(slot)));
+        for (registry, process) in [(&a, 3), (&b, 5), (&c, 7)] {
+            assert!(registry.claim(process) && loaded.members.add(member(process)));
         }
         assert!(!c.claim(3), "it has an owner");
         a.store(&mut loaded.members).unwrap();
@@ -296,13 +301,13 @@ mod tests {
         drop(a);
         let reaped = b.load(&[5]).unwrap();
         assert!(reaped.changed);
-        assert_eq!(slots(&reaped), [7, 5], "the last took the place of the first");
+        assert_eq!(processes(&reaped), [7, 5], "the last took the place of the first");
 
         for damage in [&b"pumice"[..], &[0; 20_000], &[]] {
             b.file.set_len(0).unwrap();
             b.file.write_all_at(damage, 0).unwrap();
             let rebuilt = b.load(&[5]).unwrap();
-            assert!(rebuilt.changed && slots(&rebuilt).is_empty());
+            assert!(rebuilt.changed && processes(&rebuilt).is_empty());
             assert_eq!(rebuilt.strangers, [7]);
         }
         std::fs::remove_dir_all(&folder).unwrap();

@@ -1,24 +1,23 @@
 //! From the process that got a packet to the one that it is for.
 //!
-//! Each slot has a unix datagram socket with a name in the folder of the registry, which only this user may
-//! enter. Both ends check each other. The sender looks whether the slot's lock is held, so that nothing goes
-//! to a name whose process has died, and knows that no other user can have made a socket there. The receiver
-//! looks at the sender's user, as the kernel tells it, and checks the datagram like a packet from the
-//! network.
+//! Each process index has a unix datagram socket with a name in the folder of the registry, which only this
+//! user may enter. Both ends check each other. The sender looks whether the process index's lock is held, so
+//! that nothing goes to a name whose process has died, and knows that no other user can have made a socket
+//! there. The receiver looks at the sender's user, as the kernel tells it, and checks the datagram like a
+//! packet from the network.
 //!
-//! **Invariant**: only a process that holds the slot's lock, or that holds the registry's lock while no
-//! process holds the slot's, gives a socket its name or removes it. So a name never leads to another process
-//! than the slot's owner. A killed process leaves its name behind; the next process that loads the registry
-//! removes it.
+//! **Invariant**: only a process that holds the process index's lock, or that holds the registry's lock while
+//! no process holds the process index's, gives a socket its name or removes it. So a name never leads to
+//! another process than the process index's owner. A killed process leaves its name behind; the next process
+//! that loads the registry removes it.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Arc;
 
 use pumice_transport::path::Flow;
 
-use super::folder::{self, Folder};
 use super::registry::Registry;
+use super::sockets::{Sent, Sockets};
 use super::system::{self, DatagramSocket, Guard};
 use super::{process, record};
 use crate::port::Received;
@@ -34,16 +33,6 @@ const BUFFER_BYTES: usize = HEADER_BYTES + 65_536;
 /// (net.unix.max_dgram_qlen).
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
-/// What became of something sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
-    Done,
-    /// The receiver does not keep up: dropped.
-    Full,
-    /// Nobody has the slot.
-    Nobody,
-}
-
 /// What came.
 #[derive(Debug)]
 pub(super) enum Incoming<'a> {
@@ -52,93 +41,18 @@ pub(super) enum Incoming<'a> {
     Batch(Received<'a>),
     /// The sender misses this process in the registry.
     Look,
-    /// Somebody with this number wants to know what was counted.
+    /// The asker with this number wants to know what was counted.
     Ask(u64),
     /// Of another user, or malformed.
     Rejected,
 }
 
-/// The sockets of the slots of a registry: where they are.
-#[derive(Debug, Clone)]
-pub(super) struct Sockets {
-    folder: Arc<Folder>,
-    /// What their names begin with: the name of the registry.
-    stem: String,
-}
-
-impl Sockets {
-    pub(super) fn new(folder: Folder, stem: String) -> Sockets {
-        Sockets { folder: Arc::new(folder), stem }
-    }
-
-    /// Removes the name of a slot's socket. The registry is locked and no process has the slot, or the caller
-    /// has it.
-    pub(super) fn remove(&self, slot: u8) {
-        self.folder.remove(&folder::slot_name(&self.stem, slot));
-    }
-
-    /// Gives a socket a name, in place of one that has it.
-    fn name(&self, socket: &DatagramSocket, name: &str) -> io::Result<()> {
-        self.folder.remove(name);
-        socket.bind(self.folder.opened(), name)
-    }
-
-    /// Sends to the process of `slot` unless that is gone.
-    fn send(
-        &self,
-        socket: &DatagramSocket,
-        registry: &Registry,
-        slot: u8,
-        header: &[u8],
-        bytes: &[u8],
-    ) -> Sent {
-        if system::guards(Guard::OwnerBeforeRelay) && !registry.is_taken(slot) {
-            return Sent::Nobody;
-        }
-        self.send_to(socket, &folder::slot_name(&self.stem, slot), header, bytes)
-    }
-
-    fn send_to(&self, socket: &DatagramSocket, name: &str, header: &[u8], bytes: &[u8]) -> Sent {
-        match socket.send(self.folder.opened(), name, header, bytes) {
-            Ok(()) => Sent::Done,
-            Err(error) => match error.raw_os_error() {
-                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Sent::Full,
-                _ => Sent::Nobody,
-            },
-        }
-    }
-
-    /// Removes the names of sockets of all slots without an owner, those of processes that were killed before they were
-    /// in the registry, too. The registry is locked.
-    pub(super) fn sweep_slots(&self, registry: &Registry) {
-        let slot_of = |name: &str| name.strip_prefix(&folder::slot_stem(&self.stem))?.parse::<u8>().ok();
-        for slot in self.folder.names().iter().filter_map(|name| slot_of(name)) {
-            if !registry.is_taken(slot) {
-                self.remove(slot);
-            }
-        }
-    }
-
-    /// Removes the names of sockets for answers that no process has open. The registry is locked.
-    fn sweep_askers(&self) -> io::Result<()> {
-        let probe = DatagramSocket::new()?;
-        let stem = asker_stem(&self.stem);
-        for name in self.folder.names().into_iter().filter(|name| name.starts_with(&stem)) {
-            let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-            if probe.connect(self.folder.opened(), &name).as_ref().is_err_and(refused) {
-                self.folder.remove(&name);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The socket of a slot.
+/// The socket of a process.
 #[derive(Debug)]
 pub(super) struct Relay {
     socket: DatagramSocket,
     sockets: Sockets,
-    slot: u8,
+    process: u8,
     /// The process that opened it: a fork child's copy leaves the name where it is.
     pid: u32,
     uid: u32,
@@ -146,20 +60,20 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Opens the socket of `slot`, whose lock the caller has.
+    /// Opens the socket of `process`, whose lock the caller has.
     ///
     /// # Errors
     /// `AddrInUse`: there is something else of this name; what else the system says.
-    pub(super) fn bind(sockets: &Sockets, slot: u8) -> io::Result<Relay> {
+    pub(super) fn bind(sockets: &Sockets, process: u8) -> io::Result<Relay> {
         let socket = DatagramSocket::new()?;
-        sockets.name(&socket, &folder::slot_name(&sockets.stem, slot))?;
+        sockets.name_of_process(&socket, process)?;
         socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
         let (pid, uid) = (system::process_id(), process::real_uid());
-        Ok(Relay { socket, sockets: sockets.clone(), slot, pid, uid, buffer: vec![0; BUFFER_BYTES] })
+        Ok(Relay { socket, sockets: sockets.clone(), process, pid, uid, buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// Hands a batch to the process of `slot`.
-    pub(super) fn send_batch(&self, registry: &Registry, slot: u8, received: &Received<'_>) -> Sent {
+    /// Hands a batch to `process`.
+    pub(super) fn send_batch(&self, registry: &Registry, process: u8, received: &Received<'_>) -> Sent {
         let (family, source) = record::address_bytes(received.flow.source);
         let (destination_family, destination) = record::address_bytes(received.flow.destination);
         if family != destination_family {
@@ -175,24 +89,24 @@ impl Relay {
         header.put(14, &received.flow.destination_port.to_le_bytes());
         header.put(16, &source);
         header.put(32, &destination);
-        self.send(registry, slot, &header.0, received.bytes)
+        self.send(registry, process, &header.0, received.bytes)
     }
 
-    /// Asks the process of `slot` to look at the registry.
-    pub(super) fn send_look(&self, registry: &Registry, slot: u8) -> Sent {
+    /// Asks `process` to look at the registry.
+    pub(super) fn send_look(&self, registry: &Registry, process: u8) -> Sent {
         let mut header = Header([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_LOOK]);
-        self.send(registry, slot, &header.0, &[])
+        self.send(registry, process, &header.0, &[])
     }
 
     /// Answers who asked with this number.
     pub(super) fn answer(&self, asker: u64, text: &[u8]) -> Sent {
-        self.sockets.send_to(&self.socket, &asker_name(&self.sockets.stem, asker), &[], text)
+        self.sockets.send_to_asker(&self.socket, asker, text)
     }
 
-    fn send(&self, registry: &Registry, slot: u8, header: &[u8], bytes: &[u8]) -> Sent {
-        self.sockets.send(&self.socket, registry, slot, header, bytes)
+    fn send(&self, registry: &Registry, process: u8, header: &[u8], bytes: &[u8]) -> Sent {
+        send(&self.sockets, &self.socket, registry, process, header, bytes)
     }
 
     /// Takes what came first.
@@ -211,7 +125,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         if self.pid == system::process_id() {
-            self.sockets.remove(self.slot);
+            self.sockets.remove(self.process);
         }
     }
 }
@@ -241,17 +155,17 @@ impl Asker {
         let socket = DatagramSocket::new()?;
         // The kernel gives no number to two sockets, in whatever namespaces their processes are.
         let number = socket.inode()?;
-        sockets.name(&socket, &asker_name(&sockets.stem, number))?;
+        sockets.name_of_asker(&socket, number)?;
         Ok(Asker { socket, sockets: sockets.clone(), number, uid: process::real_uid() })
     }
 
-    /// Asks the process of `slot`.
-    pub(super) fn ask(&self, registry: &Registry, slot: u8) -> Sent {
+    /// Asks `process`.
+    pub(super) fn ask(&self, registry: &Registry, process: u8) -> Sent {
         let mut header = Header([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_ASK]);
         header.put(16, &self.number.to_le_bytes());
-        self.sockets.send(&self.socket, registry, slot, &header.0, &[])
+        send(&self.sockets, &self.socket, registry, process, &header.0, &[])
     }
 
     /// An answer of a process of this user, if one has come.
@@ -267,7 +181,7 @@ impl Asker {
 
 impl Drop for Asker {
     fn drop(&mut self) {
-        self.sockets.folder.remove(&asker_name(&self.sockets.stem, self.number));
+        self.sockets.remove_asker(self.number);
     }
 }
 
@@ -277,12 +191,19 @@ impl AsRawFd for Asker {
     }
 }
 
-fn asker_stem(stem: &str) -> String {
-    format!("{stem}-ask-")
-}
-
-fn asker_name(stem: &str, number: u64) -> String {
-    format!("{}{number:x}", asker_stem(stem))
+/// Sends to `process` unless that is gone.
+fn send(
+    sockets: &Sockets,
+    socket: &DatagramSocket,
+    registry: &Registry,
+    process: u8,
+    header: &[u8],
+    bytes: &[u8],
+) -> Sent {
+    if system::guards(Guard::OwnerBeforeRelay) && !registry.is_taken(process) {
+        return Sent::Nobody;
+    }
+    sockets.send_to_process(socket, process, header, bytes)
 }
 
 struct Header([u8; HEADER_BYTES]);
@@ -333,7 +254,9 @@ fn parse(bytes: &[u8]) -> Option<Incoming<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::folder;
     use super::super::members::Member;
+    use super::super::sockets::asker_name;
     use super::*;
     use std::net::IpAddr;
     use std::path::PathBuf;
@@ -344,7 +267,7 @@ mod tests {
         Received { flow, traffic_class: 3, hop_limit: 63, segment_bytes: 4, bytes }
     }
 
-    /// A folder with a registry, and two opens of it that have the slots 1 and 2.
+    /// A folder with a registry, and two opens of it that have the process indices 1 and 2.
     struct Pair {
         top: PathBuf,
         registries: [Registry; 2],
@@ -403,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_slot_without_an_owner_gets_nothing() {
+    fn the_name_of_a_index_without_an_owner_gets_nothing() {
         let mut pair = Pair::new("dead");
         let stem = pair.a.sockets.stem.clone();
         assert_eq!(pair.names().len(), 3, "{:?}", pair.names());
@@ -412,7 +335,7 @@ mod tests {
         assert_eq!(pair.a.send_batch(&pair.registries[0], 2, &batch("::1", b"secret")), Sent::Nobody);
         assert_eq!(pair.a.send_look(&pair.registries[0], 2), Sent::Nobody);
         assert!(matches!(pair.b.receive(), Incoming::Nothing));
-        // The process that takes the slot has the name from then on.
+        // The process that takes the process index has the name from then on.
         assert!(pair.registries[0].claim(2));
         let mut heir = Relay::bind(pair.registries[0].sockets(), 2).unwrap();
         assert_eq!(pair.b.send_look(&pair.registries[1], 2), Sent::Done);
@@ -427,7 +350,7 @@ mod tests {
         let pair = Pair::new("stale");
         let mut loaded = pair.registries[0].load(&[1]).unwrap();
         let member = Member {
-            slot: 9,
+            process: 9,
             pid: 1,
             pid_namespace: 1,
             start_ticks: 1,
@@ -435,12 +358,15 @@ mod tests {
             inode: 1,
         };
         loaded.members.add(member);
-        loaded.members.add(Member { slot: 1, ..member });
+        loaded.members.add(Member { process: 1, ..member });
         loaded.members.adopt(10, 1);
         pair.registries[0].store(&mut loaded.members).unwrap();
         let stem = &pair.a.sockets.stem;
-        for slot in [9, 10] {
-            pair.a.sockets.name(&DatagramSocket::new().unwrap(), &folder::slot_name(stem, slot)).unwrap();
+        for process in [9, 10] {
+            pair.a
+                .sockets
+                .name(&DatagramSocket::new().unwrap(), &folder::process_socket_name(stem, process))
+                .unwrap();
         }
         pair.a.sockets.name(&DatagramSocket::new().unwrap(), &asker_name(stem, 77)).unwrap();
         assert_eq!(pair.names().len(), 6, "{:?}", pair.names());
@@ -468,7 +394,7 @@ mod tests {
         // A connected socket is all that another user could have: the folder keeps it from connecting one.
         let mut send = |uid: Option<u32>| {
             let socket = UnixDatagram::unbound().unwrap();
-            socket.connect(pair.top.join(folder::slot_name(&pair.a.sockets.stem, 2))).unwrap();
+            socket.connect(pair.top.join(folder::process_socket_name(&pair.a.sockets.stem, 2))).unwrap();
             let mut command = Command::new("cat");
             command.stdin(std::fs::File::open(&packet).unwrap()).stdout(Stdio::from(OwnedFd::from(socket)));
             uid.map(|uid| command.uid(uid));

@@ -1,7 +1,7 @@
-//! What the processes that share a port have counted, told to whoever of the same user asks.
+//! What the processes that share a port have counted, told to processes of the same user that ask.
 //!
-//! A process is asked through the socket that forwarded packets come to, and answers with lines of a name and a
-//! number. Nothing is written anywhere, and nothing happens while nobody asks.
+//! A process is asked through the socket that forwarded packets come to, and answers with lines of a name and
+//! a number. Nothing is written anywhere, and nothing happens while no process asks.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use super::{ShareError, ShareStats, Sharer};
 use crate::counters::Counters;
 use crate::port::wait_readable;
 
-/// The first line of an answer, with the slot of who answers.
+/// The first line of an answer, with the process index of who answers.
 const GREETING: &str = "pumice-stat-1";
 /// The longest answer, in bytes and in lines.
 const MAX_BYTES: usize = 16 << 10;
@@ -28,13 +28,14 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 pub struct Report {
     /// The process.
     pub sharer: Sharer,
-    /// Its counters by name: those of the device ([`COUNTERS`](crate::counters::COUNTERS)), and `share_*` about
-    /// forwarding between processes. None: it did not answer in time, because it is stopped, or exits.
+    /// Its counters by name: those of the device ([`COUNTERS`](crate::counters::COUNTERS)), and `share_*`
+    /// about forwarding between processes. None: it did not answer in time, because it is stopped, or exits.
     pub counters: Option<Vec<(String, u64)>>,
 }
 
 /// Asks all processes that share a UDP port of this network namespace. `folder` is that of
-/// [`ShareConfig`](super::ShareConfig). Takes as long as the slowest, and at most `patience` for each of this user's folders.
+/// [`ShareConfig`](super::ShareConfig). Takes as long as the slowest, and at most `patience` for each of this
+/// user's folders.
 ///
 /// # Errors
 /// The registry cannot be opened or read; no socket is to be had.
@@ -65,7 +66,7 @@ fn reports_in(registry: &Registry, patience: Duration) -> Result<Vec<Report>, Sh
     while all.iter().any(|report| report.counters.is_none()) && Instant::now() < end {
         for report in all.iter().filter(|report| report.counters.is_none()) {
             // Who is gone or does not keep up is missing at the end.
-            let _ = asker.ask(registry, report.sharer.slot);
+            let _ = asker.ask(registry, report.sharer.process.value());
         }
         let again = (Instant::now() + ASK_AGAIN).min(end);
         while all.iter().any(|report| report.counters.is_none()) {
@@ -75,8 +76,8 @@ fn reports_in(registry: &Registry, patience: Duration) -> Result<Vec<Report>, Sh
             }
             let _ = wait_readable(&[asker.as_raw_fd()], None, Some(left));
             while let Some(bytes) = asker.receive(&mut buffer) {
-                let Some((slot, counters)) = decode(bytes) else { continue };
-                if let Some(report) = all.iter_mut().find(|report| report.sharer.slot == slot) {
+                let Some((process, counters)) = decode(bytes) else { continue };
+                if let Some(report) = all.iter_mut().find(|report| report.sharer.process.value() == process) {
                     report.counters = Some(counters);
                 }
             }
@@ -85,9 +86,9 @@ fn reports_in(registry: &Registry, patience: Duration) -> Result<Vec<Report>, Sh
     Ok(all)
 }
 
-/// The answer of the process of `slot`.
-pub(super) fn encode(slot: u8, sharing: &ShareStats, device: Option<&Counters>) -> Vec<u8> {
-    let mut text = format!("{GREETING} {slot}\n");
+/// The answer of `process`.
+pub(super) fn encode(process: u8, sharing: &ShareStats, device: Option<&Counters>) -> Vec<u8> {
+    let mut text = format!("{GREETING} {process}\n");
     let mut line = |name: &str, value: u64| {
         // Writing to a String does not fail.
         let _ = writeln!(text, "{name} {value}");
@@ -100,15 +101,16 @@ pub(super) fn encode(slot: u8, sharing: &ShareStats, device: Option<&Counters>) 
     line("share_taken_over", sharing.taken_over);
     line("share_rejected", sharing.rejected);
     line("share_rerouted", sharing.rerouted);
-    line("share_mended", sharing.mended);
+    line("share_mended", sharing.repaired);
     text.into_bytes()
 }
 
-/// Slot and counters of an answer; nothing if it is none. Unknown names are kept: the other process may be newer.
+/// Slot and counters of an answer; nothing if it is none. Unknown names are kept: the other process may be
+/// newer.
 fn decode(bytes: &[u8]) -> Option<(u8, Vec<(String, u64)>)> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut lines = text.lines();
-    let slot = lines.next()?.strip_prefix(GREETING)?.trim_start().parse().ok()?;
+    let process = lines.next()?.strip_prefix(GREETING)?.trim_start().parse().ok()?;
     let mut counters = Vec::new();
     for line in lines {
         let (name, value) = line.split_once(' ')?;
@@ -119,7 +121,7 @@ fn decode(bytes: &[u8]) -> Option<(u8, Vec<(String, u64)>)> {
         }
         counters.push((name.to_owned(), value.parse().ok()?));
     }
-    Some((slot, counters))
+    Some((process, counters))
 }
 
 impl Report {
@@ -147,8 +149,8 @@ mod tests {
         let sharing = ShareStats { taken_over: 3, ..ShareStats::default() };
         let bytes = encode(9, &sharing, Some(&counters));
         assert!(bytes.len() < MAX_BYTES);
-        let (slot, read) = decode(&bytes).unwrap();
-        assert_eq!((slot, read.len()), (9, Counter::COUNT + 6));
+        let (process, read) = decode(&bytes).unwrap();
+        assert_eq!((process, read.len()), (9, Counter::COUNT + 6));
         assert!(read.contains(&("rx_bad_icrc".to_owned(), 7)));
         assert!(read.contains(&("share_taken_over".to_owned(), 3)));
     }

@@ -1,8 +1,8 @@
 //! The services that the processes of a registry have bound: a file beside it, written under its lock.
 //!
-//! Readers take no lock: each change is a new generation with a checksum, and a file caught in the middle
-//! of one is read again. What is in it is checked like a packet. A process may bind thousands, so
-//! one more costs no more than its own bytes: an entry is written behind the others, then the header that counts it.
+//! Readers take no lock: each change is a new generation with a checksum, and a file caught in the middle of
+//! one is read again. What is in it is checked like a packet. A process may bind thousands, so one more costs
+//! no more than its own bytes: an entry is written behind the others, then the header that counts it.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
 
-use super::membership::Membership;
+use super::registry::Registry;
 use super::system::{self, File};
 use super::{ShareError, folder, record};
 use crate::port::{DirectoryError, ServiceEntry};
@@ -38,9 +38,24 @@ const LISTENS_OFFSET: usize = 2;
 /// A service, and the process that has bound it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bound {
-    slot: u8,
+    process: u8,
     entry: ServiceEntry,
     listens: bool,
+}
+
+/// The process that binds services, as far as the file asks about it.
+pub(super) trait Publisher {
+    /// Its process index.
+    fn process(&self) -> u8;
+    /// Whether this process joined, and is not a fork child of the one that did.
+    fn is_owner(&self) -> bool;
+    /// The registry, whose lock is the file's.
+    fn registry(&self) -> &Registry;
+    /// Process indices whose owners live, its own included. The registry is locked.
+    ///
+    /// # Errors
+    /// The registry cannot be read.
+    fn living_processes(&self) -> Result<Vec<u8>, ShareError>;
 }
 
 /// The file as one process knows it.
@@ -48,7 +63,7 @@ struct Bound {
 pub(super) struct Services {
     folder: PathBuf,
     name: String,
-    /// Not there until somebody binds something.
+    /// Not there until a process binds something.
     file: Option<File>,
     generation: u64,
     entries: Vec<Bound>,
@@ -69,14 +84,14 @@ impl Services {
         }
     }
 
-    /// Forgets what an earlier owner of a slot has left. The registry is locked.
-    pub(super) fn forget_slot(&mut self, slot: u8) {
+    /// Forgets what an earlier owner of a process has left. The registry is locked.
+    pub(super) fn forget_process(&mut self, process: u8) {
         if !system::exists(&self.folder.join(&self.name)) {
             return;
         }
         // A file that cannot be read or written is as good as none: requests are answered with "nobody".
-        if self.read_locked().is_ok() && self.entries.iter().any(|bound| bound.slot == slot) {
-            self.entries.retain(|bound| bound.slot != slot);
+        if self.read_locked().is_ok() && self.entries.iter().any(|bound| bound.process == process) {
+            self.entries.retain(|bound| bound.process != process);
             let _ = self.write_locked();
         }
     }
@@ -85,34 +100,34 @@ impl Services {
     pub(super) fn publish(
         &mut self,
         entry: &ServiceEntry,
-        membership: &Membership,
+        owner: &impl Publisher,
     ) -> Result<(), DirectoryError> {
-        self.change(membership, |services| {
+        self.change(owner, |services| {
             let taken = |services: &Services| {
-                services.entries.iter().find(|bound| bound.entry.overlaps(entry)).map(|bound| bound.slot)
+                services.entries.iter().find(|bound| bound.entry.overlaps(entry)).map(|bound| bound.process)
             };
             if taken(services).is_some() || services.entries.len() >= MAX_ENTRIES {
                 // Perhaps by the dead.
-                let living = membership.living_slots().map_err(broken)?;
-                services.entries.retain(|bound| living.contains(&bound.slot));
+                let living = owner.living_processes().map_err(broken)?;
+                services.entries.retain(|bound| living.contains(&bound.process));
                 services.write_locked().map_err(DirectoryError::Os)?;
             }
-            if let Some(slot) = taken(services) {
-                return Err(DirectoryError::Taken { process: ProcessIndex::new(slot) });
+            if let Some(process) = taken(services) {
+                return Err(DirectoryError::Taken { process: ProcessIndex::new(process) });
             }
             if services.entries.len() >= MAX_ENTRIES {
                 return Err(DirectoryError::Full { limit: MAX_ENTRIES });
             }
-            let new = Bound { slot: membership.slot(), entry: *entry, listens: false };
+            let new = Bound { process: owner.process(), entry: *entry, listens: false };
             services.append_locked(new).map_err(DirectoryError::Os)
         })
     }
 
     /// Removes an entry of this process.
-    pub(super) fn withdraw(&mut self, entry: &ServiceEntry, membership: &Membership) {
+    pub(super) fn withdraw(&mut self, entry: &ServiceEntry, owner: &impl Publisher) {
         // What stays is removed when the process has gone, and until then leads to a "nobody listens".
-        let _ = self.change(membership, |services| {
-            if let Some(place) = services.place(entry, membership.slot()) {
+        let _ = self.change(owner, |services| {
+            if let Some(place) = services.place(entry, owner.process()) {
                 services.entries.swap_remove(place);
             }
             services.write_locked().map_err(DirectoryError::Os)
@@ -124,11 +139,11 @@ impl Services {
     pub(super) fn listen(
         &mut self,
         entry: &ServiceEntry,
-        membership: &Membership,
+        owner: &impl Publisher,
         steer: impl FnOnce(&mut Services),
     ) -> Result<(), DirectoryError> {
-        self.change(membership, |services| {
-            let Some(place) = services.place(entry, membership.slot()) else { return Ok(()) };
+        self.change(owner, |services| {
+            let Some(place) = services.place(entry, owner.process()) else { return Ok(()) };
             services.note_listening(place).map_err(DirectoryError::Os)?;
             steer(services);
             Ok(())
@@ -136,13 +151,13 @@ impl Services {
     }
 
     /// Where an entry of a process is.
-    fn place(&self, entry: &ServiceEntry, slot: u8) -> Option<usize> {
-        self.entries.iter().rposition(|bound| bound.slot == slot && bound.entry == *entry)
+    fn place(&self, entry: &ServiceEntry, process: u8) -> Option<usize> {
+        self.entries.iter().rposition(|bound| bound.process == process && bound.entry == *entry)
     }
 
     /// What processes listen for at an address: the lower halves of service ids whose upper half is 0, in
-    /// order, with the slots. The registry is locked. Services that differ by more than their id have to be
-    /// looked up.
+    /// order, with the process indices. The registry is locked. Services that differ by more than their id
+    /// have to be looked up.
     pub(super) fn listening(&mut self, address: IpAddr) -> Vec<(u32, u8)> {
         let there = self.file.is_some() || system::exists(&self.folder.join(&self.name));
         if !there || self.read_locked().is_err() {
@@ -152,39 +167,39 @@ impl Services {
         let exact = self.entries.iter().filter(|bound| bound.listens && bound.entry.mask == u64::MAX);
         let mut all: Vec<(u32, u8)> = exact
             .filter(|bound| at(bound.entry.place))
-            .filter_map(|bound| Some((u32::try_from(bound.entry.service_id.0).ok()?, bound.slot)))
+            .filter_map(|bound| Some((u32::try_from(bound.entry.service_id.0).ok()?, bound.process)))
             .collect();
         all.sort_unstable();
         let alone = all.chunk_by(|(a, _), (b, _)| a == b).filter(|same| same.len() == 1);
         alone.flatten().copied().collect()
     }
 
-    /// Slots of other processes that serve.
-    pub(super) fn find(&mut self, service_id: ServiceId, local: Gid, membership: &Membership) -> Vec<u8> {
-        if self.refresh(membership).is_err() {
+    /// Process indices of other processes that serve.
+    pub(super) fn find(&mut self, service_id: ServiceId, local: Gid, owner: &impl Publisher) -> Vec<u8> {
+        if self.refresh(owner).is_err() {
             return Vec::new();
         }
         let serves =
-            |bound: &&Bound| bound.slot != membership.slot() && bound.entry.serves(service_id, local);
-        self.entries.iter().filter(serves).map(|bound| bound.slot).collect()
+            |bound: &&Bound| bound.process != owner.process() && bound.entry.serves(service_id, local);
+        self.entries.iter().filter(serves).map(|bound| bound.process).collect()
     }
 
     fn change(
         &mut self,
-        membership: &Membership,
+        owner: &impl Publisher,
         change: impl FnOnce(&mut Services) -> Result<(), DirectoryError>,
     ) -> Result<(), DirectoryError> {
-        if !membership.is_owner() {
+        if !owner.is_owner() {
             return Err(DirectoryError::Os(io::Error::from_raw_os_error(libc::EPERM)));
         }
-        membership.registry().lock(PATIENCE).map_err(broken)?;
+        owner.registry().lock(PATIENCE).map_err(broken)?;
         let changed = self.read_locked().map_err(DirectoryError::Os).and_then(|()| change(self));
-        membership.registry().unlock();
+        owner.registry().unlock();
         changed
     }
 
     /// Reads what changed since the last time.
-    fn refresh(&mut self, membership: &Membership) -> io::Result<()> {
+    fn refresh(&mut self, owner: &impl Publisher) -> io::Result<()> {
         for _ in 0..ATTEMPTS {
             if self.file.is_some() {
                 if self.is_current() {
@@ -199,13 +214,13 @@ impl Services {
                 return Ok(());
             }
         }
-        membership.registry().lock(PATIENCE).map_err(|_| io::ErrorKind::WouldBlock)?;
+        owner.registry().lock(PATIENCE).map_err(|_| io::ErrorKind::WouldBlock)?;
         let read = self.read_locked();
-        membership.registry().unlock();
+        owner.registry().unlock();
         read
     }
 
-    /// Whether nobody has changed the file since it was read or written here.
+    /// Whether the file is unchanged since it was read or written here.
     fn is_current(&self) -> bool {
         let mut header = [0; HEADER_BYTES];
         let read = self.file.as_ref().is_some_and(|file| file.read_exact_at(&mut header, 0).is_ok());
@@ -238,7 +253,7 @@ impl Services {
         file.set_len(bytes.len() as u64)
     }
 
-    /// Writes one more entry. Who is killed in between leaves bytes that nobody counts.
+    /// Writes one more entry. A process that is killed in between leaves bytes that the header does not count.
     fn append_locked(&mut self, new: Bound) -> io::Result<()> {
         let place = self.entries.len();
         if place == 0 {
@@ -318,7 +333,7 @@ fn encode_header(generation: u64, count: usize, sum: u64) -> [u8; HEADER_BYTES] 
 }
 
 fn encode_entry(bound: &Bound) -> [u8; ENTRY_BYTES] {
-    let Bound { slot, entry, listens } = bound;
+    let Bound { process, entry, listens } = bound;
     let mut bytes = [0; ENTRY_BYTES];
     let (place, address) = match entry.place {
         Place::Everywhere => (0, Gid::ZERO),
@@ -326,7 +341,7 @@ fn encode_entry(bound: &Bound) -> [u8; ENTRY_BYTES] {
         Place::Ipv4 => (2, Gid::ZERO),
         Place::Ipv6 => (3, Gid::ZERO),
     };
-    let begin = [*slot, place, u8::from(*listens), 0, 0, 0, 0, 0];
+    let begin = [*process, place, u8::from(*listens), 0, 0, 0, 0, 0];
     let numbers = [begin, entry.service_id.0.to_le_bytes(), entry.mask.to_le_bytes()];
     let all = numbers.into_iter().flatten().chain(address.0);
     bytes.iter_mut().zip(all).for_each(|(to, from)| *to = from);
@@ -357,7 +372,7 @@ fn decode(bytes: &[u8]) -> Option<(u64, Vec<Bound>)> {
 }
 
 fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<Bound> {
-    let (&[slot, place, listens, ..], rest) = bytes.split_first_chunk::<8>()?;
+    let (&[process, place, listens, ..], rest) = bytes.split_first_chunk::<8>()?;
     let (service_id, rest) = rest.split_first_chunk::<8>()?;
     let (mask, rest) = rest.split_first_chunk::<8>()?;
     let address = rest.first_chunk::<16>()?;
@@ -372,7 +387,7 @@ fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<Bound> {
             _ => return None,
         },
     };
-    Some(Bound { slot, entry, listens: listens != 0 })
+    Some(Bound { process, entry, listens: listens != 0 })
 }
 
 #[cfg(test)]
@@ -381,14 +396,14 @@ mod tests {
 
     fn entries() -> Vec<Bound> {
         (1..=5_u8)
-            .map(|slot| {
-                let service_id = ServiceId(u64::from(slot) << 16);
-                let places = [Place::Everywhere, Place::Ipv4, Place::Ipv6, Place::At(Gid([slot; 16]))];
-                let place = places[usize::from(slot) % places.len()];
+            .map(|process| {
+                let service_id = ServiceId(u64::from(process) << 16);
+                let places = [Place::Everywhere, Place::Ipv4, Place::Ipv6, Place::At(Gid([process; 16]))];
+                let place = places[usize::from(process) % places.len()];
                 Bound {
-                    slot,
-                    entry: ServiceEntry { service_id, mask: !u64::from(slot), place },
-                    listens: slot % 2 == 0,
+                    process,
+                    entry: ServiceEntry { service_id, mask: !u64::from(process), place },
+                    listens: process % 2 == 0,
                 }
             })
             .collect()
@@ -415,10 +430,10 @@ mod tests {
         let generation = services.generation;
         assert_eq!(services.read().unwrap(), encode(generation, &entries(), sum(&entries())));
         assert!(services.is_current());
-        // Somebody else does the same.
+        // Another process does the same.
         let mut other = Services::new(&folder, 4791);
         other.read_locked().unwrap();
-        other.append_locked(Bound { slot: 9, ..entries()[0] }).unwrap();
+        other.append_locked(Bound { process: 9, ..entries()[0] }).unwrap();
         assert!(!services.is_current());
         services.read_locked().unwrap();
         assert_eq!((services.entries.len(), services.sum), (6, other.sum));
@@ -434,9 +449,9 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("pumice-listening-test-{}", std::process::id()));
         let (mut services, mut other) = (Services::new(&folder, 4791), Services::new(&folder, 4791));
         let gid = |text: &str| Gid::from(text.parse::<IpAddr>().unwrap());
-        let at = |slot, port: u64, place| {
+        let at = |process, port: u64, place| {
             let service_id = ServiceId(0x0106_0000 + port);
-            Bound { slot, entry: ServiceEntry { service_id, mask: u64::MAX, place }, listens: false }
+            Bound { process, entry: ServiceEntry { service_id, mask: u64::MAX, place }, listens: false }
         };
         let bound = [
             at(3, 9, Place::Everywhere),
@@ -451,7 +466,7 @@ mod tests {
         let listening = |of: &mut Services, address: &str| of.listening(address.parse().unwrap());
         assert_eq!(listening(&mut other, "10.0.0.1"), []);
         for bound in bound {
-            let place = services.place(&bound.entry, bound.slot).unwrap();
+            let place = services.place(&bound.entry, bound.process).unwrap();
             services.note_listening(place).unwrap();
         }
         assert_eq!(listening(&mut other, "10.0.0.1"), [(0x0106_0007, 1), (0x0106_0009, 3)]);
@@ -459,7 +474,7 @@ mod tests {
         assert_eq!(listening(&mut other, "10.0.0.3"), [(0x0106_0009, 3)]);
         assert_eq!(listening(&mut other, "::"), [(0x0106_0008, 4), (0x0106_0009, 3)], "7 is ambiguous");
         let part = ServiceEntry { mask: !0xffff, ..bound[0].entry };
-        services.append_locked(Bound { slot: 5, entry: part, listens: true }).unwrap();
+        services.append_locked(Bound { process: 5, entry: part, listens: true }).unwrap();
         assert_eq!(listening(&mut other, "10.0.0.3"), [(0x0106_0009, 3)], "a range is no service");
         std::fs::remove_dir_all(&folder).unwrap();
     }

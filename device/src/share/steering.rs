@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 
 use libc::sock_filter;
 use pumice_transport::mad::attribute;
+use pumice_transport::wire::peek;
 
 use super::system;
 
@@ -16,41 +17,32 @@ const JUMP_IF_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u
 const JUMP: u16 = (libc::BPF_JMP | libc::BPF_JA) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
-/// Where in a packet (from the BTH on) the top byte of the destination queue pair number is.
-pub(super) const SLOT_OFFSET: usize = 5;
-/// The other two bytes of that number.
-const LOW_QPN_OFFSET: u32 = 6;
-/// Behind BTH and DETH begins the MAD of a packet for queue pair 1, with the attribute in its header.
-const ATTRIBUTE_OFFSET: u32 = 20 + 16;
-/// Top byte of the receiver's communication id, the slot of its process: in most messages the second word
-/// behind the MAD's header, in a SIDR_REP the first. In requests, 0 or 255 is there, which is nobody's slot.
-const REMOTE_ID_OFFSET: u32 = 20 + 24 + 4;
-const REQUEST_ID_OFFSET: u32 = 20 + 24;
 /// The two halves of the service id in a request.
-const SERVICE_HIGH_OFFSET: u32 = 20 + 24 + 8;
-const SERVICE_LOW_OFFSET: u32 = SERVICE_HIGH_OFFSET + 4;
+const SERVICE_HIGH_OFFSET: usize = peek::SERVICE_ID_OFFSET;
+const SERVICE_LOW_OFFSET: usize = SERVICE_HIGH_OFFSET + 4;
 /// Services that a program knows at most: five instructions each, of 4096.
 pub(super) const MAX_SERVICES: usize = 512;
 
 /// Which socket of a group gets what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Targets {
-    /// For each slot its index in the group.
-    pub(super) slots: [u8; 256],
+    /// For each process index its index in the group.
+    pub(super) processes: [u8; 256],
     /// For requests of services: the low half of the service id, in order, and the index. The high half is 0,
     /// as in the ids of rdma_cm.
     pub(super) services: Vec<(u32, u8)>,
 }
 
 impl Targets {
-    /// Where a request goes whose service is not among them: where slot 0 goes.
+    /// Where a request goes whose service is not among them: where process index 0 goes.
     fn default(&self) -> u8 {
-        self.slots.first().copied().unwrap_or(0)
+        self.processes.first().copied().unwrap_or(0)
     }
 }
 
-/// Makes the group of the socket `fd` choose by the slot, the top byte of the destination queue pair number
-/// (for queue pair 1, of the communication id), and requests by their service. Replaces the group's program.
+/// Makes the group of the socket `fd` choose by the process index, the top byte of the destination queue pair
+/// number (for queue pair 1, of the communication id), and requests by their service. Replaces the group's
+/// program.
 pub(super) fn attach(fd: RawFd, targets: &Targets) -> io::Result<()> {
     let mut services = targets.services.as_slice();
     services = services.get(..MAX_SERVICES).unwrap_or(services);
@@ -67,10 +59,11 @@ pub(super) fn attach(fd: RawFd, targets: &Targets) -> io::Result<()> {
     }
 }
 
-/// The prologue, a search tree over the runs of slots that have the same target, and one over services.
+/// The prologue, a search tree over the runs of process indices that have the same target, and one over
+/// services.
 fn program(targets: &Targets, services: &[(u32, u8)]) -> Vec<sock_filter> {
     let mut runs: Vec<(u8, u8)> = Vec::new();
-    for (byte, &target) in (0..=u8::MAX).zip(&targets.slots) {
+    for (byte, &target) in (0..=u8::MAX).zip(&targets.processes) {
         if runs.last().is_none_or(|&(_, last)| last != target) {
             runs.push((byte, target));
         }
@@ -84,10 +77,10 @@ fn program(targets: &Targets, services: &[(u32, u8)]) -> Vec<sock_filter> {
     }
     if !services.is_empty() {
         program.extend([
-            instruction(LOAD_WORD, SERVICE_HIGH_OFFSET),
+            instruction(LOAD_WORD, SERVICE_HIGH_OFFSET as u32),
             equal(0, 1, 0),
             instruction(RETURN, default.into()),
-            instruction(LOAD_WORD, SERVICE_LOW_OFFSET),
+            instruction(LOAD_WORD, SERVICE_LOW_OFFSET as u32),
         ]);
         emit_services(services, default, &mut program);
     } else {
@@ -99,24 +92,25 @@ fn program(targets: &Targets, services: &[(u32, u8)]) -> Vec<sock_filter> {
 /// Where the prologue jumps to the services.
 const REQUEST_JUMP: usize = 9;
 
-/// Loads the slot: the top byte of the queue pair number, or for queue pair 1 that of the communication id.
-/// Requests go on to the services. (A packet too short for what is looked at goes to the first socket: it is
-/// dropped wherever it goes.)
+/// Loads the process index: the top byte of the queue pair number, or for queue pair 1 that of the receiver's
+/// communication id. In most messages that id is the second word behind the MAD's header, in a SIDR_REP the
+/// first. In requests, 0 or 255 is there, which is no process's. Requests go on to the services. (A packet
+/// too short for what is looked at goes to the first socket: it is dropped wherever it goes.)
 fn prologue(default: u8) -> [sock_filter; 13] {
     [
-        instruction(LOAD_BYTE, SLOT_OFFSET as u32),
+        instruction(LOAD_BYTE, peek::PROCESS_OFFSET as u32),
         equal(0, 0, 11), // else to the search
-        instruction(LOAD_HALF, LOW_QPN_OFFSET),
+        instruction(LOAD_HALF, peek::INDEX_OFFSET as u32),
         equal(1, 1, 0),
         instruction(RETURN, default.into()),
-        instruction(LOAD_HALF, ATTRIBUTE_OFFSET),
+        instruction(LOAD_HALF, peek::ATTRIBUTE_OFFSET as u32),
         equal(attribute::REQ.into(), 2, 0),
         equal(attribute::SIDR_REQ.into(), 1, 0),
         equal(attribute::SIDR_REP.into(), 3, 1),
         instruction(JUMP, 0), // to the services
-        instruction(LOAD_BYTE, REMOTE_ID_OFFSET),
+        instruction(LOAD_BYTE, peek::SECOND_ID_OFFSET as u32),
         instruction(JUMP, 1), // to the search
-        instruction(LOAD_BYTE, REQUEST_ID_OFFSET),
+        instruction(LOAD_BYTE, peek::FIRST_ID_OFFSET as u32),
     ]
 }
 
@@ -176,8 +170,8 @@ mod tests {
     use pumice_transport::wire::Qpn;
     use std::os::fd::AsRawFd;
 
-    fn plain(slots: [u8; 256]) -> Targets {
-        Targets { slots, services: Vec::new() }
+    fn plain(processes: [u8; 256]) -> Targets {
+        Targets { processes, services: Vec::new() }
     }
 
     fn check(targets: &[u8; 256]) -> usize {
@@ -229,15 +223,15 @@ mod tests {
             info: PrivateData::NONE,
             private_data: PrivateData::NONE,
         };
-        for (message, slot) in [
+        for (message, process) in [
             (CmMessage::Rtu(rtu), 0x44),
             (CmMessage::Dreq(dreq), 0x44),
             (CmMessage::SidrRep(answer), 0x44),
-            // For the lowest slot.
+            // For the lowest process index.
             (CmMessage::SidrReq(ask), 0),
         ] {
             let mut packet = packet(message);
-            assert_eq!(run(&program, &packet).0, slot, "{message:?}");
+            assert_eq!(run(&program, &packet).0, process, "{message:?}");
             // The same bytes for another queue pair.
             packet[7] = 2;
             assert_eq!(run(&program, &packet).0, 0);
@@ -248,11 +242,11 @@ mod tests {
 
     #[test]
     fn requests_find_the_process_that_listens() {
-        let slots: [u8; 256] = std::array::from_fn(|byte| byte as u8 | 1);
+        let processes: [u8; 256] = std::array::from_fn(|byte| byte as u8 | 1);
         for count in [0, 1, 2, 3, 100, MAX_SERVICES] {
             let services: Vec<(u32, u8)> =
                 (0..count as u32).map(|n| (0x0106_0000 + 5 * n, (n % 250) as u8 + 3)).collect();
-            let program = program(&Targets { slots, services: services.clone() }, &services);
+            let program = program(&Targets { processes, services: services.clone() }, &services);
             assert!(program.len() <= 4096);
             let mut longest = 0;
             for port in 0..5 * count as u16 + 5 {
@@ -264,8 +258,8 @@ mod tests {
                 ] {
                     let mut packet = vec![0; 64];
                     packet[7] = 1;
-                    packet[ATTRIBUTE_OFFSET as usize + 1] = attribute as u8;
-                    packet[REMOTE_ID_OFFSET as usize] = 77;
+                    packet[peek::ATTRIBUTE_OFFSET + 1] = attribute as u8;
+                    packet[peek::SECOND_ID_OFFSET] = 77;
                     packet[52..56].copy_from_slice(&high.to_be_bytes());
                     packet[56..60].copy_from_slice(&(0x0106_0000 + u32::from(port)).to_be_bytes());
                     let (index, steps) = run(&program, &packet);
@@ -292,7 +286,7 @@ mod tests {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
         socket.set_reuse_port(true).unwrap();
         let services = (0..MAX_SERVICES as u32 + 7).map(|port| (0x0106_0000 + port, 3)).collect();
-        attach(socket.as_raw_fd(), &Targets { slots: all, services }).unwrap();
+        attach(socket.as_raw_fd(), &Targets { processes: all, services }).unwrap();
         let alone = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
         assert_eq!(attach(alone.as_raw_fd(), &plain(all)).unwrap_err().raw_os_error(), Some(libc::EINVAL));
     }

@@ -8,8 +8,9 @@ use super::system;
 const FIRST_PAUSE: Duration = Duration::from_micros(500);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// A wait in pauses that become longer. Hundreds of processes that ask again every millisecond take the processor from the
-/// one that has the lock; and pauses of different lengths keep them from all asking at once.
+/// A wait in pauses that become longer. Hundreds of processes that ask again every millisecond take the
+/// processor from the one that has the lock; and pauses of different lengths keep them from all asking at
+/// once.
 #[derive(Debug)]
 pub(crate) struct Wait {
     begun: Instant,

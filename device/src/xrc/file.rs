@@ -12,7 +12,7 @@ use super::codec;
 use super::record::TargetRecord;
 use crate::ground::error::ResourceError;
 use crate::port::Commons;
-use crate::share::members::LAST_SLOT;
+use crate::share::members::LAST_PROCESS;
 use crate::share::system::{self, File};
 use crate::share::wait::Wait;
 use crate::share::{folder, lock, process};
@@ -149,13 +149,13 @@ impl DomainFile {
 
     /// Whether another process has the domain open.
     pub(crate) fn has_others(&self) -> bool {
-        lock::locked_slots(&self.file).is_ok_and(|live| live.contains(&true))
+        lock::locked_processes(&self.file).is_ok_and(|live| live.contains(&true))
     }
 
     /// Whether a process has the domain open.
     pub(crate) fn is_open_in(&self, process: ProcessIndex) -> bool {
         let index = process.value();
-        let is_index = (1..=LAST_SLOT).contains(&index);
+        let is_index = (1..=LAST_PROCESS).contains(&index);
         process == self.process
             || is_index && lock::is_place_locked(&self.file, u32::from(index)).unwrap_or(false)
     }
@@ -163,7 +163,7 @@ impl DomainFile {
     /// Which processes have the domain open, by index.
     pub(crate) fn live(&self) -> [bool; 256] {
         // When the kernel does not tell, no process is declared dead.
-        let mut live = lock::locked_slots(&self.file).unwrap_or([true; 256]);
+        let mut live = lock::locked_processes(&self.file).unwrap_or([true; 256]);
         if let Some(own) = live.get_mut(usize::from(self.process.value())) {
             *own = true;
         }
@@ -431,7 +431,7 @@ fn incarnation(process: ProcessIndex) -> u64 {
 /// another file's.
 fn remove_unused(file: &File, path: &Path) {
     let has_name = file.about().is_ok_and(|about| about.names > 0);
-    if has_name && lock::locked_slots(file).is_ok_and(|live| !live.contains(&true)) {
+    if has_name && lock::locked_processes(file).is_ok_and(|live| !live.contains(&true)) {
         let _ = system::remove_file(path);
     }
 }

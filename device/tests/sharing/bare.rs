@@ -19,7 +19,7 @@ pub(crate) fn run() {
         Ok(port) => Some(port),
         Err(error) => return say(&format!("refused {error}")),
     };
-    say(&format!("slot {}", port.as_ref().map_or(0, SharedPort::slot)));
+    say(&format!("slot {}", port.as_ref().map_or(0, |port| port.process().value())));
     let clock = Clock::monotonic();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match line.as_str() {
@@ -64,7 +64,7 @@ pub(crate) fn run() {
             "registry" => say(&format!("done {}", port.as_ref().unwrap().registry().display())),
             "sharers" => {
                 let slots: Vec<String> =
-                    sharers(4791, None).unwrap().iter().map(|sharer| sharer.slot.to_string()).collect();
+                    sharers(4791, None).unwrap().iter().map(|sharer| sharer.process.to_string()).collect();
                 say(&format!("done {}", slots.join(" ")));
             }
             "notice" => say(&format!("done {}", port.as_ref().unwrap().notice().unwrap_or_default())),
@@ -103,7 +103,7 @@ fn take(port: Option<&mut SharedPort>, clock: &Clock, mut looks: usize, least: u
 
 /// Hands a packet for a slot to its process.
 fn forward(port: &mut SharedPort, slot: u8) -> bool {
-    let address = port.udp().address();
+    let address = port.medium().address();
     let flow = Flow { source: address, destination: address, source_port: 4791, destination_port: 4791 };
     let mut bytes = [0; 16];
     bytes[5] = slot;

@@ -68,7 +68,8 @@ pub(crate) fn run() {
     let config = config();
     let address = config.udp.address;
     let port = SharedPort::open(&config).unwrap_or_else(|error| panic!("{error}"));
-    let (slot, socket, sharing) = (port.slot(), port.udp().as_raw_fd(), Arc::clone(port.counters()));
+    let (slot, socket, sharing) =
+        (port.process().value(), port.medium().as_raw_fd(), Arc::clone(port.counters()));
     let gid = GidEntry::new(address, "test", 1, Mtu::Mtu1024);
     let hca_config = HcaConfig { process_slot: slot, ..HcaConfig::new("pumice0", vec![gid]) };
     let hca = Hca::open(hca_config, Box::new(port), Clock::monotonic()).unwrap();
@@ -299,7 +300,10 @@ impl Process {
         let sharing = self.sharing.stats();
         let unknown_qpn = self.hca.counters().value(Counter::RxUnknownQpn);
         let [forwarded, taken_over] = [sharing.forwarded, sharing.taken_over];
-        say(&format!("stats {forwarded} {taken_over} {} {} {unknown_qpn}", sharing.rejected, sharing.mended));
+        say(&format!(
+            "stats {forwarded} {taken_over} {} {} {unknown_qpn}",
+            sharing.rejected, sharing.repaired
+        ));
     }
 }
 

@@ -169,11 +169,11 @@ fn fork_children_neither_release_a_slot_nor_keep_it_for_ever() {
     let child = parent.ask("fork-and-stay").parse().unwrap();
     let child = bare::Stranger::new(child);
     parent.kill();
-    assert_eq!(scene.members().iter().map(|member| member.slot).collect::<Vec<_>>(), [slot]);
+    assert_eq!(scene.members().iter().map(|member| member.process.value()).collect::<Vec<_>>(), [slot]);
 
     // But nobody is sent into that dead end: what is nobody's goes to the lowest slot that is read.
     let mut port = SharedPort::open(&scene.config(scene.address())).unwrap();
-    assert!(port.slot() > slot);
+    assert!(port.process().value() > slot);
     send(&mut port, 0);
     assert_eq!(receive(&mut port), 0);
     drop(port);
@@ -233,13 +233,13 @@ fn the_registry_can_be_asked_who_shares() {
     let (a, b) = (open(), open());
     let found = sharers(4791, Some(scene.folder())).unwrap();
     let own = std::process::id();
-    let told: Vec<_> = found.iter().map(|sharer| (sharer.slot, sharer.pid, sharer.address)).collect();
-    assert_eq!(told, [(a.slot(), own, scene.address()), (b.slot(), own, scene.address())]);
+    let told: Vec<_> = found.iter().map(|sharer| (sharer.process, sharer.pid, sharer.address)).collect();
+    assert_eq!(told, [(a.process(), own, scene.address()), (b.process(), own, scene.address())]);
 }
 
 /// Sends a packet to a slot at the port's own address.
 fn send(port: &mut SharedPort, slot: u8) {
-    let address = port.udp().address();
+    let address = port.medium().address();
     let flow = Flow { source: address, destination: address, source_port: 4791, destination_port: 4791 };
     let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
     let mut bytes = [0; 16];

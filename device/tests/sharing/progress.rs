@@ -57,7 +57,7 @@ fn a_process_that_has_not_looked_is_starved_unless_it_is_stopped_or_dead() {
         PeerProgress::Unknown,
         "another host"
     );
-    let own_slot = own.slot();
+    let own_slot = own.process().value();
     assert_eq!(own.peer_progress(now_ns, at(address, own_slot), now_ns), PeerProgress::Unknown, "itself");
     peer.kill();
     assert_eq!(ask(&mut own, after_ns), PeerProgress::Unknown, "it is dead");
@@ -119,7 +119,8 @@ impl Sender {
     fn new(scene: &Scene) -> Sender {
         let port = SharedPort::open(&scene.config(scene.address())).unwrap();
         let gid = GidEntry::new(scene.address(), "test", 1, Mtu::Mtu1024);
-        let config = HcaConfig { process_slot: port.slot(), ..HcaConfig::new("pumice0", vec![gid]) };
+        let config =
+            HcaConfig { process_slot: port.process().value(), ..HcaConfig::new("pumice0", vec![gid]) };
         let hca = Hca::open(config, Box::new(port), Clock::monotonic()).unwrap();
         let cq = hca.create_cq(CqSetup { depth: 16, ..CqSetup::default() }).unwrap();
         let init = QpInit {

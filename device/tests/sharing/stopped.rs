@@ -37,9 +37,9 @@ struct Node {
 impl Node {
     fn new(scene: &Scene) -> Node {
         let port = SharedPort::open(&scene.config(scene.address())).unwrap();
-        let (sharing, socket) = (Arc::clone(port.counters()), port.udp().as_raw_fd());
+        let (sharing, socket) = (Arc::clone(port.counters()), port.medium().as_raw_fd());
         let gids = vec![GidEntry::new(scene.address(), "lo", 1, Mtu::Mtu1024)];
-        let config = HcaConfig { process_slot: port.slot(), ..HcaConfig::new("pumice0", gids) };
+        let config = HcaConfig { process_slot: port.process().value(), ..HcaConfig::new("pumice0", gids) };
         let hca = Hca::open(config, Box::new(port), Clock::monotonic()).unwrap();
         let channel = Arc::new(CmChannel::new().unwrap());
         Node { hca, channel, address: scene.address(), sharing, socket }
@@ -122,7 +122,7 @@ fn what_names_no_process_goes_around_a_stopped_one_and_comes_back_to_it() {
     assert!(matches!(event, Event::Rejected { .. }), "{event:?}");
     assert_eq!(client.sharing.stats().rerouted, 1);
     // It has also steered anew: a packet of another host comes to it.
-    wait_until("it has mended", || server.sharing.stats().mended > 0);
+    wait_until("it has mended", || server.sharing.stats().repaired > 0);
     let trains = || server.hca.counters().value(Counter::RxTrains);
     let before = trains();
     send_to_all(scene.address());

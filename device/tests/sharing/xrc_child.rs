@@ -44,7 +44,7 @@ pub(crate) fn run() {
     let config = config();
     let address = config.udp.address;
     let port = SharedPort::open(&config).unwrap_or_else(|error| panic!("{error}"));
-    let (slot, sharing) = (port.slot(), Arc::clone(port.counters()));
+    let (slot, sharing) = (port.process().value(), Arc::clone(port.counters()));
     let gid = GidEntry::new(address, "test", 1, Mtu::Mtu1024);
     let hca_config = HcaConfig { process_slot: slot, ..HcaConfig::new("pumice0", vec![gid]) };
     let hca = Hca::open(hca_config, Box::new(port), Clock::monotonic()).unwrap();

@@ -1,9 +1,9 @@
-//! Slots whose process has gone while queue pairs with its numbers live on.
+//! Process indices whose process has gone while queue pairs with its numbers live on.
 
 use super::*;
 
 #[test]
-fn a_reserved_slot_is_not_given_out_and_its_packets_come_to_the_adopter() {
+fn a_reserved_index_is_not_given_out_and_its_packets_come_to_the_adopter() {
     let folder = Folder::new("adopt");
     let to = folder.address(1);
     let (mut low, owner, mut adopter) = (folder.open(to, 4791), folder.open(to, 4791), folder.open(to, 4791));
@@ -16,7 +16,7 @@ fn a_reserved_slot_is_not_given_out_and_its_packets_come_to_the_adopter() {
     assert!(adopter.adopt_index(ProcessIndex::new(2)) && adopter.adopt_index(ProcessIndex::new(2)));
     low.reserve_index(ProcessIndex::new(2));
     assert!(!low.adopt_index(ProcessIndex::new(2)), "one is enough");
-    // The program steers there, and who gets it all the same hands it on.
+    // The program steers there, and who gets it all the same forwards it.
     send(&mut sender, to, 9, &[2, 2]);
     assert_eq!(received(&mut adopter, 0, 2), [(2, 9), (2, 10)]);
     assert_eq!(low.counters().stats().forwarded, 0);
@@ -28,7 +28,7 @@ fn a_reserved_slot_is_not_given_out_and_its_packets_come_to_the_adopter() {
     // Everybody knows it.
     let loaded = registry.load(&[]).unwrap();
     assert_eq!((loaded.members.adopted(), loaded.strangers), (&[(2, 3)][..], vec![]));
-    // The adopter goes: another one that reserved the slot takes over.
+    // The adopter goes: another one that reserved the process index takes over.
     drop(adopter);
     assert!(!registry.claim(2) && low.adopt_index(ProcessIndex::new(2)));
     send(&mut sender, to, 4, &[2]);
@@ -43,8 +43,9 @@ fn only_packets_for_an_srq_here_are_taken_from_others() {
     let to = folder.address(1);
     let (mut a, mut b) = (folder.open(to, 4791), folder.open(to, 4791));
     let flow = Flow { source: to, destination: to, source_port: 4791, destination_port: 4791 };
-    // An XRC SEND for a target of slot 1 and an SRQ of slot 2; one for an SRQ of slot 1; an RC SEND.
-    let packet = |opcode, srq_slot| [opcode, 0, 0, 0, 0, 1, 0, 1, 7, 0, 0, 0, 0, srq_slot, 0, 1];
+    // An XRC SEND for a target of process index 1 and an SRQ of process index 2; one for an SRQ of process
+    // index 1; an RC SEND.
+    let packet = |opcode, srq_process| [opcode, 0, 0, 0, 0, 1, 0, 1, 7, 0, 0, 0, 0, srq_process, 0, 1];
     for (bytes, taken) in [(packet(0xa4, 2), true), (packet(0xa4, 1), false), (packet(0x04, 2), false)] {
         let run = Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes };
         let rejected = b.counters().stats().rejected;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::share::relay::Sent;
+use crate::share::sockets::Sent;
 
 /// What sharing did so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub struct ShareStats {
     /// Requests that were handed to another process than the kernel would have given them to, which did not
     /// run.
     pub rerouted: u64,
-    /// Times that this process looked at the registry to mend the steering.
-    pub mended: u64,
+    /// Times that this process looked at the registry to repair the steering.
+    pub repaired: u64,
 }
 
 /// The numbers behind [`ShareStats`], which outlive the port and may be read from any thread.
@@ -30,7 +30,7 @@ pub struct ShareCounters {
     pub(super) taken_over: AtomicU64,
     pub(super) rejected: AtomicU64,
     pub(super) rerouted: AtomicU64,
-    pub(super) mended: AtomicU64,
+    pub(super) repaired: AtomicU64,
 }
 
 impl ShareCounters {
@@ -42,7 +42,7 @@ impl ShareCounters {
             taken_over: self.taken_over.load(Ordering::Relaxed),
             rejected: self.rejected.load(Ordering::Relaxed),
             rerouted: self.rerouted.load(Ordering::Relaxed),
-            mended: self.mended.load(Ordering::Relaxed),
+            repaired: self.repaired.load(Ordering::Relaxed),
         }
     }
 }

@@ -1,22 +1,21 @@
 //! IPv6 groups of the loopback interface.
 //!
-//! Linux lets a socket join an IPv6 group on `lo` but gives that interface no route for groups, so that a datagram
-//! from ::1 to a group is refused with ENETUNREACH; for IPv4 groups there is none of this. All members of such a
-//! group are processes of this host that share the UDP port. So a batch that the kernel refuses goes through the
-//! relay to each of them, and into a queue of this process, which may be a member as well.
+//! Linux lets a socket join an IPv6 group on `lo` but gives that interface no route for groups, so that a
+//! datagram from ::1 to a group is refused with ENETUNREACH; for IPv4 groups there is none of this. All
+//! members of such a group are processes of this host that share the UDP port. So a batch that the kernel
+//! refuses goes through the relay to each of them, and into a queue of this process, which may be a member as
+//! well.
 //!
-//! A relay holds few batches. If the first member has no room the batch waits, so that one that keeps up loses
-//! nothing; one that does not run delays its senders once, for a moment, and loses what it does not take.
+//! A relay holds few batches. If the first member has no room the batch waits, so that one that keeps up
+//! loses nothing; one that does not run delays its senders once, for a moment, and loses what it does not
+//! take.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use pumice_transport::path::Flow;
 
-use super::SharedPort;
-use super::counters::note_sent;
-use crate::port::{GsoBatch, Received, TransmitError};
-use crate::share::relay::Sent;
+use crate::port::Received;
 
 /// Batches that wait for this process. More are lost, as in a socket's buffer.
 const LIMIT: usize = 256;
@@ -65,7 +64,7 @@ impl LoopedGroups {
     }
 
     /// Whether a batch waits for a member that has no room.
-    fn waits(&mut self, now_ns: u64) -> bool {
+    pub(super) fn waits(&mut self, now_ns: u64) -> bool {
         now_ns.saturating_sub(*self.full_since_ns.get_or_insert(now_ns)) < PATIENCE_NS
     }
 
@@ -77,7 +76,13 @@ impl LoopedGroups {
         true
     }
 
-    fn push(&mut self, received: &Received<'_>) {
+    /// A member has taken a batch.
+    pub(super) fn has_room(&mut self) {
+        self.full_since_ns = None;
+    }
+
+    /// Keeps a batch for this process, if it has joined the group.
+    pub(super) fn push(&mut self, received: &Received<'_>) {
         if self.takes(&received.flow) && self.queue.len() < LIMIT {
             let Received { flow, traffic_class, hop_limit, segment_bytes, bytes } = *received;
             self.queue.push_back(Looped {
@@ -92,44 +97,11 @@ impl LoopedGroups {
 }
 
 /// Whether the kernel has no way for a flow, but this module has.
-fn is_looped(flow: &Flow) -> bool {
+pub(super) fn is_looped(flow: &Flow) -> bool {
     flow.destination.is_ipv6() && flow.destination.is_multicast() && flow.source.is_loopback()
 }
 
-impl SharedPort {
-    /// Takes a batch to a group that the kernel had no route for to the group's members on this host.
-    ///
-    /// # Errors
-    /// `Unreachable`: it is not one to a group of the loopback interface. `Busy`: a member has no room.
-    pub(super) fn loop_group(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
-        let path = batch.path;
-        if !is_looped(&path.flow) {
-            return Err(TransmitError::Unreachable);
-        }
-        let received = Received {
-            flow: path.flow,
-            traffic_class: path.traffic_class,
-            hop_limit: if path.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { path.hop_limit },
-            segment_bytes: if batch.segment_bytes == 0 { batch.bytes.len() } else { batch.segment_bytes },
-            bytes: batch.bytes,
-        };
-        let registry = self.membership.registry();
-        let members = registry.glance();
-        let mut first = true;
-        for member in members.iter().flat_map(|members| members.iter()) {
-            if self.local.contains(member.slot) {
-                continue;
-            }
-            let sent = self.relay.send_batch(registry, member.slot, &received);
-            match sent {
-                Sent::Full if first && self.looped.waits(now_ns) => return Err(TransmitError::Busy),
-                Sent::Done => self.looped.full_since_ns = None,
-                Sent::Full | Sent::Nobody => {}
-            }
-            note_sent(&self.counters, sent);
-            first &= sent == Sent::Nobody;
-        }
-        self.looped.push(&received);
-        Ok(())
-    }
+/// The TTL of a batch whose path has this one.
+pub(super) fn hop_limit(of_path: u8) -> u8 {
+    if of_path == 0 { DEFAULT_HOP_LIMIT } else { of_path }
 }

@@ -1,10 +1,11 @@
-//! A UDP port that is shared with other processes.
+//! A port that is shared with other processes.
 
 mod counters;
 mod looped;
 mod opening;
 mod receiving;
 mod requests;
+mod sending;
 
 use std::io;
 use std::net::IpAddr;
@@ -26,49 +27,50 @@ use crate::port::{
 use crate::share::backlog::Backlog;
 use crate::share::folder::Folder;
 use crate::share::local::Local;
-use crate::share::membership::{Membership, Mended};
+use crate::share::medium::Medium;
+use crate::share::membership::{Membership, Repaired};
 use crate::share::memory_folder::MemoryFolder;
 use crate::share::progress::{self, Looks, Signs};
 use crate::share::published::Published;
-use crate::share::relay::{Relay, Sent};
+use crate::share::relay::Relay;
 use crate::share::services::Services;
-use crate::share::steering::SLOT_OFFSET;
+use crate::share::sockets::Sent;
 use crate::share::system;
 use crate::share::system::GroupPort;
 use counters::{count, note_sent};
 use looped::LoopedGroups;
-use requests::Requests;
+use requests::{Requests, is_for_all};
 
 pub use counters::{ShareCounters, ShareStats};
 pub use opening::ShareConfig;
 
-/// Receives between two looks at the relay while nobody says that it is readable: a look costs a system call.
+/// Receives between two looks at the relay while the caller does not say that it is readable: a look costs a system call.
 const RELAY_INTERVAL: u32 = 64;
-/// Time between two attempts to mend the steering.
-const MEND_INTERVAL_NS: u64 = 10_000_000;
+/// Time between two attempts to repair the steering.
+const REPAIR_INTERVAL_NS: u64 = 10_000_000;
 /// Stray packets further apart have different causes.
 const INCIDENT_NS: u64 = 1_000_000_000;
-/// Batches that are still handed on while the port is being closed.
+/// Batches that are still forwarded while the port is being closed.
 const LAST_BATCHES: usize = 64;
 
-/// A [`UdpPort`](crate::port::UdpPort) whose UDP port other processes of the same user have as well.
+/// A port whose UDP port other processes of the same user have as well. `M` carries its batches.
 ///
-/// **Invariant**: the handler of [`receive`](Port::receive) sees packets of this process's slot only, apart
-/// from those that are nobody's, queue pair 1's and multicast.
+/// **Invariant**: the handler of [`receive`](Port::receive) sees packets of this process's process index
+/// only, apart from those that are nobody's, queue pair 1's and multicast.
 #[derive(Debug)]
-pub struct SharedPort {
-    // In the order of closing: the registry is told last, and with it go the locks of the slots.
-    udp: GroupPort,
+pub struct SharedPort<M: Medium = GroupPort> {
+    // In the order of closing: the registry is told last, and with it go the locks of the process indices.
+    medium: M,
     /// None where the folder does not let us map a file: nothing is held back then.
     backlog: Option<Backlog>,
     /// None where the folder does not let us map a file: the counters of the host do not move then.
     published: Option<Published>,
     relay: Relay,
-    /// What belongs to the slots of processes that have gone, whose packets come here.
+    /// What belongs to the process indices of processes that have gone, whose packets come here.
     adopted: Vec<(u8, Relay)>,
     membership: Membership,
     services: Services,
-    slot: u8,
+    process: u8,
     local: Local,
     looks: Looks,
     requests: Requests,
@@ -79,13 +81,13 @@ pub struct SharedPort {
     /// The relay may have something.
     relay_due: bool,
     /// The registry should be looked at.
-    mend_due: bool,
-    /// Everything that came before the steering was mended last has been taken: what comes now was steered
+    repair_due: bool,
+    /// Everything that came before the steering was repaired last has been taken: what comes now was steered
     /// by the program that the registry implies.
     settled: bool,
     /// Top byte of the number in a packet that came to the wrong process though things were settled.
     evidence: Option<u8>,
-    last_mend_ns: Option<u64>,
+    last_repair_ns: Option<u64>,
     counters: Arc<ShareCounters>,
     /// IPv6 groups that the kernel has no route for.
     looped: LoopedGroups,
@@ -96,15 +98,15 @@ pub struct SharedPort {
     _elsewhere: Option<Folder>,
 }
 
-impl SharedPort {
-    /// The slot of this port, 1 to 254: the top byte of its queue pair numbers.
-    pub fn slot(&self) -> u8 {
-        self.slot
+impl<M: Medium> SharedPort<M> {
+    /// The process index of this port, 1 to 254: the top byte of its queue pair numbers.
+    pub fn process(&self) -> ProcessIndex {
+        ProcessIndex::new(self.process)
     }
 
-    /// The UDP port itself.
-    pub fn udp(&self) -> &GroupPort {
-        &self.udp
+    /// The port below: that of this process's socket.
+    pub fn medium(&self) -> &M {
+        &self.medium
     }
 
     /// The registry file.
@@ -136,49 +138,36 @@ impl SharedPort {
         ServiceEntry { place, ..*entry }
     }
 
-    /// Sends a batch by the UDP socket, and enters it in the receiver's account.
-    fn transmit_udp(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
-        let Some(backlog) = &mut self.backlog else { return self.udp.transmit(now_ns, batch) };
-        let destination = batch.path.flow.destination;
-        let slot = batch.bytes.get(SLOT_OFFSET).copied().unwrap_or(0);
-        let charge = backlog.offer(destination, slot, batch.bytes, batch.segment_bytes);
-        let sent = self.udp.transmit(now_ns, batch);
-        if let (Err(_), Some(charge)) = (&sent, charge) {
-            charge.retract();
-        }
-        sent
-    }
-
     /// Looks at the registry, unless that was done just now.
-    fn mend(&mut self, now_ns: u64) {
-        let since_ns = self.last_mend_ns.map(|last_ns| now_ns.saturating_sub(last_ns));
-        if since_ns.is_some_and(|since_ns| since_ns < MEND_INTERVAL_NS) {
+    fn repair(&mut self, now_ns: u64) {
+        let since_ns = self.last_repair_ns.map(|last_ns| now_ns.saturating_sub(last_ns));
+        if since_ns.is_some_and(|since_ns| since_ns < REPAIR_INTERVAL_NS) {
             return;
         }
-        // The first look only puts the registry's program in force, which somebody may have replaced.
+        // The first look only puts the registry's program in force, which another process may have replaced.
         let incident = since_ns.is_some_and(|since_ns| since_ns < INCIDENT_NS);
         let evidence = self.evidence.take().filter(|_| incident);
-        self.last_mend_ns = Some(now_ns);
-        let mended = self.membership.mend(self.udp.as_raw_fd(), evidence, &mut self.services);
-        let Some(Mended { strangers, stopped }) = mended else { return };
-        self.mend_due = false;
+        self.last_repair_ns = Some(now_ns);
+        let repaired = self.membership.repair(self.medium.steered_socket(), evidence, &mut self.services);
+        let Some(Repaired { strangers, stopped }) = repaired else { return };
+        self.repair_due = false;
         self.settled = false;
-        count(&self.counters.mended);
+        count(&self.counters.repaired);
         for stranger in strangers {
             self.relay.send_look(self.membership.registry(), stranger);
         }
         if let Some(backlog) = &self.backlog {
-            stopped.into_iter().for_each(|slot| backlog.note_bypassed(slot));
+            stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
         }
     }
 }
 
-impl Port for SharedPort {
+impl<M: Medium> Port for SharedPort<M> {
     fn transmit(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
-        if SharedPort::is_for_all(batch.bytes) && self.request(now_ns, batch) {
+        if is_for_all(batch.bytes) && self.request(now_ns, batch) {
             return Ok(());
         }
-        let sent = self.transmit_udp(now_ns, batch);
+        let sent = self.transmit_by_medium(now_ns, batch);
         if sent == Err(TransmitError::Unreachable) { self.loop_group(now_ns, batch) } else { sent }
     }
 
@@ -190,7 +179,7 @@ impl Port for SharedPort {
         if self.receives.is_multiple_of(RELAY_INTERVAL) && self.receive_relayed(handler) {
             return true;
         }
-        let mut taken = self.receive_udp(now_ns, handler);
+        let mut taken = self.receive_by_medium(now_ns, handler);
         if !taken {
             self.settled = true;
             if self.relay_due {
@@ -200,8 +189,8 @@ impl Port for SharedPort {
                 published.publish_now_and_then(now_ns);
             }
         }
-        if self.mend_due {
-            self.mend(now_ns);
+        if self.repair_due {
+            self.repair(now_ns);
         }
         if self.requests.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
             self.look_after_requests(now_ns);
@@ -214,7 +203,7 @@ impl Port for SharedPort {
     }
 
     fn limits(&self, peer: Peer) -> PortLimits {
-        self.udp.limits(peer)
+        self.medium.limits(peer)
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
@@ -222,20 +211,20 @@ impl Port for SharedPort {
         if let Some(published) = &self.published {
             published.publish();
         }
-        let mut all = self.udp.descriptors();
+        let mut all = self.medium.descriptors();
         all.push(self.relay.as_raw_fd());
         all.extend(self.adopted.iter().map(|(_, relay)| relay.as_raw_fd()));
         all
     }
 
     fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.udp.join(group)?;
+        self.medium.join(group)?;
         self.looped.join(group);
         Ok(())
     }
 
     fn leave(&mut self, group: IpAddr) -> io::Result<()> {
-        self.udp.leave(group)?;
+        self.medium.leave(group)?;
         self.looped.leave(group);
         Ok(())
     }
@@ -245,25 +234,26 @@ impl Port for SharedPort {
     }
 }
 
-impl ProcessGroup for SharedPort {
+impl<M: Medium> ProcessGroup for SharedPort<M> {
     fn admits(&mut self, now_ns: u64, peer: Peer) -> bool {
         self.backlog.as_mut().is_none_or(|backlog| backlog.admits(now_ns, peer.address, peer.process.value()))
     }
 
     fn peer_progress(&mut self, now_ns: u64, peer: Peer, since_ns: u64) -> PeerProgress {
-        let (destination, slot) = (peer.address, peer.process.value());
-        if self.local.is_local(slot) {
+        let (destination, process) = (peer.address, peer.process.value());
+        if self.local.is_local(process) {
             return PeerProgress::Unknown;
         }
         let since_ns = self.looks.shared_ns(now_ns, since_ns, system::monotonic_ns);
-        let last_look_ns = self.backlog.as_ref().and_then(|backlog| backlog.last_look_ns(destination, slot));
+        let last_look_ns =
+            self.backlog.as_ref().and_then(|backlog| backlog.last_look_ns(destination, process));
         let Some(false) = last_look_ns.map(|looked_ns| looked_ns >= since_ns) else {
             return PeerProgress::Unknown;
         };
         // Perhaps what was sent to it lies with another process, and only this tells it so.
-        self.relay.send_look(self.membership.registry(), slot);
-        let (has_slot, condition) = self.membership.condition(slot);
-        progress::peer_progress(Signs { has_slot, condition, has_looked: false })
+        self.relay.send_look(self.membership.registry(), process);
+        let (has_index, condition) = self.membership.condition(process);
+        progress::peer_progress(Signs { has_index, condition, has_looked: false })
     }
 
     fn woken(&mut self) {
@@ -300,7 +290,7 @@ impl ProcessGroup for SharedPort {
         Some(Commons {
             folder: self.memory.find(&self.membership),
             name,
-            process: ProcessIndex::new(self.slot),
+            process: ProcessIndex::new(self.process),
         })
     }
 
@@ -309,30 +299,30 @@ impl ProcessGroup for SharedPort {
     }
 
     fn adopt_index(&mut self, process: ProcessIndex) -> bool {
-        let slot = process.value();
-        if self.local.contains(slot) {
+        let process = process.value();
+        if self.local.contains(process) {
             return true;
         }
-        let fd = self.udp.as_raw_fd();
+        let fd = self.medium.steered_socket();
         let sockets = self.membership.registry().sockets().clone();
-        let bind = || Relay::bind(&sockets, slot).ok();
-        let Some(relay) = self.membership.adopt(fd, slot, &mut self.services, bind) else { return false };
-        self.adopted.push((slot, relay));
-        self.local.set(slot, true);
+        let bind = || Relay::bind(&sockets, process).ok();
+        let Some(relay) = self.membership.adopt(fd, process, &mut self.services, bind) else { return false };
+        self.adopted.push((process, relay));
+        self.local.set(process, true);
         // Others may have sent to the name since it was free.
         self.relay_due = true;
         true
     }
 
     fn release_index(&mut self, process: ProcessIndex) {
-        let slot = process.value();
-        self.adopted.retain(|(adopted, _)| *adopted != slot);
-        if slot != self.slot {
-            self.local.set(slot, false);
-            self.membership.abandon(slot);
+        let process = process.value();
+        self.adopted.retain(|(adopted, _)| *adopted != process);
+        if process != self.process {
+            self.local.set(process, false);
+            self.membership.abandon(process);
         }
-        self.membership.registry().end_reservation(slot);
-        self.mend_due = true;
+        self.membership.registry().end_reservation(process);
+        self.repair_due = true;
     }
 
     fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
@@ -340,7 +330,7 @@ impl ProcessGroup for SharedPort {
     }
 }
 
-impl ServiceDirectory for SharedPort {
+impl<M: Medium> ServiceDirectory for SharedPort<M> {
     fn publish(&mut self, entry: &ServiceEntry) -> Result<(), DirectoryError> {
         let entry = self.at_own_address(entry);
         self.services.publish(&entry, &self.membership)
@@ -348,11 +338,11 @@ impl ServiceDirectory for SharedPort {
 
     fn listen(&mut self, entry: &ServiceEntry) {
         let entry = self.at_own_address(entry);
-        let (fd, membership) = (self.udp.as_raw_fd(), &self.membership);
+        let (fd, membership) = (self.medium.steered_socket(), &self.membership);
         let steered =
             self.services.listen(&entry, membership, |services| membership.steer_locked(fd, services));
         // Until it is made good, requests come by a detour.
-        self.mend_due |= steered.is_err();
+        self.repair_due |= steered.is_err();
     }
 
     fn withdraw(&mut self, entry: &ServiceEntry) {
@@ -378,12 +368,12 @@ impl ServiceDirectory for SharedPort {
     }
 }
 
-impl Drop for SharedPort {
+impl<M: Medium> Drop for SharedPort<M> {
     fn drop(&mut self) {
-        if self.membership.begin_to_leave(self.udp.as_raw_fd(), &mut self.services) {
+        if self.membership.begin_to_leave(self.medium.steered_socket(), &mut self.services) {
             // What was steered here for others goes on to them; what was for this process has no receiver.
             for _ in 0..LAST_BATCHES {
-                if !self.receive_udp(0, &mut |_| {}) {
+                if !self.receive_by_medium(0, &mut |_| {}) {
                     break;
                 }
             }

@@ -1,7 +1,7 @@
-//! Opening a shared port: a slot of the registry, the sockets that belong to it, and a place in the group.
+//! Opening a shared port: a process index of the registry, the sockets that belong to it, and a place in the
+//! group.
 
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use super::requests::Requests;
 use crate::port::{PortError, UdpConfig};
 use crate::share::backlog::Backlog;
 use crate::share::local::Local;
+use crate::share::medium::Medium as _;
 use crate::share::members::{Member, Members};
 use crate::share::membership::Membership;
 use crate::share::memory_folder::MemoryFolder;
@@ -115,11 +116,11 @@ impl SharedPort {
         registry.lock_patiently()?;
         // Returning early closes the registry, and with it go the locks.
         let Loaded { mut members, strangers, .. } = registry.load(&[])?;
-        let (slot, relay) = claim(&registry, &mut members)?;
+        let (process, relay) = claim(&registry, &mut members)?;
         let udp_config = UdpConfig { reuse_port: true, ..config.udp.clone() };
         let foreign = strangers.is_empty() && is_taken(&members, &config.udp);
         let udp = GroupPort::bind(&udp_config).map_err(|error| refusal(error, port))?;
-        let member = describe(&udp, slot)?;
+        let member = describe(&udp, process)?;
         if foreign || strangers.is_empty() && has_foreigner(&members, &member, port) {
             return Err(ShareError::OtherRegistry {
                 address: member.address,
@@ -129,8 +130,8 @@ impl SharedPort {
         }
         let membership = Membership::join(registry, &mut members, member, port)?;
         let mut services = Services::new(folder, port);
-        services.forget_slot(slot);
-        let stopped = membership.steer(udp.as_raw_fd(), &members, &mut services);
+        services.forget_process(process);
+        let stopped = membership.steer(udp.steered_socket(), &members, &mut services);
         membership.registry().unlock();
         for stranger in strangers {
             relay.send_look(membership.registry(), stranger);
@@ -138,23 +139,24 @@ impl SharedPort {
         let backlog = folder::open(folder, &folder::backlog_name(port)).ok().and_then(|file| {
             let buffer_bytes = udp.receive_buffer_bytes();
             let neighbours = Neighbours::new(folder.to_owned(), port);
-            Backlog::open(&file, neighbours, slot, udp.address(), system::host_addresses(), buffer_bytes).ok()
+            Backlog::open(&file, neighbours, process, udp.address(), system::host_addresses(), buffer_bytes)
+                .ok()
         });
         if let Some(backlog) = &backlog {
-            stopped.into_iter().for_each(|slot| backlog.note_bypassed(slot));
+            stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
         }
         let published = folder::open(folder, &published::file_name(port)).ok();
-        let published = published.and_then(|file| Published::open(&file, slot).ok());
+        let published = published.and_then(|file| Published::open(&file, process).ok());
         Ok(SharedPort {
-            udp,
+            medium: udp,
             backlog,
             published,
             relay,
             membership,
             services,
-            slot,
+            process,
             adopted: Vec::new(),
-            local: Local::new(slot),
+            local: Local::new(process),
             looks: Looks::default(),
             requests: Requests::default(),
             name: folder::file_name(port),
@@ -163,10 +165,10 @@ impl SharedPort {
             _elsewhere: None,
             receives: 0,
             relay_due: false,
-            mend_due: false,
+            repair_due: false,
             settled: false,
             evidence: None,
-            last_mend_ns: None,
+            last_repair_ns: None,
             looped: LoopedGroups::default(),
             counters: Arc::default(),
             device: None,
@@ -174,8 +176,8 @@ impl SharedPort {
     }
 }
 
-/// Whether what is in the way may be gone in a moment: a process that is being killed loses its locks before its
-/// socket, and one that opens the port asks for it alone first.
+/// Whether what is in the way may be gone in a moment: a process that is being killed loses its locks before
+/// its socket, and one that opens the port asks for it alone first.
 fn may_pass(refusal: &ShareError) -> bool {
     match refusal {
         ShareError::OtherRegistry { .. } => true,
@@ -186,20 +188,20 @@ fn may_pass(refusal: &ShareError) -> bool {
     }
 }
 
-/// The next free slot, and the relay that belongs to it.
+/// The next free process index, and the relay that belongs to it.
 fn claim(registry: &Registry, members: &mut Members) -> Result<(u8, Relay), ShareError> {
     let mut failure = None;
-    let claimed = members.choose_slot(|slot| {
-        if failure.is_some() || !registry.claim(slot) {
+    let claimed = members.choose_process(|process| {
+        if failure.is_some() || !registry.claim(process) {
             return None;
         }
-        match Relay::bind(registry.sockets(), slot) {
+        match Relay::bind(registry.sockets(), process) {
             Ok(relay) => return Some(relay),
-            // Something that cannot be removed is in the way: there are other slots.
+            // Something that cannot be removed is in the way: there are other process indices.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => failure = Some(error),
         }
-        registry.release(slot);
+        registry.release(process);
         None
     });
     match (claimed, failure) {
@@ -212,12 +214,12 @@ fn claim(registry: &Registry, members: &mut Members) -> Result<(u8, Relay), Shar
     }
 }
 
-fn describe(udp: &GroupPort, slot: u8) -> Result<Member, ShareError> {
+fn describe(udp: &GroupPort, process: u8) -> Result<Member, ShareError> {
     let failed = |source| ShareError::Os { step: "look at the UDP socket", path: None, source };
     let inode = system::socket_inode(udp).map_err(failed)?;
     let pid = system::process_id();
     Ok(Member {
-        slot,
+        process,
         pid,
         pid_namespace: process::pid_namespace(),
         start_ticks: process::start_ticks(pid).unwrap_or(0),
@@ -232,15 +234,15 @@ fn refusal(error: PortError, port: u16) -> ShareError {
     ShareError::Taken { address, port, holder, own_uid: process::effective_uid() }
 }
 
-/// Whether a process that the registry does not know has the port, where none that it knows is in the way: the kernel
-/// says so, even where there is no /proc.
+/// Whether a process that the registry does not know has the port, where none that it knows is in the way:
+/// the kernel says so, even where there is no /proc.
 fn is_taken(members: &Members, config: &UdpConfig) -> bool {
     let known = members.iter().any(|member| holders::overlap(member.address, config.address));
     !known && system::is_port_taken(config)
 }
 
 /// Whether the group of a new member has a socket that the registry does not know: its processes would
-/// have other ideas of slots and order.
+/// have other ideas of process indices and order.
 fn has_foreigner(members: &Members, new: &Member, port: u16) -> bool {
     let known = |inode| inode == new.inode || members.iter().any(|member| member.inode == inode);
     holders::holders(port)

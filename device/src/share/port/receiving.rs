@@ -1,34 +1,37 @@
 //! What a shared port receives from its UDP socket and from other processes, and what of it goes on to them.
 
+use pumice_transport::wire::{ProcessIndex, peek};
+
 use super::SharedPort;
 use super::counters::{ShareCounters, count, note_sent};
 use super::looped::LoopedGroups;
-use crate::port::{Port, Received};
+use crate::port::Received;
 use crate::share::backlog::Backlog;
 use crate::share::local::{Local, is_only_for, names_srq_of};
+use crate::share::medium::Medium;
 use crate::share::membership::Membership;
 use crate::share::registry::Registry;
-use crate::share::relay::{Incoming, Relay, Sent};
-use crate::share::steering::SLOT_OFFSET;
+use crate::share::relay::{Incoming, Relay};
+use crate::share::sockets::Sent;
 use crate::share::{report, system};
 
-impl SharedPort {
+impl<M: Medium> SharedPort<M> {
     /// Takes a batch from the relay. True if anything was taken.
     pub(super) fn receive_relayed(&mut self, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         self.relay_due = match self.relay.receive() {
             Incoming::Nothing => false,
             Incoming::Look => {
-                self.mend_due = true;
+                self.repair_due = true;
                 true
             }
             Incoming::Ask(asker) => {
-                let text = report::encode(self.slot, &self.counters.stats(), self.device.as_deref());
+                let text = report::encode(self.process, &self.counters.stats(), self.device.as_deref());
                 // Who does not wait for the answer asks again.
                 let _ = self.relay.answer(asker, &text);
                 true
             }
             Incoming::Batch(received)
-                if is_for(&received, &self.membership, &self.local, &self.looped, self.udp.port()) =>
+                if is_for(&received, &self.membership, &self.local, &self.looped, self.medium.port()) =>
             {
                 count(&self.counters.taken_over);
                 took(self.backlog.as_ref(), &received);
@@ -45,7 +48,7 @@ impl SharedPort {
             match relay.receive() {
                 Incoming::Nothing => {}
                 Incoming::Batch(received)
-                    if is_for(&received, &self.membership, &self.local, &self.looped, self.udp.port()) =>
+                    if is_for(&received, &self.membership, &self.local, &self.looped, self.medium.port()) =>
                 {
                     count(&self.counters.taken_over);
                     took(self.backlog.as_ref(), &received);
@@ -62,24 +65,24 @@ impl SharedPort {
         more
     }
 
-    pub(super) fn receive_udp(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
-        let SharedPort { udp, relay, membership, local, counters, backlog, looks, .. } = self;
+    pub(super) fn receive_by_medium(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        let SharedPort { medium, relay, membership, local, counters, backlog, looks, .. } = self;
         let registry = membership.registry();
         let backlog = backlog.as_ref();
         let offered = backlog.map(Backlog::offered);
         let mut bypassed = false;
         let mut route = Route { local, relay, registry, counters, backlog, stray: None };
-        let taken = udp.receive(now_ns, &mut |received| route.route(received, handler));
+        let taken = medium.receive(now_ns, &mut |received| route.route(received, handler));
         if !taken && let (Some(backlog), Some(offered)) = (backlog, offered) {
             backlog.all_taken(offered);
             backlog.looked(looks.found_empty(now_ns, system::monotonic_ns));
             bypassed = backlog.was_bypassed();
         }
         let stray = route.stray;
-        self.mend_due |= bypassed;
+        self.repair_due |= bypassed;
         if let Some(byte) = stray {
-            self.mend_due = true;
-            // One that was steered before the last mending proves nothing.
+            self.repair_due = true;
+            // One that was steered before the last repair proves nothing.
             self.evidence = Some(byte).filter(|_| self.settled).or(self.evidence);
         }
         taken
@@ -99,7 +102,7 @@ struct Route<'a> {
 
 impl Route<'_> {
     fn route(&mut self, received: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
-        // Every socket that joined a group gets the group's datagrams: they are for whoever has them.
+        // Every socket that joined a group gets the group's datagrams: they are for every process that has them.
         if received.flow.destination.is_multicast() || is_only_for(received, self.local) {
             took(self.backlog, received);
             handler(received);
@@ -115,25 +118,25 @@ impl Route<'_> {
                 length += segment_bytes;
             }
             let (run, next) = rest.split_at_checked(length).unwrap_or((rest, &[]));
-            self.hand_on(target, &Received { bytes: run, ..*received }, handler);
+            self.forward(target, &Received { bytes: run, ..*received }, handler);
             rest = next;
         }
     }
 
-    /// Whose the first packet is: another slot's, or (`None`) for this process to look at.
+    /// Whose the first packet is: another process index's, or (`None`) for this process to look at.
     fn target(&self, bytes: &[u8]) -> Option<u8> {
-        bytes.get(SLOT_OFFSET).copied().filter(|&byte| !self.local.is_local(byte))
+        peek::process(bytes).map(ProcessIndex::value).filter(|&index| !self.local.is_local(index))
     }
 
-    fn hand_on(&mut self, target: Option<u8>, run: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
-        let Some(slot) = target else {
+    fn forward(&mut self, target: Option<u8>, run: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
+        let Some(process) = target else {
             took(self.backlog, run);
             return handler(run);
         };
-        let sent = self.relay.send_batch(self.registry, slot, run);
+        let sent = self.relay.send_batch(self.registry, process, run);
         note_sent(self.counters, sent);
         match sent {
-            Sent::Done | Sent::Full => self.stray = Some(slot),
+            Sent::Done | Sent::Full => self.stray = Some(process),
             // Dropped and counted with other packets for queue pairs that do not exist.
             Sent::Nobody => handler(run),
         }
@@ -156,7 +159,7 @@ fn is_for(
     looped: &LoopedGroups,
     port: u16,
 ) -> bool {
-    let slot = membership.slot();
+    let process = membership.process();
     let step = received.segment_bytes.max(1);
     let bound = membership.address();
     let destination = received.flow.destination;
@@ -165,5 +168,5 @@ fn is_for(
     }
     (bound.is_unspecified() || bound == destination)
         && received.flow.destination_port == port
-        && (is_only_for(received, local) || received.bytes.chunks(step).all(|one| names_srq_of(one, slot)))
+        && (is_only_for(received, local) || received.bytes.chunks(step).all(|one| names_srq_of(one, process)))
 }

@@ -1,4 +1,4 @@
-//! Several ports in one process: each has its own slot, lock and place in the group.
+//! Several ports in one process: each has its own process index, lock and place in the group.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -46,20 +46,21 @@ fn config(folder: &Path, address: IpAddr, port: u16) -> ShareConfig {
     ShareConfig { udp, folder: Some(folder.to_owned()) }
 }
 
-/// Sends a batch of packets to these slots, numbered from `first`.
-fn send(from: &mut SharedPort, to: IpAddr, first: u8, slots: &[u8]) {
-    let port = from.udp().port();
-    let source = from.udp().address();
+/// Sends a batch of packets to these process indices, numbered from `first`.
+fn send(from: &mut SharedPort, to: IpAddr, first: u8, processes: &[u8]) {
+    let port = from.medium().port();
+    let source = from.medium().address();
     let flow = Flow { source, destination: to, source_port: port, destination_port: port };
     let path = Way { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
     let mut bytes = Vec::new();
-    for (number, slot) in (first..).zip(slots) {
-        bytes.extend([0, 0, 0, 0, 0, *slot, 0, 1, number, 0, 0, 0, 0, 0, 0, 0]);
+    for (number, process) in (first..).zip(processes) {
+        bytes.extend([0, 0, 0, 0, 0, *process, 0, 1, number, 0, 0, 0, 0, 0, 0, 0]);
     }
     from.transmit(0, &GsoBatch { path: &path, segment_bytes: 16, bytes: &bytes }).unwrap();
 }
 
-/// What a port has: the slot and the number of each packet, until `count` came or nothing comes for long.
+/// What a port has: the process index and the number of each packet, until `count` came or nothing comes for
+/// long.
 fn received(port: &mut SharedPort, now_ns: u64, count: usize) -> Vec<(u8, u8)> {
     let mut all = Vec::new();
     loop {
@@ -87,17 +88,17 @@ fn look(port: &mut SharedPort, now_ns: u64) {
 }
 
 #[test]
-fn packets_go_to_their_slots_and_the_rest_to_the_lowest() {
+fn packets_go_to_their_processes_and_the_rest_to_the_lowest() {
     let folder = Folder::new("steer");
     let to = folder.address(1);
     let mut ports: Vec<SharedPort> = (0..4).map(|_| folder.open(to, 4791)).collect();
-    assert_eq!(ports.iter().map(SharedPort::slot).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(ports.iter().map(|port| port.process).collect::<Vec<_>>(), [1, 2, 3, 4]);
     let mut sender = folder.open(folder.address(2), 4791);
-    assert_eq!(sender.slot(), 5, "slots are the host's, whatever the address");
+    assert_eq!(sender.process, 5, "slots are the host's, whatever the address");
     for (index, port) in ports.iter_mut().enumerate() {
-        let slot = index as u8 + 1;
-        send(&mut sender, to, 9, &[slot, slot]);
-        assert_eq!(received(port, 0, 2), [(slot, 9), (slot, 10)]);
+        let process = index as u8 + 1;
+        send(&mut sender, to, 9, &[process, process]);
+        assert_eq!(received(port, 0, 2), [(process, 9), (process, 10)]);
     }
     for nobody in [0, 200, 255] {
         send(&mut sender, to, 7, &[nobody]);
@@ -106,29 +107,29 @@ fn packets_go_to_their_slots_and_the_rest_to_the_lowest() {
     // The kernel moves the last socket into the hole, and the program follows.
     drop(ports.remove(1));
     for port in &mut ports {
-        let slot = port.slot();
-        send(&mut sender, to, 1, &[slot]);
-        assert_eq!(received(port, 0, 1), [(slot, 1)]);
+        let process = port.process;
+        send(&mut sender, to, 1, &[process]);
+        assert_eq!(received(port, 0, 1), [(process, 1)]);
         assert_eq!(port.counters().stats(), ShareStats::default(), "nothing had to be forwarded");
     }
-    assert_eq!(folder.open(to, 4791).slot(), 6, "slot 2 is not given away again so soon");
+    assert_eq!(folder.open(to, 4791).process, 6, "slot 2 is not given away again so soon");
 }
 
 #[test]
-fn what_reaches_the_wrong_process_is_forwarded_and_the_steering_mended() {
+fn what_reaches_the_wrong_process_is_forwarded_and_the_steering_repaired() {
     let folder = Folder::new("forward");
     let to = folder.address(1);
     let (mut a, mut b) = (folder.open(to, 4791), folder.open(to, 4791));
     let mut sender = folder.open(folder.address(2), 4791);
     // Everything goes to the first socket.
-    let first = steering::Targets { slots: [0; 256], services: Vec::new() };
-    steering::attach(a.udp.as_raw_fd(), &first).unwrap();
-    send(&mut sender, to, 1, &[b.slot; 5]);
+    let first = steering::Targets { processes: [0; 256], services: Vec::new() };
+    steering::attach(a.medium.steered_socket(), &first).unwrap();
+    send(&mut sender, to, 1, &[b.process; 5]);
     look(&mut a, 1);
     assert_eq!(received(&mut b, 1, 5), [1, 2, 3, 4, 5].map(|number| (2, number)));
     assert_eq!((a.counters.stats().forwarded, b.counters.stats().taken_over), (1, 1));
-    assert_eq!(a.counters.stats().mended, 1);
-    send(&mut sender, to, 6, &[b.slot]);
+    assert_eq!(a.counters.stats().repaired, 1);
+    send(&mut sender, to, 6, &[b.process]);
     assert_eq!(received(&mut b, 2, 1), [(2, 6)]);
     assert_eq!((a.counters.stats().forwarded, b.counters.stats().taken_over), (1, 1), "it is mended");
 
@@ -148,12 +149,12 @@ fn a_wrong_order_is_found_out() {
     let registry = ports[0].membership.registry();
     registry.lock(Duration::ZERO).unwrap();
     let mut loaded = registry.load(&[1]).unwrap();
-    for (slot, index) in [(1, 4), (2, 3)] {
-        assert!(loaded.members.observe(slot, index));
+    for (process, index) in [(1, 4), (2, 3)] {
+        assert!(loaded.members.observe(process, index));
     }
     registry.store(&mut loaded.members).unwrap();
-    let SharedPort { udp, membership, services, .. } = &mut ports[0];
-    membership.steer(udp.as_raw_fd(), &loaded.members, services);
+    let SharedPort { medium, membership, services, .. } = &mut ports[0];
+    membership.steer(medium.steered_socket(), &loaded.members, services);
     let registry = ports[0].membership.registry();
     registry.unlock();
 
@@ -162,19 +163,19 @@ fn a_wrong_order_is_found_out() {
         rounds += 1;
         assert!(rounds < 20, "the order is not found");
         let before: u64 = ports.iter().map(|port| port.counters.stats().forwarded).sum();
-        let now_ns = rounds * 2 * MEND_INTERVAL_NS;
-        for slot in 1..=5 {
-            send(&mut sender, to, slot, &[slot]);
-            // Twice: who got it hands it on, then its owner has it.
+        let now_ns = rounds * 2 * REPAIR_INTERVAL_NS;
+        for process in 1..=5 {
+            send(&mut sender, to, process, &[process]);
+            // Twice: who got it forwards it, then its owner has it.
             let mut came = Vec::new();
             for _ in 0..2 {
                 for port in &mut ports {
                     port.woken();
-                    let own = port.slot;
+                    let own = port.process;
                     came.extend(received(port, now_ns, 0).into_iter().map(|packet| (own, packet)));
                 }
             }
-            assert_eq!(came, [(slot, (slot, slot))], "round {rounds}");
+            assert_eq!(came, [(process, (process, process))], "round {rounds}");
         }
         strays = ports.iter().map(|port| port.counters.stats().forwarded).sum::<u64>() - before;
     }
@@ -189,15 +190,15 @@ fn a_damaged_registry_is_built_anew_by_those_who_live() {
     for damage in [&b"nonsense"[..], &[0xff; 30_000], b""] {
         fs::write(a.registry(), damage).unwrap();
         let mut c = folder.open(to, 4791);
-        assert!(c.slot() > 2, "slots 1 and 2 have owners");
+        assert!(c.process > 2, "slots 1 and 2 have owners");
         for (now_ns, port) in [(0, &mut a), (0, &mut b)] {
-            port.last_mend_ns = None;
+            port.last_repair_ns = None;
             look(port, now_ns);
             look(port, now_ns);
         }
         let registry = c.membership.registry();
         registry.lock(Duration::ZERO).unwrap();
-        let loaded = registry.load(&[c.slot()]).unwrap();
+        let loaded = registry.load(&[c.process]).unwrap();
         registry.unlock();
         assert!(!loaded.changed && loaded.strangers.is_empty());
         assert_eq!(loaded.members.iter().count(), 3);
@@ -229,8 +230,8 @@ fn nothing_is_left_behind() {
     let mut last = 0;
     for _ in 0..300 {
         let port = folder.open(folder.address(1), 4791);
-        assert_eq!(port.slot(), last % 254 + 1);
-        last = port.slot();
+        assert_eq!(port.process, last % 254 + 1);
+        last = port.process;
     }
     let left: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(left.len(), 3, "the registry, the backlogs and the counters: {left:?}");
@@ -273,7 +274,7 @@ fn the_folder_is_locked_against_those_who_remove_old_files() {
 }
 
 #[test]
-fn all_slots_can_be_used_and_no_more() {
+fn all_processes_can_be_used_and_no_more() {
     let folder = Folder::new("full");
     let config = |address| {
         let mut config = config(&folder.0, address, 4791);
@@ -337,15 +338,15 @@ fn a_group_that_several_processes_joined_reaches_each_once() {
 
 /// Sends to a group over the loopback interface, whatever the routes say.
 fn send_to_group(port: &SharedPort, group: IpAddr, bytes: &[u8]) {
-    let IpAddr::V4(on) = port.udp().address() else { panic!("an IPv4 address") };
+    let IpAddr::V4(on) = port.medium().address() else { panic!("an IPv4 address") };
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
     socket.set_multicast_if_v4(&on).unwrap();
-    let to = std::net::SocketAddr::new(group, port.udp().port());
+    let to = std::net::SocketAddr::new(group, port.medium().port());
     socket.send_to(bytes, &to.into()).unwrap();
 }
 
 #[test]
-fn the_wildcard_and_an_address_share_their_slots() {
+fn the_wildcard_and_an_address_share_their_indices() {
     let folder = Folder::new("wildcard");
     // Not the RoCE port: other tests hold some of its addresses.
     let number = 20_000 + (std::process::id() % 10_000) as u16;
@@ -353,8 +354,8 @@ fn the_wildcard_and_an_address_share_their_slots() {
     let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let (mut a, mut b) = (folder.open(any, number), folder.open(on, number));
     let mut sender = folder.open(folder.address(2), number);
-    assert_eq!([a.slot, b.slot, sender.slot], [1, 2, 3]);
-    // The kernel prefers the socket of the address; it hands on what is for the other.
+    assert_eq!([a.process, b.process, sender.process], [1, 2, 3]);
+    // The kernel prefers the socket of the address; it forwards what is for the other.
     send(&mut sender, on, 1, &[1, 1]);
     look(&mut b, 0);
     assert_eq!(received(&mut a, 0, 2), [(1, 1), (1, 2)]);
@@ -373,17 +374,21 @@ fn unreliable_batches_wait_for_a_process_that_does_not_read() {
     let to = folder.address(1);
     let mut receiver = folder.open(to, 4791);
     let mut sender = folder.open(folder.address(2), 4791);
-    let slot = receiver.slot();
-    let flow =
-        Flow { source: sender.udp().address(), destination: to, source_port: 4791, destination_port: 4791 };
+    let process = receiver.process;
+    let flow = Flow {
+        source: sender.medium().address(),
+        destination: to,
+        source_port: 4791,
+        destination_port: 4791,
+    };
     let path = Way { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
     // A UC batch and a lone UD datagram in turns.
-    let batch: Vec<u8> = [0x21, 0, 0, 0, 0, slot, 0, 1].repeat(60 * 128);
-    let datagram: Vec<u8> = [0x64, 0, 0, 0, 0, slot, 0, 1].repeat(128);
+    let batch: Vec<u8> = [0x21, 0, 0, 0, 0, process, 0, 1].repeat(60 * 128);
+    let datagram: Vec<u8> = [0x64, 0, 0, 0, 0, process, 0, 1].repeat(128);
     let mut count = 0;
     for round in 0..3 {
         let mut sent = 0;
-        while sender.admits(0, Peer { address: to, process: ProcessIndex::new(slot) }) {
+        while sender.admits(0, Peer { address: to, process: ProcessIndex::new(process) }) {
             let bytes = if sent % 2 == 0 { &batch } else { &datagram };
             sender.transmit(0, &GsoBatch { path: &path, segment_bytes: 1024, bytes }).unwrap();
             sent += 1;

@@ -97,7 +97,7 @@ pub(super) fn live(pid: Pid, plan: &Plan, ledger: &SharedLedger) {
         Ok(port) => port,
         Err(error) => return refused(pid, &error, begun_ns, ledger),
     };
-    let slot = port.slot();
+    let slot = port.process().value();
     ledger.borrow_mut().opened(pid, slot, plan.address, port.counters());
     let gsi = Gsi::new(CmConfig::new(7), pumice_transport::wire::ProcessIndex::new(slot), u64::from(pid));
     let channel = Arc::new(CmChannel::new().unwrap());

@@ -118,7 +118,7 @@ impl Domains {
             self.ledger.borrow_mut().released(slot);
             port.release_index(ProcessIndex::new(slot));
         }
-        let own = port.slot();
+        let own = port.process().value();
         for slot in slots.into_iter().filter(|slot| *slot != own) {
             port.reserve_index(ProcessIndex::new(slot));
             if random.below(2) == 0 && port.adopt_index(ProcessIndex::new(slot)) {

@@ -16,6 +16,7 @@ use crate::port::{
     GsoBatch, PacketCost, Peer, Port, PortError, PortLimits, Received, TransmitError, UdpConfig, UdpPort,
 };
 use crate::share::datagram::Datagram;
+use crate::share::medium::Medium;
 use crate::share::simulation::{
     self, Fd, Kernel, PAGE_BYTES, Packet, SocketName, Wait, call, is_simulated, observe,
 };
@@ -228,20 +229,6 @@ impl GroupPort {
         }
     }
 
-    pub fn address(&self) -> IpAddr {
-        match self {
-            GroupPort::Real(port) => port.address(),
-            GroupPort::Simulated(port) => port.address,
-        }
-    }
-
-    pub fn port(&self) -> u16 {
-        match self {
-            GroupPort::Real(port) => port.port(),
-            GroupPort::Simulated(port) => port.port,
-        }
-    }
-
     pub fn receive_buffer_bytes(&self) -> usize {
         match self {
             GroupPort::Real(port) => port.receive_buffer_bytes(),
@@ -250,8 +237,22 @@ impl GroupPort {
     }
 }
 
-impl AsRawFd for GroupPort {
-    fn as_raw_fd(&self) -> RawFd {
+impl Medium for GroupPort {
+    fn address(&self) -> IpAddr {
+        match self {
+            GroupPort::Real(port) => port.address(),
+            GroupPort::Simulated(port) => port.address,
+        }
+    }
+
+    fn port(&self) -> u16 {
+        match self {
+            GroupPort::Real(port) => port.port(),
+            GroupPort::Simulated(port) => port.port,
+        }
+    }
+
+    fn steered_socket(&self) -> RawFd {
         match self {
             GroupPort::Real(port) => port.as_raw_fd(),
             GroupPort::Simulated(port) => port.descriptor.0,

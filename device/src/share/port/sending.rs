@@ -1,0 +1,155 @@
+//! What a shared port sends: by its medium, or past the kernel by the relay.
+
+use std::net::IpAddr;
+
+use pumice_transport::mad::ServiceId;
+use pumice_transport::path::Path;
+use pumice_transport::types::Gid;
+
+use super::SharedPort;
+use super::counters::{count, note_sent};
+use super::looped;
+use super::requests::service;
+use crate::port::{GsoBatch, Received, TransmitError};
+use crate::share::medium::Medium;
+use crate::share::membership::Server;
+use crate::share::sockets::Sent;
+use crate::share::system;
+
+impl<M: Medium> SharedPort<M> {
+    /// Sends a batch by the medium, and adds it to the backlog of its receiver.
+    pub(super) fn transmit_by_medium(
+        &mut self,
+        now_ns: u64,
+        batch: &GsoBatch<'_>,
+    ) -> Result<(), TransmitError> {
+        let Some(backlog) = &mut self.backlog else { return self.medium.transmit(now_ns, batch) };
+        let peer = batch.peer();
+        let charge = backlog.offer(peer.address, peer.process.value(), batch.bytes, batch.segment_bytes);
+        let sent = self.medium.transmit(now_ns, batch);
+        if let (Err(_), Some(charge)) = (&sent, charge) {
+            charge.retract();
+        }
+        sent
+    }
+
+    /// Takes a batch to a group that the kernel had no route for to the group's members on this host.
+    ///
+    /// # Errors
+    /// `Unreachable`: it is not one to a group of the loopback interface. `Busy`: a member has no room.
+    pub(super) fn loop_group(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        let path = batch.path;
+        if !looped::is_looped(&path.flow) {
+            return Err(TransmitError::Unreachable);
+        }
+        let received = Received {
+            flow: path.flow,
+            traffic_class: path.traffic_class,
+            hop_limit: looped::hop_limit(path.hop_limit),
+            segment_bytes: if batch.segment_bytes == 0 { batch.bytes.len() } else { batch.segment_bytes },
+            bytes: batch.bytes,
+        };
+        let registry = self.membership.registry();
+        let members = registry.peek();
+        let mut first = true;
+        for member in members.iter().flat_map(|members| members.iter()) {
+            if self.local.contains(member.process) {
+                continue;
+            }
+            let sent = self.relay.send_batch(registry, member.process, &received);
+            match sent {
+                Sent::Full if first && self.looped.waits(now_ns) => return Err(TransmitError::Busy),
+                Sent::Done => self.looped.has_room(),
+                Sent::Full | Sent::Nobody => {}
+            }
+            note_sent(&self.counters, sent);
+            first &= sent == Sent::Nobody;
+        }
+        self.looped.push(&received);
+        Ok(())
+    }
+
+    /// Looks after the requests of a batch that is about to be sent. True: they went another way, and the
+    /// batch is not to be sent.
+    pub(super) fn request(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> bool {
+        let destination = batch.path.flow.destination;
+        let on_this_host = self.backlog.as_ref().is_some_and(|backlog| backlog.is_local(destination));
+        if !on_this_host {
+            return false;
+        }
+        let around = batch
+            .segments()
+            .find_map(service)
+            .and_then(|service| self.way_around(now_ns, service, destination));
+        if around.is_some_and(|process| self.hand_to(process, batch.path, batch.bytes, batch.segment_bytes)) {
+            return true;
+        }
+        for packet in batch.segments().filter(|packet| service(packet).is_some()) {
+            self.requests.push(now_ns, batch.path, packet);
+        }
+        false
+    }
+
+    /// The process that gets a request if the one that it would come to is stopped.
+    fn way_around(&mut self, now_ns: u64, service: ServiceId, destination: IpAddr) -> Option<u8> {
+        if !self.services.find(service, Gid::from(destination), &self.membership).is_empty() {
+            return None;
+        }
+        let Server { process, is_usual } = self.membership.server(destination, &[])?;
+        if is_usual {
+            return None;
+        }
+        if process == self.process {
+            // The group is this socket's own, so it can be steered around.
+            self.last_repair_ns = None;
+            self.repair(now_ns);
+            return None;
+        }
+        Some(process)
+    }
+
+    /// Hands requests to a process, which also steers anew. False: it is not possible.
+    fn hand_to(&mut self, process: u8, path: &Path, bytes: &[u8], segment_bytes: usize) -> bool {
+        let (flow, traffic_class, hop_limit) = (path.flow, path.traffic_class, path.hop_limit);
+        let received = Received { flow, traffic_class, hop_limit, segment_bytes, bytes };
+        let registry = self.membership.registry();
+        let sent = self.relay.send_batch(registry, process, &received) == Sent::Done;
+        self.relay.send_look(registry, process);
+        if sent {
+            count(&self.counters.rerouted);
+        }
+        sent
+    }
+
+    /// Forwards the requests that should have been looked at by now.
+    pub(super) fn look_after_requests(&mut self, now_ns: u64) {
+        while self.requests.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            let Some(waiting) = self.requests.pop() else { return };
+            let destination = waiting.path.flow.destination;
+            let Some(service) = service(&waiting.packet) else { continue };
+            let sent_ns = self.looks.shared_ns(now_ns, waiting.sent_ns, system::monotonic_ns);
+            if let Some(process) = self.substitute(service, destination, sent_ns) {
+                let length = waiting.packet.len();
+                self.hand_to(process, &waiting.path, &waiting.packet, length);
+            }
+        }
+    }
+
+    /// The process index that should get a request which was sent at `sent_ns`, if its receiver has not
+    /// looked since. If the receiver is the listener, that is its own process index: the request then takes
+    /// another way to it.
+    fn substitute(&mut self, service: ServiceId, destination: IpAddr, sent_ns: u64) -> Option<u8> {
+        let backlog = self.backlog.as_ref()?;
+        let has_looked =
+            |process| backlog.last_look_ns(destination, process).is_none_or(|looked_ns| looked_ns >= sent_ns);
+        let listeners = self.services.find(service, Gid::from(destination), &self.membership);
+        if let Some(&process) = listeners.first() {
+            return (!has_looked(process) && self.membership.reads_now(process)).then_some(process);
+        }
+        let usual = self.membership.server(destination, &[])?.process;
+        if usual == self.process || has_looked(usual) {
+            return None;
+        }
+        self.membership.server(destination, &[usual, self.process]).map(|server| server.process)
+    }
+}

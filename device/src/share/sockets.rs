@@ -1,0 +1,117 @@
+//! The unix sockets of the processes that share a port: names in the folder of the registry.
+
+use std::io;
+use std::sync::Arc;
+
+use super::folder::{self, Folder};
+use super::system::DatagramSocket;
+
+/// What became of something sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    Done,
+    /// The receiver does not keep up: dropped.
+    Full,
+    /// No process has the index.
+    Nobody,
+}
+
+/// Where the sockets of a registry's processes are.
+#[derive(Debug, Clone)]
+pub(super) struct Sockets {
+    pub(super) folder: Arc<Folder>,
+    /// What their names begin with: the name of the registry.
+    pub(super) stem: String,
+}
+
+impl Sockets {
+    pub(super) fn new(folder: Folder, stem: String) -> Sockets {
+        Sockets { folder: Arc::new(folder), stem }
+    }
+
+    /// Removes the name of a process's socket. The registry is locked and no process has the process
+    /// index, or the caller has it.
+    pub(super) fn remove(&self, process: u8) {
+        self.folder.remove(&folder::process_socket_name(&self.stem, process));
+    }
+
+    /// Removes the name of a socket for answers.
+    pub(super) fn remove_asker(&self, number: u64) {
+        self.folder.remove(&asker_name(&self.stem, number));
+    }
+
+    /// Gives a socket the name of a process, in place of one that has it.
+    pub(super) fn name_of_process(&self, socket: &DatagramSocket, process: u8) -> io::Result<()> {
+        self.name(socket, &folder::process_socket_name(&self.stem, process))
+    }
+
+    /// Gives a socket for answers its name.
+    pub(super) fn name_of_asker(&self, socket: &DatagramSocket, number: u64) -> io::Result<()> {
+        self.name(socket, &asker_name(&self.stem, number))
+    }
+
+    /// Gives a socket a name, in place of one that has it.
+    pub(super) fn name(&self, socket: &DatagramSocket, name: &str) -> io::Result<()> {
+        self.folder.remove(name);
+        socket.bind(self.folder.opened(), name)
+    }
+
+    /// Sends to the socket that has the name of a process.
+    pub(super) fn send_to_process(
+        &self,
+        socket: &DatagramSocket,
+        process: u8,
+        header: &[u8],
+        bytes: &[u8],
+    ) -> Sent {
+        self.send_to(socket, &folder::process_socket_name(&self.stem, process), header, bytes)
+    }
+
+    /// Answers the process that asked with this number.
+    pub(super) fn send_to_asker(&self, socket: &DatagramSocket, number: u64, text: &[u8]) -> Sent {
+        self.send_to(socket, &asker_name(&self.stem, number), &[], text)
+    }
+
+    fn send_to(&self, socket: &DatagramSocket, name: &str, header: &[u8], bytes: &[u8]) -> Sent {
+        match socket.send(self.folder.opened(), name, header, bytes) {
+            Ok(()) => Sent::Done,
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Sent::Full,
+                _ => Sent::Nobody,
+            },
+        }
+    }
+
+    /// Removes the names of sockets of all process indices without an owner, those of processes that were
+    /// killed before they were in the registry, too. The registry is locked.
+    pub(super) fn sweep_processes(&self, is_taken: impl Fn(u8) -> bool) {
+        let process_of =
+            |name: &str| name.strip_prefix(&folder::process_socket_stem(&self.stem))?.parse::<u8>().ok();
+        for process in self.folder.names().iter().filter_map(|name| process_of(name)) {
+            if !is_taken(process) {
+                self.remove(process);
+            }
+        }
+    }
+
+    /// Removes the names of sockets for answers that no process has open. The registry is locked.
+    pub(super) fn sweep_askers(&self) -> io::Result<()> {
+        let probe = DatagramSocket::new()?;
+        let stem = asker_stem(&self.stem);
+        for name in self.folder.names().into_iter().filter(|name| name.starts_with(&stem)) {
+            let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+            if probe.connect(self.folder.opened(), &name).as_ref().is_err_and(refused) {
+                self.folder.remove(&name);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn asker_stem(stem: &str) -> String {
+    format!("{stem}-ask-")
+}
+
+pub(super) fn asker_name(stem: &str, number: u64) -> String {
+    format!("{}{number:x}", asker_stem(stem))
+}
