@@ -81,7 +81,7 @@ pub(crate) struct Sink<'a> {
     /// Cost of what was sealed in this turn.
     pub(crate) sealed_cost_bytes: u64,
     pub(crate) sealed_packets: u32,
-    /// The turn is a queue pair's whose packets nobody acknowledges: the port is asked before each batch.
+    /// The queue pair of the turn is unreliable: the port is asked before each batch.
     unreliable: bool,
     /// The port does not admit the next batch of this turn.
     pub(crate) held: bool,

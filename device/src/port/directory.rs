@@ -55,11 +55,12 @@ pub trait ServiceDirectory {
     /// Which other process has an index at an address.
     fn occupant(&mut self, process: ProcessIndex, address: Gid) -> Occupant;
 
-    /// Whether the process that [`occupant`](ServiceDirectory::occupant) named still lives; also if it cannot be told.
+    /// Whether the process that [`occupant`](ServiceDirectory::occupant) named still lives; also if it cannot
+    /// be told.
     fn lives(&mut self, process: ProcessIndex, who: u64) -> bool;
 }
 
-/// Who has a process index at an address.
+/// The process that has an index at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occupant {
     /// A process that lives. The number is no other's.

@@ -33,18 +33,19 @@ pub struct Commons {
     pub process: ProcessIndex,
 }
 
-/// The group of processes that share a port, as one of them sees it. The default methods are those of a process
-/// that knows of no other.
+/// The group of processes that share a port, as one of them sees it. The default methods are those of a
+/// process that knows of no other.
 pub trait ProcessGroup {
-    /// Whether an unreliable batch (UC, UD) for this peer may be sent now. False: the peer's process is known not
-    /// to keep up, so the batch would be lost; ask again soon. Ask before a batch is made, and send it next.
+    /// Whether an unreliable batch (UC, UD) for this peer may be sent now. False: the peer's process is known
+    /// not to keep up, so the batch would be lost; ask again soon. Ask before a batch is made, and send it
+    /// next.
     fn admits(&mut self, now_ns: u64, peer: Peer) -> bool {
         let _ = (now_ns, peer);
         true
     }
 
-    /// Whether the peer's process is known to have had no processor since `since_ns`. The engine asks when a queue
-    /// pair is about to give the peer up. The group may also let that process know that it is missed.
+    /// Whether the peer's process is known to have had no processor since `since_ns`. The engine asks when a
+    /// queue pair is about to give the peer up. The group may also let that process know that it is missed.
     fn peer_progress(&mut self, now_ns: u64, peer: Peer, since_ns: u64) -> PeerProgress {
         let _ = (now_ns, peer, since_ns);
         PeerProgress::Unknown
@@ -75,8 +76,8 @@ pub trait ProcessGroup {
         None
     }
 
-    /// Keeps the index of another process from being given to a new one when that process has gone, because queue
-    /// pairs with its numbers live on.
+    /// Keeps the index of another process from being given to a new one when that process has gone, because
+    /// queue pairs with its numbers live on.
     fn reserve_index(&mut self, process: ProcessIndex) {
         let _ = process;
     }

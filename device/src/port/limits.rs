@@ -13,16 +13,16 @@ pub struct Peer {
     pub process: ProcessIndex,
 }
 
-/// What the way to a peer takes. A limit may shrink while the port lives (a device that cannot segment), so the
-/// sender asks before each batch.
+/// What the way to a peer takes. A limit may shrink while the port lives (a device that cannot segment), so
+/// the sender asks before each batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortLimits {
     /// Packets per batch, at least 1.
     pub max_segments: usize,
     /// Bytes per batch.
     pub max_batch_bytes: usize,
-    /// What the peer's receive buffer holds, in bytes of `packet_cost`. All queue pairs of the peer share it. A
-    /// port that cannot know it reports its own.
+    /// What the peer's receive buffer holds, in bytes of `packet_cost`. All queue pairs of the peer share it.
+    /// A port that cannot know it reports its own.
     pub receive_buffer_bytes: usize,
     /// What a packet takes of that buffer.
     pub packet_cost: PacketCost,
@@ -41,9 +41,9 @@ pub struct PacketCost {
 }
 
 impl PacketCost {
-    /// Of a lone packet in the receive buffer of a UDP socket. The kernel charges the packet's page order and its
-    /// bookkeeping: 8456 bytes for 4128 of payload, 2305 for 1056, 832 for a tiny one (measured). It charges less
-    /// for the packets of a batch.
+    /// Of a lone packet in the receive buffer of a UDP socket. The kernel charges the packet's page order and
+    /// its bookkeeping: 8456 bytes for 4128 of payload, 2305 for 1056, 832 for a tiny one (measured). It
+    /// charges less for the packets of a batch.
     pub const UDP_SOCKET: PacketCost = PacketCost { least_bytes: 512, factor: 2, overhead_bytes: 256 };
 
     /// The cost of a packet of this length.

@@ -6,9 +6,9 @@ use pumice_transport::wire::{Bth, Opcode, Operation, Service};
 
 const FLUSH: Opcode = Opcode::new(Service::Rc, Operation::Flush);
 
-/// Renumbers a packet: its ICRC, made for IP ID `from`, becomes the one for `to`. The ICRC's error, if any, is
-/// carried over: cutting a batch neither breaks good packets nor mends bad ones. IPv6 has no IP ID and needs
-/// nothing; fewer than 16 bytes are no packet and left alone.
+/// Renumbers a packet: its ICRC, made for IP ID `from`, becomes the one for `to`. The ICRC's error, if any,
+/// is carried over: cutting a batch neither breaks good packets nor repairs bad ones. IPv6 has no IP ID and
+/// needs nothing; fewer than 16 bytes are no packet and left alone.
 pub(super) fn renumber(flow: &Flow, from: u16, to: u16, packet: &mut [u8]) {
     if from == to || !flow.source.is_ipv4() || packet.len() < Bth::LEN + ICRC_BYTES {
         return;
@@ -38,7 +38,7 @@ fn is_sealed_for_rxe(flow: &Flow, ip_id: u16, packet: &[u8]) -> bool {
     trial == packet
 }
 
-/// A place in a batch as the IP ID that its packet will carry. Batches are far shorter than 65536 packets.
+/// A position in a batch as the IP ID that its packet will carry. Batches are far shorter than 65536 packets.
 pub(super) fn ip_id(index: usize) -> u16 {
     index as u16
 }

@@ -26,7 +26,8 @@ pub trait Port: Send {
     /// What to poll(2) for readability; empty for simulated ports. Changes on `join` and `leave`.
     fn descriptors(&self) -> Vec<RawFd>;
 
-    /// When the port wants `transmit` or `receive` to be called though nothing arrived: a layer holds packets back.
+    /// When the port wants `transmit` or `receive` to be called though nothing arrived: a layer holds packets
+    /// back.
     fn next_event_ns(&self) -> Option<u64> {
         None
     }
@@ -49,8 +50,8 @@ pub trait Port: Send {
     }
 }
 
-/// A port around a port. The layer says which port is below, and implements what it changes; everything else is
-/// the port below's.
+/// A port around a port. The layer says which port is below, and implements what it changes; everything else
+/// is the port below's.
 pub trait PortLayer: Send {
     /// The kind of the port below.
     type Below: Port + ?Sized;

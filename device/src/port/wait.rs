@@ -10,8 +10,8 @@ use crate::system::system_call;
 /// Waits until one of `fds` or `wake` is readable or `timeout` is over; `None` waits for ever. True if
 /// something is readable; a signal ends the wait early with false. Reads nothing: the caller drains `wake`.
 ///
-/// This is ppoll(2) on purpose: a standing epoll registration costs every packet a callback, even while
-/// nobody waits.
+/// This is ppoll(2) on purpose: a standing epoll registration costs every packet a callback, even while no
+/// thread waits.
 ///
 /// # Errors
 /// What ppoll says, e.g. too many descriptors.

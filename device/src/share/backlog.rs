@@ -1,14 +1,15 @@
 //! How much of UC and UD waits in the socket buffers of the processes that share a port.
 //!
-//! Receivers do not acknowledge unreliable packets, so a sender cannot know that a receiver on the same host is
-//! not running and its socket's buffer full; hardware would stop the sender through the link, here the kernel
-//! drops. Hence a table in memory that the processes of a user share, with an entry per process: senders add to
-//! `offered` what they send, the owner of the entry adds to `taken` what it takes from its socket. The difference
-//! is the backlog, and a sender holds unreliable batches back while that is more than half a socket buffer.
+//! Receivers do not acknowledge unreliable packets, so a sender cannot know that a receiver on the same host
+//! is not running and its socket's buffer full; hardware would stop the sender through the link, here the
+//! kernel drops. Hence a table in memory that the processes of a user share, with an entry per process:
+//! senders add to `offered` what they send, the owner of the entry adds to `taken` what it takes from its
+//! socket. The difference is the backlog, and a sender holds unreliable batches back while that is more than
+//! half a socket buffer.
 //!
-//! It is an estimate, and corrects itself: an owner that finds its socket empty has taken all that was offered
-//! before it looked. What is in the memory is a claim of other processes, so waiting is bounded: a sender ignores
-//! a backlog that its owner does not work off after [`PATIENCE_NS`].
+//! It is an estimate, and corrects itself: an owner that finds its socket empty has taken all that was
+//! offered before it looked. What is in the memory is a claim of other processes, so waiting is bounded: a
+//! sender ignores a backlog that its owner does not work off after [`PATIENCE_NS`].
 
 use std::collections::HashMap;
 use std::net::IpAddr;

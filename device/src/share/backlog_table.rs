@@ -1,5 +1,5 @@
-//! A file with an entry per process: what was offered to, and taken by, each process of one network namespace that shares
-//! the port.
+//! A file with an entry per process: what was offered to, and taken by, each process of one network namespace
+//! that shares the port.
 
 use std::io;
 use std::net::IpAddr;

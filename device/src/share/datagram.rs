@@ -1,4 +1,4 @@
-//! Unix datagrams of which the kernel says who sent them.
+//! Unix datagrams of which the kernel names the sender.
 
 use std::io;
 use std::os::fd::RawFd;

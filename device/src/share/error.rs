@@ -13,7 +13,7 @@ use crate::port::PortError;
 pub struct Holder {
     /// Where it is bound.
     pub address: IpAddr,
-    /// Who opened it.
+    /// The user who opened it.
     pub uid: u32,
     /// Its number in /proc/net/udp; 0 for sockets of the kernel itself.
     pub inode: u64,
@@ -30,7 +30,7 @@ pub enum ShareError {
         address: IpAddr,
         /// UDP port asked for.
         port: u16,
-        /// Who, when the system tells.
+        /// Its socket, when the system tells.
         holder: Option<Holder>,
         /// The user this process runs as.
         own_uid: u32,

@@ -17,7 +17,7 @@ pub(super) fn file_name(port: u16) -> String {
     format!("udp{port}-net{}", process::network_namespace())
 }
 
-/// The name of the file beside it with the backlogs of those who share the port.
+/// The name of the file beside it with the backlogs of the processes that share the port.
 pub(super) fn backlog_name(port: u16) -> String {
     format!("{}-backlog", file_name(port))
 }

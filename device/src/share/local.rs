@@ -26,7 +26,7 @@ impl Local {
     }
 
     /// Whether a packet with this top byte of its queue pair number is for this process to look at: of such a
-    /// process index, queue pair 1's, or a multicast packet's.
+    /// process, queue pair 1's, or a multicast packet's.
     pub(super) fn is_local(&self, byte: u8) -> bool {
         byte == 0 || byte == u8::MAX || self.contains(byte)
     }
@@ -38,7 +38,7 @@ pub(super) fn is_only_for(received: &Received<'_>, local: &Local) -> bool {
 }
 
 /// Whether a packet is an XRC request for an SRQ of this process: another one, which gets the packets of
-/// the target, forwards it to who has the SRQ.
+/// the target, forwards it to the process that has the SRQ.
 pub(super) fn names_srq_of(packet: &[u8], process: u8) -> bool {
     peek::srqn(packet).is_some_and(|srqn| ProcessIndex::of_srqn(srqn).value() == process)
 }

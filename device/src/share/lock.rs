@@ -10,8 +10,8 @@ use libc::{c_int, c_short};
 use super::members::LAST_PROCESS;
 use super::system::File;
 
-/// The bytes locked are far behind the contents: a process that changes the registry holds the first, the owner of
-/// a process index the one that is as many bytes further.
+/// The bytes locked are far behind the contents: a process that changes the registry holds the first, the
+/// owner of a process index the one that is as many bytes further.
 const FIRST_BYTE: i64 = 1 << 30;
 
 /// Locks the registry (0) or a process index. False: another open file has the lock.
@@ -29,7 +29,7 @@ pub(crate) fn try_lock_place(file: &File, place: u32) -> io::Result<bool> {
     set(file, libc::F_WRLCK, place)
 }
 
-/// Locks any byte together with others who do the same. False: another process has it alone.
+/// Locks any byte together with other open files that do the same. False: another process has it alone.
 pub(crate) fn try_share_place(file: &File, place: u32) -> io::Result<bool> {
     set(file, libc::F_RDLCK, place)
 }

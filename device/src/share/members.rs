@@ -1,8 +1,8 @@
-//! Who shares the port, and which socket of its group each one has.
+//! The processes that share the port, and which socket of its group each one has.
 
 use std::net::IpAddr;
 
-/// Process indices are 1 to 254: 0 is the process index of queue pair 1, 255 that of the multicast number.
+/// Process indices are 1 to 254: 0 is that of queue pair 1, 255 that of the multicast number.
 pub(crate) const LAST_PROCESS: u8 = 254;
 
 /// A socket on the shared port.
@@ -35,12 +35,12 @@ pub(super) enum Reading {
 pub(super) struct Members {
     /// Grows with each change.
     pub(super) generation: u64,
-    /// Where the search for a free process index begins: a process index is not given away again soon,
+    /// Where the search for a free process index begins: one is not given away again soon,
     /// because packets for its last owner may still come.
     pub(super) next_process: u8,
     list: Vec<Member>,
-    /// Process indices whose process has gone while queue pairs with its numbers live on, and who gets their
-    /// packets.
+    /// Process indices whose process has gone while queue pairs with its numbers live on, and the process
+    /// that gets their packets.
     adopted: Vec<(u8, u8)>,
 }
 
@@ -58,12 +58,12 @@ impl Members {
         self.list.iter().any(|member| member.process == process)
     }
 
-    /// Process indices without a process of their own, and who gets their packets.
+    /// Process indices without a process of their own, and the process that gets their packets.
     pub(super) fn adopted(&self) -> &[(u8, u8)] {
         &self.adopted
     }
 
-    /// Notes that the process of process index `by` gets the packets of `process`. False: that was
+    /// Notes that `by` gets the packets of `process`. False: that was
     /// known, or cannot be.
     pub(super) fn adopt(&mut self, process: u8, by: u8) -> bool {
         let possible = (1..=LAST_PROCESS).contains(&process) && !self.contains(process) && self.contains(by);
@@ -75,7 +75,7 @@ impl Members {
         true
     }
 
-    /// Forgets adoptions, by process index and adopter. True: there were some.
+    /// Forgets adoptions, by adopted process and adopter. True: there were some.
     pub(super) fn end_adoptions(&mut self, ended: impl Fn(u8, u8) -> bool) -> bool {
         let before = self.adopted.len();
         self.adopted.retain(|&(process, by)| !ended(process, by));
@@ -102,8 +102,8 @@ impl Members {
         true
     }
 
-    /// `process` was seen to have the socket with this index of its group: it changes places with who
-    /// was thought to be there. False: that was known, or there is no such index.
+    /// `process` was seen to have the socket with this index of its group: it changes places with the one
+    /// that was thought to be there. False: that was known, or there is no such index.
     pub(super) fn observe(&mut self, process: u8, index: u8) -> bool {
         let Some(place) = self.list.iter().position(|member| member.process == process) else { return false };
         let Some(address) = self.list.get(place).map(|member| member.address) else { return false };
@@ -131,7 +131,7 @@ impl Members {
     }
 
     /// For each top byte of a queue pair number the index of the socket in the group of `address`. Packets
-    /// for a process index without an owner go to the lowest process index whose process runs. `reading` says
+    /// for an index without an owner go to the running process with the lowest index. `reading` says
     /// whether a member still takes packets.
     pub(super) fn targets(&self, address: IpAddr, mut reading: impl FnMut(&Member) -> Reading) -> [u8; 256] {
         let group = self.list.iter().filter(|member| member.address == address);

@@ -13,7 +13,8 @@ use super::system::Guard;
 use super::{ShareError, holders, process, steering, system};
 use crate::port::Occupant;
 
-/// How long leaving waits for the registry. Who gives up leaves the work to the next process that looks.
+/// How long leaving waits for the registry. A process that gives up leaves the work to the next one that
+/// looks.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a look at the registry found.
@@ -106,7 +107,7 @@ impl Membership {
         Some(done)
     }
 
-    /// Who has a process index at an address, as the registry says it without its lock.
+    /// The process that has an index at an address, as the registry says it without its lock.
     pub(super) fn occupant(&self, process: u8, address: IpAddr) -> Occupant {
         if self.own_processes().contains(&process) {
             return Occupant::Nobody;
@@ -128,7 +129,7 @@ impl Membership {
         members.is_some_and(|members| members.iter().any(|member| other(member) && self.is_there(member)))
     }
 
-    /// Whether the process with this process index and socket lives, as far as can be told.
+    /// Whether the process with this index and socket lives, as far as can be told.
     pub(super) fn lives(&self, process: u8, inode: u64) -> bool {
         let Some(members) = self.registry.peek() else { return true };
         let found = members.iter().find(|member| member.process == process && member.inode == inode);
@@ -167,7 +168,7 @@ impl Membership {
         serving.min().map(|&(_, process)| Server { process, is_usual: process == lowest })
     }
 
-    /// Whether the process of another process index takes packets now, as far as can be told.
+    /// Whether another process takes packets now, as far as can be told.
     pub(super) fn reads_now(&self, process: u8) -> bool {
         let (has_index, condition) = self.condition(process);
         has_index && progress::reading(condition) == Reading::Now
@@ -263,8 +264,8 @@ impl Membership {
         Ok(Repaired { strangers, stopped })
     }
 
-    /// Begins to leave: from now on others get this socket's packets, and until this value is dropped nobody
-    /// joins or leaves. False: not possible, or not ours to do.
+    /// Begins to leave: from now on others get this socket's packets, and until this value is dropped no
+    /// process joins or leaves. False: not possible, or not ours to do.
     pub(super) fn begin_to_leave(&mut self, fd: RawFd, services: &mut Services) -> bool {
         if !self.is_owner() || self.registry.lock(LEAVE_PATIENCE).is_err() {
             return false;
@@ -284,7 +285,7 @@ impl Membership {
     }
 
     /// Takes over a process index whose owner has gone, and steers its packets here. `bind` makes what else
-    /// belongs to the process index.
+    /// belongs to the index.
     pub(super) fn adopt<T>(
         &mut self,
         fd: RawFd,

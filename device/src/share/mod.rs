@@ -7,11 +7,12 @@
 //!   registry file (`registry`). There is one file per user, network namespace and UDP port, for all
 //!   addresses together: a queue pair number then names one process of the host, whichever address a packet
 //!   came to.
-//! * **Steering** (`steering`): a classic BPF program on the group sends each batch to the socket whose
-//!   process index its first packet names. It is an optimisation, and it can be wrong for a while: when a
+//! * **Steering** (`steering`): a classic BPF program on the group sends each batch to the socket of the
+//!   process that its first packet names. It is an optimisation, and it can be wrong for a while: when a
 //!   socket closes, the kernel moves the last one of the group into its place.
-//! * **Forwarding** (`relay`): a packet that reaches the wrong process is handed to the right one through a
-//!   unix datagram socket. It is what makes delivery right; who has to forward also repairs the steering.
+//! * **Forwarding** (`relay`): a process that gets a packet of another process forwards the packet through a
+//!   unix datagram socket. Forwarding makes delivery right; a process that has to forward also repairs the
+//!   steering.
 //! * **Backlogs** (`backlog`): what waits in the socket buffers, so that senders of UC and UD do not fill
 //!   them. It is a courtesy: without it, or when it is wrong, packets are lost as they would be on a network.
 //!
@@ -25,17 +26,17 @@
 //! **Multicast** needs none of this: the kernel gives a group's datagrams to every socket that joined.
 //! **Queue pair 1** belongs to all: a message for a connection is steered by the process index in its
 //! communication id. Requests, which name a service, are steered to the process that listens (`services`, a
-//! second file beside the registry). A request for which no listener is known reaches the process with the
-//! lowest process index that runs (`progress`), which forwards it or refuses it. See [`gsi`](crate::gsi).
+//! second file beside the registry). A request for which no listener is known reaches the running process
+//! with the lowest index (`progress`), which forwards it or refuses it. See [`gsi`](crate::gsi).
 //!
-//! **Fork**: a child shares the descriptors of its parent, so the parent's process index and its place in the
-//! group live until the child has exited or called exec, whatever the parent does. Nothing that the child
-//! does on the way out gives up the process index of a living parent. Packets for a process index whose owner
-//! is gone go to another process, which drops them.
+//! **Fork**: a child shares the descriptors of its parent, so the parent's index and its place in the group
+//! live until the child has exited or called exec, whatever the parent does. Nothing that the child does on
+//! the way out gives up the index of a living parent. Packets for an index whose owner is gone go to another
+//! process, which drops them.
 //!
-//! **XRC** ([`xrc`](crate::xrc)): targets of a domain that processes share outlive the process whose process
-//! index is in their number. One of those who have them open adopts the process index as soon as its owner,
-//! fork children included, is gone.
+//! **XRC** ([`xrc`](crate::xrc)): targets of a domain that processes share outlive the process whose index is
+//! in their number. One of the processes that have them open adopts the index as soon as its owner, fork
+//! children included, is gone.
 
 mod backlog;
 mod backlog_table;

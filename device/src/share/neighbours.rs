@@ -22,7 +22,7 @@ const MAX_ROUTES: usize = 1024;
 struct Neighbour {
     name: String,
     table: Arc<BacklogTable>,
-    /// Its locks tell who lives.
+    /// Its locks tell which processes live.
     registry: File,
 }
 

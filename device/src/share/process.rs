@@ -1,4 +1,4 @@
-//! Who this process is, and whether another one still lives.
+//! The user and the namespaces of this process, and whether another one still lives.
 
 use super::members::Member;
 use super::progress::Condition;

@@ -2,10 +2,10 @@
 //! them.
 //!
 //! It may be stopped (a debugger, Ctrl-Z), or not have had a processor for long. Two things tell: what the
-//! kernel says about it, and when it last found its socket empty, which each process writes down in the
-//! table of backlogs. An idle process found its socket empty long ago; but what is sent to it wakes it, so if it has
-//! still not looked some time after something was sent to it, then it does not run. Nothing has to be written
-//! at intervals, and an idle process sleeps.
+//! kernel says about it, and when it last found its socket empty, which each process writes down in the table
+//! of backlogs. An idle process found its socket empty long ago; but what is sent to it wakes it, so if it
+//! has still not looked some time after something was sent to it, then it does not run. Nothing has to be
+//! written at intervals, and an idle process sleeps.
 
 use pumice_transport::host::PeerProgress;
 

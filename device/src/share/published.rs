@@ -1,7 +1,7 @@
 //! What the processes of this user have counted in this network namespace, in a file that the counters below
 //! /sys/class/infiniband are read from (the preload `libpumice_sysfs.so` reads it).
 //!
-//! Each process index has a record. The process index's owner goes on counting from the numbers in it, so
+//! Each process index has a record. The owner of the index goes on counting from the numbers in it, so
 //! that the sum over all records never goes down when a process exits or is killed. The owner brings its
 //! record up to date before it sleeps, while it polls once in [`INTERVAL_NS`], and when it leaves: a copy of
 //! a few numbers and no system call, but one that would be seen in the time of each short message (4 % of an

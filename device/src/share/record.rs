@@ -168,7 +168,7 @@ mod tests {
             body
         };
         let good = encode(&full());
-        // Another version; more members than there are; a process index twice; process index 0; process index
+        // Another version; more members than there are; an index twice; index 0; index
         // 255; no such family.
         for (place, value) in [(7, b'2'), (17, 255), (24 + 48, 1), (24, 0), (24, 255), (25, 9)] {
             let mut bytes = good.clone();

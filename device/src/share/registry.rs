@@ -1,4 +1,4 @@
-//! The registry file: who may change it, and what it says.
+//! The registry file: which process may change it, and what it says.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(super) struct Registry {
     sockets: Sockets,
 }
 
-/// What the registry says, less those who are gone.
+/// What the registry says, less the processes that are gone.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) members: Members,

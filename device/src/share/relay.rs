@@ -1,15 +1,15 @@
-//! From the process that got a packet to the one that it is for.
+//! From the process that got a packet to the process that the packet is for.
 //!
 //! Each process index has a unix datagram socket with a name in the folder of the registry, which only this
-//! user may enter. Both ends check each other. The sender looks whether the process index's lock is held, so
+//! user may enter. Both ends check each other. The sender looks whether the lock of the index is held, so
 //! that nothing goes to a name whose process has died, and knows that no other user can have made a socket
 //! there. The receiver looks at the sender's user, as the kernel tells it, and checks the datagram like a
 //! packet from the network.
 //!
-//! **Invariant**: only a process that holds the process index's lock, or that holds the registry's lock while
-//! no process holds the process index's, gives a socket its name or removes it. So a name never leads to
-//! another process than the process index's owner. A killed process leaves its name behind; the next process
-//! that loads the registry removes it.
+//! **Invariant**: only a process that holds the lock of the index, or that holds the registry's lock while no
+//! process holds that of the index, gives a socket its name or removes it. So a name never leads to another
+//! process than the owner of the index. A killed process leaves its name behind; the next process that loads
+//! the registry removes it.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -100,7 +100,7 @@ impl Relay {
         self.send(registry, process, &header.0, &[])
     }
 
-    /// Answers who asked with this number.
+    /// Answers the asker with this number.
     pub(super) fn answer(&self, asker: u64, text: &[u8]) -> Sent {
         self.sockets.send_to_asker(&self.socket, asker, text)
     }

@@ -15,7 +15,7 @@ use super::{ShareError, ShareStats, Sharer};
 use crate::counters::Counters;
 use crate::port::wait_readable;
 
-/// The first line of an answer, with the process index of who answers.
+/// The first line of an answer, with the index of the process that answers.
 const GREETING: &str = "pumice-stat-1";
 /// The longest answer, in bytes and in lines.
 const MAX_BYTES: usize = 16 << 10;
@@ -65,7 +65,7 @@ fn reports_in(registry: &Registry, patience: Duration) -> Result<Vec<Report>, Sh
     let end = Instant::now() + patience;
     while all.iter().any(|report| report.counters.is_none()) && Instant::now() < end {
         for report in all.iter().filter(|report| report.counters.is_none()) {
-            // Who is gone or does not keep up is missing at the end.
+            // A process that is gone or does not keep up is missing at the end.
             let _ = asker.ask(registry, report.sharer.process.value());
         }
         let again = (Instant::now() + ASK_AGAIN).min(end);

@@ -45,7 +45,7 @@ struct Bound {
 
 /// The process that binds services, as far as the file asks about it.
 pub(super) trait Publisher {
-    /// Its process index.
+    /// Its index.
     fn process(&self) -> u8;
     /// Whether this process joined, and is not a fork child of the one that did.
     fn is_owner(&self) -> bool;
@@ -243,7 +243,7 @@ impl Services {
         Ok(())
     }
 
-    /// Writes everything, by one call: who is killed here leaves the old file or the new one.
+    /// Writes everything, by one call: a process that is killed here leaves the old file or the new one.
     fn write_locked(&mut self) -> io::Result<()> {
         self.generation = self.generation.wrapping_add(1).max(1);
         self.sum = sum(&self.entries);
@@ -253,7 +253,8 @@ impl Services {
         file.set_len(bytes.len() as u64)
     }
 
-    /// Writes one more entry. A process that is killed in between leaves bytes that the header does not count.
+    /// Writes one more entry. A process that is killed in between leaves bytes that the header does not
+    /// count.
     fn append_locked(&mut self, new: Bound) -> io::Result<()> {
         let place = self.entries.len();
         if place == 0 {

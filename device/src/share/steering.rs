@@ -26,7 +26,7 @@ pub(super) const MAX_SERVICES: usize = 512;
 /// Which socket of a group gets what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Targets {
-    /// For each process index its index in the group.
+    /// For each process index the index of its socket in the group.
     pub(super) processes: [u8; 256],
     /// For requests of services: the low half of the service id, in order, and the index. The high half is 0,
     /// as in the ids of rdma_cm.

@@ -59,8 +59,8 @@ impl Default for FabricConfig {
 }
 
 /// What happened to packets so far. Every packet sent, once per receiver for multicast, plus every duplicate
-/// ends up in exactly one of `delivered`, `lost`, `cut_off`, `unrouted`, `queue_drops`, `receive_drops`, or is
-/// still on the way.
+/// ends up in exactly one of `delivered`, `lost`, `cut_off`, `unrouted`, `queue_drops`, `receive_drops`, or
+/// is still on the way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FabricStats {
     /// Packets given to the fabric; a multicast packet counts once.
@@ -81,7 +81,7 @@ pub struct FabricStats {
     pub marked: u64,
     /// Lost because the two ends were cut off from each other.
     pub cut_off: u64,
-    /// To an address nobody has or a group nobody joined.
+    /// To an address that no port has or a group that no port joined.
     pub unrouted: u64,
     /// Lost because the sender's queue was full.
     pub queue_drops: u64,

@@ -14,9 +14,9 @@ const MAX_BATCH_BYTES: usize = 65_507;
 
 /// A port attached to a [`Fabric`](super::Fabric); it detaches when dropped.
 ///
-/// Batches are taken apart by the fabric, and every packet arrives alone with IP ID 0: a packet from the middle
-/// of a batch has its ICRC moved to ID 0, and a wrong one stays wrong. A multicast packet
-/// also reaches the sending port if that has joined the group.
+/// Batches are taken apart by the fabric, and every packet arrives alone with IP ID 0: a packet from the
+/// middle of a batch has its ICRC moved to ID 0, and a wrong one stays wrong. A multicast packet also reaches
+/// the sending port if that has joined the group.
 #[derive(Debug)]
 pub struct SimPort {
     network: Arc<Mutex<Network>>,
@@ -50,7 +50,7 @@ impl Port for SimPort {
             network.take(self.index)
         };
         let Some(packet) = packet else { return false };
-        // As at a UDP port, a datagram without a byte is taken and not handed on.
+        // As at a UDP port, a datagram without a byte is taken and not given to the handler.
         if !packet.bytes.is_empty() {
             handler(&Received {
                 flow: packet.flow,

@@ -1,5 +1,5 @@
-//! Which interface a link-local destination is on. fe80::/64 is on every link, and a GID names no link: as on Linux it is
-//! the one of the address that is sent from.
+//! Which interface a link-local destination is on. fe80::/64 is on every link, and a GID names no link: as on
+//! Linux it is the one of the address that is sent from.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,8 +14,8 @@ const MOST_KNOWN: usize = 1024;
 pub(super) struct Scopes(BTreeMap<Ipv6Addr, u32>);
 
 impl Scopes {
-    /// The index to send with from `source` to `destination`: 0 for a destination that needs none, and if no interface
-    /// has the source (the kernel refuses the packet then).
+    /// The index to send with from `source` to `destination`: 0 for a destination that needs none, and if no
+    /// interface has the source (the kernel refuses the packet then).
     pub(super) fn scope_id(&mut self, source: IpAddr, destination: IpAddr) -> u32 {
         let (IpAddr::V6(source), IpAddr::V6(destination)) = (source, destination) else { return 0 };
         if !destination.is_unicast_link_local() {

@@ -44,7 +44,8 @@ use requests::{Requests, is_for_all};
 pub use counters::{ShareCounters, ShareStats};
 pub use opening::ShareConfig;
 
-/// Receives between two looks at the relay while the caller does not say that it is readable: a look costs a system call.
+/// Receives between two looks at the relay while the caller does not say that it is readable: a look costs a
+/// system call.
 const RELAY_INTERVAL: u32 = 64;
 /// Time between two attempts to repair the steering.
 const REPAIR_INTERVAL_NS: u64 = 10_000_000;
@@ -55,8 +56,8 @@ const LAST_BATCHES: usize = 64;
 
 /// A port whose UDP port other processes of the same user have as well. `M` carries its batches.
 ///
-/// **Invariant**: the handler of [`receive`](Port::receive) sees packets of this process's process index
-/// only, apart from those that are nobody's, queue pair 1's and multicast.
+/// **Invariant**: the handler of [`receive`](Port::receive) sees packets of this process only, apart from
+/// those of no process, of queue pair 1, and multicast.
 #[derive(Debug)]
 pub struct SharedPort<M: Medium = GroupPort> {
     // In the order of closing: the registry is told last, and with it go the locks of the process indices.
@@ -66,7 +67,7 @@ pub struct SharedPort<M: Medium = GroupPort> {
     /// None where the folder does not let us map a file: the counters of the host do not move then.
     published: Option<Published>,
     relay: Relay,
-    /// What belongs to the process indices of processes that have gone, whose packets come here.
+    /// Processes that have gone and whose packets come here, and what belongs to their indices.
     adopted: Vec<(u8, Relay)>,
     membership: Membership,
     services: Services,
@@ -91,7 +92,7 @@ pub struct SharedPort<M: Medium = GroupPort> {
     counters: Arc<ShareCounters>,
     /// IPv6 groups that the kernel has no route for.
     looped: LoopedGroups,
-    /// What the device behind the port counts, for those who ask.
+    /// What the device behind the port counts, for processes that ask.
     device: Option<Arc<Counters>>,
     notice: Option<String>,
     /// Keeps the way to a registry open that has no name here.

@@ -1,5 +1,5 @@
-//! Opening a shared port: a process index of the registry, the sockets that belong to it, and a place in the
-//! group.
+//! Opening a shared port: a process index from the registry, the sockets that belong to it, and a place in
+//! the group.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ impl ShareConfig {
 }
 
 impl SharedPort {
-    /// Opens the port and joins those who have it.
+    /// Opens the port and joins the processes that have it.
     ///
     /// # Errors
     /// See [`ShareError`].

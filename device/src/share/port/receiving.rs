@@ -26,7 +26,7 @@ impl<M: Medium> SharedPort<M> {
             }
             Incoming::Ask(asker) => {
                 let text = report::encode(self.process, &self.counters.stats(), self.device.as_deref());
-                // Who does not wait for the answer asks again.
+                // A process that does not wait for the answer asks again.
                 let _ = self.relay.answer(asker, &text);
                 true
             }
@@ -102,7 +102,8 @@ struct Route<'a> {
 
 impl Route<'_> {
     fn route(&mut self, received: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
-        // Every socket that joined a group gets the group's datagrams: they are for every process that has them.
+        // Every socket that joined a group gets the group's datagrams: they are for every process that has
+        // them.
         if received.flow.destination.is_multicast() || is_only_for(received, self.local) {
             took(self.backlog, received);
             handler(received);
@@ -123,7 +124,7 @@ impl Route<'_> {
         }
     }
 
-    /// Whose the first packet is: another process index's, or (`None`) for this process to look at.
+    /// The process that the first packet is for; `None`: this process looks at it.
     fn target(&self, bytes: &[u8]) -> Option<u8> {
         peek::process(bytes).map(ProcessIndex::value).filter(|&index| !self.local.is_local(index))
     }

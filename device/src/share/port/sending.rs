@@ -135,9 +135,9 @@ impl<M: Medium> SharedPort<M> {
         }
     }
 
-    /// The process index that should get a request which was sent at `sent_ns`, if its receiver has not
-    /// looked since. If the receiver is the listener, that is its own process index: the request then takes
-    /// another way to it.
+    /// The process that should get a request which was sent at `sent_ns`, if its receiver has not looked
+    /// since. If the receiver is the listener, that is the receiver itself: the request then takes another
+    /// way to it.
     fn substitute(&mut self, service: ServiceId, destination: IpAddr, sent_ns: u64) -> Option<u8> {
         let backlog = self.backlog.as_ref()?;
         let has_looked =
