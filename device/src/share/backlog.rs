@@ -16,11 +16,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pumice_transport::wire::{Service, peek};
+use pumice_transport::wire::{ProcessIndex, Service, peek};
 
 use super::backlog_table::BacklogTable;
 use super::neighbours::Neighbours;
 use super::system::{self, File};
+use crate::port::Peer;
 
 /// How long a sender waits for an owner that takes nothing.
 const PATIENCE_NS: u64 = 1_000_000_000;
@@ -61,12 +62,12 @@ struct Patience {
 pub(super) struct Backlog {
     own: Arc<BacklogTable>,
     neighbours: Neighbours,
-    process: u8,
+    process: ProcessIndex,
     pid: u32,
     limit_bytes: u64,
     /// Addresses of this host: those that a wildcard socket takes.
     local: Vec<IpAddr>,
-    patience: HashMap<(IpAddr, u8), Patience>,
+    patience: HashMap<Peer, Patience>,
     /// Where room was added for a batch that is being made.
     reserved: Option<Charge>,
 }
@@ -75,12 +76,12 @@ pub(super) struct Backlog {
 #[derive(Debug)]
 pub(super) struct Charge {
     table: Arc<BacklogTable>,
-    process: u8,
+    process: ProcessIndex,
     bytes: u64,
 }
 
 impl Charge {
-    fn make(table: Arc<BacklogTable>, process: u8, bytes: u64) -> (Charge, u64) {
+    fn make(table: Arc<BacklogTable>, process: ProcessIndex, bytes: u64) -> (Charge, u64) {
         let before = table.offered(process).fetch_add(bytes, Ordering::Relaxed);
         (Charge { table, process, bytes }, before)
     }
@@ -96,11 +97,11 @@ impl Backlog {
     /// `local` are the host's addresses.
     ///
     /// # Errors
-    /// What the system says: then there are no table, and nothing waits.
+    /// What the system says: then there is no table, and nothing waits.
     pub(super) fn open(
         file: &File,
         neighbours: Neighbours,
-        process: u8,
+        process: ProcessIndex,
         address: IpAddr,
         local: Vec<IpAddr>,
         receive_buffer_bytes: usize,
@@ -120,38 +121,34 @@ impl Backlog {
         })
     }
 
-    /// Whether `process` in this namespace, if it keeps its entry, gets what is sent
-    /// to `destination`.
-    fn is_here(&self, destination: IpAddr, process: u8) -> bool {
-        self.own.names(process, destination)
-            || self.own.is_wildcard(process)
-                && (destination.is_loopback() || self.local.contains(&destination))
+    /// Whether `peer` is in this namespace and keeps its entry.
+    fn is_here(&self, peer: Peer) -> bool {
+        self.own.names(peer) || self.own.is_wildcard(peer.process) && self.is_local(peer.address)
     }
 
-    /// Whether an unreliable batch may be sent to `process` at `destination` now. If so,
-    /// room for it is reserved until [`offer`](Backlog::offer).
-    pub(super) fn admits(&mut self, now_ns: u64, destination: IpAddr, process: u8) -> bool {
+    /// Whether an unreliable batch may be sent to `peer` now. If so, room for it is reserved until [`offer`](Backlog::offer).
+    pub(super) fn admits(&mut self, now_ns: u64, peer: Peer) -> bool {
         self.release();
-        if destination.is_multicast() {
+        if peer.address.is_multicast() {
             return true;
         }
-        let table = if self.is_here(destination, process) {
+        let table = if self.is_here(peer) {
             Arc::clone(&self.own)
-        } else if destination.is_loopback() || self.local.contains(&destination) {
+        } else if self.is_local(peer.address) {
             return true;
-        } else if let Some(table) = self.neighbours.find(now_ns, destination, process) {
+        } else if let Some(table) = self.neighbours.find(now_ns, peer) {
             table
         } else {
             return true;
         };
-        let taken = table.taken(process).load(Ordering::Relaxed);
-        let (charge, offered) = Charge::make(table, process, BATCH_CHARGE_BYTES);
+        let taken = table.taken(peer.process).load(Ordering::Relaxed);
+        let (charge, offered) = Charge::make(table, peer.process, BATCH_CHARGE_BYTES);
         // More taken than offered is no backlog: the sum went astray and will be repaired.
         let backlog_bytes = (offered.wrapping_sub(taken) as i64).max(0) as u64;
         if self.patience.len() >= MAX_DESTINATIONS {
             self.patience.clear();
         }
-        let patience = self.patience.entry((destination, process)).or_default();
+        let patience = self.patience.entry(peer).or_default();
         if backlog_bytes < self.limit_bytes || patience.is_over(now_ns, taken) {
             patience.waits_since_ns = None;
             self.reserved = Some(charge);
@@ -161,18 +158,12 @@ impl Backlog {
         false
     }
 
-    /// A batch is about to be sent to `process` at `destination`: what it was charged.
-    pub(super) fn offer(
-        &mut self,
-        destination: IpAddr,
-        process: u8,
-        batch: &[u8],
-        segment_bytes: usize,
-    ) -> Option<Charge> {
+    /// A batch is about to be sent to `peer`: what it was charged.
+    pub(super) fn offer(&mut self, peer: Peer, batch: &[u8], segment_bytes: usize) -> Option<Charge> {
         let charge = is_unreliable(batch).then(|| {
-            let here = self.is_here(destination, process).then_some(&self.own);
-            let table = here.or_else(|| self.neighbours.found(destination, process))?;
-            Some(Charge::make(Arc::clone(table), process, charge_bytes(batch.len(), segment_bytes)).0)
+            let here = self.is_here(peer).then_some(&self.own);
+            let table = here.or_else(|| self.neighbours.found(peer))?;
+            Some(Charge::make(Arc::clone(table), peer.process, charge_bytes(batch.len(), segment_bytes)).0)
         });
         self.release();
         charge.flatten()
@@ -210,7 +201,7 @@ impl Backlog {
     }
 
     /// Notes that a process is stopped and others serve in its place.
-    pub(super) fn note_bypassed(&self, process: u8) {
+    pub(super) fn note_bypassed(&self, process: ProcessIndex) {
         self.own.bypassed(process).store(1, Ordering::Release);
     }
 
@@ -226,10 +217,9 @@ impl Backlog {
         destination.is_loopback() || self.local.contains(&destination)
     }
 
-    /// When `process` at `destination` had last dealt with everything; nothing if it
-    /// keeps no entry here.
-    pub(super) fn last_look_ns(&self, destination: IpAddr, process: u8) -> Option<u64> {
-        self.is_here(destination, process).then(|| self.own.looked_ns(process).load(Ordering::Acquire))
+    /// When `peer` had last dealt with everything; nothing if it keeps no entry here.
+    pub(super) fn last_look_ns(&self, peer: Peer) -> Option<u64> {
+        self.is_here(peer).then(|| self.own.looked_ns(peer.process).load(Ordering::Acquire))
     }
 
     /// The socket was found empty after this much had been offered.
@@ -306,7 +296,15 @@ mod tests {
         fn of(&self, process: u8, address: &str) -> Backlog {
             let local = vec![address_of("192.0.2.1")];
             let nobody = Neighbours::new("/nowhere".into(), 4791);
-            Backlog::open(&self.0, nobody, process, address_of(address), local, BUFFER_BYTES).unwrap()
+            Backlog::open(
+                &self.0,
+                nobody,
+                ProcessIndex::new(process),
+                address_of(address),
+                local,
+                BUFFER_BYTES,
+            )
+            .unwrap()
         }
     }
 
@@ -314,14 +312,18 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn peer(address: IpAddr, process: u8) -> Peer {
+        Peer { address, process: ProcessIndex::new(process) }
+    }
+
     /// Offers batches while they are admitted: how many were.
     fn fill(sender: &mut Backlog, now_ns: u64, to: &str, process: u8) -> usize {
-        let to = address_of(to);
+        let to = peer(address_of(to), process);
         (0..1000)
             .take_while(|_| {
-                let admitted = sender.admits(now_ns, to, process);
+                let admitted = sender.admits(now_ns, to);
                 if admitted {
-                    sender.offer(to, process, &BATCH, 1024);
+                    sender.offer(to, &BATCH, 1024);
                 }
                 admitted
             })
@@ -352,22 +354,21 @@ mod tests {
         let table = TableFile::new("share");
         let mut senders: Vec<Backlog> = (1..5).map(|process| table.of(process, "127.0.0.1")).collect();
         let _receiver = table.of(9, "0.0.0.0");
-        let to = address_of("192.0.2.1");
+        let to = peer(address_of("192.0.2.1"), 9);
         let mut charged_bytes = 0;
-        while let Some(sender) =
-            senders.iter_mut().find_map(|sender| sender.admits(0, to, 9).then_some(sender))
+        while let Some(sender) = senders.iter_mut().find_map(|sender| sender.admits(0, to).then_some(sender))
         {
-            charged_bytes += sender.offer(to, 9, &DATAGRAM, DATAGRAM.len()).unwrap().bytes;
+            charged_bytes += sender.offer(to, &DATAGRAM, DATAGRAM.len()).unwrap().bytes;
             assert!(charged_bytes < BUFFER_BYTES as u64, "it has to end");
         }
         assert!(charged_bytes > BUFFER_BYTES as u64 / 3, "{charged_bytes}");
-        assert!(!senders[0].admits(0, address_of("127.3.3.3"), 9), "all of loopback is the wildcard's");
-        assert!(senders[0].admits(0, address_of("192.0.2.2"), 9), "another host's address is not");
+        assert!(!senders[0].admits(0, peer(address_of("127.3.3.3"), 9)), "all of loopback is the wildcard's");
+        assert!(senders[0].admits(0, peer(address_of("192.0.2.2"), 9)), "another host's address is not");
         let reliable = [0x0a; 2048];
-        assert!(senders[0].offer(to, 9, &reliable, 1024).is_none(), "RC has windows");
-        let offered = |of: &Backlog| of.own.offered(9).load(Ordering::Relaxed);
+        assert!(senders[0].offer(to, &reliable, 1024).is_none(), "RC has windows");
+        let offered = |of: &Backlog| of.own.offered(ProcessIndex::new(9)).load(Ordering::Relaxed);
         let before = offered(&senders[0]);
-        senders[0].offer(to, 9, &DATAGRAM, DATAGRAM.len()).unwrap().retract();
+        senders[0].offer(to, &DATAGRAM, DATAGRAM.len()).unwrap().retract();
         assert_eq!(offered(&senders[0]), before);
     }
 
@@ -392,17 +393,18 @@ mod tests {
         let table = TableFile::new("nonsense");
         let mut sender = table.of(1, "127.0.0.1");
         let receiver = table.of(2, "127.0.0.2");
-        let to = address_of("127.0.0.2");
+        let to = peer(address_of("127.0.0.2"), 2);
         let mut random = 7_u64;
         let (mut now_ns, mut sent_ns) = (0, 0);
         for _ in 0..20_000 {
-            for word in [receiver.own.offered(2), receiver.own.taken(2)] {
+            for word in [receiver.own.offered(ProcessIndex::new(2)), receiver.own.taken(ProcessIndex::new(2))]
+            {
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
                 word.store(random, Ordering::Relaxed);
             }
             now_ns += PATIENCE_NS / 100;
-            if sender.admits(now_ns, to, 2) {
-                sender.offer(to, 2, &BATCH, 1024);
+            if sender.admits(now_ns, to) {
+                sender.offer(to, &BATCH, 1024);
                 assert!(now_ns - sent_ns <= LONGEST_WAIT_NS + PATIENCE_NS);
                 sent_ns = now_ns;
             }
@@ -434,7 +436,15 @@ mod tests {
         let at = |name: &str, process, address: &str| {
             let file = open(&format!("{name}-backlog"));
             let neighbours = Neighbours::new(top.clone(), port);
-            Backlog::open(&file, neighbours, process, address_of(address), Vec::new(), BUFFER_BYTES).unwrap()
+            Backlog::open(
+                &file,
+                neighbours,
+                ProcessIndex::new(process),
+                address_of(address),
+                Vec::new(),
+                BUFFER_BYTES,
+            )
+            .unwrap()
         };
         let live = open(&far);
         let mut sender = at(&near, 1, "192.0.2.1");

@@ -5,8 +5,11 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pumice_transport::wire::ProcessIndex;
+
 use super::record;
 use super::system::{self, File, SharedMemory};
+use crate::port::Peer;
 
 const PROCESSES: usize = 256;
 /// What senders write and what the owner writes are in cache lines of their own.
@@ -40,47 +43,47 @@ impl BacklogTable {
     }
 
     #[inline]
-    fn word(&self, process: u8, word: usize) -> &AtomicU64 {
+    fn word(&self, process: ProcessIndex, word: usize) -> &AtomicU64 {
         static NOTHING: AtomicU64 = AtomicU64::new(0);
-        self.memory.words().get(usize::from(process) * WORDS_PER_PROCESS + word).unwrap_or(&NOTHING)
+        self.memory.words().get(usize::from(process.value()) * WORDS_PER_PROCESS + word).unwrap_or(&NOTHING)
     }
 
     /// Bytes sent to a process index so far.
     #[inline]
-    pub(super) fn offered(&self, process: u8) -> &AtomicU64 {
+    pub(super) fn offered(&self, process: ProcessIndex) -> &AtomicU64 {
         self.word(process, OFFERED)
     }
 
     /// Bytes that its owner took.
     #[inline]
-    pub(super) fn taken(&self, process: u8) -> &AtomicU64 {
+    pub(super) fn taken(&self, process: ProcessIndex) -> &AtomicU64 {
         self.word(process, TAKEN)
     }
 
     /// A time by which the owner had found its socket empty and dealt with everything before, on the clock of
     /// [`monotonic_ns`](super::system::monotonic_ns).
     #[inline]
-    pub(super) fn looked_ns(&self, process: u8) -> &AtomicU64 {
+    pub(super) fn looked_ns(&self, process: ProcessIndex) -> &AtomicU64 {
         self.progress_word(process, LOOKED)
     }
 
     /// Not 0: another process found the owner stopped, so packets that name no process go to others. When the
     /// owner runs again, it looks at the registry and sets this to 0.
     #[inline]
-    pub(super) fn bypassed(&self, process: u8) -> &AtomicU64 {
+    pub(super) fn bypassed(&self, process: ProcessIndex) -> &AtomicU64 {
         self.progress_word(process, BYPASSED)
     }
 
     #[inline]
-    fn progress_word(&self, process: u8, word: usize) -> &AtomicU64 {
+    fn progress_word(&self, process: ProcessIndex, word: usize) -> &AtomicU64 {
         static NOTHING: AtomicU64 = AtomicU64::new(0);
-        let place = PROGRESS + usize::from(process) * PROGRESS_WORDS_PER_PROCESS + word;
+        let place = PROGRESS + usize::from(process.value()) * PROGRESS_WORDS_PER_PROCESS + word;
         self.memory.words().get(place).unwrap_or(&NOTHING)
     }
 
     /// Begins the entry of a process whose socket is bound to `address`; `host` are addresses that a
     /// wildcard stands for.
-    pub(super) fn begin(&self, process: u8, address: IpAddr, host: &[IpAddr]) {
+    pub(super) fn begin(&self, process: ProcessIndex, address: IpAddr, host: &[IpAddr]) {
         let (family, bound) = in_words(address);
         let others = host.iter().filter(|_| address.is_unspecified()).map(|other| in_words(*other).1);
         let all = [bound].into_iter().chain(others).chain([[0, 0]; 2]);
@@ -95,25 +98,24 @@ impl BacklogTable {
     }
 
     /// Ends the entry of a process.
-    pub(super) fn end(&self, process: u8) {
+    pub(super) fn end(&self, process: ProcessIndex) {
         self.word(process, OWNER).store(0, Ordering::Release);
     }
 
-    /// Whether a process keeps its entry, with a socket that gets what is sent to
-    /// `destination`. That it is bound to no address does not count.
-    pub(super) fn names(&self, process: u8, destination: IpAddr) -> bool {
-        let (_, wanted) = in_words(destination);
+    /// Whether `peer` keeps its entry, with a socket that is bound to the peer's address.
+    pub(super) fn names(&self, peer: Peer) -> bool {
+        let (process, (_, wanted)) = (peer.process, in_words(peer.address));
         self.word(process, OWNER).load(Ordering::Acquire) != 0
             && ADDRESSES.into_iter().any(|place| self.address(process, place) == wanted)
     }
 
     /// Whether a process keeps its entry, with a socket that is bound to no address.
-    pub(super) fn is_wildcard(&self, process: u8) -> bool {
+    pub(super) fn is_wildcard(&self, process: ProcessIndex) -> bool {
         self.word(process, OWNER).load(Ordering::Acquire) != 0
             && self.address(process, ADDRESSES[0]) == [0, 0]
     }
 
-    fn address(&self, process: u8, place: usize) -> [u64; 2] {
+    fn address(&self, process: ProcessIndex, place: usize) -> [u64; 2] {
         [self.word(process, place), self.word(process, place + 1)].map(|word| word.load(Ordering::Relaxed))
     }
 }

@@ -3,13 +3,13 @@
 //! for registries is the same.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::backlog_table::BacklogTable;
 use super::system::{self, File};
 use super::{folder, lock};
+use crate::port::Peer;
 
 /// Time between two looks into the folder.
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
@@ -32,7 +32,7 @@ pub(super) struct Neighbours {
     folder: PathBuf,
     port: u16,
     found: Vec<Neighbour>,
-    routes: HashMap<(IpAddr, u8), Option<Arc<BacklogTable>>>,
+    routes: HashMap<Peer, Option<Arc<BacklogTable>>>,
     looked_ns: Option<u64>,
 }
 
@@ -42,39 +42,33 @@ impl Neighbours {
         Neighbours { folder, port, found: Vec::new(), routes: HashMap::new(), looked_ns: None }
     }
 
-    /// The table in which `process` is that of the process at `destination`, if there are any and
-    /// only one.
-    pub(super) fn find(
-        &mut self,
-        now_ns: u64,
-        destination: IpAddr,
-        process: u8,
-    ) -> Option<Arc<BacklogTable>> {
+    /// The table with the entry of `peer`, if there is one and only one.
+    pub(super) fn find(&mut self, now_ns: u64, peer: Peer) -> Option<Arc<BacklogTable>> {
         if self.looked_ns.is_none_or(|looked_ns| now_ns.saturating_sub(looked_ns) >= LOOK_INTERVAL_NS) {
             self.looked_ns = Some(now_ns);
             self.routes.clear();
             self.look();
         }
-        if let Some(known) = self.routes.get(&(destination, process)) {
+        if let Some(known) = self.routes.get(&peer) {
             return known.clone();
         }
         let lives = |registry: &File| {
-            lock::locked_processes(registry).is_ok_and(|live| live.get(usize::from(process)) == Some(&true))
+            lock::locked_processes(registry)
+                .is_ok_and(|live| live.get(usize::from(peer.process.value())) == Some(&true))
         };
-        let mut all =
-            self.found.iter().filter(|each| each.table.names(process, destination) && lives(&each.registry));
+        let mut all = self.found.iter().filter(|each| each.table.names(peer) && lives(&each.registry));
         let first = all.next().map(|each| Arc::clone(&each.table));
         // The same address twice is two networks', and nothing tells which is meant.
         let route = first.filter(|_| all.next().is_none());
         if self.routes.len() < MAX_ROUTES {
-            self.routes.insert((destination, process), route.clone());
+            self.routes.insert(peer, route.clone());
         }
         route
     }
 
     /// What [`find`](Neighbours::find) found last.
-    pub(super) fn found(&self, destination: IpAddr, process: u8) -> Option<&Arc<BacklogTable>> {
-        self.routes.get(&(destination, process))?.as_ref()
+    pub(super) fn found(&self, peer: Peer) -> Option<&Arc<BacklogTable>> {
+        self.routes.get(&peer)?.as_ref()
     }
 
     fn look(&mut self) {

@@ -158,7 +158,7 @@ impl<M: Medium> SharedPort<M> {
             self.relay.send_look(self.membership.registry(), stranger);
         }
         if let Some(backlog) = &self.backlog {
-            stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
+            stopped.into_iter().for_each(|process| backlog.note_bypassed(ProcessIndex::new(process)));
         }
     }
 }
@@ -237,21 +237,20 @@ impl<M: Medium> Port for SharedPort<M> {
 
 impl<M: Medium> ProcessGroup for SharedPort<M> {
     fn admits(&mut self, now_ns: u64, peer: Peer) -> bool {
-        self.backlog.as_mut().is_none_or(|backlog| backlog.admits(now_ns, peer.address, peer.process.value()))
+        self.backlog.as_mut().is_none_or(|backlog| backlog.admits(now_ns, peer))
     }
 
     fn peer_progress(&mut self, now_ns: u64, peer: Peer, since_ns: u64) -> PeerProgress {
-        let (destination, process) = (peer.address, peer.process.value());
-        if self.local.is_local(process) {
+        if self.local.is_local(peer.process) {
             return PeerProgress::Unknown;
         }
         let since_ns = self.looks.shared_ns(now_ns, since_ns, system::monotonic_ns);
-        let last_look_ns =
-            self.backlog.as_ref().and_then(|backlog| backlog.last_look_ns(destination, process));
+        let last_look_ns = self.backlog.as_ref().and_then(|backlog| backlog.last_look_ns(peer));
         let Some(false) = last_look_ns.map(|looked_ns| looked_ns >= since_ns) else {
             return PeerProgress::Unknown;
         };
         // Perhaps what was sent to it lies with another process, and only this tells it so.
+        let process = peer.process.value();
         self.relay.send_look(self.membership.registry(), process);
         let (has_index, condition) = self.membership.condition(process);
         progress::peer_progress(Signs { has_index, condition, has_looked: false })
@@ -300,16 +299,16 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
     }
 
     fn adopt_index(&mut self, process: ProcessIndex) -> bool {
-        let process = process.value();
         if self.local.contains(process) {
             return true;
         }
+        let process = process.value();
         let fd = self.medium.steered_socket();
         let sockets = self.membership.registry().sockets().clone();
         let bind = || Relay::bind(&sockets, process).ok();
         let Some(relay) = self.membership.adopt(fd, process, &mut self.services, bind) else { return false };
         self.adopted.push((process, relay));
-        self.local.set(process, true);
+        self.local.set(ProcessIndex::new(process), true);
         // Others may have sent to the name since it was free.
         self.relay_due = true;
         true
@@ -319,7 +318,7 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
         let process = process.value();
         self.adopted.retain(|(adopted, _)| *adopted != process);
         if process != self.process {
-            self.local.set(process, false);
+            self.local.set(ProcessIndex::new(process), false);
             self.membership.abandon(process);
         }
         self.membership.registry().end_reservation(process);

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pumice_transport::wire::ProcessIndex;
+
 use super::SharedPort;
 use super::looped::LoopedGroups;
 use super::requests::Requests;
@@ -139,11 +141,18 @@ impl SharedPort {
         let backlog = folder::open(folder, &folder::backlog_name(port)).ok().and_then(|file| {
             let buffer_bytes = udp.receive_buffer_bytes();
             let neighbours = Neighbours::new(folder.to_owned(), port);
-            Backlog::open(&file, neighbours, process, udp.address(), system::host_addresses(), buffer_bytes)
-                .ok()
+            Backlog::open(
+                &file,
+                neighbours,
+                ProcessIndex::new(process),
+                udp.address(),
+                system::host_addresses(),
+                buffer_bytes,
+            )
+            .ok()
         });
         if let Some(backlog) = &backlog {
-            stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
+            stopped.into_iter().for_each(|process| backlog.note_bypassed(ProcessIndex::new(process)));
         }
         let published = folder::open(folder, &published::file_name(port)).ok();
         let published = published.and_then(|file| Published::open(&file, process).ok());
@@ -156,7 +165,7 @@ impl SharedPort {
             services,
             process,
             adopted: Vec::new(),
-            local: Local::new(process),
+            local: Local::new(ProcessIndex::new(process)),
             looks: Looks::default(),
             requests: Requests::default(),
             name: folder::file_name(port),

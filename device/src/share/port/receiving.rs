@@ -80,10 +80,10 @@ impl<M: Medium> SharedPort<M> {
         }
         let stray = route.stray;
         self.repair_due |= bypassed;
-        if let Some(byte) = stray {
+        if let Some(process) = stray {
             self.repair_due = true;
             // One that was steered before the last repair proves nothing.
-            self.evidence = Some(byte).filter(|_| self.settled).or(self.evidence);
+            self.evidence = Some(process.value()).filter(|_| self.settled).or(self.evidence);
         }
         taken
     }
@@ -97,7 +97,7 @@ struct Route<'a> {
     counters: &'a ShareCounters,
     backlog: Option<&'a Backlog>,
     /// Top byte of the number in the last packet that is another process's.
-    stray: Option<u8>,
+    stray: Option<ProcessIndex>,
 }
 
 impl Route<'_> {
@@ -125,16 +125,21 @@ impl Route<'_> {
     }
 
     /// The process that the first packet is for; `None`: this process looks at it.
-    fn target(&self, bytes: &[u8]) -> Option<u8> {
-        peek::process(bytes).map(ProcessIndex::value).filter(|&index| !self.local.is_local(index))
+    fn target(&self, bytes: &[u8]) -> Option<ProcessIndex> {
+        peek::process(bytes).filter(|&process| !self.local.is_local(process))
     }
 
-    fn forward(&mut self, target: Option<u8>, run: &Received<'_>, handler: &mut dyn FnMut(&Received<'_>)) {
+    fn forward(
+        &mut self,
+        target: Option<ProcessIndex>,
+        run: &Received<'_>,
+        handler: &mut dyn FnMut(&Received<'_>),
+    ) {
         let Some(process) = target else {
             took(self.backlog, run);
             return handler(run);
         };
-        let sent = self.relay.send_batch(self.registry, process, run);
+        let sent = self.relay.send_batch(self.registry, process.value(), run);
         note_sent(self.counters, sent);
         match sent {
             Sent::Done | Sent::Full => self.stray = Some(process),
@@ -160,8 +165,7 @@ fn is_for(
     looped: &LoopedGroups,
     port: u16,
 ) -> bool {
-    let process = membership.process();
-    let step = received.segment_bytes.max(1);
+    let process = ProcessIndex::new(membership.process());
     let bound = membership.address();
     let destination = received.flow.destination;
     if destination.is_multicast() {
@@ -169,5 +173,5 @@ fn is_for(
     }
     (bound.is_unspecified() || bound == destination)
         && received.flow.destination_port == port
-        && (is_only_for(received, local) || received.bytes.chunks(step).all(|one| names_srq_of(one, process)))
+        && (is_only_for(received, local) || received.segments().all(|one| names_srq_of(one, process)))
 }

@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::path::Path;
 use pumice_transport::types::Gid;
+use pumice_transport::wire::ProcessIndex;
 
 use super::SharedPort;
 use super::counters::{count, note_sent};
 use super::looped;
 use super::requests::service;
-use crate::port::{GsoBatch, Received, TransmitError};
+use crate::port::{GsoBatch, Peer, Received, TransmitError};
 use crate::share::medium::Medium;
 use crate::share::membership::Server;
 use crate::share::sockets::Sent;
@@ -25,7 +26,7 @@ impl<M: Medium> SharedPort<M> {
     ) -> Result<(), TransmitError> {
         let Some(backlog) = &mut self.backlog else { return self.medium.transmit(now_ns, batch) };
         let peer = batch.peer();
-        let charge = backlog.offer(peer.address, peer.process.value(), batch.bytes, batch.segment_bytes);
+        let charge = backlog.offer(peer, batch.bytes, batch.segment_bytes);
         let sent = self.medium.transmit(now_ns, batch);
         if let (Err(_), Some(charge)) = (&sent, charge) {
             charge.retract();
@@ -53,7 +54,7 @@ impl<M: Medium> SharedPort<M> {
         let members = registry.peek();
         let mut first = true;
         for member in members.iter().flat_map(|members| members.iter()) {
-            if self.local.contains(member.process) {
+            if self.local.contains(ProcessIndex::new(member.process)) {
                 continue;
             }
             let sent = self.relay.send_batch(registry, member.process, &received);
@@ -140,8 +141,10 @@ impl<M: Medium> SharedPort<M> {
     /// way to it.
     fn substitute(&mut self, service: ServiceId, destination: IpAddr, sent_ns: u64) -> Option<u8> {
         let backlog = self.backlog.as_ref()?;
-        let has_looked =
-            |process| backlog.last_look_ns(destination, process).is_none_or(|looked_ns| looked_ns >= sent_ns);
+        let has_looked = |process| {
+            let peer = Peer { address: destination, process: ProcessIndex::new(process) };
+            backlog.last_look_ns(peer).is_none_or(|looked_ns| looked_ns >= sent_ns)
+        };
         let listeners = self.services.find(service, Gid::from(destination), &self.membership);
         if let Some(&process) = listeners.first() {
             return (!has_looked(process) && self.membership.reads_now(process)).then_some(process);
