@@ -56,7 +56,7 @@ impl Adapter {
         if let Some(notice) = shared.notice() {
             explain(|| notice.to_owned());
         }
-        let process_slot = shared.slot();
+        let process_slot = shared.process().value();
         let clock = Clock::monotonic();
         let port = capture::wrap(shared, settings, &clock)?;
         let mut config = HcaConfig {
