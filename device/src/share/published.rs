@@ -117,7 +117,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_index_goes_on_from_what_its_last_owner_had() {
+    fn an_index_goes_on_from_what_its_last_owner_had() {
         let path = std::env::temp_dir().join(format!("pumice-counted-{}", std::process::id()));
         let open = || {
             let mut options = fs::File::options();

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_index_without_an_owner_gets_nothing() {
+    fn the_name_of_an_index_without_an_owner_gets_nothing() {
         let mut pair = Pair::new("dead");
         let stem = pair.a.sockets.stem.clone();
         assert_eq!(pair.names().len(), 3, "{:?}", pair.names());
