@@ -1,6 +1,11 @@
 //! The tables of function pointers by which programs reach what is inline in verbs.h, and the calls that hand
 //! them out. This is the only place that knows all calls.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
+
 use std::ffi::c_int;
 
 use crate::calls::{

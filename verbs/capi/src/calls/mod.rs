@@ -1,5 +1,10 @@
 //! What the exported symbols and the slots of the tables do, one file per family of calls.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
+
 pub(crate) mod address_handle;
 pub(crate) mod async_event;
 pub(crate) mod buffer;

@@ -102,7 +102,7 @@ pub(crate) fn print_step(line: &str) {
 }
 
 /// At exit: says how much was left out. Takes no lock that is held.
-pub(crate) fn account() {
+pub(crate) fn report_left_out() {
     let Ok(mut limiter) = LIMITER.try_lock() else { return };
     let left_out = limiter.take_left_out();
     drop(limiter);

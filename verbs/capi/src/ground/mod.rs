@@ -1,6 +1,11 @@
 //! What everything stands on: the structures of the ABI and the types of arguments, errno, the log, how calls
 //! end, and how objects are found.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
+
 pub(crate) mod abi;
 pub(crate) mod arguments;
 pub(crate) mod cancellation;

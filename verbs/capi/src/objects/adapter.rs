@@ -132,7 +132,7 @@ const EXPLANATIONS_PATIENCE: Duration = Duration::from_millis(100);
 extern "C" fn farewell() {
     value((), || {
         let Some(adapter) = SHARED.try_lock().ok().and_then(|shared| shared.upgrade()) else {
-            return log::account();
+            return log::report_left_out();
         };
         if !adapter.is_inherited() {
             adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
@@ -140,7 +140,7 @@ extern "C" fn farewell() {
             adapter.hca.events().settle(EXPLANATIONS_PATIENCE);
             capture::flush_capture();
         }
-        log::account();
+        log::report_left_out();
         // Whatever this drops would wait for threads.
         std::mem::forget(adapter);
     });

@@ -1,5 +1,10 @@
 //! What programs hold, one file per object, and the adapter that they share.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
+
 pub(crate) mod adapter;
 pub(crate) mod address_handle;
 pub(crate) mod buffer;
