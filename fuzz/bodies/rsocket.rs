@@ -1,51 +1,51 @@
 //! Any bytes as what the peer of a stream rsocket says, and what the program does in between: nothing panics, what
-//! is sent stays within the places that the peer gave, and what can be read within the own ring.
+//! is sent stays within the buffers that the peer gave, and what can be read within the own ring.
 
-use super::protocol::greeting::Greeting;
-use super::protocol::place::Place;
+use super::protocol::connection_data::ConnectionData;
+use super::protocol::remote_buffer::RemoteBuffer;
 use super::protocol::ring::Piece;
 use super::protocol::sending::{FIRST_PIECE, Table, Transfer};
 use super::protocol::stream::{End, How, Sizes, Stream};
 use super::protocol::word::Word;
 
 const SIZES: Sizes = Sizes { send_queue: 16, receive_queue: 16, send_buffer: 4096, receive_buffer: 8192 };
-const RING: Place = Place { address: 0x10_0000, key: 5, length: SIZES.receive_buffer };
+const RING: RemoteBuffer = RemoteBuffer { address: 0x10_0000, key: 5, length: SIZES.receive_buffer };
 
-/// The table that the peer writes into, and every place that it ever gave.
+/// The table that the peer writes into, and every buffer that it ever gave.
 struct Given {
-    table: [Place; 2],
-    all: Vec<Place>,
+    table: [RemoteBuffer; 2],
+    all: Vec<RemoteBuffer>,
 }
 
 impl Given {
-    fn give(&mut self, entry: usize, place: Place) {
-        self.table[entry % 2] = place;
-        self.all.push(place);
+    fn give(&mut self, entry: usize, buffer: RemoteBuffer) {
+        self.table[entry % 2] = buffer;
+        self.all.push(buffer);
     }
 
     fn covers(&self, transfer: &Transfer) -> bool {
-        self.all.iter().any(|place| {
-            let start = transfer.address.wrapping_sub(place.address);
+        self.all.iter().any(|buffer| {
+            let start = transfer.address.wrapping_sub(buffer.address);
             let end = start.saturating_add(transfer.length.into());
-            place.key == transfer.key && end <= u64::from(place.length)
+            buffer.key == transfer.key && end <= u64::from(buffer.length)
         })
     }
 }
 
 impl Table for Given {
-    fn take(&mut self, entry: usize) -> Option<Place> {
-        Some(std::mem::take(&mut self.table[entry])).filter(|place| place.length != 0)
+    fn take(&mut self, entry: usize) -> Option<RemoteBuffer> {
+        Some(std::mem::take(&mut self.table[entry])).filter(|buffer| buffer.length != 0)
     }
 }
 
 /// How much of the input meant something.
 pub(crate) fn survive(bytes: &[u8]) -> usize {
-    let (greeting, script) = bytes.split_at(bytes.len().min(Greeting::LEN));
-    let Ok(greeting) = Greeting::parse(greeting) else { return 0 };
-    assert_eq!(Greeting::parse(&greeting.emit()).map(|again| again.first), Ok(greeting.first));
+    let (private_data, script) = bytes.split_at(bytes.len().min(ConnectionData::LEN));
+    let Ok(peer) = ConnectionData::parse(private_data) else { return 0 };
+    assert_eq!(ConnectionData::parse(&peer.emit()).map(|again| again.first), Ok(peer.first));
     let mut stream = Stream::new(&SIZES, RING);
-    stream.begin(&greeting);
-    let mut given = Given { table: [Place::default(); 2], all: vec![greeting.first] };
+    stream.begin(&peer);
+    let mut given = Given { table: [RemoteBuffer::default(); 2], all: vec![peer.first] };
     let mut posted: Vec<Transfer> = Vec::new();
     let mut controls: Vec<bool> = Vec::new();
     let mut exchanged = 0;
@@ -60,7 +60,9 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
                     stream.handle_end(End::Failed(libc_econnreset()));
                 }
             }
-            2 => given.give(argument.into(), Place { address: bits.into(), key: 7, length: bits >> 16 }),
+            2 => {
+                given.give(argument.into(), RemoteBuffer { address: bits.into(), key: 7, length: bits >> 16 })
+            }
             3 => {
                 if stream.can_write()
                     && let Some(transfer) =

@@ -261,28 +261,6 @@ macro_rules! show {
 }
 pub(crate) use show;
 
-/// The object behind a program's pointer, as the data path finds it.
-///
-/// # Safety
-/// `pointer` is null, or came from [`hand_out_shared`] for this type and was not taken back.
-///
-/// # Errors
-/// EINVAL: it is null.
-#[inline]
-pub(crate) unsafe fn held<'a, T: Held>(pointer: *mut T::C) -> Result<&'a T, Errno> {
-    // SAFETY: the caller's promise; all access to the object is shared.
-    unsafe { pointer.cast::<T>().as_ref() }.ok_or(INVALID)
-}
-
-/// A structure of numbers and pointers with nothing in it.
-///
-/// # Safety
-/// All bits zero is a valid `T`.
-pub(crate) const unsafe fn zeroed<T>() -> T {
-    // SAFETY: the caller's promise.
-    unsafe { std::mem::zeroed() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

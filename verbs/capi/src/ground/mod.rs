@@ -7,6 +7,7 @@
 )]
 
 pub(crate) mod abi;
+pub(crate) mod allocation;
 pub(crate) mod arguments;
 pub(crate) mod cancellation;
 pub(crate) mod descriptors;
@@ -15,10 +16,12 @@ pub(crate) mod errno;
 pub(crate) mod handles;
 pub(crate) mod log;
 pub(crate) mod outcome;
+pub(crate) mod plain;
 pub(crate) mod process;
 pub(crate) mod refusal;
 pub(crate) mod requests;
 pub(crate) mod settings;
+pub(crate) mod system_call;
 pub(crate) mod turn;
 pub(crate) mod unexplained;
 pub(crate) mod unserved;

@@ -3,21 +3,22 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use libc::{sockaddr, socklen_t};
+use libc::socklen_t;
 
-use super::{given, show, stream};
+use super::room::{RoomPointer, stream};
 use crate::ground::cancellation::blocking;
 use crate::ground::errno::{Errno, NOT_SUPPORTED};
 use crate::ground::outcome::{TRY_AGAIN, attempt, number};
-use crate::rsocket::at_exit;
-use crate::rsocket::datagram::DatagramSocket;
-use crate::rsocket::options::Options;
-use crate::rsocket::reentry::{Inside, is_inside};
-use crate::rsocket::stream_socket::StreamSocket;
-use crate::rsocket::table::{self, Removed, Socket, socket};
+use crate::rdma_cm::address::socket_address::AddressPointer;
+use crate::rsocket::parts::options::Options;
+use crate::rsocket::parts::reentry::{Inside, is_inside};
+use crate::rsocket::sockets::at_exit;
+use crate::rsocket::sockets::datagram::DatagramSocket;
+use crate::rsocket::sockets::stream::StreamSocket;
+use crate::rsocket::sockets::table::{self, Removed, Socket, socket};
 
 /// socket(2): for streams (TCP) and datagrams (UDP) of IPv4 and IPv6.
-pub(crate) unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+pub(crate) extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     number(|| {
         let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
         // A socket of the library's own.
@@ -52,11 +53,10 @@ pub(crate) unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_
     })
 }
 
-pub(crate) unsafe extern "C" fn rbind(descriptor: c_int, addr: *const sockaddr, addrlen: socklen_t) -> c_int {
+pub(crate) extern "C" fn rbind(descriptor: c_int, addr: AddressPointer, addrlen: socklen_t) -> c_int {
     number(|| {
         let _inside = Inside::enter();
-        // SAFETY: the caller's promise.
-        let to = unsafe { given(addr, addrlen) }?;
+        let to = addr.parse_within(addrlen)?;
         match socket(descriptor)? {
             Socket::Stream(stream) => stream.bind(to)?,
             Socket::Datagram(datagram) => datagram.bind(to)?,
@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C" fn rbind(descriptor: c_int, addr: *const sockaddr, 
     })
 }
 
-pub(crate) unsafe extern "C" fn rlisten(descriptor: c_int, backlog: c_int) -> c_int {
+pub(crate) extern "C" fn rlisten(descriptor: c_int, backlog: c_int) -> c_int {
     number(|| {
         let _inside = Inside::enter();
         stream(descriptor)?.listen(backlog)?;
@@ -74,35 +74,33 @@ pub(crate) unsafe extern "C" fn rlisten(descriptor: c_int, backlog: c_int) -> c_
     })
 }
 
-pub(crate) unsafe extern "C-unwind" fn raccept(
+pub(crate) extern "C-unwind" fn raccept(
     descriptor: c_int,
-    addr: *mut sockaddr,
-    addrlen: *mut socklen_t,
+    addr: RoomPointer,
+    mut addrlen: Option<&mut socklen_t>,
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
         attempt(|| {
             let _inside = Inside::enter();
             let (accepted, peer) = stream(descriptor)?.accept(0)?;
             if let Some(peer) = peer {
-                // SAFETY: the caller's promise.
-                unsafe { show(peer, addr, addrlen) };
+                addr.show_address(peer, addrlen.as_deref_mut());
             }
             Ok(accepted)
         })
     })
 }
 
-pub(crate) unsafe extern "C-unwind" fn rconnect(
+pub(crate) extern "C-unwind" fn rconnect(
     descriptor: c_int,
-    addr: *const sockaddr,
+    addr: AddressPointer,
     addrlen: socklen_t,
 ) -> c_int {
     let mut asked = false;
     blocking(c_int::from(TRY_AGAIN), || {
         attempt(|| {
             let _inside = Inside::enter();
-            // SAFETY: the caller's promise.
-            let peer = unsafe { given(addr, addrlen) }?;
+            let peer = addr.parse_within(addrlen)?;
             match socket(descriptor)? {
                 Socket::Stream(stream) => stream.connect(peer, &mut asked)?,
                 Socket::Datagram(datagram) => datagram.connect(peer)?,
@@ -113,7 +111,7 @@ pub(crate) unsafe extern "C-unwind" fn rconnect(
     })
 }
 
-pub(crate) unsafe extern "C" fn rshutdown(descriptor: c_int, how: c_int) -> c_int {
+pub(crate) extern "C" fn rshutdown(descriptor: c_int, how: c_int) -> c_int {
     number(|| {
         let _inside = Inside::enter();
         stream(descriptor)?.shutdown(how)?;
@@ -121,7 +119,7 @@ pub(crate) unsafe extern "C" fn rshutdown(descriptor: c_int, how: c_int) -> c_in
     })
 }
 
-pub(crate) unsafe extern "C" fn rclose(descriptor: c_int) -> c_int {
+pub(crate) extern "C" fn rclose(descriptor: c_int) -> c_int {
     number(|| {
         let _inside = Inside::enter();
         match table::remove(descriptor).ok_or(Errno(libc::EBADF))? {

@@ -1,19 +1,19 @@
 //! Mappings, and writing to the peer's.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
 use libc::off_t;
 
 use super::data::{go_on, in_attempts};
-use super::{one, stream};
+use super::room::stream;
 use crate::ground::outcome::{count, number};
-use crate::rsocket::reentry::Inside;
-use crate::rsocket::region::buffers;
+use crate::rsocket::parts::buffers::{DataPointer, check};
+use crate::rsocket::parts::reentry::Inside;
 
 /// Maps a buffer for the peer to write to: the offset by which it is known there, or -1.
-pub(crate) unsafe extern "C" fn riomap(
+pub(crate) extern "C" fn riomap(
     descriptor: c_int,
-    buf: *mut c_void,
+    buf: DataPointer,
     len: usize,
     prot: c_int,
     _flags: c_int,
@@ -26,7 +26,7 @@ pub(crate) unsafe extern "C" fn riomap(
     mapped as off_t
 }
 
-pub(crate) unsafe extern "C" fn riounmap(descriptor: c_int, buf: *mut c_void, len: usize) -> c_int {
+pub(crate) extern "C" fn riounmap(descriptor: c_int, buf: DataPointer, len: usize) -> c_int {
     number(|| {
         let _inside = Inside::enter();
         stream(descriptor)?.unmap(buf, len)?;
@@ -35,20 +35,18 @@ pub(crate) unsafe extern "C" fn riounmap(descriptor: c_int, buf: *mut c_void, le
 }
 
 /// Writes to memory that the peer has mapped.
-pub(crate) unsafe extern "C-unwind" fn riowrite(
+pub(crate) extern "C-unwind" fn riowrite(
     descriptor: c_int,
-    buf: *const c_void,
+    buf: DataPointer,
     length: usize,
     offset: off_t,
     flags: c_int,
 ) -> usize {
     let written = in_attempts(|moved| {
         let _inside = Inside::enter();
-        let from = one(buf, length);
+        let from = [buf.vector(length)];
         let (stream, offset) = (stream(descriptor)?, (offset as u64).wrapping_add(*moved as u64));
-        // SAFETY: the caller's promise.
-        let written =
-            unsafe { go_on(buffers(&from, 1)?, moved, |from| stream.write_mapped(from, offset, flags)) };
+        let written = go_on(check(&from)?, moved, |from| stream.write_mapped(from, offset, flags));
         Ok(written? as isize)
     });
     written as usize

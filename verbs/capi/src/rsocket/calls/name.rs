@@ -3,18 +3,18 @@
 use std::ffi::c_int;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use libc::{sockaddr, socklen_t};
+use libc::socklen_t;
 
-use super::show;
+use super::room::RoomPointer;
 use crate::ground::errno::Errno;
 use crate::ground::outcome::number;
-use crate::rsocket::stream_socket::Stage;
-use crate::rsocket::table::{Socket, socket};
+use crate::rsocket::sockets::stream::Stage;
+use crate::rsocket::sockets::table::{Socket, socket};
 
-pub(crate) unsafe extern "C" fn rgetpeername(
+pub(crate) extern "C" fn rgetpeername(
     descriptor: c_int,
-    addr: *mut sockaddr,
-    addrlen: *mut socklen_t,
+    addr: RoomPointer,
+    addrlen: Option<&mut socklen_t>,
 ) -> c_int {
     number(|| {
         let peer = match socket(descriptor)? {
@@ -24,31 +24,29 @@ pub(crate) unsafe extern "C" fn rgetpeername(
             Socket::Datagram(datagram) => datagram.peer(),
             Socket::Epoll(_) => return Err(Errno(libc::ENOTSOCK)),
         };
-        // SAFETY: the caller's promise.
-        unsafe { show(peer.ok_or(Errno(libc::ENOTCONN))?, addr, addrlen) };
+        addr.show_address(peer.ok_or(Errno(libc::ENOTCONN))?, addrlen);
         Ok(0)
     })
 }
 
-pub(crate) unsafe extern "C" fn rgetsockname(
+pub(crate) extern "C" fn rgetsockname(
     descriptor: c_int,
-    addr: *mut sockaddr,
-    addrlen: *mut socklen_t,
+    addr: RoomPointer,
+    addrlen: Option<&mut socklen_t>,
 ) -> c_int {
     number(|| {
         let own = match socket(descriptor)? {
-            Socket::Stream(stream) => stream.addresses().0.unwrap_or_else(|| nowhere(stream.family)),
+            Socket::Stream(stream) => stream.addresses().0.unwrap_or_else(|| unspecified(stream.family)),
             Socket::Datagram(datagram) => datagram.own()?,
             Socket::Epoll(_) => return Err(Errno(libc::ENOTSOCK)),
         };
-        // SAFETY: the caller's promise.
-        unsafe { show(own, addr, addrlen) };
+        addr.show_address(own, addrlen);
         Ok(0)
     })
 }
 
-/// The address of a family that says nothing.
-fn nowhere(family: c_int) -> SocketAddr {
+/// The unspecified address of a family.
+fn unspecified(family: c_int) -> SocketAddr {
     if family == libc::AF_INET6 {
         (Ipv6Addr::UNSPECIFIED, 0).into()
     } else {

@@ -1,100 +1,110 @@
 //! Options, and flags of descriptors and files.
 
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{c_int, c_long};
 
 use libc::socklen_t;
 
+use super::room::RoomPointer;
+use crate::ground::arguments::Bytes;
 use crate::ground::errno::{Errno, NOT_SUPPORTED};
-use crate::ground::handles::zeroed;
 use crate::ground::outcome::number;
-use crate::rsocket::attendant::probe_peers;
-use crate::rsocket::options::{self, Options, SOL_RDMA};
-use crate::rsocket::reentry::Inside;
-use crate::rsocket::stream_socket::{Stage, StreamSocket};
-use crate::rsocket::table::{Socket, socket};
+use crate::ground::plain::Plain as _;
+use crate::rsocket::parts::event_thread::probe_peers;
+use crate::rsocket::parts::options::{Options, SOL_RDMA};
+use crate::rsocket::parts::reentry::Inside;
+use crate::rsocket::sockets::connecting::HANDLERS;
+use crate::rsocket::sockets::stream::{Stage, StreamSocket};
+use crate::rsocket::sockets::table::{Socket, socket};
 
-pub(crate) unsafe extern "C" fn rsetsockopt(
+pub(crate) extern "C" fn rsetsockopt(
     descriptor: c_int,
     level: c_int,
     optname: c_int,
-    optval: *const c_void,
+    optval: Bytes<'_>,
     optlen: socklen_t,
 ) -> c_int {
     number(|| {
         let _inside = Inside::enter();
+        let value = if optval.is_null() { None } else { optval.get(optlen as usize).ok() };
         match socket(descriptor)? {
-            Socket::Stream(stream) => {
-                let mut state = stream.lock();
-                let connected = !matches!(state.stage, Stage::New | Stage::Listening);
-                // SAFETY: the caller's promise.
-                unsafe { state.options.set(level, optname, optval, optlen, connected) }?;
-                let probes = state.options.keeps_alive;
-                drop(state);
-                if probes {
-                    probe_peers()?;
-                }
-                if optlen as usize >= size_of::<c_int>() && level != SOL_RDMA {
-                    // SAFETY: it was not null, and is so long.
-                    stream.tell_option(level, optname, unsafe { optval.cast::<c_int>().read_unaligned() });
-                }
-            }
-            // SAFETY: the caller's promise.
-            Socket::Datagram(datagram) => unsafe { datagram.set_option(level, optname, optval, optlen) }?,
+            Socket::Stream(stream) => set_of_stream(&stream, level, optname, value)?,
+            Socket::Datagram(datagram) => datagram.set_option(level, optname, value)?,
             Socket::Epoll(_) => return Err(Errno(libc::ENOTSOCK)),
         }
         Ok(0)
     })
 }
 
-pub(crate) unsafe extern "C" fn rgetsockopt(
+fn set_of_stream(
+    stream: &StreamSocket,
+    level: c_int,
+    option: c_int,
+    value: Option<&[u8]>,
+) -> Result<(), Errno> {
+    let mut state = stream.lock();
+    let connected = !matches!(state.stage, Stage::New | Stage::Listening);
+    state.options.set(level, option, value, connected)?;
+    let probes = state.options.keeps_alive;
+    drop(state);
+    if probes {
+        probe_peers(HANDLERS)?;
+    }
+    if let Some(value) = value.and_then(c_int::parse)
+        && level != SOL_RDMA
+    {
+        stream.tell_option(level, option, value);
+    }
+    Ok(())
+}
+
+pub(crate) extern "C" fn rgetsockopt(
     descriptor: c_int,
     level: c_int,
     optname: c_int,
-    optval: *mut c_void,
-    optlen: *mut socklen_t,
+    optval: RoomPointer,
+    optlen: Option<&mut socklen_t>,
 ) -> c_int {
     number(|| {
         let _inside = Inside::enter();
-        let stream = match socket(descriptor)? {
-            Socket::Stream(stream) => stream,
-            // SAFETY: the caller's promise.
+        let value = match socket(descriptor)? {
+            Socket::Stream(stream) => show_of_stream(&stream, level, optname)?,
             Socket::Datagram(datagram) => {
-                // SAFETY: the caller's promise.
-                unsafe { datagram.show_option(level, optname, optval, optlen) }?;
-                return Ok(0);
+                let room = optlen.as_deref().copied().unwrap_or(0);
+                datagram.show_option(level, optname, room as usize)?
             }
             Socket::Epoll(_) => return Err(Errno(libc::ENOTSOCK)),
         };
-        let mut state = stream.lock();
-        // SAFETY: the caller's promise.
-        unsafe {
-            match (level, optname) {
-                (libc::SOL_SOCKET, libc::SO_ERROR) => {
-                    state.told |= !matches!(state.stage, Stage::Connecting);
-                    let error = StreamSocket::take_error(&mut state).map_or(0, |Errno(errno)| errno);
-                    options::write(error, optval, optlen)?;
-                }
-                (libc::SOL_SOCKET, libc::SO_TYPE) => options::write(libc::SOCK_STREAM, optval, optlen)?,
-                (libc::SOL_SOCKET, libc::SO_DOMAIN) => options::write(stream.family, optval, optlen)?,
-                (libc::SOL_SOCKET, libc::SO_PROTOCOL) => options::write(libc::IPPROTO_TCP, optval, optlen)?,
-                (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {
-                    options::write(c_int::from(state.stage == Stage::Listening), optval, optlen)?;
-                }
-                (libc::IPPROTO_TCP, libc::TCP_INFO) => {
-                    // The first byte is the state: established, closed.
-                    let mut info: [u8; 104] = zeroed();
-                    info[0] = if state.stage == Stage::Connected { 1 } else { 7 };
-                    options::write(info, optval, optlen)?;
-                }
-                _ => state.options.show(level, optname, optval, optlen)?,
-            }
-        }
+        optval.show_value(&value, optlen)?;
         Ok(0)
     })
 }
 
+/// The bytes of an option's value.
+fn show_of_stream(stream: &StreamSocket, level: c_int, option: c_int) -> Result<Vec<u8>, Errno> {
+    let mut state = stream.lock();
+    let number = match (level, option) {
+        (libc::SOL_SOCKET, libc::SO_ERROR) => {
+            state.told |= !matches!(state.stage, Stage::Connecting);
+            StreamSocket::take_error(&mut state).map_or(0, |Errno(errno)| errno)
+        }
+        (libc::SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
+        (libc::SOL_SOCKET, libc::SO_DOMAIN) => stream.family,
+        (libc::SOL_SOCKET, libc::SO_PROTOCOL) => libc::IPPROTO_TCP,
+        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => c_int::from(state.stage == Stage::Listening),
+        (libc::IPPROTO_TCP, libc::TCP_INFO) => {
+            /// Bytes of a `struct tcp_info`, of which the first is the state: established, closed.
+            const INFO_BYTES: usize = 104;
+            let mut info = vec![if state.stage == Stage::Connected { 1 } else { 7 }];
+            info.resize(INFO_BYTES, 0);
+            return Ok(info);
+        }
+        _ => return state.options.show(level, option),
+    };
+    Ok(number.to_ne_bytes().to_vec())
+}
+
 /// fcntl(2), for the flags of descriptors and of files. The number comes as the first of any arguments.
-pub(crate) unsafe extern "C" fn rfcntl(descriptor: c_int, cmd: c_int, arg: c_long) -> c_int {
+pub(crate) extern "C" fn rfcntl(descriptor: c_int, cmd: c_int, arg: c_long) -> c_int {
     number(|| {
         let change = |options: &mut Options| {
             let flags = arg as c_int;

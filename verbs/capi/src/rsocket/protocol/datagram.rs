@@ -1,5 +1,6 @@
-//! Headers of datagram rsockets. A datagram between queue pairs carries the address of the socket that it is from.
-//! As long as the peer's queue pair is not known, datagrams go over UDP, and their header says what the sender's is.
+//! Headers of datagram rsockets. A datagram between queue pairs carries the address of the socket that it is
+//! from. As long as the peer's queue pair is not known, datagrams go over UDP, and their header says what the
+//! sender's is.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -51,7 +52,7 @@ impl Source {
 
 /// What is before a datagram over UDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Introduction {
+pub(crate) struct UdpHeader {
     /// Nothing but the answer to one; else data follows.
     pub(crate) is_answer: bool,
     /// The sender's queue pair and address.
@@ -59,7 +60,7 @@ pub(crate) struct Introduction {
     pub(crate) ip: IpAddr,
 }
 
-impl Introduction {
+impl UdpHeader {
     const V4: u8 = 16;
     const V6: u8 = 28;
 
@@ -67,15 +68,15 @@ impl Introduction {
     pub(crate) fn emit(&self) -> Vec<u8> {
         let op = if self.is_answer { ANSWER } else { DATA };
         let (version, length, ip) = match self.ip {
-            IpAddr::V4(v4) => (4, Introduction::V4, v4.octets().to_vec()),
-            IpAddr::V6(v6) => (6, Introduction::V6, v6.octets().to_vec()),
+            IpAddr::V4(v4) => (4, UdpHeader::V4, v4.octets().to_vec()),
+            IpAddr::V6(v6) => (6, UdpHeader::V6, v6.octets().to_vec()),
         };
         let tag = TAG.to_be_bytes();
         [&tag[..], &[version, op, length, 0], &(self.qpn & QPN).to_be_bytes(), &ip].concat()
     }
 
     /// The header and the data behind it. `None`: it has no such header.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<(Introduction, &[u8])> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(UdpHeader, &[u8])> {
         let (tag, rest) = bytes.split_first_chunk::<4>()?;
         let (&[version, op, length, _], rest) = rest.split_first_chunk::<4>()?;
         let (qpn, rest) = rest.split_first_chunk::<4>()?;
@@ -83,17 +84,17 @@ impl Introduction {
             return None;
         }
         let (ip, data): (IpAddr, &[u8]) = match (version, length) {
-            (4, Introduction::V4) => {
+            (4, UdpHeader::V4) => {
                 let (ip, data) = rest.split_first_chunk::<4>()?;
                 (Ipv4Addr::from(*ip).into(), data)
             }
-            (6, Introduction::V6) => {
+            (6, UdpHeader::V6) => {
                 let (ip, data) = rest.split_first_chunk::<16>()?;
                 (Ipv6Addr::from(*ip).into(), data)
             }
             _ => return None,
         };
-        Some((Introduction { is_answer: op == ANSWER, qpn: u32::from_be_bytes(*qpn) & QPN, ip }, data))
+        Some((UdpHeader { is_answer: op == ANSWER, qpn: u32::from_be_bytes(*qpn) & QPN, ip }, data))
     }
 }
 
@@ -120,22 +121,22 @@ mod tests {
     }
 
     #[test]
-    fn introductions_have_sixteen_bytes_or_twenty_eight() {
-        let v4 = Introduction { is_answer: false, qpn: 0x12_3456, ip: "10.1.2.3".parse().unwrap() };
+    fn udp_headers_have_sixteen_bytes_or_twenty_eight() {
+        let v4 = UdpHeader { is_answer: false, qpn: 0x12_3456, ip: "10.1.2.3".parse().unwrap() };
         assert_eq!(v4.emit(), [0x55, 0x55, 0x55, 0x55, 4, 0, 16, 0, 0, 0x12, 0x34, 0x56, 10, 1, 2, 3]);
-        let v6 = Introduction { is_answer: true, qpn: 1, ip: "2001:db8::1".parse().unwrap() };
+        let v6 = UdpHeader { is_answer: true, qpn: 1, ip: "2001:db8::1".parse().unwrap() };
         assert_eq!(v6.emit()[4..12], [6, 7, 28, 0, 0, 0, 0, 1]);
-        for introduction in [v4, v6] {
-            let mut bytes = introduction.emit();
+        for header in [v4, v6] {
+            let mut bytes = header.emit();
             for length in 0..bytes.len() {
-                assert_eq!(Introduction::parse(&bytes[..length]), None);
+                assert_eq!(UdpHeader::parse(&bytes[..length]), None);
             }
             bytes.extend(b"data");
-            assert_eq!(Introduction::parse(&bytes), Some((introduction, &b"data"[..])));
-            for (place, wrong) in [(0, 0), (4, 5), (5, 3), (6, 17)] {
+            assert_eq!(UdpHeader::parse(&bytes), Some((header, &b"data"[..])));
+            for (index, wrong) in [(0, 0), (4, 5), (5, 3), (6, 17)] {
                 let mut other = bytes.clone();
-                other[place] = wrong;
-                assert_eq!(Introduction::parse(&other), None);
+                other[index] = wrong;
+                assert_eq!(UdpHeader::parse(&other), None);
             }
         }
     }

@@ -1,18 +1,20 @@
-//! The protocol of stream rsockets, without I/O: what is said when the connection is made ([`greeting`]), the
-//! words that travel as immediate data ([`word`]), what may be sent ([`sending`]) and what has arrived
-//! ([`receiving`]), and both together ([`stream`]). Wire-compatible with rdma-core's rsockets, version 1.
+//! The protocol of stream rsockets, without I/O: what each side tells the other when the connection is made
+//! ([`connection_data`]), the words that travel as immediate data ([`word`]), what may be sent ([`sending`])
+//! and what has arrived ([`receiving`]), and both together ([`stream`]). Wire-compatible with rdma-core's
+//! rsockets, version 1.
 //!
-//! Each side has a ring for the bytes that it receives and shows the peer one half of it at a time: the first in
-//! the greeting, the next by writing its place into a table of two entries at the peer. Data is written there,
-//! with a word that says how much it was. Words need receives, so data is limited by credits as well.
+//! Each side has a ring for the bytes that it receives and shows the peer one half of it at a time: the first
+//! in the private data, the next by writing its address into a table of two entries at the peer. Data is
+//! written there, with a word that says how much it was. Words need receives, so data is limited by credits
+//! as well.
 //!
-//! **Invariant**: nothing that a peer says is used without a bound: a word that takes more than was granted ends
-//! the connection, and what the peer says of its own memory is only ever sent back to it.
+//! **Invariant**: nothing that a peer says is used without a bound: a word that takes more than was granted
+//! ends the connection, and what the peer says of its own memory is only ever sent back to it.
 
+pub(crate) mod connection_data;
 pub(crate) mod datagram;
-pub(crate) mod greeting;
-pub(crate) mod place;
 pub(crate) mod receiving;
+pub(crate) mod remote_buffer;
 pub(crate) mod ring;
 pub(crate) mod sending;
 pub(crate) mod stream;
@@ -20,7 +22,7 @@ pub(crate) mod stream;
 mod tests;
 pub(crate) mod word;
 
-/// Entries of the table that a peer writes the places of its ring into.
+/// Entries of the table that a peer writes the halves of its ring into.
 pub(crate) const TABLE_ENTRIES: usize = 2;
 /// Send requests that are kept for words of the protocol itself.
 pub(crate) const CONTROL_SLOTS: u32 = 4;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Violation;
-use super::place::Place;
+use super::remote_buffer::RemoteBuffer;
 use super::ring::Piece;
 
 /// The receiving half of a stream.
@@ -13,7 +13,7 @@ pub(crate) struct Receiving {
     queue: u16,
     /// Each half of the ring, in bytes; where the ring is.
     half: u32,
-    ring: Place,
+    ring: RemoteBuffer,
     /// Messages that were read. Wraps.
     consumed: u16,
     /// The count at which the peer is to get new credits. Wraps.
@@ -32,7 +32,7 @@ pub(crate) struct Receiving {
 
 impl Receiving {
     /// Nothing has arrived. The ring's length is in bytes and even; the peer knows of its first half.
-    pub(crate) fn new(queue: u16, ring: Place) -> Receiving {
+    pub(crate) fn new(queue: u16, ring: RemoteBuffer) -> Receiving {
         let half = ring.length / 2;
         Receiving {
             queue,
@@ -108,19 +108,19 @@ impl Receiving {
         self.freed >= self.half || self.consumed.wrapping_sub(self.due) as i16 >= 0
     }
 
-    /// What the peer may count up to now, and the place that it may write to next, if there is a new one.
-    pub(crate) fn grant(&mut self) -> (u16, Option<Place>) {
+    /// What the peer may count up to now, and the buffer that it may write to next, if there is a new one.
+    pub(crate) fn grant(&mut self) -> (u16, Option<RemoteBuffer>) {
         self.due = self.consumed.wrapping_add(self.queue / 2);
         let limit = self.consumed.wrapping_add(self.queue);
         if self.freed < self.half {
             return (limit, None);
         }
         let address = self.ring.address.wrapping_add(self.next_half.into());
-        let place = Place { address, key: self.ring.key, length: self.half };
+        let buffer = RemoteBuffer { address, key: self.ring.key, length: self.half };
         self.freed -= self.half;
         self.allowed += self.half;
         self.next_half = if self.next_half == 0 { self.half } else { 0 };
-        (limit, Some(place))
+        (limit, Some(buffer))
     }
 
     /// As if so many messages had gone to and fro.

@@ -1,6 +1,6 @@
-//! What may be sent: credits, the peer's places, send requests, and the ring that data waits in.
+//! What may be sent: credits, the peer's buffers, send requests, and the ring that data waits in.
 
-use super::place::Place;
+use super::remote_buffer::RemoteBuffer;
 use super::ring::{Piece, Ring};
 use super::word::Word;
 use super::{CONTROL_SLOTS, LEAST_ROOM, TABLE_ENTRIES};
@@ -10,10 +10,10 @@ const LONGEST: u32 = 65536;
 /// How long the first is of a call that sends more: it travels while the next is copied.
 pub(crate) const FIRST_PIECE: u32 = 2048;
 
-/// The table that the peer writes its places into.
+/// The table that the peer writes its buffers into.
 pub(crate) trait Table {
     /// Takes an entry out, if there is one.
-    fn take(&mut self, entry: usize) -> Option<Place>;
+    fn take(&mut self, entry: usize) -> Option<RemoteBuffer>;
 }
 
 /// A WRITE to be posted.
@@ -36,8 +36,8 @@ pub(crate) struct Sending {
     /// Messages sent, and how far they may be counted. Both wrap.
     sent: u16,
     limit: u16,
-    places: [Place; TABLE_ENTRIES],
-    /// The place whose turn it is, and the entry that the peer writes next.
+    buffers: [RemoteBuffer; TABLE_ENTRIES],
+    /// The buffer whose turn it is, and the entry that the peer writes next.
     current: usize,
     expected: usize,
     /// Send requests that are free, of how many.
@@ -53,7 +53,7 @@ impl Sending {
         Sending {
             sent: 0,
             limit: 0,
-            places: [Place::default(); TABLE_ENTRIES],
+            buffers: [RemoteBuffer::default(); TABLE_ENTRIES],
             current: 0,
             expected: 1,
             slots,
@@ -63,20 +63,20 @@ impl Sending {
     }
 
     /// What the peer grants to begin with.
-    pub(crate) fn begin(&mut self, credits: u16, first: Place) {
+    pub(crate) fn begin(&mut self, credits: u16, first: RemoteBuffer) {
         self.limit = credits;
-        self.places = [first, Place::default()];
+        self.buffers = [first, RemoteBuffer::default()];
     }
 
     /// The peer grants messages up to a number, and may have written the next entry.
     pub(crate) fn handle_grant(&mut self, limit: u16, table: &mut impl Table) {
         self.limit = limit;
-        let Some(place) = self.places.get_mut(self.expected) else { return };
-        // A peer that writes a place anew while it is in use has only itself to blame.
-        if place.length == 0
+        let Some(buffer) = self.buffers.get_mut(self.expected) else { return };
+        // A peer that writes a buffer anew while it is in use has only itself to blame.
+        if buffer.length == 0
             && let Some(written) = table.take(self.expected)
         {
-            *place = written;
+            *buffer = written;
             self.expected = (self.expected + 1) % TABLE_ENTRIES;
         }
     }
@@ -85,27 +85,27 @@ impl Sending {
         self.sent != self.limit && self.slots > 0
     }
 
-    fn place(&self) -> Place {
-        self.places.get(self.current).copied().unwrap_or_default()
+    fn buffer(&self) -> RemoteBuffer {
+        self.buffers.get(self.current).copied().unwrap_or_default()
     }
 
     /// Whether data can be sent now.
     pub(crate) fn is_possible(&self) -> bool {
-        self.has_credit() && self.ring.room() >= LEAST_ROOM.min(self.ring_size()) && self.place().length != 0
+        self.has_credit() && self.ring.room() >= LEAST_ROOM.min(self.ring_size()) && self.buffer().length != 0
     }
 
     const fn ring_size(&self) -> u32 {
         self.ring.room() + self.ring.used()
     }
 
-    /// The next message of a call: of `left` bytes, in pieces of at most `longest`; those of at most `inline` bytes
-    /// need no room in the ring. `None`: not now.
+    /// The next message of a call: of `left` bytes, in pieces of at most `longest`; those of at most `inline`
+    /// bytes need no room in the ring. `None`: not now.
     pub(crate) fn data(&mut self, left: usize, longest: u32, inline: u32) -> Option<Transfer> {
         if left == 0 || !self.is_possible() {
             return None;
         }
-        let place = self.place();
-        let most = place.length.min(longest.min(LONGEST));
+        let buffer = self.buffer();
+        let most = buffer.length.min(longest.min(LONGEST));
         let mut length = u32::try_from(left).map_or(most, |left| left.min(most));
         let mut piece = Piece::default();
         if length > inline {
@@ -114,19 +114,26 @@ impl Sending {
         }
         self.sent = self.sent.wrapping_add(1);
         self.slots -= 1;
-        let rest = place.length - length;
-        if let Some(current) = self.places.get_mut(self.current) {
-            *current = Place { address: place.address.wrapping_add(length.into()), length: rest, ..place };
+        let rest = buffer.length - length;
+        if let Some(current) = self.buffers.get_mut(self.current) {
+            *current =
+                RemoteBuffer { address: buffer.address.wrapping_add(length.into()), length: rest, ..buffer };
         }
         if rest == 0 {
             self.current = (self.current + 1) % TABLE_ENTRIES;
         }
         let word = Some(Word::Data(length));
-        Some(Transfer { word, address: place.address, key: place.key, length, piece })
+        Some(Transfer { word, address: buffer.address, key: buffer.key, length, piece })
     }
 
     /// An entry of the peer's table of mappings. `None`: not now.
-    pub(crate) fn mapping(&mut self, index: u16, length: u32, to: Place, inline: u32) -> Option<Transfer> {
+    pub(crate) fn mapping(
+        &mut self,
+        index: u16,
+        length: u32,
+        to: RemoteBuffer,
+        inline: u32,
+    ) -> Option<Transfer> {
         if !self.has_credit() || (length > inline && self.ring.room() < length) {
             return None;
         }
@@ -136,13 +143,20 @@ impl Sending {
         Some(Transfer { word: Some(Word::Map(index)), address: to.address, key: to.key, length, piece })
     }
 
-    /// Whether something can be written to the peer's mappings now: it is told nothing, so no credit is needed.
+    /// Whether something can be written to the peer's mappings now: it is told nothing, so no credit is
+    /// needed.
     pub(crate) fn direct_is_possible(&self) -> bool {
         self.slots > 0 && self.ring.room() >= LEAST_ROOM.min(self.ring_size())
     }
 
     /// The next piece for a mapping of the peer's. `None`: not now.
-    pub(crate) fn direct(&mut self, left: usize, to: Place, longest: u32, inline: u32) -> Option<Transfer> {
+    pub(crate) fn direct(
+        &mut self,
+        left: usize,
+        to: RemoteBuffer,
+        longest: u32,
+        inline: u32,
+    ) -> Option<Transfer> {
         if left == 0 || to.length == 0 || !self.direct_is_possible() {
             return None;
         }

@@ -2,9 +2,9 @@
 
 use std::ffi::c_int;
 
-use super::greeting::Greeting;
-use super::place::{Mapping, Place};
+use super::connection_data::ConnectionData;
 use super::receiving::Receiving;
+use super::remote_buffer::{Mapping, RemoteBuffer};
 use super::ring::Piece;
 use super::sending::{Sending, Table, Transfer};
 use super::word::Word;
@@ -44,7 +44,7 @@ pub(crate) enum End {
 pub(crate) struct Control {
     pub(crate) word: Word,
     /// An entry to be written into the peer's table: where, and its bytes.
-    pub(crate) entry: Option<(Place, [u8; Place::LEN])>,
+    pub(crate) entry: Option<(RemoteBuffer, [u8; RemoteBuffer::LEN])>,
 }
 
 /// A stream.
@@ -53,7 +53,7 @@ pub(crate) struct Stream {
     pub(crate) sending: Sending,
     receiving: Receiving,
     /// The peer's tables, the entry of its first that is written next, and how it reads them.
-    table: Place,
+    table: RemoteBuffer,
     maps: u16,
     next_entry: u32,
     big_endian: bool,
@@ -71,11 +71,11 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// A stream that is about to be connected: it receives into `ring`, of `sizes.receive_buffer` bytes.
-    pub(crate) fn new(sizes: &Sizes, ring: Place) -> Stream {
+    pub(crate) fn new(sizes: &Sizes, ring: RemoteBuffer) -> Stream {
         Stream {
             sending: Sending::new(sizes.send_queue, sizes.send_buffer),
             receiving: Receiving::new(sizes.receive_queue, ring),
-            table: Place::default(),
+            table: RemoteBuffer::default(),
             maps: 0,
             next_entry: 1,
             big_endian: false,
@@ -89,12 +89,12 @@ impl Stream {
         }
     }
 
-    /// The peer has greeted.
-    pub(crate) fn begin(&mut self, greeting: &Greeting) {
-        self.sending.begin(greeting.credits, greeting.first);
-        self.table = greeting.table;
-        self.maps = greeting.maps;
-        self.big_endian = greeting.big_endian;
+    /// The peer's private data has come.
+    pub(crate) fn begin(&mut self, peer: &ConnectionData) {
+        self.sending.begin(peer.credits, peer.first);
+        self.table = peer.table;
+        self.maps = peer.maps;
+        self.big_endian = peer.big_endian;
     }
 
     /// Whether data, or the end of it, can be read.
@@ -179,7 +179,8 @@ impl Stream {
         self.writes &= how == How::Read;
     }
 
-    /// Makes the word that tells the peer of directions given up by [`Stream::shut`], once all data is posted.
+    /// Makes the word that tells the peer of directions given up by [`Stream::shut`], once all data is
+    /// posted.
     pub(crate) fn say_so(&mut self) {
         if self.end.is_some() || self.parting || self.writes {
             return;
@@ -203,17 +204,18 @@ impl Stream {
             self.controls += 1;
             return Some(Control { word, entry: None });
         }
-        // Whoever has said the last word takes nothing more.
+        // After the last message of the protocol, nothing more is received.
         if self.parting || !self.receiving.grant_is_due() {
             return None;
         }
         self.controls += 1;
-        let (limit, place) = self.receiving.grant();
-        let entry = place.map(|place| {
-            let bytes = place.emit(self.big_endian);
-            let address = self.table.address.wrapping_add(u64::from(self.next_entry) * Place::LEN as u64);
+        let (limit, buffer) = self.receiving.grant();
+        let entry = buffer.map(|buffer| {
+            let bytes = buffer.emit(self.big_endian);
+            let address =
+                self.table.address.wrapping_add(u64::from(self.next_entry) * RemoteBuffer::LEN as u64);
             self.next_entry = (self.next_entry + 1) % self.table.length.max(1);
-            (Place { address, key: self.table.key, length: Place::LEN as u32 }, bytes)
+            (RemoteBuffer { address, key: self.table.key, length: RemoteBuffer::LEN as u32 }, bytes)
         });
         Some(Control { word: Word::Grant(limit), entry })
     }
@@ -232,10 +234,10 @@ impl Stream {
         mapping: &Mapping,
         inline: u32,
     ) -> Option<(Transfer, [u8; Mapping::LEN])> {
-        let before = u64::from(self.table.length) * Place::LEN as u64;
+        let before = u64::from(self.table.length) * RemoteBuffer::LEN as u64;
         let within = u64::from(index) * Mapping::LEN as u64;
         let address = self.table.address.wrapping_add(before).wrapping_add(within);
-        let to = Place { address, key: self.table.key, length: Mapping::LEN as u32 };
+        let to = RemoteBuffer { address, key: self.table.key, length: Mapping::LEN as u32 };
         let transfer = self.sending.mapping(index, Mapping::LEN as u32, to, inline)?;
         Some((transfer, mapping.emit(self.big_endian)))
     }

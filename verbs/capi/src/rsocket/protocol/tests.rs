@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::greeting::Greeting;
-use super::place::{Mapping, Place};
+use super::connection_data::ConnectionData;
+use super::remote_buffer::{Mapping, RemoteBuffer};
 use super::ring::Piece;
 use super::sending::{FIRST_PIECE, Table, Transfer};
 use super::stream::{Control, End, How, Sizes, Stream};
@@ -13,11 +13,11 @@ use super::{CONTROL_SLOTS, Violation};
 const RING_ADDRESS: u64 = 0x10_0000;
 const TABLE_ADDRESS: u64 = 0x20_0000;
 
-struct Entries([Place; 2]);
+struct Entries([RemoteBuffer; 2]);
 
 impl Table for Entries {
-    fn take(&mut self, entry: usize) -> Option<Place> {
-        Some(std::mem::take(&mut self.0[entry])).filter(|place| place.length != 0)
+    fn take(&mut self, entry: usize) -> Option<RemoteBuffer> {
+        Some(std::mem::take(&mut self.0[entry])).filter(|buffer| buffer.length != 0)
     }
 }
 
@@ -38,24 +38,24 @@ struct Side {
 
 impl Side {
     fn new(sizes: &Sizes, big_endian: bool) -> Side {
-        let ring = Place { address: RING_ADDRESS, key: 5, length: sizes.receive_buffer };
+        let ring = RemoteBuffer { address: RING_ADDRESS, key: 5, length: sizes.receive_buffer };
         Side {
             stream: Stream::new(sizes, ring),
             ring: vec![0; sizes.receive_buffer as usize],
             waiting: vec![0; sizes.send_buffer as usize],
-            table: Entries([Place::default(); 2]),
+            table: Entries([RemoteBuffer::default(); 2]),
             posted: VecDeque::new(),
             big_endian,
         }
     }
 
-    fn greeting(&self, sizes: &Sizes) -> Greeting {
-        Greeting {
+    fn connection_data(&self, sizes: &Sizes) -> ConnectionData {
+        ConnectionData {
             big_endian: self.big_endian,
             credits: sizes.receive_queue,
             maps: 0,
-            table: Place { address: TABLE_ADDRESS, key: 6, length: 2 },
-            first: Place { address: RING_ADDRESS, key: 5, length: sizes.receive_buffer / 2 },
+            table: RemoteBuffer { address: TABLE_ADDRESS, key: 6, length: 2 },
+            first: RemoteBuffer { address: RING_ADDRESS, key: 5, length: sizes.receive_buffer / 2 },
         }
     }
 
@@ -113,11 +113,11 @@ fn deliver(from: &mut Side, to: &mut Side) -> Result<bool, Violation> {
             from.stream.sending.handle_done(transfer.piece.length());
         }
         Posted::Control(Control { word, entry }) => {
-            if let Some((place, bytes)) = entry {
-                assert_eq!((place.key, place.length), (6, 16));
-                let index = ((place.address - TABLE_ADDRESS) / 16) as usize;
+            if let Some((buffer, bytes)) = entry {
+                assert_eq!((buffer.key, buffer.length), (6, 16));
+                let index = ((buffer.address - TABLE_ADDRESS) / 16) as usize;
                 assert_eq!(to.table.0[index].length, 0, "an entry was overwritten before it was taken");
-                to.table.0[index] = Place::parse(&bytes, to.big_endian);
+                to.table.0[index] = RemoteBuffer::parse(&bytes, to.big_endian);
             }
             to.stream.handle_word(Word::from_bits(word.bits()), &mut to.table)?;
             from.stream.handle_control_done(word == Word::Disconnect);
@@ -129,8 +129,11 @@ fn deliver(from: &mut Side, to: &mut Side) -> Result<bool, Violation> {
 fn connected(sizes: [Sizes; 2], orders: [bool; 2]) -> [Side; 2] {
     let mut one = Side::new(&sizes[0], orders[0]);
     let mut other = Side::new(&sizes[1], orders[1]);
-    one.stream.begin(&Greeting::parse(&other.greeting(&sizes[1]).emit()).expect("a greeting"));
-    other.stream.begin(&Greeting::parse(&one.greeting(&sizes[0]).emit()).expect("a greeting"));
+    one.stream
+        .begin(&ConnectionData::parse(&other.connection_data(&sizes[1]).emit()).expect("connection data"));
+    other
+        .stream
+        .begin(&ConnectionData::parse(&one.connection_data(&sizes[0]).emit()).expect("connection data"));
     [one, other]
 }
 
@@ -147,7 +150,7 @@ impl Chance {
     }
 }
 
-/// Both sides write and read by chance; what is read is what was written, and nobody is ever stuck.
+/// Both sides write and read by chance; what is read is what was written, and neither side is ever stuck.
 fn chat(seed: u64) {
     let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut sizes = || Sizes {
@@ -260,14 +263,14 @@ fn a_half_is_granted_when_it_was_read() {
     // The first half only, the second is not known yet.
     assert_eq!(one.write(&[1; 9000], 0), 4096);
     other.post_controls();
-    let Some(Posted::Control(Control { word: Word::Grant(16), entry: Some((place, bytes)) })) =
+    let Some(Posted::Control(Control { word: Word::Grant(16), entry: Some((buffer, bytes)) })) =
         other.posted.front()
     else {
         panic!("the second half is granted at once")
     };
-    assert_eq!(place.address, TABLE_ADDRESS + 16, "the second entry comes first");
-    let second = Place { address: RING_ADDRESS + 4096, key: 5, length: 4096 };
-    assert_eq!(Place::parse(bytes, false), second);
+    assert_eq!(buffer.address, TABLE_ADDRESS + 16, "the second entry comes first");
+    let second = RemoteBuffer { address: RING_ADDRESS + 4096, key: 5, length: 4096 };
+    assert_eq!(RemoteBuffer::parse(bytes, false), second);
     assert_eq!(deliver(&mut other, &mut one), Ok(true));
     assert_eq!(one.write(&[2; 9000], 0), 4096);
     while deliver(&mut one, &mut other) == Ok(true) {}
@@ -276,17 +279,17 @@ fn a_half_is_granted_when_it_was_read() {
     assert!(other.posted.is_empty());
     assert_eq!(other.read(1), [1]);
     other.post_controls();
-    let Some(Posted::Control(Control { entry: Some((place, bytes)), .. })) = other.posted.front() else {
+    let Some(Posted::Control(Control { entry: Some((buffer, bytes)), .. })) = other.posted.front() else {
         panic!("the first half is free again")
     };
-    assert_eq!(place.address, TABLE_ADDRESS);
-    assert_eq!(Place::parse(bytes, false).address, RING_ADDRESS);
+    assert_eq!(buffer.address, TABLE_ADDRESS);
+    assert_eq!(RemoteBuffer::parse(bytes, false).address, RING_ADDRESS);
 }
 
 #[test]
 fn a_peer_that_takes_more_than_it_was_granted_is_found_out() {
     let [mut one, _] = connected([SMALL; 2], [false; 2]);
-    let mut table = Entries([Place::default(); 2]);
+    let mut table = Entries([RemoteBuffer::default(); 2]);
     assert_eq!(one.stream.handle_word(Word::Data(4097), &mut table), Err(Violation::TooManyBytes));
     assert_eq!(one.stream.handle_word(Word::Data(4096), &mut table), Ok(()));
     assert_eq!(one.stream.handle_word(Word::Data(1), &mut table), Err(Violation::TooManyBytes));
@@ -310,7 +313,11 @@ fn any_words_at_all_are_survived() {
         let [mut one, _] = connected([SMALL; 2], [false; 2]);
         for _ in 0..500 {
             let mut table = Entries(
-                [Place { address: chance.below(u64::MAX), key: 1, length: chance.below(1 << 32) as u32 }; 2],
+                [RemoteBuffer {
+                    address: chance.below(u64::MAX),
+                    key: 1,
+                    length: chance.below(1 << 32) as u32,
+                }; 2],
             );
             let kind = chance.below(8) as u32;
             let bits = kind << 29 | (chance.below(1 << 29) as u32 >> chance.below(29));
@@ -385,14 +392,17 @@ fn the_last_word_is_said_once() {
 #[test]
 fn mappings_cost_credits_on_both_sides() {
     let [mut one, mut other] = connected([SMALL; 2], [false, true]);
-    let mapping = Mapping { offset: 3, place: Place { address: 9, key: 8, length: 7 } };
+    let mapping = Mapping { offset: 3, buffer: RemoteBuffer { address: 9, key: 8, length: 7 } };
     let (transfer, bytes) = one.stream.map(2, &mapping, 64).expect("there are credits");
     assert_eq!(transfer.address, TABLE_ADDRESS + 32 + 2 * 24, "they follow the table");
     assert_eq!((transfer.word, transfer.key, transfer.length), (Some(Word::Map(2)), 6, 24));
     assert_eq!(bytes, mapping.emit(true), "as the peer reads it");
     assert_eq!(one.stream.sending.numbers(), (1, 16));
     for _ in 0..8 {
-        assert_eq!(other.stream.handle_word(Word::Map(2), &mut Entries([Place::default(); 2])), Ok(()));
+        assert_eq!(
+            other.stream.handle_word(Word::Map(2), &mut Entries([RemoteBuffer::default(); 2])),
+            Ok(())
+        );
     }
     other.post_controls();
     assert!(matches!(other.posted.front(), Some(Posted::Control(Control { word: Word::Grant(24), .. }))));
@@ -404,7 +414,7 @@ fn mappings_cost_credits_on_both_sides() {
 #[test]
 fn direct_writes_need_requests_and_room_but_no_credits() {
     let [mut one, _] = connected([SMALL; 2], [false; 2]);
-    let to = Place { address: 1000, key: 4, length: 100 };
+    let to = RemoteBuffer { address: 1000, key: 4, length: 100 };
     for _ in 0..12 {
         let transfer = one.stream.sending.direct(500, to, FIRST_PIECE, 64).expect("there is room");
         assert_eq!((transfer.word, transfer.address, transfer.length), (None, 1000, 100));
@@ -415,5 +425,5 @@ fn direct_writes_need_requests_and_room_but_no_credits() {
         assert!(one.stream.sending.direct(500, to, FIRST_PIECE, 64).is_some());
     }
     assert!(one.stream.sending.direct(500, to, FIRST_PIECE, 64).is_none());
-    assert!(one.stream.sending.direct(500, Place { length: 0, ..to }, FIRST_PIECE, 64).is_none());
+    assert!(one.stream.sending.direct(500, RemoteBuffer { length: 0, ..to }, FIRST_PIECE, 64).is_none());
 }

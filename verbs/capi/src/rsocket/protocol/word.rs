@@ -17,7 +17,7 @@ const SHUTDOWN: u32 = 2;
 /// A word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// So many bytes were written to the place whose turn it was.
+    /// So many bytes were written to the buffer whose turn it was.
     Data(u32),
     /// Messages up to this number may be sent; look into the table.
     Grant(u16),

@@ -1,0 +1,53 @@
+//! Memory of malloc(3), for what programs get and free, or give back to be freed.
+
+use std::ffi::c_void;
+
+use super::errno::Errno;
+
+/// A value in memory of malloc, which is freed unless the program gets it. What the value points at is not.
+pub(crate) struct Allocation<T>(*mut T);
+
+impl<T> Allocation<T> {
+    /// # Errors
+    /// ENOMEM.
+    pub(crate) fn new(value: T) -> Result<Allocation<T>, Errno> {
+        const { assert!(!std::mem::needs_drop::<T>(), "the value is freed, and not dropped") };
+        const { assert!(align_of::<T>() <= 2 * size_of::<usize>(), "malloc aligns no further") };
+        // SAFETY: malloc takes any size.
+        let place = unsafe { libc::malloc(size_of::<T>()) }.cast::<T>();
+        if place.is_null() {
+            return Err(Errno(libc::ENOMEM));
+        }
+        // SAFETY: new memory with room for one, aligned as malloc aligns.
+        unsafe { place.write(value) };
+        Ok(Allocation(place))
+    }
+
+    /// Where the value is.
+    pub(crate) const fn as_ptr(&self) -> *mut T {
+        self.0
+    }
+
+    /// Gives the value to the program.
+    pub(crate) const fn into_raw(self) -> *mut T {
+        let raw = self.0;
+        std::mem::forget(self);
+        raw
+    }
+}
+
+impl<T> Drop for Allocation<T> {
+    fn drop(&mut self) {
+        // SAFETY: the memory that `new` allocated, which the program does not have.
+        unsafe { free(self.0.cast()) };
+    }
+}
+
+/// free(3).
+///
+/// # Safety
+/// `memory` is null, or of malloc and not used any more.
+pub(crate) unsafe fn free(memory: *mut c_void) {
+    // SAFETY: the function's own contract.
+    unsafe { libc::free(memory) };
+}

@@ -1,0 +1,233 @@
+//! Names to addresses, as the C library knows them: what `rdma_getaddrinfo` and `rdma_resolve_addrinfo`
+//! answer.
+//!
+//! The answer is a list of one that the program frees by `rdma_freeaddrinfo`, so all of it comes from
+//! malloc(3).
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+
+use libc::{addrinfo, sockaddr_storage};
+
+use super::{infiniband, socket_address};
+use crate::ground::abi::rdma_addrinfo;
+use crate::ground::allocation::{self, Allocation};
+use crate::ground::arguments::Text;
+use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::ground::plain::{PassedOn, bytes};
+use crate::ground::zeroed::zeroed;
+use crate::rdma_cm::constants::{
+    PS_IPOIB, PS_TCP, PS_UDP, QPT_RC, QPT_UD, RAI_DNS, RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RAI_SA,
+};
+
+/// An answer, which is freed unless the program gets it.
+pub(crate) struct AddressInfo(PassedOn<*mut rdma_addrinfo>);
+
+impl AddressInfo {
+    /// Gives the answer to the program.
+    pub(crate) const fn into_raw(self) -> *mut rdma_addrinfo {
+        let PassedOn(raw) = self.0;
+        std::mem::forget(self);
+        raw
+    }
+}
+
+impl Drop for AddressInfo {
+    fn drop(&mut self) {
+        // SAFETY: `describe` made the list, and the program does not have it.
+        unsafe { free(self.0.0) };
+    }
+}
+
+/// What a lookup found.
+pub(crate) enum Answer {
+    Found(AddressInfo),
+    /// The C library's `EAI_*`.
+    NotFound(c_int),
+}
+
+/// What a structure of addresses points at.
+fn data<I>(_of: &I, start: *const c_void, length: usize) -> Option<&[u8]> {
+    // SAFETY: null, or data of the length that the structure says, which lives as long as the structure: it
+    // is the program's or the C library's, and neither changes it meanwhile.
+    unsafe { bytes(start, length) }
+}
+
+/// Private data that an endpoint of these addresses sends when it connects.
+pub(crate) fn connect_data(info: &rdma_addrinfo) -> &[u8] {
+    data(info, info.ai_connect, info.ai_connect_len).unwrap_or_default()
+}
+
+/// Paths that the program gives with the addresses, in the form of RDMA_OPTION_IB_PATH.
+pub(crate) fn route(info: &rdma_addrinfo) -> Option<&[u8]> {
+    data(info, info.ai_route, info.ai_route_len).filter(|route| !route.is_empty())
+}
+
+/// What the C library found, until it is dropped.
+struct Found(*mut addrinfo);
+
+impl Found {
+    fn first(&self) -> Option<&addrinfo> {
+        // SAFETY: null, or the C library's list, which is freed only by `drop`.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: the list came from getaddrinfo, and nothing borrows it any more.
+            unsafe { libc::freeaddrinfo(self.0) };
+        }
+    }
+}
+
+/// Looks a name up.
+///
+/// # Errors
+/// EINVAL: there is nothing to look up. EOPNOTSUPP: a flag that only InfiniBand can serve. ENOMEM.
+pub(crate) fn look_up(
+    node: Text<'_>,
+    service: Text<'_>,
+    hints: Option<&rdma_addrinfo>,
+) -> Result<Answer, Errno> {
+    let (node, service) = (node.optional(), service.optional());
+    let named = node.is_some() || service.is_some();
+    if !named && hints.is_none() {
+        return Err(INVALID);
+    }
+    let flags = hints.map_or(0, |hints| hints.ai_flags);
+    if flags & RAI_SA != 0 {
+        let both = flags & RAI_DNS != 0;
+        return Err(NOT_SUPPORTED.because(|| match both {
+            true => "RAI_SA and RAI_DNS exclude each other".to_owned(),
+            false => "RoCE has no subnet administration that RAI_SA could ask".to_owned(),
+        }));
+    }
+    if !named {
+        return describe(hints, flags, None).map(Answer::Found);
+    }
+    let (wanted, mut found) = (wanted(hints, flags), ptr::null_mut());
+    let [node, service] = [node, service].map(|text| text.map_or(ptr::null(), CStr::as_ptr));
+    // SAFETY: null, or texts that end with a zero byte; `wanted` and `found` are this function's own.
+    let code = unsafe { libc::getaddrinfo(node, service, &wanted, &mut found) };
+    if code != 0 {
+        return Ok(Answer::NotFound(code));
+    }
+    describe(hints, flags, Found(found).first()).map(Answer::Found)
+}
+
+/// What the C library is asked for.
+fn wanted(hints: Option<&rdma_addrinfo>, flags: c_int) -> addrinfo {
+    let mut wanted = zeroed::<addrinfo>();
+    wanted.ai_flags = if flags & RAI_PASSIVE != 0 { libc::AI_PASSIVE } else { 0 }
+        | if flags & RAI_NUMERICHOST != 0 { libc::AI_NUMERICHOST } else { 0 };
+    // A GID is an IP address, of either version.
+    let family = hints.map_or(0, |hints| hints.ai_family);
+    wanted.ai_family = if family == infiniband::FAMILY { 0 } else { family };
+    // Services have ports of their own for datagrams.
+    wanted.ai_socktype = match hints.map_or((0, 0), |hints| (hints.ai_port_space, hints.ai_qp_type)) {
+        (space, 0) if is_datagram(space) => libc::SOCK_DGRAM,
+        (_, kind) if kind == QPT_UD as c_int => libc::SOCK_DGRAM,
+        _ => libc::SOCK_STREAM,
+    };
+    wanted
+}
+
+const fn is_datagram(port_space: c_int) -> bool {
+    port_space == PS_UDP as c_int || port_space == PS_IPOIB as c_int
+}
+
+/// Whether an address of numbers is wanted as a GID.
+fn by_gid(hints: Option<&rdma_addrinfo>) -> bool {
+    const FLAGS: c_int = RAI_FAMILY | RAI_NUMERICHOST;
+    hints.is_some_and(|hints| hints.ai_flags & FLAGS == FLAGS && hints.ai_family == infiniband::FAMILY)
+}
+
+/// The answer that the hints and what the C library found make together.
+fn describe(
+    hints: Option<&rdma_addrinfo>,
+    flags: c_int,
+    found: Option<&addrinfo>,
+) -> Result<AddressInfo, Errno> {
+    let mut info = zeroed::<rdma_addrinfo>();
+    // Of what was looked up, only this means something afterwards.
+    info.ai_flags = if found.is_some() { flags & RAI_PASSIVE } else { flags };
+    (info.ai_port_space, info.ai_qp_type) =
+        hints.map_or((0, 0), |hints| (hints.ai_port_space, hints.ai_qp_type));
+    if info.ai_port_space == 0 {
+        info.ai_port_space = if info.ai_qp_type == QPT_UD as c_int { PS_UDP } else { PS_TCP } as c_int;
+    }
+    if info.ai_qp_type == 0 {
+        info.ai_qp_type = if is_datagram(info.ai_port_space) { QPT_UD } else { QPT_RC } as c_int;
+    }
+    let looked_up = found.and_then(|found| data(found, found.ai_addr.cast(), found.ai_addrlen as usize));
+    let gid = looked_up.filter(|_| by_gid(hints)).and_then(|found| {
+        let space = infiniband::port_space(info.ai_port_space).ok()?;
+        Some(infiniband::bytes(&infiniband::to_c(socket_address::parse(found).ok()?, space)))
+    });
+    let named = gid.as_deref().or(looked_up);
+    let source = hints.and_then(|h| data(h, h.ai_src_addr.cast(), h.ai_src_len as usize));
+    let destination = hints.and_then(|h| data(h, h.ai_dst_addr.cast(), h.ai_dst_len as usize));
+    let (source, destination) =
+        if flags & RAI_PASSIVE != 0 { (named.or(source), None) } else { (source, named.or(destination)) };
+    let shown = source.filter(|bytes| !bytes.is_empty()).or(destination);
+    info.ai_family = shown.and_then(|bytes| bytes.first_chunk()).map_or(0, |f| u16::from_ne_bytes(*f).into());
+
+    let (source, destination) = (copy(source)?, copy(destination)?);
+    let answer = Allocation::new(rdma_addrinfo {
+        ai_src_len: source.length,
+        ai_src_addr: source.address.as_ref().map_or(ptr::null_mut(), Allocation::as_ptr).cast(),
+        ai_dst_len: destination.length,
+        ai_dst_addr: destination.address.as_ref().map_or(ptr::null_mut(), Allocation::as_ptr).cast(),
+        ..info
+    })?;
+    // They are freed with the answer from here on.
+    std::mem::forget((source, destination));
+    Ok(AddressInfo(PassedOn(answer.into_raw())))
+}
+
+/// A copy of an address, with room for any.
+struct Copied {
+    address: Option<Allocation<sockaddr_storage>>,
+    length: u32,
+}
+
+/// # Errors
+/// EINVAL: it is longer than any address. ENOMEM.
+fn copy(address: Option<&[u8]>) -> Result<Copied, Errno> {
+    let Some(address) = address.filter(|address| !address.is_empty()) else {
+        return Ok(Copied { address: None, length: 0 });
+    };
+    if address.len() > size_of::<sockaddr_storage>() {
+        return Err(INVALID);
+    }
+    let copied = Allocation::new(socket_address::storage(address))?;
+    Ok(Copied { address: Some(copied), length: address.len() as u32 })
+}
+
+/// Frees a list of answers.
+///
+/// # Safety
+/// `list` is null, or an answer of [`look_up`] that nothing uses any more.
+pub(crate) unsafe fn free(list: *mut rdma_addrinfo) {
+    let mut next = list;
+    while !next.is_null() {
+        // SAFETY: the structure is an answer of `describe`, by the function's own contract.
+        let info = unsafe { next.read() };
+        let parts: [*mut c_void; 7] = [
+            info.ai_src_addr.cast(),
+            info.ai_dst_addr.cast(),
+            info.ai_src_canonname.cast(),
+            info.ai_dst_canonname.cast(),
+            info.ai_route,
+            info.ai_connect,
+            next.cast(),
+        ];
+        for part in parts {
+            // SAFETY: each part is null or memory of malloc that only this structure refers to.
+            unsafe { allocation::free(part) };
+        }
+        next = info.ai_next;
+    }
+}

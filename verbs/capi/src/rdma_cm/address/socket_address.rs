@@ -1,0 +1,173 @@
+//! Socket addresses in their C form.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use libc::{msghdr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
+
+use super::infiniband;
+use crate::ground::abi::{rdma_addrinfo, rdma_cm_join_mc_attr_ex, sockaddr_ib};
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::plain::Plain as _;
+use crate::ground::zeroed::zeroed;
+
+/// A program's pointer to an address, as a call gets it: null, or as long as its family says. It needs no
+/// alignment.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct AddressPointer(*const sockaddr);
+
+impl AddressPointer {
+    /// The source address of what a program gave to a call.
+    pub(crate) const fn source_of(info: &rdma_addrinfo) -> AddressPointer {
+        AddressPointer(info.ai_src_addr)
+    }
+
+    /// The destination address of what a program gave to a call.
+    pub(crate) const fn destination_of(info: &rdma_addrinfo) -> AddressPointer {
+        AddressPointer(info.ai_dst_addr)
+    }
+
+    /// The address of the group that a program joins.
+    pub(crate) const fn of_group(attributes: &rdma_cm_join_mc_attr_ex) -> AddressPointer {
+        AddressPointer(attributes.addr)
+    }
+
+    /// The name of a message.
+    pub(crate) const fn of_name(message: &msghdr) -> AddressPointer {
+        AddressPointer(message.msg_name.cast_const().cast())
+    }
+
+    pub(crate) const NULL: AddressPointer = AddressPointer(std::ptr::null());
+
+    pub(crate) const fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The address as the program wrote it.
+    ///
+    /// # Errors
+    /// EINVAL: it is null. EAFNOSUPPORT: it is neither an Internet address nor a GID (AF_IB).
+    pub(crate) fn bytes(self) -> Result<Vec<u8>, Errno> {
+        if self.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: an address that is not null begins with its family.
+        let family = unsafe { (&raw const (*self.0).sa_family).read_unaligned() };
+        let length = length_of(family).ok_or(Errno(libc::EAFNOSUPPORT))?;
+        // SAFETY: the program's address is as long as its family says.
+        Ok(unsafe { std::slice::from_raw_parts(self.0.cast::<u8>(), length) }.to_vec())
+    }
+
+    /// The address that it points at.
+    ///
+    /// # Errors
+    /// Those of [`AddressPointer::bytes`] and [`parse`].
+    pub(crate) fn parse(self) -> Result<SocketAddr, Errno> {
+        parse(&self.bytes()?)
+    }
+
+    /// The address that it points at, in so many bytes.
+    ///
+    /// # Errors
+    /// EINVAL: it is null, or the bytes are too few. Those of [`parse`].
+    pub(crate) fn parse_within(self, length: socklen_t) -> Result<SocketAddr, Errno> {
+        let length = (length as usize).min(size_of::<sockaddr_storage>());
+        if self.is_null() || length < size_of::<sockaddr_in>() {
+            return Err(INVALID);
+        }
+        // SAFETY: the program's address has so many bytes.
+        parse(unsafe { std::slice::from_raw_parts(self.0.cast::<u8>(), length) })
+    }
+
+    /// Whether the address is a GID (AF_IB).
+    pub(crate) fn is_gid(self) -> bool {
+        self.bytes().is_ok_and(|bytes| family_of(&bytes) == Some(infiniband::FAMILY as sa_family_t))
+    }
+}
+
+fn family_of(bytes: &[u8]) -> Option<sa_family_t> {
+    bytes.first_chunk().map(|family| sa_family_t::from_ne_bytes(*family))
+}
+
+/// Bytes of an address of a family.
+fn length_of(family: sa_family_t) -> Option<usize> {
+    match i32::from(family) {
+        libc::AF_INET => Some(size_of::<sockaddr_in>()),
+        libc::AF_INET6 => Some(size_of::<sockaddr_in6>()),
+        infiniband::FAMILY => Some(size_of::<sockaddr_ib>()),
+        _ => None,
+    }
+}
+
+/// The address that these bytes are.
+///
+/// # Errors
+/// EINVAL: they are too few. EAFNOSUPPORT: the address is neither an Internet address nor a GID (AF_IB).
+/// EPROTONOSUPPORT: the service of a GID is none of RDMA-CM's.
+pub(crate) fn parse(bytes: &[u8]) -> Result<SocketAddr, Errno> {
+    match i32::from(family_of(bytes).ok_or(INVALID)?) {
+        libc::AF_INET => {
+            let v4 = sockaddr_in::parse(bytes).ok_or(INVALID)?;
+            let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+            Ok(SocketAddr::new(ip.into(), u16::from_be(v4.sin_port)))
+        }
+        libc::AF_INET6 => {
+            let v6 = sockaddr_in6::parse(bytes).ok_or(INVALID)?;
+            let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
+            Ok(match ip.to_ipv4_mapped() {
+                Some(v4) => SocketAddr::new(v4.into(), port),
+                None => SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into(),
+            })
+        }
+        infiniband::FAMILY => infiniband::from_c(&sockaddr_ib::parse(bytes).ok_or(INVALID)?),
+        _ => Err(Errno(libc::EAFNOSUPPORT)),
+    }
+}
+
+/// The bytes of an address in its C form.
+pub(crate) fn bytes(address: SocketAddr) -> Vec<u8> {
+    let family = |number: i32| (number as sa_family_t).to_ne_bytes();
+    let port = address.port().to_be_bytes();
+    match address {
+        SocketAddr::V4(v4) => [&family(libc::AF_INET)[..], &port, &v4.ip().octets(), &[0; 8]].concat(),
+        SocketAddr::V6(v6) => {
+            let (flow, scope) = (v6.flowinfo().to_ne_bytes(), v6.scope_id().to_ne_bytes());
+            [&family(libc::AF_INET6)[..], &port, &flow, &v6.ip().octets(), &scope].concat()
+        }
+    }
+}
+
+/// An address in its C form, with its length.
+pub(crate) fn to_c(address: SocketAddr) -> (sockaddr_storage, socklen_t) {
+    let bytes = bytes(address);
+    (storage(&bytes), bytes.len() as socklen_t)
+}
+
+/// Bytes of an address, in a structure that holds any.
+pub(crate) fn storage(address: &[u8]) -> sockaddr_storage {
+    let mut bytes = [0; size_of::<sockaddr_storage>()];
+    bytes.iter_mut().zip(address).for_each(|(to, from)| *to = *from);
+    sockaddr_storage::parse(&bytes).unwrap_or_else(zeroed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_their_c_forms_are_inverses() {
+        for (text, length) in [("127.104.0.1:7471", 16), ("[2001:db8::1%7]:7471", 28), ("0.0.0.0:0", 16)] {
+            let address: SocketAddr = text.parse().unwrap();
+            let (c, said) = to_c(address);
+            assert_eq!(said, length);
+            let pointer = AddressPointer((&raw const c).cast());
+            assert_eq!(pointer.parse(), Ok(address));
+            assert!(!pointer.is_gid());
+            assert_eq!(pointer.bytes().map(|bytes| bytes.len()), Ok(length as usize));
+        }
+        assert_eq!(AddressPointer::NULL.parse(), Err(INVALID));
+        assert!(!AddressPointer::NULL.is_gid());
+        assert_eq!(parse(&[]), Err(INVALID));
+        assert_eq!(parse(&[0xff; 64]), Err(Errno(libc::EAFNOSUPPORT)));
+    }
+}

@@ -1,0 +1,34 @@
+//! `rdma_getaddrinfo`: names to addresses, as the C library knows them.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+
+use crate::ground::abi::rdma_addrinfo;
+use crate::ground::arguments::Text;
+use crate::ground::errno::INVALID;
+use crate::ground::outcome::{number, value};
+use crate::rdma_cm::address::lookup::{Answer, free, look_up};
+
+/// Returns 0, an `EAI_*` as getaddrinfo(3) does, or -1 and errno.
+pub(crate) extern "C" fn rdma_getaddrinfo(
+    node: Text<'_>,
+    service: Text<'_>,
+    hints: Option<&rdma_addrinfo>,
+    res: Option<&mut MaybeUninit<*mut rdma_addrinfo>>,
+) -> c_int {
+    number(|| {
+        let res = res.ok_or(INVALID)?;
+        match look_up(node, service, hints)? {
+            Answer::Found(info) => {
+                res.write(info.into_raw());
+                Ok(0)
+            }
+            Answer::NotFound(code) => Ok(code),
+        }
+    })
+}
+
+pub(crate) unsafe extern "C" fn rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
+    // SAFETY: the program gives back what `rdma_getaddrinfo` or `rdma_query_addrinfo` gave it.
+    value((), || unsafe { free(res) });
+}

@@ -1,0 +1,66 @@
+//! Bind and listen.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use pumice_transport::cm::BacklogOverflow;
+
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::outcome::number;
+use crate::rdma_cm::address::socket_address::AddressPointer;
+use crate::rdma_cm::id::binding::{bind, reserve};
+use crate::rdma_cm::id::identifier::{Id, IdPointer, Stage};
+use crate::rdma_cm::id::registry::registry;
+use crate::rdma_cm::id::shared::shared;
+
+/// Requests that wait at most, and when the program does not say, as in Linux.
+const BACKLOG: usize = 1024;
+
+pub(crate) extern "C" fn rdma_bind_addr(id: IdPointer, addr: AddressPointer) -> c_int {
+    number(|| {
+        let (own, address) = (id.id()?, addr.parse()?);
+        let mut state = own.state();
+        state.by_gid = addr.is_gid();
+        bind(&own, &mut state, address)?;
+        Ok(0)
+    })
+}
+
+pub(crate) extern "C" fn rdma_listen(id: IdPointer, backlog: c_int) -> c_int {
+    number(|| {
+        listen(&id.id()?, backlog)?;
+        Ok(0)
+    })
+}
+
+/// Offers the service of the identifier's address.
+///
+/// # Errors
+/// Those of `rdma_listen`.
+pub(crate) fn listen(own: &Arc<Id>, backlog: c_int) -> Result<(), Errno> {
+    let mut registry = registry();
+    let mut state = own.state();
+    if state.stage == Stage::Idle {
+        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        bind(own, &mut state, any)?;
+    }
+    if state.stage != Stage::Bound {
+        return Err(INVALID.because(|| "only an identifier that is bound, and no more, listens".to_owned()));
+    }
+    let shared = shared()?;
+    let binding = match (state.binding, state.local) {
+        (Some(binding), _) => binding,
+        (None, Some(mut address)) => reserve(own, shared, &mut address, state.options.one_family)?,
+        (None, None) => return Err(INVALID),
+    };
+    state.binding = Some(binding);
+    let backlog = usize::try_from(backlog).ok().filter(|backlog| (1..BACKLOG).contains(backlog));
+    let (backlog, overflow) = (backlog.unwrap_or(BACKLOG), BacklogOverflow::Ignore);
+    let listener =
+        shared.hca().cm_listen(binding, own.served(), backlog, overflow, state.channel.device())?;
+    state.listener = Some(listener);
+    state.stage = Stage::Listening;
+    registry.listeners.insert(listener, Arc::clone(own));
+    Ok(())
+}

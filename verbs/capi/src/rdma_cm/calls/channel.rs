@@ -1,0 +1,49 @@
+//! Event channels, and fetching events from them.
+
+use std::ffi::c_int;
+use std::mem::{self, MaybeUninit};
+
+use crate::ground::abi::{rdma_cm_event, rdma_event_channel};
+use crate::ground::cancellation::blocking;
+use crate::ground::errno::INVALID;
+use crate::ground::outcome::{TRY_AGAIN, attempt, pointer, value};
+use crate::rdma_cm::events::fetch::next_event;
+use crate::rdma_cm::id::identifier::{Channel, ChannelPointer};
+use crate::rdma_cm::id::shared::shared;
+
+pub(crate) extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
+    pointer(|| {
+        // Without a device there are no events.
+        shared()?;
+        Ok(Channel::new()?.hand_out())
+    })
+}
+
+/// Identifiers that are still on it keep what they need of it. A thread that waits in it, or is about to,
+/// waits for ever, as in rdma-core; the channel then stays.
+pub(crate) extern "C" fn rdma_destroy_event_channel(channel: ChannelPointer) {
+    value((), || {
+        if let Some(channel) = channel.take_back()
+            && !channel.is_nonblocking()
+            && channel.reader.stays()
+        {
+            mem::forget(channel);
+        }
+    });
+}
+
+/// The next event of a channel: waits for it unless the descriptor is O_NONBLOCK (EAGAIN). A signal
+/// ends the wait (EINTR). A thread that waits can be cancelled.
+pub(crate) extern "C-unwind" fn rdma_get_cm_event(
+    channel: ChannelPointer,
+    mut event: Option<&mut MaybeUninit<*mut rdma_cm_event>>,
+) -> c_int {
+    blocking(c_int::from(TRY_AGAIN), || {
+        attempt(|| {
+            let event = event.as_deref_mut().ok_or(INVALID)?;
+            let channel = channel.channel().ok_or(INVALID)?;
+            event.write(next_event(&channel)?.hand_out());
+            Ok(0)
+        })
+    })
+}

@@ -1,0 +1,140 @@
+//! Endpoints: synchronous identifiers, as far on their way as an address says.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Arc;
+
+use super::identifier::destroy;
+use super::resolve::{resolve_address, resolve_route};
+use super::{path_option, queue_pair, shared_receive_queue};
+use crate::ground::abi::{ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id};
+use crate::ground::cancellation::blocking;
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::outcome::{TRY_AGAIN, attempt, number, value};
+use crate::ground::plain::PassedOn;
+use crate::rdma_cm::address::lookup::{connect_data, route};
+use crate::rdma_cm::address::socket_address::AddressPointer;
+use crate::rdma_cm::constants::{CONNECT_REQUEST, RAI_PASSIVE};
+use crate::rdma_cm::events::fetch::next_of;
+use crate::rdma_cm::id::binding::bind;
+use crate::rdma_cm::id::identifier::{Id, IdPointer};
+use crate::rdma_cm::id::queue_pair::destroy as destroy_queue_pair;
+
+/// A synchronous identifier, as far on its way as the address says.
+pub(crate) extern "C" fn rdma_create_ep(
+    id: Option<&mut MaybeUninit<*mut rdma_cm_id>>,
+    res: Option<&rdma_addrinfo>,
+    pd: *mut ibv_pd,
+    qp_init_attr: Option<&mut ibv_qp_init_attr>,
+) -> c_int {
+    number(|| {
+        let (info, id) = (res.ok_or(INVALID)?, id.ok_or(INVALID)?);
+        let (ps, kind) = (info.ai_port_space as u32, info.ai_qp_type as u32);
+        let own = Id::create(None, ptr::null_mut(), ps, (kind != 0).then_some(kind))?;
+        match prepare(&own, info, pd, qp_init_attr) {
+            Ok(()) => {
+                id.write(own.hand_out());
+                Ok(0)
+            }
+            Err(errno) => {
+                destroy_queue_pair(&own);
+                // The call fails for the reason that it has already.
+                let _ = destroy(&own);
+                Err(errno)
+            }
+        }
+    })
+}
+
+fn prepare(
+    own: &Arc<Id>,
+    info: &rdma_addrinfo,
+    pd: *mut ibv_pd,
+    qp_init_attr: Option<&mut ibv_qp_init_attr>,
+) -> Result<(), Errno> {
+    let qp_type = own.c.qp_type();
+    let source = AddressPointer::source_of(info);
+    if info.ai_flags & RAI_PASSIVE != 0 {
+        let address = source.parse()?;
+        let mut state = own.state();
+        state.by_gid = source.is_gid();
+        bind(own, &mut state, address)?;
+        if !pd.is_null() {
+            own.c.set_pd(pd);
+        }
+        state.queue_pair = qp_init_attr.map(|wanted| PassedOn(ibv_qp_init_attr { qp_type, ..*wanted }));
+        return Ok(());
+    }
+    resolve_address(own, source, AddressPointer::destination_of(info))?;
+    match route(info) {
+        Some(paths) => path_option::set(own, Some(paths))?,
+        None => resolve_route(own)?,
+    };
+    own.state().connect_data = connect_data(info).to_vec();
+    if let Some(wanted) = qp_init_attr {
+        wanted.qp_type = qp_type;
+        queue_pair::create(own, pd, wanted)?;
+    }
+    Ok(())
+}
+
+pub(crate) extern "C" fn rdma_destroy_ep(id: IdPointer) {
+    value((), || {
+        let Ok(own) = id.id() else { return };
+        destroy_queue_pair(&own);
+        shared_receive_queue::destroy(&own);
+        if destroy(&own).is_ok() {
+            drop(id.take_back());
+        }
+    });
+}
+
+/// The next request of a synchronous listener. A thread that waits for it can be cancelled.
+pub(crate) extern "C-unwind" fn rdma_get_request(
+    listen: IdPointer,
+    mut id: Option<&mut MaybeUninit<*mut rdma_cm_id>>,
+) -> c_int {
+    blocking(c_int::from(TRY_AGAIN), || {
+        attempt(|| {
+            let own = listen.id()?;
+            if id.is_none() || !own.state().synchronous {
+                return Err(
+                    INVALID.because(|| "only synchronous listeners give their requests so".to_owned())
+                );
+            }
+            let request = next_request(&own)?;
+            if let Some(id) = id.as_deref_mut() {
+                id.write(request);
+            }
+            Ok(0)
+        })
+    })
+}
+
+/// Waits for the next request of a synchronous listener, and gives its identifier to the program.
+///
+/// # Errors
+/// Those of `rdma_get_request`. [`crate::ground::cancellation::RESTART`].
+fn next_request(own: &Arc<Id>) -> Result<*mut rdma_cm_id, Errno> {
+    let event = next_of(own)?;
+    let (kind, status) = event.facts();
+    if status != 0 {
+        return Err(Errno(status.saturating_abs()));
+    }
+    if kind != CONNECT_REQUEST {
+        return Err(INVALID);
+    }
+    let request = Arc::clone(event.id());
+    let wanted = own.state().queue_pair;
+    if let Some(PassedOn(mut wanted)) = wanted
+        && let Err(errno) = queue_pair::create(&request, own.c.pd(), &mut wanted)
+    {
+        drop(event);
+        let _ = destroy(&request);
+        return Err(errno);
+    }
+    // The event is the request's from here on.
+    request.c.set_event(event.hand_out());
+    Ok(request.as_ptr())
+}

@@ -1,0 +1,35 @@
+//! Acknowledging, naming and writing events.
+
+use std::ffi::{c_char, c_int};
+
+use crate::ground::abi::rdma_cm_event;
+use crate::ground::errno::INVALID;
+use crate::ground::outcome::number;
+use crate::rdma_cm::constants::USER;
+use crate::rdma_cm::events::event::{acknowledge, name};
+use crate::rdma_cm::id::channel::EventParameters;
+use crate::rdma_cm::id::identifier::{IdPointer, LocalEvent};
+
+pub(crate) extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+    number(|| {
+        acknowledge(event)?;
+        Ok(0)
+    })
+}
+
+pub(crate) extern "C" fn rdma_event_str(event: c_int) -> *const c_char {
+    name(event).as_ptr()
+}
+
+/// Wakes the threads that wait at the identifier's channel: RDMA_CM_EVENT_USER with this status and number.
+pub(crate) extern "C" fn rdma_write_cm_event(id: IdPointer, event: u32, status: c_int, arg: u64) -> c_int {
+    number(|| {
+        let id = id.id()?;
+        if event != USER {
+            return Err(INVALID.because(|| "programs write RDMA_CM_EVENT_USER only".to_owned()));
+        }
+        let channel = id.state().channel.clone();
+        channel.push(LocalEvent { id, event, status, parameters: EventParameters::Number(arg) });
+        Ok(0)
+    })
+}

@@ -1,0 +1,28 @@
+//! The end of a process that has not disconnected: its peers are told, as a kernel tells them when a process
+//! with connections has ended. If a process is killed, other processes of its address or the peers' timers
+//! find it out.
+
+use std::time::Duration;
+
+use crate::ground::outcome::value;
+use crate::objects::capture::flush_capture;
+use crate::rdma_cm::id::shared::if_open;
+
+/// How long the lock of the adapter is waited for. A signal handler that ends the process may have
+/// interrupted the thread that holds it.
+const LIMIT: Duration = Duration::from_millis(100);
+
+/// Runs when the process calls `exit`, after all handlers of `atexit`: they may still disconnect, and wait
+/// for it.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = disconnect_all;
+
+extern "C" fn disconnect_all() {
+    value((), || {
+        if let Some(shared) = if_open() {
+            let _ = shared.hca().cm_leave(LIMIT);
+            flush_capture();
+        }
+    });
+}

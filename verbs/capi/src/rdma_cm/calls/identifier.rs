@@ -1,0 +1,97 @@
+//! Making, moving and destroying identifiers.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use crate::ground::abi::rdma_cm_id;
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::outcome::number;
+use crate::rdma_cm::events::fetch::acknowledge_last;
+use crate::rdma_cm::id::identifier::{Channel, ChannelPointer, Id, IdPointer, Stage};
+use crate::rdma_cm::id::registry::registry;
+use crate::rdma_cm::id::shared::shared;
+
+pub(crate) extern "C" fn rdma_create_id(
+    channel: ChannelPointer,
+    id: Option<&mut MaybeUninit<*mut rdma_cm_id>>,
+    context: *mut c_void,
+    ps: u32,
+) -> c_int {
+    number(|| {
+        let id = id.ok_or(INVALID)?;
+        id.write(Id::create(channel.channel(), context, ps, None)?.hand_out());
+        Ok(0)
+    })
+}
+
+/// The peer is told that the connection ends. Events that other threads have fetched are waited for a while;
+/// those that are not acknowledged then stay whole until they are.
+pub(crate) extern "C" fn rdma_destroy_id(id: IdPointer) -> c_int {
+    number(|| {
+        destroy(&id.id()?)?;
+        drop(id.take_back());
+        Ok(0)
+    })
+}
+
+/// Ends what an identifier does. Its memory stays until the last reference goes.
+///
+/// # Errors
+/// Those of opening the device.
+pub(crate) fn destroy(id: &Arc<Id>) -> Result<(), Errno> {
+    let (connection, binding) = {
+        let mut registry = registry();
+        let mut state = id.state();
+        state.stage = Stage::Ended;
+        state.channel.retract(id, |_| true);
+        if let Some(connection) = state.connection {
+            registry.connections.remove(&connection);
+        }
+        if let Some(listener) = state.listener.take() {
+            registry.listeners.remove(&listener);
+        }
+        (state.connection.take(), state.binding.take())
+    };
+    let hca = shared()?.hca();
+    // Both fail for what the device has ended already.
+    if let Some(connection) = connection {
+        let _ = hca.cm_destroy(connection);
+    }
+    if let Some(binding) = binding {
+        let _ = hca.cm_unbind(binding);
+    }
+    id.unacknowledged().wait_for_others();
+    if id.state().synchronous {
+        acknowledge_last(id);
+    }
+    Ok(())
+}
+
+/// Moves an identifier and its waiting events to another channel; without one it becomes synchronous.
+pub(crate) extern "C" fn rdma_migrate_id(id: IdPointer, channel: ChannelPointer) -> c_int {
+    number(|| {
+        let (own, given) = (id.id()?, channel.channel());
+        let synchronous = given.is_none();
+        let channel = given.map_or_else(Channel::new, Ok)?;
+        migrate(&own, channel, synchronous)?;
+        Ok(0)
+    })
+}
+
+/// Moves an identifier and its waiting events to another channel.
+///
+/// # Errors
+/// Those of opening the device.
+pub(crate) fn migrate(id: &Arc<Id>, channel: Arc<Channel>, synchronous: bool) -> Result<(), Errno> {
+    let _registry = registry();
+    id.migrate(channel, synchronous)
+}
+
+pub(crate) extern "C" fn rdma_get_src_port(id: IdPointer) -> u16 {
+    id.id().ok().and_then(|id| id.state().local).map_or(0, |local| local.port().to_be())
+}
+
+pub(crate) extern "C" fn rdma_get_dst_port(id: IdPointer) -> u16 {
+    id.id().ok().and_then(|id| id.state().remote).map_or(0, |remote| remote.port().to_be())
+}

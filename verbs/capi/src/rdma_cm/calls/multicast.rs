@@ -1,0 +1,140 @@
+//! Multicast groups of identifiers. In RoCE no subnet administration grants a group: its GID follows from its
+//! address, as Linux maps it, and this host joins it by IGMP or MLD when the identifier's queue pair is
+//! attached.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use pumice_transport::cm::MadRoute;
+use pumice_transport::types::Gid;
+
+use crate::ground::abi::{ibv_ah_attr, rdma_cm_join_mc_attr_ex, rdma_ud_param};
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::outcome::number;
+use crate::ground::plain::PassedOn;
+use crate::ground::zeroed::zeroed;
+use crate::rdma_cm::address::local;
+use crate::rdma_cm::address::socket_address::AddressPointer;
+use crate::rdma_cm::constants::{DATAGRAM_Q_KEY, HOP_LIMIT, MULTICAST_ERROR, MULTICAST_JOIN};
+use crate::rdma_cm::events::fetch::complete;
+use crate::rdma_cm::id::channel::EventParameters;
+use crate::rdma_cm::id::identifier::{Id, IdPointer, LocalEvent, Membership, Stage, State};
+use crate::rdma_cm::id::memberships::detach;
+use crate::rdma_cm::id::objects;
+use crate::rdma_cm::id::queue_pair::address_vector;
+use crate::rdma_cm::id::shared::shared;
+
+/// `enum rdma_cm_join_mc_attr_mask`, and what is beyond it.
+const MASK_ADDRESS: u32 = 1;
+const MASK_JOIN_FLAGS: u32 = 1 << 1;
+const MASK_END: u32 = 1 << 2;
+/// `enum rdma_cm_mc_join_flags`: to receive and send, to send only, and what is beyond them.
+const FULL_MEMBER: u32 = 0;
+const SEND_ONLY: u32 = 1;
+const FLAGS_END: u32 = 2;
+/// The queue pair number that means all members.
+const ALL_MEMBERS: u32 = 0xff_ffff;
+/// Groups of one identifier at most; the device has fewer in all.
+const LIMIT: usize = 1024;
+
+/// Joins, to receive as well as to send.
+pub(crate) extern "C" fn rdma_join_multicast(
+    id: IdPointer,
+    addr: AddressPointer,
+    context: *mut c_void,
+) -> c_int {
+    number(|| join(&id.id()?, addr, FULL_MEMBER, context))
+}
+
+/// Joins, perhaps to send only.
+pub(crate) extern "C" fn rdma_join_multicast_ex(
+    id: IdPointer,
+    mc_join_attr: Option<&rdma_cm_join_mc_attr_ex>,
+    context: *mut c_void,
+) -> c_int {
+    number(|| {
+        let (own, wanted) = (id.id()?, mc_join_attr.ok_or(INVALID)?);
+        if wanted.comp_mask >= MASK_END {
+            return Err(Errno(libc::ENOTSUP));
+        }
+        if wanted.comp_mask != MASK_ADDRESS | MASK_JOIN_FLAGS || wanted.join_flags >= FLAGS_END {
+            return Err(INVALID.because(|| "joining takes an address and flags, both".to_owned()));
+        }
+        join(&own, AddressPointer::of_group(wanted), wanted.join_flags, context)
+    })
+}
+
+fn join(own: &Arc<Id>, address: AddressPointer, flags: u32, context: *mut c_void) -> Result<c_int, Errno> {
+    let (peer, address) = (address.parse()?, address.bytes()?);
+    {
+        let mut state = own.state();
+        let group = Gid::from(peer.ip());
+        let vector = vector(own, &state, group)?;
+        if state.memberships.len() >= LIMIT {
+            return Err(Errno(libc::ENOMEM));
+        }
+        let param = rdma_ud_param { private_data: context, ..zeroed() };
+        let qp = own.c.qp();
+        let attached = (flags != SEND_ONLY && !qp.is_null()).then(|| objects::attach(qp, group));
+        let (event, status, param) = match attached {
+            Some(Err(Errno(errno))) => (MULTICAST_ERROR, -errno, param),
+            _ => {
+                state.memberships.push(Membership { address, group, attached: attached.is_some() });
+                let member =
+                    rdma_ud_param { ah_attr: vector, qp_num: ALL_MEMBERS, qkey: DATAGRAM_Q_KEY, ..param };
+                (MULTICAST_JOIN, 0, member)
+            }
+        };
+        let parameters = EventParameters::Group(PassedOn(param));
+        state.channel.push(LocalEvent { id: Arc::clone(own), event, status, parameters });
+    }
+    complete(own)
+}
+
+/// The address vector of packets to the group.
+fn vector(own: &Id, state: &State, group: Gid) -> Result<ibv_ah_attr, Errno> {
+    if !own.is_datagram() {
+        return Err(INVALID.because(|| "only identifiers of datagrams (RDMA_PS_UDP) join groups".to_owned()));
+    }
+    if !group.is_multicast() {
+        return Err(INVALID.because(|| format!("{group} is not the address of a multicast group")));
+    }
+    let bound = state.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
+    let Some(ip) = bound.filter(|_| matches!(state.stage, Stage::Bound | Stage::AddressResolved)) else {
+        return Err(INVALID
+            .because(|| "a group is joined from an address: bind, or resolve, the identifier".to_owned()));
+    };
+    let hca = shared()?.hca();
+    let local = local::own(hca, ip)?.gid;
+    if local.is_ipv4() != group.is_ipv4() {
+        return Err(INVALID.because(|| format!("{ip} and {group} are of different IP versions")));
+    }
+    let traffic_class = state.options.type_of_service;
+    let route = MadRoute { local, remote: group, traffic_class, hop_limit: HOP_LIMIT, flow_label: 0 };
+    Ok(address_vector(hca, &route))
+}
+
+pub(crate) extern "C" fn rdma_leave_multicast(id: IdPointer, addr: AddressPointer) -> c_int {
+    number(|| {
+        let (own, address) = (id.id()?, addr.bytes().map_err(|_| INVALID)?);
+        let mut state = own.state();
+        let index = state.memberships.iter().position(|member| member.address == address);
+        let Some(index) = index else {
+            return Err(Errno(libc::EADDRNOTAVAIL)
+                .because(|| "this identifier has not joined that group, or left it".to_owned()));
+        };
+        let member = state.memberships.remove(index);
+        // Another membership in the same group may keep the queue pair in it.
+        if !state.memberships.iter().any(|other| other.attached && other.group == member.group) {
+            detach(&own, &member);
+        }
+        state.channel.retract(&own, |parameters| is_of_group(parameters, member.group));
+        Ok(0)
+    })
+}
+
+/// Whether an event is one of joining a group.
+fn is_of_group(parameters: &EventParameters, group: Gid) -> bool {
+    let EventParameters::Group(PassedOn(param)) = parameters else { return false };
+    param.ah_attr.grh.dgid.raw == group.0
+}

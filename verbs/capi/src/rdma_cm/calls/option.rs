@@ -1,0 +1,90 @@
+//! Options of identifiers, those of vendors (ECE) included.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+
+use pumice_transport::mad::Ece;
+
+use super::path_option;
+use crate::ground::abi::ibv_ece;
+use crate::ground::arguments::Bytes;
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::outcome::number;
+use crate::ground::plain::Plain as _;
+use crate::rdma_cm::constants::{ACK_TIMEOUT, LEVEL_ID, ONE_FAMILY, REUSE_ADDRESS, TYPE_OF_SERVICE};
+use crate::rdma_cm::id::identifier::{Id, IdPointer, Stage};
+
+pub(crate) extern "C" fn rdma_set_option(
+    id: IdPointer,
+    level: c_int,
+    optname: c_int,
+    optval: Bytes<'_>,
+    optlen: usize,
+) -> c_int {
+    number(|| {
+        let own = id.id()?;
+        let given = optval.get(optlen).ok();
+        match level {
+            path_option::LEVEL if optname == path_option::PATH => path_option::set(&own, given),
+            LEVEL_ID => {
+                set(&own, optname, given)?;
+                Ok(0)
+            }
+            _ => Err(Errno(libc::ENOSYS)),
+        }
+    })
+}
+
+/// Sets an option of the level RDMA_OPTION_ID.
+///
+/// # Errors
+/// ENOSYS: there is no such option. EINVAL: the value has another length, is out of range, or comes too late.
+pub(crate) fn set(own: &Id, option: c_int, given: Option<&[u8]>) -> Result<(), Errno> {
+    let length = given.map_or(0, <[u8]>::len);
+    let wanted = match option {
+        TYPE_OF_SERVICE | ACK_TIMEOUT => size_of::<u8>(),
+        REUSE_ADDRESS | ONE_FAMILY => size_of::<c_int>(),
+        _ => return Err(Errno(libc::ENOSYS)),
+    };
+    let value = match given {
+        Some(&[byte]) if wanted == 1 => Some(c_int::from(byte)),
+        Some(bytes) if bytes.len() == wanted => c_int::parse(bytes),
+        _ => None,
+    };
+    let value = value
+        .ok_or_else(|| INVALID.because(|| format!("option {option} has {wanted} bytes, not {length}")))?;
+    let mut state = own.state();
+    match option {
+        TYPE_OF_SERVICE => state.options.type_of_service = value as u8,
+        ACK_TIMEOUT if value > 31 => return Err(INVALID),
+        ACK_TIMEOUT => state.options.ack_timeout = (value != 0).then_some(value as u8),
+        _ if state.stage != Stage::Idle => {
+            return Err(INVALID.because(|| format!("option {option} is set before the address")));
+        }
+        REUSE_ADDRESS => state.options.reuse_address = value != 0,
+        _ => state.options.one_family = Some(value != 0),
+    }
+    Ok(())
+}
+
+/// What the peer is told of this side's options.
+pub(crate) extern "C" fn rdma_set_local_ece(id: IdPointer, ece: Option<&ibv_ece>) -> c_int {
+    number(|| {
+        let (own, ece) = (id.id()?, ece.ok_or(INVALID)?);
+        if ece.comp_mask != 0 {
+            return Err(INVALID);
+        }
+        own.state().local_ece = Ece { vendor_id: ece.vendor_id, options: ece.options };
+        Ok(0)
+    })
+}
+
+/// What the peer said of its options.
+pub(crate) extern "C" fn rdma_get_remote_ece(id: IdPointer, ece: Option<&mut MaybeUninit<ibv_ece>>) -> c_int {
+    number(|| {
+        let (own, ece) = (id.id()?, ece.ok_or(INVALID)?);
+        let remote = own.state().remote_ece;
+        ece.write(ibv_ece { vendor_id: remote.vendor_id, options: remote.options, comp_mask: 0 });
+        Ok(0)
+    })
+}

@@ -1,0 +1,149 @@
+//! From a peer's address to a path. In RoCE no subnet administration is asked: the routing table tells the
+//! source address, and the path follows from both.
+
+use std::ffi::c_int;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use pumice_transport::cm::{CmPath, MadRoute};
+
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::outcome::number;
+use crate::rdma_cm::address::local;
+use crate::rdma_cm::address::socket_address::AddressPointer;
+use crate::rdma_cm::constants::{ADDR_ERROR, ADDR_RESOLVED, HOP_LIMIT, ROUTE_RESOLVED};
+use crate::rdma_cm::events::fetch::complete;
+use crate::rdma_cm::id::binding::{bind, ephemeral_port};
+use crate::rdma_cm::id::identifier::{Id, IdPointer, LocalEvent, Stage, State};
+use crate::rdma_cm::id::shared::shared;
+
+pub(crate) extern "C" fn rdma_resolve_addr(
+    id: IdPointer,
+    src_addr: AddressPointer,
+    dst_addr: AddressPointer,
+    _timeout_ms: c_int,
+) -> c_int {
+    number(|| resolve_address(&id.id()?, src_addr, dst_addr))
+}
+
+/// `rdma_resolve_addr`, with its event if the identifier is synchronous.
+///
+/// # Errors
+/// Those of the call.
+pub(crate) fn resolve_address(
+    own: &Arc<Id>,
+    source: AddressPointer,
+    peer: AddressPointer,
+) -> Result<c_int, Errno> {
+    let by_gid = peer.is_gid();
+    let peer = peer.parse()?;
+    let source = if source.is_null() { None } else { Some(source.parse()?) };
+    find_path(own, source, peer, by_gid)?;
+    complete(own)
+}
+
+/// Finds the path to a peer, and queues the event of it. `by_gid`: the program writes the address as a GID.
+///
+/// # Errors
+/// EINVAL: the identifier has a peer, or listens. ENETUNREACH and others: there is no way to the peer.
+pub(crate) fn find_path(
+    own: &Arc<Id>,
+    source: Option<SocketAddr>,
+    mut peer: SocketAddr,
+    by_gid: bool,
+) -> Result<(), Errno> {
+    // As for sockets and in Linux: any address of a peer is this host's.
+    if peer.ip().is_unspecified() {
+        peer.set_ip(local::loopback(peer.is_ipv4()));
+    }
+    let mut state = own.state();
+    state.by_gid |= by_gid;
+    if let Some(source) = source
+        && state.stage == Stage::Idle
+    {
+        bind(own, &mut state, source)?;
+    }
+    if !matches!(state.stage, Stage::Idle | Stage::Bound) {
+        return Err(INVALID.because(|| "this identifier has a peer already, or listens".to_owned()));
+    }
+    let (event, status) = match resolve(own, &mut state, peer) {
+        Ok(()) => (ADDR_RESOLVED, 0),
+        Err(Errno(libc::ENODEV)) => (ADDR_ERROR, -libc::ENODEV),
+        Err(other) => return Err(other),
+    };
+    state.channel.push(LocalEvent::new(Arc::clone(own), event, status));
+    Ok(())
+}
+
+fn resolve(id: &Id, state: &mut State, peer: SocketAddr) -> Result<(), Errno> {
+    let shared = shared()?;
+    let hca = shared.hca();
+    let bound = state.local.filter(|local| !local.ip().is_unspecified());
+    let entry = match bound {
+        Some(address) => local::own(hca, address.ip())?,
+        None => local::source_for(hca, peer)?,
+    };
+    let remote = local::gid_of_peer(hca, &entry, peer.ip());
+    if entry.gid.is_ipv4() != remote.is_ipv4() {
+        return Err(INVALID.because(|| format!("{} and {peer} are of different IP versions", entry.ip)));
+    }
+    let port = state.local.map_or_else(ephemeral_port, |local| local.port());
+    let shown = bound.map_or_else(|| local::shown_source(hca, &entry, peer.ip()), |local| local.ip());
+    state.local = Some(SocketAddr::new(shown, port));
+    state.remote = Some(peer);
+    let route = MadRoute {
+        local: entry.gid,
+        remote,
+        traffic_class: state.options.type_of_service,
+        hop_limit: HOP_LIMIT,
+        flow_label: flow_label(port, peer.port()),
+    };
+    state.path = Some(CmPath::new(route, entry.mtu.min(hca.active_mtu())));
+    state.stage = Stage::AddressResolved;
+    id.attach(shared);
+    id.show_addresses(state);
+    Ok(())
+}
+
+/// Spreads connections over paths, as Linux does: 20 bits of both ports.
+fn flow_label(source_port: u16, destination_port: u16) -> u32 {
+    let mixed = u32::from(source_port) * 31 + u32::from(destination_port);
+    (mixed ^ mixed >> 20) & 0xf_ffff
+}
+
+pub(crate) extern "C" fn rdma_resolve_route(id: IdPointer, _timeout_ms: c_int) -> c_int {
+    number(|| resolve_route(&id.id()?))
+}
+
+/// `rdma_resolve_route`, with its event if the identifier is synchronous.
+///
+/// # Errors
+/// EINVAL: the peer's address is not resolved.
+pub(crate) fn resolve_route(own: &Arc<Id>) -> Result<c_int, Errno> {
+    {
+        let mut state = own.state();
+        let Some(mut path) = state.path.filter(|_| state.stage == Stage::AddressResolved) else {
+            return Err(INVALID.because(|| "a route is resolved after the peer's address".to_owned()));
+        };
+        // The option may have been set since.
+        path.route.traffic_class = state.options.type_of_service;
+        state.path = Some(path);
+        state.stage = Stage::RouteResolved;
+        own.show_path(&path);
+        state.channel.push(LocalEvent::new(Arc::clone(own), ROUTE_RESOLVED, 0));
+    }
+    complete(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flow_labels_have_twenty_bits_and_depend_on_both_ports() {
+        assert_eq!(flow_label(1, 2), 33);
+        assert!(flow_label(u16::MAX, u16::MAX) <= 0xf_ffff);
+        assert_ne!(flow_label(40000, 7174), flow_label(40001, 7174));
+        assert_ne!(flow_label(40000, 7174), flow_label(40000, 7175));
+    }
+}

@@ -1,0 +1,62 @@
+//! `rdma_resolve_addrinfo`: an `rdma_getaddrinfo` whose answer is an event.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use crate::ground::abi::rdma_addrinfo;
+use crate::ground::arguments::Text;
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::outcome::number;
+use crate::rdma_cm::address::lookup::{Answer, look_up};
+use crate::rdma_cm::constants::{ADDRINFO_ERROR, ADDRINFO_RESOLVED, RAI_SA};
+use crate::rdma_cm::events::fetch::complete;
+use crate::rdma_cm::id::channel::LocalEvent;
+use crate::rdma_cm::id::identifier::IdPointer;
+
+/// Looks the names up at once, by the C library; a name that does not exist is ADDRINFO_ERROR with the
+/// `EAI_*` as its status.
+pub(crate) extern "C" fn rdma_resolve_addrinfo(
+    id: IdPointer,
+    node: Text<'_>,
+    service: Text<'_>,
+    hints: Option<&rdma_addrinfo>,
+) -> c_int {
+    number(|| {
+        let own = id.id()?;
+        if hints.is_some_and(|hints| hints.ai_flags & RAI_SA != 0) {
+            return Err(Errno(libc::ENOTSUP).because(|| {
+                "names of services are InfiniBand's (RAI_SA): RoCE has no subnet administration".to_owned()
+            }));
+        }
+        if own.state().address_info.is_some() {
+            return Err(Errno(libc::EBUSY)
+                .because(|| "the last answer was not asked for yet: rdma_query_addrinfo".to_owned()));
+        }
+        let answer = look_up(node, service, hints)?;
+        {
+            let mut state = own.state();
+            let (info, event, status) = match answer {
+                Answer::Found(info) => (Some(info), ADDRINFO_RESOLVED, 0),
+                Answer::NotFound(code) => (None, ADDRINFO_ERROR, code),
+            };
+            state.address_info = info;
+            state.channel.push(LocalEvent::new(Arc::clone(&own), event, status));
+        }
+        complete(&own)
+    })
+}
+
+/// Gives the answer to the program, which frees it.
+pub(crate) extern "C" fn rdma_query_addrinfo(
+    id: IdPointer,
+    info: Option<&mut MaybeUninit<*mut rdma_addrinfo>>,
+) -> c_int {
+    number(|| {
+        let own = id.id()?;
+        let info = info.ok_or(INVALID)?;
+        let answer = own.state().address_info.take().ok_or(Errno(libc::ENOENT))?;
+        info.write(answer.into_raw());
+        Ok(0)
+    })
+}

@@ -1,0 +1,14 @@
+//! The errno of what the connection manager refuses.
+
+use pumice_device::gsi::ConnectionError;
+
+use crate::ground::errno::Errno;
+use crate::ground::log::explain;
+
+impl From<ConnectionError> for Errno {
+    #[cold]
+    fn from(error: ConnectionError) -> Errno {
+        explain(|| error.to_string());
+        Errno(error.errno())
+    }
+}

@@ -1,0 +1,54 @@
+//! Numbers of verbs.h and rdma_cma.h that several files need.
+
+use std::ffi::c_int;
+
+/// `IBV_QPT_*`.
+pub(crate) const QPT_RC: u32 = 2;
+pub(crate) const QPT_UC: u32 = 3;
+pub(crate) const QPT_UD: u32 = 4;
+pub(crate) const QPT_XRC_SEND: u32 = 9;
+pub(crate) const QPT_XRC_RECV: u32 = 10;
+
+/// `RDMA_PS_*`.
+pub(crate) const PS_IPOIB: u32 = 2;
+pub(crate) const PS_TCP: u32 = 0x106;
+pub(crate) const PS_UDP: u32 = 0x111;
+
+/// `RDMA_CM_EVENT_*`.
+pub(crate) const ADDR_RESOLVED: u32 = 0;
+pub(crate) const ADDR_ERROR: u32 = 1;
+pub(crate) const ROUTE_RESOLVED: u32 = 2;
+pub(crate) const CONNECT_REQUEST: u32 = 4;
+pub(crate) const CONNECT_RESPONSE: u32 = 5;
+pub(crate) const CONNECT_ERROR: u32 = 6;
+pub(crate) const UNREACHABLE: u32 = 7;
+pub(crate) const REJECTED: u32 = 8;
+pub(crate) const ESTABLISHED: u32 = 9;
+pub(crate) const DISCONNECTED: u32 = 10;
+pub(crate) const MULTICAST_JOIN: u32 = 12;
+pub(crate) const MULTICAST_ERROR: u32 = 13;
+pub(crate) const TIMEWAIT_EXIT: u32 = 15;
+pub(crate) const ADDRINFO_RESOLVED: u32 = 16;
+pub(crate) const ADDRINFO_ERROR: u32 = 17;
+pub(crate) const USER: u32 = 18;
+
+/// Options of `rdma_set_option`: `RDMA_OPTION_ID`, and its options.
+pub(crate) const LEVEL_ID: c_int = 0;
+pub(crate) const TYPE_OF_SERVICE: c_int = 0;
+pub(crate) const REUSE_ADDRESS: c_int = 1;
+pub(crate) const ONE_FAMILY: c_int = 2;
+pub(crate) const ACK_TIMEOUT: c_int = 3;
+
+/// `RAI_*`.
+pub(crate) const RAI_PASSIVE: c_int = 1;
+pub(crate) const RAI_NUMERICHOST: c_int = 2;
+pub(crate) const RAI_FAMILY: c_int = 8;
+pub(crate) const RAI_SA: c_int = 16;
+pub(crate) const RAI_DNS: c_int = 32;
+
+/// `RDMA_MAX_RESP_RES`, `RDMA_MAX_INIT_DEPTH`: as much as there is.
+pub(crate) const AS_MUCH_AS_THERE_IS: u8 = 0xff;
+/// Q_Key of all datagram queue pairs of librdmacm.
+pub(crate) const DATAGRAM_Q_KEY: u32 = 0x0123_4567;
+/// Hop limit of packets to peers and groups, as Linux has it for routed packets.
+pub(crate) const HOP_LIMIT: u8 = 64;

@@ -1,0 +1,6 @@
+//! Events as programs get them ([`event`]), made of the device's ([`translation`]) when a program fetches
+//! them ([`fetch`]).
+
+pub(crate) mod event;
+pub(crate) mod fetch;
+pub(crate) mod translation;

@@ -1,0 +1,224 @@
+//! The device's events, translated to those of librdmacm.
+
+use std::ffi::c_int;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use pumice_device::hca::Hca;
+use pumice_transport::cm::{CmPath, Event as DeviceEvent, ListenerId, MadRoute, RejectParams};
+use pumice_transport::mad::{
+    CommId, IP_HEADER_BYTES, IpHeader, Rej, Rep, Req, ServiceId, SidrRep, SidrReq, SidrStatus, TransportType,
+};
+use pumice_transport::types::Mtu;
+
+use super::event::{Event, of_connection, of_datagrams};
+use crate::ground::abi::{rdma_conn_param, rdma_ud_param};
+use crate::ground::zeroed::zeroed;
+use crate::rdma_cm::constants::{
+    CONNECT_ERROR, CONNECT_RESPONSE, DISCONNECTED, ESTABLISHED, QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV,
+    REJECTED, TIMEWAIT_EXIT, UNREACHABLE,
+};
+use crate::rdma_cm::id::channel::EventParameters;
+use crate::rdma_cm::id::identifier::{Channel, Id, Stage};
+use crate::rdma_cm::id::queue_pair;
+use crate::rdma_cm::id::registry::Registry;
+use crate::rdma_cm::id::shared::Shared;
+
+/// The program's event that an event of the device's becomes. `None`: the program is not told of it.
+pub(crate) fn translate(registry: &mut Registry, shared: &Shared, event: DeviceEvent) -> Option<Event> {
+    let hca = shared.hca();
+    match event {
+        DeviceEvent::ConnectRequest { listener, id, route, request } => {
+            let request_event = RequestEvent { listener, connection: id, route, service: request.service_id };
+            connect_request(registry, shared, &request_event, &request)
+        }
+        DeviceEvent::SidrRequest { listener, id, route, request } => {
+            let request_event = RequestEvent { listener, connection: id, route, service: request.service_id };
+            service_request(registry, shared, &request_event, &request)
+        }
+        other => {
+            let id = registry.connections.get(&other.id())?;
+            connection_event(hca, id, other)
+        }
+    }
+}
+
+fn connection_event(hca: &Hca, id: &Arc<Id>, event: DeviceEvent) -> Option<Event> {
+    let plain = |event, status| Some(Event::new(id, event, status, EventParameters::None, &[]));
+    match event {
+        DeviceEvent::ConnectResponse { id: connection, reply } => Some(response(hca, id, connection, &reply)),
+        DeviceEvent::Established { .. } => {
+            id.state().stage = Stage::Connected;
+            plain(ESTABLISHED, 0)
+        }
+        DeviceEvent::Rejected { rejection, .. } => Some(rejected(id, &rejection)),
+        DeviceEvent::Unreachable { .. } => {
+            id.state().stage = Stage::Ended;
+            plain(UNREACHABLE, -libc::ETIMEDOUT)
+        }
+        DeviceEvent::DisconnectRequest { .. } | DeviceEvent::Disconnected { .. } => {
+            let mut state = id.state();
+            if std::mem::replace(&mut state.disconnect_reported, true) {
+                return None;
+            }
+            state.stage = Stage::Ended;
+            plain(DISCONNECTED, 0)
+        }
+        DeviceEvent::TimewaitExit { .. } => plain(TIMEWAIT_EXIT, 0),
+        DeviceEvent::SidrResolved { reply, .. } => Some(resolved(hca, id, &reply)),
+        DeviceEvent::MraReceived { .. }
+        | DeviceEvent::ConnectRequest { .. }
+        | DeviceEvent::SidrRequest { .. } => None,
+    }
+}
+
+/// A request of a peer: for a connection, or to resolve a service to a datagram queue pair.
+struct RequestEvent {
+    listener: ListenerId,
+    connection: CommId,
+    route: MadRoute,
+    service: ServiceId,
+}
+
+/// A new identifier for a request.
+fn identifier_of_request(
+    registry: &mut Registry,
+    shared: &Shared,
+    event: &RequestEvent,
+    kind: u32,
+    private_data: &[u8],
+) -> Option<(Arc<Id>, Arc<Id>)> {
+    let hca = shared.hca();
+    let made = registry.listeners.get(&event.listener).and_then(|listener| {
+        let header = IpHeader::parse(private_data).ok()?;
+        let (channel, synchronous, by_gid) = {
+            let state = listener.state();
+            (Arc::clone(&state.channel), state.synchronous, state.by_gid)
+        };
+        let id = Id::new(channel, false, listener.c.context(), listener.c.ps(), kind);
+        let (_, port) = event.service.to_rdma_cm()?;
+        {
+            let mut state = id.state();
+            state.stage = Stage::Requested;
+            state.by_gid = by_gid;
+            state.connection = Some(event.connection);
+            state.local = Some(SocketAddr::new(header.destination, port));
+            state.remote = Some(SocketAddr::new(header.source, header.source_port));
+            let mtu = hca.cm_qp_parameters(event.connection).map_or(Mtu::Mtu1024, |qp| qp.path_mtu);
+            let path = CmPath::new(event.route, mtu);
+            state.path = Some(path);
+            id.attach(shared);
+            id.show_addresses(&state);
+            id.show_path(&path);
+        }
+        if synchronous {
+            let own = Channel::new().ok()?;
+            id.migrate(own, true).ok()?;
+        }
+        Some((id, Arc::clone(listener)))
+    });
+    let Some((id, listener)) = made else {
+        // The listener is gone, or the request has no addresses of RDMA-CM.
+        let _ = hca.cm_destroy(event.connection);
+        return None;
+    };
+    registry.connections.insert(event.connection, Arc::clone(&id));
+    Some((id, listener))
+}
+
+fn connect_request(
+    registry: &mut Registry,
+    shared: &Shared,
+    event: &RequestEvent,
+    request: &Req,
+) -> Option<Event> {
+    let kind = match request.transport {
+        TransportType::Uc => QPT_UC,
+        TransportType::Xrc => QPT_XRC_RECV,
+        _ => QPT_RC,
+    };
+    let (id, listener) = identifier_of_request(registry, shared, event, kind, &request.private_data.0)?;
+    // What the peer has outstanding is served here, and the other way round.
+    let param = rdma_conn_param {
+        responder_resources: request.initiator_depth,
+        initiator_depth: request.responder_resources,
+        flow_control: request.flow_control.into(),
+        retry_count: request.retry_count,
+        rnr_retry_count: request.rnr_retry_count,
+        srq: request.srq.into(),
+        qp_num: request.local_qpn.value(),
+        ..zeroed()
+    };
+    {
+        let mut state = id.state();
+        state.responder_resources = param.responder_resources;
+        state.initiator_depth = param.initiator_depth;
+        state.remote_ece = request.ece;
+    }
+    let said = request.private_data.0.get(IP_HEADER_BYTES..).unwrap_or_default();
+    Some(Event::request(&id, listener, of_connection(param), said))
+}
+
+fn service_request(
+    registry: &mut Registry,
+    shared: &Shared,
+    event: &RequestEvent,
+    request: &SidrReq,
+) -> Option<Event> {
+    let (id, listener) = identifier_of_request(registry, shared, event, QPT_UD, &request.private_data.0)?;
+    let said = request.private_data.0.get(IP_HEADER_BYTES..).unwrap_or_default();
+    Some(Event::request(&id, listener, of_datagrams(zeroed()), said))
+}
+
+/// The peer accepts. A queue pair that belongs to the identifier is brought to RTS, and the peer told.
+fn response(hca: &Hca, id: &Arc<Id>, connection: CommId, reply: &Rep) -> Event {
+    let param = rdma_conn_param {
+        responder_resources: reply.initiator_depth,
+        initiator_depth: reply.responder_resources,
+        flow_control: reply.flow_control.into(),
+        rnr_retry_count: reply.rnr_retry_count,
+        srq: reply.srq.into(),
+        qp_num: reply.local_qpn.value(),
+        ..zeroed()
+    };
+    let mut state = id.state();
+    state.remote_ece = reply.ece;
+    if id.c.qp().is_null() {
+        return Event::new(id, CONNECT_RESPONSE, 0, of_connection(param), &reply.private_data.0);
+    }
+    let up = queue_pair::connect(id, &state, None).and_then(|()| Ok(hca.cm_send_rtu(connection, &[])?));
+    match up {
+        Ok(()) => {
+            state.stage = Stage::Connected;
+            Event::new(id, ESTABLISHED, 0, of_connection(param), &reply.private_data.0)
+        }
+        Err(errno) => {
+            state.stage = Stage::Ended;
+            // It fails if the peer has ended the connection in the meantime.
+            let _ = hca.cm_reject(connection, &RejectParams::consumer(&[]));
+            queue_pair::to_error(id);
+            Event::new(id, CONNECT_ERROR, -errno.0, EventParameters::None, &[])
+        }
+    }
+}
+
+fn rejected(id: &Arc<Id>, rejection: &Rej) -> Event {
+    id.state().stage = Stage::Ended;
+    queue_pair::to_error(id);
+    let status = c_int::from(rejection.reason.0);
+    Event::new(id, REJECTED, status, of_connection(zeroed()), &rejection.private_data.0)
+}
+
+/// The peer's answer to the resolution of a service to a datagram queue pair.
+fn resolved(hca: &Hca, id: &Arc<Id>, reply: &SidrRep) -> Event {
+    let mut state = id.state();
+    if reply.status != SidrStatus::SUCCESS {
+        state.stage = Stage::Ended;
+        let status = c_int::from(reply.status.0);
+        return Event::new(id, UNREACHABLE, status, of_datagrams(zeroed()), &reply.private_data.0);
+    }
+    state.stage = Stage::Connected;
+    let ah_attr = state.path.map(|path| queue_pair::address_vector(hca, &path.route)).unwrap_or_default();
+    let param = rdma_ud_param { ah_attr, qp_num: reply.qpn.value(), qkey: reply.q_key, ..zeroed() };
+    Event::new(id, ESTABLISHED, 0, of_datagrams(param), &reply.private_data.0)
+}

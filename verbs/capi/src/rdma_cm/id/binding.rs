@@ -1,0 +1,90 @@
+//! Addresses and ports of identifiers.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use pumice_device::gsi::{BindingId, ConnectionError, ServiceEntry};
+use pumice_transport::cm::Place;
+use pumice_transport::mad::ServiceId;
+
+use super::identifier::{Id, Stage, State};
+use super::shared::{Shared, random, shared};
+use crate::ground::errno::{Errno, INVALID};
+use crate::rdma_cm::address::local;
+
+/// Ports for identifiers whose program names none.
+const EPHEMERAL: std::ops::Range<u16> = 32768..61000;
+
+/// Gives an identifier an address, and a port if it names none.
+pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> Result<(), Errno> {
+    if state.stage != Stage::Idle {
+        return Err(INVALID.because(|| "this identifier has an address already".to_owned()));
+    }
+    let shared = shared()?;
+    let hca = shared.hca();
+    // As in Linux, 127.0.0.1 and ::1 choose no device, just as 0.0.0.0 chooses none, unless they are the
+    // device's own addresses. libfabric relies on this: it binds 127.0.0.1 first. If the identifier then has
+    // a device, libfabric tells 127.0.0.1 to its peers on other hosts; if not, it tells them the device's
+    // address.
+    let names_a_device = !address.ip().is_unspecified() && local::own(hca, address.ip())?.ip == address.ip();
+    // An address that others may use as well is reserved only when the identifier listens.
+    if !(state.options.reuse_address && address.port() != 0) {
+        state.binding = Some(reserve(id, shared, &mut address, state.options.one_family)?);
+    }
+    state.local = Some(address);
+    state.stage = Stage::Bound;
+    id.show_addresses(state);
+    if names_a_device {
+        id.attach(shared);
+    }
+    Ok(())
+}
+
+/// Where the service of an address is offered. As with sockets, `::` means the addresses of both families,
+/// unless the program or the host wants otherwise.
+fn place(address: IpAddr, one_family: Option<bool>) -> Place {
+    if !address.is_unspecified() {
+        return Place::At(address.into());
+    }
+    let host_wants_one =
+        || std::fs::read("/proc/sys/net/ipv6/bindv6only").is_ok_and(|set| set.starts_with(b"1"));
+    match address {
+        IpAddr::V4(_) if one_family.unwrap_or(true) => Place::Ipv4,
+        IpAddr::V6(_) if one_family.unwrap_or_else(host_wants_one) => Place::Ipv6,
+        _ => Place::Everywhere,
+    }
+}
+
+/// Binds the service of an address; chooses the port if that is 0.
+pub(crate) fn reserve(
+    id: &Id,
+    shared: &Shared,
+    address: &mut SocketAddr,
+    one_family: Option<bool>,
+) -> Result<BindingId, Errno> {
+    let space = id.port_space();
+    let place = place(address.ip(), one_family);
+    let entry = |port| ServiceEntry { service_id: ServiceId::rdma_cm(space, port), mask: u64::MAX, place };
+    if address.port() != 0 {
+        return Ok(shared.hca().cm_bind(&entry(address.port()))?);
+    }
+    let (first, count) = (ephemeral_port() - EPHEMERAL.start, EPHEMERAL.len() as u16);
+    for step in 0..count {
+        let port = EPHEMERAL.start + (first + step) % count;
+        match shared.hca().cm_bind(&entry(port)) {
+            Ok(binding) => {
+                address.set_port(port);
+                return Ok(binding);
+            }
+            Err(ConnectionError::Directory { error, .. }) if error.errno() == libc::EADDRINUSE => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Errno(libc::EADDRNOTAVAIL))
+}
+
+/// A port for an identifier that connects. No peer looks for it, so that several identifiers may have the
+/// same.
+pub(crate) fn ephemeral_port() -> u16 {
+    EPHEMERAL.start + (random() % u32::from(EPHEMERAL.end - EPHEMERAL.start)) as u16
+}

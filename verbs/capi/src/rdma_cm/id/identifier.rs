@@ -1,0 +1,337 @@
+//! Identifiers: a program's end of a connection, a listener or a service resolution.
+
+use std::ffi::c_void;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use libc::sockaddr_storage;
+use pumice_device::gsi::BindingId;
+use pumice_transport::cm::{CmPath, ListenerId, Served};
+use pumice_transport::mad::{CommId, Ece, PortSpace, TransportType};
+use pumice_transport::types::Gid;
+use pumice_transport::wire::Psn;
+
+use super::acknowledgement::Unacknowledged;
+use super::channel;
+use super::fields::Fields;
+use super::shared::{Shared, random, shared};
+use crate::ground::abi::{ibv_gid, ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_ib_addr};
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::plain::PassedOn;
+use crate::ground::zeroed::zeroed;
+use crate::rdma_cm::address::lookup::AddressInfo;
+use crate::rdma_cm::address::{infiniband, socket_address};
+use crate::rdma_cm::constants::{QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV};
+
+/// A channel of identifiers.
+pub(crate) type Channel = channel::Channel<Id>;
+pub(crate) type ChannelPointer = channel::ChannelPointer<Id>;
+pub(crate) type LocalEvent = channel::LocalEvent<Id>;
+
+/// An identifier.
+#[repr(C)]
+pub(crate) struct Id {
+    /// The structure that the program's pointer points at.
+    pub(crate) c: Fields,
+    state: Mutex<State>,
+    unacknowledged: Unacknowledged,
+}
+
+/// A program's pointer to an identifier, as a call gets it: null, or an identifier that is not destroyed.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct IdPointer(*mut rdma_cm_id);
+
+impl IdPointer {
+    /// The identifier.
+    ///
+    /// # Errors
+    /// EINVAL: the pointer is null.
+    pub(crate) fn id(self) -> Result<Arc<Id>, Errno> {
+        if self.0.is_null() {
+            return Err(INVALID);
+        }
+        let id = self.0.cast_const().cast::<Id>();
+        // SAFETY: the program's pointer came from `Id::hand_out`, and what that counted is not given back
+        // yet.
+        Ok(unsafe {
+            Arc::increment_strong_count(id);
+            Arc::from_raw(id)
+        })
+    }
+
+    /// Takes the program's identifier back, if the pointer is not null.
+    pub(crate) fn take_back(self) -> Option<Arc<Id>> {
+        let id = self.0.cast_const().cast::<Id>();
+        // SAFETY: the pointer came from `Id::hand_out`, and the program gives it back once.
+        (!id.is_null()).then(|| unsafe { Arc::from_raw(id) })
+    }
+}
+
+/// How far an identifier is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Nothing yet.
+    Idle,
+    /// It has an address.
+    Bound,
+    /// It has a peer's address.
+    AddressResolved,
+    /// It has a path.
+    RouteResolved,
+    /// Requests come to it.
+    Listening,
+    /// It has sent a request that is not answered yet.
+    Connecting,
+    /// It is a request of a peer, not answered yet.
+    Requested,
+    /// The request was accepted.
+    Accepted,
+    /// Connected, or the service is resolved.
+    Connected,
+    /// The connection has ended, or was refused.
+    Ended,
+}
+
+/// `rdma_set_option`.
+#[derive(Default)]
+pub(crate) struct Options {
+    pub(crate) type_of_service: u8,
+    pub(crate) reuse_address: bool,
+    /// Whether all addresses are those of one family, if the program says so.
+    pub(crate) one_family: Option<bool>,
+    /// Time code of the transport timeout.
+    pub(crate) ack_timeout: Option<u8>,
+}
+
+/// What changes of an identifier.
+pub(crate) struct State {
+    pub(crate) channel: Arc<Channel>,
+    /// Calls wait for their event.
+    pub(crate) synchronous: bool,
+    pub(crate) stage: Stage,
+    pub(crate) connection: Option<CommId>,
+    pub(crate) binding: Option<BindingId>,
+    pub(crate) listener: Option<ListenerId>,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) path: Option<CmPath>,
+    /// Where the peer's PSNs begin.
+    pub(crate) psn: Psn,
+    pub(crate) options: Options,
+    /// READs and atomics to serve, and to have outstanding.
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+    /// Of an endpoint: what queue pairs its requests get, and the private data that it connects with.
+    pub(crate) queue_pair: Option<PassedOn<ibv_qp_init_attr>>,
+    pub(crate) connect_data: Vec<u8>,
+    pub(crate) local_ece: Ece,
+    pub(crate) remote_ece: Ece,
+    /// The program was told of the disconnection.
+    pub(crate) disconnect_reported: bool,
+    pub(crate) memberships: Vec<Membership>,
+    /// The program writes its addresses as GIDs (AF_IB).
+    pub(crate) by_gid: bool,
+    /// The answer of `rdma_resolve_addrinfo` that the program has not asked for yet.
+    pub(crate) address_info: Option<AddressInfo>,
+}
+
+/// A multicast group that an identifier has joined.
+pub(crate) struct Membership {
+    /// As the program wrote it: it leaves by the same.
+    pub(crate) address: Vec<u8>,
+    pub(crate) group: Gid,
+    /// A queue pair was attached.
+    pub(crate) attached: bool,
+}
+
+impl Id {
+    /// A new identifier.
+    pub(crate) fn new(
+        channel: Arc<Channel>,
+        synchronous: bool,
+        context: *mut c_void,
+        ps: u32,
+        kind: u32,
+    ) -> Arc<Id> {
+        let c = rdma_cm_id { channel: channel.as_ptr(), context, ps, qp_type: kind, ..zeroed() };
+        let state = State {
+            channel,
+            synchronous,
+            stage: Stage::Idle,
+            connection: None,
+            binding: None,
+            listener: None,
+            local: None,
+            remote: None,
+            path: None,
+            psn: Psn::new(random()),
+            options: Options::default(),
+            responder_resources: 0,
+            initiator_depth: 0,
+            queue_pair: None,
+            connect_data: Vec::new(),
+            local_ece: Ece { vendor_id: 0, options: 0 },
+            remote_ece: Ece { vendor_id: 0, options: 0 },
+            disconnect_reported: false,
+            memberships: Vec::new(),
+            by_gid: false,
+            address_info: None,
+        };
+        let unacknowledged = Unacknowledged::default();
+        Arc::new(Id { c: Fields::new(c), state: Mutex::new(state), unacknowledged })
+    }
+
+    /// An identifier on a channel, or, without one, a synchronous one with a channel of its own. `kind`: of
+    /// queue pair, if it is not the usual one of the port space.
+    ///
+    /// # Errors
+    /// EINVAL: there is no such port space. Those of opening the device; there are no descriptors.
+    pub(crate) fn create(
+        channel: Option<Arc<Channel>>,
+        context: *mut c_void,
+        ps: u32,
+        kind: Option<u32>,
+    ) -> Result<Arc<Id>, Errno> {
+        let kind = kind_of(ps).map(|usual| kind.unwrap_or(usual))?;
+        shared()?;
+        let synchronous = channel.is_none();
+        let channel = channel.map_or_else(Channel::new, Ok)?;
+        Ok(Id::new(channel, synchronous, context, ps, kind))
+    }
+
+    /// Gives the identifier to the program, until `rdma_destroy_id`.
+    pub(crate) fn hand_out(self: &Arc<Id>) -> *mut rdma_cm_id {
+        Arc::into_raw(Arc::clone(self)).cast_mut().cast()
+    }
+
+    /// The program's pointer.
+    pub(crate) const fn as_ptr(&self) -> *mut rdma_cm_id {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// Its events that the program has fetched and not acknowledged.
+    pub(crate) const fn unacknowledged(&self) -> &Unacknowledged {
+        &self.unacknowledged
+    }
+
+    /// Its state, locked.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it exchanges datagrams.
+    pub(crate) fn is_datagram(&self) -> bool {
+        self.c.qp_type() == QPT_UD
+    }
+
+    /// What it serves when it listens: what its type of queue pair is for, anything if it has none, as in
+    /// Linux.
+    pub(crate) fn served(&self) -> Served {
+        match self.c.qp_type() {
+            0 => Served::Anything,
+            QPT_UD => Served::Datagrams,
+            QPT_RC => Served::Connections(TransportType::Rc),
+            QPT_UC => Served::Connections(TransportType::Uc),
+            QPT_XRC_RECV => Served::Connections(TransportType::Xrc),
+            // No request asks for it.
+            _ => Served::Connections(TransportType::Rd),
+        }
+    }
+
+    /// Its port space.
+    pub(crate) fn port_space(&self) -> PortSpace {
+        // `Id::create` has checked it.
+        u16::try_from(self.c.ps()).ok().and_then(PortSpace::from_number).unwrap_or(PortSpace::Tcp)
+    }
+
+    /// It is on the device from now on.
+    pub(crate) fn attach(&self, shared: &Shared) {
+        self.c.set_verbs(shared.context());
+        self.c.set_port_num(1);
+        if self.c.pd().is_null() {
+            self.c.set_pd(shared.pd());
+        }
+    }
+
+    /// Shows the program its addresses.
+    pub(crate) fn show_addresses(&self, state: &State) {
+        let mut route = self.c.route();
+        if let Some(local) = state.local {
+            route.addr.src_storage = self.to_c(local, state.by_gid);
+        }
+        if let Some(remote) = state.remote {
+            route.addr.dst_storage = self.to_c(remote, state.by_gid);
+        }
+        route.addr.addr.pkey = 0xffff;
+        if let Some(path) = &state.path {
+            let gid = |gid: Gid| ibv_gid { raw: gid.0 };
+            route.addr.addr =
+                rdma_ib_addr { sgid: gid(path.route.local), dgid: gid(path.route.remote), pkey: 0xffff };
+        }
+        self.c.set_route(route);
+    }
+
+    /// An address as the program writes addresses.
+    fn to_c(&self, address: SocketAddr, by_gid: bool) -> sockaddr_storage {
+        if by_gid {
+            socket_address::storage(&infiniband::bytes(&infiniband::to_c(address, self.port_space())))
+        } else {
+            socket_address::to_c(address).0
+        }
+    }
+
+    /// Shows the program its path.
+    pub(crate) fn show_path(&self, path: &CmPath) {
+        let mut record = ibv_sa_path_rec {
+            flow_label: path.route.flow_label.to_be(),
+            hop_limit: path.route.hop_limit,
+            traffic_class: path.route.traffic_class,
+            reversible: 1,
+            numb_path: 1,
+            pkey: path.pkey.to_be(),
+            sl: path.sl,
+            // "Exactly".
+            mtu_selector: 2,
+            mtu: path.mtu as u8,
+            rate_selector: 2,
+            rate: path.packet_rate,
+            packet_life_time_selector: 2,
+            packet_life_time: path.packet_life_time,
+            ..ibv_sa_path_rec::default()
+        };
+        record.sgid.raw = path.route.local.0;
+        record.dgid.raw = path.route.remote.0;
+        self.c.set_path(record);
+    }
+
+    /// Moves to another channel, under the registry's lock.
+    ///
+    /// # Errors
+    /// Those of opening the device.
+    pub(crate) fn migrate(self: &Arc<Id>, channel: Arc<Channel>, synchronous: bool) -> Result<(), Errno> {
+        let mut state = self.state();
+        let hca = shared()?.hca();
+        if let Some(connection) = state.connection {
+            // One that is over on the device has no events to move.
+            let _ = hca.cm_migrate(connection, channel.device());
+        }
+        if let Some(listener) = state.listener {
+            hca.cm_migrate_listener(listener, channel.device())?;
+        }
+        state.channel.move_local(self, &channel);
+        self.c.set_channel(channel.as_ptr());
+        state.channel = channel;
+        state.synchronous = synchronous;
+        Ok(())
+    }
+}
+
+/// The kind of queue pair of a port space.
+fn kind_of(ps: u32) -> Result<u32, Errno> {
+    match u16::try_from(ps).ok().and_then(PortSpace::from_number) {
+        Some(PortSpace::Tcp | PortSpace::Ib) => Ok(QPT_RC),
+        Some(PortSpace::Udp | PortSpace::IpoIb) => Ok(QPT_UD),
+        None => Err(INVALID.because(|| format!("there is no port space {ps:#x}"))),
+    }
+}

@@ -1,0 +1,219 @@
+//! Queue pairs of identifiers: what they need to get from state to state, and what is destroyed with them.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use pumice_device::hca::Hca;
+use pumice_transport::cm::{MadRoute, QpParameters};
+use pumice_transport::qp::AttributeMask;
+use pumice_transport::types::AddressVector;
+
+use super::identifier::{Id, State};
+use super::memberships;
+use super::objects::{Completions, destroy_queue_pair, modify_queue_pair};
+use super::shared::shared;
+use crate::calls::address_handle::vector_to;
+use crate::ground::abi::{ibv_ah_attr, ibv_cq, ibv_qp_attr};
+use crate::ground::errno::{Errno, INVALID};
+use crate::rdma_cm::constants::{
+    AS_MUCH_AS_THERE_IS, DATAGRAM_Q_KEY, HOP_LIMIT, QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV, QPT_XRC_SEND,
+};
+
+/// `IBV_QPS_*`.
+pub(crate) const INIT: u32 = 1;
+const RTR: u32 = 2;
+pub(crate) const RTS: u32 = 3;
+const ERROR: u32 = 6;
+/// `IBV_ACCESS_REMOTE_WRITE`, and with it READ and ATOMIC.
+const ACCESS_WRITE: u32 = 2;
+const ACCESS_READ_ATOMIC: u32 = 4 | 8;
+/// READs and atomics that a queue pair of the device has at most.
+pub(crate) fn rd_atomic_limit(hca: &Hca) -> u8 {
+    hca.limits().max_rd_atomic.min(AS_MUCH_AS_THERE_IS - 1)
+}
+
+/// The address vector of a route.
+pub(crate) fn address_vector(hca: &Hca, route: &MadRoute) -> ibv_ah_attr {
+    let index = hca.gids().into_iter().find(|(_, entry)| entry.gid == route.local).map(|(index, _)| index);
+    vector_to(&AddressVector {
+        is_global: true,
+        dgid: route.remote,
+        sgid_index: index.unwrap_or_default(),
+        hop_limit: if route.hop_limit == 0 { HOP_LIMIT } else { route.hop_limit },
+        traffic_class: route.traffic_class,
+        flow_label: route.flow_label,
+        port_num: 1,
+        ..AddressVector::default()
+    })
+}
+
+/// What a queue pair of the identifier needs to get to a state.
+///
+/// # Errors
+/// EINVAL: there is no connection yet that it could be ready for, or no such state.
+pub(crate) fn attributes(id: &Id, state: &State, wanted: u32) -> Result<(ibv_qp_attr, AttributeMask), Errno> {
+    let shared = shared()?;
+    let hca = shared.hca();
+    let known = state.connection.and_then(|connection| hca.cm_qp_parameters(connection));
+    let kind = id.c.qp_type();
+    let mut attr = ibv_qp_attr { qp_state: wanted, port_num: 1, ..ibv_qp_attr::default() };
+    let mut mask = AttributeMask::STATE;
+    if kind == QPT_UD {
+        attr.qkey = DATAGRAM_Q_KEY;
+        mask |= match wanted {
+            INIT => AttributeMask::PKEY_INDEX | AttributeMask::PORT | AttributeMask::QKEY,
+            RTR => AttributeMask::empty(),
+            RTS => AttributeMask::SQ_PSN,
+            _ => return Err(INVALID),
+        };
+        return Ok((attr, mask));
+    }
+    if wanted == INIT {
+        mask |= AttributeMask::PKEY_INDEX | AttributeMask::PORT | AttributeMask::ACCESS_FLAGS;
+        if let Some(qp) = known {
+            let reads = if qp.max_dest_rd_atomic != 0 { ACCESS_READ_ATOMIC } else { 0 };
+            attr.qp_access_flags = ACCESS_WRITE | reads;
+        }
+        return Ok((attr, mask));
+    }
+    let qp = known.filter(|qp| qp.dest_qpn.value() != 0);
+    let qp = qp.ok_or_else(|| INVALID.because(|| "the peer's queue pair is not known yet".to_owned()))?;
+    let responds = matches!(kind, QPT_RC | QPT_XRC_RECV);
+    let requests = matches!(kind, QPT_RC | QPT_XRC_SEND);
+    let limit = rd_atomic_limit(hca);
+    match wanted {
+        RTR => {
+            mask |=
+                AttributeMask::AV | AttributeMask::PATH_MTU | AttributeMask::DEST_QPN | AttributeMask::RQ_PSN;
+            attr.ah_attr = address_vector(hca, &route_of(&qp, state));
+            attr.path_mtu = qp.path_mtu as u32;
+            attr.dest_qp_num = qp.dest_qpn.value();
+            attr.rq_psn = state.psn.value();
+            if responds {
+                mask |= AttributeMask::MAX_DEST_RD_ATOMIC | AttributeMask::MIN_RNR_TIMER;
+                attr.max_dest_rd_atomic = qp.max_dest_rd_atomic.min(limit);
+            }
+        }
+        RTS => {
+            mask |= AttributeMask::SQ_PSN;
+            attr.sq_psn = qp.sq_psn.value();
+            if requests {
+                mask |= AttributeMask::RETRY_CNT | AttributeMask::RNR_RETRY | AttributeMask::MAX_QP_RD_ATOMIC;
+                attr.retry_cnt = qp.retry_count;
+                attr.rnr_retry = qp.rnr_retry_count;
+                attr.max_rd_atomic = qp.max_rd_atomic.min(limit);
+            }
+            if kind != QPT_UC {
+                mask |= AttributeMask::TIMEOUT;
+                attr.timeout = state.options.ack_timeout.unwrap_or(qp.timeout);
+            }
+        }
+        _ => return Err(INVALID),
+    }
+    Ok((attr, mask))
+}
+
+/// The route to the peer, with the traffic class of this side.
+fn route_of(qp: &QpParameters, state: &State) -> MadRoute {
+    let chosen = state.options.type_of_service;
+    MadRoute {
+        local: qp.local,
+        remote: qp.remote,
+        traffic_class: if chosen == 0 { qp.traffic_class } else { chosen },
+        hop_limit: qp.hop_limit,
+        flow_label: qp.flow_label,
+    }
+}
+
+/// # Errors
+/// Those of the queue pair.
+pub(crate) fn modify(id: &Id, attr: &mut ibv_qp_attr, mask: AttributeMask) -> Result<(), Errno> {
+    modify_queue_pair(id.c.qp(), attr, mask)
+}
+
+/// Takes the identifier's queue pair, if it has one, to RTS. `depths`: READs and atomics to serve, and to
+/// have outstanding, where the program has said it.
+///
+/// # Errors
+/// Those of the queue pair.
+pub(crate) fn connect(id: &Id, state: &State, depths: Option<(u8, u8)>) -> Result<(), Errno> {
+    if id.c.qp().is_null() {
+        return Ok(());
+    }
+    // Now that the peer is known, so is what it may do.
+    let (mut init, mask) = attributes(id, state, INIT)?;
+    modify(id, &mut init, mask)?;
+    let (mut ready, mask) = attributes(id, state, RTR)?;
+    if let Some((serve, _)) = depths {
+        ready.max_dest_rd_atomic = serve;
+    }
+    modify(id, &mut ready, mask)?;
+    let (mut sends, mask) = attributes(id, state, RTS)?;
+    if let Some((_, outstanding)) = depths {
+        sends.max_rd_atomic = outstanding;
+    }
+    modify(id, &mut sends, mask)
+}
+
+/// Takes the identifier's queue pair, if it has one, to ERR.
+pub(crate) fn to_error(id: &Id) {
+    if !id.c.qp().is_null() {
+        let mut attr = ibv_qp_attr { qp_state: ERROR, ..ibv_qp_attr::default() };
+        // It may be in that state already.
+        let _ = modify(id, &mut attr, AttributeMask::STATE);
+    }
+}
+
+/// The identifier's completion queue for receives, made if there is none.
+///
+/// # Errors
+/// Those of making it.
+pub(crate) fn receive_completion_queue(id: &Id, depth: u32) -> Result<*mut ibv_cq, Errno> {
+    if id.c.recv_cq().is_null() {
+        let made = completion_queue(id, depth)?;
+        id.c.set_recv_cq_channel(made.channel());
+        id.c.set_recv_cq(made.cq());
+    }
+    Ok(id.c.recv_cq())
+}
+
+/// The identifier's completion queue for sends, made if there is none.
+///
+/// # Errors
+/// Those of making it.
+pub(crate) fn send_completion_queue(id: &Id, depth: u32) -> Result<*mut ibv_cq, Errno> {
+    if id.c.send_cq().is_null() {
+        let made = completion_queue(id, depth)?;
+        id.c.set_send_cq_channel(made.channel());
+        id.c.set_send_cq(made.cq());
+    }
+    Ok(id.c.send_cq())
+}
+
+fn completion_queue(id: &Id, depth: u32) -> Result<Completions, Errno> {
+    let depth = c_int::try_from(depth).map_err(|_| INVALID)?;
+    Completions::create(id.c.verbs(), depth, id.as_ptr().cast())
+}
+
+/// Destroys the identifier's queue pair and the queues that were made for it.
+pub(crate) fn destroy(id: &Id) {
+    memberships::detach_all(id);
+    if !id.c.qp().is_null() {
+        destroy_queue_pair(id.c.qp());
+        id.c.set_qp(ptr::null_mut());
+    }
+    // An XRC receive queue has the completion queue for as long as it is there.
+    if id.c.qp_type() != QPT_XRC_RECV || id.c.srq().is_null() {
+        destroy_completion_queues(id);
+    }
+}
+
+/// Destroys the completion queues that were made for the identifier, once nothing uses them.
+pub(crate) fn destroy_completion_queues(id: &Id) {
+    Completions::new(id.c.send_cq_channel(), id.c.send_cq()).destroy();
+    id.c.set_send_cq(ptr::null_mut());
+    id.c.set_send_cq_channel(ptr::null_mut());
+    Completions::new(id.c.recv_cq_channel(), id.c.recv_cq()).destroy();
+    id.c.set_recv_cq(ptr::null_mut());
+    id.c.set_recv_cq_channel(ptr::null_mut());
+}

@@ -1,0 +1,189 @@
+//! The program's buffers, as calls name them.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use libc::{iovec, msghdr};
+
+use super::region::Run;
+use crate::ground::errno::{Errno, INVALID};
+
+/// A program's pointer to data or to room for data, as a call gets it.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct DataPointer(*mut c_void);
+
+/// A program's pointer to a list of buffers, as a call gets it.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct VectorsPointer(*const iovec);
+
+/// A buffer of the program's, which has as many bytes as it says.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Vector(iovec);
+
+impl DataPointer {
+    /// The buffer of so many bytes.
+    pub(crate) const fn vector(self, length: usize) -> Vector {
+        Vector(iovec { iov_base: self.0, iov_len: length })
+    }
+
+    pub(crate) const fn as_ptr(self) -> *mut c_void {
+        self.0
+    }
+}
+
+impl VectorsPointer {
+    /// The list of a message.
+    pub(crate) const fn of_message(message: &msghdr) -> VectorsPointer {
+        VectorsPointer(message.msg_iov)
+    }
+
+    /// The list, of so many entries.
+    ///
+    /// # Errors
+    /// EINVAL: a negative number, or more than any system takes; a null list of some. Those of [`check`].
+    pub(crate) fn list<'a>(self, count: c_int) -> Result<&'a [Vector], Errno> {
+        /// `IOV_MAX`.
+        const MOST: usize = 1024;
+        let count = usize::try_from(count).ok().filter(|count| *count <= MOST).ok_or(INVALID)?;
+        if count == 0 {
+            return Ok(&[]);
+        }
+        if self.0.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: the program's list has so many entries as long as its call lasts.
+        check(unsafe { std::slice::from_raw_parts(self.0.cast::<Vector>(), count) })
+    }
+}
+
+/// The list, if all of it can be.
+///
+/// # Errors
+/// EINVAL: lengths beyond all memory. EFAULT: a null buffer of some bytes.
+pub(crate) fn check(list: &[Vector]) -> Result<&[Vector], Errno> {
+    let mut all = 0_usize;
+    for Vector(one) in list {
+        all = all.checked_add(one.iov_len).filter(|all| *all <= isize::MAX as usize).ok_or(INVALID)?;
+        if one.iov_base.is_null() && one.iov_len > 0 {
+            return Err(Errno(libc::EFAULT));
+        }
+    }
+    Ok(list)
+}
+
+/// The program's buffers, used from the first to the last.
+pub(crate) struct Buffers<'a> {
+    list: &'a [Vector],
+    used: usize,
+}
+
+impl<'a> Buffers<'a> {
+    /// A list that was checked.
+    pub(crate) const fn new(list: &'a [Vector]) -> Buffers<'a> {
+        Buffers { list, used: 0 }
+    }
+
+    /// Bytes that are left.
+    pub(crate) fn left(&self) -> usize {
+        let all = self.list.iter().fold(0_usize, |sum, one| sum.saturating_add(one.0.iov_len));
+        all.saturating_sub(self.used)
+    }
+
+    /// Leaves out the next bytes: an earlier attempt of the call has moved them.
+    pub(crate) fn skip(&mut self, length: usize) {
+        self.advance(length, |_, _, _| ());
+    }
+
+    /// The next bytes, run by run: `each` gets a pointer, how many, and how many came before.
+    fn advance(&mut self, length: usize, mut each: impl FnMut(*mut u8, usize, usize)) {
+        let mut done = 0;
+        while done < length {
+            let Some((Vector(first), rest)) = self.list.split_first() else { return };
+            let run = (first.iov_len - self.used).min(length - done);
+            if run > 0 {
+                each(first.iov_base.cast::<u8>().wrapping_add(self.used), run, done);
+            }
+            done += run;
+            self.used += run;
+            if self.used == first.iov_len {
+                (self.list, self.used) = (rest, 0);
+            }
+        }
+    }
+
+    /// Copies the next bytes to a region.
+    pub(crate) fn gather(&mut self, to: Run<'_>) {
+        self.advance(to.length(), |from, run, before| {
+            // SAFETY: live bytes of the program's buffer, and a part of the run; they may overlap.
+            unsafe { ptr::copy(from, to.start().wrapping_add(before), run) };
+        });
+    }
+
+    /// Copies the next bytes to a slice.
+    pub(crate) fn gather_into(&mut self, to: &mut [u8]) {
+        let (start, length) = (to.as_mut_ptr(), to.len());
+        self.advance(length, |from, run, before| {
+            // SAFETY: live bytes of the program's buffer, and a part of the slice; they may overlap.
+            unsafe { ptr::copy(from, start.wrapping_add(before), run) };
+        });
+    }
+
+    /// Copies bytes of a region into the next buffers.
+    pub(crate) fn scatter(&mut self, from: Run<'_>) {
+        self.advance(from.length(), |to, run, before| {
+            // SAFETY: a part of the run, and room in the program's buffer; they may overlap.
+            unsafe { ptr::copy(from.start().wrapping_add(before), to, run) };
+        });
+    }
+
+    /// Copies a slice into the next buffers.
+    pub(crate) fn scatter_from(&mut self, from: &[u8]) {
+        self.advance(from.len(), |to, run, before| {
+            // SAFETY: a part of the slice, and room in the program's buffer; they may overlap.
+            unsafe { ptr::copy(from.as_ptr().wrapping_add(before), to, run) };
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_used_in_order_whatever_their_lengths() {
+        let mut store = [[0_u8; 3], [0; 3], [0; 3]];
+        let list: Vec<Vector> = store
+            .iter_mut()
+            .zip([3, 0, 2])
+            .map(|(one, length)| DataPointer(one.as_mut_ptr().cast()).vector(length))
+            .collect();
+        let mut into = Buffers::new(&list);
+        assert_eq!(into.left(), 5);
+        into.scatter_from(b"ab");
+        assert_eq!(into.left(), 3);
+        into.scatter_from(b"cdefg");
+        assert_eq!(into.left(), 0);
+        let mut from = Buffers::new(&list);
+        let mut gathered = [0; 4];
+        from.gather_into(&mut gathered);
+        assert_eq!(&gathered, b"abcd");
+        assert_eq!(from.left(), 1);
+        assert_eq!(store, [*b"abc", [0; 3], *b"de\0"]);
+    }
+
+    #[test]
+    fn lists_beyond_all_sense_are_refused() {
+        let huge = DataPointer(ptr::dangling_mut::<u8>().cast()).vector(usize::MAX);
+        let null = DataPointer(ptr::null_mut()).vector(1);
+        let list = |pointer: *const Vector, count| VectorsPointer(pointer.cast()).list(count).map(<[_]>::len);
+        assert_eq!(list(ptr::null(), 0), Ok(0));
+        assert_eq!(list(ptr::null(), 1), Err(INVALID));
+        assert_eq!(list(&huge, -1), Err(INVALID));
+        assert_eq!(list(&huge, 1025), Err(INVALID));
+        assert_eq!(list(&huge, 1), Err(INVALID));
+        assert_eq!(list(&null, 1), Err(Errno(libc::EFAULT)));
+    }
+}

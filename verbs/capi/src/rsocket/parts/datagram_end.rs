@@ -1,0 +1,189 @@
+//! One end of datagrams: a UD queue pair on one of the host's addresses.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use pumice_transport::cm::MadRoute;
+use pumice_transport::path::Path;
+use pumice_transport::types::{
+    RecvRequest, SendFlags, SendOpcode, SendRequest, Sge, UdDestination, WcStatus, WorkCompletion,
+};
+
+use super::buffers::Buffers;
+use super::identifier::Identifier;
+use super::link::{QueuePair, Wanted};
+use super::region::{LOCAL, Region};
+use crate::ground::errno::{Errno, INVALID};
+use crate::rdma_cm::address::local;
+use crate::rdma_cm::constants::{DATAGRAM_Q_KEY, HOP_LIMIT, PS_UDP, QPT_UD};
+use crate::rdma_cm::id::objects::path_of;
+use crate::rdma_cm::id::queue_pair::address_vector;
+use crate::rdma_cm::id::shared::shared;
+use crate::rsocket::protocol::datagram::Source;
+
+/// Room for a datagram between queue pairs, its header included. Longer ones go over UDP.
+const SLOT: u32 = 2048;
+/// What comes before a received datagram.
+const GRH: u32 = 40;
+/// Which completions are of receives.
+const RECEIVE: u64 = 1 << 32;
+const BATCH: usize = 16;
+
+/// An end.
+pub(crate) struct End {
+    queue_pair: QueuePair,
+    outgoing: Region,
+    incoming: Region,
+    /// Slots of the outgoing region that are free.
+    free: Vec<u32>,
+    pub(crate) ip: IpAddr,
+    longest: usize,
+    slots: usize,
+    armed: bool,
+}
+
+impl End {
+    /// An end on an address, for so many datagrams in each direction.
+    ///
+    /// # Errors
+    /// It is none of the device's addresses, or there is no more of something.
+    pub(crate) fn new(ip: IpAddr, sends: u16, receives: u16) -> Result<End, Errno> {
+        let id = Arc::new(Identifier::new(PS_UDP)?);
+        id.bind(SocketAddr::new(ip, 0))?;
+        let wanted = Wanted { kind: QPT_UD, sends, receives, receive_elements: 1, inline: 0 };
+        let queue_pair = QueuePair::new(&id, &wanted)?;
+        let shared = shared()?;
+        let mtu = shared.hca().active_mtu().bytes().min(SLOT as usize);
+        let mut end = End {
+            queue_pair,
+            outgoing: Region::new(shared, usize::from(sends) * SLOT as usize, LOCAL)?,
+            incoming: Region::new(shared, usize::from(receives) * (SLOT + GRH) as usize, LOCAL)?,
+            free: (0..u32::from(sends)).collect(),
+            ip,
+            longest: mtu,
+            slots: sends.into(),
+            armed: false,
+        };
+        for slot in 0..u32::from(receives) {
+            end.post_receive(slot)?;
+        }
+        end.arm();
+        Ok(end)
+    }
+
+    /// Its queue pair.
+    pub(crate) fn qpn(&self) -> u32 {
+        self.queue_pair.number.value()
+    }
+
+    /// Readable when something has completed.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.queue_pair.descriptor()
+    }
+
+    /// Whether a datagram can be sent now.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Whether all that was sent has left.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.free.len() == self.slots
+    }
+
+    /// Whether a datagram of so many bytes, with its header, fits one packet.
+    pub(crate) const fn takes(&self, length: usize) -> bool {
+        length <= self.longest
+    }
+
+    /// Asks for an event with the next completion.
+    pub(crate) fn arm(&mut self) {
+        if self.queue_pair.take_event() {
+            self.armed = false;
+        }
+        if !self.armed {
+            self.queue_pair.arm();
+            self.armed = true;
+        }
+    }
+
+    fn post_receive(&self, slot: u32) -> Result<(), Errno> {
+        let address = self.incoming.address(slot * (SLOT + GRH));
+        let sges = [Sge { address, length: SLOT + GRH, lkey: self.incoming.lkey() }];
+        let request = RecvRequest { wr_id: RECEIVE | u64::from(slot), sges: &sges };
+        Ok(self.queue_pair.hca.post_recv(self.queue_pair.number, &request)?)
+    }
+
+    /// The way from here to a peer's queue pair.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn way_to(&self, peer: IpAddr) -> Result<Arc<Path>, Errno> {
+        let hca = self.queue_pair.hca;
+        let entry = local::own(hca, self.ip)?;
+        let remote = local::gid_of_peer(hca, &entry, peer);
+        let route =
+            MadRoute { local: entry.gid, remote, traffic_class: 0, hop_limit: HOP_LIMIT, flow_label: 0 };
+        path_of(shared()?.pd(), &address_vector(hca, &route))
+    }
+
+    /// Sends a datagram, which fits a packet. EAGAIN: there is no room now.
+    pub(crate) fn send(
+        &mut self,
+        header: &[u8],
+        from: &mut Buffers<'_>,
+        to: UdDestination,
+    ) -> Result<usize, Errno> {
+        let length = from.left();
+        if header.len() + length > SLOT as usize {
+            return Err(Errno(libc::EMSGSIZE));
+        }
+        let slot = self.free.pop().ok_or(Errno(libc::EAGAIN))?;
+        // A free slot: nothing else uses its bytes.
+        let bytes = self.outgoing.run((slot * SLOT) as usize, header.len() + length).ok_or(INVALID)?;
+        bytes.write(header);
+        from.gather(bytes.after(header.len()));
+        let sges = [Sge {
+            address: self.outgoing.address(slot * SLOT),
+            length: (header.len() + length) as u32,
+            lkey: self.outgoing.lkey(),
+        }];
+        let mut request = SendRequest::new(slot.into(), SendOpcode::Send);
+        request.flags |= SendFlags::SIGNALED;
+        request.sges = &sges;
+        request.ud = Some(UdDestination { qkey: DATAGRAM_Q_KEY, ..to });
+        if let Err(error) = self.queue_pair.hca.post_send(self.queue_pair.number, &request) {
+            self.free.push(slot);
+            return Err(error.into());
+        }
+        Ok(length)
+    }
+
+    /// Takes what has completed; each datagram with its source. Whether anything has.
+    pub(crate) fn poll(&mut self, mut each: impl FnMut(Source, &[u8])) -> bool {
+        let mut batch = [WorkCompletion::default(); BATCH];
+        let count = self.queue_pair.hca.poll_cq(&self.queue_pair.queue, &mut batch);
+        for completion in batch.iter().take(count) {
+            let slot = completion.wr_id as u32;
+            if completion.wr_id & RECEIVE == 0 {
+                self.free.push(slot);
+                continue;
+            }
+            if completion.status != WcStatus::Success {
+                continue;
+            }
+            let (begin, length) = (slot * (SLOT + GRH) + GRH, completion.byte_len.saturating_sub(GRH));
+            let mut bytes = vec![0; length.min(SLOT) as usize];
+            if let Some(received) = self.incoming.run(begin as usize, bytes.len()) {
+                received.read(&mut bytes);
+                if let Some((source, data)) = Source::parse(&bytes) {
+                    each(source, data);
+                }
+            }
+            // If it fails, the queue pair is in error and receives nothing more.
+            let _ = self.post_receive(slot);
+        }
+        count > 0
+    }
+}

@@ -1,0 +1,331 @@
+//! A queue pair with its completion queue and its memory: what a stream's transfers are posted to.
+
+use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
+use std::ptr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pumice_device::hca::Hca;
+use pumice_device::objects::completion_channel::CompletionChannel;
+use pumice_device::objects::completion_queue::CompletionQueue;
+use pumice_transport::types::{
+    RecvRequest, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge, WcOpcode, WcStatus, WorkCompletion,
+};
+use pumice_transport::wire::Qpn;
+
+use super::buffers::Buffers;
+use super::identifier::Identifier;
+use super::region::{BIG_ENDIAN, LOCAL, Region, WRITTEN_BY_PEERS};
+use crate::ground::abi::ibv_qp_init_attr;
+use crate::ground::errno::Errno;
+use crate::ground::zeroed::zeroed;
+use crate::rdma_cm::calls::queue_pair::create;
+use crate::rdma_cm::constants::QPT_RC;
+use crate::rdma_cm::id::objects::{Completions, queue_pair_number};
+use crate::rdma_cm::id::queue_pair::destroy;
+use crate::rdma_cm::id::shared::shared;
+use crate::rsocket::protocol::TABLE_ENTRIES;
+use crate::rsocket::protocol::connection_data::ConnectionData;
+use crate::rsocket::protocol::remote_buffer::{Mapping, RemoteBuffer};
+use crate::rsocket::protocol::sending::Transfer;
+use crate::rsocket::protocol::stream::{Control, Sizes};
+use crate::rsocket::protocol::word::Word;
+
+/// Most bytes that are copied into a request, whatever the program asks for.
+pub(crate) const MOST_INLINE: u32 = 512;
+/// Completions that are taken at a time.
+const BATCH: usize = 16;
+
+/// What a completed request was, in its number: the kind, and the part of the ring that is free.
+const DATA: u64 = 1 << 32;
+const CONTROL: u64 = 2 << 32;
+const DISCONNECT: u64 = 3 << 32;
+
+/// A completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// The peer has sent a word.
+    Word(Word),
+    /// Data has arrived at the peer, and so much of the ring is free.
+    Data(u32),
+    /// A word of the protocol has arrived at the peer; whether it was the last.
+    Control(bool),
+    /// A request failed, with this errno.
+    Failed(i32),
+    /// A receive was given back.
+    Flushed,
+}
+
+/// How a queue pair is made.
+pub(crate) struct Wanted {
+    /// `IBV_QPT_*`.
+    pub(crate) kind: u32,
+    pub(crate) sends: u16,
+    pub(crate) receives: u16,
+    pub(crate) receive_elements: u32,
+    pub(crate) inline: u32,
+}
+
+/// Completion queue and channel, which are destroyed after the queue pair.
+struct OwnCompletions(Completions);
+
+impl Drop for OwnCompletions {
+    fn drop(&mut self) {
+        self.0.destroy();
+    }
+}
+
+/// The queue pair of an identifier.
+struct OwnQueuePair(Arc<Identifier>);
+
+impl Drop for OwnQueuePair {
+    fn drop(&mut self) {
+        destroy(self.0.id());
+    }
+}
+
+/// A queue pair with its completion queue and channel. The fields are dropped from the first to the last.
+pub(crate) struct QueuePair {
+    _own: OwnQueuePair,
+    _completions: OwnCompletions,
+    pub(crate) hca: &'static Hca,
+    pub(crate) queue: Arc<CompletionQueue>,
+    pub(crate) events: Arc<CompletionChannel>,
+    pub(crate) number: Qpn,
+}
+
+impl QueuePair {
+    /// The queue pair of an identifier that is on the device, with one completion queue and its channel.
+    ///
+    /// # Errors
+    /// Those of making the objects.
+    pub(crate) fn new(id: &Arc<Identifier>, wanted: &Wanted) -> Result<QueuePair, Errno> {
+        let shared = shared()?;
+        let depth = i32::from(wanted.sends) + i32::from(wanted.receives);
+        let completions = Completions::create(shared.context(), depth, ptr::null_mut())?;
+        let guard = OwnCompletions(completions);
+        let mut attributes = ibv_qp_init_attr {
+            send_cq: completions.cq(),
+            recv_cq: completions.cq(),
+            qp_type: wanted.kind,
+            sq_sig_all: 1,
+            ..zeroed()
+        };
+        attributes.cap.max_send_wr = wanted.sends.into();
+        attributes.cap.max_recv_wr = wanted.receives.into();
+        attributes.cap.max_send_sge = 2;
+        attributes.cap.max_recv_sge = wanted.receive_elements;
+        attributes.cap.max_inline_data = wanted.inline;
+        create(id.id(), shared.pd(), &mut attributes)?;
+        let own = OwnQueuePair(Arc::clone(id));
+        let (number, _) = queue_pair_number(id.id().c.qp())?;
+        let (queue, events) = completions.objects()?;
+        let hca = shared.hca();
+        Ok(QueuePair { _own: own, _completions: guard, hca, queue, events, number: Qpn::new(number) })
+    }
+
+    /// Readable when an event that was asked for has come.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.events.as_fd().as_raw_fd()
+    }
+
+    /// Asks for an event with the next completion.
+    pub(crate) fn arm(&self) {
+        self.hca.req_notify_cq(&self.queue, false);
+    }
+
+    /// Takes the event, if it has come.
+    pub(crate) fn take_event(&self) -> bool {
+        let came = self.events.try_event().is_some();
+        if came {
+            self.queue.ack_events(1);
+        }
+        came
+    }
+}
+
+/// A link. Its fields are dropped from the first to the last.
+pub(crate) struct Link {
+    pub(crate) queue_pair: QueuePair,
+    /// Most bytes of data that are copied into a request.
+    pub(crate) inline: u32,
+    pub(crate) outgoing: Region,
+    pub(crate) incoming: Region,
+    /// The tables that the peer writes: buffers, then mappings.
+    pub(crate) tables: Region,
+    sizes: Sizes,
+    maps: u16,
+}
+
+impl Link {
+    /// The queue pair of an identifier that is on the device, and everything that goes with it.
+    ///
+    /// # Errors
+    /// Those of making the objects.
+    pub(crate) fn new(id: &Arc<Identifier>, sizes: &Sizes, inline: u32, maps: u16) -> Result<Link, Errno> {
+        let shared = shared()?;
+        let inline = inline.min(MOST_INLINE).min(shared.hca().limits().max_inline_data);
+        let wanted = Wanted {
+            kind: QPT_RC,
+            sends: sizes.send_queue,
+            receives: sizes.receive_queue,
+            receive_elements: 1,
+            // Entries of tables are always copied.
+            inline: inline.max(Mapping::LEN as u32),
+        };
+        let queue_pair = QueuePair::new(id, &wanted)?;
+        let tables = TABLE_ENTRIES * RemoteBuffer::LEN + usize::from(maps) * Mapping::LEN;
+        let link = Link {
+            queue_pair,
+            inline,
+            outgoing: Region::new(shared, sizes.send_buffer as usize, LOCAL)?,
+            incoming: Region::new(shared, sizes.receive_buffer as usize, WRITTEN_BY_PEERS)?,
+            tables: Region::new(shared, tables, WRITTEN_BY_PEERS)?,
+            sizes: *sizes,
+            maps,
+        };
+        link.post_receives(sizes.receive_queue.into())?;
+        Ok(link)
+    }
+
+    /// What the peer is told when the connection is made.
+    pub(crate) fn connection_data(&self) -> ConnectionData {
+        let ring = self.incoming.remote_buffer();
+        ConnectionData {
+            big_endian: BIG_ENDIAN,
+            credits: self.sizes.receive_queue,
+            maps: self.maps,
+            table: RemoteBuffer { length: TABLE_ENTRIES as u32, ..self.tables.remote_buffer() },
+            first: RemoteBuffer { length: ring.length / 2, ..ring },
+        }
+    }
+
+    /// The entry of a mapping of the peer's; none, if there is none of that number.
+    pub(crate) fn mapping(&self, index: u16) -> Option<Mapping> {
+        if index >= self.maps {
+            return None;
+        }
+        let offset = TABLE_ENTRIES * RemoteBuffer::LEN + usize::from(index) * Mapping::LEN;
+        Some(Mapping::parse(&self.tables.read(offset)?, BIG_ENDIAN))
+    }
+
+    /// Receives for so many words; they need no memory.
+    pub(crate) fn post_receives(&self, count: usize) -> Result<(), Errno> {
+        const REQUESTS: [RecvRequest<'static>; BATCH] = [RecvRequest { wr_id: 0, sges: &[] }; BATCH];
+        let mut left = count;
+        while left > 0 {
+            let batch = REQUESTS.get(..left.min(BATCH)).unwrap_or_default();
+            self.queue_pair
+                .hca
+                .post_recvs(self.queue_pair.number, batch)
+                .map_err(|(_, error)| Errno::from(error))?;
+            left -= batch.len();
+        }
+        Ok(())
+    }
+
+    /// Posts a transfer: gathers its data into the ring, or into the request if it is short.
+    pub(crate) fn post(&self, transfer: &Transfer, buffers: &mut Buffers<'_>) -> Result<(), Errno> {
+        let mut inline = [0; MOST_INLINE as usize];
+        if transfer.piece.length() == 0 {
+            let length = transfer.length.min(MOST_INLINE) as usize;
+            let inline = inline.get_mut(..length).unwrap_or_default();
+            buffers.gather_into(inline);
+            return self.post_bytes(transfer, inline);
+        }
+        // Nothing else uses this part of the ring until its request is done.
+        self.outgoing.runs(&transfer.piece).into_iter().for_each(|run| buffers.gather(run));
+        let piece = transfer.piece;
+        let lkey = self.outgoing.lkey();
+        let sges = [(piece.offset, piece.first), (0, piece.second)].map(|(offset, length)| Sge {
+            address: self.outgoing.address(offset),
+            length,
+            lkey,
+        });
+        let count = if piece.second == 0 { 1 } else { 2 };
+        let mut request = request(DATA | u64::from(piece.length()), transfer.word);
+        request.sges = sges.get(..count).unwrap_or_default();
+        request.remote = RemoteTarget { address: transfer.address, rkey: transfer.key };
+        Ok(self.queue_pair.hca.post_send(self.queue_pair.number, &request)?)
+    }
+
+    /// Posts a transfer of a few bytes, which are copied.
+    pub(crate) fn post_bytes(&self, transfer: &Transfer, bytes: &[u8]) -> Result<(), Errno> {
+        let mut request = request(DATA, transfer.word);
+        request.flags |= SendFlags::INLINE;
+        request.inline_data = bytes;
+        request.remote = RemoteTarget { address: transfer.address, rkey: transfer.key };
+        Ok(self.queue_pair.hca.post_send(self.queue_pair.number, &request)?)
+    }
+
+    /// Posts a word of the protocol.
+    pub(crate) fn post_control(&self, control: &Control) -> Result<(), Errno> {
+        let kind = if control.word == Word::Disconnect { DISCONNECT } else { CONTROL };
+        let mut request = request(kind, Some(control.word));
+        if let Some((to, bytes)) = &control.entry {
+            request.flags |= SendFlags::INLINE;
+            request.inline_data = bytes;
+            request.remote = RemoteTarget { address: to.address, rkey: to.key };
+        }
+        Ok(self.queue_pair.hca.post_send(self.queue_pair.number, &request)?)
+    }
+
+    /// Posts a WRITE of nothing.
+    pub(crate) fn post_probe(&self) -> Result<(), Errno> {
+        Ok(self.queue_pair.hca.post_send(self.queue_pair.number, &request(CONTROL, None))?)
+    }
+
+    /// Takes completions, oldest first; if there is none and `drives`, the device is driven. Whether there
+    /// may be more.
+    pub(crate) fn poll(&self, drives: bool, mut each: impl FnMut(Done)) -> bool {
+        let mut batch = [WorkCompletion::default(); BATCH];
+        let count = if drives {
+            self.queue_pair.hca.poll_cq(&self.queue_pair.queue, &mut batch)
+        } else {
+            self.queue_pair.queue.poll(&mut batch)
+        };
+        for completion in batch.iter().take(count) {
+            each(done(completion));
+        }
+        count == BATCH
+    }
+
+    /// Waits for an event that was asked for, driving the device, at most so long or until a signal: whether
+    /// it came.
+    pub(crate) fn wait(&self, at_most: Duration) -> bool {
+        let came =
+            self.queue_pair.hca.wait_cq_event_or_signal(&self.queue_pair.events, Some(at_most)).is_some();
+        if came {
+            self.queue_pair.queue.ack_events(1);
+        }
+        came
+    }
+}
+
+/// A WRITE, with a word if the peer is to hear of it.
+fn request(wr_id: u64, word: Option<Word>) -> SendRequest<'static> {
+    match word {
+        Some(word) => SendRequest {
+            imm_data: word.bits().to_be_bytes(),
+            ..SendRequest::new(wr_id, SendOpcode::RdmaWriteWithImm)
+        },
+        None => SendRequest::new(wr_id, SendOpcode::RdmaWrite),
+    }
+}
+
+fn done(completion: &WorkCompletion) -> Done {
+    let kind = completion.wr_id & !u64::from(u32::MAX);
+    match (kind, completion.status) {
+        (0, WcStatus::Success) if completion.opcode == WcOpcode::RecvRdmaWithImm => {
+            Done::Word(Word::from_bits(u32::from_be_bytes(completion.imm_data)))
+        }
+        // A peer that sends anything but WRITEs does not speak the protocol.
+        (0, WcStatus::Success) => Done::Failed(libc::EPROTO),
+        (0, _) => Done::Flushed,
+        (DATA, WcStatus::Success) => Done::Data(completion.wr_id as u32),
+        (_, WcStatus::Success) => Done::Control(kind == DISCONNECT),
+        (_, WcStatus::RetryExcErr | WcStatus::RnrRetryExcErr) => Done::Failed(libc::ETIMEDOUT),
+        (_, WcStatus::WrFlushErr) => Done::Flushed,
+        _ => Done::Failed(libc::ECONNRESET),
+    }
+}

@@ -1,0 +1,12 @@
+//! What sockets are made of.
+
+pub(crate) mod buffers;
+pub(crate) mod datagram_end;
+pub(crate) mod event_thread;
+pub(crate) mod identifier;
+pub(crate) mod link;
+pub(crate) mod mappings;
+pub(crate) mod options;
+pub(crate) mod reentry;
+pub(crate) mod region;
+pub(crate) mod waker;

@@ -1,0 +1,323 @@
+//! Options of sockets, and what they are to begin with.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use crate::ground::errno::{Errno, INVALID};
+use crate::ground::plain::Plain;
+use crate::rsocket::protocol::connection_data::representable;
+use crate::rsocket::protocol::stream::Sizes;
+
+/// `SOL_RDMA`, and its options.
+pub(crate) const SOL_RDMA: c_int = 0x10000;
+const RDMA_SQSIZE: c_int = 0;
+const RDMA_RQSIZE: c_int = 1;
+const RDMA_INLINE: c_int = 2;
+const RDMA_IOMAPSIZE: c_int = 3;
+
+/// Requests of a queue: usually, at least, at most.
+const QUEUE: u16 = 384;
+const LEAST_QUEUE: u16 = 16;
+const MOST_QUEUE: u16 = 0xfffe;
+/// Bytes of a ring: usually, at least, at most.
+const BUFFER: u32 = 1 << 17;
+const LEAST_BUFFER: u32 = 4096;
+const MOST_BUFFER: u32 = 1 << 28;
+/// Bytes that are copied into a request.
+const INLINE: u32 = 64;
+/// Seconds between probes of a silent peer, as in Linux.
+const KEEP_IDLE: c_int = 7200;
+
+/// What a program has set.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// O_NONBLOCK and others of F_SETFL.
+    pub(crate) status_flags: c_int,
+    /// FD_CLOEXEC.
+    pub(crate) descriptor_flags: c_int,
+    send_queue: u16,
+    receive_queue: u16,
+    send_buffer: u32,
+    receive_buffer: u32,
+    pub(crate) inline: u32,
+    pub(crate) maps: u16,
+    /// SO_LINGER: seconds.
+    pub(crate) linger: Option<u32>,
+    pub(crate) receive_limit: Option<Duration>,
+    pub(crate) send_limit: Option<Duration>,
+    pub(crate) keeps_alive: bool,
+    pub(crate) keep_idle: c_int,
+    /// Values that change nothing here and are only given back: (level, option, value).
+    others: Vec<(c_int, c_int, c_int)>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            status_flags: libc::O_RDWR,
+            descriptor_flags: 0,
+            send_queue: QUEUE,
+            receive_queue: QUEUE,
+            send_buffer: BUFFER,
+            receive_buffer: BUFFER,
+            inline: INLINE,
+            maps: 0,
+            linger: None,
+            receive_limit: None,
+            send_limit: None,
+            keeps_alive: false,
+            keep_idle: KEEP_IDLE,
+            others: Vec::new(),
+        }
+    }
+}
+
+/// An option, by what is done about it.
+enum Kind {
+    SendBuffer,
+    ReceiveBuffer,
+    Linger,
+    ReceiveLimit,
+    SendLimit,
+    KeepAlive,
+    KeepIdle,
+    SendQueue,
+    ReceiveQueue,
+    Inline,
+    Maps,
+    /// Given back as it was set; what it is until then.
+    Remembered(c_int),
+    /// Of the protocol below: nothing to set.
+    Fixed(c_int),
+    Unknown,
+}
+
+const fn kind(level: c_int, option: c_int) -> Kind {
+    match (level, option) {
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => Kind::SendBuffer,
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) => Kind::ReceiveBuffer,
+        (libc::SOL_SOCKET, libc::SO_LINGER) => Kind::Linger,
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => Kind::ReceiveLimit,
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => Kind::SendLimit,
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => Kind::KeepAlive,
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => Kind::KeepIdle,
+        (SOL_RDMA, RDMA_SQSIZE) => Kind::SendQueue,
+        (SOL_RDMA, RDMA_RQSIZE) => Kind::ReceiveQueue,
+        (SOL_RDMA, RDMA_INLINE) => Kind::Inline,
+        (SOL_RDMA, RDMA_IOMAPSIZE) => Kind::Maps,
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT | libc::SO_OOBINLINE) => {
+            Kind::Remembered(0)
+        }
+        (libc::SOL_SOCKET, libc::SO_BROADCAST | libc::SO_PRIORITY | libc::SO_RCVLOWAT) => Kind::Remembered(0),
+        (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY | libc::IPV6_TCLASS) => {
+            Kind::Remembered(0)
+        }
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Kind::Remembered(0),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT | libc::TCP_KEEPINTVL | libc::TCP_CONGESTION) => {
+            Kind::Remembered(1)
+        }
+        (libc::IPPROTO_TCP, libc::TCP_CORK | libc::TCP_QUICKACK | libc::TCP_USER_TIMEOUT) => {
+            Kind::Remembered(0)
+        }
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => Kind::Remembered(2048),
+        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Kind::Fixed(0),
+        _ => Kind::Unknown,
+    }
+}
+
+impl Options {
+    pub(crate) const fn is_nonblocking(&self) -> bool {
+        self.status_flags & libc::O_NONBLOCK != 0
+    }
+
+    /// How large a stream becomes, on a device with queues of at most `limit` requests.
+    pub(crate) fn sizes(&self, limit: u32) -> Sizes {
+        let limit = u16::try_from(limit).unwrap_or(MOST_QUEUE).clamp(LEAST_QUEUE, MOST_QUEUE);
+        Sizes {
+            send_queue: self.send_queue.clamp(LEAST_QUEUE, limit),
+            receive_queue: self.receive_queue.clamp(LEAST_QUEUE, limit),
+            send_buffer: self.send_buffer,
+            // Both halves are of one size.
+            receive_buffer: self.receive_buffer & !1,
+        }
+    }
+
+    /// Of a socket that is accepted: as the listener's, but it blocks.
+    pub(crate) fn inherited(&self) -> Options {
+        Options { status_flags: libc::O_RDWR, descriptor_flags: 0, ..self.clone() }
+    }
+
+    /// `rsetsockopt`. `connected`: sizes are fixed.
+    ///
+    /// # Errors
+    /// ENOPROTOOPT: there is no such option. EINVAL: it is too short, or its value is none, or it comes too
+    /// late. EFAULT: there is no value.
+    pub(crate) fn set(
+        &mut self,
+        level: c_int,
+        option: c_int,
+        value: Option<&[u8]>,
+        connected: bool,
+    ) -> Result<(), Errno> {
+        let kind = kind(level, option);
+        if connected && level == SOL_RDMA {
+            return Err(
+                INVALID.because(|| "sizes of RDMA queues are set before the connection is made".to_owned())
+            );
+        }
+        let number = || read::<c_int>(value);
+        match kind {
+            Kind::Linger => {
+                let linger = read::<libc::linger>(value)?;
+                self.linger = (linger.l_onoff != 0).then_some(linger.l_linger.max(0) as u32);
+            }
+            Kind::ReceiveLimit | Kind::SendLimit => {
+                let time = read::<libc::timeval>(value)?;
+                let (seconds, micros) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_usec));
+                let (Ok(seconds), Ok(micros @ 0..1_000_000)) = (seconds, micros) else {
+                    return Err(Errno(libc::EDOM));
+                };
+                let limit = Duration::from_secs(seconds.min(1 << 32)) + Duration::from_micros(micros);
+                let limit = Some(limit).filter(|limit| !limit.is_zero());
+                if matches!(kind, Kind::ReceiveLimit) {
+                    self.receive_limit = limit
+                } else {
+                    self.send_limit = limit
+                }
+            }
+            // As in Linux, half of what is there is for the system's own purposes.
+            Kind::SendBuffer if !connected => self.send_buffer = buffer(number()?),
+            Kind::ReceiveBuffer if !connected => self.receive_buffer = buffer(number()?),
+            Kind::SendBuffer | Kind::ReceiveBuffer => drop(number()?),
+            Kind::KeepAlive => self.keeps_alive = number()? != 0,
+            Kind::KeepIdle => {
+                self.keep_idle = Some(number()?).filter(|seconds| *seconds > 0).ok_or(INVALID)?
+            }
+            Kind::SendQueue => self.send_queue = queue(number()?),
+            Kind::ReceiveQueue => self.receive_queue = queue(number()?),
+            Kind::Inline => self.inline = number()?.max(0) as u32,
+            Kind::Maps => self.maps = representable(number()?.clamp(0, c_int::from(u16::MAX)) as u16),
+            Kind::Remembered(_) if (level, option) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {}
+            Kind::Remembered(_) => {
+                let number = number()?;
+                self.others.retain(|(l, o, _)| (*l, *o) != (level, option));
+                self.others.push((level, option, number));
+            }
+            Kind::Fixed(_) | Kind::Unknown => return Err(Errno(libc::ENOPROTOOPT)),
+        }
+        Ok(())
+    }
+
+    /// `rgetsockopt`, for options that are numbers or structures of their own: the bytes of the value.
+    ///
+    /// # Errors
+    /// ENOPROTOOPT: there is no such option.
+    pub(crate) fn show(&self, level: c_int, option: c_int) -> Result<Vec<u8>, Errno> {
+        let number = match kind(level, option) {
+            Kind::Linger => {
+                let (on, seconds) = (self.linger.is_some(), self.linger.unwrap_or(0) as c_int);
+                return Ok([c_int::from(on).to_ne_bytes(), seconds.to_ne_bytes()].concat());
+            }
+            Kind::ReceiveLimit => return Ok(time(self.receive_limit)),
+            Kind::SendLimit => return Ok(time(self.send_limit)),
+            Kind::SendBuffer => self.send_buffer as c_int,
+            Kind::ReceiveBuffer => self.receive_buffer as c_int,
+            Kind::KeepAlive => self.keeps_alive.into(),
+            Kind::KeepIdle => self.keep_idle,
+            Kind::SendQueue => self.send_queue.into(),
+            Kind::ReceiveQueue => self.receive_queue.into(),
+            Kind::Inline => self.inline as c_int,
+            Kind::Maps => self.maps.into(),
+            Kind::Remembered(usual) => {
+                let mut set = self.others.iter().filter(|(l, o, _)| (*l, *o) == (level, option));
+                set.next().map_or(usual, |(_, _, value)| *value)
+            }
+            Kind::Fixed(number) => number,
+            Kind::Unknown => return Err(Errno(libc::ENOPROTOOPT)),
+        };
+        Ok(number.to_ne_bytes().to_vec())
+    }
+}
+
+/// The bytes of a `struct timeval`; zero is no limit.
+fn time(limit: Option<Duration>) -> Vec<u8> {
+    let seconds = limit.map_or(0, |limit| limit.as_secs() as libc::time_t);
+    let micros = limit.map_or(0, |limit| libc::suseconds_t::from(limit.subsec_micros()));
+    [&seconds.to_ne_bytes()[..], &micros.to_ne_bytes()].concat()
+}
+
+fn buffer(asked: c_int) -> u32 {
+    (asked.max(0) as u32).saturating_mul(2).clamp(LEAST_BUFFER, MOST_BUFFER)
+}
+
+fn queue(asked: c_int) -> u16 {
+    asked.clamp(LEAST_QUEUE.into(), MOST_QUEUE.into()) as u16
+}
+
+fn read<T: Plain>(value: Option<&[u8]>) -> Result<T, Errno> {
+    T::parse(value.ok_or(Errno(libc::EFAULT))?).ok_or(INVALID)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(options: &mut Options, level: c_int, option: c_int, value: c_int) -> Result<(), Errno> {
+        options.set(level, option, Some(&value.to_ne_bytes()), false)
+    }
+
+    fn show(options: &Options, level: c_int, option: c_int) -> Result<c_int, Errno> {
+        let shown = options.show(level, option)?;
+        assert_eq!(shown.len(), 4);
+        Ok(c_int::parse(&shown).unwrap())
+    }
+
+    #[test]
+    fn what_was_set_is_shown() {
+        let mut options = Options::default();
+        for (level, option, value, shown) in [
+            (libc::SOL_SOCKET, libc::SO_SNDBUF, 1 << 19, 1 << 20),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF, 0, LEAST_BUFFER as c_int),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF, c_int::MAX, MOST_BUFFER as c_int),
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 5, 1),
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY, 1, 1),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 9, 9),
+            (SOL_RDMA, RDMA_SQSIZE, 1, 16),
+            (SOL_RDMA, RDMA_RQSIZE, 1 << 20, 0xfffe),
+            (SOL_RDMA, RDMA_INLINE, 0, 0),
+            (SOL_RDMA, RDMA_IOMAPSIZE, 300, 256),
+        ] {
+            assert_eq!(set(&mut options, level, option, value), Ok(()));
+            assert_eq!(show(&options, level, option), Ok(shown), "level {level} option {option}");
+        }
+        let sizes = options.sizes(1000);
+        assert_eq!((sizes.send_queue, sizes.receive_queue), (16, 1000));
+        assert_eq!(set(&mut options, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 0), Err(INVALID));
+        assert_eq!(set(&mut options, libc::SOL_SOCKET, 9999, 0), Err(Errno(libc::ENOPROTOOPT)));
+        assert_eq!(show(&options, libc::SOL_SOCKET, 9999), Err(Errno(libc::ENOPROTOOPT)));
+    }
+
+    #[test]
+    fn sizes_are_fixed_when_connected() {
+        let mut options = Options::default();
+        let value = Some(&[1, 0, 0, 0][..]);
+        assert_eq!(options.set(SOL_RDMA, RDMA_SQSIZE, value, true), Err(INVALID));
+        assert_eq!(options.set(libc::SOL_SOCKET, libc::SO_SNDBUF, value, true), Ok(()));
+        assert_eq!(options.set(libc::SOL_SOCKET, libc::SO_SNDBUF, Some(&[1, 0, 0]), true), Err(INVALID));
+        assert_eq!(options.set(libc::SOL_SOCKET, libc::SO_SNDBUF, None, true), Err(Errno(libc::EFAULT)));
+        assert_eq!(options.send_buffer, BUFFER);
+    }
+
+    #[test]
+    fn structures_are_shown_as_they_are_in_c() {
+        let mut options = Options::default();
+        let linger = [1_i32.to_ne_bytes(), 9_i32.to_ne_bytes()].concat();
+        assert_eq!(options.set(libc::SOL_SOCKET, libc::SO_LINGER, Some(&linger), false), Ok(()));
+        assert_eq!(options.show(libc::SOL_SOCKET, libc::SO_LINGER), Ok(linger));
+        let time = [3_i64.to_ne_bytes(), 500_i64.to_ne_bytes()].concat();
+        assert_eq!(options.set(libc::SOL_SOCKET, libc::SO_RCVTIMEO, Some(&time), false), Ok(()));
+        assert_eq!(options.receive_limit, Some(Duration::from_micros(3_000_500)));
+        assert_eq!(options.show(libc::SOL_SOCKET, libc::SO_RCVTIMEO), Ok(time));
+        assert_eq!(options.show(libc::SOL_SOCKET, libc::SO_SNDTIMEO), Ok(vec![0; 16]));
+    }
+}

@@ -1,0 +1,403 @@
+//! Datagram sockets. The socket that programs see is a UDP socket. Over it go the first datagrams to a peer,
+//! with a header that names this side's queue pair; the peer answers with its own, and from then on datagrams
+//! go from queue pair to queue pair. Those that are too long for a packet always go over UDP.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::c_int;
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pumice_device::hca::Hca;
+use pumice_transport::path::Path;
+use pumice_transport::types::UdDestination;
+use pumice_transport::wire::Qpn;
+
+use super::stream::Patience;
+use crate::ground::cancellation::{RESTART, attempt_ends, earlier};
+use crate::ground::errno::Errno;
+use crate::ground::system_call;
+use crate::rdma_cm::address::{local, socket_address};
+use crate::rdma_cm::id::shared::shared;
+use crate::rsocket::parts::buffers::Buffers;
+use crate::rsocket::parts::datagram_end::End;
+use crate::rsocket::parts::options::{Options, SOL_RDMA};
+use crate::rsocket::parts::waker::Waker;
+use crate::rsocket::protocol::datagram::{Source, UdpHeader};
+
+/// Datagrams that wait to be received; more are left where they are.
+const MOST_WAITING: usize = 1024;
+/// Peers that are known; the one with the lowest address is forgotten for another.
+const MOST_PEERS: usize = 1 << 16;
+/// Longest datagram, as with UDP.
+const LONGEST: usize = 65507 - 28;
+/// Datagrams between queue pairs in each direction, at most.
+const MOST_SLOTS: u16 = 384;
+/// How long closing waits for what was sent to leave.
+const LINGERING: Duration = Duration::from_secs(2);
+
+/// A peer.
+#[derive(Default)]
+struct Peer {
+    /// Its queue pair and the way to it, once it has said so.
+    known: Option<(u32, Arc<Path>)>,
+}
+
+struct State {
+    ends: Vec<End>,
+    peers: BTreeMap<SocketAddr, Peer>,
+    connected: Option<SocketAddr>,
+    bound: bool,
+    waiting: VecDeque<(SocketAddr, Box<[u8]>)>,
+    options: Options,
+    sleepers: Vec<Arc<Waker>>,
+    /// Room for a datagram over UDP.
+    scratch: Box<[u8]>,
+}
+
+/// A datagram socket.
+pub(crate) struct DatagramSocket {
+    udp: UdpSocket,
+    state: Mutex<State>,
+}
+
+fn from_io(error: &io::Error) -> Errno {
+    Errno(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// The address from which a peer is reached.
+fn own_address(hca: &Hca, peer: SocketAddr) -> Result<IpAddr, Errno> {
+    let entry = local::source_for(hca, peer)?;
+    Ok(local::shown_source(hca, &entry, peer.ip()))
+}
+
+impl DatagramSocket {
+    /// A new socket.
+    ///
+    /// # Errors
+    /// There is no device, or there are no descriptors.
+    pub(crate) fn new(family: c_int, options: Options) -> Result<DatagramSocket, Errno> {
+        shared()?;
+        let udp = UdpSocket::from(system_call::udp_socket(family)?);
+        let state = State {
+            ends: Vec::new(),
+            peers: BTreeMap::new(),
+            connected: None,
+            bound: false,
+            waiting: VecDeque::new(),
+            options,
+            sleepers: Vec::new(),
+            scratch: vec![0; 1 << 16].into(),
+        };
+        Ok(DatagramSocket { udp, state: Mutex::new(state) })
+    }
+
+    /// The number that programs know it by.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.udp.as_raw_fd()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// # Errors
+    /// Those of bind(2).
+    pub(crate) fn bind(&self, to: SocketAddr) -> Result<(), Errno> {
+        self.bind_locked(&mut self.lock(), to)
+    }
+
+    fn bind_locked(&self, state: &mut State, mut to: SocketAddr) -> Result<(), Errno> {
+        // All addresses of a device that has one are that one, from which answers must come.
+        if to.ip().is_unspecified() {
+            let gids = shared()?.hca().gids();
+            let mut same = gids.iter().map(|(_, entry)| entry.ip).filter(|ip| ip.is_ipv4() == to.is_ipv4());
+            if let (Some(only), None) = (same.next(), same.next()) {
+                to.set_ip(only);
+            }
+        }
+        let (c, length) = socket_address::to_c(to);
+        system_call::bind(self.udp.as_fd(), &c, length)?;
+        state.bound = true;
+        Ok(())
+    }
+
+    /// # Errors
+    /// There is no way to the peer.
+    pub(crate) fn connect(&self, to: SocketAddr) -> Result<(), Errno> {
+        let mut state = self.lock();
+        self.end_for(&mut state, to)?;
+        state.connected = Some(to);
+        Ok(())
+    }
+
+    /// The end from which a peer is reached.
+    fn end_for(&self, state: &mut State, peer: SocketAddr) -> Result<usize, Errno> {
+        let hca = shared()?.hca();
+        if !state.bound {
+            let own = own_address(hca, peer)?;
+            self.bind_locked(state, SocketAddr::new(own, 0))?;
+        }
+        let mut own = self.udp.local_addr().map_err(|error| from_io(&error))?.ip();
+        if own.is_unspecified() {
+            own = own_address(hca, peer)?;
+        }
+        if let Some(index) = state.ends.iter().position(|end| end.ip == own) {
+            return Ok(index);
+        }
+        let sizes = state.options.sizes(MOST_SLOTS.into());
+        let slots = |bytes: u32| u16::try_from(bytes / 2048).unwrap_or(MOST_SLOTS).clamp(16, MOST_SLOTS);
+        state.ends.push(End::new(own, slots(sizes.send_buffer), slots(sizes.receive_buffer))?);
+        Ok(state.ends.len() - 1)
+    }
+
+    /// # Errors
+    /// Those of getsockname(2).
+    pub(crate) fn own(&self) -> Result<SocketAddr, Errno> {
+        self.udp.local_addr().map_err(|error| from_io(&error))
+    }
+
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.lock().connected
+    }
+
+    /// Takes what has come, over UDP and otherwise.
+    fn progress(&self, state: &mut State) {
+        let mut changed = false;
+        let State { ends, waiting, connected, .. } = state;
+        for end in ends {
+            while waiting.len() < MOST_WAITING
+                && end.poll(|Source(from), data| {
+                    if connected.is_none_or(|peer| peer == from) {
+                        waiting.push_back((from, data.into()));
+                    }
+                })
+            {
+                changed = true;
+            }
+        }
+        let mut bytes = std::mem::take(&mut state.scratch);
+        while state.waiting.len() < MOST_WAITING {
+            let Ok((length, from)) = self.udp.recv_from(&mut bytes) else { break };
+            changed = true;
+            let Some((header, data)) = UdpHeader::parse(bytes.get(..length).unwrap_or_default()) else {
+                continue;
+            };
+            // The datagram is received even if its sender cannot be answered.
+            let _ = self.learn_queue_pair(state, from, &header);
+            if !header.is_answer && state.connected.is_none_or(|peer| peer == from) {
+                state.waiting.push_back((from, data.into()));
+            }
+        }
+        state.scratch = bytes;
+        if changed {
+            state.sleepers.iter().for_each(|waker| waker.wake());
+        }
+    }
+
+    /// A peer has sent the number of its queue pair: it is remembered, and answered.
+    fn learn_queue_pair(&self, state: &mut State, from: SocketAddr, header: &UdpHeader) -> Result<(), Errno> {
+        let index = self.end_for(state, from)?;
+        let Some(end) = state.ends.get(index) else { return Ok(()) };
+        if !header.is_answer {
+            let answer = UdpHeader { is_answer: true, qpn: end.qpn(), ip: end.ip };
+            // One that is lost is asked for again.
+            let _ = self.udp.send_to(&answer.emit(), from);
+        }
+        if state.peers.len() >= MOST_PEERS && !state.peers.contains_key(&from) {
+            state.peers.pop_first();
+        }
+        let known = state.peers.get(&from).and_then(|peer| peer.known.as_ref()).map(|(qpn, _)| *qpn);
+        if known != Some(header.qpn) {
+            let way = end.way_to(from.ip())?;
+            state.peers.insert(from, Peer { known: Some((header.qpn, way)) });
+        }
+        Ok(())
+    }
+
+    /// Waits until something is so.
+    fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        patience: Patience,
+        mut ready: impl FnMut(&State) -> bool,
+    ) -> Result<MutexGuard<'a, State>, Errno> {
+        let begin = Instant::now();
+        loop {
+            self.progress(&mut state);
+            if ready(&state) {
+                return Ok(state);
+            }
+            match patience {
+                Patience::None => return Err(Errno(libc::EAGAIN)),
+                Patience::Until(end) if end <= Instant::now() => return Err(Errno(libc::EAGAIN)),
+                _ => {}
+            }
+            // Shorter than a wake-up takes.
+            if begin.elapsed() < Duration::from_micros(10) {
+                drop(state);
+                state = self.lock();
+                continue;
+            }
+            let waker = Waker::of_thread()?;
+            state.ends.iter_mut().for_each(End::arm);
+            self.progress(&mut state);
+            if ready(&state) {
+                return Ok(state);
+            }
+            waker.clear();
+            state.sleepers.push(Arc::clone(&waker));
+            let mut descriptors = vec![self.descriptor()];
+            descriptors.extend(state.ends.iter().map(End::descriptor));
+            drop(state);
+            let ends = attempt_ends();
+            let slept = waker.sleep(&descriptors, earlier(patience.deadline(), ends));
+            state = self.lock();
+            state.sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, &waker));
+            state.ends.iter_mut().for_each(End::arm);
+            slept?;
+            if ends.is_some_and(|end| end <= Instant::now()) {
+                self.progress(&mut state);
+                return if ready(&state) { Ok(state) } else { Err(RESTART) };
+            }
+        }
+    }
+
+    /// Sends a datagram, to an address or the one that the socket is connected to.
+    ///
+    /// # Errors
+    /// EDESTADDRREQ: there is no address to send to. EMSGSIZE: too long. EAGAIN, EINTR.
+    pub(crate) fn send(
+        &self,
+        from: &mut Buffers<'_>,
+        flags: c_int,
+        to: Option<SocketAddr>,
+    ) -> Result<usize, Errno> {
+        let mut state = self.lock();
+        let to = to.or(state.connected).ok_or(Errno(libc::EDESTADDRREQ))?;
+        let length = from.left();
+        if length > LONGEST {
+            return Err(Errno(libc::EMSGSIZE));
+        }
+        let index = self.end_for(&mut state, to)?;
+        if !state.peers.contains_key(&to) {
+            // The answer may be here.
+            self.progress(&mut state);
+        }
+        let header =
+            Source(SocketAddr::new(state.ends.get(index).map_or(to.ip(), |end| end.ip), self.own()?.port()));
+        let header = header.emit();
+        let fits = state.ends.get(index).is_some_and(|end| end.takes(header.len() + length));
+        let known = state.peers.get(&to).and_then(|peer| peer.known.clone()).filter(|_| fits);
+        let Some((qpn, path)) = known else {
+            let Some(end) = state.ends.get(index) else { return Err(Errno(libc::ENETUNREACH)) };
+            let mut bytes = UdpHeader { is_answer: false, qpn: end.qpn(), ip: end.ip }.emit();
+            let begin = bytes.len();
+            bytes.resize(begin + length, 0);
+            from.gather_into(bytes.get_mut(begin..).unwrap_or_default());
+            self.udp.send_to(&bytes, to).map_err(|error| from_io(&error))?;
+            return Ok(length);
+        };
+        let patience = Patience::of(&state.options, flags, state.options.send_limit);
+        let room = |state: &State| state.ends.get(index).is_some_and(End::has_room);
+        if !room(&state) {
+            state = self.wait(state, patience, room)?;
+        }
+        let to = UdDestination { path, qpn: Qpn::new(qpn), qkey: 0 };
+        match state.ends.get_mut(index) {
+            Some(end) => end.send(&header, from, to),
+            None => Err(Errno(libc::ENETUNREACH)),
+        }
+    }
+
+    /// Receives a datagram: how much of it fits, and where it is from.
+    ///
+    /// # Errors
+    /// EAGAIN, EINTR.
+    pub(crate) fn receive(&self, into: &mut Buffers<'_>, flags: c_int) -> Result<(usize, SocketAddr), Errno> {
+        let mut state = self.lock();
+        let patience = Patience::of(&state.options, flags, state.options.receive_limit);
+        if state.waiting.is_empty() {
+            state = self.wait(state, patience, |state| !state.waiting.is_empty())?;
+        }
+        let Some((from, data)) = state.waiting.front() else { return Err(Errno(libc::EAGAIN)) };
+        let (length, from) = (data.len().min(into.left()), *from);
+        into.scatter_from(data.get(..length).unwrap_or_default());
+        let whole = if flags & libc::MSG_TRUNC != 0 { data.len() } else { length };
+        if flags & libc::MSG_PEEK == 0 {
+            state.waiting.pop_front();
+        }
+        Ok((whole, from))
+    }
+
+    /// What was sent leaves; what was not received is lost.
+    pub(crate) fn close(&self) {
+        let patience = Patience::Until(Instant::now() + LINGERING);
+        let mut state = self.lock();
+        state.waiting.clear();
+        // What has not left by then never will.
+        drop(self.wait(state, patience, |state| state.ends.iter().all(End::is_idle)));
+    }
+
+    /// # Errors
+    /// As of setsockopt(2).
+    pub(crate) fn set_option(&self, level: c_int, option: c_int, value: Option<&[u8]>) -> Result<(), Errno> {
+        let mut state = self.lock();
+        let made = !state.ends.is_empty();
+        let ours = state.options.set(level, option, value, made);
+        if level == SOL_RDMA {
+            return ours;
+        }
+        system_call::set_option(self.udp.as_fd(), level, option, value)
+    }
+
+    /// The bytes of an option's value, of which the program has room for so many.
+    ///
+    /// # Errors
+    /// As of getsockopt(2).
+    pub(crate) fn show_option(&self, level: c_int, option: c_int, room: usize) -> Result<Vec<u8>, Errno> {
+        if level == SOL_RDMA {
+            return self.lock().options.show(level, option);
+        }
+        /// Longer than the value of any option.
+        const MOST: usize = 1 << 16;
+        system_call::option(self.udp.as_fd(), level, option, room.min(MOST))
+    }
+
+    pub(crate) fn change_options(
+        &self,
+        change: impl FnOnce(&mut Options) -> Result<c_int, Errno>,
+    ) -> Result<c_int, Errno> {
+        change(&mut self.lock().options)
+    }
+
+    /// What it is ready for, without waiting.
+    pub(crate) fn readiness(&self, events: i16) -> i16 {
+        let mut state = self.lock();
+        self.progress(&mut state);
+        let reads = if state.waiting.is_empty() { 0 } else { libc::POLLIN | libc::POLLRDNORM };
+        let room = state.ends.iter().all(End::has_room);
+        let writes = if room { libc::POLLOUT | libc::POLLWRNORM } else { 0 };
+        events & (reads | writes)
+    }
+
+    /// The thread of this waker is to be woken by changes, or by these descriptors.
+    pub(crate) fn watch(&self, waker: &Arc<Waker>, descriptors: &mut Vec<RawFd>) {
+        let mut state = self.lock();
+        if !state.sleepers.iter().any(|sleeper| Arc::ptr_eq(sleeper, waker)) {
+            state.sleepers.push(Arc::clone(waker));
+        }
+        state.ends.iter_mut().for_each(End::arm);
+        descriptors.push(self.descriptor());
+        descriptors.extend(state.ends.iter().map(End::descriptor));
+    }
+
+    /// It does not wait any more.
+    pub(crate) fn unwatch(&self, waker: &Arc<Waker>) {
+        let mut state = self.lock();
+        state.sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, waker));
+        state.ends.iter_mut().for_each(End::arm);
+    }
+}
