@@ -63,7 +63,8 @@ fn every_asynchronous_event_of_the_code_is_explained() {
 
 #[test]
 fn every_event_of_the_connection_manager_is_explained() {
-    let text = fs::read_to_string(source("verbs/capi/src/rdma_cm/events/event.rs")).expect("a source file of ours");
+    let text =
+        fs::read_to_string(source("verbs/capi/src/rdma_cm/events/event.rs")).expect("a source file of ours");
     let names: Vec<&str> = text
         .lines()
         .filter_map(|line| line.trim().strip_prefix("c\"RDMA_CM_EVENT_")?.strip_suffix("\","))
