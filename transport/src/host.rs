@@ -30,8 +30,8 @@ pub struct QpContext {
     pub recv_queue: u32,
     /// XRC domain of a target.
     pub xrcd: u32,
-    /// How many queue pairs the device had made before this one: unlike its number, the same in every run of the
-    /// program.
+    /// How many queue pairs the device had made before this one: unlike its number, the same in every run of
+    /// the program.
     pub ordinal: u32,
 }
 
@@ -180,7 +180,7 @@ pub trait Host {
     /// Flushes all receive requests still in the QP's own RQ with `WR_FLUSH_ERR` (an SRQ's stay).
     fn flush_recv_queue(&mut self, qp: &QpContext);
 
-    /// A send request completed. `released` is how many send-queue slots this completion frees when
+    /// A send request completed. `released` is how many send queue entries this completion frees when
     /// it is polled (itself and the unsignaled requests before it).
     fn complete_send(&mut self, qp: &QpContext, completion: WorkCompletion, released: u32);
 
@@ -198,7 +198,8 @@ pub trait Host {
         false
     }
 
-    /// Something happened to this QP. The host counts what [`QpEvent::counter`] says, whether it listens or not.
+    /// Something happened to this QP. The host counts what [`QpEvent::counter`] says, whether it listens or
+    /// not.
     fn emit(&mut self, qp: &QpContext, event: QpEvent<'_>);
 
     /// Why something just went wrong, for the operator's log.

@@ -38,7 +38,7 @@ pub enum State {
     Timewait,
     /// A question for a datagram queue pair is under way.
     SidrReqSent,
-    /// Somebody asks for a datagram queue pair.
+    /// A peer asks for a datagram queue pair.
     SidrReqReceived,
 }
 

@@ -145,7 +145,7 @@ impl Cm {
         self.table.disarm(id);
         self.table.forget_remote_queue_pair(id);
         if state == State::DreqSent {
-            // Both want it: each answers the other, and nobody has to be asked.
+            // Both want it: each answers the other, and neither consumer has to be asked.
             self.send_drep(id, PrivateData::NONE, now_ns);
             self.tell(id, Event::Disconnected { id, private_data: None });
         } else if consumer {

@@ -1,4 +1,4 @@
-//! What went wrong: for the caller, and for whoever counts ignored MADs.
+//! What went wrong: for the caller, and for the counters of ignored MADs.
 
 use core::fmt;
 
@@ -34,7 +34,7 @@ pub enum CmError {
     },
     /// No REQ asks for this transport.
     Transport,
-    /// Somebody in this process listens there already.
+    /// This process listens there already.
     ServiceInUse(ServiceId),
     /// No room for another connection.
     TooManyConnections {
@@ -93,7 +93,7 @@ pub enum Ignored {
     WrongState(State),
     /// It was there before.
     Duplicate,
-    /// Nobody listens for the service.
+    /// No process listens for the service.
     NoListener,
     /// The request makes no sense, or cannot be served.
     Refused,

@@ -28,7 +28,7 @@ pub enum UnansweredMessage {
 /// Something happened to a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody wants to connect: `accept` or `reject`. The id is new.
+    /// A peer wants to connect: `accept` or `reject`. The id is new.
     ConnectRequest {
         /// Whom they asked.
         listener: ListenerId,
@@ -93,7 +93,7 @@ pub enum Event {
         /// Which connection.
         id: CommId,
     },
-    /// Somebody asks for a datagram queue pair: `sidr_reply`. The id is new.
+    /// A peer asks for a datagram queue pair: `sidr_reply`. The id is new.
     SidrRequest {
         /// Whom they asked.
         listener: ListenerId,

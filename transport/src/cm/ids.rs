@@ -2,7 +2,7 @@
 
 use crate::mad::CommId;
 
-/// Chooses communication ids: the slot of the process in the top byte, and 24 bits below it that count in a
+/// Chooses communication ids: the index of the process in the top byte, and 24 bits below it that count in a
 /// scattered order. An id comes again after 2^24 others only, so a late message does not meet a new
 /// connection.
 #[derive(Debug, Clone)]

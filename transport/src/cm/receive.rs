@@ -42,8 +42,8 @@ impl Cm {
         outcome
     }
 
-    /// Whether a message belongs to a connection of this process. With several processes at one
-    /// address, whoever receives a message that is not its own hands it on.
+    /// Whether a message belongs to a connection of this process. If several processes share one address, a
+    /// process that receives a message of another one forwards it.
     pub fn recognises(&self, route: &MadRoute, message: &CmMessage) -> bool {
         let end = |ca_guid, id: CommId| RemoteEnd { address: route.remote.0, ca_guid, number: id.0 };
         match message {
@@ -72,7 +72,7 @@ impl Cm {
         Some(asked.filter(IpAddr::is_loopback).map_or(route.local, Gid::from))
     }
 
-    /// Whether somebody in this process listens for a service at an address.
+    /// Whether this process listens for a service at an address.
     pub fn serves(&self, service_id: ServiceId, local: Gid) -> bool {
         self.listeners.find(service_id, local).is_some()
     }

@@ -47,7 +47,7 @@ impl Cm {
                 UnansweredMessage::SidrReq
             }
             State::RepSent | State::MraRepReceived => {
-                // The peer may be established, and its RTUs lost: it should know that nobody is here.
+                // The peer may be established, and its RTUs lost: it should know that this end is gone.
                 self.send_timeout_rej(id, now_ns);
                 self.enter_idle(id);
                 UnansweredMessage::Rep

@@ -47,8 +47,8 @@ pub const GSI_Q_KEY: u32 = 0x8001_0000;
 
 /// A communication id: names a connection at one of its ends; 0 is none.
 ///
-/// The top byte is the slot of the process, so that whoever gets a message for a connection knows
-/// whose it is.
+/// The top byte is the index of the process, so that a process that gets a message for a connection knows
+/// which process has the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CommId(pub u32);
 

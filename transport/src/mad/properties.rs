@@ -46,7 +46,8 @@ proptest! {
         let address = |octets: [u8; 16]| -> core::net::IpAddr {
             if v4 { [octets[0], octets[1], octets[2], octets[3]].into() } else { octets.into() }
         };
-        let header = IpHeader { source_port: port, source: address(source), destination: address(destination) };
+        let (source, destination) = (address(source), address(destination));
+        let header = IpHeader { source_port: port, source, destination };
         prop_assert_eq!(IpHeader::parse(&header.emit()), Ok(header));
     }
 }

@@ -104,7 +104,7 @@ pub struct SidrStatus(pub u8);
 impl SidrStatus {
     /// The queue pair number is valid.
     pub const SUCCESS: SidrStatus = SidrStatus(0);
-    /// Nobody offers the service.
+    /// No process offers the service.
     pub const UNSUPPORTED: SidrStatus = SidrStatus(1);
     /// Rejected by the consumer.
     pub const REJECT: SidrStatus = SidrStatus(2);

@@ -5,7 +5,7 @@ use super::{MAD_BYTES, Mad, MadHeader, class, method};
 /// Status "this method and attribute are not supported".
 const UNSUPPORTED_METHOD_ATTRIBUTE: u16 = 0x000c;
 
-/// The answer to a query that nobody serves, as the Linux MAD layer gives it for rdma_rxe: the query
+/// The answer to a query that no class serves, as the Linux MAD layer gives it for rdma_rxe: the query
 /// itself as a GET_RESPONSE with the status "not supported". Only GET and SET are answered, and
 /// subnet management not at all, because it belongs to queue pair 0.
 pub fn refuse(mad: &Mad<'_>) -> Option<[u8; MAD_BYTES]> {

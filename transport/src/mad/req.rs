@@ -13,7 +13,7 @@ pub enum TransportType {
     Rc,
     /// Unreliable connection.
     Uc,
-    /// Reliable datagram: nobody has it.
+    /// Reliable datagram: no RoCE device has it.
     Rd,
     /// Extended reliable connection.
     Xrc,

@@ -182,8 +182,8 @@ impl QueuePair {
     /// value is safe. A receive request of a message that is not in progress any more is flushed if the
     /// target failed, and forgotten if it was reset. Events are not raised: who changed the state did.
     ///
-    /// A queue pair that initiates as well keeps its own state and attributes, which nobody else changes: it
-    /// only takes over what was received for it, and fails if the target did.
+    /// A queue pair that initiates as well keeps its own state and attributes, which no other process
+    /// changes: it only takes over what was received for it, and fails if the target did.
     pub fn import_target<H: Host>(&mut self, snapshot: &TargetSnapshot, host: &mut H) {
         if self.settings.qp_type == QpType::XrcDuplex {
             return self.import_receiving_half(snapshot, host);

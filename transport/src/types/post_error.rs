@@ -124,7 +124,7 @@ impl fmt::Display for PostError {
             }
             PostError::Incomplete { missing } => write!(f, "{missing} is missing"),
             PostError::QueueFull { depth } => {
-                write!(f, "all {depth} slots of the queue are in use; poll completions to free them")
+                write!(f, "all {depth} entries of the queue are in use; poll completions to free them")
             }
         }
     }

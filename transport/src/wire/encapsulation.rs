@@ -56,7 +56,7 @@ pub struct Datagram<'a> {
     pub hop_limit: u8,
     /// IPv4 identification; `None` for IPv6.
     pub ip_id: Option<u16>,
-    /// IPv4 don't-fragment; true for IPv6, where nobody fragments on the way.
+    /// IPv4 don't-fragment; true for IPv6, where no router fragments.
     pub dont_fragment: bool,
 }
 

@@ -6,7 +6,7 @@
 pub enum Verdict {
     /// Right for the predicted identification or for 0, or over IPv6.
     Exact,
-    /// Right for this identification, which nobody predicted.
+    /// Right for this identification, which the caller did not predict.
     Recovered {
         /// IPv4 identification of the sender.
         ip_id: u16,
