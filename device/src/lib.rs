@@ -6,6 +6,7 @@ pub mod counters;
 pub mod driver;
 mod engine;
 pub mod event;
+pub mod faults;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod ground;

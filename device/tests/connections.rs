@@ -16,10 +16,11 @@ use std::time::Duration;
 
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::driver::World;
+use pumice_device::faults::{Fault, FaultPlan};
 use pumice_device::ground::clock::Clock;
 use pumice_device::gsi::{BindingId, CmChannel, ServiceEntry};
 use pumice_device::hca::{Hca, HcaConfig};
-use pumice_device::port::{FabricConfig, FaultConfig, FaultPort, UdpConfig, wait_readable};
+use pumice_device::port::{FabricConfig, FaultPort, UdpConfig, wait_readable};
 use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, Place, RejectParams,
@@ -281,9 +282,12 @@ fn a_lossy_network_delays_connections_and_no_more() {
             .map(|text| {
                 let address: IpAddr = text.parse().unwrap();
                 let config = HcaConfig::new("lossy", vec![GidEntry::new(address, "sim", 0, Mtu::Mtu1024)]);
-                let faults =
-                    FaultConfig { seed, drop_ppm: 200_000, duplicate_ppm: 100_000, ..FaultConfig::default() };
-                let hca = world.add_hca_with(config, |port| Box::new(FaultPort::new(port, faults))).unwrap();
+                let plan = FaultPlan::seeded(seed)
+                    .by_chance(200_000, Fault::Drop)
+                    .by_chance(100_000, Fault::Duplicate);
+                let faulty =
+                    |port| -> Box<dyn Port> { Box::new(FaultPort::new(port, &plan, Arc::default())) };
+                let hca = world.add_hca_with(config, faulty).unwrap();
                 Node::new(hca, address)
             })
             .collect();

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::driver::World;
+use pumice_device::faults::{Fault, FaultPlan};
 use pumice_device::hca::{Hca, HcaConfig, HcaError};
 use pumice_device::port::{CapturePort, FabricConfig, Port, SimPort};
 use pumice_transport::types::Mtu;
@@ -51,11 +52,11 @@ fn simulate(options: &SimOptions) -> Result<Report, CommandError> {
         jitter_ns: options.jitter,
         rate_bits_per_second: Some(options.rate),
         queue_bytes: options.queue as usize,
-        loss_ppm: options.loss,
-        reorder_ppm: options.reorder,
-        reorder_delay_ns: (2 * options.delay).max(10_000),
-        duplicate_ppm: options.duplicate,
-        corrupt_ppm: options.corrupt,
+        faults: FaultPlan::seeded(options.seed)
+            .by_chance(options.loss, Fault::Drop)
+            .by_chance(options.reorder, Fault::Delay { ns: (2 * options.delay).max(10_000) })
+            .by_chance(options.duplicate, Fault::Duplicate)
+            .by_chance(options.corrupt, Fault::FlipAnyBit),
         ..FabricConfig::default()
     });
     let hcas = add_hcas(&mut world, options)?;

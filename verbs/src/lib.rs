@@ -21,7 +21,10 @@
 //!
 //! # fn main() -> Result<()> {
 //! const SECOND: Duration = Duration::from_secs(1);
-//! let simulation = Simulation::new(FabricConfig { loss_ppm: 10_000, ..FabricConfig::default() });
+//! let simulation = Simulation::new(FabricConfig {
+//!     faults: FaultPlan::seeded(1).by_chance(10_000, Fault::Drop),
+//!     ..FabricConfig::default()
+//! });
 //! let side = |address: &str| -> Result<_> {
 //!     let device = simulation.device(address.parse().unwrap())?;
 //!     let domain = device.protection_domain()?;
@@ -143,6 +146,7 @@ pub use window::MemoryWindow;
 // The field's own words, as the floors below define them.
 pub use pumice_device::addresses::gid_table::GidEntry;
 pub use pumice_device::counters::{CounterInfo, Counters};
+pub use pumice_device::faults::{Fault, FaultPlan};
 pub use pumice_device::ground::limits::Limits;
 pub use pumice_device::ground::table::Handle;
 pub use pumice_device::gsi::ConnectionError;
@@ -150,9 +154,7 @@ pub use pumice_device::hca::{Hca, HcaError};
 pub use pumice_device::memory::WindowType;
 pub use pumice_device::objects::async_event::AsyncElement;
 pub use pumice_device::objects::srq::SrqAttributes;
-pub use pumice_device::port::{
-    Fabric, FabricConfig, FabricStats, Fault, FaultConfig, FaultScript, PortError,
-};
+pub use pumice_device::port::{Fabric, FabricConfig, FabricStats, PortError};
 pub use pumice_transport::host::Counter;
 pub use pumice_transport::mad::RejectReason;
 pub use pumice_transport::qp::{AttributeMask, ModifyError, PostError, QpAttributes};

@@ -10,10 +10,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pumice_device::addresses::address_watch::GidSource;
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::event::LogHook;
+use pumice_device::faults::FaultPlan;
 use pumice_device::ground::clock::Clock;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{Hca, HcaConfig};
-use pumice_device::port::{CapturePort, FaultConfig, FaultPort, Port, UdpConfig, UdpPort};
+use pumice_device::port::{CapturePort, FaultPort, Port, UdpConfig, UdpPort};
 use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_device::system::interface::{Interface, gid_addresses, interfaces};
 use pumice_transport::types::{Cause, Mtu};
@@ -31,7 +32,7 @@ pub struct DeviceOptions {
     pub(crate) addresses: Vec<IpAddr>,
     limits: Limits,
     active_mtu: Option<Mtu>,
-    faults: Option<FaultConfig>,
+    faults: FaultPlan,
     capture: Option<PathBuf>,
     log: Option<LogHook>,
     exclusive: bool,
@@ -80,8 +81,8 @@ impl DeviceOptions {
     }
 
     /// What goes wrong with packets on their way out.
-    pub fn faults(mut self, faults: FaultConfig) -> DeviceOptions {
-        self.faults = Some(faults);
+    pub fn faults(mut self, faults: FaultPlan) -> DeviceOptions {
+        self.faults = faults;
         self
     }
 
@@ -160,14 +161,14 @@ impl DeviceOptions {
 
 /// What is to be put around a port.
 pub(crate) struct Layers {
-    faults: Option<FaultConfig>,
+    faults: FaultPlan,
     capture: Option<PathBuf>,
 }
 
 impl Layers {
     /// Whether there is nothing.
     pub(crate) fn is_empty(&self) -> bool {
-        self.faults.is_none() && self.capture.is_none()
+        self.faults.is_empty() && self.capture.is_none()
     }
 
     /// Puts it around a port. `time_base_ns` makes the time of a capture of the device's clock.
@@ -178,8 +179,8 @@ impl Layers {
                 captured.map_err(|source| VerbsError::Os { task: "create the capture file", source })?,
             );
         }
-        if let Some(faults) = self.faults {
-            port = Box::new(FaultPort::new(port, faults));
+        if !self.faults.is_empty() {
+            port = Box::new(FaultPort::new(port, &self.faults, Arc::default()));
         }
         Ok(port)
     }

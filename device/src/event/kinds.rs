@@ -5,10 +5,12 @@ use std::net::IpAddr;
 use bitflags::bitflags;
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::{Counter, QpContext};
+use pumice_transport::path::Path;
 use pumice_transport::types::{AsyncEventType, WorkCompletion};
 use pumice_transport::wire::{Opcode, Psn, Qpn};
 
 use super::element::AsyncElement;
+use crate::faults::Fate;
 use crate::ground::table::Handle;
 
 bitflags! {
@@ -39,6 +41,8 @@ bitflags! {
         const COMPLETION_EVENTS = 1 << (Topic::COUNT + 2);
         /// Queue pairs made and destroyed.
         const OBJECTS = 1 << (Topic::COUNT + 3);
+        /// Faults that a plan applied to packets.
+        const FAULTS = 1 << (Topic::COUNT + 4);
     }
 }
 
@@ -73,6 +77,15 @@ pub enum Event<'a> {
         source: IpAddr,
         /// What is known of it, if it could be parsed: destination, opcode and PSN.
         packet: Option<(Qpn, Opcode, Psn)>,
+    },
+    /// A fault plan did something to a packet on its way out.
+    FaultApplied {
+        /// What.
+        fate: &'a Fate,
+        /// The path of the packet.
+        path: &'a Path,
+        /// The packet before that, from its BTH on.
+        packet: &'a [u8],
     },
     /// The program polled a completion.
     Polled {
@@ -115,6 +128,7 @@ impl Event<'_> {
             Event::Qp { event, .. } => Topics::from_bits_retain(event.topic().bit()),
             Event::QpCreated { .. } | Event::QpDestroyed { .. } => Topics::OBJECTS,
             Event::PacketDropped { .. } => Topics::DROPS,
+            Event::FaultApplied { .. } => Topics::FAULTS,
             Event::Polled { .. } => Topics::POLLS,
             Event::CompletionEventRaised { .. } | Event::CompletionEventDelivered { .. } => {
                 Topics::COMPLETION_EVENTS

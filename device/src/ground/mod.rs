@@ -1,8 +1,9 @@
-//! What every room stands on: tables with handles, errors with an errno, limits, the clock, values to wait
-//! for.
+//! What every room stands on: tables with handles, errors with an errno, limits, the clock, random
+//! numbers, values to wait for.
 
 pub mod awaited;
 pub mod clock;
 pub mod error;
 pub mod limits;
+pub(crate) mod random;
 pub mod table;

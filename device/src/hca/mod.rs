@@ -31,10 +31,11 @@ use crate::engine::{Engine, QueuePairs};
 use crate::event::{LogHook, LogSubscriber, StepHook, StepSubscriber, Subscriber, Subscribers};
 use crate::ground::clock::Clock;
 use crate::ground::limits::Limits;
+use crate::ground::random::Random;
 use crate::gsi::Gsi;
 use crate::memory::DeviceMemoryPool;
 use crate::objects::async_event::AsyncEventQueue;
-use crate::port::{Port, Random};
+use crate::port::Port;
 use crate::resources::Resources;
 
 pub use crate::resources::{CqSetup, ObjectCounts, SrqSetup};

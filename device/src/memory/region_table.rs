@@ -5,8 +5,8 @@ use pumice_transport::types::{Access, MemoryFault, Sge};
 
 use super::grant::{Entry, Grant, Kind};
 use crate::ground::error::ResourceError;
+use crate::ground::random::Random;
 use crate::ground::table::{Handle, Table, check_room};
-use crate::port::Random;
 
 /// All regions and windows of a device, by key. The upper 24 bits of a key are the place in the
 /// table plus a number that is never 0 and differs from device to device; the low 8 bits vary from registration to

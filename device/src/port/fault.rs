@@ -1,46 +1,21 @@
 //! Faults on the way out of any port.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use pumice_transport::path::Path;
 
-use super::random::{self, Random};
 use super::segments;
 use super::{GsoBatch, Port, PortLayer, PortLimits, Received, TransmitError};
+use crate::event::{Event, Subscribers, Topics};
+use crate::faults::{Fate, FaultPlan, Faults, damage};
 
+/// Packets that may be late at a time; more come in time.
+const MAX_LATE: usize = 4096;
+/// The ECN bits CE.
+const CONGESTION_EXPERIENCED: u8 = 0b11;
 /// How long to wait after the port below was busy with the rest of a train.
 const BUSY_RETRY_NS: u64 = 100_000;
-
-/// What goes wrong, in parts per million per packet; at most one thing happens to a packet, in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FaultConfig {
-    /// Of the generator behind all probabilities.
-    pub seed: u64,
-    /// A packet is not sent.
-    pub drop_ppm: u32,
-    /// A packet is sent twice.
-    pub duplicate_ppm: u32,
-    /// A packet is sent with one random bit of the UDP payload flipped.
-    pub corrupt_ppm: u32,
-    /// A packet is held back until the next one has been sent, or `hold_ns` have passed.
-    pub reorder_ppm: u32,
-    /// See `reorder_ppm`.
-    pub hold_ns: u64,
-}
-
-impl Default for FaultConfig {
-    /// Nothing goes wrong; packets would be held for a millisecond.
-    fn default() -> FaultConfig {
-        FaultConfig {
-            seed: 0,
-            drop_ppm: 0,
-            duplicate_ppm: 0,
-            corrupt_ppm: 0,
-            reorder_ppm: 0,
-            hold_ns: 1_000_000,
-        }
-    }
-}
 
 /// What went wrong so far, in packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,47 +28,48 @@ pub struct FaultStats {
     pub duplicated: u64,
     /// Sent with a bit flipped.
     pub corrupted: u64,
+    /// Sent cut short.
+    pub truncated: u64,
     /// Held back.
     pub reordered: u64,
+    /// Marked CE.
+    pub marked: u64,
     /// Lost because the port below refused the rest of a train that had to be taken apart.
     pub refused: u64,
 }
 
-/// A port around a port that damages what is sent. What is received is left alone: put one on each side.
+/// A port around a port that harms what is sent. What is received is left alone: put one on each side.
 ///
 /// A train in which something happens is taken apart; packets whose place in a train changes keep a right (or
 /// wrong) ICRC.
 #[derive(Debug)]
 pub struct FaultPort<P> {
     inner: P,
-    config: FaultConfig,
-    random: Random,
+    faults: Faults,
+    /// What was decided for a train that the port below had no room for.
+    decided: Vec<Fate>,
     stats: FaultStats,
+    /// Waits for the next packet.
     held: Option<Held>,
+    /// Packets that come later.
+    late: Vec<Held>,
     /// The rest of a train after the port below became busy: at most one train, its duplicates and the packet
     /// held back.
     pending: VecDeque<Run>,
     pending_retry_ns: u64,
+    subscribers: Arc<Subscribers>,
 }
 
 #[derive(Debug, Clone)]
 struct Held {
     path: Path,
     bytes: Vec<u8>,
+    copies: usize,
     release_at_ns: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Pass,
-    Drop,
-    Duplicate,
-    Corrupt { bit: u64 },
-    Hold,
-}
-
 /// A train put together anew.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Run {
     path: Path,
     segment_bytes: usize,
@@ -102,16 +78,18 @@ struct Run {
 }
 
 impl<P: Port> FaultPort<P> {
-    /// A port that sends through `inner`.
-    pub fn new(inner: P, config: FaultConfig) -> FaultPort<P> {
+    /// A port that sends through `inner`; `subscribers` hear of the faults.
+    pub fn new(inner: P, plan: &FaultPlan, subscribers: Arc<Subscribers>) -> FaultPort<P> {
         FaultPort {
             inner,
-            config,
-            random: Random::new(config.seed),
+            faults: Faults::new(plan),
+            decided: Vec::new(),
             stats: FaultStats::default(),
             held: None,
+            late: Vec::new(),
             pending: VecDeque::new(),
             pending_retry_ns: 0,
+            subscribers,
         }
     }
 
@@ -120,29 +98,24 @@ impl<P: Port> FaultPort<P> {
         self.stats
     }
 
-    /// Changes what goes wrong from now on. The seed is not used again.
-    pub fn reconfigure(&mut self, change: impl FnOnce(&mut FaultConfig)) {
-        change(&mut self.config);
-    }
-
     /// The port below.
     pub fn inner(&self) -> &P {
         &self.inner
     }
 
-    fn fate(&mut self, packet_bytes: usize) -> Fate {
-        let config = self.config;
-        let random = &mut self.random;
-        let (drop, duplicate) = (random.chance(config.drop_ppm), random.chance(config.duplicate_ppm));
-        let (corrupt, bit) = (random.chance(config.corrupt_ppm), random.below(packet_bytes as u64 * 8));
-        let hold = random.chance(config.reorder_ppm);
-        match () {
-            () if drop => Fate::Drop,
-            () if duplicate => Fate::Duplicate,
-            () if corrupt => Fate::Corrupt { bit },
-            () if hold => Fate::Hold,
-            () => Fate::Pass,
+    /// What happens to the packets of a train. A busy port is asked again with the same train: the same happens to
+    /// it.
+    fn decide(&mut self, train: &GsoBatch<'_>) -> Vec<Fate> {
+        let decided = std::mem::take(&mut self.decided);
+        if decided.len() == train.segments().len() {
+            return decided;
         }
+        let (from, to) = (train.path.flow.source, train.path.flow.destination);
+        let decide = |segment: &[u8]| {
+            let index = self.faults.count(from, to);
+            self.faults.fate(from, to, index, segment.len())
+        };
+        train.segments().map(decide).collect()
     }
 
     /// The train as it leaves, in runs that the port below can take. What is held back leaves after the next
@@ -151,43 +124,60 @@ impl<P: Port> FaultPort<P> {
         let limits = self.inner.limits(train.peer());
         let mut runs = Runs { limits, runs: VecDeque::new() };
         for ((index, segment), fate) in train.segments().enumerate().zip(fates) {
-            let index = segments::ip_id(index);
-            let copies = match fate {
-                Fate::Drop => {
-                    self.stats.dropped += 1;
-                    0
-                }
-                Fate::Hold if self.held.is_none() => {
-                    self.stats.reordered += 1;
-                    let mut bytes = segment.to_vec();
-                    segments::renumber(&train.path.flow, index, 0, &mut bytes);
-                    let release_at_ns = now_ns.saturating_add(self.config.hold_ns);
-                    self.held = Some(Held { path: train.path.clone(), bytes, release_at_ns });
-                    continue;
-                }
-                Fate::Duplicate => {
-                    self.stats.duplicated += 1;
-                    2
-                }
-                Fate::Corrupt { .. } => {
-                    self.stats.corrupted += 1;
-                    1
-                }
-                Fate::Hold | Fate::Pass => 1,
-            };
-            for _ in 0..copies {
-                let sent = runs.push(train.path, segment, index);
-                if let Fate::Corrupt { bit } = *fate {
-                    random::flip(sent, bit);
-                }
+            if fate.lost {
+                self.stats.dropped += 1;
+                continue;
             }
-            if copies > 0
-                && let Some(held) = self.held.take()
-            {
-                runs.push(&held.path, &held.bytes, 0);
+            let index = segments::ip_id(index);
+            let mut packet = segment.to_vec();
+            // An empty datagram is no packet of a train.
+            let kept_bytes = fate.kept_bytes.map(|bytes| bytes.max(1));
+            damage(&mut packet, &Fate { kept_bytes, ..*fate });
+            self.stats.corrupted += u64::from(fate.flipped_bit.is_some());
+            self.stats.truncated += u64::from(fate.kept_bytes.is_some());
+            self.stats.duplicated += u64::from(fate.doubled);
+            let mut path = train.path.clone();
+            if fate.marked {
+                path.traffic_class |= CONGESTION_EXPERIENCED;
+                self.stats.marked += 1;
+            }
+            let copies = 1 + usize::from(fate.doubled);
+            let wait_ns = match (fate.late_ns, fate.swapped_within_ns) {
+                (Some(ns), _) if self.late.len() < MAX_LATE => Some(ns),
+                (None, Some(ns)) if self.held.is_none() => Some(ns),
+                _ => None,
+            };
+            if let Some(ns) = wait_ns {
+                self.stats.reordered += 1;
+                segments::renumber(&path.flow, index, 0, &mut packet);
+                let held = Held { path, bytes: packet, copies, release_at_ns: now_ns.saturating_add(ns) };
+                if fate.late_ns.is_some() {
+                    self.late.push(held);
+                } else {
+                    self.held = Some(held);
+                }
+                continue;
+            }
+            for _ in 0..copies {
+                runs.push(&path, &packet, index);
+            }
+            if let Some(held) = self.held.take() {
+                for _ in 0..held.copies {
+                    runs.push(&held.path, &held.bytes, 0);
+                }
             }
         }
         runs.runs
+    }
+
+    /// Tells of what was done to a train.
+    fn emit(&self, train: &GsoBatch<'_>, fates: &[Fate]) {
+        if !self.subscribers.listen(Topics::FAULTS) {
+            return;
+        }
+        for (packet, fate) in train.segments().zip(fates).filter(|(_, fate)| !fate.is_ordinary()) {
+            self.subscribers.emit(&Event::FaultApplied { fate, path: train.path, packet });
+        }
     }
 
     /// Sends what waits. `Busy` leaves the rest waiting; other errors lose a run.
@@ -209,13 +199,14 @@ impl<P: Port> FaultPort<P> {
     /// Sends what is overdue.
     fn catch_up(&mut self, now_ns: u64) -> Result<(), TransmitError> {
         self.send_pending(now_ns)?;
-        if self.held.as_ref().is_some_and(|held| held.release_at_ns <= now_ns)
-            && let Some(held) = self.held.take()
-        {
-            self.pending.push_back(Run::of(&held.path, &held.bytes));
-            self.send_pending(now_ns)?;
+        let mut due: Vec<Held> = self.late.extract_if(.., |late| late.release_at_ns <= now_ns).collect();
+        due.extend(self.held.take_if(|held| held.release_at_ns <= now_ns));
+        due.sort_by_key(|held| held.release_at_ns);
+        for held in due {
+            let run = Run::of(&held.path, &held.bytes);
+            self.pending.extend(std::iter::repeat_n(run, held.copies));
         }
-        Ok(())
+        self.send_pending(now_ns)
     }
 }
 
@@ -275,11 +266,10 @@ impl<P: Port> PortLayer for FaultPort<P> {
 
     fn transmit_through(&mut self, now_ns: u64, train: &GsoBatch<'_>) -> Result<(), TransmitError> {
         self.catch_up(now_ns)?;
-        // A busy port is asked again with the same train: the same must happen to it.
-        let before = (self.random.clone(), self.stats, self.held.clone());
-        let fates: Vec<Fate> = train.segments().map(|segment| self.fate(segment.len())).collect();
+        let before = (self.stats, self.held.clone(), self.late.len());
+        let fates = self.decide(train);
         self.stats.sent += fates.len() as u64;
-        let outcome = if self.held.is_none() && fates.iter().all(|&fate| fate == Fate::Pass) {
+        let outcome = if self.held.is_none() && fates.iter().all(Fate::is_ordinary) {
             self.inner.transmit(now_ns, train)
         } else {
             let mut runs = self.take_apart(now_ns, train, &fates);
@@ -292,7 +282,11 @@ impl<P: Port> PortLayer for FaultPort<P> {
             first.unwrap_or(Ok(()))
         };
         if outcome.is_err() {
-            (self.random, self.stats, self.held) = before;
+            self.late.truncate(before.2);
+            (self.stats, self.held) = (before.0, before.1);
+            self.decided = fates;
+        } else {
+            self.emit(train, &fates);
         }
         outcome
     }
@@ -303,7 +297,7 @@ impl<P: Port> PortLayer for FaultPort<P> {
     }
 
     fn held_until_ns(&self) -> Option<u64> {
-        let held = self.held.as_ref().map(|held| held.release_at_ns);
+        let held = self.late.iter().chain(&self.held).map(|held| held.release_at_ns).min();
         let pending = (!self.pending.is_empty()).then_some(self.pending_retry_ns);
         [held, pending].into_iter().flatten().min()
     }

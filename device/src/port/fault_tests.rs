@@ -1,4 +1,5 @@
 use super::*;
+use crate::faults::Fault;
 use crate::port::{Fabric, FabricConfig, PacketCost, Peer, SimPort};
 use pumice_transport::path::{Flow, ROCE_PORT};
 use pumice_transport::wire::icrc::{self, Verdict};
@@ -69,13 +70,18 @@ fn trains(tape: &Tape) -> Vec<Vec<u8>> {
     tape.trains.iter().map(|(size, bytes)| bytes.chunks(*size).map(|p| p[0]).collect()).collect()
 }
 
-fn faulty(config: FaultConfig) -> FaultPort<Tape> {
-    FaultPort::new(Tape::default(), config)
+fn faulty(plan: FaultPlan) -> FaultPort<Tape> {
+    FaultPort::new(Tape::default(), &plan, Arc::default())
+}
+
+/// Something that happens to every packet.
+fn always(fault: Fault) -> FaultPort<Tape> {
+    faulty(FaultPlan::new().by_chance(1_000_000, fault))
 }
 
 #[test]
 fn without_faults_trains_pass_whole() {
-    let mut port = faulty(FaultConfig::default());
+    let mut port = faulty(FaultPlan::new());
     send(&mut port, 0, &packets(0..4, true)).unwrap();
     assert_eq!(port.inner().trains, [(20, packets(0..4, true))]);
     assert_eq!(port.next_event_ns(), None);
@@ -83,16 +89,16 @@ fn without_faults_trains_pass_whole() {
 
 #[test]
 fn certain_faults_happen_to_everything() {
-    let mut port = faulty(FaultConfig { drop_ppm: 1_000_000, ..FaultConfig::default() });
+    let mut port = always(Fault::Drop);
     send(&mut port, 0, &packets(0..4, true)).unwrap();
     assert!(port.inner().trains.is_empty());
     assert_eq!((port.stats().sent, port.stats().dropped), (4, 4));
 
-    let mut port = faulty(FaultConfig { duplicate_ppm: 1_000_000, ..FaultConfig::default() });
+    let mut port = always(Fault::Duplicate);
     send(&mut port, 0, &packets(0..3, true)).unwrap();
     assert_eq!(trains(port.inner()), [vec![0, 0, 1, 1], vec![2, 2]], "trains of at most four");
 
-    let mut port = faulty(FaultConfig { corrupt_ppm: 1_000_000, ..FaultConfig::default() });
+    let mut port = always(Fault::FlipAnyBit);
     send(&mut port, 0, &packets(0..3, true)).unwrap();
     let (before, after) = (packets(0..3, true), port.inner().trains[0].1.clone());
     for (before, after) in before.chunks(20).zip(after.chunks(20)) {
@@ -103,7 +109,7 @@ fn certain_faults_happen_to_everything() {
 
 #[test]
 fn a_held_packet_leaves_after_the_next_or_when_its_time_is_over() {
-    let mut port = faulty(FaultConfig { reorder_ppm: 1_000_000, ..FaultConfig::default() });
+    let mut port = always(Fault::Swap { within_ns: 1_000_000 });
     send(&mut port, 0, &packets(0..3, true)).unwrap();
     assert_eq!(trains(port.inner()), [vec![1, 0]], "2 is held again");
     assert_eq!(port.next_event_ns(), Some(1_000_000));
@@ -117,14 +123,12 @@ fn a_held_packet_leaves_after_the_next_or_when_its_time_is_over() {
 #[test]
 fn packets_that_move_keep_a_right_or_wrong_icrc() {
     for seed in 0..20 {
-        let config = FaultConfig {
-            seed,
-            drop_ppm: 200_000,
-            duplicate_ppm: 200_000,
-            reorder_ppm: 200_000,
-            ..FaultConfig::default()
-        };
-        let mut port = faulty(config);
+        let plan = FaultPlan::seeded(seed)
+            .by_chance(200_000, Fault::Drop)
+            .by_chance(200_000, Fault::Duplicate)
+            .by_chance(200_000, Fault::Delay { ns: 500_000 })
+            .by_chance(200_000, Fault::Swap { within_ns: 1_000_000 });
+        let mut port = faulty(plan);
         let mut bytes = packets(0..12, true);
         bytes[3 * 20 + 16] ^= 0xff; // packet 3 was never right
         send(&mut port, 0, &bytes).unwrap();
@@ -140,9 +144,9 @@ fn packets_that_move_keep_a_right_or_wrong_icrc() {
 
 #[test]
 fn a_busy_port_below_is_asked_again_with_the_same_fate() {
-    let config = FaultConfig { seed: 3, drop_ppm: 400_000, duplicate_ppm: 300_000, ..FaultConfig::default() };
-    let mut patient = faulty(config);
-    let mut busy = faulty(config);
+    let plan = FaultPlan::seeded(3).by_chance(400_000, Fault::Drop).by_chance(300_000, Fault::Duplicate);
+    let mut patient = faulty(plan.clone());
+    let mut busy = faulty(plan);
     busy.inner.busy_after = Some(0);
     assert_eq!(send(&mut busy, 0, &packets(0..12, true)), Err(TransmitError::Busy));
     assert_eq!(busy.stats(), FaultStats::default());
@@ -163,8 +167,8 @@ fn a_busy_port_below_is_asked_again_with_the_same_fate() {
 #[test]
 fn it_works_around_a_simulated_port() {
     let fabric = Fabric::new(FabricConfig::default());
-    let config = FaultConfig { seed: 1, drop_ppm: 100_000, ..FaultConfig::default() };
-    let mut a: FaultPort<SimPort> = FaultPort::new(fabric.attach(&[A]), config);
+    let plan = FaultPlan::seeded(1).by_chance(100_000, Fault::Drop);
+    let mut a: FaultPort<SimPort> = FaultPort::new(fabric.attach(&[A]), &plan, Arc::default());
     let mut b = fabric.attach(&[B]);
     for step in 0..1_000 {
         send(&mut a, step * 100, &packets(0..4, false)).unwrap();
@@ -173,4 +177,49 @@ fn it_works_around_a_simulated_port() {
     while b.receive(1_000_000, &mut |_| arrived += 1) {}
     assert_eq!(arrived, 4_000 - a.stats().dropped);
     assert!((300..500).contains(&a.stats().dropped), "{:?}", a.stats());
+}
+
+#[test]
+fn what_is_late_comes_after_its_time_and_in_the_order_of_release() {
+    let plan = FaultPlan::new()
+        .at(A, B, 0, Fault::Delay { ns: 300 })
+        .at(A, B, 2, Fault::Delay { ns: 200 })
+        .at(A, B, 3, Fault::Truncate(12))
+        .at(A, B, 4, Fault::MarkCongestion);
+    let mut port = faulty(plan);
+    send(&mut port, 0, &packets(0..5, true)).unwrap();
+    let lengths: Vec<usize> = port.inner().trains.iter().map(|(_, bytes)| bytes.len()).collect();
+    assert_eq!(lengths, [20 + 12, 20], "1, and 3 cut short; then 4, which is marked");
+    assert_eq!(port.next_event_ns(), Some(200));
+    port.receive(300, &mut |_| ());
+    assert_eq!(trains(port.inner())[2..], [vec![2], vec![0]]);
+    assert_eq!(port.next_event_ns(), None);
+    let stats = port.stats();
+    assert_eq!((stats.sent, stats.reordered, stats.truncated, stats.marked), (5, 2, 1, 1));
+}
+
+#[test]
+fn subscribers_hear_of_every_packet_that_a_fault_meets() {
+    use crate::event::Subscriber;
+    use crate::ground::clock::Clock;
+    use std::sync::Mutex;
+
+    struct Heard(Arc<Mutex<Vec<(Fate, u8)>>>);
+    impl Subscriber for Heard {
+        fn topics(&self) -> Topics {
+            Topics::FAULTS
+        }
+        fn hear(&self, _at_ns: u64, event: &Event<'_>) {
+            let Event::FaultApplied { fate, packet, .. } = event else { panic!("{event:?}") };
+            self.0.lock().unwrap().push((**fate, packet[0]));
+        }
+    }
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let subscribers = Subscribers::new(vec![Box::new(Heard(Arc::clone(&heard)))], Clock::monotonic());
+    let plan = FaultPlan::new().at(A, B, 1, Fault::Drop).at(A, B, 3, Fault::Duplicate);
+    let mut port = FaultPort::new(Tape::default(), &plan, Arc::new(subscribers));
+    send(&mut port, 0, &packets(0..5, true)).unwrap();
+    let expected =
+        [(Fate { lost: true, ..Fate::default() }, 1), (Fate { doubled: true, ..Fate::default() }, 3)];
+    assert_eq!(*heard.lock().unwrap(), expected);
 }

@@ -10,24 +10,19 @@ mod capture;
 mod directory;
 mod fabric;
 mod fault;
-mod fault_script;
 mod group;
 mod limits;
 mod pcapng;
-pub(crate) mod random;
 mod segments;
 mod traits;
 mod udp;
 mod wait;
 
-pub(crate) use random::Random;
-
 pub use batch::{GsoBatch, Received, TransmitError};
 pub use capture::CapturePort;
 pub use directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
 pub use fabric::{Fabric, FabricConfig, FabricStats, SimPort};
-pub use fault::{FaultConfig, FaultPort, FaultStats};
-pub use fault_script::{Fault, FaultScript, ScriptedFault};
+pub use fault::{FaultPort, FaultStats};
 pub use group::{Commons, Forwarded, ProcessGroup};
 pub use limits::{PacketCost, Peer, PortLimits};
 pub use traits::{Port, PortLayer};

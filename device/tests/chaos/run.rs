@@ -1,6 +1,7 @@
 //! One seed: make the scenario, run it, judge it, take it down.
 
 use pumice_device::driver::World;
+use pumice_device::faults::FaultPlan;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::{QpInit, SrqSetup};
 use pumice_transport::host::Counter;
@@ -78,7 +79,7 @@ pub fn run(seed: u64, verbose: bool) -> Outcome {
 
 impl Chaos {
     fn new(scenario: &Scenario, mut random: Random) -> Chaos {
-        let mut world = World::new(scenario.fabric);
+        let mut world = World::new(scenario.fabric.clone());
         let mut images: Vec<Image> = (0..scenario.node_count).map(|_| Image::default()).collect();
         let shared_words: Vec<usize> =
             images.iter_mut().map(|image| image.area(&random.next().to_ne_bytes())).collect();
@@ -204,13 +205,7 @@ impl Chaos {
             if !healed && now_ns >= scenario.heal_at_ns {
                 healed = true;
                 partition_ends_ns = None;
-                self.world.fabric().reconfigure(|config| {
-                    config.loss_ppm = 0;
-                    config.duplicate_ppm = 0;
-                    config.reorder_ppm = 0;
-                    config.corrupt_ppm = 0;
-                    config.truncate_ppm = 0;
-                });
+                self.world.fabric().play(&FaultPlan::new());
                 self.heal(cut_at_ns.is_none(), &cut);
             }
             assert!(now_ns < scenario.heal_at_ns + LIVENESS_NS, "stuck:\n{}", self.status());

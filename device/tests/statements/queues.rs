@@ -1,7 +1,7 @@
 //! Send queues: order, errors, slots, inline data.
 
+use pumice_device::faults::{Fault, FaultPlan};
 use pumice_device::hca::{CqSetup, HcaError};
-use pumice_device::port::{Fault, ScriptedFault};
 use pumice_transport::qp::PostError;
 use pumice_transport::types::*;
 
@@ -19,13 +19,9 @@ fn statement_28_a_fence_waits_for_reads_only() {
         let mut scene = Scene::new();
         scene.b.memory.write(512, &[7; 8]);
         // Nothing comes back to `a` any more.
-        let lost = (0..1_000).map(|packet_index| ScriptedFault {
-            from: scene.b.ip,
-            to: scene.a.ip,
-            packet_index,
-            fault: Fault::Drop,
-        });
-        scene.world.fabric().play(lost.collect());
+        let (from, to) = (scene.b.ip, scene.a.ip);
+        let silent = (0..1_000).fold(FaultPlan::new(), |plan, index| plan.at(from, to, index, Fault::Drop));
+        scene.world.fabric().play(&silent);
         let request = SendRequest {
             sges: &[scene.a.sge(0, 8)],
             remote: scene.b.target(512),

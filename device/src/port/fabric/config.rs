@@ -1,10 +1,11 @@
 //! What a simulated network is like, and what happened on it.
 
-/// What the network is like. Probabilities are in parts per million per packet (and per receiver, for
-/// multicast), independent of each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+use crate::faults::FaultPlan;
+
+/// What the network is like.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FabricConfig {
-    /// Of the generator behind all probabilities.
+    /// Of the jitter.
     pub seed: u64,
     /// One way, from the last bit sent to arrival.
     pub delay_ns: u64,
@@ -19,18 +20,8 @@ pub struct FabricConfig {
     pub link_mtu: usize,
     /// Each port's receive buffer, charged the way Linux charges lone packets; what does not fit is lost.
     pub receive_buffer_bytes: usize,
-    /// A packet is lost.
-    pub loss_ppm: u32,
-    /// A packet arrives twice.
-    pub duplicate_ppm: u32,
-    /// A packet arrives `reorder_delay_ns` late, overtaken by what follows.
-    pub reorder_ppm: u32,
-    /// See `reorder_ppm`.
-    pub reorder_delay_ns: u64,
-    /// One random bit of the UDP payload is flipped.
-    pub corrupt_ppm: u32,
-    /// A random part of the UDP payload, at least one byte, is all that arrives.
-    pub truncate_ppm: u32,
+    /// What goes wrong with packets, for each receiver of a multicast packet.
+    pub faults: FaultPlan,
     /// Packets of ECN-capable senders (ECN bits 01 or 10) are marked CE when the queue they join is longer
     /// than this.
     pub ecn_mark_queue_bytes: Option<usize>,
@@ -47,12 +38,7 @@ impl Default for FabricConfig {
             queue_bytes: 1 << 20,
             link_mtu: 9_000,
             receive_buffer_bytes: 4 << 20,
-            loss_ppm: 0,
-            duplicate_ppm: 0,
-            reorder_ppm: 0,
-            reorder_delay_ns: 10_000,
-            corrupt_ppm: 0,
-            truncate_ppm: 0,
+            faults: FaultPlan::new(),
             ecn_mark_queue_bytes: None,
         }
     }
@@ -67,7 +53,7 @@ pub struct FabricStats {
     pub sent: u64,
     /// Packets put into a port's receive buffer.
     pub delivered: u64,
-    /// Lost by chance or script.
+    /// Lost by a fault.
     pub lost: u64,
     /// Second copies made.
     pub duplicated: u64,

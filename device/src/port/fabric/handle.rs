@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::config::{FabricConfig, FabricStats};
 use super::network::{Network, lock};
 use super::port::SimPort;
-use crate::port::fault_script::FaultScript;
+use crate::faults::FaultPlan;
 
 /// The simulated network. Clones are the same network.
 ///
@@ -40,20 +40,21 @@ impl Fabric {
         lock(&self.network).advance_to(now_ns);
     }
 
-    /// Faults told in advance, replacing those told before. Packets are counted from the fabric's beginning.
-    pub fn play(&self, script: FaultScript) {
-        lock(&self.network).script = script;
+    /// What goes wrong from now on, in place of what went wrong before. Packets are counted from the fabric's
+    /// beginning.
+    pub fn play(&self, plan: &FaultPlan) {
+        lock(&self.network).faults.play(plan);
     }
 
     /// Changes what the network is like from now on; packets on the way are not affected. The seed is not
-    /// used again.
+    /// used again, nor are the faults ([`Fabric::play`]).
     pub fn reconfigure(&self, change: impl FnOnce(&mut FabricConfig)) {
         change(&mut lock(&self.network).config);
     }
 
     /// What the network is like now.
     pub fn config(&self) -> FabricConfig {
-        lock(&self.network).config
+        lock(&self.network).config.clone()
     }
 
     /// From now on nothing passes between the two ports that have these addresses, whichever of their

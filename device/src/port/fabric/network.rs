@@ -9,9 +9,9 @@ use pumice_transport::path::{Flow, Path};
 
 use super::config::{FabricConfig, FabricStats};
 use super::link::{self, Link};
+use crate::faults::{Fate, Faults, damage};
+use crate::ground::random::Random;
 use crate::port::batch::{GsoBatch, TransmitError};
-use crate::port::fault_script::{Fault, FaultScript};
-use crate::port::random::{self, Random};
 use crate::port::segments;
 
 /// Packets on their way, all ports together; what is more is lost as if by a full queue.
@@ -64,22 +64,10 @@ struct Attachment {
     inbox_charge: usize,
 }
 
-/// Chance's verdict on one copy of a packet. Everything is drawn for every copy, so that one probability does
-/// not shift the others' luck.
-struct Luck {
-    lost: bool,
-    duplicated: bool,
-    reordered: bool,
-    flipped_bit: Option<u64>,
-    kept_bytes: Option<u64>,
-    jitter_ns: u64,
-    second_jitter_ns: u64,
-}
-
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) config: FabricConfig,
-    pub(super) script: FaultScript,
+    pub(super) faults: Faults,
     pub(super) stats: FabricStats,
     random: Random,
     now_ns: u64,
@@ -90,8 +78,6 @@ pub(super) struct Network {
     cuts: BTreeSet<(usize, usize)>,
     in_flight: BinaryHeap<Reverse<InFlight>>,
     sequence: u64,
-    /// Packets seen per source and destination address.
-    packet_counts: BTreeMap<(IpAddr, IpAddr), u64>,
     /// Latest arrival per pair of ports: jitter does not reorder.
     last_arrivals: BTreeMap<(usize, usize), u64>,
     digest: Digest,
@@ -100,10 +86,10 @@ pub(super) struct Network {
 impl Network {
     pub(super) fn new(config: FabricConfig) -> Network {
         Network {
-            config,
-            script: FaultScript::new(),
+            faults: Faults::new(&config.faults),
             stats: FabricStats::default(),
             random: Random::new(config.seed),
+            config,
             now_ns: 0,
             attachments: Vec::new(),
             owners: BTreeMap::new(),
@@ -111,7 +97,6 @@ impl Network {
             cuts: BTreeSet::new(),
             in_flight: BinaryHeap::new(),
             sequence: 0,
-            packet_counts: BTreeMap::new(),
             last_arrivals: BTreeMap::new(),
             digest: Digest::default(),
         }
@@ -206,9 +191,7 @@ impl Network {
     fn send(&mut self, from: usize, now_ns: u64, path: &Path, index: usize, segment: &[u8]) {
         let flow = path.flow;
         self.stats.sent += 1;
-        let count = self.packet_counts.entry((flow.source, flow.destination)).or_default();
-        let packet_index = *count;
-        *count += 1;
+        let packet_index = self.faults.count(flow.source, flow.destination);
         let wire_bytes = link::wire_bytes(flow.source.is_ipv4(), segment.len());
         let departure =
             self.attachments.get_mut(from).and_then(|a| a.link.send(&self.config, now_ns, wire_bytes));
@@ -236,87 +219,51 @@ impl Network {
         let mut bytes = segment.to_vec();
         segments::renumber(&flow, segments::ip_id(index), 0, &mut bytes);
         let bytes: Arc<[u8]> = bytes.into();
-        let faults = self.script.faults(flow.source, flow.destination, packet_index).to_vec();
         for to in receivers {
+            let fate = self.faults.fate(flow.source, flow.destination, packet_index, bytes.len());
             let packet = Packet { flow, traffic_class, hop_limit: path.hop_limit, bytes: Arc::clone(&bytes) };
-            self.carry(from, to, departure.at_ns, packet, &faults);
+            self.carry(from, to, departure.at_ns, packet, &fate);
         }
     }
 
     /// One copy of a packet, from the end of the sender's link to its arrival.
-    fn carry(&mut self, from: usize, to: usize, departure_ns: u64, mut packet: Packet, faults: &[Fault]) {
-        let mut luck = self.draw(packet.bytes.len());
-        let mut extra_ns = if luck.reordered { self.config.reorder_delay_ns } else { 0 };
-        for fault in faults {
-            match *fault {
-                Fault::Drop => luck.lost = true,
-                Fault::Duplicate => luck.duplicated = true,
-                Fault::FlipBit(bit) => luck.flipped_bit = Some(bit),
-                Fault::Truncate(bytes) => luck.kept_bytes = Some(bytes as u64),
-                Fault::Delay { ns } => {
-                    luck.reordered = true;
-                    extra_ns = extra_ns.saturating_add(ns);
-                }
-                Fault::MarkCongestion => packet.traffic_class |= ECN_CE,
-            }
+    fn carry(&mut self, from: usize, to: usize, departure_ns: u64, mut packet: Packet, fate: &Fate) {
+        let mut jitter_ns = || self.random.below(self.config.jitter_ns.saturating_add(1));
+        let (jitter_ns, second_jitter_ns) = (jitter_ns(), jitter_ns());
+        if fate.marked {
+            packet.traffic_class |= ECN_CE;
         }
         if self.cuts.contains(&(from, to)) {
             self.stats.cut_off += 1;
             self.digest.note(Event::CutOff, departure_ns, from, to);
             return;
         }
-        if luck.lost {
+        if fate.lost {
             self.stats.lost += 1;
             self.digest.note(Event::Loss, departure_ns, from, to);
             return;
         }
-        if luck.flipped_bit.is_some() || luck.kept_bytes.is_some() {
-            packet.bytes = self.damage(&packet.bytes, luck.flipped_bit, luck.kept_bytes);
+        if fate.flipped_bit.is_some() || fate.kept_bytes.is_some() {
+            let mut bytes = packet.bytes.to_vec();
+            damage(&mut bytes, fate);
+            packet.bytes = bytes.into();
+            self.stats.corrupted += u64::from(fate.flipped_bit.is_some());
+            self.stats.truncated += u64::from(fate.kept_bytes.is_some());
         }
         let arrival_ns = departure_ns.saturating_add(self.config.delay_ns);
-        if luck.duplicated {
+        if fate.doubled {
             self.stats.duplicated += 1;
-            let at_ns = self.in_order(from, to, arrival_ns.saturating_add(luck.second_jitter_ns));
+            let at_ns = self.in_order(from, to, arrival_ns.saturating_add(second_jitter_ns));
             self.launch(to, at_ns, packet.clone());
         }
-        let at_ns = arrival_ns.saturating_add(luck.jitter_ns);
-        if luck.reordered {
+        let at_ns = arrival_ns.saturating_add(jitter_ns);
+        if let Some(extra_ns) = fate.late_ns.or(fate.swapped_within_ns) {
             self.stats.reordered += 1;
             self.launch(to, at_ns.saturating_add(extra_ns), packet);
         } else {
             let at_ns = self.in_order(from, to, at_ns);
             self.launch(to, at_ns, packet);
         }
-    }
-
-    fn draw(&mut self, packet_bytes: usize) -> Luck {
-        let config = self.config;
-        let random = &mut self.random;
-        let flip = (random.chance(config.corrupt_ppm), random.below(packet_bytes as u64 * 8));
-        let keep =
-            (random.chance(config.truncate_ppm), random.below(packet_bytes.saturating_sub(1) as u64) + 1);
-        Luck {
-            lost: random.chance(config.loss_ppm),
-            duplicated: random.chance(config.duplicate_ppm),
-            reordered: random.chance(config.reorder_ppm),
-            flipped_bit: flip.0.then_some(flip.1),
-            kept_bytes: (keep.0 && packet_bytes > 1).then_some(keep.1),
-            jitter_ns: random.below(config.jitter_ns.saturating_add(1)),
-            second_jitter_ns: random.below(config.jitter_ns.saturating_add(1)),
-        }
-    }
-
-    fn damage(&mut self, bytes: &[u8], flipped_bit: Option<u64>, kept_bytes: Option<u64>) -> Arc<[u8]> {
-        let mut bytes = bytes.to_vec();
-        if let Some(bit) = flipped_bit {
-            random::flip(&mut bytes, bit);
-            self.stats.corrupted += 1;
-        }
-        if let Some(kept) = kept_bytes {
-            bytes.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
-            self.stats.truncated += 1;
-        }
-        bytes.into()
     }
 
     fn in_order(&mut self, from: usize, to: usize, arrival_ns: u64) -> u64 {

@@ -1,5 +1,6 @@
 use super::*;
-use crate::port::{Fault, FaultScript, GsoBatch, Port, TransmitError};
+use crate::faults::{Fault, FaultPlan};
+use crate::port::{GsoBatch, Port, TransmitError};
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::wire::icrc;
 use std::net::IpAddr;
@@ -62,11 +63,12 @@ fn storm(seed: u64) -> (u64, FabricStats, Vec<(u64, u8)>) {
         jitter_ns: 700,
         rate_bits_per_second: Some(10_000_000_000),
         queue_bytes: 30_000,
-        loss_ppm: 50_000,
-        duplicate_ppm: 50_000,
-        reorder_ppm: 50_000,
-        corrupt_ppm: 50_000,
-        truncate_ppm: 50_000,
+        faults: FaultPlan::seeded(seed)
+            .by_chance(50_000, Fault::Drop)
+            .by_chance(50_000, Fault::Duplicate)
+            .by_chance(50_000, Fault::Delay { ns: 10_000 })
+            .by_chance(50_000, Fault::FlipAnyBit)
+            .by_chance(50_000, Fault::TruncateAnywhere),
         ecn_mark_queue_bytes: Some(10_000),
         ..FabricConfig::default()
     });
@@ -150,7 +152,8 @@ fn jitter_alone_keeps_the_order() {
 
 #[test]
 fn reordering_lets_later_packets_overtake() {
-    let fabric = Fabric::new(FabricConfig { reorder_ppm: 200_000, seed: 5, ..FabricConfig::default() });
+    let faults = FaultPlan::seeded(5).by_chance(200_000, Fault::Delay { ns: 10_000 });
+    let fabric = Fabric::new(FabricConfig { faults, ..FabricConfig::default() });
     let (mut a, mut b) = (fabric.attach(&[A]), fabric.attach(&[B]));
     for number in 0..100 {
         send(&mut a, u64::from(number) * 1_000, &path(A, B), &[number; 30]);
@@ -165,13 +168,13 @@ fn reordering_lets_later_packets_overtake() {
 fn a_script_names_its_packets() {
     let fabric = Fabric::new(FabricConfig::default());
     fabric.play(
-        FaultScript::new()
-            .with(A, B, 1, Fault::Drop)
-            .with(A, B, 2, Fault::Delay { ns: 5 })
-            .with(A, B, 3, Fault::Duplicate)
-            .with(A, B, 4, Fault::FlipBit(1))
-            .with(A, B, 5, Fault::Truncate(0))
-            .with(B, A, 0, Fault::MarkCongestion),
+        &FaultPlan::new()
+            .at(A, B, 1, Fault::Drop)
+            .at(A, B, 2, Fault::Delay { ns: 5 })
+            .at(A, B, 3, Fault::Duplicate)
+            .at(A, B, 4, Fault::FlipBit(1))
+            .at(A, B, 5, Fault::Truncate(0))
+            .at(B, A, 0, Fault::MarkCongestion),
     );
     let (mut a, mut b) = (fabric.attach(&[A]), fabric.attach(&[B]));
     for number in 0..7 {

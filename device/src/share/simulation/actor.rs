@@ -20,8 +20,9 @@ use super::kernel::{Pid, State};
 use super::ledger::{Ledger, Phase};
 use super::sockets::PAYLOAD;
 use super::{Wait, block, observe};
+use crate::ground::random::Random;
 use crate::gsi::{self, BindingId, CmChannel, Gsi, ServiceEntry};
-use crate::port::random::Random;
+use crate::ground::random::Random;
 use crate::port::{GsoBatch, Port, ProcessGroup, Received, UdpConfig};
 use crate::share::{ShareConfig, ShareError, SharedPort};
 

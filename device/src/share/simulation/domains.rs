@@ -7,7 +7,7 @@ use pumice_transport::wire::ProcessIndex;
 use super::actor::SharedLedger;
 use super::kernel::Pid;
 use crate::port::ProcessGroup;
-use crate::port::random::Random;
+use crate::ground::random::Random;
 use crate::share::SharedPort;
 use crate::xrc::{DomainFile, Seen, TargetRecord};
 

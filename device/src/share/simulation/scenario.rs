@@ -15,7 +15,7 @@ use super::ledger::{GRACE_NS, Ledger, Phase, REQUEST_BOUND_NS, Tally};
 use super::sockets::SocketName;
 use super::world::World;
 use super::{Wait, block, call, observe};
-use crate::port::random::Random;
+use crate::ground::random::Random;
 use crate::share::system::Guard;
 
 /// The user whose processes share the port, and another, hostile user.

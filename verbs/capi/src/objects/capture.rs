@@ -7,8 +7,9 @@ use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pumice_device::faults::{Fault, FaultPlan};
 use pumice_device::ground::clock::Clock;
-use pumice_device::port::{CapturePort, FaultConfig, FaultPort, Port};
+use pumice_device::port::{CapturePort, FaultPort, Port};
 use pumice_device::settings::{CAPTURE, Log, SettingError, Settings};
 use pumice_device::share::SharedPort;
 use pumice_device::system::cancellation::Uncancelled;
@@ -43,7 +44,8 @@ pub(crate) fn wrap(shared: SharedPort, settings: &Settings, clock: &Clock) -> Re
     if settings.loss_ppm > 0 {
         // The name by which a program is called is not what it is told to do.
         let (seed, drop_ppm) = (settings.seed_of(std::env::args_os().skip(1)), settings.loss_ppm);
-        port = Box::new(FaultPort::new(port, FaultConfig { seed, drop_ppm, ..FaultConfig::default() }));
+        let plan = FaultPlan::seeded(seed).by_chance(drop_ppm, Fault::Drop);
+        port = Box::new(FaultPort::new(port, &plan, Arc::default()));
         let percent = f64::from(drop_ppm) / 1e4;
         explain_at(Log::Info, || format!("{percent} % of what is sent is lost, with seed {}", settings.seed));
     }
