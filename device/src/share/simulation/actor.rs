@@ -22,7 +22,6 @@ use super::sockets::PAYLOAD;
 use super::{Wait, block, observe};
 use crate::ground::random::Random;
 use crate::gsi::{self, BindingId, CmChannel, Gsi, ServiceEntry};
-use crate::ground::random::Random;
 use crate::port::{GsoBatch, Port, ProcessGroup, Received, UdpConfig};
 use crate::share::{ShareConfig, ShareError, SharedPort};
 

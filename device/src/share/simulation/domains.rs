@@ -6,8 +6,8 @@ use pumice_transport::wire::ProcessIndex;
 
 use super::actor::SharedLedger;
 use super::kernel::Pid;
-use crate::port::ProcessGroup;
 use crate::ground::random::Random;
+use crate::port::ProcessGroup;
 use crate::share::SharedPort;
 use crate::xrc::{DomainFile, Seen, TargetRecord};
 
