@@ -14,6 +14,7 @@ pub mod gsi;
 pub mod hca;
 pub mod memory;
 pub mod objects;
+pub mod opening;
 pub mod port;
 pub mod profile;
 pub mod resources;

@@ -15,7 +15,8 @@ use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::driver::World;
 use pumice_device::faults::{Fault, FaultPlan};
 use pumice_device::hca::{Hca, HcaConfig, HcaError};
-use pumice_device::port::{CapturePort, FabricConfig, Port, SimPort};
+use pumice_device::opening::{OpenError, Opening};
+use pumice_device::port::FabricConfig;
 use pumice_transport::types::Mtu;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
@@ -91,26 +92,18 @@ fn add_hcas(world: &mut World, options: &SimOptions) -> Result<Vec<Arc<Hca>>, Co
         let address = IpAddr::V4(Ipv4Addr::from(0x0a00_0001 + u32::from(k)));
         let gid = GidEntry::new(address, "sim", 0, Mtu::Mtu4096);
         let config = HcaConfig::new(&format!("pumice{k}"), vec![gid]);
-        let capture = options.capture.as_deref().filter(|_| k == 0);
-        let mut problem = None;
-        let hca = world.add_hca_with(config, |port: SimPort| -> Box<dyn Port> {
-            let Some(path) = capture else { return Box::new(port) };
-            // A port that failed to be wrapped is gone: the error ends the command.
-            match CapturePort::create(port, path, 0) {
-                Ok(port) => Box::new(port),
-                Err(error) => {
-                    problem = Some(CommandError::Failed(format!(
-                        "the capture file {} cannot be written: {error}",
-                        path.display()
-                    )));
-                    Box::new(pumice_device::port::Fabric::new(FabricConfig::default()).attach(&[]))
-                }
-            }
-        });
-        if let Some(problem) = problem {
-            return Err(problem);
+        let mut opening = Opening::new(config);
+        if let Some(path) = options.capture.as_deref().filter(|_| k == 0) {
+            opening = opening.captured_to(path);
         }
-        hcas.push(hca.map_err(device)?);
+        let hca = opening.in_world(world).map_err(|error| match (error, &options.capture) {
+            (OpenError::Capture(error), Some(path)) => CommandError::Failed(format!(
+                "the capture file {} cannot be written: {error}",
+                path.display()
+            )),
+            (error, _) => CommandError::Failed(format!("the simulated device refused: {error}")),
+        })?;
+        hcas.push(hca);
     }
     Ok(hcas)
 }

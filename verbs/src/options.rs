@@ -5,17 +5,14 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pumice_device::addresses::address_watch::GidSource;
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::event::LogHook;
 use pumice_device::faults::FaultPlan;
-use pumice_device::ground::clock::Clock;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{Hca, HcaConfig};
-use pumice_device::port::{CapturePort, FaultPort, Port, UdpConfig, UdpPort};
-use pumice_device::share::{ShareConfig, SharedPort};
+use pumice_device::opening::{OpenError, Opening, UdpNetwork};
 use pumice_device::system::interface::{Interface, gid_addresses, interfaces};
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::Qpn;
@@ -127,62 +124,38 @@ impl DeviceOptions {
         let follows = self.addresses.is_empty();
         let wildcard = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let address = if let [only] = *self.addresses { only } else { wildcard };
-        let mut udp = UdpConfig::new(address);
-        udp.buffer_bytes = self.buffer_bytes.unwrap_or(udp.buffer_bytes);
-        let (port, process_slot): (Box<dyn Port>, u8) = if self.exclusive {
-            (Box::new(UdpPort::bind(&udp).map_err(VerbsError::Port)?), 0)
-        } else {
-            let port = SharedPort::open(&ShareConfig::new(udp)).map_err(VerbsError::Share)?;
-            let slot = port.process().value();
-            (Box::new(port), slot)
-        };
-        // The device's clock starts at 0 now.
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let clock = Clock::monotonic();
+        let network = UdpNetwork { address, exclusive: self.exclusive, buffer_bytes: self.buffer_bytes };
         let name = self.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
-        let (mut config, layers) = self.into_parts(name, gids);
-        config.process_slot = process_slot;
-        config.gid_source = follows.then(|| -> GidSource { Box::new(|| machine_gids().ok()) });
-        let port = layers.surround(port, since_1970.as_nanos() as u64)?;
-        Hca::open(config, port, clock).map(Arc::new).map_err(VerbsError::refused("device"))
+        let mut opening = self.into_opening(name, gids);
+        opening.hca.gid_source = follows.then(|| -> GidSource { Box::new(|| machine_gids().ok()) });
+        let opened = opening.on_udp(&network)?;
+        Ok(Arc::new(opened.hca))
     }
 
-    /// What makes a device with these addresses, and what goes around its port.
-    pub(crate) fn into_parts(self, name: String, gids: Vec<GidEntry>) -> (HcaConfig, Layers) {
+    /// What makes a device with these addresses.
+    pub(crate) fn into_opening(self, name: String, gids: Vec<GidEntry>) -> Opening {
         let config = HcaConfig {
             limits: self.limits,
             active_mtu: self.active_mtu,
             log: self.log,
             ..HcaConfig::new(&name, gids)
         };
-        (config, Layers { faults: self.faults, capture: self.capture })
+        let opening = Opening { faults: self.faults, ..Opening::new(config) };
+        match self.capture {
+            Some(file) => opening.captured_to(file),
+            None => opening,
+        }
     }
 }
 
-/// What is to be put around a port.
-pub(crate) struct Layers {
-    faults: FaultPlan,
-    capture: Option<PathBuf>,
-}
-
-impl Layers {
-    /// Whether there is nothing.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.faults.is_empty() && self.capture.is_none()
-    }
-
-    /// Puts it around a port. `time_base_ns` makes the time of a capture of the device's clock.
-    pub(crate) fn surround(self, mut port: Box<dyn Port>, time_base_ns: u64) -> Result<Box<dyn Port>> {
-        if let Some(file) = self.capture {
-            let captured = CapturePort::create(port, &file, time_base_ns);
-            port = Box::new(
-                captured.map_err(|source| VerbsError::Os { task: "create the capture file", source })?,
-            );
+impl From<OpenError> for VerbsError {
+    fn from(error: OpenError) -> VerbsError {
+        match error {
+            OpenError::Port(error) => VerbsError::Port(error),
+            OpenError::Share(error) => VerbsError::Share(error),
+            OpenError::Capture(source) => VerbsError::Os { task: "create the capture file", source },
+            OpenError::Hca(error) => VerbsError::refused("device")(error),
         }
-        if !self.faults.is_empty() {
-            port = Box::new(FaultPort::new(port, &self.faults, Arc::default()));
-        }
-        Ok(port)
     }
 }
 

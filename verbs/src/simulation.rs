@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::driver::World;
-use pumice_device::port::{Fabric, FabricConfig, Port};
+use pumice_device::port::{Fabric, FabricConfig};
 use pumice_transport::types::Mtu;
 
 use crate::device::Device;
@@ -59,22 +59,7 @@ impl Simulation {
             });
         }
         let name = options.name.clone().unwrap_or_else(|| format!("pumice{}", inner.device_count));
-        let (config, layers) = options.into_parts(name, gids);
-        let mut failure = None;
-        let hca = inner.world.add_hca_with(config, |port| {
-            let port: Box<dyn Port> = Box::new(port);
-            if layers.is_empty() {
-                return port;
-            }
-            layers.surround(port, 0).unwrap_or_else(|error| {
-                failure = Some(error);
-                Box::new(Fabric::new(FabricConfig::default()).attach(&[]))
-            })
-        });
-        if let Some(error) = failure {
-            return Err(error);
-        }
-        let hca = hca.map_err(VerbsError::refused("device"))?;
+        let hca = options.into_opening(name, gids).in_world(&mut inner.world)?;
         inner.device_count += 1;
         drop(inner);
         Ok(Device::new(hca, Some(self.clone())))

@@ -44,9 +44,17 @@ impl World {
         wrap: impl FnOnce(SimPort) -> Box<dyn Port>,
     ) -> Result<std::sync::Arc<Hca>, HcaError> {
         let addresses: Vec<IpAddr> = config.gids.iter().map(|entry| entry.ip).collect();
-        let port = wrap(self.fabric.attach(&addresses));
-        let clock = Clock::Virtual(self.time.clone());
-        let hca = std::sync::Arc::new(Hca::open(config, port, clock)?);
+        self.add_opened(&addresses, |port, clock| Hca::open(config, wrap(port), clock))
+    }
+
+    /// Adds the HCA that `open` makes of a port with these addresses and of the world's clock.
+    pub(crate) fn add_opened<E>(
+        &mut self,
+        addresses: &[IpAddr],
+        open: impl FnOnce(SimPort, Clock) -> Result<Hca, E>,
+    ) -> Result<std::sync::Arc<Hca>, E> {
+        let port = self.fabric.attach(addresses);
+        let hca = std::sync::Arc::new(open(port, Clock::Virtual(self.time.clone()))?);
         self.hcas.push(std::sync::Arc::clone(&hca));
         Ok(hca)
     }

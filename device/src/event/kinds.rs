@@ -43,6 +43,8 @@ bitflags! {
         const OBJECTS = 1 << (Topic::COUNT + 3);
         /// Faults that a plan applied to packets.
         const FAULTS = 1 << (Topic::COUNT + 4);
+        /// Batches of packets as they meet the network; frequent.
+        const BATCHES = 1 << (Topic::COUNT + 5);
     }
 }
 
@@ -87,6 +89,24 @@ pub enum Event<'a> {
         /// The packet before that, from its BTH on.
         packet: &'a [u8],
     },
+    /// Packets of one path left together.
+    BatchSent {
+        /// Their path.
+        path: &'a Path,
+        /// Bytes of every packet but the last, which may be shorter; at least 1.
+        segment_bytes: usize,
+        /// The packets, from BTH to ICRC each.
+        bytes: &'a [u8],
+    },
+    /// Packets of one path arrived together.
+    BatchReceived {
+        /// Their path; the flow label is not known.
+        path: &'a Path,
+        /// Bytes of every packet but the last, which may be shorter; at least 1.
+        segment_bytes: usize,
+        /// The packets, from BTH to ICRC each.
+        bytes: &'a [u8],
+    },
     /// The program polled a completion.
     Polled {
         /// The completion queue.
@@ -129,6 +149,7 @@ impl Event<'_> {
             Event::QpCreated { .. } | Event::QpDestroyed { .. } => Topics::OBJECTS,
             Event::PacketDropped { .. } => Topics::DROPS,
             Event::FaultApplied { .. } => Topics::FAULTS,
+            Event::BatchSent { .. } | Event::BatchReceived { .. } => Topics::BATCHES,
             Event::Polled { .. } => Topics::POLLS,
             Event::CompletionEventRaised { .. } | Event::CompletionEventDelivered { .. } => {
                 Topics::COMPLETION_EVENTS

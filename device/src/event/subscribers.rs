@@ -15,6 +15,12 @@ pub trait Subscriber: Send + Sync {
     /// by a thread that polls: it must not call the device, and must not wait.
     fn hear(&self, at_ns: u64, event: &Event<'_>);
 
+    /// Time passes without events: called now and then while the device is driven, if anybody listens to
+    /// batches.
+    fn pass_time(&self, at_ns: u64) {
+        let _ = at_ns;
+    }
+
     /// Waits until what was heard so far has taken effect, or `patience` is over.
     fn settle(&self, patience: Duration) {
         let _ = patience;
@@ -76,6 +82,13 @@ impl Subscribers {
         let at_ns = self.clock.now_ns();
         for subscriber in self.list.iter().filter(|one| one.topics().intersects(event.topics())) {
             subscriber.hear(at_ns, event);
+        }
+    }
+
+    /// Time passes without events.
+    pub(crate) fn pass_time(&self, at_ns: u64) {
+        for subscriber in &self.list {
+            subscriber.pass_time(at_ns);
         }
     }
 

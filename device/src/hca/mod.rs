@@ -107,6 +107,29 @@ impl HcaConfig {
     }
 }
 
+impl HcaConfig {
+    /// Takes out who listens, and starts the threads that write the log.
+    ///
+    /// # Errors
+    /// The operating system has no thread to give.
+    pub(crate) fn subscribe(&mut self, clock: &Clock) -> Result<Subscribers, HcaError> {
+        let mut list = std::mem::take(&mut self.subscribers);
+        if let Some(hook) = self.log.take() {
+            // In virtual time there are no threads: the hook is called at once.
+            let log = if clock.is_virtual() {
+                LogSubscriber::at_once(hook)
+            } else {
+                LogSubscriber::on_thread(hook)?
+            };
+            list.push(Box::new(log));
+        }
+        if let Some(hook) = self.steps.take() {
+            list.push(Box::new(StepSubscriber::on_thread(hook)?));
+        }
+        Ok(Subscribers::new(list, clock.clone()))
+    }
+}
+
 /// A software HCA with one port.
 pub struct Hca {
     pub(crate) core: Arc<Core>,
@@ -134,17 +157,19 @@ impl Hca {
     ///
     /// # Errors
     /// No GIDs; the operating system has no descriptor or thread to give.
-    pub fn open(config: HcaConfig, mut port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
+    pub fn open(mut config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
+        let events = Arc::new(config.subscribe(&clock)?);
+        Hca::open_with(config, port, clock, events)
+    }
+
+    /// As [`Hca::open`], with the subscribers that the port has as well.
+    pub(crate) fn open_with(
+        config: HcaConfig,
+        mut port: Box<dyn Port>,
+        clock: Clock,
+        events: Arc<Subscribers>,
+    ) -> Result<Hca, HcaError> {
         let threaded = !clock.is_virtual();
-        let mut subscribers = config.subscribers;
-        if let Some(hook) = config.log {
-            let log = if threaded { LogSubscriber::on_thread(hook)? } else { LogSubscriber::at_once(hook) };
-            subscribers.push(Box::new(log));
-        }
-        if let Some(hook) = config.steps {
-            subscribers.push(Box::new(StepSubscriber::on_thread(hook)?));
-        }
-        let events = Arc::new(Subscribers::new(subscribers, clock.clone()));
         let mut resources = Resources::with_subscribers(config.limits, Arc::clone(&events))?;
         resources.pkeys = PkeyTable::new(&config.pkeys, config.limits.pkey_table_len);
         resources.set_number_base(ProcessIndex::new(config.process_slot).number_base());

@@ -1,69 +1,136 @@
-//! A copy of everything that passes a port, for Wireshark.
+//! A copy of every packet that meets the network, for Wireshark: a subscriber that writes pcapng.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::{DataLink, Endianness, PcapError};
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::wire::{Verdict, encapsulate, icrc};
 
-use super::pcapng::{self, Direction};
 use super::segments;
-use super::{GsoBatch, Port, PortLayer, Received, TransmitError};
+use crate::event::{Event, Subscriber, Topics};
 
 /// How stale the file may be, so that one can look at it while it grows.
 const FLUSH_AFTER_NS: u64 = 10_000_000;
+/// Timestamps count units of 10^-9 s.
+const NANOSECONDS: u8 = 9;
 
-/// A port around a port that writes every packet sent and received to a pcapng file, with the IP and UDP
-/// headers it had: the UDP checksum is left 0, the IP ID of a received packet is the one its ICRC was made
-/// for, if any. Nothing is written for packets the port below refuses.
+/// Which way a packet went, as the flags of its block say.
+#[derive(Debug, Clone, Copy)]
+enum Direction {
+    Inbound = 1,
+    Outbound = 2,
+}
+
+/// Writes the batches that pass a [`TapPort`](super::TapPort) to a pcapng file: one section, one interface, raw IP
+/// packets with the IP and UDP headers that they had. The UDP checksum is left 0, and the IP ID of a received
+/// packet is the one its ICRC was made for, if any.
 ///
 /// Errors while writing never disturb the traffic: they are counted, and packets are missing in the file.
-#[derive(Debug)]
-pub struct CapturePort<P, W: Write + Send = BufWriter<File>> {
-    inner: P,
-    out: W,
+pub struct CaptureSubscriber<W: Write + Send = BufWriter<File>> {
+    state: Mutex<State<W>>,
     time_base_ns: u64,
+}
+
+struct State<W> {
+    /// None once the device is closed.
+    out: Option<W>,
+    /// Makes blocks, which leave for `out` in one piece each.
+    blocks: PcapNgWriter<Vec<u8>>,
     write_errors: u64,
     unflushed: bool,
     flushed_at_ns: u64,
 }
 
-impl<P: Port> CapturePort<P> {
-    /// Captures what passes `inner` to a new file, replacing an old one. `time_base_ns` is what to add to the
-    /// caller's clock to get nanoseconds since 1970 (0 for virtual time).
-    ///
-    /// # Errors
-    /// The file cannot be created or written.
-    pub fn create(inner: P, file: &std::path::Path, time_base_ns: u64) -> io::Result<CapturePort<P>> {
-        CapturePort::new(inner, BufWriter::with_capacity(1 << 18, File::create(file)?), time_base_ns)
+impl<W: Write + Send> fmt::Debug for CaptureSubscriber<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CaptureSubscriber").field("time_base_ns", &self.time_base_ns).finish_non_exhaustive()
     }
 }
 
-impl<P: Port, W: Write + Send> CapturePort<P, W> {
-    /// Captures what passes `inner` to any writer.
+impl CaptureSubscriber {
+    /// Captures to a new file, replacing an old one. `time_base_ns` is what to add to the device's clock to get
+    /// nanoseconds since 1970 (0 for virtual time).
+    ///
+    /// # Errors
+    /// The file cannot be created or written.
+    pub fn create(file: &std::path::Path, time_base_ns: u64) -> io::Result<CaptureSubscriber> {
+        CaptureSubscriber::new(BufWriter::with_capacity(1 << 18, File::create(file)?), time_base_ns)
+    }
+}
+
+impl<W: Write + Send> CaptureSubscriber<W> {
+    /// Captures to any writer.
     ///
     /// # Errors
     /// The head of the capture cannot be written.
-    pub fn new(inner: P, mut out: W, time_base_ns: u64) -> io::Result<CapturePort<P, W>> {
-        pcapng::write_head(&mut out, "pumice")?;
+    pub fn new(mut out: W, time_base_ns: u64) -> io::Result<CaptureSubscriber<W>> {
+        let interface = InterfaceDescriptionBlock {
+            linktype: DataLink::RAW,
+            snaplen: 0,
+            options: vec![
+                InterfaceDescriptionOption::IfName(Cow::Borrowed("pumice")),
+                InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
+            ],
+        };
+        let mut blocks = PcapNgWriter::with_endianness(Vec::new(), Endianness::Little).map_err(to_io)?;
+        blocks.write_pcapng_block(interface).map_err(to_io)?;
+        out.write_all(blocks.get_ref())?;
         out.flush()?;
-        Ok(CapturePort { inner, out, time_base_ns, write_errors: 0, unflushed: false, flushed_at_ns: 0 })
+        blocks.get_mut().clear();
+        let state = State { out: Some(out), blocks, write_errors: 0, unflushed: false, flushed_at_ns: 0 };
+        Ok(CaptureSubscriber { state: Mutex::new(state), time_base_ns })
     }
 
     /// Packets missing in the file, and failed flushes.
     pub fn write_errors(&self) -> u64 {
-        self.write_errors
+        self.lock().write_errors
     }
 
-    /// The port below.
-    pub fn inner(&self) -> &P {
-        &self.inner
+    fn lock(&self) -> MutexGuard<'_, State<W>> {
+        // A panic can leave half a block in the buffer, which the next one clears.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn to_io(error: PcapError) -> io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        other => io::Error::other(other),
+    }
+}
+
+impl<W: Write> State<W> {
+    fn packet(&mut self, time_ns: u64, direction: Direction, path: &Path, ip_id: u16, payload: &[u8]) {
+        let packet = encapsulate(path, ip_id, payload);
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: Duration::from_nanos(time_ns),
+            original_len: packet.len() as u32,
+            data: Cow::Borrowed(&packet),
+            options: vec![EnhancedPacketOption::Flags(direction as u32)],
+        };
+        self.blocks.get_mut().clear();
+        let made = self.blocks.write_pcapng_block(block).map_err(to_io);
+        let Some(out) = &mut self.out else { return };
+        if made.and_then(|_| out.write_all(self.blocks.get_ref())).is_err() {
+            self.write_errors += 1;
+        }
+        self.unflushed = true;
     }
 
-    /// Writes out what is buffered. Also happens by itself now and then, and when the port is dropped.
-    pub fn flush(&mut self) {
+    fn flush(&mut self) {
         self.unflushed = false;
-        if self.out.flush().is_err() {
+        if self.out.as_mut().is_some_and(|out| out.flush().is_err()) {
             self.write_errors += 1;
         }
     }
@@ -76,78 +143,54 @@ impl<P: Port, W: Write + Send> CapturePort<P, W> {
     }
 }
 
-/// Where packets of one call go.
-struct Sink<'a, W> {
-    out: &'a mut W,
-    errors: &'a mut u64,
-    time_ns: u64,
-    direction: Direction,
-}
-
-impl<W: Write> Sink<'_, W> {
-    fn packet(&mut self, path: &Path, ip_id: u16, payload: &[u8]) {
-        let packet = encapsulate(path, ip_id, payload);
-        if pcapng::write_packet(self.out, self.time_ns, self.direction, &packet).is_err() {
-            *self.errors += 1;
-        }
-    }
-}
-
-impl<P: Port, W: Write + Send> PortLayer for CapturePort<P, W> {
-    type Below = P;
-
-    fn below(&self) -> &P {
-        &self.inner
+impl<W: Write + Send> Subscriber for CaptureSubscriber<W> {
+    fn topics(&self) -> Topics {
+        Topics::BATCHES
     }
 
-    fn below_mut(&mut self) -> &mut P {
-        &mut self.inner
-    }
-
-    fn transmit_through(&mut self, now_ns: u64, train: &GsoBatch<'_>) -> Result<(), TransmitError> {
-        self.inner.transmit(now_ns, train)?;
-        let mut sink = Sink {
-            out: &mut self.out,
-            errors: &mut self.write_errors,
-            time_ns: self.time_base_ns.wrapping_add(now_ns),
-            direction: Direction::Outbound,
-        };
-        for (index, segment) in train.segments().enumerate() {
-            sink.packet(train.path, segments::ip_id(index), segment);
-        }
-        self.unflushed = true;
-        self.flush_when_stale(now_ns);
-        Ok(())
-    }
-
-    fn receive_through(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
-        let mut sink = Sink {
-            out: &mut self.out,
-            errors: &mut self.write_errors,
-            time_ns: self.time_base_ns.wrapping_add(now_ns),
-            direction: Direction::Inbound,
-        };
-        let took = self.inner.receive(now_ns, &mut |received| {
-            let path = Path {
-                flow: received.flow,
-                traffic_class: received.traffic_class,
-                hop_limit: received.hop_limit,
-                flow_label: 0,
-            };
-            for (index, segment) in received.bytes.chunks(received.segment_bytes.max(1)).enumerate() {
-                sink.packet(&path, likely_ip_id(&received.flow, index, segment), segment);
+    fn hear(&self, at_ns: u64, event: &Event<'_>) {
+        let time_ns = self.time_base_ns.wrapping_add(at_ns);
+        let mut state = self.lock();
+        match event {
+            Event::BatchSent { path, segment_bytes, bytes } => {
+                for (index, segment) in bytes.chunks((*segment_bytes).max(1)).enumerate() {
+                    state.packet(time_ns, Direction::Outbound, path, segments::ip_id(index), segment);
+                }
             }
-            handler(received);
-        });
-        self.unflushed |= took;
-        self.flush_when_stale(now_ns);
-        took
+            Event::BatchReceived { path, segment_bytes, bytes } => {
+                for (index, segment) in bytes.chunks((*segment_bytes).max(1)).enumerate() {
+                    let ip_id = likely_ip_id(&path.flow, index, segment);
+                    state.packet(time_ns, Direction::Inbound, path, ip_id, segment);
+                }
+            }
+            _ => return,
+        }
+        state.flush_when_stale(at_ns);
+    }
+
+    fn pass_time(&self, at_ns: u64) {
+        self.lock().flush_when_stale(at_ns);
+    }
+
+    fn settle(&self, _patience: Duration) {
+        // At exit, perhaps from a signal handler that interrupted a writer: that one is not waited for.
+        match self.state.try_lock() {
+            Ok(mut state) => state.flush(),
+            Err(TryLockError::Poisoned(state)) => state.into_inner().flush(),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+
+    fn finish(&self) {
+        let mut state = self.lock();
+        state.flush();
+        state.out = None;
     }
 }
 
-impl<P, W: Write + Send> Drop for CapturePort<P, W> {
+impl<W: Write + Send> Drop for CaptureSubscriber<W> {
     fn drop(&mut self) {
-        let _ = self.out.flush(); // nobody is left to be told
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).flush();
     }
 }
 

@@ -1,5 +1,7 @@
 use super::*;
-use crate::port::{Fabric, FabricConfig};
+use crate::event::Subscribers;
+use crate::ground::clock::{Clock, VirtualTime};
+use crate::port::{Fabric, FabricConfig, TapPort};
 use pumice_transport::path::ROCE_PORT;
 use pumice_transport::wire::{LinkType, decapsulate};
 use std::sync::{Arc, Mutex};
@@ -21,6 +23,18 @@ impl Write for Memory {
     }
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// A capture that the test keeps a hand on.
+struct Shared(Arc<CaptureSubscriber<Memory>>);
+
+impl Subscriber for Shared {
+    fn topics(&self) -> Topics {
+        self.0.topics()
+    }
+    fn hear(&self, at_ns: u64, event: &Event<'_>) {
+        self.0.hear(at_ns, event);
     }
 }
 
@@ -87,14 +101,16 @@ fn both_directions_are_read_back_with_right_icrcs() {
         let memory = Memory::default();
         let path = path(a, b);
         let base = 1_700_000_000_000_000_000;
-        let mut sender = CapturePort::new(fabric.attach(&[path.flow.source]), memory.clone(), base).unwrap();
-        let mut receiver =
-            CapturePort::new(fabric.attach(&[path.flow.destination]), memory.clone(), base).unwrap();
-        memory.bytes.lock().unwrap().clear();
-        pcapng::write_head(&mut memory.clone(), "test").unwrap();
+        let (time, capture) = (VirtualTime::default(), CaptureSubscriber::new(memory.clone(), base).unwrap());
+        let subscribers = Subscribers::new(vec![Box::new(capture)], Clock::Virtual(time.clone()));
+        let subscribers = Arc::new(subscribers);
+        let mut sender = TapPort::new(fabric.attach(&[path.flow.source]), Arc::clone(&subscribers));
+        let mut receiver = TapPort::new(fabric.attach(&[path.flow.destination]), subscribers);
 
         let bytes = train(&path);
+        time.advance_to(5);
         sender.transmit(5, &GsoBatch { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
+        time.advance_to(1_005);
         let mut handed_on = 0;
         while receiver.receive(1_005, &mut |_| handed_on += 1) {}
         assert_eq!(handed_on, 3);
@@ -134,21 +150,21 @@ fn a_full_disk_is_counted_and_disturbs_nothing() {
     let fabric = Fabric::new(FabricConfig::default());
     let memory = Memory::default();
     let path = path("10.0.0.1", "10.0.0.2");
-    let mut port = CapturePort::new(fabric.attach(&[path.flow.source]), memory.clone(), 0).unwrap();
+    let capture = Arc::new(CaptureSubscriber::new(memory.clone(), 0).unwrap());
+    let subscribers = Subscribers::new(vec![Box::new(Shared(Arc::clone(&capture)))], Clock::monotonic());
+    let mut port = TapPort::new(fabric.attach(&[path.flow.source]), Arc::new(subscribers));
     *memory.full.lock().unwrap() = true;
     let bytes = train(&path);
     port.transmit(0, &GsoBatch { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
-    assert_eq!(port.write_errors(), 3);
+    assert_eq!(capture.write_errors(), 3);
     assert_eq!(fabric.stats().sent, 3);
-    let broken = CapturePort::new(fabric.attach(&[]), memory, 0);
-    assert!(broken.is_err(), "the head cannot be written");
+    assert!(CaptureSubscriber::new(memory, 0).is_err(), "the head cannot be written");
 }
 
 #[test]
 fn a_file_that_cannot_be_created_is_an_error() {
-    let fabric = Fabric::new(FabricConfig::default());
     let nowhere = std::path::Path::new("/nonexistent/directory/capture.pcapng");
-    assert!(CapturePort::create(fabric.attach(&[]), nowhere, 0).is_err());
+    assert!(CaptureSubscriber::create(nowhere, 0).is_err());
 }
 
 #[test]
@@ -156,7 +172,9 @@ fn a_file_is_complete_when_the_port_is_gone() {
     let file = std::env::temp_dir().join(format!("pumice-capture-{}.pcapng", std::process::id()));
     let fabric = Fabric::new(FabricConfig::default());
     let path = path("10.0.0.1", "10.0.0.2");
-    let mut port = CapturePort::create(fabric.attach(&[path.flow.source]), &file, 0).unwrap();
+    let capture = CaptureSubscriber::create(&file, 0).unwrap();
+    let subscribers = Subscribers::new(vec![Box::new(capture)], Clock::monotonic());
+    let mut port = TapPort::new(fabric.attach(&[path.flow.source]), Arc::new(subscribers));
     let bytes = train(&path);
     port.transmit(7, &GsoBatch { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
     drop(port);

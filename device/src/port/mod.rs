@@ -1,9 +1,9 @@
 //! Ports: where GSO batches leave the device and come back.
 //!
 //! [`Port`] is what every port does. [`UdpPort`] is the real network, [`Fabric`] a simulated one in virtual
-//! time. [`FaultPort`] and [`CapturePort`] are layers: ports around a port ([`PortLayer`]). [`ProcessGroup`]
-//! is what a port that several processes share does besides. [`RawUdp`] is the yardstick for benchmarks: the
-//! same kind of socket with no protocol on top.
+//! time. [`FaultPort`] and [`TapPort`] are layers: ports around a port ([`PortLayer`]). [`ProcessGroup`] is what
+//! a port that several processes share does besides. [`RawUdp`] is the yardstick for benchmarks: the same kind
+//! of socket with no protocol on top.
 
 mod batch;
 mod capture;
@@ -12,19 +12,20 @@ mod fabric;
 mod fault;
 mod group;
 mod limits;
-mod pcapng;
 mod segments;
+mod tap;
 mod traits;
 mod udp;
 mod wait;
 
 pub use batch::{GsoBatch, Received, TransmitError};
-pub use capture::CapturePort;
+pub use capture::CaptureSubscriber;
 pub use directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
 pub use fabric::{Fabric, FabricConfig, FabricStats, SimPort};
 pub use fault::{FaultPort, FaultStats};
 pub use group::{Commons, Forwarded, ProcessGroup};
 pub use limits::{PacketCost, Peer, PortLimits};
+pub use tap::TapPort;
 pub use traits::{Port, PortLayer};
 pub use udp::{PortError, RawUdp, RawWait, UdpConfig, UdpCounters, UdpPort};
 pub use wait::wait_readable;

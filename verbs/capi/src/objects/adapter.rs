@@ -13,14 +13,13 @@ use crate::ground::errno::Errno;
 use crate::ground::log::{self, complain, explain, explain_cause, logs};
 use crate::ground::outcome::value;
 use crate::ground::settings::{profile, settings};
+use crate::ground::unexplained;
 use crate::ground::zeroed::zeroed;
-use pumice_device::ground::clock::Clock;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::objects::completion_queue::CompletionQueue;
-use pumice_device::port::UdpConfig;
+use pumice_device::opening::{OpenError, Opening, UdpNetwork};
 use pumice_device::settings::Log;
-use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_transport::types::WorkCompletion;
 
 /// What the contexts of a process share. Dropped with the last of them: the port is free again then.
@@ -49,18 +48,7 @@ impl Adapter {
             (some, None) if some.iter().all(|entry| entry.ip.is_ipv4()) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             (_, None) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
-        let shared = SharedPort::open(&ShareConfig::new(UdpConfig::new(address))).map_err(|error| {
-            complain(&error.to_string());
-            Errno(error.errno())
-        })?;
-        if let Some(notice) = shared.notice() {
-            explain(|| notice.to_owned());
-        }
-        let process_slot = shared.process().value();
-        let clock = Clock::monotonic();
-        let port = capture::wrap(shared, settings, &clock)?;
         let mut config = HcaConfig {
-            process_slot,
             ca_guid: u64::from_be_bytes(the_device().guid()),
             // One completion queue is this library's own.
             limits: Limits { max_cq: profile.limits.max_cq.saturating_add(1), ..profile.limits },
@@ -82,7 +70,26 @@ impl Adapter {
             config.steps = Some(Box::new(log::print_step));
         }
         // Signals are for the application's threads.
-        let hca = Arc::new(with_signals_blocked(|| Hca::open(config, port, clock))?);
+        let opening =
+            Opening { faults: capture::faults(settings), capture: capture::source(settings), hca: config };
+        let network = UdpNetwork { address, exclusive: false, buffer_bytes: None };
+        let opened = with_signals_blocked(|| opening.on_udp(&network)).map_err(|error| match error {
+            OpenError::Hca(error) => error.into(),
+            OpenError::Capture(error) => capture::refused(settings, &error),
+            OpenError::Share(error) => {
+                complain(&error.to_string());
+                Errno(error.errno())
+            }
+            OpenError::Port(error) => {
+                complain(&error.to_string());
+                Errno(libc::EIO)
+            }
+        })?;
+        if let Some(notice) = opened.notice {
+            explain(|| notice);
+        }
+        let hca = Arc::new(opened.hca);
+        unexplained::attach(hca.events());
         let distributor = with_signals_blocked(|| Distributor::start(&hca))?;
         let idle = hca.create_cq(CqSetup { depth: 1, ..CqSetup::default() })?;
         static FAREWELL: Once = Once::new();

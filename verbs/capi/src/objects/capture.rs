@@ -1,17 +1,14 @@
-//! What the settings put around the port: losses, and a copy of everything for Wireshark.
+//! What the settings want from the port: losses, and a copy of everything for Wireshark.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pumice_device::faults::{Fault, FaultPlan};
-use pumice_device::ground::clock::Clock;
-use pumice_device::port::{CapturePort, FaultPort, Port};
+use pumice_device::opening::CaptureSource;
 use pumice_device::settings::{CAPTURE, Log, SettingError, Settings};
-use pumice_device::share::SharedPort;
 use pumice_device::system::cancellation::Uncancelled;
 
 use crate::ground::errno::Errno;
@@ -20,19 +17,12 @@ use crate::ground::log::{explain_at, print_always};
 /// Bytes of packets that wait to be written.
 const CAPTURE_BUFFER_BYTES: usize = 1 << 18;
 
-/// The port as the device gets it. The capture shows what is on the wire: not what gets lost.
-///
-/// # Errors
-/// The file of the capture cannot be written.
-pub(crate) fn wrap(shared: SharedPort, settings: &Settings, clock: &Clock) -> Result<Box<dyn Port>, Errno> {
-    let mut port: Box<dyn Port> = Box::new(shared);
-    if let Some(pattern) = &settings.capture {
-        let (file, path) = open_capture(pattern).map_err(|error| refused(pattern, &error))?;
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-        let out = Shared::new(file);
-        let captured = CapturePort::new(port, out, since_1970.wrapping_sub(clock.now_ns()));
-        port = Box::new(captured.map_err(|error| refused(&path, &error))?);
-        if path != expand(pattern, process::id()) {
+/// Where the settings want a capture written to; opened when the port is there.
+pub(crate) fn source(settings: &Settings) -> Option<CaptureSource> {
+    let pattern = settings.capture.clone()?;
+    Some(Box::new(move || {
+        let (file, path) = open_capture(&pattern)?;
+        if path != expand(&pattern, process::id()) {
             print_always(&format!(
                 "{} is being written by another process; packets of process {} go to {}",
                 pattern.display(),
@@ -40,16 +30,21 @@ pub(crate) fn wrap(shared: SharedPort, settings: &Settings, clock: &Clock) -> Re
                 path.display()
             ));
         }
+        let out: Box<dyn Write + Send> = Box::new(Shared::new(file));
+        Ok(out)
+    }))
+}
+
+/// What the settings want to go wrong with packets.
+pub(crate) fn faults(settings: &Settings) -> FaultPlan {
+    if settings.loss_ppm == 0 {
+        return FaultPlan::new();
     }
-    if settings.loss_ppm > 0 {
-        // The name by which a program is called is not what it is told to do.
-        let (seed, drop_ppm) = (settings.seed_of(std::env::args_os().skip(1)), settings.loss_ppm);
-        let plan = FaultPlan::seeded(seed).by_chance(drop_ppm, Fault::Drop);
-        port = Box::new(FaultPort::new(port, &plan, Arc::default()));
-        let percent = f64::from(drop_ppm) / 1e4;
-        explain_at(Log::Info, || format!("{percent} % of what is sent is lost, with seed {}", settings.seed));
-    }
-    Ok(port)
+    // The name by which a program is called is not what it is told to do.
+    let (seed, drop_ppm) = (settings.seed_of(std::env::args_os().skip(1)), settings.loss_ppm);
+    let percent = f64::from(drop_ppm) / 1e4;
+    explain_at(Log::Info, || format!("{percent} % of what is sent is lost, with seed {}", settings.seed));
+    FaultPlan::seeded(seed).by_chance(drop_ppm, Fault::Drop)
 }
 
 /// The writer of the capture: the process's exit reaches it while the port may be in use.
@@ -97,8 +92,10 @@ pub(crate) fn flush_capture() {
     }
 }
 
+/// The sentence and the errno for a capture that cannot be written.
 #[cold]
-fn refused(path: &Path, error: &io::Error) -> Errno {
+pub(crate) fn refused(settings: &Settings, error: &io::Error) -> Errno {
+    let path = settings.capture.as_deref().unwrap_or(Path::new(""));
     let problem = format!("packets cannot be captured there: {error}");
     let errno = error.raw_os_error().unwrap_or(libc::EIO);
     SettingError::new(CAPTURE, path.to_string_lossy(), problem).with_errno(errno).into()

@@ -1,0 +1,136 @@
+//! How a device is opened: the one place where its parts are put together.
+//!
+//! Settings and options become an [`Opening`]; it decides who listens, puts the port and its layers together,
+//! lowest first — the network, the tap where captures are made, faults — and starts the engine and its driver. The C
+//! ABI, the Rust API and the command line open their devices here.
+
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::driver::World;
+use crate::event::{Subscribers, Topics};
+use crate::faults::FaultPlan;
+use crate::ground::clock::Clock;
+use crate::hca::{Hca, HcaConfig, HcaError};
+use crate::port::{CaptureSubscriber, FaultPort, Port, PortError, TapPort, UdpConfig, UdpPort};
+use crate::share::{ShareConfig, ShareError, SharedPort};
+
+/// Opens what a capture is written to, once the port is there.
+pub type CaptureSource = Box<dyn FnOnce() -> io::Result<Box<dyn Write + Send>> + Send>;
+
+/// A device that is to be opened.
+pub struct Opening {
+    /// Name, addresses, limits, and who listens.
+    pub hca: HcaConfig,
+    /// What goes wrong with packets on their way out.
+    pub faults: FaultPlan,
+    /// Where packets are written to as they meet the network, after the faults.
+    pub capture: Option<CaptureSource>,
+}
+
+/// UDP of the operating system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UdpNetwork {
+    /// The address whose UDP port is taken; unspecified: that of all addresses.
+    pub address: IpAddr,
+    /// Keeps the UDP port to this process, instead of sharing it with others of the same user.
+    pub exclusive: bool,
+    /// Bytes asked for as socket buffers, each way; 4 MiB by default.
+    pub buffer_bytes: Option<usize>,
+}
+
+/// A device on UDP.
+pub struct Opened {
+    /// The device.
+    pub hca: Hca,
+    /// What the user should know about how the port is shared.
+    pub notice: Option<String>,
+}
+
+/// Why a device was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The UDP port cannot be had.
+    #[error(transparent)]
+    Port(PortError),
+    /// The UDP port cannot be shared.
+    #[error(transparent)]
+    Share(ShareError),
+    /// The capture cannot be written.
+    #[error("packets cannot be captured: {0}")]
+    Capture(io::Error),
+    /// The device refused.
+    #[error(transparent)]
+    Hca(#[from] HcaError),
+}
+
+impl Opening {
+    /// A device without faults and captures.
+    pub fn new(hca: HcaConfig) -> Opening {
+        Opening { hca, faults: FaultPlan::new(), capture: None }
+    }
+
+    /// The same with a capture to a new file, which replaces an old one.
+    #[must_use]
+    pub fn captured_to(mut self, file: impl Into<std::path::PathBuf>) -> Opening {
+        let file = file.into();
+        self.capture = Some(Box::new(move || {
+            let out: Box<dyn Write + Send> =
+                Box::new(io::BufWriter::with_capacity(1 << 18, std::fs::File::create(file)?));
+            Ok(out)
+        }));
+        self
+    }
+
+    /// Opens it on UDP, with the operating system's clock and a background thread.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn on_udp(mut self, network: &UdpNetwork) -> Result<Opened, OpenError> {
+        let mut udp = UdpConfig::new(network.address);
+        udp.buffer_bytes = network.buffer_bytes.unwrap_or(udp.buffer_bytes);
+        let mut notice = None;
+        let port: Box<dyn Port> = if network.exclusive {
+            self.hca.process_slot = 0;
+            Box::new(UdpPort::bind(&udp).map_err(OpenError::Port)?)
+        } else {
+            let shared = SharedPort::open(&ShareConfig::new(udp)).map_err(OpenError::Share)?;
+            self.hca.process_slot = shared.process().value();
+            notice = shared.notice().map(str::to_owned);
+            Box::new(shared)
+        };
+        let clock = Clock::monotonic();
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time_base_ns = (since_1970.as_nanos() as u64).wrapping_sub(clock.now_ns());
+        let hca = self.on_port(port, clock, time_base_ns)?;
+        Ok(Opened { hca, notice })
+    }
+
+    /// Opens it on the simulated network of a world, in virtual time.
+    ///
+    /// # Errors
+    /// [`OpenError::Capture`], [`OpenError::Hca`].
+    pub fn in_world(self, world: &mut World) -> Result<Arc<Hca>, OpenError> {
+        let addresses: Vec<IpAddr> = self.hca.gids.iter().map(|entry| entry.ip).collect();
+        world.add_opened(&addresses, |port, clock| self.on_port(Box::new(port), clock, 0))
+    }
+
+    /// `time_base_ns` makes the time of a capture of the clock's.
+    fn on_port(mut self, mut port: Box<dyn Port>, clock: Clock, time_base_ns: u64) -> Result<Hca, OpenError> {
+        if let Some(source) = self.capture {
+            let out = source().map_err(OpenError::Capture)?;
+            let capture = CaptureSubscriber::new(out, time_base_ns).map_err(OpenError::Capture)?;
+            self.hca.subscribers.push(Box::new(capture));
+        }
+        let subscribers: Arc<Subscribers> = Arc::new(self.hca.subscribe(&clock)?);
+        if subscribers.listen(Topics::BATCHES) {
+            port = Box::new(TapPort::new(port, Arc::clone(&subscribers)));
+        }
+        if !self.faults.is_empty() {
+            port = Box::new(FaultPort::new(port, &self.faults, Arc::clone(&subscribers)));
+        }
+        Ok(Hca::open_with(self.hca, port, clock, subscribers)?)
+    }
+}
