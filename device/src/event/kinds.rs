@@ -45,6 +45,8 @@ bitflags! {
         const FAULTS = 1 << (Topic::COUNT + 4);
         /// Batches of packets as they meet the network; frequent.
         const BATCHES = 1 << (Topic::COUNT + 5);
+        /// Calls of the program that were refused.
+        const CALLS = 1 << (Topic::COUNT + 6);
     }
 }
 
@@ -88,6 +90,15 @@ pub enum Event<'a> {
         path: &'a Path,
         /// The packet before that, from its BTH on.
         packet: &'a [u8],
+    },
+    /// A call of the program was refused.
+    CallRefused {
+        /// Its name.
+        call: &'a str,
+        /// The errno that it ended with.
+        errno: i32,
+        /// Why, in words.
+        why: &'a str,
     },
     /// Packets of one path left together.
     BatchSent {
@@ -149,6 +160,7 @@ impl Event<'_> {
             Event::QpCreated { .. } | Event::QpDestroyed { .. } => Topics::OBJECTS,
             Event::PacketDropped { .. } => Topics::DROPS,
             Event::FaultApplied { .. } => Topics::FAULTS,
+            Event::CallRefused { .. } => Topics::CALLS,
             Event::BatchSent { .. } | Event::BatchReceived { .. } => Topics::BATCHES,
             Event::Polled { .. } => Topics::POLLS,
             Event::CompletionEventRaised { .. } | Event::CompletionEventDelivered { .. } => {

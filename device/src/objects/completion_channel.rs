@@ -1,9 +1,10 @@
 //! Completion channels: how a sleeping application learns that an armed CQ has something new.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use crate::event::{Event, Subscribers};
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
 use crate::objects::event_account::EventAccount;
@@ -24,6 +25,8 @@ pub struct CqEvent {
 pub struct CompletionChannel {
     events: EventQueue<CqEvent>,
     cq_count: AtomicU32,
+    /// Who listens to the device of its CQs.
+    subscribers: OnceLock<Arc<Subscribers>>,
 }
 
 impl CompletionChannel {
@@ -39,13 +42,18 @@ impl CompletionChannel {
         Ok(CompletionChannel {
             events: EventQueue::new(CompletionChannel::CAPACITY)?,
             cq_count: AtomicU32::new(0),
+            subscribers: OnceLock::new(),
         })
     }
 
     /// The oldest event, if one is queued; its CQ then waits for the acknowledgement. To wait, poll
     /// the descriptor for reading and try again.
     pub fn try_event(&self) -> Option<CqEvent> {
-        self.events.take().map(|(event, _)| event)
+        let (event, _) = self.events.take()?;
+        if let Some(subscribers) = self.subscribers.get() {
+            subscribers.emit(&Event::CompletionEventDelivered { cq: event.cq });
+        }
+        Some(event)
     }
 
     /// Events queued.
@@ -75,7 +83,8 @@ impl CompletionChannel {
         self.events.push(event, account);
     }
 
-    pub(crate) fn attach(&self) {
+    pub(crate) fn attach(&self, subscribers: &Arc<Subscribers>) {
+        self.subscribers.get_or_init(|| Arc::clone(subscribers));
         self.cq_count.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -105,8 +114,8 @@ mod tests {
         let channel = CompletionChannel::new().unwrap();
         let event = |index| CqEvent { cq: Handle { index, generation: 1 }, cookie: u64::from(index) };
         let (a, b) = (Arc::new(EventAccount::new()), Arc::new(EventAccount::new()));
-        channel.attach();
-        channel.attach();
+        channel.attach(&Arc::default());
+        channel.attach(&Arc::default());
         assert_eq!(channel.check_unused().unwrap_err().errno(), libc::EBUSY);
         channel.fire(event(1), &a);
         channel.fire(event(2), &b);

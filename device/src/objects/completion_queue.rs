@@ -101,7 +101,7 @@ impl CompletionQueue {
         let mut ring = VecDeque::new();
         reserve(&mut ring, depth as usize)?;
         if let Some(channel) = &channel {
-            channel.attach();
+            channel.attach(&common.events);
         }
         Ok(CompletionQueue {
             handle,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::event::Subscribers;
 use crate::ground::clock::{Clock, VirtualTime};
-use crate::port::{Fabric, FabricConfig, TapPort};
+use crate::port::{Fabric, FabricConfig, GsoBatch, Port, TapPort};
 use pumice_transport::path::ROCE_PORT;
 use pumice_transport::wire::{LinkType, decapsulate};
 use std::sync::{Arc, Mutex};

@@ -1,21 +1,49 @@
 //! Refusals without a reason of their own: the call and its errno are said all the same, so that no call
 //! fails in silence. The better sentence is the one that the refusing code gives (`Errno::because`).
 
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use pumice_device::event::{Event, Subscribers, Topics};
 use pumice_device::settings::Log;
 
 use crate::ground::cancellation::RESTART;
 use crate::ground::errno::Errno;
 use crate::ground::log::{explain_at, logs, take_explained};
 
+/// Who listens to this process's device; nobody, if there is none.
+static SUBSCRIBERS: Mutex<Weak<Subscribers>> = Mutex::new(Weak::new());
+
 /// A call ends with an errno. `C` is the closure that it runs: its name has that of the call.
 #[cold]
 pub(crate) fn tell<C>(errno: Errno) {
+    emit::<C>(errno);
     if take_explained() || is_answer(errno) || !logs(Log::Warn) {
         return;
     }
     let Some(call) = call_of(std::any::type_name::<C>()) else { return };
     explain_at(Log::Warn, || format!("{call} is refused with {}", meaning(errno)));
     take_explained();
+}
+
+/// Refused calls are events of this device from now on.
+pub(crate) fn attach(events: &Arc<Subscribers>) {
+    if events.listen(Topics::CALLS) {
+        *SUBSCRIBERS.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(events);
+    }
+}
+
+/// Tells those who listen to the device of a call that was refused.
+fn emit<C>(errno: Errno) {
+    if is_answer(errno) {
+        return;
+    }
+    let events = SUBSCRIBERS.try_lock().ok().and_then(|events| events.upgrade());
+    if let Some(events) = events
+        && let Some(call) = call_of(std::any::type_name::<C>())
+    {
+        let Errno(errno) = errno;
+        events.emit(&Event::CallRefused { call: &call, errno, why: &meaning(Errno(errno)) });
+    }
 }
 
 /// Errnos that answer a question, and refuse nothing.
