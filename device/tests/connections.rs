@@ -20,7 +20,7 @@ use pumice_device::faults::{Fault, FaultPlan};
 use pumice_device::ground::clock::Clock;
 use pumice_device::gsi::{BindingId, CmChannel, ServiceEntry};
 use pumice_device::hca::{Hca, HcaConfig};
-use pumice_device::port::{FabricConfig, FaultPort, UdpConfig, wait_readable};
+use pumice_device::port::{FabricConfig, FaultPort, Port, UdpConfig, wait_readable};
 use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, Place, RejectParams,
