@@ -1,6 +1,12 @@
 //! The software HCA: object tables, queues, memory, the engine that drives queue pairs, and the
 //! ports that carry packets.
 
+// A program must not be ended by what comes from the network, from its arguments or from shared memory.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
+
 pub mod addresses;
 pub mod counters;
 pub mod driver;

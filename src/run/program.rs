@@ -7,6 +7,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use object::LittleEndian;
+use object::elf::{ELFMAG, EM_X86_64, FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use rustix::fs::{Access, access};
 
 use crate::outcome::CommandError;
@@ -133,12 +136,6 @@ enum Kind {
     Other,
 }
 
-const ELF_HEADER_BYTES: usize = 64;
-const PT_INTERP: u64 = 3;
-const EM_X86_64: u64 = 62;
-/// Program headers that are looked at; real programs have about a dozen.
-const MAX_PROGRAM_HEADERS: u64 = 256;
-
 fn kind(path: &Path) -> io::Result<Kind> {
     // Enough for the headers of any linker; what lies beyond counts as dynamic.
     let mut bytes = Vec::new();
@@ -147,29 +144,20 @@ fn kind(path: &Path) -> io::Result<Kind> {
 }
 
 fn kind_of(bytes: &[u8]) -> Kind {
-    let Some(header) = bytes.get(..ELF_HEADER_BYTES).filter(|header| header.starts_with(b"\x7fELF")) else {
+    if bytes.len() < size_of::<FileHeader64<LittleEndian>>() || !bytes.starts_with(&ELFMAG) {
         return Kind::Other;
-    };
-    let number = |at: usize, length: usize| {
-        let field = bytes.get(at..at.checked_add(length)?)?;
-        Some(field.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte)))
-    };
-    // 64-bit, little-endian.
-    if header.get(4..6) != Some(&[2, 1]) || number(18, 2) != Some(EM_X86_64) {
+    }
+    let headers =
+        FileHeader64::<LittleEndian>::parse(bytes).and_then(|header| Ok((header, header.endian()?)));
+    let Some((header, endian)) =
+        headers.ok().filter(|(header, endian)| header.e_machine(*endian) == EM_X86_64)
+    else {
         return Kind::OtherMachine;
-    }
-    let (Some(offset), Some(size), Some(count)) = (number(32, 8), number(54, 2), number(56, 2)) else {
-        return Kind::Other;
     };
-    for index in 0..count.min(MAX_PROGRAM_HEADERS) {
-        let place = index.checked_mul(size).and_then(|at| at.checked_add(offset));
-        match place.and_then(|at| usize::try_from(at).ok()).and_then(|at| number(at, 4)) {
-            None => return Kind::Other,
-            Some(PT_INTERP) => return Kind::Other,
-            Some(_) => {}
-        }
+    match header.program_headers(endian, bytes) {
+        Ok(all) if all.iter().all(|one| one.p_type(endian) != PT_INTERP) => Kind::Static,
+        _ => Kind::Other,
     }
-    Kind::Static
 }
 
 #[cfg(test)]
@@ -196,9 +184,14 @@ mod tests {
         assert_eq!(code("/etc", "/bin"), 126);
     }
 
-    fn elf(class: u8, machine: u64, header_types: &[u64]) -> Vec<u8> {
+    const ELF_HEADER_BYTES: usize = 64;
+    const X86_64: u16 = 62;
+    const INTERP: u32 = 3;
+
+    fn elf(class: u8, machine: u16, header_types: &[u32]) -> Vec<u8> {
         let mut bytes = vec![0; ELF_HEADER_BYTES + 56 * header_types.len()];
         bytes[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, 1]);
+        bytes[6] = 1;
         bytes[18] = machine as u8;
         bytes[32] = 64;
         bytes[54] = 56;
@@ -211,16 +204,16 @@ mod tests {
 
     #[test]
     fn static_and_foreign_programs_are_known_by_their_headers() {
-        assert_eq!(kind_of(&elf(2, EM_X86_64, &[6, PT_INTERP, 1])), Kind::Other);
-        assert_eq!(kind_of(&elf(2, EM_X86_64, &[1, 1])), Kind::Static);
-        assert_eq!(kind_of(&elf(1, 3, &[PT_INTERP])), Kind::OtherMachine);
+        assert_eq!(kind_of(&elf(2, X86_64, &[6, INTERP, 1])), Kind::Other);
+        assert_eq!(kind_of(&elf(2, X86_64, &[1, 1])), Kind::Static);
+        assert_eq!(kind_of(&elf(1, 3, &[INTERP])), Kind::OtherMachine);
         assert_eq!(kind_of(b"#!/bin/sh\n"), Kind::Other);
         for length in 0..=ELF_HEADER_BYTES + 56 {
-            let mut bytes = elf(2, EM_X86_64, &[1]);
+            let mut bytes = elf(2, X86_64, &[1]);
             bytes.truncate(length);
             kind_of(&bytes);
         }
-        let mut wild = elf(2, EM_X86_64, &[1]);
+        let mut wild = elf(2, X86_64, &[1]);
         wild[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
         assert_eq!(kind_of(&wild), Kind::Other);
     }

@@ -1,17 +1,16 @@
 //! Faults that are known, as numbers that only become smaller.
 
 /// Files of a crate that stand in circles.
-pub(super) const IN_CIRCLES: &[(&str, usize)] =
-    &[("", 16), ("transport", 10), ("device", 42), ("verbs", 14), ("verbs/capi", 22)];
+pub(super) const IN_CIRCLES: &[(&str, usize)] = &[("", 14), ("transport", 10), ("device", 10), ("verbs", 13)];
 /// Imports from a room above.
-pub(super) const UPWARD: usize = 60;
+pub(super) const UPWARD: usize = 1;
 /// Files that stand in no room.
-pub(super) const WITHOUT_ROOM: usize = 130;
+pub(super) const WITHOUT_ROOM: usize = 0;
 /// Lines of Rust beyond the width.
-pub(super) const LONG_LINES: usize = 680;
+pub(super) const LONG_LINES: usize = 450;
 /// Functions that do not fit a screen.
-pub(super) const LONG_FUNCTIONS: usize = 8;
+pub(super) const LONG_FUNCTIONS: usize = 3;
 /// Modules with a folder beside their file.
-pub(super) const FILES_BESIDE_FOLDERS: usize = 3;
+pub(super) const FILES_BESIDE_FOLDERS: usize = 0;
 /// Files of tests with names of another style.
-pub(super) const TESTS_OTHERWISE: usize = 4;
+pub(super) const TESTS_OTHERWISE: usize = 0;

@@ -28,8 +28,8 @@ pub(super) const HOUSES: [House; 4] = [
     House {
         folder: "transport/src",
         rooms: &[
-            room("wire", &["wire/"], "headers, opcodes, the ICRC: bytes and values, each way"),
             room("path", &["path.rs"], "how the opposite directions of one path belong together"),
+            room("wire", &["wire/"], "headers, opcodes, the ICRC: bytes and values, each way"),
             room(
                 "types",
                 &["types/"],
@@ -68,6 +68,7 @@ pub(super) const HOUSES: [House; 4] = [
             room("engine", &["engine/"], "drives queue pairs against a port"),
             room("driver", &["driver/"], "who drives the engine, and when"),
             room("hca", &["hca/"], "the adapter as its users see it"),
+            room("world", &["driver/world.rs"], "several adapters in virtual time"),
             room("opening", &["opening.rs"], "the one place where a device is put together"),
             room("fuzzing", &["fuzzing.rs"], "private functions that read input, for fuzz targets"),
         ],
@@ -106,13 +107,15 @@ pub(super) const HOUSES: [House; 4] = [
 pub(super) fn room_of(file: &Path) -> Option<(&'static House, Option<usize>)> {
     let house = HOUSES.iter().find(|house| file.starts_with(house.folder))?;
     let inside = file.strip_prefix(house.folder).ok()?;
-    let has = |room: &Room| {
-        room.places.iter().any(|place| match place.strip_suffix('/') {
-            Some(folder) => inside.starts_with(folder),
-            None => inside == Path::new(place),
-        })
+    let has = |place: &str| match place.strip_suffix('/') {
+        Some(folder) => inside.starts_with(folder),
+        None => inside == Path::new(place),
     };
-    Some((house, house.rooms.iter().position(has)))
+    // A file may be in another room than the folder around it: the longest name counts.
+    let places = house.rooms.iter().enumerate().flat_map(|(index, room)| {
+        room.places.iter().filter(|place| has(place)).map(move |place| (place.len(), index))
+    });
+    Some((house, places.max().map(|(_, index)| index)))
 }
 
 /// Whether a file is the root of its crate.

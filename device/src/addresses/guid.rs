@@ -1,7 +1,9 @@
 //! The GUID of the node: the same in every process of the host, and on no other host.
 
+use std::hash::Hasher as _;
 use std::net::IpAddr;
 
+use fnv::FnvHasher;
 use pumice_transport::types::Gid;
 
 use crate::addresses::gid_table::GidEntry;
@@ -25,10 +27,9 @@ pub fn node_guid(interfaces: &[Interface], gids: &[GidEntry]) -> [u8; 8] {
 /// address, made as from a locally administered MAC address.
 pub(crate) fn default_guid(gids: &[GidEntry]) -> u64 {
     let gid = gids.first().map_or(Gid::ZERO, |entry| entry.gid);
-    let hash = gid.0.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    let [a, b, c, d, e, f, _, _] = hash.to_be_bytes();
+    let mut hasher = FnvHasher::default();
+    hasher.write(&gid.0);
+    let [a, b, c, d, e, f, _, _] = hasher.finish().to_be_bytes();
     u64::from_be_bytes([a & 0xfc, b, c, 0xff, 0xfe, d, e, f])
 }
 

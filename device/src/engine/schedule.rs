@@ -16,7 +16,9 @@ impl Ready {
         if self.member.len() <= at {
             self.member.resize(at + 1, false);
         }
-        if !std::mem::replace(&mut self.member[at], true) {
+        if let Some(member) = self.member.get_mut(at)
+            && !std::mem::replace(member, true)
+        {
             self.queue.push_back(index);
         }
     }
@@ -56,8 +58,10 @@ impl Deadlines {
         if self.registered_ns.len() <= at {
             self.registered_ns.resize(at + 1, NONE);
         }
-        if deadline_ns < self.registered_ns[at] {
-            self.registered_ns[at] = deadline_ns;
+        if let Some(registered_ns) = self.registered_ns.get_mut(at)
+            && deadline_ns < *registered_ns
+        {
+            *registered_ns = deadline_ns;
             self.heap.push(Reverse((deadline_ns, index)));
         }
     }

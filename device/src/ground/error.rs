@@ -1,32 +1,36 @@
 //! Why an object could not be made, changed, used or destroyed.
 
 use std::borrow::Cow;
-use std::fmt;
 
 /// The caller's mistake or the device's limit, as one sentence and one errno.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceError {
     /// Something else still uses the object.
+    #[error("still in use: {what}")]
     Busy {
         /// The object and its users.
         what: Cow<'static, str>,
     },
     /// An argument is wrong.
+    #[error("invalid argument: {what}")]
     Invalid {
         /// The argument, and what it should be.
         what: Cow<'static, str>,
     },
     /// A table or queue is full.
+    #[error("no room: {what}")]
     NoMemory {
         /// Which one, and its limit.
         what: Cow<'static, str>,
     },
     /// The device does not do that.
+    #[error("not supported: {what}")]
     NotSupported {
         /// What was asked for.
         what: Cow<'static, str>,
     },
     /// The memory is not mapped, or not with the rights asked for.
+    #[error("bad address: {length} bytes at {address:#x} are not mapped with the rights asked for")]
     BadAddress {
         /// First byte of the range.
         address: u64,
@@ -34,16 +38,19 @@ pub enum ResourceError {
         length: u64,
     },
     /// The table slot exists and is empty.
+    #[error("nothing there: {what}")]
     NoData {
         /// Which slot.
         what: Cow<'static, str>,
     },
     /// No path leads there.
+    #[error("unreachable: {what}")]
     Unreachable {
         /// From where to where.
         what: Cow<'static, str>,
     },
     /// The operating system refused.
+    #[error("{what}: {}", std::io::Error::from_raw_os_error(*errno))]
     Os {
         /// What was tried.
         what: &'static str,
@@ -87,28 +94,6 @@ impl ResourceError {
         }
     }
 }
-
-impl fmt::Display for ResourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ResourceError::Busy { what } => write!(f, "still in use: {what}"),
-            ResourceError::Invalid { what } => write!(f, "invalid argument: {what}"),
-            ResourceError::NoMemory { what } => write!(f, "no room: {what}"),
-            ResourceError::NotSupported { what } => write!(f, "not supported: {what}"),
-            ResourceError::BadAddress { address, length } => write!(
-                f,
-                "bad address: {length} bytes at {address:#x} are not mapped with the rights asked for"
-            ),
-            ResourceError::NoData { what } => write!(f, "nothing there: {what}"),
-            ResourceError::Unreachable { what } => write!(f, "unreachable: {what}"),
-            ResourceError::Os { what, errno } => {
-                write!(f, "{what}: {}", std::io::Error::from_raw_os_error(*errno))
-            }
-        }
-    }
-}
-
-impl std::error::Error for ResourceError {}
 
 #[cfg(test)]
 mod tests {

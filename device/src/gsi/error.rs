@@ -1,18 +1,18 @@
 //! Why a call about connections failed.
 
-use std::fmt;
-
 use pumice_transport::cm::CmError;
 use pumice_transport::mad::ServiceId;
 
 use crate::port::DirectoryError;
 
 /// One sentence, one errno.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     /// The connection manager refuses.
+    #[error("{0}")]
     Cm(CmError),
     /// The service cannot be bound.
+    #[error("{service_id}: {error}")]
     Directory {
         /// Which service.
         service_id: ServiceId,
@@ -20,10 +20,13 @@ pub enum ConnectionError {
         error: DirectoryError,
     },
     /// There is no such binding.
+    #[error("there is no such binding: it was released")]
     NotBound,
     /// This binding listens already.
+    #[error("this binding listens already")]
     Listening,
     /// The source address of the path is none of the adapter's.
+    #[error("the source address is none of the adapter's: `pumice devices` lists them")]
     NoSuchAddress,
 }
 
@@ -41,22 +44,6 @@ impl ConnectionError {
         }
     }
 }
-
-impl fmt::Display for ConnectionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConnectionError::Cm(error) => error.fmt(f),
-            ConnectionError::Directory { service_id, error } => write!(f, "{service_id}: {error}"),
-            ConnectionError::NotBound => f.write_str("there is no such binding: it was released"),
-            ConnectionError::Listening => f.write_str("this binding listens already"),
-            ConnectionError::NoSuchAddress => {
-                f.write_str("the source address is none of the adapter's: `pumice devices` lists them")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ConnectionError {}
 
 impl From<CmError> for ConnectionError {
     fn from(error: CmError) -> ConnectionError {

@@ -1,18 +1,18 @@
 //! What calls to the device can answer.
 
-use std::fmt;
-
 use pumice_transport::qp::{ErrorClass, ModifyError, PostError};
 use pumice_transport::wire::Qpn;
 
 use crate::ground::error::ResourceError;
 
 /// Why a call failed: one sentence, one errno.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum HcaError {
     /// An object could not be made, changed, used or destroyed.
+    #[error("{0}")]
     Resource(ResourceError),
     /// `modify_qp` was refused; nothing changed.
+    #[error("QP {qpn} {error}")]
     Modify {
         /// The queue pair.
         qpn: Qpn,
@@ -20,6 +20,7 @@ pub enum HcaError {
         error: ModifyError,
     },
     /// `modify_qp` was refused because of an address vector or a P_Key index; nothing changed.
+    #[error("QP {qpn} modify_qp refused: {error}")]
     Entry {
         /// The queue pair.
         qpn: Qpn,
@@ -27,6 +28,7 @@ pub enum HcaError {
         error: ResourceError,
     },
     /// A send request was refused; nothing was posted.
+    #[error("QP {qpn}: {error}")]
     Post {
         /// The queue pair.
         qpn: Qpn,
@@ -34,6 +36,7 @@ pub enum HcaError {
         error: PostError,
     },
     /// There is no such queue pair.
+    #[error("queue pair {qpn} does not exist")]
     UnknownQueuePair {
         /// The number asked for.
         qpn: Qpn,
@@ -55,20 +58,6 @@ impl HcaError {
         }
     }
 }
-
-impl fmt::Display for HcaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HcaError::Resource(error) => error.fmt(f),
-            HcaError::Modify { qpn, error } => write!(f, "QP {qpn} {error}"),
-            HcaError::Entry { qpn, error } => write!(f, "QP {qpn} modify_qp refused: {error}"),
-            HcaError::Post { qpn, error } => write!(f, "QP {qpn}: {error}"),
-            HcaError::UnknownQueuePair { qpn } => write!(f, "queue pair {qpn} does not exist"),
-        }
-    }
-}
-
-impl std::error::Error for HcaError {}
 
 impl From<ResourceError> for HcaError {
     fn from(error: ResourceError) -> HcaError {

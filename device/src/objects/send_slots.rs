@@ -20,6 +20,7 @@ impl Default for SendSlots {
     }
 }
 
+#[expect(clippy::indexing_slicing, reason = "a place is two bytes, and every array has 256 entries")]
 impl SendSlots {
     /// All zero.
     pub fn new() -> SendSlots {

@@ -1,6 +1,5 @@
 //! Which process at an address has bound which service.
 
-use std::fmt;
 use std::io;
 
 use pumice_transport::cm::Place;
@@ -72,19 +71,22 @@ pub enum Occupant {
 }
 
 /// Why a service could not be bound.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
     /// A process has it, or one that overlaps.
+    #[error("it is bound already, by the process in slot {process}: choose another port")]
     Taken {
         /// Which; this process too.
         process: ProcessIndex,
     },
     /// No room.
+    #[error("all {limit} services that fit are bound")]
     Full {
         /// How many there may be.
         limit: usize,
     },
     /// The directory cannot be read or written.
+    #[error("the directory of services: {0}")]
     Os(io::Error),
 }
 
@@ -98,20 +100,6 @@ impl DirectoryError {
         }
     }
 }
-
-impl fmt::Display for DirectoryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DirectoryError::Taken { process } => {
-                write!(f, "it is bound already, by the process in slot {process}: choose another port")
-            }
-            DirectoryError::Full { limit } => write!(f, "all {limit} services that fit are bound"),
-            DirectoryError::Os(error) => write!(f, "the directory of services: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for DirectoryError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,10 @@
 //! Why a setting cannot be used.
 
 use std::borrow::Cow;
-use std::fmt;
 
 /// A variable, its value, and what is wrong with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{variable}={value}: {problem}")]
 pub struct SettingError {
     /// Name of the variable, e.g. "PUMICE_LOSS".
     pub variable: &'static str,
@@ -32,11 +32,3 @@ impl SettingError {
         SettingError { errno, ..self }
     }
 }
-
-impl fmt::Display for SettingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}: {}", self.variable, self.value, self.problem)
-    }
-}
-
-impl std::error::Error for SettingError {}

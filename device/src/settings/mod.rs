@@ -10,8 +10,11 @@ mod log;
 mod probability;
 
 use std::ffi::OsString;
+use std::hash::Hasher as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
+
+use fnv::FnvHasher;
 
 pub use error::SettingError;
 pub use log::{Log, standard_error_is_free};
@@ -113,19 +116,18 @@ impl Settings {
     /// sides of a connection lose different packets, and the same command loses the same ones every time.
     pub fn seed_of(&self, arguments: impl IntoIterator<Item = OsString>) -> u64 {
         // FNV-1a: the same on every machine and with every compiler.
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        let mut hasher = FnvHasher::default();
         let mut mix = |bytes: &[u8]| {
+            hasher.write(bytes);
             // 0xff is in no address and in no UTF-8 text: it separates.
-            for byte in bytes.iter().chain(&[0xff]) {
-                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-            }
+            hasher.write(&[0xff]);
         };
         mix(&self.seed.to_le_bytes());
         mix(self.address.map(|address| address.to_string()).unwrap_or_default().as_bytes());
         for argument in arguments {
             mix(argument.as_encoded_bytes());
         }
-        hash
+        hasher.finish()
     }
 }
 

@@ -1,6 +1,5 @@
 //! Writing a tree, and mending one.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -10,24 +9,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::{Entry, Sysfs};
 
 /// A file of the tree that could not be made.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{} cannot be written: {source}", .path.display())]
 pub struct SysfsError {
     /// Which one.
     pub path: PathBuf,
     /// Why not.
     pub source: io::Error,
-}
-
-impl fmt::Display for SysfsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} cannot be written: {}", self.path.display(), self.source)
-    }
-}
-
-impl std::error::Error for SysfsError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
 }
 
 impl Sysfs {

@@ -15,6 +15,11 @@
 //! pointer the program gives. Calls on the data path trust the pointer (`ground::arguments::Trusted`); the
 //! verbs API asks of programs that they do not destroy what they use. NULL is refused everywhere.
 
+// A program must not be ended by what comes from the network, from its arguments or from shared memory.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
 // The names of verbs.h.
 #![allow(non_camel_case_types, non_snake_case)]
 // Unit tests are linked without the exported symbols, which are all that uses most of this.

@@ -4,10 +4,12 @@
 //! second, and how many were left out is said with the next one, or at exit.
 
 use std::cell::Cell;
+use std::hash::Hasher as _;
 use std::io::Write as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use fnv::FnvHasher;
 use pumice_device::settings::Log;
 use pumice_device::system::cancellation::Uncancelled;
 use pumice_transport::types::Cause;
@@ -190,14 +192,13 @@ impl Limiter {
 
 /// The same for sentences that differ in their numbers only.
 fn kind_of(sentence: &str) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut hasher = FnvHasher::default();
     for word in sentence.split_ascii_whitespace() {
         let shown = if word.bytes().any(|byte| byte.is_ascii_digit()) { "#" } else { word };
-        for byte in shown.bytes().chain([b' ']) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        hasher.write(shown.as_bytes());
+        hasher.write(b" ");
     }
-    hash
+    hasher.finish()
 }
 
 #[cfg(test)]
