@@ -17,7 +17,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use pumice_verbs::{Access, FabricConfig, RcQueuePair, RecvRequest, Result, SendRequest, Simulation};
+//! use pumice_verbs::{Access, FabricConfig, Fault, FaultPlan, RcQueuePair, RecvRequest, Result, SendRequest, Simulation};
 //!
 //! # fn main() -> Result<()> {
 //! const SECOND: Duration = Duration::from_secs(1);
