@@ -13,6 +13,7 @@ use crate::addresses::address_watch::AddressWatch;
 use crate::engine::{Acknowledge, Engine};
 use crate::ground::error::ResourceError;
 use crate::port::wait_readable;
+use crate::resources::MappingCheckPolicy;
 use crate::system::event_fd::EventFd;
 
 /// The thread's handle.
@@ -258,7 +259,8 @@ impl Environment for HostThread {
 
 impl LockedEngine for HostEngine<'_> {
     fn drive(&mut self, now_ns: u64) -> bool {
-        self.core.drive_locked(&mut self.engine, now_ns, Acknowledge::WithReply)
+        let checks = MappingCheckPolicy::Datagrams;
+        self.core.drive_locked(&mut self.engine, now_ns, Acknowledge::WithReply, checks)
     }
 
     fn left(&self) -> Left {

@@ -15,7 +15,7 @@ use crate::objects::armed_queues::ArmedQueues;
 use crate::objects::async_event::AsyncEventQueue;
 use crate::objects::completion_channel::{CompletionChannel, CqEvent};
 use crate::port::wait_readable;
-use crate::resources::Trust;
+use crate::resources::MappingCheckPolicy;
 use crate::system::event_fd::EventFd;
 
 pub(crate) struct Core {
@@ -61,10 +61,10 @@ impl Core {
         self.handover.polled();
         let Some(mut engine) = self.try_lock() else { return false };
         let now_ns = self.clock.now_ns();
-        let received =
-            engine.trusting(Trust::Polled(cq), |engine| self.step(engine, now_ns, Acknowledge::Now));
+        let checks = MappingCheckPolicy::DatagramsNotPolled { cq };
+        let received = self.step(&mut engine, now_ns, Acknowledge::Now, checks);
         if !received {
-            engine.transmit_waiting_responses(now_ns);
+            engine.transmit_waiting_responses(now_ns, MappingCheckPolicy::Datagrams);
         }
         // The application may do something else now. If the background thread sleeps, no thread does what
         // this step has left for later: the packets that would have woken it have been taken from the port.
@@ -74,16 +74,22 @@ impl Core {
 
     /// Receives, runs timers, sends. Acknowledgements wait if the application has completions to
     /// look at first, else they leave as told.
-    fn step(&self, engine: &mut Engine, now_ns: u64, otherwise: Acknowledge) -> bool {
+    fn step(
+        &self,
+        engine: &mut Engine,
+        now_ns: u64,
+        otherwise: Acknowledge,
+        checks: MappingCheckPolicy,
+    ) -> bool {
         engine.resources.new_completions = false;
-        let received = engine.receive(now_ns);
+        let received = engine.receive(now_ns, checks);
         if engine.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
-            engine.expire(now_ns);
+            engine.expire(now_ns, checks);
         }
         if received || engine.has_backlog() {
             let acknowledge =
                 if engine.resources.new_completions { Acknowledge::AfterCompletions } else { otherwise };
-            engine.transmit(now_ns, acknowledge);
+            engine.transmit(now_ns, acknowledge, checks);
         }
         received
     }
@@ -92,20 +98,26 @@ impl Core {
     pub(crate) fn drive(&self) -> bool {
         let mut engine = self.lock();
         let now_ns = self.clock.now_ns();
-        self.drive_locked(&mut engine, now_ns, Acknowledge::Now)
+        self.drive_locked(&mut engine, now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams)
     }
 
     /// As [`Core::drive`], before something is destroyed: its memory may be gone already.
     pub(crate) fn drive_out(&self) {
         let mut engine = self.lock();
         let now_ns = self.clock.now_ns();
-        engine.trusting(Trust::Nothing, |engine| self.drive_locked(engine, now_ns, Acknowledge::Now));
+        self.drive_locked(&mut engine, now_ns, Acknowledge::Now, MappingCheckPolicy::Everything);
     }
 
-    pub(crate) fn drive_locked(&self, engine: &mut Engine, now_ns: u64, acknowledge: Acknowledge) -> bool {
+    pub(crate) fn drive_locked(
+        &self,
+        engine: &mut Engine,
+        now_ns: u64,
+        acknowledge: Acknowledge,
+        checks: MappingCheckPolicy,
+    ) -> bool {
         let due = engine.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
-        let received = self.step(engine, now_ns, acknowledge);
-        let left = engine.transmit(now_ns, acknowledge);
+        let received = self.step(engine, now_ns, acknowledge, checks);
+        let left = engine.transmit(now_ns, acknowledge, checks);
         received || left || due
     }
 
@@ -164,12 +176,12 @@ impl Core {
                 if woken {
                     engine.woken();
                 }
-                self.step(&mut engine, now_ns, Acknowledge::Now);
+                self.step(&mut engine, now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
                 if let Some(event) = channel.try_event() {
                     self.note_deadline(&engine, now_ns);
                     return Some(event);
                 }
-                engine.transmit(now_ns, Acknowledge::Now);
+                engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
                 fds.clear();
                 fds.extend(engine.port.descriptors());
                 let deadline_ns = engine.deadline_ns().unwrap_or(FOREVER_NS).min(end_ns);

@@ -3,16 +3,17 @@
 use std::iter::Enumerate;
 use std::slice::Chunks;
 
-use pumice_transport::host::{Counter, Host, QpContext};
-use pumice_transport::qp::{Arrival, QueuePair};
+use pumice_transport::host::{Counter, QpContext};
+use pumice_transport::qp::Arrival;
 use pumice_transport::types::{Cause, DropReason, Gid};
 use pumice_transport::wire::{Packet, PacketError, ProcessIndex, Qpn, Service, Verdict, icrc, peek};
 
 use super::entries::Entries;
 use super::schedule::Ready;
 use crate::gsi::{self, Gsi};
+use crate::memory::MappingCheck;
 use crate::port::Received;
-use crate::resources::Resources;
+use crate::resources::{MappingCheckPolicy, Resources};
 use crate::xrc::{SharedTargets, Unavailable};
 
 /// The packets of a train, each with its position.
@@ -25,6 +26,8 @@ pub(crate) struct Receivers<'a> {
     pub(crate) targets: &'a mut SharedTargets,
     pub(crate) touched: &'a mut Ready,
     pub(crate) management: &'a mut Gsi,
+    /// Which copies look first whether memory is mapped.
+    pub(crate) checks: MappingCheckPolicy,
 }
 
 impl Receivers<'_> {
@@ -71,7 +74,11 @@ impl Receivers<'_> {
     fn find(&mut self, qpn: Qpn, packet: &Packet<'_>) -> Option<u32> {
         let known = self.entries.queue_pairs.by_number(qpn).map(|(index, _)| index);
         if known.is_none() && packet.info().service == Service::Xrc && self.resources.xrc.shares() {
-            return self.targets.find(qpn, &mut self.entries, self.resources);
+            return self.targets.find(
+                qpn,
+                &mut self.entries,
+                &mut self.resources.host(MappingCheck::Assumed),
+            );
         }
         known
     }
@@ -92,7 +99,8 @@ impl Receivers<'_> {
         {
             return self.deliver_run(now_ns, arrival, index, ProcessIndex::of_srqn(xrceth.srqn), first, rest);
         }
-        deliver(now_ns, arrival, first.packet, &mut entry.qp, self.resources);
+        let mut host = self.resources.host(self.checks.of_arrivals(&entry.qp));
+        entry.qp.handle_packet(now_ns, arrival, first.packet, &mut host);
         if matches!(first.packet.info().service, Service::Uc | Service::Ud) {
             self.resources.note_receives(entry.qp.context());
         }
@@ -110,7 +118,7 @@ impl Receivers<'_> {
         first: &First<'_, '_>,
         rest: &mut Segments<'_>,
     ) -> bool {
-        let Receivers { entries, resources, targets, .. } = self;
+        let Receivers { entries, resources, targets, checks, .. } = self;
         let Some(entry) = entries.queue_pairs.at_mut(index) else { return false };
         let First { received, packet, bytes } = *first;
         if entry.sharing.is_executed_by(owner) {
@@ -120,12 +128,13 @@ impl Receivers<'_> {
             }
             return false;
         }
-        let executed = entry.with(&mut **resources, |qp, resources| {
-            qp.handle_packet(now_ns, arrival, packet, resources);
+        let mut host = resources.host(checks.of_connections());
+        let executed = entry.with(&mut host, |qp, host| {
+            qp.handle_packet(now_ns, arrival, packet, host);
             while let Some((position, next)) = next_of_run(bytes, rest) {
-                match check(received, position, next, resources) {
-                    Ok(packet) => qp.handle_packet(now_ns, arrival, &packet, resources),
-                    Err(counter) => resources.count(counter, 1),
+                match check(received, position, next, host) {
+                    Ok(packet) => qp.handle_packet(now_ns, arrival, &packet, host),
+                    Err(counter) => host.count(counter, 1),
                 }
             }
         });
@@ -168,7 +177,8 @@ impl Receivers<'_> {
                 continue;
             }
             if let Some((index, entry)) = self.entries.queue_pairs.by_number(qpn) {
-                deliver(now_ns, arrival, packet, &mut entry.qp, resources);
+                let mut host = resources.host(self.checks.of_arrivals(&entry.qp));
+                entry.qp.handle_packet(now_ns, arrival, packet, &mut host);
                 self.touched.push(index);
             }
         }
@@ -203,24 +213,6 @@ fn next_of_run<'a>(first: &[u8], rest: &mut Segments<'a>) -> Option<(usize, &'a 
     let next = rest.clone().next().filter(|(_, next)| peek::is_for_same_srq(first, next))?;
     rest.next();
     Some(next)
-}
-
-/// Hands a packet to its queue pair, with no more trust in the memory of its receives than there is.
-fn deliver(
-    now_ns: u64,
-    arrival: &Arrival<'_>,
-    packet: &Packet<'_>,
-    qp: &mut QueuePair,
-    resources: &mut Resources,
-) {
-    let wary = qp.qp_type().is_datagram() && !resources.trusts_receives_of(qp.context());
-    if wary {
-        resources.set_wary(true);
-    }
-    qp.handle_packet(now_ns, arrival, packet, resources);
-    if wary {
-        resources.set_wary(false);
-    }
 }
 
 /// Form and ICRC. The position in the train is the IP ID that its sender's segmentation gave it.

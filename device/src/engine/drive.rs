@@ -15,8 +15,9 @@ use super::reply::ReplyHabit;
 use super::schedule::{Deadlines, Ready};
 use crate::counters::Counters;
 use crate::gsi::Gsi;
+use crate::memory::MappingCheck;
 use crate::port::{Peer, Port};
-use crate::resources::{Resources, Trust};
+use crate::resources::{MappingCheckPolicy, Resources};
 use crate::xrc::SharedTargets;
 
 use super::queue_pairs::{QpEntry, QueuePairs};
@@ -93,21 +94,13 @@ impl Engine {
         }
     }
 
-    /// Works with this trust in the program's memory.
-    pub(crate) fn trusting<R>(&mut self, trust: Trust, work: impl FnOnce(&mut Engine) -> R) -> R {
-        self.resources.set_trust(trust);
-        let result = work(self);
-        self.resources.set_trust(Trust::Connections);
-        result
-    }
-
     /// Takes a batch of packets from the port to their queue pairs. True if there were any.
-    pub(crate) fn receive(&mut self, now_ns: u64) -> bool {
+    pub(crate) fn receive(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> bool {
         let mut any = false;
         for _ in 0..RECEIVE_TRAINS {
             let Engine { resources, queue_pairs, budget, port, touched, targets, gsi, .. } = self;
             let entries = Entries { queue_pairs, budget };
-            let mut receivers = Receivers { entries, resources, targets, touched, management: gsi };
+            let mut receivers = Receivers { entries, resources, targets, touched, management: gsi, checks };
             let mut taken = false;
             let more = port.receive(now_ns, &mut |received| {
                 taken = true;
@@ -158,7 +151,7 @@ impl Engine {
             self.apply_faults();
         }
         let Engine { queue_pairs, budget, resources, targets, .. } = self;
-        targets.reap(&mut Entries { queue_pairs, budget }, resources);
+        targets.reap(&mut Entries { queue_pairs, budget }, &mut resources.host(MappingCheck::Assumed));
         while let Some(index) = self.touched.pop() {
             self.note(index);
         }
@@ -169,7 +162,11 @@ impl Engine {
 
     fn note(&mut self, index: u32) {
         let Some(entry) = self.queue_pairs.at_mut(index) else { return };
-        self.targets.publish_failure(&mut entry.qp, &mut entry.sharing, &mut self.resources);
+        self.targets.publish_failure(
+            &mut entry.qp,
+            &mut entry.sharing,
+            &mut self.resources.host(MappingCheck::Assumed),
+        );
         if entry.qp.wants_to_send() {
             self.senders.push(index);
         }
@@ -185,8 +182,8 @@ impl Engine {
         for fault in std::mem::take(&mut self.resources.qp_faults) {
             if let Some((index, entry)) = self.queue_pairs.by_number(fault.qpn) {
                 // What cannot be had is gone, or in the hands of a process that finds the same fault.
-                let _ = entry.with(&mut self.resources, |qp, resources| {
-                    qp.enter_error(Some(fault.cause), resources);
+                let _ = entry.with(&mut self.resources.host(MappingCheck::Assumed), |qp, host| {
+                    qp.enter_error(Some(fault.cause), host);
                 });
                 self.touched.push(index);
             }
@@ -205,24 +202,29 @@ impl Engine {
     }
 
     /// Sends requests, then responses. True if anything is left that only more turns can send.
-    pub(crate) fn transmit(&mut self, now_ns: u64, acknowledge: Acknowledge) -> bool {
+    pub(crate) fn transmit(
+        &mut self,
+        now_ns: u64,
+        acknowledge: Acknowledge,
+        checks: MappingCheckPolicy,
+    ) -> bool {
         self.settle();
         self.send_mads(now_ns);
-        let requests_left = self.transmit_requests(now_ns);
-        let responses_left = self.transmit_responses(now_ns, acknowledge);
+        let requests_left = self.transmit_requests(now_ns, checks);
+        let responses_left = self.transmit_responses(now_ns, acknowledge, checks);
         self.settle();
         requests_left || responses_left
     }
 
     /// Responses first: the peer waits for them and nobody here does.
-    pub(crate) fn transmit_waiting_responses(&mut self, now_ns: u64) {
+    pub(crate) fn transmit_waiting_responses(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
         if !self.responders.is_empty() {
-            self.transmit_responses(now_ns, Acknowledge::Now);
+            self.transmit_responses(now_ns, Acknowledge::Now, checks);
             self.settle();
         }
     }
 
-    fn transmit_requests(&mut self, now_ns: u64) -> bool {
+    fn transmit_requests(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> bool {
         let Engine {
             resources,
             queue_pairs,
@@ -241,6 +243,7 @@ impl Engine {
             return false;
         }
         let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
+        let mut host = resources.host(checks.of_connections());
         let mut left_bytes = TRANSMIT_BYTES;
         let mut unfinished = false;
         // Each queue pair gets a turn; those that could go on come again behind the others.
@@ -259,7 +262,7 @@ impl Engine {
             }
             let unreliable = matches!(entry.qp.qp_type(), QpType::Uc | QpType::Ud);
             sink.turn(TURN_BYTES.min(room).min(left_bytes), unreliable);
-            let progress = entry.qp.transmit_requests(now_ns, resources, &mut sink);
+            let progress = entry.qp.transmit_requests(now_ns, &mut host, &mut sink);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             entry.sent(sink.sealed_cost_bytes, sink.sealed_packets, budget);
             entry.account(budget);
@@ -285,7 +288,12 @@ impl Engine {
         unfinished || sink.builder.is_stalled()
     }
 
-    fn transmit_responses(&mut self, now_ns: u64, acknowledge: Acknowledge) -> bool {
+    fn transmit_responses(
+        &mut self,
+        now_ns: u64,
+        acknowledge: Acknowledge,
+        checks: MappingCheckPolicy,
+    ) -> bool {
         let Engine {
             resources,
             queue_pairs,
@@ -310,6 +318,7 @@ impl Engine {
             reply.released();
         }
         let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
+        let mut host = resources.host(checks.of_connections());
         let mut left_bytes = TRANSMIT_BYTES;
         let mut unfinished = false;
         for _ in 0..responders.len() {
@@ -321,8 +330,8 @@ impl Engine {
                 continue;
             }
             sink.turn(TURN_BYTES.min(left_bytes), false);
-            let progress = entry.qp.transmit_responses(resources, &mut sink);
-            targets.publish_failure(&mut entry.qp, &mut entry.sharing, resources);
+            let progress = entry.qp.transmit_responses(&mut host, &mut sink);
+            targets.publish_failure(&mut entry.qp, &mut entry.sharing, &mut host);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             if progress == Progress::Blocked {
                 responders.push(index);
@@ -338,12 +347,13 @@ impl Engine {
     }
 
     /// Runs timers that are due.
-    pub(crate) fn expire(&mut self, now_ns: u64) {
+    pub(crate) fn expire(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
         let mut any = self.look_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
         if any {
             let Engine { queue_pairs, budget, resources, port, targets, touched, .. } = self;
             let entries = &mut Entries { queue_pairs, budget };
-            targets.look_around(now_ns, entries, resources, &mut **port, |index| touched.push(index));
+            let host = &mut resources.host(MappingCheck::Assumed);
+            targets.look_around(now_ns, entries, host, &mut **port, |index| touched.push(index));
         }
         if self.held_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
             self.held_until_ns = None;
@@ -355,7 +365,8 @@ impl Engine {
             let Some(entry) = self.queue_pairs.at_mut(index) else { continue };
             if entry.qp.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
                 let peer = peer_progress(&entry.qp, now_ns, &mut *self.port);
-                entry.qp.handle_timeout(now_ns, peer, &mut self.resources);
+                let mut host = self.resources.host(checks.of_connections());
+                entry.qp.handle_timeout(now_ns, peer, &mut host);
                 self.touched.push(index);
             } else {
                 let deadline_ns = entry.qp.deadline_ns();

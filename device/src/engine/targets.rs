@@ -7,6 +7,7 @@ use super::drive::Engine;
 use super::entries::Entries;
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
+use crate::memory::MappingCheck;
 use crate::xrc::{Sharing, Unavailable};
 
 impl Engine {
@@ -15,21 +16,21 @@ impl Engine {
     /// # Errors
     /// The domain is full, or its file cannot be written.
     pub(crate) fn share(&mut self, qp: &QueuePair) -> Result<Sharing, ResourceError> {
-        self.targets.share(qp, &mut self.resources)
+        self.targets.share(qp, &mut self.resources.host(MappingCheck::Assumed))
     }
 
     /// A queue pair is being destroyed: it is not shared any more.
     pub(crate) fn unshare(&mut self, qpn: Qpn) {
         let Engine { queue_pairs, resources, targets, .. } = self;
         if let Some((_, entry)) = queue_pairs.by_number(qpn) {
-            targets.unshare(&mut entry.qp, &mut entry.sharing, resources);
+            targets.unshare(&mut entry.qp, &mut entry.sharing, &mut resources.host(MappingCheck::Assumed));
         }
     }
 
     /// Makes the queue pair of a target known here, if another process made it.
     pub(crate) fn meet_target(&mut self, qpn: Qpn) {
         let Engine { queue_pairs, budget, resources, targets, .. } = self;
-        targets.find(qpn, &mut Entries { queue_pairs, budget }, resources);
+        targets.find(qpn, &mut Entries { queue_pairs, budget }, &mut resources.host(MappingCheck::Assumed));
     }
 
     /// A registration of this process for a target was made, the first or another.
@@ -38,14 +39,24 @@ impl Engine {
     /// The target cannot be had.
     pub(crate) fn register_process(&mut self, qpn: Qpn) -> Result<(), Unavailable> {
         let Engine { queue_pairs, budget, resources, port, targets, .. } = self;
-        targets.register_process(qpn, &mut Entries { queue_pairs, budget }, resources, &mut **port)
+        targets.register_process(
+            qpn,
+            &mut Entries { queue_pairs, budget },
+            &mut resources.host(MappingCheck::Assumed),
+            &mut **port,
+        )
     }
 
     /// The last registration of this process for a target was closed: the target is destroyed, unless it is
     /// open in another process.
     pub(crate) fn unregister_process(&mut self, qpn: Qpn) {
         let Engine { queue_pairs, budget, resources, port, targets, .. } = self;
-        targets.unregister_process(qpn, &mut Entries { queue_pairs, budget }, resources, &mut **port);
+        targets.unregister_process(
+            qpn,
+            &mut Entries { queue_pairs, budget },
+            &mut resources.host(MappingCheck::Assumed),
+            &mut **port,
+        );
     }
 
     /// Closes an XRC domain.
@@ -56,7 +67,11 @@ impl Engine {
         let Engine { queue_pairs, budget, resources, targets, .. } = self;
         let domain = resources.xrc.domain_of(xrcd)?;
         resources.close_xrcd(xrcd)?;
-        targets.domain_closed(domain, &mut Entries { queue_pairs, budget }, resources);
+        targets.domain_closed(
+            domain,
+            &mut Entries { queue_pairs, budget },
+            &mut resources.host(MappingCheck::Assumed),
+        );
         Ok(())
     }
 }

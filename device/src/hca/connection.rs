@@ -15,6 +15,7 @@ use pumice_transport::types::Gid;
 use super::Hca;
 use crate::engine::{Acknowledge, Engine};
 use crate::gsi::{BindingId, CmChannel, ConnectionError, ServiceEntry};
+use crate::resources::MappingCheckPolicy;
 
 impl Hca {
     /// Binds a service: nobody else at the address gets it, in this process or another.
@@ -248,7 +249,7 @@ impl Hca {
         loop {
             let Engine { gsi, port, .. } = &mut *engine;
             let more = gsi.close(now_ns, &mut **port);
-            engine.transmit(now_ns, Acknowledge::Now);
+            engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
             if !more {
                 return;
             }
@@ -286,7 +287,7 @@ impl Hca {
         let now_ns = self.core.clock.now_ns();
         let mut engine: MutexGuard<'_, Engine> = self.core.lock();
         let result = call(&mut engine, now_ns);
-        engine.transmit(now_ns, Acknowledge::Now);
+        engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
         self.core.note_deadline(&engine, now_ns);
         result
     }

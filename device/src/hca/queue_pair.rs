@@ -12,10 +12,11 @@ use crate::addresses::pkey_table::PkeyTable;
 use crate::engine::{Acknowledge, QpEntry, read_limit_packets, window_limit_packets};
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
+use crate::memory::MappingCheck;
 use crate::objects::address_handle;
 use crate::objects::completion_queue::CompletionQueue;
 use crate::port::Peer;
-use crate::resources::QpSetup;
+use crate::resources::{MappingCheckPolicy, QpSetup};
 
 /// What to make a queue pair of (`ibv_create_qp_ex`).
 #[derive(Debug, Clone, Copy)]
@@ -137,7 +138,9 @@ impl Hca {
         let in_entry = |error| HcaError::Entry { qpn, error };
         let (index, entry) = engine.queue_pairs.by_number(qpn).ok_or(unknown)?;
         // As another process may have left it.
-        entry.with(&mut engine.resources, |_, _| ()).map_err(|why| why.error(qpn))?;
+        entry
+            .with(&mut engine.resources.host(MappingCheck::Assumed), |_, _| ())
+            .map_err(|why| why.error(qpn))?;
         let qp_type = entry.qp.qp_type();
         let takes_path = mask.contains(AttributeMask::AV) && qp_type.is_connected();
         // Checked first: a missing attribute is said before an address vector is looked at.
@@ -170,8 +173,8 @@ impl Hca {
             None
         };
         let destination = resolved.as_ref().map(|resolved| resolved.path.flow.destination);
-        let modified = entry.with(&mut engine.resources, |qp, resources| {
-            qp.modify(attributes, mask, &limits, resolved, resources)?;
+        let modified = entry.with(&mut engine.resources.host(MappingCheck::Assumed), |qp, host| {
+            qp.modify(attributes, mask, &limits, resolved, host)?;
             if let Some(pkey) = pkey {
                 qp.set_pkey(pkey);
             }
@@ -188,7 +191,7 @@ impl Hca {
         engine.set_peer(index, peer, state == QpState::Reset);
         engine.touch(index);
         let now_ns = self.core.clock.now_ns();
-        engine.transmit(now_ns, Acknowledge::Now);
+        engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
         self.core.note_deadline(engine, now_ns);
         Ok(())
     }
@@ -201,7 +204,9 @@ impl Hca {
         let mut guard = self.core.lock();
         let engine = &mut *guard;
         let (_, entry) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
-        Ok(entry.with(&mut engine.resources, |qp, _| qp.query()).map_err(|why| why.error(qpn))?)
+        Ok(entry
+            .with(&mut engine.resources.host(MappingCheck::Assumed), |qp, _| qp.query())
+            .map_err(|why| why.error(qpn))?)
     }
 
     /// Posts a send request and sends as much of it as may leave now.
@@ -233,7 +238,7 @@ impl Hca {
             let posted = if has_queue && entry.posted_sends.wrapping_sub(polled) >= depth {
                 Err(PostError::QueueFull { depth })
             } else {
-                entry.qp.post_send(request, &mut engine.resources)
+                entry.qp.post_send(request, &mut engine.resources.host(MappingCheck::Assumed))
             };
             if let Err(error) = posted {
                 outcome = Err((position, HcaError::Post { qpn, error }));
@@ -244,7 +249,7 @@ impl Hca {
         let now_ns = self.core.clock.now_ns();
         engine.posted(index, now_ns);
         // Requests first, then what is owed to peers: an ACK must not delay a reply.
-        engine.transmit(now_ns, Acknowledge::Now);
+        engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
         self.core.note_deadline(engine, now_ns);
         outcome
     }
@@ -278,7 +283,7 @@ impl Hca {
                 break;
             }
         }
-        entry.qp.flush_posted_receives(&mut engine.resources);
+        entry.qp.flush_posted_receives(&mut engine.resources.host(MappingCheck::Assumed));
         outcome
     }
 

@@ -7,30 +7,31 @@ use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, AtomicOperation, Sge};
 
 use super::grant::{Backing, Grant};
-use super::{RegionTable, on_demand};
+use super::{MappingCheck, RegionTable, on_demand};
 
 impl RegionTable {
-    /// From now on copies ask the kernel whether the memory is there, or trust that it is. A program may have unmapped
-    /// what it did not deregister: hardware holds the pages, and a plain copy would kill the process. Atomics trust.
-    pub(crate) fn set_wary(&mut self, wary: bool) {
-        self.wary = wary && on_demand::is_available();
-    }
-
     /// Copies bytes `offset..offset + out.len()` of the buffers in `sges` into `out`.
     ///
     /// # Errors
     /// A key, its domain or a range is wrong, or the buffers are too short. `out` is then partly
     /// written.
     #[inline]
-    pub fn gather(&self, pd: u32, sges: &[Sge], offset: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+    pub fn gather(
+        &self,
+        pd: u32,
+        sges: &[Sge],
+        offset: u64,
+        out: &mut [u8],
+        check: MappingCheck,
+    ) -> Result<(), MemoryError> {
         if let [sge] = sges {
-            return self.gather_one(pd, sge, offset, out);
+            return self.gather_one(pd, sge, offset, out, check);
         }
         let mut rest = out;
         walk(sges, offset, rest.len() as u64, |sge, start, length| {
             let (now, later) = std::mem::take(&mut rest).split_at_mut(length as usize);
             rest = later;
-            self.gather_one(pd, sge, start, now)
+            self.gather_one(pd, sge, start, now, check)
         })
     }
 
@@ -40,15 +41,22 @@ impl RegionTable {
     /// # Errors
     /// As [`RegionTable::gather`], or a region lacks `LOCAL_WRITE`. Earlier buffers are then written.
     #[inline]
-    pub fn scatter(&self, pd: u32, sges: &[Sge], offset: u64, data: &[u8]) -> Result<(), MemoryError> {
+    pub fn scatter(
+        &self,
+        pd: u32,
+        sges: &[Sge],
+        offset: u64,
+        data: &[u8],
+        check: MappingCheck,
+    ) -> Result<(), MemoryError> {
         if let [sge] = sges {
-            return self.scatter_one(pd, sge, offset, data);
+            return self.scatter_one(pd, sge, offset, data, check);
         }
         let mut rest = data;
         walk(sges, offset, rest.len() as u64, |sge, start, length| {
             let (now, later) = rest.split_at(length as usize);
             rest = later;
-            self.scatter_one(pd, sge, start, now)
+            self.scatter_one(pd, sge, start, now, check)
         })
     }
 
@@ -58,8 +66,14 @@ impl RegionTable {
     /// # Errors
     /// The key, its domain, its `REMOTE_WRITE` right or the range is wrong.
     #[inline]
-    pub fn remote_write(&self, key: RemoteKey, address: u64, data: &[u8]) -> Result<(), MemoryError> {
-        self.remote_grant(key, Access::REMOTE_WRITE)?.write(address, data, self.wary)
+    pub fn remote_write(
+        &self,
+        key: RemoteKey,
+        address: u64,
+        data: &[u8],
+        check: MappingCheck,
+    ) -> Result<(), MemoryError> {
+        self.remote_grant(key, Access::REMOTE_WRITE)?.write(address, data, check)
     }
 
     /// Loads `out.len()` bytes from a remote address.
@@ -67,8 +81,14 @@ impl RegionTable {
     /// # Errors
     /// The key, its domain, its `REMOTE_READ` right or the range is wrong.
     #[inline]
-    pub fn remote_read(&self, key: RemoteKey, address: u64, out: &mut [u8]) -> Result<(), MemoryError> {
-        self.remote_grant(key, Access::REMOTE_READ)?.read(address, out, self.wary)
+    pub fn remote_read(
+        &self,
+        key: RemoteKey,
+        address: u64,
+        out: &mut [u8],
+        check: MappingCheck,
+    ) -> Result<(), MemoryError> {
+        self.remote_grant(key, Access::REMOTE_READ)?.read(address, out, check)
     }
 
     /// Executes an operation on 8 bytes in one piece and returns the original value, in host order. It is
@@ -118,21 +138,35 @@ impl RegionTable {
     }
 
     #[inline]
-    fn gather_one(&self, pd: u32, sge: &Sge, offset: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+    fn gather_one(
+        &self,
+        pd: u32,
+        sge: &Sge,
+        offset: u64,
+        out: &mut [u8],
+        check: MappingCheck,
+    ) -> Result<(), MemoryError> {
         if out.is_empty() {
             return Ok(());
         }
         let address = inside(sge, offset, out.len() as u64)?;
-        self.local_grant(pd, sge.lkey, false)?.read(address, out, self.wary)
+        self.local_grant(pd, sge.lkey, false)?.read(address, out, check)
     }
 
     #[inline]
-    fn scatter_one(&self, pd: u32, sge: &Sge, offset: u64, data: &[u8]) -> Result<(), MemoryError> {
+    fn scatter_one(
+        &self,
+        pd: u32,
+        sge: &Sge,
+        offset: u64,
+        data: &[u8],
+        check: MappingCheck,
+    ) -> Result<(), MemoryError> {
         if data.is_empty() {
             return Ok(());
         }
         let address = inside(sge, offset, data.len() as u64)?;
-        self.local_grant(pd, sge.lkey, true)?.write(address, data, self.wary)
+        self.local_grant(pd, sge.lkey, true)?.write(address, data, check)
     }
 
     fn with_word<R>(
@@ -160,9 +194,9 @@ impl RegionTable {
 
 impl Grant {
     #[inline]
-    fn read(&self, address: u64, out: &mut [u8], wary: bool) -> Result<(), MemoryError> {
+    fn read(&self, address: u64, out: &mut [u8], check: MappingCheck) -> Result<(), MemoryError> {
         let source = self.locate(address, out.len() as u64)?;
-        if wary || self.backing != Backing::Mapped {
+        if check.asks() || self.backing != Backing::Mapped {
             return self.read_unmapped(source, out);
         }
         load(source, out);
@@ -170,9 +204,9 @@ impl Grant {
     }
 
     #[inline]
-    fn write(&self, address: u64, data: &[u8], wary: bool) -> Result<(), MemoryError> {
+    fn write(&self, address: u64, data: &[u8], check: MappingCheck) -> Result<(), MemoryError> {
         let target = self.locate(address, data.len() as u64)?;
-        if wary || self.backing != Backing::Mapped {
+        if check.asks() || self.backing != Backing::Mapped {
             return self.write_unmapped(target, data);
         }
         store(target, data);
@@ -198,12 +232,12 @@ impl Grant {
     #[cold]
     fn with_copy<R>(&self, address: u64, work: impl FnOnce(&AtomicU64) -> R) -> Result<R, MemoryError> {
         let mut before = [0; 8];
-        self.read(address, &mut before, false)?;
+        self.read(address, &mut before, MappingCheck::Assumed)?;
         let word = AtomicU64::new(u64::from_ne_bytes(before));
         let result = work(&word);
         let after = word.into_inner().to_ne_bytes();
         if after != before {
-            self.write(address, &after, false)?;
+            self.write(address, &after, MappingCheck::Assumed)?;
         }
         Ok(result)
     }

@@ -1,5 +1,6 @@
 //! Copies in and out, and what they refuse.
 
+use super::MappingCheck::Assumed;
 use super::*;
 use crate::memory::RegionKeys;
 use pumice_transport::wire::Qpn;
@@ -46,13 +47,13 @@ fn gather_and_scatter_are_inverses_at_every_offset() {
         for offset in 0..=20_u64 {
             for length in 0..=(20 - offset as usize) {
                 let data: Vec<u8> = (0..length).map(|n| (n as u8) ^ 0xa5 ^ offset as u8).collect();
-                table.scatter(1, sges, offset, &data).unwrap();
+                table.scatter(1, sges, offset, &data, Assumed).unwrap();
                 let mut back = vec![0; length];
-                table.gather(1, sges, offset, &mut back).unwrap();
+                table.gather(1, sges, offset, &mut back, Assumed).unwrap();
                 assert_eq!(back, data, "{length} bytes at offset {offset} of {sges:?}");
             }
             let too_many = vec![0; 21 - offset as usize];
-            assert_eq!(table.scatter(1, sges, offset, &too_many), Err(MemoryError::OutOfRange));
+            assert_eq!(table.scatter(1, sges, offset, &too_many, Assumed), Err(MemoryError::OutOfRange));
         }
     }
 }
@@ -68,12 +69,12 @@ fn stores_touch_exactly_their_range() {
                 word.store(u64::MAX, Ordering::Relaxed);
             }
             let data: Vec<u8> = (1..=length as u8).collect();
-            table.remote_write(key(keys), buffer.address() + start as u64, &data).unwrap();
+            table.remote_write(key(keys), buffer.address() + start as u64, &data, Assumed).unwrap();
             let bytes = buffer.bytes();
             assert_eq!(bytes[start..start + length], data[..]);
             assert!(bytes[..start].iter().chain(&bytes[start + length..]).all(|byte| *byte == 0xff));
             let mut back = vec![0; length];
-            table.remote_read(key(keys), buffer.address() + start as u64, &mut back).unwrap();
+            table.remote_read(key(keys), buffer.address() + start as u64, &mut back, Assumed).unwrap();
             assert_eq!(back, data);
         }
     }
@@ -83,14 +84,14 @@ fn stores_touch_exactly_their_range() {
 fn empty_elements_and_empty_data_need_no_key() {
     let table = RegionTable::new(4);
     let nothing = Sge { address: 0, length: 0, lkey: 0 };
-    assert_eq!(table.scatter(1, &[nothing], 0, &[]), Ok(()));
-    assert_eq!(table.scatter(1, &[], 0, &[]), Ok(()));
-    assert_eq!(table.gather(1, &[nothing, nothing], 0, &mut []), Ok(()));
-    assert_eq!(table.gather(1, &[], 0, &mut [0]), Err(MemoryError::OutOfRange));
+    assert_eq!(table.scatter(1, &[nothing], 0, &[], Assumed), Ok(()));
+    assert_eq!(table.scatter(1, &[], 0, &[], Assumed), Ok(()));
+    assert_eq!(table.gather(1, &[nothing, nothing], 0, &mut [], Assumed), Ok(()));
+    assert_eq!(table.gather(1, &[], 0, &mut [0], Assumed), Err(MemoryError::OutOfRange));
     let wrong = Sge { address: 0, length: 8, lkey: 0x1234 };
-    assert_eq!(table.gather(1, &[wrong], 0, &mut [0]), Err(MemoryError::UnknownKey));
+    assert_eq!(table.gather(1, &[wrong], 0, &mut [0], Assumed), Err(MemoryError::UnknownKey));
     let wrapping = Sge { address: u64::MAX, length: 8, lkey: 0x1234 };
-    assert_eq!(table.gather(1, &[wrapping], 4, &mut [0]), Err(MemoryError::OutOfRange));
+    assert_eq!(table.gather(1, &[wrapping], 4, &mut [0], Assumed), Err(MemoryError::OutOfRange));
 }
 
 #[test]
@@ -152,14 +153,14 @@ fn on_demand_regions_fail_where_nothing_is_mapped() {
     // SAFETY: the whole address space, of which only the buffer is accessed.
     let keys = unsafe { table.register(1, 0, u64::MAX, 0, access) }.unwrap();
     let sge = |address, length| [Sge { address, length, lkey: keys.lkey }];
-    table.scatter(1, &sge(buffer.address(), 16), 0, b"0123456789abcdef").unwrap();
+    table.scatter(1, &sge(buffer.address(), 16), 0, b"0123456789abcdef", Assumed).unwrap();
     let mut out = [0; 4];
-    table.gather(1, &sge(buffer.address(), 16), 3, &mut out).unwrap();
+    table.gather(1, &sge(buffer.address(), 16), 3, &mut out, Assumed).unwrap();
     assert_eq!(&out, b"3456");
-    assert_eq!(table.gather(1, &sge(16, 8), 0, &mut out), Err(MemoryError::NotMapped));
-    assert_eq!(table.scatter(1, &sge(16, 8), 0, &out), Err(MemoryError::NotMapped));
-    assert_eq!(table.remote_write(key(keys), 16, &out), Err(MemoryError::NotMapped));
-    assert_eq!(table.remote_write(key(keys), u64::MAX - 1, &out), Err(MemoryError::OutOfRange));
+    assert_eq!(table.gather(1, &sge(16, 8), 0, &mut out, Assumed), Err(MemoryError::NotMapped));
+    assert_eq!(table.scatter(1, &sge(16, 8), 0, &out, Assumed), Err(MemoryError::NotMapped));
+    assert_eq!(table.remote_write(key(keys), 16, &out, Assumed), Err(MemoryError::NotMapped));
+    assert_eq!(table.remote_write(key(keys), u64::MAX - 1, &out, Assumed), Err(MemoryError::OutOfRange));
 
     buffer.words[1].store(5, Ordering::Relaxed);
     let word = buffer.address() + 8;
@@ -181,12 +182,12 @@ fn a_null_region_reads_as_zeros_and_keeps_nothing() {
     let keys = table.register_nothing(1).unwrap();
     let sges = [Sge { address: 0x1234, length: 8, lkey: keys.lkey }];
     let mut out = [7; 8];
-    table.scatter(1, &sges, 0, &out).unwrap();
-    table.gather(1, &sges, 0, &mut out).unwrap();
+    table.scatter(1, &sges, 0, &out, Assumed).unwrap();
+    table.gather(1, &sges, 0, &mut out, Assumed).unwrap();
     assert_eq!(out, [0; 8]);
-    assert_eq!(table.gather(2, &sges, 0, &mut out), Err(MemoryError::WrongDomain));
-    assert_eq!(table.remote_read(key(keys), 0, &mut out), Err(MemoryError::AccessDenied));
-    assert_eq!(table.remote_write(key(keys), 0, &out), Err(MemoryError::AccessDenied));
+    assert_eq!(table.gather(2, &sges, 0, &mut out, Assumed), Err(MemoryError::WrongDomain));
+    assert_eq!(table.remote_read(key(keys), 0, &mut out, Assumed), Err(MemoryError::AccessDenied));
+    assert_eq!(table.remote_write(key(keys), 0, &out, Assumed), Err(MemoryError::AccessDenied));
     let change = super::super::RegionChange { access: Some(Access::all()), ..Default::default() };
     // SAFETY: it is refused.
     assert_eq!(unsafe { table.rereg(keys.handle, change) }.unwrap_err().errno(), libc::EINVAL);
@@ -207,11 +208,11 @@ fn device_memory_lives_as_long_as_it_is_registered() {
         assert_eq!(register(&mut table, offset, length, access).unwrap_err().errno(), libc::EINVAL);
     }
     let keys = register(&mut table, 16, 48, access).unwrap();
-    table.remote_write(key(keys), 4, b"text").unwrap();
+    table.remote_write(key(keys), 4, b"text", Assumed).unwrap();
     let mut out = [0; 4];
     memory.read(20, &mut out).unwrap();
     assert_eq!(&out, b"text");
-    assert_eq!(table.remote_write(key(keys), 45, b"text"), Err(MemoryError::OutOfRange));
+    assert_eq!(table.remote_write(key(keys), 45, b"text", Assumed), Err(MemoryError::OutOfRange));
     drop(memory);
     assert!(pool.allocate(1, 0).is_err());
     table.deregister(keys.handle).unwrap();

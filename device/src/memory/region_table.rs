@@ -27,8 +27,6 @@ pub struct RegionTable {
     windows: u32,
     /// Windows bound to a queue pair: if 0, destroying a queue pair need not search.
     pub(super) qp_bound_windows: u32,
-    /// Copies ask the kernel whether the memory is there, instead of trusting that it is.
-    pub(super) wary: bool,
 }
 
 impl RegionTable {
@@ -46,7 +44,6 @@ impl RegionTable {
             most,
             windows: 0,
             qp_bound_windows: 0,
-            wary: false,
         }
     }
 

@@ -1,26 +1,60 @@
 //! The device as a queue pair's protocol sees it.
 
+use std::ops::{Deref, DerefMut};
+
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::{Counter, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
 use pumice_transport::types::{
-    Access, AsyncEventType, AtomicOperation, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind, WorkCompletion,
+    Access, AsyncEventType, AtomicOperation, Cause, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind,
+    WorkCompletion,
 };
 
 use super::tables::{Receives, Resources};
 use crate::event::{Event, Topics};
+use crate::memory::MappingCheck;
 use crate::objects::async_event::AsyncElement;
 use crate::objects::completion_queue::Pushed;
 use crate::objects::srq::{Srq, Taken};
 
-impl Host for Resources {
+/// The device, for one call into the protocol: the call's copies are checked like this.
+pub(crate) struct DeviceHost<'a> {
+    resources: &'a mut Resources,
+    check: MappingCheck,
+}
+
+impl Resources {
+    /// What a queue pair's protocol sees; `check` is how its copies treat memory that may be unmapped.
+    #[inline]
+    pub(crate) fn host(&mut self, check: MappingCheck) -> DeviceHost<'_> {
+        DeviceHost { resources: self, check }
+    }
+}
+
+impl Deref for DeviceHost<'_> {
+    type Target = Resources;
+
+    #[inline]
+    fn deref(&self) -> &Resources {
+        self.resources
+    }
+}
+
+impl DerefMut for DeviceHost<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Resources {
+        self.resources
+    }
+}
+
+impl Host for DeviceHost<'_> {
     #[inline]
     fn gather(&mut self, pd: u32, sges: &[Sge], offset: u64, out: &mut [u8]) -> Result<(), MemoryError> {
-        self.memory.gather(pd, sges, offset, out)
+        self.memory.gather(pd, sges, offset, out, self.check)
     }
 
     #[inline]
     fn scatter(&mut self, pd: u32, sges: &[Sge], offset: u64, data: &[u8]) -> Result<(), MemoryError> {
-        self.memory.scatter(pd, sges, offset, data)
+        self.memory.scatter(pd, sges, offset, data, self.check)
     }
 
     #[cold]
@@ -41,12 +75,12 @@ impl Host for Resources {
 
     #[inline]
     fn remote_write(&mut self, key: RemoteKey, address: u64, data: &[u8]) -> Result<(), MemoryError> {
-        self.memory.remote_write(key, address, data)
+        self.memory.remote_write(key, address, data, self.check)
     }
 
     #[inline]
     fn remote_read(&mut self, key: RemoteKey, address: u64, out: &mut [u8]) -> Result<(), MemoryError> {
-        self.memory.remote_read(key, address, out)
+        self.memory.remote_read(key, address, out, self.check)
     }
 
     fn remote_atomic(
@@ -80,7 +114,8 @@ impl Host for Resources {
             Some(number) => self.xrc_srq_place(qp, number)?,
             None => qp.recv_queue,
         };
-        let taken = match self.receives.at_mut(place).ok_or(NoRecv::Empty)? {
+        let Resources { receives, async_events, .. } = &mut *self.resources;
+        let taken = match receives.at_mut(place).ok_or(NoRecv::Empty)? {
             Receives::Own(queue) => {
                 into.pd = qp.pd;
                 into.cq = qp.recv_cq;
@@ -91,7 +126,7 @@ impl Host for Resources {
                 let taken = srq.take(into);
                 if taken == Taken::BelowLimit {
                     let element = AsyncElement::Srq { cookie: srq.cookie() };
-                    self.async_events.raise_for(AsyncEventType::SrqLimitReached, element, srq.account());
+                    async_events.raise_for(AsyncEventType::SrqLimitReached, element, srq.account());
                 }
                 taken
             }
@@ -134,11 +169,25 @@ impl Host for Resources {
 
     #[inline]
     fn listens(&self, topic: Topic) -> bool {
-        self.topics.intersects(Topics::from_bits_retain(topic.bit()))
+        self.resources.listens(topic)
     }
 
     #[inline]
     fn emit(&mut self, qp: &QpContext, event: QpEvent<'_>) {
+        self.resources.emit(qp, event);
+    }
+}
+
+impl Resources {
+    /// Whether anything subscribes to events of this topic.
+    #[inline]
+    pub(crate) fn listens(&self, topic: Topic) -> bool {
+        self.topics.intersects(Topics::from_bits_retain(topic.bit()))
+    }
+
+    /// Something happened to a queue pair.
+    #[inline]
+    pub(crate) fn emit(&mut self, qp: &QpContext, event: QpEvent<'_>) {
         if let Some((counter, amount)) = event.counter() {
             self.count(counter, amount);
         }
@@ -146,9 +195,13 @@ impl Host for Resources {
             self.events.emit(&Event::Qp { qp, event: &event });
         }
     }
-}
 
-impl Resources {
+    /// Why something just went wrong, for the operator's log.
+    #[cold]
+    pub(crate) fn log(&mut self, qp: &QpContext, cause: Cause) {
+        self.emit(qp, QpEvent::Logged(&cause));
+    }
+
     /// Adds to a counter what no queue pair's event counts.
     #[inline]
     pub(crate) fn count(&mut self, counter: Counter, amount: u64) {
@@ -197,7 +250,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Arc, Mutex};
 
-    use pumice_transport::types::{Cause, CqUse, QpCapacity, QpType, RecvRequest};
+    use pumice_transport::types::{CqUse, QpCapacity, QpType, RecvRequest};
     use pumice_transport::wire::{Psn, Qpn};
 
     use super::*;
@@ -226,6 +279,10 @@ mod tests {
     }
 
     impl Device {
+        fn host(&mut self) -> DeviceHost<'_> {
+            self.resources.host(MappingCheck::Assumed)
+        }
+
         fn cq(&mut self, depth: u32) -> Arc<CompletionQueue> {
             let setup = CqSetup { depth, cookie: u64::from(depth), ..CqSetup::default() };
             self.resources.create_cq(setup).unwrap()
@@ -284,7 +341,7 @@ mod tests {
         let second = device.qp(QpType::Rc, large.handle(), small.handle(), None);
         let third = device.qp(QpType::Rc, large.handle(), large.handle(), None);
         for wr_id in 1..=3 {
-            device.resources.complete_send(&first, completion(&first, wr_id), 1);
+            device.host().complete_send(&first, completion(&first, wr_id), 1);
         }
         let ruined = |qp: &QpContext| {
             let cookie = u64::from(qp.qpn.value());
@@ -304,15 +361,15 @@ mod tests {
 
         // The other completion queue still takes what is flushed.
         device.resources.post_recv(&first, &RecvRequest { wr_id: 9, sges: &[] }).unwrap();
-        device.resources.flush_recv_queue(&first);
+        device.host().flush_recv_queue(&first);
         assert_eq!(polled(&large), [(9, WcStatus::WrFlushErr)]);
-        device.resources.complete_send(&third, completion(&third, 7), 1);
+        device.host().complete_send(&third, completion(&third, 7), 1);
         assert_eq!(polled(&large), [(7, WcStatus::Success)]);
         assert_eq!((device.events(), device.resources.qp_faults.len()), (vec![], 0));
 
         // A queue pair that comes later learns it at its first completion.
         let late = device.qp(QpType::Rc, small.handle(), large.handle(), None);
-        device.resources.complete_send(&late, completion(&late, 1), 1);
+        device.host().complete_send(&late, completion(&late, 1), 1);
         assert_eq!(
             (device.events(), &device.resources.qp_faults[..]),
             (vec![ruined(&late)], &[fault(&late, CqUse::Sends)][..])
@@ -326,15 +383,15 @@ mod tests {
         let qp = device.qp(QpType::Rc, cq.handle(), cq.handle(), None);
         let other = device.qp(QpType::Rc, cq.handle(), cq.handle(), None);
         device.resources.post_recv(&qp, &RecvRequest { wr_id: 8, sges: &[] }).unwrap();
-        device.resources.complete_send(&qp, completion(&qp, 1), 2);
+        device.host().complete_send(&qp, completion(&qp, 1), 2);
         assert_eq!(polled(&cq).len(), 1);
         assert_eq!(device.resources.cq_common.slots.polled(qp.qpn.value()), 2);
-        device.resources.complete_send(&qp, completion(&qp, 2), 1);
-        device.resources.complete_send(&other, completion(&other, 3), 1);
+        device.host().complete_send(&qp, completion(&qp, 2), 1);
+        device.host().complete_send(&other, completion(&other, 3), 1);
         device.resources.reset_qp(qp.qpn);
         assert_eq!(device.resources.cq_common.slots.polled(qp.qpn.value()), 0);
-        assert_eq!(device.resources.take_recv(&qp, None, &mut RecvWqe::default()), Err(NoRecv::Empty));
-        device.resources.complete_send(&qp, completion(&qp, 4), 1);
+        assert_eq!(device.host().take_recv(&qp, None, &mut RecvWqe::default()), Err(NoRecv::Empty));
+        device.host().complete_send(&qp, completion(&qp, 4), 1);
         device.resources.detach_qp(qp.qpn).unwrap();
         assert_eq!(polled(&cq), [(3, WcStatus::Success)]);
     }
@@ -353,18 +410,18 @@ mod tests {
         device.resources.post_srq_recv(srq, &RecvRequest { wr_id: 2, sges: &[sge] }).unwrap();
         device.resources.modify_srq(srq, SrqChange { limit: Some(1), max_wr: None }).unwrap();
         let mut wqe = RecvWqe::default();
-        device.resources.take_recv(&own, None, &mut wqe).unwrap();
+        device.host().take_recv(&own, None, &mut wqe).unwrap();
         assert_eq!((wqe.wr_id, wqe.pd, wqe.cq, wqe.length_bytes), (1, device.pd.index, cq.handle().index, 2));
         assert_eq!(device.events(), []);
-        device.resources.take_recv(&sharing, None, &mut wqe).unwrap();
+        device.host().take_recv(&sharing, None, &mut wqe).unwrap();
         assert_eq!(
             (wqe.wr_id, wqe.pd, wqe.cq, &wqe.sges[..]),
             (2, srq_pd.index, cq.handle().index, &[sge][..])
         );
         assert_eq!(device.events(), [(AsyncEventType::SrqLimitReached, AsyncElement::Srq { cookie: 44 })]);
-        assert_eq!(device.resources.take_recv(&sharing, None, &mut wqe), Err(NoRecv::Empty));
+        assert_eq!(device.host().take_recv(&sharing, None, &mut wqe), Err(NoRecv::Empty));
         device.resources.post_srq_recv(srq, &RecvRequest { wr_id: 3, sges: &[] }).unwrap();
-        device.resources.flush_recv_queue(&sharing);
+        device.host().flush_recv_queue(&sharing);
         assert_eq!(device.resources.srq(srq).unwrap().len(), 1, "an SRQ is not flushed");
         assert!(cq.is_empty());
     }
@@ -396,20 +453,29 @@ mod tests {
         let target = device.resources.attach_qp(&setup).unwrap().context;
         let mut wqe = RecvWqe::default();
         let resources = &mut device.resources;
-        assert_eq!(resources.take_recv(&target, Some(number), &mut wqe), Err(NoRecv::Empty));
+        assert_eq!(
+            resources.host(MappingCheck::Assumed).take_recv(&target, Some(number), &mut wqe),
+            Err(NoRecv::Empty)
+        );
         resources.post_srq_recv(srq_handle, &RecvRequest { wr_id: 6, sges: &[] }).unwrap();
-        assert_eq!(resources.srq_protection_domain(&target, number), Ok(device.pd.index));
-        resources.take_recv(&target, Some(number), &mut wqe).unwrap();
+        assert_eq!(
+            resources.host(MappingCheck::Assumed).srq_protection_domain(&target, number),
+            Ok(device.pd.index)
+        );
+        resources.host(MappingCheck::Assumed).take_recv(&target, Some(number), &mut wqe).unwrap();
         assert_eq!((wqe.wr_id, wqe.cq), (6, cq.handle().index));
         for wrong in [foreign, 0, number ^ 0x01_0000, 0xffff, u32::MAX] {
             assert_eq!(
-                resources.take_recv(&target, Some(wrong), &mut wqe),
+                resources.host(MappingCheck::Assumed).take_recv(&target, Some(wrong), &mut wqe),
                 Err(NoRecv::NoSuchSrq),
                 "{wrong:#x}"
             );
-            assert_eq!(resources.srq_protection_domain(&target, wrong), Err(NoRecv::NoSuchSrq));
+            assert_eq!(
+                resources.host(MappingCheck::Assumed).srq_protection_domain(&target, wrong),
+                Err(NoRecv::NoSuchSrq)
+            );
         }
-        resources.complete_recv(&target, wqe.cq, completion(&target, 6), false);
+        resources.host(MappingCheck::Assumed).complete_recv(&target, wqe.cq, completion(&target, 6), false);
         assert_eq!(polled(&cq), [(6, WcStatus::Success)]);
     }
 
@@ -428,10 +494,10 @@ mod tests {
         let (ours, theirs) = (srq(8, Some((xrcd, cq.handle()))), srq(9, Some((xrcd, other.handle()))));
         assert_ne!(ours, theirs);
         let qp = device.qp(QpType::Rc, other.handle(), other.handle(), None);
-        device.resources.complete_recv(&qp, cq.handle().index, completion(&qp, 1), false);
+        device.host().complete_recv(&qp, cq.handle().index, completion(&qp, 1), false);
         assert_eq!(device.events(), []);
-        device.resources.complete_recv(&qp, cq.handle().index, completion(&qp, 2), false);
-        device.resources.complete_recv(&qp, cq.handle().index, completion(&qp, 3), false);
+        device.host().complete_recv(&qp, cq.handle().index, completion(&qp, 2), false);
+        device.host().complete_recv(&qp, cq.handle().index, completion(&qp, 3), false);
         let expected = [
             (AsyncEventType::CqErr, AsyncElement::Cq { cookie: 1 }),
             (AsyncEventType::SrqErr, AsyncElement::Srq { cookie: 8 }),
@@ -459,11 +525,17 @@ mod tests {
         let key = RemoteKey { rkey: keys.rkey, pd: device.pd.index, qpn: qp.qpn };
         let resources = &mut device.resources;
         let operation = AtomicOperation::FetchAdd { add: 1 };
-        assert_eq!(resources.remote_atomic(key, address, operation), Ok(7));
-        assert_eq!(resources.check_remote(key, address, 8, Access::REMOTE_ATOMIC), Ok(()));
-        assert_eq!(resources.remote_read(key, address, &mut [0; 8]), Err(MemoryError::AccessDenied));
+        assert_eq!(resources.host(MappingCheck::Assumed).remote_atomic(key, address, operation), Ok(7));
+        assert_eq!(
+            resources.host(MappingCheck::Assumed).check_remote(key, address, 8, Access::REMOTE_ATOMIC),
+            Ok(())
+        );
+        assert_eq!(
+            resources.host(MappingCheck::Assumed).remote_read(key, address, &mut [0; 8]),
+            Err(MemoryError::AccessDenied)
+        );
         let sges = [Sge { address, length: 8, lkey: keys.lkey }];
-        resources.scatter(qp.pd, &sges, 0, &9_u64.to_ne_bytes()).unwrap();
+        resources.host(MappingCheck::Assumed).scatter(qp.pd, &sges, 0, &9_u64.to_ne_bytes()).unwrap();
         assert_eq!(word.load(Ordering::Relaxed), 9);
 
         resources.count(Counter::RxPackets, 3);
@@ -496,7 +568,7 @@ mod tests {
             length: 8,
             access: Access::REMOTE_READ,
         };
-        device.resources.bind_window(&qp, &bind).unwrap();
+        device.host().bind_window(&qp, &bind).unwrap();
         assert_eq!(device.resources.deregister_region(region.handle).unwrap_err().errno(), libc::EBUSY);
         device.resources.detach_qp(qp.qpn).unwrap();
         device.resources.deregister_region(region.handle).unwrap();

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use pumice_transport::host::QpContext;
 use pumice_transport::types::{Access, Sge};
 
 use super::tables::Resources;
-use super::trust::Trust;
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
 use crate::memory::{
@@ -151,20 +149,5 @@ impl Resources {
     pub fn advised(&self, pd: Handle, advice: Advice, sge: &Sge) -> Result<PageRange, ResourceError> {
         self.pds.require(pd)?;
         self.memory.advised(pd.index, advice, sge)
-    }
-
-    pub(crate) fn set_trust(&mut self, trust: Trust) {
-        self.trust = trust;
-        self.memory.set_wary(trust == Trust::Nothing);
-    }
-
-    /// Whether the memory of datagrams that this queue pair receives may be taken to be there.
-    pub(crate) fn trusts_receives_of(&self, qp: &QpContext) -> bool {
-        self.trust == Trust::Polled(qp.recv_cq)
-    }
-
-    /// The next copies ask, or trust as far as there is trust.
-    pub(crate) fn set_wary(&mut self, wary: bool) {
-        self.memory.set_wary(wary || self.trust == Trust::Nothing);
     }
 }

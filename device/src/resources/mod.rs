@@ -8,18 +8,18 @@
 
 mod gids;
 mod host_impl;
+mod mapping_check;
 mod memory;
 mod protection_domains;
 mod qp_setup;
 mod queue_pairs;
 mod queues;
 mod tables;
-mod trust;
 mod users;
 mod xrc;
 
+pub(crate) use mapping_check::MappingCheckPolicy;
 pub use qp_setup::QpSetup;
 pub use queue_pairs::QpAttached;
 pub use queues::{CqSetup, SrqSetup};
 pub use tables::{NO_OBJECT, ObjectCounts, QpFault, Resources};
-pub(crate) use trust::Trust;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pumice_transport::event::{QpEvent, Topic};
-use pumice_transport::host::{Host as _, QpContext};
+use pumice_transport::host::QpContext;
 use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, QpType, RecvRequest};
 use pumice_transport::wire::Qpn;
 
@@ -13,6 +13,7 @@ use super::users::cq_use;
 use crate::event::Event;
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
+use crate::memory::MappingCheck;
 use crate::objects::async_event::AsyncElement;
 use crate::objects::event_account::EventAccount;
 use crate::objects::recv_queue::RecvQueue;
@@ -106,7 +107,7 @@ impl Resources {
         if self.is_target(qpn) {
             let TargetClosed { account, last, .. } = self.unregister_target(qpn, CREATOR)?;
             if last {
-                self.forget_target(qpn);
+                self.host(MappingCheck::Assumed).forget_target(qpn);
             }
             return Ok(account);
         }

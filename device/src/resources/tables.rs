@@ -6,7 +6,6 @@ use pumice_transport::host::QpContext;
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 
-use super::trust::Trust;
 use crate::addresses::gid_table::GidTable;
 use crate::addresses::multicast::MulticastGroups;
 use crate::addresses::pkey_table::PkeyTable;
@@ -39,7 +38,6 @@ pub struct QpFault {
 pub struct Resources {
     pub(super) limits: Limits,
     pub(super) memory: RegionTable,
-    pub(super) trust: Trust,
     pub(super) pds: Table<ProtectionDomain>,
     pub(crate) xrc: XrcDomains,
     pub(super) ahs: Table<AddressHandle>,
@@ -154,7 +152,6 @@ impl Resources {
         Ok(Resources {
             limits,
             memory: RegionTable::new(limits.max_mr),
-            trust: Trust::Connections,
             pds: Table::new("PD", limits.max_pd),
             xrc: XrcDomains::new(limits.max_xrcd),
             ahs: Table::new("AH", limits.max_ah),

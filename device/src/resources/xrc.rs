@@ -4,6 +4,7 @@ use pumice_transport::host::QpContext;
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 
+use super::host_impl::DeviceHost;
 use super::tables::{NO_OBJECT, Resources};
 use super::users::check_unused;
 use crate::ground::error::ResourceError;
@@ -110,7 +111,7 @@ impl Resources {
     }
 }
 
-impl TargetHost for Resources {
+impl TargetHost for DeviceHost<'_> {
     fn xrc(&mut self) -> &mut XrcDomains {
         &mut self.xrc
     }
