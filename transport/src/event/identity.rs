@@ -7,6 +7,8 @@ use crate::wire::Psn;
 
 /// Passes that are remembered for counting transmissions; older ones are forgotten.
 const MAX_PASSES: usize = 64;
+/// PSNs that are remembered. A sender goes back less far, and PSNs can be compared over twice this distance.
+const REACH: u32 = 1 << 22;
 
 /// Which side of a queue pair a packet comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,8 +27,8 @@ pub enum Side {
 pub struct PacketIdentity {
     /// Who sends it.
     pub side: Side,
-    /// The ordinal of the message on the queue pair: of the send request, or of the request that is answered
-    /// (modulo 2^24).
+    /// The message that it belongs to: of a request, the ordinal of the send request on the queue pair, from
+    /// 0; of an answer, its MSN, which is the number of requests executed (modulo 2^24).
     pub message: u64,
     /// PSN relative to the first of this side, modulo 2^24.
     pub relative_psn: u32,
@@ -74,7 +76,12 @@ impl Transmissions {
     pub fn note(&mut self, psn: Psn, count: u32) -> u32 {
         let end = psn.plus(count);
         match &mut self.current {
-            Some(current) if !psn.is_before(current.end) => current.end = end,
+            Some(current) if !psn.is_before(current.end) => {
+                current.end = end;
+                if end.since(current.first) > REACH as i32 {
+                    current.first = end.minus(REACH);
+                }
+            }
             current => {
                 if let Some(finished) = current.replace(Pass { first: psn, end }) {
                     if self.earlier.len() >= MAX_PASSES {
@@ -83,6 +90,9 @@ impl Transmissions {
                     self.earlier.push_back(finished);
                 }
             }
+        }
+        while self.earlier.front().is_some_and(|pass| psn.since(pass.end) > REACH as i32) {
+            self.earlier.pop_front();
         }
         1 + self.earlier.iter().filter(|pass| pass.covers(psn)).count() as u32
     }
@@ -113,5 +123,17 @@ mod tests {
         let last = (0..1000).map(|_| sent.note(Psn::new(0xff_ffff), 2)).last();
         assert_eq!(last, Some(MAX_PASSES as u32 + 1));
         assert_eq!(PacketIdentity::relative(Psn::new(1), Psn::new(0xff_fffe)), 3);
+    }
+
+    #[test]
+    fn a_psn_that_comes_round_again_is_a_new_one() {
+        let mut sent = Transmissions::default();
+        let step = 1 << 16;
+        assert_eq!(sent.note(Psn::new(0), step), 1);
+        assert_eq!(sent.note(Psn::new(0), step), 2);
+        for k in 1..1000 {
+            assert_eq!(sent.note(Psn::new((k * step) & 0xff_ffff), step), 1, "step {k}");
+        }
+        assert_eq!(sent.note(Psn::new((998 * step) & 0xff_ffff), step), 2, "back by two steps");
     }
 }

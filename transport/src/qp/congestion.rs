@@ -5,7 +5,7 @@ use core::convert::Infallible;
 
 use super::outbound::{self, Emitted, Progress};
 use super::settings::Settings;
-use crate::event::QpEvent;
+use crate::event::{PacketIdentity, QpEvent, Side, Topic};
 use crate::host::{Host, Transmit};
 use crate::path::Path;
 use crate::wire::{Headers, Operation, Psn};
@@ -74,6 +74,11 @@ impl Notifier {
             return Progress::Blocked;
         }
         host.emit(&settings.context, QpEvent::CnpSent);
+        if host.listens(Topic::Packets) {
+            let identity =
+                PacketIdentity { side: Side::Notification, message: 0, relative_psn: 0, transmission: 1 };
+            outbound::emit_sent(&settings.context, identity, &headers, 0, host);
+        }
         self.pending = false;
         Progress::Idle
     }

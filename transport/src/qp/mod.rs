@@ -37,7 +37,7 @@ use core::net::IpAddr;
 use crate::event::{Actor, QpEvent, Topic};
 use crate::host::{Host, PeerProgress, QpContext, Transmit};
 use crate::types::{AsyncEventType, Cause, Peer, QpCapacity, QpState, QpType, WcStatus};
-use crate::wire::Qpn;
+use crate::wire::{Psn, Qpn};
 
 pub use crate::path::Arrival;
 pub use crate::types::{MAX_MESSAGE_BYTES, PostError};
@@ -277,7 +277,8 @@ impl QueuePair {
             return Progress::Blocked;
         }
         let Receiver::Reliable(responder) = &mut self.receiver else { return Progress::Idle };
-        match responder.responses.transmit(&self.settings, host, sink) {
+        let first_psn = Psn::new(self.attributes.rq_psn);
+        match responder.responses.transmit(&self.settings, first_psn, host, sink) {
             Ok(progress) => progress,
             Err(psn) => {
                 responder.refuse_read(psn);

@@ -1,8 +1,9 @@
 //! Packets on their way out: requests, responses and CNPs of all services are written here.
 
-use crate::host::Transmit;
+use crate::event::{PacketIdentity, QpEvent};
+use crate::host::{Host, QpContext, Transmit};
 use crate::path::Path;
-use crate::wire::{Headers, ICRC_BYTES};
+use crate::wire::{Bth, Headers, ICRC_BYTES};
 
 /// What is left to do after a transmit call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,20 @@ pub(crate) enum Emitted {
     Packet,
     /// The sink has no room for it.
     NoRoom,
+}
+
+/// Tells of a packet that is in the sink.
+#[cold]
+pub(crate) fn emit_sent<H: Host>(
+    qp: &QpContext,
+    identity: PacketIdentity,
+    headers: &Headers,
+    payload_bytes: usize,
+    host: &mut H,
+) {
+    let Bth { opcode, psn, .. } = headers.bth;
+    let length_bytes = (headers.len() + payload_bytes.next_multiple_of(4) + ICRC_BYTES) as u32;
+    host.emit(qp, QpEvent::PacketSent { identity, opcode, psn, length_bytes });
 }
 
 /// Writes one packet into the sink: headers, payload, pad. The pad count follows from the payload; `fill`

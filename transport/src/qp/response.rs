@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 
 use super::outbound::{self, Emitted, Progress};
 use super::settings::Settings;
+use crate::event::{PacketIdentity, Side, Topic, Transmissions};
 use crate::host::{Host, RemoteKey, Transmit};
 use crate::types::{Cause, Detail, RemoteRange};
 use crate::wire::{Aeth, AtomicAckEth, Headers, NakCode, Operation, Packets, Position, Psn, Syndrome};
@@ -87,6 +88,16 @@ impl Response {
         }
     }
 
+    /// The MSN that it carries, or would carry if it had an AETH.
+    fn msn(&self) -> u32 {
+        match self {
+            Response::Acknowledge { msn, .. }
+            | Response::Atomic { msn, .. }
+            | Response::Empty { msn, .. }
+            | Response::Read(ReadStream { msn, .. }) => *msn,
+        }
+    }
+
     fn last_psn(&self) -> Psn {
         match self {
             Response::Acknowledge { psn, .. }
@@ -112,12 +123,18 @@ pub enum Urgency {
 #[derive(Debug)]
 pub(crate) struct Responses {
     queue: VecDeque<Response>,
+    /// How often each PSN was answered; noted only if the host listens to packets.
+    transmissions: Transmissions,
     pub(super) replays: VecDeque<Replay>,
 }
 
 impl Responses {
     pub(crate) fn new() -> Responses {
-        Responses { queue: VecDeque::new(), replays: VecDeque::new() }
+        Responses {
+            queue: VecDeque::new(),
+            transmissions: Transmissions::default(),
+            replays: VecDeque::new(),
+        }
     }
 
     pub(crate) fn urgency(&self) -> Urgency {
@@ -224,13 +241,14 @@ impl Responses {
         self.queue.clear();
     }
 
-    /// Sends queued responses in order.
+    /// Sends queued responses in order. `first_psn` is the peer's first one.
     ///
     /// # Errors
     /// Memory being read for the peer went away; the PSN at which that happened.
     pub(crate) fn transmit<H: Host, T: Transmit>(
         &mut self,
         settings: &Settings,
+        first_psn: Psn,
         host: &mut H,
         sink: &mut T,
     ) -> Result<Progress, Psn> {
@@ -248,6 +266,15 @@ impl Responses {
                 })?;
             if emitted == Emitted::NoRoom {
                 return Ok(Progress::Blocked);
+            }
+            if host.listens(Topic::Packets) {
+                let identity = PacketIdentity {
+                    side: Side::Responder,
+                    message: response.msn().into(),
+                    relative_psn: PacketIdentity::relative(psn, first_psn),
+                    transmission: self.transmissions.note(psn, 1),
+                };
+                outbound::emit_sent(&settings.context, identity, &headers, payload_bytes, host);
             }
             let finished = match response {
                 Response::Read(stream) => {

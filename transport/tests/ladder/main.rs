@@ -12,6 +12,7 @@ mod flush_error;
 mod hostile;
 mod kit;
 mod nak;
+mod packets_sent;
 mod ports;
 mod read;
 mod requester_window;
@@ -32,6 +33,7 @@ mod prelude {
     pub(crate) use crate::kit::literal::*;
     pub(crate) use crate::kit::rung::*;
     pub(crate) use crate::kit::{CONTEXT, LOCAL, PEER, RECV_CQ, XRCD, op, path_to_peer, pattern};
+    pub(crate) use pumice_transport::event::{PacketIdentity, Side};
     pub(crate) use pumice_transport::host::{Counter, PeerProgress};
     pub(crate) use pumice_transport::qp::{AttributeMask, PostError, QpAttributes, Urgency};
     pub(crate) use pumice_transport::types::{

@@ -13,7 +13,7 @@ use alloc::collections::VecDeque;
 use super::send_queue::SendQueue;
 use super::settings::Settings;
 use super::window::Window;
-use crate::event::{QpEvent, Repetition};
+use crate::event::{QpEvent, Repetition, Transmissions};
 use crate::host::Host;
 use crate::types::{Heard, MemoryFault, WcStatus};
 use crate::wire::Psn;
@@ -76,6 +76,8 @@ pub(crate) struct Requester {
     pub(crate) first_psn: Psn,
     /// What was wrong with the memory or key of the request that fails next.
     pub(crate) fault: Option<MemoryFault>,
+    /// How often each PSN was sent; noted only if the host listens to packets.
+    pub(crate) transmissions: Transmissions,
     /// The entry that failed locally, waiting for those before it to complete.
     pub(crate) local_failure: Option<(u64, WcStatus)>,
     /// Unsignaled requests completed since the last completion was made.
@@ -110,6 +112,7 @@ impl Requester {
             heard: Heard::default(),
             first_psn: Psn::new(0),
             fault: None,
+            transmissions: Transmissions::default(),
             local_failure: None,
             unreported: 0,
             packets_since_ack_request: 0,

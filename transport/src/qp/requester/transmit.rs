@@ -2,13 +2,14 @@
 
 use super::request::Request;
 use super::{Outstanding, Requester, SendFailure};
+use crate::event::{PacketIdentity, Side, Topic};
 use crate::host::{Host, MemoryError, RemoteKey, Transmit, fault_of};
 use crate::path::Path;
 use crate::qp::outbound::{self, Emitted, Progress};
 use crate::qp::send_queue::SendWqe;
 use crate::qp::settings::Settings;
 use crate::types::{MemoryFault, Operand, SendFlags, WcStatus, WrClass};
-use crate::wire::Psn;
+use crate::wire::{Headers, Psn};
 
 /// What became of the packet at the cursor.
 enum Sent {
@@ -159,9 +160,31 @@ impl Requester {
                 return Sent::LocalError(WcStatus::LocProtErr);
             }
         }
+        if host.listens(Topic::Packets) {
+            self.emit_sent(settings, &headers, &request, host);
+        }
         self.packets_since_ack_request = if ack_request { 0 } else { self.packets_since_ack_request + 1 };
         self.advance(settings, &request, psn, ack_request, now_ns);
         Sent::Packet
+    }
+
+    /// Tells of the packet at the cursor, which is in the sink.
+    #[cold]
+    fn emit_sent<H: Host>(
+        &mut self,
+        settings: &Settings,
+        headers: &Headers,
+        request: &Request,
+        host: &mut H,
+    ) {
+        let psn = headers.bth.psn;
+        let identity = PacketIdentity {
+            side: Side::Requester,
+            message: self.cursor,
+            relative_psn: PacketIdentity::relative(psn, self.first_psn),
+            transmission: self.transmissions.note(psn, request.response_count.unwrap_or(1)),
+        };
+        outbound::emit_sent(&settings.context, identity, headers, request.payload_bytes, host);
     }
 
     /// Whether a packet to a reliable peer asks for an acknowledgement.

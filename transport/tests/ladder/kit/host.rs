@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use pumice_transport::event::QpEvent;
+use pumice_transport::event::{PacketIdentity, QpEvent, Topic};
 use pumice_transport::host::{Counter, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
 use pumice_transport::types::{
     Access, AsyncEventType, AtomicOperation, Cause, Sge, WcOpcode, WcStatus, WindowBind, WorkCompletion,
@@ -34,6 +34,15 @@ pub(crate) struct Flushed {
     pub(crate) access: Access,
 }
 
+/// A packet as the event of its sending describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SentEvent {
+    pub(crate) identity: PacketIdentity,
+    pub(crate) opcode: u8,
+    pub(crate) psn: u32,
+    pub(crate) length_bytes: u32,
+}
+
 /// An XRC shared receive queue.
 #[derive(Debug, Default)]
 pub(crate) struct XrcSrq {
@@ -59,6 +68,10 @@ pub(crate) struct FakeHost {
     pub(crate) causes: Vec<Cause>,
     /// Each FLUSH executed.
     pub(crate) flushes: Vec<Flushed>,
+    /// Whether it listens to packets.
+    pub(crate) listens_to_packets: bool,
+    /// Events of packets that were sent, whether it listens or not.
+    pub(crate) packets_sent: Vec<SentEvent>,
     counters: BTreeMap<u8, u64>,
 }
 
@@ -215,9 +228,17 @@ impl Host for FakeHost {
         self.events.push(event);
     }
 
+    fn listens(&self, topic: Topic) -> bool {
+        topic == Topic::Packets && self.listens_to_packets
+    }
+
     fn emit(&mut self, _qp: &QpContext, event: QpEvent<'_>) {
-        if let QpEvent::Logged(cause) = event {
-            self.causes.push(*cause);
+        match event {
+            QpEvent::Logged(cause) => self.causes.push(*cause),
+            QpEvent::PacketSent { identity, opcode, psn, length_bytes } => self
+                .packets_sent
+                .push(SentEvent { identity, opcode: opcode.byte(), psn: psn.value(), length_bytes }),
+            _ => {}
         }
         if let Some((counter, amount)) = event.counter() {
             *self.counters.entry(counter as u8).or_default() += amount;
