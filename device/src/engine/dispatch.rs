@@ -41,8 +41,8 @@ impl Receivers<'_> {
         while let Some((position, bytes)) = segments.next() {
             let packet = match check(received, position, bytes, self.resources) {
                 Ok(packet) => packet,
-                Err(counter) => {
-                    self.resources.count(counter, 1);
+                Err(reason) => {
+                    self.resources.drop_packet(reason, flow.source, None);
                     continue;
                 }
             };
@@ -134,16 +134,18 @@ impl Receivers<'_> {
             while let Some((position, next)) = next_of_run(bytes, rest) {
                 match check(received, position, next, host) {
                     Ok(packet) => qp.handle_packet(now_ns, arrival, &packet, host),
-                    Err(counter) => host.count(counter, 1),
+                    Err(reason) => host.drop_packet(reason, arrival.flow.source, None),
                 }
             }
         });
         match executed {
             Ok(()) => {}
-            Err(Unavailable::Busy) => resources.count(Counter::RxMessageDropped, 1),
+            Err(Unavailable::Busy) => {
+                resources.drop_packet(Counter::RxMessageDropped, arrival.flow.source, Some(packet));
+            }
             Err(Unavailable::Gone) => {
                 targets.note_gone(packet.bth().destination);
-                resources.count(Counter::RxUnknownQpn, 1);
+                resources.drop_packet(Counter::RxUnknownQpn, arrival.flow.source, Some(packet));
             }
         }
         true
@@ -153,7 +155,7 @@ impl Receivers<'_> {
     fn deliver_to_management(&mut self, received: &Received<'_>, packet: &Packet<'_>) {
         match gsi::inbound(received, packet) {
             Ok(inbound) => self.management.accept(inbound),
-            Err(counter) => self.resources.count(counter, 1),
+            Err(reason) => self.resources.drop_packet(reason, received.flow.source, Some(packet)),
         }
     }
 
@@ -161,13 +163,13 @@ impl Receivers<'_> {
     fn deliver_to_group(&mut self, now_ns: u64, arrival: &Arrival<'_>, packet: &Packet<'_>) {
         let resources = &mut *self.resources;
         if packet.info().service != Service::Ud {
-            resources.count(Counter::RxWrongService, 1);
+            resources.drop_packet(Counter::RxWrongService, arrival.flow.source, Some(packet));
             return;
         }
         let group = Gid::from(arrival.flow.destination);
         let members = resources.groups.members(group).to_vec();
         if members.is_empty() {
-            resources.count(Counter::RxUnknownGroup, 1);
+            resources.drop_packet(Counter::RxUnknownGroup, arrival.flow.source, Some(packet));
             return;
         }
         let sender = packet.deth().map(|deth| deth.source);
@@ -187,7 +189,7 @@ impl Receivers<'_> {
     /// Counts a packet for a queue pair that is not here, and logs it if it is a request.
     #[cold]
     fn drop_unknown(&mut self, arrival: &Arrival<'_>, packet: &Packet<'_>) {
-        self.resources.count(Counter::RxUnknownQpn, 1);
+        self.resources.drop_packet(Counter::RxUnknownQpn, arrival.flow.source, Some(packet));
         let (qpn, opcode, psn) = (packet.bth().destination, packet.bth().opcode, packet.bth().psn);
         if !packet.info().is_request {
             return;

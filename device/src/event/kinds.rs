@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 
 use bitflags::bitflags;
+use pumice_transport::cm::{Event as CmEvent, State as CmState};
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::{Counter, QpContext};
+use pumice_transport::mad::CmMessage;
 use pumice_transport::path::Path;
 use pumice_transport::types::{AsyncEventType, WorkCompletion};
 use pumice_transport::wire::{Opcode, Psn, Qpn};
@@ -47,6 +49,8 @@ bitflags! {
         const BATCHES = 1 << (Topic::COUNT + 5);
         /// Calls of the program that were refused.
         const CALLS = 1 << (Topic::COUNT + 6);
+        /// Messages and events of connection management.
+        const CM = 1 << (Topic::COUNT + 7);
     }
 }
 
@@ -99,6 +103,23 @@ pub enum Event<'a> {
         errno: i32,
         /// Why, in words.
         why: &'a str,
+    },
+    /// A message of connection management was given to the port.
+    CmSent {
+        /// The message.
+        message: &'a CmMessage,
+    },
+    /// A message of connection management came, and this process handles it.
+    CmReceived {
+        /// The message.
+        message: &'a CmMessage,
+    },
+    /// Something happened to a connection, of which the program is told.
+    CmEvent {
+        /// What happened.
+        event: &'a CmEvent,
+        /// The state that the connection is in now; `None` if it is over and forgotten.
+        state: Option<CmState>,
     },
     /// Packets of one path left together.
     BatchSent {
@@ -161,6 +182,7 @@ impl Event<'_> {
             Event::PacketDropped { .. } => Topics::DROPS,
             Event::FaultApplied { .. } => Topics::FAULTS,
             Event::CallRefused { .. } => Topics::CALLS,
+            Event::CmSent { .. } | Event::CmReceived { .. } | Event::CmEvent { .. } => Topics::CM,
             Event::BatchSent { .. } | Event::BatchReceived { .. } => Topics::BATCHES,
             Event::Polled { .. } => Topics::POLLS,
             Event::CompletionEventRaised { .. } | Event::CompletionEventDelivered { .. } => {

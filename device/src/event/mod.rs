@@ -14,6 +14,8 @@ mod log;
 mod relay;
 mod steps;
 mod subscribers;
+#[cfg(test)]
+mod tests;
 
 pub use element::AsyncElement;
 pub use kinds::{Event, Topics};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pumice_transport::cm::{Cm, CmConfig, Event, IdSource, ListenerId, MadOut};
+use pumice_transport::cm::{Cm, CmConfig, Event as CmEvent, IdSource, ListenerId, MadOut};
 use pumice_transport::mad::CommId;
 use pumice_transport::wire::ProcessIndex;
 
@@ -13,6 +13,7 @@ use super::detained::DetainedMads;
 use super::early::EarlyRequests;
 use super::envelope::Inbound;
 use super::peers::Peers;
+use crate::event::{Event, Subscribers, Topics};
 
 /// MADs that wait to be looked at: what one round of receiving brings. More are lost, as on the wire.
 const MAX_INBOX: usize = 2048;
@@ -33,11 +34,17 @@ pub(crate) struct Gsi {
     pub(super) fresh: Vec<CommId>,
     pub(super) peers: Peers,
     pub(super) next_psn: u32,
+    pub(super) subscribers: Arc<Subscribers>,
 }
 
 impl Gsi {
     /// `seed` decides which communication ids there are, and where PSNs begin.
-    pub(crate) fn new(config: CmConfig, process: ProcessIndex, seed: u64) -> Gsi {
+    pub(crate) fn new(
+        config: CmConfig,
+        process: ProcessIndex,
+        seed: u64,
+        subscribers: Arc<Subscribers>,
+    ) -> Gsi {
         Gsi {
             cm: Cm::new(config, IdSource::scattered(process.value(), seed)),
             process,
@@ -51,6 +58,7 @@ impl Gsi {
             fresh: Vec::new(),
             peers: Peers::default(),
             next_psn: (seed >> 32) as u32,
+            subscribers,
         }
     }
 
@@ -80,8 +88,12 @@ impl Gsi {
     pub(super) fn deliver(&mut self, now_ns: u64) {
         while let Some(event) = self.cm.poll_event() {
             let id = event.id();
+            if self.subscribers.listen(Topics::CM) {
+                let (event, state) = (&event, self.cm.state(id));
+                self.subscribers.emit(&Event::CmEvent { event, state });
+            }
             let asked = match &event {
-                Event::ConnectRequest { listener, .. } | Event::SidrRequest { listener, .. } => {
+                CmEvent::ConnectRequest { listener, .. } | CmEvent::SidrRequest { listener, .. } => {
                     Some(*listener)
                 }
                 _ => None,
@@ -89,7 +101,7 @@ impl Gsi {
             if let Some(channel) = asked.and_then(|listener| self.listeners.get(&listener)) {
                 self.channels.insert(id, Arc::clone(channel));
             }
-            if let Event::Established { .. } = &event {
+            if let CmEvent::Established { .. } = &event {
                 self.fresh.push(id);
             }
             let delivered = self.channels.get(&id).is_some_and(|channel| channel.push(event));

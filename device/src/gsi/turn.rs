@@ -14,6 +14,7 @@ use super::detained::forward;
 use super::early::EarlyRequests;
 use super::envelope::{self, Inbound, PACKET_BYTES};
 use crate::addresses::gid_table::GidTable;
+use crate::event::{Event, Topics};
 use crate::objects::address_handle;
 use crate::port::{Forwarded, Port};
 
@@ -55,6 +56,9 @@ impl Gsi {
                     Some(inbound)
                 };
                 if let Some(inbound) = refused {
+                    if let Some(message) = self.told(inbound.mad()) {
+                        self.subscribers.emit(&Event::CmReceived { message: &message });
+                    }
                     // It has answered what it does not understand.
                     let _ = self.cm.handle_mad(&inbound.route(), inbound.mad(), now_ns);
                 }
@@ -123,6 +127,12 @@ impl Gsi {
         }
     }
 
+    /// The message in a MAD, if a subscriber listens to messages.
+    fn told(&self, mad: &[u8]) -> Option<CmMessage> {
+        let listens = self.subscribers.listen(Topics::CM);
+        listens.then(|| CmMessage::parse(&Mad::parse(mad).ok()?).ok()).flatten()
+    }
+
     /// Sends what waits. False: the port has no more room.
     pub(crate) fn send_mads(&mut self, gids: &GidTable, sink: &mut dyn MadSink) -> bool {
         while let Some(out) = self.held_back.take().or_else(|| self.cm.poll_transmit()) {
@@ -138,6 +148,9 @@ impl Gsi {
             };
             envelope::emit(&out.mad, self.next_psn, packet);
             sink.seal();
+            if let Some(message) = self.told(&out.mad) {
+                self.subscribers.emit(&Event::CmSent { message: &message });
+            }
             self.next_psn = self.next_psn.wrapping_add(1);
         }
         true

@@ -187,6 +187,7 @@ impl Hca {
             CmConfig::new(config.ca_guid),
             ProcessIndex::new(config.process_slot),
             starts.next_u64(),
+            Arc::clone(&events),
         );
         let queue_pairs = QueuePairs::new(starts.next_u64());
         let core = Arc::new(Core::new(Engine::new(resources, queue_pairs, port, gsi), clock)?);

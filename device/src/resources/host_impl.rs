@@ -1,5 +1,6 @@
 //! The device as a queue pair's protocol sees it.
 
+use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
 use pumice_transport::event::{QpEvent, Topic};
@@ -8,6 +9,7 @@ use pumice_transport::types::{
     Access, AsyncEventType, AtomicOperation, Cause, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind,
     WorkCompletion,
 };
+use pumice_transport::wire::Packet;
 
 use super::tables::{Receives, Resources};
 use crate::event::{Event, Topics};
@@ -200,6 +202,18 @@ impl Resources {
     #[cold]
     pub(crate) fn log(&mut self, qp: &QpContext, cause: Cause) {
         self.emit(qp, QpEvent::Logged(&cause));
+    }
+
+    /// Counts a packet that is dropped before a queue pair sees it, and tells of it. `packet`: if it could be
+    /// parsed.
+    #[cold]
+    pub(crate) fn drop_packet(&mut self, reason: Counter, source: IpAddr, packet: Option<&Packet<'_>>) {
+        self.count(reason, 1);
+        let known = |packet: &Packet<'_>| {
+            let bth = packet.bth();
+            (bth.destination, bth.opcode, bth.psn)
+        };
+        self.events.emit(&Event::PacketDropped { reason, source, packet: packet.map(known) });
     }
 
     /// Adds to a counter what no queue pair's event counts.

@@ -99,7 +99,8 @@ pub(super) fn live(pid: Pid, plan: &Plan, ledger: &SharedLedger) {
     };
     let slot = port.process().value();
     ledger.borrow_mut().opened(pid, slot, plan.address, port.counters());
-    let gsi = Gsi::new(CmConfig::new(7), pumice_transport::wire::ProcessIndex::new(slot), u64::from(pid));
+    let process = pumice_transport::wire::ProcessIndex::new(slot);
+    let gsi = Gsi::new(CmConfig::new(7), process, u64::from(pid), Arc::default());
     let channel = Arc::new(CmChannel::new().unwrap());
     let random = Random::new(plan.seed);
     let domains = Domains::new(pid, Rc::clone(ledger));
