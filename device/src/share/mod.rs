@@ -34,7 +34,7 @@
 //! the way out gives up the index of a living parent. Packets for an index whose owner is gone go to another
 //! process, which drops them.
 //!
-//! **XRC** ([`xrc`](crate::xrc)): targets of a domain that processes share outlive the process whose index is
+//! **XRC** (`xrc`): targets of a domain that processes share outlive the process whose index is
 //! in their number. One of the processes that have them open adopts the index as soon as its owner, fork
 //! children included, is gone.
 
