@@ -1,4 +1,5 @@
-//! The corpus of a fuzz target, and mutants of it, on a stable toolchain: what `cargo test` does with `fuzz/`.
+//! The corpus of a fuzz target, and mutants of it, on a stable toolchain: what `cargo test` does with
+//! `fuzz/`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
@@ -19,8 +20,8 @@ impl Chance {
     }
 }
 
-/// Runs `survive` on every file of `seeds/<target>` below `fuzz`, and on `mutants` inputs made from them; on so many
-/// times more as PUMICE_FUZZ_FACTOR says.
+/// Runs `survive` on every file of `seeds/<target>` below `fuzz`, and on `mutants` inputs made from them; on
+/// so many times more as PUMICE_FUZZ_FACTOR says.
 pub(crate) fn replay(fuzz: &Path, target: &str, mutants: u64, survive: fn(&[u8]) -> usize) {
     let folder = fuzz.join("seeds").join(target);
     let mut seeds: Vec<(String, Vec<u8>)> = std::fs::read_dir(&folder)

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::process::{Command, Output};
 
-/// Runs the doctor in a network and mount namespace of its own, after `prepare`; none where the system allows no such
-/// namespace.
+/// Runs the doctor in a network and mount namespace of its own, after `prepare`; none where the system allows
+/// no such namespace.
 fn doctor_after(prepare: &str) -> Option<Output> {
     let script = format!("ip link set lo up && {prepare} && exec \"$0\" doctor");
     let unshared = |script: &str| {
@@ -54,7 +54,8 @@ fn with_folders_that_cannot_be_written_another_one_is_named_or_it_is_blocking() 
 #[test]
 fn a_full_folder_is_blocking_and_named() {
     let full = "mount -t tmpfs none /tmp && mkdir /tmp/run && mount -t tmpfs -o size=64k,mode=700 none /tmp/run \
-        && { head -c 200000 /dev/zero >/tmp/run/all 2>/dev/null || true; } && export XDG_RUNTIME_DIR=/tmp/run";
+        && { head -c 200000 /dev/zero >/tmp/run/all 2>/dev/null || true; } && export \
+        XDG_RUNTIME_DIR=/tmp/run";
     let Some(output) = doctor_after(full) else { return };
     let text = text(&output);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

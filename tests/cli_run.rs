@@ -210,7 +210,8 @@ fn a_profile_is_what_ibv_devinfo_shows() {
     assert!(err(&output).ends_with("limits.max_qp is 0, and must be from 1 to 65536\n"), "{output:?}");
 }
 
-/// A server and a client of ibv_rc_pingpong, each with options of `pumice run`: what became of the client and the server.
+/// A server and a client of ibv_rc_pingpong, each with options of `pumice run`: what became of the client and
+/// the server.
 fn pingpong(server: &[&str], client: &[&str], port: &str) -> [std::process::Output; 2] {
     let start = |options: &[&str]| {
         let mut command = pumice();
@@ -258,8 +259,8 @@ fn losses_are_survived_and_captured() {
         &["--addr", "127.101.0.13", "--capture", &own, "--log", "info", "--loss", "1e-3"],
         &port,
     );
-    // Whoever has got everything ends, and does not repeat its last acknowledgement: if just this one is lost, the other's last
-    // request fails, as with any adapter. Everything has arrived all the same.
+    // Whoever has got everything ends, and does not repeat its last acknowledgement: if just this one is
+    // lost, the other's last request fails, as with any adapter. Everything has arrived all the same.
     let last_failed = "Failed status transport retry counter exceeded (12) for wr_id 2\n";
     let ended = |one: &std::process::Output| one.status.success() && out(one).contains("usec/iter");
     let unconfirmed = |one: &std::process::Output| err(one).contains(last_failed);

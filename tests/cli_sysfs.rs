@@ -138,7 +138,8 @@ fn sanitized_programs_and_other_preloads_are_left_alone() {
         &source,
         "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\
          int main(int n, char **v) { char *room = malloc(8); strcpy(room, v[1]); \
-         FILE *f = fopen(\"/sys/class/infiniband/pumice0/node_type\", \"r\"); puts(f ? \"seen\" : \"not seen\"); \
+         FILE *f = fopen(\"/sys/class/infiniband/pumice0/node_type\", \"r\"); puts(f ? \"seen\" : \"not \
+         seen\"); \
          if (f) fclose(f); free(room); return n - 2; }\n",
     )
     .expect("a folder of ours");

@@ -1,5 +1,5 @@
-//! The architecture as a test: which floor and which room may stand on which, who may use which package, where
-//! `unsafe` may be, and what a source file looks like. ARCHITECTURE.md gives the reasons.
+//! The architecture as a test: which floor and which room may stand on which, who may use which package,
+//! where `unsafe` may be, and what a source file looks like. ARCHITECTURE.md gives the reasons.
 //!
 //! It needs no package, so that `rustc --edition 2024 --test tests/floors.rs` compiles it in a second.
 

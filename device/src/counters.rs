@@ -69,8 +69,8 @@ pub const COUNTERS: [CounterInfo; Counter::COUNT] = [
     info(Counter::RxPackets, "rx_packets", "packets received"),
     info(Counter::TxBytes, "tx_bytes", "bytes sent, as UDP payload"),
     info(Counter::RxBytes, "rx_bytes", "bytes received, as UDP payload"),
-    info(Counter::TxTrains, "tx_trains", "system calls that sent packets"),
-    info(Counter::RxTrains, "rx_trains", "buffers of packets received"),
+    info(Counter::TxBatches, "tx_batches", "system calls that sent packets"),
+    info(Counter::RxBatches, "rx_batches", "buffers of packets received"),
     info(Counter::TxDropped, "tx_dropped", "packets that the system refused to send"),
 ];
 

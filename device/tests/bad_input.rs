@@ -277,7 +277,8 @@ fn what_is_used_is_busy_and_in_the_right_order_all_goes() {
     });
 }
 
-/// Random calls with random arguments, most of them wrong: nothing panics, and what was made can be destroyed.
+/// Random calls with random arguments, most of them wrong: nothing panics, and what was made can be
+/// destroyed.
 #[test]
 fn random_calls_never_panic_and_leave_nothing() {
     for seed in 0..20 {

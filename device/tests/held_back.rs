@@ -1,4 +1,4 @@
-//! Unreliable senders wait for a port that does not admit their trains; nobody else does.
+//! Unreliable senders wait for a port that does not admit their batches; nobody else does.
 
 mod kit;
 
@@ -13,7 +13,7 @@ use pumice_device::hca::HcaConfig;
 use pumice_device::port::{FabricConfig, Peer, PortLayer, ProcessGroup, SimPort};
 use pumice_transport::types::*;
 
-/// A port that admits unreliable trains to one address only while it is told to.
+/// A port that admits unreliable batches to one address only while it is told to.
 struct Gate {
     inner: SimPort,
     closed_to: IpAddr,

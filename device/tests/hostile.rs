@@ -69,7 +69,7 @@ impl Scene {
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let snapshot = self.victim.hca.counters().snapshot();
-        let traffic = ["rx_packets", "rx_bytes", "rx_trains"];
+        let traffic = ["rx_packets", "rx_bytes", "rx_batches"];
         let told = snapshot.iter().filter(|(info, _)| !traffic.contains(&info.name));
         told.map(|(info, value)| (info.name, *value)).collect()
     }

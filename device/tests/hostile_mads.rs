@@ -1,5 +1,5 @@
-//! Management datagrams that nobody should send, on queue pair 1: answered as a kernel answers them or not at all,
-//! and nothing of them stays.
+//! Management datagrams that nobody should send, on queue pair 1: answered as a kernel answers them or not at
+//! all, and nothing of them stays.
 
 mod kit;
 #[path = "../../transport/tests/cm/request.rs"]
@@ -264,8 +264,8 @@ fn a_conversation_that_is_replayed_does_nothing_again() {
     scene.assert_nothing_leaks();
 }
 
-/// Linux answers a GET or SET that no agent wants by "unsupported method or attribute": rdma_rxe has neither a
-/// performance agent nor a subnet administrator. Subnet management is for queue pair 0.
+/// Linux answers a GET or SET that no agent wants by "unsupported method or attribute": rdma_rxe has neither
+/// a performance agent nor a subnet administrator. Subnet management is for queue pair 0.
 #[test]
 fn queries_for_counters_and_path_records_are_refused_as_rxe_does() {
     const PORT_COUNTERS: u16 = 0x12;

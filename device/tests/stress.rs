@@ -1,7 +1,9 @@
-//! Four threads on shared objects of one device with real sockets: posting, polling, arming, modifying, making and
-//! destroying. No event is lost, no completion is lost or comes twice, nothing stands still, and nothing is left over.
+//! Four threads on shared objects of one device with real sockets: posting, polling, arming, modifying,
+//! making and destroying. No event is lost, no completion is lost or comes twice, nothing stands still, and
+//! nothing is left over.
 //!
-//! `PUMICE_STRESS_SECONDS=60 cargo test -p pumice-device --test stress` runs it for a minute instead of two seconds.
+//! `PUMICE_STRESS_SECONDS=60 cargo test -p pumice-device --test stress` runs it for a minute instead of two
+//! seconds.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -172,7 +174,8 @@ fn threads_on_shared_objects_lose_nothing_and_never_stand_still() {
                 let place = (wr_id % 2) as usize;
                 let (one, other) = pairs[place];
                 let qpn = if wr_id % 4 < 2 { one } else { other };
-                // Counted first: whoever waits for the last one must know of it when this thread was told to stop meanwhile.
+                // Counted first: whoever waits for the last one must know of it when this thread was told to
+                // stop meanwhile.
                 posted[place].fetch_add(1, Ordering::AcqRel);
                 if !bench.write(qpn, wr_id, 1 + (wr_id * 37 % 3000) as u32) {
                     posted[place].fetch_sub(1, Ordering::AcqRel);
@@ -181,8 +184,8 @@ fn threads_on_shared_objects_lose_nothing_and_never_stand_still() {
                 wr_id += 1;
             }
         });
-        // Sleeps on events: arm, take what is there, wait. An event that does not come while something is there
-        // is lost.
+        // Sleeps on events: arm, take what is there, wait. An event that does not come while something is
+        // there is lost.
         scope.spawn(|| {
             let mut out = [WorkCompletion::default(); 16];
             let mut solicited = false;

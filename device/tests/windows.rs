@@ -1,4 +1,5 @@
-//! Memory windows of both types, bound and used through queue pairs: who may bind what, and what opens for whom.
+//! Memory windows of both types, bound and used through queue pairs: who may bind what, and what opens for
+//! whom.
 
 mod kit;
 
@@ -159,7 +160,8 @@ fn window_region_and_queue_pair_are_of_one_domain() {
     }
 }
 
-/// Bound again without unbinding: type 1 moves, and the key before is dead; type 2 has to be invalidated first.
+/// Bound again without unbinding: type 1 moves, and the key before is dead; type 2 has to be invalidated
+/// first.
 #[test]
 fn only_type_1_is_bound_again_as_it_is() {
     let mut bench = Bench::new();
@@ -195,8 +197,8 @@ fn type_2_needs_bytes_and_type_1_is_not_zero_based() {
     }
 }
 
-/// The low byte of the key is the program's, and it may be the one that the window has. The device keeps the rest,
-/// and says which key a window has: that of its last bind that was executed.
+/// The low byte of the key is the program's, and it may be the one that the window has. The device keeps the
+/// rest, and says which key a window has: that of its last bind that was executed.
 #[test]
 fn any_low_byte_makes_a_key_and_a_refused_bind_changes_none() {
     let mut bench = Bench::new();
@@ -291,7 +293,8 @@ fn only_a_bound_window_of_type_2_is_invalidated_by_its_queue_pair() {
     }
 }
 
-/// A SEND that invalidates a window of type 1: the receive fails, the sender gets no answer, the window stays open.
+/// A SEND that invalidates a window of type 1: the receive fails, the sender gets no answer, the window stays
+/// open.
 #[test]
 fn a_peer_cannot_invalidate_type_1() {
     let mut bench = Bench::new();

@@ -1,4 +1,5 @@
-//! Any bytes as a capture file: nothing panics, and every packet that is found can be shown as text and as JSON.
+//! Any bytes as a capture file: nothing panics, and every packet that is found can be shown as text and as
+//! JSON.
 
 use super::decode::{Decoded, decode};
 use super::file::for_each_frame;

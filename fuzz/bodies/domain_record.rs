@@ -1,5 +1,5 @@
-//! Any bytes as a target of a shared XRC domain: nothing panics, and what is read is the same after it was written and
-//! read again.
+//! Any bytes as a target of a shared XRC domain: nothing panics, and what is read is the same after it was
+//! written and read again.
 
 /// How much of the input meant something.
 pub(crate) fn survive(bytes: &[u8]) -> usize {

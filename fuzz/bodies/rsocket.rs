@@ -1,5 +1,5 @@
-//! Any bytes as what the peer of a stream rsocket says, and what the program does in between: nothing panics, what
-//! is sent stays within the buffers that the peer gave, and what can be read within the own ring.
+//! Any bytes as what the peer of a stream rsocket says, and what the program does in between: nothing panics,
+//! what is sent stays within the buffers that the peer gave, and what can be read within the own ring.
 
 use super::protocol::connection_data::ConnectionData;
 use super::protocol::remote_buffer::RemoteBuffer;

@@ -114,8 +114,8 @@ impl Scene {
         let _ = self.hca.post_recv(qpn, &RecvRequest { wr_id, sges: &sges });
     }
 
-    /// A packet of the peer's for a queue pair: its number, the region's key where the placeholder is, and the ICRC
-    /// are put right. What follows from it happens.
+    /// A packet of the peer's for a queue pair: its number, the region's key where the placeholder is, and
+    /// the ICRC are put right. What follows from it happens.
     pub(crate) fn inject(&mut self, qpn: Qpn, packet: &[u8]) {
         let mut packet = packet.to_vec();
         if let Some(place) = packet.get_mut(5..8) {
@@ -132,8 +132,8 @@ impl Scene {
         }
         packet.extend_from_slice(&[0; 4]);
         icrc::seal(&self.path.flow, 0, &mut packet);
-        let train = GsoBatch { path: &self.path, segment_bytes: packet.len(), bytes: &packet };
-        let _ = self.peer.transmit(self.world.now_ns(), &train);
+        let batch = GsoBatch { path: &self.path, segment_bytes: packet.len(), bytes: &packet };
+        let _ = self.peer.transmit(self.world.now_ns(), &batch);
         self.world.run_until(10_000, || false);
     }
 

@@ -1,5 +1,5 @@
-//! Any bytes as packets for an XRC target and as answers to an XRC initiator: nothing panics, and a request that
-//! names no SRQ of the domain reaches no memory.
+//! Any bytes as packets for an XRC target and as answers to an XRC initiator: nothing panics, and a request
+//! that names no SRQ of the domain reaches no memory.
 
 use pumice_device::hca::SrqSetup;
 use pumice_transport::types::{Access, QpState, QpType, RecvRequest, SendOpcode, SendRequest};

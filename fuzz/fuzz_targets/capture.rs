@@ -1,4 +1,5 @@
-//! Any bytes as a capture file: nothing panics, and every packet that is found can be shown as text and as JSON.
+//! Any bytes as a capture file: nothing panics, and every packet that is found can be shown as text and as
+//! JSON.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,6 @@
-//! Any MADs for a connection manager with listeners and connections, and any calls of its consumer in between:
-//! nothing panics, tables stay within their limits, and after the consumer has gone, time removes everything.
+//! Any MADs for a connection manager with listeners and connections, and any calls of its consumer in
+//! between: nothing panics, tables stay within their limits, and after the consumer has gone, time removes
+//! everything.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any bytes as datagrams for UD queue pairs, one of them in a multicast group: nothing panics, a datagram fills one
-//! receive, says a length that fits it, and writes nothing behind it.
+//! Any bytes as datagrams for UD queue pairs, one of them in a multicast group: nothing panics, a datagram
+//! fills one receive, says a length that fits it, and writes nothing behind it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

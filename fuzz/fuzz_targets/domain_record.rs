@@ -1,5 +1,5 @@
-//! Any bytes as a target of a shared XRC domain: nothing panics, and what is read is the same after it was written and
-//! read again.
+//! Any bytes as a target of a shared XRC domain: nothing panics, and what is read is the same after it was
+//! written and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any bytes as packets from the peer of RC and UC queue pairs that receive: nothing panics, no receive completes
-//! twice, and nothing is written behind the memory that is open.
+//! Any bytes as packets from the peer of RC and UC queue pairs that receive: nothing panics, no receive
+//! completes twice, and nothing is written behind the memory that is open.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any bytes as a UDP payload and as a captured frame: nothing panics, and what was parsed survives being emitted
-//! and parsed again.
+//! Any bytes as a UDP payload and as a captured frame: nothing panics, and what was parsed survives being
+//! emitted and parsed again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any bytes as what the peer of a stream rsocket says, and what the program does in between: nothing panics, what
-//! is sent stays within the places that the peer gave, and what can be read within the own ring.
+//! Any bytes as what the peer of a stream rsocket says, and what the program does in between: nothing panics,
+//! what is sent stays within the places that the peer gave, and what can be read within the own ring.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

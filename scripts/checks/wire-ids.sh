@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Statement 4: packets on a real wire carry the IPv4 identification their ICRC was made with, also when the
-# kernel cuts a segmentation-offload train. Two network namespaces, a veth pair that cannot segment in
+# kernel cuts a segmentation-offload batch. Two network namespaces, a veth pair that cannot segment in
 # "hardware", tcpdump on it, and two judges: our own decoder with the full IP header, and scapy.
 # Statement 4 of docs/statements.md.
 set -euo pipefail
@@ -78,8 +78,8 @@ summary=$("$pumice" capture --summary "$work/wire.pcap") || {
     exit 1
 }
 echo "$summary"
-# Packets that follow the first of a cut train have identifications above 0: there must be some.
+# Packets that follow the first of a cut batch have identifications above 0: there must be some.
 later=$(tcpdump -r "$work/wire.pcap" -v 2>/dev/null | grep -c ' id [1-9]') || later=0
 echo "packets with an identification above 0: $later"
-((later > 0)) || { echo "FAIL wire-ids: no train was cut on the way" >&2; exit 1; }
+((later > 0)) || { echo "FAIL wire-ids: no batch was cut on the way" >&2; exit 1; }
 scripts/checks/scapy-icrc.sh "$work/wire.pcap"

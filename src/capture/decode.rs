@@ -9,7 +9,7 @@ use super::record::{Congestion, Flags, Icrc, Record};
 
 /// What a frame is.
 pub(crate) enum Decoded {
-    /// A datagram to the RoCE port, well-formed or not: one packet, or those of a train.
+    /// A datagram to the RoCE port, well-formed or not: one packet, or those of a batch.
     Roce(Vec<Record>),
     /// The capture did not keep enough of the frame to tell.
     Cut,
@@ -36,13 +36,13 @@ pub(crate) fn decode(frame: &Frame<'_>) -> Decoded {
     let time_ns = u64::try_from(frame.time.as_nanos()).unwrap_or(u64::MAX);
     let verdict = check_icrc(&datagram);
     if verdict != Icrc::Ok
-        && let Some(segment_bytes) = train_segment_bytes(&datagram)
+        && let Some(segment_bytes) = batch_segment_bytes(&datagram)
     {
         let segments = datagram.payload.chunks(segment_bytes).zip(0..=u16::MAX);
         return Decoded::Roce(
             segments
                 .map(|(payload, index)| Record {
-                    train_index: Some(index),
+                    batch_index: Some(index),
                     ..record(time_ns, &datagram, payload, check_segment(&datagram, payload, index))
                 })
                 .collect(),
@@ -96,10 +96,10 @@ fn check_icrc(datagram: &Datagram<'_>) -> Icrc {
     }
 }
 
-/// Segmentation offload: a capture on the sending host, or on loopback, shows a train as one datagram that the
-/// kernel or the NIC has not cut yet. Its segments have equal lengths and the ICRCs of packets with the
+/// Segmentation offload: a capture on the sending host, or on loopback, shows a batch as one datagram that
+/// the kernel or the NIC has not cut yet. Its segments have equal lengths and the ICRCs of packets with the
 /// identifications 0, 1, 2, …; the length is the one at which the first ICRC is right.
-fn train_segment_bytes(datagram: &Datagram<'_>) -> Option<usize> {
+fn batch_segment_bytes(datagram: &Datagram<'_>) -> Option<usize> {
     let payload = datagram.payload;
     (MIN_BYTES..MAX_BYTES.min(payload.len())).step_by(4).find(|&length| {
         let segment = payload.get(..length).unwrap_or_default();

@@ -229,7 +229,8 @@ mod tests {
         });
         assert_eq!(
             text(&rej),
-            "  CM REJ  local id 0x0  remote id 0x10002  of REQ  reason invalid service id (8)  private data 0001"
+            "  CM REJ  local id 0x0  remote id 0x10002  of REQ  reason invalid service id (8)  private data \
+            0001"
         );
     }
 

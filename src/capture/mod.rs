@@ -134,7 +134,8 @@ mod tests {
         assert_eq!(
             text.lines().next(),
             Some(
-                "  0.000000000  192.0.2.1 > 192.0.2.2  RC_SEND_ONLY  qp 0x000011  psn 43981 solicited migrated \
+                "  0.000000000  192.0.2.1 > 192.0.2.2  RC_SEND_ONLY  qp 0x000011  psn 43981 solicited \
+                migrated \
                  ack-request  5 B  icrc ok"
             )
         );
@@ -160,11 +161,11 @@ mod tests {
     }
 
     #[test]
-    fn a_train_captured_uncut_is_shown_packet_by_packet() {
+    fn a_batch_captured_uncut_is_shown_packet_by_packet() {
         let address = |last| IpAddr::from([192, 0, 2, last]);
         let flow =
             Flow { source: address(1), destination: address(2), source_port: 4791, destination_port: 4791 };
-        let mut train = Vec::new();
+        let mut batch = Vec::new();
         // Two packets of 100 bytes and a shorter one, each with the ICRC of its place.
         for (ip_id, length) in [(0, 100), (1, 100), (2, 40)] {
             let mut packet = HELLO[28..40].to_vec();
@@ -172,16 +173,16 @@ mod tests {
             packet.resize(length, 0x55);
             packet[1] = 0;
             icrc::seal(&flow, ip_id, &mut packet);
-            train.extend(packet);
+            batch.extend(packet);
         }
         let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
-        let (result, text) = listed(&pcap(&[&encapsulate(&path, 0, &train)]), false);
-        assert!(text.contains("train[0] ack-request  84 B  icrc ok"), "{text}");
-        assert!(text.contains("train[2] ack-request  24 B  icrc ok"), "{text}");
+        let (result, text) = listed(&pcap(&[&encapsulate(&path, 0, &batch)]), false);
+        assert!(text.contains("batch[0] ack-request  84 B  icrc ok"), "{text}");
+        assert!(text.contains("batch[2] ack-request  24 B  icrc ok"), "{text}");
         assert!(text.contains("3 RoCE packets with 192 bytes"), "{text}");
         assert!(matches!(result, Ok(Outcome::Good)), "{result:?}");
-        train[150] ^= 1;
-        let (result, text) = listed(&pcap(&[&encapsulate(&path, 0, &train)]), false);
+        batch[150] ^= 1;
+        let (result, text) = listed(&pcap(&[&encapsulate(&path, 0, &batch)]), false);
         assert!(text.contains("2 ok, 1 bad"), "{text}");
         assert!(matches!(result, Ok(Outcome::Bad)), "{result:?}");
     }

@@ -21,9 +21,9 @@ pub(crate) struct Record {
     /// Differentiated services code point of the IP header.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) dscp: u8,
-    /// Place in the train that was captured uncut.
+    /// Place in the batch that was captured uncut.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) train_index: Option<u16>,
+    pub(crate) batch_index: Option<u16>,
     /// Empty when the packet has no whole BTH.
     pub(crate) opcode: String,
     pub(crate) qpn: u32,
@@ -51,7 +51,7 @@ impl Default for Record {
             source_port: 0,
             congestion: None,
             dscp: 0,
-            train_index: None,
+            batch_index: None,
             opcode: String::new(),
             qpn: 0,
             psn: 0,
@@ -83,8 +83,8 @@ impl Record {
         if !self.opcode.is_empty() {
             write!(out, "  {}  qp {:#08x}  psn {}", self.opcode, self.qpn, self.psn)?;
         }
-        if let Some(index) = self.train_index {
-            write!(out, " train[{index}]")?;
+        if let Some(index) = self.batch_index {
+            write!(out, " batch[{index}]")?;
         }
         for name in self.flags.names() {
             write!(out, " {name}")?;
@@ -354,7 +354,8 @@ mod tests {
         };
         assert_eq!(
             text(&record),
-            "  0.000000500  0.0.0.0 > 0.0.0.0  RC_SEND_ONLY  qp 0x000011  psn 5 solicited ack-request congested  \
+            "  0.000000500  0.0.0.0 > 0.0.0.0  RC_SEND_ONLY  qp 0x000011  psn 5 solicited ack-request \
+            congested  \
              3 B  icrc BAD (right for IP ID 7)\n"
         );
         let json = serde_json::to_value(&record).expect("a record is JSON");

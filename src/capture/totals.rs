@@ -16,7 +16,7 @@ use crate::outcome::CommandError;
 pub(crate) struct Totals {
     /// All frames of the file.
     pub(crate) frames: u64,
-    /// Packets to the RoCE port; a train captured uncut is one frame of several packets.
+    /// Packets to the RoCE port; a batch captured uncut is one frame of several packets.
     pub(crate) packets: u64,
     /// Those of them that are no well-formed RoCE packet.
     pub(crate) malformed: u64,

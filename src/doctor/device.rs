@@ -1,5 +1,5 @@
-//! The real device, opened as programs open it: with the settings of the environment, the shared port, the folder and the
-//! memory that processes share. Then two queue pairs of it exchange bytes.
+//! The real device, opened as programs open it: with the settings of the environment, the shared port, the
+//! folder and the memory that processes share. Then two queue pairs of it exchange bytes.
 
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ pub(crate) fn device() -> Vec<Finding> {
         Err(problem) => Finding::blocking(
             CHECK,
             format!("a program would fail: {problem}"),
-            "Remedy what the sentence names; writable folders are looked for in $XDG_RUNTIME_DIR, /run/user/UID and /tmp.",
+            "Remedy what the sentence names; writable folders are looked for in $XDG_RUNTIME_DIR, \
+            /run/user/UID and /tmp.",
         ),
     }];
     match runtime_folder() {

@@ -40,7 +40,8 @@ pub(crate) fn soft_roce_finding(soft_roce: &SoftRoce) -> Finding {
         (true, false) => Finding::warning(
             "rdma_rxe",
             format!("loaded, with {devices}; it holds UDP port 4791"),
-            "Remove the device and the module (sudo rdma link delete NAME; sudo modprobe -r rdma_rxe), or run \
+            "Remove the device and the module (sudo rdma link delete NAME; sudo modprobe -r rdma_rxe), or \
+            run \
              pumice in a network namespace of its own.",
         ),
     }
@@ -68,7 +69,8 @@ pub(crate) fn socket_buffers(proc: &Path) -> Vec<Finding> {
                     WANTED_BUFFER_BYTES / 1024
                 ),
                 format!(
-                    "Raise the limit (in the host, for a container): sudo sysctl -w net.core.{name}={WANTED_BUFFER_BYTES}."
+                    "Raise the limit (in the host, for a container): sudo sysctl -w \
+                    net.core.{name}={WANTED_BUFFER_BYTES}."
                 ),
             ),
         }

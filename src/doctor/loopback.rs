@@ -1,4 +1,4 @@
-//! A real exchange over the loopback interface: do packets arrive, and does the kernel cut and join trains?
+//! A real exchange over the loopback interface: do packets arrive, and does the kernel cut and join batches?
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,22 +15,22 @@ const SEGMENT_BYTES: usize = 64;
 /// What the kernel gives on a machine where all is well; the buffer is not what is examined here.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Sends a train of two packets to ourselves.
+/// Sends a batch of two packets to ourselves.
 pub(crate) fn loopback() -> Vec<Finding> {
     let exchange = match exchange() {
         Ok(exchange) => exchange,
         Err(failure) => {
             return vec![Finding::blocking(
                 "loopback",
-                format!("a train of two packets to {ADDRESS} does not arrive: {failure}"),
+                format!("a batch of two packets to {ADDRESS} does not arrive: {failure}"),
                 "Bring the interface up (ip link set lo up) and let the firewall accept UDP on lo.",
             )];
         }
     };
-    vec![Finding::ok("loopback", format!("a train of two packets to {ADDRESS} arrives")), offload(&exchange)]
+    vec![Finding::ok("loopback", format!("a batch of two packets to {ADDRESS} arrives")), offload(&exchange)]
 }
 
-/// How the train travelled.
+/// How the batch travelled.
 #[derive(Debug)]
 struct Exchange {
     /// Most packets the kernel cuts a send into; 1: it does not cut.
@@ -72,24 +72,24 @@ fn exchange() -> Result<Exchange, Failure> {
     };
     let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
     let sent: Vec<u8> = (0..2 * SEGMENT_BYTES).map(|index| index as u8).collect();
-    let train = GsoBatch { path: &path, segment_bytes: SEGMENT_BYTES, bytes: &sent };
-    sender.transmit(0, &train).map_err(Failure::Send)?;
+    let batch = GsoBatch { path: &path, segment_bytes: SEGMENT_BYTES, bytes: &sent };
+    sender.transmit(0, &batch).map_err(Failure::Send)?;
     let mut arrived = Vec::new();
-    let mut trains = 0;
+    let mut batches = 0;
     while arrived.len() < sent.len() {
         if !wait_readable(&receiver.descriptors(), None, Some(PATIENCE)).map_err(Failure::Wait)? {
             return Err(Failure::Nothing);
         }
         receiver.receive(0, &mut |received| {
-            trains += 1;
+            batches += 1;
             arrived.extend_from_slice(received.bytes);
         });
     }
     if arrived != sent {
         return Err(Failure::Damaged);
     }
-    let limits = sender.limits(train.peer());
-    Ok(Exchange { max_segments: limits.max_segments, joined: trains == 1 })
+    let limits = sender.limits(batch.peer());
+    Ok(Exchange { max_segments: limits.max_segments, joined: batches == 1 })
 }
 
 fn offload(exchange: &Exchange) -> Finding {
@@ -99,17 +99,18 @@ fn offload(exchange: &Exchange) -> Finding {
         (true, true) => Finding::ok(
             check,
             format!(
-                "the kernel cuts trains of up to {segments} packets (UDP_SEGMENT) and delivers them whole (UDP_GRO)"
+                "the kernel cuts batches of up to {segments} packets (UDP_SEGMENT) and delivers them whole \
+                (UDP_GRO)"
             ),
         ),
         (true, false) => Finding::warning(
             check,
-            "the kernel cuts trains (UDP_SEGMENT) but delivers single packets: receiving is slower",
+            "the kernel cuts batches (UDP_SEGMENT) but delivers single packets: receiving is slower",
             "Use Linux 5.0 or newer, where sockets have UDP_GRO.",
         ),
         (false, _) => Finding::warning(
             check,
-            "the kernel does not cut trains (UDP_SEGMENT): sending is several times slower",
+            "the kernel does not cut batches (UDP_SEGMENT): sending is several times slower",
             "Use Linux 4.18 or newer, and allow the socket option in this container.",
         ),
     }

@@ -61,7 +61,8 @@ fn taken(address: IpAddr, holders: &[Holder], soft_roce: &SoftRoce) -> Finding {
     Finding::blocking(
         CHECK,
         format!("{address}: taken by {owner}"),
-        "Find it with sudo ss -lunp sport = 4791 and stop it, or run pumice in a network namespace of its own.",
+        "Find it with sudo ss -lunp sport = 4791 and stop it, or run pumice in a network namespace of its \
+        own.",
     )
 }
 

@@ -90,8 +90,10 @@ pub(super) const CM_EVENTS: &[Entry] = &[
         "The peer refused the connection; the status is the reason that it gave.",
         &[
             "Reason 8 (invalid service id): no program listens on that port and port space.",
-            "Reason 28 (rejected by the consumer): the listener called rdma_reject; its private data may say why.",
-            "Reason 10 (stale connection): the peer still remembers an older connection of the same queue pair \
+            "Reason 28 (rejected by the consumer): the listener called rdma_reject; its private data may \
+            say why.",
+            "Reason 10 (stale connection): the peer still remembers an older connection of the same queue \
+            pair \
              number.",
         ],
         &[

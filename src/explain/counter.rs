@@ -74,9 +74,8 @@ pub(super) const COUNTERS: &[Entry] = &[
     counter(
         "rx_wrong_service",
         "A packet was of another transport service than its queue pair, and was dropped.",
-        &[
-            "The peer connected an RC queue pair with a UC one, or a datagram was sent to a connected queue pair.",
-        ],
+        &["The peer connected an RC queue pair with a UC one, or a datagram was sent to a connected queue \
+            pair."],
         &["qp_type of both queue pairs.", CAPTURE],
     ),
     counter(
@@ -99,7 +98,8 @@ pub(super) const COUNTERS: &[Entry] = &[
     ),
     counter(
         "rx_wrong_address",
-        "A packet came from, or was for, another address than the queue pair is connected to, and was dropped.",
+        "A packet came from, or was for, another address than the queue pair is connected to, and was \
+        dropped.",
         &[
             "The peer sends from another of its addresses than the one whose GID was given.",
             "Two programs use the same queue pair number and PSN by chance.",
@@ -244,7 +244,8 @@ pub(super) const COUNTERS: &[Entry] = &[
     ),
     counter(
         "timeout",
-        "An acknowledgement timer expired: the peer was silent for the time that the attribute timeout gives.",
+        "An acknowledgement timer expired: the peer was silent for the time that the attribute timeout \
+        gives.",
         &[
             "The request or its acknowledgement was lost.",
             "The peer's process did not run: no processor, stopped, or in a debugger.",
@@ -260,7 +261,8 @@ pub(super) const COUNTERS: &[Entry] = &[
     ),
     counter(
         "starved_peer",
-        "An acknowledgement timer expired and cost no retry, because the peer's process is on this host and had no processor.",
+        "An acknowledgement timer expired and cost no retry, because the peer's process is on this host and \
+        had no processor.",
         &["More threads want to run than there are processors."],
         &["The load of this host (uptime); the counter timeout has those that cost a retry."],
     ),
@@ -305,13 +307,13 @@ pub(super) const COUNTERS: &[Entry] = &[
     counter("tx_bytes", "A byte was sent, as UDP payload.", &["It counts traffic."], BASE),
     counter("rx_bytes", "A byte was received, as UDP payload.", &["It counts traffic."], BASE),
     counter(
-        "tx_trains",
+        "tx_batches",
         "A system call sent packets, up to dozens at a time.",
         &["It counts traffic."],
         &["tx_packets divided by it is how well segmentation offload works."],
     ),
     counter(
-        "rx_trains",
+        "rx_batches",
         "A buffer of packets was received, up to dozens at a time.",
         &["It counts traffic."],
         &["rx_packets divided by it is how well receive offload works."],

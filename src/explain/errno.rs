@@ -61,7 +61,8 @@ pub(super) const ERRNOS: &[Entry] = &[
         Errno::AGAIN,
         "There is nothing yet, or no room yet; try again.",
         &[
-            "A non-blocking completion channel, event channel or rsocket has nothing to give: this is no error.",
+            "A non-blocking completion channel, event channel or rsocket has nothing to give: this is no \
+            error.",
             "The operating system has no more threads or processes for this user.",
         ],
         &[
@@ -88,7 +89,8 @@ pub(super) const ERRNOS: &[Entry] = &[
         Errno::BUSY,
         "The object is still in use by others.",
         &[
-            "ibv_dealloc_pd before its memory regions, queue pairs, SRQs, address handles and windows are gone.",
+            "ibv_dealloc_pd before its memory regions, queue pairs, SRQs, address handles and windows are \
+            gone.",
             "ibv_destroy_cq or ibv_destroy_srq before the queue pairs that use it are destroyed.",
             "ibv_dereg_mr while memory windows are bound to the region.",
         ],
@@ -147,7 +149,8 @@ pub(super) const ERRNOS: &[Entry] = &[
         Errno::FAULT,
         "A pointer leads nowhere, or memory is not mapped with the rights asked for.",
         &[
-            "ibv_reg_mr of memory that is not mapped, was freed, or is read-only although IBV_ACCESS_LOCAL_WRITE is \
+            "ibv_reg_mr of memory that is not mapped, was freed, or is read-only although \
+            IBV_ACCESS_LOCAL_WRITE is \
              asked for.",
             "A length that reaches beyond the mapping.",
         ],
@@ -179,10 +182,13 @@ pub(super) const ERRNOS: &[Entry] = &[
         Errno::INVAL,
         "An argument is wrong.",
         &[
-            "ibv_modify_qp: the attribute mask lacks an attribute that the transition needs, has one that it does \
+            "ibv_modify_qp: the attribute mask lacks an attribute that the transition needs, has one that \
+            it does \
              not allow, or the queue pair is in another state.",
-            "ibv_post_send or ibv_post_recv: the queue pair is in RESET or INIT, there are more elements than \
-             max_send_sge or max_recv_sge, inline data is longer than max_inline_data, or the operation is not one \
+            "ibv_post_send or ibv_post_recv: the queue pair is in RESET or INIT, there are more elements \
+            than \
+             max_send_sge or max_recv_sge, inline data is longer than max_inline_data, or the operation is \
+             not one \
              of this transport.",
             "A limit of the device is exceeded (ibv_query_device).",
             "A reserved field or a comp_mask has bits that are not known.",
@@ -247,7 +253,8 @@ pub(super) const ERRNOS: &[Entry] = &[
         "There is no device for this.",
         &[
             "No interface that is up has an address.",
-            "The address given to rdma_bind_addr or rdma_resolve_addr belongs to no device: with --addr the device \
+            "The address given to rdma_bind_addr or rdma_resolve_addr belongs to no device: with --addr the \
+            device \
              has only that one.",
         ],
         &["`pumice devices`, and PUMICE_ADDR.", DOCTOR],

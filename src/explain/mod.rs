@@ -1,5 +1,5 @@
-//! `pumice explain`: what a status, an errno, an event or a counter means, what usually causes it, and what to
-//! look at.
+//! `pumice explain`: what a status, an errno, an event or a counter means, what usually causes it, and what
+//! to look at.
 
 mod async_event;
 mod cm_event;
@@ -21,8 +21,8 @@ use entry::{Entry, Kind};
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainOptions {
-    /// Names or numbers, e.g. RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, 12, EINVAL, timeout; without one, all names
-    /// are listed
+    /// Names or numbers, e.g. RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, 12, EINVAL, timeout; without one, all
+    /// names are listed
     #[arg(value_name = "NAME", allow_negative_numbers = true)]
     pub(crate) names: Vec<String>,
     /// Print a JSON array instead of text

@@ -8,8 +8,8 @@ const SUGGESTIONS: usize = 4;
 /// How alike two names must be to be suggested: 1 is the same.
 const ALIKE: f64 = 0.6;
 
-/// Everything that has this name or number, in the order of the tables. A name may have its prefix or not, and be
-/// in capitals or not; a number may be negative, as calls of the kernel return errnos.
+/// Everything that has this name or number, in the order of the tables. A name may have its prefix or not,
+/// and be in capitals or not; a number may be negative, as calls of the kernel return errnos.
 pub(super) fn matches(given: &str) -> Vec<(Kind, &'static Entry)> {
     let name = given.trim();
     let number = name.parse::<i32>().ok();

@@ -61,15 +61,18 @@ pub(super) const STATUSES: &[Entry] = &[
         number: Some(4),
         meaning: "An element of a work request names memory that the queue pair may not use.",
         causes: &[
-            "The lkey is of no memory region: a typing error, the rkey of another process, or a region that has \
+            "The lkey is of no memory region: a typing error, the rkey of another process, or a region that \
+            has \
              been deregistered.",
             "The memory region belongs to another protection domain than the queue pair or the SRQ.",
             "The range of the element (address and length) is not inside the memory region.",
-            "The memory region has no IBV_ACCESS_LOCAL_WRITE, and the device must write to it: a receive, a READ \
+            "The memory region has no IBV_ACCESS_LOCAL_WRITE, and the device must write to it: a receive, a \
+            READ \
              or an atomic.",
         ],
         look_at: &[
-            "The sentence of `--log warn` names which of these it was, with the lkey, the range and the wr_id.",
+            "The sentence of `--log warn` names which of these it was, with the lkey, the range and the \
+            wr_id.",
             "ibv_dereg_mr is called only after all requests that use the region have completed.",
         ],
     },
@@ -79,10 +82,12 @@ pub(super) const STATUSES: &[Entry] = &[
         meaning: "The request was not carried out because its queue pair went to the state ERR before. It is a \
                   consequence, never the cause.",
         causes: &[
-            "An earlier request of the same queue pair failed: the first completion whose status is another one \
+            "An earlier request of the same queue pair failed: the first completion whose status is another \
+            one \
              says why.",
             "The program moved the queue pair to ERR, or disconnected it (rdma_disconnect, the peer's exit).",
-            "The peer sent a request that was refused; then the queue pair failed without a failed request of its \
+            "The peer sent a request that was refused; then the queue pair failed without a failed request \
+            of its \
              own.",
         ],
         look_at: &[
@@ -124,7 +129,8 @@ pub(super) const STATUSES: &[Entry] = &[
         number: Some(8),
         meaning: "A local buffer could not be accessed while the device stored a response or a message into it.",
         causes: &[
-            "The memory region was deregistered, or its memory was unmapped, while the request was under way.",
+            "The memory region was deregistered, or its memory was unmapped, while the request was under \
+            way.",
             "The memory region has no IBV_ACCESS_LOCAL_WRITE.",
         ],
         look_at: &["When ibv_dereg_mr, munmap and free are called: only after the completion.", LOG],
@@ -181,11 +187,13 @@ pub(super) const STATUSES: &[Entry] = &[
             "The peer's queue pair is not in RTR yet.",
             "sq_psn here is not rq_psn there: the peer drops every packet, or answers none of them.",
             "A firewall drops UDP port 4791, or no route leads to the peer.",
-            "timeout and retry_cnt are too short for a network that loses packets, or for a peer on a machine with \
+            "timeout and retry_cnt are too short for a network that loses packets, or for a peer on a \
+            machine with \
              too much load.",
         ],
         look_at: &[
-            "The sentence of `--log warn` on both sides: it says what came from the peer, if anything, and the \
+            "The sentence of `--log warn` on both sides: it says what came from the peer, if anything, and \
+            the \
              peer says which packets it drops.",
             "The numbers that the programs exchanged: QP number, PSN, GID; byte order included.",
             "`pumice stat` on the peer's host: rx_unknown_qpn, rx_out_of_sequence, rx_wrong_state, \

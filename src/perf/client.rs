@@ -66,7 +66,8 @@ fn device_address(control: &Control, told: Option<IpAddr>) -> Result<IpAddr, Str
     }
     if local.is_ipv6() {
         return Err(format!(
-            "client and server would both need UDP port {UDP_PORT} of {local}: use the server's IPv4 address, or --addr"
+            "client and server would both need UDP port {UDP_PORT} of {local}: use the server's IPv4 \
+            address, or --addr"
         ));
     }
     let mut candidates = (2..255).map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)));
@@ -303,7 +304,8 @@ impl<'a> Session<'a> {
             self.start(Round::RawEcho { client, block: self.plan.events })?;
             let times = raw.ping_pong(peer, packet_bytes, wait, duration, &mut self.times)?;
             self.stop(0)?;
-            // A machine that is busy with other work may lose every datagram of a round: this round has no yardstick then.
+            // A machine that is busy with other work may lose every datagram of a round: this round has no
+            // yardstick then.
             let Some(times) = times else { return Ok(()) };
             measured.raw_round_trip = Some(times.p50);
             // One way; a WRITE's completion is compared with it too when the target is passive.

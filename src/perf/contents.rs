@@ -47,7 +47,8 @@ impl Endpoint {
     fn compare(&self, how: &str, slot: usize, tag: Tag) -> Result<(), String> {
         let Some(wrong) = pattern::first_wrong(&self.scratch, tag) else { return Ok(()) };
         Err(format!(
-            "byte {} of a message {how} in buffer {slot} is {:#04x} instead of {:#04x}: the device does not transport data as it should",
+            "byte {} of a message {how} in buffer {slot} is {:#04x} instead of {:#04x}: the device does not \
+            transport data as it should",
             wrong.offset, wrong.found, wrong.expected
         ))
     }

@@ -16,8 +16,8 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) const PORT: u16 = 18_515;
 /// Longest line: ten thousand queue pair numbers fit.
 const MAX_LINE_BYTES: usize = 1 << 20;
-/// How long the other end may take to answer. It is long, because a machine with many more busy processes than processors
-/// lets a process run for a small part of the time only.
+/// How long the other end may take to answer. It is long, because a machine with many more busy processes
+/// than processors lets a process run for a small part of the time only.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How long an end that has failed waits to hear that the other one has failed as well.

@@ -243,7 +243,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Posts requests of the plan's operation; for WRITEs, READs and atomics to the peer's slot of the same number.
+    /// Posts requests of the plan's operation; for WRITEs, READs and atomics to the peer's slot of the same
+    /// number.
     ///
     /// # Errors
     /// A sentence.
@@ -523,8 +524,8 @@ pub(super) fn receives_per_queue(plan: &Plan) -> usize {
         // More than may be outstanding: the device acknowledges messages that the application has yet to see.
         Operation::Send => {
             let count = (4 * plan.depth).min(MAX_RECEIVES) + SPARE;
-            // Receives that share buffers use them in turn; an odd lot at the end would bring a buffer's turn again
-            // while the message in it is still to be compared.
+            // Receives that share buffers use them in turn; an odd lot at the end would bring a buffer's turn
+            // again while the message in it is still to be compared.
             if plan.qp_count == 1 { count.next_multiple_of(plan.slot_count()) } else { count }
         }
         _ => SPARE,

@@ -94,7 +94,8 @@ pub(crate) struct TestOptions {
     /// Transport service
     #[arg(long, value_enum, default_value = "rc", value_name = "SERVICE")]
     pub(crate) transport: Service,
-    /// Bytes of a message, with K, M, G [default: 8 for latency, 1M for bandwidth, 64K for UC, the MTU for UD]
+    /// Bytes of a message, with K, M, G [default: 8 for latency, 1M for bandwidth, 64K for UC, the MTU for
+    /// UD]
     #[arg(long, value_parser = parse_size, value_name = "BYTES")]
     pub(crate) size: Option<usize>,
     /// Path MTU [default: 4096, or what the link carries]

@@ -98,7 +98,8 @@ pub(crate) fn run(count: u16, options: &LoopOptions, out: &mut dyn Write) -> Res
 fn print(report: &PairsReport, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
-        "{}: {} pairs of processes exchange {} B: {:.0} round trips/s in all, {:.2} times those of one pair alone ({:.0}/s)",
+        "{}: {} pairs of processes exchange {} B: {:.0} round trips/s in all, {:.2} times those of one pair \
+        alone ({:.0}/s)",
         report.test, report.pairs, plan.size_bytes, report.value, report.ratio_one_pair, report.one_pair
     )
 }

@@ -185,7 +185,8 @@ impl Plan {
         }
         if self.service == Service::Ud && self.size_bytes > self.mtu_bytes {
             return fail(format!(
-                "a UD message of {} bytes does not fit one packet of MTU {}: use a smaller --size or a larger --mtu",
+                "a UD message of {} bytes does not fit one packet of MTU {}: use a smaller --size or a \
+                larger --mtu",
                 self.size_bytes, self.mtu_bytes
             ));
         }

@@ -10,7 +10,7 @@ use pumice_device::port::{RawUdp, RawWait};
 use super::control::{Control, Served};
 use super::statistics::{Percentiles, Times};
 
-/// Bytes under way in a stream of trains; more gains nothing on loopback, and this much fits the
+/// Bytes under way in a stream of batches; more gains nothing on loopback, and this much fits the
 /// receive buffer of a stock kernel.
 const STREAM_WINDOW_BYTES: usize = 256 << 10;
 /// Datagrams under way in a stream of single ones: the kernel charges at least 832 bytes for each.
@@ -19,7 +19,7 @@ const SINGLES_WINDOW: usize = 256;
 const CREDITS_PER_WINDOW: usize = 4;
 /// What came of a message is known after this long, even on a busy machine; then it counts as lost.
 const LOST_AFTER: Duration = Duration::from_millis(200);
-/// Bytes that one UDP send carries over IPv4, and segments that one train has.
+/// Bytes that one UDP send carries over IPv4, and segments that one batch has.
 const MAX_TRAIN_BYTES: usize = 65_507;
 const MAX_SEGMENTS: usize = 64;
 /// Empty polls between looks at the clock or the control connection.
@@ -29,7 +29,7 @@ const POLLS_PER_LOOK: u32 = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stream {
     pub(crate) packet_bytes: usize,
-    /// One send per packet, instead of trains.
+    /// One send per packet, instead of batches.
     pub(crate) singles: bool,
 }
 
@@ -93,7 +93,7 @@ impl RawEnd {
             if now - start >= duration {
                 return Ok(credited as f64 / (now - start).as_secs_f64());
             }
-            // A look at the credits per train costs nothing; per single datagram it would be half the cost.
+            // A look at the credits per batch costs nothing; per single datagram it would be half the cost.
             let mut burst = if stream.singles { 16 } else { 1 };
             while burst > 0 && sent - credited < window_bytes {
                 burst -= 1;

@@ -52,7 +52,8 @@ fn find_beside(folder: &Path) -> Result<PathBuf, String> {
         return Ok(found.clone());
     }
     Err(format!(
-        "{OBJECT} is neither in {} nor in {}: build it with `cargo build --release --workspace`, or install it \
+        "{OBJECT} is neither in {} nor in {}: build it with `cargo build --release --workspace`, or install \
+        it \
          in one of them",
         folder.display(),
         above.join("lib/pumice").display(),
@@ -82,7 +83,8 @@ pub(super) fn links(object: &Path) -> Result<PathBuf, String> {
     let folder = runtime.join(format!("links-{:016x}", hasher.finish()));
     if !fit(&folder) {
         return Err(format!(
-            "the loader cannot search {}: set XDG_RUNTIME_DIR to a folder without ':', ';' and '$' in its name",
+            "the loader cannot search {}: set XDG_RUNTIME_DIR to a folder without ':', ';' and '$' in its \
+            name",
             folder.display()
         ));
     }

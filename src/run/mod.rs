@@ -69,8 +69,8 @@ fn check(settings: &Settings, options: &RunOptions) -> Result<(), CommandError> 
     Ok(())
 }
 
-/// Whether a file can be made, or overwritten if it is there. The errno is never EINVAL: any path has the right
-/// form, and what is in its way is a fact of this host.
+/// Whether a file can be made, or overwritten if it is there. The errno is never EINVAL: any path has the
+/// right form, and what is in its way is a fact of this host.
 fn writable(file: &Path) -> Result<(), (Errno, String)> {
     use rustix::fs::{Access, access};
     if file.is_dir() {

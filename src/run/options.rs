@@ -33,19 +33,20 @@ pub(crate) struct RunOptions {
     /// Explain on standard error: off, error, warn, info or debug [default: warn]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log: Option<String>,
-    /// Fail where the program cannot be shown a /sys/class/infiniband and /dev/infiniband with the device; without this
-    /// it runs, and is shown them where that is possible
+    /// Fail where the program cannot be shown a /sys/class/infiniband and /dev/infiniband with the device;
+    /// without this it runs, and is shown them where that is possible
     #[arg(long, conflicts_with = "no_preload")]
     pub(crate) sysfs: bool,
-    /// Load nothing before the program: it sees the system's /sys/class/infiniband, and packages that bring a libibverbs
-    /// of their own do not find the device
+    /// Load nothing before the program: it sees the system's /sys/class/infiniband, and packages that bring a
+    /// libibverbs of their own do not find the device
     #[arg(long, conflicts_with = "rsocket")]
     pub(crate) no_preload: bool,
     /// Make rsockets of the program's TCP sockets: connections go over RDMA, to peers that do the same
     #[arg(long)]
     pub(crate) rsocket: bool,
     /// The program and its arguments
-    // Without allow_hyphen_values an unknown option in front of the program is refused, not taken for the program.
+    // Without allow_hyphen_values an unknown option in front of the program is refused, not taken for the
+    // program.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
 }

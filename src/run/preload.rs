@@ -1,7 +1,7 @@
 //! What the loader loads before the program.
 //!
-//! Always the small preload that shows the program a private /sys/class/infiniband and leads packages with a libibverbs of
-//! their own to the device; with `--rsocket` the one that makes rsockets of TCP sockets.
+//! Always the small preload that shows the program a private /sys/class/infiniband and leads packages with a
+//! libibverbs of their own to the device; with `--rsocket` the one that makes rsockets of TCP sockets.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -31,7 +31,8 @@ const ASAN_ORDER: &str = "verify_asan_link_order";
 /// Prepares `command`, so that the loader loads what the options ask for. `object` is libpumice.so.
 ///
 /// # Errors
-/// A sentence that says why what was asked for cannot be had. Nothing asked for `--sysfs`: then it is only said.
+/// A sentence that says why what was asked for cannot be had. Nothing asked for `--sysfs`: then it is only
+/// said.
 pub(super) fn prepare(
     options: &RunOptions,
     settings: &Settings,
@@ -110,8 +111,8 @@ fn preloads(ours: &[PathBuf], before: Option<OsString>) -> OsString {
     ours.iter().map(|own| own.as_os_str()).chain(others).collect::<Vec<_>>().join(OsStr::new(":"))
 }
 
-/// AddressSanitizer's library refuses to run when another one was loaded before it. Ours have no memory of their own, so
-/// there is nothing that it could miss.
+/// AddressSanitizer's library refuses to run when another one was loaded before it. Ours have no memory of
+/// their own, so there is nothing that it could miss.
 fn asan_options(before: Option<OsString>) -> OsString {
     let mut options = before.unwrap_or_default();
     let named = ASAN_ORDER.as_bytes();

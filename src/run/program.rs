@@ -57,8 +57,8 @@ impl Program {
         found
     }
 
-    /// Whether the loader can load libraries of this project before it. What is no ELF file is a script, whose
-    /// interpreter can.
+    /// Whether the loader can load libraries of this project before it. What is no ELF file is a script,
+    /// whose interpreter can.
     pub(super) fn takes_preloads(&self) -> bool {
         matches!(kind(&self.path), Ok(Kind::Other) | Err(_))
     }

@@ -179,7 +179,7 @@ impl Report {
             self.fabric.queue_drops, self.fabric.receive_drops
         )?;
         let traffic = |name: &str| {
-            ["tx_packets", "rx_packets", "tx_bytes", "rx_bytes", "tx_trains", "rx_trains"].contains(&name)
+            ["tx_packets", "rx_packets", "tx_bytes", "rx_bytes", "tx_batches", "rx_batches"].contains(&name)
         };
         self.print_counters(out, "recovery", &|name| RECOVERY.contains(&name))?;
         self.print_counters(out, "other", &|name| !RECOVERY.contains(&name) && !traffic(name))?;

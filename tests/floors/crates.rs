@@ -13,7 +13,8 @@ pub(super) fn main_file(package: &str) -> Option<PathBuf> {
     ["src/lib.rs", "src/main.rs"].iter().map(|file| Path::new(package).join(file)).find(|file| exists(file))
 }
 
-/// Every file with which Cargo begins a target of a package; true: a test, a benchmark, an example or a build script.
+/// Every file with which Cargo begins a target of a package; true: a test, a benchmark, an example or a build
+/// script.
 pub(super) fn targets(package: &str) -> Vec<(PathBuf, bool)> {
     let folder = Path::new(package);
     let mut found: Vec<(PathBuf, bool)> = main_file(package).map(|file| (file, false)).into_iter().collect();

@@ -1,7 +1,7 @@
 //! Which file of a crate uses which: files are the nodes, and a name that one takes from another is an edge.
 //!
-//! Names are followed through re-exports to the file that defines them, so that a `mod.rs` which only declares and
-//! re-exports its children stands in no circle.
+//! Names are followed through re-exports to the file that defines them, so that a `mod.rs` which only
+//! declares and re-exports its children stands in no circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -81,7 +81,8 @@ fn transport_is_no_std_and_free_of_unsafe() {
 #[test]
 fn the_reader_of_manifests_sees_every_form_of_dependency() {
     let text = "[package]\nname = \"x\"\n[dependencies]\na.workspace = true\nb = \"1\"\n# c = \"1\"\n\
-                [dependencies.d]\nversion = \"1\"\n[target.'cfg(unix)'.dev-dependencies]\n\"e\" = { path = \"e\" }\n\
+                [dependencies.d]\nversion = \"1\"\n[target.'cfg(unix)'.dev-dependencies]\n\"e\" = { path = \
+                \"e\" }\n\
                 f = { package = \"pumice-verbs\", path = \"v\" }\n[features]\ng = []\n";
     assert_eq!(dependencies(text), ["a", "b", "d", "e", "f", "pumice-verbs"]);
 }

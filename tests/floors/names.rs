@@ -40,8 +40,9 @@ fn a_module_with_a_folder_is_in_it() {
     assert_at_most(known::FILES_BESIDE_FOLDERS, faults);
 }
 
-/// A file of tests among sources is `x_tests.rs` beside `x.rs`, or `tests.rs` beside `mod.rs`; `properties.rs` has what
-/// proptest checks, and `x_model.rs` is a model of x that every order of its threads is tried with.
+/// A file of tests among sources is `x_tests.rs` beside `x.rs`, or `tests.rs` beside `mod.rs`;
+/// `properties.rs` has what proptest checks, and `x_model.rs` is a model of x that every order of its threads
+/// is tried with.
 #[test]
 fn files_of_tests_are_called_so() {
     let is_called_so = |file: &Path| {

@@ -155,7 +155,8 @@ fn layout_assertions(table: &str) -> String {
         } else {
             format!(
                 "assert!(std::mem::offset_of!({kind}, {field}) == {offset}, \"{kind}.{field} offset\"); \
-                 assert!(size_of_field(|of: &{kind}| &raw const of.{field}) == {size}, \"{kind}.{field} size\");"
+                 assert!(size_of_field(|of: &{kind}| &raw const of.{field}) == {size}, \"{kind}.{field} \
+                 size\");"
             )
         };
         writeln!(code, "{claim}").expect("a string takes any text");

@@ -1,5 +1,5 @@
-//! A greeting over a connection made by address: the server tells where its memory is when it accepts, the client writes
-//! into it and disconnects.
+//! A greeting over a connection made by address: the server tells where its memory is when it accepts, the
+//! client writes into it and disconnects.
 //!
 //! ```sh
 //! cargo run -p pumice-verbs --example rdma_cm                              # both in one process, on two addresses

@@ -58,8 +58,8 @@ struct Inner {
 }
 
 impl ProtectionDomain {
-    /// Makes an address handle from the local address `gid_index` to `gid`. A datagram has no path MTU to choose:
-    /// `path.mtu` is ignored.
+    /// Makes an address handle from the local address `gid_index` to `gid`. A datagram has no path MTU to
+    /// choose: `path.mtu` is ignored.
     ///
     /// # Errors
     /// `Refused`: no such index, or addresses of different IP versions.

@@ -1,8 +1,8 @@
 //! Memory that the device and its peers access at any time.
 //!
 //! **Invariant**: no reference to the bytes exists, here or in what the accessors return, but references to
-//! atomics. Copies are made through raw pointers, as a driver copies from DMA memory: what is being written by a
-//! peer meanwhile arrives as any mixture of old and new bytes.
+//! atomics. Copies are made through raw pointers, as a driver copies from DMA memory: what is being written
+//! by a peer meanwhile arrives as any mixture of old and new bytes.
 
 #![allow(unsafe_code)] // registered memory is shared with the device by address
 

@@ -59,8 +59,8 @@ impl CompletionQueue {
         Ok(CompletionQueue(Arc::new(Inner { queue, hca, device: device.clone(), channel: channel.cloned() })))
     }
 
-    /// Takes completions, oldest first, into `out`: how many. Looking at an empty queue drives the device once, and
-    /// lets other threads run if there was nothing to do.
+    /// Takes completions, oldest first, into `out`: how many. Looking at an empty queue drives the device
+    /// once, and lets other threads run if there was nothing to do.
     #[inline]
     pub fn poll(&self, out: &mut [WorkCompletion]) -> usize {
         self.0.hca.poll_cq(&self.0.queue, out)
@@ -110,8 +110,8 @@ impl CompletionQueue {
         Err(VerbsError::Completed(Box::new(completion)))
     }
 
-    /// Asks for one event on the channel at a completion to come. Those already there do not count: poll once more
-    /// after arming, then wait.
+    /// Asks for one event on the channel at a completion to come. Those already there do not count: poll once
+    /// more after arming, then wait.
     ///
     /// # Errors
     /// `Invalid`: the queue was made without a channel, or overran.
@@ -263,8 +263,8 @@ impl ChannelInner {
 }
 
 impl AsFd for CompletionChannel {
-    /// Readable while events wait: for poll(2) and its kin. Nobody drives the device for the caller then but its
-    /// background thread.
+    /// Readable while events wait: for poll(2) and its kin. Nobody drives the device for the caller then but
+    /// its background thread.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.channel.as_fd()
     }

@@ -106,7 +106,8 @@ pub struct RcConnectOptions {
     pub retry_count: u8,
     /// Retries while the peer has no receive posted, 0…6; 7 is for ever.
     pub rnr_retry: u8,
-    /// How long peers wait when no receive is posted here: a code of the RNR timer table, 0…31. 12 is 0.64 ms.
+    /// How long peers wait when no receive is posted here: a code of the RNR timer table, 0…31. 12 is 0.64
+    /// ms.
     pub min_rnr_timer: u8,
     /// READs and atomics that this side may have outstanding, 0…128.
     pub max_rd_atomic: u8,
@@ -238,8 +239,8 @@ impl<T: Connected> QueuePair<T> {
     /// until then on reliable transports).
     ///
     /// # Errors
-    /// `Refused`: an option is out of range, the peer's address is not one or leads nowhere, the queue pair is
-    /// connected already ([`QueuePair::reset`] it).
+    /// `Refused`: an option is out of range, the peer's address is not one or leads nowhere, the queue pair
+    /// is connected already ([`QueuePair::reset`] it).
     pub fn connect(&self, peer: &Endpoint<T::Peer>, options: &T::Options) -> Result<()> {
         self.connect_from(peer, self.local().psn, options)
     }

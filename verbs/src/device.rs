@@ -103,8 +103,8 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// `Invalid`: an address is not of this machine, or there is none. `Port`: the UDP port cannot be had. `Os`:
-    /// no capture file, descriptor or thread.
+    /// `Invalid`: an address is not of this machine, or there is none. `Port`: the UDP port cannot be had.
+    /// `Os`: no capture file, descriptor or thread.
     pub fn open(options: DeviceOptions) -> Result<Device> {
         Ok(Device::new(options.open()?, None))
     }
@@ -182,8 +182,8 @@ impl Device {
     /// process, gets the same domain. The file may be closed afterwards.
     ///
     /// # Errors
-    /// `Refused`: nobody has it open and `opening` says so, or somebody has and `opening` says so; the device has
-    /// as many as it can.
+    /// `Refused`: nobody has it open and `opening` says so, or somebody has and `opening` says so; the device
+    /// has as many as it can.
     pub fn xrc_domain_of_file(&self, file: &impl AsFd, opening: XrcDomainOpening) -> Result<XrcDomain> {
         XrcDomain::of_file(self, file.as_fd(), opening)
     }
@@ -223,8 +223,8 @@ impl Device {
         self.wait("asynchronous event", timeout, 1, attempt, sleep)
     }
 
-    /// Tries until something comes: on a simulated device in virtual time. `sleep` may pass up to that long; the
-    /// clock is looked at every `tries_per_look` attempts.
+    /// Tries until something comes: on a simulated device in virtual time. `sleep` may pass up to that long;
+    /// the clock is looked at every `tries_per_look` attempts.
     pub(crate) fn wait<R>(
         &self,
         awaited: &'static str,

@@ -44,8 +44,8 @@ impl Drop for Inner {
     }
 }
 
-/// An XRC domain: targets of it receive for all its shared receive queues. Cheap to clone; closed with its last
-/// clone and the last object made in it.
+/// An XRC domain: targets of it receive for all its shared receive queues. Cheap to clone; closed with its
+/// last clone and the last object made in it.
 #[derive(Debug, Clone)]
 pub struct XrcDomain(Arc<XrcInner>);
 

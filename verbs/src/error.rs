@@ -167,7 +167,8 @@ impl VerbsError {
             }
             VerbsError::Request(RequestError::NoImmediate { .. }) => "use imm with SEND and RDMA_WRITE only",
             VerbsError::TimedOut { .. } => {
-                "check that the peer is connected and posts, that requests are signaled, and the device's counters"
+                "check that the peer is connected and posts, that requests are signaled, and the device's \
+                counters"
             }
             VerbsError::Connection(error) => match error.errno() {
                 EADDRINUSE => "listen at another port, or at 0 for any",
@@ -370,7 +371,8 @@ fn status_remedy(status: WcStatus) -> &'static str {
     match status {
         WcStatus::LocLenErr => "post receives as long as the longest message (UD: 40 bytes more)",
         WcStatus::LocProtErr | WcStatus::LocAccessErr => {
-            "check that the memory region of each slice still exists, is of the queue pair's protection domain and has LOCAL_WRITE where data lands"
+            "check that the memory region of each slice still exists, is of the queue pair's protection \
+            domain and has LOCAL_WRITE where data lands"
         }
         WcStatus::WrFlushErr => {
             "look at the first unsuccessful completion: it says why the queue pair failed"
@@ -383,7 +385,8 @@ fn status_remedy(status: WcStatus) -> &'static str {
         }
         WcStatus::RemOpErr => "look at the peer's own completions: its receive failed",
         WcStatus::RetryExcErr => {
-            "check the peer's address, that its queue pair is connected to this one, and the way there (UDP 4791, MTU)"
+            "check the peer's address, that its queue pair is connected to this one, and the way there (UDP \
+            4791, MTU)"
         }
         WcStatus::RnrRetryExcErr => "post receives at the peer before sending, or raise rnr_retry",
         WcStatus::RemInvRdReqErr => "check the remote SRQ number",

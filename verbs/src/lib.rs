@@ -1,19 +1,21 @@
 //! Safe Rust verbs on a software HCA.
 //!
-//! * **Types know the transport.** A [`QueuePair`] is an [`RcQueuePair`], [`UcQueuePair`], [`UdQueuePair`] or one
-//!   of the XRC halves; what a service does not have (a READ on UC, an ACK timeout on UD) cannot be written down.
-//! * **Registered memory is owned.** A [`MemoryRegion`] frees its memory after it is deregistered. As peers write it
-//!   at any time there are no references to its bytes, but copies and atomics.
+//! * **Types know the transport.** A [`QueuePair`] is an [`RcQueuePair`], [`UcQueuePair`], [`UdQueuePair`] or
+//!   one of the XRC halves; what a service does not have (a READ on UC, an ACK timeout on UD) cannot be
+//!   written down.
+//! * **Registered memory is owned.** A [`MemoryRegion`] frees its memory after it is deregistered. As peers
+//!   write it at any time there are no references to its bytes, but copies and atomics.
 //! * **Nothing is closed in the wrong order.** Every object is a cheap clone that keeps alive what it needs,
 //!   and is destroyed with its last clone.
 //! * **Errors name the object, the attribute and the remedy.** See [`VerbsError`].
 //!
 //! Whoever polls drives the device: [`CompletionQueue::poll`], [`CompletionQueue::wait`] and
-//! [`CompletionChannel::wait`] receive and send packets in the calling thread. A background thread of the device
-//! takes over when nobody does, so peers' READs and WRITEs are answered while the application is busy elsewhere.
+//! [`CompletionChannel::wait`] receive and send packets in the calling thread. A background thread of the
+//! device takes over when nobody does, so peers' READs and WRITEs are answered while the application is busy
+//! elsewhere.
 //!
-//! [`Device::open`] opens a device on this machine's network: UDP port 4791, no privileges. A
-//! [`Simulation`] gives devices on a simulated network in virtual time, for tests that are the same in every run:
+//! [`Device::open`] opens a device on this machine's network: UDP port 4791, no privileges. A [`Simulation`]
+//! gives devices on a simulated network in virtual time, for tests that are the same in every run:
 //!
 //! ```
 //! use std::time::Duration;
@@ -58,7 +60,8 @@
 //! # }
 //! ```
 //!
-//! With [`rdma_cm`] queue pairs are connected by IP address and port instead, and nothing travels out of band:
+//! With [`rdma_cm`] queue pairs are connected by IP address and port instead, and nothing travels out of
+//! band:
 //!
 //! ```
 //! use std::time::Duration;

@@ -43,8 +43,8 @@ struct Registration {
 }
 
 impl ProtectionDomain {
-    /// Allocates and registers `length` zeroed bytes on a page boundary. Rights of peers need `LOCAL_WRITE` too if
-    /// they write. With `ZERO_BASED`, slices count from 0 instead of from the memory's address.
+    /// Allocates and registers `length` zeroed bytes on a page boundary. Rights of peers need `LOCAL_WRITE`
+    /// too if they write. With `ZERO_BASED`, slices count from 0 instead of from the memory's address.
     ///
     /// # Errors
     /// `Invalid`: there is not that much memory. `Refused`: the rights contradict each other.
@@ -63,8 +63,9 @@ impl ProtectionDomain {
     ///
     /// # Safety
     /// Until the last clone of the region is dropped (and, if memory windows are bound to it, until they are
-    /// dropped), the range stays mapped, readable, and writable if `access` has `LOCAL_WRITE`. The device and peers
-    /// read and write it at any time as `access` permits: no reference to it may exist that forbids this.
+    /// dropped), the range stays mapped, readable, and writable if `access` has `LOCAL_WRITE`. The device and
+    /// peers read and write it at any time as `access` permits: no reference to it may exist that forbids
+    /// this.
     ///
     /// # Errors
     /// `Invalid`: the null address. `Refused`: the rights contradict each other.
@@ -222,8 +223,8 @@ impl MemoryRegion {
         self.buffer().and_then(|buffer| buffer.atomic_u8(offset)).ok_or_else(|| self.outside(offset, 1))
     }
 
-    /// The 4 bytes at `offset`, which is a multiple of 4. A peer's WRITE that ends with them stores them last and
-    /// in one piece.
+    /// The 4 bytes at `offset`, which is a multiple of 4. A peer's WRITE that ends with them stores them last
+    /// and in one piece.
     ///
     /// # Errors
     /// `Invalid`: outside, misaligned, or not writable.

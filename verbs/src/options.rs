@@ -58,8 +58,8 @@ impl DeviceOptions {
         self
     }
 
-    /// Addresses in GID table order; by default all of the machine. With exactly one, the device takes UDP port
-    /// 4791 of this address only, so that others of the machine can have theirs.
+    /// Addresses in GID table order; by default all of the machine. With exactly one, the device takes UDP
+    /// port 4791 of this address only, so that others of the machine can have theirs.
     pub fn addresses(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> DeviceOptions {
         self.addresses = addresses.into_iter().collect();
         self
@@ -90,15 +90,15 @@ impl DeviceOptions {
         self
     }
 
-    /// Is told why queue pairs fail and messages are dropped: on a thread of its own (in a simulation, inside the
-    /// call that caused it, where it must not call the device).
+    /// Is told why queue pairs fail and messages are dropped: on a thread of its own (in a simulation, inside
+    /// the call that caused it, where it must not call the device).
     pub fn explain(mut self, explain: impl Fn(Qpn, &Cause) + Send + 'static) -> DeviceOptions {
         self.log = Some(Box::new(move |context, cause| explain(context.qpn, cause)));
         self
     }
 
-    /// Keeps the UDP port of the address to this process. By default processes of one user share it, each with a
-    /// share of the queue pair numbers of its own; nothing has to be started for that.
+    /// Keeps the UDP port of the address to this process. By default processes of one user share it, each
+    /// with a share of the queue pair numbers of its own; nothing has to be started for that.
     pub fn exclusive(mut self, exclusive: bool) -> DeviceOptions {
         self.exclusive = exclusive;
         self

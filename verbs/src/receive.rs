@@ -12,8 +12,8 @@ use crate::device::Device;
 use crate::domain::{ProtectionDomain, XrcDomain};
 use crate::error::{ListError, Result, VerbsError};
 
-/// Receives for any number of queue pairs. Cheap to clone; destroyed with its last clone and the last queue pair that
-/// uses it.
+/// Receives for any number of queue pairs. Cheap to clone; destroyed with its last clone and the last queue
+/// pair that uses it.
 #[derive(Debug, Clone)]
 pub struct SharedReceiveQueue(Arc<Inner>);
 
@@ -37,8 +37,8 @@ impl ProtectionDomain {
 }
 
 impl XrcDomain {
-    /// Makes a shared receive queue that peers name by number. Everything received through it completes on `cq`;
-    /// its buffers, and the remote memory of requests that name it, are of `domain`.
+    /// Makes a shared receive queue that peers name by number. Everything received through it completes on
+    /// `cq`; its buffers, and the remote memory of requests that name it, are of `domain`.
     ///
     /// # Errors
     /// `Refused`: a size is out of range.
@@ -96,7 +96,8 @@ impl SharedReceiveQueue {
         })
     }
 
-    /// Asks for one asynchronous event `SrqLimitReached` when fewer than `limit` requests are left; 0 disarms.
+    /// Asks for one asynchronous event `SrqLimitReached` when fewer than `limit` requests are left; 0
+    /// disarms.
     ///
     /// # Errors
     /// `Refused`: more than the depth.

@@ -15,8 +15,8 @@ use crate::transport::{Rc, Reliable, Requester, Transport, Ud, XrcRequester};
 /// [`crate::MemoryRegion::slice`] makes one.
 pub type LocalSlice = Sge;
 
-/// A request for the send queue of a `T` queue pair. Borrows its list of slices and its inline data until it is
-/// posted; the memory itself is used until the request completes.
+/// A request for the send queue of a `T` queue pair. Borrows its list of slices and its inline data until it
+/// is posted; the memory itself is used until the request completes.
 ///
 /// A request makes no completion on success unless it is [`SendRequest::signaled`] or the queue pair was
 /// built with `signal_all`. A queue whose requests are never signaled fills up.

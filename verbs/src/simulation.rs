@@ -13,9 +13,10 @@ use crate::device::Device;
 use crate::error::{Result, VerbsError};
 use crate::options::DeviceOptions;
 
-/// A network without sockets, threads and clocks. Time passes only in the calls that wait: those of this type, and
-/// those of its devices' completion queues, channels and events. The same calls with the same seed give
-/// the same packets at the same nanoseconds. Cheap to clone. A device that was dropped keeps its address.
+/// A network without sockets, threads and clocks. Time passes only in the calls that wait: those of this
+/// type, and those of its devices' completion queues, channels and events. The same calls with the same seed
+/// give the same packets at the same nanoseconds. Cheap to clone. A device that was dropped keeps its
+/// address.
 #[derive(Debug, Clone)]
 pub struct Simulation(Arc<Mutex<Inner>>);
 

@@ -7,8 +7,8 @@ use pumice_transport::wire::Qpn;
 use crate::domain::XrcDomain;
 use crate::error::{Result, VerbsError};
 
-/// A hold on an XRC target that exists (`ibv_open_qp`, `ibv_reg_xrc_rcv_qp`): the target lives at least as long,
-/// and its asynchronous events come here as well. Whoever made it may be another process.
+/// A hold on an XRC target that exists (`ibv_open_qp`, `ibv_reg_xrc_rcv_qp`): the target lives at least as
+/// long, and its asynchronous events come here as well. Whoever made it may be another process.
 #[derive(Debug)]
 pub struct OpenedTarget {
     registration: TargetRegistration,
@@ -38,7 +38,8 @@ impl XrcDomain {
     /// Changes state and attributes of a target of this domain (`ibv_modify_xrc_rcv_qp`).
     ///
     /// # Errors
-    /// `Refused`: there is no such target in this domain, or which attribute is missing, not allowed or wrong.
+    /// `Refused`: there is no such target in this domain, or which attribute is missing, not allowed or
+    /// wrong.
     pub fn modify_target(&self, qpn: Qpn, attributes: &QpAttributes, mask: AttributeMask) -> Result<()> {
         let hca = self.device().hca();
         hca.modify_target(self.handle(), qpn, attributes, mask).map_err(VerbsError::refused("XRC target"))

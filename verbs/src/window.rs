@@ -15,8 +15,8 @@ use crate::request::SendRequest;
 use crate::slice::RemoteSlice;
 use crate::transport::Requester;
 
-/// A memory window. Cheap to clone; freed, and thereby unbound, with its last clone. The memory of a region that is
-/// dropped while windows are bound to it is freed after them.
+/// A memory window. Cheap to clone; freed, and thereby unbound, with its last clone. The memory of a region
+/// that is dropped while windows are bound to it is freed after them.
 #[derive(Debug, Clone)]
 pub struct MemoryWindow(Arc<Inner>);
 
@@ -43,9 +43,9 @@ impl ProtectionDomain {
 }
 
 impl MemoryWindow {
-    /// A request that opens a range of a region (by byte offsets; the region needs `MW_BIND`) with these rights, and
-    /// what peers name it by once the request has completed. Post it to a queue pair of the domain; each
-    /// call takes a new key, so requests are to be posted in the order in which they were made.
+    /// A request that opens a range of a region (by byte offsets; the region needs `MW_BIND`) with these
+    /// rights, and what peers name it by once the request has completed. Post it to a queue pair of the
+    /// domain; each call takes a new key, so requests are to be posted in the order in which they were made.
     ///
     /// # Errors
     /// `Invalid`: the range leaves the region.

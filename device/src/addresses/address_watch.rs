@@ -1,7 +1,7 @@
 //! Notices that addresses of the host come and go, so that the GID table can follow.
 //!
-//! The kernel tells through a netlink socket. What changed is not read from there: it only says that it is time to
-//! list the addresses anew.
+//! The kernel tells through a netlink socket. What changed is not read from there: it only says that it is
+//! time to list the addresses anew.
 
 use std::io;
 use std::mem;
@@ -14,8 +14,8 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv,
 use crate::addresses::gid_table::GidEntry;
 use crate::system::cancellation::whole;
 
-/// Lists the addresses that the GID table should have, in the order in which new ones are to be added. None: they
-/// cannot be listed now, and the table stays as it is.
+/// Lists the addresses that the GID table should have, in the order in which new ones are to be added. None:
+/// they cannot be listed now, and the table stays as it is.
 pub type GidSource = Box<dyn FnMut() -> Option<Vec<GidEntry>> + Send>;
 
 /// Links, IPv4 addresses, IPv6 addresses.

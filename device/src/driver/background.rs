@@ -268,7 +268,7 @@ impl LockedEngine for HostEngine<'_> {
     }
 
     fn received(&self) -> u64 {
-        self.engine.received_trains()
+        self.engine.received_batches()
     }
 
     fn is_short_of_receives(&mut self) -> bool {

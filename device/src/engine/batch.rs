@@ -130,7 +130,7 @@ impl<'a> Sink<'a> {
         let packets = builder.segment_count as u64;
         match self.port.transmit(self.now_ns, &batch) {
             Ok(()) => {
-                self.counters.add(Counter::TxTrains, 1);
+                self.counters.add(Counter::TxBatches, 1);
                 self.counters.add(Counter::TxPackets, packets);
                 self.counters.add(Counter::TxBytes, builder.used_bytes as u64);
             }

@@ -1,4 +1,4 @@
-//! From a received train to the queue pairs it is for.
+//! From a received batch to the queue pairs it is for.
 
 use std::iter::Enumerate;
 use std::slice::Chunks;
@@ -16,7 +16,7 @@ use crate::port::Received;
 use crate::resources::{MappingCheckPolicy, Resources};
 use crate::xrc::{SharedTargets, Unavailable};
 
-/// The packets of a train, each with its position.
+/// The packets of a batch, each with its position.
 type Segments<'a> = Enumerate<Chunks<'a, u8>>;
 
 /// Where packets go.
@@ -31,7 +31,7 @@ pub(crate) struct Receivers<'a> {
 }
 
 impl Receivers<'_> {
-    /// Hands every packet of a train to its queue pair, or drops and counts it.
+    /// Hands every packet of a batch to its queue pair, or drops and counts it.
     pub(crate) fn receive(&mut self, now_ns: u64, received: &Received<'_>) {
         let Received { flow, traffic_class, hop_limit, .. } = received;
         let arrival = Arrival { flow, traffic_class: *traffic_class, hop_limit: *hop_limit };
@@ -63,7 +63,7 @@ impl Receivers<'_> {
                 }
             }
         }
-        self.resources.count(Counter::RxTrains, 1);
+        self.resources.count(Counter::RxBatches, 1);
         self.resources.count(Counter::RxPackets, packets);
         self.resources.count(Counter::RxBytes, received.bytes.len() as u64);
     }
@@ -202,7 +202,7 @@ impl Receivers<'_> {
     }
 }
 
-/// A packet of a train: checked, and as it came.
+/// A packet of a batch: checked, and as it came.
 #[derive(Clone, Copy)]
 struct First<'a, 'p> {
     received: &'a Received<'a>,
@@ -210,14 +210,14 @@ struct First<'a, 'p> {
     bytes: &'a [u8],
 }
 
-/// Takes the next packet of a train if it is for the same SRQ of the same queue pair as the first one.
+/// Takes the next packet of a batch if it is for the same SRQ of the same queue pair as the first one.
 fn next_of_run<'a>(first: &[u8], rest: &mut Segments<'a>) -> Option<(usize, &'a [u8])> {
     let next = rest.clone().next().filter(|(_, next)| peek::is_for_same_srq(first, next))?;
     rest.next();
     Some(next)
 }
 
-/// Form and ICRC. The position in the train is the IP ID that its sender's segmentation gave it.
+/// Form and ICRC. The position in the batch is the IP ID that its sender's segmentation gave it.
 fn check<'a>(
     received: &Received<'_>,
     position: usize,

@@ -22,7 +22,7 @@ use crate::xrc::SharedTargets;
 
 use super::queue_pairs::{QpEntry, QueuePairs};
 
-/// Trains that one receive call takes from the port before others get a turn.
+/// Batches that one receive call takes from the port before others get a turn.
 const RECEIVE_TRAINS: usize = 8;
 /// What one queue pair may send before the next gets its turn, in accounted bytes.
 const TURN_BYTES: u64 = 512 * 1024;
@@ -140,9 +140,9 @@ impl Engine {
         sent && (sink.sealed_packets == 0 || sink.flush())
     }
 
-    /// Trains received so far.
-    pub(crate) fn received_trains(&self) -> u64 {
-        self.counters.value(Counter::RxTrains)
+    /// Batches received so far.
+    pub(crate) fn received_batches(&self) -> u64 {
+        self.counters.value(Counter::RxBatches)
     }
 
     /// Looks at every queue pair that something happened to: what it wants to do next.
@@ -281,7 +281,7 @@ impl Engine {
                 }
             }
         }
-        // An ACK that follows joins the train: one system call carries reply and ACK.
+        // An ACK that follows joins the batch: one system call carries reply and ACK.
         if responders.is_empty() {
             sink.flush();
         }

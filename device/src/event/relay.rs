@@ -1,4 +1,5 @@
-//! What a subscriber hears leaves the engine by a channel, so that a slow terminal does not hold the engine's lock.
+//! What a subscriber hears leaves the engine by a channel, so that a slow terminal does not hold the engine's
+//! lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +16,8 @@ enum Message<T> {
     End,
 }
 
-/// A thread that takes items one by one. Items that it is too slow for are lost, and counted: a peer can cause
-/// any number of them.
+/// A thread that takes items one by one. Items that it is too slow for are lost, and counted: a peer can
+/// cause any number of them.
 pub(super) struct Relay<T> {
     sender: Sender<Message<T>>,
     /// Items that are not taken yet.

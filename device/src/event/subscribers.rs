@@ -11,8 +11,8 @@ pub trait Subscriber: Send + Sync {
     /// What it wants to hear of. Asked once.
     fn topics(&self) -> Topics;
 
-    /// Something of its topics happened, at this time of the device's clock. Called under the engine's lock, or
-    /// by a thread that polls: it must not call the device, and must not wait.
+    /// Something of its topics happened, at this time of the device's clock. Called under the engine's lock,
+    /// or by a thread that polls: it must not call the device, and must not wait.
     fn hear(&self, at_ns: u64, event: &Event<'_>);
 
     /// Time passes without events: called now and then while the device is driven, if anybody listens to

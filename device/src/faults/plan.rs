@@ -23,8 +23,8 @@ pub enum Fault {
         /// How much later.
         ns: u64,
     },
-    /// It is held back until the next packet has been sent, and no longer than this. The simulated network takes
-    /// it for a delay.
+    /// It is held back until the next packet has been sent, and no longer than this. The simulated network
+    /// takes it for a delay.
     Swap {
         /// How long at most.
         within_ns: u64,

@@ -1,5 +1,5 @@
-//! The randomness of faults and of where numbers begin: a generator whose output is the same on every machine and
-//! in every version.
+//! The randomness of faults and of where numbers begin: a generator whose output is the same on every machine
+//! and in every version.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -13,7 +13,8 @@ impl Random {
         Random(SplitMix64::seed_from_u64(seed))
     }
 
-    /// A generator for one of several purposes of a seed: what it gives does not depend on what the others gave.
+    /// A generator for one of several purposes of a seed: what it gives does not depend on what the others
+    /// gave.
     pub(crate) fn fork(&self, purpose: u64) -> Random {
         let mut own = self.clone();
         let base = own.next_u64();
@@ -24,8 +25,8 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// Uniform in 0..`bound`, 0 for a bound of 0. Always draws once, so that a change of one probability leaves
-    /// later decisions where they were.
+    /// Uniform in 0..`bound`, 0 for a bound of 0. Always draws once, so that a change of one probability
+    /// leaves later decisions where they were.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }

@@ -140,7 +140,7 @@ impl Gsi {
                 sink.count(Counter::TxDropped);
                 continue;
             };
-            // A train goes to one process: which one, the communication id says here.
+            // A batch goes to one process: which one, the communication id says here.
             let destination = Qpn::of(recipient(&out.mad), Qpn::GSI.index());
             let Some(packet) = sink.begin(&path, destination, PACKET_BYTES) else {
                 self.held_back = Some(out);
@@ -157,7 +157,7 @@ impl Gsi {
     }
 }
 
-/// Where MADs are sent: the train builder, which also counts.
+/// Where MADs are sent: the batch builder, which also counts.
 pub(crate) trait MadSink: Transmit {
     fn count(&mut self, counter: Counter);
 }

@@ -39,8 +39,8 @@ impl Hca {
         })
     }
 
-    /// Listens for a service that was bound, and rejects requests for what is not `served`. `backlog` requests may wait in the channel; more are
-    /// treated as `overflow` says.
+    /// Listens for a service that was bound, and rejects requests for what is not `served`. `backlog`
+    /// requests may wait in the channel; more are treated as `overflow` says.
     ///
     /// # Errors
     /// There is no such binding, it listens already, or there are too many listeners.
@@ -57,7 +57,8 @@ impl Hca {
         gsi.listen(binding, served, backlog, overflow, channel, &mut **port)
     }
 
-    /// Whether another process of this host is a device with this address only. What is sent there goes to that process.
+    /// Whether another process of this host is a device with this address only. What is sent there goes to
+    /// that process.
     pub fn is_address_of_another(&self, address: IpAddr) -> bool {
         let mut engine = self.core.lock();
         engine
@@ -225,8 +226,8 @@ impl Hca {
     }
 
     /// The process ends without having closed the adapter: services are released, and peers told that their
-    /// connections end, once. False: the engine was not to be had within `patience`, perhaps because the thread that ends
-    /// the process was interrupted in it.
+    /// connections end, once. False: the engine was not to be had within `patience`, perhaps because the
+    /// thread that ends the process was interrupted in it.
     pub fn cm_leave(&self, patience: Duration) -> bool {
         let begun = Instant::now();
         loop {

@@ -71,7 +71,8 @@ impl Hca {
         Ok(self.core.lock().resources.alloc_window(pd, window)?)
     }
 
-    /// The key of a memory window now, which is that of its last bind that was executed; none: a stale handle.
+    /// The key of a memory window now, which is that of its last bind that was executed; none: a stale
+    /// handle.
     pub fn window_key(&self, window: Handle) -> Option<u32> {
         self.core.lock().resources.window_key(window)
     }

@@ -51,9 +51,9 @@ pub struct HcaConfig {
     pub name: String,
     /// Addresses of the port, in GID table order; not empty.
     pub gids: Vec<GidEntry>,
-    /// Lists the addresses again when the host's change: the GID table follows, with GID_CHANGE, and PORT_ERR and
-    /// PORT_ACTIVE when the last one goes and the first one comes. Not in virtual time, nor where the operating
-    /// system does not tell of changes.
+    /// Lists the addresses again when the host's change: the GID table follows, with GID_CHANGE, and PORT_ERR
+    /// and PORT_ACTIVE when the last one goes and the first one comes. Not in virtual time, nor where the
+    /// operating system does not tell of changes.
     pub gid_source: Option<GidSource>,
     /// Which process of the address this is: the top byte of its queue pair numbers.
     pub process_slot: u8,
@@ -66,8 +66,8 @@ pub struct HcaConfig {
     /// Node GUID: stable, and the same in all processes of the adapter. By default it is made from the
     /// first address.
     pub ca_guid: u64,
-    /// Decides where queue pair numbers, memory keys, communication ids and PSNs of messages begin. By default it
-    /// comes from the operating system's random numbers, and is always the same in virtual time.
+    /// Decides where queue pair numbers, memory keys, communication ids and PSNs of messages begin. By
+    /// default it comes from the operating system's random numbers, and is always the same in virtual time.
     pub seed: Option<u64>,
     /// Told why queue pairs fail and messages are dropped: on a thread of its own, without locks
     /// (in virtual time at once, inside the call that caused it).
@@ -281,8 +281,8 @@ impl Hca {
         self.core.drive()
     }
 
-    /// Drives the engine once before something is destroyed: what is owed to peers leaves while it can be made. Memory
-    /// that is registered, and unmapped already, is found to be so.
+    /// Drives the engine once before something is destroyed: what is owed to peers leaves while it can be
+    /// made. Memory that is registered, and unmapped already, is found to be so.
     pub fn drive_out(&self) {
         self.core.drive_out();
     }

@@ -220,14 +220,15 @@ impl Hca {
         Ok(changed)
     }
 
-    /// Makes the addresses of the port these: those that stay keep their places, new ones get the first free. One
-    /// GID_CHANGE if anything changed.
+    /// Makes the addresses of the port these: those that stay keep their places, new ones get the first free.
+    /// One GID_CHANGE if anything changed.
     pub fn set_gids(&self, entries: Vec<GidEntry>) -> bool {
         self.core.lock().resources.set_gids(entries)
     }
 }
 
-/// Why the network does not let a port into a group: what the operating system says, or the port's own sentence.
+/// Why the network does not let a port into a group: what the operating system says, or the port's own
+/// sentence.
 fn not_joined(error: &std::io::Error) -> ResourceError {
     match error.raw_os_error() {
         Some(errno) => ResourceError::Os { what: "join the multicast group", errno },

@@ -85,7 +85,8 @@ impl Hca {
         Ok((qpn, attached.capacity))
     }
 
-    /// Destroys a queue pair (an XRC target: closes it for its creator); blocks until its asynchronous events are acknowledged.
+    /// Destroys a queue pair (an XRC target: closes it for its creator); blocks until its asynchronous events
+    /// are acknowledged.
     ///
     /// # Errors
     /// Busy: attached to multicast groups. Unknown number.

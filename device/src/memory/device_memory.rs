@@ -58,7 +58,8 @@ impl DeviceMemoryPool {
     pub fn allocate(&self, length: u64, log_align: u32) -> Result<Arc<DeviceMemory>, ResourceError> {
         if length == 0 || log_align > DeviceMemoryPool::MAX_LOG_ALIGN {
             return Err(ResourceError::invalid(format!(
-                "device memory of {length} bytes at a multiple of 2^{log_align}: at least 1 byte, at most 2^{}",
+                "device memory of {length} bytes at a multiple of 2^{log_align}: at least 1 byte, at most \
+                2^{}",
                 DeviceMemoryPool::MAX_LOG_ALIGN
             )));
         }
@@ -117,7 +118,8 @@ impl DeviceMemory {
         let unit = DeviceMemory::COPY_UNIT;
         if !offset.is_multiple_of(unit) || !length.is_multiple_of(unit) {
             return Err(ResourceError::invalid(format!(
-                "a copy of {length} bytes at offset {offset} of device memory: both must be multiples of {unit}"
+                "a copy of {length} bytes at offset {offset} of device memory: both must be multiples of \
+                {unit}"
             )));
         }
         let beyond =

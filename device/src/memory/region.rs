@@ -60,9 +60,9 @@ impl RegionTable {
     /// fails. Address 0 and length 2^64 - 1 then mean the whole address space (an implicit region).
     ///
     /// # Safety
-    /// Until the region is deregistered, the range must stay mapped with the rights that `access`
-    /// asks for (unless it is on demand), and must be memory for which reads and writes by the device (from any thread, at
-    /// any time) are acceptable to its owner.
+    /// Until the region is deregistered, the range must stay mapped with the rights that `access` asks for
+    /// (unless it is on demand), and must be memory for which reads and writes by the device (from any
+    /// thread, at any time) are acceptable to its owner.
     ///
     /// # Errors
     /// `Invalid`: remote write or atomic without local write, unknown access flags, a range that
@@ -183,7 +183,8 @@ impl RegionTable {
         let (address, length, mut iova) = match change.translation {
             Some((address, length, _)) if address == 0 || length == 0 || length == u64::MAX => {
                 return Err(ResourceError::invalid(format!(
-                    "the new range of the region ({length} bytes at {address:#x}) must not be null, empty or everything"
+                    "the new range of the region ({length} bytes at {address:#x}) must not be null, empty \
+                    or everything"
                 )));
             }
             Some(translation) => translation,

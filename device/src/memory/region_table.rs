@@ -8,10 +8,9 @@ use crate::ground::error::ResourceError;
 use crate::ground::random::Random;
 use crate::ground::table::{Handle, Table, check_room};
 
-/// All regions and windows of a device, by key. The upper 24 bits of a key are the place in the
-/// table plus a number that is never 0 and differs from device to device; the low 8 bits vary from registration to
-/// registration, so that a key of a
-/// region that is gone is refused.
+/// All regions and windows of a device, by key. The upper 24 bits of a key are the place in the table plus a
+/// number that is never 0 and differs from device to device; the low 8 bits vary from registration to
+/// registration, so that a key of a region that is gone is refused.
 #[derive(Debug)]
 pub struct RegionTable {
     pub(super) entries: Table<Entry>,
@@ -47,7 +46,8 @@ impl RegionTable {
         }
     }
 
-    /// Chooses the keys of what is registered from now on. Only for an empty table: a key is found by its place.
+    /// Chooses the keys of what is registered from now on. Only for an empty table: a key is found by its
+    /// place.
     pub fn set_first_key(&mut self, seed: u64) {
         if self.is_empty() {
             // The last place has a key as well.
@@ -57,7 +57,8 @@ impl RegionTable {
         }
     }
 
-    /// Place in the table of the region or window with a key; the place may be empty, or have another key now.
+    /// Place in the table of the region or window with a key; the place may be empty, or have another key
+    /// now.
     #[inline]
     pub(super) const fn place_of(&self, key: u32) -> u32 {
         (key >> 8).wrapping_sub(self.first_key)

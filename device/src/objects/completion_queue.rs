@@ -299,7 +299,8 @@ impl CompletionQueue {
         let waiting = state.ring.len();
         if (depth as usize) < waiting {
             return Err(ResourceError::invalid(format!(
-                "depth {depth} of the completion queue is less than the {waiting} completions that wait in it; poll first"
+                "depth {depth} of the completion queue is less than the {waiting} completions that wait in \
+                it; poll first"
             )));
         }
         reserve(&mut state.ring, depth as usize)?;

@@ -22,7 +22,7 @@ pub struct RecvQueue {
     stock: u32,
 }
 
-/// A queue with so many requests is not short of them: two trains of the shortest messages.
+/// A queue with so many requests is not short of them: two batches of the shortest messages.
 const PLENTY: u32 = 256;
 
 #[derive(Debug, Clone, Copy, Default)]

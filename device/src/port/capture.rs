@@ -31,9 +31,9 @@ enum Direction {
     Outbound = 2,
 }
 
-/// Writes the batches that pass a [`TapPort`](super::TapPort) to a pcapng file: one section, one interface, raw IP
-/// packets with the IP and UDP headers that they had. The UDP checksum is left 0, and the IP ID of a received
-/// packet is the one its ICRC was made for, if any.
+/// Writes the batches that pass a [`TapPort`](super::TapPort) to a pcapng file: one section, one interface,
+/// raw IP packets with the IP and UDP headers that they had. The UDP checksum is left 0, and the IP ID of a
+/// received packet is the one its ICRC was made for, if any.
 ///
 /// Errors while writing never disturb the traffic: they are counted, and packets are missing in the file.
 pub struct CaptureSubscriber<W: Write + Send = BufWriter<File>> {
@@ -58,8 +58,8 @@ impl<W: Write + Send> fmt::Debug for CaptureSubscriber<W> {
 }
 
 impl CaptureSubscriber {
-    /// Captures to a new file, replacing an old one. `time_base_ns` is what to add to the device's clock to get
-    /// nanoseconds since 1970 (0 for virtual time).
+    /// Captures to a new file, replacing an old one. `time_base_ns` is what to add to the device's clock to
+    /// get nanoseconds since 1970 (0 for virtual time).
     ///
     /// # Errors
     /// The file cannot be created or written.

@@ -84,7 +84,7 @@ fn path(source: &str, destination: &str) -> Path {
 }
 
 /// Packets of 23 bytes, so that blocks need padding, with right ICRCs.
-fn train(path: &Path) -> Vec<u8> {
+fn batch(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     for index in 0..3 {
         let mut packet = [index as u8; 23];
@@ -107,7 +107,7 @@ fn both_directions_are_read_back_with_right_icrcs() {
         let mut sender = TapPort::new(fabric.attach(&[path.flow.source]), Arc::clone(&subscribers));
         let mut receiver = TapPort::new(fabric.attach(&[path.flow.destination]), subscribers);
 
-        let bytes = train(&path);
+        let bytes = batch(&path);
         time.advance_to(5);
         sender.transmit(5, &GsoBatch { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
         time.advance_to(1_005);
@@ -127,7 +127,7 @@ fn both_directions_are_read_back_with_right_icrcs() {
                 "packet {number} of {a}"
             );
             if let Some(id) = datagram.ip_id {
-                // Sent as a train, received one by one.
+                // Sent as a batch, received one by one.
                 assert_eq!(usize::from(id), if *flags == 2 { number } else { 0 });
             }
         }
@@ -154,7 +154,7 @@ fn a_full_disk_is_counted_and_disturbs_nothing() {
     let subscribers = Subscribers::new(vec![Box::new(Shared(Arc::clone(&capture)))], Clock::monotonic());
     let mut port = TapPort::new(fabric.attach(&[path.flow.source]), Arc::new(subscribers));
     *memory.full.lock().unwrap() = true;
-    let bytes = train(&path);
+    let bytes = batch(&path);
     port.transmit(0, &GsoBatch { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
     assert_eq!(capture.write_errors(), 3);
     assert_eq!(fabric.stats().sent, 3);
@@ -175,7 +175,7 @@ fn a_file_is_complete_when_the_port_is_gone() {
     let capture = CaptureSubscriber::create(&file, 0).unwrap();
     let subscribers = Subscribers::new(vec![Box::new(capture)], Clock::monotonic());
     let mut port = TapPort::new(fabric.attach(&[path.flow.source]), Arc::new(subscribers));
-    let bytes = train(&path);
+    let bytes = batch(&path);
     port.transmit(7, &GsoBatch { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
     drop(port);
     let read = std::fs::read(&file).unwrap();

@@ -14,7 +14,7 @@ use crate::faults::{Fate, FaultPlan, Faults, damage};
 const MAX_LATE: usize = 4096;
 /// The ECN bits CE.
 const CONGESTION_EXPERIENCED: u8 = 0b11;
-/// How long to wait after the port below was busy with the rest of a train.
+/// How long to wait after the port below was busy with the rest of a batch.
 const BUSY_RETRY_NS: u64 = 100_000;
 
 /// What went wrong so far, in packets.
@@ -34,26 +34,26 @@ pub struct FaultStats {
     pub reordered: u64,
     /// Marked CE.
     pub marked: u64,
-    /// Lost because the port below refused the rest of a train that had to be taken apart.
+    /// Lost because the port below refused the rest of a batch that had to be taken apart.
     pub refused: u64,
 }
 
 /// A port around a port that harms what is sent. What is received is left alone: put one on each side.
 ///
-/// A train in which something happens is taken apart; packets whose place in a train changes keep a right (or
+/// A batch in which something happens is taken apart; packets whose place in a batch changes keep a right (or
 /// wrong) ICRC.
 #[derive(Debug)]
 pub struct FaultPort<P> {
     inner: P,
     faults: Faults,
-    /// What was decided for a train that the port below had no room for.
+    /// What was decided for a batch that the port below had no room for.
     decided: Vec<Fate>,
     stats: FaultStats,
     /// Waits for the next packet.
     held: Option<Held>,
     /// Packets that come later.
     late: Vec<Held>,
-    /// The rest of a train after the port below became busy: at most one train, its duplicates and the packet
+    /// The rest of a batch after the port below became busy: at most one batch, its duplicates and the packet
     /// held back.
     pending: VecDeque<Run>,
     pending_retry_ns: u64,
@@ -68,7 +68,7 @@ struct Held {
     release_at_ns: u64,
 }
 
-/// A train put together anew.
+/// A batch put together anew.
 #[derive(Debug, Clone)]
 struct Run {
     path: Path,
@@ -103,40 +103,40 @@ impl<P: Port> FaultPort<P> {
         &self.inner
     }
 
-    /// What happens to the packets of a train. A busy port is asked again with the same train: the same happens to
-    /// it.
-    fn decide(&mut self, train: &GsoBatch<'_>) -> Vec<Fate> {
+    /// What happens to the packets of a batch. A busy port is asked again with the same batch: the same
+    /// happens to it.
+    fn decide(&mut self, batch: &GsoBatch<'_>) -> Vec<Fate> {
         let decided = std::mem::take(&mut self.decided);
-        if decided.len() == train.segments().len() {
+        if decided.len() == batch.segments().len() {
             return decided;
         }
-        let (from, to) = (train.path.flow.source, train.path.flow.destination);
+        let (from, to) = (batch.path.flow.source, batch.path.flow.destination);
         let decide = |segment: &[u8]| {
             let index = self.faults.count(from, to);
             self.faults.fate(from, to, index, segment.len())
         };
-        train.segments().map(decide).collect()
+        batch.segments().map(decide).collect()
     }
 
-    /// The train as it leaves, in runs that the port below can take. What is held back leaves after the next
+    /// The batch as it leaves, in runs that the port below can take. What is held back leaves after the next
     /// packet.
-    fn take_apart(&mut self, now_ns: u64, train: &GsoBatch<'_>, fates: &[Fate]) -> VecDeque<Run> {
-        let limits = self.inner.limits(train.peer());
+    fn take_apart(&mut self, now_ns: u64, batch: &GsoBatch<'_>, fates: &[Fate]) -> VecDeque<Run> {
+        let limits = self.inner.limits(batch.peer());
         let mut runs = Runs { limits, runs: VecDeque::new() };
-        for ((index, segment), fate) in train.segments().enumerate().zip(fates) {
+        for ((index, segment), fate) in batch.segments().enumerate().zip(fates) {
             if fate.lost {
                 self.stats.dropped += 1;
                 continue;
             }
             let index = segments::ip_id(index);
             let mut packet = segment.to_vec();
-            // An empty datagram is no packet of a train.
+            // An empty datagram is no packet of a batch.
             let kept_bytes = fate.kept_bytes.map(|bytes| bytes.max(1));
             damage(&mut packet, &Fate { kept_bytes, ..*fate });
             self.stats.corrupted += u64::from(fate.flipped_bit.is_some());
             self.stats.truncated += u64::from(fate.kept_bytes.is_some());
             self.stats.duplicated += u64::from(fate.doubled);
-            let mut path = train.path.clone();
+            let mut path = batch.path.clone();
             if fate.marked {
                 path.traffic_class |= CONGESTION_EXPERIENCED;
                 self.stats.marked += 1;
@@ -170,20 +170,20 @@ impl<P: Port> FaultPort<P> {
         runs.runs
     }
 
-    /// Tells of what was done to a train.
-    fn emit(&self, train: &GsoBatch<'_>, fates: &[Fate]) {
+    /// Tells of what was done to a batch.
+    fn emit(&self, batch: &GsoBatch<'_>, fates: &[Fate]) {
         if !self.subscribers.listen(Topics::FAULTS) {
             return;
         }
-        for (packet, fate) in train.segments().zip(fates).filter(|(_, fate)| !fate.is_ordinary()) {
-            self.subscribers.emit(&Event::FaultApplied { fate, path: train.path, packet });
+        for (packet, fate) in batch.segments().zip(fates).filter(|(_, fate)| !fate.is_ordinary()) {
+            self.subscribers.emit(&Event::FaultApplied { fate, path: batch.path, packet });
         }
     }
 
     /// Sends what waits. `Busy` leaves the rest waiting; other errors lose a run.
     fn send_pending(&mut self, now_ns: u64) -> Result<(), TransmitError> {
         while let Some(run) = self.pending.front() {
-            match self.inner.transmit(now_ns, &run.train()) {
+            match self.inner.transmit(now_ns, &run.batch()) {
                 Err(TransmitError::Busy) => {
                     self.pending_retry_ns = now_ns.saturating_add(BUSY_RETRY_NS);
                     return Err(TransmitError::Busy);
@@ -215,7 +215,7 @@ impl Run {
         Run { path: path.clone(), segment_bytes: packet.len(), segments: 1, bytes: packet.to_vec() }
     }
 
-    fn train(&self) -> GsoBatch<'_> {
+    fn batch(&self) -> GsoBatch<'_> {
         GsoBatch { path: &self.path, segment_bytes: self.segment_bytes, bytes: &self.bytes }
     }
 
@@ -234,7 +234,7 @@ struct Runs {
 }
 
 impl Runs {
-    /// Adds a packet that had place `index` in its train; returns it as it will be sent.
+    /// Adds a packet that had place `index` in its batch; returns it as it will be sent.
     fn push(&mut self, path: &Path, packet: &[u8], index: u16) -> &mut [u8] {
         let limits = &self.limits;
         if self.runs.back().is_some_and(|run| run.has_room_for(path, packet.len(), limits)) {
@@ -264,16 +264,16 @@ impl<P: Port> PortLayer for FaultPort<P> {
         &mut self.inner
     }
 
-    fn transmit_through(&mut self, now_ns: u64, train: &GsoBatch<'_>) -> Result<(), TransmitError> {
+    fn transmit_through(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
         self.catch_up(now_ns)?;
         let before = (self.stats, self.held.clone(), self.late.len());
-        let fates = self.decide(train);
+        let fates = self.decide(batch);
         self.stats.sent += fates.len() as u64;
         let outcome = if self.held.is_none() && fates.iter().all(Fate::is_ordinary) {
-            self.inner.transmit(now_ns, train)
+            self.inner.transmit(now_ns, batch)
         } else {
-            let mut runs = self.take_apart(now_ns, train, &fates);
-            let first = runs.pop_front().map(|run| self.inner.transmit(now_ns, &run.train()));
+            let mut runs = self.take_apart(now_ns, batch, &fates);
+            let first = runs.pop_front().map(|run| self.inner.transmit(now_ns, &run.batch()));
             if matches!(first, None | Some(Ok(()))) {
                 self.pending = runs;
                 // Part of it is sent, so the rest is this port's business.
@@ -286,7 +286,7 @@ impl<P: Port> PortLayer for FaultPort<P> {
             (self.stats, self.held) = (before.0, before.1);
             self.decided = fates;
         } else {
-            self.emit(train, &fates);
+            self.emit(batch, &fates);
         }
         outcome
     }

@@ -15,19 +15,19 @@ fn path() -> Path {
     Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 }
 }
 
-/// A port that remembers its trains and is busy when told to be.
+/// A port that remembers its batches and is busy when told to be.
 #[derive(Default)]
 struct Tape {
-    trains: Vec<(usize, Vec<u8>)>,
+    batches: Vec<(usize, Vec<u8>)>,
     busy_after: Option<usize>,
 }
 
 impl Port for Tape {
-    fn transmit(&mut self, _now_ns: u64, train: &GsoBatch<'_>) -> Result<(), TransmitError> {
-        if self.busy_after.is_some_and(|n| self.trains.len() >= n) {
+    fn transmit(&mut self, _now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        if self.busy_after.is_some_and(|n| self.batches.len() >= n) {
             return Err(TransmitError::Busy);
         }
-        self.trains.push((train.segment_bytes, train.bytes.to_vec()));
+        self.batches.push((batch.segment_bytes, batch.bytes.to_vec()));
         Ok(())
     }
     fn receive(&mut self, _now_ns: u64, _handler: &mut dyn FnMut(&Received<'_>)) -> bool {
@@ -65,9 +65,9 @@ fn send(port: &mut impl Port, now_ns: u64, bytes: &[u8]) -> Result<(), TransmitE
     port.transmit(now_ns, &GsoBatch { path: &path(), segment_bytes: 20, bytes })
 }
 
-/// The first byte of every packet of every train.
-fn trains(tape: &Tape) -> Vec<Vec<u8>> {
-    tape.trains.iter().map(|(size, bytes)| bytes.chunks(*size).map(|p| p[0]).collect()).collect()
+/// The first byte of every packet of every batch.
+fn batches(tape: &Tape) -> Vec<Vec<u8>> {
+    tape.batches.iter().map(|(size, bytes)| bytes.chunks(*size).map(|p| p[0]).collect()).collect()
 }
 
 fn faulty(plan: FaultPlan) -> FaultPort<Tape> {
@@ -80,10 +80,10 @@ fn always(fault: Fault) -> FaultPort<Tape> {
 }
 
 #[test]
-fn without_faults_trains_pass_whole() {
+fn without_faults_batches_pass_whole() {
     let mut port = faulty(FaultPlan::new());
     send(&mut port, 0, &packets(0..4, true)).unwrap();
-    assert_eq!(port.inner().trains, [(20, packets(0..4, true))]);
+    assert_eq!(port.inner().batches, [(20, packets(0..4, true))]);
     assert_eq!(port.next_event_ns(), None);
 }
 
@@ -91,16 +91,16 @@ fn without_faults_trains_pass_whole() {
 fn certain_faults_happen_to_everything() {
     let mut port = always(Fault::Drop);
     send(&mut port, 0, &packets(0..4, true)).unwrap();
-    assert!(port.inner().trains.is_empty());
+    assert!(port.inner().batches.is_empty());
     assert_eq!((port.stats().sent, port.stats().dropped), (4, 4));
 
     let mut port = always(Fault::Duplicate);
     send(&mut port, 0, &packets(0..3, true)).unwrap();
-    assert_eq!(trains(port.inner()), [vec![0, 0, 1, 1], vec![2, 2]], "trains of at most four");
+    assert_eq!(batches(port.inner()), [vec![0, 0, 1, 1], vec![2, 2]], "batches of at most four");
 
     let mut port = always(Fault::FlipAnyBit);
     send(&mut port, 0, &packets(0..3, true)).unwrap();
-    let (before, after) = (packets(0..3, true), port.inner().trains[0].1.clone());
+    let (before, after) = (packets(0..3, true), port.inner().batches[0].1.clone());
     for (before, after) in before.chunks(20).zip(after.chunks(20)) {
         let flipped: u32 = before.iter().zip(after).map(|(b, a)| (b ^ a).count_ones()).sum();
         assert_eq!(flipped, 1);
@@ -111,12 +111,12 @@ fn certain_faults_happen_to_everything() {
 fn a_held_packet_leaves_after_the_next_or_when_its_time_is_over() {
     let mut port = always(Fault::Swap { within_ns: 1_000_000 });
     send(&mut port, 0, &packets(0..3, true)).unwrap();
-    assert_eq!(trains(port.inner()), [vec![1, 0]], "2 is held again");
+    assert_eq!(batches(port.inner()), [vec![1, 0]], "2 is held again");
     assert_eq!(port.next_event_ns(), Some(1_000_000));
     port.receive(999_999, &mut |_| ());
-    assert_eq!(port.inner().trains.len(), 1);
+    assert_eq!(port.inner().batches.len(), 1);
     port.receive(1_000_000, &mut |_| ());
-    assert_eq!(trains(port.inner()), [vec![1, 0], vec![2]]);
+    assert_eq!(batches(port.inner()), [vec![1, 0], vec![2]]);
     assert_eq!(port.next_event_ns(), None);
 }
 
@@ -133,7 +133,7 @@ fn packets_that_move_keep_a_right_or_wrong_icrc() {
         bytes[3 * 20 + 16] ^= 0xff; // packet 3 was never right
         send(&mut port, 0, &bytes).unwrap();
         port.receive(1_000_000, &mut |_| ());
-        for (segment_bytes, bytes) in &port.inner().trains {
+        for (segment_bytes, bytes) in &port.inner().batches {
             for (index, packet) in bytes.chunks(*segment_bytes).enumerate() {
                 let exact = icrc::verify(&path().flow, index as u16, packet) == Verdict::Exact;
                 assert_eq!(exact, packet[0] != 3, "seed {seed}, packet {}", packet[0]);
@@ -153,14 +153,14 @@ fn a_busy_port_below_is_asked_again_with_the_same_fate() {
     // One run goes through; the rest waits in the port.
     busy.inner.busy_after = Some(1);
     send(&mut busy, 0, &packets(0..12, true)).unwrap();
-    assert_eq!(busy.inner().trains.len(), 1);
+    assert_eq!(busy.inner().batches.len(), 1);
     assert_eq!(busy.next_event_ns(), Some(BUSY_RETRY_NS));
     assert_eq!(send(&mut busy, 0, &packets(0..1, true)), Err(TransmitError::Busy));
     busy.inner.busy_after = None;
     busy.receive(BUSY_RETRY_NS, &mut |_| ());
     send(&mut patient, 0, &packets(0..12, true)).unwrap();
-    assert!(patient.inner().trains.len() > 1);
-    assert_eq!(busy.inner().trains, patient.inner().trains);
+    assert!(patient.inner().batches.len() > 1);
+    assert_eq!(busy.inner().batches, patient.inner().batches);
     assert_eq!(busy.stats(), patient.stats());
 }
 
@@ -188,11 +188,11 @@ fn what_is_late_comes_after_its_time_and_in_the_order_of_release() {
         .at(A, B, 4, Fault::MarkCongestion);
     let mut port = faulty(plan);
     send(&mut port, 0, &packets(0..5, true)).unwrap();
-    let lengths: Vec<usize> = port.inner().trains.iter().map(|(_, bytes)| bytes.len()).collect();
+    let lengths: Vec<usize> = port.inner().batches.iter().map(|(_, bytes)| bytes.len()).collect();
     assert_eq!(lengths, [20 + 12, 20], "1, and 3 cut short; then 4, which is marked");
     assert_eq!(port.next_event_ns(), Some(200));
     port.receive(300, &mut |_| ());
-    assert_eq!(trains(port.inner())[2..], [vec![2], vec![0]]);
+    assert_eq!(batches(port.inner())[2..], [vec![2], vec![0]]);
     assert_eq!(port.next_event_ns(), None);
     let stats = port.stats();
     assert_eq!((stats.sent, stats.reordered, stats.truncated, stats.marked), (5, 2, 1, 1));

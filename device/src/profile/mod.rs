@@ -64,9 +64,9 @@ pub struct Profile {
     pub page_size_cap: u64,
     /// Exponent of the time from a packet to its acknowledgement, 0…31; only reported.
     pub ack_delay: u8,
-    /// Whether arming a completion queue fires at once for completions that came after the application last found
-    /// the queue empty. The manual page says that they do not fire; adapters that compare with what was polled
-    /// do, and UCX needs it when it sleeps.
+    /// Whether arming a completion queue fires at once for completions that came after the application last
+    /// found the queue empty. The manual page says that they do not fire; adapters that compare with what was
+    /// polled do, and UCX needs it when it sleeps.
     pub fires_late: bool,
     /// The port.
     pub port: PortProfile,

@@ -64,7 +64,8 @@ pub struct Resources {
     pub counters: Arc<Counters>,
     /// Asynchronous events, shared with the application.
     pub async_events: Arc<AsyncEventQueue>,
-    /// Send queue entries that polling freed, and how many queues are armed: shared with the completion queues.
+    /// Send queue entries that polling freed, and how many queues are armed: shared with the completion
+    /// queues.
     pub(crate) cq_common: CqCommon,
     /// Queue pairs that a completion queue's overrun ruined. The engine takes them after every call
     /// into the protocol and moves them to ERR; their QP_FATAL is raised already. Never longer than

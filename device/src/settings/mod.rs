@@ -67,8 +67,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings that variables give; a variable that is empty is as good as not set. `free` says
-    /// whether standard error takes sentences without harm ([`standard_error_is_free`]): it decides how much is
+    /// The settings that variables give; a variable that is empty is as good as not set. `free` says whether
+    /// standard error takes sentences without harm ([`standard_error_is_free`]): it decides how much is
     /// explained when nothing is said.
     ///
     /// # Errors
@@ -144,7 +144,8 @@ fn device(value: String) -> Result<String, SettingError> {
         return Ok(value);
     }
     let rule = format!(
-        "a device is named with at most {MAX_DEVICE_BYTES} letters, digits, '_' and '-', like {DEFAULT_DEVICE}"
+        "a device is named with at most {MAX_DEVICE_BYTES} letters, digits, '_' and '-', like \
+        {DEFAULT_DEVICE}"
     );
     Err(SettingError::new(DEVICE, value, rule))
 }

@@ -126,7 +126,8 @@ impl Backlog {
         self.own.names(peer) || self.own.is_wildcard(peer.process) && self.is_local(peer.address)
     }
 
-    /// Whether an unreliable batch may be sent to `peer` now. If so, room for it is reserved until [`offer`](Backlog::offer).
+    /// Whether an unreliable batch may be sent to `peer` now. If so, room for it is reserved until
+    /// [`offer`](Backlog::offer).
     pub(super) fn admits(&mut self, now_ns: u64, peer: Peer) -> bool {
         self.release();
         if peer.address.is_multicast() {

@@ -10,8 +10,8 @@ use crate::system::system_call;
 
 /// The header of a control message: its length, level and type.
 const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
-/// A control message with the sender in it. There is room for exactly one: in more room there might be descriptors, which
-/// this process would have to close.
+/// A control message with the sender in it. There is room for exactly one: in more room there might be
+/// descriptors, which this process would have to close.
 const CONTROL_BYTES: usize =
     HEADER_BYTES + size_of::<libc::ucred>().next_multiple_of(align_of::<libc::cmsghdr>());
 

@@ -115,26 +115,32 @@ impl fmt::Display for ShareError {
             }
             Self::OtherRegistry { address, port, registry } => write!(
                 f,
-                "UDP port {port} on {address} is in use by a process of this user that is not in the registry {}: it has \
-                 another /tmp or another XDG_RUNTIME_DIR, as in another container of the same network; set XDG_RUNTIME_DIR \
-                 of all processes to one folder of this user (mode 0700) that all of them see, or stop that process (see \
+                "UDP port {port} on {address} is in use by a process of this user that is not in the \
+                registry {}: it has \
+                 another /tmp or another XDG_RUNTIME_DIR, as in another container of the same network; set \
+                 XDG_RUNTIME_DIR \
+                 of all processes to one folder of this user (mode 0700) that all of them see, or stop that \
+                 process (see \
                  `ss -lunp sport = {port}`)",
                 registry.display()
             ),
             Self::Full { registry } => write!(
                 f,
-                "all 254 process slots in {} are in use; stop a process, or use a network namespace of its own",
+                "all 254 process slots in {} are in use; stop a process, or use a network namespace of its \
+                own",
                 registry.display()
             ),
             Self::Locked { registry, stopped: Some(pid), .. } => write!(
                 f,
-                "the registry {} stays locked, and process {pid}, which has it open, is stopped: continue it (kill -CONT {pid}) \
+                "the registry {} stays locked, and process {pid}, which has it open, is stopped: continue \
+                it (kill -CONT {pid}) \
                  or kill it",
                 registry.display()
             ),
             Self::Locked { registry, stopped: None, others, waited } => write!(
                 f,
-                "the registry {} was locked by others for {} s; {others} other processes have it open, and none of them is \
+                "the registry {} was locked by others for {} s; {others} other processes have it open, and \
+                none of them is \
                  stopped: this machine is too busy, try again",
                 registry.display(),
                 waited.as_secs()
@@ -148,7 +154,8 @@ impl fmt::Display for ShareError {
             Self::Os { step, path: None, source } => write!(f, "cannot {step}: {source}"),
             Self::NoFolder { first } => write!(
                 f,
-                "there is no folder for what the processes of this user share: {first}; set XDG_RUNTIME_DIR of all of \
+                "there is no folder for what the processes of this user share: {first}; set XDG_RUNTIME_DIR \
+                of all of \
                  them to a folder that only this user may enter"
             ),
             Self::NoPort => f.write_str("a shared UDP port needs a number, 4791 for RoCE"),

@@ -25,7 +25,8 @@ impl Local {
         self.0.get(usize::from(process.value())).is_some_and(|&here| here)
     }
 
-    /// Whether this process looks at packets for `process`: one of those, none (queue pair 1), or all (multicast).
+    /// Whether this process looks at packets for `process`: one of those, none (queue pair 1), or all
+    /// (multicast).
     pub(super) fn is_local(&self, process: ProcessIndex) -> bool {
         process == Qpn::GSI.process() || process == Qpn::MULTICAST.process() || self.contains(process)
     }

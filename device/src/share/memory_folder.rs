@@ -61,7 +61,8 @@ impl MemoryFolder {
                 }
                 if read(registries, record).is_some() && !membership.is_alone() {
                     return Err(
-                        "the processes that share the port have another /dev/shm: set XDG_RUNTIME_DIR of all of them \
+                        "the processes that share the port have another /dev/shm: set XDG_RUNTIME_DIR of \
+                        all of them \
                          to one folder in memory",
                     );
                 }

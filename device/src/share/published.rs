@@ -88,7 +88,7 @@ impl Published {
     pub(super) fn publish(&self) {
         let Some(device) = &self.device else { return };
         let [sent, received, waited] =
-            [Counter::TxTrains, Counter::RxTrains, Counter::Timeout].map(|each| device.value(each));
+            [Counter::TxBatches, Counter::RxBatches, Counter::Timeout].map(|each| device.value(each));
         let seen = sent.wrapping_add(received).wrapping_add(waited);
         if self.seen.swap(seen, Ordering::Relaxed) != seen {
             self.write();
@@ -135,7 +135,7 @@ mod tests {
             counters.add(Counter::TxBytes, 100);
             published.publish();
             assert_eq!(read(7, Counter::TxBytes), 100 * (round - 1), "nothing was sent yet");
-            counters.add(Counter::TxTrains, 1);
+            counters.add(Counter::TxBatches, 1);
             published.publish();
             assert_eq!(read(7, Counter::TxBytes), 100 * round);
             counters.add_under_lock(Counter::RxBadIcrc, 5);

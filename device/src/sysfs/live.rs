@@ -1,5 +1,5 @@
-//! Files of the tree whose contents change: which counters of the device their numbers are made of. The preload reads
-//! these recipes, and what the processes have counted, whenever a program opens such a file.
+//! Files of the tree whose contents change: which counters of the device their numbers are made of. The
+//! preload reads these recipes, and what the processes have counted, whenever a program opens such a file.
 
 use pumice_transport::host::Counter;
 
@@ -37,8 +37,8 @@ pub(super) const PORT: [Recipe; 7] = [
     recipe("port_rcv_constraint_errors", 1, &[Counter::RxBadPkey]),
 ];
 
-/// `hw_counters/`, and what `rdma statistic` shows: rdma_rxe's names, then those of ConnectX adapters for what rdma_rxe
-/// does not count.
+/// `hw_counters/`, and what `rdma statistic` shows: rdma_rxe's names, then those of ConnectX adapters for
+/// what rdma_rxe does not count.
 pub(super) const HARDWARE: [Recipe; 17] = [
     recipe("sent_pkts", 1, &[Counter::TxPackets]),
     recipe("rcvd_pkts", 1, &[Counter::RxPackets]),
@@ -66,8 +66,8 @@ impl Recipe {
         std::iter::once(self.divisor.to_string()).chain(places).collect::<Vec<_>>().join(" ")
     }
 
-    /// As the preload finds it where a number of eight bytes is to be: a place and one per byte, 0 for none. Only for
-    /// what is not divided.
+    /// As the preload finds it where a number of eight bytes is to be: a place and one per byte, 0 for none.
+    /// Only for what is not divided.
     pub(super) fn marks(&self) -> u64 {
         self.counters.iter().rev().fold(0, |marks, counter| marks << 8 | (*counter as u64 + 1))
     }

@@ -1,8 +1,8 @@
-//! What Linux would show of the device below /sys/class/infiniband and /dev/infiniband, as a tree of small files:
-//! for programs that look there instead of asking libibverbs, or before they do.
+//! What Linux would show of the device below /sys/class/infiniband and /dev/infiniband, as a tree of small
+//! files: for programs that look there instead of asking libibverbs, or before they do.
 //!
-//! The tree is a snapshot: addresses that come later are not in it. Counters are the exception: the tree says what they
-//! are made of (`live`). Beside it is what Linux answers through netlink (`netlink`). The preload
+//! The tree is a snapshot: addresses that come later are not in it. Counters are the exception: the tree says
+//! what they are made of (`live`). Beside it is what Linux answers through netlink (`netlink`). The preload
 //! `libpumice_sysfs.so`, which shows the tree to a program, puts its folder in front of `/sys` and `/dev`.
 
 mod contents;

@@ -1,5 +1,5 @@
-//! What Linux answers about the device through netlink (NETLINK_RDMA, linux/rdma_netlink.h), as `rdma link` and others
-//! ask: the attributes of each answer. The preload puts the headers around them.
+//! What Linux answers about the device through netlink (NETLINK_RDMA, linux/rdma_netlink.h), as `rdma link`
+//! and others ask: the attributes of each answer. The preload puts the headers around them.
 
 use super::SysfsDevice;
 use super::live::HARDWARE;

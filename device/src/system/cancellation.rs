@@ -1,9 +1,10 @@
 //! Threads that are cancelled: pthread_cancel(3).
 //!
-//! The C library ends a cancelled thread at its next cancellation point, which nearly every system call by the C library's
-//! functions is, by unwinding its stack. Locks that the thread holds would stay locked, and a frame of Rust that catches
-//! panics aborts the process. So this crate's system calls are made by `crate::system::system_call` where they are frequent,
-//! and in the life of an [`Uncancelled`] where they are not.
+//! The C library ends a cancelled thread at its next cancellation point, which nearly every system call by
+//! the C library's functions is, by unwinding its stack. Locks that the thread holds would stay locked, and a
+//! frame of Rust that catches panics aborts the process. So this crate's system calls are made by
+//! `crate::system::system_call` where they are frequent, and in the life of an [`Uncancelled`] where they are
+//! not.
 
 use std::ffi::c_int;
 
@@ -14,8 +15,8 @@ unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
-/// As long as this lives, its thread is not cancelled. (For a thread of the type PTHREAD_CANCEL_ASYNCHRONOUS the end of
-/// it is a cancellation point.)
+/// As long as this lives, its thread is not cancelled. (For a thread of the type PTHREAD_CANCEL_ASYNCHRONOUS
+/// the end of it is a cancellation point.)
 #[derive(Debug)]
 pub struct Uncancelled {
     before: c_int,

@@ -8,8 +8,8 @@ use rustix::io::{read, write};
 use crate::ground::error::ResourceError;
 
 /// An eventfd used as one bit: readable while the bit is set. Programs never get it; what they wait for is an
-/// [`EventPipe`](super::event_pipe::EventPipe). Its calls are system calls without the C library, so they are no
-/// cancellation points.
+/// [`EventPipe`](super::event_pipe::EventPipe). Its calls are system calls without the C library, so they are
+/// no cancellation points.
 #[derive(Debug)]
 pub(crate) struct EventFd(OwnedFd);
 

@@ -14,10 +14,10 @@ use crate::ground::error::ResourceError;
 const HERE: u64 = u64::MAX;
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// A pipe whose reading end programs wait for: it is readable while there is a byte in it, and never writable, as the
-/// kernel's event files are. (An eventfd is always writable, and programs that wait for all events of their
-/// descriptors would never sleep.) The reading end is created blocking, so that an application may choose `O_NONBLOCK`
-/// itself; nothing here ever blocks on either end.
+/// A pipe whose reading end programs wait for: it is readable while there is a byte in it, and never
+/// writable, as the kernel's event files are. (An eventfd is always writable, and programs that wait for all
+/// events of their descriptors would never sleep.) The reading end is created blocking, so that an
+/// application may choose `O_NONBLOCK` itself; nothing here ever blocks on either end.
 ///
 /// The owner changes it under the lock of the queue that it stands for.
 #[derive(Debug)]

@@ -70,8 +70,8 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(found.into_values().collect())
 }
 
-/// An IPv6 address cannot be bound, nor sent from, until duplicate address detection has passed (a second or two after
-/// the link came up), nor when it found a duplicate. Without /proc all count as usable.
+/// An IPv6 address cannot be bound, nor sent from, until duplicate address detection has passed (a second or
+/// two after the link came up), nor when it found a duplicate. Without /proc all count as usable.
 fn leave_out_unusable(found: &mut BTreeMap<u32, Interface>) {
     let has_ipv6 = found.values().any(|interface| interface.addresses.iter().any(|(a, _)| a.is_ipv6()));
     let Ok(text) = (if has_ipv6 { std::fs::read_to_string(IPV6_ADDRESSES) } else { return }) else { return };
@@ -82,8 +82,9 @@ fn leave_out_unusable(found: &mut BTreeMap<u32, Interface>) {
     }
 }
 
-/// Interface and address of the lines of /proc/net/if_inet6 that cannot be used: its columns are the address, the index
-/// of the interface, the length of the prefix, the scope and the flags, all hexadecimal, and the interface's name.
+/// Interface and address of the lines of /proc/net/if_inet6 that cannot be used: its columns are the address,
+/// the index of the interface, the length of the prefix, the scope and the flags, all hexadecimal, and the
+/// interface's name.
 fn not_usable_yet(text: &str) -> impl Iterator<Item = (u32, Ipv6Addr)> {
     const DUPLICATE: u32 = 0x08;
     const OPTIMISTIC: u32 = 0x04;
@@ -110,9 +111,10 @@ pub(crate) fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || interfaces().map_or(true, |all| all.iter().any(has))
 }
 
-/// The addresses a GID table offers, best first: IPv4 of interfaces that are up, then global IPv6, then link-local
-/// IPv6. 127.0.0.1 and ::1 are offered where there is nothing else: programs that take the first GID they find, or
-/// the last, would send them to peers on other hosts. Each comes with the interface that has it.
+/// The addresses a GID table offers, best first: IPv4 of interfaces that are up, then global IPv6, then
+/// link-local IPv6. 127.0.0.1 and ::1 are offered where there is nothing else: programs that take the first
+/// GID they find, or the last, would send them to peers on other hosts. Each comes with the interface that
+/// has it.
 pub fn gid_addresses(interfaces: &[Interface]) -> Vec<(IpAddr, &Interface)> {
     let ranked = ranked_addresses(interfaces);
     let has_real = ranked.iter().any(|(address, _)| !address.is_loopback());
@@ -165,7 +167,8 @@ fn mtu(socket: &Socket, name: &str) -> Option<usize> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from as c_char;
     }
-    // SAFETY: SIOCGIFMTU reads the name of a live ifreq and writes its ifru_mtu, which was set above in any case.
+    // SAFETY: SIOCGIFMTU reads the name of a live ifreq and writes its ifru_mtu, which was set above in any
+    // case.
     let mtu = unsafe {
         let status = libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request);
         (status == 0).then_some(request.ifr_ifru.ifru_mtu)

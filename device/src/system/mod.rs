@@ -1,5 +1,5 @@
-//! What the device asks of the operating system outside of its ports and of `share`: interfaces, descriptors that wake
-//! threads, system calls that are no cancellation points.
+//! What the device asks of the operating system outside of its ports and of `share`: interfaces, descriptors
+//! that wake threads, system calls that are no cancellation points.
 
 pub mod cancellation;
 pub(crate) mod event_fd;

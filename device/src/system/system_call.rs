@@ -1,8 +1,8 @@
 //! System calls of the data path that are no cancellation points.
 //!
-//! The C library's functions of these names end a thread that was cancelled (pthread_cancel(3)) right there, by unwinding
-//! its stack past the locks that the data path holds. `libc::syscall` does not, and costs less: the functions change the
-//! thread's state before and after each call in case it is cancelled meanwhile.
+//! The C library's functions of these names end a thread that was cancelled (pthread_cancel(3)) right there,
+//! by unwinding its stack past the locks that the data path holds. `libc::syscall` does not, and costs less:
+//! the functions change the thread's state before and after each call in case it is cancelled meanwhile.
 
 use std::ffi::{c_int, c_long};
 use std::os::fd::RawFd;

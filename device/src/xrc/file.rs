@@ -32,7 +32,7 @@ const RECORD_BYTES: u64 = 2 * (SHORT_BYTES as u64 + codec::MAX_BYTES as u64);
 
 /// Locks: 0 is the directory's, those of processes follow, and from here on those of records.
 const RECORD_LOCKS: u32 = 4096;
-/// Attempts to lock a record: it is held for as long as a train is executed.
+/// Attempts to lock a record: it is held for as long as a batch is executed.
 const RECORD_TRIES: u32 = 400;
 /// How long opening and changing the directory waits.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -111,7 +111,8 @@ impl Direction {
 
     pub fn status(&self) -> String {
         format!(
-            "direction {} ({} {:?}) {:?} -> {:?}: {} of {} posted, {} outstanding from {:?}, {} of {} received, \
+            "direction {} ({} {:?}) {:?} -> {:?}: {} of {} posted, {} outstanding from {:?}, {} of {} \
+            received, \
              {} receives posted, failure {:?}",
             self.index,
             self.qp_type.name(),

@@ -37,8 +37,8 @@ impl Forger {
     }
 
     pub fn send(&mut self, world: &mut World, bytes: &[u8]) {
-        let train = GsoBatch { path: &self.path, segment_bytes: bytes.len(), bytes };
-        self.port.transmit(world.now_ns(), &train).unwrap();
+        let batch = GsoBatch { path: &self.path, segment_bytes: bytes.len(), bytes };
+        self.port.transmit(world.now_ns(), &batch).unwrap();
     }
 
     pub fn send_marked(&mut self, world: &mut World, bytes: &[u8], traffic_class: u8) {

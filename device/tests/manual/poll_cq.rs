@@ -170,8 +170,8 @@ fn poll_cq_flags_an_invalidated_key_and_then_no_immediate_data() {
     assert_eq!((got.flags, got.invalidated_rkey), (WcFlags::WITH_INV, new_rkey));
 }
 
-/// After a failure wr_id, status, qp_num and vendor_err are what counts: they are right for the failed request and
-/// for those flushed behind it, on both sides.
+/// After a failure wr_id, status, qp_num and vendor_err are what counts: they are right for the failed
+/// request and for those flushed behind it, on both sides.
 #[test]
 fn poll_cq_gives_wr_id_status_qp_num_and_vendor_err_of_failures() {
     let mut scene = Scene::new();
@@ -188,8 +188,8 @@ fn poll_cq_gives_wr_id_status_qp_num_and_vendor_err_of_failures() {
     assert_eq!(got, [(31, WcStatus::LocLenErr, qb, 0), (32, WcStatus::WrFlushErr, qb, 0)]);
 }
 
-/// Whoever lets a queue overrun gets one CQ_ERR, and the queue is of no more use: its queue pairs go to ERR with
-/// QP_FATAL, nothing is added, resizing does not mend it, and only what was in it before can be polled.
+/// Whoever lets a queue overrun gets one CQ_ERR, and the queue is of no more use: its queue pairs go to ERR
+/// with QP_FATAL, nothing is added, resizing does not mend it, and only what was in it before can be polled.
 #[test]
 fn poll_cq_overrun_raises_cq_err_once_and_ends_the_queue() {
     let mut scene = Scene::new();

@@ -45,8 +45,8 @@ fn post_recv_scatters_over_its_elements() {
     assert_eq!(scene.b.memory.read(200, 5), b"atter");
 }
 
-/// It stops at the first request that can be refused at once and says which; what came before is posted, what comes
-/// behind is not looked at.
+/// It stops at the first request that can be refused at once and says which; what came before is posted, what
+/// comes behind is not looked at.
 #[test]
 fn post_recv_stops_at_the_first_failure_and_names_it() {
     let mut scene = Scene::new();
@@ -174,8 +174,8 @@ fn post_recv_is_refused_on_xrc_queue_pairs() {
     }
 }
 
-/// The first 40 bytes of a datagram's buffers are for the GRH. Over IPv6 that is the IPv6 header; over IPv4 it is 20
-/// bytes without meaning and the IPv4 header.
+/// The first 40 bytes of a datagram's buffers are for the GRH. Over IPv6 that is the IPv6 header; over IPv4
+/// it is 20 bytes without meaning and the IPv4 header.
 #[test]
 fn post_recv_on_ud_gets_the_grh_in_the_first_40_bytes() {
     for addresses in [["10.0.0.1", "10.0.0.2"], ["2001:db8::1", "2001:db8::2"]] {

@@ -67,8 +67,8 @@ impl Watched {
 const PLAIN: SendFlags = SendFlags::SIGNALED;
 const ASKING: SendFlags = SendFlags::SIGNALED.union(SendFlags::SOLICITED);
 
-/// A request for notification puts one event into the channel of the queue when the next completion is added, with
-/// the queue and its cookie.
+/// A request for notification puts one event into the channel of the queue when the next completion is added,
+/// with the queue and its cookie.
 #[test]
 fn req_notify_cq_gives_an_event_on_the_queues_channel() {
     let mut watched = Watched::new();
@@ -222,8 +222,8 @@ fn req_notify_cq_for_any_is_not_weakened_by_solicited() {
     assert_eq!(watched.fired(), 1);
 }
 
-/// Many threads complete, arm and take at once: there are as many events as armings that fired, none lost and none
-/// twice.
+/// Many threads complete, arm and take at once: there are as many events as armings that fired, none lost and
+/// none twice.
 #[test]
 fn req_notify_cq_gives_exactly_one_event_per_arming_with_many_threads() {
     const ROUNDS: u64 = 500;

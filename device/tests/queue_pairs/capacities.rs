@@ -90,7 +90,8 @@ fn a_receive_slot_is_free_once_its_message_arrived() {
     scene.b.post_recv(scene.qb, 9, 0, 8);
 }
 
-/// Inline data is for operations that carry data: SEND and WRITE, with immediate or without, and ATOMIC WRITE.
+/// Inline data is for operations that carry data: SEND and WRITE, with immediate or without, and ATOMIC
+/// WRITE.
 #[test]
 fn inline_is_for_operations_that_carry_data() {
     let mut scene = Scene::new();

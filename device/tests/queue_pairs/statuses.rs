@@ -1,5 +1,5 @@
-//! Every status that a completion can have here, provoked once under its name, with the states of both ends and the
-//! events.
+//! Every status that a completion can have here, provoked once under its name, with the states of both ends
+//! and the events.
 
 use pumice_device::memory::WindowType;
 use pumice_transport::types::*;
@@ -182,8 +182,8 @@ fn status_7_bad_resp_err() {
     assert_eq!((scene.a.outcomes(), scene.a.state(scene.qa)), (vec![(1, WcStatus::BadRespErr)], ERR));
 }
 
-/// A request that the peer calls invalid: a READ that its queue pair allows nobody; no receive is to blame, so that
-/// the peer gets an event.
+/// A request that the peer calls invalid: a READ that its queue pair allows nobody; no receive is to blame,
+/// so that the peer gets an event.
 #[test]
 fn status_9_rem_inv_req_err() {
     let mut scene = Scene::new();

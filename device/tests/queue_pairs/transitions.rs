@@ -122,8 +122,8 @@ fn required(qp_type: QpType, from: QpState, to: QpState) -> AttributeMask {
     AttributeMask::STATE | transition(qp_type, from, to).map_or(AttributeMask::empty(), |row| row.required)
 }
 
-/// For every type and every pair of states: the transition works with exactly what it needs, with each optional
-/// attribute, and in no other way; a refusal is EINVAL and changes nothing.
+/// For every type and every pair of states: the transition works with exactly what it needs, with each
+/// optional attribute, and in no other way; a refusal is EINVAL and changes nothing.
 #[test]
 fn every_transition_of_every_type_takes_what_it_needs_and_nothing_else() {
     let bench = Bench::new();
@@ -189,8 +189,8 @@ fn unknown_attributes_are_not_supported() {
     }
 }
 
-/// Without a state in the mask the queue pair stays where it is, and the row from the state to itself decides; RTR has
-/// none.
+/// Without a state in the mask the queue pair stays where it is, and the row from the state to itself
+/// decides; RTR has none.
 #[test]
 fn a_modify_without_state_is_a_transition_to_the_same_state() {
     let bench = Bench::new();

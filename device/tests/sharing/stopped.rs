@@ -123,10 +123,10 @@ fn what_names_no_process_goes_around_a_stopped_one_and_comes_back_to_it() {
     assert_eq!(client.sharing.stats().rerouted, 1);
     // It has also steered anew: a packet of another host comes to it.
     wait_until("it has mended", || server.sharing.stats().repaired > 0);
-    let trains = || server.hca.counters().value(Counter::RxTrains);
-    let before = trains();
+    let batches = || server.hca.counters().value(Counter::RxBatches);
+    let before = batches();
     send_to_all(scene.address());
-    wait_until("a packet comes", || trains() > before);
+    wait_until("a packet comes", || batches() > before);
     lowest.resume();
     assert_eq!(lowest.ask("look 2"), "0", "nothing came to it while it was stopped");
     send_to_all(scene.address());

@@ -22,7 +22,8 @@ fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "**** SKIPPED: {reason}");
 }
 
-/// Whether the test `name` is to go on in this process. If not, it has run in a user namespace, or is skipped.
+/// Whether the test `name` is to go on in this process. If not, it has run in a user namespace, or is
+/// skipped.
 fn can_change_user(name: &str) -> bool {
     // SAFETY: no memory is involved.
     if unsafe { libc::geteuid() } == 0 {
@@ -51,8 +52,8 @@ fn can_change_user(name: &str) -> bool {
     false
 }
 
-/// The number of a user outside of the user namespace that this process is in, if it is in one: the names of folders
-/// have that.
+/// The number of a user outside of the user namespace that this process is in, if it is in one: the names of
+/// folders have that.
 fn outer(uid: u32) -> u32 {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap();
     let ranges = map.lines().map(|line| {
@@ -63,7 +64,8 @@ fn outer(uid: u32) -> u32 {
     outer.next().map(|(inside, outside, _)| uid - inside + outside).expect("a number outside")
 }
 
-/// A network, a /tmp and a /dev/shm that only processes started here see, with a copy of this program in /tmp.
+/// A network, a /tmp and a /dev/shm that only processes started here see, with a copy of this program in
+/// /tmp.
 struct Room {
     keeper: Child,
     _input: ChildStdin,
@@ -158,8 +160,8 @@ fn folder_of(registry: &Path) -> String {
     registry.parent().unwrap().display().to_string()
 }
 
-/// What another user tries against the processes that share a port: names in the abstract namespace (as they were
-/// before), and everything in their folder.
+/// What another user tries against the processes that share a port: names in the abstract namespace (as they
+/// were before), and everything in their folder.
 pub(crate) fn run_stranger() {
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -318,7 +320,8 @@ fn root_of_a_user_namespace_neither_uses_nor_takes_the_folder_of_root() {
     root.hear("slot 1");
     assert_eq!(folder_of(&registry_of(&mut root)), format!("/tmp/pumice-{}", outer(0)));
     root.quit();
-    // A user without a number inside looks like all others without one: its folders are told apart all the same.
+    // A user without a number inside looks like all others without one: its folders are told apart all the
+    // same.
     room.shell(0, "mkdir -m 700 /tmp/pumice-65534");
     let mut nameless = room.bare(STRANGER, &["unshare", "--user"], &scene);
     nameless.hear("slot 1");

@@ -90,7 +90,7 @@ impl Stage {
         assert_eq!(self.b.hear(&receive), "ok");
     }
 
-    /// Trains that the sender and B have handed on.
+    /// Batches that the sender and B have handed on.
     fn forwarded(&mut self) -> Vec<String> {
         let told = [&mut self.sender, &mut self.b].map(|peer| peer.ask("stats"));
         println!("{told:?}");

@@ -241,7 +241,8 @@ impl Process {
             while posted < count && posted - done < WINDOW as u64 {
                 let bytes = message(srqn, first + posted);
                 let place = self.buffer(RECEIVES + posted as usize % WINDOW);
-                // SAFETY: the buffer is free, as fewer than WINDOW messages are on their way, and long enough.
+                // SAFETY: the buffer is free, as fewer than WINDOW messages are on their way, and long
+                // enough.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
                 self.post(SendOpcode::Send, place as u64, bytes.len() as u32, srqn, RemoteTarget::default());
                 posted += 1;

@@ -20,8 +20,8 @@ fn datagram(scene: &Scene, wr_id: u64, length: u32, ud: UdDestination) {
     });
 }
 
-/// byte_len counts the 40 bytes in front; the IPv4 header is in bytes 20 to 39 with a right checksum; src_qp is the
-/// sender's.
+/// byte_len counts the 40 bytes in front; the IPv4 header is in bytes 20 to 39 with a right checksum; src_qp
+/// is the sender's.
 #[test]
 fn statement_40_a_datagram_has_40_bytes_in_front_with_its_ip_header() {
     for length in [0, 1, 1000] {
@@ -91,8 +91,8 @@ fn statement_42_each_member_of_a_group_gets_one_copy_also_from_a_local_sender() 
     assert_eq!((receivers(&scene.a), receivers(&scene.b)), (vec![scene.qa.value()], vec![scene.qb.value()]));
 }
 
-/// UC: a lost packet costs its message only; the receive that was being filled serves the next message, without a
-/// completion in between.
+/// UC: a lost packet costs its message only; the receive that was being filled serves the next message,
+/// without a completion in between.
 #[test]
 fn statement_43_a_lost_middle_costs_one_message_and_no_receive() {
     let mut scene = Scene::of(QpType::Uc);

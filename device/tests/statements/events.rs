@@ -10,8 +10,8 @@ use pumice_transport::types::*;
 use crate::kit::scene::Scene;
 use crate::kit::{Connection, drain};
 
-/// Armed for solicited completions: a plain message does not fire, one that asks does, and so does an error, of a send
-/// too. Armed for any and then for solicited: any stays.
+/// Armed for solicited completions: a plain message does not fire, one that asks does, and so does an error,
+/// of a send too. Armed for any and then for solicited: any stays.
 #[test]
 fn statement_33_solicited_arming_fires_for_those_that_ask_and_for_errors() {
     let mut scene = Scene::new();
@@ -50,7 +50,8 @@ fn statement_33_solicited_arming_fires_for_those_that_ask_and_for_errors() {
     assert_eq!(fired(), 1, "a failed send, and the flushed receive behind it");
 }
 
-/// What is in the queue when it is armed does not fire; an arming gives one event, however many completions come.
+/// What is in the queue when it is armed does not fire; an arming gives one event, however many completions
+/// come.
 #[test]
 fn statement_34_arming_looks_forward_and_fires_once() {
     let mut scene = Scene::new();
@@ -79,8 +80,8 @@ fn statement_34_arming_looks_forward_and_fires_once() {
     assert_eq!(channel.queued(), 0, "not armed again");
 }
 
-/// Destroying a completion queue or a queue pair waits until the events that were got are acknowledged; events that
-/// nobody fetched vanish.
+/// Destroying a completion queue or a queue pair waits until the events that were got are acknowledged;
+/// events that nobody fetched vanish.
 #[test]
 fn statement_35_destruction_waits_for_acknowledgements_and_unfetched_events_vanish() {
     let scene = Scene::new();

@@ -11,8 +11,8 @@ use crate::kit::{Connection, drain};
 const OK: WcStatus = WcStatus::Success;
 const FLUSHED: WcStatus = WcStatus::WrFlushErr;
 
-/// A fence waits for earlier READs and atomics, not for SENDs and WRITEs: with the READ's answer lost, the fenced
-/// request does not leave, whereas one without fence does.
+/// A fence waits for earlier READs and atomics, not for SENDs and WRITEs: with the READ's answer lost, the
+/// fenced request does not leave, whereas one without fence does.
 #[test]
 fn statement_28_a_fence_waits_for_reads_only() {
     let arrives = |first: SendOpcode, flags: SendFlags| {
@@ -59,8 +59,8 @@ fn statement_29_a_send_longer_than_its_receive_ends_both_sides() {
     }
 }
 
-/// The first failure has its own status, everything behind it is flushed in order, unsignaled requests too; what was
-/// acknowledged before it succeeded. Sends are flushed before receives.
+/// The first failure has its own status, everything behind it is flushed in order, unsignaled requests too;
+/// what was acknowledged before it succeeded. Sends are flushed before receives.
 #[test]
 fn statement_30_the_first_failure_has_its_status_and_the_rest_is_flushed_in_order() {
     let mut scene = Scene::new();
@@ -93,8 +93,8 @@ fn statement_30_the_first_failure_has_its_status_and_the_rest_is_flushed_in_orde
     assert_eq!(scene.a.outcomes(), [(9, FLUSHED), (109, FLUSHED)]);
 }
 
-/// N unsignaled requests fill a queue of N though they are executed; a polled completion gives back its slot and all
-/// before it.
+/// N unsignaled requests fill a queue of N though they are executed; a polled completion gives back its slot
+/// and all before it.
 #[test]
 fn statement_37_unsignaled_requests_hold_their_slots_until_a_later_completion_is_polled() {
     let mut scene = Scene::with(QpType::Rc, |init| init.capacity.max_send_wr = 5, |_| {});
@@ -133,8 +133,8 @@ fn statement_37_unsignaled_requests_hold_their_slots_until_a_later_completion_is
     assert_eq!(scene.a.outcomes(), []);
 }
 
-/// A list stops at the first request that can be refused at once, and its place is told; earlier ones run. A wrong
-/// L_Key is not one of those: it fails when the request is executed.
+/// A list stops at the first request that can be refused at once, and its place is told; earlier ones run. A
+/// wrong L_Key is not one of those: it fails when the request is executed.
 #[test]
 fn statement_38_a_list_stops_at_the_first_bad_request_and_keys_are_looked_at_later() {
     let mut scene = Scene::new();

@@ -9,8 +9,8 @@ use pumice_transport::wire::Qpn;
 use crate::kit::Connection;
 use crate::kit::scene::Scene;
 
-/// The limit fires once when fewer are left, and is disarmed then; a queue pair that fails says LAST_WQE_REACHED once
-/// and leaves the SRQ's requests to the others.
+/// The limit fires once when fewer are left, and is disarmed then; a queue pair that fails says
+/// LAST_WQE_REACHED once and leaves the SRQ's requests to the others.
 #[test]
 fn statement_44_an_srq_limit_fires_once_and_requests_outlive_queue_pairs() {
     let mut scene = Scene::new();
@@ -150,7 +150,8 @@ fn statement_46_after_send_with_invalidate_the_key_is_dead() {
     assert_eq!(windows.write(windows.scene.qa, rkey), WcStatus::RemAccessErr);
 }
 
-/// Binding a window of type 1 to nothing kills its key; any queue pair of the domain can use one that is bound.
+/// Binding a window of type 1 to nothing kills its key; any queue pair of the domain can use one that is
+/// bound.
 #[test]
 fn statement_46_a_type_1_window_bound_to_nothing_opens_nothing() {
     let mut windows = Windows::new();

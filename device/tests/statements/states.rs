@@ -76,7 +76,8 @@ fn statement_31_a_failing_modify_leaves_every_attribute() {
     }
 }
 
-/// INIT to RTR of RC needs min_rnr_timer; the masks of RC are good for XRC initiators, whose surplus is ignored.
+/// INIT to RTR of RC needs min_rnr_timer; the masks of RC are good for XRC initiators, whose surplus is
+/// ignored.
 #[test]
 fn statement_32_rtr_needs_min_rnr_timer_and_rc_masks_serve_xrc() {
     use AttributeMask as M;
@@ -107,7 +108,8 @@ fn statement_32_rtr_needs_min_rnr_timer_and_rc_masks_serve_xrc() {
     assert_eq!(scene.a.state(initiator), QpState::Rts);
 }
 
-/// SQD: the message under way finishes, new ones are held, SQ_DRAINED comes once and if asked for, RTS goes on.
+/// SQD: the message under way finishes, new ones are held, SQ_DRAINED comes once and if asked for, RTS goes
+/// on.
 #[test]
 fn statement_45_sqd_finishes_holds_and_tells() {
     for notify in [true, false] {

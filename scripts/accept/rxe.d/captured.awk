@@ -27,7 +27,7 @@ $3 != ">" || $8 != "psn" || (part && marks != part) { next }
     opcode = $5
     rest = $0
     sub(/^.* > [^ ]+ +[A-Z_]+ +qp 0x[0-9a-f]+ +psn [0-9]+/, "", rest)
-    gsub(/ migrated| train\[[0-9]+\]/, "", rest)
+    gsub(/ migrated| batch\[[0-9]+\]/, "", rest)
     gsub(/ (from |remote )?qp 0x[0-9a-f]+/, "", rest)
     gsub(/ va 0x[0-9a-f]+ rkey 0x[0-9a-f]+/, "", rest)
     gsub(/ invalidate 0x[0-9a-f]+/, " invalidate", rest)

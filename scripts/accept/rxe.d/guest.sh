@@ -217,7 +217,7 @@ weather() {
             match ip dport 4791 0xffff flowid 1:4
 }
 
-# damage w0|w1 OUT-OF: one byte of one in OUT-OF RoCE packets (trains) that leave by this interface changes, where the ICRC covers it
+# damage w0|w1 OUT-OF: one byte of one in OUT-OF RoCE packets (batches) that leave by this interface changes, where the ICRC covers it
 # and the UDP checksum, which the sender leaves to the hardware or leaves out, does not tell. `damage off` ends it.
 damage() {
     if [[ $1 == off ]]; then

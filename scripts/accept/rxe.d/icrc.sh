@@ -8,14 +8,14 @@ after=$(received_by_rxe)
 /tmp/pumice/pumice capture --json /share/out/icrc-pumice-sends.pcap >/tmp/packets
 sent=$(grep -c '"source":"10.9.0.2"' /tmp/packets)
 bad=$(grep -c '"icrc":"bad"' /tmp/packets)
-trains=$(grep -c "\"train" /tmp/packets)
+batches=$(grep -c "\"batch" /tmp/packets)
 if ((sent > 0 && bad == 0 && after - before == sent)); then
-    pass "rxe takes every packet of pumice   $sent sent, $((after - before)) taken, $trains of trains; no ICRC is wrong"
+    pass "rxe takes every packet of pumice   $sent sent, $((after - before)) taken, $batches of batches; no ICRC is wrong"
 else
     fail "rxe takes every packet of pumice: $sent sent, $((after - before)) taken, $bad wrong ICRCs" /dev/null
 fi
 
-# Packets (and trains) change on the way: who takes one has wrong bytes, or a wrong length, or a wrong address.
+# Packets (and batches) change on the way: who takes one has wrong bytes, or a wrong length, or a wrong address.
 damage w0 50
 at_pumice=yes record icrc-damaged-to-pumice checked pumice rxe bursts,send
 at_pumice=yes record icrc-damaged-answers checked rxe pumice atomics,read

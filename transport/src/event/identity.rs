@@ -50,8 +50,8 @@ impl fmt::Display for PacketIdentity {
     }
 }
 
-/// Counts how often each PSN was sent. A sender goes through PSNs upwards and sometimes back: each way upwards is
-/// a pass, and a PSN was sent as often as there are passes over it.
+/// Counts how often each PSN was sent. A sender goes through PSNs upwards and sometimes back: each way
+/// upwards is a pass, and a PSN was sent as often as there are passes over it.
 #[derive(Debug, Clone, Default)]
 pub struct Transmissions {
     current: Option<Pass>,
@@ -71,8 +71,8 @@ impl Pass {
 }
 
 impl Transmissions {
-    /// Notes that `count` PSNs from `psn` on are sent, and says which transmission of the first one it is. A gap
-    /// counts as sent: a coalesced acknowledgement speaks for the PSNs before it.
+    /// Notes that `count` PSNs from `psn` on are sent, and says which transmission of the first one it is. A
+    /// gap counts as sent: a coalesced acknowledgement speaks for the PSNs before it.
     pub fn note(&mut self, psn: Psn, count: u32) -> u32 {
         let end = psn.plus(count);
         match &mut self.current {

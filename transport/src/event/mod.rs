@@ -1,9 +1,9 @@
 //! What happens to a queue pair: the protocol's part of the device's one stream of events.
 //!
-//! The protocol says everything that it does with [`Host::emit`](crate::host::Host::emit): an event borrows what
-//! it tells of, and making one allocates nothing. What the host counts follows from the event
-//! ([`QpEvent::counter`]), so that counters and other subscribers cannot disagree. Before a frequent event is put
-//! together, the protocol asks [`Host::listens`](crate::host::Host::listens) for its [`Topic`].
+//! The protocol says everything that it does with [`Host::emit`](crate::host::Host::emit): an event borrows
+//! what it tells of, and making one allocates nothing. What the host counts follows from the event
+//! ([`QpEvent::counter`]), so that counters and other subscribers cannot disagree. Before a frequent event is
+//! put together, the protocol asks [`Host::listens`](crate::host::Host::listens) for its [`Topic`].
 //!
 //! These are not the asynchronous events of verbs ([`AsyncEventType`](crate::types::AsyncEventType)).
 
@@ -208,7 +208,8 @@ pub enum QpEvent<'a> {
         /// The oldest PSN without an answer.
         psn: Psn,
     },
-    /// The acknowledgement timer expired and costs no retry: the peer's process on this host had no processor.
+    /// The acknowledgement timer expired and costs no retry: the peer's process on this host had no
+    /// processor.
     PeerStarved {
         /// The oldest PSN without an answer.
         psn: Psn,

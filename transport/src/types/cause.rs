@@ -192,7 +192,8 @@ impl fmt::Display for Cause {
                 let (name, psn) = (status.name(), psn.value());
                 write!(
                     f,
-                    "failed with {name} at the message at PSN {psn:#08x}: its receive request cannot hold it{detail}"
+                    "failed with {name} at the message at PSN {psn:#08x}: its receive request cannot hold \
+                    it{detail}"
                 )
             }
             Cause::MessageDropped { psn, reason, detail } => {
@@ -200,7 +201,8 @@ impl fmt::Display for Cause {
             }
             Cause::WrongQkey { source, given, expected } => write!(
                 f,
-                "dropped a datagram of QP {source}: its Q_Key is {given:#010x}, this queue pair's {expected:#010x}"
+                "dropped a datagram of QP {source}: its Q_Key is {given:#010x}, this queue pair's \
+                {expected:#010x}"
             ),
             Cause::PacketDropped { source, opcode, psn, reason } => {
                 write!(f, "dropped {opcode} from {source} at PSN {:#08x}: {reason}", psn.value())
@@ -219,7 +221,8 @@ impl fmt::Display for Cause {
             Cause::Modified => write!(f, "moved to ERR by modify_qp"),
             Cause::CqOverrun { cq, depth, completes } => write!(
                 f,
-                "failed: completion queue {cq} of {depth} entries, where its {completes} complete, overran; poll it \
+                "failed: completion queue {cq} of {depth} entries, where its {completes} complete, overran; \
+                poll it \
                  more often or make it larger"
             ),
         }
@@ -268,13 +271,15 @@ impl fmt::Display for DropReason {
             }
             DropReason::BeforeStart { expected } => write!(
                 f,
-                "nothing has arrived before, and the first PSN is to be {:#08x}: rq_psn here is not sq_psn of the \
+                "nothing has arrived before, and the first PSN is to be {:#08x}: rq_psn here is not sq_psn \
+                of the \
                  peer",
                 expected.value()
             ),
             DropReason::BeyondStart { expected } => write!(
                 f,
-                "nothing has arrived before, and the first PSN is to be {:#08x}: rq_psn here is not sq_psn of the \
+                "nothing has arrived before, and the first PSN is to be {:#08x}: rq_psn here is not sq_psn \
+                of the \
                  peer, or all packets before this one were lost",
                 expected.value()
             ),

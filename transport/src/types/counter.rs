@@ -57,8 +57,8 @@ pub enum Counter {
     RxPackets,
     TxBytes,
     RxBytes,
-    TxTrains,
-    RxTrains,
+    TxBatches,
+    RxBatches,
     TxDropped,
 }
 

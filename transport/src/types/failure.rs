@@ -242,17 +242,21 @@ impl FailedSend {
     /// What the peer refused, as far as this side can know why.
     fn write_refused(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.status {
-            WcStatus::BadRespErr => "the peer's answer does not fit the request; do both ends have the same path_mtu?",
+            WcStatus::BadRespErr => {
+                "the peer's answer does not fit the request; do both ends have the same path_mtu?"
+            }
             WcStatus::RemInvReqErr => {
                 "the peer finds it invalid: its receive request may be too short, its qp_access_flags or \
                  max_dest_rd_atomic not allow it, or its path_mtu be another"
             }
             WcStatus::RemAccessErr => {
-                "the peer refuses it: its R_Key is unknown there or of another protection domain, the range is not \
+                "the peer refuses it: its R_Key is unknown there or of another protection domain, the range \
+                is not \
                  inside the region, or the region lacks the right"
             }
             WcStatus::RemOpErr => {
-                "the peer accepted it and could not carry it out: the completion of its receive request says why"
+                "the peer accepted it and could not carry it out: the completion of its receive request \
+                says why"
             }
             WcStatus::RemInvRdReqErr => "the peer has no XRC SRQ of this number in the target's domain",
             _ => "the queue pair failed",
@@ -287,7 +291,8 @@ impl fmt::Display for MemoryFault {
             }
             MemoryError::AccessDenied if self.stores => write!(
                 f,
-                "the memory region of lkey {lkey:#010x} lacks IBV_ACCESS_LOCAL_WRITE, and the device has to store there"
+                "the memory region of lkey {lkey:#010x} lacks IBV_ACCESS_LOCAL_WRITE, and the device has to \
+                store there"
             )?,
             error => write!(f, "{}, lkey {lkey:#010x}", error.reason())?,
         }

@@ -60,7 +60,8 @@ fn the_explanation_names_both_ports() {
     let cause = rung.host.causes.pop().unwrap();
     assert_eq!(
         cause.to_string(),
-        "dropped a packet at PSN 0x000101 from UDP port 40000: the peer sends from 4791; another program on its host \
+        "dropped a packet at PSN 0x000101 from UDP port 40000: the peer sends from 4791; another program on \
+        its host \
          may have sent it"
     );
     assert!(!cause.is_fatal());

@@ -36,7 +36,8 @@ fn silence_wrong_psns_and_loss_are_told_apart_by_the_requester() {
     assert_eq!(
         exhausted(None),
         format!(
-            "{begin}nothing came from QP 0x000022 at 10.0.0.2 after {times}; is the queue pair there, in RTR, and are \
+            "{begin}nothing came from QP 0x000022 at 10.0.0.2 after {times}; is the queue pair there, in \
+            RTR, and are \
              its number and address right?"
         )
     );
@@ -44,7 +45,8 @@ fn silence_wrong_psns_and_loss_are_told_apart_by_the_requester() {
     assert_eq!(
         exhausted(Some(&ack(SQ_PSN + 4, 0))),
         format!(
-            "{begin}after {times} the peer's 4 answers acknowledged nothing; the last one is for PSN 0x000504, which this \
+            "{begin}after {times} the peer's 4 answers acknowledged nothing; the last one is for PSN \
+            0x000504, which this \
              side has never sent: sq_psn here is not rq_psn of the peer"
         )
     );
@@ -101,7 +103,8 @@ fn a_responder_says_once_that_the_peer_counts_from_another_psn() {
     }
     assert_eq!(
         only(&rung),
-        "dropped RC_SEND_ONLY from 10.0.0.2 at PSN 0x0000fb: nothing has arrived before, and the first PSN is to be \
+        "dropped RC_SEND_ONLY from 10.0.0.2 at PSN 0x0000fb: nothing has arrived before, and the first PSN \
+        is to be \
          0x000100: rq_psn here is not sq_psn of the peer"
     );
     let mut rung = Rung::rc();
@@ -142,7 +145,8 @@ fn lengths_come_with_their_numbers() {
     rung.receive(&rc(op::SEND_FIRST).psn(RQ_PSN).payload(&[1; 256]));
     assert_eq!(
         only(&rung),
-        "refused the peer's request at PSN 0x000100 with NAK 0x61: the message is longer than its receive request; \
+        "refused the peer's request at PSN 0x000100 with NAK 0x61: the message is longer than its receive \
+        request; \
          receive request 0x9 has room for 100 bytes, the message has at least 256"
     );
     let mut rung = Rung::rc();
@@ -162,7 +166,8 @@ fn a_datagram_without_room_for_its_grh_says_so() {
     rung.receive(&ud(op::SEND_ONLY, QKEY, Qpn::new(0x99)).psn(3).payload(&[1; 64]));
     assert_eq!(
         only(&rung),
-        "failed with LOC_LEN_ERR at the message at PSN 0x000003: its receive request cannot hold it; receive request \
+        "failed with LOC_LEN_ERR at the message at PSN 0x000003: its receive request cannot hold it; \
+        receive request \
          0x5 has room for 64 bytes, a datagram of 64 needs 104: 40 for the GRH come in front"
     );
     assert!(rung.host.causes[0].is_fatal());
@@ -177,7 +182,8 @@ fn what_is_dropped_because_of_a_mistake_is_named() {
     rung.receive_bytes(&request.bytes(LOCAL), &flow, 0);
     assert_eq!(
         only(&rung),
-        "dropped RC_SEND_ONLY from 10.0.0.77 at PSN 0x000100: it is connected to 10.0.0.2; does the sender use the \
+        "dropped RC_SEND_ONLY from 10.0.0.77 at PSN 0x000100: it is connected to 10.0.0.2; does the sender \
+        use the \
          address whose GID was exchanged?"
     );
     let mut rung = Setup { state: QpState::Init, ..Setup::new(QpType::Rc) }.build();

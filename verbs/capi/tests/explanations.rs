@@ -45,62 +45,83 @@ fn each_usual_mistake_has_its_sentence() {
     let lonely = "(retry_cnt 1, timeout 10: 5 ms each)";
     for expected in [
         "ibv_query_gid refused: GID index 1024 beyond a table of 1024".to_owned(),
-        "QP <REFUSED>: a queue pair in state RESET takes no requests; send requests are taken from RTS on".to_owned(),
+        "QP <REFUSED>: a queue pair in state RESET takes no requests; send requests are taken from RTS \
+        on"
+        .to_owned(),
         "QP <REFUSED> RTR refused: attribute min_rnr_timer missing for RC".to_owned(),
-        "QP <REFUSED> modify_qp refused: invalid argument: GID index 5 has no address; `ibv_devinfo -v` lists those \
+        "QP <REFUSED> modify_qp refused: invalid argument: GID index 5 has no address; `ibv_devinfo -v` \
+        lists those \
          that have"
             .to_owned(),
         format!(
-            "QP <LONELY> send request 0x77 (SEND, 8 bytes) failed with RETRY_EXC_ERR at PSN 0x000005: nothing came from \
-             QP 0xfe0123 at {address} after 2 transmissions {lonely}; is the queue pair there, in RTR, and are its \
+            "QP <LONELY> send request 0x77 (SEND, 8 bytes) failed with RETRY_EXC_ERR at PSN 0x000005: \
+            nothing came from \
+             QP 0xfe0123 at {address} after 2 transmissions {lonely}; is the queue pair there, in RTR, and \
+             are its \
              number and address right?"
         ),
-        "QP <EAGER> send request 0x3 (SEND, 8 bytes) failed with RNR_RETRY_EXC_ERR at PSN 0x000064: the peer had no \
+        "QP <EAGER> send request 0x3 (SEND, 8 bytes) failed with RNR_RETRY_EXC_ERR at PSN 0x000064: the \
+        peer had no \
          receive request posted, 2 times in a row (rnr_retry 1)"
             .to_owned(),
-        "QP <GUARD> refused the peer's request at PSN 0x000064 with NAK 0x62: the range is not inside the memory \
+        "QP <GUARD> refused the peer's request at PSN 0x000064 with NAK 0x62: the range is not inside the \
+        memory \
          region (R_Key <LKEY>, 8 bytes at 0x1000)"
             .to_owned(),
-        "QP <INTRUDER> send request 0x4 (RDMA_WRITE, 8 bytes) failed with REM_ACCESS_ERR at PSN 0x000064: the peer \
-         refuses it: its R_Key is unknown there or of another protection domain, the range is not inside the region, or \
+        "QP <INTRUDER> send request 0x4 (RDMA_WRITE, 8 bytes) failed with REM_ACCESS_ERR at PSN 0x000064: \
+        the peer \
+         refuses it: its R_Key is unknown there or of another protection domain, the range is not inside \
+         the region, or \
          the region lacks the right (R_Key <LKEY>, 8 bytes at 0x1000)"
             .to_owned(),
         format!(
-            "QP <CARELESS> failed: completion queue {} of 1 entries, where its sends complete, overran; poll it more \
+            "QP <CARELESS> failed: completion queue {} of 1 entries, where its sends complete, overran; \
+            poll it more \
              often or make it larger",
             number("SMALL")
         ),
         format!(
-            "QP <NOKEY> send request 0x51 (SEND, 8 bytes) failed with LOC_PROT_ERR at PSN 0x000064: no memory region has \
+            "QP <NOKEY> send request 0x51 (SEND, 8 bytes) failed with LOC_PROT_ERR at PSN 0x000064: no \
+            memory region has \
              lkey 0x00dead00: it is wrong, or was deregistered {element}"
         ),
         format!(
-            "QP <FOREIGNER> send request 0x51 (SEND, 8 bytes) failed with LOC_PROT_ERR at PSN 0x000064: the memory \
+            "QP <FOREIGNER> send request 0x51 (SEND, 8 bytes) failed with LOC_PROT_ERR at PSN 0x000064: the \
+            memory \
              region of lkey <FOREIGN> belongs to another protection domain {element}"
         ),
-        "QP <OUTSIDE> send request 0x51 (SEND, 8 bytes) failed with LOC_PROT_ERR at PSN 0x000064: the range is not inside \
+        "QP <OUTSIDE> send request 0x51 (SEND, 8 bytes) failed with LOC_PROT_ERR at PSN 0x000064: the range \
+        is not inside \
          the memory region of lkey <LKEY>, which is 65536 bytes at <FIRST> (element of 8 bytes at 0x10)"
             .to_owned(),
         format!(
-            "QP <READ> refused the peer's request at PSN 0x000064 with NAK 0x63: its receive request names memory that \
-             cannot be used; receive request 0x52: the memory region of lkey <READONLY> lacks IBV_ACCESS_LOCAL_WRITE, \
+            "QP <READ> refused the peer's request at PSN 0x000064 with NAK 0x63: its receive request names \
+            memory that \
+             cannot be used; receive request 0x52: the memory region of lkey <READONLY> lacks \
+             IBV_ACCESS_LOCAL_WRITE, \
              and the device has to store there {element}"
         ),
-        "QP <READER> send request 0x53 (SEND, 8 bytes) failed with REM_OP_ERR at PSN 0x000064: the peer accepted it and \
+        "QP <READER> send request 0x53 (SEND, 8 bytes) failed with REM_OP_ERR at PSN 0x000064: the peer \
+        accepted it and \
          could not carry it out: the completion of its receive request says why"
             .to_owned(),
         format!(
-            "still in use: protection domain {} is used by memory region of lkey <FOREIGN>; destroy what uses it first",
+            "still in use: protection domain {} is used by memory region of lkey <FOREIGN>; destroy what \
+            uses it first",
             number("OTHERPD")
         ),
-        "QP <NARROW> failed with LOC_LEN_ERR at the message at PSN 0x000064: its receive request cannot hold it; receive \
+        "QP <NARROW> failed with LOC_LEN_ERR at the message at PSN 0x000064: its receive request cannot \
+        hold it; receive \
          request 0x54 has room for 8 bytes, a datagram of 8 needs 48: 40 for the GRH come in front"
             .to_owned(),
         format!(
-            "QP <MISSING> dropped UD_SEND_ONLY from {address} at PSN 0x000065: this process has no such queue pair; is \
+            "QP <MISSING> dropped UD_SEND_ONLY from {address} at PSN 0x000065: this process has no such \
+            queue pair; is \
              the dest_qp_num right that the sender was told?"
         ),
-        "QP <DEAF> dropped a datagram of QP <CALLER>: its Q_Key is 0x00000008, this queue pair's 0x00000007".to_owned(),
+        "QP <DEAF> dropped a datagram of QP <CALLER>: its Q_Key is 0x00000008, this queue pair's \
+        0x00000007"
+            .to_owned(),
         "42 more explanations were left out, of kinds that came more than 8 times a second".to_owned(),
     ] {
         let line = format!("pumice: {expected}");
@@ -164,7 +185,8 @@ fn what_keeps_the_device_from_opening_is_said_whatever_the_level() {
     );
     assert_eq!(
         refused("PUMICE_ADDR", "192.0.2.77"),
-        "pumice: PUMICE_ADDR=192.0.2.77: it is no address of this host: `ip address` lists those that are, and \
+        "pumice: PUMICE_ADDR=192.0.2.77: it is no address of this host: `ip address` lists those that are, \
+        and \
          all of 127.0.0.0/8 is"
     );
     let profile = refused("PUMICE_PROFILE", "mlx5");

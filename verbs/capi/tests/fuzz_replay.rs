@@ -1,5 +1,5 @@
-//! The corpus of the fuzz target `rsocket`, and mutants of it. The protocol is a value that needs nothing of this crate,
-//! whose object cannot be linked into a program.
+//! The corpus of the fuzz target `rsocket`, and mutants of it. The protocol is a value that needs nothing of
+//! this crate, whose object cannot be linked into a program.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! C programs under valgrind, with the suppressions that users are given: no report is left, so that what valgrind says about a
-//! program on pumice is about the program.
+//! C programs under valgrind, with the suppressions that users are given: no report is left, so that what
+//! valgrind says about a program on pumice is about the program.
 
 mod kit;
 

@@ -1,4 +1,5 @@
-//! Functions that take a descriptor and have a counterpart in librdmacm with the same arguments, one line each.
+//! Functions that take a descriptor and have a counterpart in librdmacm with the same arguments, one line
+//! each.
 
 use std::ffi::{c_int, c_void};
 

@@ -57,7 +57,8 @@ fn library() -> *mut c_void {
     if !known.is_null() {
         return known;
     }
-    // SAFETY: a name that ends with NUL. The object's initialisation calls nothing of ours that waits for this.
+    // SAFETY: a name that ends with NUL. The object's initialisation calls nothing of ours that waits for
+    // this.
     let loaded = unsafe { libc::dlopen(c"librdmacm.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     LIBRARY.store(loaded, Ordering::Relaxed);
     loaded
@@ -75,8 +76,8 @@ pub(crate) fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-/// Calls a function of another object: `call!(original "close", (fd: c_int) -> c_int)`, or librdmacm's. The result of a
-/// function that is not there is -1.
+/// Calls a function of another object: `call!(original "close", (fd: c_int) -> c_int)`, or librdmacm's. The
+/// result of a function that is not there is -1.
 macro_rules! call {
     ($whose:ident $name:literal, ($($argument:ident: $type:ty),*) -> $result:ty) => {{
         static FUNCTION: $crate::functions::Function =

@@ -9,7 +9,8 @@ use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use crate::descriptors::{is_rsocket, put_behind, set_behind};
 use crate::functions::{call, set_errno};
 
-/// The word of the kernel's own set in the set that stands behind it. Programs use pointers and small numbers.
+/// The word of the kernel's own set in the set that stands behind it. Programs use pointers and small
+/// numbers.
 const KERNEL: u64 = 0xfeed_5e75_0000_0001;
 
 /// # Safety
@@ -51,7 +52,8 @@ pub(crate) unsafe extern "C-unwind" fn __poll_chk(
     call!(original "__poll_chk", (fds: *mut pollfd, count: nfds_t, timeout: c_int, room: usize) -> c_int)
 }
 
-/// Runs with the caller's signal mask. Unlike the kernel's, a signal between the change and the wait is not seen by it.
+/// Runs with the caller's signal mask. Unlike the kernel's, a signal between the change and the wait is not
+/// seen by it.
 ///
 /// # Safety
 /// Null or the caller's mask.

@@ -20,8 +20,8 @@ use crate::device::Device;
 use crate::error::{Result, VerbsError};
 use crate::queue_pair::QueuePair;
 
-/// A connection of a queue pair, made by address. Dropping it disconnects, and takes the queue pair to ERR. It uses one
-/// file descriptor, which is readable while there are events ([`AsFd`]).
+/// A connection of a queue pair, made by address. Dropping it disconnects, and takes the queue pair to ERR.
+/// It uses one file descriptor, which is readable while there are events ([`AsFd`]).
 pub struct Connection<T: Connectable> {
     qp: QueuePair<T>,
     id: CommId,
@@ -42,12 +42,13 @@ struct Progress {
 }
 
 impl<T: Connectable> Connection<T> {
-    /// Asks whoever listens at `peer` to connect to a queue pair, from that queue pair's own address. Does not wait:
-    /// [`Connection::established`] does, and brings the queue pair to RTS. Receives should be posted before that.
+    /// Asks whoever listens at `peer` to connect to a queue pair, from that queue pair's own address. Does
+    /// not wait: [`Connection::established`] does, and brings the queue pair to RTS. Receives should be
+    /// posted before that.
     ///
     /// # Errors
-    /// `Invalid`: the addresses are of different IP versions. `Connection`: a parameter is out of range, or there are too
-    /// many connections. `Refused`: no file descriptor is to be had.
+    /// `Invalid`: the addresses are of different IP versions. `Connection`: a parameter is out of range, or
+    /// there are too many connections. `Refused`: no file descriptor is to be had.
     pub fn connect<P: PrivateData>(
         qp: &QueuePair<T>,
         peer: SocketAddr,
@@ -144,8 +145,8 @@ impl<T: Connectable> Connection<T> {
         &self.qp
     }
 
-    /// Where the peer is: its address, and the port that was asked for or, at the side that was asked, the one that the
-    /// peer named as its own.
+    /// Where the peer is: its address, and the port that was asked for or, at the side that was asked, the
+    /// one that the peer named as its own.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
@@ -156,12 +157,12 @@ impl<T: Connectable> Connection<T> {
         progress.established && !progress.over
     }
 
-    /// Waits until both sides are there. At the side that connected, what the other one said when it accepted is in
-    /// [`Connection::private_data`] then.
+    /// Waits until both sides are there. At the side that connected, what the other one said when it accepted
+    /// is in [`Connection::private_data`] then.
     ///
     /// # Errors
-    /// `Rejected`, `Unreachable`, `Disconnected`; `TimedOut`: not yet, it can be called again. `Refused`: the queue pair
-    /// cannot be connected; the peer is told.
+    /// `Rejected`, `Unreachable`, `Disconnected`; `TimedOut`: not yet, it can be called again. `Refused`: the
+    /// queue pair cannot be connected; the peer is told.
     pub fn established(&self, timeout: Duration) -> Result<()> {
         if self.progress().over {
             return Err(VerbsError::Disconnected { peer: self.peer });
@@ -211,8 +212,8 @@ impl<T: Connectable> Connection<T> {
         value(&self.progress().private_data)
     }
 
-    /// Disconnects: everything posted is flushed, and the peer is told. [`Connection::disconnected`] waits for its
-    /// confirmation, for which nobody has to wait. Once it is over this does nothing.
+    /// Disconnects: everything posted is flushed, and the peer is told. [`Connection::disconnected`] waits
+    /// for its confirmation, for which nobody has to wait. Once it is over this does nothing.
     ///
     /// # Errors
     /// `Connection`: it was never established.

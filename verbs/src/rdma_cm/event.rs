@@ -27,8 +27,8 @@ pub enum ConnectionEvent {
 /// Why there is no connection.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Rejection {
-    /// [`RejectReason::CONSUMER`] if it was the program at the other side, [`RejectReason::INVALID_SERVICE_ID`] if
-    /// nobody listens.
+    /// [`RejectReason::CONSUMER`] if it was the program at the other side,
+    /// [`RejectReason::INVALID_SERVICE_ID`] if nobody listens.
     pub reason: RejectReason,
     pub(super) private_data: Vec<u8>,
 }

@@ -19,8 +19,8 @@ use crate::device::Device;
 use crate::error::{Result, VerbsError};
 use crate::queue_pair::QueuePair;
 
-/// Whoever listens at a port of the device's addresses. Dropping it ends that; requests that wait are rejected,
-/// connections stay.
+/// Whoever listens at a port of the device's addresses. Dropping it ends that; requests that wait are
+/// rejected, connections stay.
 pub struct Listener {
     device: Device,
     binding: BindingId,
@@ -29,8 +29,9 @@ pub struct Listener {
 }
 
 impl Device {
-    /// Listens at a port of all addresses; 0 chooses one ([`Listener::port`]). The port is for this process alone, whatever
-    /// other processes share the address. 1024 requests may wait; a peer that finds no room asks again.
+    /// Listens at a port of all addresses; 0 chooses one ([`Listener::port`]). The port is for this process
+    /// alone, whatever other processes share the address. 1024 requests may wait; a peer that finds no room
+    /// asks again.
     ///
     /// # Errors
     /// `Connection`: the port is taken (EADDRINUSE). `Refused`: no file descriptor is to be had.
@@ -43,7 +44,8 @@ impl Listener {
     /// Requests that wait at most, unless [`Listener::bind`] says otherwise.
     pub const BACKLOG: usize = 1024;
 
-    /// Listens at a port of one address, of all IPv4 addresses (0.0.0.0), or of all of both families (::). Port 0 chooses one.
+    /// Listens at a port of one address, of all IPv4 addresses (0.0.0.0), or of all of both families (::).
+    /// Port 0 chooses one.
     ///
     /// # Errors
     /// `Invalid`: the address is none of the device's. As [`Device::listen`].
@@ -188,12 +190,12 @@ impl ConnectionRequest {
         value(self.asked.private_data.get(IP_HEADER_BYTES..).unwrap_or(&[]))
     }
 
-    /// Accepts, with a queue pair that is as its builder left it. Receives should be posted to it before: the peer may
-    /// send at once.
+    /// Accepts, with a queue pair that is as its builder left it. Receives should be posted to it before: the
+    /// peer may send at once.
     ///
     /// # Errors
-    /// `Invalid`: another transport is asked for. `Refused`: the queue pair cannot be connected. `Disconnected`,
-    /// `Connection`: the peer has given up. In any case the request is answered.
+    /// `Invalid`: another transport is asked for. `Refused`: the queue pair cannot be connected.
+    /// `Disconnected`, `Connection`: the peer has given up. In any case the request is answered.
     pub fn accept<T: Connectable, P: PrivateData>(
         mut self,
         qp: &QueuePair<T>,

@@ -1,10 +1,11 @@
-//! Connections by address: who listens at a port is connected to by those who know its IP address and the port, and the
-//! queue pairs need nothing out of band. On the wire it is the IBTA's connection manager with RDMA-CM's addresses, so the
-//! other side may be librdmacm, the kernel's rdma_rxe or a NIC.
+//! Connections by address: who listens at a port is connected to by those who know its IP address and the
+//! port, and the queue pairs need nothing out of band. On the wire it is the IBTA's connection manager with
+//! RDMA-CM's addresses, so the other side may be librdmacm, the kernel's rdma_rxe or a NIC.
 //!
 //! [`Listener::request`] gives a [`ConnectionRequest`], which is accepted with a queue pair or rejected;
-//! [`Connection::connect`] asks for a connection. Both end in a [`Connection`], which is established a moment later, and
-//! disconnected when either side says so or drops it. Each side can say something in every step: [`PrivateData`].
+//! [`Connection::connect`] asks for a connection. Both end in a [`Connection`], which is established a moment
+//! later, and disconnected when either side says so or drops it. Each side can say something in every step:
+//! [`PrivateData`].
 
 mod connection;
 mod event;

@@ -17,10 +17,11 @@ pub struct ConnectionParams {
     pub retry_count: u8,
     /// Retries of the peer while no receive is posted here, 0…6; 7 is for ever.
     pub rnr_retry_count: u8,
-    /// How long peers wait when no receive is posted here: a code of the RNR timer table, 0…31. 12 is 0.64 ms.
+    /// How long peers wait when no receive is posted here: a code of the RNR timer table, 0…31. 12 is 0.64
+    /// ms.
     pub min_rnr_timer: u8,
-    /// Within what time messages of the connection manager are answered: 4.096 µs · 2^t. 20 is four seconds. Who
-    /// connects says it for both.
+    /// Within what time messages of the connection manager are answered: 4.096 µs · 2^t. 20 is four seconds.
+    /// Who connects says it for both.
     pub response_timeout: u8,
     /// How often such a message is repeated before the peer counts as unreachable, 0…15.
     pub max_cm_retries: u8,
@@ -29,8 +30,8 @@ pub struct ConnectionParams {
 }
 
 impl Default for ConnectionParams {
-    /// 16 READs and atomics each way, 7 retries, RNR retries for ever after 0.64 ms, messages of the connection manager
-    /// repeated 15 times after 4 s, as in Linux.
+    /// 16 READs and atomics each way, 7 retries, RNR retries for ever after 0.64 ms, messages of the
+    /// connection manager repeated 15 times after 4 s, as in Linux.
     fn default() -> ConnectionParams {
         ConnectionParams {
             responder_resources: 16,

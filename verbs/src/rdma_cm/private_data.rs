@@ -3,9 +3,9 @@
 use crate::error::{Result, VerbsError};
 use crate::slice::RemoteSlice;
 
-/// A value that travels as private data: 56 bytes fit a request, 196 an acceptance, 148 a rejection, and a type that is
-/// too long for where it is used does not compile. The length is not on the wire: whoever reads gets what was written,
-/// and zeros after it.
+/// A value that travels as private data: 56 bytes fit a request, 196 an acceptance, 148 a rejection, and a
+/// type that is too long for where it is used does not compile. The length is not on the wire: whoever reads
+/// gets what was written, and zeros after it.
 ///
 /// There are `()`, arrays of bytes, numbers (big-endian), [`RemoteSlice`], and pairs of such values.
 ///

@@ -1,12 +1,13 @@
-//! Python packages that bring a libibverbs of their own, under a name of its own (`libibverbs-1de1263b.so.1.14.48.0`, as
-//! auditwheel makes it). LD_LIBRARY_PATH does not lead them to the device, because nothing asks for `libibverbs.so.1`.
+//! Python packages that bring a libibverbs of their own, under a name of its own
+//! (`libibverbs-1de1263b.so.1.14.48.0`, as auditwheel makes it). LD_LIBRARY_PATH does not lead them to the
+//! device, because nothing asks for `libibverbs.so.1`.
 //!
-//! Such packages are loaded with dlopen(3). Before a process's first dlopen the library that PUMICE_LIBRARY names is
-//! loaded for all objects to see, and what is loaded later finds its symbols before those of the bundled library. Programs
-//! that never call dlopen, such as shells and compilers, do not pay for that.
+//! Such packages are loaded with dlopen(3). Before a process's first dlopen the library that PUMICE_LIBRARY
+//! names is loaded for all objects to see, and what is loaded later finds its symbols before those of the
+//! bundled library. Programs that never call dlopen, such as shells and compilers, do not pay for that.
 //!
-//! dlopen looks at who called it, to search the folders that the caller names. So the wrapper jumps to the C library's
-//! function instead of calling it.
+//! dlopen looks at who called it, to search the folders that the caller names. So the wrapper jumps to the C
+//! library's function instead of calling it.
 
 use std::arch::naked_asm;
 use std::ffi::{c_char, c_int, c_void};
@@ -29,7 +30,8 @@ pub(crate) static ORIGINAL: Original = Original::new(c"dlopen");
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
-    // The arguments are kept; the stack is aligned for the call; the caller's return address is on top again at the jump.
+    // The arguments are kept; the stack is aligned for the call; the caller's return address is on top again
+    // at the jump.
     naked_asm!(
         "endbr64",
         "push rdi",
@@ -44,7 +46,8 @@ pub(crate) unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mu
     )
 }
 
-/// Loads the device's library, unless that was done or the program only asks for itself. Where dlopen goes on.
+/// Loads the device's library, unless that was done or the program only asks for itself. Where dlopen goes
+/// on.
 extern "C" fn load(path: *const c_char) -> *const c_void {
     static DONE: AtomicBool = AtomicBool::new(false);
     let original = ORIGINAL.address();

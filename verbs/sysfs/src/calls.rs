@@ -1,8 +1,8 @@
 //! The functions of the C library that take a path, one line each.
 //!
 //! They have the C library's names, so they take its functions' place in every object of the process. The
-//! optional `mode` of `open` is a plain argument here: it is in the register in which a variadic call puts it,
-//! and holds anything when the caller gave none, as it does for the C library.
+//! optional `mode` of `open` is a plain argument here: it is in the register in which a variadic call puts
+//! it, and holds anything when the caller gave none, as it does for the C library.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use std::mem::transmute;

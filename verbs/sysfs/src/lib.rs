@@ -1,17 +1,18 @@
 //! `libpumice_sysfs.so`: loaded with LD_PRELOAD, it shows a program a private `/sys/class/infiniband` and
-//! `/dev/infiniband`, those below the folder that PUMICE_SYSFS names, and leads Python packages that bundle a libibverbs of
-//! their own to the library that PUMICE_LIBRARY names. Everything else is left alone.
+//! `/dev/infiniband`, those below the folder that PUMICE_SYSFS names, and leads Python packages that bundle a
+//! libibverbs of their own to the library that PUMICE_LIBRARY names. Everything else is left alone.
 //!
 //! It takes the place of the C library's functions that take paths (`calls`), compares the beginning of the
-//! path (`place`), and calls the C library's own (`original`). Counters get their numbers when they are opened (`live`).
-//! Questions to the kernel about RDMA devices are answered from the tree (`netlink`, `message`). `bundled` is about dlopen.
+//! path (`place`), and calls the C library's own (`original`). Counters get their numbers when they are
+//! opened (`live`). Questions to the kernel about RDMA devices are answered from the tree (`netlink`,
+//! `message`). `bundled` is about dlopen.
 //!
 //! **Invariant**: no locks and no allocation, because these functions are called before `main`, in fork
-//! children, in signal handlers, and by allocators. No panics either: bytes are looked at through pointers and
-//! checked slices only. (dlopen itself does all of this, so a program's first dlopen may.)
+//! children, in signal handlers, and by allocators. No panics either: bytes are looked at through pointers
+//! and checked slices only. (dlopen itself does all of this, so a program's first dlopen may.)
 //!
-//! **Invariant**: a thread that is cancelled inside a call, open(2) being a cancellation point, is unwound through these
-//! functions: they have the ABI that allows it, and nothing to clean up.
+//! **Invariant**: a thread that is cancelled inside a call, open(2) being a cancellation point, is unwound
+//! through these functions: they have the ABI that allows it, and nothing to clean up.
 
 // Unit tests are linked without the functions of the C library's names.
 #![cfg_attr(test, allow(dead_code))]

@@ -1,6 +1,7 @@
-//! Files of the private tree whose contents change: counters. When a program has opened one, the descriptor is given
-//! another file behind it, in memory, with the number as it is now. What the number is made of is in the tree
-//! (`live/counters/...`), and what the processes have counted in the file that `live/counted` leads to.
+//! Files of the private tree whose contents change: counters. When a program has opened one, the descriptor
+//! is given another file behind it, in memory, with the number as it is now. What the number is made of is in
+//! the tree (`live/counters/...`), and what the processes have counted in the file that `live/counted` leads
+//! to.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,7 +154,8 @@ fn replace(descriptor: c_int) -> Option<()> {
     let recipe = read_private(&[b"/live/", folder, b"/", name], &mut recipe)?;
     let mut room = [0_u8; NUMBER_BYTES];
     let text = line(Totals::now().number(recipe)?, &mut room);
-    // SAFETY: C strings, bytes that live through the calls, and descriptors: the program's and one of this function's.
+    // SAFETY: C strings, bytes that live through the calls, and descriptors: the program's and one of this
+    // function's.
     unsafe {
         let fresh =
             Descriptor::of(libc::syscall(libc::SYS_memfd_create, c"counter".as_ptr(), libc::MFD_CLOEXEC))?;

@@ -205,7 +205,8 @@ impl Out {
     }
 }
 
-/// The answer to a question: `attributes` are those of the tree, if it has any. `send` is called once per datagram.
+/// The answer to a question: `attributes` are those of the tree, if it has any. `send` is called once per
+/// datagram.
 pub(crate) fn answers(
     request: &Request<'_>,
     port: u32,

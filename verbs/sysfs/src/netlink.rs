@@ -4,8 +4,8 @@
 //! sends a question, the preload puts the answer into the same socket. The socket stays a netlink socket:
 //! binding, polling and receiving are the C library's.
 //!
-//! What is answered is in the tree (`netlink/COMMAND`): the attributes, made by `device/src/sysfs/netlink.rs`. Here are
-//! the headers around them, and the numbers of statistics.
+//! What is answered is in the tree (`netlink/COMMAND`): the attributes, made by
+//! `device/src/sysfs/netlink.rs`. Here are the headers around them, and the numbers of statistics.
 
 use std::ffi::{c_int, c_void};
 use std::mem::{size_of, transmute, zeroed};
@@ -25,7 +25,8 @@ const MOST: usize = 4096;
 /// Room for a question that comes in pieces; longer ones are cut, and none has more than a few numbers.
 const QUESTION_BYTES: usize = 512;
 
-/// Sockets that were made here, by descriptor. One that was closed and is something else now is asked for its protocol.
+/// Sockets that were made here, by descriptor. One that was closed and is something else now is asked for its
+/// protocol.
 static MADE: [AtomicU64; MOST / 64] = [const { AtomicU64::new(0) }; MOST / 64];
 
 static SOCKET: Original = Original::new(c"socket");

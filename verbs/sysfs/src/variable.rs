@@ -36,8 +36,8 @@ impl Variable {
         Variable { name, state: AtomicU8::new(NEW), text }
     }
 
-    /// The path without a slash at its end, if there is one. None while another thread, or what a signal has interrupted,
-    /// copies it: that is before `main`.
+    /// The path without a slash at its end, if there is one. None while another thread, or what a signal has
+    /// interrupted, copies it: that is before `main`.
     pub(crate) fn value(&self) -> Option<&'static CStr>
     where
         Self: 'static,

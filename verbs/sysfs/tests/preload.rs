@@ -149,7 +149,8 @@ fn python_sees_the_tree() {
     }
     let script = "import os, glob\n\
                   top = '/sys/class/infiniband'\n\
-                  print(os.listdir(top), os.path.realpath(top + '/pumice0'), glob.glob(top + '/*/node_type'))\n\
+                  print(os.listdir(top), os.path.realpath(top + '/pumice0'), glob.glob(top + \
+                  '/*/node_type'))\n\
                   print(open(top + '/pumice0/node_type').read(), end='')\n\
                   print([name for _, _, names in os.walk(top, followlinks=True) for name in names])\n";
     let expected = "['pumice0'] /sys/devices/virtual/infiniband/pumice0 \

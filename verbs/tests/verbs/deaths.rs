@@ -1,4 +1,5 @@
-//! Processes that are killed: their peers learn it, in bounded time. The processes are this test program again.
+//! Processes that are killed: their peers learn it, in bounded time. The processes are this test program
+//! again.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr};

@@ -158,8 +158,8 @@ fn opening_names_the_address() {
     assert!(DeviceInfo::all().unwrap().iter().all(|info| info.name == "pumice0" && !info.gids.is_empty()));
 }
 
-/// A queue that overran gives what it held; then waiting for more, and arming, say what was wrong instead of waiting
-/// for ever.
+/// A queue that overran gives what it held; then waiting for more, and arming, say what was wrong instead of
+/// waiting for ever.
 #[test]
 fn a_queue_that_overran_says_so() {
     let (a, b) = simulated();

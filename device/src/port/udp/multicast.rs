@@ -73,8 +73,10 @@ impl Groups {
             let (own, groups) =
                 if group.is_ipv4() { ("IPv6", "ff0e::1") } else { ("IPv4", "::ffff:239.1.2.3") };
             return Err(invalid(format!(
-                "multicast group {group} is of another IP version than {}, the only address of this device: choose \
-                 an {own} group like {groups}, or let the device have all addresses of the host (no PUMICE_ADDR)",
+                "multicast group {group} is of another IP version than {}, the only address of this device: \
+                choose \
+                 an {own} group like {groups}, or let the device have all addresses of the host (no \
+                 PUMICE_ADDR)",
                 self.bound
             )));
         }

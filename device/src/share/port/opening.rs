@@ -92,7 +92,8 @@ impl SharedPort {
         for other in places::others(&folder, &folder::file_name(port)) {
             if let Ok(mut joined) = join(&other) {
                 joined.notice = Some(format!(
-                    "processes that share UDP port {port} have their registry in {}, and not in {}: this one joins them \
+                    "processes that share UDP port {port} have their registry in {}, and not in {}: this \
+                    one joins them \
                      there; set XDG_RUNTIME_DIR of all processes to one folder",
                     other.display(),
                     folder.display()
@@ -103,7 +104,8 @@ impl SharedPort {
         let Some(elsewhere) = elsewhere::find(port, config.udp.address) else { return Err(refusal) };
         let Ok(mut joined) = join(&elsewhere.folder.opened().way()) else { return Err(refusal) };
         joined.notice = Some(format!(
-            "processes that share UDP port {port} have their registry where only they see it: this one joins them through \
+            "processes that share UDP port {port} have their registry where only they see it: this one \
+            joins them through \
              process {}; set XDG_RUNTIME_DIR of all processes to one folder that all of them see",
             elsewhere.pid
         ));

@@ -1,4 +1,5 @@
-//! What a simulated process does: it shares the port as the library's engine would, with the real queue pair 1.
+//! What a simulated process does: it shares the port as the library's engine would, with the real queue pair
+//! 1.
 
 use std::cell::RefCell;
 use std::net::IpAddr;

@@ -73,7 +73,8 @@ impl Domains {
         }
     }
 
-    /// As the owner of an SRQ does: the record is locked, loaded, changed and stored before the peer is answered.
+    /// As the owner of an SRQ does: the record is locked, loaded, changed and stored before the peer is
+    /// answered.
     fn execute(&mut self, file: &DomainFile, (place, qpn): (u32, u32), registers: bool) {
         let Some(guard) = file.lock_record(place) else { return };
         self.ledger.borrow_mut().locked(self.pid, qpn);

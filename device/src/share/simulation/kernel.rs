@@ -215,7 +215,8 @@ impl Kernel {
         process.descriptors.get(&fd).copied().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
     }
 
-    /// Closes a descriptor; with the last one of a description go its locks, its place in a group, its datagrams.
+    /// Closes a descriptor; with the last one of a description go its locks, its place in a group, its
+    /// datagrams.
     pub(in crate::share) fn close(&mut self, pid: Pid, fd: Fd) -> io::Result<()> {
         let process = self.processes.get_mut(&pid).ok_or_else(gone)?;
         let id = process.descriptors.remove(&fd);

@@ -246,7 +246,8 @@ impl Ledger {
         }
     }
 
-    /// A batch was lost where batches may be lost: in a full queue, or with a process or a socket that is gone.
+    /// A batch was lost where batches may be lost: in a full queue, or with a process or a socket that is
+    /// gone.
     pub(super) fn lost(&mut self, bytes: &[u8]) {
         for number in super::actor::numbers(bytes) {
             self.tally.lost += 1;
@@ -257,8 +258,8 @@ impl Ledger {
         }
     }
 
-    /// At the end of all traffic: packets for processes that live that neither came nor were lost have to be among
-    /// those that were counted.
+    /// At the end of all traffic: packets for processes that live that neither came nor were lost have to be
+    /// among those that were counted.
     pub(super) fn settle(&mut self) {
         let stats = self.counters.iter().map(|counters| counters.stats());
         let counted: u64 = stats.map(|stats| stats.forward_dropped + stats.rejected).sum();
@@ -332,9 +333,10 @@ impl Ledger {
         }
     }
 
-    /// Requests whose time is over. Judged are those that were sent, and had to arrive, while no process was killed,
-    /// stopped or resumed. `certain`: all processes run, or none was ever killed. When one is killed the kernel moves sockets
-    /// of the group, and until a process notices, requests may lie in the socket of a stopped one; repetition helps.
+    /// Requests whose time is over. Judged are those that were sent, and had to arrive, while no process was
+    /// killed, stopped or resumed. `certain`: all processes run, or none was ever killed. When one is killed
+    /// the kernel moves sockets of the group, and until a process notices, requests may lie in the socket of
+    /// a stopped one; repetition helps.
     pub(super) fn judge_requests(&mut self, now_ns: u64, certain: bool, runs: impl Fn(Pid) -> bool) {
         let is_due = |request: &Request| now_ns >= request.sent_ns + REQUEST_BOUND_NS;
         let calm_ns = self.last_change_ns + GRACE_NS;

@@ -6,8 +6,8 @@
 //! forked or killed, and what the network and a hostile user do meanwhile; the same seed always gives the
 //! same run.
 //!
-//! What has to hold in every run is checked by the model of the kernel (no datagram with a payload reaches another
-//! user) and by the [`Ledger`](ledger::Ledger), which knows what all processes did.
+//! What has to hold in every run is checked by the model of the kernel (no datagram with a payload reaches
+//! another user) and by the [`Ledger`](ledger::Ledger), which knows what all processes did.
 
 mod actor;
 mod domains;

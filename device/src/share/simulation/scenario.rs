@@ -1,5 +1,5 @@
-//! A seed's run: bursts in which everything happens at once, calm times in which everything has to work, and an end
-//! at which nothing may be left.
+//! A seed's run: bursts in which everything happens at once, calm times in which everything has to work, and
+//! an end at which nothing may be left.
 
 use std::cell::RefCell;
 use std::net::IpAddr;

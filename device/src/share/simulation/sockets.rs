@@ -177,8 +177,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// A batch arrives at this host: at every socket that joined its group, or at the one that the group's program,
-    /// or the kernel itself, chooses.
+    /// A batch arrives at this host: at every socket that joined its group, or at the one that the group's
+    /// program, or the kernel itself, chooses.
     pub(in crate::share) fn deliver(&mut self, packet: Packet) {
         let (to, port) = (packet.flow.destination, packet.flow.destination_port);
         let chosen: Vec<DescriptionId> = if to.is_multicast() {

@@ -113,7 +113,8 @@ impl World {
         pid
     }
 
-    /// Processes that have something to do now. Without any, time passes until one has: none are left otherwise.
+    /// Processes that have something to do now. Without any, time passes until one has: none are left
+    /// otherwise.
     pub(super) fn ready(&mut self) -> Vec<Pid> {
         loop {
             let mut kernel = self.kernel.borrow_mut();

@@ -8,8 +8,8 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use super::real::File;
 
-/// A mapped file. Any process that has the file may write anything at any time: what is read here is a claim. A process
-/// that shortens the file ends the processes that use it, which it could also do with a signal.
+/// A mapped file. Any process that has the file may write anything at any time: what is read here is a claim.
+/// A process that shortens the file ends the processes that use it, which it could also do with a signal.
 #[derive(Debug)]
 pub(in crate::share) struct SharedMemory {
     mapped: MmapRaw,
@@ -17,8 +17,8 @@ pub(in crate::share) struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Maps the first `words` words of a file, which is made longer if it is shorter. The room on the disk is taken
-    /// now: a disk that fills up later must not matter.
+    /// Maps the first `words` words of a file, which is made longer if it is shorter. The room on the disk is
+    /// taken now: a disk that fills up later must not matter.
     ///
     /// # Errors
     /// What the system says: no room, or a file system that cannot reserve it.
@@ -34,9 +34,9 @@ impl SharedMemory {
     /// The words.
     #[inline]
     pub(in crate::share) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `map` mapped so many words from the beginning of a page, and they stay mapped while `self` is borrowed.
-        // Any bits are a number, and all processes change them by atomics; a process of this user that does not could
-        // change any other memory of this process too.
+        // SAFETY: `map` mapped so many words from the beginning of a page, and they stay mapped while `self`
+        // is borrowed. Any bits are a number, and all processes change them by atomics; a process of this
+        // user that does not could change any other memory of this process too.
         unsafe { std::slice::from_raw_parts(self.mapped.as_ptr().cast::<AtomicU64>(), self.words) }
     }
 }

@@ -1,9 +1,9 @@
-//! What `share` asks of the operating system, in one place: files with their locks, mapped memory, the clock, the
-//! UDP sockets of a group, and this process's number and user.
+//! What `share` asks of the operating system, in one place: files with their locks, mapped memory, the clock,
+//! the UDP sockets of a group, and this process's number and user.
 //!
-//! The rest of `share` makes no system call of its own, so that the tests can put another system below it: a model
-//! of the kernel (`simulation`) in which processes run, stop and die in an order that a seed decides. The library
-//! itself is built with [`real`] only, and its types are the standard library's in a thin coat.
+//! The rest of `share` makes no system call of its own, so that the tests can put another system below it: a
+//! model of the kernel (`simulation`) in which processes run, stop and die in an order that a seed decides.
+//! The library itself is built with [`real`] only, and its types are the standard library's in a thin coat.
 
 mod memory;
 mod real;

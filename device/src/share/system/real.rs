@@ -140,8 +140,8 @@ impl OpenFolder {
         list_folder(&self.way)
     }
 
-    /// The address of a socket in the folder. It is short, as it has to be (108 bytes), however long the folder's own
-    /// name is.
+    /// The address of a socket in the folder. It is short, as it has to be (108 bytes), however long the
+    /// folder's own name is.
     fn address(&self, name: &str) -> io::Result<SockAddr> {
         SockAddr::unix(self.way.join(name))
     }

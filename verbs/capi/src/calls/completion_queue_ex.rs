@@ -43,7 +43,8 @@ pub(crate) extern "C" fn create_cq_ex(
         if wc_flags & !KNOWN_WC_FLAGS != 0 {
             return Err(NOT_SUPPORTED.because(|| {
                 format!(
-                    "ibv_create_cq_ex refused: wc_flags {wc_flags:#x} ask for fields that completions of this \
+                    "ibv_create_cq_ex refused: wc_flags {wc_flags:#x} ask for fields that completions of \
+                    this \
                      device do not have"
                 )
             }));

@@ -71,7 +71,8 @@ fn call_of(closure: &str) -> Option<String> {
 fn meaning(errno: Errno) -> String {
     let words = match errno.0 {
         libc::EINVAL => {
-            "EINVAL: an argument is wrong: NULL, of another device, destroyed already, or a number out of its range"
+            "EINVAL: an argument is wrong: NULL, of another device, destroyed already, or a number out of \
+            its range"
         }
         libc::EOPNOTSUPP => "EOPNOTSUPP: this device does not have what it asks for",
         libc::ENOMEM => "ENOMEM: there is no memory, or a table is full",
