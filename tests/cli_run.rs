@@ -259,7 +259,7 @@ fn losses_are_survived_and_captured() {
         &["--addr", "127.101.0.13", "--capture", &own, "--log", "info", "--loss", "1e-3"],
         &port,
     );
-    // Whoever has got everything ends, and does not repeat its last acknowledgement: if just this one is
+    // The side that has got everything ends, and does not repeat its last acknowledgement: if just this one is
     // lost, the other's last request fails, as with any adapter. Everything has arrived all the same.
     let last_failed = "Failed status transport retry counter exceeded (12) for wr_id 2\n";
     let ended = |one: &std::process::Output| one.status.success() && out(one).contains("usec/iter");

@@ -88,7 +88,7 @@ fn counters_of_running_processes_are_shown() {
 #[test]
 fn a_process_that_does_not_answer_is_said_to() {
     let place = Place::new("silent", 1);
-    // Nobody drives it.
+    // No thread drives it.
     let _port = place.open();
     let output = place.stat(&["--json"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
@@ -99,7 +99,7 @@ fn a_process_that_does_not_answer_is_said_to() {
 
 #[test]
 fn without_processes_there_is_nothing_to_show() {
-    let place = Place::new("nobody", 800);
+    let place = Place::new("alone", 800);
     let output = place.stat(&[]);
     assert!(output.status.success() && text(&output).contains("no process"), "{}", text(&output));
     let output = place.stat(&["--json"]);

@@ -180,7 +180,7 @@ static void receive_tagged(void *bytes, size_t length, ucp_tag_t tag)
 	wait_for(ucp_tag_recv_nbx(worker, bytes, length, tag, (ucp_tag_t)-1, &plain), "tag receive");
 }
 
-/* A message may arrive before anybody waits for it. */
+/* A message may arrive before the receiver waits for it. */
 static unsigned char am_bytes[MAX_BYTES];
 static size_t am_length;
 static void *am_announced;

@@ -181,7 +181,7 @@ static void late_receive(struct side *s)
 	responder_sees(s, 0);
 }
 
-/* Nobody there: the first transmission and one repetition, 67 ms to 268 ms each. */
+/* No peer is there: the first transmission and one repetition, 67 ms to 268 ms each. */
 static void no_peer(struct side *s)
 {
 	connect_pair(s, &(struct plan){.type = IBV_QPT_RC, .retries = 1, .wrong_qpn = s->client ? 0xabcde : 0});

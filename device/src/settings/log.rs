@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 
-/// Levels of explanations; each includes those before it.
+/// Levels of the log; each includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Log {
     /// Nothing but wrong settings and a device that cannot be opened.

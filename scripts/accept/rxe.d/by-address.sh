@@ -2,7 +2,7 @@
 # Sourced by the scenarios that have such programs.
 # shellcheck shell=bash
 
-# Nothing in /proc tells that somebody listens for connections: whoever is too early is told so, and asks again.
+# Nothing in /proc tells that a program listens for connections: a client that is too early is told so, and asks again.
 asks_again=40
 too_early='reject|refused|unreachable|unexpected CM event|connect error'
 connection_port=7000

@@ -92,7 +92,7 @@ everything_captured() {
         done
         pair tool-atomic_bw ib_atomic_bw -F -d @DEVICE -x @GID -n 6
     fi
-    # Only pumice's: who sends to a group needs nobody there, and rxe alone would be compared with itself. Multicast leaves by the
+    # Only pumice's: a sender to a group needs no receiver, and rxe alone would be compared with itself. Multicast leaves by the
     # interface that a route names.
     if [[ $client == pumice ]]; then
         ip -n peer route replace 239.0.0.0/8 dev w1

@@ -45,10 +45,10 @@ pub(crate) extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
     })
 }
 
-/// The tables of operations: every slot has a function, because programs do not look.
+/// The tables of operations: every entry has a function, because programs do not look.
 fn operations() -> Box<verbs_context> {
     let mut verbs: Box<verbs_context> = Box::new(zeroed());
-    let unused = refused!(ptr, "ibv_context_ops (a slot that verbs.h does not use)");
+    let unused = refused!(ptr, "ibv_context_ops (an entry that verbs.h does not use)");
     verbs.context.ops = ibv_context_ops {
         _compat_query_device: operation!(query::ibv_query_device),
         _compat_query_port: operation!(query::ibv_query_port),

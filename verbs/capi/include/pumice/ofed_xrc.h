@@ -93,8 +93,8 @@ static inline struct ibv_xrc_domain *ofed_qp_xrc_domain(struct ibv_qp *qp)
 
 /*
  * Opens an XRC domain: with fd -1 one of its own, else the one of the file, which everybody of the same user
- * gets who opens it through the same file. oflag: O_CREAT makes it if nobody has it open (else EAGAIN),
- * O_EXCL refuses one that somebody has open (EINVAL). NULL and errno on failure.
+ * gets who opens it through the same file. oflag: O_CREAT makes it if no process has it open (else EAGAIN),
+ * O_EXCL refuses one that a process has open (EINVAL). NULL and errno on failure.
  */
 struct ibv_xrc_domain *ibv_open_xrc_domain(struct ibv_context *context, int fd, int oflag);
 

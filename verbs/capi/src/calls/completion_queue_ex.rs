@@ -206,7 +206,7 @@ pub(crate) extern "C" fn modify_cq(cq: *mut ibv_cq, attributes: In<'_, ibv_modif
     })
 }
 
-/// Sets every slot.
+/// Sets every function.
 fn set_operations(c: &mut ibv_cq_ex) {
     c.start_poll = operation!(start_poll);
     c.next_poll = operation!(next_poll);

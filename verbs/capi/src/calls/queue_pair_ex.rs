@@ -271,7 +271,7 @@ extern "C" fn wr_set_sge_list(qp: Pointer<'_>, count: usize, list: Array<'_, ibv
     set(qp, |_, series| set_elements(series, elements(list, count)?));
 }
 
-/// Sets every `wr_*` slot.
+/// Sets every `wr_*` function.
 pub(crate) fn fill_operations(c: &mut ibv_qp_ex) {
     c.wr_start = operation!(wr_start);
     c.wr_complete = operation!(wr_complete);

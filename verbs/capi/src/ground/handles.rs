@@ -95,7 +95,7 @@ pub(crate) fn live<T: Listed>(pointer: *mut T::C) -> Result<Arc<T>, Errno> {
     if now == made { Ok(object) } else { Err(changed(T::KIND, made, now)) }
 }
 
-/// As [`live`], without an explanation.
+/// As [`live`], without a sentence in the log.
 pub(crate) fn find<T: Listed>(pointer: *mut T::C) -> Option<Arc<T>> {
     let object = register().live.get(&pointer.addr()).map(|entry| Arc::clone(&entry.object))?;
     object.downcast::<T>().ok()

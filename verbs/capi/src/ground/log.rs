@@ -1,4 +1,4 @@
-//! Explanations on standard error: why a call was refused, a queue pair failed, or a message was dropped.
+//! The log on standard error: why a call was refused, a queue pair failed, or a message was dropped.
 //!
 //! What a peer or a loop can cause again and again is limited: of one kind of sentence a few are printed per
 //! second, and how many were left out is said with the next one, or at exit.
@@ -25,13 +25,13 @@ const PERIOD: Duration = Duration::from_secs(1);
 const MAX_KINDS: usize = 64;
 
 /// Prints why something was refused or dropped, if PUMICE_LOG is warn or more.
-pub(crate) fn explain(reason: impl FnOnce() -> String) {
-    explain_at(Log::Warn, reason);
+pub(crate) fn log_warning(reason: impl FnOnce() -> String) {
+    log_at(Log::Warn, reason);
 }
 
 /// Prints a sentence if PUMICE_LOG is at least `level`.
-pub(crate) fn explain_at(level: Log, reason: impl FnOnce() -> String) {
-    note_explained();
+pub(crate) fn log_at(level: Log, reason: impl FnOnce() -> String) {
+    note_logged();
     if logs(level) {
         print_limited(&reason());
     }
@@ -39,10 +39,10 @@ pub(crate) fn explain_at(level: Log, reason: impl FnOnce() -> String) {
 
 /// Prints what happened to a queue pair. That one fails is always said, and once each; dropped messages
 /// are limited.
-pub(crate) fn explain_cause(qpn: Qpn, cause: &Cause) {
+pub(crate) fn log_cause(qpn: Qpn, cause: &Cause) {
     match cause {
-        _ if cause.is_usual() => explain_at(Log::Info, || format!("QP {qpn} {cause}")),
-        _ if !cause.is_fatal() => explain(|| format!("QP {qpn} {cause}")),
+        _ if cause.is_usual() => log_at(Log::Info, || format!("QP {qpn} {cause}")),
+        _ if !cause.is_fatal() => log_warning(|| format!("QP {qpn} {cause}")),
         _ if logs(Log::Error) => print_always(&format!("QP {qpn} {cause}")),
         _ => {}
     }
@@ -53,32 +53,32 @@ pub(crate) fn logs(level: Log) -> bool {
     match settings() {
         Ok(settings) => settings.log >= level,
         Err(error) => {
-            complain(&error.to_string());
+            log_always(&error.to_string());
             false
         }
     }
 }
 
 thread_local! {
-    /// This thread has explained something since [`take_explained`].
-    static EXPLAINED: Cell<bool> = const { Cell::new(false) };
+    /// This thread has logged something since [`take_logged`].
+    static LOGGED: Cell<bool> = const { Cell::new(false) };
 }
 
-fn note_explained() {
-    // A thread that is ending has nothing to explain any more.
-    let _ = EXPLAINED.try_with(|explained| explained.set(true));
+fn note_logged() {
+    // A thread that is ending has nothing to log any more.
+    let _ = LOGGED.try_with(|logged| logged.set(true));
 }
 
-/// Whether this thread has explained something since it asked before: what a call returns then needs no
+/// Whether this thread has logged something since it asked before: what a call returns then needs no
 /// further sentence.
-pub(crate) fn take_explained() -> bool {
-    EXPLAINED.try_with(|explained| explained.replace(false)).unwrap_or(true)
+pub(crate) fn take_logged() -> bool {
+    LOGGED.try_with(|logged| logged.replace(false)).unwrap_or(true)
 }
 
 /// Prints what keeps the whole device from being used, whatever PUMICE_LOG is; once, though programs try
 /// again.
-pub(crate) fn complain(sentence: &str) {
-    note_explained();
+pub(crate) fn log_always(sentence: &str) {
+    note_logged();
     static SAID: Mutex<Option<String>> = Mutex::new(None);
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if said.as_deref() != Some(sentence) {
@@ -110,7 +110,7 @@ pub(crate) fn report_left_out() {
     drop(limiter);
     if left_out > 0 {
         print_always(&format!(
-            "{left_out} more explanations were left out, of kinds that came more than {BURST} times a second"
+            "{left_out} more sentences were left out, of kinds that came more than {BURST} times a second"
         ));
     }
 }

@@ -23,7 +23,7 @@ pub(crate) mod requests;
 pub(crate) mod settings;
 pub(crate) mod system_call;
 pub(crate) mod turn;
-pub(crate) mod unexplained;
+pub(crate) mod unlogged;
 pub(crate) mod unserved;
 pub(crate) mod wall_clock;
 pub(crate) mod zeroed;

@@ -7,7 +7,7 @@ use pumice_device::system::cancellation::Uncancelled;
 
 use crate::ground::cancellation::RESTART;
 use crate::ground::errno::{Errno, set_errno};
-use crate::ground::unexplained;
+use crate::ground::unlogged;
 
 /// Runs `call` behind the wall: a panic becomes EIO. The panic itself was reported by its hook.
 #[inline]
@@ -15,7 +15,7 @@ fn walled<T, C: FnOnce() -> Result<T, Errno>>(call: C) -> Result<T, Errno> {
     // What a panic leaves half done is behind the locks of the device, which are taken over.
     let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Errno(libc::EIO)));
     if let Err(errno) = &outcome {
-        unexplained::tell::<C>(*errno);
+        unlogged::tell::<C>(*errno);
     }
     outcome
 }

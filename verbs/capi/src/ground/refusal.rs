@@ -5,12 +5,12 @@ use pumice_device::hca::HcaError;
 use pumice_device::settings::SettingError;
 
 use super::errno::{Errno, NOT_SUPPORTED};
-use super::log::{complain, explain};
+use super::log::{log_always, log_warning};
 
 impl Errno {
     /// A refusal with its reason for the operator.
     pub(crate) fn because(self, reason: impl FnOnce() -> String) -> Errno {
-        explain(reason);
+        log_warning(reason);
         self
     }
 }
@@ -29,7 +29,7 @@ pub(crate) fn check_mask(call: &str, mask: u32, known: u32) -> Result<(), Errno>
 impl From<HcaError> for Errno {
     #[cold]
     fn from(error: HcaError) -> Errno {
-        explain(|| error.to_string());
+        log_warning(|| error.to_string());
         Errno(error.errno())
     }
 }
@@ -37,7 +37,7 @@ impl From<HcaError> for Errno {
 impl From<ResourceError> for Errno {
     #[cold]
     fn from(error: ResourceError) -> Errno {
-        explain(|| error.to_string());
+        log_warning(|| error.to_string());
         Errno(error.errno())
     }
 }
@@ -45,7 +45,7 @@ impl From<ResourceError> for Errno {
 impl From<SettingError> for Errno {
     #[cold]
     fn from(error: SettingError) -> Errno {
-        complain(&error.to_string());
+        log_always(&error.to_string());
         Errno(error.errno)
     }
 }

@@ -7,7 +7,7 @@ use pumice_device::settings::Settings;
 
 use super::environment;
 use super::errno::{Errno, NOT_SUPPORTED};
-use super::log::complain;
+use super::log::log_always;
 
 /// The settings of this process.
 ///
@@ -15,7 +15,7 @@ use super::log::complain;
 /// One is wrong; that has been said on standard error.
 pub(crate) fn settings() -> Result<&'static Settings, Errno> {
     environment::settings().map_err(|error| {
-        complain(&error.to_string());
+        log_always(&error.to_string());
         Errno(error.errno)
     })
 }

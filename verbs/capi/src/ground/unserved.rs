@@ -6,14 +6,14 @@
 use std::ffi::{c_int, c_void};
 
 use crate::ground::errno::NOT_SUPPORTED;
-use crate::ground::log::explain_at;
+use crate::ground::log::log_at;
 use crate::ground::outcome::{negative, number, pointer, status};
 use pumice_device::settings::Log;
 
 /// Why a call was refused. Calls of a vendor's library are questions, which programs ask of every device.
 fn because(call: &str) {
     let asks = !(call.starts_with("ibv_") || call.starts_with("_ibv_") || call.starts_with("rdma_"));
-    explain_at(if asks { Log::Info } else { Log::Warn }, || {
+    log_at(if asks { Log::Info } else { Log::Warn }, || {
         format!("{call} is refused with EOPNOTSUPP: this device does not have it")
     });
 }
@@ -55,7 +55,7 @@ pub(crate) const fn zero(_call: &str) -> usize {
     0
 }
 
-/// A function of C that refuses, for a slot of a table: its convention, and the call that leads there.
+/// A function of C that refuses, for an entry of a table: its convention, and the call that leads there.
 macro_rules! refused {
     (int, $call:literal) => {{
         extern "C" fn refuse() -> std::ffi::c_int {

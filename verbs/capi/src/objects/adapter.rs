@@ -10,10 +10,10 @@ use super::device::the_device;
 use super::events::Distributor;
 use super::gid_entries::{gid_entries, gid_entries_now};
 use crate::ground::errno::Errno;
-use crate::ground::log::{self, complain, explain, explain_cause, logs};
+use crate::ground::log::{self, log_always, log_cause, log_warning, logs};
 use crate::ground::outcome::value;
 use crate::ground::settings::{profile, settings};
-use crate::ground::unexplained;
+use crate::ground::unlogged;
 use crate::ground::zeroed::zeroed;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
@@ -39,7 +39,7 @@ impl Adapter {
         let gids = gid_entries()?;
         let address = match (gids.as_slice(), settings.address) {
             ([], _) => {
-                complain(
+                log_always(
                     "no interface that is up has an address: bring one up, `ip link set lo up` is enough",
                 );
                 return Err(Errno(libc::ENODEV));
@@ -64,7 +64,7 @@ impl Adapter {
             Some(entries)
         }));
         if logs(Log::Error) {
-            config.log = Some(Box::new(|qp, cause| explain_cause(qp.qpn, cause)));
+            config.log = Some(Box::new(|qp, cause| log_cause(qp.qpn, cause)));
         }
         if logs(Log::Debug) {
             config.steps = Some(Box::new(log::print_step));
@@ -77,19 +77,19 @@ impl Adapter {
             OpenError::Hca(error) => error.into(),
             OpenError::Capture(error) => capture::refused(settings, &error),
             OpenError::Share(error) => {
-                complain(&error.to_string());
+                log_always(&error.to_string());
                 Errno(error.errno())
             }
             OpenError::Port(error) => {
-                complain(&error.to_string());
+                log_always(&error.to_string());
                 Errno(libc::EIO)
             }
         })?;
         if let Some(notice) = opened.notice {
-            explain(|| notice);
+            log_warning(|| notice);
         }
         let hca = Arc::new(opened.hca);
-        unexplained::attach(hca.events());
+        unlogged::attach(hca.events());
         let distributor = with_signals_blocked(|| Distributor::start(&hca))?;
         let idle = hca.create_cq(CqSetup { depth: 1, ..CqSetup::default() })?;
         static FAREWELL: Once = Once::new();
@@ -131,8 +131,8 @@ fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
 /// The adapter of this process, if a context is open.
 static SHARED: Mutex<Weak<Adapter>> = Mutex::new(Weak::new());
 
-/// How long an exit waits for explanations to be written to a slow terminal.
-const EXPLANATIONS_PATIENCE: Duration = Duration::from_millis(100);
+/// How long an exit waits for the log to be written to a slow terminal.
+const LOG_PATIENCE: Duration = Duration::from_millis(100);
 
 /// At exit: a program that exits right after its last completion has not sent the acknowledgement for
 /// it. Takes no lock that is held, because programs also exit from signal handlers.
@@ -144,7 +144,7 @@ extern "C" fn farewell() {
         if !adapter.is_inherited() {
             adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
             adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
-            adapter.hca.events().settle(EXPLANATIONS_PATIENCE);
+            adapter.hca.events().settle(LOG_PATIENCE);
             capture::flush_capture();
         }
         log::report_left_out();
@@ -167,7 +167,7 @@ pub(crate) fn adapter() -> Result<Arc<Adapter>, Errno> {
     Ok(adapter)
 }
 
-/// Gives up a context's share of the adapter. The last one closes the port, before anybody can ask for
+/// Gives up a context's share of the adapter. The last one closes the port, before another thread can ask for
 /// the device again.
 pub(crate) fn release(adapter: Arc<Adapter>) {
     let _shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,7 +12,7 @@ use pumice_device::settings::{CAPTURE, Log, SettingError, Settings};
 use pumice_device::system::cancellation::Uncancelled;
 
 use crate::ground::errno::Errno;
-use crate::ground::log::{explain_at, print_always};
+use crate::ground::log::{log_at, print_always};
 
 /// Bytes of packets that wait to be written.
 const CAPTURE_BUFFER_BYTES: usize = 1 << 18;
@@ -43,7 +43,7 @@ pub(crate) fn faults(settings: &Settings) -> FaultPlan {
     // The name by which a program is called is not what it is told to do.
     let (seed, drop_ppm) = (settings.seed_of(std::env::args_os().skip(1)), settings.loss_ppm);
     let percent = f64::from(drop_ppm) / 1e4;
-    explain_at(Log::Info, || format!("{percent} % of what is sent is lost, with seed {}", settings.seed));
+    log_at(Log::Info, || format!("{percent} % of what is sent is lost, with seed {}", settings.seed));
     FaultPlan::seeded(seed).by_chance(drop_ppm, Fault::Drop)
 }
 

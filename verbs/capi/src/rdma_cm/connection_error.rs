@@ -3,12 +3,12 @@
 use pumice_device::gsi::ConnectionError;
 
 use crate::ground::errno::Errno;
-use crate::ground::log::explain;
+use crate::ground::log::log_warning;
 
 impl From<ConnectionError> for Errno {
     #[cold]
     fn from(error: ConnectionError) -> Errno {
-        explain(|| error.to_string());
+        log_warning(|| error.to_string());
         Errno(error.errno())
     }
 }

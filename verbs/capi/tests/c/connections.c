@@ -95,7 +95,7 @@ static void requests_are_rejected(void)
 	CLAIM(event->param.conn.private_data_len == 148 && !strcmp(event->param.conn.private_data, "no"));
 	CLAIM(rdma_ack_cm_event(event) == 0);
 	gone(asks);
-	/* Nobody listens any more. */
+	/* No listener is there any more. */
 	CLAIM(rdma_destroy_id(waits) == 0);
 	asks = resolved(RDMA_PS_TCP, &at);
 	give_queue_pair(asks);

@@ -78,7 +78,7 @@ static void endpoints_wait_by_themselves(void)
 	CLAIM(rdma_disconnect(asks) == 0 && asks->event->event == RDMA_CM_EVENT_DISCONNECTED);
 	CLAIM(rdma_dereg_mr(region) == 0);
 	rdma_destroy_ep(asks);
-	/* Refused, and then nobody there. */
+	/* Refused, and then no listener is there. */
 	for (int times = 0; times < 2; times++) {
 		wants = four();
 		CLAIM(rdma_create_ep(&asks, to, NULL, &wants) == 0);
@@ -267,7 +267,7 @@ static struct rdma_cm_id *at_all(int family, uint16_t port, int one_family)
 	return id;
 }
 
-/* Asks at a port of this address, and is rejected by the program, or because nobody listens. */
+/* Asks at a port of this address, and is rejected by the program, or because it does not listen. */
 static void asks_at(uint16_t port, int reason)
 {
 	struct sockaddr_in at = own;

@@ -1,6 +1,6 @@
 /*
  * Memory that the program gives back under traffic: registered, used, deregistered or its queue pair destroyed, and
- * unmapped at once, while peers go on. Whoever touches it then is killed. GIVEN_BACK_SECONDS says how long; 1.
+ * unmapped at once, while peers go on. A thread that touches it then kills the process. GIVEN_BACK_SECONDS says how long; 1.
  */
 #include "expect.h"
 #include <pthread.h>
@@ -66,7 +66,7 @@ static void flood(int in)
 }
 
 /*
- * Datagrams: the program unmaps first, as UCX does, then destroys and deregisters. Nobody polls: the device's own
+ * Datagrams: the program unmaps first, as UCX does, then destroys and deregisters. The program does not poll: the device's own
  * thread delivers, and finds that the memory is gone.
  */
 static void datagrams(int out)

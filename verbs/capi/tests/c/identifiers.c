@@ -126,7 +126,7 @@ static void shared_receive_queues_have_what_they_name(void)
 	rdma_destroy_qp(id);
 	rdma_destroy_srq(id);
 	CLAIM(!id->srq && !id->qp);
-	/* An XRC one, whose domain and completion queue nobody names. */
+	/* An XRC one, whose domain and completion queue the caller does not name. */
 	more.comp_mask = IBV_SRQ_INIT_ATTR_TYPE;
 	more.srq_type = IBV_SRQT_XRC;
 	CLAIM(rdma_create_srq_ex(id, &more) == 0 && id->srq && id->recv_cq && more.xrcd && more.cq == id->recv_cq);
@@ -196,7 +196,7 @@ static void names_are_resolved_by_events(void)
 	CLAIM(rdma_resolve_addrinfo(id, "no.such.name.", "7", &hints) == 0);
 	CLAIM(rdma_get_cm_event(events, &event) == 0 && (int)event->event == ADDRINFO_ERROR && event->status == EAI_NONAME);
 	CLAIM(rdma_ack_cm_event(event) == 0);
-	/* An answer that nobody asks for goes with the identifier. */
+	/* An answer that the program does not ask for goes with the identifier. */
 	CLAIM(rdma_resolve_addrinfo(id, own, "7", &hints) == 0);
 	/* The program's own event comes after it. */
 	REFUSES(rdma_write_cm_event(id, RDMA_CM_EVENT_ESTABLISHED, 0, 0), EINVAL);

@@ -169,7 +169,7 @@ static void windows(struct ibv_qp *a, struct ibv_qp *b, struct ibv_mr *region, c
 	FAILS(ibv_dealloc_mw(mw), 0);
 }
 
-/* Datagrams: the end that has the hole learns of it, and nobody else. */
+/* Datagrams: the end that has the hole learns of it, and the peer does not. */
 static void datagrams(struct ibv_mr *region, char *page)
 {
 	struct ibv_qp *b, *a = pair(IBV_QPT_UD, &b);

@@ -62,7 +62,7 @@ static void time_stamps(void)
 		CLAIM(wall == ibv_wc_read_completion_wallclock_ns(cqx));
 		CLAIM(cqx->status == IBV_WC_SUCCESS);
 		CLAIM(at > last && at <= raw_clock());
-		/* Converted to a clock that somebody may set: a few milliseconds of the same moment. */
+		/* Converted to a clock that an operator may set: a few milliseconds of the same moment. */
 		CLAIM(wall + 10000000 > last_wall && wall < wall_clock() + 10000000);
 		ibv_end_poll(cqx);
 		last = at;

@@ -294,7 +294,7 @@ static void windows_of_type_2(struct ibv_qp *a, struct ibv_qp *b)
 	}
 	FAILS(outcome(a, IBV_WR_RDMA_WRITE, piece(0, 8), 56, mw->rkey), IBV_WC_REM_ACCESS_ERR);
 	reconnect(a, b);
-	/* A region's key cannot be invalidated, by nobody. */
+	/* A region's key cannot be invalidated by a program. */
 	invalidate.invalidate_rkey = mr->rkey;
 	CLAIM(posted(b, &invalidate) != IBV_WC_SUCCESS);
 	reconnect(a, b);

@@ -48,7 +48,7 @@ static int pair_of(int *other, int level, int option, int value)
 		CLAIM(rsetsockopt(one, level, option, &value, sizeof(value)) == 0);
 		CLAIM(rsetsockopt(listens, level, option, &value, sizeof(value)) == 0);
 	}
-	/* Nobody accepts yet: it is connected all the same. */
+	/* The server does not accept yet: it is connected all the same. */
 	CLAIM(rconnect(one, address(), sizeof(at)) == 0);
 	CLAIM((*other = raccept(listens, (void *)&from, &length)) >= 0 && length == sizeof(from));
 	CLAIM(rgetsockname(one, (void *)&to, &length) == 0);
@@ -227,7 +227,7 @@ static void ends(void)
 	REFUSES(rsend(one, "x", 1, 0), ECONNRESET);
 	CLAIM(rclose(one) == 0);
 
-	/* Whoever closes leaves nothing behind. */
+	/* A side that closes leaves nothing behind. */
 	one = pair_of(&other, 0, 0, 0);
 	CLAIM(rsend(one, content, 100000, 0) == 100000 && rclose(one) == 0);
 	unsigned char *got = malloc(100001);
@@ -243,7 +243,7 @@ static void ends(void)
 	REFUSES(rgetpeername(one, address(), &length), ENOTCONN);
 	REFUSES(raccept(one, NULL, NULL), EINVAL);
 	REFUSES(rconnect(one, address(), 3), EINVAL);
-	/* Nobody is there. */
+	/* No server is there. */
 	at = own;
 	at.sin_port = htons(1);
 	REFUSES(rconnect(one, address(), sizeof(at)), ECONNREFUSED);

@@ -50,7 +50,7 @@ pub(crate) struct ibv_context {
 }
 
 /// The extended operations. It grows at its front, so programs count back from `context` and look
-/// at `sz` before they use a slot.
+/// at `sz` before they call a function.
 #[repr(C)]
 pub(crate) struct verbs_context {
     pub(crate) free_buf: Operation,

@@ -1,11 +1,11 @@
 //! Slots of tables of operations.
 
-/// A slot of a table of operations: a C function of whatever signature verbs.h gives the slot.
+/// An entry of a table of operations: a C function with the signature that verbs.h gives the entry.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Operation(pub(crate) *const std::ffi::c_void);
 
-/// Names a function as a slot's operation.
+/// Names a function as the operation of an entry.
 macro_rules! operation {
     ($function:expr) => {
         $crate::ground::abi::Operation($function as *const std::ffi::c_void)

@@ -23,7 +23,7 @@ use crate::rdma_cm::id::shared::shared;
 use crate::rsocket::protocol::datagram::Source;
 
 /// Room for a datagram between queue pairs, its header included. Longer ones go over UDP.
-const SLOT: u32 = 2048;
+const BUFFER_BYTES: u32 = 2048;
 /// What comes before a received datagram.
 const GRH: u32 = 40;
 /// Which completions are of receives.
@@ -35,11 +35,11 @@ pub(crate) struct End {
     queue_pair: QueuePair,
     outgoing: Region,
     incoming: Region,
-    /// Slots of the outgoing region that are free.
+    /// Buffers of the outgoing region that are free.
     free: Vec<u32>,
     pub(crate) ip: IpAddr,
     longest: usize,
-    slots: usize,
+    buffers: usize,
     armed: bool,
 }
 
@@ -54,19 +54,19 @@ impl End {
         let wanted = Wanted { kind: QPT_UD, sends, receives, receive_elements: 1, inline: 0 };
         let queue_pair = QueuePair::new(&id, &wanted)?;
         let shared = shared()?;
-        let mtu = shared.hca().active_mtu().bytes().min(SLOT as usize);
+        let mtu = shared.hca().active_mtu().bytes().min(BUFFER_BYTES as usize);
         let mut end = End {
             queue_pair,
-            outgoing: Region::new(shared, usize::from(sends) * SLOT as usize, LOCAL)?,
-            incoming: Region::new(shared, usize::from(receives) * (SLOT + GRH) as usize, LOCAL)?,
+            outgoing: Region::new(shared, usize::from(sends) * BUFFER_BYTES as usize, LOCAL)?,
+            incoming: Region::new(shared, usize::from(receives) * (BUFFER_BYTES + GRH) as usize, LOCAL)?,
             free: (0..u32::from(sends)).collect(),
             ip,
             longest: mtu,
-            slots: sends.into(),
+            buffers: sends.into(),
             armed: false,
         };
-        for slot in 0..u32::from(receives) {
-            end.post_receive(slot)?;
+        for buffer in 0..u32::from(receives) {
+            end.post_receive(buffer)?;
         }
         end.arm();
         Ok(end)
@@ -89,7 +89,7 @@ impl End {
 
     /// Whether all that was sent has left.
     pub(crate) fn is_idle(&self) -> bool {
-        self.free.len() == self.slots
+        self.free.len() == self.buffers
     }
 
     /// Whether a datagram of so many bytes, with its header, fits one packet.
@@ -108,10 +108,10 @@ impl End {
         }
     }
 
-    fn post_receive(&self, slot: u32) -> Result<(), Errno> {
-        let address = self.incoming.address(slot * (SLOT + GRH));
-        let sges = [Sge { address, length: SLOT + GRH, lkey: self.incoming.lkey() }];
-        let request = RecvRequest { wr_id: RECEIVE | u64::from(slot), sges: &sges };
+    fn post_receive(&self, buffer: u32) -> Result<(), Errno> {
+        let address = self.incoming.address(buffer * (BUFFER_BYTES + GRH));
+        let sges = [Sge { address, length: BUFFER_BYTES + GRH, lkey: self.incoming.lkey() }];
+        let request = RecvRequest { wr_id: RECEIVE | u64::from(buffer), sges: &sges };
         Ok(self.queue_pair.hca.post_recv(self.queue_pair.number, &request)?)
     }
 
@@ -136,25 +136,26 @@ impl End {
         to: UdDestination,
     ) -> Result<usize, Errno> {
         let length = from.left();
-        if header.len() + length > SLOT as usize {
+        if header.len() + length > BUFFER_BYTES as usize {
             return Err(Errno(libc::EMSGSIZE));
         }
-        let slot = self.free.pop().ok_or(Errno(libc::EAGAIN))?;
-        // A free slot: nothing else uses its bytes.
-        let bytes = self.outgoing.run((slot * SLOT) as usize, header.len() + length).ok_or(INVALID)?;
+        let buffer = self.free.pop().ok_or(Errno(libc::EAGAIN))?;
+        // A free buffer: nothing else uses its bytes.
+        let bytes =
+            self.outgoing.run((buffer * BUFFER_BYTES) as usize, header.len() + length).ok_or(INVALID)?;
         bytes.write(header);
         from.gather(bytes.after(header.len()));
         let sges = [Sge {
-            address: self.outgoing.address(slot * SLOT),
+            address: self.outgoing.address(buffer * BUFFER_BYTES),
             length: (header.len() + length) as u32,
             lkey: self.outgoing.lkey(),
         }];
-        let mut request = SendRequest::new(slot.into(), SendOpcode::Send);
+        let mut request = SendRequest::new(buffer.into(), SendOpcode::Send);
         request.flags |= SendFlags::SIGNALED;
         request.sges = &sges;
         request.ud = Some(UdDestination { qkey: DATAGRAM_Q_KEY, ..to });
         if let Err(error) = self.queue_pair.hca.post_send(self.queue_pair.number, &request) {
-            self.free.push(slot);
+            self.free.push(buffer);
             return Err(error.into());
         }
         Ok(length)
@@ -165,16 +166,17 @@ impl End {
         let mut batch = [WorkCompletion::default(); BATCH];
         let count = self.queue_pair.hca.poll_cq(&self.queue_pair.queue, &mut batch);
         for completion in batch.iter().take(count) {
-            let slot = completion.wr_id as u32;
+            let buffer = completion.wr_id as u32;
             if completion.wr_id & RECEIVE == 0 {
-                self.free.push(slot);
+                self.free.push(buffer);
                 continue;
             }
             if completion.status != WcStatus::Success {
                 continue;
             }
-            let (begin, length) = (slot * (SLOT + GRH) + GRH, completion.byte_len.saturating_sub(GRH));
-            let mut bytes = vec![0; length.min(SLOT) as usize];
+            let (begin, length) =
+                (buffer * (BUFFER_BYTES + GRH) + GRH, completion.byte_len.saturating_sub(GRH));
+            let mut bytes = vec![0; length.min(BUFFER_BYTES) as usize];
             if let Some(received) = self.incoming.run(begin as usize, bytes.len()) {
                 received.read(&mut bytes);
                 if let Some((source, data)) = Source::parse(&bytes) {
@@ -182,7 +184,7 @@ impl End {
                 }
             }
             // If it fails, the queue pair is in error and receives nothing more.
-            let _ = self.post_receive(slot);
+            let _ = self.post_receive(buffer);
         }
         count > 0
     }

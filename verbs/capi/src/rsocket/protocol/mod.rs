@@ -25,7 +25,7 @@ pub(crate) mod word;
 /// Entries of the table that a peer writes the halves of its ring into.
 pub(crate) const TABLE_ENTRIES: usize = 2;
 /// Send requests that are kept for words of the protocol itself.
-pub(crate) const CONTROL_SLOTS: u32 = 4;
+pub(crate) const CONTROL_REQUESTS: u32 = 4;
 /// Nothing is sent before the ring has this much room, so that streams do not fall into crumbs.
 pub(crate) const LEAST_ROOM: u32 = 2048;
 

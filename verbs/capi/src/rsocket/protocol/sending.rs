@@ -3,7 +3,7 @@
 use super::remote_buffer::RemoteBuffer;
 use super::ring::{Piece, Ring};
 use super::word::Word;
-use super::{CONTROL_SLOTS, LEAST_ROOM, TABLE_ENTRIES};
+use super::{CONTROL_REQUESTS, LEAST_ROOM, TABLE_ENTRIES};
 
 /// Longest piece of data in one message.
 const LONGEST: u32 = 65536;
@@ -41,23 +41,23 @@ pub(crate) struct Sending {
     current: usize,
     expected: usize,
     /// Send requests that are free, of how many.
-    slots: u32,
-    all_slots: u32,
+    free_entries: u32,
+    all_entries: u32,
     ring: Ring,
 }
 
 impl Sending {
     /// Nothing may be sent yet. `requests`: of the send queue.
     pub(crate) fn new(requests: u16, ring_bytes: u32) -> Sending {
-        let slots = u32::from(requests).saturating_sub(CONTROL_SLOTS);
+        let free_entries = u32::from(requests).saturating_sub(CONTROL_REQUESTS);
         Sending {
             sent: 0,
             limit: 0,
             buffers: [RemoteBuffer::default(); TABLE_ENTRIES],
             current: 0,
             expected: 1,
-            slots,
-            all_slots: slots,
+            free_entries,
+            all_entries: free_entries,
             ring: Ring::new(ring_bytes),
         }
     }
@@ -82,7 +82,7 @@ impl Sending {
     }
 
     const fn has_credit(&self) -> bool {
-        self.sent != self.limit && self.slots > 0
+        self.sent != self.limit && self.free_entries > 0
     }
 
     fn buffer(&self) -> RemoteBuffer {
@@ -113,7 +113,7 @@ impl Sending {
             length = piece.length();
         }
         self.sent = self.sent.wrapping_add(1);
-        self.slots -= 1;
+        self.free_entries -= 1;
         let rest = buffer.length - length;
         if let Some(current) = self.buffers.get_mut(self.current) {
             *current =
@@ -139,14 +139,14 @@ impl Sending {
         }
         let piece = if length > inline { self.ring.take(length) } else { Piece::default() };
         self.sent = self.sent.wrapping_add(1);
-        self.slots -= 1;
+        self.free_entries -= 1;
         Some(Transfer { word: Some(Word::Map(index)), address: to.address, key: to.key, length, piece })
     }
 
     /// Whether something can be written to the peer's mappings now: it is told nothing, so no credit is
     /// needed.
     pub(crate) fn direct_is_possible(&self) -> bool {
-        self.slots > 0 && self.ring.room() >= LEAST_ROOM.min(self.ring_size())
+        self.free_entries > 0 && self.ring.room() >= LEAST_ROOM.min(self.ring_size())
     }
 
     /// The next piece for a mapping of the peer's. `None`: not now.
@@ -167,19 +167,19 @@ impl Sending {
             piece = self.ring.take(length);
             length = piece.length();
         }
-        self.slots -= 1;
+        self.free_entries -= 1;
         Some(Transfer { word: None, address: to.address, key: to.key, length, piece })
     }
 
     /// A request is done, and its part of the ring is free.
     pub(crate) fn handle_done(&mut self, ring_bytes: u32) {
-        self.slots = self.all_slots.min(self.slots + 1);
+        self.free_entries = self.all_entries.min(self.free_entries + 1);
         self.ring.release(ring_bytes);
     }
 
     /// Whether all that was sent has arrived.
     pub(crate) const fn is_idle(&self) -> bool {
-        self.slots == self.all_slots
+        self.free_entries == self.all_entries
     }
 
     #[cfg(test)]

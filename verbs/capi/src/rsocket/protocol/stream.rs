@@ -8,7 +8,7 @@ use super::remote_buffer::{Mapping, RemoteBuffer};
 use super::ring::Piece;
 use super::sending::{Sending, Table, Transfer};
 use super::word::Word;
-use super::{CONTROL_SLOTS, Violation};
+use super::{CONTROL_REQUESTS, Violation};
 
 /// How large a stream is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,7 +197,7 @@ impl Stream {
 
     /// The next word of the protocol itself, if one is due and can be posted.
     pub(crate) fn poll_control(&mut self) -> Option<Control> {
-        if self.controls >= CONTROL_SLOTS || self.end.is_some() {
+        if self.controls >= CONTROL_REQUESTS || self.end.is_some() {
             return None;
         }
         if let Some(word) = self.farewell.take() {
@@ -222,7 +222,7 @@ impl Stream {
 
     /// A WRITE of no bytes that the peer's program does not see; it fails if the peer is gone.
     pub(crate) fn probe(&mut self) -> bool {
-        let possible = self.controls < CONTROL_SLOTS && self.end.is_none();
+        let possible = self.controls < CONTROL_REQUESTS && self.end.is_none();
         self.controls += u32::from(possible);
         possible
     }

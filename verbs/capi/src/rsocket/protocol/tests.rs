@@ -8,7 +8,7 @@ use super::ring::Piece;
 use super::sending::{FIRST_PIECE, Table, Transfer};
 use super::stream::{Control, End, How, Sizes, Stream};
 use super::word::Word;
-use super::{CONTROL_SLOTS, Violation};
+use super::{CONTROL_REQUESTS, Violation};
 
 const RING_ADDRESS: u64 = 0x10_0000;
 const TABLE_ADDRESS: u64 = 0x20_0000;
@@ -334,7 +334,7 @@ fn any_words_at_all_are_survived() {
 #[test]
 fn no_more_than_four_words_of_the_protocol_are_on_their_way() {
     let [mut one, _] = connected([SMALL; 2], [false; 2]);
-    assert!((0..CONTROL_SLOTS).all(|_| one.stream.probe()));
+    assert!((0..CONTROL_REQUESTS).all(|_| one.stream.probe()));
     assert!(!one.stream.probe());
     one.post_controls();
     assert!(one.posted.is_empty());

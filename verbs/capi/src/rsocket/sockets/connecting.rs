@@ -11,7 +11,7 @@ use super::stream::{Connection, Patience, Stage, State, StreamSocket, turn, wake
 use super::table::{self, Socket};
 use super::transfer::LINGERING;
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::log::explain;
+use crate::ground::log::log_warning;
 use crate::rdma_cm::constants::{ONE_FAMILY, REUSE_ADDRESS, TYPE_OF_SERVICE};
 use crate::rdma_cm::id::shared::shared;
 use crate::rsocket::parts::event_thread::{Handlers, unwatch, watch};
@@ -186,7 +186,7 @@ impl StreamSocket {
         let socket = Arc::new(StreamSocket::of(id, self.family, options, Stage::Accepting, listener));
         let answered = if room { socket.answer_request(private_data) } else { Err(Errno(libc::ENOBUFS)) };
         if let Err(Errno(errno)) = answered {
-            explain(|| {
+            log_warning(|| {
                 format!("rsocket: a connection was turned down: {}", std::io::Error::from_raw_os_error(errno))
             });
             socket.id.reject();

@@ -34,7 +34,7 @@ const MOST_PEERS: usize = 1 << 16;
 /// Longest datagram, as with UDP.
 const LONGEST: usize = 65507 - 28;
 /// Datagrams between queue pairs in each direction, at most.
-const MOST_SLOTS: u16 = 384;
+const MOST_BUFFERS: u16 = 384;
 /// How long closing waits for what was sent to leave.
 const LINGERING: Duration = Duration::from_secs(2);
 
@@ -147,9 +147,10 @@ impl DatagramSocket {
         if let Some(index) = state.ends.iter().position(|end| end.ip == own) {
             return Ok(index);
         }
-        let sizes = state.options.sizes(MOST_SLOTS.into());
-        let slots = |bytes: u32| u16::try_from(bytes / 2048).unwrap_or(MOST_SLOTS).clamp(16, MOST_SLOTS);
-        state.ends.push(End::new(own, slots(sizes.send_buffer), slots(sizes.receive_buffer))?);
+        let sizes = state.options.sizes(MOST_BUFFERS.into());
+        let buffers =
+            |bytes: u32| u16::try_from(bytes / 2048).unwrap_or(MOST_BUFFERS).clamp(16, MOST_BUFFERS);
+        state.ends.push(End::new(own, buffers(sizes.send_buffer), buffers(sizes.receive_buffer))?);
         Ok(state.ends.len() - 1)
     }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::ground::cancellation::{RESTART, attempt_ends, begun, earlier};
 use crate::ground::errno::Errno;
-use crate::ground::log::explain;
+use crate::ground::log::log_warning;
 use crate::rdma_cm::constants::PS_TCP;
 use crate::rsocket::parts::identifier::Identifier;
 use crate::rsocket::parts::link::{Done, Link};
@@ -369,7 +369,7 @@ impl StreamSocket {
                 Done::Word(word) => {
                     words += 1;
                     if let Err(violation) = stream.handle_word(word, &mut Entries(&link.tables)) {
-                        explain(|| format!("rsocket: the peer broke the protocol: {violation:?}"));
+                        log_warning(|| format!("rsocket: the peer broke the protocol: {violation:?}"));
                         fault = fault.or(Some(libc::ECONNRESET));
                     }
                 }

@@ -13,7 +13,7 @@ fn stderr(output: &Output) -> String {
 }
 
 /// The lines on standard error, with the program's own numbers replaced by their names.
-fn explanations(output: &Output) -> Vec<String> {
+fn sentences(output: &Output) -> Vec<String> {
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let names: BTreeMap<&str, &str> = stdout.lines().filter_map(|line| line.split_once('=')).collect();
     let mut text = stderr(output);
@@ -26,7 +26,7 @@ fn explanations(output: &Output) -> Vec<String> {
 /// The program that makes every mistake, compiled once.
 fn mistakes() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    PROGRAM.get_or_init(|| kit::compile("explanations")).as_deref()
+    PROGRAM.get_or_init(|| kit::compile("sentences")).as_deref()
 }
 
 #[test]
@@ -34,8 +34,8 @@ fn each_usual_mistake_has_its_sentence() {
     let Some(program) = mistakes() else { return };
     let address = kit::address();
     let output = kit::on(address, program).env("PUMICE_LOG", "warn").output().expect("timeout(1) runs");
-    kit::succeeded("explanations", &output);
-    let lines = explanations(&output);
+    kit::succeeded("sentences", &output);
+    let lines = sentences(&output);
     let all = lines.join("\n");
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let number = |name: &str| {
@@ -122,7 +122,7 @@ fn each_usual_mistake_has_its_sentence() {
         "QP <DEAF> dropped a datagram of QP <CALLER>: its Q_Key is 0x00000008, this queue pair's \
         0x00000007"
             .to_owned(),
-        "42 more explanations were left out, of kinds that came more than 8 times a second".to_owned(),
+        "42 more sentences were left out, of kinds that came more than 8 times a second".to_owned(),
     ] {
         let line = format!("pumice: {expected}");
         assert_eq!(lines.iter().filter(|found| **found == line).count(), 1, "{line}\n---\n{all}");
@@ -152,8 +152,8 @@ fn nothing_is_said_where_nobody_wants_to_know() {
             command.env("PUMICE_LOG", level);
         }
         let output = command.output().expect("timeout(1) runs");
-        kit::succeeded("explanations", &output);
-        explanations(&output)
+        kit::succeeded("sentences", &output);
+        sentences(&output)
     };
     assert_eq!(quiet(Some("off")), Vec::<String>::new());
     // Standard error is no terminal here, as in CI.
@@ -201,7 +201,7 @@ fn what_keeps_the_device_from_opening_is_said_whatever_the_level() {
         ),
         "{capture}"
     );
-    let held = UdpSocket::bind((address, 4791)).expect("nobody else has the address");
+    let held = UdpSocket::bind((address, 4791)).expect("no other program has the address");
     let taken = refused("PUMICE_SEED", "1");
     assert_eq!(taken.lines().count(), 1, "{taken}");
     assert!(
@@ -219,8 +219,8 @@ fn debug_tells_every_step_with_process_queue_pair_request_and_psn() {
     let Some(program) = mistakes() else { return };
     let output =
         kit::on(kit::address(), program).env("PUMICE_LOG", "debug").output().expect("timeout(1) runs");
-    kit::succeeded("explanations", &output);
-    let steps: Vec<String> = explanations(&output)
+    kit::succeeded("sentences", &output);
+    let steps: Vec<String> = sentences(&output)
         .into_iter()
         .filter(|line| line.contains("  pid ") && line.contains("  qp "))
         .collect();

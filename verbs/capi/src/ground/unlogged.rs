@@ -8,21 +8,21 @@ use pumice_device::settings::Log;
 
 use crate::ground::cancellation::RESTART;
 use crate::ground::errno::Errno;
-use crate::ground::log::{explain_at, logs, take_explained};
+use crate::ground::log::{log_at, logs, take_logged};
 
-/// Who listens to this process's device; nobody, if there is none.
+/// The subscribers of this process's device; dangling while there is no device.
 static SUBSCRIBERS: Mutex<Weak<Subscribers>> = Mutex::new(Weak::new());
 
 /// A call ends with an errno. `C` is the closure that it runs: its name has that of the call.
 #[cold]
 pub(crate) fn tell<C>(errno: Errno) {
     emit::<C>(errno);
-    if take_explained() || is_answer(errno) || !logs(Log::Warn) {
+    if take_logged() || is_answer(errno) || !logs(Log::Warn) {
         return;
     }
     let Some(call) = call_of(std::any::type_name::<C>()) else { return };
-    explain_at(Log::Warn, || format!("{call} is refused with {}", meaning(errno)));
-    take_explained();
+    log_at(Log::Warn, || format!("{call} is refused with {}", meaning(errno)));
+    take_logged();
 }
 
 /// Refused calls are events of this device from now on.
