@@ -9,7 +9,7 @@
 
 pub mod addresses;
 pub mod counters;
-pub mod driver;
+mod driver;
 mod engine;
 pub mod event;
 pub mod faults;
@@ -28,4 +28,5 @@ pub mod settings;
 pub mod share;
 pub mod sysfs;
 pub mod system;
+pub mod world;
 mod xrc;

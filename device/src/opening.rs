@@ -9,13 +9,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::driver::World;
 use crate::event::{Subscribers, Topics};
 use crate::faults::FaultPlan;
 use crate::ground::clock::Clock;
 use crate::hca::{Hca, HcaConfig, HcaError};
 use crate::port::{CaptureSubscriber, FaultPort, Port, PortError, TapPort, UdpConfig, UdpPort};
 use crate::share::{ShareConfig, ShareError, SharedPort};
+use crate::world::World;
 
 /// Opens what a capture is written to, once the port is there.
 pub type CaptureSource = Box<dyn FnOnce() -> io::Result<Box<dyn Write + Send>> + Send>;

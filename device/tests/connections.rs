@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::driver::World;
 use pumice_device::faults::{Fault, FaultPlan};
 use pumice_device::ground::clock::Clock;
 use pumice_device::gsi::{BindingId, CmChannel, ServiceEntry};
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::port::{FabricConfig, FaultPort, Port, UdpConfig, wait_readable};
 use pumice_device::share::{ShareConfig, SharedPort};
+use pumice_device::world::World;
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, Place, RejectParams,
     ResolveParams, Served, SidrReply, State, UnansweredMessage,

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use kit::{Connection, Node};
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::driver::World;
 use pumice_device::ground::clock::Clock;
 use pumice_device::gsi::{CmChannel, ServiceEntry};
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::port::{FabricConfig, UdpConfig, UdpPort, wait_readable};
+use pumice_device::world::World;
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, Place, Served,
 };

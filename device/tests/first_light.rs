@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use pumice_device::driver::World;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca, QpInit};
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::port::FabricConfig;
+use pumice_device::world::World;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;

@@ -4,9 +4,9 @@
 mod kit;
 
 use kit::{Connection, Node, connect};
-use pumice_device::driver::World;
 use pumice_device::faults::{Fault, FaultPlan};
 use pumice_device::port::FabricConfig;
+use pumice_device::world::World;
 use pumice_transport::host::Counter;
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kit::{Connection, Node, connect};
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::driver::World;
 use pumice_device::hca::HcaConfig;
 use pumice_device::port::{FabricConfig, Peer, PortLayer, ProcessGroup, SimPort};
+use pumice_device::world::World;
 use pumice_transport::types::*;
 
 /// A port that admits unreliable batches to one address only while it is told to.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use kit::Random;
 use kit::forger::Forger;
-use pumice_device::driver::World;
 use pumice_device::gsi::{BindingId, CmChannel, ServiceEntry};
 use pumice_device::hca::Hca;
 use pumice_device::port::FabricConfig;
+use pumice_device::world::World;
 use pumice_transport::cm::{AcceptParams, BacklogOverflow, Event, Place, Served, State};
 use pumice_transport::mad::{
     CmMessage, CommId, Drep, Dreq, GSI_Q_KEY, MAD_BYTES, Mad, MadHeader, Mra, MraOf, PortSpace, PrivateData,

@@ -7,8 +7,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use kit::{Connection, Node};
-use pumice_device::driver::World;
 use pumice_device::port::FabricConfig;
+use pumice_device::world::World;
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 

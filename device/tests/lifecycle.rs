@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use kit::{Connection, Node, address_vector, connect};
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::driver::World;
 use pumice_device::hca::{CqSetup, SrqSetup};
 use pumice_device::objects::async_event::AsyncElement;
 use pumice_device::objects::completion_channel::CompletionChannel;
 use pumice_device::objects::srq::SrqChange;
 use pumice_device::port::FabricConfig;
+use pumice_device::world::World;
 use pumice_transport::host::Counter;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;

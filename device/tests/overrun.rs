@@ -3,10 +3,10 @@
 mod kit;
 
 use kit::{Connection, Node, connect, drain};
-use pumice_device::driver::World;
 use pumice_device::hca::{CqSetup, HcaError};
 use pumice_device::objects::async_event::AsyncElement;
 use pumice_device::port::FabricConfig;
+use pumice_device::world::World;
 use pumice_transport::qp::PostError;
 use pumice_transport::types::*;
 

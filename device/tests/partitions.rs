@@ -4,9 +4,9 @@ mod kit;
 
 use kit::{Connection, Node, address_vector, connect};
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::driver::World;
 use pumice_device::hca::{CqSetup, HcaConfig};
 use pumice_device::port::FabricConfig;
+use pumice_device::world::World;
 use pumice_transport::host::Counter;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;

@@ -5,11 +5,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use pumice_device::driver::World;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca, OwnedMemory, QpInit};
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::port::{FabricConfig, GsoBatch, Port, SimPort};
+use pumice_device::world::World;
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::qp::QpAttributes;
 use pumice_transport::qp::transition::transition;

@@ -12,11 +12,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::driver::World;
 use pumice_device::faults::{Fault, FaultPlan};
 use pumice_device::hca::{Hca, HcaConfig, HcaError};
 use pumice_device::opening::{OpenError, Opening};
 use pumice_device::port::FabricConfig;
+use pumice_device::world::World;
 use pumice_transport::types::Mtu;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};

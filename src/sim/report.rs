@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use pumice_device::driver::World;
 use pumice_device::hca::Hca;
 use pumice_device::port::FabricStats;
+use pumice_device::world::World;
 use serde::Serialize;
 
 use super::connection::Connection;

@@ -68,7 +68,7 @@ pub(super) const HOUSES: [House; 4] = [
             room("engine", &["engine/"], "drives queue pairs against a port"),
             room("driver", &["driver/"], "who drives the engine, and when"),
             room("hca", &["hca/"], "the adapter as its users see it"),
-            room("world", &["driver/world.rs"], "several adapters in virtual time"),
+            room("world", &["world.rs"], "several adapters in virtual time"),
             room("opening", &["opening.rs"], "the one place where a device is put together"),
             room("fuzzing", &["fuzzing.rs"], "private functions that read input, for fuzz targets"),
         ],

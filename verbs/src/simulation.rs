@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::driver::World;
 use pumice_device::port::{Fabric, FabricConfig};
+use pumice_device::world::World;
 use pumice_transport::types::Mtu;
 
 use crate::device::Device;

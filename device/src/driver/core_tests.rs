@@ -7,10 +7,10 @@ use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 
-use crate::driver::World;
 use crate::hca::{CqSetup, Hca, QpInit};
 use crate::objects::completion_queue::CompletionQueue;
 use crate::port::FabricConfig;
+use crate::world::World;
 
 fn side(world: &mut World, address: &str) -> (Arc<Hca>, Arc<CompletionQueue>, Qpn) {
     let hca = world.add_hca(address.parse().unwrap()).unwrap();

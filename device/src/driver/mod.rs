@@ -1,4 +1,4 @@
-//! Who drives the engine: the application's threads, a background thread, or virtual time.
+//! Who drives the engine: the application's threads, a background thread, or virtual time (`world`).
 
 mod background;
 mod core;
@@ -8,8 +8,6 @@ mod handover;
 #[cfg(test)]
 mod handover_model;
 mod policy;
-mod world;
 
 pub(crate) use background::Background;
 pub(crate) use core::Core;
-pub use world::World;

@@ -14,10 +14,10 @@ use pumice_transport::wire::{Bth, Headers, Opcode, Psn, Qpn, icrc};
 
 use super::{Event, Subscriber, Topics};
 use crate::addresses::gid_table::GidEntry;
-use crate::driver::World;
 use crate::gsi::{CmChannel, ServiceEntry};
 use crate::hca::{Hca, HcaConfig};
 use crate::port::{FabricConfig, GsoBatch, Port};
+use crate::world::World;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const SERVICE: ServiceId = ServiceId::rdma_cm(PortSpace::Tcp, 7471);

@@ -9,7 +9,7 @@ use std::time::Instant;
 pub enum Clock {
     /// The operating system's monotonic clock.
     Monotonic(Instant),
-    /// Virtual time, moved by a [`World`](crate::driver::World).
+    /// Virtual time, moved by a [`World`](crate::world::World).
     Virtual(VirtualTime),
 }
 

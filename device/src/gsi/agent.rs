@@ -46,7 +46,7 @@ impl Gsi {
         subscribers: Arc<Subscribers>,
     ) -> Gsi {
         Gsi {
-            cm: Cm::new(config, IdSource::scattered(process.value(), seed)),
+            cm: Cm::new(config, IdSource::scattered(process, seed)),
             process,
             bindings: Bindings::default(),
             channels: BTreeMap::new(),

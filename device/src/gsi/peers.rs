@@ -88,5 +88,5 @@ impl Peers {
 }
 
 fn process((remote_id, address): (CommId, Gid)) -> PeerProcess {
-    (ProcessIndex::new(remote_id.slot()), address)
+    (remote_id.process(), address)
 }

@@ -93,7 +93,7 @@ impl Gsi {
             return Vec::new();
         }
         let mut processes = if let Some(id) = message.recipient() {
-            vec![ProcessIndex::new(id.slot())]
+            vec![id.process()]
         } else if let Some((service_id, local)) = message.service().zip(Cm::asked_at(&route, &message)) {
             if self.cm.serves(service_id, local) {
                 return Vec::new();
@@ -165,7 +165,7 @@ pub(crate) trait MadSink: Transmit {
 /// The process that an outgoing MAD is for; 0 if the MAD names none.
 fn recipient(mad: &[u8; MAD_BYTES]) -> ProcessIndex {
     let message = Mad::parse(mad).ok().and_then(|mad| CmMessage::parse(&mad).ok());
-    ProcessIndex::new(message.and_then(|message| message.recipient()).map_or(0, CommId::slot))
+    message.and_then(|message| message.recipient()).map_or(ProcessIndex::new(0), CommId::process)
 }
 
 /// The path of a MAD; `None` when its source is no address of the adapter any more.

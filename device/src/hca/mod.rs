@@ -153,7 +153,7 @@ impl fmt::Debug for Hca {
 impl Hca {
     /// Opens a device on a port. With the operating system's clock a background thread keeps
     /// one-sided operations and timers going while the application is busy elsewhere; with virtual
-    /// time a [`World`](crate::driver::World) drives.
+    /// time a [`World`](crate::world::World) drives.
     ///
     /// # Errors
     /// No GIDs; the operating system has no descriptor or thread to give.

@@ -102,8 +102,8 @@ impl Drop for OwnedMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::World;
     use crate::port::FabricConfig;
+    use crate::world::World;
 
     #[test]
     fn accesses_stay_inside_and_the_registration_ends_with_the_memory() {

@@ -1,11 +1,12 @@
 //! Copies between packets and application memory, according to what is behind a region.
 
 use std::ptr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, AtomicOperation, Sge};
 
+use super::copy::{load, store};
 use super::grant::{Backing, Grant};
 use super::{MappingCheck, RegionTable, on_demand};
 
@@ -276,60 +277,6 @@ fn walk(
         length -= now;
     }
     if length == 0 { Ok(()) } else { Err(MemoryError::OutOfRange) }
-}
-
-/// Copies application memory at `source` into `out`.
-#[inline]
-pub(super) fn load(source: u64, out: &mut [u8]) {
-    // SAFETY: the caller located `source..source + out.len()` inside a registered range, which
-    // `RegionTable::register` requires to stay mapped. `out` is the device's own buffer, so the two
-    // do not overlap. The application may write at the same time: the bytes are then any mixture.
-    unsafe {
-        ptr::copy_nonoverlapping(
-            ptr::with_exposed_provenance::<u8>(source as usize),
-            out.as_mut_ptr(),
-            out.len(),
-        );
-    }
-}
-
-/// Copies `data` into application memory at `target`, the last aligned word last.
-#[inline]
-pub(super) fn store(target: u64, data: &[u8]) {
-    let end = target.wrapping_add(data.len() as u64);
-    if let Some((head, tail)) = data.split_last_chunk::<8>()
-        && end.is_multiple_of(8)
-    {
-        store_bytes(target, head);
-        let place = ptr::with_exposed_provenance_mut::<u64>((end - 8) as usize);
-        // SAFETY: as in `store_bytes`; the word is aligned and inside the range.
-        unsafe { AtomicU64::from_ptr(place) }.store(u64::from_ne_bytes(*tail), Ordering::Release);
-    } else if let Some((head, tail)) = data.split_last_chunk::<4>()
-        && end.is_multiple_of(4)
-    {
-        store_bytes(target, head);
-        let place = ptr::with_exposed_provenance_mut::<u32>((end - 4) as usize);
-        // SAFETY: as in `store_bytes`; the word is aligned and inside the range.
-        unsafe { AtomicU32::from_ptr(place) }.store(u32::from_ne_bytes(*tail), Ordering::Release);
-    } else if let Some((last, head)) = data.split_last() {
-        store_bytes(target, head);
-        fence(Ordering::Release);
-        store_bytes(end - 1, std::slice::from_ref(last));
-    }
-}
-
-#[inline]
-fn store_bytes(target: u64, data: &[u8]) {
-    // SAFETY: the caller located `target..target + data.len()` inside a registered range with a
-    // write right, which `RegionTable::register` requires to stay mapped and writable. `data` is the
-    // device's own buffer, so the two do not overlap.
-    unsafe {
-        ptr::copy_nonoverlapping(
-            data.as_ptr(),
-            ptr::with_exposed_provenance_mut::<u8>(target as usize),
-            data.len(),
-        );
-    }
 }
 
 /// Writes the pages of a range back to their file; memory without a file needs nothing.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::access::{load, store};
+use super::copy::{load, store};
 use crate::ground::error::ResourceError;
 
 /// A piece of device memory, zeroed.

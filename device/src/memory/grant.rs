@@ -4,8 +4,8 @@ use pumice_transport::host::MemoryError;
 use pumice_transport::types::Access;
 use pumice_transport::wire::Qpn;
 
-use super::WindowType;
 use super::device_memory::Registration;
+use super::window_type::WindowType;
 
 /// One key: what it opens now, and what it is.
 #[derive(Debug)]

@@ -6,11 +6,12 @@
 //!
 //! **Invariant**: application memory is never behind a Rust reference. Other threads of the
 //! application may read and write it at any time, as they may with a hardware NIC, so it is only
-//! touched through raw pointers and atomics, all of them in `access.rs` and `device_memory.rs`, and
-//! by system calls that report a page that is not there, in `on_demand.rs`.
+//! touched through raw pointers and atomics, all of them in `copy.rs`, `access.rs` (atomic operations) and
+//! `device_memory.rs`, and by system calls that report a page that is not there, in `on_demand.rs`.
 
 mod access;
 mod advice;
+mod copy;
 mod device_memory;
 mod grant;
 mod mapping;
@@ -19,6 +20,7 @@ mod on_demand;
 mod region;
 mod region_table;
 mod window;
+mod window_type;
 
 pub use advice::{Advice, PageRange};
 pub use device_memory::{DeviceMemory, DeviceMemoryPool};
@@ -27,4 +29,5 @@ pub use mapping_check::MappingCheck;
 pub use on_demand::is_available as on_demand_is_available;
 pub use region::{RegionChange, RegionInfo, RegionKeys};
 pub use region_table::RegionTable;
-pub use window::{WindowKeys, WindowType};
+pub use window::WindowKeys;
+pub use window_type::WindowType;

@@ -6,32 +6,9 @@ use pumice_transport::wire::Qpn;
 
 use super::grant::{Backing, Entry, Grant, Kind};
 use super::region_table::RegionTable;
+use super::window_type::WindowType;
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
-
-/// Kind of a memory window (`IBV_MW_TYPE_*`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WindowType {
-    /// The device chooses its keys; any queue pair of the domain may use it.
-    Type1,
-    /// The consumer chooses the low byte of its keys; only the queue pair it was bound on may use
-    /// it (type 2B).
-    Type2,
-}
-
-impl WindowType {
-    /// The type with this verbs number (1 or 2).
-    ///
-    /// # Errors
-    /// `Invalid`: another number.
-    pub fn from_verbs(number: u32) -> Result<WindowType, ResourceError> {
-        match number {
-            1 => Ok(WindowType::Type1),
-            2 => Ok(WindowType::Type2),
-            other => Err(ResourceError::invalid(format!("memory window type {other} is neither 1 nor 2"))),
-        }
-    }
-}
 
 /// What the allocation of a window returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! The built-in profiles, and what is wrong with others.
 
 use super::*;
+use crate::ground::limits::Limits;
+use crate::settings::{PROFILE, Settings};
 
 #[test]
 fn the_file_of_the_default_profile_says_what_the_device_is() {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Entry, SysfsDevice, live, netlink};
+use super::entry::Entry;
+use super::{SysfsDevice, live, netlink};
 use crate::addresses::pkey_table::PkeyTable;
 use crate::profile::{PortProfile, Speed};
 

@@ -6,7 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Entry, Sysfs};
+use super::Sysfs;
+use super::entry::Entry;
 
 /// A file of the tree that could not be made.
 #[derive(Debug, thiserror::Error)]

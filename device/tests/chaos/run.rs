@@ -1,9 +1,9 @@
 //! One seed: make the scenario, run it, judge it, take it down.
 
-use pumice_device::driver::World;
 use pumice_device::faults::FaultPlan;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::{QpInit, SrqSetup};
+use pumice_device::world::World;
 use pumice_transport::host::Counter;
 use pumice_transport::types::*;
 

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use pumice_device::driver::World;
 use pumice_device::port::{GsoBatch, Port, SimPort};
+use pumice_device::world::World;
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::wire::{Bth, Headers, Opcode, Psn, Qpn, icrc};
 

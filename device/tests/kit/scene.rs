@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use pumice_device::driver::World;
 use pumice_device::hca::{CqSetup, QpInit};
 use pumice_device::objects::async_event::AsyncElement;
 use pumice_device::objects::completion_channel::CompletionChannel;
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::port::FabricConfig;
+use pumice_device::world::World;
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 

@@ -1,13 +1,14 @@
 //! Where communication ids come from.
 
 use crate::mad::CommId;
+use crate::wire::ProcessIndex;
 
-/// Chooses communication ids: the index of the process in the top byte, and 24 bits below it that count in a
+/// Chooses communication ids: the process index in the top byte, and 24 bits below it that count in a
 /// scattered order. An id comes again after 2^24 others only, so a late message does not meet a new
 /// connection.
 #[derive(Debug, Clone)]
 pub struct IdSource {
-    slot: u8,
+    process: ProcessIndex,
     next: u32,
     /// Keys of the rounds that scatter the count; without them ids come in order.
     rounds: Option<[u64; ROUNDS]>,
@@ -20,34 +21,34 @@ impl IdSource {
     /// Ids that may live at once.
     pub const MAX_LIVE: usize = 1 << 23;
 
-    /// Ids of this slot, one after the other from the lower 24 bits of `first`: for tests, and to replay
+    /// Ids of this process, one after the other from the lower 24 bits of `first`: for tests, and to replay
     /// captures.
-    pub const fn new(slot: u8, first: u32) -> IdSource {
-        IdSource { slot, next: first & COUNTER_MASK, rounds: None }
+    pub const fn new(process: ProcessIndex, first: u32) -> IdSource {
+        IdSource { process, next: first & COUNTER_MASK, rounds: None }
     }
 
-    /// Ids of this slot in an order that `seed` chooses. If the seed is random, a process does not begin with
-    /// the ids of the one that had the slot before, and a peer that knows some ids cannot tell the others: a
-    /// forged message needs them.
-    pub fn scattered(slot: u8, seed: u64) -> IdSource {
+    /// Ids of this process in an order that `seed` chooses. If the seed is random, a process does not begin
+    /// with the ids of the process that had the index before, and a peer that knows some ids cannot tell the
+    /// others: a forged message needs them.
+    pub fn scattered(process: ProcessIndex, seed: u64) -> IdSource {
         let mut keys = seed;
         let rounds = core::array::from_fn(|_| {
             keys = keys.wrapping_add(0x9e37_79b9_7f4a_7c15);
             mix(keys)
         });
-        IdSource { slot, next: mix(seed) as u32 & COUNTER_MASK, rounds: Some(rounds) }
+        IdSource { process, next: mix(seed) as u32 & COUNTER_MASK, rounds: Some(rounds) }
     }
 
-    /// The slot in every id.
-    pub const fn slot(&self) -> u8 {
-        self.slot
+    /// The process in every id.
+    pub const fn process(&self) -> ProcessIndex {
+        self.process
     }
 
     /// The next id that is not taken; `None` after 2^24 attempts.
     pub(super) fn next(&mut self, taken: impl Fn(CommId) -> bool) -> Option<CommId> {
         (0..=COUNTER_MASK).find_map(|_| {
             let count = self.rounds.as_ref().map_or(self.next, |keys| scatter(self.next, keys));
-            let id = CommId(u32::from(self.slot) << 24 | count);
+            let id = CommId::of(self.process, count);
             self.next = self.next.wrapping_add(1) & COUNTER_MASK;
             (id != CommId::NONE && !taken(id)).then_some(id)
         })
@@ -77,11 +78,11 @@ mod tests {
 
     #[test]
     fn scattered_ids_repeat_none_in_a_whole_round() {
-        let mut ids = IdSource::scattered(9, 0x1234_5678);
+        let mut ids = IdSource::scattered(ProcessIndex::new(9), 0x1234_5678);
         let mut seen = alloc::vec![false; 1 << 24];
         for _ in 0..1 << 24 {
             let id = ids.next(|_| false).unwrap();
-            assert_eq!(id.slot(), 9);
+            assert_eq!(id.process(), ProcessIndex::new(9));
             assert!(!core::mem::replace(&mut seen[(id.0 & COUNTER_MASK) as usize], true), "{id} twice");
         }
     }
@@ -89,7 +90,7 @@ mod tests {
     #[test]
     fn scattered_ids_follow_from_the_seed_and_not_from_each_other() {
         let ids = |seed| -> alloc::vec::Vec<u32> {
-            let mut source = IdSource::scattered(1, seed);
+            let mut source = IdSource::scattered(ProcessIndex::new(1), seed);
             (0..1000).map(|_| source.next(|_| false).unwrap().0 & COUNTER_MASK).collect()
         };
         let (one, other) = (ids(1), ids(2));
@@ -102,16 +103,16 @@ mod tests {
     }
 
     #[test]
-    fn ids_carry_the_slot_wrap_and_skip_what_is_taken() {
-        let mut ids = IdSource::new(7, 0xabff_fffe);
+    fn ids_carry_the_process_wrap_and_skip_what_is_taken() {
+        let mut ids = IdSource::new(ProcessIndex::new(7), 0xabff_fffe);
         assert_eq!(ids.next(|_| false), Some(CommId(0x07ff_fffe)));
         assert_eq!(ids.next(|_| false), Some(CommId(0x07ff_ffff)));
         assert_eq!(ids.next(|id| id.0 < 0x0700_0002), Some(CommId(0x0700_0002)));
-        assert_eq!(ids.next(|_| false).map(CommId::slot), Some(7));
+        assert_eq!(ids.next(|_| false).map(CommId::process), Some(ProcessIndex::new(7)));
     }
 
     #[test]
     fn no_id_is_0() {
-        assert_eq!(IdSource::new(0, 0).next(|_| false), Some(CommId(1)));
+        assert_eq!(IdSource::new(ProcessIndex::new(0), 0).next(|_| false), Some(CommId(1)));
     }
 }

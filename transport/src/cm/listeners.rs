@@ -2,8 +2,8 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use super::{Cm, CmError, Place};
-use crate::mad::{CommId, ServiceId, TransportType};
+use super::Place;
+use crate::mad::{ServiceId, TransportType};
 use crate::types::Gid;
 
 /// A listener.
@@ -42,7 +42,7 @@ pub struct ListenParams {
     pub place: Place,
     /// For what.
     pub served: Served,
-    /// Requests that may wait: neither taken (see [`Cm::take_request`]) nor answered.
+    /// Requests that may wait: neither taken (see [`Cm::take_request`](super::Cm::take_request)) nor answered.
     pub backlog: usize,
     /// What happens to more.
     pub overflow: BacklogOverflow,
@@ -120,7 +120,7 @@ impl Listeners {
     }
 
     /// Whether the same services are listened for at the same place.
-    fn is_taken(&self, params: &ListenParams) -> bool {
+    pub(super) fn is_taken(&self, params: &ListenParams) -> bool {
         let same = |other: &ListenParams| {
             other.place == params.place
                 && (other.service_id.0 ^ params.service_id.0) & other.mask & params.mask == 0
@@ -132,6 +132,23 @@ impl Listeners {
         self.listeners.values().any(|other| same(&other.params))
     }
 
+    /// How many there are, if there is no room for another.
+    pub(super) fn full(&self) -> Option<usize> {
+        (self.listeners.len() >= self.limit).then_some(self.limit)
+    }
+
+    /// Adds a listener if [`Listeners::full`] has not said that there is no room.
+    pub(super) fn add(&mut self, params: &ListenParams) -> ListenerId {
+        // Fewer listeners than numbers: one is free.
+        while self.listeners.contains_key(&ListenerId(self.next)) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let id = ListenerId(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.insert(id, params);
+        id
+    }
+
     fn insert(&mut self, id: ListenerId, params: &ListenParams) {
         if params.is_single() {
             self.single.insert(params.key(), id);
@@ -141,7 +158,7 @@ impl Listeners {
         self.listeners.insert(id, Listener { params: *params, waiting: 0 });
     }
 
-    fn remove(&mut self, id: ListenerId) -> Option<Listener> {
+    pub(super) fn remove(&mut self, id: ListenerId) -> Option<Listener> {
         let listener = self.listeners.remove(&id)?;
         if listener.params.is_single() {
             self.single.remove(&listener.params.key());
@@ -170,58 +187,9 @@ impl Listeners {
         Ok(())
     }
 
-    fn dequeue(&mut self, id: ListenerId) {
+    pub(super) fn dequeue(&mut self, id: ListenerId) {
         if let Some(listener) = self.listeners.get_mut(&id) {
             listener.waiting = listener.waiting.saturating_sub(1);
-        }
-    }
-}
-
-impl Cm {
-    /// Begins to listen.
-    ///
-    /// # Errors
-    /// [`CmError::ServiceInUse`] if the same services are listened for at the same place,
-    /// [`CmError::TooManyListeners`].
-    pub fn listen(&mut self, params: &ListenParams) -> Result<ListenerId, CmError> {
-        let table = &mut self.listeners;
-        if table.is_taken(params) {
-            return Err(CmError::ServiceInUse(params.service_id));
-        }
-        if table.listeners.len() >= table.limit {
-            return Err(CmError::TooManyListeners { limit: table.limit });
-        }
-        // Fewer listeners than numbers: one is free.
-        while table.listeners.contains_key(&ListenerId(table.next)) {
-            table.next = table.next.wrapping_add(1);
-        }
-        let id = ListenerId(table.next);
-        table.next = table.next.wrapping_add(1);
-        table.insert(id, params);
-        Ok(id)
-    }
-
-    /// Ends listening. Requests that wait are destroyed, hence rejected; those that were taken stay.
-    ///
-    /// # Errors
-    /// [`CmError::UnknownListener`].
-    pub fn unlisten(&mut self, listener: ListenerId, now_ns: u64) -> Result<(), CmError> {
-        self.listeners.remove(listener).ok_or(CmError::UnknownListener)?;
-        let waiting = self.table.ids().filter(|(_, connection)| connection.waiting_at == Some(listener));
-        let waiting: alloc::vec::Vec<CommId> = waiting.map(|(id, _)| id).collect();
-        for id in waiting {
-            self.destroy(id, now_ns)?;
-        }
-        Ok(())
-    }
-
-    /// The consumer has taken the event of a request: it counts no longer against the backlog.
-    /// Answering or destroying a request does the same.
-    pub fn take_request(&mut self, id: CommId) {
-        if let Some(connection) = self.table.get_mut(id)
-            && let Some(listener) = connection.waiting_at.take()
-        {
-            self.listeners.dequeue(listener);
         }
     }
 }

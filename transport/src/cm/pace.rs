@@ -7,8 +7,6 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use super::Cm;
-use super::table::Table;
 use crate::mad::CommId;
 use crate::types::Gid;
 
@@ -54,7 +52,7 @@ impl Default for Pacer {
 
 impl Pacer {
     /// A connection has something to say.
-    fn admit(&mut self, id: CommId, peer: &Gid, now_ns: u64) -> Pace {
+    pub(super) fn admit(&mut self, id: CommId, peer: &Gid, now_ns: u64) -> Pace {
         let entry = self.peers.entry(peer.0).or_default();
         entry.forget(now_ns);
         if entry.under_way.len() < self.window && entry.waiting.is_empty() {
@@ -68,7 +66,7 @@ impl Pacer {
     }
 
     /// An answer came, or none is wanted any more.
-    fn settle(&mut self, id: CommId, peer: &Gid, pace: Pace) {
+    pub(super) fn settle(&mut self, id: CommId, peer: &Gid, pace: Pace) {
         let Some(entry) = self.peers.get_mut(&peer.0) else { return };
         match pace {
             Pace::Free => return,
@@ -79,7 +77,7 @@ impl Pacer {
     }
 
     /// The next connection whose turn it is, and what is to be remembered of it.
-    fn next(&mut self, now_ns: u64) -> Option<(CommId, Pace)> {
+    pub(super) fn next(&mut self, now_ns: u64) -> Option<(CommId, Pace)> {
         let window = self.window;
         let (peer, id, pace) = self.crowded.iter().find_map(|peer| {
             let entry = self.peers.get_mut(peer)?;
@@ -114,6 +112,16 @@ impl Pacer {
         self.crowded.iter().filter_map(first).min()
     }
 
+    /// From now on as many messages as there are may be under way.
+    pub(super) fn open_window(&mut self) {
+        self.window = usize::MAX;
+    }
+
+    /// Whether a message waits for others to be answered.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.crowded.is_empty()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.peers.is_empty() && self.crowded.is_empty()
     }
@@ -131,62 +139,6 @@ impl Peer {
         while self.under_way.first().is_some_and(|(until_ns, _)| *until_ns <= now_ns) {
             self.under_way.pop_first();
         }
-    }
-}
-
-impl Cm {
-    /// Sends what a connection has to say, with its timer, as soon as the pace allows.
-    pub(super) fn send_in_turn(&mut self, id: CommId, now_ns: u64) {
-        self.settle(id);
-        let Some(connection) = self.table.get_mut(id) else { return };
-        connection.pace = self.pacer.admit(id, &connection.route.remote, now_ns);
-        match connection.pace {
-            Pace::Waiting(_) => self.table.disarm(id),
-            _ => self.go(id, now_ns),
-        }
-    }
-
-    /// What waits may go, if there is room. Every call that can make room ends with this.
-    pub(super) fn send_waiting(&mut self, now_ns: u64) {
-        for _ in 0..Cm::TIMEOUTS_PER_CALL {
-            let Some((id, pace)) = self.pacer.next(now_ns) else { return };
-            if let Some(connection) = self.table.get_mut(id) {
-                connection.pace = pace;
-                self.go(id, now_ns);
-            }
-        }
-    }
-
-    /// A connection waits for no answer any more.
-    pub(super) fn settle(&mut self, id: CommId) {
-        settle(&mut self.pacer, &mut self.table, id);
-    }
-
-    /// Whether what a connection has to say was never sent.
-    pub(super) fn has_to_wait(&self, id: CommId) -> bool {
-        self.table.get(id).is_some_and(|connection| matches!(connection.pace, Pace::Waiting(_)))
-    }
-
-    /// Nothing waits for others' answers any more: there is no time left for them. Drain the outputs, and
-    /// call again while it says so: what one call has to send is bounded.
-    #[must_use = "it has to be called again if this is true"]
-    pub fn hurry(&mut self, now_ns: u64) -> bool {
-        self.pacer.window = usize::MAX;
-        self.send_waiting(now_ns);
-        !self.pacer.crowded.is_empty()
-    }
-
-    fn go(&mut self, id: CommId, now_ns: u64) {
-        let Some(interval_ns) = self.table.get(id).map(|connection| connection.interval_ns) else { return };
-        self.table.arm(id, now_ns.saturating_add(interval_ns));
-        self.say_again(id);
-    }
-}
-
-fn settle(pacer: &mut Pacer, table: &mut Table, id: CommId) {
-    if let Some(connection) = table.get_mut(id) {
-        let pace = core::mem::take(&mut connection.pace);
-        pacer.settle(id, &connection.route.remote, pace);
     }
 }
 

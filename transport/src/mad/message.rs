@@ -6,16 +6,6 @@ use super::{
 };
 use crate::mad::field::CM_BYTES;
 
-/// Connection options of vendors ("enhanced connection establishment"); zeros are none. They travel in
-/// reserved bits of REQ and REP and in the attribute modifier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Ece {
-    /// Whose options (24 bits).
-    pub vendor_id: u32,
-    /// Which.
-    pub options: u32,
-}
-
 /// A message of communication management.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each variant is the message of its name")]

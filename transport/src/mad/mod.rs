@@ -9,7 +9,9 @@
 //! vendors, [`Ece`]) they are fields here. The envelope (a UD SEND to queue pair 1 with
 //! [`GSI_Q_KEY`]) is the device's.
 
+mod comm_id;
 mod disconnect;
+mod ece;
 mod field;
 mod header;
 mod ip_header;
@@ -27,10 +29,12 @@ mod rtu;
 mod service_id;
 mod sidr;
 
+pub use comm_id::CommId;
 pub use disconnect::{Drep, Dreq};
+pub use ece::Ece;
 pub use header::{MAD_BYTES, MAD_HEADER_BYTES, Mad, MadError, MadHeader, attribute, class, method};
 pub use ip_header::{IP_HEADER_BYTES, IpHeader, IpHeaderError};
-pub use message::{CmMessage, Ece};
+pub use message::CmMessage;
 pub use mra::{Mra, MraOf};
 pub use private_data::{PrivateData, PrivateDataTooLong};
 pub use reason::{RejectReason, Rejected, SidrStatus};
@@ -44,26 +48,3 @@ pub use sidr::{SidrRep, SidrReq};
 
 /// The Q_Key of queue pair 1.
 pub const GSI_Q_KEY: u32 = 0x8001_0000;
-
-/// A communication id: names a connection at one of its ends; 0 is none.
-///
-/// The top byte is the index of the process, so that a process that gets a message for a connection knows
-/// which process has the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct CommId(pub u32);
-
-impl CommId {
-    /// No connection.
-    pub const NONE: CommId = CommId(0);
-
-    /// The slot of the process that chose this id.
-    pub const fn slot(self) -> u8 {
-        (self.0 >> 24) as u8
-    }
-}
-
-impl core::fmt::Display for CommId {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{:#010x}", self.0)
-    }
-}

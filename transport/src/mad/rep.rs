@@ -1,8 +1,7 @@
 //! REP: the reply to a REQ.
 
 use super::field::{Bytes, CmBody, Field};
-use super::message::Ece;
-use super::{CommId, PrivateData};
+use super::{CommId, Ece, PrivateData};
 use crate::wire::{Psn, Qpn};
 
 /// A reply: the passive side accepts.

@@ -1,8 +1,7 @@
 //! REQ: the request for a connection.
 
 use super::field::{Bytes, CmBody, Field};
-use super::message::Ece;
-use super::{CommId, PrivateData, ServiceId};
+use super::{CommId, Ece, PrivateData, ServiceId};
 use crate::types::{Gid, Mtu};
 use crate::wire::{Psn, Qpn};
 

@@ -8,7 +8,7 @@ use pumice_transport::cm::{
 };
 use pumice_transport::mad::{CommId, MAD_BYTES, PortSpace, RejectReason, ServiceId};
 use pumice_transport::types::Mtu;
-use pumice_transport::wire::{Psn, Qpn};
+use pumice_transport::wire::{ProcessIndex, Psn, Qpn};
 
 use crate::kit::{PEER, SECOND_NS, SERVICE, US, gid, ip_header};
 use crate::link::Random;
@@ -54,8 +54,8 @@ struct World {
 
 impl World {
     fn new(seed: u64, faults: Faults) -> World {
-        let side = |guid, slot| Side {
-            cm: Cm::new(CmConfig::new(guid), IdSource::new(slot, seed as u32)),
+        let side = |guid, process| Side {
+            cm: Cm::new(CmConfig::new(guid), IdSource::new(ProcessIndex::new(process), seed as u32)),
             connections: BTreeMap::new(),
             resolved: BTreeSet::new(),
         };

@@ -9,7 +9,7 @@ use pumice_transport::cm::{
 };
 use pumice_transport::mad::{CmMessage, CommId, PortSpace, PrivateData, Req, ServiceId, SidrReq};
 use pumice_transport::types::Mtu;
-use pumice_transport::wire::{Psn, Qpn};
+use pumice_transport::wire::{ProcessIndex, Psn, Qpn};
 
 use crate::kit::*;
 
@@ -61,8 +61,8 @@ fn deliver(from: &mut Cm, to: &mut Cm, now_ns: u64) {
 #[test]
 fn ten_thousand_connections_at_once() {
     let before = held_bytes();
-    let mut client = Cm::new(CmConfig::new(1), IdSource::new(1, 0xfffff0));
-    let mut server = Cm::new(CmConfig::new(2), IdSource::new(2, 7));
+    let mut client = Cm::new(CmConfig::new(1), IdSource::new(ProcessIndex::new(1), 0xfffff0));
+    let mut server = Cm::new(CmConfig::new(2), IdSource::new(ProcessIndex::new(2), 7));
     server.listen(&ListenParams::new(SERVICE, 4)).unwrap();
     let header = ip_header(US, PEER);
     let mut peak = 0;

@@ -223,7 +223,7 @@ fn compare(capture: &str, messages: &[CmMessage], transaction: u64) {
 
 /// A manager whose first id is that of the capture.
 fn cm(guid: u64, first: CommId) -> Cm {
-    Cm::new(CmConfig::new(guid), IdSource::new(first.slot(), first.0))
+    Cm::new(CmConfig::new(guid), IdSource::new(first.process(), first.0))
 }
 
 /// The next MAD of a manager is the captured one. Transactions are the choice of who begins them: if

@@ -11,7 +11,7 @@ use pumice_transport::mad::{
     RejectReason, Rejected, Rep, Req, Rtu, ServiceId,
 };
 use pumice_transport::types::{Gid, Mtu};
-use pumice_transport::wire::{Psn, Qpn};
+use pumice_transport::wire::{ProcessIndex, Psn, Qpn};
 
 use crate::request::request;
 
@@ -55,7 +55,7 @@ impl Bench {
     }
 
     pub(crate) fn with(config: CmConfig) -> Bench {
-        Bench { cm: Cm::new(config, IdSource::new(7, 0x100)), now_ns: 5 * SECOND_NS }
+        Bench { cm: Cm::new(config, IdSource::new(ProcessIndex::new(7), 0x100)), now_ns: 5 * SECOND_NS }
     }
 
     /// With a listener for [`SERVICE`].

@@ -9,7 +9,7 @@ use pumice_transport::mad::{
     CmMessage, CommId, IpHeader, MAD_BYTES, Mad, MadHeader, PortSpace, ServiceId, refuse,
 };
 use pumice_transport::types::{Gid, Mtu};
-use pumice_transport::wire::{Psn, Qpn};
+use pumice_transport::wire::{ProcessIndex, Psn, Qpn};
 
 /// What [`converse`] allows.
 const MAX_CONNECTIONS: usize = 16;
@@ -35,7 +35,7 @@ fn round_trip(bytes: &[u8]) {
 fn converse(mut script: &[u8]) {
     let address = |last: u8| Gid::from(std::net::Ipv4Addr::new(10, 0, 0, last));
     let config = CmConfig { max_connections: MAX_CONNECTIONS, max_listeners: 2, ..CmConfig::new(1) };
-    let mut cm = Cm::new(config, IdSource::new(1, 0));
+    let mut cm = Cm::new(config, IdSource::new(ProcessIndex::new(1), 0));
     let mut now_ns = 0u64;
     let tcp = ServiceId::rdma_cm(PortSpace::Tcp, 1);
     let udp = ServiceId::rdma_cm(PortSpace::Udp, 1);

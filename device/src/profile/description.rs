@@ -1,0 +1,72 @@
+//! Everything that a profile says.
+
+use serde::Deserialize;
+
+use super::{Capabilities, PortProfile};
+use crate::ground::limits::Limits;
+
+/// Whether atomics are atomic; discriminants are those of `ibv_atomic_cap`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u32)]
+pub enum Atomics {
+    /// There are none, says the device. (They work nevertheless.)
+    None = 0,
+    /// Among the queue pairs of the device.
+    Hca = 1,
+}
+
+/// What the device is like.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Profile {
+    /// IEEE OUI of the vendor, 24 bits.
+    pub vendor_id: u32,
+    /// The vendor's number for the device.
+    pub part_id: u32,
+    /// Hardware version.
+    pub hw_ver: u32,
+    /// Firmware version; at most 63 bytes.
+    pub fw_ver: String,
+    /// The vendor's name for the board; at most 63 bytes.
+    pub board_id: String,
+    /// Flags of `ibv_device_attr::device_cap_flags`.
+    pub capabilities: Capabilities,
+    /// `ibv_device_attr::atomic_cap`.
+    pub atomics: Atomics,
+    /// Largest memory region in bytes; only reported.
+    pub max_mr_size: u64,
+    /// A bit for each page size; only reported.
+    pub page_size_cap: u64,
+    /// Exponent of the time from a packet to its acknowledgement, 0…31; only reported.
+    pub ack_delay: u8,
+    /// Whether arming a completion queue fires at once for completions that came after the application last
+    /// found the queue empty. The manual page says that they do not fire; adapters that compare with what was
+    /// polled do, and UCX needs it when it sleeps.
+    pub fires_late: bool,
+    /// The port.
+    pub port: PortProfile,
+    /// Sizes of tables and queues.
+    pub limits: Limits,
+}
+
+impl Default for Profile {
+    fn default() -> Profile {
+        Profile {
+            // No vendor has it: programs that know devices by vendor and part do not know this one.
+            vendor_id: 0xff_ffff,
+            part_id: 0,
+            hw_ver: 0,
+            fw_ver: env!("CARGO_PKG_VERSION").to_owned(),
+            board_id: "pumice".to_owned(),
+            capabilities: Capabilities::default(),
+            atomics: Atomics::Hca,
+            max_mr_size: u64::MAX,
+            page_size_cap: 0xffff_f000,
+            ack_delay: 15,
+            fires_late: false,
+            port: PortProfile::default(),
+            limits: Limits::default(),
+        }
+    }
+}

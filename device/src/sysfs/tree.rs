@@ -1,0 +1,27 @@
+//! A tree and its name.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use super::entry::Entry;
+use super::{SysfsDevice, contents};
+
+/// A tree. Paths are relative to its folder: `sys/class/infiniband`, `dev/infiniband`, ….
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Sysfs {
+    pub(super) entries: BTreeMap<String, Entry>,
+}
+
+impl Sysfs {
+    /// The tree of a device.
+    pub fn of(device: &SysfsDevice<'_>) -> Sysfs {
+        Sysfs { entries: contents::entries(device) }
+    }
+
+    /// A name for its folder, another one for other contents: a tree that is in use never changes.
+    pub fn folder_name(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        format!("sysfs-{:016x}", hasher.finish())
+    }
+}
