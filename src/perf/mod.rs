@@ -1,38 +1,28 @@
 //! `pumice perf`: how fast the device is, and whether every byte arrives.
 //!
-//! Two processes, one device each, agree over TCP ([`control`]): the server takes its part in the rounds
-//! that the client asks for. In a loop both are children of one command, and each round of ours is
-//! followed by one of plain UDP ([`raw`]): only ratios from the same run mean something on a machine that
-//! others use too.
+//! [`pumice_perf`] measures; here are the options, the processes of a loop and the reports. In a loop, a
+//! server and a client are children of one command.
 
-mod client;
-mod contents;
-mod control;
-mod endpoint;
-mod first_failure;
-mod latency;
+mod measure;
 mod netns;
 mod options;
 mod pairs;
-mod pattern;
-mod plan;
+mod plans;
 mod process;
-mod queue;
-mod raw;
-mod receiver;
 mod report;
-mod sender;
-mod server;
-mod statistics;
+mod wording;
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+
+use pumice_perf::{Server, cores};
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use netns::Namespaces;
 pub(crate) use options::PerfOptions;
 use options::{ClientOptions, LoopOptions, Role, ServerOptions};
 use process::{End, Listening, Reader, Task};
+use wording::in_words;
 
 /// Runs the command.
 pub(crate) fn run(options: &PerfOptions, out: &mut dyn Write) -> CommandResult {
@@ -47,17 +37,21 @@ pub(crate) fn run(options: &PerfOptions, out: &mut dyn Write) -> CommandResult {
 
 fn run_server(options: &ServerOptions) -> Result<Outcome, String> {
     let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    let listener = server::listen(SocketAddr::new(options.addr.unwrap_or(everywhere), options.oob_port))?;
+    let at = SocketAddr::new(options.addr.unwrap_or(everywhere), options.oob_port);
+    let server = listen(at, options.addr, None)?;
     note(&format!("serving clients on TCP port {}; Ctrl-C ends it", options.oob_port));
-    let service = server::Service { address: options.addr, core: None, once: options.once };
-    server::serve(&listener, &service, &mut |sentence| note(&format!("pumice: {sentence}")))?;
-    Ok(Outcome::Good)
+    if options.once {
+        server.serve_one().map_err(|error| in_words(&error))?;
+        return Ok(Outcome::Good);
+    }
+    let error = server.serve(&mut |error| note(&format!("pumice: {}", in_words(error))));
+    Err(in_words(&error))
 }
 
 fn run_client(options: &ClientOptions, out: &mut dyn Write) -> Result<Outcome, String> {
     let plan = options.test.plan(options.raw, None)?;
-    let connect = || client::reach(&options.host, options.oob_port);
-    client::measure(&[plan], &options.end, &connect, out)?;
+    let connect = || measure::reach(&options.host, options.oob_port);
+    measure::measure(&[plan], &options.end, &connect, out)?;
     Ok(Outcome::Good)
 }
 
@@ -80,7 +74,7 @@ fn run_loop(options: &LoopOptions, out: &mut dyn Write) -> Result<Outcome, Strin
     if settings.addr == Some(peer) {
         return Err(format!("both devices would have the address {peer}: use another --addr or --peer-addr"));
     }
-    let [own_core, peer_core] = process::cores();
+    let [own_core, peer_core] = cores::two();
     let [own_wrapper, peer_wrapper] = wrappers;
     let serve = Task::Serve { address: peer, core: peer_core };
     let mut server_end = End::start(&serve, &peer_wrapper, Reader::Parent)?;
@@ -96,17 +90,16 @@ fn run_end(task: &str, out: &mut dyn Write) -> Result<Outcome, String> {
     match task {
         Task::Serve { address, core } => {
             process::end_with_parent();
-            let listener = server::listen(SocketAddr::new(address, 0))?;
-            let at = listener.local_addr().map_err(|error| error.to_string())?;
+            let server = listen(SocketAddr::new(address, 0), Some(address), core)?;
+            let at = server.local_addr().map_err(|error| error.to_string())?;
             pairs::say(&Listening { at }, out)?;
-            let service = server::Service { address: Some(address), core, once: false };
             // Clients are told what is wrong, and say it.
-            server::serve(&listener, &service, &mut |_| {})?;
+            return Err(in_words(&server.serve(&mut |_| {})));
         }
         Task::Measure { server, plans, settings, core } => {
             process::end_with_parent();
-            process::pin(core);
-            client::measure(&plans, &settings, &|| connect(server), out)?;
+            cores::pin(core);
+            measure::measure(&plans, &settings, &|| connect(server), out)?;
         }
         Task::Exchange { server, plan, settings } => {
             pairs::exchange(connect(server)?, &plan, &settings, out)?
@@ -119,7 +112,14 @@ fn connect(server: SocketAddr) -> Result<TcpStream, String> {
     TcpStream::connect(server).map_err(|error| format!("the other process cannot be reached: {error}"))
 }
 
-/// A word to whoever sits there; nobody may, which is no failure.
+/// A server whose device has this address, and whose thread is on this core.
+fn listen(at: SocketAddr, address: Option<IpAddr>, core: Option<usize>) -> Result<Server, String> {
+    Server::bind(at, pumice_perf::ServerOptions { address, core, wording: in_words }).map_err(|error| {
+        format!("TCP port {} cannot be listened on: {error}; choose another with --oob-port", at.port())
+    })
+}
+
+/// A sentence for the person at the terminal; that standard error is closed is no failure.
 fn note(sentence: &str) {
     let _ = writeln!(io::stderr(), "{sentence}");
 }

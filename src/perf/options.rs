@@ -1,13 +1,11 @@
-//! The options of `pumice perf`, and the plans that they stand for.
+//! The options of `pumice perf`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use pumice_perf::{DEFAULT_PORT, Operation, Service};
 use serde::{Deserialize, Serialize};
-
-use super::control;
-use super::plan::{Operation, Plan, Quantity, Service, parse_size};
 
 #[derive(Debug, Args)]
 pub(crate) struct PerfOptions {
@@ -42,7 +40,7 @@ pub(crate) struct ServerOptions {
     #[arg(long)]
     pub(crate) addr: Option<IpAddr>,
     /// TCP port for the out-of-band exchange
-    #[arg(long, default_value_t = control::PORT, value_name = "PORT")]
+    #[arg(long, default_value_t = DEFAULT_PORT, value_name = "PORT")]
     pub(crate) oob_port: u16,
     /// Exit after one client
     #[arg(long)]
@@ -54,7 +52,7 @@ pub(crate) struct ClientOptions {
     /// Name or address of the server
     pub(crate) host: String,
     /// TCP port for the out-of-band exchange
-    #[arg(long, default_value_t = control::PORT, value_name = "PORT")]
+    #[arg(long, default_value_t = DEFAULT_PORT, value_name = "PORT")]
     pub(crate) oob_port: u16,
     #[command(flatten)]
     pub(crate) test: TestOptions,
@@ -90,10 +88,10 @@ pub(crate) struct LoopOptions {
 pub(crate) struct TestOptions {
     /// Operation [default: write]
     #[arg(long, value_enum)]
-    pub(crate) op: Option<Operation>,
+    pub(crate) op: Option<OperationName>,
     /// Transport service
     #[arg(long, value_enum, default_value = "rc", value_name = "SERVICE")]
-    pub(crate) transport: Service,
+    pub(crate) transport: ServiceName,
     /// Bytes of a message, with K, M, G [default: 8 for latency, 1M for bandwidth, 64K for UC, the MTU for
     /// UD]
     #[arg(long, value_parser = parse_size, value_name = "BYTES")]
@@ -154,75 +152,79 @@ pub(crate) struct EndOptions {
     pub(crate) task: String,
 }
 
-const SECONDS_PER_ROUND: f64 = 0.25;
+/// An operation, as the command line names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OperationName {
+    /// RDMA WRITE into the peer's memory
+    Write,
+    /// RDMA READ from the peer's memory
+    Read,
+    /// SEND into a posted receive
+    Send,
+    /// Fetch-and-add on eight bytes of the peer's memory
+    Atomic,
+}
 
-impl TestOptions {
-    /// The one test that the options describe.
-    ///
-    /// # Errors
-    /// A sentence that says what does not fit together.
-    pub(crate) fn plan(&self, raw: bool, link_mtu: Option<u16>) -> Result<Plan, String> {
-        let operation = self.op.unwrap_or(Operation::Write);
-        let mtu_bytes = self.mtu.unwrap_or_else(|| link_mtu.map_or(4096, default_mtu));
-        let size_bytes = self.size.unwrap_or(match (operation, self.transport) {
-            (Operation::Atomic, _) => 8,
-            _ if self.latency => 8,
-            (_, Service::Rc) => 1 << 20,
-            (_, Service::Uc) => 64 << 10,
-            (_, Service::Ud) => mtu_bytes,
-        });
-        let quantity = if self.latency { Quantity::Latency } else { Plan::throughput_of(size_bytes) };
-        let post_list = self.post_list.unwrap_or(1);
-        let depth = self.depth.unwrap_or_else(|| default_depth(size_bytes, post_list, self.latency));
-        let plan = Plan {
-            operation,
-            service: self.transport,
-            quantity,
-            size_bytes,
-            mtu_bytes,
-            qp_count: self.qps,
-            post_list,
-            depth,
-            events: self.events,
-            passive: self.passive,
-            shared: self.shared,
-            verify: self.verify,
-            raw,
-            rounds: self.rounds,
-            round_seconds: self.round_seconds(),
-        };
-        plan.check().map(|()| plan)
-    }
+/// A transport service, as the command line names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ServiceName {
+    /// Reliable connection
+    Rc,
+    /// Unreliable connection
+    Uc,
+    /// Unreliable datagram
+    Ud,
+}
 
-    /// The tests of a loop: the one described, or the suite if none is.
-    ///
-    /// # Errors
-    /// As [`plan`](TestOptions::plan).
-    pub(crate) fn plans(&self, link_mtu: Option<u16>) -> Result<Vec<Plan>, String> {
-        let described = self.op.is_some() || self.size.is_some() || self.latency || self.qps != 1;
-        if described || self.transport != Service::Rc {
-            return Ok(vec![self.plan(true, link_mtu)?]);
+impl From<OperationName> for Operation {
+    fn from(name: OperationName) -> Operation {
+        match name {
+            OperationName::Write => Operation::Write,
+            OperationName::Read => Operation::Read,
+            OperationName::Send => Operation::Send,
+            OperationName::Atomic => Operation::Atomic,
         }
-        let suite = [(Operation::Write, false), (Operation::Read, false), (Operation::Send, true)];
-        let with = |(op, latency)| TestOptions { op: Some(op), latency, ..self.clone() }.plan(true, link_mtu);
-        suite.into_iter().map(with).collect()
-    }
-
-    fn round_seconds(&self) -> f64 {
-        self.duration.map_or(SECONDS_PER_ROUND, |seconds| seconds / self.rounds.max(1) as f64)
     }
 }
 
-/// The largest path MTU that a link carries, with room for all headers.
-fn default_mtu(link_mtu: u16) -> usize {
-    let link = pumice_transport::types::Mtu::largest_for_link(u32::from(link_mtu));
-    link.map_or(256, pumice_transport::types::Mtu::bytes)
+impl From<ServiceName> for Service {
+    fn from(name: ServiceName) -> Service {
+        match name {
+            ServiceName::Rc => Service::Rc,
+            ServiceName::Uc => Service::Uc,
+            ServiceName::Ud => Service::Ud,
+        }
+    }
 }
 
-fn default_depth(size_bytes: usize, post_list: usize, latency: bool) -> usize {
-    if latency {
-        return 1;
+/// Reads "8", "64K", "1M", "1G".
+///
+/// # Errors
+/// A sentence, if it is no size.
+fn parse_size(text: &str) -> Result<usize, String> {
+    let (digits, shift) = match text.trim_end_matches(['B', 'b']).char_indices().last() {
+        Some((at, 'k' | 'K')) => (text.get(..at), 10),
+        Some((at, 'm' | 'M')) => (text.get(..at), 20),
+        Some((at, 'g' | 'G')) => (text.get(..at), 30),
+        _ => (Some(text), 0),
+    };
+    let number = digits.and_then(|digits| digits.parse::<usize>().ok());
+    number
+        .and_then(|number| number.checked_mul(1 << shift))
+        .ok_or_else(|| format!("\"{text}\" is no size: write bytes, or a number with K, M or G"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_suffixes() {
+        for (text, bytes) in [("8", 8), ("64K", 65_536), ("1m", 1 << 20), ("1G", 1 << 30)] {
+            assert_eq!(parse_size(text), Ok(bytes));
+        }
+        for text in ["", "K", "1T", "-1", "99999999999999999999", "99999999999999G"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
     }
-    let for_pipe = ((4 << 20) / size_bytes.max(1)).clamp(16, 256);
-    for_pipe.max(post_list.saturating_mul(8).min(super::plan::MAX_OUTSTANDING)).max(post_list)
 }

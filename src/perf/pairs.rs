@@ -4,14 +4,15 @@ use std::io::{self, BufRead, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::time::Duration;
 
+use pumice_perf::pairs::{self, Pair, PairsReport};
+use pumice_perf::{Plan, Quantity};
 use serde::{Deserialize, Serialize};
 
-use super::client::Session;
-use super::options::{EndSettings, LoopOptions};
-use super::plan::{Operation, Plan, Quantity};
+use super::measure::{after_round, open};
+use super::options::{EndSettings, LoopOptions, OperationName};
 use super::process::{End, Listening, Reader, Task};
 use super::report::progress;
-use super::statistics::median;
+use super::wording::in_words;
 use crate::outcome::Outcome;
 
 /// What an exchanging end is told.
@@ -26,16 +27,16 @@ struct Exchanged {
     round_trips_per_second: f64,
 }
 
-#[derive(Debug, Serialize)]
-struct PairsReport {
-    test: String,
-    value: f64,
-    unit: &'static str,
-    pairs: u16,
-    one_pair: f64,
-    ratio_one_pair: f64,
-    size_bytes: usize,
-    rounds: usize,
+impl Pair for End {
+    type Error = String;
+
+    fn begin(&mut self, seconds: f64) -> Result<(), String> {
+        self.tell(&Go { seconds })
+    }
+
+    fn finish(&mut self) -> Result<f64, String> {
+        self.answer::<Exchanged>().map(|did| did.round_trips_per_second)
+    }
 }
 
 /// Runs `count` pairs, alternately with one of them alone.
@@ -47,7 +48,7 @@ pub(crate) fn run(count: u16, options: &LoopOptions, out: &mut dyn Write) -> Res
         return Err("pairs run on loopback addresses: leave out --netns or --pairs".to_owned());
     }
     let mut test = options.test.clone();
-    test.op.get_or_insert(Operation::Send);
+    test.op.get_or_insert(OperationName::Send);
     test.latency = true;
     let plan = test.plan(false, None)?;
     let base = match options.end.addr.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)) {
@@ -65,28 +66,8 @@ pub(crate) fn run(count: u16, options: &LoopOptions, out: &mut dyn Write) -> Res
         let task = Task::Exchange { server: at, plan: plan.clone(), settings };
         clients.push(End::start(&task, &[], Reader::Parent)?);
     }
-    round(&mut clients, plan.round_seconds.min(0.05))?;
     let bar = progress(&plan, options.end.json);
-    let (mut all, mut one, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..plan.rounds {
-        let together = round(&mut clients, plan.round_seconds)?;
-        let alone = round(clients.get_mut(..1).unwrap_or_default(), plan.round_seconds)?;
-        all.push(together);
-        one.push(alone);
-        ratios.push(together / alone.max(f64::MIN_POSITIVE));
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    let report = PairsReport {
-        test: format!("{}_{}_pairs", plan.service.name(), plan.operation.name()),
-        value: median(&all),
-        unit: "round trips/s",
-        pairs: count,
-        one_pair: median(&one),
-        ratio_one_pair: median(&ratios),
-        size_bytes: plan.size_bytes,
-        rounds: plan.rounds,
-    };
+    let report = pairs::compare(&plan, &mut clients, &mut after_round(&plan, &bar))?;
     if options.end.json {
         say(&report, out)?;
     } else {
@@ -104,14 +85,6 @@ fn print(report: &PairsReport, plan: &Plan, out: &mut dyn Write) -> io::Result<(
     )
 }
 
-/// All of `clients` at the same time: the sum of their round trips per second.
-fn round(clients: &mut [End], seconds: f64) -> Result<f64, String> {
-    for client in &mut *clients {
-        client.tell(&Go { seconds })?;
-    }
-    clients.iter_mut().map(|client| client.answer::<Exchanged>().map(|did| did.round_trips_per_second)).sum()
-}
-
 /// The client of one pair: a round whenever told, until standard input ends.
 ///
 /// # Errors
@@ -123,12 +96,13 @@ pub(crate) fn exchange(
     out: &mut dyn Write,
 ) -> Result<(), String> {
     debug_assert_eq!(plan.quantity, Quantity::Latency);
-    let mut session = Session::open(plan, stream, settings)?;
+    let mut session = open(plan, stream, settings)?;
     for line in io::stdin().lock().lines() {
         let line = line.map_err(|error| format!("standard input failed: {error}"))?;
         let go: Go = serde_json::from_str(&line).map_err(|error| error.to_string())?;
         let duration = Duration::try_from_secs_f64(go.seconds).map_err(|error| error.to_string())?;
-        say(&Exchanged { round_trips_per_second: session.exchange(duration)? }, out)?;
+        let round_trips_per_second = session.exchange(duration).map_err(|error| in_words(&error))?;
+        say(&Exchanged { round_trips_per_second }, out)?;
     }
     Ok(())
 }

@@ -6,10 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
+use pumice_perf::Plan;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::options::EndSettings;
-use super::plan::Plan;
 
 /// What an end process is told to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub(crate) struct End {
 pub(crate) enum Reader {
     /// This process.
     Parent,
-    /// Whoever reads what this process writes.
+    /// The reader of what this process writes.
     User,
 }
 
@@ -141,30 +141,10 @@ impl Drop for End {
     }
 }
 
-/// Ends this process when its parent is gone: nobody would read its results.
+/// Ends this process when its parent is gone, which would have read its results.
 pub(crate) fn end_with_parent() {
     thread::spawn(|| {
         let _ = io::copy(&mut io::stdin().lock().by_ref(), &mut io::sink());
         std::process::exit(1);
     });
-}
-
-/// Keeps this thread on one core, if there is more than one. The other threads of the process go where
-/// the scheduler puts them.
-pub(crate) fn pin(core: Option<usize>) {
-    let Some(core) = core else { return };
-    let mut allowed = rustix::thread::CpuSet::new();
-    allowed.set(core);
-    // A container that does not have this core measures unpinned.
-    let _ = rustix::thread::sched_setaffinity(None, &allowed);
-}
-
-/// Cores of the two ends, if there are two.
-pub(crate) fn cores() -> [Option<usize>; 2] {
-    let Ok(allowed) = rustix::thread::sched_getaffinity(None) else { return [None, None] };
-    let mut cores = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
-    match (cores.next(), cores.next()) {
-        (Some(first), Some(second)) => [Some(first), Some(second)],
-        _ => [None, None],
-    }
 }

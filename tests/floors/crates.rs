@@ -5,8 +5,17 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 8] =
-    ["", "transport", "device", "verbs", "verbs/capi", "verbs/sysfs", "verbs/rspreload", "fuzz"];
+pub(super) const PACKAGES: [&str; 9] = [
+    "",
+    "transport",
+    "device",
+    "verbs",
+    "verbs/perf",
+    "verbs/capi",
+    "verbs/sysfs",
+    "verbs/rspreload",
+    "fuzz",
+];
 
 /// The file that a package's library or program begins with.
 pub(super) fn main_file(package: &str) -> Option<PathBuf> {

@@ -24,7 +24,7 @@ const fn room(name: &'static str, places: &'static [&'static str], purpose: &'st
 }
 
 /// All crates that have more than one room, lowest first.
-pub(super) const HOUSES: [House; 4] = [
+pub(super) const HOUSES: [House; 5] = [
     House {
         folder: "transport/src",
         rooms: &[
@@ -71,6 +71,22 @@ pub(super) const HOUSES: [House; 4] = [
             room("world", &["world.rs"], "several adapters in virtual time"),
             room("opening", &["opening.rs"], "the one place where a device is put together"),
             room("fuzzing", &["fuzzing.rs"], "private functions that read input, for fuzz targets"),
+        ],
+    },
+    House {
+        folder: "verbs/perf/src",
+        rooms: &[
+            room("plan", &["plan/"], "what to measure"),
+            room(
+                "ground",
+                &["error.rs", "cores.rs", "pattern.rs", "statistics.rs"],
+                "errors, cores, contents of messages, medians",
+            ),
+            room("endpoint", &["endpoint/"], "one end's device, queue pairs and buffers"),
+            room("control", &["control/"], "how two ends agree over TCP"),
+            room("rounds", &["rounds/", "raw.rs"], "what an end does in a round; plain UDP as the yardstick"),
+            room("report", &["report.rs", "pairs.rs"], "what was found"),
+            room("ends", &["session/", "server.rs"], "the measuring end and the serving end"),
         ],
     },
     House {

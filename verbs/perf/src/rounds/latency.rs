@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use pumice_transport::types::WorkCompletion;
 
-use super::endpoint::{Endpoint, Post, Slots};
-use super::pattern::Tag;
-use super::plan::{Operation, Plan, Service};
 use super::receiver::reply_tag;
-use super::statistics::Times;
+use crate::endpoint::{Buffers, Endpoint, Post};
+use crate::error::{PerfError, Result};
+use crate::pattern::Tag;
+use crate::plan::{Operation, Plan, Service};
+use crate::statistics::Times;
 
 /// Empty polls between looks at the clock.
 const POLLS_PER_LOOK: u32 = 1024;
@@ -21,15 +22,12 @@ const SIGNAL_EVERY: u64 = 16;
 
 /// Messages for `duration`, their times in `times`: of a SEND until the peer's answer, of others until the
 /// completion. How many.
-///
-/// # Errors
-/// A sentence.
 pub(crate) fn measure(
     end: &mut Endpoint,
     plan: &Plan,
     duration: Duration,
     times: &mut Times,
-) -> Result<Exchanged, String> {
+) -> Result<Exchanged> {
     end.drain()?;
     times.clear();
     let start = Instant::now();
@@ -59,10 +57,7 @@ pub(crate) struct Exchanged {
 }
 
 /// `count` ping-pongs whose messages have tags from `first` on, and whose answers are checked.
-///
-/// # Errors
-/// A sentence: a wrong byte.
-pub(crate) fn check_answers(end: &mut Endpoint, plan: &Plan, first: Tag, count: u64) -> Result<u64, String> {
+pub(crate) fn check_answers(end: &mut Endpoint, plan: &Plan, first: Tag, count: u64) -> Result<u64> {
     end.drain()?;
     let mut checked = 0;
     for number in 0..count {
@@ -72,13 +67,13 @@ pub(crate) fn check_answers(end: &mut Endpoint, plan: &Plan, first: Tag, count: 
     Ok(checked)
 }
 
-fn one(end: &mut Endpoint, plan: &Plan, number: u64, tag: Option<Tag>) -> Result<bool, String> {
+fn one(end: &mut Endpoint, plan: &Plan, number: u64, tag: Option<Tag>) -> Result<bool> {
     let signal = !plan.ping_pong() || number % SIGNAL_EVERY == SIGNAL_EVERY - 1;
     // A checked message carries its number in the immediate data.
     let imm_every = u64::from(tag.is_some() && plan.ping_pong());
-    let slots = if plan.operation == Operation::Atomic { Slots::OfQueuePair } else { Slots::All };
+    let buffers = if plan.operation == Operation::Atomic { Buffers::OfQueuePair } else { Buffers::All };
     let (first, retires) = (number, signal.then_some(1));
-    end.post(&Post { qp: 0, first, count: 1, slots, imm_every, retires })?;
+    end.post(&Post { qp: 0, first, count: 1, buffers, imm_every, retires })?;
     let patience = if plan.service == Service::Rc { LOST_AFTER_RELIABLE } else { LOST_AFTER };
     let start = Instant::now();
     let mut empty = 0_u32;
@@ -96,7 +91,8 @@ fn one(end: &mut Endpoint, plan: &Plan, number: u64, tag: Option<Tag>) -> Result
         empty += 1;
         if (plan.events || empty.is_multiple_of(POLLS_PER_LOOK)) && start.elapsed() > patience {
             if plan.service == Service::Rc {
-                return Err(format!("no answer for {} s", patience.as_secs()));
+                let sentence = format!("no answer for {} s", patience.as_secs());
+                return Err(PerfError::Lost(sentence));
             }
             return Ok(false);
         }
@@ -107,7 +103,7 @@ fn one(end: &mut Endpoint, plan: &Plan, number: u64, tag: Option<Tag>) -> Result
     }
     if plan.ping_pong() {
         if let Some(tag) = tag {
-            end.check_receive(end.slot_of(done), reply_tag(tag))?;
+            end.check_receive(end.buffer_of(done), reply_tag(tag))?;
         }
         end.post_receive_again(done)?;
         if signal {
@@ -115,4 +111,30 @@ fn one(end: &mut Endpoint, plan: &Plan, number: u64, tag: Option<Tag>) -> Result
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::plan::Quantity;
+    use crate::plan::tests::plan;
+
+    #[test]
+    fn the_first_failure_is_shown_whatever_is_flushed_after_it() {
+        let [high, low] = (std::process::id() as u16).to_be_bytes();
+        let address = |last| IpAddr::from([127, 128 + high % 64, low, last]);
+        let plan = Plan { quantity: Quantity::Latency, ..plan(Operation::Send, Service::Rc) };
+        let open = |last| Endpoint::open(&plan, address(last), None).expect("a device on loopback");
+        let (mut left, mut right) = (open(1), open(2));
+        left.connect(&right.info()).expect("fresh queue pairs");
+        right.connect(&left.info()).expect("fresh queue pairs");
+        drop(right);
+        // A ping-pong looks for its answer first: at the receive requests, which are flushed.
+        let mut times = Times::new();
+        let long = Duration::from_secs(60);
+        let failure = measure(&mut left, &plan, long, &mut times).expect_err("the peer has gone").to_string();
+        assert!(failure.contains("failed with RETRY_EXC_ERR"), "{failure}");
+    }
 }

@@ -4,103 +4,18 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 
-use super::endpoint::EndInfo;
-use super::pattern::Tag;
-use super::plan::Plan;
+use super::message::{Reply, Request};
+use crate::error::{PerfError, Result};
 
-/// Version of this conversation.
-pub(crate) const VERSION: u32 = 1;
-/// TCP port of a server by default: perftest's.
-pub(crate) const PORT: u16 = 18_515;
 /// Longest line: ten thousand queue pair numbers fit.
 const MAX_LINE_BYTES: usize = 1 << 20;
 /// How long the other end may take to answer. It is long, because a machine with many more busy processes
 /// than processors lets a process run for a small part of the time only.
 const PATIENCE: Duration = Duration::from_secs(300);
-
 /// How long an end that has failed waits to hear that the other one has failed as well.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(500);
-
-/// What the client asks of the server.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Request {
-    /// Make queue pairs for this plan.
-    Open { version: u32, plan: Plan },
-    /// The client's side of them.
-    Connect { end: EndInfo },
-    /// Take your part in a round until [`Stop`](Request::Stop).
-    Start(Round),
-    /// End of the round: the client has `sent` messages.
-    Stop { sent: u64 },
-    /// Check memory that the client wrote: messages in slots 0.. with these tags.
-    Check { tags: Vec<Tag> },
-    /// Compare the counters that fetch-and-adds of each queue pair counted.
-    CheckCounters { values: Vec<u64> },
-    /// Fill memory that the client will read: slots 0.. with these tags.
-    Fill { tags: Vec<Tag> },
-    /// What the device counted.
-    Count,
-}
-
-/// What one round is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Round {
-    /// Our queue pairs.
-    Ours { contents: Contents },
-    /// Plain UDP: count a stream and give credit for every so many bytes.
-    RawStream { client: SocketAddr, credit_bytes: usize },
-    /// Plain UDP: send everything back.
-    RawEcho { client: SocketAddr, block: bool },
-}
-
-/// What the messages of a round contain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Contents {
-    /// All the same.
-    Same { tag: Tag },
-    /// The message with number k in its immediate data has tag `first + k`.
-    Numbered { first: Tag },
-}
-
-/// What the server answers.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Reply {
-    Opened {
-        end: EndInfo,
-        raw: Option<SocketAddr>,
-    },
-    Connected,
-    Started,
-    Stopped(Served),
-    Checked,
-    Filled,
-    Counted(Traffic),
-    /// Why not, in a sentence.
-    Refused(String),
-}
-
-/// What the server did in a round.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Served {
-    /// Messages that arrived.
-    pub(crate) messages: u64,
-    /// From the first to the last of them.
-    pub(crate) seconds: f64,
-    /// Messages whose bytes were all looked at.
-    pub(crate) checked: u64,
-}
-
-/// Packets of a device so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Traffic {
-    pub(crate) sent: u64,
-    pub(crate) received: u64,
-    pub(crate) retransmitted: u64,
-    pub(crate) timeouts: u64,
-    pub(crate) receiver_not_ready: u64,
-}
 
 /// One end of the conversation.
 #[derive(Debug)]
@@ -124,21 +39,15 @@ impl Control {
     }
 
     /// Says something.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub(crate) fn send<T: Serialize>(&mut self, message: &T) -> Result<(), String> {
-        let mut line = serde_json::to_vec(message).map_err(|error| error.to_string())?;
+    pub(crate) fn send<T: Serialize>(&mut self, message: &T) -> Result<()> {
+        let mut line = serde_json::to_vec(message).map_err(|error| PerfError::Control(error.to_string()))?;
         line.push(b'\n');
         self.reader.get_ref().set_nonblocking(false).map_err(lost)?;
         self.reader.get_mut().write_all(&line).map_err(lost)
     }
 
     /// Waits for something; `None` when the other end is gone in an orderly way.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>, String> {
+    pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         self.reader.get_ref().set_nonblocking(false).map_err(lost)?;
         self.read_line()
     }
@@ -162,13 +71,16 @@ impl Control {
     ///
     /// # Errors
     /// A sentence: the other end refused, or is gone.
-    pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply, String> {
+    pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply> {
         self.send(request)?;
         self.reader.get_ref().set_read_timeout(Some(PATIENCE)).map_err(lost)?;
         match self.receive()? {
-            Some(Reply::Refused(sentence)) => Err(sentence),
+            Some(Reply::Refused(sentence)) => Err(PerfError::Refused(sentence)),
             Some(reply) => Ok(reply),
-            None => Err("the other end went away; its own message says why".to_owned()),
+            None => {
+                let sentence = "the other end went away; its own message says why";
+                Err(PerfError::Control(sentence.to_owned()))
+            }
         }
     }
 
@@ -181,7 +93,7 @@ impl Control {
         }
     }
 
-    fn read_line<T: DeserializeOwned>(&mut self) -> Result<Option<T>, String> {
+    fn read_line<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         self.line.clear();
         let mut limited = io::Read::take(&mut self.reader, MAX_LINE_BYTES as u64);
         let count = limited.read_until(b'\n', &mut self.line).map_err(lost)?;
@@ -189,21 +101,23 @@ impl Control {
             return Ok(None);
         }
         let message = serde_json::from_slice(&self.line);
-        message.map(Some).map_err(|_| "the other end is no pumice perf of this version".to_owned())
+        let sentence = "the other end is no pumice perf of this version";
+        message.map(Some).map_err(|_| PerfError::Control(sentence.to_owned()))
     }
 }
 
 /// An answer of the wrong kind.
-pub(crate) fn unexpected(reply: &Reply) -> String {
-    format!("the other end answered out of turn: {reply:?}")
+pub(crate) fn unexpected(reply: &Reply) -> PerfError {
+    PerfError::Control(format!("the other end answered out of turn: {reply:?}"))
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "fits map_err")]
-fn lost(error: io::Error) -> String {
-    if error.kind() == io::ErrorKind::WouldBlock {
-        return format!("the other end has not answered for {} s; does its process run?", PATIENCE.as_secs());
-    }
-    format!("the connection to the other end failed: {error}")
+fn lost(error: io::Error) -> PerfError {
+    PerfError::Control(if error.kind() == io::ErrorKind::WouldBlock {
+        format!("the other end has not answered for {} s; does its process run?", PATIENCE.as_secs())
+    } else {
+        format!("the connection to the other end failed: {error}")
+    })
 }
 
 #[cfg(test)]
@@ -224,7 +138,7 @@ mod tests {
         assert!(server.spoken_to());
         assert!(matches!(server.receive(), Ok(Some(Request::Count))));
         server.send(&Reply::Refused("no".to_owned())).expect("sent");
-        assert_eq!(client.ask(&Request::Count).map(|_| ()), Err("no".to_owned()));
+        assert_eq!(client.ask(&Request::Count).map(|_| ()), Err(PerfError::Refused("no".to_owned())));
         server.send(&Reply::Refused("a queue pair failed".to_owned())).expect("sent");
         assert_eq!(client.last_words().as_deref(), Some("a queue pair failed"));
         assert_eq!(client.last_words(), None, "nothing comes any more");

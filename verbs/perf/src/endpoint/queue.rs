@@ -5,6 +5,7 @@ use std::time::Duration;
 use pumice_verbs::{CompletionChannel, CompletionQueue, Device, Notify, WcStatus, WorkCompletion};
 
 use super::first_failure::FirstFailure;
+use crate::error::{PerfError, Result, of_device};
 
 /// A completion queue and what wakes its user.
 pub(super) struct Queue {
@@ -21,41 +22,35 @@ impl Queue {
         depth: usize,
         events: bool,
         first_failure: &FirstFailure,
-    ) -> Result<Queue, String> {
-        let depth = u32::try_from(depth).map_err(|error| error.to_string())?;
-        let channel =
-            if events { Some(device.completion_channel().map_err(|error| error.to_string())?) } else { None };
+    ) -> Result<Queue> {
+        let depth = u32::try_from(depth).map_err(of_device)?;
+        let channel = if events { Some(device.completion_channel().map_err(of_device)?) } else { None };
         let cq = match &channel {
             Some(channel) => channel.completion_queue(depth, 0),
             None => device.completion_queue(depth),
         };
-        Ok(Queue {
-            cq: cq.map_err(|error| error.to_string())?,
-            channel,
-            armed: false,
-            first_failure: first_failure.clone(),
-        })
+        Ok(Queue { cq: cq.map_err(of_device)?, channel, armed: false, first_failure: first_failure.clone() })
     }
 
     /// Takes completions, which must be successful; looking at none drives the device.
     #[inline]
-    pub(super) fn poll(&mut self, out: &mut [WorkCompletion]) -> Result<usize, String> {
+    pub(super) fn poll(&mut self, out: &mut [WorkCompletion]) -> Result<usize> {
         let count = self.cq.poll(out);
         let done = out.get(..count).unwrap_or_default();
         if done.iter().all(|completion| completion.status == WcStatus::Success) {
             return Ok(count);
         }
-        Err(self.first_failure.sentence(done))
+        Err(PerfError::Device(self.first_failure.sentence(done)))
     }
 
     /// As [`poll`](Queue::poll), but sleeps for up to `limit` while there are none.
-    pub(super) fn wait(&mut self, out: &mut [WorkCompletion], limit: Duration) -> Result<usize, String> {
+    pub(super) fn wait(&mut self, out: &mut [WorkCompletion], limit: Duration) -> Result<usize> {
         if let Some(channel) = &self.channel {
             if !self.armed {
-                self.cq.arm(Notify::Any).map_err(|error| error.to_string())?;
+                self.cq.arm(Notify::Any).map_err(of_device)?;
                 self.armed = true;
             }
-            // Those that came before arming wake nobody.
+            // Those that came before arming do not wake the channel.
             if self.cq.is_empty() {
                 if channel.wait(limit).is_err() {
                     return Ok(0);

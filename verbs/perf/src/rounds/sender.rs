@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use pumice_transport::types::WorkCompletion;
 
-use super::endpoint::{Endpoint, Post, Slots};
-use super::plan::{MAX_OUTSTANDING, Operation, Plan, Service};
+use crate::endpoint::{Buffers, Endpoint, Post};
+use crate::error::Result;
+use crate::plan::{MAX_OUTSTANDING, Operation, Plan, Service};
 
 /// How long a stream goes on.
 #[derive(Debug, Clone, Copy)]
@@ -46,16 +47,14 @@ pub(crate) fn credit_every(plan: &Plan) -> u64 {
 }
 
 /// Sends over the first `qp_count` queue pairs until the limit, and until everything is complete.
-///
-/// # Errors
-/// A sentence.
-pub(crate) fn send(end: &mut Endpoint, plan: &Plan, qp_count: usize, limit: Limit) -> Result<Sent, String> {
+pub(crate) fn send(end: &mut Endpoint, plan: &Plan, qp_count: usize, limit: Limit) -> Result<Sent> {
     end.drain()?;
     Sender::new(end, plan, qp_count, limit).run()
 }
 
+/// Requests of one queue pair.
 #[derive(Debug, Clone, Copy, Default)]
-struct Account {
+struct OnQueuePair {
     outstanding: u32,
     /// Of these, since the last request that makes a completion.
     unsignaled: u32,
@@ -65,7 +64,7 @@ struct Sender<'a> {
     end: &'a mut Endpoint,
     plan: &'a Plan,
     limit: Limit,
-    accounts: Vec<Account>,
+    queue_pairs: Vec<OnQueuePair>,
     outstanding: usize,
     next_qp: usize,
     next_message: u64,
@@ -86,7 +85,7 @@ impl<'a> Sender<'a> {
             end,
             plan,
             limit,
-            accounts: vec![Account::default(); qp_count],
+            queue_pairs: vec![OnQueuePair::default(); qp_count],
             outstanding: 0,
             next_qp: 0,
             next_message: 0,
@@ -96,7 +95,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    fn run(mut self) -> Result<Sent, String> {
+    fn run(mut self) -> Result<Sent> {
         let start = Instant::now();
         loop {
             let now = Instant::now();
@@ -123,7 +122,7 @@ impl<'a> Sender<'a> {
     }
 
     fn has_room(&self, count: u64) -> bool {
-        let on_qp = self.accounts.get(self.next_qp).map_or(0, |account| account.outstanding as usize);
+        let on_qp = self.queue_pairs.get(self.next_qp).map_or(0, |on_queue| on_queue.outstanding as usize);
         let fits = |outstanding: usize, most: usize| outstanding == 0 || outstanding + count as usize <= most;
         fits(on_qp, self.plan.depth)
             && fits(self.outstanding, self.plan.outstanding())
@@ -135,26 +134,26 @@ impl<'a> Sender<'a> {
         self.plan.service == Service::Rc || self.next_message + count <= self.credited + window
     }
 
-    fn post(&mut self, count: u64) -> Result<(), String> {
+    fn post(&mut self, count: u64) -> Result<()> {
         let qp = self.next_qp;
-        self.next_qp = if qp + 1 >= self.accounts.len() { 0 } else { qp + 1 };
+        self.next_qp = if qp + 1 >= self.queue_pairs.len() { 0 } else { qp + 1 };
         self.post_on(qp, count, false)
     }
 
-    fn post_on(&mut self, qp: usize, count: u64, signaled: bool) -> Result<(), String> {
-        let Some(account) = self.accounts.get_mut(qp) else { return Ok(()) };
-        account.outstanding += count as u32;
-        account.unsignaled += count as u32;
-        let retires = (signaled || account.unsignaled >= self.signal_every).then_some(account.unsignaled);
+    fn post_on(&mut self, qp: usize, count: u64, signaled: bool) -> Result<()> {
+        let Some(on_queue) = self.queue_pairs.get_mut(qp) else { return Ok(()) };
+        on_queue.outstanding += count as u32;
+        on_queue.unsignaled += count as u32;
+        let retires = (signaled || on_queue.unsignaled >= self.signal_every).then_some(on_queue.unsignaled);
         if retires.is_some() {
-            account.unsignaled = 0;
+            on_queue.unsignaled = 0;
         }
         self.outstanding += count as usize;
         let first = self.next_message;
         self.next_message += count;
-        let slots = match self.plan.operation {
-            Operation::Atomic => Slots::OfQueuePair,
-            _ => Slots::All,
+        let buffers = match self.plan.operation {
+            Operation::Atomic => Buffers::OfQueuePair,
+            _ => Buffers::All,
         };
         let numbered = matches!(self.limit, Limit::Messages(_)) && self.plan.operation == Operation::Send;
         let imm_every = match self.plan.service {
@@ -162,26 +161,26 @@ impl<'a> Sender<'a> {
             Service::Rc => 0,
             Service::Uc | Service::Ud => credit_every(self.plan),
         };
-        self.end.post(&Post { qp, first, count, slots, imm_every, retires })
+        self.end.post(&Post { qp, first, count, buffers, imm_every, retires })
     }
 
     /// At the end of a timed round: completions for requests that were posted without.
-    fn signal_the_rest(&mut self) -> Result<(), String> {
-        for qp in 0..self.accounts.len() {
-            if self.accounts.get(qp).is_some_and(|account| account.unsignaled > 0) {
+    fn signal_the_rest(&mut self) -> Result<()> {
+        for qp in 0..self.queue_pairs.len() {
+            if self.queue_pairs.get(qp).is_some_and(|on_queue| on_queue.unsignaled > 0) {
                 self.post_on(qp, 1, true)?;
             }
         }
         Ok(())
     }
 
-    fn poll(&mut self, now: Instant) -> Result<(), String> {
+    fn poll(&mut self, now: Instant) -> Result<()> {
         let mut done = [WorkCompletion::default(); 32];
         let count = self.end.poll_sends(&mut done)?;
         for completion in done.iter().take(count) {
             let (qp, retired) = Post::of_completion(completion.wr_id);
-            if let Some(account) = self.accounts.get_mut(qp) {
-                account.outstanding = account.outstanding.saturating_sub(retired);
+            if let Some(on_queue) = self.queue_pairs.get_mut(qp) {
+                on_queue.outstanding = on_queue.outstanding.saturating_sub(retired);
             }
             self.outstanding = self.outstanding.saturating_sub(retired as usize);
             if self.plan.operation == Operation::Atomic {
@@ -194,7 +193,7 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    fn take_credit(&mut self, now: Instant) -> Result<(), String> {
+    fn take_credit(&mut self, now: Instant) -> Result<()> {
         let mut credits = [WorkCompletion::default(); 8];
         let count = self.end.poll_receives(&mut credits)?;
         for credit in credits.iter().take(count) {

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use pumice_device::port::{RawUdp, RawWait};
 
-use super::control::{Control, Served};
-use super::statistics::{Percentiles, Times};
+use crate::control::{Control, Served};
+use crate::error::{PerfError, Result};
+use crate::statistics::{Percentiles, Times};
 
 /// Bytes under way in a stream of batches; more gains nothing on loopback, and this much fits the
 /// receive buffer of a stock kernel.
@@ -20,7 +21,7 @@ const CREDITS_PER_WINDOW: usize = 4;
 /// What came of a message is known after this long, even on a busy machine; then it counts as lost.
 const LOST_AFTER: Duration = Duration::from_millis(200);
 /// Bytes that one UDP send carries over IPv4, and segments that one batch has.
-const MAX_TRAIN_BYTES: usize = 65_507;
+const MAX_BATCH_BYTES: usize = 65_507;
 const MAX_SEGMENTS: usize = 64;
 /// Empty polls between looks at the clock or the control connection.
 const POLLS_PER_LOOK: u32 = 1024;
@@ -35,7 +36,7 @@ pub(crate) struct Stream {
 
 impl Stream {
     fn segments(self) -> usize {
-        if self.singles { 1 } else { (MAX_TRAIN_BYTES / self.packet_bytes.max(1)).clamp(1, MAX_SEGMENTS) }
+        if self.singles { 1 } else { (MAX_BATCH_BYTES / self.packet_bytes.max(1)).clamp(1, MAX_SEGMENTS) }
     }
 
     fn window_bytes(self) -> usize {
@@ -57,32 +58,21 @@ pub(crate) struct RawEnd {
 
 impl RawEnd {
     /// Opens a socket on a port of the system's choice.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub(crate) fn open(address: IpAddr) -> Result<RawEnd, String> {
-        let socket = RawUdp::bind(address, 0).map_err(|error| error.to_string())?;
+    pub(crate) fn open(address: IpAddr) -> Result<RawEnd> {
+        let socket = RawUdp::bind(address, 0).map_err(|error| PerfError::PlainUdp(error.to_string()))?;
         let limit = Some(Duration::from_millis(20));
-        socket.set_wait_limit(limit).map_err(|error| format!("SO_RCVTIMEO: {error}"))?;
+        socket.set_wait_limit(limit).map_err(|error| PerfError::PlainUdp(format!("SO_RCVTIMEO: {error}")))?;
         // On one core, spinning keeps the other end from running.
         let yields = thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
         Ok(RawEnd { socket, yields })
     }
 
-    pub(crate) fn address(&self) -> Result<SocketAddr, String> {
-        self.socket.address().map_err(|error| error.to_string())
+    pub(crate) fn address(&self) -> Result<SocketAddr> {
+        self.socket.address().map_err(|error| PerfError::PlainUdp(error.to_string()))
     }
 
     /// Sends a stream for `duration`: bytes per second that arrived.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub(crate) fn stream(
-        &mut self,
-        to: SocketAddr,
-        stream: Stream,
-        duration: Duration,
-    ) -> Result<f64, String> {
+    pub(crate) fn stream(&mut self, to: SocketAddr, stream: Stream, duration: Duration) -> Result<f64> {
         let segments = stream.segments();
         let window_bytes = stream.window_bytes().max(segments * stream.packet_bytes);
         let credit_bytes = stream.credit_bytes();
@@ -100,7 +90,11 @@ impl RawEnd {
                 match self.socket.stream_send(to, stream.packet_bytes, segments) {
                     Ok(bytes) => sent += bytes,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) => return Err(format!("plain UDP cannot be sent to {to}: {error}")),
+                    Err(error) => {
+                        return Err(PerfError::PlainUdp(format!(
+                            "plain UDP cannot be sent to {to}: {error}"
+                        )));
+                    }
                 }
             }
             while self.received(RawWait::Spin)? > 0 {
@@ -120,15 +114,12 @@ impl RawEnd {
     }
 
     /// Receives a stream, until the control connection says something.
-    ///
-    /// # Errors
-    /// A sentence.
     pub(crate) fn sink(
         &mut self,
         client: SocketAddr,
         credit_bytes: usize,
         control: &mut Control,
-    ) -> Result<Served, String> {
+    ) -> Result<Served> {
         let (mut uncredited, mut messages, mut empty) = (0, 0, 0);
         loop {
             let bytes = self.received(RawWait::Spin)?;
@@ -149,11 +140,8 @@ impl RawEnd {
         }
     }
 
-    /// Round trips of single datagrams for `duration`, whose times go to `times`: how many, and how many
-    /// were lost.
-    ///
-    /// # Errors
-    /// A sentence.
+    /// Round trips of single datagrams for `duration`; `times` is for those of one round. None if no datagram
+    /// was answered.
     pub(crate) fn ping_pong(
         &mut self,
         to: SocketAddr,
@@ -161,7 +149,7 @@ impl RawEnd {
         wait: RawWait,
         duration: Duration,
         times: &mut Times,
-    ) -> Result<Option<Percentiles>, String> {
+    ) -> Result<Option<Percentiles>> {
         times.clear();
         let start = Instant::now();
         let mut last = start;
@@ -189,15 +177,12 @@ impl RawEnd {
     }
 
     /// Sends everything back, until the control connection says something.
-    ///
-    /// # Errors
-    /// A sentence.
     pub(crate) fn echo(
         &mut self,
         client: SocketAddr,
         wait: RawWait,
         control: &mut Control,
-    ) -> Result<Served, String> {
+    ) -> Result<Served> {
         let (mut messages, mut empty) = (0, 0_u32);
         loop {
             let bytes = self.received(wait)?;
@@ -216,30 +201,29 @@ impl RawEnd {
     }
 
     /// Takes away what an earlier round left.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub(crate) fn drain(&mut self) -> Result<(), String> {
+    pub(crate) fn drain(&mut self) -> Result<()> {
         while self.received(RawWait::Spin)? > 0 {}
         Ok(())
     }
 
-    fn send_one(&mut self, to: SocketAddr, bytes: usize) -> Result<(), String> {
+    fn send_one(&mut self, to: SocketAddr, bytes: usize) -> Result<()> {
         loop {
             match self.socket.stream_send(to, bytes, 1) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.idle(),
-                Err(error) => return Err(format!("plain UDP cannot be sent to {to}: {error}")),
+                Err(error) => {
+                    return Err(PerfError::PlainUdp(format!("plain UDP cannot be sent to {to}: {error}")));
+                }
             }
         }
     }
 
     /// Bytes of what arrived, 0 if nothing did.
-    fn received(&mut self, wait: RawWait) -> Result<usize, String> {
+    fn received(&mut self, wait: RawWait) -> Result<usize> {
         match self.socket.receive_batch(wait) {
             Ok(bytes) => Ok(bytes),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-            Err(error) => Err(format!("plain UDP cannot be received: {error}")),
+            Err(error) => Err(PerfError::PlainUdp(format!("plain UDP cannot be received: {error}"))),
         }
     }
 

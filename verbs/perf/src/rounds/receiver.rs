@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use pumice_transport::types::WorkCompletion;
 
-use super::control::{Contents, Control, Served};
-use super::endpoint::{Endpoint, Post, Slots};
-use super::pattern::Tag;
-use super::plan::{Plan, Service};
 use super::sender::credit_every;
+use crate::control::{Contents, Control, Served};
+use crate::endpoint::{Buffers, Endpoint, Post};
+use crate::error::{PerfError, Result};
+use crate::pattern::Tag;
+use crate::plan::{Plan, Service};
 
 /// Empty polls between looks at the control connection.
 const POLLS_PER_LOOK: u32 = 1024;
@@ -31,7 +32,7 @@ pub(crate) struct Receiver<'a> {
     served: Served,
     first: Option<Instant>,
     last: Option<Instant>,
-    /// By memory slot: whether a message of this round is in it.
+    /// By buffer: whether a message of this round is in it.
     touched: Vec<bool>,
     replies: u64,
 }
@@ -44,16 +45,13 @@ impl<'a> Receiver<'a> {
             served: Served::default(),
             first: None,
             last: None,
-            touched: vec![false; plan.slot_count()],
+            touched: vec![false; plan.buffer_count()],
             replies: 0,
         }
     }
 
     /// Serves until the control connection says something.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub(crate) fn run(&mut self, end: &mut Endpoint, control: &mut Control) -> Result<(), String> {
+    pub(crate) fn run(&mut self, end: &mut Endpoint, control: &mut Control) -> Result<()> {
         if self.plan.passive {
             return compute(control);
         }
@@ -72,10 +70,7 @@ impl<'a> Receiver<'a> {
 
     /// After the client has sent everything: takes what is still on its way, checks what remained
     /// unchecked, and says what was served.
-    ///
-    /// # Errors
-    /// A sentence: a wrong byte, or messages of a reliable service that did not come.
-    pub(crate) fn finish(mut self, end: &mut Endpoint, sent: u64) -> Result<Served, String> {
+    pub(crate) fn finish(mut self, end: &mut Endpoint, sent: u64) -> Result<Served> {
         let reliable = self.plan.service == Service::Rc;
         let patience = if reliable { LOST_AFTER_RELIABLE } else { LOST_AFTER };
         let expects = end.receives_messages();
@@ -84,12 +79,13 @@ impl<'a> Receiver<'a> {
             self.take(end, false)?;
         }
         if expects && reliable && self.served.messages != sent {
-            return Err(format!("{} of {sent} messages arrived", self.served.messages));
+            let sentence = format!("{} of {sent} messages arrived", self.served.messages);
+            return Err(PerfError::Lost(sentence));
         }
         end.settle(reliable)?;
         if let (Contents::Same { tag }, true) = (self.contents, self.plan.verify && expects) {
-            for (slot, _) in self.touched.iter().enumerate().filter(|(_, touched)| **touched) {
-                end.check_receive(slot, tag)?;
+            for (buffer, _) in self.touched.iter().enumerate().filter(|(_, touched)| **touched) {
+                end.check_receive(buffer, tag)?;
             }
         }
         if let (Some(first), Some(last)) = (self.first, self.last) {
@@ -98,7 +94,7 @@ impl<'a> Receiver<'a> {
         Ok(self.served)
     }
 
-    fn take(&mut self, end: &mut Endpoint, sleep: bool) -> Result<usize, String> {
+    fn take(&mut self, end: &mut Endpoint, sleep: bool) -> Result<usize> {
         let mut arrived = [WorkCompletion::default(); 32];
         let count = if sleep {
             end.wait_receives(&mut arrived, EVENT_WAIT)?
@@ -112,16 +108,16 @@ impl<'a> Receiver<'a> {
     }
 
     #[inline]
-    fn take_one(&mut self, end: &mut Endpoint, completion: &WorkCompletion) -> Result<(), String> {
-        let slot = end.slot_of(completion);
-        if let Some(touched) = self.touched.get_mut(slot) {
+    fn take_one(&mut self, end: &mut Endpoint, completion: &WorkCompletion) -> Result<()> {
+        let buffer = end.buffer_of(completion);
+        if let Some(touched) = self.touched.get_mut(buffer) {
             *touched = true;
         }
         self.served.messages += 1;
         let mut tag = None;
         if let (Contents::Numbered { first }, true) = (self.contents, end.receives_messages()) {
             let expected = first + Endpoint::number_of(completion);
-            end.check_receive(slot, expected)?;
+            end.check_receive(buffer, expected)?;
             self.served.checked += 1;
             tag = Some(expected);
         }
@@ -145,7 +141,7 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    fn reply(&mut self, end: &mut Endpoint, tag: Option<Tag>) -> Result<(), String> {
+    fn reply(&mut self, end: &mut Endpoint, tag: Option<Tag>) -> Result<()> {
         if let Some(tag) = tag {
             end.fill_send(0, reply_tag(tag))?;
         }
@@ -155,7 +151,7 @@ impl<'a> Receiver<'a> {
             qp: 0,
             first: 0,
             count: 1,
-            slots: Slots::All,
+            buffers: Buffers::All,
             imm_every: 0,
             retires: signal.then_some(16),
         })?;
@@ -164,7 +160,7 @@ impl<'a> Receiver<'a> {
 }
 
 /// An application that has something else to do and never calls a verb.
-fn compute(control: &mut Control) -> Result<(), String> {
+fn compute(control: &mut Control) -> Result<()> {
     let mut state = 1_u64;
     while !control.spoken_to() {
         for _ in 0..20_000 {

@@ -1,0 +1,61 @@
+//! The plans that options stand for.
+
+use pumice_perf::{Operation, Plan, Service};
+use pumice_transport::types::Mtu;
+
+use super::options::{OperationName, ServiceName, TestOptions};
+use super::wording::plan_in_words;
+
+const SECONDS_PER_ROUND: f64 = 0.25;
+
+impl TestOptions {
+    /// The one test that the options describe.
+    ///
+    /// # Errors
+    /// A sentence that says what does not fit together.
+    pub(crate) fn plan(&self, raw: bool, link_mtu: Option<u16>) -> Result<Plan, String> {
+        let operation = self.op.map_or(Operation::Write, Operation::from);
+        let service = Service::from(self.transport);
+        let builder = match self.latency {
+            true => Plan::latency(operation, service),
+            false => Plan::throughput(operation, service),
+        };
+        let builder = builder
+            .size_bytes(self.size)
+            .mtu_bytes(self.mtu.or_else(|| link_mtu.map(default_mtu)))
+            .qp_count(self.qps)
+            .post_list(self.post_list)
+            .depth(self.depth)
+            .events(self.events)
+            .passive(self.passive)
+            .shared(self.shared)
+            .verify(self.verify)
+            .raw(raw)
+            .rounds(self.rounds, self.round_seconds());
+        builder.build().map_err(|error| plan_in_words(&error))
+    }
+
+    /// The tests of a loop: the one described, or the suite if none is.
+    ///
+    /// # Errors
+    /// As [`plan`](TestOptions::plan).
+    pub(crate) fn plans(&self, link_mtu: Option<u16>) -> Result<Vec<Plan>, String> {
+        let described = self.op.is_some() || self.size.is_some() || self.latency || self.qps != 1;
+        if described || self.transport != ServiceName::Rc {
+            return Ok(vec![self.plan(true, link_mtu)?]);
+        }
+        let suite =
+            [(OperationName::Write, false), (OperationName::Read, false), (OperationName::Send, true)];
+        let with = |(op, latency)| TestOptions { op: Some(op), latency, ..self.clone() }.plan(true, link_mtu);
+        suite.into_iter().map(with).collect()
+    }
+
+    fn round_seconds(&self) -> f64 {
+        self.duration.map_or(SECONDS_PER_ROUND, |seconds| seconds / self.rounds.max(1) as f64)
+    }
+}
+
+/// The largest path MTU that a link carries, with room for all headers.
+fn default_mtu(link_mtu: u16) -> usize {
+    Mtu::largest_for_link(u32::from(link_mtu)).map_or(256, Mtu::bytes)
+}

@@ -1,0 +1,35 @@
+//! What is posted together.
+
+/// Requests to post together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Post {
+    pub(crate) qp: usize,
+    /// Number of the first message.
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+    pub(crate) buffers: Buffers,
+    /// Every so many messages carry their number as immediate data; 0 for none.
+    pub(crate) imm_every: u64,
+    /// The last request makes a completion that tells of so many.
+    pub(crate) retires: Option<u32>,
+}
+
+impl Post {
+    pub(super) fn wr_id(&self) -> u64 {
+        (self.qp as u64) << 32 | u64::from(self.retires.unwrap_or(0))
+    }
+
+    /// Queue pair and number of requests that a completion tells of.
+    pub(crate) fn of_completion(wr_id: u64) -> (usize, u32) {
+        ((wr_id >> 32) as usize, wr_id as u32)
+    }
+}
+
+/// Which memory messages use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Buffers {
+    /// All buffers in turn, by message number.
+    All,
+    /// The queue pair's own, by what it posted so far.
+    OfQueuePair,
+}

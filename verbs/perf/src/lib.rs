@@ -1,0 +1,67 @@
+//! Measures the software HCA: bandwidth, message rate and latency, beside plain UDP, and whether every byte
+//! arrives.
+//!
+//! Two ends, one device each, agree over TCP: a [`Server`] takes its part in the rounds that a [`Session`]
+//! asks for. What is measured is a [`Plan`], what was found a [`Report`]. Each round of the device's may be
+//! followed by one of plain UDP: only ratios from the same run mean something on a machine that others use
+//! too. The ends may be threads of one process, as here, or processes on two machines:
+//!
+//! ```
+//! use std::net::TcpStream;
+//! use std::thread;
+//! use pumice_perf::{Operation, Plan, Server, ServerOptions, Service, Session, SessionOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # // Addresses that no other test uses at the same time: UDP port 4791 of an address has one owner.
+//! # let [high, low] = (std::process::id() as u16).to_be_bytes();
+//! # let [own, peer] = [1, 2].map(|last| std::net::IpAddr::from([127, 192 + high % 32, low, last]));
+//! let options = ServerOptions { address: Some(peer), ..ServerOptions::default() };
+//! let server = Server::bind("127.0.0.1:0".parse()?, options)?;
+//! let to = server.local_addr()?;
+//! let serving = thread::spawn(move || server.serve_one());
+//!
+//! let plan = Plan::latency(Operation::Send, Service::Rc).size_bytes(64).verify(true).rounds(2, 0.05).build()?;
+//! let options = SessionOptions { address: Some(own), ..SessionOptions::default() };
+//! let mut session = Session::open(&plan, TcpStream::connect(to)?, &options)?;
+//! let report = session.run(&mut |_| ())?;
+//! println!("{}: {:.2} {}, p99 {:.2?}", report.test, report.value, report.unit, report.p99);
+//! assert_eq!((report.unit, report.rounds, report.verified), ("us", 2, true));
+//!
+//! drop(session);
+//! serving.join().expect("the server does not panic")?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A value is what this crate's own loops reach through [`pumice_verbs`]: they post, poll and count as a
+//! program with nothing else to do. [`pairs`] compares several pairs of ends with one; [`cores`] chooses
+//! where threads run.
+#![forbid(unsafe_code)]
+// What the other end says must not end a program.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
+
+mod control;
+pub mod cores;
+mod endpoint;
+mod error;
+pub mod pairs;
+mod pattern;
+mod plan;
+mod raw;
+mod report;
+mod rounds;
+mod server;
+mod session;
+mod statistics;
+
+pub use error::{PerfError, Result};
+pub use plan::{Operation, Plan, PlanBuilder, PlanError, Quantity, Service};
+pub use report::Report;
+pub use server::{Server, ServerOptions};
+pub use session::{Session, SessionOptions};
+
+/// TCP port of a server by default: perftest's.
+pub const DEFAULT_PORT: u16 = 18_515;

@@ -1,0 +1,184 @@
+//! What a measurement found.
+
+use serde::Serialize;
+
+use crate::endpoint::Traffic;
+use crate::plan::Plan;
+use crate::statistics::{Percentiles, least, median, most};
+
+/// One round's numbers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Measured {
+    /// Value in the report's unit; of latencies the p50.
+    pub(crate) value: f64,
+    pub(crate) p99: Option<f64>,
+    pub(crate) raw: Option<f64>,
+    pub(crate) raw_p99: Option<f64>,
+    /// Plain UDP's full round trip, where `raw` is half of it.
+    pub(crate) raw_round_trip: Option<f64>,
+    /// The same with one queue pair.
+    pub(crate) one_qp: Option<f64>,
+}
+
+impl Measured {
+    pub(crate) fn set_times(&mut self, times: Percentiles) {
+        (self.value, self.p99) = (times.p50, Some(times.p99));
+    }
+
+    pub(crate) fn set_raw_times(&mut self, times: Percentiles) {
+        (self.raw, self.raw_p99) = (Some(times.p50), Some(times.p99));
+    }
+}
+
+/// What was checked and what went wrong on the way, over all rounds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Totals {
+    pub(crate) messages: u64,
+    /// Messages whose bytes were all compared.
+    pub(crate) checked_messages: u64,
+    pub(crate) lost_messages: u64,
+    /// Both ends.
+    pub(crate) traffic: [Traffic; 2],
+}
+
+/// What a measurement found. Ratios to plain UDP are medians of the rounds' ratios, because only rounds that
+/// follow each other mean something on a machine that others use too; they are none without
+/// [`PlanBuilder::raw`](crate::PlanBuilder::raw).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// Name of the measurement: [`Plan::name`].
+    pub test: String,
+    /// Median of the rounds' values, in `unit`; of a latency, of the rounds' p50.
+    pub value: f64,
+    /// Unit of all values: [`Quantity::unit`](crate::Quantity::unit).
+    pub unit: &'static str,
+    /// Payload of a message.
+    pub size_bytes: usize,
+    /// Path MTU.
+    pub mtu_bytes: usize,
+    /// Queue pairs.
+    pub qps: usize,
+    /// Requests per post.
+    pub post_list: usize,
+    /// Requests outstanding on one queue pair.
+    pub depth: usize,
+    /// Timed rounds.
+    pub rounds: usize,
+    /// Least value of a round, in `unit`.
+    pub min: f64,
+    /// Largest value of a round, in `unit`.
+    pub max: f64,
+    /// Median of the rounds' p99 of latencies, in `unit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
+    /// Plain UDP's value, in `unit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw: Option<f64>,
+    /// The device's value by plain UDP's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Plain UDP's p99, in `unit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw_p99: Option<f64>,
+    /// The device's p99 by plain UDP's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio_p99: Option<f64>,
+    /// The device's latency by plain UDP's full round trip, where that is the better comparison.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio_round_trip: Option<f64>,
+    /// The value with all queue pairs by that with one, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio_one_qp: Option<f64>,
+    /// Messages of all timed rounds.
+    pub messages: u64,
+    /// Messages or packets that were sent and did not arrive.
+    pub lost: u64,
+    /// Packets sent again, by both ends.
+    pub retransmitted: u64,
+    /// Times that an answer did not come in time, at both ends.
+    pub timeouts: u64,
+    /// RNR NAKs received, at both ends.
+    pub receiver_not_ready: u64,
+    /// Whether the bytes were checked.
+    pub verified: bool,
+    /// Messages whose bytes were all compared in their destination.
+    pub verified_messages: u64,
+    /// Bytes of these messages.
+    pub verified_bytes: u64,
+}
+
+impl Report {
+    /// The report of these rounds.
+    pub(crate) fn new(plan: &Plan, rounds: &[Measured], totals: &Totals) -> Report {
+        let of = |pick: fn(&Measured) -> Option<f64>| -> Option<f64> {
+            let values: Vec<f64> = rounds.iter().filter_map(pick).collect();
+            (!values.is_empty()).then(|| median(&values))
+        };
+        let ratio = |value: f64, to: Option<f64>| to.filter(|to| *to > 0.0).map(|to| value / to);
+        let values: Vec<f64> = rounds.iter().map(|round| round.value).collect();
+        let ratio_p99 =
+            rounds.iter().filter_map(|round| ratio(round.p99?, round.raw_p99)).collect::<Vec<_>>();
+        let ratios = |pick: fn(&Measured) -> Option<f64>| {
+            let values: Vec<f64> =
+                rounds.iter().filter_map(|round| ratio(round.value, pick(round))).collect();
+            (!values.is_empty()).then(|| median(&values))
+        };
+        let [a, b] = totals.traffic;
+        Report {
+            test: plan.name(),
+            value: median(&values),
+            unit: plan.quantity.unit(),
+            size_bytes: plan.size_bytes,
+            mtu_bytes: plan.mtu_bytes,
+            qps: plan.qp_count,
+            post_list: plan.post_list,
+            depth: plan.depth,
+            rounds: rounds.len(),
+            min: least(&values),
+            max: most(&values),
+            p99: of(|round| round.p99),
+            raw: of(|round| round.raw),
+            ratio: ratios(|round| round.raw),
+            raw_p99: of(|round| round.raw_p99),
+            ratio_p99: (!ratio_p99.is_empty()).then(|| median(&ratio_p99)),
+            ratio_round_trip: ratios(|round| round.raw_round_trip),
+            ratio_one_qp: ratios(|round| round.one_qp),
+            messages: totals.messages,
+            lost: (a.sent.saturating_sub(b.received) + b.sent.saturating_sub(a.received))
+                .max(totals.lost_messages),
+            retransmitted: a.retransmitted + b.retransmitted,
+            timeouts: a.timeouts + b.timeouts,
+            receiver_not_ready: a.receiver_not_ready + b.receiver_not_ready,
+            verified: plan.verify,
+            verified_messages: totals.checked_messages,
+            verified_bytes: totals.checked_messages.saturating_mul(plan.size_bytes as u64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::plan;
+    use crate::plan::{Operation, Service};
+
+    #[test]
+    fn the_ratio_is_the_median_of_the_rounds_ratios() {
+        let round = |value, raw| Measured { value, raw: Some(raw), ..Measured::default() };
+        // The ratio of the medians would be 2.0.
+        let rounds = [round(1.0, 1.0), round(2.0, 0.5), round(3.0, 1.5)];
+        let report = Report::new(&plan(Operation::Send, Service::Rc), &rounds, &Totals::default());
+        assert_eq!((report.value, report.raw, report.ratio), (2.0, Some(1.0), Some(2.0)));
+        assert_eq!((report.min, report.max), (1.0, 3.0));
+        assert!(report.ratio_p99.is_none() && report.ratio_one_qp.is_none());
+    }
+
+    #[test]
+    fn packets_that_left_and_did_not_arrive_are_lost() {
+        let traffic = |sent, received| Traffic { sent, received, retransmitted: 1, ..Traffic::default() };
+        let totals = Totals { traffic: [traffic(10, 5), traffic(5, 8)], ..Totals::default() };
+        let report = Report::new(&plan(Operation::Send, Service::Rc), &[], &totals);
+        assert_eq!((report.lost, report.retransmitted), (2, 2));
+    }
+}

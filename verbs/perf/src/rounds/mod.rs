@@ -1,0 +1,5 @@
+//! What the two ends do in a round: stream messages, exchange single ones, receive.
+
+pub(crate) mod latency;
+pub(crate) mod receiver;
+pub(crate) mod sender;

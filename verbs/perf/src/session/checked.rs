@@ -1,0 +1,119 @@
+//! Contents of messages: what is filled in before, and compared after.
+
+use super::run::Session;
+use crate::control::{Contents, Request, Round};
+use crate::endpoint::receives_per_queue;
+use crate::error::Result;
+use crate::pattern::Tag;
+use crate::plan::Operation;
+use crate::rounds::latency;
+use crate::rounds::sender::{Limit, send};
+
+/// Messages and bytes that a checked phase of a round sends at most.
+const CHECKED_MESSAGES: u64 = 4096;
+const CHECKED_BYTES: u64 = 16 << 20;
+/// Times that they are filled anew.
+const CHECKED_BATCHES: usize = 32;
+/// Checked ping-pongs per round.
+const CHECKED_ANSWERS: u64 = 64;
+
+impl Session {
+    /// Before a timed round: contents that the memory did not have before.
+    pub(super) fn prepare(&mut self) -> Result<Tag> {
+        let tag = self.next_tag;
+        self.next_tag += self.plan.buffer_count() as u64;
+        if !self.plan.verify {
+            return Ok(tag);
+        }
+        match self.plan.operation {
+            Operation::Send => self.end.fill_sends(tag)?,
+            Operation::Write => {
+                for buffer in 0..self.plan.buffer_count() {
+                    self.end.fill_send(buffer, tag + buffer as u64)?;
+                }
+            }
+            Operation::Read => self.fill_peer(tag, self.plan.buffer_count() as u64)?,
+            Operation::Atomic => {}
+        }
+        Ok(tag)
+    }
+
+    /// After a timed round: what is now in the memory that messages went to.
+    pub(super) fn check_contents(&mut self, tag: Tag, messages: u64, answered: u64) -> Result<()> {
+        let buffers = messages.min(self.plan.buffer_count() as u64);
+        match self.plan.operation {
+            // The receiver looked at it when the round ended; answers ended up here, in every buffer once
+            // there were as many as buffers. (A lost datagram can end a short round before that.)
+            Operation::Send if self.plan.ping_pong() => {
+                if answered >= receives_per_queue(&self.plan) as u64 {
+                    self.end.check_receive(0, tag)?;
+                }
+                Ok(())
+            }
+            Operation::Send => Ok(()),
+            Operation::Write => self.check_peer(tag, buffers),
+            Operation::Read => {
+                (0..buffers).try_for_each(|buffer| self.end.check_send(buffer as usize, tag + buffer))
+            }
+            Operation::Atomic => {
+                let values = self.end.expected_counters();
+                self.confirm(&Request::CheckCounters { values })
+            }
+        }
+    }
+
+    /// Messages that are all different, each compared in full where it arrives.
+    pub(super) fn checked_phase(&mut self) -> Result<()> {
+        if self.plan.operation == Operation::Atomic {
+            // Every result of every round is compared anyway.
+            let before = self.end.checked_results();
+            self.totals.checked_messages = before;
+            return Ok(());
+        }
+        if self.plan.ping_pong() {
+            let first = self.tags(CHECKED_ANSWERS);
+            self.start(Round::Ours { contents: Contents::Numbered { first } })?;
+            latency::check_answers(&mut self.end, &self.plan, first, CHECKED_ANSWERS)?;
+            let served = self.stop(CHECKED_ANSWERS)?;
+            // There and back.
+            self.totals.checked_messages += 2 * served.checked;
+            return Ok(());
+        }
+        let batch = self.end.checkable_messages();
+        let most = (CHECKED_BYTES / self.plan.size_bytes.max(1) as u64).clamp(1, CHECKED_MESSAGES);
+        let mut checked = 0;
+        for _ in 0..CHECKED_BATCHES {
+            checked += self.checked_batch(batch.min(most))?;
+            if checked >= most {
+                break;
+            }
+        }
+        self.totals.checked_messages += checked;
+        Ok(())
+    }
+
+    fn checked_batch(&mut self, count: u64) -> Result<u64> {
+        let first = self.tags(count);
+        let limit = Limit::Messages(count);
+        match self.plan.operation {
+            Operation::Read => self.fill_peer(first, count)?,
+            _ => (0..count).try_for_each(|buffer| self.end.fill_send(buffer as usize, first + buffer))?,
+        }
+        let qp_count = self.plan.qp_count;
+        if self.plan.operation == Operation::Send {
+            self.start(Round::Ours { contents: Contents::Numbered { first } })?;
+            send(&mut self.end, &self.plan, qp_count, limit)?;
+            let served = self.stop(count)?;
+            return Ok(served.checked.max(1));
+        }
+        self.start(Round::Ours { contents: Contents::Same { tag: first } })?;
+        send(&mut self.end, &self.plan, qp_count, limit)?;
+        self.stop(count)?;
+        if self.plan.operation == Operation::Read {
+            (0..count).try_for_each(|buffer| self.end.check_send(buffer as usize, first + buffer))?;
+        } else {
+            self.check_peer(first, count)?;
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,43 @@
+//! What a session asks of its server.
+
+use super::run::Session;
+use crate::control::{Reply, Request, Round, Served, unexpected};
+use crate::error::Result;
+use crate::pattern::Tag;
+
+impl Session {
+    pub(super) fn tags(&mut self, count: u64) -> Tag {
+        let first = self.next_tag;
+        self.next_tag += count;
+        first
+    }
+
+    pub(super) fn start(&mut self, round: Round) -> Result<()> {
+        match self.control.ask(&Request::Start(round))? {
+            Reply::Started => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) fn stop(&mut self, sent: u64) -> Result<Served> {
+        match self.control.ask(&Request::Stop { sent })? {
+            Reply::Stopped(served) => Ok(served),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(super) fn fill_peer(&mut self, first: Tag, count: u64) -> Result<()> {
+        self.confirm(&Request::Fill { tags: (first..first + count).collect() })
+    }
+
+    pub(super) fn check_peer(&mut self, first: Tag, count: u64) -> Result<()> {
+        self.confirm(&Request::Check { tags: (first..first + count).collect() })
+    }
+
+    pub(super) fn confirm(&mut self, request: &Request) -> Result<()> {
+        match self.control.ask(request)? {
+            Reply::Checked | Reply::Filled => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}

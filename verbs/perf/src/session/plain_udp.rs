@@ -1,0 +1,63 @@
+//! Rounds of plain UDP beside those of the device.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pumice_device::port::RawWait;
+
+use super::run::Session;
+use crate::control::Round;
+use crate::error::Result;
+use crate::plan::Quantity;
+use crate::raw::{RawEnd, Stream};
+use crate::report::Measured;
+
+impl Session {
+    pub(super) fn raw_round(&mut self, duration: Duration, measured: &mut Measured) -> Result<()> {
+        let Some((mut raw, peer)) = self.raw.take() else { return Ok(()) };
+        let outcome = self.raw_with(&mut raw, peer, duration, measured);
+        self.raw = Some((raw, peer));
+        outcome
+    }
+
+    fn raw_with(
+        &mut self,
+        raw: &mut RawEnd,
+        peer: SocketAddr,
+        duration: Duration,
+        measured: &mut Measured,
+    ) -> Result<()> {
+        let client = raw.address()?;
+        raw.drain()?;
+        let packet_bytes = self.plan.size_bytes.min(self.plan.mtu_bytes) + self.plan.header_bytes();
+        if self.plan.quantity == Quantity::Latency {
+            if self.plan.size_bytes > self.plan.mtu_bytes {
+                // One datagram is no yardstick for a message of several packets.
+                return Ok(());
+            }
+            let wait = if self.plan.events { RawWait::Block } else { RawWait::Spin };
+            self.start(Round::RawEcho { client, block: self.plan.events })?;
+            let times = raw.ping_pong(peer, packet_bytes, wait, duration, &mut self.times)?;
+            self.stop(0)?;
+            // A machine that is busy with other work may lose every datagram of a round: this round has no
+            // yardstick then.
+            let Some(times) = times else { return Ok(()) };
+            measured.raw_round_trip = Some(times.p50);
+            // One way; a WRITE's completion is compared with it too when the target is passive.
+            let one_way = self.plan.ping_pong() || self.plan.passive;
+            measured.set_raw_times(times.scaled(if one_way { 0.5 } else { 1.0 }));
+            if self.plan.ping_pong() {
+                measured.raw_round_trip = None;
+            }
+            return Ok(());
+        }
+        let singles = self.plan.quantity == Quantity::Rate;
+        let stream = Stream { packet_bytes, singles };
+        self.start(Round::RawStream { client, credit_bytes: stream.credit_bytes() })?;
+        let bytes_per_second = raw.stream(peer, stream, duration)?;
+        self.stop(0)?;
+        measured.raw =
+            Some(if singles { bytes_per_second / packet_bytes as f64 / 1e6 } else { bytes_per_second / 1e9 });
+        Ok(())
+    }
+}
