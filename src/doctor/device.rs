@@ -7,7 +7,7 @@ use pumice_device::settings::Settings;
 use pumice_device::share::runtime_folder;
 use pumice_verbs::{Access, Device, DeviceOptions, RcQueuePair, SendRequest};
 
-use super::Finding;
+use super::finding::Finding;
 
 const CHECK: &str = "device";
 const BYTES: usize = 10_000;

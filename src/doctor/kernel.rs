@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::Finding;
+use super::finding::Finding;
 
 /// What is there of the kernel's own software RoCE.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub(crate) fn socket_buffers(proc: &Path) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Level;
+    use super::super::finding::Level;
     use super::*;
     use std::path::PathBuf;
 

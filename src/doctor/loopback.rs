@@ -7,7 +7,7 @@ use std::time::Duration;
 use pumice_device::port::{GsoBatch, Port, PortError, TransmitError, UdpConfig, UdpPort, wait_readable};
 use pumice_transport::path::{Flow, Path};
 
-use super::Finding;
+use super::finding::Finding;
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -118,7 +118,7 @@ fn offload(exchange: &Exchange) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Level;
+    use super::super::finding::Level;
     use super::*;
 
     #[test]

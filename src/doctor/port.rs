@@ -7,7 +7,7 @@ use std::path::Path;
 use pumice_device::port::{PortError, UdpConfig, UdpPort};
 use pumice_transport::path::ROCE_PORT;
 
-use super::Finding;
+use super::finding::Finding;
 use super::kernel::SoftRoce;
 
 const CHECK: &str = "UDP port 4791";
@@ -150,7 +150,7 @@ fn process_of(proc: &Path, inode: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Level;
+    use super::super::finding::Level;
     use super::*;
     use std::net::UdpSocket;
 

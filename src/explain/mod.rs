@@ -8,6 +8,7 @@ mod entry;
 mod errno;
 mod search;
 mod status;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use entry::{Entry, Kind};
+use tables::tables;
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainOptions {
@@ -28,17 +30,6 @@ pub(crate) struct ExplainOptions {
     /// Print a JSON array instead of text
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Everything that can be explained, kind by kind.
-fn tables() -> [(Kind, &'static [Entry]); 5] {
-    [
-        (Kind::Status, status::STATUSES),
-        (Kind::Errno, errno::ERRNOS),
-        (Kind::AsyncEvent, async_event::ASYNC_EVENTS),
-        (Kind::CmEvent, cm_event::CM_EVENTS),
-        (Kind::Counter, counter::COUNTERS),
-    ]
 }
 
 /// Runs the command.

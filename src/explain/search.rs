@@ -1,7 +1,7 @@
 //! Finding what a user typed.
 
 use super::entry::{Entry, Kind};
-use super::tables;
+use super::tables::tables;
 
 /// Names that are suggested for one that is unknown.
 const SUGGESTIONS: usize = 4;

@@ -6,7 +6,6 @@ mod preload;
 mod program;
 mod sysfs;
 
-use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -115,11 +114,4 @@ fn refused(error: &SettingError, options: &RunOptions) -> CommandError {
         }
         None => CommandError::Failed(error.to_string()),
     }
-}
-
-/// A path that means the same after the program has changed its folder.
-fn absolute(path: &Path) -> Result<OsString, String> {
-    std::path::absolute(path)
-        .map(PathBuf::into_os_string)
-        .map_err(|error| format!("the current folder cannot be told: {error}"))
 }

@@ -7,8 +7,6 @@ use clap::Args;
 use pumice_device::profile::BUILT_IN;
 use pumice_device::settings;
 
-use super::absolute;
-
 /// Options of `pumice run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
@@ -99,4 +97,11 @@ impl RunOptions {
 fn is_name(profile: &Path) -> bool {
     let built_in = BUILT_IN.iter().any(|(name, _)| Path::new(name) == profile);
     built_in || (profile.components().count() == 1 && !profile.exists())
+}
+
+/// A path that means the same after the program has changed its folder.
+fn absolute(path: &Path) -> Result<OsString, String> {
+    std::path::absolute(path)
+        .map(PathBuf::into_os_string)
+        .map_err(|error| format!("the current folder cannot be told: {error}"))
 }

@@ -12,7 +12,8 @@ use std::process::Command;
 
 use pumice_device::settings::{Log, Settings};
 
-use super::{RunOptions, sysfs};
+use super::options::RunOptions;
+use super::sysfs;
 
 /// The preloads, beside libpumice.so.
 const SYSFS: &str = "libpumice_sysfs.so";

@@ -1,40 +1,22 @@
 //! `pumice stat`: what the running processes of this user have counted.
 
+mod options;
+mod program;
 mod table;
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
 use pumice_device::share::{Report, reports};
-use pumice_transport::path::ROCE_PORT;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
+pub(crate) use options::StatOptions;
+use program::program;
 
 /// How long processes are waited for. One that lives answers within a millisecond or two.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-#[derive(Debug, Args)]
-pub(crate) struct StatOptions {
-    /// Print one JSON array instead of text; all counters are in it
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Print counters that are 0 as well
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// Only the process with this number
-    #[arg(long)]
-    pub(crate) pid: Option<u32>,
-    /// The UDP port that the processes share
-    #[arg(long, default_value_t = ROCE_PORT)]
-    pub(crate) port: u16,
-    /// Where the registry of processes is, if not in the usual folder
-    #[arg(long, hide = true)]
-    pub(crate) registry: Option<PathBuf>,
-}
 
 /// Runs the command.
 pub(crate) fn run(options: &StatOptions, out: &mut dyn Write) -> CommandResult {
@@ -56,12 +38,6 @@ pub(crate) fn run(options: &StatOptions, out: &mut dyn Write) -> CommandResult {
     }
     let silent = found.iter().any(|report| report.counters.is_none());
     Ok(if silent { Outcome::Bad } else { Outcome::Good })
-}
-
-/// The name of a process, if it is of our PID namespace.
-fn program(pid: u32) -> Option<String> {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(name.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect())
 }
 
 fn print_json(found: &[Report], out: &mut dyn Write) -> Result<(), CommandError> {

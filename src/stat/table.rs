@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use pumice_device::counters::COUNTERS;
 use pumice_device::share::Report;
 
-use super::{StatOptions, program};
+use super::options::StatOptions;
+use super::program::program;
 
 /// What the counters that are not the device's mean.
 const SHARING: [(&str, &str); 6] = [

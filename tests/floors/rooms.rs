@@ -24,7 +24,7 @@ const fn room(name: &'static str, places: &'static [&'static str], purpose: &'st
 }
 
 /// All crates that have more than one room, lowest first.
-pub(super) const HOUSES: [House; 5] = [
+pub(super) const HOUSES: [House; 6] = [
     House {
         folder: "transport/src",
         rooms: &[
@@ -71,6 +71,17 @@ pub(super) const HOUSES: [House; 5] = [
             room("world", &["world.rs"], "several adapters in virtual time"),
             room("opening", &["opening.rs"], "the one place where a device is put together"),
             room("fuzzing", &["fuzzing.rs"], "private functions that read input, for fuzz targets"),
+        ],
+    },
+    House {
+        folder: "verbs/src",
+        rooms: &[
+            room("ground", &["ground/"], "errors, slices of memory, memory that is owned"),
+            room("transport", &["transport/"], "services as types, and what may be chosen when connecting"),
+            room("device", &["device/"], "devices on networks and in simulations, and waiting"),
+            room("objects", &["objects/"], "what programs make of a device, queue pairs apart"),
+            room("queue pairs", &["queue_pair/"], "queue pairs, their requests, memory windows"),
+            room("rdma_cm", &["rdma_cm/"], "connections by address"),
         ],
     },
     House {

@@ -23,8 +23,8 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "device/src/hca/owned_memory.rs",
     "device/src/resources/memory.rs",
     // Memory that the safe API owns.
-    "verbs/src/buffer.rs",
-    "verbs/src/memory.rs",
+    "verbs/src/ground/buffer.rs",
+    "verbs/src/objects/memory.rs",
     // The C ABI.
     "verbs/capi/",
     // In the place of the C library's functions.

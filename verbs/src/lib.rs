@@ -106,45 +106,31 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod address;
-mod buffer;
-mod builder;
-mod completion;
-mod connect;
 mod device;
-mod domain;
-mod error;
-mod memory;
-mod options;
+mod ground;
+mod objects;
 mod queue_pair;
 pub mod rdma_cm;
-mod receive;
-mod request;
-mod simulation;
-mod slice;
-mod target;
 pub mod transport;
-mod window;
 
-pub use address::{AddressHandle, UdAddress, UdEndpoint};
-pub use builder::QueuePairBuilder;
-pub use completion::{CompletionChannel, CompletionEvent, CompletionQueue, Notify};
-pub use connect::{
-    ConnectOptions, Endpoint, PathOptions, RcConnectOptions, UcConnectOptions, XrcTargetConnectOptions,
-};
+pub use device::options::DeviceOptions;
+pub use device::simulation::Simulation;
 pub use device::{AsyncEvent, Device, DeviceInfo};
-pub use domain::{ProtectionDomain, XrcDomain, XrcDomainOpening};
-pub use error::{ListError, RequestError, Result, VerbsError};
-pub use memory::MemoryRegion;
-pub use options::DeviceOptions;
-pub use queue_pair::QueuePair;
+pub use ground::error::{ListError, RequestError, Result, VerbsError};
+pub use ground::slice::{LocalSlice, RemoteSlice};
+pub use objects::address::{AddressHandle, UdAddress, UdEndpoint};
+pub use objects::completion::{CompletionChannel, CompletionEvent, CompletionQueue, Notify};
+pub use objects::domain::{ProtectionDomain, XrcDomain, XrcDomainOpening};
+pub use objects::memory::MemoryRegion;
+pub use objects::receive::SharedReceiveQueue;
+pub use objects::target::OpenedTarget;
+pub use queue_pair::request::{Placement, SendList, SendRequest};
+pub use queue_pair::window::MemoryWindow;
+pub use queue_pair::{Endpoint, QueuePair, QueuePairBuilder};
 pub use rdma_cm::{Connection, ConnectionEvent, ConnectionParams, ConnectionRequest, Listener};
-pub use receive::SharedReceiveQueue;
-pub use request::{LocalSlice, Placement, SendList, SendRequest};
-pub use simulation::Simulation;
-pub use slice::RemoteSlice;
-pub use target::OpenedTarget;
-pub use window::MemoryWindow;
+pub use transport::options::{
+    ConnectOptions, PathOptions, RcConnectOptions, UcConnectOptions, XrcTargetConnectOptions,
+};
 
 // The field's own words, as the floors below define them.
 pub use pumice_device::addresses::gid_table::GidEntry;

@@ -15,9 +15,9 @@ use pumice_transport::wire::Psn;
 
 use super::private_data::{value, written};
 use super::{Connectable, ConnectionEvent, ConnectionParams, EPHEMERAL, PrivateData, Rejection, room};
-use crate::connect::Endpoint;
 use crate::device::Device;
-use crate::error::{Result, VerbsError};
+use crate::ground::error::{Result, VerbsError};
+use crate::queue_pair::Endpoint;
 use crate::queue_pair::QueuePair;
 
 /// A connection of a queue pair, made by address. Dropping it disconnects, and takes the queue pair to ERR.

@@ -16,7 +16,7 @@ use super::connection::{channel, wait};
 use super::private_data::{value, written};
 use super::{Connectable, Connection, ConnectionParams, EPHEMERAL, PrivateData, room};
 use crate::device::Device;
-use crate::error::{Result, VerbsError};
+use crate::ground::error::{Result, VerbsError};
 use crate::queue_pair::QueuePair;
 
 /// Whoever listens at a port of the device's addresses. Dropping it ends that; requests that wait are

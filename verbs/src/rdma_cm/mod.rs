@@ -13,8 +13,9 @@ mod listener;
 mod params;
 mod private_data;
 
+pub use crate::ground::rejection::Rejection;
 pub use connection::Connection;
-pub use event::{ConnectionEvent, Rejection};
+pub use event::ConnectionEvent;
 pub use listener::{ConnectionRequest, Listener};
 pub use params::{Connectable, ConnectionParams};
 pub use private_data::PrivateData;

@@ -3,7 +3,7 @@
 use pumice_transport::cm::QpParameters;
 use pumice_transport::mad::TransportType;
 
-use crate::connect::{PathOptions, RcConnectOptions, UcConnectOptions};
+use crate::transport::options::{PathOptions, RcConnectOptions, UcConnectOptions};
 use crate::transport::{Connected, Rc, Receiver, Uc};
 
 /// What each side can choose: the names are those of `rdma_conn_param`. READs and atomics concern RC only.

@@ -1,7 +1,8 @@
 //! What the two sides tell each other when they connect, as values.
 
-use crate::error::{Result, VerbsError};
-use crate::slice::RemoteSlice;
+use crate::ground::error::{Result, VerbsError};
+use crate::ground::rejection::Rejection;
+use crate::ground::slice::RemoteSlice;
 
 /// A value that travels as private data: 56 bytes fit a request, 196 an acceptance, 148 a rejection, and a
 /// type that is too long for where it is used does not compile. The length is not on the wire: whoever reads
@@ -74,6 +75,16 @@ pub(super) fn value<P: PrivateData>(bytes: &[u8]) -> Result<P> {
         problem: format!("of {} bytes is not what was expected", bytes.len()),
         remedy: "agree with the peer on the type of private data",
     })
+}
+
+impl Rejection {
+    /// What the peer says about it.
+    ///
+    /// # Errors
+    /// `Invalid`: it is not of this type.
+    pub fn private_data<P: PrivateData>(&self) -> Result<P> {
+        value(&self.private_data)
+    }
 }
 
 impl PrivateData for () {

@@ -10,11 +10,10 @@ use pumice_device::ground::table::Handle;
 use pumice_device::memory::RegionChange;
 use pumice_transport::types::Access;
 
-use crate::buffer::Buffer;
-use crate::domain::ProtectionDomain;
-use crate::error::{Result, VerbsError};
-use crate::request::LocalSlice;
-use crate::slice::{self, RemoteSlice};
+use crate::ground::buffer::Buffer;
+use crate::ground::error::{Result, VerbsError};
+use crate::ground::slice::{self, LocalSlice, RemoteSlice};
+use crate::objects::domain::ProtectionDomain;
 
 /// Registered memory. Peers and the device may write it at any time, so there are no references to its bytes:
 /// copy in and out, or use atomics. Cheap to clone; deregistered (and freed, if owned) with its last clone.

@@ -13,7 +13,7 @@ use pumice_transport::mad::RejectReason;
 use pumice_transport::qp::{ModifyError, PostError};
 use pumice_transport::types::{SendOpcode, WcStatus, WorkCompletion};
 
-use crate::rdma_cm::Rejection;
+use super::rejection::Rejection;
 
 /// Result of a call of this crate.
 pub type Result<T> = std::result::Result<T, VerbsError>;

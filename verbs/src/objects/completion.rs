@@ -11,7 +11,7 @@ use pumice_device::objects::completion_queue::CompletionQueue as DeviceQueue;
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
 use crate::device::Device;
-use crate::error::{Result, VerbsError};
+use crate::ground::error::{Result, VerbsError};
 
 /// What 64 bits of nanoseconds hold: longer timeouts are as good as this.
 const LONGEST_WAIT: Duration = Duration::from_nanos(u64::MAX);
@@ -38,8 +38,27 @@ pub enum Notify {
     Solicited,
 }
 
+impl Device {
+    /// Makes a completion queue of `depth` entries. It must hold all completions that can be outstanding:
+    /// one that overruns is lost, with the queue pairs that use it.
+    ///
+    /// # Errors
+    /// `Refused`: the depth is 0 or more than `max_cqe`.
+    pub fn completion_queue(&self, depth: u32) -> Result<CompletionQueue> {
+        CompletionQueue::new(self, depth, None, 0)
+    }
+
+    /// Makes a completion channel, for those who would rather sleep than poll.
+    ///
+    /// # Errors
+    /// `Refused`: no file descriptor is to be had.
+    pub fn completion_channel(&self) -> Result<CompletionChannel> {
+        CompletionChannel::new(self)
+    }
+}
+
 impl CompletionQueue {
-    pub(crate) fn new(
+    fn new(
         device: &Device,
         depth: u32,
         channel: Option<&CompletionChannel>,
@@ -220,7 +239,7 @@ pub struct CompletionEvent {
 }
 
 impl CompletionChannel {
-    pub(crate) fn new(device: &Device) -> Result<CompletionChannel> {
+    fn new(device: &Device) -> Result<CompletionChannel> {
         let channel =
             DeviceChannel::new().map_err(|error| VerbsError::refused("completion channel")(error.into()))?;
         let (channel, queues) = (Arc::new(channel), Mutex::default());

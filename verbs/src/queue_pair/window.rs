@@ -8,11 +8,11 @@ use pumice_device::ground::table::Handle;
 use pumice_device::memory::WindowType;
 use pumice_transport::types::{Access, WindowBind};
 
-use crate::domain::ProtectionDomain;
-use crate::error::{Result, VerbsError};
-use crate::memory::MemoryRegion;
-use crate::request::SendRequest;
-use crate::slice::RemoteSlice;
+use crate::ground::error::{Result, VerbsError};
+use crate::ground::slice::RemoteSlice;
+use crate::objects::domain::ProtectionDomain;
+use crate::objects::memory::MemoryRegion;
+use crate::queue_pair::request::SendRequest;
 use crate::transport::Requester;
 
 /// A memory window. Cheap to clone; freed, and thereby unbound, with its last clone. The memory of a region

@@ -1,17 +1,10 @@
 //! Devices on a simulated fabric, in virtual time.
 
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::port::{Fabric, FabricConfig};
 use pumice_device::world::World;
-use pumice_transport::types::Mtu;
-
-use crate::device::Device;
-use crate::error::{Result, VerbsError};
-use crate::options::DeviceOptions;
 
 /// A network without sockets, threads and clocks. Time passes only in the calls that wait: those of this
 /// type, and those of its devices' completion queues, channels and events. The same calls with the same seed
@@ -21,49 +14,15 @@ use crate::options::DeviceOptions;
 pub struct Simulation(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
-struct Inner {
-    world: World,
-    device_count: u32,
+pub(super) struct Inner {
+    pub(super) world: World,
+    pub(super) device_count: u32,
 }
 
 impl Simulation {
     /// A network without devices at time 0.
     pub fn new(fabric: FabricConfig) -> Simulation {
         Simulation(Arc::new(Mutex::new(Inner { world: World::new(fabric), device_count: 0 })))
-    }
-
-    /// Adds a device with one address.
-    ///
-    /// # Errors
-    /// `Refused`: no file descriptor is to be had.
-    pub fn device(&self, address: IpAddr) -> Result<Device> {
-        self.device_with(DeviceOptions::new().addresses([address]))
-    }
-
-    /// Adds a device. Faults are injected on its way out, besides those of the fabric; times in a capture
-    /// are virtual. What concerns sockets is ignored.
-    ///
-    /// # Errors
-    /// `Invalid`: no address. `Os`: no capture file.
-    pub fn device_with(&self, options: DeviceOptions) -> Result<Device> {
-        let mut inner = self.lock();
-        let link_mtu = u32::try_from(inner.world.fabric().config().link_mtu).unwrap_or(u32::MAX);
-        let mtu = Mtu::largest_for_link(link_mtu).unwrap_or(Mtu::Mtu256);
-        let gids: Vec<GidEntry> =
-            options.addresses.iter().map(|&address| GidEntry::new(address, "sim", 0, mtu)).collect();
-        if gids.is_empty() {
-            return Err(VerbsError::Invalid {
-                object: "device",
-                attribute: "addresses",
-                problem: "are none".to_owned(),
-                remedy: "give a simulated device at least one address",
-            });
-        }
-        let name = options.name.clone().unwrap_or_else(|| format!("pumice{}", inner.device_count));
-        let hca = options.into_opening(name, gids).in_world(&mut inner.world)?;
-        inner.device_count += 1;
-        drop(inner);
-        Ok(Device::new(hca, Some(self.clone())))
     }
 
     /// The network: faults, partitions, statistics.
@@ -108,7 +67,7 @@ impl Simulation {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,11 @@
 //! Queue pairs: post, modify, query.
 
+mod builder;
+mod connect;
+mod datagram;
+pub(crate) mod request;
+pub(crate) mod window;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,13 +15,16 @@ use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{Access, Gid, Mtu, QpCapacity, QpState, RecvRequest};
 use pumice_transport::wire::Qpn;
 
-use crate::completion::CompletionQueue;
 use crate::device::Device;
-use crate::domain::{ProtectionDomain, XrcDomain};
-use crate::error::{ListError, Result, VerbsError};
-use crate::receive::SharedReceiveQueue;
-use crate::request::{SendList, SendRequest};
+use crate::ground::error::{ListError, Result, VerbsError};
+use crate::objects::completion::CompletionQueue;
+use crate::objects::domain::{ProtectionDomain, XrcDomain};
+use crate::objects::receive::SharedReceiveQueue;
 use crate::transport::{Receiver, Transport};
+
+pub use builder::QueuePairBuilder;
+pub use connect::Endpoint;
+use request::{SendList, SendRequest};
 
 /// A queue pair of transport `T`. Cheap to clone; destroyed with its last clone. Made by
 /// `QueuePair::builder`, ready for receives to be posted.

@@ -4,8 +4,8 @@ use pumice_device::hca::TargetRegistration;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::wire::Qpn;
 
-use crate::domain::XrcDomain;
-use crate::error::{Result, VerbsError};
+use crate::ground::error::{Result, VerbsError};
+use crate::objects::domain::XrcDomain;
 
 /// A hold on an XRC target that exists (`ibv_open_qp`, `ibv_reg_xrc_rcv_qp`): the target lives at least as
 /// long, and its asynchronous events come here as well. Whoever made it may be another process.

@@ -3,17 +3,13 @@
 use std::marker::PhantomData;
 
 use pumice_transport::types::{
-    AtomicOperation, FlushRange, RemoteTarget, SendFlags, SendOpcode, SendRequest as Request, Sge, WindowBind,
+    AtomicOperation, FlushRange, RemoteTarget, SendFlags, SendOpcode, SendRequest as Request, WindowBind,
 };
 
-use crate::address::UdAddress;
-use crate::error::{RequestError, Result, VerbsError};
-use crate::slice::RemoteSlice;
+use crate::ground::error::{RequestError, Result, VerbsError};
+use crate::ground::slice::{LocalSlice, RemoteSlice};
+use crate::objects::address::UdAddress;
 use crate::transport::{Rc, Reliable, Requester, Transport, Ud, XrcRequester};
-
-/// A local buffer of a request: address, bytes and L_Key, checked when the request executes.
-/// [`crate::MemoryRegion::slice`] makes one.
-pub type LocalSlice = Sge;
 
 /// A request for the send queue of a `T` queue pair. Borrows its list of slices and its inline data until it
 /// is posted; the memory itself is used until the request completes.

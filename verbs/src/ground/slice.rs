@@ -2,7 +2,13 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use crate::error::{Result, VerbsError};
+use pumice_transport::types::Sge;
+
+use super::error::{Result, VerbsError};
+
+/// A local buffer of a request: address, bytes and L_Key, checked when the request executes.
+/// [`crate::MemoryRegion::slice`] makes one.
+pub type LocalSlice = Sge;
 
 /// Memory of a peer: what a WRITE, READ or atomic names. Exchange it out of band, as its 16 bytes. It grants
 /// nothing: the owner's region does, as long as it is registered.

@@ -17,7 +17,7 @@ use pumice_device::system::interface::{Interface, gid_addresses, interfaces};
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::Qpn;
 
-use crate::error::{Result, VerbsError};
+use crate::ground::error::{Result, VerbsError};
 
 pub(crate) const DEFAULT_NAME: &str = "pumice0";
 

@@ -1,4 +1,8 @@
-//! A device: the HCA, and who lets time pass while one waits.
+//! A device: the HCA, and what lets time pass while a program waits.
+
+mod opening;
+pub(crate) mod options;
+pub(crate) mod simulation;
 
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, AsRawFd};
@@ -15,12 +19,10 @@ use pumice_device::port::wait_readable;
 use pumice_transport::types::{AsyncEventType, Mtu};
 use pumice_transport::wire::Qpn;
 
-use crate::buffer::Buffer;
-use crate::completion::{CompletionChannel, CompletionQueue};
-use crate::domain::{ProtectionDomain, XrcDomain, XrcDomainOpening};
-use crate::error::{Result, VerbsError};
-use crate::options::{self, DeviceOptions};
-use crate::simulation::Simulation;
+use crate::ground::buffer::Buffer;
+use crate::ground::error::{Result, VerbsError};
+use options::DeviceOptions;
+use simulation::Simulation;
 
 /// Empty polls between two looks at the clock.
 const POLLS_PER_LOOK: u32 = 64;
@@ -160,49 +162,6 @@ impl Device {
 
     pub(crate) fn shared_hca(&self) -> &Arc<Hca> {
         &self.0.hca
-    }
-
-    /// Makes a protection domain.
-    ///
-    /// # Errors
-    /// `Refused`: the device has as many as it can.
-    pub fn protection_domain(&self) -> Result<ProtectionDomain> {
-        ProtectionDomain::new(self)
-    }
-
-    /// Makes an XRC domain.
-    ///
-    /// # Errors
-    /// `Refused`: the device has as many as it can.
-    pub fn xrc_domain(&self) -> Result<XrcDomain> {
-        XrcDomain::new(self)
-    }
-
-    /// Opens the XRC domain of a file: everybody of this user who opens it through the same file, in whatever
-    /// process, gets the same domain. The file may be closed afterwards.
-    ///
-    /// # Errors
-    /// `Refused`: nobody has it open and `opening` says so, or somebody has and `opening` says so; the device
-    /// has as many as it can.
-    pub fn xrc_domain_of_file(&self, file: &impl AsFd, opening: XrcDomainOpening) -> Result<XrcDomain> {
-        XrcDomain::of_file(self, file.as_fd(), opening)
-    }
-
-    /// Makes a completion queue of `depth` entries. It must hold all completions that can be outstanding:
-    /// one that overruns is lost, with the queue pairs that use it.
-    ///
-    /// # Errors
-    /// `Refused`: the depth is 0 or more than `max_cqe`.
-    pub fn completion_queue(&self, depth: u32) -> Result<CompletionQueue> {
-        CompletionQueue::new(self, depth, None, 0)
-    }
-
-    /// Makes a completion channel, for those who would rather sleep than poll.
-    ///
-    /// # Errors
-    /// `Refused`: no file descriptor is to be had.
-    pub fn completion_channel(&self) -> Result<CompletionChannel> {
-        CompletionChannel::new(self)
     }
 
     /// Waits for an asynchronous event: a queue pair's failure, an SRQ's limit, a change of the GID table.

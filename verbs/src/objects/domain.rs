@@ -1,13 +1,13 @@
 //! Protection domains and XRC domains.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::XrcdFile;
 
 use crate::device::Device;
-use crate::error::{Result, VerbsError};
+use crate::ground::error::{Result, VerbsError};
 
 /// A protection domain: queue pairs reach only memory of their own. Cheap to clone; destroyed with its last
 /// clone and the last object made in it.
@@ -20,8 +20,36 @@ struct Inner {
     handle: Handle,
 }
 
+impl Device {
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// `Refused`: the device has as many as it can.
+    pub fn protection_domain(&self) -> Result<ProtectionDomain> {
+        ProtectionDomain::new(self)
+    }
+
+    /// Makes an XRC domain.
+    ///
+    /// # Errors
+    /// `Refused`: the device has as many as it can.
+    pub fn xrc_domain(&self) -> Result<XrcDomain> {
+        XrcDomain::new(self)
+    }
+
+    /// Opens the XRC domain of a file: everybody of this user who opens it through the same file, in whatever
+    /// process, gets the same domain. The file may be closed afterwards.
+    ///
+    /// # Errors
+    /// `Refused`: nobody has it open and `opening` says so, or somebody has and `opening` says so; the device
+    /// has as many as it can.
+    pub fn xrc_domain_of_file(&self, file: &impl AsFd, opening: XrcDomainOpening) -> Result<XrcDomain> {
+        XrcDomain::of_file(self, file.as_fd(), opening)
+    }
+}
+
 impl ProtectionDomain {
-    pub(crate) fn new(device: &Device) -> Result<ProtectionDomain> {
+    fn new(device: &Device) -> Result<ProtectionDomain> {
         let handle = device.hca().alloc_pd().map_err(VerbsError::refused("protection domain"))?;
         Ok(ProtectionDomain(Arc::new(Inner { device: device.clone(), handle })))
     }
@@ -68,18 +96,14 @@ pub enum XrcDomainOpening {
 }
 
 impl XrcDomain {
-    pub(crate) fn of_file(
-        device: &Device,
-        fd: BorrowedFd<'_>,
-        opening: XrcDomainOpening,
-    ) -> Result<XrcDomain> {
+    fn of_file(device: &Device, fd: BorrowedFd<'_>, opening: XrcDomainOpening) -> Result<XrcDomain> {
         let (create, exclusive) = (opening != XrcDomainOpening::Existing, opening == XrcDomainOpening::New);
         let opened = device.hca().open_xrcd_of_file(&XrcdFile { fd, create, exclusive });
         let handle = opened.map_err(VerbsError::refused("XRC domain"))?;
         Ok(XrcDomain(Arc::new(XrcInner { device: device.clone(), handle })))
     }
 
-    pub(crate) fn new(device: &Device) -> Result<XrcDomain> {
+    fn new(device: &Device) -> Result<XrcDomain> {
         let handle = device.hca().open_xrcd().map_err(VerbsError::refused("XRC domain"))?;
         Ok(XrcDomain(Arc::new(XrcInner { device: device.clone(), handle })))
     }

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use pumice_device::hca::QpInit;
 use pumice_transport::types::{Access, QpCapacity};
 
-use crate::completion::CompletionQueue;
+use super::{Inner, Local, QueuePair, Uses};
 use crate::device::Device;
-use crate::domain::{ProtectionDomain, XrcDomain};
-use crate::error::{Result, VerbsError};
-use crate::queue_pair::{Inner, Local, QueuePair, Uses};
-use crate::receive::SharedReceiveQueue;
+use crate::ground::error::{Result, VerbsError};
+use crate::objects::completion::CompletionQueue;
+use crate::objects::domain::{ProtectionDomain, XrcDomain};
+use crate::objects::receive::SharedReceiveQueue;
 use crate::transport::{Connected, Receiver, Transport, XrcDuplex, XrcInitiator, XrcTarget};
 
 /// What to make a queue pair of. Defaults: 128 requests each way of up to 4 slices each, 64 bytes inline,

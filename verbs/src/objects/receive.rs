@@ -7,10 +7,10 @@ use pumice_device::hca::{Hca, SrqSetup};
 use pumice_device::objects::srq::{SrqAttributes, SrqChange};
 use pumice_transport::types::RecvRequest;
 
-use crate::completion::CompletionQueue;
 use crate::device::Device;
-use crate::domain::{ProtectionDomain, XrcDomain};
-use crate::error::{ListError, Result, VerbsError};
+use crate::ground::error::{ListError, Result, VerbsError};
+use crate::objects::completion::CompletionQueue;
+use crate::objects::domain::{ProtectionDomain, XrcDomain};
 
 /// Receives for any number of queue pairs. Cheap to clone; destroyed with its last clone and the last queue
 /// pair that uses it.

@@ -1,0 +1,63 @@
+//! Queue pairs that send and receive datagrams.
+
+use pumice_transport::qp::{AttributeMask, QpAttributes};
+use pumice_transport::types::{Gid, QpState};
+
+use super::QueuePair;
+use crate::ground::error::{Result, VerbsError};
+use crate::objects::address::UdEndpoint;
+use crate::transport::Ud;
+
+impl QueuePair<Ud> {
+    /// Makes the queue pair receive datagrams with this Q_Key, and send.
+    ///
+    /// # Errors
+    /// `Refused`: it is active already ([`QueuePair::reset`] it).
+    pub fn activate(&self, qkey: u32) -> Result<()> {
+        if self.state()? == QpState::Reset {
+            self.initialise()?;
+        }
+        let mut attributes = QpAttributes {
+            qp_state: QpState::Rtr as u32,
+            qkey,
+            sq_psn: self.local().psn,
+            ..QpAttributes::default()
+        };
+        self.modify(&attributes, AttributeMask::STATE | AttributeMask::QKEY)?;
+        attributes.qp_state = QpState::Rts as u32;
+        self.modify(&attributes, AttributeMask::STATE | AttributeMask::SQ_PSN)
+    }
+
+    /// What others need to send to this queue pair, once it is active.
+    ///
+    /// # Errors
+    /// As [`QueuePair::state`].
+    pub fn endpoint(&self) -> Result<UdEndpoint> {
+        Ok(UdEndpoint { gid: self.local().gid, qpn: self.qpn(), qkey: self.query()?.qkey })
+    }
+
+    /// Receives what is sent to a multicast group (224.0.0.0/4 or ff00::/8), too.
+    ///
+    /// # Errors
+    /// `Refused`: not a multicast address, too many members, or the network refuses.
+    pub fn attach_multicast(&self, group: Gid) -> Result<()> {
+        let inner = self.inner();
+        inner.hca.attach_mcast(inner.qpn, group).map_err(VerbsError::refused("multicast group"))?;
+        inner.groups().push(group);
+        Ok(())
+    }
+
+    /// Ends it. Dropping the queue pair does so too.
+    ///
+    /// # Errors
+    /// `Refused`: not attached.
+    pub fn detach_multicast(&self, group: Gid) -> Result<()> {
+        let inner = self.inner();
+        inner.hca.detach_mcast(inner.qpn, group).map_err(VerbsError::refused("multicast group"))?;
+        let mut groups = inner.groups();
+        if let Some(place) = groups.iter().position(|known| *known == group) {
+            groups.swap_remove(place);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,8 @@
+//! Transport services as types: what a queue pair can do is known to the compiler.
+
+mod ability;
+pub(crate) mod options;
+mod service;
+
+pub use ability::{Connected, Receiver, Reliable, Requester, XrcRequester};
+pub use service::{Rc, Transport, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget};

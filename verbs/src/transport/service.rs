@@ -1,0 +1,45 @@
+//! Transport services as types.
+
+use std::fmt::Debug;
+
+use pumice_transport::types::QpType;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A transport service.
+pub trait Transport: sealed::Sealed + Debug + Copy + Send + Sync + 'static {
+    /// Its number and name.
+    const TYPE: QpType;
+}
+
+/// Reliable connection: everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rc;
+/// Unreliable connection: SEND and RDMA WRITE; what is lost is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uc;
+/// Unreliable datagram: messages of at most the path MTU, to anyone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ud;
+/// XRC initiator: sends to shared receive queues of the peer's process, named by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XrcInitiator;
+/// XRC as OFED 1.x had it: initiator and target in one, for the shared receive queues of its XRC domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XrcDuplex;
+/// XRC target: receives for all shared receive queues of its XRC domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XrcTarget;
+
+macro_rules! service {
+    ($($marker:ident),*) => {$(
+        impl sealed::Sealed for $marker {}
+        impl Transport for $marker {
+            const TYPE: QpType = QpType::$marker;
+        }
+    )*};
+}
+
+service!(Rc, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget);
