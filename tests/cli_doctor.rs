@@ -53,8 +53,8 @@ fn with_folders_that_cannot_be_written_another_one_is_named_or_it_is_blocking() 
 
 #[test]
 fn a_full_folder_is_blocking_and_named() {
-    let full = "mount -t tmpfs none /tmp && mkdir /tmp/run && mount -t tmpfs -o size=64k,mode=700 none /tmp/run \
-        && { head -c 200000 /dev/zero >/tmp/run/all 2>/dev/null || true; } && export \
+    let full = "mount -t tmpfs none /tmp && mkdir /tmp/run && mount -t tmpfs -o size=64k,mode=700 none \
+        /tmp/run && { head -c 200000 /dev/zero >/tmp/run/all 2>/dev/null || true; } && export \
         XDG_RUNTIME_DIR=/tmp/run";
     let Some(output) = doctor_after(full) else { return };
     let text = text(&output);

@@ -169,8 +169,8 @@ fn a_profile_is_what_ibv_devinfo_shows() {
     }
     let folder = scratch("profile");
     let own = folder.join("small.toml");
-    let text = "vendor_id = 0x123456\nboard_id = \"my board\"\n[port]\nmax_mtu = 512\npkeys = [0xffff, 0x8005]\n\
-                [limits]\nmax_qp = 7\npkey_table_len = 3\n";
+    let text = "vendor_id = 0x123456\nboard_id = \"my board\"\n[port]\nmax_mtu = 512\npkeys = \
+                [0xffff, 0x8005]\n[limits]\nmax_qp = 7\npkey_table_len = 3\n";
     fs::write(&own, text).expect("a new file");
     let shown = |profile: &str| {
         let output = run(&["--addr", "127.101.0.11", "--profile", profile, "--", "ibv_devinfo", "-v"]);
@@ -259,8 +259,8 @@ fn losses_are_survived_and_captured() {
         &["--addr", "127.101.0.13", "--capture", &own, "--log", "info", "--loss", "1e-3"],
         &port,
     );
-    // The side that has got everything ends, and does not repeat its last acknowledgement: if just this one is
-    // lost, the other's last request fails, as with any adapter. Everything has arrived all the same.
+    // The side that has got everything ends, and does not repeat its last acknowledgement: if just this one
+    // is lost, the other's last request fails, as with any adapter. Everything has arrived all the same.
     let last_failed = "Failed status transport retry counter exceeded (12) for wr_id 2\n";
     let ended = |one: &std::process::Output| one.status.success() && out(one).contains("usec/iter");
     let unconfirmed = |one: &std::process::Output| err(one).contains(last_failed);

@@ -59,7 +59,7 @@ fn hca(port: SharedPort) -> Hca {
 fn counters_of_running_processes_are_shown() {
     let place = Place::new("running", 0);
     let (one, other) = (place.open(), place.open());
-    let slots = [one.process().value(), other.process().value()];
+    let indexes = [one.process().value(), other.process().value()];
     let devices = [hca(one), hca(other)];
     devices[1].counters().add(Counter::RxBadIcrc, 41);
     let output = place.stat(&["--json"]);
@@ -67,8 +67,8 @@ fn counters_of_running_processes_are_shown() {
     let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let all = all.as_array().expect("an array");
     assert_eq!(all.len(), 2);
-    for (process, slot) in all.iter().zip(slots) {
-        assert_eq!((&process["pid"], &process["slot"]), (&std::process::id().into(), &slot.into()));
+    for (process, index) in all.iter().zip(indexes) {
+        assert_eq!((&process["pid"], &process["process_index"]), (&std::process::id().into(), &index.into()));
         assert_eq!(process["address"], "127.108.4.1");
         assert!(process["program"].as_str().is_some_and(|name| !name.is_empty()));
     }

@@ -225,7 +225,10 @@ fn counters_move() {
         "on one host all that is sent arrives"
     );
     assert!(ping_pong(&runtime, "127.102.9.3"));
-    assert!(read(&absolute)[0] >= 2 * after[0], "a slot goes on counting where its last owner stopped");
+    assert!(
+        read(&absolute)[0] >= 2 * after[0],
+        "the counters of a process index go on where its last process stopped"
+    );
     fs::remove_dir_all(&runtime).expect("a folder of ours");
 }
 

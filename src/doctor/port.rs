@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn lines_of_proc_net_are_understood() {
-        let line = "  77: 0100007F:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        0 4242 2 0 0";
+        let line = "  77: 0100007F:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        \
+                    0 4242 2 0 0";
         let socket = SocketLine::parse(line).expect("a line as the kernel prints it");
         if cfg!(target_endian = "little") {
             assert_eq!(socket.address, IpAddr::V4(Ipv4Addr::LOCALHOST));

@@ -31,8 +31,8 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
     Entry {
         name: "QP_REQ_ERR",
         number: Some(2),
-        meaning: "The peer sent an invalid request that this queue pair refused, and no receive request could be \
-                  completed with the error.",
+        meaning: "The peer sent an invalid request that this queue pair refused, and no receive request \
+                  could be completed with the error.",
         causes: &[
             "qp_access_flags do not allow what the peer asks for.",
             "The two ends have different path MTUs.",
@@ -53,14 +53,16 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
     Entry {
         name: "COMM_EST",
         number: Some(4),
-        meaning: "A packet arrived for a queue pair in RTR: the peer is ready before this side has moved to RTS.",
+        meaning: "A packet arrived for a queue pair in RTR: the peer is ready before this side has \
+                  moved to RTS.",
         causes: &["The peer sends as soon as it can; this is no error."],
         look_at: &["Move the queue pair to RTS (rdma_accept and rdma_notify do it)."],
     },
     Entry {
         name: "SQ_DRAINED",
         number: Some(5),
-        meaning: "The send queue of a queue pair that was moved to SQD is drained: what was under way is done.",
+        meaning: "The send queue of a queue pair that was moved to SQD is drained: what was under way \
+                  is done.",
         causes: &[
             "The program moved the queue pair from RTS to SQD and asked for the event; this is no error.",
         ],

@@ -38,7 +38,7 @@ pub(super) const CM_EVENTS: &[Entry] = &[
     event(
         "ROUTE_RESOLVED",
         2,
-        "rdma_resolve_route is done; RoCE has nothing to ask anybody for it.",
+        "rdma_resolve_route is done; with RoCE no other host has to be asked for it.",
         &["This is no error."],
         &["Go on with rdma_create_qp and rdma_connect."],
     ),

@@ -22,16 +22,16 @@ pub(super) const STATUSES: &[Entry] = &[
     Entry {
         name: "SUCCESS",
         number: Some(0),
-        meaning: "The work request was carried out. For RC it means that the peer's adapter has acknowledged it, \
-                  not that the peer's program has seen it.",
+        meaning: "The work request was carried out. For RC it means that the peer's adapter has \
+                  acknowledged it, not that the peer's program has seen it.",
         causes: &[],
         look_at: &["Only with this status the other fields of the completion are valid."],
     },
     Entry {
         name: "LOC_LEN_ERR",
         number: Some(1),
-        meaning: "A message did not fit: a send request is longer than the port or the path MTU allows, or an \
-                  arriving message is longer than the receive request.",
+        meaning: "A message did not fit: a send request is longer than the port or the path MTU allows, \
+                  or an arriving message is longer than the receive request.",
         causes: &[
             "The receive buffer is smaller than the message that the peer sends.",
             "A datagram (UD) is longer than the path MTU.",
@@ -79,8 +79,8 @@ pub(super) const STATUSES: &[Entry] = &[
     Entry {
         name: "WR_FLUSH_ERR",
         number: Some(5),
-        meaning: "The request was not carried out because its queue pair went to the state ERR before. It is a \
-                  consequence, never the cause.",
+        meaning: "The request was not carried out because its queue pair went to the state ERR before. It \
+                  is a consequence, never the cause.",
         causes: &[
             "An earlier request of the same queue pair failed: the first completion whose status is another \
             one \
@@ -127,7 +127,8 @@ pub(super) const STATUSES: &[Entry] = &[
     Entry {
         name: "LOC_ACCESS_ERR",
         number: Some(8),
-        meaning: "A local buffer could not be accessed while the device stored a response or a message into it.",
+        meaning: "A local buffer could not be accessed while the device stored a response or a message \
+                  into it.",
         causes: &[
             "The memory region was deregistered, or its memory was unmapped, while the request was under \
             way.",

@@ -79,7 +79,8 @@ pub(crate) struct LoopOptions {
     #[arg(long)]
     pub(crate) netns: bool,
     /// MTU of the veth pair
-    #[arg(long, value_name = "BYTES", default_value_t = 1500, requires = "netns", value_parser = clap::value_parser!(u16).range(576..))]
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, requires = "netns")]
+    #[arg(value_parser = clap::value_parser!(u16).range(576..))]
     pub(crate) link_mtu: u16,
 }
 

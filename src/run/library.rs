@@ -121,7 +121,8 @@ fn fill(folder: &Path, target: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether whoever can change the folder can also change the object, so that using it trusts nobody more.
+/// Whether the users who can change the folder can change the object as well, so that using it trusts no
+/// other user.
 fn is_as_safe(folder: &Path, object: &Path) -> bool {
     let about = |path: &Path| fs::symlink_metadata(path).ok();
     let Some((links, home)) = about(folder).zip(object.parent().and_then(about)) else { return false };
@@ -136,7 +137,7 @@ pub(super) fn search_path(folder: &Path, before: Option<OsString>) -> OsString {
     let mut path = folder.as_os_str().to_owned();
     let before = before.unwrap_or_default();
     for place in before.as_bytes().split(|byte| matches!(byte, b':' | b';')) {
-        // An empty place would mean the current folder; nobody who wrote "a::b" meant that.
+        // An empty place would mean the current folder; a user who writes "a::b" does not mean that.
         if !place.is_empty() && place != folder.as_os_str().as_bytes() {
             path.push(":");
             path.push(OsStr::from_bytes(place));

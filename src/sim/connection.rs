@@ -140,9 +140,9 @@ impl Connection {
     /// # Errors
     /// What the device says.
     pub(crate) fn new(ends: [&Arc<Hca>; 2], terms: Terms, seed: u64) -> Result<Connection, HcaError> {
-        let slot_bytes = u64::from(terms.size.max(WORD_BYTES)).next_multiple_of(8);
-        let outstanding_limit = (MEMORY_BYTES / slot_bytes).clamp(1, MAX_OUTSTANDING);
-        let bytes = usize::try_from(slot_bytes * outstanding_limit).unwrap_or(usize::MAX) + 8;
+        let stride_bytes = u64::from(terms.size.max(WORD_BYTES)).next_multiple_of(8);
+        let outstanding_limit = (MEMORY_BYTES / stride_bytes).clamp(1, MAX_OUTSTANDING);
+        let bytes = usize::try_from(stride_bytes * outstanding_limit).unwrap_or(usize::MAX) + 8;
         let requester = Side::new(ends[0], outstanding_limit as u32, bytes)?;
         let responder = Side::new(ends[1], outstanding_limit as u32, bytes)?;
         let psn = [(mix(seed) & 0xff_ffff) as u32, (mix(seed ^ 1) & 0xff_ffff) as u32];

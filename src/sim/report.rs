@@ -126,35 +126,24 @@ impl Report {
     }
 
     pub(crate) fn print(&self, options: &SimOptions, out: &mut dyn Write) -> io::Result<()> {
-        let percent = |ppm: u32| decimal(u128::from(ppm), 10_000);
-        writeln!(
-            out,
-            "seed {}: {} HCAs, {} connections, {} messages each ({}, {} bytes), path MTU {}",
-            options.seed,
-            options.hcas,
-            options.qps,
-            options.messages,
-            format!("{:?}", options.op).to_lowercase(),
-            options.size,
-            options.mtu
-        )?;
-        writeln!(
-            out,
-            "network: {} Gb/s, delay {} us, jitter {} us, queue {} bytes",
-            decimal(u128::from(options.rate), 1_000_000_000),
-            decimal(u128::from(options.delay), 1000),
-            decimal(u128::from(options.jitter), 1000),
-            options.queue
-        )?;
-        writeln!(
-            out,
-            "faults: {} % lost, {} % reordered, {} % duplicated, {} % corrupted",
-            percent(options.loss),
-            percent(options.reorder),
-            percent(options.duplicate),
-            percent(options.corrupt)
-        )?;
+        print_terms(options, out)?;
         writeln!(out)?;
+        self.print_results(out)?;
+        let traffic = |name: &str| {
+            ["tx_packets", "rx_packets", "tx_bytes", "rx_bytes", "tx_batches", "rx_batches"].contains(&name)
+        };
+        self.print_counters(out, "recovery", &|name| RECOVERY.contains(&name))?;
+        self.print_counters(out, "other", &|name| !RECOVERY.contains(&name) && !traffic(name))?;
+        writeln!(out, "digest        {}", self.digest)?;
+        for failure in &self.failures {
+            writeln!(out, "a connection failed with {failure}")?;
+        }
+        let verdict =
+            if self.is_good() { "every byte arrived as it was sent" } else { "NOT everything arrived" };
+        writeln!(out, "{verdict}")
+    }
+
+    fn print_results(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,
             "messages      {} of {} done, {} wrong",
@@ -177,19 +166,7 @@ impl Report {
             out,
             "full queues   {} packets lost at senders, {} at receivers",
             self.fabric.queue_drops, self.fabric.receive_drops
-        )?;
-        let traffic = |name: &str| {
-            ["tx_packets", "rx_packets", "tx_bytes", "rx_bytes", "tx_batches", "rx_batches"].contains(&name)
-        };
-        self.print_counters(out, "recovery", &|name| RECOVERY.contains(&name))?;
-        self.print_counters(out, "other", &|name| !RECOVERY.contains(&name) && !traffic(name))?;
-        writeln!(out, "digest        {}", self.digest)?;
-        for failure in &self.failures {
-            writeln!(out, "a connection failed with {failure}")?;
-        }
-        let verdict =
-            if self.is_good() { "every byte arrived as it was sent" } else { "NOT everything arrived" };
-        writeln!(out, "{verdict}")
+        )
     }
 
     fn print_counters(
@@ -205,4 +182,36 @@ impl Report {
         }
         Ok(())
     }
+}
+
+/// What is simulated.
+fn print_terms(options: &SimOptions, out: &mut dyn Write) -> io::Result<()> {
+    let percent = |ppm: u32| decimal(u128::from(ppm), 10_000);
+    writeln!(
+        out,
+        "seed {}: {} HCAs, {} connections, {} messages each ({}, {} bytes), path MTU {}",
+        options.seed,
+        options.hcas,
+        options.qps,
+        options.messages,
+        format!("{:?}", options.op).to_lowercase(),
+        options.size,
+        options.mtu
+    )?;
+    writeln!(
+        out,
+        "network: {} Gb/s, delay {} us, jitter {} us, queue {} bytes",
+        decimal(u128::from(options.rate), 1_000_000_000),
+        decimal(u128::from(options.delay), 1000),
+        decimal(u128::from(options.jitter), 1000),
+        options.queue
+    )?;
+    writeln!(
+        out,
+        "faults: {} % lost, {} % reordered, {} % duplicated, {} % corrupted",
+        percent(options.loss),
+        percent(options.reorder),
+        percent(options.duplicate),
+        percent(options.corrupt)
+    )
 }

@@ -45,7 +45,7 @@ fn print_json(found: &[Report], out: &mut dyn Write) -> Result<(), CommandError>
     struct Process {
         pid: u32,
         program: Option<String>,
-        slot: u8,
+        process_index: u8,
         address: std::net::IpAddr,
         /// Null: it did not answer.
         counters: Option<Map<String, Value>>,
@@ -55,7 +55,7 @@ fn print_json(found: &[Report], out: &mut dyn Write) -> Result<(), CommandError>
         .map(|report| Process {
             pid: report.sharer.pid,
             program: program(report.sharer.pid),
-            slot: report.sharer.process.value(),
+            process_index: report.sharer.process.value(),
             address: report.address(),
             counters: report.counters.as_ref().map(|counters| {
                 counters.iter().map(|(name, value)| (name.clone(), Value::from(*value))).collect()

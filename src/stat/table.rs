@@ -31,7 +31,8 @@ pub(super) fn print(found: &[Report], options: &StatOptions, out: &mut dyn Write
         }
         let name = program(report.sharer.pid).unwrap_or_else(|| "?".to_owned());
         let address = report.address();
-        writeln!(out, "process {} ({name})  slot {}  {address}", report.sharer.pid, report.sharer.process)?;
+        let (pid, index) = (report.sharer.pid, report.sharer.process);
+        writeln!(out, "process {pid} ({name})  process index {index}  {address}")?;
         let Some(counters) = &report.counters else {
             writeln!(out, "  does not answer: it is stopped, or just begins or ends; try again")?;
             continue;

@@ -2,7 +2,7 @@
 //! client writes into it and disconnects.
 //!
 //! ```sh
-//! cargo run -p pumice-verbs --example rdma_cm                              # both in one process, on two addresses
+//! cargo run -p pumice-verbs --example rdma_cm                        # both in one process, on two addresses
 //! cargo run -p pumice-verbs --example rdma_cm -- server 127.0.0.1:7471     # or each in its own
 //! cargo run -p pumice-verbs --example rdma_cm -- client 127.0.0.1:7471
 //! ```

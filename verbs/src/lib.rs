@@ -9,17 +9,19 @@
 //!   and is destroyed with its last clone.
 //! * **Errors name the object, the attribute and the remedy.** See [`VerbsError`].
 //!
-//! Whoever polls drives the device: [`CompletionQueue::poll`], [`CompletionQueue::wait`] and
+//! The thread that polls drives the device: [`CompletionQueue::poll`], [`CompletionQueue::wait`] and
 //! [`CompletionChannel::wait`] receive and send packets in the calling thread. A background thread of the
-//! device takes over when nobody does, so peers' READs and WRITEs are answered while the application is busy
-//! elsewhere.
+//! device takes over when no thread of the application does, so peers' READs and WRITEs are answered while
+//! the application is busy elsewhere.
 //!
 //! [`Device::open`] opens a device on this machine's network: UDP port 4791, no privileges. A [`Simulation`]
 //! gives devices on a simulated network in virtual time, for tests that are the same in every run:
 //!
 //! ```
 //! use std::time::Duration;
-//! use pumice_verbs::{Access, FabricConfig, Fault, FaultPlan, RcQueuePair, RecvRequest, Result, SendRequest, Simulation};
+//! use pumice_verbs::{
+//!     Access, FabricConfig, Fault, FaultPlan, RcQueuePair, RecvRequest, Result, SendRequest, Simulation,
+//! };
 //!
 //! # fn main() -> Result<()> {
 //! const SECOND: Duration = Duration::from_secs(1);
@@ -66,7 +68,8 @@
 //! ```
 //! use std::time::Duration;
 //! use pumice_verbs::{
-//!     Access, Connection, ConnectionParams, FabricConfig, RcQueuePair, RemoteSlice, Result, SendRequest, Simulation,
+//!     Access, Connection, ConnectionParams, FabricConfig, RcQueuePair, RemoteSlice, Result, SendRequest,
+//!     Simulation,
 //! };
 //!
 //! # fn main() -> Result<()> {

@@ -57,8 +57,8 @@ impl fmt::Display for PerfError {
             ),
             PerfError::SameAddress(address) => write!(
                 f,
-                "client and server would both need UDP port 4791 of {address}: use the server's IPv4 address, \
-                 or give the client's device another address"
+                "client and server would both need UDP port 4791 of {address}: use the server's IPv4 \
+                 address, or give the client's device another address"
             ),
             PerfError::NoLoopbackAddress => {
                 f.write_str("no loopback address has UDP port 4791 free: give the client's device an address")

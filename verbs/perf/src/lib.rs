@@ -20,7 +20,8 @@
 //! let to = server.local_addr()?;
 //! let serving = thread::spawn(move || server.serve_one());
 //!
-//! let plan = Plan::latency(Operation::Send, Service::Rc).size_bytes(64).verify(true).rounds(2, 0.05).build()?;
+//! let plan = Plan::latency(Operation::Send, Service::Rc).size_bytes(64).verify(true).rounds(2, 0.05);
+//! let plan = plan.build()?;
 //! let options = SessionOptions { address: Some(own), ..SessionOptions::default() };
 //! let mut session = Session::open(&plan, TcpStream::connect(to)?, &options)?;
 //! let report = session.run(&mut |_| ())?;

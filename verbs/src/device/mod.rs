@@ -229,7 +229,7 @@ impl Device {
         hash as u32 & 0xff_ffff
     }
 
-    /// Ends a registration. The memory is freed once nobody can reach it.
+    /// Ends a registration. The memory is freed once no peer can reach it.
     pub(crate) fn deregister(&self, region: Handle, buffer: Option<Buffer>) {
         if self.0.hca.dereg_mr(region).is_err()
             && let Some(buffer) = buffer

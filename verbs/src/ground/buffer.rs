@@ -18,7 +18,7 @@ pub(crate) const ALIGNMENT: usize = 4096;
 pub(crate) struct Buffer {
     start: NonNull<u8>,
     length: usize,
-    /// How it was allocated; `None` if it is somebody else's.
+    /// How it was allocated; `None` if it belongs to the program.
     owned: Option<Layout>,
 }
 
@@ -36,7 +36,7 @@ impl Buffer {
         Some(Buffer { start, length, owned: Some(layout) })
     }
 
-    /// Somebody else's memory; `None` for the null address.
+    /// Memory that belongs to the program; `None` for the null address.
     ///
     /// # Safety
     /// The range is readable (and writable, if `store` or atomics are used) while the Buffer lives.

@@ -64,7 +64,7 @@ pub enum VerbsError {
     },
     /// The connection manager refused.
     Connection(ConnectionError),
-    /// The peer does not want to be connected to, or nobody listens.
+    /// The peer's program refused the connection, or no program listens there.
     Rejected(Rejection),
     /// The peer does not answer.
     Unreachable {
@@ -176,7 +176,7 @@ impl VerbsError {
                 _ => "look at the events of the connection: it may be over",
             },
             VerbsError::Rejected(rejection) if rejection.reason == RejectReason::INVALID_SERVICE_ID => {
-                "check the port, and that somebody listens at it"
+                "check the port, and that a program listens at it"
             }
             VerbsError::Rejected(_) => "ask the peer's program; its private data may say why",
             VerbsError::Unreachable { .. } => "check the peer's address, and the way there (UDP 4791)",

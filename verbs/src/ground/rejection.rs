@@ -8,7 +8,7 @@ use pumice_transport::mad::RejectReason;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Rejection {
     /// [`RejectReason::CONSUMER`] if it was the program at the other side,
-    /// [`RejectReason::INVALID_SERVICE_ID`] if nobody listens.
+    /// [`RejectReason::INVALID_SERVICE_ID`] if no program listens there.
     pub reason: RejectReason,
     pub(crate) private_data: Vec<u8>,
 }

@@ -282,8 +282,8 @@ impl ChannelInner {
 }
 
 impl AsFd for CompletionChannel {
-    /// Readable while events wait: for poll(2) and its kin. Nobody drives the device for the caller then but
-    /// its background thread.
+    /// Readable while events wait: for poll(2) and its kin. Only the device's background thread drives the
+    /// device while the caller sleeps there.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.channel.as_fd()
     }

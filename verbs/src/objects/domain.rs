@@ -37,11 +37,11 @@ impl Device {
         XrcDomain::new(self)
     }
 
-    /// Opens the XRC domain of a file: everybody of this user who opens it through the same file, in whatever
-    /// process, gets the same domain. The file may be closed afterwards.
+    /// Opens the XRC domain of a file: all processes of this user that open it through the same file get the
+    /// same domain. The file may be closed afterwards.
     ///
     /// # Errors
-    /// `Refused`: nobody has it open and `opening` says so, or somebody has and `opening` says so; the device
+    /// `Refused`: it is not open and `opening` asks for one that is, or the other way round; the device
     /// has as many as it can.
     pub fn xrc_domain_of_file(&self, file: &impl AsFd, opening: XrcDomainOpening) -> Result<XrcDomain> {
         XrcDomain::of_file(self, file.as_fd(), opening)
@@ -83,7 +83,7 @@ struct XrcInner {
     handle: Handle,
 }
 
-/// Whether somebody else must have opened an XRC domain before.
+/// Whether an XRC domain must have been opened before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum XrcDomainOpening {
     /// Makes it or joins it (`O_CREAT`).

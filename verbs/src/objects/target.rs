@@ -1,4 +1,4 @@
-//! XRC targets that somebody else made.
+//! XRC targets that another process, or another part of the program, made.
 
 use pumice_device::hca::TargetRegistration;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
@@ -8,7 +8,7 @@ use crate::ground::error::{Result, VerbsError};
 use crate::objects::domain::XrcDomain;
 
 /// A hold on an XRC target that exists (`ibv_open_qp`, `ibv_reg_xrc_rcv_qp`): the target lives at least as
-/// long, and its asynchronous events come here as well. Whoever made it may be another process.
+/// long, and its asynchronous events come here as well. Another process may have made it.
 #[derive(Debug)]
 pub struct OpenedTarget {
     registration: TargetRegistration,

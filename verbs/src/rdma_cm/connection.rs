@@ -42,9 +42,9 @@ struct Progress {
 }
 
 impl<T: Connectable> Connection<T> {
-    /// Asks whoever listens at `peer` to connect to a queue pair, from that queue pair's own address. Does
-    /// not wait: [`Connection::established`] does, and brings the queue pair to RTS. Receives should be
-    /// posted before that.
+    /// Asks the program that listens at `peer` to connect to a queue pair, from that queue pair's own
+    /// address. Does not wait: [`Connection::established`] does, and brings the queue pair to RTS. Receives
+    /// should be posted before that.
     ///
     /// # Errors
     /// `Invalid`: the addresses are of different IP versions. `Connection`: a parameter is out of range, or
@@ -182,7 +182,7 @@ impl<T: Connectable> Connection<T> {
         }
     }
 
-    /// Waits until the connection is over, whoever ends it, and however.
+    /// Waits until the connection is over, whichever side ends it, and however.
     ///
     /// # Errors
     /// `TimedOut`.
@@ -213,7 +213,7 @@ impl<T: Connectable> Connection<T> {
     }
 
     /// Disconnects: everything posted is flushed, and the peer is told. [`Connection::disconnected`] waits
-    /// for its confirmation, for which nobody has to wait. Once it is over this does nothing.
+    /// for its confirmation, for which no caller has to wait. Once it is over this does nothing.
     ///
     /// # Errors
     /// `Connection`: it was never established.
@@ -264,7 +264,7 @@ impl<T: Connectable> Connection<T> {
             }
             Event::DisconnectRequest { .. } => {
                 self.end();
-                // The peer waits for it; if it does not any more, nobody misses it.
+                // The peer waits for it, or no longer needs it.
                 let _ = self.qp.device().hca().cm_disconnect(self.id, &[]);
                 ConnectionEvent::Disconnected
             }

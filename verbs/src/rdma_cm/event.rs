@@ -8,7 +8,7 @@ use crate::ground::rejection::Rejection;
 pub enum ConnectionEvent {
     /// Both sides are there: requests can be posted.
     Established,
-    /// The peer does not want to, nobody listens, or the peer gave up.
+    /// The peer's program refused, no program listens there, or the peer gave up.
     Rejected(Rejection),
     /// The peer did not answer any of the repetitions.
     Unreachable,

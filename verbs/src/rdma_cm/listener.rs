@@ -19,7 +19,7 @@ use crate::device::Device;
 use crate::ground::error::{Result, VerbsError};
 use crate::queue_pair::QueuePair;
 
-/// Whoever listens at a port of the device's addresses. Dropping it ends that; requests that wait are
+/// Listens at a port of the device's addresses. Dropping it ends that; requests that wait are
 /// rejected, connections stay.
 pub struct Listener {
     device: Device,
@@ -59,7 +59,7 @@ impl Listener {
         let hca = device.hca();
         let (port, binding) = if address.port() == 0 {
             let taken = |error: &ConnectionError| error.errno() == EADDRINUSE;
-            // Not the one that somebody has just given up: peers may still ask for that.
+            // Not a port that was given up a moment ago: peers may still ask for that.
             let first = device.first_psn(Qpn::GSI) % EPHEMERAL.len() as u32;
             let ports = EPHEMERAL.cycle().skip(first as usize).take(EPHEMERAL.len());
             let bound = ports.map(|port| (port, hca.cm_bind(&entry(port))));
@@ -91,7 +91,7 @@ impl Listener {
         self.address.port()
     }
 
-    /// Waits for somebody who wants to connect.
+    /// Waits for a peer that asks for a connection.
     ///
     /// # Errors
     /// `TimedOut`. `Refused`: no file descriptor is to be had for the connection; the request was rejected.
@@ -154,7 +154,7 @@ impl Drop for Listener {
     }
 }
 
-/// Somebody wants to connect. Dropping it rejects.
+/// A peer asks for a connection. Dropping it rejects.
 pub struct ConnectionRequest {
     device: Device,
     /// `None`: it was answered.
@@ -202,7 +202,7 @@ impl ConnectionRequest {
         params: &ConnectionParams,
         private_data: &P,
     ) -> Result<Connection<T>> {
-        const { assert!(P::LEN <= room::ACCEPTANCE_BYTES, "an acceptance has room for 196 bytes of private data") };
+        const { assert!(P::LEN <= room::ACCEPTANCE_BYTES, "an acceptance has room for 196 bytes") };
         let peer = self.peer();
         let (Some(id), Ok(channel)) = (self.id.take(), &self.channel) else {
             return Err(VerbsError::Disconnected { peer });
@@ -216,7 +216,7 @@ impl ConnectionRequest {
     /// # Errors
     /// `Connection`: the peer has given up.
     pub fn reject<P: PrivateData>(self, private_data: &P) -> Result<()> {
-        const { assert!(P::LEN <= room::REJECTION_BYTES, "a rejection has room for 148 bytes of private data") };
+        const { assert!(P::LEN <= room::REJECTION_BYTES, "a rejection has room for 148 bytes") };
         let Some(id) = self.id else { return Ok(()) };
         let said = written(private_data);
         let rejected = self.device.hca().cm_reject(id, &RejectParams::consumer(&said));

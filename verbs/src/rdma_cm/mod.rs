@@ -20,7 +20,7 @@ pub use listener::{ConnectionRequest, Listener};
 pub use params::{Connectable, ConnectionParams};
 pub use private_data::PrivateData;
 
-/// Ports that nobody names.
+/// Ports for connections whose own port the program does not name.
 const EPHEMERAL: std::ops::Range<u16> = 32768..61000;
 
 /// Bytes that fit a request, an acceptance and a rejection.

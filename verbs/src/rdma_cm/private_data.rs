@@ -5,7 +5,7 @@ use crate::ground::rejection::Rejection;
 use crate::ground::slice::RemoteSlice;
 
 /// A value that travels as private data: 56 bytes fit a request, 196 an acceptance, 148 a rejection, and a
-/// type that is too long for where it is used does not compile. The length is not on the wire: whoever reads
+/// type that is too long for where it is used does not compile. The length is not on the wire: the reader
 /// gets what was written, and zeros after it.
 ///
 /// There are `()`, arrays of bytes, numbers (big-endian), [`RemoteSlice`], and pairs of such values.
@@ -55,7 +55,7 @@ pub trait PrivateData: Sized {
     /// Writes the value to `LEN` bytes, which are zero.
     fn write(&self, to: &mut [u8]);
 
-    /// The value in at least `LEN` bytes, whose sender may be anybody; `None` if they are none.
+    /// The value in at least `LEN` bytes, which any host may have sent; `None` if they are no such value.
     fn read(from: &[u8]) -> Option<Self>;
 }
 

@@ -111,7 +111,7 @@ fn two_sides_connect_by_address_talk_and_disconnect() {
 #[test]
 fn who_is_not_wanted_is_told_why() {
     on_both(102, |client, server| {
-        // Nobody listens.
+        // No program listens.
         let asked = ask(&client, at(&server, PORT));
         let Err(error) = asked.established(LIMIT) else { panic!() };
         assert!(error.to_string().contains("invalid service id"), "{error}");

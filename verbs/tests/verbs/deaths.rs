@@ -66,7 +66,7 @@ fn process() {
     let params = ConnectionParams::default();
     let mut kept = Vec::new();
     match role {
-        // Accepts whoever comes.
+        // Accepts every request.
         "server" => {
             let side = open(net, 1);
             let listener = side.device.listen(PORT).unwrap();
@@ -120,10 +120,10 @@ fn who_only_waits_learns_that_the_server_was_killed() {
     assert_eq!(idle.queue_pair().state().unwrap(), QpState::Err);
     drop((idle, busy));
 
-    // Nobody is left at that address: silence, then "unreachable".
+    // No process is left at that address: silence, then "unreachable".
     let error = connect(&client, address(111, 1), &quick).established(LIMIT).unwrap_err();
     assert!(matches!(error, VerbsError::Unreachable { .. }), "{error}");
-    // Somebody is, but does not listen.
+    // A process is there, but does not listen.
     let _survivor = open(111, 1);
     let error = connect(&client, address(111, 1), &quick).established(LIMIT).unwrap_err();
     assert!(matches!(error, VerbsError::Rejected(_)), "{error}");
@@ -152,7 +152,7 @@ fn who_only_waits_learns_that_the_client_was_killed_and_the_port_is_free_again()
         if let Some(found) = found {
             break found;
         }
-        assert!(begun.elapsed() < NOTICED, "nobody noticed");
+        assert!(begun.elapsed() < NOTICED, "no process noticed");
     };
     drop(connections.remove(over));
     // Through another look at who lives.

@@ -20,7 +20,7 @@ fn a_channel_wakes_for_what_it_was_armed_for() {
             other.post_recv(&RecvRequest { wr_id, sges: &[] }).unwrap();
         }
         cq.arm(Notify::Solicited).unwrap();
-        // Not solicited: it arrives, and nobody is woken.
+        // Not solicited: it arrives, and no thread is woken.
         one.post_send(&SendRequest::send(&[]).wr_id(1).signaled()).unwrap();
         a.expect(1);
         let error = channel.wait(Duration::from_millis(20)).unwrap_err();

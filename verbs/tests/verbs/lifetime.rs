@@ -102,7 +102,7 @@ fn faults_are_survived_explained_and_captured() {
     a.expect(0);
     assert_eq!(b.memory.to_vec(0, 200_000).unwrap(), sent);
     assert!(causes.try_recv().is_err());
-    // Nobody answers any more.
+    // No process answers any more.
     simulation.fabric().cut(address(1), address(2));
     qp.post_send(&SendRequest::write(&local, b.memory.remote()).wr_id(5)).unwrap();
     a.expect_failure(5, WcStatus::RetryExcErr);

@@ -49,8 +49,8 @@ impl Endpoint {
     fn compare(&self, how: &str, buffer: usize, tag: Tag) -> Result<()> {
         let Some(wrong) = pattern::first_wrong(&self.scratch, tag) else { return Ok(()) };
         Err(PerfError::Contents(format!(
-            "byte {} of a message {how} in buffer {buffer} is {:#04x} instead of {:#04x}: the device does not \
-            transport data as it should",
+            "byte {} of a message {how} in buffer {buffer} is {:#04x} instead of {:#04x}: the device does \
+             not transport data as it should",
             wrong.offset, wrong.found, wrong.expected
         )))
     }

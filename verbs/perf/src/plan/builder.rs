@@ -22,8 +22,8 @@ pub struct PlanBuilder {
 impl Plan {
     /// Measures how much passes per second: bandwidth, or the rate of messages shorter than 512 bytes.
     /// Defaults: messages of 1 MiB (64 KiB on UC, the path MTU on UD, 8 bytes of atomics), a path MTU of
-    /// 4096 bytes, one queue pair, requests posted one by one, 5 rounds of 0.25 s, the devices polled, nothing
-    /// verified, no plain UDP.
+    /// 4096 bytes, one queue pair, requests posted one by one, 5 rounds of 0.25 s, the devices polled,
+    /// nothing verified, no plain UDP.
     pub fn throughput(operation: Operation, service: Service) -> PlanBuilder {
         PlanBuilder::new(operation, service, Quantity::Bandwidth)
     }

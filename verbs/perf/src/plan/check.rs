@@ -97,8 +97,8 @@ impl fmt::Display for PlanError {
             }
             PlanError::DatagramSize { size_bytes, mtu_bytes } => write!(
                 f,
-                "a UD message of {size_bytes} bytes does not fit one packet of MTU {mtu_bytes}: use a smaller \
-                 size or a larger MTU"
+                "a UD message of {size_bytes} bytes does not fit one packet of MTU {mtu_bytes}: use a \
+                 smaller size or a larger MTU"
             ),
             PlanError::Number { field, value, most } => {
                 write!(f, "{field} {value} is out of range: use 1 to {most}")

@@ -22,8 +22,8 @@ const WARM_UP: Duration = Duration::from_millis(50);
 /// How the measuring end works.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionOptions {
-    /// Address of the device; by default the one by which the server is reached, or, if the server on the same
-    /// machine has that one, a free loopback address.
+    /// Address of the device; by default the one by which the server is reached, or, if the server on the
+    /// same machine has that one, a free loopback address.
     pub address: Option<IpAddr>,
     /// A file for the device's packets, as pcapng; an old one is replaced.
     pub capture: Option<PathBuf>,
