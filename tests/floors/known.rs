@@ -7,9 +7,9 @@ pub(super) const UPWARD: usize = 0;
 /// Files that stand in no room.
 pub(super) const WITHOUT_ROOM: usize = 0;
 /// Lines of Rust beyond the width.
-pub(super) const LONG_LINES: usize = 450;
+pub(super) const LONG_LINES: usize = 41;
 /// Functions that do not fit a screen.
-pub(super) const LONG_FUNCTIONS: usize = 3;
+pub(super) const LONG_FUNCTIONS: usize = 2;
 /// Modules with a folder beside their file.
 pub(super) const FILES_BESIDE_FOLDERS: usize = 0;
 /// Files of tests with names of another style.

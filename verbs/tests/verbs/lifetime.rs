@@ -108,8 +108,9 @@ fn faults_are_survived_explained_and_captured() {
     a.expect_failure(5, WcStatus::RetryExcErr);
     let (qpn, cause) = causes.try_recv().unwrap();
     assert_eq!(qpn, qp.qpn());
+    let exceeded = (WcStatus::RetryExcErr, 5);
     assert!(
-        matches!(cause, Cause::SendFailed(failed) if (failed.status, failed.wr_id) == (WcStatus::RetryExcErr, 5)),
+        matches!(cause, Cause::SendFailed(failed) if (failed.status, failed.wr_id) == exceeded),
         "{cause}"
     );
     drop((a, b, qp, _peer, simulation));
