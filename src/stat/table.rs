@@ -10,15 +10,15 @@ use super::program::program;
 
 /// What the counters that are not the device's mean.
 const SHARING: [(&str, &str); 6] = [
-    ("share_forwarded", "runs of packets handed to the process they are for"),
+    ("share_forwarded", "runs of packets forwarded to the process they are for"),
     ("share_forward_dropped", "runs of packets lost because that process did not keep up"),
     ("share_taken_over", "runs of packets taken over from other processes"),
     ("share_rejected", "datagrams of others, dropped"),
     (
         "share_rerouted",
-        "requests handed to another process than the kernel would have given them to, which did not run",
+        "requests forwarded to another process, because the one that the kernel chose did not run",
     ),
-    ("share_mended", "looks at the registry to mend the steering"),
+    ("share_mended", "looks at the registry that repair the steering"),
 ];
 
 pub(super) fn print(found: &[Report], options: &StatOptions, out: &mut dyn Write) -> io::Result<()> {
