@@ -51,7 +51,7 @@ fn text(output: &Output) -> String {
 
 fn hca(port: SharedPort) -> Hca {
     let gid = GidEntry::new(port.medium().address(), "lo", 1, Mtu::Mtu4096);
-    let config = HcaConfig { process_slot: port.process().value(), ..HcaConfig::new("pumice0", vec![gid]) };
+    let config = HcaConfig { process: port.process(), ..HcaConfig::new("pumice0", vec![gid]) };
     Hca::open(config, Box::new(port), Clock::monotonic()).expect("a device")
 }
 

@@ -9,6 +9,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pumice_transport::wire::ProcessIndex;
+
 use crate::event::{Subscribers, Topics};
 use crate::faults::FaultPlan;
 use crate::ground::clock::Clock;
@@ -93,11 +95,11 @@ impl Opening {
         udp.buffer_bytes = network.buffer_bytes.unwrap_or(udp.buffer_bytes);
         let mut notice = None;
         let port: Box<dyn Port> = if network.exclusive {
-            self.hca.process_slot = 0;
+            self.hca.process = ProcessIndex::NONE;
             Box::new(UdpPort::bind(&udp).map_err(OpenError::Port)?)
         } else {
             let shared = SharedPort::open(&ShareConfig::new(udp)).map_err(OpenError::Share)?;
-            self.hca.process_slot = shared.process().value();
+            self.hca.process = shared.process();
             notice = shared.notice().map(str::to_owned);
             Box::new(shared)
         };

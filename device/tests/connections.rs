@@ -422,7 +422,7 @@ impl Scene {
         let config = ShareConfig { udp: UdpConfig::new(address), folder: Some(self.folder.clone()) };
         let port = SharedPort::open(&config).unwrap_or_else(|error| panic!("{error}"));
         let gids = vec![GidEntry::new(address, "lo", 1, Mtu::Mtu1024)];
-        let config = HcaConfig { process_slot: port.process().value(), ..HcaConfig::new("pumice0", gids) };
+        let config = HcaConfig { process: port.process(), ..HcaConfig::new("pumice0", gids) };
         Node::new(Arc::new(Hca::open(config, Box::new(port), Clock::monotonic()).unwrap()), address)
     }
 }
@@ -585,7 +585,7 @@ fn who_goes_leaves_no_service_and_no_peer_behind() {
     server.accept(&client, request, 0x132);
     drop(server);
     assert!(matches!(client.wait(), Event::DisconnectRequest { id: gone, .. } if gone == id));
-    // Nobody of that slot is left: who shares the address answers.
+    // No process has that index any more: another process at the address answers.
     client.hca.cm_disconnect(id, &[]).unwrap();
     client.hca.cm_destroy(id).unwrap();
     client.connect(first.address, 0x33);

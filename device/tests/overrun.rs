@@ -1,4 +1,4 @@
-//! Completion queues that overrun, and the accounting of send-queue slots.
+//! Completion queues that overrun, and the count of free send queue entries.
 
 mod kit;
 
@@ -63,9 +63,9 @@ fn an_overrun_fails_the_completion_queue_and_its_queue_pairs_once() {
     a.hca.destroy_cq(small.handle()).unwrap();
 }
 
-/// Statement 37: unsignaled requests keep their slots until a later completion is polled.
+/// Statement 37: unsignaled requests keep their send queue entries until a later completion is polled.
 #[test]
-fn slots_of_unsignaled_requests_come_back_with_a_polled_completion() {
+fn entries_of_unsignaled_requests_come_back_with_a_polled_completion() {
     let mut world = World::new(FabricConfig::default());
     let a = Node::new(&mut world, "10.0.0.1", 4096, 64);
     let b = Node::new(&mut world, "10.0.0.2", 4096, 64);

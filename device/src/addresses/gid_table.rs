@@ -32,7 +32,7 @@ impl GidEntry {
 /// next that is added; the others stay where they are.
 #[derive(Debug, Clone, Default)]
 pub struct GidTable {
-    slots: Vec<Option<GidEntry>>,
+    entries: Vec<Option<GidEntry>>,
 }
 
 impl GidTable {
@@ -41,7 +41,7 @@ impl GidTable {
 
     /// An empty table.
     pub const fn new() -> GidTable {
-        GidTable { slots: Vec::new() }
+        GidTable { entries: Vec::new() }
     }
 
     /// Adds an address at the first free place, or updates the interface and MTU of one that is
@@ -50,15 +50,15 @@ impl GidTable {
     /// # Errors
     /// `NoMemory`: the table is full.
     pub fn add(&mut self, entry: GidEntry) -> Result<bool, ResourceError> {
-        if let Some(known) = self.slots.iter_mut().flatten().find(|known| known.gid == entry.gid) {
+        if let Some(known) = self.entries.iter_mut().flatten().find(|known| known.gid == entry.gid) {
             let changed = *known != entry;
             *known = entry;
             return Ok(changed);
         }
-        if let Some(free) = self.slots.iter_mut().find(|slot| slot.is_none()) {
+        if let Some(free) = self.entries.iter_mut().find(|place| place.is_none()) {
             *free = Some(entry);
-        } else if self.slots.len() < GidTable::LEN as usize {
-            self.slots.push(Some(entry));
+        } else if self.entries.len() < GidTable::LEN as usize {
+            self.entries.push(Some(entry));
         } else {
             return Err(ResourceError::no_memory(format!(
                 "the GID table holds all of its {} addresses",
@@ -70,9 +70,10 @@ impl GidTable {
 
     /// Removes an address. Returns whether it was there.
     pub fn remove(&mut self, gid: Gid) -> bool {
-        let slot = self.slots.iter_mut().find(|slot| slot.as_ref().is_some_and(|entry| entry.gid == gid));
-        match slot {
-            Some(slot) => slot.take().is_some(),
+        let place =
+            self.entries.iter_mut().find(|place| place.as_ref().is_some_and(|entry| entry.gid == gid));
+        match place {
+            Some(place) => place.take().is_some(),
             None => false,
         }
     }
@@ -99,7 +100,7 @@ impl GidTable {
 
     /// The entry at an index, if there is one.
     pub fn get(&self, index: u32) -> Option<&GidEntry> {
-        self.slots.get(index as usize)?.as_ref()
+        self.entries.get(index as usize)?.as_ref()
     }
 
     /// Index of a GID.
@@ -109,10 +110,10 @@ impl GidTable {
 
     /// All entries with their index.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &GidEntry)> {
-        self.slots
+        self.entries
             .iter()
             .enumerate()
-            .filter_map(|(index, slot)| slot.as_ref().map(|entry| (index as u32, entry)))
+            .filter_map(|(index, place)| place.as_ref().map(|entry| (index as u32, entry)))
     }
 
     fn check_index(index: u32) -> Result<(), ResourceError> {

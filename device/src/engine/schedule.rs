@@ -1,4 +1,4 @@
-//! Which queue pairs have something to do, and when: lists of slots and a heap of deadlines.
+//! Which queue pairs have something to do, and when: lists of places in a table and a heap of deadlines.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -37,10 +37,10 @@ pub enum ResourceError {
         /// Bytes of the range.
         length: u64,
     },
-    /// The table slot exists and is empty.
+    /// The entry of the table exists and is empty.
     #[error("nothing there: {what}")]
     NoData {
-        /// Which slot.
+        /// Which entry.
         what: Cow<'static, str>,
     },
     /// No path leads there.

@@ -18,9 +18,6 @@ use crate::event::{Event, Topics};
 use crate::objects::address_handle;
 use crate::port::{Forwarded, Port};
 
-/// The last index of a process.
-const LAST_PROCESS: u8 = 254;
-
 impl Gsi {
     /// Handles the MADs that were received: those of this process, and those that no process owns.
     pub(crate) fn read_mads(&mut self, now_ns: u64, port: &mut dyn Port) {
@@ -101,7 +98,7 @@ impl Gsi {
             directory.find(service_id, local)
         } else {
             // A REJ by a peer that was never told an id of ours: any process's, upwards, so that it ends.
-            (own.value().saturating_add(1)..=LAST_PROCESS).map(ProcessIndex::new).collect()
+            ProcessIndex::all().filter(|process| *process > own).collect()
         };
         processes.retain(|process| *process != own);
         processes
@@ -165,7 +162,7 @@ pub(crate) trait MadSink: Transmit {
 /// The process that an outgoing MAD is for; 0 if the MAD names none.
 fn recipient(mad: &[u8; MAD_BYTES]) -> ProcessIndex {
     let message = Mad::parse(mad).ok().and_then(|mad| CmMessage::parse(&mad).ok());
-    message.and_then(|message| message.recipient()).map_or(ProcessIndex::new(0), CommId::process)
+    message.and_then(|message| message.recipient()).map_or(ProcessIndex::NONE, CommId::process)
 }
 
 /// The path of a MAD; `None` when its source is no address of the adapter any more.

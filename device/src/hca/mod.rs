@@ -55,8 +55,8 @@ pub struct HcaConfig {
     /// and PORT_ACTIVE when the last one goes and the first one comes. Not in virtual time, nor where the
     /// operating system does not tell of changes.
     pub gid_source: Option<GidSource>,
-    /// Which process of the address this is: the top byte of its queue pair numbers.
-    pub process_slot: u8,
+    /// Which process of the address this is; [`ProcessIndex::NONE`] if it shares the address with no other.
+    pub process: ProcessIndex,
     /// Sizes of tables and queues.
     pub limits: Limits,
     /// Partition keys by index; the default one when empty.
@@ -93,7 +93,7 @@ impl HcaConfig {
         HcaConfig {
             name: name.to_owned(),
             gid_source: None,
-            process_slot: 0,
+            process: ProcessIndex::NONE,
             limits: Limits::default(),
             pkeys: Vec::new(),
             active_mtu: None,
@@ -136,10 +136,10 @@ pub struct Hca {
     name: String,
     limits: Limits,
     active_mtu: Mtu,
-    process_slot: u8,
+    process: ProcessIndex,
     device_memory: DeviceMemoryPool,
     /// Who opened it: a fork child has a copy, but not the connections.
-    process: u32,
+    pid: u32,
     background: Option<Background>,
     events: Arc<Subscribers>,
 }
@@ -172,7 +172,7 @@ impl Hca {
         let threaded = !clock.is_virtual();
         let mut resources = Resources::with_subscribers(config.limits, Arc::clone(&events))?;
         resources.pkeys = PkeyTable::new(&config.pkeys, config.limits.pkey_table_len);
-        resources.set_number_base(ProcessIndex::new(config.process_slot).number_base());
+        resources.set_number_base(config.process.number_base());
         let first_mtu = config.gids.first().map(|entry| entry.mtu);
         for entry in config.gids {
             resources.gids.add(entry)?;
@@ -183,12 +183,8 @@ impl Hca {
         let active_mtu = config.active_mtu.or(first_mtu).unwrap_or(Mtu::Mtu1024);
         let mut starts = Random::new(config.seed.unwrap_or_else(|| default_seed(threaded)));
         resources.set_first_key(starts.next_u64());
-        let gsi = Gsi::new(
-            CmConfig::new(config.ca_guid),
-            ProcessIndex::new(config.process_slot),
-            starts.next_u64(),
-            Arc::clone(&events),
-        );
+        let gsi =
+            Gsi::new(CmConfig::new(config.ca_guid), config.process, starts.next_u64(), Arc::clone(&events));
         let queue_pairs = QueuePairs::new(starts.next_u64());
         let core = Arc::new(Core::new(Engine::new(resources, queue_pairs, port, gsi), clock)?);
         let background = if threaded {
@@ -202,9 +198,9 @@ impl Hca {
             name: config.name,
             limits: config.limits,
             active_mtu,
-            process_slot: config.process_slot,
+            process: config.process,
             device_memory: DeviceMemoryPool::new(config.limits.max_dm_size),
-            process: std::process::id(),
+            pid: std::process::id(),
             background,
             events,
         })
@@ -305,7 +301,7 @@ impl Drop for Hca {
         if let Some(background) = self.background.take() {
             background.stop();
         }
-        if self.process == std::process::id() {
+        if self.pid == std::process::id() {
             self.close_connections(self.core.lock());
         }
         self.events.finish();

@@ -4,7 +4,7 @@ use pumice_transport::qp::{
     AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair, ResolvedPath,
 };
 use pumice_transport::types::{QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion};
-use pumice_transport::wire::{ProcessIndex, Qpn};
+use pumice_transport::wire::Qpn;
 
 use super::{Hca, HcaError, TargetRegistration};
 use crate::addresses::gid_table::GidTable;
@@ -54,7 +54,7 @@ impl Hca {
             return Err(ResourceError::no_memory(table).into());
         }
         let index = engine.queue_pairs.free_index()?;
-        let qpn = Qpn::of(ProcessIndex::new(self.process_slot), index);
+        let qpn = Qpn::of(self.process, index);
         let attached = engine.resources.attach_qp(&QpSetup {
             qpn,
             qp_type: init.qp_type,
@@ -213,7 +213,7 @@ impl Hca {
     /// Posts a send request and sends as much of it as may leave now.
     ///
     /// # Errors
-    /// Malformed, wrong state, or the queue is full: a slot is free only once its completion, or a
+    /// Malformed, wrong state, or the queue is full: an entry is free only once its completion, or a
     /// later one of the same queue, was polled.
     pub fn post_send(&self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), HcaError> {
         self.post_sends(qpn, std::slice::from_ref(request)).map_err(|(_, error)| error)
@@ -230,12 +230,12 @@ impl Hca {
             return Err((0, HcaError::UnknownQueuePair { qpn }));
         };
         let depth = entry.qp.capacity().max_send_wr;
-        let polled = engine.resources.cq_common.slots.polled(qpn.value());
+        let polled = engine.resources.cq_common.polled_sends.count(qpn.value());
         // A target has no send queue that could be full: the request itself is wrong.
         let has_queue = entry.qp.qp_type() != QpType::XrcTarget;
         let mut outcome = Ok(());
         for (position, request) in requests.iter().enumerate() {
-            // Executed requests keep their slot until they are polled.
+            // Executed requests keep their entry until they are polled.
             let posted = if has_queue && entry.posted_sends.wrapping_sub(polled) >= depth {
                 Err(PostError::QueueFull { depth })
             } else {

@@ -13,7 +13,7 @@ use crate::ground::table::Handle;
 use crate::objects::armed_queues::ArmedQueues;
 use crate::objects::completion_channel::{CompletionChannel, CqEvent};
 use crate::objects::event_account::EventAccount;
-use crate::objects::send_slots::SendSlots;
+use crate::objects::polled_sends::PolledSends;
 
 /// What became of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +30,8 @@ pub enum Pushed {
 /// What all completion queues of a device share.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CqCommon {
-    /// Send-queue slots that polling frees.
-    pub(crate) slots: Arc<SendSlots>,
+    /// Send requests that were polled, whose entries are free.
+    pub(crate) polled_sends: Arc<PolledSends>,
     /// How many queues are armed.
     pub(crate) armed: Arc<ArmedQueues>,
     /// Who listens to events.
@@ -71,7 +71,7 @@ struct State {
 #[derive(Debug)]
 struct Entry {
     completion: WorkCompletion,
-    /// Send-queue slots of the queue pair that polling this entry frees.
+    /// Entries of the queue pair's send queue that polling this completion frees.
     released: u32,
     /// When it was added; 0 without a clock.
     at_ns: u64,
@@ -140,7 +140,7 @@ impl CompletionQueue {
         let mut state = self.lock();
         let Entry { completion, released, at_ns } = state.ring.pop_front()?;
         if released != 0 {
-            self.common.slots.release(completion.qp_num, released);
+            self.common.polled_sends.add(completion.qp_num, released);
         }
         self.pending.store(state.ring.len(), Ordering::Release);
         self.believed_empty.store(false, Ordering::Relaxed);
@@ -337,7 +337,7 @@ impl CompletionQueue {
             };
             if entry.released != 0 {
                 // Under the lock: after `remove_of` no release of that queue pair is outstanding.
-                self.common.slots.release(entry.completion.qp_num, entry.released);
+                self.common.polled_sends.add(entry.completion.qp_num, entry.released);
             }
             *place = entry.completion;
             count += 1;

@@ -4,24 +4,24 @@ use pumice_transport::types::WcOpcode;
 
 use super::*;
 
-fn queue(depth: u32) -> (CompletionQueue, Arc<CompletionChannel>, Arc<SendSlots>) {
+fn queue(depth: u32) -> (CompletionQueue, Arc<CompletionChannel>, Arc<PolledSends>) {
     queue_that(depth, false)
 }
 
-fn queue_that(depth: u32, fires_late: bool) -> (CompletionQueue, Arc<CompletionChannel>, Arc<SendSlots>) {
+fn queue_that(depth: u32, fires_late: bool) -> (CompletionQueue, Arc<CompletionChannel>, Arc<PolledSends>) {
     let channel = Arc::new(CompletionChannel::new().unwrap());
-    let slots = Arc::new(SendSlots::new());
+    let polled_sends = Arc::new(PolledSends::new());
     let handle = Handle { index: 3, generation: 1 };
     let cq = CompletionQueue::new(
         handle,
         depth,
         77,
         Some(Arc::clone(&channel)),
-        CqCommon { slots: Arc::clone(&slots), ..CqCommon::default() },
+        CqCommon { polled_sends: Arc::clone(&polled_sends), ..CqCommon::default() },
         None,
         fires_late,
     );
-    (cq.unwrap(), channel, slots)
+    (cq.unwrap(), channel, polled_sends)
 }
 
 fn send(wr_id: u64, qp_num: u32) -> WorkCompletion {
@@ -186,16 +186,16 @@ fn overrun_loses_the_new_entry_and_fails_the_queue_once() {
 }
 
 #[test]
-fn a_send_slot_is_free_when_its_completion_is_polled() {
-    let (cq, _, slots) = queue(8);
+fn a_send_queue_entry_is_free_when_its_completion_is_polled() {
+    let (cq, _, polled_sends) = queue(8);
     assert_eq!(cq.push(send(1, 0x01_0007), 3, false), Pushed::Stored);
     assert_eq!(cq.push(send(2, 0x01_0007), 1, false), Pushed::Stored);
     assert_eq!(cq.push(send(3, 0x01_0008), 5, false), Pushed::Stored);
-    assert_eq!(slots.polled(0x01_0007), 0);
+    assert_eq!(polled_sends.count(0x01_0007), 0);
     assert_eq!(polled(&cq, 1), [1]);
-    assert_eq!(slots.polled(0x01_0007), 3);
+    assert_eq!(polled_sends.count(0x01_0007), 3);
     assert_eq!(polled(&cq, 2), [2, 3]);
-    assert_eq!((slots.polled(0x01_0007), slots.polled(0x01_0008)), (4, 5));
+    assert_eq!((polled_sends.count(0x01_0007), polled_sends.count(0x01_0008)), (4, 5));
 }
 
 #[test]
@@ -256,12 +256,12 @@ fn destroying_waits_for_the_events_that_were_got() {
 #[test]
 fn pollers_and_the_engine_run_at_once() {
     const COUNT: u64 = 10_000;
-    let (cq, _, slots) = queue(COUNT as u32);
+    let (cq, _, polled_sends) = queue(COUNT as u32);
     let seen = std::thread::scope(|scope| {
         let poller = || {
             let mut seen = 0;
             let mut out = [WorkCompletion::default(); 7];
-            while slots.polled(9) < COUNT as u32 {
+            while polled_sends.count(9) < COUNT as u32 {
                 let count = cq.poll(&mut out);
                 assert!(out[..count].is_sorted_by_key(|completion| completion.wr_id));
                 seen += count as u64;

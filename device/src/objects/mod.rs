@@ -7,6 +7,6 @@ pub mod completion_channel;
 pub mod completion_queue;
 pub mod event_account;
 pub(crate) mod event_queue;
+pub mod polled_sends;
 pub mod recv_queue;
-pub mod send_slots;
 pub mod srq;

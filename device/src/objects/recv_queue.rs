@@ -90,11 +90,11 @@ impl RecvQueue {
             self.requests.resize(place + 1, Request::default());
             self.sges.resize(first + self.max_sge as usize, Sge::default());
         }
-        if let Some(slot) = self.requests.get_mut(place) {
-            *slot = Request { wr_id: request.wr_id, sge_count: request.sges.len() as u32 };
+        if let Some(entry) = self.requests.get_mut(place) {
+            *entry = Request { wr_id: request.wr_id, sge_count: request.sges.len() as u32 };
         }
-        if let Some(slots) = self.sges.get_mut(first..first + request.sges.len()) {
-            slots.copy_from_slice(request.sges);
+        if let Some(sges) = self.sges.get_mut(first..first + request.sges.len()) {
+            sges.copy_from_slice(request.sges);
         }
         self.len += 1;
         self.stock = self.len;

@@ -74,7 +74,7 @@ pub enum Occupant {
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
     /// A process has it, or one that overlaps.
-    #[error("it is bound already, by the process in slot {process}: choose another port")]
+    #[error("it is bound already, by the process with index {process}: choose another port")]
     Taken {
         /// Which; this process too.
         process: ProcessIndex,

@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn destroying_or_resetting_a_queue_pair_removes_its_completions_and_slots() {
+    fn destroying_or_resetting_a_queue_pair_removes_its_completions_and_their_count() {
         let mut device = device();
         let cq = device.cq(16);
         let qp = device.qp(QpType::Rc, cq.handle(), cq.handle(), None);
@@ -399,11 +399,11 @@ mod tests {
         device.resources.post_recv(&qp, &RecvRequest { wr_id: 8, sges: &[] }).unwrap();
         device.host().complete_send(&qp, completion(&qp, 1), 2);
         assert_eq!(polled(&cq).len(), 1);
-        assert_eq!(device.resources.cq_common.slots.polled(qp.qpn.value()), 2);
+        assert_eq!(device.resources.cq_common.polled_sends.count(qp.qpn.value()), 2);
         device.host().complete_send(&qp, completion(&qp, 2), 1);
         device.host().complete_send(&other, completion(&other, 3), 1);
         device.resources.reset_qp(qp.qpn);
-        assert_eq!(device.resources.cq_common.slots.polled(qp.qpn.value()), 0);
+        assert_eq!(device.resources.cq_common.polled_sends.count(qp.qpn.value()), 0);
         assert_eq!(device.host().take_recv(&qp, None, &mut RecvWqe::default()), Err(NoRecv::Empty));
         device.host().complete_send(&qp, completion(&qp, 4), 1);
         device.resources.detach_qp(qp.qpn).unwrap();

@@ -92,7 +92,7 @@ impl Resources {
         if let Some(entry) = self.qps.get_mut(place) {
             *entry = Some(Box::new(attachment));
         }
-        self.cq_common.slots.reset(setup.qpn.value());
+        self.cq_common.polled_sends.reset(setup.qpn.value());
         self.events.emit(&Event::QpCreated { qp: &context, service: setup.qp_type.name() });
         Ok(QpAttached { context, capacity, account })
     }
@@ -163,7 +163,7 @@ impl Resources {
             }
         }
         // After the completions: a poll can no longer release entries of the past.
-        self.cq_common.slots.reset(qpn.value());
+        self.cq_common.polled_sends.reset(qpn.value());
         if let Some(Receives::Own(queue)) = self.receives.at_mut(context.recv_queue) {
             queue.clear();
         }

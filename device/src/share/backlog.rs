@@ -345,7 +345,7 @@ mod tests {
         receiver.all_taken(receiver.offered());
         assert!((half - 1..=half).contains(&fill(&mut sender, 0, "127.0.0.2", 2)));
         assert_eq!(fill(&mut sender, 0, "127.0.0.9", 2), 1000, "somewhere else");
-        assert_eq!(fill(&mut sender, 0, "127.0.0.2", 3), 1000, "nobody's slot");
+        assert_eq!(fill(&mut sender, 0, "127.0.0.2", 3), 1000, "no process has the index");
         drop(receiver);
         assert_eq!(fill(&mut sender, 0, "127.0.0.2", 2), 1000, "gone");
     }
@@ -450,8 +450,8 @@ mod tests {
         let live = open(&far);
         let mut sender = at(&near, 1, "192.0.2.1");
         let receiver = at(&far, 7, "192.0.2.2");
-        assert_eq!(fill(&mut sender, 0, "192.0.2.2", 7), 1000, "nobody has the slot");
-        assert!(lock::try_lock(&live, 7).unwrap());
+        assert_eq!(fill(&mut sender, 0, "192.0.2.2", 7), 1000, "no process has the index");
+        assert!(lock::try_lock(&live, ProcessIndex::new(7)).unwrap());
         assert_eq!(fill(&mut sender, 1, "192.0.2.2", 7), 1000, "that is remembered for a while");
         let count = fill(&mut sender, 1_000_000_000, "192.0.2.2", 7);
         assert!(count < 20, "{count}");
@@ -462,7 +462,7 @@ mod tests {
         // Another network with the same addresses.
         let (other, twin) = (format!("udp{port}-net3"), at(&format!("udp{port}-net3"), 7, "192.0.2.2"));
         let alive = open(&other);
-        assert!(lock::try_lock(&alive, 7).unwrap());
+        assert!(lock::try_lock(&alive, ProcessIndex::new(7)).unwrap());
         assert_eq!(fill(&mut sender, 2_000_000_001, "192.0.2.2", 7), 1000);
         drop(twin);
         std::fs::remove_dir_all(&top).unwrap();

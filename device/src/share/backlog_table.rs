@@ -45,7 +45,7 @@ impl BacklogTable {
     #[inline]
     fn word(&self, process: ProcessIndex, word: usize) -> &AtomicU64 {
         static NOTHING: AtomicU64 = AtomicU64::new(0);
-        self.memory.words().get(usize::from(process.value()) * WORDS_PER_PROCESS + word).unwrap_or(&NOTHING)
+        self.memory.words().get(usize::from(process) * WORDS_PER_PROCESS + word).unwrap_or(&NOTHING)
     }
 
     /// Bytes sent to a process index so far.
@@ -77,7 +77,7 @@ impl BacklogTable {
     #[inline]
     fn progress_word(&self, process: ProcessIndex, word: usize) -> &AtomicU64 {
         static NOTHING: AtomicU64 = AtomicU64::new(0);
-        let place = PROGRESS + usize::from(process.value()) * PROGRESS_WORDS_PER_PROCESS + word;
+        let place = PROGRESS + usize::from(process) * PROGRESS_WORDS_PER_PROCESS + word;
         self.memory.words().get(place).unwrap_or(&NOTHING)
     }
 

@@ -126,7 +126,7 @@ impl fmt::Display for ShareError {
             ),
             Self::Full { registry } => write!(
                 f,
-                "all 254 process slots in {} are in use; stop a process, or use a network namespace of its \
+                "all 254 process indices in {} are in use; stop a process, or use a network namespace of its \
                 own",
                 registry.display()
             ),

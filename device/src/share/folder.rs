@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pumice_transport::wire::ProcessIndex;
+
 use super::ShareError;
 use super::process;
 use super::system::{self, About, File, OpenFolder};
@@ -30,11 +32,12 @@ pub(super) fn registry_of_backlog(name: &str, port: u16) -> Option<&str> {
 }
 
 /// The name of the socket of a process. `stem` is the name of the registry.
-pub(super) fn process_socket_name(stem: &str, process: u8) -> String {
+pub(super) fn process_socket_name(stem: &str, process: ProcessIndex) -> String {
     format!("{}{process}", process_socket_stem(stem))
 }
 
-/// What the names of the sockets of process indices begin with.
+/// What the names of the sockets of process indices begin with. Processes of older versions, which share the
+/// same registry, know them by this name.
 pub(super) fn process_socket_stem(stem: &str) -> String {
     format!("{stem}-slot")
 }

@@ -16,13 +16,13 @@ impl Local {
     }
 
     pub(super) fn set(&mut self, process: ProcessIndex, here: bool) {
-        if let Some(place) = self.0.get_mut(usize::from(process.value())) {
+        if let Some(place) = self.0.get_mut(usize::from(process)) {
             *place = here;
         }
     }
 
     pub(super) fn contains(&self, process: ProcessIndex) -> bool {
-        self.0.get(usize::from(process.value())).is_some_and(|&here| here)
+        self.0.get(usize::from(process)).is_some_and(|&here| here)
     }
 
     /// Whether this process looks at packets for `process`: one of those, none (queue pair 1), or all

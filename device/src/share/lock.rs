@@ -6,25 +6,28 @@
 use std::io;
 
 use libc::{c_int, c_short};
+use pumice_transport::wire::ProcessIndex;
 
-use super::members::LAST_PROCESS;
 use super::system::File;
 
-/// The bytes locked are far behind the contents: a process that changes the registry holds the first, the
+/// The bytes locked are far behind the contents: a process that changes the file holds the first, the
 /// owner of a process index the one that is as many bytes further.
 const FIRST_BYTE: i64 = 1 << 30;
 
-/// Locks the registry (0) or a process index. False: another open file has the lock.
-pub(crate) fn try_lock(file: &File, process: u8) -> io::Result<bool> {
-    try_lock_place(file, u32::from(process))
+/// The byte whose lock is the right to change the file: no process has the index 0.
+pub(crate) const CHANGES: u32 = 0;
+
+/// Locks a process index. False: another open file has the lock.
+pub(crate) fn try_lock(file: &File, process: ProcessIndex) -> io::Result<bool> {
+    try_lock_place(file, process.into())
 }
 
-/// Gives a lock back.
-pub(crate) fn unlock(file: &File, process: u8) -> io::Result<()> {
-    unlock_place(file, u32::from(process))
+/// Gives the lock of a process index back.
+pub(crate) fn unlock(file: &File, process: ProcessIndex) -> io::Result<()> {
+    unlock_place(file, process.into())
 }
 
-/// Locks any byte, counted from the registry's. False: another open file has the lock.
+/// Locks any byte, counted from [`CHANGES`]. False: another open file has the lock.
 pub(crate) fn try_lock_place(file: &File, place: u32) -> io::Result<bool> {
     set(file, libc::F_WRLCK, place)
 }
@@ -57,7 +60,7 @@ fn set(file: &File, kind: c_int, place: u32) -> io::Result<bool> {
 /// Whether another open file has the lock of each process index.
 pub(crate) fn locked_processes(file: &File) -> io::Result<[bool; 256]> {
     let mut locked = [false; 256];
-    let mut ranges = vec![(1, LAST_PROCESS)];
+    let mut ranges = vec![(ProcessIndex::FIRST.value(), ProcessIndex::LAST.value())];
     while let Some((first, last)) = ranges.pop() {
         let mut asked = request(libc::F_WRLCK, first.into(), last.into());
         file.control_lock(libc::F_OFD_GETLK, &mut asked)?;
@@ -98,6 +101,10 @@ mod tests {
     use super::*;
     use std::fs;
 
+    const fn nth(index: u8) -> ProcessIndex {
+        ProcessIndex::new(index)
+    }
+
     #[test]
     fn a_lock_is_seen_by_other_opens_until_the_last_descriptor_is_closed() {
         let path = std::env::temp_dir().join(format!("pumice-lock-test-{}", std::process::id()));
@@ -107,20 +114,20 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let (b_again, a, b) = (File::from(b.try_clone().unwrap()), File::from(a), File::from(b));
         for process in [1, 7, 8, 254, 100] {
-            assert!(try_lock(&b, process).unwrap() && !try_lock(&a, process).unwrap());
+            assert!(try_lock(&b, nth(process)).unwrap() && !try_lock(&a, nth(process)).unwrap());
         }
-        assert!(try_lock(&b, 0).unwrap() && !try_lock(&a, 0).unwrap());
+        assert!(try_lock_place(&b, CHANGES).unwrap() && !try_lock_place(&a, CHANGES).unwrap());
         let locked = |file: &File| {
             let processes = locked_processes(file).unwrap();
             (0..=255).filter(|&process: &usize| processes[process]).collect::<Vec<_>>()
         };
         assert_eq!(locked(&a), [1, 7, 8, 100, 254]);
         assert_eq!(locked(&b), [0_usize; 0], "one's own are not in the way");
-        unlock(&b, 8).unwrap();
+        unlock(&b, nth(8)).unwrap();
         drop(b);
         assert_eq!(locked(&a), [1, 7, 100, 254], "a copy of the descriptor is left");
         drop(b_again);
         assert_eq!(locked(&a), [0_usize; 0]);
-        assert!(try_lock(&a, 0).unwrap());
+        assert!(try_lock_place(&a, CHANGES).unwrap());
     }
 }

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use pumice_transport::wire::ProcessIndex;
+
 use super::members::{Member, Members, Reading};
 use super::progress::{self, Condition};
 use super::registry::{Loaded, Registry};
@@ -21,15 +23,15 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Repaired {
     /// Process indices that have an owner which the registry does not know.
-    pub(super) strangers: Vec<u8>,
+    pub(super) strangers: Vec<ProcessIndex>,
     /// Process indices of stopped processes, which serve no other process for now.
-    pub(super) stopped: Vec<u8>,
+    pub(super) stopped: Vec<ProcessIndex>,
 }
 
 /// The process that gets packets which name no process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Server {
-    pub(super) process: u8,
+    pub(super) process: ProcessIndex,
     /// It is also the one that the group's program names when all processes run.
     pub(super) is_usual: bool,
 }
@@ -39,7 +41,7 @@ pub(super) struct Membership {
     registry: Registry,
     member: Member,
     /// Process indices of processes that have gone, whose packets come here.
-    adopted: Vec<u8>,
+    adopted: Vec<ProcessIndex>,
     port: u16,
     own_pid_namespace: u32,
     /// The generation whose program this process saw in force last.
@@ -75,7 +77,7 @@ impl Membership {
         &self.registry
     }
 
-    pub(super) fn process(&self) -> u8 {
+    pub(super) fn process(&self) -> ProcessIndex {
         self.member.process
     }
 
@@ -84,7 +86,7 @@ impl Membership {
     }
 
     /// Process indices whose owners live, this one's included. The registry is locked.
-    pub(super) fn living_processes(&self) -> Result<Vec<u8>, ShareError> {
+    pub(super) fn living_processes(&self) -> Result<Vec<ProcessIndex>, ShareError> {
         let loaded = self.registry.load(&self.own_processes())?;
         let known = loaded.members.iter().map(|member| member.process);
         Ok(known.chain(loaded.strangers.iter().copied()).chain([self.member.process]).collect())
@@ -108,7 +110,7 @@ impl Membership {
     }
 
     /// The process that has an index at an address, as the registry says it without its lock.
-    pub(super) fn occupant(&self, process: u8, address: IpAddr) -> Occupant {
+    pub(super) fn occupant(&self, process: ProcessIndex, address: IpAddr) -> Occupant {
         if self.own_processes().contains(&process) {
             return Occupant::Nobody;
         }
@@ -130,14 +132,14 @@ impl Membership {
     }
 
     /// Whether the process with this index and socket lives, as far as can be told.
-    pub(super) fn lives(&self, process: u8, inode: u64) -> bool {
+    pub(super) fn lives(&self, process: ProcessIndex, inode: u64) -> bool {
         let Some(members) = self.registry.peek() else { return true };
         let found = members.iter().find(|member| member.process == process && member.inode == inode);
         found.is_some_and(|member| self.is_there(member))
     }
 
     /// Whether a process index has an owner, and what the kernel says about that process.
-    pub(super) fn condition(&self, process: u8) -> (bool, Condition) {
+    pub(super) fn condition(&self, process: ProcessIndex) -> (bool, Condition) {
         let members = self.registry.peek();
         let member =
             members.as_ref().and_then(|members| members.iter().find(|member| member.process == process));
@@ -152,13 +154,13 @@ impl Membership {
 
     /// The process to which the group of `address` sends what names no process, or would if all of them ran,
     /// and the one that should get it, which is none of `except`.
-    pub(super) fn server(&self, address: IpAddr, except: &[u8]) -> Option<Server> {
+    pub(super) fn server(&self, address: IpAddr, except: &[ProcessIndex]) -> Option<Server> {
         let members = self.registry.peek()?;
         let exact = members.iter().any(|member| member.address == address);
         let group = members
             .iter()
             .filter(|member| if exact { member.address == address } else { member.address.is_unspecified() });
-        let group: Vec<(Reading, u8)> = group
+        let group: Vec<(Reading, ProcessIndex)> = group
             .filter(|member| member.process == self.member.process || self.registry.is_taken(member.process))
             .map(|member| (self.reading(member), member.process))
             .filter(|&(reading, _)| reading != Reading::Never)
@@ -169,7 +171,7 @@ impl Membership {
     }
 
     /// Whether another process takes packets now, as far as can be told.
-    pub(super) fn reads_now(&self, process: u8) -> bool {
+    pub(super) fn reads_now(&self, process: ProcessIndex) -> bool {
         let (has_index, condition) = self.condition(process);
         has_index && progress::reading(condition) == Reading::Now
     }
@@ -184,7 +186,7 @@ impl Membership {
     /// Attaches the program that the registry and the services imply to the group of the socket `fd`. The
     /// registry is locked. Returns the process indices of stopped processes, which serve no other process for
     /// now.
-    pub(super) fn steer(&self, fd: RawFd, members: &Members, services: &mut Services) -> Vec<u8> {
+    pub(super) fn steer(&self, fd: RawFd, members: &Members, services: &mut Services) -> Vec<ProcessIndex> {
         let mut stopped = Vec::new();
         let processes = members.targets(self.member.address, |member| {
             let reading = self.reading(member);
@@ -198,7 +200,7 @@ impl Membership {
     }
 
     fn attach(&self, fd: RawFd, members: &Members, processes: [u8; 256], services: &mut Services) {
-        let in_group = |process: u8| {
+        let in_group = |process: ProcessIndex| {
             members.iter().any(|member| member.process == process && member.address == self.member.address)
         };
         let listening = services.listening(self.member.address).into_iter();
@@ -218,13 +220,13 @@ impl Membership {
     }
 
     /// Repairs what is wrong: entries of the dead, a missing entry of this process, a program that is not the
-    /// registry's. `evidence` is the top byte of a queue pair number whose packet came here though the
+    /// registry's. `evidence` is the process index in a queue pair number whose packet came here though the
     /// registry's program, known to be in force, would send it elsewhere: then the registry is wrong about
     /// the order. Does nothing while another process repairs, and in a fork child.
     pub(super) fn repair(
         &mut self,
         fd: RawFd,
-        evidence: Option<u8>,
+        evidence: Option<ProcessIndex>,
         services: &mut Services,
     ) -> Option<Repaired> {
         if !self.is_owner() || !self.registry.try_lock() {
@@ -238,7 +240,7 @@ impl Membership {
     fn repair_locked(
         &mut self,
         fd: RawFd,
-        evidence: Option<u8>,
+        evidence: Option<ProcessIndex>,
         services: &mut Services,
     ) -> Result<Repaired, ShareError> {
         let Loaded { mut members, mut changed, strangers } = self.registry.load(&self.own_processes())?;
@@ -248,11 +250,11 @@ impl Membership {
             changed |= members.remove(process);
             changed |= members.adopt(process, self.member.process);
         }
-        if let Some(byte) = evidence
+        if let Some(process) = evidence
             && !changed
             && members.generation == self.generation
             && let targets = members.targets(self.member.address, |member| self.reading(member))
-            && let Some(&index) = targets.get(usize::from(byte))
+            && let Some(&index) = targets.get(usize::from(process))
         {
             changed = members.observe(self.member.process, index);
         }
@@ -280,7 +282,7 @@ impl Membership {
         true
     }
 
-    fn own_processes(&self) -> Vec<u8> {
+    fn own_processes(&self) -> Vec<ProcessIndex> {
         std::iter::once(self.member.process).chain(self.adopted.iter().copied()).collect()
     }
 
@@ -289,7 +291,7 @@ impl Membership {
     pub(super) fn adopt<T>(
         &mut self,
         fd: RawFd,
-        process: u8,
+        process: ProcessIndex,
         services: &mut Services,
         bind: impl FnOnce() -> Option<T>,
     ) -> Option<T> {
@@ -312,7 +314,7 @@ impl Membership {
     }
 
     /// Gives up an adopted process index.
-    pub(super) fn abandon(&mut self, process: u8) {
+    pub(super) fn abandon(&mut self, process: ProcessIndex) {
         let before = self.adopted.len();
         self.adopted.retain(|&adopted| adopted != process);
         if self.adopted.len() != before && self.is_owner() {
@@ -344,7 +346,7 @@ impl Membership {
 }
 
 impl Publisher for Membership {
-    fn process(&self) -> u8 {
+    fn process(&self) -> ProcessIndex {
         self.member.process
     }
 
@@ -356,7 +358,7 @@ impl Publisher for Membership {
         &self.registry
     }
 
-    fn living_processes(&self) -> Result<Vec<u8>, ShareError> {
+    fn living_processes(&self) -> Result<Vec<ProcessIndex>, ShareError> {
         Membership::living_processes(self)
     }
 }

@@ -91,15 +91,15 @@ use crate::port::UdpConfig;
 use registry::Registry;
 
 /// Opens the RoCE port of an address (all of the host's when `None`), shared with the other processes of this
-/// user. The number is the process index for
-/// [`HcaConfig::process_slot`](crate::hca::HcaConfig::process_slot).
+/// user. The index is for
+/// [`HcaConfig::process`](crate::hca::HcaConfig::process).
 ///
 /// # Errors
 /// See [`ShareError`].
-pub fn open_shared(address: Option<IpAddr>) -> Result<(SharedPort, u8), ShareError> {
+pub fn open_shared(address: Option<IpAddr>) -> Result<(SharedPort, ProcessIndex), ShareError> {
     let address = address.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
     let port = SharedPort::open(&ShareConfig::new(UdpConfig::new(address)))?;
-    let process = port.process().value();
+    let process = port.process();
     Ok((port, process))
 }
 
@@ -143,7 +143,7 @@ fn registries(port: u16, folder: Option<&Path>) -> Result<Vec<Registry>, ShareEr
 fn sharers_in(registry: &Registry) -> Result<Vec<Sharer>, ShareError> {
     let loaded = registry.load(&[])?;
     let sharer = |member: &members::Member| Sharer {
-        process: ProcessIndex::new(member.process),
+        process: member.process,
         pid: member.pid,
         address: member.address,
     };

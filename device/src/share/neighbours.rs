@@ -54,7 +54,7 @@ impl Neighbours {
         }
         let lives = |registry: &File| {
             lock::locked_processes(registry)
-                .is_ok_and(|live| live.get(usize::from(peer.process.value())) == Some(&true))
+                .is_ok_and(|live| live.get(usize::from(peer.process)) == Some(&true))
         };
         let mut all = self.found.iter().filter(|each| each.table.names(peer) && lives(&each.registry));
         let first = all.next().map(|each| Arc::clone(&each.table));

@@ -128,7 +128,7 @@ mod tests {
         let own = start_ticks(std::process::id());
         assert!(own.is_some() && network_namespace() != 0 && pid_namespace() != 0);
         let mut member = Member {
-            process: 1,
+            process: pumice_transport::wire::ProcessIndex::FIRST,
             pid: std::process::id(),
             pid_namespace: pid_namespace(),
             start_ticks: own.unwrap_or_default(),

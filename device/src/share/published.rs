@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_transport::host::Counter;
+use pumice_transport::wire::ProcessIndex;
 
 use super::folder;
 use super::system::{File, SharedMemory};
@@ -33,7 +34,7 @@ pub(super) fn file_name(port: u16) -> String {
 #[derive(Debug)]
 pub(super) struct Published {
     memory: SharedMemory,
-    process: u8,
+    process: ProcessIndex,
     /// What was counted before this process had the process index.
     before: [u64; Counter::COUNT],
     device: Option<Arc<Counters>>,
@@ -48,7 +49,7 @@ impl Published {
     ///
     /// # Errors
     /// What the system says: then nothing is published.
-    pub(super) fn open(file: &File, process: u8) -> io::Result<Published> {
+    pub(super) fn open(file: &File, process: ProcessIndex) -> io::Result<Published> {
         let memory = SharedMemory::map(file, PROCESSES * RECORD_WORDS)?;
         let mut published = Published {
             memory,
@@ -130,7 +131,7 @@ mod tests {
         };
         for (round, left) in [(1, true), (2, false), (3, true)] {
             let counters = Arc::new(Counters::new());
-            let mut published = Published::open(&open(), 7).unwrap();
+            let mut published = Published::open(&open(), ProcessIndex::new(7)).unwrap();
             published.observe(&counters);
             counters.add(Counter::TxBytes, 100);
             published.publish();

@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fnv::FnvHasher;
 
-use super::members::{LAST_PROCESS, Member, Members};
+use pumice_transport::wire::ProcessIndex;
+
+use super::members::{Member, Members};
 
 /// Name and version of the format.
 const MAGIC: [u8; 8] = *b"pumiceS1";
@@ -14,7 +16,8 @@ const MEMBER_BYTES: usize = 48;
 const SUM_BYTES: usize = 8;
 
 /// The longest record: a process index has a member or an adopter.
-pub(super) const MAX_BYTES: usize = HEADER_BYTES + LAST_PROCESS as usize * MEMBER_BYTES + SUM_BYTES;
+pub(super) const MAX_BYTES: usize =
+    HEADER_BYTES + ProcessIndex::LAST.value() as usize * MEMBER_BYTES + SUM_BYTES;
 
 /// Header (magic, generation, next process index, numbers of members and of adopted process indices),
 /// members, adopted process indices with their adopters, checksum; little-endian.
@@ -23,7 +26,7 @@ pub(super) fn encode(members: &Members) -> Vec<u8> {
     bytes.extend(MAGIC);
     bytes.extend(members.generation.to_le_bytes());
     bytes.extend([
-        members.next_process,
+        members.next_process.value(),
         members.iter().count() as u8,
         members.adopted().len() as u8,
         0,
@@ -34,7 +37,7 @@ pub(super) fn encode(members: &Members) -> Vec<u8> {
     ]);
     for member in members.iter() {
         let (family, address) = address_bytes(member.address);
-        bytes.extend([member.process, family, 0, 0]);
+        bytes.extend([member.process.value(), family, 0, 0]);
         bytes.extend(member.pid.to_le_bytes());
         bytes.extend(member.start_ticks.to_le_bytes());
         bytes.extend(member.inode.to_le_bytes());
@@ -42,7 +45,7 @@ pub(super) fn encode(members: &Members) -> Vec<u8> {
         bytes.extend(member.pid_namespace.to_le_bytes());
         bytes.extend([0; 4]);
     }
-    members.adopted().iter().for_each(|&(process, by)| bytes.extend([process, by]));
+    members.adopted().iter().for_each(|&(process, by)| bytes.extend([process.value(), by.value()]));
     bytes.extend(checksum(&bytes).to_le_bytes());
     bytes
 }
@@ -59,13 +62,16 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Members> {
     if !sound {
         return None;
     }
-    let mut members = Members::new(u64::from_le_bytes(*generation), next_process);
+    let mut members = Members::new(u64::from_le_bytes(*generation), ProcessIndex::new(next_process));
     let (list, pairs) = rest.split_at_checked(usize::from(count) * MEMBER_BYTES)?;
     let (chunks, _) = list.as_chunks::<MEMBER_BYTES>();
     let (pairs, _) = pairs.as_chunks::<2>();
     // These refuse process indices that are no process indices or come twice.
     let sound = chunks.iter().all(|chunk| member(chunk).is_some_and(|member| members.add(member)))
-        && pairs.iter().all(|&[process, by]| members.adopt(process, by));
+        && pairs.iter().all(|pair| {
+            let [process, by] = pair.map(ProcessIndex::new);
+            members.adopt(process, by)
+        });
     sound.then_some(members)
 }
 
@@ -77,7 +83,7 @@ fn member(bytes: &[u8; MEMBER_BYTES]) -> Option<Member> {
     let (address, rest) = rest.split_first_chunk::<16>()?;
     let pid_namespace = rest.first_chunk::<4>()?;
     Some(Member {
-        process,
+        process: ProcessIndex::new(process),
         pid: u32::from_le_bytes(*pid),
         pid_namespace: u32::from_le_bytes(*pid_namespace),
         start_ticks: u64::from_le_bytes(*start_ticks),
@@ -117,14 +123,18 @@ pub(super) fn checksum(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
+    const fn nth(index: u8) -> ProcessIndex {
+        ProcessIndex::new(index)
+    }
+
     fn full() -> Members {
-        let mut members = Members::new(77, 9);
-        for process in 1..=LAST_PROCESS {
+        let mut members = Members::new(77, nth(9));
+        for process in ProcessIndex::all().map(ProcessIndex::value) {
             let v6 = IpAddr::V6(Ipv6Addr::from([process; 16]));
             let address = if process % 2 == 0 { IpAddr::from([10, 0, 0, process]) } else { v6 };
             let wide = u64::from(process) << 40;
             let member = Member {
-                process,
+                process: nth(process),
                 pid: 70_000 + u32::from(process),
                 pid_namespace: 0xf000_0000,
                 start_ticks: wide,
@@ -139,13 +149,19 @@ mod tests {
     #[test]
     fn decoding_is_the_inverse_of_encoding() {
         let mut adopted = full();
-        assert!(adopted.remove(9) && adopted.remove(200));
-        assert!(adopted.adopt(9, 1) && adopted.adopt(200, 254) && !adopted.adopt(9, 1));
+        assert!(adopted.remove(nth(9)) && adopted.remove(nth(200)));
         assert!(
-            !adopted.adopt(3, 1) && !adopted.adopt(0, 1) && !adopted.adopt(200, 9),
+            adopted.adopt(nth(9), nth(1))
+                && adopted.adopt(nth(200), nth(254))
+                && !adopted.adopt(nth(9), nth(1))
+        );
+        assert!(
+            !adopted.adopt(nth(3), nth(1))
+                && !adopted.adopt(nth(0), nth(1))
+                && !adopted.adopt(nth(200), nth(9)),
             "who can, and of whom"
         );
-        for members in [Members::new(0, 1), full(), adopted] {
+        for members in [Members::new(0, ProcessIndex::FIRST), full(), adopted] {
             let bytes = encode(&members);
             assert!(bytes.len() <= MAX_BYTES);
             assert_eq!(decode(&bytes), Some(members));
@@ -172,8 +188,8 @@ mod tests {
             body
         };
         let good = encode(&full());
-        // Another version; more members than there are; an index twice; index 0; index
-        // 255; no such family.
+        // Another version; more members than there are; an index twice; index 0; index 255;
+        // no such family.
         for (place, value) in [(7, b'2'), (17, 255), (24 + 48, 1), (24, 0), (24, 255), (25, 9)] {
             let mut bytes = good.clone();
             bytes[place] = value;

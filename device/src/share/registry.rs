@@ -4,8 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pumice_transport::wire::ProcessIndex;
+
 use super::folder::Folder;
-use super::members::{LAST_PROCESS, Members};
+use super::members::Members;
 use super::sockets::Sockets;
 use super::system::{self, File};
 use super::wait::Wait;
@@ -36,7 +38,7 @@ pub(super) struct Loaded {
     /// It has to be written again: a process is gone, or it was damaged.
     pub(super) changed: bool,
     /// Process indices that have an owner whom the registry does not know: it was damaged.
-    pub(super) strangers: Vec<u8>,
+    pub(super) strangers: Vec<ProcessIndex>,
 }
 
 impl Registry {
@@ -60,13 +62,13 @@ impl Registry {
 
     /// The right to change the registry, or nothing if another process has it.
     pub(super) fn try_lock(&self) -> bool {
-        lock::try_lock(&self.file, 0).unwrap_or(false)
+        lock::try_lock_place(&self.file, lock::CHANGES).unwrap_or(false)
     }
 
     /// Waits for the right to change the registry.
     pub(super) fn lock(&self, patience: Duration) -> Result<(), ShareError> {
         let mut wait = Wait::new(patience);
-        while !lock::try_lock(&self.file, 0).map_err(self.failed("lock the registry"))? {
+        while !lock::try_lock_place(&self.file, lock::CHANGES).map_err(self.failed("lock the registry"))? {
             if !wait.pause() {
                 return Err(self.locked(wait.waited()));
             }
@@ -110,11 +112,11 @@ impl Registry {
     /// Gives the right back.
     pub(super) fn unlock(&self) {
         // The kernel refuses this only for a descriptor that is none.
-        let _ = lock::unlock(&self.file, 0);
+        let _ = lock::unlock_place(&self.file, lock::CHANGES);
     }
 
     /// Takes a process index. False: it has an owner, or a process has reserved it.
-    pub(super) fn claim(&self, process: u8) -> bool {
+    pub(super) fn claim(&self, process: ProcessIndex) -> bool {
         let reserved =
             || lock::is_place_locked(&self.file, RESERVATIONS + u32::from(process)).unwrap_or(true);
         if reserved() || !self.take(process) {
@@ -129,29 +131,29 @@ impl Registry {
     }
 
     /// Takes a process index, reserved or not. False: it has an owner.
-    pub(super) fn take(&self, process: u8) -> bool {
+    pub(super) fn take(&self, process: ProcessIndex) -> bool {
         lock::try_lock(&self.file, process).unwrap_or(false)
     }
 
     /// Keeps a process index from being claimed when its owner has gone.
-    pub(super) fn reserve(&self, process: u8) {
+    pub(super) fn reserve(&self, process: ProcessIndex) {
         // It fails only where the kernel has no such locks; then the file would not have been opened.
         let _ = lock::try_share_place(&self.file, RESERVATIONS + u32::from(process));
     }
 
     /// Ends that.
-    pub(super) fn end_reservation(&self, process: u8) {
+    pub(super) fn end_reservation(&self, process: ProcessIndex) {
         let _ = lock::unlock_place(&self.file, RESERVATIONS + u32::from(process));
     }
 
     /// Gives a process index back.
-    pub(super) fn release(&self, process: u8) {
+    pub(super) fn release(&self, process: ProcessIndex) {
         let _ = lock::unlock(&self.file, process);
     }
 
     /// Reads the registry, which is locked. A process that has lost the lock of its process index is gone;
     /// its socket is removed. `own` are the caller's process indices, whose locks the caller does not see.
-    pub(super) fn load(&self, own: &[u8]) -> Result<Loaded, ShareError> {
+    pub(super) fn load(&self, own: &[ProcessIndex]) -> Result<Loaded, ShareError> {
         let failed = || self.failed("read the registry");
         let mut live = lock::locked_processes(&self.file).map_err(failed())?;
         for &own in own {
@@ -159,18 +161,20 @@ impl Registry {
                 *live = true;
             }
         }
-        let lives = |process: u8| live.get(usize::from(process)).is_some_and(|&live| live);
+        let lives = |process: ProcessIndex| live.get(usize::from(process)).is_some_and(|&live| live);
         let bytes = self.read().map_err(failed())?;
         let (mut members, mut changed) = match record::decode(&bytes) {
             Some(members) => (members, false),
             None => {
                 // Which process index was given last is lost with the rest. Where to go on is any number but
                 // always the same one.
-                let next_process = if bytes.is_empty() { 1 } else { (system::process_id() % 254) as u8 + 1 };
+                let place = if bytes.is_empty() { 0 } else { system::process_id() as usize % 254 };
+                let next_process = ProcessIndex::all().nth(place);
+                let next_process = next_process.unwrap_or(ProcessIndex::FIRST);
                 (Members::new(0, next_process), true)
             }
         };
-        let gone: Vec<u8> =
+        let gone: Vec<ProcessIndex> =
             members.iter().map(|member| member.process).filter(|&process| !lives(process)).collect();
         for process in gone {
             changed |= members.remove(process);
@@ -179,11 +183,12 @@ impl Registry {
         for &(process, _) in members.adopted().iter().filter(|&&(process, _)| !lives(process)) {
             self.sockets.remove(process);
         }
-        let gone_by: Vec<u8> =
+        let gone_by: Vec<ProcessIndex> =
             members.adopted().iter().map(|&(_, by)| by).filter(|&by| !members.contains(by)).collect();
         changed |= members.end_adoptions(|process, by| !lives(process) || gone_by.contains(&by));
-        let adopted = |process: u8| members.adopted().iter().any(|&(adopted, _)| adopted == process);
-        let strangers = (1..=LAST_PROCESS)
+        let adopted =
+            |process: ProcessIndex| members.adopted().iter().any(|&(adopted, _)| adopted == process);
+        let strangers = ProcessIndex::all()
             .filter(|process| {
                 !own.contains(process) && lives(*process) && !members.contains(*process) && !adopted(*process)
             })
@@ -198,9 +203,9 @@ impl Registry {
     }
 
     /// Whether another open file has the lock of a process.
-    pub(super) fn is_taken(&self, process: u8) -> bool {
+    pub(super) fn is_taken(&self, process: ProcessIndex) -> bool {
         // What cannot be asked is no proof of a death.
-        lock::is_place_locked(&self.file, u32::from(process)).unwrap_or(true)
+        lock::is_place_locked(&self.file, process.into()).unwrap_or(true)
     }
 
     /// Writes the registry anew, as the next generation.
@@ -238,13 +243,17 @@ mod tests {
     use super::super::members::Member;
     use super::*;
 
+    const fn nth(index: u8) -> ProcessIndex {
+        ProcessIndex::new(index)
+    }
+
     fn member(process: u8) -> Member {
         let address = [127, 0, 0, 1].into();
-        Member { process, pid: 1, pid_namespace: 1, start_ticks: 1, address, inode: 1 }
+        Member { process: nth(process), pid: 1, pid_namespace: 1, start_ticks: 1, address, inode: 1 }
     }
 
     fn processes(loaded: &Loaded) -> Vec<u8> {
-        loaded.members.iter().map(|member| member.process).collect()
+        loaded.members.iter().map(|member| member.process.value()).collect()
     }
 
     /// The process that has the lock, but for this one: it sleeps until its standard input ends.
@@ -289,26 +298,26 @@ mod tests {
         let mut loaded = a.load(&[]).unwrap();
         assert!(loaded.changed && loaded.strangers.is_empty());
         for (registry, process) in [(&a, 3), (&b, 5), (&c, 7)] {
-            assert!(registry.claim(process) && loaded.members.add(member(process)));
+            assert!(registry.claim(nth(process)) && loaded.members.add(member(process)));
         }
-        assert!(!c.claim(3), "it has an owner");
+        assert!(!c.claim(nth(3)), "it has an owner");
         a.store(&mut loaded.members).unwrap();
         a.unlock();
         b.lock(Duration::ZERO).unwrap();
-        let same = b.load(&[5]).unwrap();
+        let same = b.load(&[nth(5)]).unwrap();
         assert!(!same.changed && same.members == loaded.members);
 
         drop(a);
-        let reaped = b.load(&[5]).unwrap();
+        let reaped = b.load(&[nth(5)]).unwrap();
         assert!(reaped.changed);
         assert_eq!(processes(&reaped), [7, 5], "the last took the place of the first");
 
         for damage in [&b"pumice"[..], &[0; 20_000], &[]] {
             b.file.set_len(0).unwrap();
             b.file.write_all_at(damage, 0).unwrap();
-            let rebuilt = b.load(&[5]).unwrap();
+            let rebuilt = b.load(&[nth(5)]).unwrap();
             assert!(rebuilt.changed && processes(&rebuilt).is_empty());
-            assert_eq!(rebuilt.strangers, [7]);
+            assert_eq!(rebuilt.strangers, [nth(7)]);
         }
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -15,6 +15,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
 use pumice_transport::path::Flow;
+use pumice_transport::wire::ProcessIndex;
 
 use super::registry::Registry;
 use super::sockets::{Sent, Sockets};
@@ -52,7 +53,7 @@ pub(super) enum Incoming<'a> {
 pub(super) struct Relay {
     socket: DatagramSocket,
     sockets: Sockets,
-    process: u8,
+    process: ProcessIndex,
     /// The process that opened it: a fork child's copy leaves the name where it is.
     pid: u32,
     uid: u32,
@@ -64,7 +65,7 @@ impl Relay {
     ///
     /// # Errors
     /// `AddrInUse`: there is something else of this name; what else the system says.
-    pub(super) fn bind(sockets: &Sockets, process: u8) -> io::Result<Relay> {
+    pub(super) fn bind(sockets: &Sockets, process: ProcessIndex) -> io::Result<Relay> {
         let socket = DatagramSocket::new()?;
         sockets.name_of_process(&socket, process)?;
         socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
@@ -73,7 +74,12 @@ impl Relay {
     }
 
     /// Hands a batch to `process`.
-    pub(super) fn send_batch(&self, registry: &Registry, process: u8, received: &Received<'_>) -> Sent {
+    pub(super) fn send_batch(
+        &self,
+        registry: &Registry,
+        process: ProcessIndex,
+        received: &Received<'_>,
+    ) -> Sent {
         let (family, source) = record::address_bytes(received.flow.source);
         let (destination_family, destination) = record::address_bytes(received.flow.destination);
         if family != destination_family {
@@ -93,7 +99,7 @@ impl Relay {
     }
 
     /// Asks `process` to look at the registry.
-    pub(super) fn send_look(&self, registry: &Registry, process: u8) -> Sent {
+    pub(super) fn send_look(&self, registry: &Registry, process: ProcessIndex) -> Sent {
         let mut header = Header([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_LOOK]);
@@ -105,7 +111,7 @@ impl Relay {
         self.sockets.send_to_asker(&self.socket, asker, text)
     }
 
-    fn send(&self, registry: &Registry, process: u8, header: &[u8], bytes: &[u8]) -> Sent {
+    fn send(&self, registry: &Registry, process: ProcessIndex, header: &[u8], bytes: &[u8]) -> Sent {
         send(&self.sockets, &self.socket, registry, process, header, bytes)
     }
 
@@ -160,7 +166,7 @@ impl Asker {
     }
 
     /// Asks `process`.
-    pub(super) fn ask(&self, registry: &Registry, process: u8) -> Sent {
+    pub(super) fn ask(&self, registry: &Registry, process: ProcessIndex) -> Sent {
         let mut header = Header([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_ASK]);
@@ -196,7 +202,7 @@ fn send(
     sockets: &Sockets,
     socket: &DatagramSocket,
     registry: &Registry,
-    process: u8,
+    process: ProcessIndex,
     header: &[u8],
     bytes: &[u8],
 ) -> Sent {
@@ -261,6 +267,10 @@ mod tests {
     use std::net::IpAddr;
     use std::path::PathBuf;
 
+    const fn nth(index: u8) -> ProcessIndex {
+        ProcessIndex::new(index)
+    }
+
     fn batch(address: &str, bytes: &'static [u8]) -> Received<'static> {
         let address: IpAddr = address.parse().unwrap();
         let flow = Flow { source: address, destination: address, source_port: 77, destination_port: 4791 };
@@ -282,8 +292,8 @@ mod tests {
             let registries = [1, 2].map(|_| Registry::open(&top, 4791).unwrap());
             let [a, b] = [0, 1].map(|index: u8| {
                 let registry = &registries[usize::from(index)];
-                assert!(registry.claim(index + 1));
-                Relay::bind(registry.sockets(), index + 1).unwrap()
+                assert!(registry.claim(nth(index + 1)));
+                Relay::bind(registry.sockets(), nth(index + 1)).unwrap()
             });
             Pair { top, registries, a, b }
         }
@@ -307,22 +317,22 @@ mod tests {
         let Pair { registries: [registry, _], a, b, .. } = &mut pair;
         for address in ["127.0.0.5", "::1"] {
             let sent = batch(address, b"0123456789");
-            assert_eq!(a.send_batch(registry, 2, &sent), Sent::Done);
+            assert_eq!(a.send_batch(registry, nth(2), &sent), Sent::Done);
             let Incoming::Batch(came) = b.receive() else { panic!("a batch") };
             assert_eq!((came.flow, came.traffic_class, came.hop_limit), (sent.flow, 3, 63));
             assert_eq!((came.segment_bytes, came.bytes), (4, sent.bytes));
         }
         assert!(matches!(b.receive(), Incoming::Nothing));
-        assert_eq!(a.send_look(registry, 2), Sent::Done);
+        assert_eq!(a.send_look(registry, nth(2)), Sent::Done);
         assert!(matches!(b.receive(), Incoming::Look));
-        assert_eq!(a.send_batch(registry, 3, &batch("::1", b"x")), Sent::Nobody);
+        assert_eq!(a.send_batch(registry, nth(3), &batch("::1", b"x")), Sent::Nobody);
 
         let mut sent = 0;
-        while a.send_batch(registry, 2, &batch("::1", &[0; 60_000])) == Sent::Done {
+        while a.send_batch(registry, nth(2), &batch("::1", &[0; 60_000])) == Sent::Done {
             sent += 1;
             assert!(sent < 100_000, "the queue has a limit");
         }
-        assert_eq!(a.send_batch(registry, 2, &batch("::1", &[0; 60_000])), Sent::Full);
+        assert_eq!(a.send_batch(registry, nth(2), &batch("::1", &[0; 60_000])), Sent::Full);
     }
 
     #[test]
@@ -331,14 +341,14 @@ mod tests {
         let stem = pair.a.sockets.stem.clone();
         assert_eq!(pair.names().len(), 3, "{:?}", pair.names());
         // As if the process had been killed: the name stays and leads to a socket, the lock is lost.
-        pair.registries[1].release(2);
-        assert_eq!(pair.a.send_batch(&pair.registries[0], 2, &batch("::1", b"secret")), Sent::Nobody);
-        assert_eq!(pair.a.send_look(&pair.registries[0], 2), Sent::Nobody);
+        pair.registries[1].release(nth(2));
+        assert_eq!(pair.a.send_batch(&pair.registries[0], nth(2), &batch("::1", b"secret")), Sent::Nobody);
+        assert_eq!(pair.a.send_look(&pair.registries[0], nth(2)), Sent::Nobody);
         assert!(matches!(pair.b.receive(), Incoming::Nothing));
         // The process that takes the process index has the name from then on.
-        assert!(pair.registries[0].claim(2));
-        let mut heir = Relay::bind(pair.registries[0].sockets(), 2).unwrap();
-        assert_eq!(pair.b.send_look(&pair.registries[1], 2), Sent::Done);
+        assert!(pair.registries[0].claim(nth(2)));
+        let mut heir = Relay::bind(pair.registries[0].sockets(), nth(2)).unwrap();
+        assert_eq!(pair.b.send_look(&pair.registries[1], nth(2)), Sent::Done);
         assert!(matches!(heir.receive(), Incoming::Look));
         assert!(matches!(pair.b.receive(), Incoming::Nothing));
         drop(heir);
@@ -348,9 +358,9 @@ mod tests {
     #[test]
     fn what_the_killed_leave_is_removed_by_who_loads_the_registry() {
         let pair = Pair::new("stale");
-        let mut loaded = pair.registries[0].load(&[1]).unwrap();
+        let mut loaded = pair.registries[0].load(&[nth(1)]).unwrap();
         let member = Member {
-            process: 9,
+            process: nth(9),
             pid: 1,
             pid_namespace: 1,
             start_ticks: 1,
@@ -358,11 +368,11 @@ mod tests {
             inode: 1,
         };
         loaded.members.add(member);
-        loaded.members.add(Member { process: 1, ..member });
-        loaded.members.adopt(10, 1);
+        loaded.members.add(Member { process: nth(1), ..member });
+        loaded.members.adopt(nth(10), nth(1));
         pair.registries[0].store(&mut loaded.members).unwrap();
         let stem = &pair.a.sockets.stem;
-        for process in [9, 10] {
+        for process in [nth(9), nth(10)] {
             pair.a
                 .sockets
                 .name(&DatagramSocket::new().unwrap(), &folder::process_socket_name(stem, process))
@@ -371,11 +381,11 @@ mod tests {
         pair.a.sockets.name(&DatagramSocket::new().unwrap(), &asker_name(stem, 77)).unwrap();
         assert_eq!(pair.names().len(), 6, "{:?}", pair.names());
         let asker = Asker::bind(&pair.b.sockets).unwrap();
-        assert_eq!(asker.ask(&pair.registries[0], 9), Sent::Nobody);
+        assert_eq!(asker.ask(&pair.registries[0], nth(9)), Sent::Nobody);
         let again = Asker::bind(&pair.b.sockets).unwrap();
         assert_eq!(pair.names().len(), 7, "the processes that ask live: {:?}", pair.names());
         drop((asker, again));
-        pair.registries[0].load(&[1]).unwrap();
+        pair.registries[0].load(&[nth(1)]).unwrap();
         assert_eq!(pair.names(), [stem.clone(), format!("{stem}-slot1"), format!("{stem}-slot2")]);
     }
 
@@ -394,7 +404,7 @@ mod tests {
         // A connected socket is all that another user could have: the folder keeps it from connecting one.
         let mut send = |uid: Option<u32>| {
             let socket = UnixDatagram::unbound().unwrap();
-            socket.connect(pair.top.join(folder::process_socket_name(&pair.a.sockets.stem, 2))).unwrap();
+            socket.connect(pair.top.join(folder::process_socket_name(&pair.a.sockets.stem, nth(2)))).unwrap();
             let mut command = Command::new("cat");
             command.stdin(std::fs::File::open(&packet).unwrap()).stdout(Stdio::from(OwnedFd::from(socket)));
             uid.map(|uid| command.uid(uid));
@@ -420,20 +430,20 @@ mod tests {
         let mut good = Header([0; HEADER_BYTES]);
         good.put(0, &MAGIC);
         good.put(4, &[KIND_BATCH, 0, 0, 4, 9]);
-        assert_eq!(a.send(registry, 2, &good.0, b"x"), Sent::Done);
+        assert_eq!(a.send(registry, nth(2), &good.0, b"x"), Sent::Done);
         assert!(matches!(b.receive(), Incoming::Batch(_)));
         // Magic, kind, family, segments of 0 bytes.
         for (place, value) in [(0, b'q'), (4, 9), (7, 5), (8, 0)] {
             let mut header = good.0;
             header[place] = value;
-            a.send(registry, 2, &header, b"x");
+            a.send(registry, nth(2), &header, b"x");
             assert!(matches!(b.receive(), Incoming::Rejected), "{value} at {place}");
         }
         for length in 0..HEADER_BYTES {
-            a.send(registry, 2, &good.0[..length], b"");
+            a.send(registry, nth(2), &good.0[..length], b"");
             assert!(matches!(b.receive(), Incoming::Rejected), "{length} bytes");
         }
-        a.send(registry, 2, &good.0, b"");
+        a.send(registry, nth(2), &good.0, b"");
         assert!(matches!(b.receive(), Incoming::Rejected), "an empty batch");
     }
 }

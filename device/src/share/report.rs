@@ -9,6 +9,8 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use pumice_transport::wire::ProcessIndex;
+
 use super::registry::Registry;
 use super::relay::Asker;
 use super::{ShareError, ShareStats, Sharer};
@@ -66,7 +68,7 @@ fn reports_in(registry: &Registry, patience: Duration) -> Result<Vec<Report>, Sh
     while all.iter().any(|report| report.counters.is_none()) && Instant::now() < end {
         for report in all.iter().filter(|report| report.counters.is_none()) {
             // A process that is gone or does not keep up is missing at the end.
-            let _ = asker.ask(registry, report.sharer.process.value());
+            let _ = asker.ask(registry, report.sharer.process);
         }
         let again = (Instant::now() + ASK_AGAIN).min(end);
         while all.iter().any(|report| report.counters.is_none()) {
@@ -77,7 +79,7 @@ fn reports_in(registry: &Registry, patience: Duration) -> Result<Vec<Report>, Sh
             let _ = wait_readable(&[asker.as_raw_fd()], None, Some(left));
             while let Some(bytes) = asker.receive(&mut buffer) {
                 let Some((process, counters)) = decode(bytes) else { continue };
-                if let Some(report) = all.iter_mut().find(|report| report.sharer.process.value() == process) {
+                if let Some(report) = all.iter_mut().find(|report| report.sharer.process == process) {
                     report.counters = Some(counters);
                 }
             }
@@ -87,7 +89,7 @@ fn reports_in(registry: &Registry, patience: Duration) -> Result<Vec<Report>, Sh
 }
 
 /// The answer of `process`.
-pub(super) fn encode(process: u8, sharing: &ShareStats, device: Option<&Counters>) -> Vec<u8> {
+pub(super) fn encode(process: ProcessIndex, sharing: &ShareStats, device: Option<&Counters>) -> Vec<u8> {
     let mut text = format!("{GREETING} {process}\n");
     let mut line = |name: &str, value: u64| {
         // Writing to a String does not fail.
@@ -105,12 +107,12 @@ pub(super) fn encode(process: u8, sharing: &ShareStats, device: Option<&Counters
     text.into_bytes()
 }
 
-/// Slot and counters of an answer; nothing if it is none. Unknown names are kept: the other process may be
+/// Process index and counters of an answer; nothing if it is none. Unknown names are kept: the other process may be
 /// newer.
-fn decode(bytes: &[u8]) -> Option<(u8, Vec<(String, u64)>)> {
+fn decode(bytes: &[u8]) -> Option<(ProcessIndex, Vec<(String, u64)>)> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut lines = text.lines();
-    let process = lines.next()?.strip_prefix(GREETING)?.trim_start().parse().ok()?;
+    let process = lines.next()?.strip_prefix(GREETING)?.trim_start().parse().ok().map(ProcessIndex::new)?;
     let mut counters = Vec::new();
     for line in lines {
         let (name, value) = line.split_once(' ')?;
@@ -147,10 +149,10 @@ mod tests {
         let counters = Counters::new();
         counters.add(Counter::RxBadIcrc, 7);
         let sharing = ShareStats { taken_over: 3, ..ShareStats::default() };
-        let bytes = encode(9, &sharing, Some(&counters));
+        let bytes = encode(ProcessIndex::new(9), &sharing, Some(&counters));
         assert!(bytes.len() < MAX_BYTES);
         let (process, read) = decode(&bytes).unwrap();
-        assert_eq!((process, read.len()), (9, Counter::COUNT + 6));
+        assert_eq!((process, read.len()), (ProcessIndex::new(9), Counter::COUNT + 6));
         assert!(read.contains(&("rx_bad_icrc".to_owned(), 7)));
         assert!(read.contains(&("share_taken_over".to_owned(), 3)));
     }
@@ -167,6 +169,6 @@ mod tests {
         assert_eq!(decode(long.as_bytes()), None);
         assert_eq!(decode(b"pumice-stat-1 1\na -1\n"), None);
         assert_eq!(decode(&[0xff, 0xfe]), None);
-        assert_eq!(decode(b"pumice-stat-1 4\n"), Some((4, Vec::new())));
+        assert_eq!(decode(b"pumice-stat-1 4\n"), Some((ProcessIndex::new(4), Vec::new())));
     }
 }

@@ -38,7 +38,7 @@ const LISTENS_OFFSET: usize = 2;
 /// A service, and the process that has bound it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bound {
-    process: u8,
+    process: ProcessIndex,
     entry: ServiceEntry,
     listens: bool,
 }
@@ -46,7 +46,7 @@ struct Bound {
 /// The process that binds services, as far as the file asks about it.
 pub(super) trait Publisher {
     /// Its index.
-    fn process(&self) -> u8;
+    fn process(&self) -> ProcessIndex;
     /// Whether this process joined, and is not a fork child of the one that did.
     fn is_owner(&self) -> bool;
     /// The registry, whose lock is the file's.
@@ -55,7 +55,7 @@ pub(super) trait Publisher {
     ///
     /// # Errors
     /// The registry cannot be read.
-    fn living_processes(&self) -> Result<Vec<u8>, ShareError>;
+    fn living_processes(&self) -> Result<Vec<ProcessIndex>, ShareError>;
 }
 
 /// The file as one process knows it.
@@ -85,7 +85,7 @@ impl Services {
     }
 
     /// Forgets what an earlier owner of a process has left. The registry is locked.
-    pub(super) fn forget_process(&mut self, process: u8) {
+    pub(super) fn forget_process(&mut self, process: ProcessIndex) {
         if !system::exists(&self.folder.join(&self.name)) {
             return;
         }
@@ -113,7 +113,7 @@ impl Services {
                 services.write_locked().map_err(DirectoryError::Os)?;
             }
             if let Some(process) = taken(services) {
-                return Err(DirectoryError::Taken { process: ProcessIndex::new(process) });
+                return Err(DirectoryError::Taken { process });
             }
             if services.entries.len() >= MAX_ENTRIES {
                 return Err(DirectoryError::Full { limit: MAX_ENTRIES });
@@ -151,21 +151,21 @@ impl Services {
     }
 
     /// Where an entry of a process is.
-    fn place(&self, entry: &ServiceEntry, process: u8) -> Option<usize> {
+    fn place(&self, entry: &ServiceEntry, process: ProcessIndex) -> Option<usize> {
         self.entries.iter().rposition(|bound| bound.process == process && bound.entry == *entry)
     }
 
     /// What processes listen for at an address: the lower halves of service ids whose upper half is 0, in
     /// order, with the process indices. The registry is locked. Services that differ by more than their id
     /// have to be looked up.
-    pub(super) fn listening(&mut self, address: IpAddr) -> Vec<(u32, u8)> {
+    pub(super) fn listening(&mut self, address: IpAddr) -> Vec<(u32, ProcessIndex)> {
         let there = self.file.is_some() || system::exists(&self.folder.join(&self.name));
         if !there || self.read_locked().is_err() {
             return Vec::new();
         }
         let at = |place: Place| address.is_unspecified() || place.serves(Gid::from(address));
         let exact = self.entries.iter().filter(|bound| bound.listens && bound.entry.mask == u64::MAX);
-        let mut all: Vec<(u32, u8)> = exact
+        let mut all: Vec<(u32, ProcessIndex)> = exact
             .filter(|bound| at(bound.entry.place))
             .filter_map(|bound| Some((u32::try_from(bound.entry.service_id.0).ok()?, bound.process)))
             .collect();
@@ -175,7 +175,12 @@ impl Services {
     }
 
     /// Process indices of other processes that serve.
-    pub(super) fn find(&mut self, service_id: ServiceId, local: Gid, owner: &impl Publisher) -> Vec<u8> {
+    pub(super) fn find(
+        &mut self,
+        service_id: ServiceId,
+        local: Gid,
+        owner: &impl Publisher,
+    ) -> Vec<ProcessIndex> {
         if self.refresh(owner).is_err() {
             return Vec::new();
         }
@@ -342,7 +347,7 @@ fn encode_entry(bound: &Bound) -> [u8; ENTRY_BYTES] {
         Place::Ipv4 => (2, Gid::ZERO),
         Place::Ipv6 => (3, Gid::ZERO),
     };
-    let begin = [*process, place, u8::from(*listens), 0, 0, 0, 0, 0];
+    let begin = [process.value(), place, u8::from(*listens), 0, 0, 0, 0, 0];
     let numbers = [begin, entry.service_id.0.to_le_bytes(), entry.mask.to_le_bytes()];
     let all = numbers.into_iter().flatten().chain(address.0);
     bytes.iter_mut().zip(all).for_each(|(to, from)| *to = from);
@@ -388,12 +393,16 @@ fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<Bound> {
             _ => return None,
         },
     };
-    Some(Bound { process, entry, listens: listens != 0 })
+    Some(Bound { process: ProcessIndex::new(process), entry, listens: listens != 0 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const fn nth(index: u8) -> ProcessIndex {
+        ProcessIndex::new(index)
+    }
 
     fn entries() -> Vec<Bound> {
         (1..=5_u8)
@@ -402,7 +411,7 @@ mod tests {
                 let places = [Place::Everywhere, Place::Ipv4, Place::Ipv6, Place::At(Gid([process; 16]))];
                 let place = places[usize::from(process) % places.len()];
                 Bound {
-                    process,
+                    process: nth(process),
                     entry: ServiceEntry { service_id, mask: !u64::from(process), place },
                     listens: process % 2 == 0,
                 }
@@ -434,7 +443,7 @@ mod tests {
         // Another process does the same.
         let mut other = Services::new(&folder, 4791);
         other.read_locked().unwrap();
-        other.append_locked(Bound { process: 9, ..entries()[0] }).unwrap();
+        other.append_locked(Bound { process: nth(9), ..entries()[0] }).unwrap();
         assert!(!services.is_current());
         services.read_locked().unwrap();
         assert_eq!((services.entries.len(), services.sum), (6, other.sum));
@@ -452,7 +461,11 @@ mod tests {
         let gid = |text: &str| Gid::from(text.parse::<IpAddr>().unwrap());
         let at = |process, port: u64, place| {
             let service_id = ServiceId(0x0106_0000 + port);
-            Bound { process, entry: ServiceEntry { service_id, mask: u64::MAX, place }, listens: false }
+            Bound {
+                process: nth(process),
+                entry: ServiceEntry { service_id, mask: u64::MAX, place },
+                listens: false,
+            }
         };
         let bound = [
             at(3, 9, Place::Everywhere),
@@ -470,13 +483,17 @@ mod tests {
             let place = services.place(&bound.entry, bound.process).unwrap();
             services.note_listening(place).unwrap();
         }
-        assert_eq!(listening(&mut other, "10.0.0.1"), [(0x0106_0007, 1), (0x0106_0009, 3)]);
-        assert_eq!(listening(&mut other, "10.0.0.2"), [(0x0106_0007, 2), (0x0106_0009, 3)]);
-        assert_eq!(listening(&mut other, "10.0.0.3"), [(0x0106_0009, 3)]);
-        assert_eq!(listening(&mut other, "::"), [(0x0106_0008, 4), (0x0106_0009, 3)], "7 is ambiguous");
+        assert_eq!(listening(&mut other, "10.0.0.1"), [(0x0106_0007, nth(1)), (0x0106_0009, nth(3))]);
+        assert_eq!(listening(&mut other, "10.0.0.2"), [(0x0106_0007, nth(2)), (0x0106_0009, nth(3))]);
+        assert_eq!(listening(&mut other, "10.0.0.3"), [(0x0106_0009, nth(3))]);
+        assert_eq!(
+            listening(&mut other, "::"),
+            [(0x0106_0008, nth(4)), (0x0106_0009, nth(3))],
+            "7 is ambiguous"
+        );
         let part = ServiceEntry { mask: !0xffff, ..bound[0].entry };
-        services.append_locked(Bound { process: 5, entry: part, listens: true }).unwrap();
-        assert_eq!(listening(&mut other, "10.0.0.3"), [(0x0106_0009, 3)], "a range is no service");
+        services.append_locked(Bound { process: nth(5), entry: part, listens: true }).unwrap();
+        assert_eq!(listening(&mut other, "10.0.0.3"), [(0x0106_0009, nth(3))], "a range is no service");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

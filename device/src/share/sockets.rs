@@ -3,6 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
+use pumice_transport::wire::ProcessIndex;
+
 use super::folder::{self, Folder};
 use super::system::DatagramSocket;
 
@@ -31,7 +33,7 @@ impl Sockets {
 
     /// Removes the name of a process's socket. The registry is locked and no process has the process
     /// index, or the caller has it.
-    pub(super) fn remove(&self, process: u8) {
+    pub(super) fn remove(&self, process: ProcessIndex) {
         self.folder.remove(&folder::process_socket_name(&self.stem, process));
     }
 
@@ -41,7 +43,7 @@ impl Sockets {
     }
 
     /// Gives a socket the name of a process, in place of one that has it.
-    pub(super) fn name_of_process(&self, socket: &DatagramSocket, process: u8) -> io::Result<()> {
+    pub(super) fn name_of_process(&self, socket: &DatagramSocket, process: ProcessIndex) -> io::Result<()> {
         self.name(socket, &folder::process_socket_name(&self.stem, process))
     }
 
@@ -60,7 +62,7 @@ impl Sockets {
     pub(super) fn send_to_process(
         &self,
         socket: &DatagramSocket,
-        process: u8,
+        process: ProcessIndex,
         header: &[u8],
         bytes: &[u8],
     ) -> Sent {
@@ -84,9 +86,10 @@ impl Sockets {
 
     /// Removes the names of sockets of all process indices without an owner, those of processes that were
     /// killed before they were in the registry, too. The registry is locked.
-    pub(super) fn sweep_processes(&self, is_taken: impl Fn(u8) -> bool) {
-        let process_of =
-            |name: &str| name.strip_prefix(&folder::process_socket_stem(&self.stem))?.parse::<u8>().ok();
+    pub(super) fn sweep_processes(&self, is_taken: impl Fn(ProcessIndex) -> bool) {
+        let process_of = |name: &str| {
+            name.strip_prefix(&folder::process_socket_stem(&self.stem))?.parse().ok().map(ProcessIndex::new)
+        };
         for process in self.folder.names().iter().filter_map(|name| process_of(name)) {
             if !is_taken(process) {
                 self.remove(process);

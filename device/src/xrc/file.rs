@@ -12,7 +12,6 @@ use super::codec;
 use super::record::TargetRecord;
 use crate::ground::error::ResourceError;
 use crate::port::Commons;
-use crate::share::members::LAST_PROCESS;
 use crate::share::system::{self, File};
 use crate::share::wait::Wait;
 use crate::share::{folder, lock, process};
@@ -116,14 +115,14 @@ impl DomainFile {
             // The last process may have removed the file before this one had the lock.
             let still_there = domain.file.about().map_err(failed(opened))?.names > 0;
             if still_there {
-                if !lock::try_lock(&domain.file, domain.process.value()).map_err(failed(opened))? {
+                if !lock::try_lock(&domain.file, domain.process).map_err(failed(opened))? {
                     // Only a fork child of an earlier process with this index.
                     return Err(ResourceError::Os { what: opened, errno: libc::EBUSY });
                 }
                 let existed = domain.has_others();
                 // What an earlier process with this index left belongs to no process.
                 let mut live = domain.live();
-                if let Some(own) = live.get_mut(usize::from(domain.process.value())) {
+                if let Some(own) = live.get_mut(usize::from(domain.process)) {
                     *own = false;
                 }
                 domain.sweep_records(&live);
@@ -154,17 +153,15 @@ impl DomainFile {
 
     /// Whether a process has the domain open.
     pub(crate) fn is_open_in(&self, process: ProcessIndex) -> bool {
-        let index = process.value();
-        let is_index = (1..=LAST_PROCESS).contains(&index);
-        process == self.process
-            || is_index && lock::is_place_locked(&self.file, u32::from(index)).unwrap_or(false)
+        let has_lock = || lock::is_place_locked(&self.file, process.into()).unwrap_or(false);
+        process == self.process || process.is_of_process() && has_lock()
     }
 
     /// Which processes have the domain open, by index.
     pub(crate) fn live(&self) -> [bool; 256] {
         // When the kernel does not tell, no process is declared dead.
         let mut live = lock::locked_processes(&self.file).unwrap_or([true; 256]);
-        if let Some(own) = live.get_mut(usize::from(self.process.value())) {
+        if let Some(own) = live.get_mut(usize::from(self.process)) {
             *own = true;
         }
         live
@@ -333,7 +330,7 @@ impl DomainFile {
     /// As [`sweep_records`](Self::sweep_records), for processes that look now and then; not if another one is
     /// at it.
     pub(crate) fn sweep(&self) {
-        if lock::try_lock(&self.file, 0).unwrap_or(false) {
+        if lock::try_lock_place(&self.file, lock::CHANGES).unwrap_or(false) {
             let _guard = RecordLock { file: &self.file, place: 0 };
             self.sweep_records(&self.live());
         }
@@ -342,7 +339,7 @@ impl DomainFile {
     fn lock_directory(&self) -> Result<RecordLock<'_>, ResourceError> {
         let mut wait = Wait::new(PATIENCE);
         let what = "lock the XRC domain's shared file";
-        while !lock::try_lock(&self.file, 0).map_err(failed(what))? {
+        while !lock::try_lock_place(&self.file, lock::CHANGES).map_err(failed(what))? {
             if !wait.pause() {
                 return Err(ResourceError::Os { what, errno: libc::EBUSY });
             }
@@ -442,7 +439,7 @@ fn sweep_folder(commons: &Commons, in_folder: &Path) {
     let stem = format!("{}-xrcd-", commons.name);
     for name in names.into_iter().filter(|name| name.starts_with(&stem)).take(SWEPT_FILES) {
         let Ok(file) = folder::open(in_folder, &name) else { continue };
-        if lock::try_lock(&file, 0).unwrap_or(false) {
+        if lock::try_lock_place(&file, lock::CHANGES).unwrap_or(false) {
             remove_unused(&file, &in_folder.join(&name));
         }
     }

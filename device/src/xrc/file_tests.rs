@@ -14,9 +14,12 @@ impl Scene {
         Scene(folder)
     }
 
-    fn open(&self, slot: u8) -> (DomainFile, bool) {
-        let commons =
-            Commons { folder: Ok(self.0.clone()), name: "test".to_owned(), process: ProcessIndex::new(slot) };
+    fn open(&self, index: u8) -> (DomainFile, bool) {
+        let commons = Commons {
+            folder: Ok(self.0.clone()),
+            name: "test".to_owned(),
+            process: ProcessIndex::new(index),
+        };
         DomainFile::open(&commons, 1, 2).unwrap()
     }
 
@@ -163,7 +166,7 @@ fn registrations_end_with_their_processes() {
     assert_eq!(b.targets().len(), 2, "everybody lives");
     // As if killed: the file is not told.
     let DomainFile { .. } = &a;
-    lock::unlock(&a.file, 1).unwrap();
+    lock::unlock(&a.file, ProcessIndex::new(1)).unwrap();
     b.sweep();
     assert_eq!(b.targets(), [(place, 0x01_0011)]);
     assert_eq!(b.load(place, &mut both), Seen::Changed);

@@ -50,7 +50,7 @@ pub fn plan(
 ) -> Vec<Work> {
     let mut planner = Planner { ends, certain, word: None, hot: None, images, random };
     let mut works: Vec<Work> = (0..count).map(|index| planner.work(index)).collect();
-    // A slot comes back only with a polled completion: never a queue full of unsignaled requests.
+    // An entry comes back only with a polled completion: never a queue full of unsignaled requests.
     let mut unsignaled = 0;
     for (index, work) in works.iter_mut().enumerate() {
         let last = index + 1 == count;

@@ -76,9 +76,9 @@ fn sq_sig_all_signals_every_request() {
     }
 }
 
-/// A receive's slot is free when a message took it, not when it is polled.
+/// A receive's entry is free when a message took it, not when it is polled.
 #[test]
-fn a_receive_slot_is_free_once_its_message_arrived() {
+fn a_receive_queue_entry_is_free_once_its_message_arrived() {
     let mut scene = Scene::with(QpType::Rc, |_| {}, |init| init.capacity.max_recv_wr = 2);
     let depth = scene.b.hca.query_qp(scene.qb).unwrap().cap.max_recv_wr;
     for wr_id in 0..u64::from(depth) {

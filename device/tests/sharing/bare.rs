@@ -19,7 +19,7 @@ pub(crate) fn run() {
         Ok(port) => Some(port),
         Err(error) => return say(&format!("refused {error}")),
     };
-    say(&format!("slot {}", port.as_ref().map_or(0, |port| port.process().value())));
+    say(&format!("index {}", port.as_ref().map_or(0, |port| port.process().value())));
     let clock = Clock::monotonic();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match line.as_str() {
@@ -63,15 +63,15 @@ pub(crate) fn run() {
             }
             "registry" => say(&format!("done {}", port.as_ref().unwrap().registry().display())),
             "sharers" => {
-                let slots: Vec<String> =
+                let indices: Vec<String> =
                     sharers(4791, None).unwrap().iter().map(|sharer| sharer.process.to_string()).collect();
-                say(&format!("done {}", slots.join(" ")));
+                say(&format!("done {}", indices.join(" ")));
             }
             "notice" => say(&format!("done {}", port.as_ref().unwrap().notice().unwrap_or_default())),
             "receive" => say(&format!("done {}", crate::receive(port.as_mut().unwrap()))),
             question if question.starts_with("forward ") => {
-                let slot = question["forward ".len()..].parse().unwrap();
-                say(&format!("done {}", forward(port.as_mut().unwrap(), slot)));
+                let index = question["forward ".len()..].parse().unwrap();
+                say(&format!("done {}", forward(port.as_mut().unwrap(), index)));
             }
             "quit" => return,
             other => panic!("{other}?"),
@@ -101,14 +101,14 @@ fn take(port: Option<&mut SharedPort>, clock: &Clock, mut looks: usize, least: u
     count
 }
 
-/// Hands a packet for a slot to its process.
-fn forward(port: &mut SharedPort, slot: u8) -> bool {
+/// Hands a packet for a process index to its process.
+fn forward(port: &mut SharedPort, index: u8) -> bool {
     let address = port.medium().address();
     let flow = Flow { source: address, destination: address, source_port: 4791, destination_port: 4791 };
     let mut bytes = [0; 16];
-    bytes[5] = slot;
+    bytes[5] = index;
     port.forward(
-        ProcessIndex::new(slot),
+        ProcessIndex::new(index),
         &Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes },
     )
 }
@@ -116,18 +116,18 @@ fn forward(port: &mut SharedPort, slot: u8) -> bool {
 /// A process in this role.
 pub(crate) struct Bare {
     process: Process,
-    slot: u8,
+    index: u8,
 }
 
 impl Bare {
     pub(crate) fn start(scene: &Scene) -> Bare {
         let mut process = Process::start(None, scene, "bare");
-        let slot = process.hear("slot").parse().unwrap();
-        Bare { process, slot }
+        let index = process.hear("index").parse().unwrap();
+        Bare { process, index }
     }
 
-    pub(crate) fn slot(&self) -> u8 {
-        self.slot
+    pub(crate) fn index(&self) -> u8 {
+        self.index
     }
 
     pub(crate) fn ask(&mut self, question: &str) -> String {

@@ -68,10 +68,10 @@ pub(crate) fn run() {
     let config = config();
     let address = config.udp.address;
     let port = SharedPort::open(&config).unwrap_or_else(|error| panic!("{error}"));
-    let (slot, socket, sharing) =
-        (port.process().value(), port.medium().as_raw_fd(), Arc::clone(port.counters()));
+    let (process_index, socket, sharing) =
+        (port.process(), port.medium().as_raw_fd(), Arc::clone(port.counters()));
     let gid = GidEntry::new(address, "test", 1, Mtu::Mtu1024);
-    let hca_config = HcaConfig { process_slot: slot, ..HcaConfig::new("pumice0", vec![gid]) };
+    let hca_config = HcaConfig { process: process_index, ..HcaConfig::new("pumice0", vec![gid]) };
     let hca = Hca::open(hca_config, Box::new(port), Clock::monotonic()).unwrap();
     let channel = Arc::new(CompletionChannel::new().unwrap());
     let setup = CqSetup { depth: 1024, channel: Some(Arc::clone(&channel)), ..CqSetup::default() };
@@ -93,7 +93,7 @@ pub(crate) fn run() {
     let links = Vec::new();
     let mut process =
         Process { hca, cq, channel, pd, memory, lkey: keys.lkey, links, socket, sharing, commands };
-    say(&format!("slot {slot}"));
+    say(&format!("index {process_index}"));
     while let Ok(line) = process.commands.recv() {
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
         match word {

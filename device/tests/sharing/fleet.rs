@@ -210,7 +210,7 @@ impl Sum for Stats {
 struct Peer {
     process: Process,
     address: IpAddr,
-    slot: u8,
+    index: u8,
     qpns: Vec<u32>,
     alive: bool,
 }
@@ -246,19 +246,19 @@ impl Fleet {
     }
 
     fn admit(&mut self, mut process: Process, address: IpAddr) {
-        let slot = process.hear("slot").parse().unwrap();
-        self.peers.push(Peer { process, address, slot, qpns: Vec::new(), alive: true });
+        let index = process.hear("index").parse().unwrap();
+        self.peers.push(Peer { process, address, index, qpns: Vec::new(), alive: true });
     }
 
-    pub(crate) fn slots(&self) -> Vec<u8> {
-        self.peers.iter().map(|peer| peer.slot).collect()
+    pub(crate) fn indices(&self) -> Vec<u8> {
+        self.peers.iter().map(|peer| peer.index).collect()
     }
 
     pub(crate) fn members(&self) -> Vec<Sharer> {
         sharers(4791, Some(&self.folder)).unwrap()
     }
 
-    /// New queue pairs for everybody, and connections between all of them.
+    /// New queue pairs for all processes, and connections between all of them.
     pub(crate) fn connect(&mut self) {
         let count = self.peers.len();
         for peer in &mut self.peers {
@@ -266,7 +266,7 @@ impl Fleet {
         }
         for peer in &mut self.peers {
             peer.qpns = peer.process.hear("qpns").split(' ').map(|qpn| qpn.parse().unwrap()).collect();
-            assert!(peer.qpns.iter().all(|qpn| qpn >> 16 == u32::from(peer.slot)));
+            assert!(peer.qpns.iter().all(|qpn| qpn >> 16 == u32::from(peer.index)));
         }
         for own in 0..count {
             let to: Vec<String> = (0..count)
@@ -304,7 +304,7 @@ impl Fleet {
                 match answer.trim() {
                     "progress" => {}
                     "ran" => break,
-                    other => panic!("slot {}: {other}", peer.slot),
+                    other => panic!("process index {}: {other}", peer.index),
                 }
             }
         }

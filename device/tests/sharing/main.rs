@@ -88,7 +88,7 @@ fn a_damaged_registry_does_not_stop_those_who_live_or_come() {
         fleet.add(2);
         fleet.connect();
         fleet.run(20);
-        assert_eq!(fleet.members().len(), 4 + 2 * round, "everybody is in the registry again");
+        assert_eq!(fleet.members().len(), 4 + 2 * round, "all processes are in the registry again");
     }
     fleet.quit();
     assert_eq!(scene.members().len(), 0);
@@ -97,10 +97,10 @@ fn a_damaged_registry_does_not_stop_those_who_live_or_come() {
 #[test]
 fn starting_and_stopping_leaves_nothing_behind() {
     let scene = Scene::new();
-    let mut slots = Vec::new();
+    let mut indices = Vec::new();
     for cycle in 0..100 {
         let mut fleet = Fleet::start(&scene, 1);
-        slots.push(fleet.slots()[0]);
+        indices.push(fleet.indices()[0]);
         // Every tenth is killed.
         if cycle % 10 == 3 {
             fleet.kill(0);
@@ -108,7 +108,7 @@ fn starting_and_stopping_leaves_nothing_behind() {
             fleet.quit();
         }
     }
-    assert_eq!(slots, (1..=100).collect::<Vec<u8>>(), "no slot is given again soon");
+    assert_eq!(indices, (1..=100).collect::<Vec<u8>>(), "no index is given again soon");
     let mut left: Vec<_> = fs::read_dir(scene.folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     left.sort();
     // The registry, the backlogs and the counters.
@@ -152,28 +152,28 @@ fn another_user_is_refused_with_a_reason() {
 }
 
 #[test]
-fn fork_children_neither_release_a_slot_nor_keep_it_for_ever() {
+fn fork_children_neither_release_an_index_nor_keep_it_for_ever() {
     let scene = Scene::new();
     let mut port = SharedPort::open(&scene.config(scene.address())).unwrap();
     let mut parent = bare::Bare::start(&scene);
-    let slot = parent.slot();
+    let index = parent.index();
     // A child that closes everything on its way out changes nothing: packets go where they went.
     parent.ask("fork-and-drop");
     assert_eq!(scene.members().len(), 2);
-    send(&mut port, slot);
+    send(&mut port, index);
     send(&mut port, 0);
     assert_eq!(receive(&mut port), 0);
     assert_eq!(port.counters().stats().forwarded, 0);
     drop(port);
-    // A child that stays keeps the socket in its group, so also the slot.
+    // A child that stays keeps the socket in its group, so also the index.
     let child = parent.ask("fork-and-stay").parse().unwrap();
     let child = bare::Stranger::new(child);
     parent.kill();
-    assert_eq!(scene.members().iter().map(|member| member.process.value()).collect::<Vec<_>>(), [slot]);
+    assert_eq!(scene.members().iter().map(|member| member.process.value()).collect::<Vec<_>>(), [index]);
 
-    // But nobody is sent into that dead end: what is nobody's goes to the lowest slot that is read.
+    // But nothing is sent into that dead end: packets of no process go to the lowest index that is read.
     let mut port = SharedPort::open(&scene.config(scene.address())).unwrap();
-    assert!(port.process().value() > slot);
+    assert!(port.process().value() > index);
     send(&mut port, 0);
     assert_eq!(receive(&mut port), 0);
     drop(port);
@@ -213,7 +213,7 @@ fn processes_of_two_hosts_talk_over_a_veth_pair() {
             fleet.push(command, &scene.with_address(address));
         }
     }
-    assert_eq!(fleet.slots(), [1, 2, 1, 2], "each host has a registry");
+    assert_eq!(fleet.indices(), [1, 2, 1, 2], "each host has a registry");
     fleet.connect();
     fleet.run(40);
     fleet.begin(120);
@@ -237,24 +237,24 @@ fn the_registry_can_be_asked_who_shares() {
     assert_eq!(told, [(a.process(), own, scene.address()), (b.process(), own, scene.address())]);
 }
 
-/// Sends a packet to a slot at the port's own address.
-fn send(port: &mut SharedPort, slot: u8) {
+/// Sends a packet to a process index at the port's own address.
+fn send(port: &mut SharedPort, index: u8) {
     let address = port.medium().address();
     let flow = Flow { source: address, destination: address, source_port: 4791, destination_port: 4791 };
     let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
     let mut bytes = [0; 16];
-    bytes[5] = slot;
+    bytes[5] = index;
     port.transmit(0, &GsoBatch { path: &path, segment_bytes: 16, bytes: &bytes }).unwrap();
 }
 
-/// The slot in the next packet that a port hands up.
+/// The process index in the next packet that a port hands up.
 fn receive(port: &mut SharedPort) -> u8 {
-    let mut slot = None;
-    while slot.is_none() {
-        if !port.receive(0, &mut |received| slot = received.bytes.get(5).copied()) {
+    let mut index = None;
+    while index.is_none() {
+        if !port.receive(0, &mut |received| index = received.bytes.get(5).copied()) {
             assert!(wait_readable(&port.descriptors(), None, Some(Duration::from_secs(60))).unwrap());
             port.woken();
         }
     }
-    slot.unwrap()
+    index.unwrap()
 }

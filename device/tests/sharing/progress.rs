@@ -26,9 +26,10 @@ fn a_process_that_has_not_looked_is_starved_unless_it_is_stopped_or_dead() {
     let scene = Scene::new();
     let mut own = SharedPort::open(&scene.config(scene.address())).unwrap();
     let mut peer = Bare::start(&scene);
-    let (slot, address, clock) = (peer.slot(), scene.address(), Clock::monotonic());
+    let (index, address, clock) = (peer.index(), scene.address(), Clock::monotonic());
     let at = |address, index| Peer { address, process: ProcessIndex::new(index) };
-    let ask = |own: &mut SharedPort, since_ns| own.peer_progress(clock.now_ns(), at(address, slot), since_ns);
+    let ask =
+        |own: &mut SharedPort, since_ns| own.peer_progress(clock.now_ns(), at(address, index), since_ns);
     // Both learn how their clocks lie to the one that they share.
     peer.ask("look 100");
     (0..100).for_each(|_| _ = ask(&mut own, 0));
@@ -47,18 +48,18 @@ fn a_process_that_has_not_looked_is_starved_unless_it_is_stopped_or_dead() {
     assert_eq!(ask(&mut own, after_ns), PeerProgress::Starved);
     let now_ns = clock.now_ns();
     assert_eq!(
-        own.peer_progress(now_ns, at(address, slot + 1), after_ns),
+        own.peer_progress(now_ns, at(address, index + 1), after_ns),
         PeerProgress::Unknown,
-        "no such slot"
+        "no such index"
     );
     let elsewhere = [192, 0, 2, 1].into();
     assert_eq!(
-        own.peer_progress(now_ns, at(elsewhere, slot), after_ns),
+        own.peer_progress(now_ns, at(elsewhere, index), after_ns),
         PeerProgress::Unknown,
         "another host"
     );
-    let own_slot = own.process().value();
-    assert_eq!(own.peer_progress(now_ns, at(address, own_slot), now_ns), PeerProgress::Unknown, "itself");
+    let own_index = own.process().value();
+    assert_eq!(own.peer_progress(now_ns, at(address, own_index), now_ns), PeerProgress::Unknown, "itself");
     peer.kill();
     assert_eq!(ask(&mut own, after_ns), PeerProgress::Unknown, "it is dead");
 }
@@ -68,7 +69,7 @@ fn a_request_waits_for_a_starved_peer_and_fails_when_it_has_looked_in_vain() {
     let scene = Scene::new();
     let sender = Sender::new(&scene);
     let mut peer = Bare::start(&scene);
-    sender.connect(peer.slot());
+    sender.connect(peer.index());
     sender.post(1);
     // The peer would have failed long before this.
     sender.wait_until("the peer is waited for", || sender.counter(Counter::StarvedPeer) >= 5);
@@ -92,7 +93,7 @@ fn a_stopped_peer_costs_what_a_dead_one_does() {
     for stop in [Bare::stop, Bare::kill] {
         let sender = Sender::new(&scene);
         let mut peer = Bare::start(&scene);
-        sender.connect(peer.slot());
+        sender.connect(peer.index());
         stop(&mut peer);
         sender.post(1);
         let mut failure = None;
@@ -119,8 +120,7 @@ impl Sender {
     fn new(scene: &Scene) -> Sender {
         let port = SharedPort::open(&scene.config(scene.address())).unwrap();
         let gid = GidEntry::new(scene.address(), "test", 1, Mtu::Mtu1024);
-        let config =
-            HcaConfig { process_slot: port.process().value(), ..HcaConfig::new("pumice0", vec![gid]) };
+        let config = HcaConfig { process: port.process(), ..HcaConfig::new("pumice0", vec![gid]) };
         let hca = Hca::open(config, Box::new(port), Clock::monotonic()).unwrap();
         let cq = hca.create_cq(CqSetup { depth: 16, ..CqSetup::default() }).unwrap();
         let init = QpInit {
@@ -138,8 +138,8 @@ impl Sender {
         Sender { hca, cq, qpn, address: scene.address() }
     }
 
-    /// To a queue pair of the process of `slot` that does not exist.
-    fn connect(&self, slot: u8) {
+    /// To a queue pair of the process of `index` that does not exist.
+    fn connect(&self, index: u8) {
         use AttributeMask as M;
         let mut a = QpAttributes { qp_state: QpState::Init as u32, port_num: 1, ..QpAttributes::default() };
         let init = M::STATE | M::PKEY_INDEX | M::PORT | M::ACCESS_FLAGS;
@@ -149,7 +149,7 @@ impl Sender {
         a.address_vector =
             AddressVector { is_global: true, dgid, hop_limit: 64, port_num: 1, ..AddressVector::default() };
         a.path_mtu = Mtu::Mtu1024 as u32;
-        a.dest_qp_num = u32::from(slot) << 16 | 99;
+        a.dest_qp_num = ProcessIndex::new(index).number_base() | 99;
         let rtr = M::STATE | M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN | M::MAX_DEST_RD_ATOMIC;
         self.hca.modify_qp(self.qpn, &a, rtr | M::MIN_RNR_TIMER).unwrap();
         a.qp_state = QpState::Rts as u32;

@@ -1,5 +1,5 @@
-//! Processes that are stopped, or do not look, while they have the lowest slot of an address: what they do
-//! for others, others do.
+//! Processes that are stopped, or do not look, while they have the lowest process index of an address:
+//! what they do for others, others do.
 
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -39,7 +39,7 @@ impl Node {
         let port = SharedPort::open(&scene.config(scene.address())).unwrap();
         let (sharing, socket) = (Arc::clone(port.counters()), port.medium().as_raw_fd());
         let gids = vec![GidEntry::new(scene.address(), "lo", 1, Mtu::Mtu1024)];
-        let config = HcaConfig { process_slot: port.process().value(), ..HcaConfig::new("pumice0", gids) };
+        let config = HcaConfig { process: port.process(), ..HcaConfig::new("pumice0", gids) };
         let hca = Hca::open(config, Box::new(port), Clock::monotonic()).unwrap();
         let channel = Arc::new(CmChannel::new().unwrap());
         Node { hca, channel, address: scene.address(), sharing, socket }
@@ -95,7 +95,7 @@ fn wait_until(what: &str, happened: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_request_comes_directly_to_who_listens_whoever_is_stopped() {
+fn a_request_comes_directly_to_its_listener_although_a_process_is_stopped() {
     let scene = Scene::new();
     let mut lowest = Bare::start(&scene);
     let (server, client) = (Node::new(&scene), Node::new(&scene));
@@ -107,7 +107,7 @@ fn a_request_comes_directly_to_who_listens_whoever_is_stopped() {
     lowest.resume();
     assert_eq!(lowest.ask("look 1"), "0", "the request was not its business");
     let forwarded = [&server, &client].map(|node| node.sharing.stats().forwarded);
-    assert_eq!(forwarded, [0, 0], "nor anybody else's");
+    assert_eq!(forwarded, [0, 0], "nor that of another process");
 }
 
 #[test]
@@ -134,12 +134,12 @@ fn what_names_no_process_goes_around_a_stopped_one_and_comes_back_to_it() {
 }
 
 #[test]
-fn a_stopped_process_is_gone_around_by_who_joins_and_by_who_has_the_next_slot() {
+fn a_stopped_process_is_gone_around_by_one_that_joins_and_by_the_one_with_the_next_index() {
     let scene = Scene::new();
     let mut lowest = Bare::start(&scene);
     let client = Node::new(&scene);
     lowest.stop();
-    // The client has the lowest slot of those that run, so it is its own answer that it gets.
+    // The client has the lowest index of the processes that run, so it gets its own answer.
     client.connect(UNSERVED);
     let event = client.wait();
     assert!(matches!(event, Event::Rejected { .. }), "{event:?}");

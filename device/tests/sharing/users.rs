@@ -170,7 +170,7 @@ pub(crate) fn run_stranger() {
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
         match word {
-            // Takes the abstract names of the slots 1 to 254 that have the form of one that it sees.
+            // Takes the abstract names of the process indices 1 to 254 that have the form of one that it sees.
             "take-names" => {
                 let names = fs::read_to_string("/proc/net/unix").unwrap();
                 let stems = names.lines().filter_map(|line| {
@@ -179,8 +179,8 @@ pub(crate) fn run_stranger() {
                         .then(|| name.rsplit_once('-').map(|(stem, _)| stem.to_owned()))?
                 });
                 for stem in stems.collect::<std::collections::BTreeSet<_>>() {
-                    for slot in 1..=254 {
-                        let address = SocketAddr::from_abstract_name(format!("{stem}-{slot}")).unwrap();
+                    for index in 1..=254 {
+                        let address = SocketAddr::from_abstract_name(format!("{stem}-{index}")).unwrap();
                         bound.extend(UnixDatagram::bind_addr(&address).ok());
                     }
                 }
@@ -207,9 +207,9 @@ pub(crate) fn run_stranger() {
                 let net = fs::metadata("/proc/self/ns/net").unwrap();
                 let stem = format!("udp4791-net{}", std::os::unix::fs::MetadataExt::ino(&net));
                 let socket = UnixDatagram::unbound().unwrap();
-                for slot in 1..=254 {
-                    if socket.send_to(b"junk", folder.join(format!("{stem}-slot{slot}"))).is_ok() {
-                        managed.push(format!("send to {slot}"));
+                for index in 1..=254 {
+                    if socket.send_to(b"junk", folder.join(format!("{stem}-slot{index}"))).is_ok() {
+                        managed.push(format!("send to {index}"));
                     }
                 }
                 if UnixDatagram::bind(folder.join(format!("{stem}-slot200"))).is_ok() {
@@ -240,30 +240,30 @@ fn another_user_gets_nothing_and_takes_no_name() {
     let (room, scene) = (Room::new(), Scene::new());
     let start = || {
         let mut process = room.bare(0, &[], &scene);
-        let slot: u8 = process.hear("slot").parse().unwrap();
-        (process, slot)
+        let index: u8 = process.hear("index").parse().unwrap();
+        (process, index)
     };
-    let ((mut a, _), (mut b, slot_of_b)) = (start(), start());
+    let ((mut a, _), (mut b, index_of_b)) = (start(), start());
     let mut stranger = room.process(room.command(STRANGER), "stranger", &scene);
     stranger.hear("here");
     let registry = registry_of(&mut a);
     assert_eq!(registry_of(&mut b), registry);
     let enter = format!("enter {}", folder_of(&registry));
     assert_eq!(ask(&mut stranger, &enter), "", "while both live");
-    assert_eq!(ask(&mut a, &format!("forward {slot_of_b}")), "true");
-    assert_eq!(ask(&mut b, "receive"), slot_of_b.to_string());
+    assert_eq!(ask(&mut a, &format!("forward {index_of_b}")), "true");
+    assert_eq!(ask(&mut b, "receive"), index_of_b.to_string());
 
     // The process dies; whatever the stranger does, what is for it goes nowhere.
     b.kill();
     let taken = ask(&mut stranger, "take-names");
     assert_eq!(ask(&mut stranger, &enter), "", "when one has died");
-    let forwarded = ask(&mut a, &format!("forward {slot_of_b}"));
+    let forwarded = ask(&mut a, &format!("forward {index_of_b}"));
     assert_eq!(ask(&mut stranger, "stolen"), "0", "datagrams were stolen through {taken} names");
     assert_eq!(forwarded, "false");
     // And processes of this user can still start.
-    let (mut c, slot_of_c) = start();
-    assert_eq!(ask(&mut a, &format!("forward {slot_of_c}")), "true");
-    assert_eq!(ask(&mut c, "receive"), slot_of_c.to_string());
+    let (mut c, index_of_c) = start();
+    assert_eq!(ask(&mut a, &format!("forward {index_of_c}")), "true");
+    assert_eq!(ask(&mut c, "receive"), index_of_c.to_string());
     stranger.quit();
     [a, c].iter_mut().for_each(Process::quit);
 }
@@ -279,7 +279,7 @@ fn a_folder_that_another_user_made_first_is_passed_over_by_all() {
     room.shell(0, "mkdir -m 700 /tmp/ours");
     room.shell(STRANGER, &format!("mkdir -m 777 {name} && mkdir -m 700 {name}.1 && ln -s ours {name}.2"));
     let mut a = room.bare(0, &[], &scene);
-    a.hear("slot 1");
+    a.hear("index 1");
     let registry = registry_of(&mut a);
     assert_eq!(folder_of(&registry), format!("{name}.3"));
     let notice = ask(&mut a, "notice");
@@ -288,7 +288,7 @@ fn a_folder_that_another_user_made_first_is_passed_over_by_all() {
     // It gives the names back: the next process goes where the first one is.
     room.shell(STRANGER, &format!("rmdir {name} && rmdir {name}.1 && rm {name}.2"));
     let mut b = room.bare(0, &[], &scene);
-    b.hear("slot 2");
+    b.hear("index 2");
     assert_eq!((registry_of(&mut b), ask(&mut b, "notice")), (registry, String::new()));
     assert_eq!((ask(&mut a, "forward 2"), ask(&mut b, "receive")), ("true".to_owned(), "2".to_owned()));
     [a, b].iter_mut().for_each(Process::quit);
@@ -306,25 +306,25 @@ fn root_of_a_user_namespace_neither_uses_nor_takes_the_folder_of_root() {
     }
     // As root inside, it has the number outside in the name.
     let mut inside = room.bare(STRANGER, &nested, &scene);
-    inside.hear("slot 1");
+    inside.hear("index 1");
     assert_eq!(folder_of(&registry_of(&mut inside)), format!("/tmp/pumice-{STRANGER}"));
     // So the same user outside is the same user.
     let mut outside = room.bare(STRANGER, &[], &scene);
-    outside.hear("slot 2");
+    outside.hear("index 2");
     assert_eq!(
         (ask(&mut inside, "forward 2"), ask(&mut outside, "receive")),
         ("true".to_owned(), "2".to_owned())
     );
     [inside, outside].iter_mut().for_each(Process::quit);
     let mut root = room.bare(0, &[], &scene);
-    root.hear("slot 1");
+    root.hear("index 1");
     assert_eq!(folder_of(&registry_of(&mut root)), format!("/tmp/pumice-{}", outer(0)));
     root.quit();
     // A user without a number inside looks like all others without one: its folders are told apart all the
     // same.
     room.shell(0, "mkdir -m 700 /tmp/pumice-65534");
     let mut nameless = room.bare(STRANGER, &["unshare", "--user"], &scene);
-    nameless.hear("slot 1");
+    nameless.hear("index 1");
     assert_eq!(folder_of(&registry_of(&mut nameless)), "/tmp/pumice-65534.1");
     nameless.quit();
 }
@@ -336,7 +336,7 @@ fn a_port_that_another_user_has_is_refused_with_that_users_number() {
     }
     let (room, scene) = (Room::new(), Scene::new());
     let mut theirs = room.bare(STRANGER, &[], &scene);
-    theirs.hear("slot 1");
+    theirs.hear("index 1");
     let refusal = room.bare(0, &[], &scene).hear("refused");
     assert!(refusal.contains(&format!("taken by a process of user {STRANGER}")), "{refusal}");
     assert!(refusal.contains("this one runs as uid 0"), "{refusal}");
@@ -353,10 +353,10 @@ fn processes_with_another_tmp_find_each_other_through_proc_or_are_told_what_to_s
     let here = Room::new();
     let (there, scene) = (Room::beside(&here), Scene::new());
     let mut a = here.bare(0, &[], &scene);
-    a.hear("slot 1");
+    a.hear("index 1");
     // Another /tmp, but the same processes in /proc.
     let mut b = there.bare(0, &[], &scene);
-    b.hear("slot 2");
+    b.hear("index 2");
     let notice = ask(&mut b, "notice");
     assert!(notice.contains("joins them through process") && notice.contains("XDG_RUNTIME_DIR"), "{notice}");
     assert_eq!((ask(&mut a, "forward 2"), ask(&mut b, "receive")), ("true".to_owned(), "2".to_owned()));
@@ -387,12 +387,12 @@ fn a_process_that_was_told_another_folder_joins_those_who_have_the_port() {
     }
     let (room, scene) = (Room::new(), Scene::new());
     let mut a = room.bare(0, &[], &scene);
-    a.hear("slot 1");
+    a.hear("index 1");
     room.shell(0, "mkdir -m 700 /tmp/told");
     let mut command = room.command(0);
     command.env("XDG_RUNTIME_DIR", "/tmp/told");
     let mut b = room.process(command, "bare", &scene);
-    b.hear("slot 2");
+    b.hear("index 2");
     assert_eq!(registry_of(&mut b), registry_of(&mut a));
     let notice = ask(&mut b, "notice");
     assert!(

@@ -9,14 +9,14 @@ use crate::fleet::{Process, Scene};
 /// A process, and what it answers.
 struct Peer {
     process: Process,
-    slot: u32,
+    index: u32,
 }
 
 impl Peer {
     fn start(scene: &Scene) -> Peer {
         let mut process = Process::start(None, scene, "xrc");
-        let slot = process.hear("slot").parse().unwrap();
-        Peer { process, slot }
+        let index = process.hear("index").parse().unwrap();
+        Peer { process, index }
     }
 
     /// Says something and hears the answer.
@@ -59,7 +59,7 @@ impl Stage {
         let scene = Scene::new();
         let file = std::env::temp_dir().join(format!("{}-xrc", scene.folder().display()));
         fs::write(&file, "").unwrap();
-        // The sender has the lowest slot: what is nobody's comes to it.
+        // The sender has the lowest process index: packets of no process come to it.
         let mut sender = Peer::start(&scene);
         let (mut a, mut b) = (Peer::start(&scene), Peer::start(&scene));
         a.ok(&format!("domain {} cx", file.display()));
@@ -68,7 +68,7 @@ impl Stage {
         let target = a.number("target");
         let srq = b.number("srq");
         let initiator = sender.number("initiator");
-        assert_eq!((target >> 16, srq >> 16), (a.slot, b.slot));
+        assert_eq!((target >> 16, srq >> 16), (a.index, b.index));
         let mut stage = Stage { scene, file, a, b, sender, target, initiator, srq };
         let (target, initiator, address) = (stage.target, stage.initiator, stage.address());
         stage.a.ok(&format!("ready {target} {initiator} {address}"));
@@ -135,8 +135,8 @@ fn statement_48_a_message_lands_with_the_owner_of_its_srq_and_the_target_outlive
     let state = stage.b.ask(&format!("query {target}"));
     assert!(state.starts_with("2 "), "{state}");
 
-    // The number stays reserved while it is in use, whoever comes.
-    let late: Vec<u32> = (0..3).map(|_| Peer::start(&stage.scene).slot).collect();
+    // The number stays reserved while it is in use, whatever process comes.
+    let late: Vec<u32> = (0..3).map(|_| Peer::start(&stage.scene).index).collect();
     assert!(!late.contains(&(target >> 16)), "{late:?}");
 
     // The last one destroys it.

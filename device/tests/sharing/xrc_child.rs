@@ -44,9 +44,9 @@ pub(crate) fn run() {
     let config = config();
     let address = config.udp.address;
     let port = SharedPort::open(&config).unwrap_or_else(|error| panic!("{error}"));
-    let (slot, sharing) = (port.process().value(), Arc::clone(port.counters()));
+    let (process_index, sharing) = (port.process(), Arc::clone(port.counters()));
     let gid = GidEntry::new(address, "test", 1, Mtu::Mtu1024);
-    let hca_config = HcaConfig { process_slot: slot, ..HcaConfig::new("pumice0", vec![gid]) };
+    let hca_config = HcaConfig { process: process_index, ..HcaConfig::new("pumice0", vec![gid]) };
     let hca = Hca::open(hca_config, Box::new(port), Clock::monotonic()).unwrap();
     let cq = || hca.create_cq(CqSetup { depth: 4096, ..CqSetup::default() }).unwrap();
     let (send_cq, srq_cq) = (cq(), cq());
@@ -70,7 +70,7 @@ pub(crate) fn run() {
         opened: BTreeMap::new(),
         received: 0,
     };
-    say(&format!("slot {slot}"));
+    say(&format!("index {process_index}"));
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |index: usize| words[index].parse::<u64>().unwrap();

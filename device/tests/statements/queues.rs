@@ -1,4 +1,4 @@
-//! Send queues: order, errors, slots, inline data.
+//! Send queues: order, errors, entries, inline data.
 
 use pumice_device::faults::{Fault, FaultPlan};
 use pumice_device::hca::{CqSetup, HcaError};
@@ -93,10 +93,10 @@ fn statement_30_the_first_failure_has_its_status_and_the_rest_is_flushed_in_orde
     assert_eq!(scene.a.outcomes(), [(9, FLUSHED), (109, FLUSHED)]);
 }
 
-/// N unsignaled requests fill a queue of N though they are executed; a polled completion gives back its slot
+/// N unsignaled requests fill a queue of N though they are executed; a polled completion gives back its entry
 /// and all before it.
 #[test]
-fn statement_37_unsignaled_requests_hold_their_slots_until_a_later_completion_is_polled() {
+fn statement_37_unsignaled_requests_hold_their_entries_until_a_later_completion_is_polled() {
     let mut scene = Scene::with(QpType::Rc, |init| init.capacity.max_send_wr = 5, |_| {});
     let depth = u64::from(scene.a.hca.query_qp(scene.qa).unwrap().cap.max_send_wr);
     assert!(depth >= 5);
@@ -121,7 +121,7 @@ fn statement_37_unsignaled_requests_hold_their_slots_until_a_later_completion_is
     scene.settle();
     full(post(&scene, 60, SendFlags::SIGNALED));
     assert_eq!(scene.a.outcomes(), [(50, OK)]);
-    // All slots are free again.
+    // All entries are free again.
     for wr_id in 0..depth {
         post(&scene, wr_id, SendFlags::empty()).unwrap();
     }

@@ -9,7 +9,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
-    /// The empty GID: an unused slot of a GID table, never a destination.
+    /// The empty GID: an unused entry of a GID table, never a destination.
     pub const ZERO: Gid = Gid([0; 16]);
 
     /// Whether all bytes are zero.

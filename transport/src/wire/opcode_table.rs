@@ -174,9 +174,9 @@ const fn by_byte(rows: &[&[OpcodeInfo]]) -> [Option<OpcodeInfo>; 256] {
         let mut column_index = 0;
         while column_index < row.len() {
             let info = row[column_index];
-            let slot = &mut table[info.opcode.byte() as usize];
-            assert!(slot.is_none(), "two rows claim one opcode");
-            *slot = Some(info);
+            let place = &mut table[info.opcode.byte() as usize];
+            assert!(place.is_none(), "two rows claim one opcode");
+            *place = Some(info);
             column_index += 1;
         }
         row_index += 1;

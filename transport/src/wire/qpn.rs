@@ -11,6 +11,24 @@ impl ProcessIndex {
     /// Bits of a number below those of the process.
     const SHIFT: u32 = 16;
 
+    /// The index of queue pair 1, which belongs to no process, and of a process that shares its port with no
+    /// other.
+    pub const NONE: ProcessIndex = ProcessIndex(0);
+    /// The lowest index of a process that shares a port.
+    pub const FIRST: ProcessIndex = ProcessIndex(1);
+    /// The highest one: 255 is in the queue pair number of multicast.
+    pub const LAST: ProcessIndex = ProcessIndex(254);
+
+    /// The indices that processes may have, in order.
+    pub fn all() -> impl Iterator<Item = ProcessIndex> {
+        (ProcessIndex::FIRST.0..=ProcessIndex::LAST.0).map(ProcessIndex)
+    }
+
+    /// Whether a process that shares a port may have this index.
+    pub const fn is_of_process(self) -> bool {
+        ProcessIndex::FIRST.0 <= self.0 && self.0 <= ProcessIndex::LAST.0
+    }
+
     /// The process with this index.
     pub const fn new(index: u8) -> ProcessIndex {
         ProcessIndex(index)
@@ -29,6 +47,18 @@ impl ProcessIndex {
     /// The first of the 65536 numbers that the process gives to its queue pairs, or to its XRC SRQs.
     pub const fn number_base(self) -> u32 {
         (self.0 as u32) << ProcessIndex::SHIFT
+    }
+}
+
+impl From<ProcessIndex> for usize {
+    fn from(process: ProcessIndex) -> usize {
+        process.0.into()
+    }
+}
+
+impl From<ProcessIndex> for u32 {
+    fn from(process: ProcessIndex) -> u32 {
+        process.0.into()
     }
 }
 

@@ -141,7 +141,7 @@ impl Workload {
             .map(|(_, number)| (number, WcStatus::Success))
             .collect();
         let released: u32 = asking.sends_done.iter().map(|done| done.released).sum();
-        assert_eq!(released as usize, self.requests.len(), "slots released");
+        assert_eq!(released as usize, self.requests.len(), "entries released");
         assert_eq!(asking.take_sends(), expected, "each signaled request completes once, in order");
 
         let [mut local, mut shared] = before.clone();

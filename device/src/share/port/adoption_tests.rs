@@ -12,11 +12,11 @@ fn a_reserved_index_is_not_given_out_and_its_packets_come_to_the_adopter() {
     assert!(!adopter.adopt_index(ProcessIndex::new(2)), "its process lives");
     drop(owner);
     let registry = Registry::open(&folder.0, 4791).unwrap();
-    assert!(!registry.claim(2), "reserved");
+    assert!(!registry.claim(ProcessIndex::new(2)), "reserved");
     assert!(adopter.adopt_index(ProcessIndex::new(2)) && adopter.adopt_index(ProcessIndex::new(2)));
     low.reserve_index(ProcessIndex::new(2));
     assert!(!low.adopt_index(ProcessIndex::new(2)), "one is enough");
-    // The program steers there, and who gets it all the same forwards it.
+    // The program steers there, and a process that gets it all the same forwards it.
     send(&mut sender, to, 9, &[2, 2]);
     assert_eq!(received(&mut adopter, 0, 2), [(2, 9), (2, 10)]);
     assert_eq!(low.counters().stats().forwarded, 0);
@@ -25,16 +25,19 @@ fn a_reserved_index_is_not_given_out_and_its_packets_come_to_the_adopter() {
     let run = Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes };
     assert!(low.forward(ProcessIndex::new(2), &run));
     assert_eq!(received(&mut adopter, 0, 1), [(2, 7)]);
-    // Everybody knows it.
+    // The registry says so.
     let loaded = registry.load(&[]).unwrap();
-    assert_eq!((loaded.members.adopted(), loaded.strangers), (&[(2, 3)][..], vec![]));
+    assert_eq!(
+        (loaded.members.adopted(), loaded.strangers),
+        (&[(ProcessIndex::new(2), ProcessIndex::new(3))][..], vec![])
+    );
     // The adopter goes: another one that reserved the process index takes over.
     drop(adopter);
-    assert!(!registry.claim(2) && low.adopt_index(ProcessIndex::new(2)));
+    assert!(!registry.claim(ProcessIndex::new(2)) && low.adopt_index(ProcessIndex::new(2)));
     send(&mut sender, to, 4, &[2]);
     assert_eq!(received(&mut low, 0, 1), [(2, 4)]);
     low.release_index(ProcessIndex::new(2));
-    assert!(registry.claim(2), "free again");
+    assert!(registry.claim(ProcessIndex::new(2)), "free again");
 }
 
 #[test]

@@ -68,10 +68,10 @@ pub struct SharedPort<M: Medium = GroupPort> {
     published: Option<Published>,
     relay: Relay,
     /// Processes that have gone and whose packets come here, and what belongs to their indices.
-    adopted: Vec<(u8, Relay)>,
+    adopted: Vec<(ProcessIndex, Relay)>,
     membership: Membership,
     services: Services,
-    process: u8,
+    process: ProcessIndex,
     local: Local,
     looks: Looks,
     requests: Requests,
@@ -86,8 +86,8 @@ pub struct SharedPort<M: Medium = GroupPort> {
     /// Everything that came before the steering was repaired last has been taken: what comes now was steered
     /// by the program that the registry implies.
     settled: bool,
-    /// Top byte of the number in a packet that came to the wrong process though things were settled.
-    evidence: Option<u8>,
+    /// Process index in a packet that came to the wrong process though things were settled.
+    evidence: Option<ProcessIndex>,
     last_repair_ns: Option<u64>,
     counters: Arc<ShareCounters>,
     /// IPv6 groups that the kernel has no route for.
@@ -102,7 +102,7 @@ pub struct SharedPort<M: Medium = GroupPort> {
 impl<M: Medium> SharedPort<M> {
     /// The process index of this port, 1 to 254: the top byte of its queue pair numbers.
     pub fn process(&self) -> ProcessIndex {
-        ProcessIndex::new(self.process)
+        self.process
     }
 
     /// The port below: that of this process's socket.
@@ -158,7 +158,7 @@ impl<M: Medium> SharedPort<M> {
             self.relay.send_look(self.membership.registry(), stranger);
         }
         if let Some(backlog) = &self.backlog {
-            stopped.into_iter().for_each(|process| backlog.note_bypassed(ProcessIndex::new(process)));
+            stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
         }
     }
 }
@@ -250,9 +250,8 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
             return PeerProgress::Unknown;
         };
         // Perhaps what was sent to it lies with another process, and only this tells it so.
-        let process = peer.process.value();
-        self.relay.send_look(self.membership.registry(), process);
-        let (has_index, condition) = self.membership.condition(process);
+        self.relay.send_look(self.membership.registry(), peer.process);
+        let (has_index, condition) = self.membership.condition(peer.process);
         progress::peer_progress(Signs { has_index, condition, has_looked: false })
     }
 
@@ -268,7 +267,7 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
     }
 
     fn try_forward(&mut self, process: ProcessIndex, received: &Received<'_>) -> Forwarded {
-        match self.relay.send_batch(self.membership.registry(), process.value(), received) {
+        match self.relay.send_batch(self.membership.registry(), process, received) {
             Sent::Done => {
                 note_sent(&self.counters, Sent::Done);
                 Forwarded::Done
@@ -279,7 +278,7 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
     }
 
     fn forward(&mut self, process: ProcessIndex, received: &Received<'_>) -> bool {
-        let sent = self.relay.send_batch(self.membership.registry(), process.value(), received);
+        let sent = self.relay.send_batch(self.membership.registry(), process, received);
         note_sent(&self.counters, sent);
         sent == Sent::Done
     }
@@ -287,38 +286,32 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
     fn commons(&self) -> Option<Commons> {
         // A process on another address is another device.
         let name = format!("{}-{}", self.name, self.membership.address());
-        Some(Commons {
-            folder: self.memory.find(&self.membership),
-            name,
-            process: ProcessIndex::new(self.process),
-        })
+        Some(Commons { folder: self.memory.find(&self.membership), name, process: self.process })
     }
 
     fn reserve_index(&mut self, process: ProcessIndex) {
-        self.membership.registry().reserve(process.value());
+        self.membership.registry().reserve(process);
     }
 
     fn adopt_index(&mut self, process: ProcessIndex) -> bool {
         if self.local.contains(process) {
             return true;
         }
-        let process = process.value();
         let fd = self.medium.steered_socket();
         let sockets = self.membership.registry().sockets().clone();
         let bind = || Relay::bind(&sockets, process).ok();
         let Some(relay) = self.membership.adopt(fd, process, &mut self.services, bind) else { return false };
         self.adopted.push((process, relay));
-        self.local.set(ProcessIndex::new(process), true);
+        self.local.set(process, true);
         // Others may have sent to the name since it was free.
         self.relay_due = true;
         true
     }
 
     fn release_index(&mut self, process: ProcessIndex) {
-        let process = process.value();
         self.adopted.retain(|(adopted, _)| *adopted != process);
         if process != self.process {
-            self.local.set(ProcessIndex::new(process), false);
+            self.local.set(process, false);
             self.membership.abandon(process);
         }
         self.membership.registry().end_reservation(process);
@@ -351,8 +344,7 @@ impl<M: Medium> ServiceDirectory for SharedPort<M> {
     }
 
     fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<ProcessIndex> {
-        let found = self.services.find(service_id, local, &self.membership);
-        found.into_iter().map(ProcessIndex::new).collect()
+        self.services.find(service_id, local, &self.membership)
     }
 
     fn is_address_of_another(&mut self, address: Gid) -> bool {
@@ -360,11 +352,11 @@ impl<M: Medium> ServiceDirectory for SharedPort<M> {
     }
 
     fn occupant(&mut self, process: ProcessIndex, address: Gid) -> Occupant {
-        self.membership.occupant(process.value(), address.into())
+        self.membership.occupant(process, address.into())
     }
 
     fn lives(&mut self, process: ProcessIndex, who: u64) -> bool {
-        self.membership.lives(process.value(), who)
+        self.membership.lives(process, who)
     }
 }
 

@@ -143,18 +143,11 @@ impl SharedPort {
         let backlog = folder::open(folder, &folder::backlog_name(port)).ok().and_then(|file| {
             let buffer_bytes = udp.receive_buffer_bytes();
             let neighbours = Neighbours::new(folder.to_owned(), port);
-            Backlog::open(
-                &file,
-                neighbours,
-                ProcessIndex::new(process),
-                udp.address(),
-                system::host_addresses(),
-                buffer_bytes,
-            )
-            .ok()
+            Backlog::open(&file, neighbours, process, udp.address(), system::host_addresses(), buffer_bytes)
+                .ok()
         });
         if let Some(backlog) = &backlog {
-            stopped.into_iter().for_each(|process| backlog.note_bypassed(ProcessIndex::new(process)));
+            stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
         }
         let published = folder::open(folder, &published::file_name(port)).ok();
         let published = published.and_then(|file| Published::open(&file, process).ok());
@@ -167,7 +160,7 @@ impl SharedPort {
             services,
             process,
             adopted: Vec::new(),
-            local: Local::new(ProcessIndex::new(process)),
+            local: Local::new(process),
             looks: Looks::default(),
             requests: Requests::default(),
             name: folder::file_name(port),
@@ -200,7 +193,7 @@ fn may_pass(refusal: &ShareError) -> bool {
 }
 
 /// The next free process index, and the relay that belongs to it.
-fn claim(registry: &Registry, members: &mut Members) -> Result<(u8, Relay), ShareError> {
+fn claim(registry: &Registry, members: &mut Members) -> Result<(ProcessIndex, Relay), ShareError> {
     let mut failure = None;
     let claimed = members.choose_process(|process| {
         if failure.is_some() || !registry.claim(process) {
@@ -225,7 +218,7 @@ fn claim(registry: &Registry, members: &mut Members) -> Result<(u8, Relay), Shar
     }
 }
 
-fn describe(udp: &GroupPort, process: u8) -> Result<Member, ShareError> {
+fn describe(udp: &GroupPort, process: ProcessIndex) -> Result<Member, ShareError> {
     let failed = |source| ShareError::Os { step: "look at the UDP socket", path: None, source };
     let inode = system::socket_inode(udp).map_err(failed)?;
     let pid = system::process_id();

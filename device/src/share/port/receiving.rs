@@ -83,7 +83,7 @@ impl<M: Medium> SharedPort<M> {
         if let Some(process) = stray {
             self.repair_due = true;
             // One that was steered before the last repair proves nothing.
-            self.evidence = Some(process.value()).filter(|_| self.settled).or(self.evidence);
+            self.evidence = Some(process).filter(|_| self.settled).or(self.evidence);
         }
         taken
     }
@@ -139,7 +139,7 @@ impl Route<'_> {
             took(self.backlog, run);
             return handler(run);
         };
-        let sent = self.relay.send_batch(self.registry, process.value(), run);
+        let sent = self.relay.send_batch(self.registry, process, run);
         note_sent(self.counters, sent);
         match sent {
             Sent::Done | Sent::Full => self.stray = Some(process),
@@ -165,7 +165,7 @@ fn is_for(
     looped: &LoopedGroups,
     port: u16,
 ) -> bool {
-    let process = ProcessIndex::new(membership.process());
+    let process = membership.process();
     let bound = membership.address();
     let destination = received.flow.destination;
     if destination.is_multicast() {

@@ -54,7 +54,7 @@ impl<M: Medium> SharedPort<M> {
         let members = registry.peek();
         let mut first = true;
         for member in members.iter().flat_map(|members| members.iter()) {
-            if self.local.contains(ProcessIndex::new(member.process)) {
+            if self.local.contains(member.process) {
                 continue;
             }
             let sent = self.relay.send_batch(registry, member.process, &received);
@@ -92,7 +92,7 @@ impl<M: Medium> SharedPort<M> {
     }
 
     /// The process that gets a request if the one that it would come to is stopped.
-    fn way_around(&mut self, now_ns: u64, service: ServiceId, destination: IpAddr) -> Option<u8> {
+    fn way_around(&mut self, now_ns: u64, service: ServiceId, destination: IpAddr) -> Option<ProcessIndex> {
         if !self.services.find(service, Gid::from(destination), &self.membership).is_empty() {
             return None;
         }
@@ -110,7 +110,7 @@ impl<M: Medium> SharedPort<M> {
     }
 
     /// Hands requests to a process, which also steers anew. False: it is not possible.
-    fn hand_to(&mut self, process: u8, path: &Path, bytes: &[u8], segment_bytes: usize) -> bool {
+    fn hand_to(&mut self, process: ProcessIndex, path: &Path, bytes: &[u8], segment_bytes: usize) -> bool {
         let (flow, traffic_class, hop_limit) = (path.flow, path.traffic_class, path.hop_limit);
         let received = Received { flow, traffic_class, hop_limit, segment_bytes, bytes };
         let registry = self.membership.registry();
@@ -139,10 +139,10 @@ impl<M: Medium> SharedPort<M> {
     /// The process that should get a request which was sent at `sent_ns`, if its receiver has not looked
     /// since. If the receiver is the listener, that is the receiver itself: the request then takes another
     /// way to it.
-    fn substitute(&mut self, service: ServiceId, destination: IpAddr, sent_ns: u64) -> Option<u8> {
+    fn substitute(&mut self, service: ServiceId, destination: IpAddr, sent_ns: u64) -> Option<ProcessIndex> {
         let backlog = self.backlog.as_ref()?;
         let has_looked = |process| {
-            let peer = Peer { address: destination, process: ProcessIndex::new(process) };
+            let peer = Peer { address: destination, process };
             backlog.last_look_ns(peer).is_none_or(|looked_ns| looked_ns >= sent_ns)
         };
         let listeners = self.services.find(service, Gid::from(destination), &self.membership);

@@ -92,9 +92,9 @@ fn packets_go_to_their_processes_and_the_rest_to_the_lowest() {
     let folder = Folder::new("steer");
     let to = folder.address(1);
     let mut ports: Vec<SharedPort> = (0..4).map(|_| folder.open(to, 4791)).collect();
-    assert_eq!(ports.iter().map(|port| port.process).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(ports.iter().map(|port| port.process.value()).collect::<Vec<_>>(), [1, 2, 3, 4]);
     let mut sender = folder.open(folder.address(2), 4791);
-    assert_eq!(sender.process, 5, "slots are the host's, whatever the address");
+    assert_eq!(sender.process.value(), 5, "indices are the host's, whatever the address");
     for (index, port) in ports.iter_mut().enumerate() {
         let process = index as u8 + 1;
         send(&mut sender, to, 9, &[process, process]);
@@ -107,12 +107,12 @@ fn packets_go_to_their_processes_and_the_rest_to_the_lowest() {
     // The kernel moves the last socket into the hole, and the program follows.
     drop(ports.remove(1));
     for port in &mut ports {
-        let process = port.process;
+        let process = port.process.value();
         send(&mut sender, to, 1, &[process]);
         assert_eq!(received(port, 0, 1), [(process, 1)]);
         assert_eq!(port.counters().stats(), ShareStats::default(), "nothing had to be forwarded");
     }
-    assert_eq!(folder.open(to, 4791).process, 6, "slot 2 is not given away again so soon");
+    assert_eq!(folder.open(to, 4791).process.value(), 6, "index 2 is not given away again so soon");
 }
 
 #[test]
@@ -124,12 +124,12 @@ fn what_reaches_the_wrong_process_is_forwarded_and_the_steering_repaired() {
     // Everything goes to the first socket.
     let first = steering::Targets { processes: [0; 256], services: Vec::new() };
     steering::attach(a.medium.steered_socket(), &first).unwrap();
-    send(&mut sender, to, 1, &[b.process; 5]);
+    send(&mut sender, to, 1, &[b.process.value(); 5]);
     look(&mut a, 1);
     assert_eq!(received(&mut b, 1, 5), [1, 2, 3, 4, 5].map(|number| (2, number)));
     assert_eq!((a.counters.stats().forwarded, b.counters.stats().taken_over), (1, 1));
     assert_eq!(a.counters.stats().repaired, 1);
-    send(&mut sender, to, 6, &[b.process]);
+    send(&mut sender, to, 6, &[b.process.value()]);
     assert_eq!(received(&mut b, 2, 1), [(2, 6)]);
     assert_eq!((a.counters.stats().forwarded, b.counters.stats().taken_over), (1, 1), "it is mended");
 
@@ -148,9 +148,9 @@ fn a_wrong_order_is_found_out() {
     // The registry is made to believe the opposite order.
     let registry = ports[0].membership.registry();
     registry.lock(Duration::ZERO).unwrap();
-    let mut loaded = registry.load(&[1]).unwrap();
+    let mut loaded = registry.load(&[ProcessIndex::FIRST]).unwrap();
     for (process, index) in [(1, 4), (2, 3)] {
-        assert!(loaded.members.observe(process, index));
+        assert!(loaded.members.observe(ProcessIndex::new(process), index));
     }
     registry.store(&mut loaded.members).unwrap();
     let SharedPort { medium, membership, services, .. } = &mut ports[0];
@@ -166,12 +166,12 @@ fn a_wrong_order_is_found_out() {
         let now_ns = rounds * 2 * REPAIR_INTERVAL_NS;
         for process in 1..=5 {
             send(&mut sender, to, process, &[process]);
-            // Twice: who got it forwards it, then its owner has it.
+            // Twice: the process that got it forwards it, then its owner has it.
             let mut came = Vec::new();
             for _ in 0..2 {
                 for port in &mut ports {
                     port.woken();
-                    let own = port.process;
+                    let own = port.process.value();
                     came.extend(received(port, now_ns, 0).into_iter().map(|packet| (own, packet)));
                 }
             }
@@ -190,7 +190,7 @@ fn a_damaged_registry_is_built_anew_by_those_who_live() {
     for damage in [&b"nonsense"[..], &[0xff; 30_000], b""] {
         fs::write(a.registry(), damage).unwrap();
         let mut c = folder.open(to, 4791);
-        assert!(c.process > 2, "slots 1 and 2 have owners");
+        assert!(c.process.value() > 2, "indices 1 and 2 have owners");
         for (now_ns, port) in [(0, &mut a), (0, &mut b)] {
             port.last_repair_ns = None;
             look(port, now_ns);
@@ -230,8 +230,8 @@ fn nothing_is_left_behind() {
     let mut last = 0;
     for _ in 0..300 {
         let port = folder.open(folder.address(1), 4791);
-        assert_eq!(port.process, last % 254 + 1);
-        last = port.process;
+        assert_eq!(port.process.value(), last % 254 + 1);
+        last = port.process.value();
     }
     let left: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(left.len(), 3, "the registry, the backlogs and the counters: {left:?}");
@@ -354,14 +354,14 @@ fn the_wildcard_and_an_address_share_their_indices() {
     let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let (mut a, mut b) = (folder.open(any, number), folder.open(on, number));
     let mut sender = folder.open(folder.address(2), number);
-    assert_eq!([a.process, b.process, sender.process], [1, 2, 3]);
+    assert_eq!([a.process, b.process, sender.process].map(ProcessIndex::value), [1, 2, 3]);
     // The kernel prefers the socket of the address; it forwards what is for the other.
     send(&mut sender, on, 1, &[1, 1]);
     look(&mut b, 0);
     assert_eq!(received(&mut a, 0, 2), [(1, 1), (1, 2)]);
     send(&mut sender, on, 3, &[2]);
     assert_eq!(received(&mut b, 0, 1), [(2, 3)]);
-    // The one with the wildcard has other addresses to itself, and nobody else can take packets for them.
+    // The one with the wildcard has other addresses to itself, and no other process can take packets for them.
     send(&mut sender, folder.address(3), 4, &[1, 2]);
     assert_eq!(received(&mut a, 0, 1), [(1, 4)]);
     look(&mut b, 0);
@@ -374,7 +374,7 @@ fn unreliable_batches_wait_for_a_process_that_does_not_read() {
     let to = folder.address(1);
     let mut receiver = folder.open(to, 4791);
     let mut sender = folder.open(folder.address(2), 4791);
-    let process = receiver.process;
+    let process = receiver.process.value();
     let flow = Flow {
         source: sender.medium().address(),
         destination: to,
@@ -388,7 +388,7 @@ fn unreliable_batches_wait_for_a_process_that_does_not_read() {
     let mut count = 0;
     for round in 0..3 {
         let mut sent = 0;
-        while sender.admits(0, Peer { address: to, process: ProcessIndex::new(process) }) {
+        while sender.admits(0, Peer { address: to, process: receiver.process }) {
             let bytes = if sent % 2 == 0 { &batch } else { &datagram };
             sender.transmit(0, &GsoBatch { path: &path, segment_bytes: 1024, bytes }).unwrap();
             sent += 1;
@@ -453,7 +453,7 @@ fn a_member_of_a_looped_group_that_does_not_read_holds_nobody_up() {
     }
     assert_eq!(sender.transmit(20_000_000, &batch), Err(TransmitError::Busy));
     for now_ns in [20_000_001, 20_000_002] {
-        assert_eq!(sender.transmit(now_ns, &batch), Ok(()), "lost for who does not read");
+        assert_eq!(sender.transmit(now_ns, &batch), Ok(()), "lost for the one that does not read");
     }
     assert_eq!(received(&mut member, 0, sent).len(), sent);
     assert_eq!(sender.transmit(3, &batch), Ok(()));

@@ -13,7 +13,7 @@ use pumice_transport::mad::{CmMessage, CommId, GSI_Q_KEY, PrivateData, ServiceId
 use pumice_transport::path::{Flow, Path as Way};
 use pumice_transport::types::Gid;
 use pumice_transport::wire::{
-    Bth, Deth, Headers, Opcode, Operation, Packet as WirePacket, Psn, Qpn, Service,
+    Bth, Deth, Headers, Opcode, Operation, Packet as WirePacket, ProcessIndex, Psn, Qpn, Service,
 };
 
 use super::domains::Domains;
@@ -52,9 +52,9 @@ pub(super) struct Plan {
     pub(super) tidies: bool,
 }
 
-/// A packet for a queue pair of a slot.
-pub(super) fn data(slot: u8, number: u64) -> Vec<u8> {
-    let mut bytes = vec![0, 0, 0, 0, 0, slot, 0, 2];
+/// A packet for a queue pair of the process with this index.
+pub(super) fn data(index: ProcessIndex, number: u64) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 0, 0, 0, index.value(), 0, 2];
     bytes.extend(number.to_le_bytes());
     bytes.extend(PAYLOAD);
     bytes
@@ -98,10 +98,9 @@ pub(super) fn live(pid: Pid, plan: &Plan, ledger: &SharedLedger) {
         Ok(port) => port,
         Err(error) => return refused(pid, &error, begun_ns, ledger),
     };
-    let slot = port.process().value();
-    ledger.borrow_mut().opened(pid, slot, plan.address, port.counters());
-    let process = pumice_transport::wire::ProcessIndex::new(slot);
-    let gsi = Gsi::new(CmConfig::new(7), process, u64::from(pid), Arc::default());
+    let index = port.process();
+    ledger.borrow_mut().opened(pid, index, plan.address, port.counters());
+    let gsi = Gsi::new(CmConfig::new(7), index, u64::from(pid), Arc::default());
     let channel = Arc::new(CmChannel::new().unwrap());
     let random = Random::new(plan.seed);
     let domains = Domains::new(pid, Rc::clone(ledger));
@@ -206,14 +205,14 @@ impl Process<'_> {
     }
 
     fn send(&mut self) {
-        let slots = self.ledger.borrow().slots();
-        let (slot, destination) = match slots.get(self.random.below(slots.len() as u64 + 1) as usize) {
+        let indices = self.ledger.borrow().indices();
+        let (index, destination) = match indices.get(self.random.below(indices.len() as u64 + 1) as usize) {
             Some(known) => *known,
-            None => (1 + self.random.below(12) as u8, self.plan.address),
+            None => (ProcessIndex::new(1 + self.random.below(12) as u8), self.plan.address),
         };
         let count = 1 + self.random.below(3);
-        let numbers = self.ledger.borrow_mut().sends(Some(self.pid), slot, count);
-        let bytes: Vec<u8> = numbers.clone().flat_map(|number| data(slot, number)).collect();
+        let numbers = self.ledger.borrow_mut().sends(Some(self.pid), index, count);
+        let bytes: Vec<u8> = numbers.clone().flat_map(|number| data(index, number)).collect();
         if !self.transmit(destination, &bytes, DATA_BYTES) {
             self.ledger.borrow_mut().lost(&bytes);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pumice_transport::wire::ProcessIndex;
+use pumice_transport::wire::{ProcessIndex, Qpn};
 
 use super::actor::SharedLedger;
 use super::kernel::Pid;
@@ -20,7 +20,7 @@ pub(super) struct Domains {
     file: Option<DomainFile>,
     /// Records as this process saw them last.
     records: BTreeMap<u32, TargetRecord>,
-    adopted: BTreeSet<u8>,
+    adopted: BTreeSet<ProcessIndex>,
 }
 
 impl Domains {
@@ -51,7 +51,7 @@ impl Domains {
                 }
             }
             7 => file.sweep(),
-            8..=9 => self.look_after_slots(&file, random, port),
+            8..=9 => self.look_after_indices(&file, random, port),
             10 if random.below(4) == 0 => {
                 self.file = Some(file);
                 return self.close();
@@ -111,20 +111,21 @@ impl Domains {
         }
     }
 
-    /// Keeps the slots of targets from being given out, and takes over the slots whose process is gone.
-    fn look_after_slots(&mut self, file: &DomainFile, random: &mut Random, port: &mut SharedPort) {
-        let slots: BTreeSet<u8> = file.targets().iter().map(|(_, qpn)| (qpn >> 16) as u8).collect();
-        for slot in self.adopted.difference(&slots).copied().collect::<Vec<u8>>() {
-            self.adopted.remove(&slot);
-            self.ledger.borrow_mut().released(slot);
-            port.release_index(ProcessIndex::new(slot));
+    /// Keeps the process indices of targets from being given out, and takes over those whose process is gone.
+    fn look_after_indices(&mut self, file: &DomainFile, random: &mut Random, port: &mut SharedPort) {
+        let indices: BTreeSet<ProcessIndex> =
+            file.targets().iter().map(|(_, qpn)| Qpn::new(*qpn).process()).collect();
+        for index in self.adopted.difference(&indices).copied().collect::<Vec<ProcessIndex>>() {
+            self.adopted.remove(&index);
+            self.ledger.borrow_mut().released(index);
+            port.release_index(index);
         }
-        let own = port.process().value();
-        for slot in slots.into_iter().filter(|slot| *slot != own) {
-            port.reserve_index(ProcessIndex::new(slot));
-            if random.below(2) == 0 && port.adopt_index(ProcessIndex::new(slot)) {
-                self.ledger.borrow_mut().adopted(self.pid, slot);
-                self.adopted.insert(slot);
+        let own = port.process();
+        for index in indices.into_iter().filter(|index| *index != own) {
+            port.reserve_index(index);
+            if random.below(2) == 0 && port.adopt_index(index) {
+                self.ledger.borrow_mut().adopted(self.pid, index);
+                self.adopted.insert(index);
             }
         }
     }

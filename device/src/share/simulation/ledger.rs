@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use pumice_transport::mad::ServiceId;
+use pumice_transport::wire::ProcessIndex;
 
 use super::kernel::Pid;
 use crate::share::ShareCounters;
@@ -31,10 +32,10 @@ pub(super) enum Phase {
 struct Sent {
     /// The number of its batch's first packet.
     batch: u64,
-    slot: u8,
+    index: ProcessIndex,
     /// The process that is about to send it.
     sender: Option<Pid>,
-    /// Whose slot it was.
+    /// The process that had the index.
     owner: Option<Pid>,
     delivered: bool,
     /// A queue was full, or its owner was gone.
@@ -107,8 +108,8 @@ pub(super) struct Ledger {
     pub(super) phase: Phase,
     pub(super) tally: Tally,
     pub(super) violation: Option<String>,
-    owners: BTreeMap<u8, Pid>,
-    adopters: BTreeMap<u8, Pid>,
+    owners: BTreeMap<ProcessIndex, Pid>,
+    adopters: BTreeMap<ProcessIndex, Pid>,
     /// What the sockets of processes are bound to.
     addresses: BTreeMap<Pid, IpAddr>,
     services: BTreeMap<(u64, IpAddr), Pid>,
@@ -144,18 +145,24 @@ impl Ledger {
         self.violation.get_or_insert(what);
     }
 
-    /// A process has a slot and a socket now.
-    pub(super) fn opened(&mut self, pid: Pid, slot: u8, address: IpAddr, counters: &Arc<ShareCounters>) {
+    /// A process has an index and a socket now.
+    pub(super) fn opened(
+        &mut self,
+        pid: Pid,
+        index: ProcessIndex,
+        address: IpAddr,
+        counters: &Arc<ShareCounters>,
+    ) {
         self.tally.opened += 1;
         self.addresses.insert(pid, address);
         self.counters.push(Arc::clone(counters));
-        self.take(pid, slot);
+        self.take(pid, index);
     }
 
-    fn take(&mut self, pid: Pid, slot: u8) {
-        let other = self.owners.insert(slot, pid).or(self.adopters.get(&slot).copied());
+    fn take(&mut self, pid: Pid, index: ProcessIndex) {
+        let other = self.owners.insert(index, pid).or(self.adopters.get(&index).copied());
         if let Some(other) = other.filter(|other| *other != pid) {
-            self.violate(format!("slot {slot} is process {other}'s, and now also process {pid}'s"));
+            self.violate(format!("index {index} is process {other}'s, and now also process {pid}'s"));
         }
     }
 
@@ -182,14 +189,14 @@ impl Ledger {
         });
     }
 
-    pub(super) fn owner(&self, slot: u8) -> Option<Pid> {
-        self.owners.get(&slot).or_else(|| self.adopters.get(&slot)).copied()
+    pub(super) fn owner(&self, index: ProcessIndex) -> Option<Pid> {
+        self.owners.get(&index).or_else(|| self.adopters.get(&index)).copied()
     }
 
-    /// Slots that have an owner, and where it is.
-    pub(super) fn slots(&self) -> Vec<(u8, IpAddr)> {
+    /// Process indices that have an owner, and where it is.
+    pub(super) fn indices(&self) -> Vec<(ProcessIndex, IpAddr)> {
         let all = self.owners.iter().chain(&self.adopters);
-        all.filter_map(|(slot, pid)| Some((*slot, *self.addresses.get(pid)?))).collect()
+        all.filter_map(|(index, pid)| Some((*index, *self.addresses.get(pid)?))).collect()
     }
 
     /// A number that nothing else has.
@@ -198,25 +205,30 @@ impl Ledger {
         self.next
     }
 
-    /// A process has taken over the slot of one that is gone, or gives it up.
-    pub(super) fn adopted(&mut self, pid: Pid, slot: u8) {
+    /// A process has taken over the index of one that is gone, or gives it up.
+    pub(super) fn adopted(&mut self, pid: Pid, index: ProcessIndex) {
         self.tally.adopted += 1;
-        let other = self.adopters.insert(slot, pid).or(self.owners.get(&slot).copied());
+        let other = self.adopters.insert(index, pid).or(self.owners.get(&index).copied());
         if let Some(other) = other.filter(|other| *other != pid) {
-            self.violate(format!("process {pid} adopted slot {slot}, which is process {other}'s"));
+            self.violate(format!("process {pid} adopted index {index}, which is process {other}'s"));
         }
     }
 
-    pub(super) fn released(&mut self, slot: u8) {
-        self.adopters.remove(&slot);
+    pub(super) fn released(&mut self, index: ProcessIndex) {
+        self.adopters.remove(&index);
     }
 
-    /// A process, or the network, is about to send a batch of some packets to a slot: their numbers.
-    pub(super) fn sends(&mut self, sender: Option<Pid>, slot: u8, count: u64) -> std::ops::Range<u64> {
-        let (owner, batch) = (self.owner(slot), self.next + 1);
+    /// A process, or the network, is about to send a batch of some packets to a process index: their numbers.
+    pub(super) fn sends(
+        &mut self,
+        sender: Option<Pid>,
+        index: ProcessIndex,
+        count: u64,
+    ) -> std::ops::Range<u64> {
+        let (owner, batch) = (self.owner(index), self.next + 1);
         self.next += count;
         for number in batch..batch + count {
-            self.sent.insert(number, Sent { batch, slot, sender, owner, delivered: false, lost: false });
+            self.sent.insert(number, Sent { batch, index, sender, owner, delivered: false, lost: false });
         }
         batch..batch + count
     }
@@ -232,16 +244,16 @@ impl Ledger {
             return self.violate(format!("packet {number} was never sent"));
         };
         let twice = std::mem::replace(&mut sent.delivered, true);
-        let (slot, owner) = (sent.slot, sent.owner);
+        let (index, owner) = (sent.index, sent.owner);
         self.tally.delivered += 1;
         if twice {
-            self.violate(format!("packet {number} for slot {slot} came twice, now to process {pid}"));
+            self.violate(format!("packet {number} for index {index} came twice, now to process {pid}"));
         }
-        // The slot may have another owner by now, which may have the packet.
-        let stays = owner.is_some() && self.owner(slot) == owner;
+        // The index may have another owner by now, which may have the packet.
+        let stays = owner.is_some() && self.owner(index) == owner;
         if let Some(owner) = owner.filter(|owner| stays && *owner != pid) {
             self.violate(format!(
-                "packet {number} for slot {slot}, of process {owner}, came to process {pid}"
+                "packet {number} for index {index}, of process {owner}, came to process {pid}"
             ));
         }
     }
@@ -264,11 +276,11 @@ impl Ledger {
         let stats = self.counters.iter().map(|counters| counters.stats());
         let counted: u64 = stats.map(|stats| stats.forward_dropped + stats.rejected).sum();
         let is_missing = |sent: &Sent| !sent.delivered && !sent.lost && sent.owner.is_some();
-        let missing: BTreeSet<(u64, u8, Option<Pid>)> = self
+        let missing: BTreeSet<(u64, ProcessIndex, Option<Pid>)> = self
             .sent
             .values()
-            .filter(|sent| is_missing(sent) && self.owner(sent.slot) == sent.owner)
-            .map(|sent| (sent.batch, sent.slot, sent.owner))
+            .filter(|sent| is_missing(sent) && self.owner(sent.index) == sent.owner)
+            .map(|sent| (sent.batch, sent.index, sent.owner))
             .collect();
         if missing.len() as u64 > counted {
             self.violate(format!(
@@ -289,7 +301,7 @@ impl Ledger {
         self.requests.retain(|_, request| request.service != service || request.listener != pid);
     }
 
-    /// Services, where they are, and whose they are.
+    /// Services, where they are, and the processes that bound them.
     pub(super) fn services(&self) -> Vec<(ServiceId, IpAddr, Pid)> {
         self.services.iter().map(|((service, address), pid)| (ServiceId(*service), *address, *pid)).collect()
     }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use pumice_transport::host::Counter;
 use pumice_transport::path::Flow;
+use pumice_transport::wire::ProcessIndex;
 
 use super::actor::{self, PORT, Plan, SharedLedger};
 use super::kernel::{Packet, Pid, State};
@@ -217,12 +218,12 @@ impl Run {
 
     /// Packets from another host.
     fn send_from_outside(&mut self) {
-        let slots = self.ledger.borrow().slots();
-        let nobody = (1 + self.random.below(12) as u8, IpAddr::from([10, 0, 0, 1]));
-        let (slot, to) =
-            slots.get(self.random.below(slots.len() as u64 + 1) as usize).copied().unwrap_or(nobody);
-        let number = self.ledger.borrow_mut().sends(None, slot, 1).start;
-        self.deliver(to, actor::data(slot, number));
+        let indices = self.ledger.borrow().indices();
+        let unknown = (ProcessIndex::new(1 + self.random.below(12) as u8), IpAddr::from([10, 0, 0, 1]));
+        let (index, to) =
+            indices.get(self.random.below(indices.len() as u64 + 1) as usize).copied().unwrap_or(unknown);
+        let number = self.ledger.borrow_mut().sends(None, index, 1).start;
+        self.deliver(to, actor::data(index, number));
     }
 
     fn ask_for_a_service(&mut self) {

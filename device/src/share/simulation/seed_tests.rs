@@ -68,7 +68,7 @@ fn a_payload_that_reaches_another_user_is_found() {
     assert!(violation.contains("sent a payload to another user's socket"), "{violation}");
 }
 
-/// Once, the process with the lowest slot got all requests, stopped or not.
+/// Once, the process with the lowest index got all requests, stopped or not.
 #[test]
 fn requests_that_a_stopped_process_swallows_are_found() {
     let without = &[Guard::AroundStopped, Guard::RequestsToListeners];

@@ -23,7 +23,7 @@ pub(super) enum Guard {
     /// Sockets have names in a folder of this user's, not names that any user may take.
     #[cfg_attr(not(test), expect(dead_code, reason = "only the simulated system has names without it"))]
     PrivateNames,
-    /// Nothing is sent to the name of a slot without an owner.
+    /// Nothing is sent to the name of a process index without an owner.
     OwnerBeforeRelay,
     /// A stopped process serves no other process.
     AroundStopped,

@@ -1,51 +1,51 @@
-//! How many send-queue slots each queue pair has got back.
+//! How many send requests of each queue pair were polled.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Per queue pair, how many send requests were polled so far (modulo 2^32). A slot of a send queue
-/// is free only when a completion that covers it was polled, and polling happens without the
-/// engine's lock; so the number lives here, between the two.
+/// Per queue pair, how many send requests were polled so far (modulo 2^32). An entry of a send queue
+/// is free only when a completion that covers it was polled, and polling happens without the engine's lock:
+/// so the number is kept here, between the two.
 #[derive(Debug)]
-pub struct SendSlots {
+pub struct PolledSends {
     /// One page per upper byte of the index, made when first needed.
     pages: Box<[OnceLock<Page>; 256]>,
 }
 
 type Page = Box<[AtomicU32; 256]>;
 
-impl Default for SendSlots {
-    fn default() -> SendSlots {
-        SendSlots::new()
+impl Default for PolledSends {
+    fn default() -> PolledSends {
+        PolledSends::new()
     }
 }
 
 #[expect(clippy::indexing_slicing, reason = "a place is two bytes, and every array has 256 entries")]
-impl SendSlots {
+impl PolledSends {
     /// All zero.
-    pub fn new() -> SendSlots {
-        SendSlots { pages: Box::new([const { OnceLock::new() }; 256]) }
+    pub fn new() -> PolledSends {
+        PolledSends { pages: Box::new([const { OnceLock::new() }; 256]) }
     }
 
     /// Send requests of this queue pair polled so far, modulo 2^32. The index is `qpn & 0xffff`.
     #[inline]
-    pub fn polled(&self, qpn: u32) -> u32 {
-        let (page, place) = SendSlots::place(qpn);
+    pub fn count(&self, qpn: u32) -> u32 {
+        let (page, place) = PolledSends::place(qpn);
         self.pages[page].get().map_or(0, |page| page[place].load(Ordering::Acquire))
     }
 
     /// Starts again at 0: the queue pair was reset or its number is used anew. Its completions must
     /// have been removed from the completion queues before.
     pub fn reset(&self, qpn: u32) {
-        let (page, place) = SendSlots::place(qpn);
+        let (page, place) = PolledSends::place(qpn);
         if let Some(page) = self.pages[page].get() {
             page[place].store(0, Ordering::Release);
         }
     }
 
     #[inline]
-    pub(crate) fn release(&self, qpn: u32, count: u32) {
-        let (page, place) = SendSlots::place(qpn);
+    pub(crate) fn add(&self, qpn: u32, count: u32) {
+        let (page, place) = PolledSends::place(qpn);
         let page = self.pages[page].get_or_init(|| Box::new([const { AtomicU32::new(0) }; 256]));
         page[place].fetch_add(count, Ordering::AcqRel);
     }
@@ -63,17 +63,17 @@ mod tests {
 
     #[test]
     fn counts_by_the_low_sixteen_bits_and_wraps() {
-        let slots = SendSlots::new();
-        assert_eq!(slots.polled(0x05_1234), 0);
-        slots.release(0x05_1234, 3);
-        slots.release(0x05_1235, 1);
-        assert_eq!(slots.polled(0x00_1234), 3);
-        slots.release(0x05_1234, u32::MAX);
-        assert_eq!(slots.polled(0x05_1234), 2);
-        slots.reset(0x05_1234);
-        assert_eq!((slots.polled(0x05_1234), slots.polled(0x05_1235)), (0, 1));
-        assert_eq!(slots.polled(0xff_ffff), 0);
-        slots.release(0xff_ffff, 1);
-        assert_eq!(slots.polled(0xffff), 1);
+        let sends = PolledSends::new();
+        assert_eq!(sends.count(0x05_1234), 0);
+        sends.add(0x05_1234, 3);
+        sends.add(0x05_1235, 1);
+        assert_eq!(sends.count(0x00_1234), 3);
+        sends.add(0x05_1234, u32::MAX);
+        assert_eq!(sends.count(0x05_1234), 2);
+        sends.reset(0x05_1234);
+        assert_eq!((sends.count(0x05_1234), sends.count(0x05_1235)), (0, 1));
+        assert_eq!(sends.count(0xff_ffff), 0);
+        sends.add(0xff_ffff, 1);
+        assert_eq!(sends.count(0xffff), 1);
     }
 }
