@@ -321,11 +321,33 @@ impl Arena {
     }
 }
 
+/// Opcodes of requests of RC.
+const REQUESTS: [u8; 13] = [
+    SEND_ONLY,
+    0x00,
+    0x02,
+    WRITE_FIRST,
+    0x07,
+    0x08,
+    0x0b,
+    WRITE_ONLY,
+    READ_REQUEST,
+    0x13,
+    FETCH_ADD,
+    ATOMIC_WRITE,
+    0x17,
+];
+
+/// Fewer than `limit` bytes.
+fn some_bytes(limit: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..limit)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(packets in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..20)) {
+    fn arbitrary_bytes_do_no_harm(packets in prop::collection::vec(some_bytes(300), 1..20)) {
         let mut arena = Arena::new();
         for bytes in &packets {
             arena.throw(bytes);
@@ -335,7 +357,7 @@ proptest! {
 
     #[test]
     fn arbitrary_packets_with_a_right_icrc_do_no_harm(
-        packets in prop::collection::vec((any::<u8>(), 0..4u32, any::<bool>(), prop::collection::vec(any::<u8>(), 0..1200)), 1..20)
+        packets in prop::collection::vec((any::<u8>(), 0..4u32, any::<bool>(), some_bytes(1200)), 1..20)
     ) {
         let mut arena = Arena::new();
         for (opcode, gap, to_ud, body) in &packets {
@@ -354,7 +376,7 @@ proptest! {
     #[test]
     fn valid_requests_with_bent_fields_stay_inside(
         requests in prop::collection::vec(
-            (prop::sample::select(vec![SEND_ONLY, 0x00, 0x02, WRITE_FIRST, 0x07, 0x08, 0x0b, WRITE_ONLY, READ_REQUEST, 0x13, FETCH_ADD, ATOMIC_WRITE, 0x17]),
+            (prop::sample::select(REQUESTS.to_vec()),
              -64i64..(THIRD as i64 + 64), 0u32..5000, 0usize..1300, 0usize..400),
             1..24)
     ) {

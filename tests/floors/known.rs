@@ -7,7 +7,7 @@ pub(super) const UPWARD: usize = 0;
 /// Files that stand in no room.
 pub(super) const WITHOUT_ROOM: usize = 0;
 /// Lines of Rust beyond the width.
-pub(super) const LONG_LINES: usize = 41;
+pub(super) const LONG_LINES: usize = 28;
 /// Functions that do not fit a screen.
 pub(super) const LONG_FUNCTIONS: usize = 2;
 /// Modules with a folder beside their file.

@@ -48,8 +48,9 @@ impl CmChannel {
 
     /// Takes the requests to a listener that wait.
     pub(super) fn take_requests(&self, to: ListenerId) -> Vec<Event> {
-        self.events.remove_where(|event| {
-            matches!(event, Event::ConnectRequest { listener, .. } | Event::SidrRequest { listener, .. } if *listener == to)
+        self.events.remove_where(|event| match event {
+            Event::ConnectRequest { listener, .. } | Event::SidrRequest { listener, .. } => *listener == to,
+            _ => false,
         })
     }
 

@@ -289,8 +289,10 @@ impl RegionTable {
 
     /// The sentence for a region that windows are bound to: it names them.
     fn busy_with_windows(&self, handle: Handle, count: u32) -> ResourceError {
-        let bound = |entry: &Entry| matches!(entry.kind, Kind::Window { region: Some(region), .. } if region == handle.index);
-        let windows = self.entries.iter().filter(|(_, entry)| bound(entry));
+        let windows = self.entries.iter().filter(|(_, entry)| match entry.kind {
+            Kind::Window { region, .. } => region == Some(handle.index),
+            Kind::Region { .. } => false,
+        });
         let rkeys: Vec<String> =
             windows.take(6).map(|(_, entry)| format!("{:#010x}", entry.grant.key)).collect();
         ResourceError::busy(format!(

@@ -107,8 +107,8 @@ pub(super) fn encode(process: ProcessIndex, sharing: &ShareStats, device: Option
     text.into_bytes()
 }
 
-/// Process index and counters of an answer; nothing if it is none. Unknown names are kept: the other process may be
-/// newer.
+/// Process index and counters of an answer; nothing if it is none. Unknown names are kept: the other process
+/// may be newer.
 fn decode(bytes: &[u8]) -> Option<(ProcessIndex, Vec<(String, u64)>)> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut lines = text.lines();

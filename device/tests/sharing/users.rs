@@ -86,7 +86,8 @@ impl Room {
     }
 
     fn made_by(mut command: Command) -> Room {
-        let script = "ip link set lo up && mount --make-rprivate / && mount -t tmpfs -o mode=1777 none /dev/shm && \
+        let script = "ip link set lo up && mount --make-rprivate / && \
+                      mount -t tmpfs -o mode=1777 none /dev/shm && \
                       mount -t tmpfs -o mode=1777 none /tmp && exec cat";
         let mut keeper =
             command.args(["sh", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -170,7 +171,7 @@ pub(crate) fn run_stranger() {
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
         match word {
-            // Takes the abstract names of the process indices 1 to 254 that have the form of one that it sees.
+            // Takes the abstract names of process indices 1 to 254 that have the form of one that it sees.
             "take-names" => {
                 let names = fs::read_to_string("/proc/net/unix").unwrap();
                 let stems = names.lines().filter_map(|line| {

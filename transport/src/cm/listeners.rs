@@ -42,7 +42,8 @@ pub struct ListenParams {
     pub place: Place,
     /// For what.
     pub served: Served,
-    /// Requests that may wait: neither taken (see [`Cm::take_request`](super::Cm::take_request)) nor answered.
+    /// Requests that may wait: neither taken (see [`Cm::take_request`](super::Cm::take_request)) nor
+    /// answered.
     pub backlog: usize,
     /// What happens to more.
     pub overflow: BacklogOverflow,

@@ -246,7 +246,8 @@ pub static WR_OPCODES: [WrInfo; 12] = {
                  packets: Packets::one(Operation::Flush), extended_flag: 1 << 11, device_flag: 1 << 38 },
         WrInfo { opcode: Op::AtomicWrite, name: "ATOMIC_WRITE", completion: Wc::AtomicWrite,
                  class: Class::Confirmed, qp_types: RC, data: SentWord, operand: Operand::None,
-                 packets: Packets::one(Operation::AtomicWrite), extended_flag: 1 << 12, device_flag: 1 << 40 },
+                 packets: Packets::one(Operation::AtomicWrite), extended_flag: 1 << 12,
+                 device_flag: 1 << 40 },
     ]
 };
 

@@ -124,7 +124,7 @@ const ROWS: &[&[OpcodeInfo]] = rows! {
     ReadResponseLast   "RDMA_READ_RESPONSE_LAST"   Last   OneToMtu  ReadResponse [AETH]:       Rc Xrc;
     ReadResponseOnly   "RDMA_READ_RESPONSE_ONLY"   Only   ZeroToMtu ReadResponse [AETH]:       Rc Xrc;
     Acknowledge        "ACKNOWLEDGE"               Only   None      Acknowledge  [AETH]:       Rc Xrc;
-    AtomicAcknowledge  "ATOMIC_ACKNOWLEDGE"         Only   None      AtomicAnswer [AETH ATOMIC_ACK_ETH]: Rc Xrc;
+    AtomicAcknowledge  "ATOMIC_ACKNOWLEDGE"        Only   None      AtomicAnswer [AETH ATOMIC_ACK_ETH]: Rc Xrc;
     CompareSwap        "COMPARE_SWAP"              Only   None      Atomic       [ATOMIC_ETH]: Rc Xrc;
     FetchAdd           "FETCH_ADD"                 Only   None      Atomic       [ATOMIC_ETH]: Rc Xrc;
     SendLastInvalidate "SEND_LAST_INVALIDATE"      Last   OneToMtu  Send         [IETH]:       Rc Xrc;

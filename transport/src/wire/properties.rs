@@ -199,7 +199,9 @@ proptest! {
     }
 
     #[test]
-    fn the_grh_area_is_the_header_the_packet_travels_in(flow in some_flow(), marks: (u8, u8, u32), bytes in 16usize..4200) {
+    fn the_grh_area_is_the_header_the_packet_travels_in(
+        flow in some_flow(), marks: (u8, u8, u32), bytes in 16usize..4200,
+    ) {
         let (traffic_class, hop_limit, flow_label) = marks;
         let area = grh(flow.source, flow.destination, traffic_class, hop_limit, flow_label, bytes);
         let built = encapsulate(&Path { flow, traffic_class, hop_limit, flow_label }, 0, &vec![0; bytes]);
@@ -209,7 +211,9 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_never_panic(bytes in near_packet(), frame in near_frame(), flow in some_flow(), ip_id: u16) {
+    fn arbitrary_bytes_never_panic(
+        bytes in near_packet(), frame in near_frame(), flow in some_flow(), ip_id: u16,
+    ) {
         for bytes in [&bytes, &frame] {
             if let Ok(packet) = Packet::parse(bytes) {
                 prop_assert!(packet.payload().len() <= bytes.len());

@@ -177,9 +177,10 @@ fn action() -> impl Strategy<Value = Action> {
     ]);
     let lengths = prop_oneof![Just(8u32), 0..2000u32];
     let distance = prop_oneof![10 => Just(0i32), 4 => -4..6i32, 1 => -200..200i32, 1 => any::<i32>()];
+    let rarely = prop::option::weighted(0.2, 0..6u32);
     prop_oneof![
         24 => (literal(), distance).prop_map(|(literal, distance)| Action::Packet { literal, distance }),
-        6 => (any::<bool>(), 1..6u32, prop::option::weighted(0.2, 0..6u32), prop::option::weighted(0.2, 0..6u32))
+        6 => (any::<bool>(), 1..6u32, rarely.clone(), rarely)
             .prop_map(|(write, packets, lost, doubled)| Action::Message { write, packets, lost, doubled }),
         1 => prop::collection::vec(any::<u8>(), 0..80).prop_map(Action::Bytes),
         6 => (opcode, lengths, any::<bool>(), any::<bool>())
@@ -343,7 +344,9 @@ fn any_state() -> impl Strategy<Value = QpState> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 3000, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     fn arbitrary_packets_do_no_harm(

@@ -361,7 +361,7 @@ fn the_wildcard_and_an_address_share_their_indices() {
     assert_eq!(received(&mut a, 0, 2), [(1, 1), (1, 2)]);
     send(&mut sender, on, 3, &[2]);
     assert_eq!(received(&mut b, 0, 1), [(2, 3)]);
-    // The one with the wildcard has other addresses to itself, and no other process can take packets for them.
+    // The one with the wildcard has other addresses to itself: no other process can take packets for them.
     send(&mut sender, folder.address(3), 4, &[1, 2]);
     assert_eq!(received(&mut a, 0, 1), [(1, 4)]);
     look(&mut b, 0);
