@@ -74,7 +74,7 @@ pub const COUNTERS: [CounterInfo; Counter::COUNT] = [
     info(Counter::TxDropped, "tx_dropped", "packets that the system refused to send"),
 ];
 
-/// The counters of a device: written by the engine and its ports, read by anyone.
+/// The counters of a device: written by the engine and its ports, read by any thread.
 #[derive(Debug)]
 pub struct Counters {
     shared: [AtomicU64; Counter::COUNT],

@@ -99,7 +99,7 @@ impl World {
         self.settle();
     }
 
-    /// Moves time without driving anybody.
+    /// Moves time without driving an adapter.
     #[cfg(test)]
     pub(crate) fn pass_time(&mut self, now_ns: u64) {
         self.time.advance_to(now_ns);

@@ -348,7 +348,7 @@ fn random_calls_never_panic_and_leave_nothing() {
                 5 => drop(a.drain()),
                 _ => scene.run(10_000),
             }
-            // Nobody acknowledges for a queue pair that is destroyed meanwhile.
+            // No thread acknowledges for a queue pair that is destroyed meanwhile.
             scene.a.events();
         }
         for qpn in qps {

@@ -182,7 +182,7 @@ fn a_request_waits_a_moment_for_its_listener_and_no_longer() {
 }
 
 #[test]
-fn nobody_there_and_nobody_listening_are_told_apart() {
+fn no_host_there_and_no_listener_there_are_told_apart() {
     let mut world = World::new(FabricConfig::default());
     let [client, server] = pair(&mut world);
     let id = client.connect(server.address, 1);
@@ -244,7 +244,7 @@ fn only_a_mad_from_a_queue_pair_1_is_read() {
         assert_eq!(server.hca.counters().value(counter), before + 1, "{counter:?}");
         assert!(forger.answers(&world).is_empty(), "{counter:?}");
     }
-    // Nobody serves the query: it comes back, refused.
+    // No agent serves the query: it comes back, refused.
     let packet = forger.packet(&good, &query);
     forger.send(&mut world, &packet);
     world.run_until(SECOND_NS, || false);
@@ -476,7 +476,7 @@ fn a_killed_process_leaves_its_service_and_survivors_answer_for_it() {
 
     child.kill().unwrap();
     child.wait().unwrap();
-    // Nobody has the connection any more, and somebody says so.
+    // No process has the connection any more, and a process of the address says so.
     client.hca.cm_disconnect(id, &[]).unwrap();
     let event = client.wait();
     assert!(matches!(event, Event::Disconnected { private_data: Some(_), .. }), "{event:?}");
@@ -535,7 +535,7 @@ fn requests_find_the_process_that_listens_and_answers_the_one_that_asked() {
             }
         }
     }
-    // A request may be refused, and its reason comes back through everybody's queue pair.
+    // A request may be refused, and its reason comes back through the queue pair that all processes share.
     let id = client.connect(server.address, 0x41);
     let request = loop {
         match server.wait() {

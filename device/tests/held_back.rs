@@ -1,4 +1,4 @@
-//! Unreliable senders wait for a port that does not admit their batches; nobody else does.
+//! Unreliable senders wait for a port that does not admit their batches; other senders do not.
 
 mod kit;
 

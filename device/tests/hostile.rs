@@ -1,4 +1,4 @@
-//! Packets that nobody should send: counted by reason, never answered, never harmful.
+//! Packets that no peer should send: counted by reason, never answered, never harmful.
 //!
 //! The peer of the victim's queue pairs is a bare port, so everything can be forged.
 

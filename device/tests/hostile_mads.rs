@@ -1,5 +1,5 @@
-//! Management datagrams that nobody should send, on queue pair 1: answered as a kernel answers them or not at
-//! all, and nothing of them stays.
+//! Management datagrams that no peer should send to queue pair 1. They are answered as a kernel answers them,
+//! or not at all, and leave no state behind.
 
 mod kit;
 #[path = "../../transport/tests/cm/request.rs"]
@@ -28,7 +28,7 @@ const VICTIM: &str = "10.0.0.1";
 const PEER: &str = "10.0.0.9";
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// An adapter that listens, and a bare port that says what it likes.
+/// An adapter that listens, and a bare port that sends any bytes.
 struct Scene {
     world: World,
     hca: Arc<Hca>,
@@ -61,7 +61,7 @@ impl Scene {
         self.peer.send(&mut self.world, &packet);
     }
 
-    /// What is under way arrives, and what follows from it; timers are left alone.
+    /// Delivers the packets that are under way and the answers to them. No timer fires.
     fn arrive(&mut self) {
         self.world.settle();
         while self.world.fabric().next_event_ns().is_some() {
@@ -69,7 +69,7 @@ impl Scene {
         }
     }
 
-    /// Says something, and returns what comes back within a moment.
+    /// Sends a MAD, and returns the MADs that come back before a timer fires.
     fn ask(&mut self, mad: &[u8; MAD_BYTES]) -> Vec<[u8; MAD_BYTES]> {
         self.send(mad);
         self.arrive();
@@ -82,7 +82,7 @@ impl Scene {
         answers.iter().map(|mad| CmMessage::parse(&Mad::parse(mad).unwrap()).unwrap()).collect()
     }
 
-    /// The program goes: whatever was said, time removes it.
+    /// The program ends: after a time nothing of any conversation is left.
     fn assert_nothing_leaks(mut self) {
         let mut known = Vec::new();
         while let Some(event) = self.hca.cm_event(&self.channel) {
@@ -133,21 +133,21 @@ fn rejection(local_id: CommId, remote_id: CommId, rejected: Rejected, reason: Re
 #[test]
 fn messages_about_connections_that_do_not_exist_are_answered_as_linux_does_and_change_nothing() {
     let mut scene = Scene::new(BacklogOverflow::Ignore);
-    let (theirs, nobody) = (CommId(0x1234), CommId(0xdead_beef));
+    let (theirs, unknown) = (CommId(0x1234), CommId(0xdead_beef));
     let silent = [
-        CmMessage::Rtu(Rtu { local_id: theirs, remote_id: nobody, private_data: PrivateData::NONE }),
-        CmMessage::Drep(Drep { local_id: theirs, remote_id: nobody, private_data: PrivateData::NONE }),
-        CmMessage::Rej(rejection(theirs, nobody, Rejected::Req, RejectReason::CONSUMER)),
+        CmMessage::Rtu(Rtu { local_id: theirs, remote_id: unknown, private_data: PrivateData::NONE }),
+        CmMessage::Drep(Drep { local_id: theirs, remote_id: unknown, private_data: PrivateData::NONE }),
+        CmMessage::Rej(rejection(theirs, unknown, Rejected::Req, RejectReason::CONSUMER)),
         CmMessage::Rej(rejection(theirs, CommId::NONE, Rejected::Other, RejectReason::TIMEOUT)),
         CmMessage::Mra(Mra {
             local_id: theirs,
-            remote_id: nobody,
+            remote_id: unknown,
             of: MraOf::Req,
             service_timeout: 31,
             private_data: PrivateData::NONE,
         }),
         CmMessage::SidrRep(SidrRep {
-            request_id: nobody,
+            request_id: unknown,
             status: SidrStatus::SUCCESS,
             info_length: 0,
             qpn: Qpn::new(3),
@@ -162,13 +162,13 @@ fn messages_about_connections_that_do_not_exist_are_answered_as_linux_does_and_c
     }
     let dreq = Dreq {
         local_id: theirs,
-        remote_id: nobody,
+        remote_id: unknown,
         remote_qpn: Qpn::new(7),
         private_data: PrivateData::NONE,
     };
-    let drep = Drep { local_id: nobody, remote_id: theirs, private_data: PrivateData::NONE };
+    let drep = Drep { local_id: unknown, remote_id: theirs, private_data: PrivateData::NONE };
     assert_eq!(scene.tell(CmMessage::Dreq(dreq)), [CmMessage::Drep(drep)]);
-    let answers = scene.tell(CmMessage::Rep(reply(theirs, nobody)));
+    let answers = scene.tell(CmMessage::Rep(reply(theirs, unknown)));
     let [CmMessage::Rej(rej)] = answers[..] else { panic!("{answers:?}") };
     assert_eq!(
         (rej.reason, rej.rejected, rej.remote_id),
@@ -208,7 +208,7 @@ fn requests_beyond_the_backlog_are_refused_or_met_with_silence_and_cost_nothing(
         assert_eq!(scene.channel.queued(), 2 * BACKLOG, "{overflow:?}");
         let refused = 2 * (2000 - BACKLOG);
         assert_eq!(refusals, if overflow == BacklogOverflow::Reject { refused } else { 0 });
-        // Taking one makes room for one.
+        // A request that the program takes makes room for another.
         let taken = scene.hca.cm_event(&scene.channel).unwrap().id();
         assert_eq!(scene.tell(CmMessage::Req(request(3000))), []);
         assert_eq!(scene.channel.queued(), 2 * BACKLOG);
@@ -223,7 +223,7 @@ fn a_conversation_that_is_replayed_does_nothing_again() {
     let mut said = vec![CmMessage::Req(request(7))];
     assert_eq!(scene.tell(said[0]), []);
     let Some(Event::ConnectRequest { id, .. }) = scene.hca.cm_event(&scene.channel) else { panic!() };
-    // Of a connection whose consumer thinks about it, a repetition says that it needs time.
+    // While the consumer has not answered, a repeated request is answered by an MRA, which asks for time.
     let answers = scene.tell(said[0]);
     assert!(matches!(answers[..], [CmMessage::Mra(_)]), "{answers:?}");
     scene.hca.cm_accept(id, &AcceptParams::new(Qpn::new(0x21), Psn::new(1))).unwrap();
@@ -258,7 +258,7 @@ fn a_conversation_that_is_replayed_does_nothing_again() {
     assert_eq!(scene.hca.cm_connection_count(), 1);
     scene.hca.cm_destroy(id).unwrap();
     scene.world.run_until(10 * SECOND_NS, || scene.hca.cm_connection_count() == 0);
-    // And when it is forgotten, its disconnection is confirmed as anybody's.
+    // When the connection is forgotten, a DREQ for it is confirmed as for any unknown connection.
     assert!(matches!(scene.tell(said[2])[..], [CmMessage::Drep(_)]));
     assert_eq!(scene.tell(said[1]), []);
     scene.assert_nothing_leaks();
@@ -321,7 +321,7 @@ fn noise_is_survived_and_leaves_nothing() {
             let mut mad = CmMessage::Req(request(random.below(8) as u32 + 1)).emit(random.next());
             let (to, from) = (known[random.below(known.len() as u64) as usize], random.below(8) as u32 + 1);
             if random.below(3) > 0 {
-                // Another message, about something that exists or nearly.
+                // Another message, for a connection that exists or for one whose id is similar.
                 mad[17] = 0x10 + random.below(12) as u8;
                 mad[24..28].copy_from_slice(&from.to_be_bytes());
                 mad[28..32].copy_from_slice(&to.0.to_be_bytes());
@@ -345,7 +345,7 @@ fn noise_is_survived_and_leaves_nothing() {
                     2 => scene.hca.cm_destroy(id),
                     _ => Ok(()),
                 };
-                // Often it is too late for that.
+                // It is refused when the connection is in another state by then.
                 drop(answer);
             }
             assert!(scene.hca.cm_connection_count() <= 2 * BACKLOG + known.len(), "seed {seed}");

@@ -141,7 +141,7 @@ fn destruction_waits_for_the_acknowledgement_of_events_that_were_taken() {
     assert_eq!(channel.try_event().unwrap().cookie, 1);
     assert_eq!(channel.queued(), 1);
     scene.a.hca.destroy_cq(untaken.handle()).unwrap();
-    assert!(channel.try_event().is_none(), "the event that nobody took went with its queue");
+    assert!(channel.try_event().is_none(), "the event that no thread took went with its queue");
     let (done, is_done) = std::sync::mpsc::channel();
     let (hca, handle) = (Arc::clone(&scene.a.hca), taken.handle());
     let thread = std::thread::spawn(move || {

@@ -174,8 +174,8 @@ fn threads_on_shared_objects_lose_nothing_and_never_stand_still() {
                 let place = (wr_id % 2) as usize;
                 let (one, other) = pairs[place];
                 let qpn = if wr_id % 4 < 2 { one } else { other };
-                // Counted first: whoever waits for the last one must know of it when this thread was told to
-                // stop meanwhile.
+                // Counted first: the thread that waits for the last one must know of it when this thread was
+                // told to stop meanwhile.
                 posted[place].fetch_add(1, Ordering::AcqRel);
                 if !bench.write(qpn, wr_id, 1 + (wr_id * 37 % 3000) as u32) {
                     posted[place].fetch_sub(1, Ordering::AcqRel);
@@ -254,7 +254,7 @@ fn threads_on_shared_objects_lose_nothing_and_never_stand_still() {
                 churn(&bench, &channel);
             }
         });
-        // Nobody sends: the time of the run.
+        // No thread sends: the time of the run.
         let (_sender, nothing) = mpsc::channel::<()>();
         let _ = nothing.recv_timeout(duration);
         stop.store(true, Ordering::Release);
@@ -298,7 +298,7 @@ fn churn(bench: &Bench, channel: &Arc<CompletionChannel>) {
         assert!(bench.write(one, wr_id, 2000));
     }
     bench.move_to(one, QpState::Err);
-    // A queue on the shared channel whose event nobody takes goes with it.
+    // A queue on the shared channel whose event no thread takes goes with it.
     let armed = bench.cq(8, Some(channel));
     let doomed = bench.qp(&armed, None);
     bench.connect(doomed, other);

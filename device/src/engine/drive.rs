@@ -22,13 +22,14 @@ use crate::xrc::SharedTargets;
 
 use super::queue_pairs::{QpEntry, QueuePairs};
 
-/// Batches that one receive call takes from the port before others get a turn.
-const RECEIVE_TRAINS: usize = 8;
-/// What one queue pair may send before the next gets its turn, in accounted bytes.
+/// Batches that one receive call takes from the port before requests and responses get a turn.
+const RECEIVE_BATCHES: usize = 8;
+/// What one queue pair may send before the next gets its turn, in bytes as the peer's budget counts them.
 const TURN_BYTES: u64 = 512 * 1024;
 /// Batches after which acknowledgements leave although completions keep coming.
 const DEFERRED_BATCHES: u32 = 16;
-/// What one transmit call sends before it lets others have the lock, in accounted bytes.
+/// What one transmit call sends before other threads get the lock, in bytes as the peer's budget counts
+/// them.
 const TRANSMIT_BYTES: u64 = 4 * 1024 * 1024;
 /// How long unreliable senders wait before they ask again whether their receiver keeps up.
 const HOLD_NS: u64 = 10_000;
@@ -97,7 +98,7 @@ impl Engine {
     /// Takes a batch of packets from the port to their queue pairs. True if there were any.
     pub(crate) fn receive(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> bool {
         let mut any = false;
-        for _ in 0..RECEIVE_TRAINS {
+        for _ in 0..RECEIVE_BATCHES {
             let Engine { resources, queue_pairs, budget, port, touched, targets, gsi, .. } = self;
             let entries = Entries { queue_pairs, budget };
             let mut receivers = Receivers { entries, resources, targets, touched, management: gsi, checks };
@@ -181,7 +182,8 @@ impl Engine {
     fn apply_faults(&mut self) {
         for fault in std::mem::take(&mut self.resources.qp_faults) {
             if let Some((index, entry)) = self.queue_pairs.by_number(fault.qpn) {
-                // What cannot be had is gone, or in the hands of a process that finds the same fault.
+                // If the record of a shared target cannot be locked, the target is gone, or the process that
+                // has the lock finds the same fault.
                 let _ = entry.with(&mut self.resources.host(MappingCheck::Assumed), |qp, host| {
                     qp.enter_error(Some(fault.cause), host);
                 });
@@ -216,7 +218,7 @@ impl Engine {
         requests_left || responses_left
     }
 
-    /// Responses first: the peer waits for them and nobody here does.
+    /// Sends responses before anything else: the peer waits for them, and no thread of this process does.
     pub(crate) fn transmit_waiting_responses(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
         if !self.responders.is_empty() {
             self.transmit_responses(now_ns, Acknowledge::Now, checks);
@@ -404,7 +406,7 @@ impl Engine {
         self.targets.look_deadline_ns(self.resources.xrc.shares())
     }
 
-    /// Something waits to be sent and may be sendable now.
+    /// Whether something waits to be sent and perhaps can be sent now.
     pub(crate) fn has_backlog(&self) -> bool {
         (!self.responders.is_empty() && self.reply.deadline_ns().is_none())
             || !self.senders.is_empty()
@@ -412,7 +414,7 @@ impl Engine {
             || self.gsi.has_backlog()
     }
 
-    /// Forgets a destroyed queue pair's share of its peer's budget.
+    /// Gives back the share that a destroyed queue pair had of its peer's budget.
     pub(crate) fn release_budget(&mut self, entry: &mut QpEntry) {
         entry.release(&mut self.budget);
     }

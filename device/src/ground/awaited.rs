@@ -1,10 +1,10 @@
-//! A value whose changes somebody may wait for. Where nobody does, a change costs no system call: the
+//! A value whose changes threads may wait for. While no thread waits, a change costs no system call: the
 //! condition variables of the standard library make one at every notification.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The value.
+/// The value, and how many threads wait for a change.
 #[derive(Debug, Default)]
 pub struct Awaited<T> {
     state: Mutex<State<T>>,
@@ -18,12 +18,12 @@ struct State<T> {
 }
 
 impl<T> Awaited<T> {
-    /// With this value.
+    /// An instance with this value.
     pub const fn new(value: T) -> Awaited<T> {
         Awaited { state: Mutex::new(State { value, waiters: 0 }), changed: Condvar::new() }
     }
 
-    /// Changes the value; who waits for it looks again.
+    /// Changes the value. Threads that wait for a change look at it again.
     pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let mut state = self.lock();
         let result = change(&mut state.value);
@@ -48,7 +48,7 @@ impl<T> Awaited<T> {
         state.waiters -= 1;
     }
 
-    /// Blocks until the value is as wanted, but no longer than `patience`. Whether it is.
+    /// Blocks until the value is as wanted, but no longer than `patience`. True if it is as wanted.
     pub fn wait_for(&self, patience: Duration, wanted: impl Fn(&T) -> bool) -> bool {
         let begun = Instant::now();
         let mut state = self.lock();
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_is_woken_by_every_change_until_it_is_the_wanted_one() {
+    fn a_thread_that_waits_is_woken_by_every_change_until_the_wanted_one() {
         let number = Arc::new(Awaited::new(0));
         let waiter = std::thread::spawn({
             let number = Arc::clone(&number);

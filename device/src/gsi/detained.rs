@@ -9,8 +9,8 @@ use crate::port::{Forwarded, Port};
 
 /// MADs that wait. More are lost, as on the wire.
 const LIMIT: usize = 8192;
-/// How long a MAD waits for a process that does not keep up. Less than its sender waits before it says it
-/// again.
+/// How long a MAD waits for a process that does not keep up: less than its sender waits before it repeats the
+/// MAD.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// A MAD that waits for a process.
@@ -45,9 +45,9 @@ impl DetainedMads {
         for _ in 0..self.waiting.len() {
             let Some(waiting) = self.waiting.pop_front() else { return };
             let Detained { process, until_ns, .. } = waiting;
-            // A process that does not keep up, or is stopped, does not delay what is for others. What waits
-            // for it too long is as good as lost, like what was for a process that has died in the meantime:
-            // peers have timers.
+            // A process that does not keep up, or is stopped, does not delay the MADs of other processes. A
+            // MAD that waits too long is dropped, as is one for a process that has died in the meantime: its
+            // sender repeats it.
             if full.contains(&process) || forward(&[process], &waiting.inbound, port).0 == Forwarded::Full {
                 if !full.contains(&process) {
                     full.push(process);
@@ -60,17 +60,17 @@ impl DetainedMads {
     }
 }
 
-/// Forwards to the first process that there is.
+/// Forwards a MAD to the first of these processes that lives; says what became of it, and the process.
 pub(super) fn forward(
     processes: &[ProcessIndex],
     inbound: &Inbound,
     port: &mut dyn Port,
 ) -> (Forwarded, ProcessIndex) {
-    let nobody = (Forwarded::Nobody, ProcessIndex::default());
-    let Some(group) = port.group() else { return nobody };
+    let none = (Forwarded::Nobody, ProcessIndex::default());
+    let Some(group) = port.group() else { return none };
     let received = inbound.received();
     let tried = processes.iter().map(|process| (group.try_forward(*process, &received), *process));
-    tried.into_iter().find(|(outcome, _)| *outcome != Forwarded::Nobody).unwrap_or(nobody)
+    tried.into_iter().find(|(outcome, _)| *outcome != Forwarded::Nobody).unwrap_or(none)
 }
 
 #[cfg(test)]

@@ -18,10 +18,10 @@ use crate::gsi::{BindingId, CmChannel, ConnectionError, ServiceEntry};
 use crate::resources::MappingCheckPolicy;
 
 impl Hca {
-    /// Binds a service: nobody else at the address gets it, in this process or another.
+    /// Binds a service: no other part of this process and no other process at the address gets it.
     ///
     /// # Errors
-    /// Somebody has it (EADDRINUSE); what else [`ConnectionError`] says.
+    /// It is bound already (EADDRINUSE); what else [`ConnectionError`] says.
     pub fn cm_bind(&self, entry: &ServiceEntry) -> Result<BindingId, ConnectionError> {
         let mut engine = self.core.lock();
         let Engine { gsi, port, .. } = &mut *engine;

@@ -55,7 +55,7 @@ impl Hca {
         Ok(self.core.lock().resources.memory().region(region)?)
     }
 
-    /// Ends a registration: from now on nobody accesses the range.
+    /// Ends a registration: from now on the device does not access the range.
     ///
     /// # Errors
     /// Busy: windows are bound to it.

@@ -1,7 +1,7 @@
 //! The HCA as verbs see it: make objects, post, poll, wait.
 //!
 //! Every call that touches queue pairs or tables takes the engine's lock; polling a completion queue
-//! that has something does not. Whoever holds the lock drives the engine: [`Hca::poll_cq`] on an
+//! that has something does not. The thread that holds the lock drives the engine: [`Hca::poll_cq`] on an
 //! empty queue, [`Hca::post_send`], a thread in [`Hca::wait_cq_event`], or the background thread.
 
 mod connection;

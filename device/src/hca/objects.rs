@@ -39,11 +39,11 @@ impl Hca {
         Ok(self.core.lock().resources.open_xrcd()?)
     }
 
-    /// Opens the XRC domain of a file: everybody of this user who opens it through the same file gets the
+    /// Opens the XRC domain of a file: all processes of this user that open it through the same file get the
     /// same domain.
     ///
     /// # Errors
-    /// EAGAIN: nobody has it open and `create` is not set. Invalid: somebody has it open and `exclusive` is
+    /// EAGAIN: no process has it open and `create` is not set. Invalid: one has it open and `exclusive` is
     /// set. EBADF: the descriptor is none. The table is full.
     pub fn open_xrcd_of_file(&self, file: &XrcdFile<'_>) -> Result<Handle, HcaError> {
         let mut engine = self.core.lock();

@@ -7,7 +7,7 @@ use super::{Hca, HcaError};
 use crate::ground::table::Handle;
 use crate::xrc::CREATOR;
 
-/// Names somebody's hold on an XRC target.
+/// Names a hold on an XRC target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TargetRegistration {
     /// The target.

@@ -89,7 +89,7 @@ impl AsyncEventQueue {
         }
     }
 
-    /// Forgets the events of an object that nobody got: it is being destroyed.
+    /// Forgets the events of an object that no thread has taken: it is being destroyed.
     pub fn purge(&self, account: &Arc<EventAccount>) {
         self.events.purge(account);
     }

@@ -317,7 +317,7 @@ impl CompletionQueue {
         self.pending.store(state.ring.len(), Ordering::Release);
     }
 
-    /// The queue is destroyed: its events that nobody got vanish.
+    /// The queue is destroyed: events that no thread has taken vanish.
     pub(crate) fn detach_channel(&self) {
         self.disarm(&mut self.lock());
         if let Some(channel) = &self.channel {

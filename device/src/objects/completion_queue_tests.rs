@@ -68,7 +68,7 @@ fn a_queue_that_fires_late_fires_at_arming_for_what_came_after_an_empty_poll() {
         let recv = WorkCompletion { opcode: WcOpcode::Recv, ..send(1, 1) };
         assert_eq!(cq.push(recv, 0, solicited), Pushed::Stored);
     };
-    // Nobody looked: it is there to be polled.
+    // The application has not looked: it is there to be polled.
     push(false);
     cq.arm(false);
     assert!(!next());
@@ -240,7 +240,7 @@ fn destroying_waits_for_the_events_that_were_got() {
     assert!(channel.try_event().is_some());
     let cq = Arc::new(cq);
     cq.detach_channel();
-    assert_eq!(channel.queued(), 0, "an event that nobody got needs no acknowledgement");
+    assert_eq!(channel.queued(), 0, "an event that no thread took needs no acknowledgement");
     assert_eq!(cq.unacked_events(), 1);
     let waiter = std::thread::spawn({
         let cq = Arc::clone(&cq);

@@ -197,7 +197,7 @@ mod tests {
         }
         assert!(queue.take(&mut wqe) && queue.is_short());
         post(&mut queue, 1, &[]).unwrap();
-        assert!(!queue.is_short(), "somebody is at it");
+        assert!(!queue.is_short(), "a receiver is at it");
     }
 
     #[test]

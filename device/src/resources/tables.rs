@@ -136,7 +136,7 @@ pub(super) enum Receives {
 }
 
 impl Resources {
-    /// A device without objects whose events nobody listens to.
+    /// A device without objects whose events have no listener.
     ///
     /// # Errors
     /// `Os`: no file descriptor is to be had.

@@ -40,7 +40,7 @@ pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 /// All variables that [`Settings::parse`] asks for.
 pub const VARIABLES: [&str; 8] = [ADDR, DEVICE, LOSS, SEED, CAPTURE, PROFILE, LOG, EXPLAIN];
 
-/// Name of the device when nobody gives another.
+/// Name of the device when the user gives no other.
 pub const DEFAULT_DEVICE: &str = "pumice0";
 /// Longest name of a device in bytes: one less than `ibv_device` and sysfs have room for, with a margin.
 const MAX_DEVICE_BYTES: usize = 59;

@@ -296,16 +296,9 @@ mod tests {
 
         fn of(&self, process: u8, address: &str) -> Backlog {
             let local = vec![address_of("192.0.2.1")];
-            let nobody = Neighbours::new("/nowhere".into(), 4791);
-            Backlog::open(
-                &self.0,
-                nobody,
-                ProcessIndex::new(process),
-                address_of(address),
-                local,
-                BUFFER_BYTES,
-            )
-            .unwrap()
+            let none = Neighbours::new("/nowhere".into(), 4791);
+            Backlog::open(&self.0, none, ProcessIndex::new(process), address_of(address), local, BUFFER_BYTES)
+                .unwrap()
         }
     }
 
@@ -374,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_ever() {
+    fn no_sender_waits_for_ever() {
         let table = TableFile::new("patience");
         let mut sender = table.of(1, "127.0.0.1");
         let receiver = table.of(2, "127.0.0.2");

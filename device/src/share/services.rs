@@ -89,7 +89,8 @@ impl Services {
         if !system::exists(&self.folder.join(&self.name)) {
             return;
         }
-        // A file that cannot be read or written is as good as none: requests are answered with "nobody".
+        // A file that cannot be read or written is as good as none: a request finds no
+        // listener in it.
         if self.read_locked().is_ok() && self.entries.iter().any(|bound| bound.process == process) {
             self.entries.retain(|bound| bound.process != process);
             let _ = self.write_locked();
@@ -125,7 +126,7 @@ impl Services {
 
     /// Removes an entry of this process.
     pub(super) fn withdraw(&mut self, entry: &ServiceEntry, owner: &impl Publisher) {
-        // What stays is removed when the process has gone, and until then leads to a "nobody listens".
+        // What stays is removed when the process has gone, and until then leads to a refusal.
         let _ = self.change(owner, |services| {
             if let Some(place) = services.place(entry, owner.process()) {
                 services.entries.swap_remove(place);

@@ -113,7 +113,7 @@ impl XrcDomains {
         }
         if !exists && !file.create {
             return Err(ResourceError::Os {
-                what: "open an XRC domain that nobody has made (give O_CREAT)",
+                what: "open an XRC domain that no process has made (give O_CREAT)",
                 errno: libc::EAGAIN,
             });
         }

@@ -39,7 +39,7 @@ fn target(qpn: u32) -> TargetRecord {
 }
 
 #[test]
-fn a_domain_exists_while_somebody_has_it_open() {
+fn a_domain_exists_while_a_process_has_it_open() {
     let scene = Scene::new("life");
     let (a, existed) = scene.open(1);
     assert!(
@@ -58,7 +58,7 @@ fn a_domain_exists_while_somebody_has_it_open() {
     assert_eq!(scene.files(), 1);
     drop(b);
     assert_eq!(scene.files(), 0);
-    // What a killed process leaves goes when somebody looks.
+    // What a killed process leaves goes when another process looks.
     fs::write(scene.0.join("test-xrcd-7-7"), "left").unwrap();
     fs::set_permissions(scene.0.join("test-xrcd-7-7"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .unwrap();
@@ -66,7 +66,7 @@ fn a_domain_exists_while_somebody_has_it_open() {
     assert_eq!(scene.files(), 0);
 }
 
-/// Somebody who has opened the file of a domain that has ended since, in order to remove it.
+/// A process that has opened the file of a domain, which has ended since, in order to remove it.
 #[test]
 fn a_file_that_has_lost_its_name_is_not_removed_under_another_files_name() {
     let scene = Scene::new("name");
@@ -93,7 +93,7 @@ fn a_record_is_what_was_stored_last() {
     assert_eq!(a.create(&mut target(0x01_0011)).unwrap_err().errno(), libc::EBUSY);
     let mut theirs = target(0x01_0011);
     let lock = b.lock_record(place).unwrap();
-    assert!(a.lock_record(place).is_none(), "somebody has it");
+    assert!(a.lock_record(place).is_none(), "a process has it");
     assert_eq!(b.load(place, &mut theirs), Seen::Changed);
     assert!(theirs.is_registered(ProcessIndex::new(1)) && !theirs.is_registered(ProcessIndex::new(2)));
     assert_eq!(b.load(place, &mut theirs), Seen::Same);
@@ -163,7 +163,7 @@ fn registrations_end_with_their_processes() {
     b.store(place, &both).unwrap();
     assert_eq!(b.targets(), [(place, 0x01_0011), (alone, 0x01_0012)]);
     b.sweep();
-    assert_eq!(b.targets().len(), 2, "everybody lives");
+    assert_eq!(b.targets().len(), 2, "all processes live");
     // As if killed: the file is not told.
     let DomainFile { .. } = &a;
     lock::unlock(&a.file, ProcessIndex::new(1)).unwrap();

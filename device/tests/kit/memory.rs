@@ -56,14 +56,14 @@ impl Memory {
     pub fn read(&self, offset: usize, length: usize) -> Vec<u8> {
         assert!(offset + length <= self.len());
         let mut out = vec![0; length];
-        // SAFETY: in range, checked above; nobody else accesses it during the call.
+        // SAFETY: in range, checked above; no other thread accesses it during the call.
         unsafe { self.base().add(offset).copy_to_nonoverlapping(out.as_mut_ptr(), length) };
         out
     }
 
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.len());
-        // SAFETY: in range, checked above; nobody else accesses it during the call.
+        // SAFETY: in range, checked above; no other thread accesses it during the call.
         unsafe { self.base().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 

@@ -188,8 +188,9 @@ fn poll_cq_gives_wr_id_status_qp_num_and_vendor_err_of_failures() {
     assert_eq!(got, [(31, WcStatus::LocLenErr, qb, 0), (32, WcStatus::WrFlushErr, qb, 0)]);
 }
 
-/// Whoever lets a queue overrun gets one CQ_ERR, and the queue is of no more use: its queue pairs go to ERR
-/// with QP_FATAL, nothing is added, resizing does not mend it, and only what was in it before can be polled.
+/// A program that lets a queue overrun gets one CQ_ERR, and the queue is of no more use: its queue pairs go
+/// to ERR with QP_FATAL, nothing is added, resizing does not repair it, and only what was in it before can be
+/// polled.
 #[test]
 fn poll_cq_overrun_raises_cq_err_once_and_ends_the_queue() {
     let mut scene = Scene::new();

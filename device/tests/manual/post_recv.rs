@@ -114,7 +114,7 @@ fn post_recv_in_err_is_flushed() {
     assert_eq!(scene.b.outcomes(), flushed);
 }
 
-/// A buffer is the device's until its completion was polled, and nobody's but the application's afterwards.
+/// A buffer is the device's until its completion was polled, and the application's afterwards.
 #[test]
 fn post_recv_leaves_a_buffer_alone_once_it_completed() {
     let mut scene = Scene::new();

@@ -158,7 +158,8 @@ fn req_notify_cq_solicited_fires_for_every_failure() {
     assert_eq!(watched.fired(), 1, "a failed receive");
 }
 
-/// Successful sends and receives that nobody asked for are not solicited, even if the send carried the flag.
+/// Successful sends and receives that were not asked for are not solicited, even if the send carried the
+/// flag.
 #[test]
 fn req_notify_cq_solicited_ignores_successful_sends_and_plain_receives() {
     let mut watched = Watched::new();
@@ -257,7 +258,7 @@ fn req_notify_cq_gives_exactly_one_event_per_arming_with_many_threads() {
                 }
             });
         }
-        // Polls without arming: whoever polls a completion takes no event with it.
+        // Polls without arming: a thread that polls a completion takes no event with it.
         let poller = scope.spawn(|| {
             let mut polled = 0;
             while !stop.load(Ordering::Acquire) {

@@ -182,7 +182,7 @@ fn status_7_bad_resp_err() {
     assert_eq!((scene.a.outcomes(), scene.a.state(scene.qa)), (vec![(1, WcStatus::BadRespErr)], ERR));
 }
 
-/// A request that the peer calls invalid: a READ that its queue pair allows nobody; no receive is to blame,
+/// A request that the peer calls invalid: a READ that its queue pair does not allow; no receive is to blame,
 /// so that the peer gets an event.
 #[test]
 fn status_9_rem_inv_req_err() {
@@ -243,7 +243,7 @@ fn status_11_rem_op_err() {
     assert_eq!(failure(&mut scene), (1, WcStatus::RemOpErr, ERR));
 }
 
-/// Nobody answers.
+/// No peer answers.
 #[test]
 fn status_12_retry_exc_err() {
     let mut scene = Scene::new();

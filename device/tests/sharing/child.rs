@@ -281,7 +281,7 @@ impl Process {
         link.received += 1;
         let length = completion.byte_len as usize;
         assert!(length <= BUFFER_BYTES);
-        // SAFETY: the message was completed, so nobody writes there until the buffer is posted again.
+        // SAFETY: the message was completed, so nothing writes there until the buffer is posted again.
         let got = unsafe { std::slice::from_raw_parts(self.buffer(index, buffer), length) };
         assert!(got == expected, "queue pair {} got another message than was sent", completion.qp_num);
         self.post_recv(index, buffer);

@@ -292,7 +292,7 @@ impl Fleet {
         }
     }
 
-    /// Until everybody is in the middle of a run.
+    /// Waits until all processes are in the middle of a run.
     pub(crate) fn wait_for_progress(&mut self) {
         self.hear_all("progress");
     }
@@ -322,7 +322,7 @@ impl Fleet {
         }
     }
 
-    /// Makes the kernel send everything to one process's socket, whoever it is.
+    /// Makes the kernel send everything to one process's socket, whichever process a packet is for.
     pub(crate) fn missteer(&mut self, by: usize) {
         self.peers[by].process.say("missteer");
         self.peers[by].process.hear("missteered");

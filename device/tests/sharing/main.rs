@@ -126,7 +126,7 @@ fn another_user_is_refused_with_a_reason() {
     if unsafe { libc::geteuid() } != 0 {
         return println!("SKIPPED: only root can start a process of another user");
     }
-    let nobody = |scene: &Scene| {
+    let stranger = |scene: &Scene| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
         bare::command(command, scene)
@@ -137,17 +137,17 @@ fn another_user_is_refused_with_a_reason() {
     let scene = Scene::new();
     let _port = SharedPort::open(&scene.config(scene.address())).unwrap();
     // With a folder of its own: the kernel refuses. With ours: so do we.
-    let folder = format!("/tmp/pumice-sharing-nobody-{}", std::process::id());
+    let folder = format!("/tmp/pumice-sharing-stranger-{}", std::process::id());
     let own = scene.with_folder(&folder);
     let _ = fs::remove_dir_all(own.folder());
-    let refusal = bare::refusal(nobody(&own));
+    let refusal = bare::refusal(stranger(&own));
     let Some(refusal) = refusal else {
         return println!("SKIPPED: user 65534 may not run this test program");
     };
     assert!(refusal.contains("is taken by a process of user 0"), "{refusal}");
     assert!(refusal.contains("this one runs as uid 65534"), "{refusal}");
     fs::remove_dir_all(own.folder()).unwrap();
-    let refusal = bare::refusal(nobody(&scene)).unwrap();
+    let refusal = bare::refusal(stranger(&scene)).unwrap();
     assert!(refusal.contains("ermission denied"), "{refusal}");
 }
 

@@ -179,7 +179,7 @@ fn a_killed_owner_of_an_srq_fails_the_target_and_nothing_is_stuck() {
     let other = c.number("srq");
     stage.exchange(0, 20);
     stage.b.process.kill();
-    // A message to somebody who lives is not concerned.
+    // A message to a process that lives is not concerned.
     stage.sender.ok(&format!("send {other} 0 20"));
     c.ok(&format!("receive 20 {target}"));
     let refused = stage.sender.ask(&format!("send {} 20 5", stage.srq));
@@ -266,7 +266,7 @@ fn what_is_in_a_domains_file_is_not_believed() {
             3 => fs::write(&file, &bytes[..40_000.min(bytes.len())]).unwrap(),
             _ => fs::write(&file, vec![0xa5; 100]).unwrap(),
         }
-        // Whatever becomes of the target, nobody stumbles.
+        // Whatever becomes of the target, no process fails.
         let outcome = stage.sender.ask(&format!("send {} 20 5", stage.srq));
         assert_ne!(outcome, "", "{damage}");
         for process in [&mut stage.a, &mut stage.b] {
@@ -286,7 +286,7 @@ fn domains_of_different_files_do_not_meet() {
     let mut c = Peer::start(&stage.scene);
     let another = std::env::temp_dir().join(format!("{}-xrc-other", stage.scene.folder().display()));
     fs::write(&another, "").unwrap();
-    assert_eq!(c.ask(&format!("domain {} -", another.display())), "errno 11", "nobody has made it");
+    assert_eq!(c.ask(&format!("domain {} -", another.display())), "errno 11", "no process has made it");
     c.ok(&format!("domain {} c", another.display()));
     fs::remove_file(&another).unwrap();
     assert_eq!(c.ask(&format!("open {target} 1")), "errno 22");

@@ -329,7 +329,7 @@ impl Process {
             let [done] = done;
             assert_eq!((done.status, done.qp_num), (WcStatus::Success, qpn), "{done:?}");
             let expected = message(number, self.received);
-            // SAFETY: the message was completed, so nobody writes there until the buffer is posted again.
+            // SAFETY: the message was completed, so nothing writes there until the buffer is posted again.
             let got = unsafe {
                 std::slice::from_raw_parts(self.buffer(done.wr_id as usize), done.byte_len as usize)
             };

@@ -81,7 +81,7 @@ fn statement_34_arming_looks_forward_and_fires_once() {
 }
 
 /// Destroying a completion queue or a queue pair waits until the events that were got are acknowledged;
-/// events that nobody fetched vanish.
+/// events that no thread fetched vanish.
 #[test]
 fn statement_35_destruction_waits_for_acknowledgements_and_unfetched_events_vanish() {
     let scene = Scene::new();

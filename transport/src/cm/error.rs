@@ -110,7 +110,7 @@ impl fmt::Display for Ignored {
             Ignored::UnknownId => write!(f, "it belongs to no connection of this process"),
             Ignored::WrongState(state) => write!(f, "it means nothing to a connection in state {state:?}"),
             Ignored::Duplicate => write!(f, "it was received before"),
-            Ignored::NoListener => write!(f, "nobody listens for the service"),
+            Ignored::NoListener => write!(f, "no process listens for the service"),
             Ignored::Refused => write!(f, "the request cannot be served"),
             Ignored::Stale => write!(f, "it names a queue pair that is still connected"),
             Ignored::Full => write!(f, "there is no room for another request"),

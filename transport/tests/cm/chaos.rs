@@ -327,7 +327,7 @@ fn questions_are_answered_under_loss() {
     });
 }
 
-/// Consumers give up at any moment: nobody waits for ever, and nothing stays.
+/// Consumers give up at any moment: no side waits for ever, and nothing stays.
 #[test]
 fn giving_up_at_any_time_leaves_nothing() {
     for_every_seed(|seed| {

@@ -141,7 +141,7 @@ fn a_flood_of_requests_fills_the_backlog_and_no_more() {
     }
 }
 
-/// Nobody drains: what is not sent is lost.
+/// The caller does not drain the outputs: what is not sent is lost.
 #[test]
 fn outputs_that_are_not_drained_are_bounded() {
     let mut bench = Bench::new();

@@ -95,7 +95,7 @@ fn an_unanswered_request_is_sent_16_times_and_given_up() {
     assert_eq!(bench.event(), Event::Unreachable { id: OURS, unanswered: UnansweredMessage::Req });
     assert_eq!(bench.state(OURS), Some(State::Idle));
     bench.quiet();
-    // Too late: whoever replies is told.
+    // Too late: the peer that replies is told.
     assert_eq!(bench.receive(CmMessage::Rep(rep())), Err(Ignored::WrongState(State::Idle)));
     assert_eq!(bench.sent_one(), CmMessage::Rej(our_rej(OURS, Rejected::Rep, RejectReason::INVALID_COMM_ID)));
     bench.cm.destroy(OURS, bench.now_ns).unwrap();
@@ -222,7 +222,7 @@ fn a_reply_can_be_rejected() {
 }
 
 #[test]
-fn a_reply_for_nobody_is_rejected() {
+fn a_reply_for_no_connection_is_rejected() {
     let mut bench = Bench::new();
     assert_eq!(bench.receive(CmMessage::Rep(rep())), Err(Ignored::UnknownId));
     assert_eq!(bench.sent_one(), CmMessage::Rej(our_rej(OURS, Rejected::Rep, RejectReason::INVALID_COMM_ID)));

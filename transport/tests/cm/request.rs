@@ -1,4 +1,4 @@
-//! A request for a reliable connection that nobody can find fault with: what is wrong with a test's, the test
+//! A request for a reliable connection without a fault: what is wrong with a test's, the test
 //! says.
 
 use std::net::IpAddr;

@@ -46,7 +46,7 @@ fn statement_07_a_send_of_five_bytes_is_padded_with_three_that_do_not_count() {
 }
 
 #[test]
-fn statement_08_packets_for_somebody_else_are_not_answered() {
+fn statement_08_packets_for_another_queue_pair_are_not_answered() {
     let send = rc(op::SEND_ONLY).psn(RQ_PSN).ack_req();
     let flow = flow_from_peer();
     let mut rung = Rung::rc();

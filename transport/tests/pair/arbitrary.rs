@@ -1,5 +1,5 @@
 //! One queue pair of any type in any state, under arbitrary packets and calls: it never panics, and
-//! never writes a byte that nobody gave it.
+//! never writes a byte that it was not given.
 
 use proptest::prelude::*;
 use pumice_transport::types::{

@@ -188,7 +188,7 @@ pub(crate) fn asks_as_rxe(name: &str, attributes: &Attributes) -> usize {
         compared += 1;
     }
     assert_eq!(posted, messages.len(), "{name}");
-    // Whoever got no answer notices at the next deadline.
+    // A requester that got no answer notices at the next deadline.
     while rung.host.sends_done.len() < tape.a_saw.len() && rung.wait_for_deadline().is_some() {
         assert_eq!(rung.requests(), [], "{name}: more retries than rdma_rxe's");
     }
@@ -210,7 +210,7 @@ fn destination(qkey: u32) -> UdDestination {
 fn fetch(rung: &mut Rung, tape: &Tape, answer: &Literal, messages: &[Message], so_far: &mut Vec<u8>) {
     let after = |psn: u32| answer.psn.wrapping_sub(psn) & 0xff_ffff;
     let Some(index) = messages.iter().position(|message| after(message.first.psn) < message.psn_count) else {
-        panic!("{}: nobody asked for {answer:?}", tape.name)
+        panic!("{}: no request asked for {answer:?}", tape.name)
     };
     let place = index % PLACES * PLACE_BYTES;
     match answer.opcode & 0x1f {

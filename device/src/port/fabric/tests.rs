@@ -195,7 +195,7 @@ fn ports_that_are_cut_off_hear_nothing_until_healed() {
     let fabric = Fabric::new(FabricConfig::default());
     let (mut a, mut b) = (fabric.attach(&[A]), fabric.attach(&[B]));
     assert!(fabric.cut(A, B));
-    assert!(!fabric.cut(A, GROUP), "nobody has that address");
+    assert!(!fabric.cut(A, GROUP), "no port has that address");
     send(&mut a, 0, &path(A, B), &[1]);
     assert!(fabric.heal(B, A));
     send(&mut a, 0, &path(A, B), &[2]);

@@ -126,7 +126,7 @@ impl Groups {
     fn open(&self, unicast: &Socket, group: IpAddr) -> io::Result<Socket> {
         let sharing = Sharing { reuse_port: self.reuse_port, reuse_address: true };
         // The wildcard overlaps with every group, and Linux wants both sides of an overlap to agree. It looks
-        // only while binding, so our own socket agrees for as long as that takes: afterwards nobody else
+        // only while binding, so our own socket agrees for as long as that takes: afterwards no other socket
         // can take the port from under it.
         let overlap = self.bound.is_unspecified();
         if overlap {

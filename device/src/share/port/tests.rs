@@ -100,9 +100,9 @@ fn packets_go_to_their_processes_and_the_rest_to_the_lowest() {
         send(&mut sender, to, 9, &[process, process]);
         assert_eq!(received(port, 0, 2), [(process, 9), (process, 10)]);
     }
-    for nobody in [0, 200, 255] {
-        send(&mut sender, to, 7, &[nobody]);
-        assert_eq!(received(&mut ports[0], 0, 1), [(nobody, 7)]);
+    for unused in [0, 200, 255] {
+        send(&mut sender, to, 7, &[unused]);
+        assert_eq!(received(&mut ports[0], 0, 1), [(unused, 7)]);
     }
     // The kernel moves the last socket into the hole, and the program follows.
     drop(ports.remove(1));
@@ -436,7 +436,7 @@ fn ipv6_groups_on_loopback_reach_every_member_and_only_members() {
 
 /// A member that does not read delays its sender once, for a moment of the sender's clock, and no more.
 #[test]
-fn a_member_of_a_looped_group_that_does_not_read_holds_nobody_up() {
+fn a_member_of_a_looped_group_that_does_not_read_holds_no_sender_up() {
     let folder = Folder::new("looped-full");
     let own: IpAddr = "::1".parse().unwrap();
     let group: IpAddr = "ff01:0:2:185::2".parse().unwrap();

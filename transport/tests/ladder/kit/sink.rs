@@ -77,7 +77,7 @@ impl Transmit for Sink {
             Some(room) => *room -= 1,
             None => {}
         }
-        // Arbitrary contents: whoever forgets a byte sends this.
+        // Arbitrary contents: a queue pair that forgets a byte sends this.
         let bytes = vec![0xa5; length_bytes];
         let open = self.open.insert(Sent { path: path.clone(), destination, bytes });
         Some(&mut open.bytes)

@@ -19,22 +19,6 @@ fn new(returned: RawFd) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(returned) })
 }
 
-/// An eventfd(2), closed on exec.
-///
-/// # Errors
-/// That of eventfd(2).
-pub(crate) fn event() -> Result<OwnedFd, Errno> {
-    // SAFETY: no memory is involved.
-    new(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })
-}
-
-/// Makes an eventfd readable.
-pub(crate) fn raise(event: &OwnedFd) {
-    let one = 1_u64.to_ne_bytes();
-    // SAFETY: eight bytes are there.
-    unsafe { libc::write(event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-}
-
 /// An anonymous file, closed on exec.
 ///
 /// # Errors

@@ -19,8 +19,8 @@ use pumice_transport::wire::Qpn;
 
 use super::local_identifier;
 use crate::ground::abi::{EVENT_FLAG, ibv_async_event, ibv_context};
-use crate::ground::descriptors;
 use crate::ground::errno::Errno;
+use crate::ground::system_call;
 
 /// `IBV_EVENT_LID_CHANGE`: of this library, not of the device, which knows no LIDs.
 const LID_CHANGE: u32 = 11;
@@ -266,7 +266,7 @@ impl Distributor {
         let shared = Arc::new(Shared {
             hca: Arc::clone(hca),
             contexts: Mutex::new(Vec::new()),
-            wake: descriptors::event()?,
+            wake: system_call::event(libc::EFD_CLOEXEC)?,
             stopping: AtomicBool::new(false),
             lid: AtomicU16::new(local_identifier::of_port(hca)),
         });
@@ -298,7 +298,7 @@ impl Distributor {
 impl Drop for Distributor {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
-        descriptors::raise(&self.shared.wake);
+        system_call::signal(self.shared.wake.as_fd());
         // A panic in the thread has been reported where it happened.
         let _ = self.thread.take().map(JoinHandle::join);
     }
