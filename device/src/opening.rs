@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pumice_transport::wire::ProcessIndex;
 
 use crate::event::{Subscribers, Topics};
-use crate::faults::FaultPlan;
+use crate::faults::{FaultPlan, Faults, PlanError};
 use crate::ground::clock::Clock;
 use crate::hca::{Hca, HcaConfig, HcaError};
 use crate::port::{CaptureSubscriber, FaultPort, Port, PortError, TapPort, UdpConfig, UdpPort};
@@ -26,8 +26,10 @@ pub type CaptureSource = Box<dyn FnOnce() -> io::Result<Box<dyn Write + Send>> +
 pub struct Opening {
     /// Name, addresses, limits, and who listens.
     pub hca: HcaConfig,
-    /// What goes wrong with packets on their way out.
+    /// What goes wrong on purpose.
     pub faults: FaultPlan,
+    /// What the plan calls this process: its fates depend on it. By default the name of the device.
+    pub tag: Option<String>,
     /// Where packets are written to as they meet the network, after the faults.
     pub capture: Option<CaptureSource>,
 }
@@ -63,6 +65,9 @@ pub enum OpenError {
     /// The capture cannot be written.
     #[error("packets cannot be captured: {0}")]
     Capture(io::Error),
+    /// The fault plan makes no sense.
+    #[error("the fault plan cannot be used: {0}")]
+    Faults(#[from] PlanError),
     /// The device refused.
     #[error(transparent)]
     Hca(#[from] HcaError),
@@ -71,7 +76,7 @@ pub enum OpenError {
 impl Opening {
     /// A device without faults and captures.
     pub fn new(hca: HcaConfig) -> Opening {
-        Opening { hca, faults: FaultPlan::new(), capture: None }
+        Opening { hca, faults: FaultPlan::new(), tag: None, capture: None }
     }
 
     /// The same with a capture to a new file, which replaces an old one.
@@ -121,6 +126,7 @@ impl Opening {
 
     /// `time_base_ns` makes the time of a capture of the clock's.
     fn on_port(mut self, mut port: Box<dyn Port>, clock: Clock, time_base_ns: u64) -> Result<Hca, OpenError> {
+        self.faults.check()?;
         if let Some(source) = self.capture {
             let out = source().map_err(OpenError::Capture)?;
             let capture = CaptureSubscriber::new(out, time_base_ns).map_err(OpenError::Capture)?;
@@ -130,9 +136,11 @@ impl Opening {
         if subscribers.listen(Topics::BATCHES) {
             port = Box::new(TapPort::new(port, Arc::clone(&subscribers)));
         }
-        if !self.faults.is_empty() {
-            port = Box::new(FaultPort::new(port, &self.faults, Arc::clone(&subscribers)));
+        let tag = self.tag.as_deref().unwrap_or(&self.hca.name);
+        let faults = Faults::new(&self.faults, tag, clock.clone()).map(Box::new);
+        if let Some(faults) = &faults {
+            port = Box::new(FaultPort::with_partitions(port, faults.partitions().clone()));
         }
-        Ok(Hca::open_with(self.hca, port, clock, subscribers)?)
+        Ok(Hca::open_with(self.hca, port, clock, subscribers, faults)?)
     }
 }

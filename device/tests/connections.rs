@@ -19,7 +19,8 @@ use pumice_device::faults::{Fault, FaultPlan};
 use pumice_device::ground::clock::Clock;
 use pumice_device::gsi::{BindingId, CmChannel, ServiceEntry};
 use pumice_device::hca::{Hca, HcaConfig};
-use pumice_device::port::{FabricConfig, FaultPort, Port, UdpConfig, wait_readable};
+use pumice_device::opening::Opening;
+use pumice_device::port::{FabricConfig, UdpConfig, wait_readable};
 use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_device::world::World;
 use pumice_transport::cm::{
@@ -281,12 +282,10 @@ fn a_lossy_network_delays_connections_and_no_more() {
             .map(|text| {
                 let address: IpAddr = text.parse().unwrap();
                 let config = HcaConfig::new("lossy", vec![GidEntry::new(address, "sim", 0, Mtu::Mtu1024)]);
-                let plan = FaultPlan::seeded(seed)
-                    .by_chance(200_000, Fault::Drop)
-                    .by_chance(100_000, Fault::Duplicate);
-                let faulty =
-                    |port| -> Box<dyn Port> { Box::new(FaultPort::new(port, &plan, Arc::default())) };
-                let hca = world.add_hca_with(config, faulty).unwrap();
+                let faults = FaultPlan::seeded(seed).losing(200_000);
+                let faults = faults.by_chance("twice", 100_000, Fault::DUPLICATE);
+                let tag = Some((*text).to_owned());
+                let hca = Opening { faults, tag, ..Opening::new(config) }.in_world(&mut world).unwrap();
                 Node::new(hca, address)
             })
             .collect();

@@ -4,7 +4,7 @@
 mod kit;
 
 use kit::{Connection, Node, connect};
-use pumice_device::faults::{Fault, FaultPlan};
+use pumice_device::faults::{Fault, WirePlan};
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
 use pumice_transport::host::Counter;
@@ -40,7 +40,7 @@ fn run(seed: u64, loss_ppm: u32) -> Run {
         delay_ns: 100_000,
         rate_bits_per_second: Some(10_000_000_000),
         queue_bytes: 4 << 20,
-        faults: FaultPlan::seeded(seed).by_chance(loss_ppm, Fault::Drop),
+        faults: WirePlan::seeded(seed).by_chance(loss_ppm, Fault::Drop),
         ..FabricConfig::default()
     });
     let room = OUTSTANDING * MESSAGE_BYTES as usize;

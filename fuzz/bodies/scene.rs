@@ -132,7 +132,7 @@ impl Scene {
         }
         packet.extend_from_slice(&[0; 4]);
         icrc::seal(&self.path.flow, 0, &mut packet);
-        let batch = GsoBatch { path: &self.path, segment_bytes: packet.len(), bytes: &packet };
+        let batch = GsoBatch::new(&self.path, packet.len(), &packet);
         let _ = self.peer.transmit(self.world.now_ns(), &batch);
         self.world.run_until(10_000, || false);
     }

@@ -72,7 +72,7 @@ fn exchange() -> Result<Exchange, Failure> {
     };
     let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
     let sent: Vec<u8> = (0..2 * SEGMENT_BYTES).map(|index| index as u8).collect();
-    let batch = GsoBatch { path: &path, segment_bytes: SEGMENT_BYTES, bytes: &sent };
+    let batch = GsoBatch::new(&path, SEGMENT_BYTES, &sent);
     sender.transmit(0, &batch).map_err(Failure::Send)?;
     let mut arrived = Vec::new();
     let mut batches = 0;

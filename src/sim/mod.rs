@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::faults::{Fault, FaultPlan};
+use pumice_device::faults::{Fault, WirePlan};
 use pumice_device::hca::{Hca, HcaConfig, HcaError};
 use pumice_device::opening::{OpenError, Opening};
 use pumice_device::port::FabricConfig;
@@ -53,11 +53,11 @@ fn simulate(options: &SimOptions) -> Result<Report, CommandError> {
         jitter_ns: options.jitter,
         rate_bits_per_second: Some(options.rate),
         queue_bytes: options.queue as usize,
-        faults: FaultPlan::seeded(options.seed)
+        faults: WirePlan::seeded(options.seed)
             .by_chance(options.loss, Fault::Drop)
-            .by_chance(options.reorder, Fault::Delay { ns: (2 * options.delay).max(10_000) })
-            .by_chance(options.duplicate, Fault::Duplicate)
-            .by_chance(options.corrupt, Fault::FlipAnyBit),
+            .by_chance(options.reorder, Fault::delay((2 * options.delay).max(10_000)))
+            .by_chance(options.duplicate, Fault::DUPLICATE)
+            .by_chance(options.corrupt, Fault::FLIP),
         ..FabricConfig::default()
     });
     let hcas = add_hcas(&mut world, options)?;

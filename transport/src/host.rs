@@ -5,10 +5,10 @@
 
 use alloc::vec::Vec;
 
-use crate::event::{QpEvent, Topic};
+use crate::event::{Departure, QpEvent, Topic};
 use crate::path::Path;
 use crate::types::{
-    Access, AsyncEventType, AtomicOperation, Cause, MemoryFault, Sge, WindowBind, WorkCompletion,
+    Access, AsyncEventType, AtomicOperation, Cause, Fate, MemoryFault, Sge, WindowBind, WorkCompletion,
 };
 use crate::wire::Qpn;
 
@@ -198,6 +198,13 @@ pub trait Host {
         false
     }
 
+    /// What is to happen to a packet on its way. Asked only if the host listens to packets: of a packet that
+    /// is in the sink, and of an ACK when the message that it acknowledges has been executed.
+    fn fate(&mut self, qp: &QpContext, departure: &Departure<'_>) -> Fate {
+        let _ = (qp, departure);
+        Fate::default()
+    }
+
     /// Something happened to this QP. The host counts what [`QpEvent::counter`] says, whether it listens or
     /// not.
     fn emit(&mut self, qp: &QpContext, event: QpEvent<'_>);
@@ -221,6 +228,11 @@ pub trait Transmit {
 
     /// The packet begun last is not to be sent after all.
     fn abandon(&mut self);
+
+    /// This happens to the packet sealed last. A sink whose host decides no fates ignores it.
+    fn harm(&mut self, fate: Fate) {
+        let _ = fate;
+    }
 }
 
 /// Which element of a list could not be used, and why.

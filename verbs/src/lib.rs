@@ -20,13 +20,13 @@
 //! ```
 //! use std::time::Duration;
 //! use pumice_verbs::{
-//!     Access, FabricConfig, Fault, FaultPlan, RcQueuePair, RecvRequest, Result, SendRequest, Simulation,
+//!     Access, FabricConfig, Fault, WirePlan, RcQueuePair, RecvRequest, Result, SendRequest, Simulation,
 //! };
 //!
 //! # fn main() -> Result<()> {
 //! const SECOND: Duration = Duration::from_secs(1);
 //! let simulation = Simulation::new(FabricConfig {
-//!     faults: FaultPlan::seeded(1).by_chance(10_000, Fault::Drop),
+//!     faults: WirePlan::seeded(1).by_chance(10_000, Fault::Drop),
 //!     ..FabricConfig::default()
 //! });
 //! let side = |address: &str| -> Result<_> {
@@ -138,7 +138,7 @@ pub use transport::options::{
 // The field's own words, as the floors below define them.
 pub use pumice_device::addresses::gid_table::GidEntry;
 pub use pumice_device::counters::{CounterInfo, Counters};
-pub use pumice_device::faults::{Fault, FaultPlan};
+pub use pumice_device::faults::{Fault, FaultPlan, WirePlan};
 pub use pumice_device::ground::limits::Limits;
 pub use pumice_device::ground::table::Handle;
 pub use pumice_device::gsi::ConnectionError;

@@ -6,6 +6,7 @@
 
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::path::Path;
+use pumice_transport::types::Fate;
 use pumice_transport::wire::{ProcessIndex, Qpn, icrc};
 
 use crate::counters::Counters;
@@ -46,6 +47,8 @@ pub(crate) struct BatchBuilder {
     limits: PortLimits,
     /// The port could not take the batch: it is sent again before anything else.
     stalled: bool,
+    /// What happens to packets of the batch, by their places; empty without a fault plan.
+    fates: Vec<(u16, Fate)>,
 }
 
 impl BatchBuilder {
@@ -61,6 +64,7 @@ impl BatchBuilder {
             process: ProcessIndex::default(),
             limits: NO_LIMITS,
             stalled: false,
+            fates: Vec::new(),
         }
     }
 
@@ -126,7 +130,7 @@ impl<'a> Sink<'a> {
         }
         let Some(path) = &builder.path else { return true };
         let Some(bytes) = builder.buffer.get(..builder.used_bytes) else { return true };
-        let batch = GsoBatch { path, segment_bytes: builder.segment_bytes, bytes };
+        let batch = GsoBatch { path, segment_bytes: builder.segment_bytes, bytes, fates: &builder.fates };
         let packets = builder.segment_count as u64;
         match self.port.transmit(self.now_ns, &batch) {
             Ok(()) => {
@@ -145,6 +149,7 @@ impl<'a> Sink<'a> {
         builder.segment_count = 0;
         builder.closed = false;
         builder.stalled = false;
+        builder.fates.clear();
         true
     }
 
@@ -214,5 +219,12 @@ impl Transmit for Sink<'_> {
 
     fn abandon(&mut self) {
         self.builder.begun_bytes = 0;
+    }
+
+    #[cold]
+    fn harm(&mut self, fate: Fate) {
+        // Batches are far shorter than 65536 packets.
+        let last = self.builder.segment_count.saturating_sub(1) as u16;
+        self.builder.fates.push((last, fate));
     }
 }

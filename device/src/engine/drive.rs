@@ -137,7 +137,8 @@ impl Engine {
         gsi.forward_detained(now_ns, &mut **port);
         let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
         sink.turn(u64::MAX, false);
-        let sent = gsi.send_mads(&resources.gids, &mut sink);
+        let faults = resources.faults.as_deref_mut();
+        let sent = gsi.send_mads(&resources.gids, faults, &mut sink);
         sent && (sink.sealed_packets == 0 || sink.flush())
     }
 

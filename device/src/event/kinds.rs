@@ -12,7 +12,7 @@ use pumice_transport::types::{AsyncEventType, WorkCompletion};
 use pumice_transport::wire::{Opcode, Psn, Qpn};
 
 use super::element::AsyncElement;
-use crate::faults::Fate;
+use crate::faults::Fired;
 use crate::ground::table::Handle;
 
 bitflags! {
@@ -86,14 +86,12 @@ pub enum Event<'a> {
         /// What is known of it, if it could be parsed: destination, opcode and PSN.
         packet: Option<(Qpn, Opcode, Psn)>,
     },
-    /// A fault plan did something to a packet on its way out.
+    /// A rule of a fault plan applied to a packet on its way out.
     FaultApplied {
-        /// What.
-        fate: &'a Fate,
-        /// The path of the packet.
-        path: &'a Path,
-        /// The packet before that, from its BTH on.
-        packet: &'a [u8],
+        /// Which rule did what to which packet.
+        fault: &'a Fired<'a>,
+        /// The number of the queue pair; `None` for connection management.
+        qpn: Option<Qpn>,
     },
     /// A call of the program was refused.
     CallRefused {

@@ -205,8 +205,7 @@ fn subscribers_hear_of_packets_that_no_queue_pair_sees() {
     ];
     for (reason, bytes, packet) in cases {
         let before = hca.counters().value(reason);
-        port.transmit(world.now_ns(), &GsoBatch { path: &path, segment_bytes: bytes.len(), bytes: &bytes })
-            .unwrap();
+        port.transmit(world.now_ns(), &GsoBatch::new(&path, bytes.len(), &bytes)).unwrap();
         world.run_until(SECOND_NS, || false);
         assert_eq!(take(&lines), [format!("dropped {reason:?} from {source}: {packet}")]);
         assert_eq!(hca.counters().value(reason), before + 1, "{reason:?}");

@@ -1,12 +1,33 @@
 //! What goes wrong on purpose: one vocabulary for real ports and for the simulated network.
 //!
-//! A [`FaultPlan`] is a value: rules, each of which says when and what. At work it decides a [`Fate`] for
-//! each packet. **Invariant**: each rule of chance draws from a generator of its own, and draws alike for
-//! every packet, so that a rule more, or less, changes no other rule's choices.
+//! A [`FaultPlan`] is a value: rules, each with a name, a condition and what happens then. A device applies
+//! it to what it sends itself: where a packet is made, the device knows *what the packet is* ([`PacketKey`]),
+//! and the packet's [`Fate`] is a function of the seed, the rule's name and that key. A [`WirePlan`] is for
+//! the simulated network, which sees packets and nothing else: it draws for each packet in the order of
+//! sending.
+//!
+//! **Invariant**: a fate depends on no clock, no batch, no thread, no number of this run, and on no other
+//! rule. The only state is what counts along one kind of traffic of one queue pair's connection, and where
+//! that traffic stands (`frontier`).
 
-mod fate;
+mod action;
+mod connections;
+mod decide;
+mod frontier;
+mod identity;
+mod partition;
 mod plan;
+mod select;
+mod traffic;
+mod wire;
 
-pub use fate::Fate;
-pub(crate) use fate::{Faults, damage};
-pub use plan::{Fault, FaultPlan, FaultRule, Trigger};
+pub use action::{Delay, Fault};
+pub(crate) use decide::Faults;
+pub use decide::Fired;
+pub use identity::{PacketClass, PacketKey, PacketService};
+pub(crate) use partition::Partitions;
+pub use plan::{Bursts, FaultPlan, PacketRule, PlanError, Recorded, Rule, Steps, What, When};
+pub use pumice_transport::types::{Fate, Flips};
+pub use select::{PacketSelector, Span};
+pub(crate) use wire::WireFaults;
+pub use wire::{WirePlan, WireRule, WireTrigger};

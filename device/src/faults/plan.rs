@@ -1,95 +1,133 @@
-//! Plans: when what happens to packets.
+//! Plans: what goes wrong, when.
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
 
-/// What happens to a packet.
+use pumice_transport::types::Fate;
+
+use super::action::Fault;
+use super::identity::{PacketClass, PacketKey, PacketService};
+use super::select::{PacketSelector, Span};
+
+/// The name of the rule that `--loss` stands for.
+const LOSS: &str = "loss";
+/// All of a million.
+const ALWAYS_PPM: u32 = 1_000_000;
+
+/// Every `step`-th of what a rule is about, from the first to the last, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// It is lost.
-    Drop,
-    /// It arrives twice.
-    Duplicate,
-    /// One bit of the UDP payload is flipped, counted from the first byte's least significant one, modulo the
-    /// length.
-    FlipBit(u64),
-    /// One random bit of the UDP payload is flipped.
-    FlipAnyBit,
-    /// Only this many bytes of the UDP payload arrive.
-    Truncate(usize),
-    /// A random part of the UDP payload, at least one byte, is all that arrives.
-    TruncateAnywhere,
-    /// It arrives this much later than it would have, and later packets may overtake it.
-    Delay {
-        /// How much later.
-        ns: u64,
-    },
-    /// It is held back until the next packet has been sent, and no longer than this. The simulated network
-    /// takes it for a delay.
-    Swap {
-        /// How long at most.
-        within_ns: u64,
-    },
-    /// It arrives with the ECN bits CE.
-    MarkCongestion,
+pub struct Steps {
+    /// The first.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+    /// From one to the next, at least 1.
+    pub step: u64,
 }
 
-impl Fault {
-    /// A number for the kind of fault: rules of different kinds draw from different generators.
-    pub(super) const fn kind(self) -> u64 {
-        match self {
-            Fault::Drop => 1,
-            Fault::Duplicate => 2,
-            Fault::FlipBit(_) => 3,
-            Fault::FlipAnyBit => 4,
-            Fault::Truncate(_) => 5,
-            Fault::TruncateAnywhere => 6,
-            Fault::Delay { .. } => 7,
-            Fault::Swap { .. } => 8,
-            Fault::MarkCongestion => 9,
-        }
+impl Steps {
+    pub(super) const fn has(self, ordinal: u64) -> bool {
+        let step = if self.step == 0 { 1 } else { self.step };
+        ordinal >= self.first && ordinal <= self.last && (ordinal - self.first).is_multiple_of(step)
     }
 }
 
-/// When a rule applies.
+/// Good and bad stretches (the model of Gilbert and Elliott): the rule applies in bad ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trigger {
-    /// To so many of a million packets, by chance.
-    Chance {
-        /// Parts per million.
-        ppm: u32,
-    },
-    /// To one packet.
-    Packet {
-        /// The sender's address.
-        from: IpAddr,
-        /// The destination address, perhaps a multicast group.
-        to: IpAddr,
-        /// Which packet from there to here, counted from 0.
-        index: u64,
-    },
+pub struct Bursts {
+    /// How likely a bad stretch begins with a packet, in parts per million.
+    pub begin_ppm: u32,
+    /// How likely it ends with a packet, in parts per million.
+    pub end_ppm: u32,
 }
 
-/// When what happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FaultRule {
-    /// When.
-    pub trigger: Trigger,
-    /// What.
+/// When a rule applies to what it is about: if all conditions hold. What a rule is about is counted along one
+/// kind of traffic (requests, answers, ACKs, NAKs) of one connection of one queue pair.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct When {
+    /// To these.
+    pub steps: Option<Steps>,
+    /// To so many of a million, by chance.
+    pub chance_ppm: Option<u32>,
+    /// In bad stretches.
+    pub bursts: Option<Bursts>,
+    /// At most so often.
+    pub times: Option<u64>,
+}
+
+/// What a rule does, and to what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum What {
+    /// Something happens to packets.
+    Packet(Box<PacketRule>),
+    /// What a report says happens again.
+    Recorded(Vec<Recorded>),
+}
+
+/// Something that happens to packets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PacketRule {
+    /// Which packets.
+    pub selector: PacketSelector,
+    /// What happens to them.
     pub fault: Fault,
 }
 
-/// What goes wrong with packets. Several rules may apply to the same packet, and then all of it happens.
+/// A packet to which something happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    /// The tag of its process.
+    pub tag: String,
+    /// Which packet.
+    pub key: PacketKey,
+    /// What happened.
+    pub fate: Fate,
+    /// For how long nothing passed from here on, if that happened: `Some(None)` is for ever.
+    pub partition_ns: Option<Option<u64>>,
+}
+
+/// Something that goes wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Its name: no other rule of the plan has it. What the rule draws depends on it.
+    pub name: String,
+    /// When.
+    pub when: When,
+    /// What.
+    pub what: What,
+}
+
+/// What goes wrong. Several rules may apply to the same packet, and then all of it happens.
 ///
 /// ```
-/// use pumice_device::faults::{Fault, FaultPlan};
+/// use pumice_device::faults::{
+///     Fault, FaultPlan, PacketClass, PacketRule, PacketSelector, Rule, Steps, What, When,
+/// };
 ///
-/// let plan = FaultPlan::seeded(7).by_chance(10_000, Fault::Drop).by_chance(500, Fault::Duplicate);
+/// let selector = PacketSelector { opcode: vec![PacketClass::Ack], ..PacketSelector::default() };
+/// let third = Some(Steps { first: 3, last: 3, step: 1 });
+/// let plan = FaultPlan::seeded(7).losing(10_000).with(Rule {
+///     name: "third ACK".to_owned(),
+///     when: When { steps: third, ..When::default() },
+///     what: What::Packet(Box::new(PacketRule { selector, fault: Fault::Drop })),
+/// });
+/// assert_eq!(plan.check(), Ok(()));
 /// assert_eq!(plan.rules().len(), 2);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FaultPlan {
     seed: u64,
-    rules: Vec<FaultRule>,
+    rules: Vec<Rule>,
+}
+
+/// Why a plan cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("rule \"{rule}\": {problem}")]
+pub struct PlanError {
+    /// The name of the rule.
+    pub rule: String,
+    /// What is wrong with it, and the remedy.
+    pub problem: String,
 }
 
 impl FaultPlan {
@@ -98,48 +136,190 @@ impl FaultPlan {
         FaultPlan::default()
     }
 
-    /// Nothing goes wrong yet; what is added by chance draws from this seed.
+    /// Nothing goes wrong yet; what is left to chance follows from this seed.
     pub fn seeded(seed: u64) -> FaultPlan {
         FaultPlan { seed, rules: Vec::new() }
     }
 
-    /// Also this, to so many of a million packets.
-    #[must_use]
-    pub fn by_chance(self, ppm: u32, fault: Fault) -> FaultPlan {
-        self.with(FaultRule { trigger: Trigger::Chance { ppm }, fault })
-    }
-
-    /// Also this, to the packet of this index (from 0) between two addresses.
-    #[must_use]
-    pub fn at(self, from: IpAddr, to: IpAddr, index: u64, fault: Fault) -> FaultPlan {
-        self.with(FaultRule { trigger: Trigger::Packet { from, to, index }, fault })
-    }
-
     /// Also this rule.
     #[must_use]
-    pub fn with(mut self, rule: FaultRule) -> FaultPlan {
+    pub fn with(mut self, rule: Rule) -> FaultPlan {
         self.rules.push(rule);
         self
     }
 
-    /// The seed of what happens by chance.
+    /// Also a rule by which something happens to so many of a million packets.
+    #[must_use]
+    pub fn by_chance(self, name: &str, ppm: u32, fault: Fault) -> FaultPlan {
+        let when = When { chance_ppm: Some(ppm), ..When::default() };
+        let rule = PacketRule { selector: PacketSelector::default(), fault };
+        self.with(Rule { name: name.to_owned(), when, what: What::Packet(Box::new(rule)) })
+    }
+
+    /// Also a rule of the name "loss", by which so many of a million packets are lost.
+    #[must_use]
+    pub fn losing(self, ppm: u32) -> FaultPlan {
+        self.by_chance(LOSS, ppm, Fault::Drop)
+    }
+
+    /// The seed of what is left to chance.
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
     /// The rules, in the order in which they were added.
-    pub fn rules(&self) -> &[FaultRule] {
+    pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// Whether nothing can go wrong.
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
-        self.rules.iter().all(|rule| rule.trigger == Trigger::Chance { ppm: 0 })
+        self.rules.is_empty()
+    }
+
+    /// Whether the plan makes sense.
+    ///
+    /// # Errors
+    /// Two rules have one name, conditions exclude each other, or a rule can apply to nothing.
+    pub fn check(&self) -> Result<(), PlanError> {
+        let mut names = BTreeSet::new();
+        for rule in &self.rules {
+            let wrong = |problem: String| PlanError { rule: rule.name.clone(), problem };
+            if !names.insert(rule.name.as_str()) {
+                return Err(wrong("two rules have this name: give each its own".to_owned()));
+            }
+            rule.when.check().map_err(wrong)?;
+            if let What::Packet(packets) = &rule.what {
+                check_selector(&packets.selector).map_err(wrong)?;
+                check_fault(packets).map_err(wrong)?;
+            }
+        }
+        Ok(())
     }
 }
 
-impl Extend<FaultRule> for FaultPlan {
-    fn extend<I: IntoIterator<Item = FaultRule>>(&mut self, rules: I) {
-        self.rules.extend(rules);
+impl When {
+    fn check(&self) -> Result<(), String> {
+        let chances = [self.chance_ppm, self.bursts.map(|bursts| bursts.begin_ppm)];
+        if chances.into_iter().flatten().any(|ppm| ppm > ALWAYS_PPM) {
+            return Err("a chance is more than 100 %: write at most 100%".to_owned());
+        }
+        if chances.contains(&Some(0)) && self.chance_ppm.is_some_and(|ppm| ppm == 0) {
+            return Err("a chance of 0 never applies: remove the rule, or write a chance above 0".to_owned());
+        }
+        if self.bursts.is_some_and(|bursts| bursts.begin_ppm == 0) {
+            return Err("bad stretches with a chance of 0 never begin: write a chance above 0".to_owned());
+        }
+        if self.times == Some(0) {
+            return Err("times = 0 never applies: remove the rule, or write at least 1".to_owned());
+        }
+        match self.steps {
+            Some(Steps { first: 0, .. }) => Err("counting begins with 1: write 1 for the first".to_owned()),
+            Some(Steps { first, last, .. }) if last < first => {
+                Err(format!("from {first} to {last} there is nothing: write the smaller number first"))
+            }
+            Some(Steps { step: 0, .. }) => Err("a step of 0 does not go on: write at least 1".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a selector asks for must exist.
+fn check_selector(selector: &PacketSelector) -> Result<(), String> {
+    let spans = [
+        ("qp", selector.qp),
+        ("connection", selector.connection),
+        ("message", selector.message),
+        ("packet", selector.packet),
+        ("transmission", selector.transmission),
+    ];
+    for (name, span) in spans {
+        if let Some(Span { first, last }) = span
+            && last < first
+        {
+            return Err(format!("{name} = {first}..{last} has no number: write the smaller number first"));
+        }
+    }
+    if selector.transmission.is_some_and(|span| span.last == 0) {
+        return Err("transmission 0 does not exist: transmissions are counted from 1".to_owned());
+    }
+    for class in &selector.opcode {
+        let services = services_of(*class);
+        if !selector.service.is_empty() && !selector.service.iter().any(|service| services.contains(service))
+        {
+            return Err(format!(
+                "{} is no packet of service {}: it is one of {}",
+                class.name(),
+                names(&selector.service),
+                names(services)
+            ));
+        }
+        if let Some(side) = selector.side
+            && !sides_of(*class).contains(&side)
+        {
+            let sides: Vec<&str> =
+                sides_of(*class).iter().map(|side| super::identity::side_name(*side)).collect();
+            return Err(format!(
+                "{} is sent by the {}: write that as side",
+                class.name(),
+                sides.join(" or the ")
+            ));
+        }
+    }
+    let repeats = selector.transmission.is_some_and(|span| span.first > 1);
+    if repeats
+        && !selector.service.is_empty()
+        && selector.service.iter().all(|service| service.is_unreliable())
+    {
+        return Err("packets of uc and ud are sent once: transmission 2 does not exist".to_owned());
+    }
+    Ok(())
+}
+
+fn names(services: &[PacketService]) -> String {
+    services.iter().map(|service| service.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// The services that have packets of a class.
+const fn services_of(class: PacketClass) -> &'static [PacketService] {
+    use PacketClass as C;
+    use PacketService::{Cm, Rc, Uc, Ud, Xrc};
+    match class {
+        C::Send => &[Rc, Uc, Ud, Xrc],
+        C::Write | C::Cnp => &[Rc, Uc, Xrc],
+        C::Read | C::Atomic | C::Flush | C::ReadResponse | C::AtomicResponse => &[Rc, Xrc],
+        C::Ack | C::Nak | C::RnrNak => &[Rc, Xrc],
+        C::Req | C::Mra | C::Rej | C::Rep | C::Rtu | C::Dreq | C::Drep | C::SidrReq | C::SidrRep => &[Cm],
+    }
+}
+
+/// The sides that send packets of a class.
+const fn sides_of(class: PacketClass) -> &'static [pumice_transport::event::Side] {
+    use PacketClass as C;
+    use pumice_transport::event::Side::{Notification, Requester, Responder};
+    match class {
+        C::Send | C::Write | C::Read | C::Atomic | C::Flush => &[Requester],
+        C::ReadResponse | C::AtomicResponse | C::Ack | C::Nak | C::RnrNak => &[Responder],
+        C::Cnp => &[Notification],
+        C::Req | C::Rtu | C::SidrReq => &[Requester],
+        C::Rep | C::SidrRep => &[Responder],
+        C::Mra | C::Rej | C::Dreq | C::Drep => &[Requester, Responder],
+    }
+}
+
+/// What happens must be something, and possible for what it happens to.
+fn check_fault(rule: &PacketRule) -> Result<(), String> {
+    let PacketRule { selector, fault } = rule;
+    let acks = !selector.opcode.is_empty() && selector.opcode.iter().all(|class| *class == PacketClass::Ack);
+    match fault {
+        Fault::Duplicate { copies: 0 } => Err("0 copies are none: write at least 1".to_owned()),
+        Fault::Reorder { packets: 0, .. } => {
+            Err("a packet that 0 packets overtake stays where it is: write at least 1".to_owned())
+        }
+        Fault::Corrupt { bits: 0, .. } => Err("0 bits are none: write at least 1".to_owned()),
+        Fault::Corrupt { sealed: true, .. } if acks => {
+            Err("an ACK has no payload: silent corruption needs one".to_owned())
+        }
+        _ => Ok(()),
     }
 }

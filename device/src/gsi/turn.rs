@@ -1,6 +1,7 @@
 //! Queue pair 1's turns in the engine: MADs in, MADs out, timers.
 
 use std::mem;
+use std::net::IpAddr;
 
 use pumice_transport::cm::{Cm, MadOut};
 use pumice_transport::host::{Counter, Transmit};
@@ -15,6 +16,7 @@ use super::early::EarlyRequests;
 use super::envelope::{self, Inbound, PACKET_BYTES};
 use crate::addresses::gid_table::GidTable;
 use crate::event::{Event, Topics};
+use crate::faults::Faults;
 use crate::objects::address_handle;
 use crate::port::{Forwarded, Port};
 
@@ -65,7 +67,7 @@ impl Gsi {
 
     /// Whether it is a new request, and this process does not listen for it.
     fn is_early(&self, inbound: &Inbound) -> bool {
-        let message = Mad::parse(inbound.mad()).ok().and_then(|mad| CmMessage::parse(&mad).ok());
+        let message = message_of(inbound.mad());
         let route = inbound.route();
         message.is_some_and(|message| {
             let asked = message.service().zip(Cm::asked_at(&route, &message));
@@ -82,9 +84,7 @@ impl Gsi {
     /// Other processes that a MAD may be for.
     fn others(&self, inbound: &Inbound, port: &mut dyn Port) -> Vec<ProcessIndex> {
         let Some(directory) = port.group().and_then(|group| group.services()) else { return Vec::new() };
-        let Some(message) = Mad::parse(inbound.mad()).ok().and_then(|mad| CmMessage::parse(&mad).ok()) else {
-            return Vec::new();
-        };
+        let Some(message) = message_of(inbound.mad()) else { return Vec::new() };
         let (route, own) = (inbound.route(), self.process);
         if self.cm.recognises(&route, &message) {
             return Vec::new();
@@ -127,11 +127,16 @@ impl Gsi {
     /// The message in a MAD, if a subscriber listens to messages.
     fn told(&self, mad: &[u8]) -> Option<CmMessage> {
         let listens = self.subscribers.listen(Topics::CM);
-        listens.then(|| CmMessage::parse(&Mad::parse(mad).ok()?).ok()).flatten()
+        listens.then(|| message_of(mad)).flatten()
     }
 
-    /// Sends what waits. False: the port has no more room.
-    pub(crate) fn send_mads(&mut self, gids: &GidTable, sink: &mut dyn MadSink) -> bool {
+    /// Sends what waits, and does to it what a fault plan says. False: the port has no more room.
+    pub(crate) fn send_mads(
+        &mut self,
+        gids: &GidTable,
+        mut faults: Option<&mut Faults>,
+        sink: &mut dyn MadSink,
+    ) -> bool {
         while let Some(out) = self.held_back.take().or_else(|| self.cm.poll_transmit()) {
             let Some(path) = path(&out, gids) else {
                 sink.count(Counter::TxDropped);
@@ -148,10 +153,33 @@ impl Gsi {
             if let Some(message) = self.told(&out.mad) {
                 self.subscribers.emit(&Event::CmSent { message: &message });
             }
+            if let Some(faults) = &mut faults {
+                self.harm(&out.mad, path.flow.destination, faults, sink);
+            }
             self.next_psn = self.next_psn.wrapping_add(1);
         }
         true
     }
+}
+
+impl Gsi {
+    /// Does to the MAD that was sealed last what a fault plan says.
+    fn harm(&self, mad: &[u8], peer: IpAddr, faults: &mut Faults, sink: &mut dyn MadSink) {
+        let Some(message) = message_of(mad) else { return };
+        let size = (PACKET_BYTES as u32, MAD_BYTES as u32);
+        let subscribers = &self.subscribers;
+        let fate = faults.decide_message(peer, &message, size, &mut |fault| {
+            subscribers.emit(&Event::FaultApplied { fault, qpn: None });
+        });
+        if !fate.is_ordinary() {
+            sink.harm(fate);
+        }
+    }
+}
+
+/// The message of connection management in a MAD.
+fn message_of(mad: &[u8]) -> Option<CmMessage> {
+    CmMessage::parse(&Mad::parse(mad).ok()?).ok()
 }
 
 /// Where MADs are sent: the batch builder, which also counts.
@@ -161,7 +189,7 @@ pub(crate) trait MadSink: Transmit {
 
 /// The process that an outgoing MAD is for; 0 if the MAD names none.
 fn recipient(mad: &[u8; MAD_BYTES]) -> ProcessIndex {
-    let message = Mad::parse(mad).ok().and_then(|mad| CmMessage::parse(&mad).ok());
+    let message = message_of(mad);
     message.and_then(|message| message.recipient()).map_or(ProcessIndex::NONE, CommId::process)
 }
 

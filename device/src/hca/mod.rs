@@ -29,6 +29,7 @@ use crate::counters::Counters;
 use crate::driver::{Background, Core};
 use crate::engine::{Engine, QueuePairs};
 use crate::event::{LogHook, LogSubscriber, StepHook, StepSubscriber, Subscriber, Subscribers};
+use crate::faults::Faults;
 use crate::ground::clock::Clock;
 use crate::ground::limits::Limits;
 use crate::ground::random::Random;
@@ -159,18 +160,20 @@ impl Hca {
     /// No GIDs; the operating system has no descriptor or thread to give.
     pub fn open(mut config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
         let events = Arc::new(config.subscribe(&clock)?);
-        Hca::open_with(config, port, clock, events)
+        Hca::open_with(config, port, clock, events, None)
     }
 
-    /// As [`Hca::open`], with the subscribers that the port has as well.
+    /// As [`Hca::open`], with the subscribers that the port has as well, and a fault plan at work.
     pub(crate) fn open_with(
         config: HcaConfig,
         mut port: Box<dyn Port>,
         clock: Clock,
         events: Arc<Subscribers>,
+        faults: Option<Box<Faults>>,
     ) -> Result<Hca, HcaError> {
         let threaded = !clock.is_virtual();
         let mut resources = Resources::with_subscribers(config.limits, Arc::clone(&events))?;
+        resources.set_faults(faults);
         resources.pkeys = PkeyTable::new(&config.pkeys, config.limits.pkey_table_len);
         resources.set_number_base(config.process.number_base());
         let first_mtu = config.gids.first().map(|entry| entry.mtu);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use pumice_transport::path::{Flow, Path};
+use pumice_transport::types::Fate;
 use pumice_transport::wire::peek;
 
 use super::limits::Peer;
@@ -20,9 +21,17 @@ pub struct GsoBatch<'a> {
     pub segment_bytes: usize,
     /// The packets, one after the other, not empty. The ICRC of the k-th (from 0) is made with IP ID k.
     pub bytes: &'a [u8],
+    /// What a fault plan does to some of the packets, by their place in the batch, upwards; empty without
+    /// one.
+    pub fates: &'a [(u16, Fate)],
 }
 
 impl<'a> GsoBatch<'a> {
+    /// A batch to whose packets nothing happens.
+    pub fn new(path: &'a Path, segment_bytes: usize, bytes: &'a [u8]) -> GsoBatch<'a> {
+        GsoBatch { path, segment_bytes, bytes, fates: &[] }
+    }
+
     /// The packets of the batch, in order. A `segment_bytes` of zero makes one packet of everything.
     pub fn segments(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         self.bytes.chunks(if self.segment_bytes == 0 { self.bytes.len().max(1) } else { self.segment_bytes })

@@ -109,7 +109,7 @@ fn both_directions_are_read_back_with_right_icrcs() {
 
         let bytes = batch(&path);
         time.advance_to(5);
-        sender.transmit(5, &GsoBatch { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
+        sender.transmit(5, &GsoBatch::new(&path, 23, &bytes)).unwrap();
         time.advance_to(1_005);
         let mut handed_on = 0;
         while receiver.receive(1_005, &mut |_| handed_on += 1) {}
@@ -155,7 +155,7 @@ fn a_full_disk_is_counted_and_disturbs_nothing() {
     let mut port = TapPort::new(fabric.attach(&[path.flow.source]), Arc::new(subscribers));
     *memory.full.lock().unwrap() = true;
     let bytes = batch(&path);
-    port.transmit(0, &GsoBatch { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
+    port.transmit(0, &GsoBatch::new(&path, 23, &bytes)).unwrap();
     assert_eq!(capture.write_errors(), 3);
     assert_eq!(fabric.stats().sent, 3);
     assert!(CaptureSubscriber::new(memory, 0).is_err(), "the head cannot be written");
@@ -176,7 +176,7 @@ fn a_file_is_complete_when_the_port_is_gone() {
     let subscribers = Subscribers::new(vec![Box::new(capture)], Clock::monotonic());
     let mut port = TapPort::new(fabric.attach(&[path.flow.source]), Arc::new(subscribers));
     let bytes = batch(&path);
-    port.transmit(7, &GsoBatch { path: &path, segment_bytes: 23, bytes: &bytes }).unwrap();
+    port.transmit(7, &GsoBatch::new(&path, 23, &bytes)).unwrap();
     drop(port);
     let read = std::fs::read(&file).unwrap();
     std::fs::remove_file(&file).unwrap();

@@ -1,14 +1,14 @@
 //! Faults on the way out of any port.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use pumice_transport::path::Path;
+use pumice_transport::types::Fate;
 
+use super::damage::damage;
 use super::segments;
 use super::{GsoBatch, Port, PortLayer, PortLimits, Received, TransmitError};
-use crate::event::{Event, Subscribers, Topics};
-use crate::faults::{Fate, FaultPlan, Faults, damage};
+use crate::faults::Partitions;
 
 /// Packets that may be late at a time; more come in time.
 const MAX_LATE: usize = 4096;
@@ -36,28 +36,28 @@ pub struct FaultStats {
     pub marked: u64,
     /// Lost because the port below refused the rest of a batch that had to be taken apart.
     pub refused: u64,
+    /// Came from a peer that was parted from this device.
+    pub refused_arrivals: u64,
 }
 
-/// A port around a port that harms what is sent. What is received is left alone: put one on each side.
+/// A port around a port that does to packets what was decided about them ([`GsoBatch::fates`]). It decides
+/// nothing itself, except that nothing passes to and from peers that are parted from this device.
 ///
 /// A batch in which something happens is taken apart; packets whose place in a batch changes keep a right (or
 /// wrong) ICRC.
 #[derive(Debug)]
 pub struct FaultPort<P> {
     inner: P,
-    faults: Faults,
-    /// What was decided for a batch that the port below had no room for.
-    decided: Vec<Fate>,
+    partitions: Partitions,
     stats: FaultStats,
-    /// Waits for the next packet.
-    held: Option<Held>,
+    /// Wait for later packets, in the order in which they came.
+    held: Vec<Held>,
     /// Packets that come later.
     late: Vec<Held>,
-    /// The rest of a batch after the port below became busy: at most one batch, its duplicates and the packet
-    /// held back.
+    /// The rest of a batch after the port below became busy: at most one batch, its duplicates and the
+    /// packets held back.
     pending: VecDeque<Run>,
     pending_retry_ns: u64,
-    subscribers: Arc<Subscribers>,
 }
 
 #[derive(Debug, Clone)]
@@ -65,6 +65,8 @@ struct Held {
     path: Path,
     bytes: Vec<u8>,
     copies: usize,
+    /// So many packets leave before it.
+    behind: u16,
     release_at_ns: u64,
 }
 
@@ -78,18 +80,21 @@ struct Run {
 }
 
 impl<P: Port> FaultPort<P> {
-    /// A port that sends through `inner`; `subscribers` hear of the faults.
-    pub fn new(inner: P, plan: &FaultPlan, subscribers: Arc<Subscribers>) -> FaultPort<P> {
+    /// A port that sends through `inner`.
+    pub fn new(inner: P) -> FaultPort<P> {
+        FaultPort::with_partitions(inner, Partitions::default())
+    }
+
+    /// The same with the partitions of a plan.
+    pub(crate) fn with_partitions(inner: P, partitions: Partitions) -> FaultPort<P> {
         FaultPort {
             inner,
-            faults: Faults::new(plan),
-            decided: Vec::new(),
+            partitions,
             stats: FaultStats::default(),
-            held: None,
+            held: Vec::new(),
             late: Vec::new(),
             pending: VecDeque::new(),
             pending_retry_ns: 0,
-            subscribers,
         }
     }
 
@@ -103,65 +108,26 @@ impl<P: Port> FaultPort<P> {
         &self.inner
     }
 
-    /// What happens to the packets of a batch. A busy port is asked again with the same batch: the same
-    /// happens to it.
-    fn decide(&mut self, batch: &GsoBatch<'_>) -> Vec<Fate> {
-        let decided = std::mem::take(&mut self.decided);
-        if decided.len() == batch.segments().len() {
-            return decided;
-        }
-        let (from, to) = (batch.path.flow.source, batch.path.flow.destination);
-        let decide = |segment: &[u8]| {
-            let index = self.faults.count(from, to);
-            self.faults.fate(from, to, index, segment.len())
-        };
-        batch.segments().map(decide).collect()
-    }
-
-    /// The batch as it leaves, in runs that the port below can take. What is held back leaves after the next
-    /// packet.
-    fn take_apart(&mut self, now_ns: u64, batch: &GsoBatch<'_>, fates: &[Fate]) -> VecDeque<Run> {
+    /// The batch as it leaves, in runs that the port below can take.
+    fn take_apart(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> VecDeque<Run> {
         let limits = self.inner.limits(batch.peer());
         let mut runs = Runs { limits, runs: VecDeque::new() };
-        for ((index, segment), fate) in batch.segments().enumerate().zip(fates) {
+        let mut fates = batch.fates.iter().peekable();
+        for (index, segment) in batch.segments().enumerate() {
+            let index = segments::ip_id(index);
+            let mut fate = Fate::default();
+            while let Some((_, more)) = fates.next_if(|(place, _)| *place <= index) {
+                fate = fate.and(*more);
+            }
             if fate.lost {
                 self.stats.dropped += 1;
                 continue;
             }
-            let index = segments::ip_id(index);
-            let mut packet = segment.to_vec();
-            // An empty datagram is no packet of a batch.
-            let kept_bytes = fate.kept_bytes.map(|bytes| bytes.max(1));
-            damage(&mut packet, &Fate { kept_bytes, ..*fate });
-            self.stats.corrupted += u64::from(fate.flipped_bit.is_some());
-            self.stats.truncated += u64::from(fate.kept_bytes.is_some());
-            self.stats.duplicated += u64::from(fate.doubled);
-            let mut path = batch.path.clone();
-            if fate.marked {
-                path.traffic_class |= CONGESTION_EXPERIENCED;
-                self.stats.marked += 1;
+            let Some(left) = self.hold_back(now_ns, batch.path, index, segment, &fate) else { continue };
+            for _ in 0..left.copies {
+                runs.push(&left.path, &left.bytes, index);
             }
-            let copies = 1 + usize::from(fate.doubled);
-            let wait_ns = match (fate.late_ns, fate.swapped_within_ns) {
-                (Some(ns), _) if self.late.len() < MAX_LATE => Some(ns),
-                (None, Some(ns)) if self.held.is_none() => Some(ns),
-                _ => None,
-            };
-            if let Some(ns) = wait_ns {
-                self.stats.reordered += 1;
-                segments::renumber(&path.flow, index, 0, &mut packet);
-                let held = Held { path, bytes: packet, copies, release_at_ns: now_ns.saturating_add(ns) };
-                if fate.late_ns.is_some() {
-                    self.late.push(held);
-                } else {
-                    self.held = Some(held);
-                }
-                continue;
-            }
-            for _ in 0..copies {
-                runs.push(&path, &packet, index);
-            }
-            if let Some(held) = self.held.take() {
+            for held in overtaken(&mut self.held) {
                 for _ in 0..held.copies {
                     runs.push(&held.path, &held.bytes, 0);
                 }
@@ -170,14 +136,43 @@ impl<P: Port> FaultPort<P> {
         runs.runs
     }
 
-    /// Tells of what was done to a batch.
-    fn emit(&self, batch: &GsoBatch<'_>, fates: &[Fate]) {
-        if !self.subscribers.listen(Topics::FAULTS) {
-            return;
+    /// Does to a packet what is to happen to it; `None`: it is held back.
+    fn hold_back(
+        &mut self,
+        now_ns: u64,
+        path: &Path,
+        index: u16,
+        segment: &[u8],
+        fate: &Fate,
+    ) -> Option<Held> {
+        let mut bytes = segment.to_vec();
+        // An empty datagram is no packet of a batch.
+        let kept_bytes = fate.kept_bytes.map(|bytes| bytes.max(1));
+        damage(&path.flow, index, &mut bytes, &Fate { kept_bytes, ..*fate });
+        self.stats.corrupted += u64::from(fate.flips.is_some());
+        self.stats.truncated += u64::from(fate.kept_bytes.is_some());
+        self.stats.duplicated += u64::from(fate.copies);
+        let mut path = path.clone();
+        if fate.marked {
+            path.traffic_class |= CONGESTION_EXPERIENCED;
+            self.stats.marked += 1;
         }
-        for (packet, fate) in batch.segments().zip(fates).filter(|(_, fate)| !fate.is_ordinary()) {
-            self.subscribers.emit(&Event::FaultApplied { fate, path: batch.path, packet });
+        let copies = 1 + usize::from(fate.copies);
+        let wait_ns = if fate.delay_ns > 0 { fate.delay_ns } else { fate.behind_ns };
+        let waits = fate.delay_ns > 0 || fate.behind_packets > 0;
+        let release_at_ns = now_ns.saturating_add(wait_ns);
+        let mut packet = Held { path, bytes, copies, behind: fate.behind_packets, release_at_ns };
+        if !waits || self.late.len() + self.held.len() >= MAX_LATE {
+            return Some(packet);
         }
+        self.stats.reordered += 1;
+        segments::renumber(&packet.path.flow, index, 0, &mut packet.bytes);
+        if fate.delay_ns > 0 {
+            self.late.push(packet);
+        } else {
+            self.held.push(packet);
+        }
+        None
     }
 
     /// Sends what waits. `Busy` leaves the rest waiting; other errors lose a run.
@@ -198,9 +193,12 @@ impl<P: Port> FaultPort<P> {
 
     /// Sends what is overdue.
     fn catch_up(&mut self, now_ns: u64) -> Result<(), TransmitError> {
+        if self.pending.is_empty() && self.late.is_empty() && self.held.is_empty() {
+            return Ok(());
+        }
         self.send_pending(now_ns)?;
         let mut due: Vec<Held> = self.late.extract_if(.., |late| late.release_at_ns <= now_ns).collect();
-        due.extend(self.held.take_if(|held| held.release_at_ns <= now_ns));
+        due.extend(self.held.extract_if(.., |held| held.release_at_ns <= now_ns));
         due.sort_by_key(|held| held.release_at_ns);
         for held in due {
             let run = Run::of(&held.path, &held.bytes);
@@ -210,13 +208,21 @@ impl<P: Port> FaultPort<P> {
     }
 }
 
+/// A packet leaves: those that enough packets have overtaken now leave after it.
+fn overtaken(held: &mut Vec<Held>) -> Vec<Held> {
+    for one in held.iter_mut() {
+        one.behind = one.behind.saturating_sub(1);
+    }
+    held.extract_if(.., |one| one.behind == 0).collect()
+}
+
 impl Run {
     fn of(path: &Path, packet: &[u8]) -> Run {
         Run { path: path.clone(), segment_bytes: packet.len(), segments: 1, bytes: packet.to_vec() }
     }
 
     fn batch(&self) -> GsoBatch<'_> {
-        GsoBatch { path: &self.path, segment_bytes: self.segment_bytes, bytes: &self.bytes }
+        GsoBatch::new(&self.path, self.segment_bytes, &self.bytes)
     }
 
     fn has_room_for(&self, path: &Path, packet_bytes: usize, limits: &PortLimits) -> bool {
@@ -266,34 +272,39 @@ impl<P: Port> PortLayer for FaultPort<P> {
 
     fn transmit_through(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
         self.catch_up(now_ns)?;
-        let before = (self.stats, self.held.clone(), self.late.len());
-        let fates = self.decide(batch);
-        self.stats.sent += fates.len() as u64;
-        let outcome = if self.held.is_none() && fates.iter().all(Fate::is_ordinary) {
-            self.inner.transmit(now_ns, batch)
-        } else {
-            let mut runs = self.take_apart(now_ns, batch, &fates);
-            let first = runs.pop_front().map(|run| self.inner.transmit(now_ns, &run.batch()));
-            if matches!(first, None | Some(Ok(()))) {
-                self.pending = runs;
-                // Part of it is sent, so the rest is this port's business.
-                let _ = self.send_pending(now_ns);
-            }
-            first.unwrap_or(Ok(()))
-        };
-        if outcome.is_err() {
-            self.late.truncate(before.2);
-            (self.stats, self.held) = (before.0, before.1);
-            self.decided = fates;
-        } else {
-            self.emit(batch, &fates);
+        if self.held.is_empty() && batch.fates.is_empty() {
+            self.inner.transmit(now_ns, batch)?;
+            self.stats.sent += batch.segments().len() as u64;
+            return Ok(());
         }
-        outcome
+        let before = (self.stats, self.held.clone(), self.late.len());
+        self.stats.sent += batch.segments().len() as u64;
+        let mut runs = self.take_apart(now_ns, batch);
+        let first = runs.pop_front().map(|run| self.inner.transmit(now_ns, &run.batch()));
+        if matches!(first, None | Some(Ok(()))) {
+            self.pending = runs;
+            // Part of it is sent, so the rest is this port's business.
+            let _ = self.send_pending(now_ns);
+            return Ok(());
+        }
+        self.late.truncate(before.2);
+        (self.stats, self.held) = (before.0, before.1);
+        first.unwrap_or(Ok(()))
     }
 
     fn receive_through(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         let _ = self.catch_up(now_ns); // busy: later
-        self.inner.receive(now_ns, handler)
+        if !self.partitions.any() {
+            return self.inner.receive(now_ns, handler);
+        }
+        let (partitions, stats) = (&self.partitions, &mut self.stats);
+        self.inner.receive(now_ns, &mut |received| {
+            if partitions.part(received.flow.source, now_ns) {
+                stats.refused_arrivals += received.segments().len() as u64;
+            } else {
+                handler(received);
+            }
+        })
     }
 
     fn held_until_ns(&self) -> Option<u64> {

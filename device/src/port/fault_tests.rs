@@ -1,7 +1,8 @@
 use super::*;
-use crate::faults::Fault;
+use crate::faults::{Fault, WireFaults, WirePlan};
 use crate::port::{Fabric, FabricConfig, PacketCost, Peer, SimPort};
 use pumice_transport::path::{Flow, ROCE_PORT};
+use pumice_transport::types::Flips;
 use pumice_transport::wire::icrc::{self, Verdict};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -61,8 +62,20 @@ fn packets(numbers: std::ops::Range<u8>, sealed: bool) -> Vec<u8> {
     bytes
 }
 
-fn send(port: &mut impl Port, now_ns: u64, bytes: &[u8]) -> Result<(), TransmitError> {
-    port.transmit(now_ns, &GsoBatch { path: &path(), segment_bytes: 20, bytes })
+const NOTHING: Fate = Fate {
+    lost: false,
+    marked: false,
+    copies: 0,
+    behind_packets: 0,
+    behind_ns: 0,
+    delay_ns: 0,
+    flips: None,
+    kept_bytes: None,
+};
+const TWICE: Fate = Fate { copies: 1, ..NOTHING };
+
+fn send(port: &mut impl Port, now_ns: u64, bytes: &[u8], fates: &[(u16, Fate)]) -> Result<(), TransmitError> {
+    port.transmit(now_ns, &GsoBatch { path: &path(), segment_bytes: 20, bytes, fates })
 }
 
 /// The first byte of every packet of every batch.
@@ -70,36 +83,46 @@ fn batches(tape: &Tape) -> Vec<Vec<u8>> {
     tape.batches.iter().map(|(size, bytes)| bytes.chunks(*size).map(|p| p[0]).collect()).collect()
 }
 
-fn faulty(plan: FaultPlan) -> FaultPort<Tape> {
-    FaultPort::new(Tape::default(), &plan, Arc::default())
+fn faulty() -> FaultPort<Tape> {
+    FaultPort::new(Tape::default())
 }
 
-/// Something that happens to every packet.
-fn always(fault: Fault) -> FaultPort<Tape> {
-    faulty(FaultPlan::new().by_chance(1_000_000, fault))
+/// A port that was given so many packets, to all of which the same happens.
+fn always(count: u8, fate: Fate) -> FaultPort<Tape> {
+    let mut port = faulty();
+    let fates: Vec<(u16, Fate)> = (0..count).map(|place| (place.into(), fate)).collect();
+    send(&mut port, 0, &packets(0..count, true), &fates).unwrap();
+    port
+}
+
+/// Fates of twelve packets, by chance.
+fn by_chance(seed: u64, faults: &[(u32, Fault)]) -> Vec<(u16, Fate)> {
+    let plan = faults.iter().fold(WirePlan::seeded(seed), |plan, (ppm, fault)| plan.by_chance(*ppm, *fault));
+    let mut faults = WireFaults::new(&plan);
+    (0..12).map(|place| (place, faults.fate(A, B, place.into(), 20, 0))).collect()
 }
 
 #[test]
 fn without_faults_batches_pass_whole() {
-    let mut port = faulty(FaultPlan::new());
-    send(&mut port, 0, &packets(0..4, true)).unwrap();
+    let port = always(4, NOTHING);
     assert_eq!(port.inner().batches, [(20, packets(0..4, true))]);
-    assert_eq!(port.next_event_ns(), None);
+    let mut port = faulty();
+    send(&mut port, 0, &packets(0..4, true), &[]).unwrap();
+    assert_eq!(port.inner().batches, [(20, packets(0..4, true))]);
+    assert_eq!((port.next_event_ns(), port.stats().sent), (None, 4));
 }
 
 #[test]
 fn certain_faults_happen_to_everything() {
-    let mut port = always(Fault::Drop);
-    send(&mut port, 0, &packets(0..4, true)).unwrap();
+    let port = always(4, Fate::LOST);
     assert!(port.inner().batches.is_empty());
     assert_eq!((port.stats().sent, port.stats().dropped), (4, 4));
 
-    let mut port = always(Fault::Duplicate);
-    send(&mut port, 0, &packets(0..3, true)).unwrap();
+    let port = always(3, TWICE);
     assert_eq!(batches(port.inner()), [vec![0, 0, 1, 1], vec![2, 2]], "batches of at most four");
 
-    let mut port = always(Fault::FlipAnyBit);
-    send(&mut port, 0, &packets(0..3, true)).unwrap();
+    let flips = Some(Flips { count: 1, first: 77, sealed: false });
+    let port = always(3, Fate { flips, ..NOTHING });
     let (before, after) = (packets(0..3, true), port.inner().batches[0].1.clone());
     for (before, after) in before.chunks(20).zip(after.chunks(20)) {
         let flipped: u32 = before.iter().zip(after).map(|(b, a)| (b ^ a).count_ones()).sum();
@@ -108,30 +131,29 @@ fn certain_faults_happen_to_everything() {
 }
 
 #[test]
-fn a_held_packet_leaves_after_the_next_or_when_its_time_is_over() {
-    let mut port = always(Fault::Swap { within_ns: 1_000_000 });
-    send(&mut port, 0, &packets(0..3, true)).unwrap();
-    assert_eq!(batches(port.inner()), [vec![1, 0]], "2 is held again");
+fn a_held_packet_leaves_after_so_many_or_when_its_time_is_over() {
+    let held = |behind_packets| Fate { behind_packets, behind_ns: 1_000_000, ..NOTHING };
+    let mut port = faulty();
+    send(&mut port, 0, &packets(0..6, true), &[(0, held(2)), (1, held(1)), (5, held(2))]).unwrap();
+    assert_eq!(batches(port.inner()), [vec![2, 1, 3, 0], vec![4]], "5 is held");
     assert_eq!(port.next_event_ns(), Some(1_000_000));
     port.receive(999_999, &mut |_| ());
-    assert_eq!(port.inner().batches.len(), 1);
+    assert_eq!(port.inner().batches.len(), 2);
     port.receive(1_000_000, &mut |_| ());
-    assert_eq!(batches(port.inner()), [vec![1, 0], vec![2]]);
+    assert_eq!(batches(port.inner())[2..], [vec![5]]);
     assert_eq!(port.next_event_ns(), None);
 }
 
 #[test]
 fn packets_that_move_keep_a_right_or_wrong_icrc() {
     for seed in 0..20 {
-        let plan = FaultPlan::seeded(seed)
-            .by_chance(200_000, Fault::Drop)
-            .by_chance(200_000, Fault::Duplicate)
-            .by_chance(200_000, Fault::Delay { ns: 500_000 })
-            .by_chance(200_000, Fault::Swap { within_ns: 1_000_000 });
-        let mut port = faulty(plan);
+        let reorder = Fault::Reorder { packets: 1, within_ns: 1_000_000 };
+        let faults = [Fault::Drop, Fault::DUPLICATE, Fault::delay(500_000), reorder];
+        let fates = by_chance(seed, &faults.map(|fault| (200_000, fault)));
+        let mut port = faulty();
         let mut bytes = packets(0..12, true);
         bytes[3 * 20 + 16] ^= 0xff; // packet 3 was never right
-        send(&mut port, 0, &bytes).unwrap();
+        send(&mut port, 0, &bytes, &fates).unwrap();
         port.receive(1_000_000, &mut |_| ());
         for (segment_bytes, bytes) in &port.inner().batches {
             for (index, packet) in bytes.chunks(*segment_bytes).enumerate() {
@@ -144,21 +166,20 @@ fn packets_that_move_keep_a_right_or_wrong_icrc() {
 
 #[test]
 fn a_busy_port_below_is_asked_again_with_the_same_fate() {
-    let plan = FaultPlan::seeded(3).by_chance(400_000, Fault::Drop).by_chance(300_000, Fault::Duplicate);
-    let mut patient = faulty(plan.clone());
-    let mut busy = faulty(plan);
+    let fates = by_chance(3, &[(400_000, Fault::Drop), (300_000, Fault::DUPLICATE)]);
+    let (mut patient, mut busy) = (faulty(), faulty());
     busy.inner.busy_after = Some(0);
-    assert_eq!(send(&mut busy, 0, &packets(0..12, true)), Err(TransmitError::Busy));
+    assert_eq!(send(&mut busy, 0, &packets(0..12, true), &fates), Err(TransmitError::Busy));
     assert_eq!(busy.stats(), FaultStats::default());
     // One run goes through; the rest waits in the port.
     busy.inner.busy_after = Some(1);
-    send(&mut busy, 0, &packets(0..12, true)).unwrap();
+    send(&mut busy, 0, &packets(0..12, true), &fates).unwrap();
     assert_eq!(busy.inner().batches.len(), 1);
     assert_eq!(busy.next_event_ns(), Some(BUSY_RETRY_NS));
-    assert_eq!(send(&mut busy, 0, &packets(0..1, true)), Err(TransmitError::Busy));
+    assert_eq!(send(&mut busy, 0, &packets(0..1, true), &[]), Err(TransmitError::Busy));
     busy.inner.busy_after = None;
     busy.receive(BUSY_RETRY_NS, &mut |_| ());
-    send(&mut patient, 0, &packets(0..12, true)).unwrap();
+    send(&mut patient, 0, &packets(0..12, true), &fates).unwrap();
     assert!(patient.inner().batches.len() > 1);
     assert_eq!(busy.inner().batches, patient.inner().batches);
     assert_eq!(busy.stats(), patient.stats());
@@ -167,27 +188,25 @@ fn a_busy_port_below_is_asked_again_with_the_same_fate() {
 #[test]
 fn it_works_around_a_simulated_port() {
     let fabric = Fabric::new(FabricConfig::default());
-    let plan = FaultPlan::seeded(1).by_chance(100_000, Fault::Drop);
-    let mut a: FaultPort<SimPort> = FaultPort::new(fabric.attach(&[A]), &plan, Arc::default());
+    let mut a: FaultPort<SimPort> = FaultPort::new(fabric.attach(&[A]));
     let mut b = fabric.attach(&[B]);
     for step in 0..1_000 {
-        send(&mut a, step * 100, &packets(0..4, false)).unwrap();
+        let fates = [(step as u16 % 4, Fate::LOST)];
+        send(&mut a, step * 100, &packets(0..4, false), &fates).unwrap();
     }
     let mut arrived = 0;
     while b.receive(1_000_000, &mut |_| arrived += 1) {}
-    assert_eq!(arrived, 4_000 - a.stats().dropped);
-    assert!((300..500).contains(&a.stats().dropped), "{:?}", a.stats());
+    assert_eq!((arrived, a.stats().dropped), (3_000, 1_000));
 }
 
 #[test]
 fn what_is_late_comes_after_its_time_and_in_the_order_of_release() {
-    let plan = FaultPlan::new()
-        .at(A, B, 0, Fault::Delay { ns: 300 })
-        .at(A, B, 2, Fault::Delay { ns: 200 })
-        .at(A, B, 3, Fault::Truncate(12))
-        .at(A, B, 4, Fault::MarkCongestion);
-    let mut port = faulty(plan);
-    send(&mut port, 0, &packets(0..5, true)).unwrap();
+    let late = |delay_ns| Fate { delay_ns, ..NOTHING };
+    let cut = Fate { kept_bytes: Some(12), ..NOTHING };
+    let marked = Fate { marked: true, ..NOTHING };
+    let mut port = faulty();
+    let fates = [(0, late(300)), (2, late(200)), (3, cut), (4, marked)];
+    send(&mut port, 0, &packets(0..5, true), &fates).unwrap();
     let lengths: Vec<usize> = port.inner().batches.iter().map(|(_, bytes)| bytes.len()).collect();
     assert_eq!(lengths, [20 + 12, 20], "1, and 3 cut short; then 4, which is marked");
     assert_eq!(port.next_event_ns(), Some(200));
@@ -196,30 +215,4 @@ fn what_is_late_comes_after_its_time_and_in_the_order_of_release() {
     assert_eq!(port.next_event_ns(), None);
     let stats = port.stats();
     assert_eq!((stats.sent, stats.reordered, stats.truncated, stats.marked), (5, 2, 1, 1));
-}
-
-#[test]
-fn subscribers_hear_of_every_packet_that_a_fault_meets() {
-    use crate::event::Subscriber;
-    use crate::ground::clock::Clock;
-    use std::sync::Mutex;
-
-    struct Heard(Arc<Mutex<Vec<(Fate, u8)>>>);
-    impl Subscriber for Heard {
-        fn topics(&self) -> Topics {
-            Topics::FAULTS
-        }
-        fn hear(&self, _at_ns: u64, event: &Event<'_>) {
-            let Event::FaultApplied { fate, packet, .. } = event else { panic!("{event:?}") };
-            self.0.lock().unwrap().push((**fate, packet[0]));
-        }
-    }
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let subscribers = Subscribers::new(vec![Box::new(Heard(Arc::clone(&heard)))], Clock::monotonic());
-    let plan = FaultPlan::new().at(A, B, 1, Fault::Drop).at(A, B, 3, Fault::Duplicate);
-    let mut port = FaultPort::new(Tape::default(), &plan, Arc::new(subscribers));
-    send(&mut port, 0, &packets(0..5, true)).unwrap();
-    let expected =
-        [(Fate { lost: true, ..Fate::default() }, 1), (Fate { doubled: true, ..Fate::default() }, 3)];
-    assert_eq!(*heard.lock().unwrap(), expected);
 }

@@ -7,6 +7,7 @@
 
 mod batch;
 mod capture;
+mod damage;
 mod directory;
 mod fabric;
 mod fault;

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
-use pumice_transport::event::{QpEvent, Topic};
+use pumice_transport::event::{Departure, QpEvent, Topic};
 use pumice_transport::host::{Counter, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
 use pumice_transport::types::{
-    Access, AsyncEventType, AtomicOperation, Cause, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind,
+    Access, AsyncEventType, AtomicOperation, Cause, Fate, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind,
     WorkCompletion,
 };
 use pumice_transport::wire::Packet;
@@ -177,6 +177,13 @@ impl Host for DeviceHost<'_> {
     #[inline]
     fn emit(&mut self, qp: &QpContext, event: QpEvent<'_>) {
         self.resources.emit(qp, event);
+    }
+
+    fn fate(&mut self, qp: &QpContext, departure: &Departure<'_>) -> Fate {
+        let Resources { faults, events, .. } = &mut *self.resources;
+        let Some(faults) = faults else { return Fate::default() };
+        let qpn = Some(qp.qpn);
+        faults.decide(qp, departure, &mut |fault| events.emit(&Event::FaultApplied { fault, qpn }))
     }
 }
 

@@ -128,6 +128,9 @@ impl Resources {
             return Err(ResourceError::invalid(format!("queue pair {qpn} does not exist")));
         };
         self.events.emit(&Event::QpDestroyed { qp: &attachment.context });
+        if let Some(faults) = &mut self.faults {
+            faults.forget(&attachment.context);
+        }
         let QpContext { pd, send_cq, recv_cq, recv_queue, .. } = attachment.context;
         self.release_pd(pd);
         attachment.xrcd.into_iter().for_each(|xrcd| self.xrc.release_open(xrcd));

@@ -11,6 +11,7 @@ use crate::addresses::multicast::MulticastGroups;
 use crate::addresses::pkey_table::PkeyTable;
 use crate::counters::Counters;
 use crate::event::{Subscribers, Topics};
+use crate::faults::Faults;
 use crate::ground::error::ResourceError;
 use crate::ground::limits::Limits;
 use crate::ground::table::{Handle, Table};
@@ -71,6 +72,8 @@ pub struct Resources {
     /// into the protocol and moves them to ERR; their QP_FATAL is raised already. Never longer than
     /// the number of attached queue pairs.
     pub qp_faults: Vec<QpFault>,
+    /// What a fault plan does to packets, if there is one.
+    pub(crate) faults: Option<Box<Faults>>,
     /// A completion was made since the engine last cleared this.
     pub new_completions: bool,
     /// The receive queue of UC or UD messages that was short of requests last, and the completion queue that
@@ -172,9 +175,19 @@ impl Resources {
             cq_common: CqCommon { events: Arc::clone(&events), ..CqCommon::default() },
             events,
             qp_faults: Vec::new(),
+            faults: None,
             new_completions: false,
             short_receives: None,
         })
+    }
+
+    /// From now on a plan decides what happens to packets.
+    pub(crate) fn set_faults(&mut self, faults: Option<Box<Faults>>) {
+        if faults.is_some() {
+            // What is sent is told to those who decide.
+            self.topics |= Topics::PACKETS;
+        }
+        self.faults = faults;
     }
 
     /// What the device is made for.

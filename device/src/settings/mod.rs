@@ -12,7 +12,7 @@ mod probability;
 use std::ffi::OsString;
 use std::hash::Hasher as _;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fnv::FnvHasher;
 
@@ -26,8 +26,10 @@ pub const ADDR: &str = "PUMICE_ADDR";
 pub const DEVICE: &str = "PUMICE_DEVICE";
 /// Share of the packets that is lost on the way out.
 pub const LOSS: &str = "PUMICE_LOSS";
-/// Seed of everything that looks random in losses.
+/// Seed of everything in fault plans that looks random.
 pub const SEED: &str = "PUMICE_SEED";
+/// What fault plans call the process.
+pub const TAG: &str = "PUMICE_TAG";
 /// File for a capture of all packets.
 pub const CAPTURE: &str = "PUMICE_CAPTURE";
 /// Profile of the device: a name, or a file.
@@ -38,12 +40,16 @@ pub const LOG: &str = "PUMICE_LOG";
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 8] = [ADDR, DEVICE, LOSS, SEED, CAPTURE, PROFILE, LOG, EXPLAIN];
+pub const VARIABLES: [&str; 9] = [ADDR, DEVICE, LOSS, SEED, TAG, CAPTURE, PROFILE, LOG, EXPLAIN];
 
 /// Name of the device when the user gives no other.
 pub const DEFAULT_DEVICE: &str = "pumice0";
 /// Longest name of a device in bytes: one less than `ibv_device` and sysfs have room for, with a margin.
 const MAX_DEVICE_BYTES: usize = 59;
+/// Longest name of a program that is used as it is, in characters.
+const MAX_NAME_CHARS: usize = 60;
+/// Longest tag of a process, in bytes.
+const MAX_TAG_BYTES: usize = 100;
 /// Seed when there is none, so that two runs lose the same packets.
 pub const DEFAULT_SEED: u64 = 1;
 
@@ -56,8 +62,10 @@ pub struct Settings {
     pub device: String,
     /// Packets that are lost on the way out, in parts per million.
     pub loss_ppm: u32,
-    /// Seed of the losses; see [`Settings::seed_of`].
+    /// Seed of fault plans.
     pub seed: u64,
+    /// What fault plans call the process; see [`Settings::tag_of`].
+    pub tag: Option<String>,
     /// Where all packets are written to, in pcapng; `%p` stands for the process number.
     pub capture: Option<PathBuf>,
     /// Profile: the name of a built-in one, or a path.
@@ -92,6 +100,7 @@ impl Settings {
             device: text(DEVICE)?.map_or_else(|| Ok(DEFAULT_DEVICE.to_owned()), device)?,
             loss_ppm: text(LOSS)?.map_or(Ok(0), |value| loss(&value))?,
             seed: text(SEED)?.map_or(Ok(DEFAULT_SEED), |value| seed(&value))?,
+            tag: text(TAG)?.map(tag).transpose()?,
             capture: path(CAPTURE).map(PathBuf::from),
             profile: path(PROFILE).unwrap_or_else(|| "default".into()),
             log: match text(LOG)? {
@@ -112,9 +121,14 @@ impl Settings {
         Settings::parse(std::env::var_os, standard_error_is_free())
     }
 
-    /// The seed of one process: it depends on the seed, the address and the process's arguments. So the two
-    /// sides of a connection lose different packets, and the same command loses the same ones every time.
-    pub fn seed_of(&self, arguments: impl IntoIterator<Item = OsString>) -> u64 {
+    /// What fault plans call a process: the tag that is set, or else the program's name and eight digits that
+    /// depend on the address and the arguments. So the two sides of a connection lose different packets, and
+    /// the same command loses the same ones every time. `command`: the program, which may be a path, and its
+    /// arguments.
+    pub fn tag_of(&self, command: impl IntoIterator<Item = OsString>) -> String {
+        if let Some(tag) = &self.tag {
+            return tag.clone();
+        }
         // FNV-1a: the same on every machine and with every compiler.
         let mut hasher = FnvHasher::default();
         let mut mix = |bytes: &[u8]| {
@@ -122,12 +136,17 @@ impl Settings {
             // 0xff is in no address and in no UTF-8 text: it separates.
             hasher.write(&[0xff]);
         };
-        mix(&self.seed.to_le_bytes());
         mix(self.address.map(|address| address.to_string()).unwrap_or_default().as_bytes());
-        for argument in arguments {
+        let mut command = command.into_iter();
+        let program = command.next().unwrap_or_default();
+        for argument in command {
             mix(argument.as_encoded_bytes());
         }
-        hasher.finish()
+        // The folder by which a program is called is not what it is told to do.
+        let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
+        let name: String =
+            name.chars().filter(|c| !c.is_control() && *c != '*').take(MAX_NAME_CHARS).collect();
+        format!("{name}-{:08x}", hasher.finish() as u32)
     }
 }
 
@@ -148,6 +167,14 @@ fn device(value: String) -> Result<String, SettingError> {
         {DEFAULT_DEVICE}"
     );
     Err(SettingError::new(DEVICE, value, rule))
+}
+
+fn tag(value: String) -> Result<String, SettingError> {
+    if value.len() <= MAX_TAG_BYTES && value.chars().all(|c| !c.is_control() && c != '*') {
+        return Ok(value);
+    }
+    let rule = format!("a tag has at most {MAX_TAG_BYTES} bytes, without control characters and '*'");
+    Err(SettingError::new(TAG, value, rule))
 }
 
 fn loss(value: &str) -> Result<u32, SettingError> {

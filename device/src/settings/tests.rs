@@ -79,16 +79,16 @@ fn wrong_values_are_refused_in_a_sentence() {
 
 #[test]
 fn processes_lose_different_packets_and_the_same_ones_every_time() {
-    let seed = |variables: &[(&'static str, &str)], arguments: &[&str]| {
-        parse(variables).unwrap().seed_of(arguments.iter().map(OsString::from))
+    let tag = |variables: &[(&'static str, &str)], command: &[&str]| {
+        parse(variables).unwrap().tag_of(command.iter().map(OsString::from))
     };
-    let server = seed(&[(SEED, "7")], &["pingpong"]);
-    assert_eq!(server, seed(&[(SEED, "7")], &["pingpong"]));
-    assert_eq!(server, 0x9965_2712_86ca_5d7f, "{server:#x}: it must not change between versions");
-    assert_ne!(server, seed(&[(SEED, "7")], &["pingpong", "localhost"]));
-    assert_ne!(server, seed(&[(SEED, "8")], &["pingpong"]));
-    assert_ne!(server, seed(&[(SEED, "7"), (ADDR, "127.0.0.2")], &["pingpong"]));
-    assert_ne!(seed(&[], &["ab", "c"]), seed(&[], &["a", "bc"]));
+    let server = tag(&[], &["/usr/bin/pingpong"]);
+    assert_eq!(server, "pingpong-8602eb6e", "it must not change between versions");
+    assert_eq!(server, tag(&[(SEED, "7")], &["pingpong"]));
+    assert_ne!(server, tag(&[], &["pingpong", "localhost"]));
+    assert_ne!(server, tag(&[(ADDR, "127.0.0.2")], &["pingpong"]));
+    assert_ne!(tag(&[], &["a", "ab", "c"]), tag(&[], &["a", "a", "bc"]));
+    assert_eq!(tag(&[(TAG, "client")], &["pingpong"]), "client");
 }
 
 #[test]

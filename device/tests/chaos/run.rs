@@ -1,6 +1,6 @@
 //! One seed: make the scenario, run it, judge it, take it down.
 
-use pumice_device::faults::FaultPlan;
+use pumice_device::faults::WirePlan;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::{QpInit, SrqSetup};
 use pumice_device::world::World;
@@ -205,7 +205,7 @@ impl Chaos {
             if !healed && now_ns >= scenario.heal_at_ns {
                 healed = true;
                 partition_ends_ns = None;
-                self.world.fabric().play(&FaultPlan::new());
+                self.world.fabric().play(&WirePlan::new());
                 self.heal(cut_at_ns.is_none(), &cut);
             }
             assert!(now_ns < scenario.heal_at_ns + LIVENESS_NS, "stuck:\n{}", self.status());

@@ -1,6 +1,6 @@
 //! What a seed makes: the network, and when it misbehaves.
 
-use pumice_device::faults::{Fault, FaultPlan};
+use pumice_device::faults::{Fault, WirePlan};
 use pumice_device::port::FabricConfig;
 use pumice_transport::types::{Mtu, QpType};
 
@@ -62,12 +62,12 @@ fn fabric(seed: u64, random: &mut Random) -> FabricConfig {
         rate_bits_per_second: random.percent(70).then(|| random.between(1, 40) * 1_000_000_000),
         queue_bytes: random.choose(&[48 << 10, 128 << 10, 1 << 20]),
         receive_buffer_bytes: random.choose(&[96 << 10, 512 << 10, 4 << 20]),
-        faults: FaultPlan::seeded(seed)
+        faults: WirePlan::seeded(seed)
             .by_chance(loss_ppm, Fault::Drop)
-            .by_chance(duplicate_ppm, Fault::Duplicate)
-            .by_chance(reorder_ppm, Fault::Delay { ns: random.between(1_000, 300_000) })
-            .by_chance(corrupt_ppm, Fault::FlipAnyBit)
-            .by_chance(truncate_ppm, Fault::TruncateAnywhere),
+            .by_chance(duplicate_ppm, Fault::DUPLICATE)
+            .by_chance(reorder_ppm, Fault::delay(random.between(1_000, 300_000)))
+            .by_chance(corrupt_ppm, Fault::FLIP)
+            .by_chance(truncate_ppm, Fault::CUT),
         ..FabricConfig::default()
     }
 }

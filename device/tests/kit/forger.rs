@@ -37,7 +37,7 @@ impl Forger {
     }
 
     pub fn send(&mut self, world: &mut World, bytes: &[u8]) {
-        let batch = GsoBatch { path: &self.path, segment_bytes: bytes.len(), bytes };
+        let batch = GsoBatch::new(&self.path, bytes.len(), bytes);
         self.port.transmit(world.now_ns(), &batch).unwrap();
     }
 

@@ -244,7 +244,7 @@ fn send(port: &mut SharedPort, index: u8) {
     let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
     let mut bytes = [0; 16];
     bytes[5] = index;
-    port.transmit(0, &GsoBatch { path: &path, segment_bytes: 16, bytes: &bytes }).unwrap();
+    port.transmit(0, &GsoBatch::new(&path, 16, &bytes)).unwrap();
 }
 
 /// The process index in the next packet that a port hands up.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use pumice_device::faults::{Fault, FaultPlan};
+use pumice_device::faults::{Fault, WirePlan};
 use pumice_transport::host::Counter;
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
@@ -100,7 +100,7 @@ fn statement_43_a_lost_middle_costs_one_message_and_no_receive() {
         scene.b.post_recv(scene.qb, wr_id, 8192 * wr_id as usize, 8192);
     }
     // Path MTU 1024: the second of three packets.
-    scene.world.fabric().play(&FaultPlan::new().at(scene.a.ip, scene.b.ip, 1, Fault::Drop));
+    scene.world.fabric().play(&WirePlan::new().at(scene.a.ip, scene.b.ip, 1, Fault::Drop));
     scene.a.memory.write(0, &[1; 3000]);
     scene.send(1, 3000);
     scene.settle();

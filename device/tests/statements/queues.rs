@@ -1,6 +1,6 @@
 //! Send queues: order, errors, entries, inline data.
 
-use pumice_device::faults::{Fault, FaultPlan};
+use pumice_device::faults::{Fault, WirePlan};
 use pumice_device::hca::{CqSetup, HcaError};
 use pumice_transport::qp::PostError;
 use pumice_transport::types::*;
@@ -20,7 +20,7 @@ fn statement_28_a_fence_waits_for_reads_only() {
         scene.b.memory.write(512, &[7; 8]);
         // Nothing comes back to `a` any more.
         let (from, to) = (scene.b.ip, scene.a.ip);
-        let silent = (0..1_000).fold(FaultPlan::new(), |plan, index| plan.at(from, to, index, Fault::Drop));
+        let silent = (0..1_000).fold(WirePlan::new(), |plan, index| plan.at(from, to, index, Fault::Drop));
         scene.world.fabric().play(&silent);
         let request = SendRequest {
             sges: &[scene.a.sge(0, 8)],

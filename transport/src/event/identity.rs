@@ -3,7 +3,8 @@
 use alloc::collections::VecDeque;
 use core::fmt;
 
-use crate::wire::Psn;
+use crate::path::Path;
+use crate::wire::{Opcode, Psn, Qpn, Syndrome};
 
 /// Passes that are remembered for counting transmissions; older ones are forgotten.
 const MAX_PASSES: usize = 64;
@@ -27,8 +28,9 @@ pub enum Side {
 pub struct PacketIdentity {
     /// Who sends it.
     pub side: Side,
-    /// The message that it belongs to: of a request, the ordinal of the send request on the queue pair, from
-    /// 0; of an answer, its MSN, which is the number of requests executed (modulo 2^24).
+    /// The message that it belongs to, from 0: of a request, the ordinal of the send request on the queue
+    /// pair; of an answer, the ordinal of the request that it answers or refuses, as the responder counts
+    /// requests (modulo 2^24). An ACK answers the last of the requests that it acknowledges.
     pub message: u64,
     /// PSN relative to the first of this side, modulo 2^24.
     pub relative_psn: u32,
@@ -48,6 +50,30 @@ impl fmt::Display for PacketIdentity {
         let PacketIdentity { message, relative_psn, transmission, .. } = self;
         write!(f, "message {message}  packet {relative_psn}  transmission {transmission}")
     }
+}
+
+/// A packet that is about to leave, or an ACK that is owed: what a host is told of it when it decides the
+/// packet's [`Fate`](crate::types::Fate).
+#[derive(Debug, Clone, Copy)]
+pub struct Departure<'a> {
+    /// Which packet of which message it is.
+    pub identity: PacketIdentity,
+    /// The ordinal of the queue pair's connection: how often it was reset before.
+    pub connection: u32,
+    /// Its opcode.
+    pub opcode: Opcode,
+    /// Of an answer of the kind ACK or NAK: which one.
+    pub syndrome: Option<Syndrome>,
+    /// PSNs that it takes: of a READ request, those of its answer.
+    pub psn_count: u32,
+    /// Bytes from the BTH to the ICRC.
+    pub length_bytes: u32,
+    /// Bytes of payload.
+    pub payload_bytes: u32,
+    /// Its way.
+    pub path: &'a Path,
+    /// The queue pair that it is for.
+    pub destination: Qpn,
 }
 
 /// Counts how often each PSN was sent. A sender goes through PSNs upwards and sometimes back: each way

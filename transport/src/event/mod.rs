@@ -14,7 +14,7 @@ use core::fmt;
 use crate::types::{Cause, Counter, Peer, QpState, RecvRequest, SendOpcode, WcStatus, WorkCompletion};
 use crate::wire::{NakCode, Opcode, Packet, Psn, Syndrome};
 
-pub use identity::{PacketIdentity, Side, Transmissions};
+pub use identity::{Departure, PacketIdentity, Side, Transmissions};
 
 /// What an event is about: subscribers choose by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -77,7 +77,9 @@ impl Notifier {
         if host.listens(Topic::Packets) {
             let identity =
                 PacketIdentity { side: Side::Notification, message: 0, relative_psn: 0, transmission: 1 };
-            outbound::emit_sent(&settings.context, identity, &headers, 0, host);
+            let written =
+                outbound::Written { identity, headers: &headers, payload_bytes: 0, psn_count: 0, path };
+            outbound::emit_sent(settings, &written, host, sink);
         }
         self.pending = false;
         Progress::Idle

@@ -37,7 +37,7 @@ use core::net::IpAddr;
 use crate::event::{Actor, QpEvent, Topic};
 use crate::host::{Host, PeerProgress, QpContext, Transmit};
 use crate::types::{AsyncEventType, Cause, Peer, QpCapacity, QpState, QpType, WcStatus};
-use crate::wire::{Psn, Qpn};
+use crate::wire::Qpn;
 
 pub use crate::path::Arrival;
 pub use crate::types::{MAX_MESSAGE_BYTES, PostError};
@@ -82,8 +82,6 @@ pub struct QueuePair {
     window_limit_packets: u32,
     /// SQD was reached with started messages still unanswered.
     draining: bool,
-    /// Times that it was reset.
-    epoch: u32,
 }
 
 impl QueuePair {
@@ -103,7 +101,6 @@ impl QueuePair {
             peer_port: PeerPort::default(),
             window_limit_packets: 64,
             draining: false,
-            epoch: 0,
         }
     }
 
@@ -169,7 +166,7 @@ impl QueuePair {
         let to = self.state;
         if from != to && host.listens(Topic::States) {
             let peer = self.peer().map(|(address, qpn)| Peer { address, qpn });
-            let event = QpEvent::StateChanged { from, to, by, connection: self.epoch, peer };
+            let event = QpEvent::StateChanged { from, to, by, connection: self.settings.connection, peer };
             host.emit(&self.settings.context, event);
         }
     }
@@ -277,8 +274,7 @@ impl QueuePair {
             return Progress::Blocked;
         }
         let Receiver::Reliable(responder) = &mut self.receiver else { return Progress::Idle };
-        let first_psn = Psn::new(self.attributes.rq_psn);
-        match responder.responses.transmit(&self.settings, first_psn, host, sink) {
+        match responder.responses.transmit(&self.settings, host, sink) {
             Ok(progress) => progress,
             Err(psn) => {
                 responder.refuse_read(psn);

@@ -33,6 +33,8 @@ impl Settings {
             qp_type: config.qp_type,
             signal_all: config.signal_all,
             has_srq: config.has_srq,
+            connection: 0,
+            rq_psn: Psn::new(0),
             path: None,
             destination: Qpn::new(0),
             mtu_bytes: if config.qp_type.is_datagram() { config.port_mtu_bytes } else { 256 },
@@ -155,6 +157,7 @@ impl QueuePair {
             (_, QpState::Err) => self.enter_error(Some(Cause::Modified), host),
             (QpState::Init, QpState::Rtr) => {
                 let rq_psn = Psn::new(self.attributes.rq_psn);
+                self.settings.rq_psn = rq_psn;
                 match &mut self.receiver {
                     Receiver::Reliable(responder) => responder.start(rq_psn),
                     Receiver::Unreliable(receiver) => receiver.start(rq_psn),
@@ -185,7 +188,7 @@ impl QueuePair {
 
     fn reset(&mut self) {
         self.state = QpState::Reset;
-        self.epoch = self.epoch.wrapping_add(1);
+        self.settings.connection = self.settings.connection.wrapping_add(1);
         self.draining = false;
         self.requester = Requester::new(self.capacity.max_send_wr);
         self.receiver = Receiver::new(self.settings.qp_type);

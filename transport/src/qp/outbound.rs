@@ -1,9 +1,11 @@
 //! Packets on their way out: requests, responses and CNPs of all services are written here.
 
-use crate::event::{PacketIdentity, QpEvent};
-use crate::host::{Host, QpContext, Transmit};
+use super::settings::Settings;
+use crate::event::{Departure, PacketIdentity, QpEvent};
+use crate::host::{Host, Transmit};
 use crate::path::Path;
-use crate::wire::{Bth, Headers, ICRC_BYTES};
+use crate::types::Fate;
+use crate::wire::{Bth, Headers, ICRC_BYTES, OperationClass, Syndrome};
 
 /// What is left to do after a transmit call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,18 +25,64 @@ pub(crate) enum Emitted {
     NoRoom,
 }
 
-/// Tells of a packet that is in the sink.
+/// A packet that was just written, or will be.
+pub(crate) struct Written<'a> {
+    pub(crate) identity: PacketIdentity,
+    pub(crate) headers: &'a Headers,
+    pub(crate) payload_bytes: usize,
+    /// PSNs that it takes.
+    pub(crate) psn_count: u32,
+    pub(crate) path: &'a Path,
+}
+
+impl<'a> Written<'a> {
+    fn length_bytes(&self) -> u32 {
+        (self.headers.len() + self.payload_bytes.next_multiple_of(4) + ICRC_BYTES) as u32
+    }
+
+    /// What the host is told of it when it decides what happens to it.
+    pub(crate) fn departure(&self, settings: &Settings) -> Departure<'a> {
+        let opcode = self.headers.bth.opcode;
+        let acknowledges = opcode.info().is_some_and(|info| info.class == OperationClass::Acknowledge);
+        let aeth = self.headers.aeth.filter(|_| acknowledges);
+        Departure {
+            identity: self.identity,
+            connection: settings.connection,
+            opcode,
+            syndrome: aeth.map(|aeth| Syndrome::from_byte(aeth.syndrome)),
+            psn_count: self.psn_count,
+            length_bytes: self.length_bytes(),
+            payload_bytes: self.payload_bytes as u32,
+            path: self.path,
+            destination: self.headers.bth.destination,
+        }
+    }
+
+    /// Tells of the packet, which is in the sink.
+    pub(crate) fn emit<H: Host>(&self, settings: &Settings, host: &mut H) {
+        let Bth { opcode, psn, .. } = self.headers.bth;
+        let (identity, length_bytes) = (self.identity, self.length_bytes());
+        host.emit(&settings.context, QpEvent::PacketSent { identity, opcode, psn, length_bytes });
+    }
+}
+
+/// Tells of a packet that is in the sink, and does to it what the host decides.
 #[cold]
-pub(crate) fn emit_sent<H: Host>(
-    qp: &QpContext,
-    identity: PacketIdentity,
-    headers: &Headers,
-    payload_bytes: usize,
+pub(crate) fn emit_sent<H: Host, T: Transmit>(
+    settings: &Settings,
+    written: &Written<'_>,
     host: &mut H,
+    sink: &mut T,
 ) {
-    let Bth { opcode, psn, .. } = headers.bth;
-    let length_bytes = (headers.len() + payload_bytes.next_multiple_of(4) + ICRC_BYTES) as u32;
-    host.emit(qp, QpEvent::PacketSent { identity, opcode, psn, length_bytes });
+    written.emit(settings, host);
+    harm(host.fate(&settings.context, &written.departure(settings)), sink);
+}
+
+/// Does to the packet that is in the sink what was decided.
+pub(crate) fn harm<T: Transmit>(fate: Fate, sink: &mut T) {
+    if !fate.is_ordinary() {
+        sink.harm(fate);
+    }
 }
 
 /// Writes one packet into the sink: headers, payload, pad. The pad count follows from the payload; `fill`

@@ -85,7 +85,7 @@ impl QueuePair {
         let reason = match (counter, &self.settings.path) {
             // What comes after ERR, and to a queue pair that was connected before, is nothing unusual.
             (Counter::RxWrongState, _)
-                if matches!(self.state, QpState::Reset | QpState::Init) && self.epoch == 0 =>
+                if matches!(self.state, QpState::Reset | QpState::Init) && self.settings.connection == 0 =>
             {
                 DropReason::NotReceiving { state: self.state }
             }

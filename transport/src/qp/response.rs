@@ -2,11 +2,12 @@
 
 use alloc::collections::VecDeque;
 
-use super::outbound::{self, Emitted, Progress};
+use super::outbound::{self, Emitted, Progress, Written};
 use super::settings::Settings;
 use crate::event::{PacketIdentity, Side, Topic, Transmissions};
 use crate::host::{Host, RemoteKey, Transmit};
-use crate::types::{Cause, Detail, RemoteRange};
+use crate::path::Path;
+use crate::types::{Cause, Detail, Fate, RemoteRange};
 use crate::wire::{Aeth, AtomicAckEth, Headers, NakCode, Operation, Packets, Position, Psn, Syndrome};
 
 /// Places in the response queue beyond those for READs and atomics: acknowledgements between them.
@@ -17,6 +18,8 @@ const ACKNOWLEDGE_PLACES: usize = 8;
 pub(crate) struct Replay {
     pub(crate) first_psn: Psn,
     pub(crate) count: u32,
+    /// The ordinal of the request.
+    pub(crate) message: u32,
     pub(crate) kind: ReplayKind,
 }
 
@@ -43,9 +46,9 @@ pub(crate) struct ReadRequest {
 }
 
 impl ReadRequest {
-    fn stream(self, msn: u32) -> ReadStream {
+    fn stream(self, message: u32, msn: u32) -> ReadStream {
         let ReadRequest { key, first_psn, address, length_bytes, count } = self;
-        ReadStream { key, first_psn, address, length_bytes, count, sent: 0, msn }
+        ReadStream { key, first_psn, address, length_bytes, count, sent: 0, message, msn }
     }
 }
 
@@ -57,6 +60,7 @@ struct ReadStream {
     length_bytes: u32,
     count: u32,
     sent: u32,
+    message: u32,
     msn: u32,
 }
 
@@ -66,16 +70,20 @@ enum Response {
         syndrome: Syndrome,
         psn: Psn,
         msn: u32,
+        /// What happens to it, if it is an ACK.
+        fate: Fate,
     },
     Read(ReadStream),
     Atomic {
         psn: Psn,
         original: u64,
+        message: u32,
         msn: u32,
     },
     /// READ RESPONSE ONLY without payload.
     Empty {
         psn: Psn,
+        message: u32,
         msn: u32,
     },
 }
@@ -88,13 +96,14 @@ impl Response {
         }
     }
 
-    /// The MSN that it carries, or would carry if it had an AETH.
-    fn msn(&self) -> u32 {
+    /// The ordinal of the request that it answers or refuses.
+    fn message(&self) -> u32 {
         match self {
-            Response::Acknowledge { msn, .. }
-            | Response::Atomic { msn, .. }
-            | Response::Empty { msn, .. }
-            | Response::Read(ReadStream { msn, .. }) => *msn,
+            Response::Acknowledge { syndrome: Syndrome::Ack { .. }, msn, .. } => before(*msn),
+            Response::Acknowledge { msn, .. } => *msn,
+            Response::Atomic { message, .. }
+            | Response::Empty { message, .. }
+            | Response::Read(ReadStream { message, .. }) => *message,
         }
     }
 
@@ -106,6 +115,11 @@ impl Response {
             Response::Read(stream) => stream.first_psn.plus(stream.count - 1),
         }
     }
+}
+
+/// The ordinal of the last request among so many that were executed.
+const fn before(msn: u32) -> u32 {
+    msn.wrapping_sub(1) & 0xff_ffff
 }
 
 /// How urgently responses want to leave.
@@ -153,7 +167,30 @@ impl Responses {
     /// Queues an ACK or NAK. It takes the place of an ACK, or of a NAK of the same packet, that has
     /// not left yet.
     pub(crate) fn push_acknowledge(&mut self, syndrome: Syndrome, psn: Psn, msn: u32) {
-        let new = Response::Acknowledge { syndrome, psn, msn };
+        self.push_fated(syndrome, psn, msn, Fate::default());
+    }
+
+    /// Queues the ACK of a message that was just executed, unless the host loses it. So what leaves later
+    /// acknowledges the messages whose ACKs are not lost, however many of them one packet speaks for.
+    pub(crate) fn acknowledge_message<H: Host>(
+        &mut self,
+        settings: &Settings,
+        psn: Psn,
+        msn: u32,
+        host: &mut H,
+    ) {
+        let syndrome = Syndrome::ACK_UNLIMITED;
+        let fate = match settings.path.as_deref() {
+            Some(path) if host.listens(Topic::Packets) => ack_fate(settings, path, psn, msn, host),
+            _ => Fate::default(),
+        };
+        if !fate.lost {
+            self.push_fated(syndrome, psn, msn, fate);
+        }
+    }
+
+    fn push_fated(&mut self, syndrome: Syndrome, psn: Psn, msn: u32, fate: Fate) {
+        let new = Response::Acknowledge { syndrome, psn, msn, fate };
         let is_ack = matches!(syndrome, Syndrome::Ack { .. });
         match self.queue.back_mut() {
             Some(back @ Response::Acknowledge { syndrome: Syndrome::Ack { .. }, .. }) => *back = new,
@@ -173,27 +210,27 @@ impl Responses {
     }
 
     pub(crate) fn push_read(&mut self, request: ReadRequest, msn: u32) {
-        self.queue.push_back(Response::Read(request.stream(msn)));
+        self.queue.push_back(Response::Read(request.stream(before(msn), msn)));
     }
 
     pub(crate) fn push_atomic(&mut self, psn: Psn, original: u64, msn: u32) {
-        self.queue.push_back(Response::Atomic { psn, original, msn });
+        self.queue.push_back(Response::Atomic { psn, original, message: before(msn), msn });
     }
 
     pub(crate) fn push_empty(&mut self, psn: Psn, msn: u32) {
-        self.queue.push_back(Response::Empty { psn, msn });
+        self.queue.push_back(Response::Empty { psn, message: before(msn), msn });
     }
 
-    /// Answers a repeated READ.
-    pub(crate) fn replay_read(&mut self, request: ReadRequest, msn: u32) {
-        self.insert(Response::Read(request.stream(msn)));
+    /// Answers a repeated READ: request number `message`.
+    pub(crate) fn replay_read(&mut self, request: ReadRequest, message: u32, msn: u32) {
+        self.insert(Response::Read(request.stream(message, msn)));
     }
 
     /// Answers a repeated atomic, FLUSH or ATOMIC WRITE with what was answered before.
-    pub(crate) fn replay_saved(&mut self, psn: Psn, original: Option<u64>, msn: u32) {
+    pub(crate) fn replay_saved(&mut self, psn: Psn, original: Option<u64>, message: u32, msn: u32) {
         self.insert(match original {
-            Some(original) => Response::Atomic { psn, original, msn },
-            None => Response::Empty { psn, msn },
+            Some(original) => Response::Atomic { psn, original, message, msn },
+            None => Response::Empty { psn, message, msn },
         });
     }
 
@@ -241,14 +278,13 @@ impl Responses {
         self.queue.clear();
     }
 
-    /// Sends queued responses in order. `first_psn` is the peer's first one.
+    /// Sends queued responses in order.
     ///
     /// # Errors
     /// Memory being read for the peer went away; the PSN at which that happened.
     pub(crate) fn transmit<H: Host, T: Transmit>(
         &mut self,
         settings: &Settings,
-        first_psn: Psn,
         host: &mut H,
         sink: &mut T,
     ) -> Result<Progress, Psn> {
@@ -268,13 +304,16 @@ impl Responses {
                 return Ok(Progress::Blocked);
             }
             if host.listens(Topic::Packets) {
-                let identity = PacketIdentity {
-                    side: Side::Responder,
-                    message: response.msn().into(),
-                    relative_psn: PacketIdentity::relative(psn, first_psn),
-                    transmission: self.transmissions.note(psn, 1),
-                };
-                outbound::emit_sent(&settings.context, identity, &headers, payload_bytes, host);
+                let transmission = self.transmissions.note(psn, 1);
+                let identity = identity(settings, psn, response.message(), transmission);
+                let written = Written { identity, headers: &headers, payload_bytes, psn_count: 1, path };
+                match response {
+                    Response::Acknowledge { syndrome: Syndrome::Ack { .. }, fate, .. } => {
+                        written.emit(settings, host);
+                        outbound::harm(*fate, sink);
+                    }
+                    _ => outbound::emit_sent(settings, &written, host, sink),
+                }
             }
             let finished = match response {
                 Response::Read(stream) => {
@@ -291,24 +330,45 @@ impl Responses {
     }
 }
 
+/// An answer as those who listen know it.
+fn identity(settings: &Settings, psn: Psn, message: u32, transmission: u32) -> PacketIdentity {
+    PacketIdentity {
+        side: Side::Responder,
+        message: message.into(),
+        relative_psn: PacketIdentity::relative(psn, settings.rq_psn),
+        transmission,
+    }
+}
+
+/// What happens to the ACK of a message.
+#[cold]
+fn ack_fate<H: Host>(settings: &Settings, path: &Path, psn: Psn, msn: u32, host: &mut H) -> Fate {
+    let headers = with_aeth(settings, Operation::Acknowledge, psn, Syndrome::ACK_UNLIMITED, msn);
+    let identity = identity(settings, psn, before(msn), 1);
+    let written = Written { identity, headers: &headers, payload_bytes: 0, psn_count: 1, path };
+    host.fate(&settings.context, &written.departure(settings))
+}
+
+fn with_aeth(settings: &Settings, operation: Operation, psn: Psn, syndrome: Syndrome, msn: u32) -> Headers {
+    let mut headers = Headers::new(settings.bth(operation, psn));
+    headers.aeth = Some(Aeth { syndrome: syndrome.byte(), msn });
+    headers
+}
+
 impl Response {
     /// Headers and payload length of its next packet.
     fn next_packet(&self, settings: &Settings) -> (Headers, usize) {
-        let with_aeth = |operation, psn, syndrome: Syndrome, msn| {
-            let mut headers = Headers::new(settings.bth(operation, psn));
-            headers.aeth = Some(Aeth { syndrome: syndrome.byte(), msn });
-            headers
-        };
+        let with_aeth = |operation, psn, syndrome, msn| with_aeth(settings, operation, psn, syndrome, msn);
         match *self {
-            Response::Acknowledge { syndrome, psn, msn } => {
+            Response::Acknowledge { syndrome, psn, msn, .. } => {
                 (with_aeth(Operation::Acknowledge, psn, syndrome, msn), 0)
             }
-            Response::Atomic { psn, original, msn } => {
+            Response::Atomic { psn, original, msn, .. } => {
                 let mut headers = with_aeth(Operation::AtomicAcknowledge, psn, Syndrome::ACK_UNLIMITED, msn);
                 headers.atomic_ack_eth = Some(AtomicAckEth { original });
                 (headers, 0)
             }
-            Response::Empty { psn, msn } => {
+            Response::Empty { psn, msn, .. } => {
                 (with_aeth(Operation::ReadResponseOnly, psn, Syndrome::ACK_UNLIMITED, msn), 0)
             }
             Response::Read(ref stream) => stream.next_packet(settings),

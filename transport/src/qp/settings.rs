@@ -33,6 +33,10 @@ pub(crate) struct Settings {
     pub(crate) signal_all: bool,
     /// Receives come from an SRQ: LAST_WQE_REACHED applies and the SRQ is not flushed.
     pub(crate) has_srq: bool,
+    /// The ordinal of the connection: how often the queue pair was reset before.
+    pub(crate) connection: u32,
+    /// PSN of the peer's first request.
+    pub(crate) rq_psn: Psn,
     pub(crate) path: Option<Arc<Path>>,
     pub(crate) destination: Qpn,
     pub(crate) mtu_bytes: usize,

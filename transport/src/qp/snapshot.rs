@@ -121,17 +121,20 @@ impl From<Replay> for ReplaySnapshot {
 
 impl From<ReplaySnapshot> for Replay {
     fn from(snapshot: ReplaySnapshot) -> Replay {
+        // Which request it was is not written down: it serves fault plans only.
+        let message = 0;
         match snapshot {
             ReplaySnapshot::Read { first_psn, count, rkey, address, length_bytes } => Replay {
                 first_psn: Psn::new(first_psn),
                 count,
+                message,
                 kind: ReplayKind::Read { rkey, address, length_bytes },
             },
             ReplaySnapshot::Atomic { psn, original } => {
-                Replay { first_psn: Psn::new(psn), count: 1, kind: ReplayKind::Atomic { original } }
+                Replay { first_psn: Psn::new(psn), count: 1, message, kind: ReplayKind::Atomic { original } }
             }
             ReplaySnapshot::Empty { psn } => {
-                Replay { first_psn: Psn::new(psn), count: 1, kind: ReplayKind::Empty }
+                Replay { first_psn: Psn::new(psn), count: 1, message, kind: ReplayKind::Empty }
             }
         }
     }
@@ -141,7 +144,7 @@ impl QueuePair {
     /// Writes down what an XRC target remembers. Of another kind of queue pair, only state and attributes.
     pub fn export_target(&self, into: &mut TargetSnapshot) {
         into.state = self.state;
-        into.epoch = self.epoch;
+        into.epoch = self.settings.connection;
         into.attributes.clone_from(&self.attributes);
         into.pkey = self.settings.pkey;
         into.path = self.settings.path.as_deref().cloned();
@@ -188,11 +191,12 @@ impl QueuePair {
         if self.settings.qp_type == QpType::XrcDuplex {
             return self.import_receiving_half(snapshot, host);
         }
-        let reborn = self.epoch != snapshot.epoch;
-        self.epoch = snapshot.epoch;
+        let reborn = self.settings.connection != snapshot.epoch;
+        self.settings.connection = snapshot.epoch;
         self.attributes.clone_from(&snapshot.attributes);
         self.attributes.cap = self.capacity;
         self.settings.pkey = snapshot.pkey;
+        self.settings.rq_psn = Psn::new(snapshot.attributes.rq_psn);
         if self.settings.path.as_deref() != snapshot.path.as_ref() {
             self.settings.path = snapshot.path.clone().map(Arc::new);
             self.notifier.forget_path();
@@ -204,7 +208,7 @@ impl QueuePair {
     }
 
     fn import_receiving_half<H: Host>(&mut self, snapshot: &TargetSnapshot, host: &mut H) {
-        if self.epoch != snapshot.epoch || matches!(self.state, QpState::Reset | QpState::Err) {
+        if self.settings.connection != snapshot.epoch || matches!(self.state, QpState::Reset | QpState::Err) {
             return;
         }
         self.import_responder(snapshot, false, host);

@@ -7,6 +7,7 @@ mod completion;
 mod counter;
 mod event;
 mod failure;
+mod fate;
 mod memory_error;
 mod mtu;
 mod opcode;
@@ -21,6 +22,7 @@ pub use completion::{WcFlags, WcStatus, WorkCompletion};
 pub use counter::Counter;
 pub use event::AsyncEventType;
 pub use failure::{Answer, Detail, FailedSend, Heard, MemoryFault, Peer, RemoteRange};
+pub use fate::{Fate, Flips};
 pub use memory_error::MemoryError;
 pub use mtu::Mtu;
 pub use opcode::{

@@ -69,17 +69,17 @@ fn answers_count_their_transmissions() {
     rung.post_recv(1, 64);
     let read = rc(op::READ_REQUEST).psn(RQ_PSN).reth(TARGET_BASE, RKEY, 300).ack_req();
     let packets = rung.answers(&read);
-    let first = [answer_identity(1, 0, 1), answer_identity(1, 1, 1)];
+    let first = [answer_identity(0, 0, 1), answer_identity(0, 1, 1)];
     assert_eq!(take_identities(&mut rung, &packets), first);
     let packets = rung.answers(&rc(op::SEND_ONLY).psn(RQ_PSN + 2).ack_req());
     assert_eq!(packets, [ack(RQ_PSN + 2, 2)]);
-    assert_eq!(take_identities(&mut rung, &packets), [answer_identity(2, 2, 1)]);
+    assert_eq!(take_identities(&mut rung, &packets), [answer_identity(1, 2, 1)]);
 
     let packets = rung.answers(&read);
-    let second = [answer_identity(2, 0, 2), answer_identity(2, 1, 2)];
+    let second = [answer_identity(0, 0, 2), answer_identity(0, 1, 2)];
     assert_eq!(take_identities(&mut rung, &packets), second, "the READ came again");
     let packets = rung.answers(&rc(op::SEND_ONLY).psn(RQ_PSN + 2).ack_req());
-    assert_eq!(take_identities(&mut rung, &packets), [answer_identity(2, 2, 2)], "the SEND came again");
+    assert_eq!(take_identities(&mut rung, &packets), [answer_identity(1, 2, 2)], "the SEND came again");
 }
 
 #[test]

@@ -30,6 +30,7 @@ pub struct DeviceOptions {
     limits: Limits,
     active_mtu: Option<Mtu>,
     faults: FaultPlan,
+    tag: Option<String>,
     capture: Option<PathBuf>,
     log: Option<LogHook>,
     exclusive: bool,
@@ -77,9 +78,16 @@ impl DeviceOptions {
         self
     }
 
-    /// What goes wrong with packets on their way out.
+    /// What goes wrong on purpose, in the same way in every run.
     pub fn faults(mut self, faults: FaultPlan) -> DeviceOptions {
         self.faults = faults;
+        self
+    }
+
+    /// What fault plans call this device's process; by default the name of the device. Fates depend on it, so
+    /// give the two ends of a connection different ones.
+    pub fn tag(mut self, tag: &str) -> DeviceOptions {
+        self.tag = Some(tag.to_owned());
         self
     }
 
@@ -140,7 +148,7 @@ impl DeviceOptions {
             log: self.log,
             ..HcaConfig::new(&name, gids)
         };
-        let opening = Opening { faults: self.faults, ..Opening::new(config) };
+        let opening = Opening { faults: self.faults, tag: self.tag, ..Opening::new(config) };
         match self.capture {
             Some(file) => opening.captured_to(file),
             None => opening,
@@ -154,6 +162,12 @@ impl From<OpenError> for VerbsError {
             OpenError::Port(error) => VerbsError::Port(error),
             OpenError::Share(error) => VerbsError::Share(error),
             OpenError::Capture(source) => VerbsError::Os { task: "create the capture file", source },
+            OpenError::Faults(error) => VerbsError::Invalid {
+                object: "device",
+                attribute: "faults",
+                problem: format!("cannot be used: {error}"),
+                remedy: "correct the plan",
+            },
             OpenError::Hca(error) => VerbsError::refused("device")(error),
         }
     }

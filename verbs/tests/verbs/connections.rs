@@ -7,9 +7,9 @@ use std::time::Duration;
 use pumice_device::port::wait_readable;
 use pumice_verbs::rdma_cm::PrivateData;
 use pumice_verbs::{
-    Connection, ConnectionEvent, ConnectionParams, DeviceOptions, FabricConfig, Fault, FaultPlan, Listener,
-    QpState, RcQueuePair, RecvRequest, RejectReason, RemoteSlice, SendRequest, Simulation, UcQueuePair,
-    VerbsError, WcStatus,
+    Connection, ConnectionEvent, ConnectionParams, DeviceOptions, FabricConfig, FaultPlan, Listener, QpState,
+    RcQueuePair, RecvRequest, RejectReason, RemoteSlice, SendRequest, Simulation, UcQueuePair, VerbsError,
+    WcStatus,
 };
 
 use crate::kit::{LIMIT, Side, on_both, simulated};
@@ -284,7 +284,7 @@ fn a_lossy_network_delays_connections_and_no_more() {
     for seed in 1..=10 {
         let simulation = Simulation::new(FabricConfig::default());
         let side = |last: u8| {
-            let faults = FaultPlan::seeded(seed).by_chance(100_000, Fault::Drop);
+            let faults = FaultPlan::seeded(seed).losing(100_000);
             let options = DeviceOptions::new().addresses([[10, 0, 0, last].into()]).faults(faults);
             Side::new(simulation.device_with(options).unwrap())
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pumice_verbs::{
     Access, Cause, DeviceOptions, FabricConfig, Fault, FaultPlan, RecvRequest, SendRequest, Simulation,
-    WcStatus,
+    WcStatus, WirePlan,
 };
 
 use crate::kit::{LIMIT, Side, all_access, connected, on_both, simulated};
@@ -89,7 +89,7 @@ fn faults_are_survived_explained_and_captured() {
     let file = std::env::temp_dir().join(format!("pumice-verbs-{}.pcapng", std::process::id()));
     let (told, causes) = mpsc::channel();
     let simulation = Simulation::new(FabricConfig::default());
-    let faults = FaultPlan::seeded(7).by_chance(100_000, Fault::Drop);
+    let faults = FaultPlan::seeded(7).losing(100_000);
     let options = DeviceOptions::new().addresses([address(1)]).name("faulty").faults(faults).capture(&file);
     let explained = options.explain(move |qpn, cause: &Cause| told.send((qpn, *cause)).unwrap());
     let a = Side::new(simulation.device_with(explained).unwrap());
@@ -123,7 +123,7 @@ fn faults_are_survived_explained_and_captured() {
 fn a_scripted_loss_costs_a_retransmission_and_virtual_time() {
     let simulation = Simulation::new(FabricConfig::default());
     let address = |last: u8| std::net::IpAddr::from([10, 0, 0, last]);
-    simulation.fabric().play(&FaultPlan::new().at(address(1), address(2), 0, Fault::Drop));
+    simulation.fabric().play(&WirePlan::new().at(address(1), address(2), 0, Fault::Drop));
     let (a, b) = (
         Side::new(simulation.device(address(1)).unwrap()),
         Side::new(simulation.device(address(2)).unwrap()),

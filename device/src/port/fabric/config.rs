@@ -1,6 +1,6 @@
 //! What a simulated network is like, and what happened on it.
 
-use crate::faults::FaultPlan;
+use crate::faults::WirePlan;
 
 /// What the network is like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct FabricConfig {
     /// Each port's receive buffer, charged the way Linux charges lone packets; what does not fit is lost.
     pub receive_buffer_bytes: usize,
     /// What goes wrong with packets, for each receiver of a multicast packet.
-    pub faults: FaultPlan,
+    pub faults: WirePlan,
     /// Packets of ECN-capable senders (ECN bits 01 or 10) are marked CE when the queue they join is longer
     /// than this.
     pub ecn_mark_queue_bytes: Option<usize>,
@@ -38,7 +38,7 @@ impl Default for FabricConfig {
             queue_bytes: 1 << 20,
             link_mtu: 9_000,
             receive_buffer_bytes: 4 << 20,
-            faults: FaultPlan::new(),
+            faults: WirePlan::new(),
             ecn_mark_queue_bytes: None,
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::config::{FabricConfig, FabricStats};
 use super::network::{Network, lock};
 use super::port::SimPort;
-use crate::faults::FaultPlan;
+use crate::faults::WirePlan;
 
 /// The simulated network. Clones are the same network.
 ///
@@ -42,7 +42,7 @@ impl Fabric {
 
     /// What goes wrong from now on, in place of what went wrong before. Packets are counted from the fabric's
     /// beginning.
-    pub fn play(&self, plan: &FaultPlan) {
+    pub fn play(&self, plan: &WirePlan) {
         lock(&self.network).faults.play(plan);
     }
 

@@ -9,9 +9,10 @@ use pumice_transport::path::{Flow, Path};
 
 use super::config::{FabricConfig, FabricStats};
 use super::link::{self, Link};
-use crate::faults::{Fate, Faults, damage};
+use crate::faults::{Fate, WireFaults};
 use crate::ground::random::Random;
 use crate::port::batch::{GsoBatch, TransmitError};
+use crate::port::damage::{damage, payload_bytes};
 use crate::port::segments;
 
 /// Packets on their way, all ports together; what is more is lost as if by a full queue.
@@ -67,7 +68,7 @@ struct Attachment {
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) config: FabricConfig,
-    pub(super) faults: Faults,
+    pub(super) faults: WireFaults,
     pub(super) stats: FabricStats,
     random: Random,
     now_ns: u64,
@@ -86,7 +87,7 @@ pub(super) struct Network {
 impl Network {
     pub(super) fn new(config: FabricConfig) -> Network {
         Network {
-            faults: Faults::new(&config.faults),
+            faults: WireFaults::new(&config.faults),
             stats: FabricStats::default(),
             random: Random::new(config.seed),
             config,
@@ -220,7 +221,9 @@ impl Network {
         segments::renumber(&flow, segments::ip_id(index), 0, &mut bytes);
         let bytes: Arc<[u8]> = bytes.into();
         for to in receivers {
-            let fate = self.faults.fate(flow.source, flow.destination, packet_index, bytes.len());
+            let payload_bytes = payload_bytes(&bytes);
+            let faults = &mut self.faults;
+            let fate = faults.fate(flow.source, flow.destination, packet_index, bytes.len(), payload_bytes);
             let packet = Packet { flow, traffic_class, hop_limit: path.hop_limit, bytes: Arc::clone(&bytes) };
             self.carry(from, to, departure.at_ns, packet, &fate);
         }
@@ -243,21 +246,22 @@ impl Network {
             self.digest.note(Event::Loss, departure_ns, from, to);
             return;
         }
-        if fate.flipped_bit.is_some() || fate.kept_bytes.is_some() {
+        if fate.flips.is_some() || fate.kept_bytes.is_some() {
             let mut bytes = packet.bytes.to_vec();
-            damage(&mut bytes, fate);
+            damage(&packet.flow, 0, &mut bytes, fate);
             packet.bytes = bytes.into();
-            self.stats.corrupted += u64::from(fate.flipped_bit.is_some());
+            self.stats.corrupted += u64::from(fate.flips.is_some());
             self.stats.truncated += u64::from(fate.kept_bytes.is_some());
         }
         let arrival_ns = departure_ns.saturating_add(self.config.delay_ns);
-        if fate.doubled {
+        for _ in 0..fate.copies {
             self.stats.duplicated += 1;
             let at_ns = self.in_order(from, to, arrival_ns.saturating_add(second_jitter_ns));
             self.launch(to, at_ns, packet.clone());
         }
         let at_ns = arrival_ns.saturating_add(jitter_ns);
-        if let Some(extra_ns) = fate.late_ns.or(fate.swapped_within_ns) {
+        let extra_ns = if fate.delay_ns > 0 { fate.delay_ns } else { fate.behind_ns };
+        if extra_ns > 0 {
             self.stats.reordered += 1;
             self.launch(to, at_ns.saturating_add(extra_ns), packet);
         } else {

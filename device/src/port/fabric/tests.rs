@@ -1,5 +1,5 @@
 use super::*;
-use crate::faults::{Fault, FaultPlan};
+use crate::faults::{Fault, WirePlan};
 use crate::port::{GsoBatch, Port, TransmitError};
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::wire::icrc;
@@ -15,7 +15,7 @@ fn path(source: IpAddr, destination: IpAddr) -> Path {
 }
 
 fn send(port: &mut SimPort, now_ns: u64, path: &Path, bytes: &[u8]) {
-    port.transmit(now_ns, &GsoBatch { path, segment_bytes: bytes.len(), bytes }).unwrap();
+    port.transmit(now_ns, &GsoBatch::new(path, bytes.len(), bytes)).unwrap();
 }
 
 /// Numbers of the packets that arrived, and when, stepping from event to event.
@@ -43,7 +43,7 @@ fn batches_arrive_packet_by_packet_after_the_delay() {
         icrc::seal(&path.flow, index as u16, packet);
         icrc::seal(&path.flow, 0, alone);
     }
-    a.transmit(500, &GsoBatch { path: &path, segment_bytes: 20, bytes: &bytes }).unwrap();
+    a.transmit(500, &GsoBatch::new(&path, 20, &bytes)).unwrap();
     assert!(!b.receive(1_499, &mut |_| panic!("too early")));
     assert_eq!(fabric.next_event_ns(), Some(1_500));
     let mut pieces = Vec::new();
@@ -63,12 +63,12 @@ fn storm(seed: u64) -> (u64, FabricStats, Vec<(u64, u8)>) {
         jitter_ns: 700,
         rate_bits_per_second: Some(10_000_000_000),
         queue_bytes: 30_000,
-        faults: FaultPlan::seeded(seed)
+        faults: WirePlan::seeded(seed)
             .by_chance(50_000, Fault::Drop)
-            .by_chance(50_000, Fault::Duplicate)
-            .by_chance(50_000, Fault::Delay { ns: 10_000 })
-            .by_chance(50_000, Fault::FlipAnyBit)
-            .by_chance(50_000, Fault::TruncateAnywhere),
+            .by_chance(50_000, Fault::DUPLICATE)
+            .by_chance(50_000, Fault::delay(10_000))
+            .by_chance(50_000, Fault::FLIP)
+            .by_chance(50_000, Fault::CUT),
         ecn_mark_queue_bytes: Some(10_000),
         ..FabricConfig::default()
     });
@@ -77,7 +77,7 @@ fn storm(seed: u64) -> (u64, FabricStats, Vec<(u64, u8)>) {
     let mut seen = Vec::new();
     for step in 0..2_000u64 {
         let bytes: Vec<u8> = (0..3_000).map(|i| (step + i) as u8).collect();
-        a.transmit(step * 2_000, &GsoBatch { path: &path, segment_bytes: 1_000, bytes: &bytes }).unwrap();
+        a.transmit(step * 2_000, &GsoBatch::new(&path, 1_000, &bytes)).unwrap();
         while b.receive(step * 2_000, &mut |r| seen.push((step, r.bytes[0]))) {}
     }
     seen.extend(arrivals(&fabric, &mut b));
@@ -152,7 +152,7 @@ fn jitter_alone_keeps_the_order() {
 
 #[test]
 fn reordering_lets_later_packets_overtake() {
-    let faults = FaultPlan::seeded(5).by_chance(200_000, Fault::Delay { ns: 10_000 });
+    let faults = WirePlan::seeded(5).by_chance(200_000, Fault::delay(10_000));
     let fabric = Fabric::new(FabricConfig { faults, ..FabricConfig::default() });
     let (mut a, mut b) = (fabric.attach(&[A]), fabric.attach(&[B]));
     for number in 0..100 {
@@ -168,13 +168,13 @@ fn reordering_lets_later_packets_overtake() {
 fn a_script_names_its_packets() {
     let fabric = Fabric::new(FabricConfig::default());
     fabric.play(
-        &FaultPlan::new()
+        &WirePlan::new()
             .at(A, B, 1, Fault::Drop)
-            .at(A, B, 2, Fault::Delay { ns: 5 })
-            .at(A, B, 3, Fault::Duplicate)
-            .at(A, B, 4, Fault::FlipBit(1))
-            .at(A, B, 5, Fault::Truncate(0))
-            .at(B, A, 0, Fault::MarkCongestion),
+            .at(A, B, 2, Fault::delay(5))
+            .at(A, B, 3, Fault::DUPLICATE)
+            .at(A, B, 4, Fault::bit(1))
+            .at(A, B, 5, Fault::Truncate { bytes: Some(0) })
+            .at(B, A, 0, Fault::Mark),
     );
     let (mut a, mut b) = (fabric.attach(&[A]), fabric.attach(&[B]));
     for number in 0..7 {
@@ -230,7 +230,7 @@ fn what_cannot_be_sent_is_refused() {
     let mut a = fabric.attach(&[A]);
     let b = fabric.attach(&[B]);
     let mut try_send = |path: &Path, segment_bytes: usize, bytes: usize| {
-        a.transmit(0, &GsoBatch { path, segment_bytes, bytes: &vec![0; bytes] })
+        a.transmit(0, &GsoBatch::new(path, segment_bytes, &vec![0; bytes]))
     };
     assert_eq!(try_send(&path(B, A), 8, 8), Err(TransmitError::Refused(libc::EADDRNOTAVAIL)));
     assert_eq!(

@@ -59,7 +59,7 @@ fn take(port: &mut UdpPort) -> Arrived {
 
 fn round_trip(path: &Path, from: &mut UdpPort, to: &mut UdpPort) {
     let bytes: Vec<u8> = (0..15 * 4128 - 100).map(|i| (i % 251) as u8).collect();
-    from.transmit(0, &GsoBatch { path, segment_bytes: 4128, bytes: &bytes }).unwrap();
+    from.transmit(0, &GsoBatch::new(path, 4128, &bytes)).unwrap();
     let mut arrived = take(to);
     assert_eq!(arrived.flow, path.flow);
     assert_eq!((arrived.segment_bytes, arrived.hop_limit), (4128, 64));
@@ -68,7 +68,7 @@ fn round_trip(path: &Path, from: &mut UdpPort, to: &mut UdpPort) {
         arrived.bytes.extend(take(to).bytes);
     }
     assert_eq!(arrived.bytes, bytes);
-    from.transmit(0, &GsoBatch { path, segment_bytes: 24, bytes: &bytes[..24] }).unwrap();
+    from.transmit(0, &GsoBatch::new(path, 24, &bytes[..24])).unwrap();
     let single = take(to);
     assert_eq!((single.segment_bytes, single.bytes.as_slice()), (24, &bytes[..24]));
     assert!(!to.receive(0, &mut |_| panic!("nothing more was sent")));
@@ -130,7 +130,7 @@ fn traffic_class_and_hop_limit_travel_with_each_send() {
             [(0x02, 64, 64), (0xc2, 1, 1), (0, 255, 255), (0, 0, 64)]
         {
             let marked = Path { traffic_class, hop_limit, ..path(&a, address, &b, address) };
-            a.transmit(0, &GsoBatch { path: &marked, segment_bytes: 20, bytes: &[7; 50] }).unwrap();
+            a.transmit(0, &GsoBatch::new(&marked, 20, &[7; 50])).unwrap();
             let arrived = take(&mut b);
             assert_eq!(
                 (arrived.traffic_class, arrived.hop_limit),
@@ -163,9 +163,7 @@ fn paths_that_are_not_the_ports_are_refused() {
     wrong_source.flow.source = "127.0.0.5".parse().unwrap();
     let mut mixed = right.clone();
     mixed.flow.destination = "::1".parse().unwrap();
-    let mut send = |path: &Path, bytes: usize| {
-        a.transmit(0, &GsoBatch { path, segment_bytes: 1024, bytes: &vec![0; bytes] })
-    };
+    let mut send = |path: &Path, bytes: usize| a.transmit(0, &GsoBatch::new(path, 1024, &vec![0; bytes]));
     assert_eq!(send(&wrong_port, 8), Err(TransmitError::Refused(libc::EADDRNOTAVAIL)));
     assert_eq!(send(&wrong_source, 8), Err(TransmitError::Refused(libc::EADDRNOTAVAIL)));
     assert_eq!(send(&mixed, 8), Err(TransmitError::Refused(libc::EAFNOSUPPORT)));
@@ -202,7 +200,7 @@ fn a_group_is_received_from_join_to_leave() {
         let mut to_group = path(&port, "127.0.0.1", &port, "127.0.0.1");
         to_group.flow.destination = group;
         let bytes = [5; 60];
-        let batch = GsoBatch { path: &to_group, segment_bytes: 24, bytes: &bytes };
+        let batch = GsoBatch::new(&to_group, 24, &bytes);
         port.join(group).unwrap();
         port.join(group).unwrap();
         port.leave(group).unwrap();
@@ -230,7 +228,7 @@ fn without_segmentation_a_batch_goes_packet_by_packet() {
         icrc::seal(&there.flow, index as u16, packet);
         icrc::seal(&there.flow, 0, alone);
     }
-    a.transmit(0, &GsoBatch { path: &there, segment_bytes: 40, bytes: &bytes }).unwrap();
+    a.transmit(0, &GsoBatch::new(&there, 40, &bytes)).unwrap();
     let arrived: Vec<Vec<u8>> = (0..3).map(|_| take(&mut b).bytes).collect();
     assert_eq!(arrived, [&alone[..40], &alone[40..80], &alone[80..]]);
 }
@@ -245,7 +243,7 @@ fn a_kernel_that_refuses_to_cut_is_asked_only_once() {
     for (index, packet) in bytes.chunks_mut(40).enumerate() {
         icrc::seal(&there.flow, index as u16, packet);
     }
-    a.transmit(0, &GsoBatch { path: &there, segment_bytes: 40, bytes: &bytes }).unwrap();
+    a.transmit(0, &GsoBatch::new(&there, 40, &bytes)).unwrap();
     for _ in 0..3 {
         let arrived = take(&mut b);
         assert_eq!(arrived.bytes.len(), 40);

@@ -56,7 +56,7 @@ fn send(from: &mut SharedPort, to: IpAddr, first: u8, processes: &[u8]) {
     for (number, process) in (first..).zip(processes) {
         bytes.extend([0, 0, 0, 0, 0, *process, 0, 1, number, 0, 0, 0, 0, 0, 0, 0]);
     }
-    from.transmit(0, &GsoBatch { path: &path, segment_bytes: 16, bytes: &bytes }).unwrap();
+    from.transmit(0, &GsoBatch::new(&path, 16, &bytes)).unwrap();
 }
 
 /// What a port has: the process index and the number of each packet, until `count` came or nothing comes for
@@ -390,7 +390,7 @@ fn unreliable_batches_wait_for_a_process_that_does_not_read() {
         let mut sent = 0;
         while sender.admits(0, Peer { address: to, process: receiver.process }) {
             let bytes = if sent % 2 == 0 { &batch } else { &datagram };
-            sender.transmit(0, &GsoBatch { path: &path, segment_bytes: 1024, bytes }).unwrap();
+            sender.transmit(0, &GsoBatch::new(&path, 1024, bytes)).unwrap();
             sent += 1;
             assert!(sent < 10_000, "the receiver does not read");
         }
@@ -445,7 +445,7 @@ fn a_member_of_a_looped_group_that_does_not_read_holds_no_sender_up() {
     let flow = Flow { source: own, destination: group, source_port: 4794, destination_port: 4794 };
     let path = Way { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
     let packet = [0, 0, 0, 0, 0, 255, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
-    let batch = GsoBatch { path: &path, segment_bytes: 16, bytes: &packet };
+    let batch = GsoBatch::new(&path, 16, &packet);
     let mut sent = 0;
     while sender.transmit(1, &batch) == Ok(()) {
         sent += 1;

@@ -238,7 +238,7 @@ impl Process<'_> {
     fn transmit(&mut self, destination: IpAddr, bytes: &[u8], segment_bytes: usize) -> bool {
         let flow = Flow { source: self.plan.address, destination, source_port: PORT, destination_port: PORT };
         let path = Way { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
-        self.port.transmit(now_ns(), &GsoBatch { path: &path, segment_bytes, bytes }).is_ok()
+        self.port.transmit(now_ns(), &GsoBatch::new(&path, segment_bytes, bytes)).is_ok()
     }
 
     fn bind(&mut self) {

@@ -5,11 +5,11 @@ use super::{Outstanding, Requester, SendFailure};
 use crate::event::{PacketIdentity, Side, Topic};
 use crate::host::{Host, MemoryError, RemoteKey, Transmit, fault_of};
 use crate::path::Path;
-use crate::qp::outbound::{self, Emitted, Progress};
+use crate::qp::outbound::{self, Emitted, Progress, Written};
 use crate::qp::send_queue::SendWqe;
 use crate::qp::settings::Settings;
 use crate::types::{MemoryFault, Operand, SendFlags, WcStatus, WrClass};
-use crate::wire::{Headers, Psn};
+use crate::wire::Psn;
 
 /// What became of the packet at the cursor.
 enum Sent {
@@ -161,30 +161,20 @@ impl Requester {
             }
         }
         if host.listens(Topic::Packets) {
-            self.emit_sent(settings, &headers, &request, host);
+            let psn_count = request.response_count.unwrap_or(1);
+            let identity = PacketIdentity {
+                side: Side::Requester,
+                message: self.cursor,
+                relative_psn: PacketIdentity::relative(psn, self.first_psn),
+                transmission: self.transmissions.note(psn, psn_count),
+            };
+            let payload_bytes = request.payload_bytes;
+            let written = Written { identity, headers: &headers, payload_bytes, psn_count, path };
+            outbound::emit_sent(settings, &written, host, sink);
         }
         self.packets_since_ack_request = if ack_request { 0 } else { self.packets_since_ack_request + 1 };
         self.advance(settings, &request, psn, ack_request, now_ns);
         Sent::Packet
-    }
-
-    /// Tells of the packet at the cursor, which is in the sink.
-    #[cold]
-    fn emit_sent<H: Host>(
-        &mut self,
-        settings: &Settings,
-        headers: &Headers,
-        request: &Request,
-        host: &mut H,
-    ) {
-        let psn = headers.bth.psn;
-        let identity = PacketIdentity {
-            side: Side::Requester,
-            message: self.cursor,
-            relative_psn: PacketIdentity::relative(psn, self.first_psn),
-            transmission: self.transmissions.note(psn, request.response_count.unwrap_or(1)),
-        };
-        outbound::emit_sent(&settings.context, identity, headers, request.payload_bytes, host);
     }
 
     /// Whether a packet to a reliable peer asks for an acknowledgement.

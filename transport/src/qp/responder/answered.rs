@@ -23,7 +23,7 @@ impl Responder {
     }
 
     fn remember(&mut self, settings: &Settings, count: u32, kind: ReplayKind) {
-        let replay = Replay { first_psn: self.expected, count, kind };
+        let replay = Replay { first_psn: self.expected, count, message: self.msn, kind };
         self.responses.remember(replay, settings.max_dest_rd_atomic);
         self.expected = self.expected.plus(count);
         self.msn = (self.msn + 1) & 0xff_ffff;

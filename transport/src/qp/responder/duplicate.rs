@@ -5,7 +5,7 @@ use super::check::packets_of;
 use crate::event::QpEvent;
 use crate::host::{Counter, Host};
 use crate::qp::inbound::remote_key;
-use crate::qp::response::{ReadRequest, ReplayKind};
+use crate::qp::response::{ReadRequest, Replay, ReplayKind};
 use crate::qp::settings::Settings;
 use crate::types::Access;
 use crate::wire::{OperationClass, Packet, Syndrome};
@@ -26,11 +26,13 @@ impl Responder {
         }
         match class {
             OperationClass::Read => self.replay_read(settings, packet, host),
-            _ if class.is_executed_once() => match self.responses.replay_of(psn).map(|replay| replay.kind) {
-                Some(ReplayKind::Atomic { original }) => {
-                    self.responses.replay_saved(psn, Some(original), self.msn);
+            _ if class.is_executed_once() => match self.responses.replay_of(psn) {
+                Some(Replay { kind: ReplayKind::Atomic { original }, message, .. }) => {
+                    self.responses.replay_saved(psn, Some(original), message, self.msn);
                 }
-                Some(ReplayKind::Empty) => self.responses.replay_saved(psn, None, self.msn),
+                Some(Replay { kind: ReplayKind::Empty, message, .. }) => {
+                    self.responses.replay_saved(psn, None, message, self.msn);
+                }
                 _ => host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxReplayMissed)),
             },
             // Asked for or not: a peer that sends again has not heard how far it got. rdma_rxe asks only in
@@ -76,6 +78,6 @@ impl Responder {
         let count = packets_of(reth.length, settings.mtu_bytes);
         let request =
             ReadRequest { key, first_psn: psn, address: reth.address, length_bytes: reth.length, count };
-        self.responses.replay_read(request, self.msn);
+        self.responses.replay_read(request, replay.message, self.msn);
     }
 }

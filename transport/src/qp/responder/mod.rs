@@ -189,10 +189,13 @@ impl Responder {
         let psn = self.expected;
         self.expected = psn.next();
         self.message_srqn = packet.xrceth().map(|xrceth| xrceth.srqn);
-        if packet.info().position.ends() {
+        let ends = packet.info().position.ends();
+        if ends {
             self.msn = (self.msn + 1) & 0xff_ffff;
         }
-        if packet.bth().ack_request {
+        if packet.bth().ack_request && ends {
+            self.responses.acknowledge_message(settings, psn, self.msn, host);
+        } else if packet.bth().ack_request {
             self.responses.push_acknowledge(Syndrome::ACK_UNLIMITED, psn, self.msn);
         }
         Ok(())

@@ -19,7 +19,7 @@ use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
-use pumice_device::settings::Log;
+use pumice_device::settings::{Log, Settings};
 use pumice_transport::types::WorkCompletion;
 
 /// What the contexts of a process share. Dropped with the last of them: the port is free again then.
@@ -70,21 +70,15 @@ impl Adapter {
             config.steps = Some(Box::new(log::print_step));
         }
         // Signals are for the application's threads.
-        let opening =
-            Opening { faults: capture::faults(settings), capture: capture::source(settings), hca: config };
+        let opening = Opening {
+            faults: capture::faults(settings),
+            tag: Some(settings.tag_of(std::env::args_os())),
+            capture: capture::source(settings),
+            hca: config,
+        };
         let network = UdpNetwork { address, exclusive: false, buffer_bytes: None };
-        let opened = with_signals_blocked(|| opening.on_udp(&network)).map_err(|error| match error {
-            OpenError::Hca(error) => error.into(),
-            OpenError::Capture(error) => capture::refused(settings, &error),
-            OpenError::Share(error) => {
-                log_always(&error.to_string());
-                Errno(error.errno())
-            }
-            OpenError::Port(error) => {
-                log_always(&error.to_string());
-                Errno(libc::EIO)
-            }
-        })?;
+        let opened =
+            with_signals_blocked(|| opening.on_udp(&network)).map_err(|error| not_opened(error, settings))?;
         if let Some(notice) = opened.notice {
             log_warning(|| notice);
         }
@@ -111,6 +105,26 @@ impl Adapter {
 
     pub(crate) const fn distributor(&self) -> &Distributor {
         &self.distributor
+    }
+}
+
+/// Says why the device is not opened.
+fn not_opened(error: OpenError, settings: &Settings) -> Errno {
+    match error {
+        OpenError::Hca(error) => error.into(),
+        OpenError::Capture(error) => capture::refused(settings, &error),
+        OpenError::Faults(error) => {
+            log_always(&error.to_string());
+            Errno(libc::EINVAL)
+        }
+        OpenError::Share(error) => {
+            log_always(&error.to_string());
+            Errno(error.errno())
+        }
+        OpenError::Port(error) => {
+            log_always(&error.to_string());
+            Errno(libc::EIO)
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pumice_device::faults::{Fault, FaultPlan};
+use pumice_device::faults::FaultPlan;
 use pumice_device::opening::CaptureSource;
 use pumice_device::settings::{CAPTURE, Log, SettingError, Settings};
 use pumice_device::system::cancellation::Uncancelled;
@@ -40,11 +40,9 @@ pub(crate) fn faults(settings: &Settings) -> FaultPlan {
     if settings.loss_ppm == 0 {
         return FaultPlan::new();
     }
-    // The name by which a program is called is not what it is told to do.
-    let (seed, drop_ppm) = (settings.seed_of(std::env::args_os().skip(1)), settings.loss_ppm);
-    let percent = f64::from(drop_ppm) / 1e4;
+    let percent = f64::from(settings.loss_ppm) / 1e4;
     log_at(Log::Info, || format!("{percent} % of what is sent is lost, with seed {}", settings.seed));
-    FaultPlan::seeded(seed).by_chance(drop_ppm, Fault::Drop)
+    FaultPlan::seeded(settings.seed).losing(settings.loss_ppm)
 }
 
 /// The writer of the capture: the process's exit reaches it while the port may be in use.

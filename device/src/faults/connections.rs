@@ -1,0 +1,91 @@
+//! Messages of connection management as a plan knows them.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use pumice_transport::event::Side;
+use pumice_transport::mad::{CmMessage, CommId};
+
+use super::identity::{PacketClass, PacketKey, PacketService};
+
+/// Connections that are remembered; the oldest ids are forgotten beyond that.
+const MAX_CONNECTIONS: usize = 65_536;
+
+/// The connections of a process, by the order in which they were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    known: BTreeMap<CommId, Connection>,
+    made: BTreeMap<(Side, IpAddr), u32>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    side: Side,
+    ordinal: u32,
+    /// Of each message: how often the plan has lost it; `None` once it was not lost.
+    lost: BTreeMap<PacketClass, Option<u32>>,
+}
+
+impl Connections {
+    /// A message is sent to this peer. `None`: the plan is not asked about it, since it let an earlier one
+    /// through.
+    pub(super) fn key(&mut self, peer: IpAddr, message: &CmMessage) -> Option<PacketKey> {
+        let class = PacketClass::of_message(message);
+        let connection = self.connection(peer, message);
+        let lost = (*connection.lost.entry(class).or_insert(Some(0)))?;
+        Some(PacketKey {
+            service: PacketService::Cm,
+            qp: 0,
+            connection: connection.ordinal,
+            side: connection.side,
+            class,
+            message: 0,
+            packet: 0,
+            peer: Some(peer),
+            destination: 0,
+            transmission: lost.saturating_add(1),
+        })
+    }
+
+    /// What was decided about that message.
+    pub(super) fn decided(&mut self, message: &CmMessage, arrives: bool) {
+        let class = PacketClass::of_message(message);
+        if let Some(connection) = self.known.get_mut(&own_id(message))
+            && let Some(lost) = connection.lost.get_mut(&class)
+        {
+            *lost = if arrives { None } else { lost.map(|times| times.saturating_add(1)) };
+        }
+    }
+
+    fn connection(&mut self, peer: IpAddr, message: &CmMessage) -> &mut Connection {
+        let id = own_id(message);
+        while self.known.len() >= MAX_CONNECTIONS && !self.known.contains_key(&id) {
+            self.known.pop_first();
+        }
+        let made = &mut self.made;
+        self.known.entry(id).or_insert_with(|| {
+            // Who asked for it sends the request first; who was asked, anything else.
+            let side = if message.service().is_some() { Side::Requester } else { Side::Responder };
+            let count = made.entry((side, peer)).or_default();
+            let ordinal = *count;
+            *count = count.saturating_add(1);
+            Connection { side, ordinal, lost: BTreeMap::new() }
+        })
+    }
+}
+
+/// The id by which the sender of a message knows the connection; without one, the id of the receiver.
+fn own_id(message: &CmMessage) -> CommId {
+    let own = match message {
+        CmMessage::Req(req) => req.local_id,
+        CmMessage::Mra(mra) => mra.local_id,
+        CmMessage::Rej(rej) => rej.local_id,
+        CmMessage::Rep(rep) => rep.local_id,
+        CmMessage::Rtu(rtu) => rtu.local_id,
+        CmMessage::Dreq(dreq) => dreq.local_id,
+        CmMessage::Drep(drep) => drep.local_id,
+        CmMessage::SidrReq(req) => req.request_id,
+        CmMessage::SidrRep(rep) => rep.request_id,
+    };
+    if own == CommId::NONE { message.recipient().unwrap_or(own) } else { own }
+}

@@ -1,0 +1,236 @@
+//! A plan at work in a device: asked about each packet, it says what happens to it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use pumice_transport::event::Departure;
+use pumice_transport::host::QpContext;
+use pumice_transport::mad::CmMessage;
+use pumice_transport::types::Fate;
+
+use super::action::{Fault, Size};
+use super::connections::Connections;
+use super::identity::PacketKey;
+use super::partition::Partitions;
+use super::plan::{FaultPlan, PacketRule, Rule, What, When};
+use super::traffic::{Count, Stream, Traffic};
+use crate::ground::clock::Clock;
+
+/// Queue pairs that are remembered at a time: more than a device has.
+const MAX_QUEUE_PAIRS: usize = 1 << 20;
+
+/// A rule applied to a packet.
+#[derive(Debug, Clone, Copy)]
+pub struct Fired<'a> {
+    /// The name of the rule.
+    pub rule: &'a str,
+    /// The tag of this process.
+    pub tag: &'a str,
+    /// The packet.
+    pub key: &'a PacketKey,
+    /// What happens to it by this rule.
+    pub fate: &'a Fate,
+    /// For how long nothing passes from here on, if that happens: `Some(None)` is for ever.
+    pub partition_ns: Option<Option<u64>>,
+    /// The address that the packet is for.
+    pub peer: IpAddr,
+}
+
+/// Is told of each rule that applies.
+pub(crate) type Witness<'a> = &'a mut dyn FnMut(&Fired<'_>);
+
+/// What a rule of this process's is about.
+enum Aim {
+    Packets(Box<PacketRule>),
+    Recorded(HashMap<PacketKey, (Fate, Option<Option<u64>>)>),
+}
+
+/// A rule that concerns this process.
+struct Armed {
+    name: String,
+    when: When,
+    aim: Aim,
+}
+
+/// A plan at work.
+pub(crate) struct Faults {
+    seed: u64,
+    tag: String,
+    rules: Vec<Armed>,
+    queue_pairs: BTreeMap<u32, Traffic>,
+    connections: Connections,
+    /// What rules have counted of connection management.
+    management: BTreeMap<(usize, Stream), Count>,
+    partitions: Partitions,
+    clock: Clock,
+}
+
+/// A packet about which the rules are asked.
+struct Case<'a> {
+    key: &'a PacketKey,
+    stream: Stream,
+    size: Size,
+    peer: IpAddr,
+}
+
+impl Faults {
+    /// The part of a plan that concerns a process of this tag; `None` if none does.
+    pub(crate) fn new(plan: &FaultPlan, tag: &str, clock: Clock) -> Option<Faults> {
+        let rules: Vec<Armed> = plan.rules().iter().filter_map(|rule| Armed::new(rule, tag)).collect();
+        (!rules.is_empty()).then(|| Faults {
+            seed: plan.seed(),
+            tag: tag.to_owned(),
+            rules,
+            queue_pairs: BTreeMap::new(),
+            connections: Connections::default(),
+            management: BTreeMap::new(),
+            partitions: Partitions::default(),
+            clock,
+        })
+    }
+
+    /// The partitions that the plan has begun.
+    pub(crate) fn partitions(&self) -> &Partitions {
+        &self.partitions
+    }
+
+    /// A queue pair is gone.
+    pub(crate) fn forget(&mut self, qp: &QpContext) {
+        self.queue_pairs.remove(&qp.ordinal);
+    }
+
+    /// What happens to a packet of a queue pair.
+    pub(crate) fn decide(&mut self, qp: &QpContext, departure: &Departure<'_>, witness: Witness<'_>) -> Fate {
+        if self.queue_pairs.len() >= MAX_QUEUE_PAIRS && !self.queue_pairs.contains_key(&qp.ordinal) {
+            self.queue_pairs.pop_first();
+        }
+        let peer = departure.path.flow.destination;
+        let parted = self.is_parted(peer);
+        let mut traffic = self.queue_pairs.remove(&qp.ordinal).unwrap_or_default();
+        let of_connection = traffic.of_connection(departure.connection);
+        let mut fate = if parted { Fate::LOST } else { Fate::default() };
+        if let Some((key, stream)) = of_connection.key(qp.ordinal, departure)
+            && !(parted && is_sent_until_it_arrives(&key, stream))
+        {
+            let size = Size { length_bytes: departure.length_bytes, payload_bytes: departure.payload_bytes };
+            let case = Case { key: &key, stream, size, peer };
+            let decided = self.apply(&case, &mut of_connection.counts, witness);
+            of_connection.decided(&key, stream, departure.psn_count, decided.arrives());
+            fate = fate.and(decided);
+        }
+        self.queue_pairs.insert(qp.ordinal, traffic);
+        fate
+    }
+
+    /// What happens to a message of connection management, whose packet is so long.
+    pub(crate) fn decide_message(
+        &mut self,
+        peer: IpAddr,
+        message: &CmMessage,
+        size: (u32, u32),
+        witness: Witness<'_>,
+    ) -> Fate {
+        if self.is_parted(peer) {
+            return Fate::LOST;
+        }
+        let Some(key) = self.connections.key(peer, message) else { return Fate::default() };
+        let size = Size { length_bytes: size.0, payload_bytes: size.1 };
+        let case = Case { key: &key, stream: Stream::Management, size, peer };
+        let mut counts = std::mem::take(&mut self.management);
+        let fate = self.apply(&case, &mut counts, witness);
+        self.management = counts;
+        self.connections.decided(message, fate.arrives());
+        fate
+    }
+
+    fn is_parted(&self, peer: IpAddr) -> bool {
+        self.partitions.any() && self.partitions.part(peer, self.clock.now_ns())
+    }
+
+    /// All rules together.
+    fn apply(
+        &self,
+        case: &Case<'_>,
+        counts: &mut BTreeMap<(usize, Stream), Count>,
+        witness: Witness<'_>,
+    ) -> Fate {
+        let mut fate = Fate::default();
+        for (index, armed) in self.rules.iter().enumerate() {
+            let applied = match &armed.aim {
+                Aim::Recorded(packets) => packets.get(case.key).copied(),
+                Aim::Packets(rule) if rule.selector.matches(case.key, case.peer) => {
+                    let fault = &rule.fault;
+                    let count = counts.entry((index, case.stream)).or_default();
+                    let more = self.ask(armed, fault, case, count);
+                    more.map(|fate| match fault {
+                        Fault::Partition { for_ns } => (fate, Some(*for_ns)),
+                        _ => (fate, None),
+                    })
+                }
+                Aim::Packets(_) => None,
+            };
+            let Some((more, partition_ns)) = applied else { continue };
+            fate = fate.and(more);
+            if let Some(for_ns) = partition_ns {
+                self.part(armed, case.peer, for_ns);
+            }
+            let (rule, tag, key, peer) = (armed.name.as_str(), self.tag.as_str(), case.key, case.peer);
+            witness(&Fired { rule, tag, key, fate: &more, partition_ns, peer });
+        }
+        fate
+    }
+
+    /// Whether a rule applies to a packet that it is about, and how.
+    fn ask(&self, armed: &Armed, fault: &Fault, case: &Case<'_>, count: &mut Count) -> Option<Fate> {
+        let mut random = case.key.draw(self.seed, &armed.name, &self.tag);
+        // Drawn in the same order whether needed or not.
+        let [chance, stretch, operand] = [(); 3].map(|()| random.next_u64());
+        let below = |drawn: u64, ppm: u32| (u128::from(drawn) * 1_000_000) >> 64 < u128::from(ppm);
+        let when = &armed.when;
+        count.matched = count.matched.saturating_add(1);
+        if let Some(bursts) = when.bursts {
+            let ppm = if count.bad { bursts.end_ppm } else { bursts.begin_ppm };
+            count.bad ^= below(stretch, ppm);
+        }
+        let applies = when.steps.is_none_or(|steps| steps.has(count.matched))
+            && when.chance_ppm.is_none_or(|ppm| below(chance, ppm))
+            && (when.bursts.is_none() || count.bad)
+            && when.times.is_none_or(|times| count.applied < times);
+        let fate = if applies { fault.fate(case.size, operand, &mut count.before) } else { None };
+        count.applied = count.applied.saturating_add(u64::from(fate.is_some()));
+        fate
+    }
+
+    /// A partition begins: from the peers that the rule names, or from the one that the packet was for.
+    fn part(&self, armed: &Armed, peer: IpAddr, for_ns: Option<u64>) {
+        let until_ns = for_ns.map_or(u64::MAX, |ns| self.clock.now_ns().saturating_add(ns));
+        match &armed.aim {
+            Aim::Packets(rule) if !rule.selector.peer.is_empty() => {
+                self.partitions.begin(&rule.selector.peer, until_ns);
+            }
+            _ => self.partitions.begin(&[peer], until_ns),
+        }
+    }
+}
+
+/// Packets that a partition only holds up: asking about them waits until it is over, because how often they
+/// are sent until then depends on time.
+fn is_sent_until_it_arrives(key: &PacketKey, stream: Stream) -> bool {
+    !key.service.is_unreliable() && matches!(stream, Stream::Requests | Stream::Answers)
+}
+
+impl Armed {
+    fn new(rule: &Rule, tag: &str) -> Option<Armed> {
+        let aim = match &rule.what {
+            What::Packet(rule) => rule.selector.is_of(tag).then(|| Aim::Packets(rule.clone()))?,
+            What::Recorded(packets) => Aim::Recorded(
+                packets
+                    .iter()
+                    .filter(|packet| packet.tag == tag)
+                    .map(|packet| (packet.key, (packet.fate, packet.partition_ns)))
+                    .collect(),
+            ),
+        };
+        Some(Armed { name: rule.name.clone(), when: rule.when, aim })
+    }
+}

@@ -1,0 +1,164 @@
+//! Where a direction of a connection stands, if the network does only what the plan does.
+//!
+//! A sender that goes back sends packets again, and how many depends on time. But exactly one packet can be
+//! accepted next: the one at the frontier. Only a packet at the frontier is asked about. If the plan loses
+//! it, the frontier stays, and the next transmission of the same packet is asked about again, as another
+//! transmission; what is sent beyond a lost packet is out of sequence, and what is sent before the frontier
+//! was accepted already. So a plan is asked about the same packets in the same order, however often and in
+//! which groups they are sent.
+
+/// A number of 24 bits as one that does not wrap: the one nearest to `near`.
+pub(super) fn unwrap24(near: u64, low: u32) -> u64 {
+    near.saturating_add_signed(distance24(near, low))
+}
+
+/// How far a number of 24 bits is from another one, which it is near to.
+fn distance24(from: u64, to: u32) -> i64 {
+    let difference = to.wrapping_sub(from as u32) << 8;
+    i64::from(difference as i32 >> 8)
+}
+
+/// A packet that the plan is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Packets before it.
+    pub(super) packet: u64,
+    /// Which transmission it is, from 1.
+    pub(super) transmission: u32,
+}
+
+/// Requests of a reliable service: they are accepted one after the other.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Requests {
+    next: u64,
+    lost: u32,
+}
+
+impl Requests {
+    /// A packet with this relative PSN is sent. `None`: the plan is not asked about it.
+    pub(super) fn place(&self, relative_psn: u32) -> Option<Place> {
+        let here = distance24(self.next, relative_psn) == 0;
+        here.then_some(Place { packet: self.next, transmission: self.lost.saturating_add(1) })
+    }
+
+    /// What was decided about the packet at the frontier, which takes so many PSNs.
+    pub(super) fn decided(&mut self, arrives: bool, psn_count: u32) {
+        if arrives {
+            self.next = self.next.wrapping_add(u64::from(psn_count.max(1)));
+            self.lost = 0;
+        } else {
+            self.lost = self.lost.saturating_add(1);
+        }
+    }
+}
+
+/// Answers that carry data: READ responses, and those of atomics. PSNs between them are acknowledged without
+/// data, so the next one may be further on.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Answers {
+    next: u64,
+    /// The one that the plan has lost, and how often.
+    lost: Option<(u64, u32)>,
+}
+
+impl Answers {
+    /// This packet is sent. `None`: the plan is not asked about it.
+    pub(super) fn place(&self, packet: u64) -> Option<Place> {
+        match self.lost {
+            Some((lost, times)) => {
+                (packet == lost).then_some(Place { packet, transmission: times.saturating_add(1) })
+            }
+            None => (packet >= self.next).then_some(Place { packet, transmission: 1 }),
+        }
+    }
+
+    /// What was decided about that packet.
+    pub(super) fn decided(&mut self, place: Place, arrives: bool) {
+        if arrives {
+            (self.next, self.lost) = (place.packet.wrapping_add(1), None);
+        } else {
+            self.lost = Some((place.packet, place.transmission));
+        }
+    }
+}
+
+/// Packets that are sent once each.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Once {
+    next: u64,
+}
+
+impl Once {
+    /// A packet with this relative PSN is sent.
+    pub(super) fn place(&mut self, relative_psn: u32) -> Place {
+        let packet = unwrap24(self.next, relative_psn);
+        self.next = packet.wrapping_add(1);
+        Place { packet, transmission: 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The places at which a sender is asked that goes back at each of these points.
+    fn asked(passes: &[(u32, u32)], lost: &[(u64, u32)]) -> Vec<(u64, u32)> {
+        let (mut requests, mut asked) = (Requests::default(), Vec::new());
+        for &(from, to) in passes {
+            for psn in from..to {
+                let Some(place) = requests.place(psn) else { continue };
+                let at = (place.packet, place.transmission);
+                requests.decided(!lost.contains(&at), 1);
+                asked.push(at);
+            }
+        }
+        asked
+    }
+
+    #[test]
+    fn a_sender_is_asked_the_same_however_it_goes_back() {
+        let lost = [(2, 1), (2, 2), (5, 1)];
+        let expected = vec![(0, 1), (1, 1), (2, 1), (2, 2), (2, 3), (3, 1), (4, 1), (5, 1), (5, 2), (6, 1)];
+        let large_window = [(0, 7), (2, 7), (0, 7), (5, 7)];
+        let small_window = [(0, 3), (1, 3), (2, 3), (3, 4), (2, 6), (4, 6), (0, 7)];
+        assert_eq!(asked(&large_window, &lost), expected);
+        assert_eq!(asked(&small_window, &lost), expected);
+    }
+
+    #[test]
+    fn a_read_takes_the_psns_of_its_answer() {
+        let mut requests = Requests::default();
+        requests.decided(false, 8);
+        assert_eq!(requests.place(0), Some(Place { packet: 0, transmission: 2 }));
+        requests.decided(true, 8);
+        assert_eq!(requests.place(3), None, "the rest of the answer is asked for");
+        assert_eq!(requests.place(8), Some(Place { packet: 8, transmission: 1 }));
+    }
+
+    #[test]
+    fn answers_skip_what_has_none_and_wait_for_what_was_lost() {
+        let mut answers = Answers::default();
+        let mut ask = |psn, arrives| {
+            let place = answers.place(psn)?;
+            answers.decided(place, arrives);
+            Some((place.packet, place.transmission))
+        };
+        assert_eq!([ask(4, true), ask(5, false), ask(6, true)], [Some((4, 1)), Some((5, 1)), None]);
+        assert_eq!([ask(4, true), ask(5, false), ask(6, true)], [None, Some((5, 2)), None]);
+        assert_eq!([ask(5, true), ask(6, true), ask(5, true)], [Some((5, 3)), Some((6, 1)), None]);
+    }
+
+    #[test]
+    fn places_go_on_where_psns_wrap() {
+        let mut requests = Requests::default();
+        let step = 1 << 22;
+        for round in 0..20_u64 {
+            let place = requests.place((round * step) as u32 & 0xff_ffff).unwrap();
+            assert_eq!(place.packet, round * step);
+            requests.decided(true, step as u32);
+        }
+        assert_eq!(unwrap24((1 << 24) + 5, 0xff_ffff), (1 << 24) - 1);
+        let mut once = Once { next: (1 << 24) - 1 };
+        assert_eq!([0xff_ffff, 0].map(|psn| once.place(psn).packet), [(1 << 24) - 1, 1 << 24]);
+    }
+}

@@ -1,0 +1,106 @@
+//! What becomes of a packet on its way, if a fault plan says so.
+
+/// What happens to one packet after it was made; by default, nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Fate {
+    /// It is lost, whatever else happens.
+    pub lost: bool,
+    /// It arrives with the ECN bits CE.
+    pub marked: bool,
+    /// Copies that leave with it.
+    pub copies: u8,
+    /// So many later packets leave before it.
+    pub behind_packets: u16,
+    /// It waits no longer than this for those packets.
+    pub behind_ns: u64,
+    /// It leaves this much later than it would have, and later packets may overtake it.
+    pub delay_ns: u64,
+    /// Bits of it are flipped.
+    pub flips: Option<Flips>,
+    /// Only so many of its bytes are sent.
+    pub kept_bytes: Option<u16>,
+}
+
+/// Bits that are flipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flips {
+    /// How many, at least 1.
+    pub count: u16,
+    /// The first one, counted from the first byte's least significant bit, modulo the length of what may be
+    /// flipped. The others follow from it.
+    pub first: u64,
+    /// The payload alone is damaged, and the ICRC is made for the damaged payload: no check finds it.
+    pub sealed: bool,
+}
+
+impl Fate {
+    /// The packet is lost.
+    pub const LOST: Fate = Fate {
+        lost: true,
+        marked: false,
+        copies: 0,
+        behind_packets: 0,
+        behind_ns: 0,
+        delay_ns: 0,
+        flips: None,
+        kept_bytes: None,
+    };
+
+    /// Whether nothing happens.
+    #[inline]
+    pub fn is_ordinary(&self) -> bool {
+        *self == Fate::default()
+    }
+
+    /// Whether the packet reaches its receiver in a form that the receiver accepts.
+    pub fn arrives(&self) -> bool {
+        !self.lost && self.kept_bytes.is_none() && self.flips.is_none_or(|flips| flips.sealed)
+    }
+
+    /// Both happen.
+    #[must_use]
+    pub fn and(self, other: Fate) -> Fate {
+        Fate {
+            lost: self.lost || other.lost,
+            marked: self.marked || other.marked,
+            copies: self.copies.saturating_add(other.copies),
+            behind_packets: self.behind_packets.max(other.behind_packets),
+            behind_ns: self.behind_ns.max(other.behind_ns),
+            delay_ns: self.delay_ns.saturating_add(other.delay_ns),
+            // A broken ICRC shows; so it wins.
+            flips: match (self.flips, other.flips) {
+                (Some(one), Some(two)) => Some(if two.sealed { one } else { two }),
+                (one, two) => one.or(two),
+            },
+            kept_bytes: match (self.kept_bytes, other.kept_bytes) {
+                (Some(one), Some(two)) => Some(one.min(two)),
+                (one, two) => one.or(two),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_fates_are_one_in_which_both_happen() {
+        let flips = |sealed| Some(Flips { count: 1, first: 7, sealed });
+        let one = Fate { delay_ns: 5, copies: 1, flips: flips(true), ..Fate::default() };
+        let two =
+            Fate { delay_ns: 6, kept_bytes: Some(9), flips: flips(false), marked: true, ..Fate::default() };
+        let both = Fate { delay_ns: 11, copies: 1, ..two };
+        assert_eq!((one.and(two), two.and(one)), (both, both));
+        assert_eq!(one.and(Fate::default()), one);
+        assert!(Fate::default().is_ordinary() && !one.is_ordinary());
+    }
+
+    #[test]
+    fn what_breaks_the_icrc_does_not_arrive() {
+        let flips = |sealed| Fate { flips: Some(Flips { count: 1, first: 0, sealed }), ..Fate::default() };
+        assert!(Fate::default().arrives() && flips(true).arrives());
+        let cut = Fate { kept_bytes: Some(20), ..Fate::default() };
+        assert!(!Fate::LOST.arrives() && !flips(false).arrives() && !cut.arrives());
+    }
+}
