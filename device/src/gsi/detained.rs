@@ -66,11 +66,11 @@ pub(super) fn forward(
     inbound: &Inbound,
     port: &mut dyn Port,
 ) -> (Forwarded, ProcessIndex) {
-    let none = (Forwarded::Nobody, ProcessIndex::default());
+    let none = (Forwarded::NoProcess, ProcessIndex::default());
     let Some(group) = port.group() else { return none };
     let received = inbound.received();
     let tried = processes.iter().map(|process| (group.try_forward(*process, &received), *process));
-    tried.into_iter().find(|(outcome, _)| *outcome != Forwarded::Nobody).unwrap_or(none)
+    tried.into_iter().find(|(outcome, _)| *outcome != Forwarded::NoProcess).unwrap_or(none)
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl Peers {
                 self.here.insert(peer, who);
                 self.next_look_ns.get_or_insert(now_ns.saturating_add(LOOK_NS));
             }
-            Occupant::Nobody => {
+            Occupant::NoProcess => {
                 if self.elsewhere.len() >= MAX_ELSEWHERE {
                     self.elsewhere.clear();
                 }

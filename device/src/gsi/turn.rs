@@ -48,7 +48,7 @@ impl Gsi {
         match forward(&others, &inbound, port) {
             (Forwarded::Done, _) => {}
             (Forwarded::Full, process) => self.detained.keep(process, inbound, now_ns),
-            (Forwarded::Nobody, _) => {
+            (Forwarded::NoProcess, _) => {
                 let refused = if self.is_early(&inbound) {
                     self.early.keep(inbound, until_ns, now_ns)
                 } else {

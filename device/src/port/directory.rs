@@ -65,7 +65,7 @@ pub enum Occupant {
     /// A process that lives. The number is no other's.
     Process(u64),
     /// None on this host but perhaps this one, or the address is another host's.
-    Nobody,
+    NoProcess,
     /// It cannot be told at this moment.
     Unknown,
 }

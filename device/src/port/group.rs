@@ -19,7 +19,7 @@ pub enum Forwarded {
     /// That process does not keep up: later.
     Full,
     /// No process has the index.
-    Nobody,
+    NoProcess,
 }
 
 /// What the processes of a user who share a port have in common.
@@ -63,7 +63,7 @@ pub trait ProcessGroup {
     /// Forwards packets to another process. The caller keeps what is `Full`.
     fn try_forward(&mut self, process: ProcessIndex, received: &Received<'_>) -> Forwarded {
         let _ = (process, received);
-        Forwarded::Nobody
+        Forwarded::NoProcess
     }
 
     /// Forwards packets to another process; false if they are lost.

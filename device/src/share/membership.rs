@@ -112,7 +112,7 @@ impl Membership {
     /// The process that has an index at an address, as the registry says it without its lock.
     pub(super) fn occupant(&self, process: ProcessIndex, address: IpAddr) -> Occupant {
         if self.own_processes().contains(&process) {
-            return Occupant::Nobody;
+            return Occupant::NoProcess;
         }
         let Some(members) = self.registry.peek() else { return Occupant::Unknown };
         let at = |member: &&Member| {
@@ -121,7 +121,7 @@ impl Membership {
                     || member.address.is_unspecified() && system::is_host_address(address))
         };
         let found = members.iter().find(at).filter(|member| self.is_there(member));
-        found.map_or(Occupant::Nobody, |member| Occupant::Process(member.inode))
+        found.map_or(Occupant::NoProcess, |member| Occupant::Process(member.inode))
     }
 
     /// Whether another process lives that is bound to this address, as the registry says it without its lock.

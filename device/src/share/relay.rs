@@ -83,7 +83,7 @@ impl Relay {
         let (family, source) = record::address_bytes(received.flow.source);
         let (destination_family, destination) = record::address_bytes(received.flow.destination);
         if family != destination_family {
-            return Sent::Nobody;
+            return Sent::NoProcess;
         }
         let mut header = Header([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
@@ -207,7 +207,7 @@ fn send(
     bytes: &[u8],
 ) -> Sent {
     if system::guards(Guard::OwnerBeforeRelay) && !registry.is_taken(process) {
-        return Sent::Nobody;
+        return Sent::NoProcess;
     }
     sockets.send_to_process(socket, process, header, bytes)
 }
@@ -325,7 +325,7 @@ mod tests {
         assert!(matches!(b.receive(), Incoming::Nothing));
         assert_eq!(a.send_look(registry, nth(2)), Sent::Done);
         assert!(matches!(b.receive(), Incoming::Look));
-        assert_eq!(a.send_batch(registry, nth(3), &batch("::1", b"x")), Sent::Nobody);
+        assert_eq!(a.send_batch(registry, nth(3), &batch("::1", b"x")), Sent::NoProcess);
 
         let mut sent = 0;
         while a.send_batch(registry, nth(2), &batch("::1", &[0; 60_000])) == Sent::Done {
@@ -342,8 +342,8 @@ mod tests {
         assert_eq!(pair.names().len(), 3, "{:?}", pair.names());
         // As if the process had been killed: the name stays and leads to a socket, the lock is lost.
         pair.registries[1].release(nth(2));
-        assert_eq!(pair.a.send_batch(&pair.registries[0], nth(2), &batch("::1", b"secret")), Sent::Nobody);
-        assert_eq!(pair.a.send_look(&pair.registries[0], nth(2)), Sent::Nobody);
+        assert_eq!(pair.a.send_batch(&pair.registries[0], nth(2), &batch("::1", b"secret")), Sent::NoProcess);
+        assert_eq!(pair.a.send_look(&pair.registries[0], nth(2)), Sent::NoProcess);
         assert!(matches!(pair.b.receive(), Incoming::Nothing));
         // The process that takes the process index has the name from then on.
         assert!(pair.registries[0].claim(nth(2)));
@@ -381,7 +381,7 @@ mod tests {
         pair.a.sockets.name(&DatagramSocket::new().unwrap(), &asker_name(stem, 77)).unwrap();
         assert_eq!(pair.names().len(), 6, "{:?}", pair.names());
         let asker = Asker::bind(&pair.b.sockets).unwrap();
-        assert_eq!(asker.ask(&pair.registries[0], nth(9)), Sent::Nobody);
+        assert_eq!(asker.ask(&pair.registries[0], nth(9)), Sent::NoProcess);
         let again = Asker::bind(&pair.b.sockets).unwrap();
         assert_eq!(pair.names().len(), 7, "the processes that ask live: {:?}", pair.names());
         drop((asker, again));

@@ -15,7 +15,7 @@ pub(super) enum Sent {
     /// The receiver does not keep up: dropped.
     Full,
     /// No process has the index.
-    Nobody,
+    NoProcess,
 }
 
 /// Where the sockets of a registry's processes are.
@@ -79,7 +79,7 @@ impl Sockets {
             Ok(()) => Sent::Done,
             Err(error) => match error.raw_os_error() {
                 Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Sent::Full,
-                _ => Sent::Nobody,
+                _ => Sent::NoProcess,
             },
         }
     }

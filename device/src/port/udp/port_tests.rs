@@ -3,7 +3,7 @@ use crate::port::wait_readable;
 use pumice_transport::wire::{ProcessIndex, icrc};
 use std::time::Duration;
 
-const ANYONE: Peer = Peer { address: IpAddr::V4(Ipv4Addr::LOCALHOST), process: ProcessIndex::new(1) };
+const SOME_PEER: Peer = Peer { address: IpAddr::V4(Ipv4Addr::LOCALHOST), process: ProcessIndex::new(1) };
 const WAIT: Option<Duration> = Some(Duration::from_secs(5));
 
 fn open(address: &str) -> UdpPort {
@@ -176,7 +176,7 @@ fn paths_that_are_not_the_ports_are_refused() {
 #[test]
 fn limits_are_read_back_from_the_system() {
     let port = open("127.0.0.1");
-    let limits = port.limits(ANYONE);
+    let limits = port.limits(SOME_PEER);
     assert!(limits.max_segments >= 64 && limits.max_batch_bytes == MAX_BATCH_BYTES, "{limits:?}");
     assert_eq!(limits.receive_buffer_bytes, port.socket.recv_buffer_size().unwrap());
     assert_eq!(port.descriptors().len(), 1);
@@ -249,7 +249,7 @@ fn a_kernel_that_refuses_to_cut_is_asked_only_once() {
         assert_eq!(arrived.bytes.len(), 40);
         assert_eq!(icrc::compute(&there.flow, 0, &arrived.bytes[..36]).to_le_bytes(), arrived.bytes[36..]);
     }
-    assert_eq!(a.limits(ANYONE).max_segments, 1);
+    assert_eq!(a.limits(SOME_PEER).max_segments, 1);
     assert_eq!(a.counters(), UdpCounters::default());
 }
 

@@ -56,6 +56,6 @@ pub(super) fn note_sent(counters: &ShareCounters, sent: Sent) {
     match sent {
         Sent::Done => count(&counters.forwarded),
         Sent::Full => count(&counters.forward_dropped),
-        Sent::Nobody => {}
+        Sent::NoProcess => {}
     }
 }

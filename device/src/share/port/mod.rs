@@ -273,7 +273,7 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
                 Forwarded::Done
             }
             Sent::Full => Forwarded::Full,
-            Sent::Nobody => Forwarded::Nobody,
+            Sent::NoProcess => Forwarded::NoProcess,
         }
     }
 

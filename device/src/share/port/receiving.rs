@@ -144,7 +144,7 @@ impl Route<'_> {
         match sent {
             Sent::Done | Sent::Full => self.stray = Some(process),
             // Dropped and counted with other packets for queue pairs that do not exist.
-            Sent::Nobody => handler(run),
+            Sent::NoProcess => handler(run),
         }
     }
 }

@@ -61,10 +61,10 @@ impl<M: Medium> SharedPort<M> {
             match sent {
                 Sent::Full if first && self.looped.waits(now_ns) => return Err(TransmitError::Busy),
                 Sent::Done => self.looped.has_room(),
-                Sent::Full | Sent::Nobody => {}
+                Sent::Full | Sent::NoProcess => {}
             }
             note_sent(&self.counters, sent);
-            first &= sent == Sent::Nobody;
+            first &= sent == Sent::NoProcess;
         }
         self.looped.push(&received);
         Ok(())
