@@ -97,6 +97,8 @@ pub enum Event<'a> {
     CallRefused {
         /// Its name.
         call: &'a str,
+        /// Its ordinal among the calls of this name in this process, from 1, if they are counted.
+        ordinal: Option<u64>,
         /// The errno that it ended with.
         errno: i32,
         /// Why, in words.

@@ -11,6 +11,7 @@
 //! that traffic stands (`frontier`).
 
 mod action;
+pub mod calls;
 mod connections;
 mod decide;
 mod frontier;

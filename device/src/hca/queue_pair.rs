@@ -197,6 +197,11 @@ impl Hca {
         Ok(())
     }
 
+    /// How many queue pairs this device made before it; `None`: the number is not known.
+    pub fn ordinal_of(&self, qpn: Qpn) -> Option<u32> {
+        self.core.lock().resources.ordinal_of(qpn)
+    }
+
     /// All attributes of a queue pair now.
     ///
     /// # Errors

@@ -173,6 +173,11 @@ impl Resources {
         self.qp_faults.retain(|fault| fault.qpn != qpn);
     }
 
+    /// The ordinal of a queue pair; `None`: the number is not known.
+    pub fn ordinal_of(&self, qpn: Qpn) -> Option<u32> {
+        self.attachment(qpn).map(|attachment| attachment.context.ordinal)
+    }
+
     /// The ordinal of the next queue pair: how many were made before it.
     pub(super) fn next_ordinal(&mut self) -> u32 {
         let ordinal = self.qps_made;

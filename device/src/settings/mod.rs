@@ -20,6 +20,8 @@ pub use error::SettingError;
 pub use log::{Log, standard_error_is_free};
 pub use probability::probability_ppm;
 
+use crate::faults::calls::CallRule;
+
 /// The one local address to use.
 pub const ADDR: &str = "PUMICE_ADDR";
 /// Name of the device.
@@ -34,13 +36,18 @@ pub const TAG: &str = "PUMICE_TAG";
 pub const CAPTURE: &str = "PUMICE_CAPTURE";
 /// Profile of the device: a name, or a file.
 pub const PROFILE: &str = "PUMICE_PROFILE";
+/// Rules about calls, one line each.
+pub const CALL_FAULTS: &str = "PUMICE_CALL_FAULTS";
+/// File for a report of the calls that the program makes.
+pub const CALL_REPORT: &str = "PUMICE_CALL_REPORT";
 /// How much is explained on standard error.
 pub const LOG: &str = "PUMICE_LOG";
 /// The older way to say PUMICE_LOG=warn: set to anything but nothing or 0.
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 9] = [ADDR, DEVICE, LOSS, SEED, TAG, CAPTURE, PROFILE, LOG, EXPLAIN];
+pub const VARIABLES: [&str; 11] =
+    [ADDR, DEVICE, LOSS, SEED, TAG, CAPTURE, PROFILE, CALL_FAULTS, CALL_REPORT, LOG, EXPLAIN];
 
 /// Name of the device when the user gives no other.
 pub const DEFAULT_DEVICE: &str = "pumice0";
@@ -70,6 +77,10 @@ pub struct Settings {
     pub capture: Option<PathBuf>,
     /// Profile: the name of a built-in one, or a path.
     pub profile: OsString,
+    /// What goes wrong with calls.
+    pub call_faults: Vec<CallRule>,
+    /// Where a report of the calls that the program makes is written to.
+    pub call_report: Option<PathBuf>,
     /// How much is explained on standard error.
     pub log: Log,
 }
@@ -103,6 +114,8 @@ impl Settings {
             tag: text(TAG)?.map(tag).transpose()?,
             capture: path(CAPTURE).map(PathBuf::from),
             profile: path(PROFILE).unwrap_or_else(|| "default".into()),
+            call_faults: text(CALL_FAULTS)?.map_or_else(|| Ok(Vec::new()), |lines| call_faults(&lines))?,
+            call_report: path(CALL_REPORT).map(PathBuf::from),
             log: match text(LOG)? {
                 Some(value) => {
                     Log::parse(&value).map_err(|problem| SettingError::new(LOG, value, problem))?
@@ -175,6 +188,16 @@ fn tag(value: String) -> Result<String, SettingError> {
     }
     let rule = format!("a tag has at most {MAX_TAG_BYTES} bytes, without control characters and '*'");
     Err(SettingError::new(TAG, value, rule))
+}
+
+/// Rules, a line each.
+fn call_faults(lines: &str) -> Result<Vec<CallRule>, SettingError> {
+    let rules = lines.lines().map(str::trim).filter(|line| !line.is_empty()).enumerate();
+    rules
+        .map(|(index, line)| {
+            CallRule::parse(line, index).map_err(|problem| SettingError::new(CALL_FAULTS, line, problem))
+        })
+        .collect()
 }
 
 fn loss(value: &str) -> Result<u32, SettingError> {

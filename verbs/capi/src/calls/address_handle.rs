@@ -10,8 +10,9 @@ use crate::ground::abi::{
 };
 use crate::ground::arguments::{In, Out};
 use crate::ground::errno::{Errno, INVALID};
+use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer, status};
+use crate::ground::outcome::{pointer, status, status_of};
 use crate::objects::address_handle::Ah;
 use crate::objects::command_file::Owned;
 use crate::objects::context::Context;
@@ -69,7 +70,7 @@ pub(crate) extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: In<'_, ibv_ah_attr
 }
 
 pub(crate) extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    status(|| {
+    status_of(About::of(ah), || {
         let held = live::<Ah>(ah)?;
         let context = Context::of(held.context_pointer())?;
         context.hca().destroy_ah(held.handle())?;

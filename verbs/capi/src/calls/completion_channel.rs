@@ -5,9 +5,10 @@ use std::ffi::{c_int, c_uint, c_void};
 use crate::ground::abi::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::ground::arguments::{Out, Trusted};
 use crate::ground::cancellation::blocking;
+use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, pointer_of, take_back};
 use crate::ground::outcome::data_path::value;
-use crate::ground::outcome::{TRY_AGAIN, attempt, pointer, status};
+use crate::ground::outcome::{TRY_AGAIN, attempt, pointer, status_of};
 use crate::objects::completion_channel::Channel;
 use crate::objects::completion_queue::Cq;
 use crate::objects::context::Context;
@@ -20,7 +21,7 @@ pub(crate) extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *
 }
 
 pub(crate) extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    status(|| {
+    status_of(About::of(channel), || {
         live::<Channel>(channel)?.channel().check_unused()?;
         take_back::<Channel>(channel);
         Ok(())

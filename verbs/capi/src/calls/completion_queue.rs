@@ -7,8 +7,9 @@ use pumice_transport::types::{WcFlags, WcStatus, WorkCompletion};
 use crate::ground::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_wc};
 use crate::ground::arguments::{OutArray, Trusted};
 use crate::ground::errno::{Errno, INVALID};
+use crate::ground::gate::About;
 use crate::ground::handles::{live, take_back};
-use crate::ground::outcome::{data_path, pointer, status};
+use crate::ground::outcome::{data_path, pointer, status, status_of};
 use crate::objects::command_file::Owned;
 use crate::objects::completion_queue::{Cq, Wanted};
 use crate::objects::memory_window::show_refused;
@@ -48,7 +49,7 @@ pub(crate) extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
 
 /// Blocks until all events of the queue are acknowledged.
 pub(crate) extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    status(|| {
+    status_of(About::of(cq), || {
         let held = live::<Cq>(cq)?;
         let context = held.context()?;
         context.hca().destroy_cq(held.queue().handle())?;
@@ -65,7 +66,7 @@ const OVERRAN: Errno = Errno(libc::EIO);
 
 /// Asks for one event. EIO: the queue overran, and no completion will ever come.
 pub(crate) extern "C" fn req_notify_cq(cq: Trusted<'_, ibv_cq>, solicited_only: c_int) -> c_int {
-    data_path::status(|| {
+    data_path::status(About::of(cq.as_ptr()), || {
         let cq = cq.held::<Cq>()?;
         cq.check_handle()?;
         if cq.queue().is_failed() {
@@ -87,7 +88,7 @@ pub(crate) extern "C" fn poll_cq(
     num_entries: c_int,
     wc: OutArray<'_, ibv_wc>,
 ) -> c_int {
-    data_path::negative(|| {
+    data_path::polled(|| {
         let cq = cq.held::<Cq>()?;
         if cq.context_pointer().is_null() {
             return Err(INVALID);

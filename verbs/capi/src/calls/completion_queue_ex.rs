@@ -13,7 +13,7 @@ use crate::ground::abi::{
 use crate::ground::arguments::{In, Trusted};
 use crate::ground::errno::{INVALID, NOT_SUPPORTED};
 use crate::ground::handles::live;
-use crate::ground::outcome::data_path::{self, value};
+use crate::ground::outcome::data_path;
 use crate::ground::outcome::{pointer, status};
 use crate::ground::refusal::check_mask;
 use crate::objects::completion_queue::{Cq, Polled, Wanted};
@@ -103,7 +103,7 @@ fn take(cq: &Cq) -> c_int {
 
 /// Begins to poll: other threads wait until `end_poll`, unless there was nothing.
 extern "C" fn start_poll(cq: Trusted<'_, ibv_cq>, attributes: In<'_, ibv_poll_cq_attr>) -> c_int {
-    value(libc::EIO, || {
+    data_path::code(libc::ENOENT, || {
         let Some(cq) = cq.optional::<Cq>() else { return libc::EINVAL };
         if attributes.optional().is_some_and(|attributes| attributes.comp_mask != 0) {
             return libc::EINVAL;
@@ -118,13 +118,14 @@ extern "C" fn start_poll(cq: Trusted<'_, ibv_cq>, attributes: In<'_, ibv_poll_cq
 }
 
 extern "C" fn next_poll(cq: Trusted<'_, ibv_cq>) -> c_int {
-    value(libc::EIO, || cq.optional::<Cq>().map_or(libc::EINVAL, take))
+    data_path::code(libc::ENOENT, || cq.optional::<Cq>().map_or(libc::EINVAL, take))
 }
 
 extern "C" fn end_poll(cq: Trusted<'_, ibv_cq>) {
-    data_path::status(|| {
-        cq.held::<Cq>()?.turn().end();
-        Ok(())
+    data_path::value((), || {
+        if let Some(cq) = cq.optional::<Cq>() {
+            cq.turn().end();
+        }
     });
 }
 

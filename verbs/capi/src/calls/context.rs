@@ -4,15 +4,16 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use crate::ground::abi::ibv_context;
+use crate::ground::gate::About;
 use crate::ground::handles::{forget_all_of, take_back};
-use crate::ground::outcome::status;
+use crate::ground::outcome::status_of;
 use crate::objects::adapter::release;
 use crate::objects::context::Context;
 use crate::objects::memory_window;
 
 /// Closes a device; what was made on it and not destroyed goes with it.
 pub(crate) extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    status(|| {
+    status_of(About::of(context), || {
         let open = Context::of(context)?;
         let adapter = Arc::clone(open.adapter());
         if adapter.is_inherited() {

@@ -11,8 +11,9 @@ use crate::ground::abi::operation;
 use crate::ground::abi::{ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
 use crate::ground::arguments::{Bytes, In, OutBytes, Trusted};
 use crate::ground::errno::{Errno, INVALID};
+use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer, status, value};
+use crate::ground::outcome::{pointer, status, status_of, value};
 use crate::ground::refusal::check_mask;
 use crate::objects::command_file::Owned;
 use crate::objects::context::Context;
@@ -45,7 +46,7 @@ pub(crate) extern "C" fn alloc_dm(
 }
 
 pub(crate) extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
-    status(|| {
+    status_of(About::of(dm), || {
         let held = live::<Dm>(dm)?;
         let context = held.context()?;
         if held.memory().registrations() != 0 {

@@ -3,11 +3,13 @@
 
 use std::ffi::{c_int, c_void};
 
+use crate::ground::outcome::status;
+
 /// `IBV_FORK_UNNEEDED`.
 const UNNEEDED: c_int = 2;
 
 pub(crate) extern "C" fn ibv_fork_init() -> c_int {
-    0
+    status(|| Ok(()))
 }
 
 pub(crate) extern "C" fn ibv_is_fork_initialized() -> c_int {

@@ -11,8 +11,9 @@ use pumice_transport::types::Access;
 use crate::ground::abi::{ibv_mr, ibv_mw, ibv_pd, ibv_sge};
 use crate::ground::arguments::{Array, Lasting};
 use crate::ground::errno::{Errno, INVALID, set_errno};
+use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{number, pointer, status};
+use crate::ground::outcome::{number, pointer, status, status_of};
 use crate::ground::requests::elements;
 use crate::ground::settings::require;
 use crate::objects::command_file::Owned;
@@ -131,7 +132,7 @@ pub(crate) extern "C" fn ibv_reg_mr_iova2(
 }
 
 pub(crate) extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    status(|| {
+    status_of(About::of(mr), || {
         let region = live::<Mr>(mr)?;
         let context = region.context()?;
         context.hca().dereg_mr(region.handle())?;
@@ -241,7 +242,7 @@ pub(crate) extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv_mw {
 }
 
 pub(crate) extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    status(|| {
+    status_of(About::of(mw), || {
         let window = live::<Mw>(mw)?;
         let context = window.context()?;
         context.hca().dealloc_mw(window.handle())?;

@@ -7,18 +7,18 @@ use pumice_transport::types::Gid;
 use crate::ground::abi::{ibv_gid, ibv_qp};
 use crate::ground::arguments::In;
 use crate::ground::handles::live;
-use crate::ground::outcome::status;
+use crate::ground::outcome::status_of;
 use crate::objects::queue_pair::Qp;
 
 pub(crate) extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: In<'_, ibv_gid>, _lid: u16) -> c_int {
-    status(|| {
+    status_of(Qp::about(qp), || {
         let (qp, gid) = (live::<Qp>(qp)?, gid.get()?);
         Ok(qp.hca().attach_mcast(qp.number(), Gid(gid.raw))?)
     })
 }
 
 pub(crate) extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: In<'_, ibv_gid>, _lid: u16) -> c_int {
-    status(|| {
+    status_of(Qp::about(qp), || {
         let (qp, gid) = (live::<Qp>(qp)?, gid.get()?);
         Ok(qp.hca().detach_mcast(qp.number(), Gid(gid.raw))?)
     })

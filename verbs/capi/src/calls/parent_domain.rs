@@ -8,8 +8,9 @@ use std::ffi::c_int;
 use crate::ground::abi::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td};
 use crate::ground::arguments::In;
 use crate::ground::errno::INVALID;
+use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, live_or_none, take_back};
-use crate::ground::outcome::{pointer, status};
+use crate::ground::outcome::{pointer, status_of};
 use crate::ground::refusal::check_mask;
 use crate::objects::context::Context;
 use crate::objects::protection_domain::Pd;
@@ -25,7 +26,7 @@ pub(crate) extern "C" fn alloc_td(context: *mut ibv_context, init_attr: In<'_, u
 }
 
 pub(crate) extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
-    status(|| {
+    status_of(About::of(td), || {
         live::<Td>(td)?.check_unused()?;
         take_back::<Td>(td);
         Ok(())

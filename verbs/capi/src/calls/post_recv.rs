@@ -7,10 +7,19 @@ use pumice_transport::types::RecvRequest;
 use crate::ground::abi::{ibv_qp, ibv_recv_wr, ibv_srq};
 use crate::ground::arguments::{Out, Trusted};
 use crate::ground::errno::Errno;
-use crate::ground::outcome::data_path::status;
+use crate::ground::gate::About;
+use crate::ground::outcome::data_path::status_or;
 use crate::ground::requests::Requests;
 use crate::objects::queue_pair::Qp;
 use crate::objects::shared_receive_queue::Srq;
+
+/// The first request of a list was refused.
+#[inline]
+fn refuse<'a>(list: Requests<'a, ibv_recv_wr>, bad_wr: Out<'_, Requests<'a, ibv_recv_wr>>) {
+    if let Some(bad_wr) = bad_wr.optional() {
+        bad_wr.set(list);
+    }
+}
 
 /// Posts a list of requests; `bad_wr` gets the first that was refused.
 #[inline]
@@ -23,9 +32,7 @@ fn post_list<'a>(
         let wr_id = request.get().wr_id;
         let posted = request.elements().and_then(|sges| post(&RecvRequest { wr_id, sges }));
         if let Err(errno) = posted {
-            if let Some(bad_wr) = bad_wr.optional() {
-                bad_wr.set(list);
-            }
+            refuse(list, bad_wr);
             return Err(errno);
         }
         list = rest;
@@ -38,10 +45,14 @@ pub(crate) extern "C" fn post_recv<'a>(
     list: Requests<'a, ibv_recv_wr>,
     bad_wr: Out<'_, Requests<'a, ibv_recv_wr>>,
 ) -> c_int {
-    status(|| {
-        let qp = qp.held::<Qp>()?;
-        post_list(list, bad_wr, |request| Ok(qp.hca().post_recv(qp.number(), request)?))
-    })
+    status_or(
+        Qp::about(qp.as_ptr()),
+        || refuse(list, bad_wr),
+        || {
+            let qp = qp.held::<Qp>()?;
+            post_list(list, bad_wr, |request| Ok(qp.hca().post_recv(qp.number(), request)?))
+        },
+    )
 }
 
 pub(crate) extern "C" fn post_srq_recv<'a>(
@@ -49,8 +60,12 @@ pub(crate) extern "C" fn post_srq_recv<'a>(
     list: Requests<'a, ibv_recv_wr>,
     bad_wr: Out<'_, Requests<'a, ibv_recv_wr>>,
 ) -> c_int {
-    status(|| {
-        let srq = srq.held::<Srq>()?;
-        post_list(list, bad_wr, |request| Ok(srq.hca().post_srq_recv(srq.handle(), request)?))
-    })
+    status_or(
+        About::of(srq.as_ptr()),
+        || refuse(list, bad_wr),
+        || {
+            let srq = srq.held::<Srq>()?;
+            post_list(list, bad_wr, |request| Ok(srq.hca().post_srq_recv(srq.handle(), request)?))
+        },
+    )
 }

@@ -14,7 +14,7 @@ use crate::ground::abi::{ibv_ah, ibv_qp, ibv_send_wr};
 use crate::ground::arguments::{Out, Trusted};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::handles::find;
-use crate::ground::outcome::data_path::status;
+use crate::ground::outcome::data_path::status_or;
 use crate::ground::requests::{Posted, Requests};
 use crate::objects::address_handle::Ah;
 use crate::objects::memory_window::{Mw, show_not_posted, show_posted};
@@ -224,7 +224,12 @@ pub(crate) extern "C" fn post_send<'a>(
     list: Requests<'a, ibv_send_wr>,
     bad_wr: Out<'a, Requests<'a, ibv_send_wr>>,
 ) -> c_int {
-    status(|| {
+    let refused = || {
+        if let Some(bad_wr) = bad_wr.optional() {
+            bad_wr.set(list);
+        }
+    };
+    status_or(Qp::about(qp.as_ptr()), refused, || {
         let qp = qp.held::<Qp>()?;
         Poster { qp, bad_wr }.post_list(list)
     })

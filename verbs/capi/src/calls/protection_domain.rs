@@ -3,8 +3,9 @@
 use std::ffi::c_int;
 
 use crate::ground::abi::{ibv_context, ibv_pd};
+use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer, status};
+use crate::ground::outcome::{pointer, status_of};
 use crate::objects::command_file::Owned;
 use crate::objects::context::Context;
 use crate::objects::protection_domain::Pd;
@@ -20,7 +21,7 @@ pub(crate) extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
 
 /// Deallocates a protection domain or a parent domain.
 pub(crate) extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    status(|| {
+    status_of(About::of(pd), || {
         let domain = live::<Pd>(pd)?;
         domain.check_unused()?;
         if !domain.is_parent() {

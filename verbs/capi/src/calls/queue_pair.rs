@@ -18,7 +18,7 @@ use crate::ground::abi::{
 use crate::ground::arguments::InOut;
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::ground::handles::{Room, hand_out_shared, live, live_or_none, take_back};
-use crate::ground::outcome::{pointer, status};
+use crate::ground::outcome::{pointer, status_of};
 use crate::ground::refusal::check_mask;
 use crate::ground::turn::Turn;
 use crate::ground::zeroed::zeroed;
@@ -302,7 +302,7 @@ pub(crate) extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
 
 /// Blocks until the queue pair's asynchronous events are acknowledged.
 pub(crate) extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    status(|| {
+    status_of(Qp::about(qp), || {
         let held = live::<Qp>(qp)?;
         let context = held.context()?;
         // The peer gets the acknowledgements that it is owed before they can no longer be made. Datagrams owe

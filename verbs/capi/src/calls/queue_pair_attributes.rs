@@ -10,7 +10,7 @@ use crate::ground::abi::{ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
 use crate::ground::arguments::{In, Out, Place};
 use crate::ground::errno::Errno;
 use crate::ground::handles::live;
-use crate::ground::outcome::status;
+use crate::ground::outcome::status_of;
 use crate::objects::local_identifier;
 use crate::objects::queue_pair::Qp;
 
@@ -130,7 +130,7 @@ pub(crate) extern "C" fn ibv_modify_qp(
     attr: In<'_, ibv_qp_attr>,
     attr_mask: c_int,
 ) -> c_int {
-    status(|| {
+    status_of(Qp::about(qp), || {
         let held = live::<Qp>(qp)?;
         let mask = AttributeMask::from_bits_retain(attr_mask as u32);
         let mut attributes = read_attributes(attr, mask)?;
@@ -158,7 +158,7 @@ pub(crate) extern "C" fn ibv_query_qp(
     attr_mask: c_int,
     init_attr: Out<'_, ibv_qp_init_attr>,
 ) -> c_int {
-    status(|| {
+    status_of(Qp::about(qp), || {
         let held = live::<Qp>(qp)?;
         let (attr, init_attr) = (attr.place()?, init_attr.place()?);
         let attributes = held.hca().query_qp(held.number())?;

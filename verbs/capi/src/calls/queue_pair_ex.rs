@@ -16,7 +16,7 @@ use crate::ground::abi::operation;
 use crate::ground::abi::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge};
 use crate::ground::arguments::{Array, Bytes, In, Trusted};
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::outcome::data_path::{status, value};
+use crate::ground::outcome::data_path::{status_or, value};
 use crate::ground::requests::elements;
 use crate::objects::memory_window::{show_not_posted, show_posted};
 use crate::objects::queue_pair::Qp;
@@ -106,7 +106,12 @@ extern "C" fn wr_start(qp: Pointer<'_>) {
 }
 
 extern "C" fn wr_complete(qp: Pointer<'_>) -> c_int {
-    status(|| {
+    let end = || {
+        if let Some(turn) = qp.optional::<Qp>().and_then(Qp::series) {
+            turn.end();
+        }
+    };
+    status_or(Qp::about(qp.as_ptr()), end, || {
         let qp = qp.held::<Qp>()?;
         let turn = qp.series().ok_or(INVALID)?;
         let posted = turn.with(|series| post(series, qp));

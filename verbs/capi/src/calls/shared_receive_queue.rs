@@ -11,8 +11,9 @@ use crate::ground::abi::{
 };
 use crate::ground::arguments::{In, InOut, Out};
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::ground::gate::About;
 use crate::ground::handles::{Room, hand_out_shared, live, take_back};
-use crate::ground::outcome::{pointer, status};
+use crate::ground::outcome::{pointer, status, status_of};
 use crate::ground::refusal::check_mask;
 use crate::ground::zeroed::zeroed;
 use crate::objects::command_file::Owned;
@@ -151,7 +152,7 @@ pub(crate) extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: Out<'_, u32>) -
 
 /// Blocks until the queue's asynchronous events are acknowledged.
 pub(crate) extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    status(|| {
+    status_of(About::of(srq), || {
         let held = live::<Srq>(srq)?;
         let context = held.context()?;
         context.hca().destroy_srq(held.handle())?;

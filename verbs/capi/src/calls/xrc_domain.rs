@@ -8,8 +8,9 @@ use crate::ground::abi::{ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
 use crate::ground::arguments::In;
 use crate::ground::descriptors;
 use crate::ground::errno::{Errno, INVALID};
+use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer, status};
+use crate::ground::outcome::{pointer, status_of};
 use crate::ground::refusal::check_mask;
 use crate::ground::settings::require;
 use crate::objects::command_file::Owned;
@@ -56,7 +57,7 @@ pub(crate) extern "C" fn open_xrcd(
 }
 
 pub(crate) extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
-    status(|| {
+    status_of(About::of(xrcd), || {
         let domain = live::<Xrcd>(xrcd)?;
         let context = domain.context()?;
         context.hca().close_xrcd(domain.handle())?;

@@ -36,6 +36,8 @@ struct Call {
     begun: Option<Instant>,
     /// When this attempt has to end.
     until: Option<Instant>,
+    /// It is not the first attempt.
+    repeated: bool,
 }
 
 thread_local! {
@@ -57,6 +59,11 @@ pub(crate) fn begun() -> Instant {
     let begun = *known.begun.get_or_insert_with(Instant::now);
     note(Some(known));
     begun
+}
+
+/// Whether this thread makes an attempt of a call again.
+pub(crate) fn is_repeated() -> bool {
+    call().is_some_and(|call| call.repeated)
 }
 
 /// Until when this attempt may wait at most; then it ends with [`RESTART`]. None: as long as it likes.
@@ -89,7 +96,8 @@ pub(crate) fn blocking<T: Copy + PartialEq, F: FnMut() -> T>(again: T, mut attem
     unsafe { pthread_setcancelstate(DISABLE, &mut before) };
     // A call of this library may be part of another.
     let outer = call();
-    let mut own = Call { begun: outer.and_then(|outer| outer.begun), until: None };
+    let begun = outer.and_then(|outer| outer.begun);
+    let mut own = Call { begun, until: None, repeated: false };
     loop {
         note(Some(own));
         let outcome = attempt();
@@ -99,7 +107,7 @@ pub(crate) fn blocking<T: Copy + PartialEq, F: FnMut() -> T>(again: T, mut attem
             unsafe { pthread_setcancelstate(before, &mut 0) };
             return outcome;
         }
-        own = Call { begun: call().and_then(|call| call.begun), until: None };
+        own = Call { begun: call().and_then(|call| call.begun), until: None, repeated: true };
         note(outer);
         // SAFETY: as before.
         unsafe {

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::abi::ibv_context;
 use super::errno::{Errno, INVALID};
+use super::gate::{given_back, handed_out, left_behind};
 
 /// An object of ours behind a C pointer.
 ///
@@ -97,7 +98,12 @@ pub(crate) fn live<T: Listed>(pointer: *mut T::C) -> Result<Arc<T>, Errno> {
 
 /// As [`live`], without a sentence in the log.
 pub(crate) fn find<T: Listed>(pointer: *mut T::C) -> Option<Arc<T>> {
-    let object = register().live.get(&pointer.addr()).map(|entry| Arc::clone(&entry.object))?;
+    find_at(pointer.addr())
+}
+
+/// As [`find`], by its address.
+pub(crate) fn find_at<T: Listed>(address: usize) -> Option<Arc<T>> {
+    let object = register().live.get(&address).map(|entry| Arc::clone(&entry.object))?;
     object.downcast::<T>().ok()
 }
 
@@ -158,11 +164,13 @@ pub(crate) fn hand_out_shared<T: Listed>(object: &Arc<T>) -> *mut T::C {
         object: Arc::<T>::clone(object),
     };
     register().live.insert(pointer.addr(), entry);
+    handed_out(pointer.addr(), T::KIND);
     pointer
 }
 
 /// Drops an object that the program gave back; if another thread is in a call on it, at the end of that call.
 pub(crate) fn take_back<T: Listed>(pointer: *mut T::C) {
+    given_back(pointer.addr());
     let (object, _oldest) = {
         let mut register = register();
         let Some(entry) = register.live.remove(&pointer.addr()) else { return };
@@ -178,13 +186,16 @@ pub(crate) fn take_back<T: Listed>(pointer: *mut T::C) {
 /// programs may still look at it.
 pub(crate) fn forget_all_of(context: *mut ibv_context) {
     let is_of = |identity: Identity| identity.context == context.addr();
-    let forgotten: Vec<Entry> = {
+    let forgotten: Vec<(usize, Entry)> = {
         let live = &mut register().live;
         let addresses: Vec<usize> =
             live.iter().filter(|(_, entry)| is_of(entry.identity)).map(|(address, _)| *address).collect();
-        addresses.iter().filter_map(|address| live.remove(address)).collect()
+        addresses.iter().filter_map(|address| live.remove(address).map(|entry| (*address, entry))).collect()
     };
-    for Entry { object, outlives_context, .. } in forgotten {
+    for (address, Entry { object, outlives_context, .. }) in forgotten {
+        if !outlives_context {
+            left_behind(address);
+        }
         std::mem::forget(Arc::downgrade(&object));
         if outlives_context {
             std::mem::forget(object);

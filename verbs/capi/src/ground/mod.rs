@@ -13,6 +13,7 @@ pub(crate) mod cancellation;
 pub(crate) mod descriptors;
 pub(crate) mod environment;
 pub(crate) mod errno;
+pub(crate) mod gate;
 pub(crate) mod handles;
 pub(crate) mod log;
 pub(crate) mod outcome;

@@ -1,5 +1,6 @@
 //! How calls end: errno conventions, and the wall that panics do not pass.
 
+use std::any::type_name;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,33 +8,65 @@ use pumice_device::system::cancellation::Uncancelled;
 
 use crate::ground::cancellation::RESTART;
 use crate::ground::errno::{Errno, set_errno};
-use crate::ground::unlogged;
+use crate::ground::gate::{self, About, End, Passage, quietly};
+use crate::ground::unlogged::{self, is_answer};
 
 /// Runs `call` behind the wall: a panic becomes EIO. The panic itself was reported by its hook.
 #[inline]
 fn walled<T, C: FnOnce() -> Result<T, Errno>>(call: C) -> Result<T, Errno> {
     // What a panic leaves half done is behind the locks of the device, which are taken over.
-    let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Errno(libc::EIO)));
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Errno(libc::EIO)))
+}
+
+/// Runs `call` behind the wall, past the gate. `is_idle`: that it found nothing.
+#[inline]
+fn passed<T, C: FnOnce() -> Result<T, Errno>>(
+    passage: Passage,
+    about: About,
+    call: C,
+    is_idle: impl FnOnce(&T) -> bool,
+) -> Result<T, Errno> {
+    let outcome = match passage.refused {
+        None => walled(call),
+        Some(errno) => Err(errno),
+    };
     if let Err(errno) = &outcome {
         unlogged::tell::<C>(*errno);
     }
+    let end = || match &outcome {
+        Ok(found) if is_idle(found) => End::Idle,
+        Ok(_) => End::Done,
+        Err(RESTART) => End::Again,
+        Err(errno) if is_answer(*errno) => End::Idle,
+        Err(_) => End::Failed,
+    };
+    gate::leave(passage, end, about);
     outcome
 }
 
-/// As [`walled`]; the thread is not cancelled meanwhile.
-fn contained<T>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+/// A call that found something, or does not look for anything.
+const fn found<T>(_outcome: &T) -> bool {
+    false
+}
+
+/// Runs `call` past the gate and behind the wall; the thread is not cancelled meanwhile.
+fn contained<T, C: FnOnce() -> Result<T, Errno>>(about: About, call: C) -> Result<T, Errno> {
     let _whole = Uncancelled::begin();
-    walled(call)
+    passed(gate::enter(type_name::<C>(), about), about, call, found)
 }
 
 /// Conventions for the data path, which makes no system call that is a cancellation point.
 pub(crate) mod data_path {
-    use super::{Errno, c_int, set_errno, walled};
+    use super::{About, Errno, Passage, c_int, found, gate, passed, set_errno, type_name, walled};
 
-    /// As [`super::status`].
     #[inline]
-    pub(crate) fn status(call: impl FnOnce() -> Result<(), Errno>) -> c_int {
-        match walled(call) {
+    fn enter<C>(about: About) -> Passage {
+        if gate::lets_pass() { Passage::UNSEEN } else { gate::enter(type_name::<C>(), about) }
+    }
+
+    #[inline]
+    fn returned(outcome: Result<(), Errno>) -> c_int {
+        match outcome {
             Ok(()) => 0,
             Err(Errno(errno)) => {
                 set_errno(errno);
@@ -42,16 +75,44 @@ pub(crate) mod data_path {
         }
     }
 
-    /// As [`super::negative`].
+    /// As [`super::status`].
     #[inline]
-    pub(crate) fn negative(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
-        walled(call).unwrap_or_else(|Errno(errno)| {
+    pub(crate) fn status<C: FnOnce() -> Result<(), Errno>>(about: About, call: C) -> c_int {
+        returned(passed(enter::<C>(about), about, call, found))
+    }
+
+    /// As [`super::status`], of a call that has to say something else too when a fault rule refuses it.
+    #[inline]
+    pub(crate) fn status_or<C: FnOnce() -> Result<(), Errno>>(
+        about: About,
+        refused: impl FnOnce(),
+        call: C,
+    ) -> c_int {
+        let passage = enter::<C>(about);
+        if passage.refused.is_some() {
+            refused();
+        }
+        returned(passed(passage, about, call, found))
+    }
+
+    /// As [`super::negative`], of a call that found nothing if it returns 0.
+    #[inline]
+    pub(crate) fn polled<C: FnOnce() -> Result<c_int, Errno>>(call: C) -> c_int {
+        let outcome = passed(enter::<C>(About::NOTHING), About::NOTHING, call, |count| *count == 0);
+        outcome.unwrap_or_else(|Errno(errno)| {
             set_errno(errno);
             -errno
         })
     }
 
-    /// As [`super::value`].
+    /// For calls that return an errno as a number, of which `idle` says that there is nothing.
+    #[inline]
+    pub(crate) fn code<C: FnOnce() -> c_int>(idle: c_int, call: C) -> c_int {
+        let outcome = passed(enter::<C>(About::NOTHING), About::NOTHING, || Ok(call()), |code| *code == idle);
+        outcome.unwrap_or_else(|Errno(errno)| errno)
+    }
+
+    /// As [`super::value`], of a call that makes no other.
     #[inline]
     pub(crate) fn value<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
         walled(|| Ok(call())).unwrap_or(otherwise)
@@ -61,7 +122,7 @@ pub(crate) mod data_path {
 /// For attempts of calls that wait and return a number, or -1 and errno: [`TRY_AGAIN`] if the attempt ended
 /// with its slice.
 pub(crate) fn attempt<T: From<i8>>(call: impl FnOnce() -> Result<T, Errno>) -> T {
-    contained(call).unwrap_or_else(|errno| {
+    contained(About::NOTHING, call).unwrap_or_else(|errno| {
         if errno == RESTART {
             return T::from(TRY_AGAIN);
         }
@@ -76,7 +137,13 @@ pub(crate) const TRY_AGAIN: i8 = -2;
 /// For calls that return 0 or a positive errno.
 #[inline]
 pub(crate) fn status(call: impl FnOnce() -> Result<(), Errno>) -> c_int {
-    match contained(call) {
+    status_of(About::NOTHING, call)
+}
+
+/// As [`status`], about an object.
+#[inline]
+pub(crate) fn status_of(about: About, call: impl FnOnce() -> Result<(), Errno>) -> c_int {
+    match contained(about, call) {
         Ok(()) => 0,
         Err(Errno(errno)) => {
             set_errno(errno);
@@ -87,7 +154,7 @@ pub(crate) fn status(call: impl FnOnce() -> Result<(), Errno>) -> c_int {
 
 /// For calls that return a pointer, or NULL and errno.
 pub(crate) fn pointer<T>(call: impl FnOnce() -> Result<*mut T, Errno>) -> *mut T {
-    contained(call).unwrap_or_else(|Errno(errno)| {
+    contained(About::NOTHING, call).unwrap_or_else(|Errno(errno)| {
         set_errno(errno);
         std::ptr::null_mut()
     })
@@ -96,16 +163,13 @@ pub(crate) fn pointer<T>(call: impl FnOnce() -> Result<*mut T, Errno>) -> *mut T
 /// For calls that return a number, or -1 and errno.
 #[inline]
 pub(crate) fn number(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
-    contained(call).unwrap_or_else(|Errno(errno)| {
-        set_errno(errno);
-        -1
-    })
+    number_of(About::NOTHING, call)
 }
 
-/// For calls that return a number of bytes, or -1 and errno.
+/// As [`number`], about an object.
 #[inline]
-pub(crate) fn count(call: impl FnOnce() -> Result<isize, Errno>) -> isize {
-    contained(call).unwrap_or_else(|Errno(errno)| {
+pub(crate) fn number_of(about: About, call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
+    contained(about, call).unwrap_or_else(|Errno(errno)| {
         set_errno(errno);
         -1
     })
@@ -114,7 +178,7 @@ pub(crate) fn count(call: impl FnOnce() -> Result<isize, Errno>) -> isize {
 /// For calls that return a number, or a negative errno.
 #[inline]
 pub(crate) fn negative(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
-    contained(call).unwrap_or_else(|Errno(errno)| {
+    contained(About::NOTHING, call).unwrap_or_else(|Errno(errno)| {
         set_errno(errno);
         -errno
     })
@@ -123,7 +187,47 @@ pub(crate) fn negative(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
 /// For calls that cannot fail; a panic gives `otherwise`.
 #[inline]
 pub(crate) fn value<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
-    contained(|| Ok(call())).unwrap_or(otherwise)
+    let _whole = Uncancelled::begin();
+    quietly(|| walled(|| Ok(call()))).unwrap_or(otherwise)
+}
+
+/// Conventions for rsockets, whose calls end as those of sockets do: the gate does not count them, and what
+/// they do by other calls is their own.
+pub(crate) mod sockets {
+    use super::{Errno, TRY_AGAIN, Uncancelled, c_int, quietly, set_errno, walled};
+    use crate::ground::cancellation::RESTART;
+
+    fn contained<T>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+        let _whole = Uncancelled::begin();
+        quietly(|| walled(call))
+    }
+
+    /// As [`super::attempt`].
+    pub(crate) fn attempt<T: From<i8>>(call: impl FnOnce() -> Result<T, Errno>) -> T {
+        contained(call).unwrap_or_else(|errno| {
+            if errno == RESTART {
+                return T::from(TRY_AGAIN);
+            }
+            set_errno(errno.0);
+            T::from(-1)
+        })
+    }
+
+    /// As [`super::number`].
+    pub(crate) fn number(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
+        contained(call).unwrap_or_else(|Errno(errno)| {
+            set_errno(errno);
+            -1
+        })
+    }
+
+    /// For calls that return a number of bytes, or -1 and errno.
+    pub(crate) fn count(call: impl FnOnce() -> Result<isize, Errno>) -> isize {
+        contained(call).unwrap_or_else(|Errno(errno)| {
+            set_errno(errno);
+            -1
+        })
+    }
 }
 
 #[cfg(test)]

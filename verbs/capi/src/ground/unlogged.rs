@@ -8,6 +8,7 @@ use pumice_device::settings::Log;
 
 use crate::ground::cancellation::RESTART;
 use crate::ground::errno::Errno;
+use crate::ground::gate::{call_of, current};
 use crate::ground::log::{log_at, logs, take_logged};
 
 /// The subscribers of this process's device; dangling while there is no device.
@@ -41,30 +42,19 @@ fn emit<C>(errno: Errno) {
     if let Some(events) = events
         && let Some(call) = call_of(std::any::type_name::<C>())
     {
-        let Errno(errno) = errno;
-        events.emit(&Event::CallRefused { call: &call, errno, why: &meaning(Errno(errno)) });
+        let Errno(number) = errno;
+        let ordinal = current().filter(|made| made.call == call).map(|made| made.ordinal);
+        events.emit(&Event::CallRefused { call: &call, ordinal, errno: number, why: &meaning(errno) });
     }
 }
 
 /// Errnos that answer a question, and refuse nothing.
-fn is_answer(errno: Errno) -> bool {
+pub(super) fn is_answer(errno: Errno) -> bool {
     errno == RESTART
         || matches!(
             errno.0,
             libc::EAGAIN | libc::EINTR | libc::EINPROGRESS | libc::EALREADY | libc::ENODATA | libc::ETIMEDOUT
         )
-}
-
-/// The call that a closure belongs to. Calls of rsockets end as those of sockets do, and their ends are no
-/// refusals.
-fn call_of(closure: &str) -> Option<String> {
-    if closure.contains("::rsocket::") {
-        return None;
-    }
-    let call = closure.split("::").filter(|part| !part.starts_with("{{")).last()?;
-    let has_prefix =
-        ["ibv_", "_ibv_", "rdma_", "mlx", "efadv_", "manadv_"].iter().any(|p| call.starts_with(p));
-    Some(if has_prefix { call.to_owned() } else { format!("ibv_{call}") })
 }
 
 /// An errno in words.
@@ -96,18 +86,6 @@ fn meaning(errno: Errno) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn calls_are_named_by_their_closures() {
-        for (closure, call) in [
-            ("pumice::memory::ibv_reg_mr::{{closure}}", Some("ibv_reg_mr")),
-            ("pumice::queue_pair::create_qp_ex::{{closure}}::{{closure}}", Some("ibv_create_qp_ex")),
-            ("pumice::rdma_cm::bind::rdma_listen::{{closure}}", Some("rdma_listen")),
-            ("pumice::rsocket::calls::data::rrecv::{{closure}}", None),
-        ] {
-            assert_eq!(call_of(closure).as_deref(), call, "{closure}");
-        }
-    }
 
     #[test]
     fn every_errno_has_words() {

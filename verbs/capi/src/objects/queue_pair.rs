@@ -13,7 +13,8 @@ use super::send_series::Series;
 use super::usage::Use;
 use crate::ground::abi::{ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr};
 use crate::ground::errno::Errno;
-use crate::ground::handles::{Held, Identity, Listed, Shown, show, shown};
+use crate::ground::gate::About;
+use crate::ground::handles::{Held, Identity, Listed, Shown, find_at, show, shown};
 use crate::ground::turn::Turn;
 
 /// A queue pair; all have room for the extended structure.
@@ -56,6 +57,15 @@ impl Listed for Qp {
 impl Qp {
     pub(crate) const fn new(c: ibv_qp_ex, parts: Parts) -> Qp {
         Qp { c: Shown::new(c), parts }
+    }
+
+    /// For the gate: a call is about this queue pair.
+    #[inline]
+    pub(crate) fn about(qp: *const ibv_qp) -> About {
+        About::queue_pair(qp, |address| {
+            let qp = find_at::<Qp>(address)?;
+            qp.hca().ordinal_of(qp.number())
+        })
     }
 
     #[inline]

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use crate::ground::gate::farewell;
 use crate::ground::outcome::value;
 use crate::objects::capture::flush_capture;
 use crate::rdma_cm::id::shared::if_open;
@@ -25,4 +26,5 @@ extern "C" fn disconnect_all() {
             flush_capture();
         }
     });
+    farewell();
 }

@@ -12,6 +12,7 @@ use super::acknowledgement::Reader;
 use crate::ground::abi::{rdma_conn_param, rdma_event_channel, rdma_ud_param};
 use crate::ground::cancellation::{RESTART, attempt_ends};
 use crate::ground::errno::Errno;
+use crate::ground::gate::{given_back, handed_out};
 use crate::ground::plain::PassedOn;
 use crate::ground::system_call;
 
@@ -87,6 +88,7 @@ impl<I> ChannelPointer<I> {
 
     /// Takes the program's channel back, if the pointer is not null.
     pub(crate) fn take_back(self) -> Option<Arc<Channel<I>>> {
+        given_back(self.0.addr());
         // SAFETY: the pointer came from `Channel::hand_out`, and the program gives it back once.
         (!self.0.is_null()).then(|| unsafe { Arc::from_raw(self.0) })
     }
@@ -115,6 +117,7 @@ impl<I> Channel<I> {
 
     /// Gives the channel to the program, until `rdma_destroy_event_channel`.
     pub(crate) fn hand_out(self: Arc<Channel<I>>) -> *mut rdma_event_channel {
+        handed_out(Arc::as_ptr(&self).addr(), "event channel");
         Arc::into_raw(self).cast_mut().cast()
     }
 

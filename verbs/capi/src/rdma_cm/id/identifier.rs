@@ -17,6 +17,7 @@ use super::fields::Fields;
 use super::shared::{Shared, random, shared};
 use crate::ground::abi::{ibv_gid, ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_ib_addr};
 use crate::ground::errno::{Errno, INVALID};
+use crate::ground::gate::{given_back, handed_out};
 use crate::ground::plain::PassedOn;
 use crate::ground::zeroed::zeroed;
 use crate::rdma_cm::address::lookup::AddressInfo;
@@ -62,6 +63,7 @@ impl IdPointer {
 
     /// Takes the program's identifier back, if the pointer is not null.
     pub(crate) fn take_back(self) -> Option<Arc<Id>> {
+        given_back(self.0.addr());
         let id = self.0.cast_const().cast::<Id>();
         // SAFETY: the pointer came from `Id::hand_out`, and the program gives it back once.
         (!id.is_null()).then(|| unsafe { Arc::from_raw(id) })
@@ -202,6 +204,7 @@ impl Id {
 
     /// Gives the identifier to the program, until `rdma_destroy_id`.
     pub(crate) fn hand_out(self: &Arc<Id>) -> *mut rdma_cm_id {
+        handed_out(Arc::as_ptr(self).addr(), "identifier");
         Arc::into_raw(Arc::clone(self)).cast_mut().cast()
     }
 

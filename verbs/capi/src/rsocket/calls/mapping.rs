@@ -6,7 +6,7 @@ use libc::off_t;
 
 use super::data::{go_on, in_attempts};
 use super::room::stream;
-use crate::ground::outcome::{count, number};
+use crate::ground::outcome::sockets::{count, number};
 use crate::rsocket::parts::buffers::{DataPointer, check};
 use crate::rsocket::parts::reentry::Inside;
 

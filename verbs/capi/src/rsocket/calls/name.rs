@@ -7,7 +7,7 @@ use libc::socklen_t;
 
 use super::room::RoomPointer;
 use crate::ground::errno::Errno;
-use crate::ground::outcome::number;
+use crate::ground::outcome::sockets::number;
 use crate::rsocket::sockets::stream::Stage;
 use crate::rsocket::sockets::table::{Socket, socket};
 

@@ -7,7 +7,7 @@ use libc::socklen_t;
 use super::room::RoomPointer;
 use crate::ground::arguments::Bytes;
 use crate::ground::errno::{Errno, NOT_SUPPORTED};
-use crate::ground::outcome::number;
+use crate::ground::outcome::sockets::number;
 use crate::ground::plain::Plain as _;
 use crate::rsocket::parts::event_thread::probe_peers;
 use crate::rsocket::parts::options::{Options, SOL_RDMA};

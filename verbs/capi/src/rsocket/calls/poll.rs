@@ -7,7 +7,8 @@ use libc::{fd_set, nfds_t, pollfd, timeval};
 
 use crate::ground::cancellation::{begun, blocking};
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::{TRY_AGAIN, attempt};
+use crate::ground::outcome::TRY_AGAIN;
+use crate::ground::outcome::sockets::attempt;
 use crate::rsocket::parts::reentry::Inside;
 use crate::rsocket::sockets::waiting::{deadline, wait};
 

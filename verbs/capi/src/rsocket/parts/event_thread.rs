@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::reentry;
 use crate::ground::errno::Errno;
+use crate::ground::gate::quietly;
 use crate::ground::process::own_process;
 use crate::ground::system_call;
 
@@ -94,7 +95,8 @@ impl EventThread {
                     // thread, ever replaces them there.
                     let (epoll, wake) =
                         unsafe { (BorrowedFd::borrow_raw(numbers.0), BorrowedFd::borrow_raw(numbers.1)) };
-                    run(epoll, wake, handlers);
+                    // What it does is none of the program's calls.
+                    quietly(|| run(epoll, wake, handlers));
                 },
             )
         });

@@ -1,0 +1,16 @@
+//! Calls that fail, or take their time, on purpose.
+//!
+//! A call is named by its name and its ordinal: the n-th call of that name in this process. **Invariant**: no
+//! rule asks for a time or a thread. Threads that make calls of one name race for its ordinals; ordinals on
+//! one object do not have that race.
+
+mod decide;
+mod errno;
+mod rule;
+mod table;
+mod text;
+
+pub use decide::{CallFate, CallFaults, CallFired, CallKey};
+pub use errno::{errno_from, errno_name, errno_text};
+pub use rule::{CallFault, CallRule, CallSelector, CallSteps};
+pub use table::{CALLS, CallInfo, Errnos};

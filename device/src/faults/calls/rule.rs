@@ -1,0 +1,264 @@
+//! Rules about calls.
+
+use super::errno::{errno_from, errno_text};
+use super::table::{CALLS, CallInfo};
+
+/// Every `step`-th of the calls that a rule is about, from the first to the last, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallSteps {
+    /// The first.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+    /// From one to the next, at least 1.
+    pub step: u64,
+}
+
+impl CallSteps {
+    /// Every call.
+    pub const ALL: CallSteps = CallSteps { first: 1, last: u64::MAX, step: 1 };
+
+    pub(super) fn has(self, ordinal: u64) -> bool {
+        let from_first = ordinal.checked_sub(self.first).and_then(|past| past.checked_rem(self.step));
+        ordinal <= self.last && from_first == Some(0)
+    }
+}
+
+/// Which calls a rule is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallSelector {
+    /// The tag of the process; `*` at its end stands for anything.
+    pub tag: Option<String>,
+    /// The name of the call; `*` stands for any characters.
+    pub call: String,
+    /// Ordinals of queue pairs, from here to there: calls on those only, counted for each queue pair.
+    pub qp: Option<(u64, u64)>,
+}
+
+/// What happens to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallFault {
+    /// It does nothing, and fails.
+    Fail {
+        /// With this; `None`: the usual one of the call, which is the first of its [`CallInfo::errnos`].
+        errno: Option<i32>,
+        /// Also with an errno that the call does not give.
+        force: bool,
+    },
+    /// It takes so much longer.
+    Delay {
+        /// How much.
+        ns: u64,
+    },
+}
+
+/// A rule about calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallRule {
+    /// Its name: no other rule of the plan has it.
+    pub name: String,
+    /// Which calls.
+    pub selector: CallSelector,
+    /// Which of them.
+    pub steps: CallSteps,
+    /// At most so often.
+    pub times: Option<u64>,
+    /// What happens.
+    pub fault: CallFault,
+}
+
+impl CallSelector {
+    /// Whether it is about calls of a process with this tag.
+    pub(super) fn is_of(&self, tag: &str) -> bool {
+        self.tag.as_deref().is_none_or(|wanted| matches(wanted, tag))
+    }
+
+    /// Whether it is about calls of this name.
+    pub(super) fn is_about(&self, call: &str) -> bool {
+        matches(&self.call, call)
+    }
+
+    /// Whether it is about calls on this queue pair.
+    pub(super) fn has_queue_pair(&self, qp: Option<u32>) -> bool {
+        let Some((first, last)) = self.qp else { return true };
+        qp.is_some_and(|qp| (first..=last).contains(&u64::from(qp)))
+    }
+
+    /// Whether it can apply to anything.
+    ///
+    /// # Errors
+    /// No call has such a name, or none of them is on a queue pair; the sentence says what to write.
+    pub fn check(&self) -> Result<(), String> {
+        let met: Vec<&CallInfo> = CALLS.iter().filter(|info| self.is_about(info.name)).collect();
+        if met.is_empty() {
+            let asked = self.call.trim_matches('*');
+            let names = CALLS.iter().map(|info| info.name);
+            let like = names.filter(|name| name.contains(asked)).min_by_key(|name| name.len());
+            let hint = like.map_or_else(String::new, |name| format!("; is {name} meant?"));
+            return Err(format!("no call that can fail is named {}{hint}", self.call));
+        }
+        match self.qp {
+            Some((first, last)) if last < first => {
+                Err(format!("qp = {first}..{last} has no number: write the smaller number first"))
+            }
+            Some(_) if !met.iter().any(|info| has_queue_pair(info.name)) => {
+                Err(format!("{} is not a call on a queue pair: leave out qp", self.call))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl CallRule {
+    /// Whether the rule makes sense.
+    ///
+    /// # Errors
+    /// It can apply to nothing, or no call that it is about fails with its errno; the sentence says what to
+    /// write.
+    pub fn check(&self) -> Result<(), String> {
+        self.selector.check()?;
+        self.fault.check(&self.selector)
+    }
+}
+
+impl CallFault {
+    /// Whether it can happen to these calls.
+    ///
+    /// # Errors
+    /// See [`CallRule::check`].
+    pub fn check(&self, selector: &CallSelector) -> Result<(), String> {
+        let CallFault::Fail { errno: Some(errno), force: false } = *self else { return Ok(()) };
+        for info in CALLS.iter().filter(|info| selector.is_about(info.name)) {
+            if !info.errnos().contains(&errno) {
+                let others: Vec<String> = info.errnos().iter().map(|one| errno_text(*one)).collect();
+                let (name, others) = (info.name, others.join(", "));
+                return Err(format!(
+                    "{name} does not fail with {}: write one of {others}, or force = true",
+                    errno_text(errno)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a call of this name fails with; `None` if it does not fail.
+    pub(super) fn errno_of(self, call: &str) -> Option<i32> {
+        match self {
+            CallFault::Fail { errno: Some(errno), .. } => Some(errno),
+            CallFault::Fail { errno: None, .. } => {
+                Some(CallInfo::of(call).and_then(|info| info.errnos().first().copied()).unwrap_or(libc::EIO))
+            }
+            CallFault::Delay { .. } => None,
+        }
+    }
+
+    /// A failure with the errno that a text names; "usual" is that of the call.
+    ///
+    /// # Errors
+    /// There is no such errno.
+    pub fn failing(errno: &str, force: bool) -> Result<CallFault, String> {
+        let errno = if errno == "usual" { None } else { Some(errno_from(errno)?) };
+        Ok(CallFault::Fail { errno, force })
+    }
+}
+
+/// Whether a call is on a queue pair, of which the rules know the ordinal.
+fn has_queue_pair(call: &str) -> bool {
+    const ON_QUEUE_PAIRS: [&str; 11] = [
+        "ibv_attach_mcast",
+        "ibv_bind_mw",
+        "ibv_destroy_qp",
+        "ibv_detach_mcast",
+        "ibv_modify_qp",
+        "ibv_post_recv",
+        "ibv_post_send",
+        "ibv_query_ece",
+        "ibv_query_qp",
+        "ibv_set_ece",
+        "ibv_wr_complete",
+    ];
+    ON_QUEUE_PAIRS.contains(&call)
+}
+
+/// Whether a text is like a pattern, in which `*` stands for any characters.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(mut left) = text.strip_prefix(start) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let end = parts.pop().unwrap_or_default();
+    for part in parts {
+        let Some((_, after)) = left.split_once(part) else { return false };
+        left = after;
+    }
+    left.ends_with(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selector(call: &str) -> CallSelector {
+        CallSelector { call: call.to_owned(), ..CallSelector::default() }
+    }
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        for (pattern, text, is_like) in [
+            ("ibv_reg_mr", "ibv_reg_mr", true),
+            ("ibv_reg_mr", "ibv_reg_mr_iova", false),
+            ("ibv_reg_mr*", "ibv_reg_mr_iova2", true),
+            ("*", "rdma_listen", true),
+            ("*_qp*", "ibv_create_qp_ex", true),
+            ("ibv_*_qp", "ibv_create_qp_ex", false),
+            ("ibv_*_qp", "ibv_qp", false),
+            ("a*a", "a", false),
+            ("**", "", true),
+        ] {
+            assert_eq!(matches(pattern, text), is_like, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn steps_are_counted_from_their_first() {
+        let met = |first, last, step| {
+            let steps = CallSteps { first, last, step };
+            (0..12).filter(|ordinal| steps.has(*ordinal)).collect::<Vec<u64>>()
+        };
+        assert_eq!(met(3, 3, 1), [3]);
+        assert_eq!(met(2, 9, 3), [2, 5, 8]);
+        assert_eq!(met(10, u64::MAX, 1), [10, 11]);
+        assert!(met(1, 5, 0).is_empty());
+    }
+
+    #[test]
+    fn what_cannot_happen_is_refused_with_a_remedy() {
+        let fail = |errno: i32, force| CallFault::Fail { errno: Some(errno), force };
+        let of = |call: &str, fault: CallFault| {
+            let selector = selector(call);
+            selector.check().and_then(|()| fault.check(&selector))
+        };
+        assert_eq!(of("ibv_reg_mr", fail(libc::ENOMEM, false)), Ok(()));
+        let sentence = of("ibv_fork_init", fail(libc::ENOMEM, false)).unwrap_err();
+        assert_eq!(sentence, "ibv_fork_init does not fail with ENOMEM: write one of EINVAL, or force = true");
+        assert_eq!(of("ibv_fork_init", fail(libc::ENOMEM, true)), Ok(()));
+        assert!(of("ibv_create_*", fail(libc::ECONNREFUSED, false)).is_err());
+        let usual = CallFault::Fail { errno: None, force: false };
+        assert_eq!(of("*", usual), Ok(()));
+        let sentence = of("reg_mr", usual).unwrap_err();
+        assert_eq!(sentence, "no call that can fail is named reg_mr; is ibv_reg_mr meant?");
+        assert!(of("ibv_wc_status_str", usual).is_err());
+        let on = |call: &str, qp| CallSelector { qp, ..selector(call) }.check();
+        assert_eq!(on("ibv_post_*", Some((0, 3))), Ok(()));
+        assert!(on("ibv_reg_mr", Some((0, 0))).unwrap_err().contains("leave out qp"));
+        assert!(on("ibv_post_send", Some((1, 0))).unwrap_err().contains("smaller number first"));
+    }
+
+    #[test]
+    fn the_usual_errno_is_that_of_the_call() {
+        let usual = CallFault::failing("usual", false).unwrap();
+        assert_eq!(usual.errno_of("ibv_destroy_cq"), Some(libc::EBUSY));
+        assert_eq!(usual.errno_of("ibv_reg_mr"), Some(libc::ENOMEM));
+        assert_eq!(CallFault::failing("EIO", false).unwrap().errno_of("ibv_reg_mr"), Some(libc::EIO));
+        assert!(CallFault::failing("ENOPE", false).is_err());
+    }
+}

@@ -1,0 +1,87 @@
+//! What the program has and has not given back, for the report of calls.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::current::current;
+
+/// An object that the program has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Object {
+    pub(super) kind: &'static str,
+    /// The call that made it, and its ordinal.
+    pub(super) call: &'static str,
+    pub(super) ordinal: u64,
+    /// The program has tried to give it back.
+    is_excused: bool,
+}
+
+#[derive(Default)]
+struct Inventory {
+    held: BTreeMap<usize, Object>,
+    /// Those that a closed context took with it.
+    left: Vec<Object>,
+}
+
+static INVENTORY: Mutex<Inventory> = Mutex::new(Inventory { held: BTreeMap::new(), left: Vec::new() });
+static IS_KEPT: AtomicBool = AtomicBool::new(false);
+
+fn lock() -> Option<MutexGuard<'static, Inventory>> {
+    let is_kept = IS_KEPT.load(Ordering::Relaxed);
+    is_kept.then(|| INVENTORY.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// From now on an inventory is kept; in a fork, from the beginning.
+pub(super) fn keep() {
+    IS_KEPT.store(true, Ordering::Relaxed);
+    if let Some(mut inventory) = lock() {
+        *inventory = Inventory::default();
+    }
+}
+
+/// What `rdma_*` calls make for the program, and not for themselves.
+const OF_IDENTIFIERS: [&str; 4] = ["identifier", "event channel", "queue pair", "shared receive queue"];
+
+/// The program gets an object.
+pub(crate) fn handed_out(address: usize, kind: &'static str) {
+    let Some(mut inventory) = lock() else { return };
+    let Some(made) = current().filter(|made| !made.call.is_empty()) else { return };
+    if made.call.starts_with("rdma_") && !OF_IDENTIFIERS.contains(&kind) {
+        return;
+    }
+    let object = Object { kind, call: made.call, ordinal: made.ordinal, is_excused: false };
+    inventory.held.insert(address, object);
+}
+
+/// The program gave an object back.
+pub(crate) fn given_back(address: usize) {
+    if let Some(mut inventory) = lock() {
+        inventory.held.remove(&address);
+    }
+}
+
+/// An object went with its context, which the program has closed.
+pub(crate) fn left_behind(address: usize) {
+    if let Some(mut inventory) = lock()
+        && let Some(object) = inventory.held.remove(&address)
+    {
+        inventory.left.push(object);
+    }
+}
+
+/// The program tried to give an object back, and could not.
+pub(super) fn excuse(address: usize) {
+    if let Some(mut inventory) = lock()
+        && let Some(object) = inventory.held.get_mut(&address)
+    {
+        object.is_excused = true;
+    }
+}
+
+/// What the program has and never tried to give back; `None` if another thread is changing it.
+pub(super) fn leftovers() -> Option<Vec<Object>> {
+    let inventory = INVENTORY.try_lock().ok()?;
+    let all = inventory.left.iter().chain(inventory.held.values());
+    Some(all.filter(|object| !object.is_excused).copied().collect())
+}

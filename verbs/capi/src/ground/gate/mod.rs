@@ -1,0 +1,101 @@
+//! The gate at the entry of every call that can fail: calls are counted by name, and the rules of a fault
+//! plan make them fail or take their time.
+//!
+//! Without rules about calls and without a report of calls, the data path reads one byte and goes on. Calls
+//! off the data path are always counted, so that a refused call can be named by its ordinal.
+//!
+//! A call that this library makes of itself (`rdma_create_qp` makes completion queues) is part of the call
+//! that the program made: it has no ordinal, and no rule is asked about it.
+
+mod about;
+mod current;
+mod inventory;
+mod names;
+mod report;
+mod state;
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::ground::cancellation;
+use crate::ground::errno::Errno;
+
+pub(crate) use about::About;
+use about::Watch;
+pub(super) use current::current;
+pub(crate) use current::quietly;
+pub(crate) use inventory::{given_back, handed_out, left_behind};
+pub(super) use names::call_of;
+
+static WATCH: AtomicU8 = AtomicU8::new(Watch::Unknown as u8);
+
+/// Whether calls of the data path need not stop here.
+#[inline]
+pub(super) fn lets_pass() -> bool {
+    WATCH.load(Ordering::Relaxed) == Watch::Little as u8
+}
+
+/// A call that has entered, and has to leave.
+#[derive(Clone, Copy)]
+pub(super) struct Passage {
+    /// A call of the program, which was counted.
+    is_outer: bool,
+    /// It does nothing, and fails with this.
+    pub(super) refused: Option<Errno>,
+}
+
+impl Passage {
+    /// Of a call that was not looked at.
+    pub(super) const UNSEEN: Passage = Passage { is_outer: false, refused: None };
+}
+
+/// A call enters. `closure` is the name of the closure that it runs.
+#[cold]
+#[inline(never)]
+pub(super) fn enter(closure: &'static str, about: About) -> Passage {
+    if current().is_some() || cancellation::is_repeated() {
+        return Passage::UNSEEN;
+    }
+    let (watch, entered) = state::enter(closure, about);
+    WATCH.store(watch as u8, Ordering::Relaxed);
+    let Some((made, fate)) = entered else { return Passage::UNSEEN };
+    current::begin(made);
+    if fate.delay_ns > 0 {
+        std::thread::sleep(std::time::Duration::from_nanos(fate.delay_ns));
+    }
+    Passage { is_outer: true, refused: fate.errno.map(Errno) }
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Done,
+    /// It found nothing, and how often programs look depends on time: it does not count.
+    Idle,
+    /// It will be tried again.
+    Again,
+    Failed,
+}
+
+/// A call that has entered leaves.
+#[inline]
+pub(super) fn leave(passage: Passage, end: impl FnOnce() -> End, about: About) {
+    if passage.is_outer {
+        left(passage, end(), about);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn left(passage: Passage, end: End, about: About) {
+    let Some(made) = current::end() else { return };
+    match end {
+        End::Idle if passage.refused.is_none() => state::take_back(&made),
+        End::Failed if names::gives_back(made.call) => inventory::excuse(about.address),
+        _ => {}
+    }
+}
+
+/// The process ends: what the report says at the end is written.
+pub(crate) fn farewell() {
+    state::farewell();
+}

@@ -1,0 +1,64 @@
+//! The names of calls.
+
+use std::collections::HashMap;
+
+use fnv::FnvBuildHasher;
+
+/// The call that a closure belongs to. Calls of rsockets end as those of sockets do, and have no rules; what
+/// nothing here serves says its name itself.
+pub(in crate::ground) fn call_of(closure: &str) -> Option<String> {
+    if closure.contains("::rsocket::") || closure.contains("::unserved::") {
+        return None;
+    }
+    let call = closure.split("::").filter(|part| !part.starts_with("{{")).last()?.trim_start_matches('_');
+    let has_prefix = ["ibv_", "rdma_", "mlx", "efadv_", "manadv_"].iter().any(|p| call.starts_with(p));
+    Some(if has_prefix { call.to_owned() } else { format!("ibv_{call}") })
+}
+
+/// Names that were asked for, by the address of the name of their closure.
+#[derive(Default)]
+pub(super) struct Names(HashMap<usize, Option<&'static str>, FnvBuildHasher>);
+
+impl Names {
+    /// As [`call_of`].
+    pub(super) fn of(&mut self, closure: &'static str) -> Option<&'static str> {
+        *self.0.entry(closure.as_ptr().addr()).or_insert_with(|| {
+            // One for each call that the library has.
+            call_of(closure).map(|name| &*Box::leak(name.into_boxed_str()))
+        })
+    }
+}
+
+/// Whether a call gives an object back.
+pub(super) fn gives_back(call: &str) -> bool {
+    ["ibv_de", "ibv_close_", "ibv_free_", "rdma_destroy_"].iter().any(|start| call.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_named_by_their_closures() {
+        for (closure, call) in [
+            ("pumice::memory::ibv_reg_mr::{{closure}}", Some("ibv_reg_mr")),
+            ("pumice::queue_pair::create_qp_ex::{{closure}}::{{closure}}", Some("ibv_create_qp_ex")),
+            ("pumice::query::_ibv_query_gid_ex::{{closure}}", Some("ibv_query_gid_ex")),
+            ("pumice::rdma_cm::bind::rdma_listen::{{closure}}", Some("rdma_listen")),
+            ("pumice::rsocket::calls::data::rrecv::{{closure}}", None),
+            ("pumice::ground::unserved::int::{{closure}}", None),
+        ] {
+            assert_eq!(call_of(closure).as_deref(), call, "{closure}");
+        }
+        let mut names = Names::default();
+        assert_eq!(names.of("a::poll_cq::{{closure}}"), Some("ibv_poll_cq"));
+    }
+
+    #[test]
+    fn calls_that_give_back_are_known() {
+        for call in ["ibv_destroy_qp", "ibv_dealloc_pd", "ibv_dereg_mr", "ibv_close_xrcd", "ibv_free_dm"] {
+            assert!(gives_back(call), "{call}");
+        }
+        assert!(!gives_back("ibv_create_qp") && !gives_back("ibv_detach_mcast"));
+    }
+}

@@ -1,0 +1,100 @@
+//! The report of calls (PUMICE_CALL_REPORT): a line of JSON for each rule that applied, and one when the
+//! process ends, with the calls that it made and the objects that it left.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+
+use pumice_device::faults::calls::{CallFired, errno_text};
+
+use super::inventory::Object;
+
+/// A report that is being written.
+pub(super) struct Report(File);
+
+impl Report {
+    /// Goes on with a file, or makes it; `None` if it cannot be written, which is said.
+    pub(super) fn open(path: &Path) -> Result<Report, String> {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        file.map(Report).map_err(|error| format!("{} cannot be written: {error}", path.display()))
+    }
+
+    /// One write for each line: lines of processes do not mix.
+    fn write(&mut self, line: &str) {
+        let _ = self.0.write_all(format!("{line}\n").as_bytes()); // there is no caller to be told
+    }
+
+    pub(super) fn fired(&mut self, fired: &CallFired<'_>) {
+        let (rule, key) = (quoted(fired.rule), fired.key);
+        let mut line = format!(
+            "{{\"event\":\"fired\",\"pid\":{},\"rule\":{rule},\"call\":{},\"nth\":{}",
+            std::process::id(),
+            quoted(key.call),
+            key.ordinal
+        );
+        if let Some(qp) = key.qp {
+            let _ = write!(line, ",\"qp\":{qp}");
+        }
+        if let Some(errno) = fired.fate.errno {
+            let _ = write!(line, ",\"errno\":{}", quoted(&errno_text(errno)));
+        }
+        if fired.fate.delay_ns > 0 {
+            let _ = write!(line, ",\"delay_ns\":{}", fired.fate.delay_ns);
+        }
+        self.write(&(line + "}"));
+    }
+
+    pub(super) fn ended(&mut self, counts: &BTreeMap<&'static str, u64>, left: Option<&[Object]>) {
+        let calls: Vec<String> =
+            counts.iter().map(|(call, count)| format!("{}:{count}", quoted(call))).collect();
+        let program = std::env::args_os().next().unwrap_or_default();
+        let mut line = format!(
+            "{{\"event\":\"ended\",\"pid\":{},\"program\":{},\"calls\":{{{}}}",
+            std::process::id(),
+            quoted(&program.to_string_lossy()),
+            calls.join(",")
+        );
+        if let Some(left) = left {
+            let objects: Vec<String> = left
+                .iter()
+                .map(|object| {
+                    let Object { kind, call, ordinal, .. } = object;
+                    format!("{{\"kind\":{},\"call\":{},\"nth\":{ordinal}}}", quoted(kind), quoted(call))
+                })
+                .collect();
+            let _ = write!(line, ",\"left\":[{}]", objects.join(","));
+        }
+        self.write(&(line + "}"));
+    }
+}
+
+/// A string of JSON.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if c < ' ' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn strings_of_json_are_quoted() {
+        assert_eq!(quoted("a\"b\\c\nd"), r#""a\"b\\c\u000ad""#);
+    }
+}

@@ -1,0 +1,132 @@
+//! Counting calls, and asking the rules about them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pumice_device::faults::calls::{CallFate, CallFaults, CallFired, CallKey, CallRule, errno_text};
+use pumice_device::settings::Log;
+
+use super::about::{About, Watch};
+use super::current::Made;
+use super::inventory;
+use super::names::Names;
+use super::report::Report;
+use crate::ground::environment;
+use crate::ground::log::{log_always, log_at};
+use crate::ground::process::own_process;
+
+/// What is known of the calls of this process.
+struct State {
+    process: u32,
+    names: Names,
+    counts: BTreeMap<&'static str, u64>,
+    faults: Option<CallFaults>,
+    report: Option<Report>,
+}
+
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+
+fn lock() -> MutexGuard<'static, Option<State>> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The call of a closure enters: what to watch from now on, and, if it is a call of the program's that can
+/// fail, which one it is and what happens to it.
+pub(super) fn enter(closure: &'static str, about: About) -> (Watch, Option<(Made, CallFate)>) {
+    let process = own_process();
+    let mut told = Vec::new();
+    let (watch, entered) = {
+        let mut guard = lock();
+        // A fork counts from the beginning.
+        let state = match guard.as_mut() {
+            Some(state) if state.process == process => state,
+            _ => guard.insert(State::new(process)),
+        };
+        (state.watch(), state.enter(closure, about, &mut told))
+    };
+    // Without the lock: standard error may be slow.
+    for sentence in told {
+        log_at(Log::Warn, || sentence);
+    }
+    (watch, entered)
+}
+
+/// A call does not count after all.
+pub(super) fn take_back(made: &Made) {
+    let mut guard = lock();
+    let Some(state) = guard.as_mut().filter(|_| !made.is_met) else { return };
+    if let Some(count) = state.counts.get_mut(made.call) {
+        *count = count.saturating_sub(1);
+    }
+    if let Some(faults) = &mut state.faults {
+        faults.take_back(&CallKey { call: made.call, ordinal: made.ordinal, qp: made.qp });
+    }
+}
+
+/// The process ends. Takes no lock that is held: programs also exit from signal handlers.
+pub(super) fn farewell() {
+    let Ok(mut guard) = STATE.try_lock() else { return };
+    let Some(state) = guard.as_mut().filter(|state| state.process == own_process()) else { return };
+    if let Some(report) = &mut state.report {
+        report.ended(&state.counts, inventory::leftovers().as_deref());
+    }
+}
+
+impl State {
+    fn new(process: u32) -> State {
+        let settings = environment::settings().ok();
+        let report = settings.and_then(|settings| settings.call_report.as_deref()).and_then(open_report);
+        if report.is_some() {
+            inventory::keep();
+        }
+        let rules: &[CallRule] = settings.map_or(&[], |settings| &settings.call_faults);
+        let tag = settings.map(|settings| settings.tag_of(std::env::args_os())).unwrap_or_default();
+        let (names, counts) = (Names::default(), BTreeMap::new());
+        State { process, names, counts, faults: CallFaults::new(rules, &tag), report }
+    }
+
+    fn watch(&self) -> Watch {
+        if self.faults.is_some() || self.report.is_some() { Watch::Everything } else { Watch::Little }
+    }
+
+    fn enter(
+        &mut self,
+        closure: &'static str,
+        about: About,
+        told: &mut Vec<String>,
+    ) -> Option<(Made, CallFate)> {
+        let call = self.names.of(closure)?;
+        let count = self.counts.entry(call).or_default();
+        *count = count.saturating_add(1);
+        let ordinal = *count;
+        let asks = self.faults.as_ref().is_some_and(CallFaults::need_queue_pairs);
+        let qp = about.queue_pair.filter(|_| asks).and_then(|ordinal| ordinal(about.address));
+        let (mut fate, mut is_met) = (CallFate::default(), false);
+        if let Some(faults) = &mut self.faults {
+            let report = &mut self.report;
+            fate = faults.decide(&CallKey { call, ordinal, qp }, &mut |fired| {
+                is_met = true;
+                told.push(sentence(fired));
+                if let Some(report) = report {
+                    report.fired(fired);
+                }
+            });
+        }
+        Some((Made { call, ordinal, qp, is_met }, fate))
+    }
+}
+
+fn open_report(path: &Path) -> Option<Report> {
+    Report::open(path).map_err(|sentence| log_always(&sentence)).ok()
+}
+
+fn sentence(fired: &CallFired<'_>) -> String {
+    let CallFired { rule, key: CallKey { call, ordinal, qp }, fate } = fired;
+    let on = qp.map_or_else(String::new, |qp| format!(" on queue pair {qp}"));
+    let what = match fate.errno {
+        Some(errno) => format!("fails with {}", errno_text(errno)),
+        None => format!("takes {} µs longer", fate.delay_ns / 1000),
+    };
+    format!("{call}, call {ordinal} of this name{on}, {what}: fault rule \"{rule}\"")
+}
