@@ -76,6 +76,9 @@ pub(super) enum End {
     Failed,
 }
 
+/// The call after which peers can connect.
+const LISTEN: &str = "rdma_listen";
+
 /// A call that has entered leaves.
 #[inline]
 pub(super) fn leave(passage: Passage, end: impl FnOnce() -> End, about: About) {
@@ -90,6 +93,7 @@ fn left(passage: Passage, end: End, about: About) {
     let Some(made) = current::end() else { return };
     match end {
         End::Idle if passage.refused.is_none() => state::take_back(&made),
+        End::Done if made.call == LISTEN => state::listens(),
         End::Failed if names::gives_back(made.call) => inventory::excuse(about.address),
         _ => {}
     }

@@ -31,7 +31,9 @@ impl Names {
 
 /// Whether a call gives an object back.
 pub(super) fn gives_back(call: &str) -> bool {
-    ["ibv_de", "ibv_close_", "ibv_free_", "rdma_destroy_"].iter().any(|start| call.starts_with(start))
+    const STARTS: [&str; 6] =
+        ["ibv_destroy_", "ibv_dealloc_", "ibv_dereg_", "ibv_close_", "ibv_free_", "rdma_destroy_"];
+    STARTS.iter().any(|start| call.starts_with(start))
 }
 
 #[cfg(test)]

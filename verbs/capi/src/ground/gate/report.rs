@@ -46,6 +46,10 @@ impl Report {
         self.write(&(line + "}"));
     }
 
+    pub(super) fn listens(&mut self) {
+        self.write(&format!("{{\"event\":\"listening\",\"pid\":{}}}", std::process::id()));
+    }
+
     pub(super) fn ended(&mut self, counts: &BTreeMap<&'static str, u64>, left: Option<&[Object]>) {
         let calls: Vec<String> =
             counts.iter().map(|(call, count)| format!("{}:{count}", quoted(call))).collect();

@@ -64,6 +64,13 @@ pub(super) fn take_back(made: &Made) {
     }
 }
 
+/// Peers can connect from now on.
+pub(super) fn listens() {
+    if let Some(report) = lock().as_mut().and_then(|state| state.report.as_mut()) {
+        report.listens();
+    }
+}
+
 /// The process ends. Takes no lock that is held: programs also exit from signal handlers.
 pub(super) fn farewell() {
     let Ok(mut guard) = STATE.try_lock() else { return };
