@@ -2,9 +2,10 @@
 //! order, and an answer changes no memory but that which its request names.
 
 use pumice_transport::types::{
-    Access, AtomicOperation, FlushRange, LocalData, Operand, QpState, QpType, RemoteTarget, SendOpcode,
-    SendRequest, WR_OPCODES, WcStatus, WrClass, WrInfo,
+    Access, AtomicOperation, FlushRange, LocalData, Operand, QpState, QpType, RemoteTarget, SendRequest,
+    WR_OPCODES, WcStatus, WrClass, WrInfo,
 };
+use pumice_transport::wire::Position;
 
 use super::scene::{IOVA, MEMORY_BYTES, Scene, packets};
 
@@ -32,10 +33,10 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
         let request = SendRequest {
             sges: if length == 0 { &[] } else { &sges },
             remote: RemoteTarget { address: IOVA, rkey: 0x101 },
-            atomic: (info.operand == Operand::Atomic).then_some(match info.opcode {
-                SendOpcode::FetchAdd => AtomicOperation::FetchAdd { add: 1 },
-                _ => AtomicOperation::CompareSwap { compare: 0, swap: 1 },
-            }),
+            atomic: info
+                .packets
+                .at(Position::Only)
+                .and_then(|operation| AtomicOperation::from_operands(operation, 1, 0)),
             flush: (info.operand == Operand::FlushRange).then_some(FlushRange {
                 placement: 1,
                 selectivity: 0,

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 
-use pumice_transport::wire::{self, Bth, NakCode, Operation, Syndrome, credits, rnr_timer_ns};
+use pumice_transport::types::AtomicOperation;
+use pumice_transport::wire::{self, Bth, NakCode, Syndrome, credits, rnr_timer_ns};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::management::Management;
@@ -232,10 +233,11 @@ impl Headers {
         }
         if let Some(atomic) = h.atomic_eth {
             write!(out, "  va {:#x} rkey {:#x}", atomic.address, atomic.rkey)?;
-            if h.bth.opcode.info().is_some_and(|info| info.operation == Operation::FetchAdd) {
-                write!(out, " add {:#x}", atomic.swap_or_add)?;
-            } else {
-                write!(out, " compare {:#x} swap {:#x}", atomic.compare, atomic.swap_or_add)?;
+            let operation = h.bth.opcode.info().and_then(|info| {
+                AtomicOperation::from_operands(info.operation, atomic.swap_or_add, atomic.compare)
+            });
+            if let Some(operation) = operation {
+                write!(out, " {operation}")?;
             }
         }
         if let Some(aeth) = h.aeth {

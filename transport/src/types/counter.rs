@@ -4,7 +4,7 @@
 /// one counter each. Which one an event counts, [`QpEvent::counter`](crate::event::QpEvent::counter) says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-#[allow(missing_docs)] // each is its own name; the text is in `Counter::name`
+#[allow(missing_docs)] // each is its own name; its meaning is in the table of the device
 pub enum Counter {
     // Dropped before a QP saw it.
     RxTooShort,

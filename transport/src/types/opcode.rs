@@ -3,6 +3,8 @@
 //! A new operation is a variant of [`SendOpcode`], a row of [`WR_OPCODES`] and a row of
 //! [`crate::wire::OPCODES`] for each of its packets.
 
+use core::fmt;
+
 use super::{Access, QpType};
 #[cfg(doc)]
 use crate::wire::OperationClass;
@@ -311,13 +313,23 @@ pub enum AtomicOperation {
 impl AtomicOperation {
     /// The operation that a packet asks for; `None` if its class is not [`OperationClass::Atomic`].
     pub fn of(packet: &Packet<'_>) -> Option<AtomicOperation> {
-        Some(match packet.operation() {
-            Operation::CompareSwap => {
-                let AtomicEth { compare, swap_or_add: swap, .. } = packet.atomic_eth()?;
-                AtomicOperation::CompareSwap { compare, swap }
-            }
-            Operation::FetchAdd => AtomicOperation::FetchAdd { add: packet.atomic_eth()?.swap_or_add },
-            Operation::AtomicWrite => AtomicOperation::Write { bytes: packet.payload().try_into().ok()? },
+        if packet.operation() == Operation::AtomicWrite {
+            return Some(AtomicOperation::Write { bytes: packet.payload().try_into().ok()? });
+        }
+        let AtomicEth { swap_or_add, compare, .. } = packet.atomic_eth()?;
+        AtomicOperation::from_operands(packet.operation(), swap_or_add, compare)
+    }
+
+    /// What an operation of the wire asks for with these operands, in the order of
+    /// [`AtomicOperation::operands`]; `None` if its packet has no atomic header.
+    pub const fn from_operands(
+        operation: Operation,
+        swap_or_add: u64,
+        compare: u64,
+    ) -> Option<AtomicOperation> {
+        Some(match operation {
+            Operation::CompareSwap => AtomicOperation::CompareSwap { compare, swap: swap_or_add },
+            Operation::FetchAdd => AtomicOperation::FetchAdd { add: swap_or_add },
             _ => return None,
         })
     }
@@ -345,10 +357,22 @@ impl AtomicOperation {
     }
 }
 
+impl fmt::Display for AtomicOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AtomicOperation::CompareSwap { compare, swap } => {
+                write!(f, "compare {compare:#x} swap {swap:#x}")
+            }
+            AtomicOperation::FetchAdd { add } => write!(f, "add {add:#x}"),
+            AtomicOperation::Write { bytes } => write!(f, "store {bytes:02x?}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Opcode, PayloadRule, Position, Service};
+    use crate::wire::{HeaderSet, OPCODES, Opcode, PayloadRule, Position, Service};
 
     #[test]
     fn every_number_finds_its_row_and_no_other_number_finds_one() {
@@ -390,6 +414,20 @@ mod tests {
             let has = |qp_type| info.qp_types.contains(qp_type);
             assert_eq!(has(QpType::XrcDuplex), has(QpType::XrcInitiator), "{}", info.name);
             assert_eq!(has(QpType::Gsi), has(QpType::Ud), "{}", info.name);
+        }
+    }
+
+    #[test]
+    fn what_a_packet_with_an_atomic_header_carries_makes_its_atomic() {
+        for row in OPCODES.iter().flatten().filter(|row| row.headers.contains(HeaderSet::ATOMIC_ETH)) {
+            let atomic = AtomicOperation::from_operands(row.operation, 5, 0);
+            assert_eq!(atomic.map(AtomicOperation::operands), Some((5, 0)), "{}", row.name);
+            assert!(atomic.is_some_and(AtomicOperation::returns_original), "{}", row.name);
+        }
+        for info in WR_OPCODES.iter().filter(|info| info.operand == Operand::Atomic) {
+            let operation = info.packets.at(Position::Only);
+            let atomic = operation.and_then(|operation| AtomicOperation::from_operands(operation, 0, 0));
+            assert!(atomic.is_some(), "{} has an operand that its packets do not carry", info.name);
         }
     }
 

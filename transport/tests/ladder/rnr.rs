@@ -34,7 +34,14 @@ fn statement_23_rnr_retry_zero_fails_at_the_first_and_seven_never_does() {
     rung.post_send(1, 4);
     rung.post_send(2, 4);
     rung.requests();
+    rung.host.listens_to_steps = true;
     rung.receive(&rnr(1, SQ_PSN, 0));
+    let told = [
+        "receive RnrNak { timer_code: 1 }  psn 1280",
+        "receiver not ready  psn 1280  0 retries left",
+        "state RTS to ERR",
+    ];
+    assert_eq!(rung.host.told, told);
     let expected = [(1, WcStatus::RnrRetryExcErr), (2, WcStatus::WrFlushErr)];
     assert_eq!(rung.host.take_sends(), expected);
     assert_eq!(rung.state(), QpState::Err);

@@ -66,6 +66,10 @@ pub(crate) struct FakeHost {
     pub(crate) recvs_done: Vec<RecvDone>,
     pub(crate) events: Vec<AsyncEventType>,
     pub(crate) causes: Vec<Cause>,
+    /// Whether it listens to everything but packets and the log.
+    pub(crate) listens_to_steps: bool,
+    /// The line of each event of those, while it listens.
+    pub(crate) told: Vec<String>,
     /// Each FLUSH executed.
     pub(crate) flushes: Vec<Flushed>,
     /// Whether it listens to packets.
@@ -229,7 +233,7 @@ impl Host for FakeHost {
     }
 
     fn listens(&self, topic: Topic) -> bool {
-        topic == Topic::Packets && self.listens_to_packets
+        if topic == Topic::Packets { self.listens_to_packets } else { self.listens_to_steps }
     }
 
     fn emit(&mut self, _qp: &QpContext, event: QpEvent<'_>) {
@@ -238,6 +242,7 @@ impl Host for FakeHost {
             QpEvent::PacketSent { identity, opcode, psn, length_bytes } => self
                 .packets_sent
                 .push(SentEvent { identity, opcode: opcode.byte(), psn: psn.value(), length_bytes }),
+            _ if self.listens_to_steps => self.told.push(event.to_string()),
             _ => {}
         }
         if let Some((counter, amount)) = event.counter() {

@@ -49,6 +49,16 @@ pub(crate) fn destination(
     Ok(usable.then(|| UdDestination { path: ah.path().clone(), qpn: Qpn::new(qpn), qkey }))
 }
 
+/// What a request asks for with these members of `wr.atomic`; `None` if it is no atomic.
+#[inline]
+const fn atomic_operation(opcode: SendOpcode, compare_add: u64, swap: u64) -> Option<AtomicOperation> {
+    Some(match opcode {
+        SendOpcode::CompareSwap => AtomicOperation::CompareSwap { compare: compare_add, swap },
+        SendOpcode::FetchAdd => AtomicOperation::FetchAdd { add: compare_add },
+        _ => return None,
+    })
+}
+
 /// A request of the device from a program's; inline data is not looked at.
 #[inline]
 fn request<'a>(qp: &Qp, posted: &Posted<'a, ibv_send_wr>) -> Result<SendRequest<'a>, Errno> {
@@ -78,11 +88,7 @@ fn request<'a>(qp: &Qp, posted: &Posted<'a, ibv_send_wr>) -> Result<SendRequest<
             // SAFETY: atomics fill in this member; numbers have no invalid values.
             let atomic = unsafe { wr.wr.atomic };
             request.remote = RemoteTarget { address: atomic.remote_addr, rkey: atomic.rkey };
-            request.atomic = Some(if request.opcode == SendOpcode::FetchAdd {
-                AtomicOperation::FetchAdd { add: atomic.compare_add }
-            } else {
-                AtomicOperation::CompareSwap { compare: atomic.compare_add, swap: atomic.swap }
-            });
+            request.atomic = atomic_operation(request.opcode, atomic.compare_add, atomic.swap);
         }
         Operand::Window => {
             if wr.num_sge != 0 {
@@ -233,4 +239,19 @@ pub(crate) extern "C" fn post_send<'a>(
         let qp = qp.held::<Qp>()?;
         Poster { qp, bad_wr }.post_list(list)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use pumice_transport::types::WR_OPCODES;
+
+    use super::*;
+
+    #[test]
+    fn exactly_the_atomics_have_operands_in_a_programs_request() {
+        for info in &WR_OPCODES {
+            let has_operands = atomic_operation(info.opcode, 1, 2).is_some();
+            assert_eq!(has_operands, info.operand == Operand::Atomic, "{}", info.name);
+        }
+    }
 }
