@@ -38,6 +38,7 @@ fn scratch(name: &str) -> PathBuf {
 fn the_program_gets_the_library_and_the_settings() {
     let output = pumice()
         .args(["--addr", "127.101.0.9", "--device", "soft_1", "--loss", "1%", "--seed", "7", "--log", "warn"])
+        .args(["--shuffle", "9"])
         .args(["--capture", "trace-%p.pcapng", "--", "env"])
         .env("LD_LIBRARY_PATH", "/some/where")
         .env("KEPT", "yes")
@@ -51,6 +52,7 @@ fn the_program_gets_the_library_and_the_settings() {
     assert_eq!(value("PUMICE_DEVICE"), Some("soft_1"));
     assert_eq!(value("PUMICE_LOSS"), Some("1%"));
     assert_eq!(value("PUMICE_SEED"), Some("7"));
+    assert_eq!(value("PUMICE_SHUFFLE"), Some("9"));
     assert_eq!(value("PUMICE_LOG"), Some("warn"));
     assert_eq!(value("PUMICE_PROFILE"), None);
     assert_eq!(value("KEPT"), Some("yes"));

@@ -26,6 +26,7 @@ pub mod profile;
 pub mod resources;
 pub mod settings;
 pub mod share;
+pub mod shuffle;
 pub mod sysfs;
 pub mod system;
 pub mod world;

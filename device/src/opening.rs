@@ -17,6 +17,7 @@ use crate::ground::clock::Clock;
 use crate::hca::{Hca, HcaConfig, HcaError};
 use crate::port::{CaptureSubscriber, FaultPort, Port, PortError, TapPort, UdpConfig, UdpPort};
 use crate::share::{ShareConfig, ShareError, SharedPort};
+use crate::shuffle::{Shuffle, ShuffleOptions};
 use crate::world::World;
 
 /// Opens what a capture is written to, once the port is there.
@@ -30,6 +31,8 @@ pub struct Opening {
     pub faults: FaultPlan,
     /// What the plan calls this process: its fates depend on it. By default the name of the device.
     pub tag: Option<String>,
+    /// A seed decides what the specification leaves open to a device.
+    pub shuffle: Option<ShuffleOptions>,
     /// Where packets are written to as they meet the network, after the faults.
     pub capture: Option<CaptureSource>,
 }
@@ -76,7 +79,7 @@ pub enum OpenError {
 impl Opening {
     /// A device without faults and captures.
     pub fn new(hca: HcaConfig) -> Opening {
-        Opening { hca, faults: FaultPlan::new(), tag: None, capture: None }
+        Opening { hca, faults: FaultPlan::new(), tag: None, shuffle: None, capture: None }
     }
 
     /// The same with a capture to a new file, which replaces an old one.
@@ -136,11 +139,13 @@ impl Opening {
         if subscribers.listen(Topics::BATCHES) {
             port = Box::new(TapPort::new(port, Arc::clone(&subscribers)));
         }
-        let tag = self.tag.as_deref().unwrap_or(&self.hca.name);
+        let name = self.hca.name.clone();
+        let tag = self.tag.as_deref().unwrap_or(&name);
         let faults = Faults::new(&self.faults, tag, clock.clone()).map(Box::new);
         if let Some(faults) = &faults {
             port = Box::new(FaultPort::with_partitions(port, faults.partitions().clone()));
         }
-        Ok(Hca::open_with(self.hca, port, clock, subscribers, faults)?)
+        let shuffle = self.shuffle.map(|options| Arc::new(Shuffle::new(options, tag, clock.is_virtual())));
+        Ok(Hca::open_with(self.hca, port, clock, subscribers, faults, shuffle)?)
     }
 }

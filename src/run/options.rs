@@ -22,6 +22,9 @@ pub(crate) struct RunOptions {
     /// Seed of the losses; the same seed loses the same packets [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<String>,
+    /// Shuffle by this seed what the specification leaves open: order of completions, of payload, wake-ups
+    #[arg(long, value_name = "SEED")]
+    pub(crate) shuffle: Option<String>,
     /// Write every packet to this pcapng file; %p in its name stands for the process number
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
@@ -61,6 +64,7 @@ impl RunOptions {
             text(settings::DEVICE, &self.device),
             text(settings::LOSS, &self.loss),
             text(settings::SEED, &self.seed),
+            text(settings::SHUFFLE, &self.shuffle),
             text(settings::LOG, &self.log),
         ]
         .into_iter()
@@ -84,6 +88,7 @@ impl RunOptions {
             settings::DEVICE => ("--device", self.device.is_some()),
             settings::LOSS => ("--loss", self.loss.is_some()),
             settings::SEED => ("--seed", self.seed.is_some()),
+            settings::SHUFFLE => ("--shuffle", self.shuffle.is_some()),
             settings::CAPTURE => ("--capture", self.capture.is_some()),
             settings::PROFILE => ("--profile", self.profile.is_some()),
             settings::LOG => ("--log", self.log.is_some()),

@@ -46,6 +46,7 @@ pub(super) const HOUSES: [House; 6] = [
         folder: "device/src",
         rooms: &[
             room("ground", &["ground/"], "errors, limits, the clock, tables of handles"),
+            room("shuffle", &["shuffle/"], "what the specification leaves open, drawn from a seed"),
             room("faults", &["faults/"], "what goes wrong on purpose: plans, and the fates of packets"),
             room("event", &["event/"], "everything that happens, as one stream, and who listens"),
             room(

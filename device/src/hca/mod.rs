@@ -38,6 +38,7 @@ use crate::memory::DeviceMemoryPool;
 use crate::objects::async_event::AsyncEventQueue;
 use crate::port::Port;
 use crate::resources::Resources;
+use crate::shuffle::Shuffle;
 
 pub use crate::resources::{CqSetup, ObjectCounts, SrqSetup};
 pub use crate::xrc::XrcdFile;
@@ -160,20 +161,22 @@ impl Hca {
     /// No GIDs; the operating system has no descriptor or thread to give.
     pub fn open(mut config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
         let events = Arc::new(config.subscribe(&clock)?);
-        Hca::open_with(config, port, clock, events, None)
+        Hca::open_with(config, port, clock, events, None, None)
     }
 
-    /// As [`Hca::open`], with the subscribers that the port has as well, and a fault plan at work.
+    /// As [`Hca::open`], with the subscribers that the port has as well, a fault plan and a shuffled schedule.
     pub(crate) fn open_with(
         config: HcaConfig,
         mut port: Box<dyn Port>,
         clock: Clock,
         events: Arc<Subscribers>,
         faults: Option<Box<Faults>>,
+        shuffle: Option<Arc<Shuffle>>,
     ) -> Result<Hca, HcaError> {
         let threaded = !clock.is_virtual();
         let mut resources = Resources::with_subscribers(config.limits, Arc::clone(&events))?;
         resources.set_faults(faults);
+        resources.set_shuffle(shuffle);
         resources.pkeys = PkeyTable::new(&config.pkeys, config.limits.pkey_table_len);
         resources.set_number_base(config.process.number_base());
         let first_mtu = config.gids.first().map(|entry| entry.mtu);

@@ -296,6 +296,8 @@ impl Hca {
     /// Takes completions, oldest first, into `out`: how many. An empty queue drives the engine once.
     #[inline]
     pub fn poll_cq(&self, cq: &CompletionQueue, out: &mut [WorkCompletion]) -> usize {
+        let most = cq.most_of(out.len());
+        let out = out.get_mut(..most).unwrap_or_default();
         let count = cq.poll(out);
         if count > 0 || out.is_empty() {
             return count;

@@ -13,7 +13,9 @@ use crate::ground::table::Handle;
 use crate::objects::armed_queues::ArmedQueues;
 use crate::objects::completion_channel::{CompletionChannel, CqEvent};
 use crate::objects::event_account::EventAccount;
+use crate::objects::held_completions::{HeldCompletions, WorkQueue};
 use crate::objects::polled_sends::PolledSends;
+use crate::shuffle::Shuffle;
 
 /// What became of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub(crate) struct CqCommon {
     pub(crate) armed: Arc<ArmedQueues>,
     /// Who listens to events.
     pub(crate) events: Arc<Subscribers>,
+    /// Draws what the specification leaves open, if that is wanted.
+    pub(crate) shuffle: Option<Arc<Shuffle>>,
 }
 
 /// A completion queue. The engine adds; the application polls and arms, without the engine's lock.
@@ -47,6 +51,8 @@ pub struct CompletionQueue {
     pending: AtomicUsize,
     failed: AtomicBool,
     fires_late: bool,
+    /// A seed decides what is polled next.
+    shuffled: bool,
     /// The application found the queue empty when it last polled, and no event has told it of anything since.
     believed_empty: AtomicBool,
     state: Mutex<State>,
@@ -66,6 +72,8 @@ struct State {
     /// An entry of the ring would fire an arming for solicited ones. It may have been polled, unless all
     /// have.
     solicited: bool,
+    /// What a shuffled queue knows about the ring.
+    held: Option<Box<HeldCompletions>>,
 }
 
 #[derive(Debug)]
@@ -109,14 +117,51 @@ impl CompletionQueue {
             pending: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             fires_late,
+            shuffled: false,
             believed_empty: AtomicBool::new(false),
-            state: Mutex::new(State { ring, depth: depth as usize, armed: Armed::No, solicited: false }),
+            state: Mutex::new(State {
+                ring,
+                depth: depth as usize,
+                armed: Armed::No,
+                solicited: false,
+                held: None,
+            }),
             common,
             channel,
             account: Arc::new(EventAccount::new()),
             async_account: Arc::new(EventAccount::new()),
             clock,
         })
+    }
+
+    /// The same, with an order of completions that a schedule draws; `ordinal`: of this queue on its device.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub(crate) fn shuffled(
+        mut self,
+        shuffle: Arc<Shuffle>,
+        ordinal: u32,
+    ) -> Result<CompletionQueue, ResourceError> {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut held = HeldCompletions::new(shuffle, ordinal);
+        held.reserve(state.depth)?;
+        state.held = Some(Box::new(held));
+        self.shuffled = true;
+        Ok(self)
+    }
+
+    /// How many completions a poll that asks for `asked` is to take at most: all, unless the schedule is
+    /// shuffled.
+    #[inline]
+    pub fn most_of(&self, asked: usize) -> usize {
+        if self.shuffled { self.shuffled_most_of(asked) } else { asked }
+    }
+
+    #[cold]
+    fn shuffled_most_of(&self, asked: usize) -> usize {
+        let state = self.lock();
+        state.held.as_ref().map_or(asked, |held| held.most_of(asked, state.armed != Armed::No))
     }
 
     /// Moves the oldest completions to `out` and returns how many: at most `out.len()`. Looking at
@@ -138,7 +183,11 @@ impl CompletionQueue {
             return None;
         }
         let mut state = self.lock();
-        let Entry { completion, released, at_ns } = state.ring.pop_front()?;
+        let Some(Entry { completion, released, at_ns }) = state.take() else {
+            self.believe_empty();
+            state.found_nothing();
+            return None;
+        };
         if released != 0 {
             self.common.polled_sends.add(completion.qp_num, released);
         }
@@ -177,7 +226,8 @@ impl CompletionQueue {
         }
         let unknown =
             self.fires_late && !state.ring.is_empty() && self.believed_empty.load(Ordering::Relaxed);
-        if unknown && (state.armed == Armed::Any || state.solicited) {
+        let spurious = state.held.as_mut().is_some_and(|held| held.armed()) && self.channel.is_some();
+        if spurious || (unknown && (state.armed == Armed::Any || state.solicited)) {
             self.fire(&mut state);
         }
     }
@@ -241,7 +291,20 @@ impl CompletionQueue {
 
     /// Adds a completion and fires the channel if it is armed for it. `solicited` is the
     /// solicited-event bit of a received message.
+    #[cfg(test)]
     pub(crate) fn push(&self, completion: WorkCompletion, released: u32, solicited: bool) -> Pushed {
+        self.push_of(0, completion, released, solicited)
+    }
+
+    /// As `push`: the completion is of the queue pair with this ordinal.
+    #[inline]
+    pub(crate) fn push_of(
+        &self,
+        ordinal: u32,
+        completion: WorkCompletion,
+        released: u32,
+        solicited: bool,
+    ) -> Pushed {
         let mut state = self.lock();
         if self.failed.load(Ordering::Relaxed) {
             return Pushed::InError;
@@ -255,6 +318,9 @@ impl CompletionQueue {
         self.pending.store(state.ring.len(), Ordering::Release);
         let solicited = completion.status != WcStatus::Success || (solicited && completion.opcode.is_recv());
         state.solicited |= solicited;
+        if state.held.is_some() {
+            state.hold(ordinal, &completion);
+        }
         let wakes = match state.armed {
             Armed::No => false,
             Armed::Any => true,
@@ -304,6 +370,9 @@ impl CompletionQueue {
             )));
         }
         reserve(&mut state.ring, depth as usize)?;
+        if let Some(held) = &mut state.held {
+            held.reserve(depth as usize)?;
+        }
         state.depth = depth as usize;
         state.ring.shrink_to(depth as usize);
         Ok(())
@@ -312,7 +381,7 @@ impl CompletionQueue {
     /// Removes the unpolled completions of a queue pair, which was destroyed or reset.
     pub(crate) fn remove_of(&self, qpn: u32) {
         let mut state = self.lock();
-        state.ring.retain(|entry| entry.completion.qp_num != qpn);
+        state.remove_of(qpn);
         state.solicited &= !state.ring.is_empty();
         self.pending.store(state.ring.len(), Ordering::Release);
     }
@@ -331,7 +400,7 @@ impl CompletionQueue {
         // Until it asks for more than there is.
         self.believed_empty.store(false, Ordering::Relaxed);
         for place in out.iter_mut() {
-            let Some(entry) = state.ring.pop_front() else {
+            let Some(entry) = state.take() else {
                 self.believe_empty();
                 break;
             };
@@ -341,6 +410,9 @@ impl CompletionQueue {
             }
             *place = entry.completion;
             count += 1;
+        }
+        if count == 0 {
+            state.found_nothing();
         }
         if state.ring.is_empty() {
             // Start again at the front: a shallow use of a deep queue stays in the cache.
@@ -364,6 +436,44 @@ impl CompletionQueue {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is whole between the operations on it, so a panic elsewhere does not spoil it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The next completion; the oldest one, unless the schedule is shuffled.
+    #[inline]
+    fn take(&mut self) -> Option<Entry> {
+        if self.held.is_some() { self.take_shuffled() } else { self.ring.pop_front() }
+    }
+
+    #[cold]
+    fn take_shuffled(&mut self) -> Option<Entry> {
+        let place = self.held.as_mut()?.take(self.armed != Armed::No)?;
+        self.ring.remove(place)
+    }
+
+    /// Notes what was added to the end of the ring. A program that learns of a failure finds everything that
+    /// came before it.
+    #[cold]
+    fn hold(&mut self, ordinal: u32, completion: &WorkCompletion) {
+        let urgent = completion.status != WcStatus::Success || self.armed != Armed::No;
+        if let Some(held) = &mut self.held {
+            held.added(WorkQueue { ordinal, receives: completion.opcode.is_recv() }, urgent);
+        }
+    }
+
+    fn found_nothing(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.found_nothing();
+        }
+    }
+
+    fn remove_of(&mut self, qpn: u32) {
+        if let Some(held) = &mut self.held {
+            let mut entries = self.ring.iter();
+            held.retain(|| entries.next().is_some_and(|entry| entry.completion.qp_num != qpn));
+        }
+        self.ring.retain(|entry| entry.completion.qp_num != qpn);
     }
 }
 

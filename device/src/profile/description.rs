@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use super::{Capabilities, PortProfile};
 use crate::ground::limits::Limits;
+use crate::shuffle::Placement;
 
 /// Whether atomics are atomic; discriminants are those of `ibv_atomic_cap`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -44,6 +45,8 @@ pub struct Profile {
     /// found the queue empty. The manual page says that they do not fire; adapters that compare with what was
     /// polled do, and UCX needs it when it sleeps.
     pub fires_late: bool,
+    /// In which order a shuffled schedule may place the payload of a message.
+    pub placement: Placement,
     /// The port.
     pub port: PortProfile,
     /// Sizes of tables and queues.
@@ -65,6 +68,7 @@ impl Default for Profile {
             page_size_cap: 0xffff_f000,
             ack_delay: 15,
             fires_late: false,
+            placement: Placement::Any,
             port: PortProfile::default(),
             limits: Limits::default(),
         }

@@ -243,7 +243,7 @@ impl Resources {
         }
         let Some(entry) = self.cqs.at(cq) else { return };
         self.new_completions = true;
-        match entry.cq.push(completion, released, solicited) {
+        match entry.cq.push_of(qp.ordinal, completion, released, solicited) {
             Pushed::Stored => {}
             Pushed::Overrun => self.cq_overran(cq, qp.qpn),
             Pushed::InError => self.qp_ruined(qp.qpn, cq),

@@ -56,9 +56,15 @@ impl Resources {
         check_size("completion queue depth", setup.depth, 1, self.limits.max_cqe)?;
         check_size("completion vector", setup.comp_vector, 0, self.limits.num_comp_vectors.max(1) - 1)?;
         let common = self.cq_common.clone();
+        let ordinal = self.cqs_made;
+        self.cqs_made = ordinal.wrapping_add(1);
         let CqSetup { depth, cookie, channel, clock, fires_late, .. } = setup;
         let handle = self.cqs.try_insert_with(|handle| {
-            let cq = CompletionQueue::new(handle, depth, cookie, channel, common, clock, fires_late)?;
+            let shuffle = common.shuffle.clone();
+            let mut cq = CompletionQueue::new(handle, depth, cookie, channel, common, clock, fires_late)?;
+            if let Some(shuffle) = shuffle {
+                cq = cq.shuffled(shuffle, ordinal)?;
+            }
             Ok(CqEntry { cq: Arc::new(cq), users: 0 })
         })?;
         Ok(Arc::clone(&self.cqs.require(handle)?.cq))

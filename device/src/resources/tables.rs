@@ -21,6 +21,7 @@ use crate::objects::completion_queue::{CompletionQueue, CqCommon};
 use crate::objects::event_account::EventAccount;
 use crate::objects::recv_queue::RecvQueue;
 use crate::objects::srq::Srq;
+use crate::shuffle::Shuffle;
 use crate::xrc::XrcDomains;
 
 /// In a [`QpContext`]: there is no such object.
@@ -55,6 +56,8 @@ pub struct Resources {
     pub(super) topics: Topics,
     /// Queue pairs made so far.
     pub(super) qps_made: u32,
+    /// Completion queues made so far.
+    pub(super) cqs_made: u32,
     /// Addresses of the port.
     pub gids: GidTable,
     /// Partitions of the port.
@@ -167,6 +170,7 @@ impl Resources {
             qps: Vec::new(),
             topics: events.topics(),
             qps_made: 0,
+            cqs_made: 0,
             gids: GidTable::new(),
             pkeys: PkeyTable::new(&[], limits.pkey_table_len),
             groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),
@@ -188,6 +192,11 @@ impl Resources {
             self.topics |= Topics::PACKETS;
         }
         self.faults = faults;
+    }
+
+    /// From now on a seed decides what the specification leaves open. Before objects are made.
+    pub(crate) fn set_shuffle(&mut self, shuffle: Option<Arc<Shuffle>>) {
+        self.cq_common.shuffle = shuffle;
     }
 
     /// What the device is made for.

@@ -30,6 +30,8 @@ pub const DEVICE: &str = "PUMICE_DEVICE";
 pub const LOSS: &str = "PUMICE_LOSS";
 /// Seed of everything in fault plans that looks random.
 pub const SEED: &str = "PUMICE_SEED";
+/// Seed of the schedule, if it is to be shuffled.
+pub const SHUFFLE: &str = "PUMICE_SHUFFLE";
 /// What fault plans call the process.
 pub const TAG: &str = "PUMICE_TAG";
 /// File for a capture of all packets.
@@ -46,8 +48,8 @@ pub const LOG: &str = "PUMICE_LOG";
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 11] =
-    [ADDR, DEVICE, LOSS, SEED, TAG, CAPTURE, PROFILE, CALL_FAULTS, CALL_REPORT, LOG, EXPLAIN];
+pub const VARIABLES: [&str; 12] =
+    [ADDR, DEVICE, LOSS, SEED, SHUFFLE, TAG, CAPTURE, PROFILE, CALL_FAULTS, CALL_REPORT, LOG, EXPLAIN];
 
 /// Name of the device when the user gives no other.
 pub const DEFAULT_DEVICE: &str = "pumice0";
@@ -71,6 +73,8 @@ pub struct Settings {
     pub loss_ppm: u32,
     /// Seed of fault plans.
     pub seed: u64,
+    /// Seed of the schedule; `None`: it is not shuffled.
+    pub shuffle: Option<u64>,
     /// What fault plans call the process; see [`Settings::tag_of`].
     pub tag: Option<String>,
     /// Where all packets are written to, in pcapng; `%p` stands for the process number.
@@ -110,7 +114,8 @@ impl Settings {
             address: text(ADDR)?.map(|value| address(&value)).transpose()?,
             device: text(DEVICE)?.map_or_else(|| Ok(DEFAULT_DEVICE.to_owned()), device)?,
             loss_ppm: text(LOSS)?.map_or(Ok(0), |value| loss(&value))?,
-            seed: text(SEED)?.map_or(Ok(DEFAULT_SEED), |value| seed(&value))?,
+            seed: text(SEED)?.map_or(Ok(DEFAULT_SEED), |value| seed(SEED, &value))?,
+            shuffle: text(SHUFFLE)?.map(|value| seed(SHUFFLE, &value)).transpose()?,
             tag: text(TAG)?.map(tag).transpose()?,
             capture: path(CAPTURE).map(PathBuf::from),
             profile: path(PROFILE).unwrap_or_else(|| "default".into()),
@@ -204,13 +209,13 @@ fn loss(value: &str) -> Result<u32, SettingError> {
     probability_ppm(value).map_err(|problem| SettingError::new(LOSS, value, problem))
 }
 
-fn seed(value: &str) -> Result<u64, SettingError> {
+fn seed(variable: &'static str, value: &str) -> Result<u64, SettingError> {
     let parsed = match value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => value.parse(),
     };
     parsed.map_err(|_| {
-        SettingError::new(SEED, value, "a seed is a whole number from 0 to 18446744073709551615, like 7")
+        SettingError::new(variable, value, "a seed is a whole number from 0 to 18446744073709551615, like 7")
     })
 }
 

@@ -21,6 +21,7 @@ fn nothing_said_means_the_plain_device() {
     assert_eq!(settings.device, "pumice0");
     assert_eq!((settings.address, settings.loss_ppm, settings.capture.as_ref()), (None, 0, None));
     assert_eq!((settings.profile.to_str(), settings.log), (Some("default"), Log::Off));
+    assert_eq!(settings.shuffle, None);
     let empty: Vec<_> = VARIABLES.iter().map(|name| (*name, "")).collect();
     assert_eq!(parse(&empty).unwrap(), settings);
 }
@@ -32,6 +33,7 @@ fn every_variable_is_understood() {
         (DEVICE, "mlx5_0"),
         (LOSS, "1%"),
         (SEED, "0x10"),
+        (SHUFFLE, "7"),
         (CAPTURE, "/tmp/a.pcapng"),
         (PROFILE, "rxe"),
         (LOG, "debug"),
@@ -39,6 +41,7 @@ fn every_variable_is_understood() {
     .unwrap();
     assert_eq!(settings.address, Some("127.0.0.9".parse().unwrap()));
     assert_eq!((settings.device.as_str(), settings.loss_ppm, settings.seed), ("mlx5_0", 10_000, 16));
+    assert_eq!(settings.shuffle, Some(7));
     assert_eq!(settings.capture, Some(PathBuf::from("/tmp/a.pcapng")));
     assert_eq!((settings.profile.to_str(), settings.log), (Some("rxe"), Log::Debug));
     assert_eq!(parse(&[(ADDR, "[::1]")]).unwrap().address, Some("::1".parse().unwrap()));
@@ -63,6 +66,7 @@ fn wrong_values_are_refused_in_a_sentence() {
         ),
         (LOSS, "5", "PUMICE_LOSS=5: it is more than 100 %; did you mean a percentage, with % behind it?"),
         (SEED, "-1", "PUMICE_SEED=-1: a seed is a whole number from 0 to 18446744073709551615, like 7"),
+        (SHUFFLE, "x", "PUMICE_SHUFFLE=x: a seed is a whole number from 0 to 18446744073709551615, like 7"),
         (LOG, "loud", "PUMICE_LOG=loud: the levels are off, error, warn, info, debug"),
         (
             DEVICE,

@@ -13,6 +13,7 @@ use pumice_device::faults::FaultPlan;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
+use pumice_device::shuffle::{Placement, ShuffleOptions};
 use pumice_device::system::interface::{Interface, gid_addresses, interfaces};
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::Qpn;
@@ -31,6 +32,7 @@ pub struct DeviceOptions {
     active_mtu: Option<Mtu>,
     faults: FaultPlan,
     tag: Option<String>,
+    shuffle: Option<u64>,
     capture: Option<PathBuf>,
     log: Option<LogHook>,
     exclusive: bool,
@@ -91,6 +93,14 @@ impl DeviceOptions {
         self
     }
 
+    /// Shuffles by this seed what the specification leaves open to a device: the order of completions of
+    /// different work queues, how many a poll returns, spurious events, the order of payload before its
+    /// completion. A right program works with every seed. The tag is mixed in.
+    pub fn shuffle(mut self, seed: u64) -> DeviceOptions {
+        self.shuffle = Some(seed);
+        self
+    }
+
     /// Writes every packet to a pcapng file, replacing an old one. Packets are captured where they meet the
     /// network: after the faults.
     pub fn capture(mut self, file: impl Into<PathBuf>) -> DeviceOptions {
@@ -148,7 +158,8 @@ impl DeviceOptions {
             log: self.log,
             ..HcaConfig::new(&name, gids)
         };
-        let opening = Opening { faults: self.faults, tag: self.tag, ..Opening::new(config) };
+        let shuffle = self.shuffle.map(|seed| ShuffleOptions { seed, placement: Placement::Any });
+        let opening = Opening { faults: self.faults, tag: self.tag, shuffle, ..Opening::new(config) };
         match self.capture {
             Some(file) => opening.captured_to(file),
             None => opening,

@@ -97,6 +97,7 @@ pub(crate) extern "C" fn poll_cq(
         if wanted == 0 {
             return Ok(0);
         }
+        let wanted = cq.queue().most_of(wanted);
         let mut places = wc.places(wanted)?;
         // One place is all that an empty queue needs, and most polls find an empty queue.
         let mut one = [WorkCompletion::default()];

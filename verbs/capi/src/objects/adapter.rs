@@ -20,6 +20,7 @@ use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
 use pumice_device::settings::{Log, Settings};
+use pumice_device::shuffle::ShuffleOptions;
 use pumice_transport::types::WorkCompletion;
 
 /// What the contexts of a process share. Dropped with the last of them: the port is free again then.
@@ -73,6 +74,7 @@ impl Adapter {
         let opening = Opening {
             faults: capture::faults(settings),
             tag: Some(settings.tag_of(std::env::args_os())),
+            shuffle: settings.shuffle.map(|seed| ShuffleOptions { seed, placement: profile.placement }),
             capture: capture::source(settings),
             hca: config,
         };

@@ -1,0 +1,179 @@
+//! The order in which a completion queue gives out what it has, when a schedule is shuffled.
+//!
+//! Completions of one work queue never change places. One of them may wait until a few later ones have come,
+//! or until a few polls have found nothing. **Invariant:** while the queue is armed, nothing waits and no poll
+//! returns less than there is: a program that sleeps after it has polled a queue empty sleeps rightly.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fnv::FnvHashMap;
+
+use crate::ground::error::ResourceError;
+use crate::shuffle::{Choice, Shuffle};
+
+/// Completions that may come in front of one that waits.
+const MOST_LATER: u64 = 8;
+/// Places from the front that are looked at: more than completions can wait.
+const WINDOW: usize = 16;
+/// A completion waits for at most 2 to the power of one less than this empty polls.
+const PATIENCE_EXPONENTS: u64 = 7;
+
+/// A work queue: the ordinal of its queue pair, and whether it is that of receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct WorkQueue {
+    pub(super) ordinal: u32,
+    pub(super) receives: bool,
+}
+
+/// Of one completion in the ring.
+#[derive(Debug, Clone, Copy)]
+struct Ticket {
+    of: WorkQueue,
+    /// It waits until so many completions were added to the queue.
+    due: u64,
+    /// Or until so many polls found nothing.
+    patience: u32,
+    later: u64,
+}
+
+/// What a shuffled completion queue knows about its ring.
+#[derive(Debug)]
+pub(super) struct HeldCompletions {
+    shuffle: Arc<Shuffle>,
+    /// The ordinal of the completion queue on its device.
+    ordinal: u32,
+    /// As long as the ring.
+    tickets: VecDeque<Ticket>,
+    /// Completions of each work queue so far.
+    counts: FnvHashMap<WorkQueue, u64>,
+    added: u64,
+    taken: u64,
+    armings: u64,
+    /// The last arming made an event at once.
+    fired_at_arming: bool,
+    /// Polls that found nothing but what waits, since one found something.
+    empty_polls: u32,
+}
+
+impl HeldCompletions {
+    pub(super) fn new(shuffle: Arc<Shuffle>, ordinal: u32) -> HeldCompletions {
+        HeldCompletions {
+            shuffle,
+            ordinal,
+            tickets: VecDeque::new(),
+            counts: FnvHashMap::default(),
+            added: 0,
+            taken: 0,
+            armings: 0,
+            fired_at_arming: false,
+            empty_polls: 0,
+        }
+    }
+
+    /// Makes room for `depth` tickets.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub(super) fn reserve(&mut self, depth: usize) -> Result<(), ResourceError> {
+        self.tickets.try_reserve_exact(depth.saturating_sub(self.tickets.len())).map_err(|_| {
+            ResourceError::no_memory(format!("a completion queue of {depth} entries; ask for fewer"))
+        })
+    }
+
+    /// A completion was added to the end of the ring. One that is `urgent` and all before it wait no longer.
+    pub(super) fn added(&mut self, of: WorkQueue, urgent: bool) {
+        let count = self.counts.entry(of).or_insert(0);
+        *count += 1;
+        let identity = [self.ordinal.into(), of.ordinal.into(), of.receives.into(), *count];
+        let mut random = self.shuffle.draw(Choice::Hold, &identity);
+        let waits = random.chance(self.shuffle.share_ppm(Choice::Hold));
+        let (later, exponent) = (1 + random.below(MOST_LATER), random.below(PATIENCE_EXPONENTS));
+        let later = if waits { later } else { 0 };
+        let patience = match (waits, self.shuffle.is_virtual_time()) {
+            (false, _) => 0,
+            (true, true) => 1,
+            (true, false) => 1 << exponent,
+        };
+        self.added += 1;
+        self.tickets.push_back(Ticket { of, due: self.added + later, patience, later });
+        if urgent {
+            self.release();
+        }
+    }
+
+    /// Nothing in the ring waits any longer.
+    pub(super) fn release(&mut self) {
+        for ticket in &mut self.tickets {
+            (ticket.due, ticket.patience) = (0, 0);
+        }
+    }
+
+    /// The place in the ring of the next completion to give out, whose ticket is removed; `None`: the poll
+    /// finds nothing.
+    pub(super) fn take(&mut self, armed: bool) -> Option<usize> {
+        let place = self.next(armed)?;
+        self.tickets.remove(place);
+        self.taken += 1;
+        self.empty_polls = 0;
+        Some(place)
+    }
+
+    /// A poll found nothing.
+    pub(super) fn found_nothing(&mut self) {
+        self.empty_polls = self.empty_polls.saturating_add(1);
+    }
+
+    fn next(&self, armed: bool) -> Option<usize> {
+        let front = self.tickets.front()?;
+        let released = armed || self.empty_polls >= front.patience;
+        let mut seen: Vec<WorkQueue> = Vec::with_capacity(WINDOW);
+        let mut least: Option<(u64, usize)> = None;
+        for (place, ticket) in self.tickets.iter().take(WINDOW).enumerate() {
+            // The order of one work queue stays.
+            if seen.contains(&ticket.of) {
+                continue;
+            }
+            seen.push(ticket.of);
+            if ticket.due != 0 && ticket.due <= self.added {
+                return Some(place);
+            }
+            if least.is_none_or(|(later, _)| ticket.later < later) {
+                least = Some((ticket.later, place));
+            }
+        }
+        released.then_some(least?.1)
+    }
+
+    /// How many completions a poll that asks for `asked` may return: at least one.
+    pub(super) fn most_of(&self, asked: usize, armed: bool) -> usize {
+        if asked <= 1 || armed {
+            return asked;
+        }
+        let mut random = self.shuffle.draw(Choice::Batch, &[self.ordinal.into(), self.taken]);
+        if !random.chance(self.shuffle.share_ppm(Choice::Batch)) {
+            return asked;
+        }
+        1 + random.below(asked as u64) as usize
+    }
+
+    /// The queue is armed: whether that makes an event at once. Never twice in succession, so that a program
+    /// which arms again after an event comes to sleep.
+    pub(super) fn armed(&mut self) -> bool {
+        self.release();
+        self.armings += 1;
+        let mut random = self.shuffle.draw(Choice::SpuriousEvent, &[self.ordinal.into(), self.armings]);
+        let drawn = random.chance(self.shuffle.share_ppm(Choice::SpuriousEvent));
+        self.fired_at_arming = drawn && !self.fired_at_arming;
+        self.fired_at_arming
+    }
+
+    /// The ring keeps the completions for which `keep` says so, asked from front to back.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut() -> bool) {
+        self.tickets.retain(|_| keep());
+    }
+}
+
+#[cfg(test)]
+#[path = "held_completions_tests.rs"]
+mod tests;

@@ -1,0 +1,156 @@
+//! What a shuffled completion queue keeps, whatever the seed.
+
+use pumice_transport::types::{WcOpcode, WcStatus, WorkCompletion};
+
+use super::super::completion_channel::CompletionChannel;
+use super::super::completion_queue::{CompletionQueue, CqCommon, Pushed};
+use super::*;
+use crate::ground::random::Random;
+use crate::ground::table::Handle;
+use crate::shuffle::{Placement, ShuffleOptions};
+
+const SEEDS: u64 = 60;
+/// Two polls of one call find nothing for each of so many completions, at most.
+const MOST_EMPTY_POLLS: usize = 1 << PATIENCE_EXPONENTS;
+
+fn queue(seed: u64, depth: u32, virtual_time: bool) -> (CompletionQueue, Arc<CompletionChannel>) {
+    let options = ShuffleOptions { seed, placement: Placement::Any };
+    let shuffle = Arc::new(Shuffle::new(options, "test", virtual_time));
+    let channel = Arc::new(CompletionChannel::new().unwrap());
+    let (handle, on) = (Handle { index: 1, generation: 1 }, Some(Arc::clone(&channel)));
+    let cq = CompletionQueue::new(handle, depth, 0, on, CqCommon::default(), None, false).unwrap();
+    (cq.shuffled(shuffle, 0).unwrap(), channel)
+}
+
+fn push(cq: &CompletionQueue, ordinal: u32, receives: bool, wr_id: u64) {
+    let opcode = if receives { WcOpcode::Recv } else { WcOpcode::Send };
+    let completion = WorkCompletion { wr_id, qp_num: ordinal, opcode, ..WorkCompletion::default() };
+    assert_eq!(cq.push_of(ordinal, completion, 0, false), Pushed::Stored);
+}
+
+fn poll(cq: &CompletionQueue, asked: usize) -> Vec<WorkCompletion> {
+    let mut out = vec![WorkCompletion::default(); cq.most_of(asked)];
+    let count = cq.poll(&mut out);
+    out.truncate(count);
+    out
+}
+
+/// Polls until there is a completion.
+fn wait(cq: &CompletionQueue) -> Vec<WorkCompletion> {
+    for _ in 0..=MOST_EMPTY_POLLS {
+        let found = poll(cq, 16);
+        if !found.is_empty() {
+            return found;
+        }
+    }
+    panic!("completions are held for ever")
+}
+
+#[test]
+fn every_completion_comes_once_and_those_of_a_work_queue_in_order() {
+    let (mut overtaken, mut short) = (0, 0);
+    for seed in 0..SEEDS {
+        let (cq, _) = queue(seed, 1000, false);
+        let mut random = Random::new(seed);
+        let mut next = [0_u64; 6];
+        let (mut order, mut pushed) = (Vec::new(), Vec::new());
+        for _ in 0..200 {
+            let place = random.below(6) as usize;
+            push(&cq, place as u32 / 2, place % 2 == 1, next[place]);
+            pushed.push((place, next[place]));
+            next[place] += 1;
+            if random.below(3) == 0 {
+                let there = cq.len();
+                let found = poll(&cq, 16);
+                short += usize::from(found.len() < there.min(16));
+                order.extend(found);
+            }
+        }
+        while !cq.is_empty() {
+            order.extend(wait(&cq));
+        }
+        let order: Vec<(usize, u64)> = order
+            .iter()
+            .map(|wc| (wc.qp_num as usize * 2 + usize::from(wc.opcode.is_recv()), wc.wr_id))
+            .collect();
+        for (place, &count) in next.iter().enumerate() {
+            let own: Vec<u64> =
+                order.iter().filter(|(of, _)| *of == place).map(|(_, wr_id)| *wr_id).collect();
+            assert_eq!(own, (0..count).collect::<Vec<_>>(), "seed {seed}");
+        }
+        overtaken += usize::from(order != pushed);
+    }
+    assert!(overtaken > 20 && short > 100, "{overtaken} seeds with another order, {short} short polls");
+}
+
+#[test]
+fn an_armed_queue_holds_nothing_back_and_what_came_before_is_there_after_arming() {
+    let mut early = 0;
+    for seed in 0..SEEDS {
+        let (cq, channel) = queue(seed, 100, false);
+        push(&cq, 1, false, 0);
+        push(&cq, 2, false, 0);
+        cq.arm(false);
+        let spurious = channel.try_event().is_some();
+        early += usize::from(spurious);
+        if spurious {
+            cq.arm(false);
+            assert!(channel.try_event().is_none(), "not twice in succession, seed {seed}");
+        }
+        assert_eq!(poll(&cq, 16).len(), 2, "seed {seed}");
+        push(&cq, 1, false, 1);
+        assert!(channel.try_event().is_some(), "seed {seed}");
+        assert_eq!(wait(&cq).len(), 1, "seed {seed}");
+    }
+    assert!((5..50).contains(&early), "{early} of {SEEDS} seeds have a spurious event at the first arming");
+}
+
+#[test]
+fn a_failure_brings_everything_before_it() {
+    for seed in 0..SEEDS {
+        let (cq, _) = queue(seed, 100, false);
+        for wr_id in 0..5 {
+            push(&cq, 1, wr_id % 2 == 0, wr_id);
+        }
+        let failed = WorkCompletion { status: WcStatus::WrFlushErr, qp_num: 1, ..WorkCompletion::default() };
+        assert_eq!(cq.push_of(1, failed, 0, false), Pushed::Stored);
+        let mut count = 0;
+        while !cq.is_empty() {
+            let found = poll(&cq, 16);
+            assert!(!found.is_empty(), "seed {seed}");
+            count += found.len();
+        }
+        assert_eq!(count, 6);
+    }
+}
+
+#[test]
+fn in_virtual_time_the_second_poll_of_a_call_finds_what_there_is() {
+    for seed in 0..SEEDS {
+        let (cq, _) = queue(seed, 100, true);
+        push(&cq, 1, false, 0);
+        let found = poll(&cq, 1).len() + poll(&cq, 1).len();
+        assert_eq!(found, 1, "seed {seed}");
+    }
+}
+
+#[test]
+fn completions_of_a_destroyed_queue_pair_go_and_depth_changes() {
+    for seed in 0..SEEDS {
+        let (cq, _) = queue(seed, 8, false);
+        for wr_id in 0..4 {
+            push(&cq, 1, false, wr_id);
+            push(&cq, 2, false, wr_id);
+        }
+        cq.remove_of(1);
+        cq.resize(4).unwrap();
+        cq.resize(8).unwrap();
+        push(&cq, 3, false, 9);
+        let mut left = Vec::new();
+        while !cq.is_empty() {
+            left.extend(wait(&cq).iter().map(|wc| (wc.qp_num, wc.wr_id)));
+        }
+        left.sort_unstable();
+        assert_eq!(left, [(2, 0), (2, 1), (2, 2), (2, 3), (3, 9)], "seed {seed}");
+    }
+}
