@@ -164,7 +164,7 @@ impl Hca {
         Hca::open_with(config, port, clock, events, None, None)
     }
 
-    /// As [`Hca::open`], with the subscribers that the port has as well, a fault plan and a shuffled schedule.
+    /// As [`Hca::open`], with the port's subscribers, a fault plan and a shuffled schedule.
     pub(crate) fn open_with(
         config: HcaConfig,
         mut port: Box<dyn Port>,

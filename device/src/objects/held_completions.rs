@@ -1,8 +1,8 @@
 //! The order in which a completion queue gives out what it has, when a schedule is shuffled.
 //!
 //! Completions of one work queue never change places. One of them may wait until a few later ones have come,
-//! or until a few polls have found nothing. **Invariant:** while the queue is armed, nothing waits and no poll
-//! returns less than there is: a program that sleeps after it has polled a queue empty sleeps rightly.
+//! or until a few polls have found nothing. **Invariant:** while the queue is armed, nothing waits and no
+//! poll returns less than there is: a program that sleeps after it has polled a queue empty sleeps rightly.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
