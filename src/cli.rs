@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::explain::ExplainOptions;
+use crate::faults::FaultsOptions;
 use crate::perf::PerfOptions;
 use crate::run::RunOptions;
 use crate::sim::options::SimOptions;
@@ -34,6 +35,8 @@ pub(crate) enum Command {
     ///
     /// An unknown name is a usage error, with the names that are most like it.
     Explain(ExplainOptions),
+    /// Check fault plans, list the kinds of faults, judge reports of faults
+    Faults(FaultsOptions),
     /// Measure bandwidth, message rate and latency, and check every byte on the way
     ///
     /// "perf loop" runs both ends on this machine and compares them with plain UDP. "perf server" and

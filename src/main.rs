@@ -5,6 +5,7 @@ mod cli;
 mod devices;
 mod doctor;
 mod explain;
+mod faults;
 mod outcome;
 mod perf;
 mod run;
@@ -42,6 +43,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Capture(options) => capture::run(&options, out),
         Command::Doctor(options) => doctor::run(&options, out),
         Command::Explain(options) => explain::run(&options, out),
+        Command::Faults(options) => faults::run(&options, out),
         Command::Perf(options) => perf::run(&options, out),
         Command::Run(options) => run::run(&options),
         Command::Sim(options) => sim::run(&options, out),

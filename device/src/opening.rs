@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pumice_transport::wire::ProcessIndex;
 
-use crate::event::{Subscribers, Topics};
+use crate::event::{FaultWitness, ReportWriter, StepHook, Subscribers, Topics};
 use crate::faults::{FaultPlan, Faults, PlanError};
 use crate::ground::clock::Clock;
 use crate::hca::{Hca, HcaConfig, HcaError};
@@ -23,6 +23,9 @@ use crate::world::World;
 /// Opens what a capture is written to, once the port is there.
 pub type CaptureSource = Box<dyn FnOnce() -> io::Result<Box<dyn Write + Send>> + Send>;
 
+/// Opens what the report of the faults is written to, once the port is there.
+pub type ReportSource = Box<dyn FnOnce() -> io::Result<ReportWriter> + Send>;
+
 /// A device that is to be opened.
 pub struct Opening {
     /// Name, addresses, limits, and who listens.
@@ -33,6 +36,10 @@ pub struct Opening {
     pub tag: Option<String>,
     /// A seed decides what the specification leaves open to a device.
     pub shuffle: Option<ShuffleOptions>,
+    /// What takes a sentence for each fault that is applied.
+    pub fault_log: Option<StepHook>,
+    /// Where the report of the faults is written to.
+    pub fault_report: Option<ReportSource>,
     /// Where packets are written to as they meet the network, after the faults.
     pub capture: Option<CaptureSource>,
 }
@@ -68,6 +75,9 @@ pub enum OpenError {
     /// The capture cannot be written.
     #[error("packets cannot be captured: {0}")]
     Capture(io::Error),
+    /// The report of the faults cannot be written.
+    #[error("the report of faults cannot be written: {0}")]
+    Report(io::Error),
     /// The fault plan makes no sense.
     #[error("the fault plan cannot be used: {0}")]
     Faults(#[from] PlanError),
@@ -79,7 +89,15 @@ pub enum OpenError {
 impl Opening {
     /// A device without faults and captures.
     pub fn new(hca: HcaConfig) -> Opening {
-        Opening { hca, faults: FaultPlan::new(), tag: None, shuffle: None, capture: None }
+        Opening {
+            hca,
+            faults: FaultPlan::new(),
+            tag: None,
+            shuffle: None,
+            fault_log: None,
+            fault_report: None,
+            capture: None,
+        }
     }
 
     /// The same with a capture to a new file, which replaces an old one.
@@ -135,17 +153,24 @@ impl Opening {
             let capture = CaptureSubscriber::new(out, time_base_ns).map_err(OpenError::Capture)?;
             self.hca.subscribers.push(Box::new(capture));
         }
+        let tag = self.tag.take().unwrap_or_else(|| self.hca.name.clone());
+        let faults = Faults::new(&self.faults, &tag, clock.clone()).map(Box::new);
+        if let Some(faults) = &faults {
+            let report = self.fault_report.take().map(|source| source()).transpose();
+            let report = report.map_err(OpenError::Report)?;
+            let (seed, hook) = (self.faults.seed(), self.fault_log.take());
+            let witness =
+                FaultWitness::new(&tag, seed, faults.names(), report, hook).map_err(HcaError::from)?;
+            self.hca.subscribers.push(Box::new(witness));
+        }
         let subscribers: Arc<Subscribers> = Arc::new(self.hca.subscribe(&clock)?);
         if subscribers.listen(Topics::BATCHES) {
             port = Box::new(TapPort::new(port, Arc::clone(&subscribers)));
         }
-        let name = self.hca.name.clone();
-        let tag = self.tag.as_deref().unwrap_or(&name);
-        let faults = Faults::new(&self.faults, tag, clock.clone()).map(Box::new);
         if let Some(faults) = &faults {
             port = Box::new(FaultPort::with_partitions(port, faults.partitions().clone()));
         }
-        let shuffle = self.shuffle.map(|options| Arc::new(Shuffle::new(options, tag, clock.is_virtual())));
+        let shuffle = self.shuffle.map(|options| Arc::new(Shuffle::new(options, &tag, clock.is_virtual())));
         Ok(Hca::open_with(self.hca, port, clock, subscribers, faults, shuffle)?)
     }
 }

@@ -55,15 +55,19 @@ fn check(settings: &Settings, options: &RunOptions) -> Result<(), CommandError> 
     let found = interfaces()
         .map_err(|error| CommandError::Failed(format!("the network interfaces cannot be listed: {error}")))?;
     settings.load_profile().map_err(refuse)?;
+    settings.load_faults().map_err(|error| unusable_plan(&error, options))?;
     if settings.gid_entries(&found).map_err(refuse)?.is_empty() {
         let sentence = "no interface that is up has an address: bring one up, `ip link set lo up` is enough";
         return Err(CommandError::Failed(sentence.to_owned()));
     }
-    if let Some(file) = &settings.capture
-        && let Err((errno, problem)) = writable(file)
-    {
-        let error = SettingError::new(settings::CAPTURE, file.to_string_lossy(), problem);
-        return Err(refuse(error.with_errno(errno.raw_os_error())));
+    let written = [(settings::CAPTURE, &settings.capture), (settings::FAULT_REPORT, &settings.fault_report)];
+    for (variable, file) in written {
+        if let Some(file) = file
+            && let Err((errno, problem)) = writable(file)
+        {
+            let error = SettingError::new(variable, file.to_string_lossy(), problem);
+            return Err(refuse(error.with_errno(errno.raw_os_error())));
+        }
     }
     Ok(())
 }
@@ -99,6 +103,11 @@ fn writable(file: &Path) -> Result<(), (Errno, String)> {
     // The capture is made in a moment; if the trial cannot be removed, only its name stays.
     let _ = std::fs::remove_file(&trial);
     Ok(())
+}
+
+/// The sentence for a plan that cannot be used: a wrong command line, a file that cannot be read included.
+fn unusable_plan(error: &SettingError, options: &RunOptions) -> CommandError {
+    CommandError::Usage(refused(error, options).to_string())
 }
 
 /// The sentence for a wrong setting: it names the option, if that is where the value is from.

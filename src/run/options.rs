@@ -19,12 +19,24 @@ pub(crate) struct RunOptions {
     /// Lose this share of all packets on the way out: 1%, 0.01 or 1e-2
     #[arg(long, value_name = "P")]
     pub(crate) loss: Option<String>,
-    /// Seed of the losses; the same seed loses the same packets [default: 1]
+    /// Seed of losses and fault plans: the same seed loses the same packets [default: that of the plan, or 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<String>,
     /// Shuffle by this seed what the specification leaves open: order of completions, of payload, wake-ups
     #[arg(long, value_name = "SEED")]
     pub(crate) shuffle: Option<String>,
+    /// Apply this fault plan: a TOML file, or a report of faults, which happen again then
+    #[arg(long, value_name = "FILE")]
+    pub(crate) faults: Option<PathBuf>,
+    /// Apply this rule as well, as in 'drop chance=2% opcode=send'; see "pumice faults list"
+    #[arg(long, value_name = "RULE")]
+    pub(crate) fault: Vec<String>,
+    /// Write what the rules did to this file, which is a plan itself; %p stands for the process number
+    #[arg(long, value_name = "FILE")]
+    pub(crate) fault_report: Option<PathBuf>,
+    /// What fault plans call the program [default: its name, and a number that depends on its arguments]
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Option<String>,
     /// Write every packet to this pcapng file; %p in its name stands for the process number
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
@@ -65,6 +77,7 @@ impl RunOptions {
             text(settings::LOSS, &self.loss),
             text(settings::SEED, &self.seed),
             text(settings::SHUFFLE, &self.shuffle),
+            text(settings::TAG, &self.tag),
             text(settings::LOG, &self.log),
         ]
         .into_iter()
@@ -73,6 +86,15 @@ impl RunOptions {
         // The environment may hold relative paths as well; they are the program's business.
         if let Some(file) = &self.capture {
             set.push((settings::CAPTURE, absolute(file)?));
+        }
+        if let Some(file) = &self.faults {
+            set.push((settings::FAULTS, absolute(file)?));
+        }
+        if !self.fault.is_empty() {
+            set.push((settings::FAULT, self.fault.join("\n").into()));
+        }
+        if let Some(file) = &self.fault_report {
+            set.push((settings::FAULT_REPORT, absolute(file)?));
         }
         if let Some(profile) = &self.profile {
             let value = if is_name(profile) { profile.clone().into_os_string() } else { absolute(profile)? };
@@ -89,6 +111,10 @@ impl RunOptions {
             settings::LOSS => ("--loss", self.loss.is_some()),
             settings::SEED => ("--seed", self.seed.is_some()),
             settings::SHUFFLE => ("--shuffle", self.shuffle.is_some()),
+            settings::TAG => ("--tag", self.tag.is_some()),
+            settings::FAULTS => ("--faults", self.faults.is_some()),
+            settings::FAULT => ("--fault", !self.fault.is_empty()),
+            settings::FAULT_REPORT => ("--fault-report", self.fault_report.is_some()),
             settings::CAPTURE => ("--capture", self.capture.is_some()),
             settings::PROFILE => ("--profile", self.profile.is_some()),
             settings::LOG => ("--log", self.log.is_some()),

@@ -16,9 +16,11 @@ mod steps;
 mod subscribers;
 #[cfg(test)]
 mod tests;
+mod witness;
 
 pub use element::AsyncElement;
 pub use kinds::{Event, Topics};
 pub use log::{LogHook, LogSubscriber};
 pub use steps::{StepHook, StepSubscriber};
 pub use subscribers::{Subscriber, Subscribers};
+pub use witness::{FaultWitness, ReportWriter};

@@ -1,6 +1,6 @@
 //! A plan at work in a device: asked about each packet, it says what happens to it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use pumice_transport::event::Departure;
@@ -87,6 +87,11 @@ impl Faults {
             partitions: Partitions::default(),
             clock,
         })
+    }
+
+    /// The names of the rules.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        self.rules.iter().map(|armed| armed.name.clone()).collect()
     }
 
     /// The partitions that the plan has begun.
@@ -223,8 +228,10 @@ impl Armed {
     fn new(rule: &Rule, tag: &str) -> Option<Armed> {
         let aim = match &rule.what {
             What::Packet(rule) => rule.selector.is_of(tag).then(|| Aim::Packets(rule.clone()))?,
-            What::Recorded(packets) => Aim::Recorded(
-                packets
+            What::Recorded(recording) if !recording.tags.contains(tag) => return None,
+            What::Recorded(recording) => Aim::Recorded(
+                recording
+                    .packets
                     .iter()
                     .filter(|packet| packet.tag == tag)
                     .map(|packet| (packet.key, (packet.fate, packet.partition_ns)))

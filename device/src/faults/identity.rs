@@ -161,6 +161,11 @@ pub(super) const fn side_name(side: Side) -> &'static str {
     }
 }
 
+/// The side of this name.
+pub(super) fn side_by_name(name: &str) -> Option<Side> {
+    [Side::Requester, Side::Responder, Side::Notification].into_iter().find(|side| side_name(*side) == name)
+}
+
 /// Which packet of a process it is: the same in every run in which the process sends the same messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketKey {

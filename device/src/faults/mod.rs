@@ -19,6 +19,7 @@ mod identity;
 mod partition;
 mod plan;
 mod select;
+mod text;
 mod traffic;
 mod wire;
 
@@ -27,8 +28,9 @@ pub(crate) use decide::Faults;
 pub use decide::Fired;
 pub use identity::{PacketClass, PacketKey, PacketService};
 pub(crate) use partition::Partitions;
-pub use plan::{Bursts, FaultPlan, PacketRule, PlanError, Recorded, Rule, Steps, What, When};
+pub use plan::{Bursts, FaultPlan, PacketRule, PlanError, Recorded, Recording, Rule, Steps, What, When};
 pub use pumice_transport::types::{Fate, Flips};
 pub use select::{PacketSelector, Span};
+pub use text::{KINDS, Kind, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError, WHEN, summaries};
 pub(crate) use wire::WireFaults;
 pub use wire::{WirePlan, WireRule, WireTrigger};

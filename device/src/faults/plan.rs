@@ -61,7 +61,7 @@ pub enum What {
     /// Something happens to packets.
     Packet(Box<PacketRule>),
     /// What a report says happens again.
-    Recorded(Vec<Recorded>),
+    Recorded(Recording),
 }
 
 /// Something that happens to packets.
@@ -71,6 +71,15 @@ pub struct PacketRule {
     pub selector: PacketSelector,
     /// What happens to them.
     pub fault: Fault,
+}
+
+/// What reports say of one rule.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// The processes that the rule concerned.
+    pub tags: BTreeSet<String>,
+    /// The packets that it applied to.
+    pub packets: Vec<Recorded>,
 }
 
 /// A packet to which something happened.
@@ -160,6 +169,12 @@ impl FaultPlan {
     #[must_use]
     pub fn losing(self, ppm: u32) -> FaultPlan {
         self.by_chance(LOSS, ppm, Fault::Drop)
+    }
+
+    /// The same with another seed.
+    #[must_use]
+    pub fn reseeded(self, seed: u64) -> FaultPlan {
+        FaultPlan { seed, ..self }
     }
 
     /// The seed of what is left to chance.

@@ -5,5 +5,6 @@ pub mod awaited;
 pub mod clock;
 pub mod error;
 pub mod limits;
+pub(crate) mod probability;
 pub(crate) mod random;
 pub mod table;

@@ -37,11 +37,11 @@ fn polled(cq: &CompletionQueue, most: usize) -> Vec<u64> {
 #[test]
 fn completions_are_polled_once_in_order() {
     let (cq, ..) = queue(4);
-    assert_eq!(polled(&cq, 2), []);
+    assert!(polled(&cq, 2).is_empty());
     for wr_id in 1..=4 {
         assert_eq!(cq.push(send(wr_id, 1), 1, false), Pushed::Stored);
     }
-    assert_eq!(polled(&cq, 0), []);
+    assert!(polled(&cq, 0).is_empty());
     assert_eq!(polled(&cq, 3), [1, 2, 3]);
     assert_eq!(cq.push(send(5, 1), 1, false), Pushed::Stored);
     assert_eq!(cq.len(), 2);

@@ -6,8 +6,8 @@
 
 mod addresses;
 mod error;
+mod faults;
 mod log;
-mod probability;
 
 use std::ffi::OsString;
 use std::hash::Hasher as _;
@@ -16,9 +16,10 @@ use std::path::{Path, PathBuf};
 
 use fnv::FnvHasher;
 
+pub use crate::ground::probability::probability_ppm;
+
 pub use error::SettingError;
 pub use log::{Log, standard_error_is_free};
-pub use probability::probability_ppm;
 
 use crate::faults::calls::CallRule;
 
@@ -34,6 +35,12 @@ pub const SEED: &str = "PUMICE_SEED";
 pub const SHUFFLE: &str = "PUMICE_SHUFFLE";
 /// What fault plans call the process.
 pub const TAG: &str = "PUMICE_TAG";
+/// File with a fault plan, or a report of faults.
+pub const FAULTS: &str = "PUMICE_FAULTS";
+/// Rules of a fault plan, one a line.
+pub const FAULT: &str = "PUMICE_FAULT";
+/// File for the report of faults.
+pub const FAULT_REPORT: &str = "PUMICE_FAULT_REPORT";
 /// File for a capture of all packets.
 pub const CAPTURE: &str = "PUMICE_CAPTURE";
 /// Profile of the device: a name, or a file.
@@ -48,8 +55,23 @@ pub const LOG: &str = "PUMICE_LOG";
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 12] =
-    [ADDR, DEVICE, LOSS, SEED, SHUFFLE, TAG, CAPTURE, PROFILE, CALL_FAULTS, CALL_REPORT, LOG, EXPLAIN];
+pub const VARIABLES: [&str; 15] = [
+    ADDR,
+    DEVICE,
+    LOSS,
+    SEED,
+    SHUFFLE,
+    TAG,
+    FAULTS,
+    FAULT,
+    FAULT_REPORT,
+    CAPTURE,
+    PROFILE,
+    CALL_FAULTS,
+    CALL_REPORT,
+    LOG,
+    EXPLAIN,
+];
 
 /// Name of the device when the user gives no other.
 pub const DEFAULT_DEVICE: &str = "pumice0";
@@ -71,8 +93,14 @@ pub struct Settings {
     pub device: String,
     /// Packets that are lost on the way out, in parts per million.
     pub loss_ppm: u32,
-    /// Seed of fault plans.
-    pub seed: u64,
+    /// Seed of fault plans; that of the plan, or [`DEFAULT_SEED`], when none.
+    pub seed: Option<u64>,
+    /// A file with a fault plan; see [`Settings::load_faults`].
+    pub faults: Option<PathBuf>,
+    /// Rules of a fault plan, one each.
+    pub fault_lines: Vec<String>,
+    /// Where a report of the faults is written to; `%p` stands for the process number.
+    pub fault_report: Option<PathBuf>,
     /// Seed of the schedule; `None`: it is not shuffled.
     pub shuffle: Option<u64>,
     /// What fault plans call the process; see [`Settings::tag_of`].
@@ -114,7 +142,12 @@ impl Settings {
             address: text(ADDR)?.map(|value| address(&value)).transpose()?,
             device: text(DEVICE)?.map_or_else(|| Ok(DEFAULT_DEVICE.to_owned()), device)?,
             loss_ppm: text(LOSS)?.map_or(Ok(0), |value| loss(&value))?,
-            seed: text(SEED)?.map_or(Ok(DEFAULT_SEED), |value| seed(SEED, &value))?,
+            seed: text(SEED)?.map(|value| seed(SEED, &value)).transpose()?,
+            faults: path(FAULTS).map(PathBuf::from),
+            fault_lines: text(FAULT)?.map_or_else(Vec::new, |value| {
+                value.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
+            }),
+            fault_report: path(FAULT_REPORT).map(PathBuf::from),
             shuffle: text(SHUFFLE)?.map(|value| seed(SHUFFLE, &value)).transpose()?,
             tag: text(TAG)?.map(tag).transpose()?,
             capture: path(CAPTURE).map(PathBuf::from),

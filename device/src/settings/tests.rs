@@ -40,7 +40,7 @@ fn every_variable_is_understood() {
     ])
     .unwrap();
     assert_eq!(settings.address, Some("127.0.0.9".parse().unwrap()));
-    assert_eq!((settings.device.as_str(), settings.loss_ppm, settings.seed), ("mlx5_0", 10_000, 16));
+    assert_eq!((settings.device.as_str(), settings.loss_ppm, settings.seed), ("mlx5_0", 10_000, Some(16)));
     assert_eq!(settings.shuffle, Some(7));
     assert_eq!(settings.capture, Some(PathBuf::from("/tmp/a.pcapng")));
     assert_eq!((settings.profile.to_str(), settings.log), (Some("rxe"), Log::Debug));
@@ -120,4 +120,26 @@ fn an_address_is_looked_for_on_the_host() {
     assert_eq!(all(&host), ["192.0.2.7"], "loopback is for hosts with nothing else, or asked for");
     assert_eq!(all(&host[..1]), ["127.0.0.1"]);
     assert_eq!(on("127.0.0.1").unwrap()[0].interface, "lo");
+}
+
+#[test]
+fn a_plan_is_read_from_its_file_its_lines_and_the_loss() {
+    let file = std::env::temp_dir().join(format!("pumice-plan-{}.toml", std::process::id()));
+    std::fs::write(&file, "seed = 7\n[[rule]]\nname = \"loss\"\ndo = \"drop\"\n").unwrap();
+    let path = file.to_str().unwrap();
+    let load = |variables: &[(&'static str, &str)]| parse(variables).unwrap().load_faults();
+    let names = |plan: &crate::faults::FaultPlan| -> Vec<String> {
+        plan.rules().iter().map(|rule| rule.name.clone()).collect()
+    };
+    let plan = load(&[(FAULTS, path), (FAULT, "mark qp=0\n\ndrop qp=1")]).unwrap();
+    assert_eq!((plan.seed(), names(&plan)), (7, ["loss", "mark", "drop"].map(str::to_owned).to_vec()));
+    assert_eq!(load(&[(FAULTS, path), (SEED, "9")]).unwrap().seed(), 9);
+    let plan = load(&[(LOSS, "1%")]).unwrap();
+    assert_eq!((plan.seed(), names(&plan)), (DEFAULT_SEED, vec!["loss".to_owned()]));
+    let error = load(&[(FAULTS, path), (LOSS, "1%")]).unwrap_err().to_string();
+    assert!(error.ends_with("the plan has a rule \"loss\" already: give it another name"), "{error}");
+    let error = load(&[(FAULT, "drop qpn=0")]).unwrap_err().to_string();
+    assert!(error.starts_with("PUMICE_FAULT=drop qpn=0: qpn is no field of drop"), "{error}");
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(load(&[(FAULTS, path)]).unwrap_err().errno, libc::ENOENT);
 }

@@ -173,6 +173,7 @@ impl From<OpenError> for VerbsError {
             OpenError::Port(error) => VerbsError::Port(error),
             OpenError::Share(error) => VerbsError::Share(error),
             OpenError::Capture(source) => VerbsError::Os { task: "create the capture file", source },
+            OpenError::Report(source) => VerbsError::Os { task: "write the report of faults", source },
             OpenError::Faults(error) => VerbsError::Invalid {
                 object: "device",
                 attribute: "faults",

@@ -72,7 +72,13 @@ impl Adapter {
         }
         // Signals are for the application's threads.
         let opening = Opening {
-            faults: capture::faults(settings),
+            faults: capture::faults(settings)?,
+            fault_log: if logs(Log::Warn) {
+                Some(Box::new(|said| log_warning(|| said.to_owned())))
+            } else {
+                None
+            },
+            fault_report: capture::report(settings),
             tag: Some(settings.tag_of(std::env::args_os())),
             shuffle: settings.shuffle.map(|seed| ShuffleOptions { seed, placement: profile.placement }),
             capture: capture::source(settings),
@@ -119,6 +125,7 @@ fn not_opened(error: OpenError, settings: &Settings) -> Errno {
             log_always(&error.to_string());
             Errno(libc::EINVAL)
         }
+        OpenError::Report(error) => capture::report_refused(settings, &error),
         OpenError::Share(error) => {
             log_always(&error.to_string());
             Errno(error.errno())

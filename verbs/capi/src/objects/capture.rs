@@ -1,4 +1,4 @@
-//! What the settings want from the port: losses, and a copy of everything for Wireshark.
+//! What the settings want from the port: faults, their report, and a copy of everything for Wireshark.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Write};
@@ -7,8 +7,8 @@ use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_device::faults::FaultPlan;
-use pumice_device::opening::CaptureSource;
-use pumice_device::settings::{CAPTURE, Log, SettingError, Settings};
+use pumice_device::opening::{CaptureSource, ReportSource};
+use pumice_device::settings::{CAPTURE, FAULT_REPORT, Log, SettingError, Settings};
 use pumice_device::system::cancellation::Uncancelled;
 
 use crate::ground::errno::Errno;
@@ -35,14 +35,51 @@ pub(crate) fn source(settings: &Settings) -> Option<CaptureSource> {
     }))
 }
 
-/// What the settings want to go wrong with packets.
-pub(crate) fn faults(settings: &Settings) -> FaultPlan {
-    if settings.loss_ppm == 0 {
-        return FaultPlan::new();
+/// What the settings want to go wrong.
+///
+/// # Errors
+/// The plan cannot be used, which has been said.
+pub(crate) fn faults(settings: &Settings) -> Result<FaultPlan, Errno> {
+    let plan = settings.load_faults()?;
+    if !plan.is_empty() {
+        log_at(Log::Info, || {
+            format!("{} rules of a fault plan, with seed {}", plan.rules().len(), plan.seed())
+        });
     }
-    let percent = f64::from(settings.loss_ppm) / 1e4;
-    log_at(Log::Info, || format!("{percent} % of what is sent is lost, with seed {}", settings.seed));
-    FaultPlan::seeded(settings.seed).losing(settings.loss_ppm)
+    Ok(plan)
+}
+
+/// Where the settings want the report of faults written to: each write is one line of the file.
+pub(crate) fn report(settings: &Settings) -> Option<ReportSource> {
+    let pattern = settings.fault_report.clone()?;
+    Some(Box::new(move || {
+        static WRITTEN: Written = Mutex::new(None);
+        let (file, path) = open_own(&pattern, &WRITTEN, || {})?;
+        if path != expand(&pattern, process::id()) {
+            print_always(&format!(
+                "{} is being written by another process; faults of process {} go to {}",
+                pattern.display(),
+                process::id(),
+                path.display()
+            ));
+        }
+        let out: Box<dyn Write + Send> = Box::new(Whole(file));
+        Ok(out)
+    }))
+}
+
+/// A file whose writes are no cancellation points.
+struct Whole(File);
+
+impl Write for Whole {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _whole = Uncancelled::begin();
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The writer of the capture: the process's exit reaches it while the port may be in use.
@@ -99,16 +136,33 @@ pub(crate) fn refused(settings: &Settings, error: &io::Error) -> Errno {
     SettingError::new(CAPTURE, path.to_string_lossy(), problem).with_errno(errno).into()
 }
 
+/// The sentence and the errno for a report that cannot be written.
+#[cold]
+pub(crate) fn report_refused(settings: &Settings, error: &io::Error) -> Errno {
+    let path = settings.fault_report.as_deref().unwrap_or(Path::new(""));
+    let problem = format!("the report of faults cannot be written there: {error}");
+    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+    SettingError::new(FAULT_REPORT, path.to_string_lossy(), problem).with_errno(errno).into()
+}
+
 /// The file of this process for a pattern.
 ///
 /// It replaces an older one. While another process writes to it, this one takes a file beside it, with
 /// the process number in the name. A process that opens its device again goes on writing to its file.
 fn open_capture(pattern: &Path) -> io::Result<(File, PathBuf)> {
-    static WRITTEN: Mutex<Option<(u32, PathBuf)>> = Mutex::new(None);
-    let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+    static WRITTEN: Written = Mutex::new(None);
+    open_own(pattern, &WRITTEN, close_unused)
+}
+
+/// The process and its file, once there is one.
+type Written = Mutex<Option<(u32, PathBuf)>>;
+
+/// As [`open_capture`]; `close` lets go of what an earlier device of this process has open.
+fn open_own(pattern: &Path, written: &Written, close: impl FnOnce()) -> io::Result<(File, PathBuf)> {
+    let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
     let own = process::id();
     if let Some((_, path)) = written.as_ref().filter(|(process, _)| *process == own) {
-        close_unused();
+        close();
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         // Ours to write: another process that has the lock got it between two of our devices and has taken
         // the file.

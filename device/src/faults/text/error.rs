@@ -1,0 +1,19 @@
+//! What is wrong with a text.
+
+/// Why a text is no plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct TextError {
+    /// The line, from 1; `None` if it is about the whole.
+    pub line: Option<usize>,
+    /// What is wrong, and the remedy.
+    pub problem: String,
+}
+
+impl std::fmt::Display for TextError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.problem),
+            None => f.write_str(&self.problem),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Every kind of fault, for people: what it does, its fields, an example, what it imitates.
+
+/// A kind of fault.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    /// The word for it in plans.
+    pub name: &'static str,
+    /// What it does.
+    pub does: &'static str,
+    /// Its own fields: name and meaning.
+    pub fields: &'static [(&'static str, &'static str)],
+    /// A line that says such a rule.
+    pub example: &'static str,
+    /// What in the world looks like this.
+    pub imitates: &'static str,
+}
+
+/// Fields of every rule: when it applies.
+pub const WHEN: &[(&str, &str)] = &[
+    ("chance", "to this share, by chance: 2%, 0.02"),
+    ("nth", "to these, counted from 1 on each connection: 3, 3..10, 3..10+2, 3.."),
+    ("every", "to every k-th"),
+    ("burst-begin", "how likely a bad stretch begins with a packet; the rule applies in bad stretches"),
+    ("burst-end", "how likely a bad stretch ends with a packet"),
+    ("times", "at most so often on each connection"),
+];
+
+/// Fields of every rule about packets: which packets.
+pub const SELECTOR: &[(&str, &str)] = &[
+    ("tag", "tag of the process; * at the end stands for anything"),
+    ("qp", "ordinals of queue pairs in the process, from 0: 0, 0..3"),
+    ("connection", "how often the queue pair was reset before; connections of rdma_cm, from 0"),
+    ("peer", "addresses of the receiver"),
+    ("service", "rc, uc, ud, xrc, cm"),
+    ("side", "requester, responder or notification"),
+    (
+        "opcode",
+        "send, write, read, atomic, flush, read-response, atomic-response, ack, nak, rnr-nak, cnp, req, mra, \
+         rej, rep, rtu, dreq, drep, sidr-req, sidr-rep",
+    ),
+    ("message", "ordinals of messages, from 0: 3, 3..10, 3.."),
+    ("packet", "ordinals of packets of that direction, from 0"),
+    ("transmission", "which transmission of the packet, from 1"),
+];
+
+/// All kinds.
+pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "drop",
+        does: "the packet is lost",
+        fields: &[],
+        example: "drop chance=2% service=rc side=requester opcode=send qp=0 message=3..10",
+        imitates: "a full queue of a switch, a dirty connector, a route that flaps",
+    },
+    Kind {
+        name: "duplicate",
+        does: "copies leave with the packet",
+        fields: &[("copies", "how many [default: 1]")],
+        example: "duplicate chance=1% copies=2",
+        imitates: "a link that is bonded wrongly, a switch that floods while it learns",
+    },
+    Kind {
+        name: "delay",
+        does: "the packet leaves later, and later packets may overtake it",
+        fields: &[
+            ("time", "1ms, or 1ms..3ms for any between"),
+            ("mean", "of the normal distribution"),
+            ("deviation", "of the normal distribution"),
+            ("least", "of the Pareto distribution with shape 2, whose mean is twice as much"),
+            ("correlation", "how much of the value is that of the packet before, where it is drawn"),
+        ],
+        example: "delay chance=10% mean=500us deviation=100us correlation=25% opcode=ack",
+        imitates: "a long queue, a path through another site, a receiver that is descheduled",
+    },
+    Kind {
+        name: "reorder",
+        does: "later packets leave before the packet",
+        fields: &[
+            ("packets", "how many [default: 1]"),
+            ("within", "it waits no longer than this [default: 10ms]"),
+        ],
+        example: "reorder every=100 packets=3",
+        imitates: "packets sprayed over several paths",
+    },
+    Kind {
+        name: "corrupt",
+        does: "bits are flipped; the ICRC shows it, unless it is made right again",
+        fields: &[
+            ("bits", "how many [default: 1]"),
+            ("bit", "the first one, from the BTH's first bit on (sealed: the payload's) [default: any]"),
+            ("sealed", "true: in the payload only, with a right ICRC: silent corruption"),
+        ],
+        example: "corrupt chance=0.1% bits=2 opcode=write",
+        imitates: "a bad cable; sealed: bad memory in an adapter or a switch",
+    },
+    Kind {
+        name: "truncate",
+        does: "only a part of the packet arrives",
+        fields: &[("bytes", "from the BTH on [default: any number]")],
+        example: "truncate nth=5 bytes=20 opcode=send",
+        imitates: "a cut-through switch that gives a packet up in the middle",
+    },
+    Kind {
+        name: "mark",
+        does: "the packet arrives with the ECN bits CE",
+        fields: &[],
+        example: "mark every=10 opcode=write",
+        imitates: "a switch whose queue grows beyond its threshold",
+    },
+    Kind {
+        name: "partition",
+        does: "from the packet on, nothing passes to and from its peer, or the peers that the rule names",
+        fields: &[("time", "for so long [default: for ever]")],
+        example: "partition nth=1 message=100 time=2s peer=192.0.2.7",
+        imitates: "a cable that is pulled, a switch that restarts, a host that loses power",
+    },
+];

@@ -1,0 +1,22 @@
+//! Plans as text: TOML files, single lines, and reports, which are plans as well.
+//!
+//! All forms have the same fields. A file has a `[[rule]]` table for each rule; a line has the kind of fault
+//! first and then `field=value`; a report has a JSON object for each packet that something happened to.
+
+mod error;
+mod fields;
+mod kinds;
+mod read;
+mod report;
+mod rule;
+mod units;
+
+pub use error::TextError;
+pub use kinds::{KINDS, Kind, SELECTOR, WHEN};
+pub use report::{ReportLine, Summary, summaries};
+
+/// Longest plan in bytes: a report of a long run is a plan.
+pub const MAX_PLAN_BYTES: u64 = 256 << 20;
+
+#[cfg(test)]
+mod tests;

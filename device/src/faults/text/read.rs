@@ -1,0 +1,69 @@
+//! From a text to a plan.
+
+use serde::Deserialize;
+use toml::{Spanned, Table};
+
+use super::error::TextError;
+use super::fields::Fields;
+use super::{report, rule};
+use crate::faults::plan::{FaultPlan, PlanError, Rule};
+
+/// A file as TOML has it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    seed: Option<u64>,
+    #[serde(default)]
+    rule: Vec<Spanned<Table>>,
+}
+
+impl FaultPlan {
+    /// The plan that a file contains: TOML, or a report. The seed is `seed`, unless the file names one.
+    ///
+    /// # Errors
+    /// The line, and what is wrong there.
+    pub fn parse(text: &str, seed: u64) -> Result<FaultPlan, TextError> {
+        if text.trim_start().starts_with('{') {
+            return report::plan(text, seed);
+        }
+        let file: File = toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| line_of(text, span.start));
+            TextError { line, problem: error.message().to_owned() }
+        })?;
+        let mut plan = FaultPlan::seeded(file.seed.unwrap_or(seed));
+        for table in file.rule {
+            let line = line_of(text, table.span().start);
+            let wrong = |problem| TextError { line: Some(line), problem };
+            let fields = Fields::of_table(table.into_inner()).map_err(wrong)?;
+            plan = plan.with_checked(rule::rule(fields).map_err(wrong)?).map_err(|e| wrong(e.to_string()))?;
+        }
+        Ok(plan)
+    }
+
+    /// Also the rule that a line says: the kind of fault, then `field=value`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn with_line(self, line: &str) -> Result<FaultPlan, TextError> {
+        let wrong = |problem| TextError { line: None, problem };
+        let rule = Fields::of_line(line).and_then(rule::rule).map_err(wrong)?;
+        self.with_checked(rule).map_err(|error| wrong(error.to_string()))
+    }
+
+    /// Also this rule; one without a name gets that of its kind, and a number if that is taken.
+    fn with_checked(self, mut rule: Rule) -> Result<FaultPlan, PlanError> {
+        if let Some(kind) = rule.name.strip_prefix(rule::UNNAMED) {
+            let taken = |name: &str| self.rules().iter().any(|rule| rule.name == name);
+            let numbered = |n: u32| if n == 1 { kind.to_owned() } else { format!("{kind}-{n}") };
+            rule.name = (1..).map(numbered).find(|name| !taken(name)).unwrap_or_default();
+        }
+        let plan = self.with(rule);
+        plan.check()?;
+        Ok(plan)
+    }
+}
+
+/// The line of a place in a text, from 1.
+fn line_of(text: &str, at: usize) -> usize {
+    text.get(..at).unwrap_or(text).matches('\n').count() + 1
+}

@@ -1,0 +1,227 @@
+//! Reports: JSON lines that say what happened, and are a plan by which it happens again.
+//!
+//! A process begins its report with the rules that concern it. Then comes a line for each packet that a rule
+//! applied to. At the end of the process a line says which rules never applied; a process that is killed
+//! leaves none.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use pumice_transport::types::{Fate, Flips};
+use serde::{Deserialize, Serialize};
+
+use super::error::TextError;
+use crate::faults::decide::Fired;
+use crate::faults::identity::{PacketClass, PacketKey, PacketService, side_by_name, side_name};
+use crate::faults::plan::{FaultPlan, Recorded, Recording, Rule, What, When};
+
+/// For ever, as a number of nanoseconds.
+const FOR_EVER_NS: u64 = u64::MAX;
+
+/// A line of a report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ReportLine {
+    /// The beginning of a process's report.
+    Begin {
+        /// The tag of the process.
+        process: String,
+        /// The seed of its plan.
+        seed: u64,
+        /// The names of the rules that concern it.
+        rules: Vec<String>,
+    },
+    /// The end of a process.
+    End {
+        /// The tag of the process.
+        process: String,
+        /// The names of the rules that never applied.
+        never: Vec<String>,
+    },
+    /// Something happened to a packet.
+    Packet(Box<PacketLine>),
+}
+
+/// What a rule did to a packet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PacketLine {
+    rule: String,
+    tag: String,
+    service: String,
+    qp: u32,
+    connection: u32,
+    side: String,
+    opcode: String,
+    message: u64,
+    packet: u64,
+    transmission: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<IpAddr>,
+    #[serde(skip_serializing_if = "is_default")]
+    destination: u32,
+    #[serde(skip_serializing_if = "is_default")]
+    lost: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    marked: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    copies: u8,
+    #[serde(skip_serializing_if = "is_default")]
+    behind_packets: u16,
+    #[serde(skip_serializing_if = "is_default")]
+    behind_ns: u64,
+    #[serde(skip_serializing_if = "is_default")]
+    delay_ns: u64,
+    #[serde(skip_serializing_if = "is_default")]
+    flipped_bits: u16,
+    #[serde(skip_serializing_if = "is_default")]
+    first_bit: u64,
+    #[serde(skip_serializing_if = "is_default")]
+    sealed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_bytes: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partition_ns: Option<u64>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// What a report says of one rule, all processes together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// How often it applied.
+    pub applied: u64,
+}
+
+/// What a report says of each rule.
+///
+/// # Errors
+/// A line is none of a report.
+pub fn summaries(text: &str) -> Result<BTreeMap<String, Summary>, TextError> {
+    let mut summaries = BTreeMap::<String, Summary>::new();
+    for (_, line) in lines(text)? {
+        match line {
+            ReportLine::Begin { rules: names, .. } | ReportLine::End { never: names, .. } => {
+                for name in names {
+                    summaries.entry(name).or_default();
+                }
+            }
+            ReportLine::Packet(line) => summaries.entry(line.rule).or_default().applied += 1,
+        }
+    }
+    Ok(summaries)
+}
+
+/// The lines of a report, with their numbers.
+fn lines(text: &str) -> Result<Vec<(usize, ReportLine)>, TextError> {
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let line = serde_json::from_str(line).map_err(|_| TextError {
+            line: Some(index + 1),
+            problem: "it is no line of a report: give a file that --fault-report has written".to_owned(),
+        })?;
+        found.push((index + 1, line));
+    }
+    Ok(found)
+}
+
+/// The plan that a report is.
+pub(super) fn plan(text: &str, seed: u64) -> Result<FaultPlan, TextError> {
+    let mut rules: BTreeMap<String, Recording> = BTreeMap::new();
+    let mut seed = seed;
+    for (number, line) in lines(text)? {
+        match line {
+            ReportLine::Begin { process, seed: of_process, rules: names } => {
+                seed = of_process;
+                for name in names {
+                    rules.entry(name).or_default().tags.insert(process.clone());
+                }
+            }
+            ReportLine::End { .. } => {}
+            ReportLine::Packet(line) => {
+                let (name, tag) = (line.rule.clone(), line.tag.clone());
+                let packet = line.recorded().map_err(|problem| TextError { line: Some(number), problem })?;
+                let recording = rules.entry(name).or_default();
+                recording.tags.insert(tag);
+                recording.packets.push(packet);
+            }
+        }
+    }
+    let rule = |(name, recording)| Rule { name, when: When::default(), what: What::Recorded(recording) };
+    Ok(rules.into_iter().map(rule).fold(FaultPlan::seeded(seed), FaultPlan::with))
+}
+
+impl ReportLine {
+    /// What a rule did.
+    pub fn of(fired: &Fired<'_>) -> ReportLine {
+        let (key, fate) = (fired.key, fired.fate);
+        let flips = fate.flips.unwrap_or(Flips { count: 0, first: 0, sealed: false });
+        ReportLine::Packet(Box::new(PacketLine {
+            rule: fired.rule.to_owned(),
+            tag: fired.tag.to_owned(),
+            service: key.service.name().to_owned(),
+            qp: key.qp,
+            connection: key.connection,
+            side: side_name(key.side).to_owned(),
+            opcode: key.class.name().to_owned(),
+            message: key.message,
+            packet: key.packet,
+            transmission: key.transmission,
+            peer: key.peer,
+            destination: key.destination,
+            lost: fate.lost,
+            marked: fate.marked,
+            copies: fate.copies,
+            behind_packets: fate.behind_packets,
+            behind_ns: fate.behind_ns,
+            delay_ns: fate.delay_ns,
+            flipped_bits: flips.count,
+            first_bit: flips.first,
+            sealed: flips.sealed,
+            kept_bytes: fate.kept_bytes,
+            partition_ns: fired.partition_ns.map(|for_ns| for_ns.unwrap_or(FOR_EVER_NS)),
+        }))
+    }
+
+    /// The line as it is written, with its end.
+    pub fn text(&self) -> String {
+        // Nothing in it has a form that JSON does not have.
+        serde_json::to_string(self).map_or_else(|_| String::new(), |text| text + "\n")
+    }
+}
+
+impl PacketLine {
+    fn recorded(self) -> Result<Recorded, String> {
+        let unknown = |what: &str, name: &str| format!("{name} is no {what}: this is no line of a report");
+        let flips = Flips { count: self.flipped_bits, first: self.first_bit, sealed: self.sealed };
+        Ok(Recorded {
+            key: PacketKey {
+                service: PacketService::by_name(&self.service)
+                    .ok_or_else(|| unknown("service", &self.service))?,
+                qp: self.qp,
+                connection: self.connection,
+                side: side_by_name(&self.side).ok_or_else(|| unknown("side", &self.side))?,
+                class: PacketClass::by_name(&self.opcode).ok_or_else(|| unknown("opcode", &self.opcode))?,
+                message: self.message,
+                packet: self.packet,
+                peer: self.peer,
+                destination: self.destination,
+                transmission: self.transmission,
+            },
+            fate: Fate {
+                lost: self.lost,
+                marked: self.marked,
+                copies: self.copies,
+                behind_packets: self.behind_packets,
+                behind_ns: self.behind_ns,
+                delay_ns: self.delay_ns,
+                flips: (flips.count > 0).then_some(flips),
+                kept_bytes: self.kept_bytes,
+            },
+            partition_ns: self.partition_ns.map(|ns| (ns != FOR_EVER_NS).then_some(ns)),
+            tag: self.tag,
+        })
+    }
+}

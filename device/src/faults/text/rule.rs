@@ -1,0 +1,150 @@
+//! From fields to a rule.
+
+use super::fields::{DO, Fields};
+use super::kinds::{KINDS, Kind, SELECTOR, WHEN};
+use super::units::{address, number, share_ppm, span, steps, time_ns, times_ns, truth};
+use crate::faults::action::{Delay, Fault};
+use crate::faults::identity::{PacketClass, PacketService, side_by_name};
+use crate::faults::plan::{Bursts, PacketRule, Rule, Steps, What, When};
+use crate::faults::select::PacketSelector;
+
+/// Before the kind: the name of a rule that was given none. It is in no name that is given.
+pub(super) const UNNAMED: &str = "\u{0}";
+/// How long a packet waits for those that overtake it, if nothing is said.
+const WITHIN_NS: u64 = 10_000_000;
+/// Longest name of a rule.
+const MAX_NAME_BYTES: usize = 100;
+
+/// The rule that the fields say.
+///
+/// # Errors
+/// What is wrong, and the remedy.
+pub(super) fn rule(mut fields: Fields) -> Result<Rule, String> {
+    let name = fields.take("name");
+    let in_words = name.as_ref().map_or_else(String::new, |name| format!("rule \"{name}\": "));
+    whole(name, &mut fields).map_err(|problem| format!("{in_words}{problem}"))
+}
+
+fn whole(name: Option<String>, fields: &mut Fields) -> Result<Rule, String> {
+    let kinds = || KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
+    let word = fields
+        .take(DO)
+        .ok_or_else(|| format!("it does not say what happens: write do = one of {}", kinds()))?;
+    let kind = KINDS.iter().find(|kind| kind.name == word);
+    let kind = kind.ok_or_else(|| format!("{word} is no kind of fault: write one of {}", kinds()))?;
+    let name = match name {
+        Some(name) if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(char::is_control) => {
+            return Err(format!("a name has 1 to {MAX_NAME_BYTES} bytes and no control characters"));
+        }
+        Some(name) => name,
+        None => format!("{UNNAMED}{}", kind.name),
+    };
+    let (when, selector, fault) = (when(fields)?, selector(fields)?, fault(kind, fields)?);
+    if let Some(unknown) = fields.left() {
+        return Err(unknown_field(unknown, kind));
+    }
+    Ok(Rule { name, when, what: What::Packet(Box::new(PacketRule { selector, fault })) })
+}
+
+fn unknown_field(unknown: &str, kind: &Kind) -> String {
+    let of_others = KINDS.iter().filter(|other| other.fields.iter().any(|(name, _)| *name == unknown));
+    let of_others: Vec<&str> = of_others.map(|other| other.name).collect();
+    if !of_others.is_empty() {
+        return format!("{unknown} is a field of {}, not of {}: remove it", of_others.join(", "), kind.name);
+    }
+    let all = kind.fields.iter().chain(WHEN).chain(SELECTOR).map(|(name, _)| *name);
+    format!("{unknown} is no field of {}: it has name, {}", kind.name, all.collect::<Vec<_>>().join(", "))
+}
+
+fn when(fields: &mut Fields) -> Result<When, String> {
+    let nth = fields.take_as("nth", steps)?;
+    let every = fields.take_as("every", number::<u64>)?;
+    let steps = match (nth, every) {
+        (Some(_), Some(_)) => {
+            return Err("nth and every exclude each other: write nth=first..last+step".to_owned());
+        }
+        (None, Some(every)) => Some(Steps { first: every, last: u64::MAX, step: every }),
+        (nth, None) => nth,
+    };
+    let chance_ppm = fields.take_as("chance", share_ppm)?;
+    let begin_ppm = fields.take_as("burst-begin", share_ppm)?;
+    let end_ppm = fields.take_as("burst-end", share_ppm)?;
+    let bursts = match (begin_ppm, end_ppm) {
+        (None, None) => None,
+        (Some(begin_ppm), Some(end_ppm)) => Some(Bursts { begin_ppm, end_ppm }),
+        _ => return Err("burst-begin and burst-end need each other: write both".to_owned()),
+    };
+    Ok(When { steps, chance_ppm, bursts, times: fields.take_as("times", number)? })
+}
+
+fn selector(fields: &mut Fields) -> Result<PacketSelector, String> {
+    let service = |name: &str| {
+        PacketService::by_name(name)
+            .ok_or_else(|| unknown(name, PacketService::ALL.iter().map(|one| one.name())))
+    };
+    let class = |name: &str| {
+        PacketClass::by_name(name).ok_or_else(|| unknown(name, PacketClass::ALL.iter().map(|one| one.name())))
+    };
+    let sides = ["requester", "responder", "notification"];
+    Ok(PacketSelector {
+        tag: fields.take("tag"),
+        qp: fields.take_as("qp", span)?,
+        connection: fields.take_as("connection", span)?,
+        peer: fields.take_list("peer", address)?,
+        service: fields.take_list("service", service)?,
+        side: fields
+            .take_as("side", |name| side_by_name(name).ok_or_else(|| unknown(name, sides.into_iter())))?,
+        opcode: fields.take_list("opcode", class)?,
+        message: fields.take_as("message", span)?,
+        packet: fields.take_as("packet", span)?,
+        transmission: fields.take_as("transmission", span)?,
+    })
+}
+
+fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    format!("{name} is none of {}", known.collect::<Vec<_>>().join(", "))
+}
+
+fn fault(kind: &Kind, fields: &mut Fields) -> Result<Fault, String> {
+    Ok(match kind.name {
+        "drop" => Fault::Drop,
+        "duplicate" => Fault::Duplicate { copies: fields.take_as("copies", number)?.unwrap_or(1) },
+        "delay" => Fault::Delay(delay(fields)?),
+        "reorder" => Fault::Reorder {
+            packets: fields.take_as("packets", number)?.unwrap_or(1),
+            within_ns: fields.take_as("within", time_ns)?.unwrap_or(WITHIN_NS),
+        },
+        "corrupt" => Fault::Corrupt {
+            bits: fields.take_as("bits", number)?.unwrap_or(1),
+            first: fields.take_as("bit", number)?,
+            sealed: fields.take_as("sealed", truth)?.unwrap_or(false),
+        },
+        "truncate" => Fault::Truncate { bytes: fields.take_as("bytes", number)? },
+        "mark" => Fault::Mark,
+        _ => Fault::Partition { for_ns: fields.take_as("time", time_ns)? },
+    })
+}
+
+fn delay(fields: &mut Fields) -> Result<Delay, String> {
+    let time = fields.take_as("time", times_ns)?;
+    let mean = fields.take_as("mean", time_ns)?;
+    let deviation = fields.take_as("deviation", time_ns)?;
+    let least = fields.take_as("least", time_ns)?;
+    let correlation = fields.take_as("correlation", share_ppm)?;
+    let correlation_ppm = correlation.unwrap_or(0);
+    match (time, mean, deviation, least) {
+        (Some((from, to)), None, None, None) if from == to => {
+            if correlation.is_some() {
+                return Err("a fixed time has no correlation: remove it, or write time=1ms..3ms".to_owned());
+            }
+            Ok(Delay::Fixed { ns: from })
+        }
+        (Some((from_ns, to_ns)), None, None, None) => Ok(Delay::Uniform { from_ns, to_ns, correlation_ppm }),
+        (None, Some(mean_ns), Some(deviation_ns), None) => {
+            Ok(Delay::Normal { mean_ns, deviation_ns, correlation_ppm })
+        }
+        (None, None, None, Some(least_ns)) => Ok(Delay::Pareto { least_ns, correlation_ppm }),
+        _ => Err("a delay has one of: time=1ms, time=1ms..3ms, mean=1ms with deviation=200us, least=1ms"
+            .to_owned()),
+    }
+}

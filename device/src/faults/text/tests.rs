@@ -1,0 +1,80 @@
+use super::*;
+use crate::faults::FaultPlan;
+use crate::faults::{Fault, PacketClass, Span, What};
+
+#[test]
+fn every_example_is_a_rule_of_its_kind_and_files_say_the_same() {
+    for kind in KINDS {
+        let line = FaultPlan::seeded(7).with_line(kind.example).unwrap();
+        assert_eq!(line.rules()[0].name, kind.name);
+        let mut words = kind.example.split(' ');
+        let mut text = format!("seed = 7\n[[rule]]\ndo = \"{}\"\n", words.next().unwrap());
+        for word in words {
+            let (field, value) = word.split_once('=').unwrap();
+            text += &format!("{field} = \"{value}\"\n");
+        }
+        assert_eq!(FaultPlan::parse(&text, 1), Ok(line), "{text}");
+    }
+}
+
+#[test]
+fn numbers_and_lists_of_toml_are_understood() {
+    let text = "[[rule]]\nname = \"a\"\ndo = \"drop\"\nqp = 3\nopcode = [\"ack\", \"nak\"]\nchance = 0.5\n";
+    let plan = FaultPlan::parse(text, 9).unwrap();
+    let What::Packet(rule) = &plan.rules()[0].what else { panic!() };
+    assert_eq!((plan.seed(), rule.fault, rule.selector.qp), (9, Fault::Drop, Some(Span::one(3))));
+    assert_eq!(rule.selector.opcode, [PacketClass::Ack, PacketClass::Nak]);
+    assert_eq!(plan.rules()[0].when.chance_ppm, Some(500_000));
+}
+
+#[test]
+fn rules_without_names_get_different_ones() {
+    let plan = ["drop qp=0", "drop qp=1", "mark", "drop qp=2"];
+    let plan = plan.iter().try_fold(FaultPlan::new(), |plan, line| plan.with_line(line)).unwrap();
+    let names: Vec<&str> = plan.rules().iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!(names, ["drop", "drop-2", "mark", "drop-3"]);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_line() {
+    let wrong = |text: &str| FaultPlan::parse(text, 1).unwrap_err().to_string();
+    let second = "[[rule]]\ndo = \"drop\"\n\n[[rule]]\nname = \"x\"\n";
+    for (text, part) in [
+        ("seeds = 1\n", "line 1: unknown field `seeds`"),
+        ("[[rule]\n", "line 1: "),
+        (
+            &format!("{second}do = \"dropp\"\n"),
+            "line 4: rule \"x\": dropp is no kind of fault: write one of drop,",
+        ),
+        (
+            &format!("{second}do = \"drop\"\ncopies = 2\n"),
+            "copies is a field of duplicate, not of drop: remove it",
+        ),
+        (&format!("{second}do = \"drop\"\nqpn = 2\n"), "qpn is no field of drop: it has name, chance,"),
+        (&format!("{second}do = \"drop\"\nqp = \"a\"\n"), "qp: a is no number and no range: write it as 3,"),
+        (&format!("{second}do = \"drop\"\nqp = \"3..1\"\n"), "qp = 3..1 has no number"),
+        (&format!("{second}do = \"drop\"\nnth = 1\nevery = 2\n"), "nth and every exclude each other"),
+        (&format!("{second}do = \"drop\"\nchance = \"200%\"\n"), "chance: 200%: it is more than 100 %"),
+        (
+            &format!("{second}do = \"drop\"\nopcode = \"ack\"\nside = \"requester\"\n"),
+            "ack is sent by the responder",
+        ),
+        (
+            &format!("{second}do = \"drop\"\nopcode = \"ack\"\nservice = \"ud\"\n"),
+            "ack is no packet of service ud",
+        ),
+        (&format!("{second}do = \"drop\"\nservice = \"ud\"\ntransmission = 2\n"), "uc and ud are sent once"),
+        (&format!("{second}do = \"delay\"\n"), "a delay has one of: time=1ms,"),
+        (
+            &format!("{second}do = \"drop\"\n[[rule]]\nname = \"x\"\ndo = \"mark\"\n"),
+            "two rules have this name",
+        ),
+        ("{\"rule\": 5}\n", "line 1: it is no line of a report"),
+    ] {
+        assert!(wrong(text).contains(part), "{text}\n→ {}\nwithout {part}", wrong(text));
+    }
+    let line = |text| FaultPlan::new().with_line(text).unwrap_err().to_string();
+    assert_eq!(line("drop now"), "now has no value: write field=value, as in qp=0");
+    assert_eq!(line("drop qp=0 qp=1"), "qp stands there twice: write it once");
+    assert_eq!(line("drop tag=\"a"), "a double quote has no end: write another one behind the value");
+}

@@ -1,0 +1,83 @@
+//! Values as people write them: times, shares, ranges.
+
+use std::net::IpAddr;
+
+use crate::faults::plan::Steps;
+use crate::faults::select::Span;
+use crate::ground::probability::probability_ppm;
+
+/// A time in nanoseconds: "200us", "1.5ms", "2s".
+pub(super) fn time_ns(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text} is no time: write it as 500ns, 200us, 1.5ms or 2s");
+    let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(at);
+    let scale = match unit {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return Err(wrong()),
+    };
+    if !number.trim().starts_with(|first: char| first.is_ascii_digit() || first == '.') {
+        return Err(wrong());
+    }
+    let ns = number.trim().parse::<f64>().map_err(|_| wrong())? * scale;
+    if ns > 1e15 { Err(format!("{text} is too long: write at most 1000000s")) } else { Ok(ns.round() as u64) }
+}
+
+/// Two times: "1ms..3ms".
+pub(super) fn times_ns(text: &str) -> Result<(u64, u64), String> {
+    let Some((from, to)) = text.split_once("..") else {
+        let ns = time_ns(text)?;
+        return Ok((ns, ns));
+    };
+    let (from, to) = (time_ns(from)?, time_ns(to)?);
+    if to < from { Err(format!("{text} is no range: write the smaller time first")) } else { Ok((from, to)) }
+}
+
+/// A share in parts per million: "2%", "0.02".
+pub(super) fn share_ppm(text: &str) -> Result<u32, String> {
+    probability_ppm(text).map_err(|problem| format!("{text}: {problem}"))
+}
+
+/// A whole number.
+pub(super) fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.trim().parse().map_err(|_| format!("{text} is no whole number that fits: write it as 3"))
+}
+
+/// A number, or numbers from here to there: "3", "3..10", "3..".
+pub(super) fn span(text: &str) -> Result<Span, String> {
+    let wrong = |_| format!("{text} is no number and no range: write it as 3, 3..10 or 3..");
+    match text.split_once("..") {
+        None => Ok(Span::one(number(text).map_err(wrong)?)),
+        Some((first, last)) => {
+            let first = number(first).map_err(wrong)?;
+            let last = if last.is_empty() { u64::MAX } else { number(last).map_err(wrong)? };
+            Ok(Span { first, last })
+        }
+    }
+}
+
+/// Which ones, counted from 1: "3", "3..10", "3..", "3..10+2".
+pub(super) fn steps(text: &str) -> Result<Steps, String> {
+    let (range, step) = match text.split_once('+') {
+        Some((range, step)) => (range, number(step)?),
+        None => (text, 1),
+    };
+    let Span { first, last } = span(range)?;
+    Ok(Steps { first, last, step })
+}
+
+/// True or false.
+pub(super) fn truth(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "yes" => Ok(true),
+        "false" | "no" => Ok(false),
+        _ => Err(format!("{text} is neither true nor false")),
+    }
+}
+
+/// An IP address.
+pub(super) fn address(text: &str) -> Result<IpAddr, String> {
+    text.trim().parse().map_err(|_| format!("{text} is no IP address: write it as 192.0.2.7 or 2001:db8::7"))
+}

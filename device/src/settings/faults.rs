@@ -1,0 +1,48 @@
+//! The fault plan that the settings ask for.
+
+use std::fs::File;
+use std::io::Read as _;
+
+use super::{DEFAULT_SEED, FAULT, FAULTS, SettingError, Settings};
+use crate::faults::{FaultPlan, MAX_PLAN_BYTES};
+
+impl Settings {
+    /// The plan of PUMICE_FAULTS, with the rules of PUMICE_FAULT and PUMICE_LOSS.
+    ///
+    /// # Errors
+    /// The file cannot be read: what the system says; the plan makes no sense: EINVAL.
+    pub fn load_faults(&self) -> Result<FaultPlan, SettingError> {
+        let seed = self.seed.unwrap_or(DEFAULT_SEED);
+        let mut plan = match &self.faults {
+            None => FaultPlan::seeded(seed),
+            Some(path) => {
+                let refused = |problem: String| SettingError::new(FAULTS, path.to_string_lossy(), problem);
+                let mut text = String::new();
+                let read =
+                    File::open(path).and_then(|file| file.take(MAX_PLAN_BYTES + 1).read_to_string(&mut text));
+                read.map_err(|error| {
+                    let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+                    refused(format!("the plan cannot be read: {error}")).with_errno(errno)
+                })?;
+                if text.len() as u64 > MAX_PLAN_BYTES {
+                    return Err(refused(format!("it has more than {MAX_PLAN_BYTES} bytes: shorten it")));
+                }
+                let plan = FaultPlan::parse(&text, seed).map_err(|error| refused(error.to_string()))?;
+                // What is said beside the file counts more than what the file says.
+                if let Some(seed) = self.seed { plan.reseeded(seed) } else { plan }
+            }
+        };
+        for line in &self.fault_lines {
+            let refused = |problem: String| SettingError::new(FAULT, line.clone(), problem);
+            plan = plan.with_line(line).map_err(|error| refused(error.to_string()))?;
+        }
+        if self.loss_ppm > 0 {
+            plan = plan.losing(self.loss_ppm);
+            plan.check().map_err(|error| {
+                let problem = format!("the plan has a rule \"{}\" already: give it another name", error.rule);
+                SettingError::new(super::LOSS, format!("{} %", f64::from(self.loss_ppm) / 1e4), problem)
+            })?;
+        }
+        Ok(plan)
+    }
+}

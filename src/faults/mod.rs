@@ -1,0 +1,109 @@
+//! `pumice faults`: fault plans checked, kinds of faults listed, reports judged.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use pumice_device::faults::{FaultPlan, KINDS, SELECTOR, WHEN, summaries};
+use pumice_device::settings::DEFAULT_SEED;
+
+use crate::outcome::{CommandError, CommandResult, Outcome};
+
+/// Options of `pumice faults`.
+#[derive(Debug, Args)]
+pub(crate) struct FaultsOptions {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Check a fault plan, and list its rules
+    Check {
+        /// The plan: a TOML file, or a report of faults
+        file: PathBuf,
+    },
+    /// List every kind of fault with its fields, an example, and what it imitates
+    List,
+    /// Look whether every rule has applied to something, in one of these reports
+    ///
+    /// The exit code is 1 if a rule never applied: a run in which nothing went wrong tests nothing.
+    Assert {
+        /// Reports that --fault-report has written
+        #[arg(required = true)]
+        reports: Vec<PathBuf>,
+    },
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &FaultsOptions, out: &mut dyn Write) -> CommandResult {
+    match &options.action {
+        Action::Check { file } => check(file, out),
+        Action::List => list(out),
+        Action::Assert { reports } => assert(reports, out),
+    }
+}
+
+fn read(file: &Path) -> Result<String, CommandError> {
+    fs::read_to_string(file).map_err(|error| {
+        CommandError::Usage(format!("{} cannot be read: {error}: name a file that can be", file.display()))
+    })
+}
+
+fn check(file: &Path, out: &mut dyn Write) -> CommandResult {
+    let plan = FaultPlan::parse(&read(file)?, DEFAULT_SEED)
+        .map_err(|error| CommandError::Usage(format!("{}: {error}", file.display())))?;
+    let write = |out: &mut dyn Write| -> std::io::Result<()> {
+        writeln!(out, "seed {}, {} rules", plan.seed(), plan.rules().len())?;
+        plan.rules().iter().try_for_each(|rule| writeln!(out, "  {}", rule.name))
+    };
+    write(out).map_err(CommandError::Output)?;
+    Ok(Outcome::Good)
+}
+
+fn list(out: &mut dyn Write) -> CommandResult {
+    let write = |out: &mut dyn Write| -> std::io::Result<()> {
+        for kind in KINDS {
+            writeln!(out, "{}: {}", kind.name, kind.does)?;
+            fields(kind.fields, out)?;
+            writeln!(out, "    example:  --fault '{}'", kind.example)?;
+            writeln!(out, "    imitates: {}\n", kind.imitates)?;
+        }
+        writeln!(out, "every rule: name, and when it applies (all conditions together)")?;
+        fields(WHEN, out)?;
+        writeln!(out, "\nevery rule about packets: which packets (all conditions together)")?;
+        fields(SELECTOR, out)
+    };
+    write(out).map_err(CommandError::Output)?;
+    Ok(Outcome::Good)
+}
+
+fn fields(fields: &[(&str, &str)], out: &mut dyn Write) -> std::io::Result<()> {
+    fields.iter().try_for_each(|(name, meaning)| writeln!(out, "    {name:<14}{meaning}"))
+}
+
+fn assert(reports: &[PathBuf], out: &mut dyn Write) -> CommandResult {
+    let mut all = BTreeMap::<String, u64>::new();
+    for file in reports {
+        let summaries = summaries(&read(file)?)
+            .map_err(|error| CommandError::Usage(format!("{}: {error}", file.display())))?;
+        for (rule, summary) in summaries {
+            *all.entry(rule).or_default() += summary.applied;
+        }
+    }
+    if all.is_empty() {
+        let names = reports.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
+        return Err(CommandError::Failed(format!("{names}: there is no rule in it, so nothing was tested")));
+    }
+    let mut outcome = Outcome::Good;
+    for (rule, applied) in &all {
+        if *applied == 0 {
+            outcome = Outcome::Bad;
+        }
+        writeln!(out, "{applied:>8}  {rule}{}", if *applied == 0 { "  never applied" } else { "" })
+            .map_err(CommandError::Output)?;
+    }
+    Ok(outcome)
+}
