@@ -10,6 +10,7 @@ use crate::perf::PerfOptions;
 use crate::run::RunOptions;
 use crate::sim::options::SimOptions;
 use crate::stat::StatOptions;
+use crate::sweep::SweepOptions;
 
 /// A software RDMA device in user space that speaks RoCEv2.
 #[derive(Debug, Parser)]
@@ -51,6 +52,10 @@ pub(crate) enum Command {
     ///
     /// The exit code is 1 if a message arrived wrong or not at all.
     Sim(SimOptions),
+    /// Run a program again and again, fail another of its verbs calls each time, and say what came of it
+    ///
+    /// The exit code is 1 if a run crashed, hung or left objects.
+    Sweep(SweepOptions),
     /// Show what the running processes of this user have counted: traffic, drops by reason, retries
     ///
     /// The exit code is 1 if a process did not answer.

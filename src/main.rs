@@ -11,6 +11,7 @@ mod perf;
 mod run;
 mod sim;
 mod stat;
+mod sweep;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Run(options) => run::run(&options),
         Command::Sim(options) => sim::run(&options, out),
         Command::Stat(options) => stat::run(&options, out),
+        Command::Sweep(options) => sweep::run(&options, out),
     }?;
     out.flush()?;
     Ok(outcome)

@@ -74,7 +74,7 @@ impl CallSelector {
     }
 
     /// Whether it is about calls of this name.
-    pub(super) fn is_about(&self, call: &str) -> bool {
+    pub fn is_about(&self, call: &str) -> bool {
         matches(&self.call, call)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::ground::abi::rdma_cm_id;
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::number;
+use crate::ground::outcome::{number, number_of};
 use crate::rdma_cm::events::fetch::acknowledge_last;
 use crate::rdma_cm::id::identifier::{Channel, ChannelPointer, Id, IdPointer, Stage};
 use crate::rdma_cm::id::registry::registry;
@@ -28,7 +28,7 @@ pub(crate) extern "C" fn rdma_create_id(
 /// The peer is told that the connection ends. Events that other threads have fetched are waited for a while;
 /// those that are not acknowledged then stay whole until they are.
 pub(crate) extern "C" fn rdma_destroy_id(id: IdPointer) -> c_int {
-    number(|| {
+    number_of(id.about(), || {
         destroy(&id.id()?)?;
         drop(id.take_back());
         Ok(0)

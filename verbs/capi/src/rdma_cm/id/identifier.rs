@@ -17,7 +17,7 @@ use super::fields::Fields;
 use super::shared::{Shared, random, shared};
 use crate::ground::abi::{ibv_gid, ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_ib_addr};
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::gate::{given_back, handed_out};
+use crate::ground::gate::{About, given_back, handed_out};
 use crate::ground::plain::PassedOn;
 use crate::ground::zeroed::zeroed;
 use crate::rdma_cm::address::lookup::AddressInfo;
@@ -44,6 +44,11 @@ pub(crate) struct Id {
 pub(crate) struct IdPointer(*mut rdma_cm_id);
 
 impl IdPointer {
+    /// For the gate: a call is about this identifier.
+    pub(crate) fn about(self) -> About {
+        About::of(self.0)
+    }
+
     /// The identifier.
     ///
     /// # Errors

@@ -1,0 +1,129 @@
+//! Processes of a run: each command in a process group of its own, which ends with it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+/// How long a wait lasts before it looks whether the sweep was interrupted.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// A command that runs, with everything that it starts.
+#[derive(Debug)]
+pub(super) struct Group {
+    child: Child,
+    /// Its first process was waited for.
+    is_over: bool,
+}
+
+/// Why a wait was over.
+#[derive(Debug)]
+pub(super) enum Waited {
+    Ended(ExitStatus),
+    TimedOut,
+    Interrupted,
+}
+
+impl Group {
+    /// Starts a command whose output goes to files.
+    ///
+    /// # Errors
+    /// It cannot be started, or a file cannot be made.
+    pub(super) fn start(command: &mut Command, stdout: &Path, stderr: &Path) -> io::Result<Group> {
+        command.stdin(Stdio::null()).stdout(File::create(stdout)?).stderr(File::create(stderr)?);
+        Ok(Group { child: command.process_group(0).spawn()?, is_over: false })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until the command has ended, for so long at most, or until the sweep is interrupted. What it
+    /// started and did not wait for ends too.
+    ///
+    /// # Errors
+    /// The system cannot wait.
+    pub(super) fn wait(&mut self, patience: Duration, interrupted: &AtomicBool) -> io::Result<Waited> {
+        let until = Instant::now() + patience;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if self.has_ended(left.min(SLICE))? {
+                self.end_group();
+                self.is_over = true;
+                return Ok(Waited::Ended(self.child.wait()?));
+            }
+            if interrupted.load(Ordering::Relaxed) {
+                return Ok(Waited::Interrupted);
+            }
+            if left.is_zero() {
+                return Ok(Waited::TimedOut);
+            }
+        }
+    }
+
+    /// Whether the command has ended, which is waited for, for so long at most.
+    ///
+    /// # Errors
+    /// The system has no descriptors left.
+    pub(super) fn has_ended(&self, patience: Duration) -> io::Result<bool> {
+        // The child is not waited for yet, so its number is its own.
+        let ended = pidfd_open(self.pid()?, PidfdFlags::empty())?;
+        let limit = Timespec::try_from(patience).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&limit)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Ends all that is left of the group. Its number is its own as long as its first process is not waited for.
+    fn end_group(&self) {
+        if let Ok(pid) = self.pid() {
+            // There may be no process left.
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+
+    fn pid(&self) -> io::Result<Pid> {
+        let number = i32::try_from(self.child.id()).ok();
+        number.and_then(Pid::from_raw).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.end_group();
+            // It was killed.
+            let _ = self.child.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(script: &str) -> Group {
+        let null = Path::new("/dev/null");
+        Group::start(Command::new("sh").args(["-c", script]), null, null).unwrap()
+    }
+
+    #[test]
+    fn a_command_ends_hangs_or_is_interrupted() {
+        let never = AtomicBool::new(false);
+        let long = Duration::from_secs(60);
+        let ended = start("exit 3").wait(long, &never).unwrap();
+        assert!(matches!(ended, Waited::Ended(status) if status.code() == Some(3)), "{ended:?}");
+        let mut hanging = start("sleep 1000 & wait");
+        assert!(matches!(hanging.wait(Duration::from_millis(20), &never).unwrap(), Waited::TimedOut));
+        assert!(matches!(hanging.wait(long, &AtomicBool::new(true)).unwrap(), Waited::Interrupted));
+        assert!(!hanging.has_ended(Duration::ZERO).unwrap());
+    }
+}

@@ -1,0 +1,230 @@
+//! `pumice sweep`: runs a program again and again, and fails another of its verbs calls each time.
+
+mod case;
+mod child;
+mod junit;
+mod options;
+mod place;
+mod ready;
+mod report_file;
+mod resume;
+mod run;
+mod text;
+mod verdict;
+
+use std::io::{IsTerminal as _, Write};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+pub(crate) use options::SweepOptions;
+
+use crate::outcome::{CommandError, CommandResult, Outcome};
+use case::{Case, Cases};
+use place::Place;
+use resume::Journal;
+use run::{End, Run, Runner};
+use verdict::{Clean, Finding};
+
+/// How long the run without faults may take.
+const CLEAN_LIMIT: Duration = Duration::from_secs(600);
+/// A run with a fault may take so many times as long, and so much longer.
+const TIMES: u32 = 10;
+const LONGER: Duration = Duration::from_secs(5);
+/// Exit status of shells for a program that is not there, or cannot be executed.
+const NOT_RUN: [i32; 2] = [126, 127];
+
+/// Runs the command.
+///
+/// # Errors
+/// A pattern is wrong, the program fails without faults, or processes or files cannot be had.
+pub(crate) fn run(options: &SweepOptions, out: &mut dyn Write) -> CommandResult {
+    case::check(options).map_err(CommandError::Usage)?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(failed("wait for signals"))?;
+    }
+    let runner = Runner::new(options, &interrupted).map_err(failed("make a folder for the runs"))?;
+    let places = places(options.jobs);
+    let Some(first) = places.first() else { return Ok(Outcome::Good) };
+    let usual = runner.run(0, first, None, CLEAN_LIMIT).map_err(failed("start the program"))?;
+    let Some(usual) = usual else { return Err(stopped(options)) };
+    check_usual(&usual)?;
+    let cases = Cases::of(&usual.report.calls, options);
+    let limit = options.timeout.unwrap_or(usual.took * TIMES + LONGER);
+    let (mut journal, known) = Journal::open(options).map_err(CommandError::Failed)?;
+    let clean = Clean::finding(&usual);
+    let sweep = Sweep { runner: &runner, clean: Clean::of(&usual), limit };
+    let mut findings = vec![clean];
+    findings.extend(sweep.run_all(&cases.all, known, &places, &mut journal)?);
+    if runner.is_interrupted() {
+        return Err(stopped(options));
+    }
+    report(&findings, &cases, options, out)
+}
+
+/// Where runs take place: one place for each job.
+fn places(jobs: u16) -> Vec<Place> {
+    if jobs == 1 {
+        return vec![Place::here()];
+    }
+    let apart: Option<Vec<Place>> = (0..jobs).map(|_| Place::apart()).collect();
+    apart.unwrap_or_else(|| {
+        let _ = writeln!(
+            std::io::stderr(),
+            "pumice: no private network namespaces can be had here (unprivileged user namespaces are \
+             forbidden, or unshare and ip are missing): one run after the other"
+        );
+        vec![Place::here()]
+    })
+}
+
+/// A program that fails by itself cannot be swept.
+fn check_usual(usual: &Run) -> Result<(), CommandError> {
+    let said = usual.said.first().map_or_else(String::new, |line| format!(": {line}"));
+    let sentence = match usual.end {
+        End::Exit(0) if usual.report.calls.is_empty() => {
+            "the program made no verbs calls: name one that uses the device".to_owned()
+        }
+        End::Exit(0) => return Ok(()),
+        End::Exit(status) if NOT_RUN.contains(&status) => {
+            return Err(CommandError::Program {
+                sentence: format!("the program cannot be run (see `pumice run`){said}"),
+                exit_code: u8::try_from(status).unwrap_or(1),
+            });
+        }
+        End::Exit(status) => {
+            format!("without faults the program ends with status {status}{said}; mend that first")
+        }
+        End::Signal(signal) => format!("without faults signal {signal} ends the program; mend that first"),
+        End::Hang => format!("without faults the program does not end in {} s", CLEAN_LIMIT.as_secs()),
+    };
+    Err(CommandError::Failed(sentence))
+}
+
+fn failed(what: &'static str) -> impl Fn(std::io::Error) -> CommandError {
+    move |error| CommandError::Failed(format!("cannot {what}: {error}"))
+}
+
+fn stopped(options: &SweepOptions) -> CommandError {
+    let hint = match &options.resume {
+        Some(_) => "the same command goes on with what is left",
+        None => "with --resume FILE the same command could go on",
+    };
+    CommandError::Failed(format!("the sweep was stopped; {hint}"))
+}
+
+fn report(findings: &[Finding], cases: &Cases, options: &SweepOptions, out: &mut dyn Write) -> CommandResult {
+    if let Some(file) = &options.junit {
+        let written = std::fs::write(file, junit::document(findings, options));
+        written.map_err(|error| {
+            CommandError::Failed(format!("{} cannot be written: {error}", file.display()))
+        })?;
+    }
+    if options.json {
+        for finding in findings {
+            serde_json::to_writer(&mut *out, finding)?;
+            writeln!(out)?;
+        }
+    } else {
+        text::write(findings, cases.left_out, options, out)?;
+    }
+    let bad = findings.iter().any(|finding| finding.is_bad(options));
+    Ok(if bad { Outcome::Bad } else { Outcome::Good })
+}
+
+/// All runs of a sweep.
+struct Sweep<'a> {
+    runner: &'a Runner<'a>,
+    clean: Clean,
+    limit: Duration,
+}
+
+/// What the jobs share.
+struct Shared<'a> {
+    journal: &'a mut Journal,
+    findings: Vec<Option<Finding>>,
+    trouble: Option<std::io::Error>,
+}
+
+impl Sweep<'_> {
+    /// Runs each case that is not known yet; the findings in the order of the cases.
+    fn run_all(
+        &self,
+        cases: &[Case],
+        known: Vec<Finding>,
+        places: &[Place],
+        journal: &mut Journal,
+    ) -> Result<Vec<Finding>, CommandError> {
+        let findings: Vec<Option<Finding>> = cases
+            .iter()
+            .map(|case| known.iter().find(|one| one.case.as_ref() == Some(case)).cloned())
+            .collect();
+        let bar = bar(findings.iter().filter(|finding| finding.is_none()).count());
+        let shared = Mutex::new(Shared { journal, findings, trouble: None });
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for place in places {
+                let (bar, shared, next) = (&bar, &shared, &next);
+                scope.spawn(move || self.work(cases, place, next, shared, bar));
+            }
+        });
+        bar.finish_and_clear();
+        let shared = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match shared.trouble {
+            Some(error) => Err(failed("make a run")(error)),
+            None => Ok(shared.findings.into_iter().flatten().collect()),
+        }
+    }
+
+    /// A job: takes one case after the other.
+    fn work(
+        &self,
+        cases: &[Case],
+        place: &Place,
+        next: &AtomicUsize,
+        shared: &Mutex<Shared<'_>>,
+        bar: &ProgressBar,
+    ) {
+        let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(case) = cases.get(index) else { return };
+            if lock().findings.get(index).is_some_and(Option::is_some) {
+                continue;
+            }
+            bar.set_message(format!("{} {}", case.call, case.nth));
+            // 0 is the run without faults.
+            let finding = match self.runner.run(index + 1, place, Some(case), self.limit) {
+                Ok(Some(run)) => self.clean.judge(case, &run),
+                Ok(None) => return,
+                Err(error) => {
+                    lock().trouble.get_or_insert(error);
+                    return;
+                }
+            };
+            let mut shared = lock();
+            if let Err(error) = shared.journal.note(&finding) {
+                shared.trouble.get_or_insert(error);
+                return;
+            }
+            if let Some(slot) = shared.findings.get_mut(index) {
+                *slot = Some(finding);
+            }
+            bar.inc(1);
+        }
+    }
+}
+
+/// A progress bar; hidden where standard error is no terminal.
+fn bar(length: usize) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(length as u64);
+    let template = "{bar:30} {pos}/{len} runs, {eta} left: {msg}";
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}

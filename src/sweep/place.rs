@@ -1,0 +1,61 @@
+//! Where runs take place: in this network namespace, or in one of their own with a loopback of its own.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// What holds a namespace: it brings loopback up, and ends with its input.
+const HOLD: &str = "ip link set lo up && echo ready && exec cat";
+
+/// A place for one run at a time.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The process that holds the namespace; `None`: this one.
+    holder: Option<Child>,
+    /// The namespace belongs to a user namespace, because this is not root.
+    with_user: bool,
+}
+
+impl Place {
+    /// In this network namespace.
+    pub(super) const fn here() -> Place {
+        Place { holder: None, with_user: false }
+    }
+
+    /// In a network namespace of its own; `None` if that cannot be had.
+    pub(super) fn apart() -> Option<Place> {
+        let with_user = !rustix::process::geteuid().is_root();
+        let mut command = Command::new("unshare");
+        command.args(if with_user { &["--user", "--map-root-user", "--net"][..] } else { &["--net"] });
+        command.args(["--", "sh", "-c", HOLD]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut holder = command.spawn().ok()?;
+        let mut line = String::new();
+        let output = holder.stdout.take()?;
+        let place = Place { holder: Some(holder), with_user };
+        BufReader::new(output).read_line(&mut line).ok()?;
+        (line == "ready\n").then_some(place)
+    }
+
+    /// The command that runs a program there.
+    pub(super) fn command(&self, program: &OsStr) -> Command {
+        let Some(holder) = &self.holder else { return Command::new(program) };
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--target={}", holder.id())).arg("--net");
+        if self.with_user {
+            command.args(["--user", "--preserve-credentials"]);
+        }
+        command.arg("--").arg(OsString::from(program));
+        command
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(holder) = &mut self.holder {
+            // It ends with its input.
+            drop(holder.stdin.take());
+            let _ = holder.wait();
+        }
+    }
+}

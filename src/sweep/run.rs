@@ -1,0 +1,194 @@
+//! One run: the program, and its server if there is one, with or without a call that fails.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use pumice_device::settings::{CALL_FAULTS, CALL_REPORT};
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+
+use super::case::Case;
+use super::child::{Group, Waited};
+use super::options::SweepOptions;
+use super::place::Place;
+use super::ready::is_listening;
+use super::report_file::CallReport;
+
+/// How long a server may take until it listens; one that never does is met all the same.
+const READY_PATIENCE: Duration = Duration::from_secs(2);
+/// How often a server is asked whether it listens.
+const READY_STEP: Duration = Duration::from_millis(5);
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum End {
+    /// With this exit status.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+    /// Not by itself, and was ended.
+    Hang,
+}
+
+/// A run that is over.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) end: End,
+    pub(super) report: CallReport,
+    /// What the swept program said, without sentences of this project.
+    pub(super) said: Vec<String>,
+    pub(super) took: Duration,
+}
+
+/// What all runs have in common.
+#[derive(Debug)]
+pub(super) struct Runner<'a> {
+    options: &'a SweepOptions,
+    /// This program.
+    pumice: PathBuf,
+    /// A folder for the files of runs, which is removed in the end.
+    folder: PathBuf,
+    interrupted: &'a AtomicBool,
+}
+
+/// Files of one side of a run.
+struct Files {
+    report: PathBuf,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+impl Files {
+    fn of(folder: &Path, side: &str) -> Files {
+        let file = |kind: &str| folder.join(format!("{side}.{kind}"));
+        Files { report: file("calls"), stdout: file("stdout"), stderr: file("stderr") }
+    }
+
+    /// What was said, without sentences of this project.
+    fn said(&self) -> Vec<String> {
+        let read = |file: &Path| String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned();
+        let (errors, output) = (read(&self.stderr), read(&self.stdout));
+        let lines = errors.lines().chain(output.lines()).map(str::trim_end);
+        lines.filter(|line| !line.is_empty() && !line.starts_with("pumice: ")).map(str::to_owned).collect()
+    }
+}
+
+/// A run that takes place.
+struct Stage<'a> {
+    place: &'a Place,
+    folder: &'a Path,
+    case: Option<&'a Case>,
+}
+
+impl<'a> Runner<'a> {
+    /// # Errors
+    /// This program cannot find itself, or no folder can be made.
+    pub(super) fn new(options: &'a SweepOptions, interrupted: &'a AtomicBool) -> io::Result<Runner<'a>> {
+        let folder = std::env::temp_dir().join(format!("pumice-sweep-{}", std::process::id()));
+        fs::create_dir(&folder)?;
+        Ok(Runner { options, pumice: std::env::current_exe()?, folder, interrupted })
+    }
+
+    /// Whether the sweep was interrupted.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Runs once, with a call that fails or without; `index` is of no other run. `None`: the sweep was
+    /// interrupted.
+    ///
+    /// # Errors
+    /// A process cannot be started.
+    pub(super) fn run(
+        &self,
+        index: usize,
+        place: &Place,
+        case: Option<&Case>,
+        limit: Duration,
+    ) -> io::Result<Option<Run>> {
+        let folder = self.folder.join(index.to_string());
+        fs::create_dir_all(&folder)?;
+        let outcome = self.run_in(&Stage { place, folder: &folder, case }, limit);
+        // What is left there would only take room.
+        let _ = fs::remove_dir_all(&folder);
+        outcome
+    }
+
+    fn run_in(&self, stage: &Stage<'_>, limit: Duration) -> io::Result<Option<Run>> {
+        let sides = [Files::of(stage.folder, "server"), Files::of(stage.folder, "program")];
+        let [server, program] = &sides;
+        let swept_server = self.options.sweep_server;
+        let begin = Instant::now();
+        let mut serving = match &self.options.server {
+            Some(command) => {
+                let words = [OsStr::new("sh"), OsStr::new("-c"), OsStr::new(command)];
+                let started = self.start(stage, &words, server, swept_server)?;
+                wait_until_ready(&started, &server.report)?;
+                Some(started)
+            }
+            None => None,
+        };
+        let words: Vec<&OsStr> = self.options.program.iter().map(|word| word.as_os_str()).collect();
+        let mut running = Some(self.start(stage, &words, program, !swept_server)?);
+        let (swept, files) = if swept_server { (&mut serving, server) } else { (&mut running, program) };
+        let Some(swept) = swept else { return Ok(None) };
+        let end = match swept.wait(limit, self.interrupted)? {
+            Waited::Ended(status) => End::of(status),
+            Waited::TimedOut => End::Hang,
+            Waited::Interrupted => return Ok(None),
+        };
+        let took = begin.elapsed();
+        // Both sides end before their files are read.
+        drop((serving, running));
+        Ok(Some(Run { end, report: CallReport::read(&files.report), said: files.said(), took }))
+    }
+
+    /// Starts one side through `pumice run`.
+    fn start(&self, stage: &Stage<'_>, words: &[&OsStr], files: &Files, is_swept: bool) -> io::Result<Group> {
+        let mut command = stage.place.command(self.pumice.as_os_str());
+        command.args(["run", "--"]).args(words).env(CALL_REPORT, &files.report);
+        if let Some(case) = stage.case.filter(|_| is_swept) {
+            command.env(CALL_FAULTS, case.rule());
+        }
+        Group::start(&mut command, &files.stdout, &files.stderr)
+    }
+}
+
+impl Drop for Runner<'_> {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Waits until a server listens, has ended, or takes too long.
+fn wait_until_ready(server: &Group, report: &Path) -> io::Result<()> {
+    let until = Instant::now() + READY_PATIENCE;
+    while Instant::now() < until && !is_listening(server.id(), report) {
+        if server.has_ended(READY_STEP)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl End {
+    /// What a status says. A shell says that its last program was ended by a signal with a status of its own.
+    fn of(status: ExitStatus) -> End {
+        const SHELL: i32 = 128;
+        let crashes: [i32; 6] =
+            [Signal::ILL, Signal::TRAP, Signal::ABORT, Signal::BUS, Signal::FPE, Signal::SEGV]
+                .map(Signal::as_raw);
+        match (status.code(), status.signal()) {
+            (Some(code), _) if crashes.contains(&(code - SHELL)) => End::Signal(code - SHELL),
+            (Some(code), _) => End::Exit(code),
+            (None, signal) => End::Signal(signal.unwrap_or_default()),
+        }
+    }
+}

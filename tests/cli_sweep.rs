@@ -1,0 +1,119 @@
+//! `pumice sweep` on programs with planted faults, and on one without.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sweep-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("the target folder is writable");
+    folder
+}
+
+/// Compiles `tests/sweep/<name>.c` against the system's libraries; none if there is no compiler or no library.
+fn compile(name: &str) -> Option<PathBuf> {
+    if !Path::new("/usr/include/rdma/rdma_cma.h").exists()
+        || Command::new("cc").arg("--version").output().is_err()
+    {
+        eprintln!("**** SKIPPED: apt-get install gcc libibverbs-dev librdmacm-dev");
+        return None;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/sweep/{name}.c"));
+    let program = scratch(name).join(name);
+    let flags = ["-std=gnu11", "-Wall", "-Werror", "-O1", "-o"];
+    let output =
+        Command::new("cc").args(flags).arg(&program).arg(source).args(["-libverbs", "-lrdmacm"]).output();
+    let output = output.expect("cc runs");
+    assert!(output.status.success(), "cc: {}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
+fn sweep(options: &[&str], program: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+    for variable in pumice_device::settings::VARIABLES {
+        command.env_remove(variable);
+    }
+    // An address that no other test uses.
+    let own = std::process::id();
+    command.env("PUMICE_ADDR", format!("127.{}.{}.9", 80 + (own >> 8 & 0x3f), own & 0xff));
+    command.arg("sweep").args(options).arg("--").arg(program).output().expect("the program can be run")
+}
+
+fn findings(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
+}
+
+/// A program with a planted fault: what a sweep finds, and at which call.
+const PLANTED: [(&str, &str, &str); 10] = [
+    ("leaks_domain", "leak", "ibv_reg_mr"),
+    ("leaks_queue_pair", "leak", "ibv_modify_qp"),
+    ("leaks_channel", "leak", "ibv_create_cq"),
+    ("leaks_identifier", "leak", "rdma_bind_addr"),
+    ("crashes_on_no_queue", "crash", "ibv_create_qp"),
+    ("crashes_on_no_region", "crash", "ibv_reg_mr"),
+    ("aborts_on_poll", "crash", "ibv_poll_cq"),
+    ("hangs_without_request", "hang", "ibv_post_send"),
+    ("hangs_without_arming", "hang", "ibv_req_notify_cq"),
+    ("ignores_query", "silent", "ibv_query_port"),
+];
+
+#[test]
+fn planted_faults_are_all_found() {
+    for (name, verdict, call) in PLANTED {
+        let Some(program) = compile(name) else { return };
+        let output = sweep(&["--json", "--strict", "--timeout", "2s"], &program);
+        let found = findings(&output);
+        let is_it = |finding: &&Value| finding["verdict"] == verdict && finding["call"] == call;
+        assert!(found.iter().any(|finding| is_it(&finding)), "{name}: {found:#?}\n{output:?}");
+        assert_eq!(output.status.code(), Some(1), "{name}");
+    }
+}
+
+#[test]
+fn nothing_is_found_in_a_correct_program() {
+    let Some(program) = compile("correct") else { return };
+    let folder = scratch("correct-results");
+    let (journal, junit) = (folder.join("journal"), folder.join("junit.xml"));
+    let (journal_name, junit_name) = (journal.to_string_lossy(), junit.to_string_lossy());
+    let options = ["--strict", "--all-errnos", "--resume", &journal_name, "--junit", &junit_name];
+    let output = sweep(&options, &program);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.contains(" handled") && !text.contains("leak") && !text.contains("silent"), "{text}");
+    let xml = fs::read_to_string(&junit).expect("the document is written");
+    assert!(xml.contains("failures=\"0\"") && xml.contains("name=\"ibv_reg_mr 1 ENOMEM\""), "{xml}");
+
+    // What was interrupted goes on: results that are there are not made again.
+    let written = fs::read_to_string(&journal).expect("results are written down");
+    let kept: String = written.split_inclusive('\n').take(4).collect();
+    fs::write(&journal, format!("{kept}{{\"call\":\"ibv_")).expect("the file is ours");
+    assert!(sweep(&options, &program).status.success());
+    let again = fs::read_to_string(&journal).expect("results are written down");
+    assert!(again.starts_with(&kept), "{again}");
+    assert_eq!(again.lines().count(), written.lines().count());
+    let other = sweep(&["--resume", &journal_name], Path::new("/bin/true"));
+    assert_eq!(other.status.code(), Some(1), "{other:?}");
+}
+
+#[test]
+fn what_cannot_be_swept_is_refused_in_a_sentence() {
+    for (options, program, exit, about) in [
+        (&[][..], "/bin/true", 1, "made no verbs calls"),
+        (&[], "/bin/false", 1, "without faults the program ends with status 1"),
+        (&[], "/nowhere/program", 127, "cannot be run"),
+        (&["--call", "reg_mr"], "/bin/true", 2, "is ibv_reg_mr meant?"),
+        (&["--timeout", "5"], "/bin/true", 2, "like 10s"),
+        (&["--sweep-server"], "/bin/true", 2, "--server"),
+    ] {
+        let output = sweep(options, Path::new(program));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(exit), "{program} {options:?}: {said}");
+        assert!(said.contains(about), "{program} {options:?}: {said}");
+    }
+}
