@@ -13,7 +13,8 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// Compiles `tests/sweep/<name>.c` against the system's libraries; none if there is no compiler or no library.
+/// Compiles `tests/sweep/<name>.c` against the system's libraries; none if there is no compiler or no
+/// library.
 fn compile(name: &str) -> Option<PathBuf> {
     if !Path::new("/usr/include/rdma/rdma_cma.h").exists()
         || Command::new("cc").arg("--version").output().is_err()

@@ -82,7 +82,8 @@ impl Group {
         }
     }
 
-    /// Ends all that is left of the group. Its number is its own as long as its first process is not waited for.
+    /// Ends all that is left of the group. Its number is its own as long as its first process is not waited
+    /// for.
     fn end_group(&self) {
         if let Ok(pid) = self.pid() {
             // There may be no process left.

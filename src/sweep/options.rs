@@ -22,7 +22,8 @@ pub(crate) struct SweepOptions {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// Run so many at a time, each in a network namespace of its own
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: u16,
     /// The other side: a shell command that is started before each run, and ended after it
     #[arg(long, value_name = "COMMAND")]

@@ -60,9 +60,9 @@ mod tests {
 
     #[test]
     fn a_listening_process_is_seen() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
-             0: 0100007F:4855 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1\n   \
-             1: 0100007F:4856 00000000:0000 01 00000000:00000000 00:00000000 00000000     0        0 4712 1\n";
+        let table = "  sl local_address rem_address st tx_queue rx_queue tr tm retrnsmt uid timeout inode
+             0: 0100007F:4855 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1
+             1: 0100007F:4856 00000000:0000 01 00000000:00000000 00:00000000 00000000 0 0 4712 1";
         assert_eq!(listening_sockets(table), ["4711"]);
         let own = group_of(std::process::id()).unwrap();
         assert!(members(own).contains(&std::process::id()));

@@ -75,7 +75,7 @@ mod tests {
         let report = CallReport::parse(
             r#"{"event":"fired","pid":1,"rule":"sweep","call":"ibv_alloc_pd","nth":1,"errno":"ENOMEM"}
 {"event":"ended","pid":1,"program":"a","calls":{"ibv_alloc_pd":2,"ibv_reg_mr":1},"left":[]}
-{"event":"ended","pid":2,"program":"b","calls":{"ibv_alloc_pd":1},"left":[{"kind":"context","call":"ibv_open_device","nth":1}]}
+{"event":"ended","calls":{"ibv_alloc_pd":1},"left":[{"kind":"context","call":"ibv_open_device","nth":1}]}
 {"event":"ended","pid":3,"pro"#,
         );
         assert!(report.fired && !report.listening);
