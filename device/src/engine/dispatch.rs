@@ -99,8 +99,10 @@ impl Receivers<'_> {
         {
             return self.deliver_run(now_ns, arrival, index, ProcessIndex::of_srqn(xrceth.srqn), first, rest);
         }
+        self.resources.handles_packet_of(Some(entry.qp.context().ordinal));
         let mut host = self.resources.host(self.checks.of_arrivals(&entry.qp));
         entry.qp.handle_packet(now_ns, arrival, first.packet, &mut host);
+        self.resources.handles_packet_of(None);
         if matches!(first.packet.info().service, Service::Uc | Service::Ud) {
             self.resources.note_receives(entry.qp.context());
         }
@@ -128,6 +130,8 @@ impl Receivers<'_> {
             }
             return false;
         }
+        // What it does is in the shared record when it has been handled.
+        resources.release_late();
         let mut host = resources.host(checks.of_connections());
         let executed = entry.with(&mut host, |qp, host| {
             qp.handle_packet(now_ns, arrival, packet, host);

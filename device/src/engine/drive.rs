@@ -122,6 +122,7 @@ impl Engine {
             gsi.read_mads(now_ns, &mut **port);
             self.send_mads(now_ns);
         }
+        self.resources.time_late(now_ns);
         if any {
             self.settle();
             if !self.resources.new_completions && !self.responders.is_empty() {
@@ -200,8 +201,23 @@ impl Engine {
 
     /// The application posted send requests to a queue pair.
     pub(crate) fn posted(&mut self, index: u32, now_ns: u64) {
-        self.touch(index);
+        match self.departure_delay_ns(index) {
+            None => self.touch(index),
+            Some(delay_ns) => {
+                self.held.push(index);
+                self.held_until_ns.get_or_insert(now_ns.saturating_add(delay_ns));
+            }
+        }
         self.reply.posted(now_ns);
+    }
+
+    /// How long a shuffled schedule keeps back what was just posted to a queue pair.
+    fn departure_delay_ns(&mut self, index: u32) -> Option<u64> {
+        if !self.resources.is_shuffled() {
+            return None;
+        }
+        let ordinal = self.queue_pairs.at_mut(index)?.qp.context().ordinal;
+        self.resources.departure_delay_ns(ordinal)
     }
 
     /// Sends requests, then responses. True if anything is left that only more turns can send.
@@ -285,7 +301,7 @@ impl Engine {
             }
         }
         // An ACK that follows joins the batch: one system call carries reply and ACK.
-        if responders.is_empty() {
+        if responders.is_empty() || resources.has_late() {
             sink.flush();
         }
         unfinished || sink.builder.is_stalled()
@@ -310,7 +326,8 @@ impl Engine {
             targets,
             ..
         } = self;
-        if responders.is_empty() {
+        // They would promise what a shuffled schedule has not done yet.
+        if responders.is_empty() || resources.has_late() {
             return false;
         }
         let after_completions =
@@ -351,6 +368,7 @@ impl Engine {
 
     /// Runs timers that are due.
     pub(crate) fn expire(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
+        self.resources.expire_late(now_ns);
         let mut any = self.look_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
         if any {
             let Engine { queue_pairs, budget, resources, port, targets, touched, .. } = self;
@@ -392,6 +410,7 @@ impl Engine {
             self.deadlines.next_ns(),
             self.port.next_event_ns(),
             self.held_until_ns,
+            self.resources.late_due_ns(),
             self.gsi.deadline_ns(),
             self.look_deadline_ns(),
             self.reply.deadline_ns(),
@@ -409,10 +428,9 @@ impl Engine {
 
     /// Whether something waits to be sent and perhaps can be sent now.
     pub(crate) fn has_backlog(&self) -> bool {
-        (!self.responders.is_empty() && self.reply.deadline_ns().is_none())
-            || !self.senders.is_empty()
-            || self.builder.is_stalled()
-            || self.gsi.has_backlog()
+        let responds =
+            !self.responders.is_empty() && self.reply.deadline_ns().is_none() && !self.resources.has_late();
+        responds || !self.senders.is_empty() || self.builder.is_stalled() || self.gsi.has_backlog()
     }
 
     /// Gives back the share that a destroyed queue pair had of its peer's budget.

@@ -289,6 +289,14 @@ impl Hca {
         self.core.drive_out();
     }
 
+    /// Before the process exits: what a shuffled schedule has put off is done, unless another thread drives.
+    /// What is owed to peers then leaves with the next polls.
+    pub fn end_schedule(&self) {
+        if let Some(mut engine) = self.core.try_lock() {
+            engine.resources.release_late();
+        }
+    }
+
     /// When the engine wants to be driven though nothing arrives, in ns of its clock.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.core.lock().deadline_ns()

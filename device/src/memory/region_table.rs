@@ -3,7 +3,7 @@
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, MemoryFault, Sge};
 
-use super::grant::{Entry, Grant, Kind};
+use super::grant::{Backing, Entry, Grant, Kind};
 use crate::ground::error::ResourceError;
 use crate::ground::random::Random;
 use crate::ground::table::{Handle, Table, check_room};
@@ -166,6 +166,11 @@ impl RegionTable {
             return Err(MemoryError::AccessDenied);
         }
         Ok(grant)
+    }
+
+    /// Whether a key opens memory that stays mapped, so that a store which is right now is right later.
+    pub(crate) fn stays_mapped(&self, key: u32) -> bool {
+        self.by_key(key).is_some_and(|entry| entry.grant.backing == Backing::Mapped)
     }
 
     #[inline]

@@ -161,7 +161,16 @@ impl CompletionQueue {
     #[cold]
     fn shuffled_most_of(&self, asked: usize) -> usize {
         let state = self.lock();
-        state.held.as_ref().map_or(asked, |held| held.most_of(asked, state.armed != Armed::No))
+        let whole = state.armed != Armed::No || self.is_failed();
+        state.held.as_ref().map_or(asked, |held| held.most_of(asked, whole))
+    }
+
+    /// Whatever came before an event that the program is told of is found by the next poll.
+    #[cold]
+    pub(crate) fn release_held(&self) {
+        if let Some(held) = &mut self.lock().held {
+            held.release();
+        }
     }
 
     /// Moves the oldest completions to `out` and returns how many: at most `out.len()`. Looking at
@@ -311,6 +320,9 @@ impl CompletionQueue {
         }
         if state.ring.len() >= state.depth {
             self.failed.store(true, Ordering::Release);
+            if let Some(held) = &mut state.held {
+                held.release();
+            }
             return Pushed::Overrun;
         }
         let at_ns = self.clock.as_ref().map_or(0, Clock::now_ns);
@@ -456,9 +468,10 @@ impl State {
     /// came before it.
     #[cold]
     fn hold(&mut self, ordinal: u32, completion: &WorkCompletion) {
+        let receives = completion.opcode.is_recv();
         let urgent = completion.status != WcStatus::Success || self.armed != Armed::No;
         if let Some(held) = &mut self.held {
-            held.added(WorkQueue { ordinal, receives: completion.opcode.is_recv() }, urgent);
+            held.added(WorkQueue { ordinal, receives }, completion.qp_num, urgent);
         }
     }
 
@@ -471,7 +484,7 @@ impl State {
     fn remove_of(&mut self, qpn: u32) {
         if let Some(held) = &mut self.held {
             let mut entries = self.ring.iter();
-            held.retain(|| entries.next().is_some_and(|entry| entry.completion.qp_num != qpn));
+            held.retain(qpn, || entries.next().is_some_and(|entry| entry.completion.qp_num != qpn));
         }
         self.ring.retain(|entry| entry.completion.qp_num != qpn);
     }

@@ -45,8 +45,8 @@ pub(super) struct HeldCompletions {
     ordinal: u32,
     /// As long as the ring.
     tickets: VecDeque<Ticket>,
-    /// Completions of each work queue so far.
-    counts: FnvHashMap<WorkQueue, u64>,
+    /// Completions of each work queue so far, and the number of its queue pair.
+    counts: FnvHashMap<WorkQueue, (u64, u32)>,
     added: u64,
     taken: u64,
     armings: u64,
@@ -82,8 +82,8 @@ impl HeldCompletions {
     }
 
     /// A completion was added to the end of the ring. One that is `urgent` and all before it wait no longer.
-    pub(super) fn added(&mut self, of: WorkQueue, urgent: bool) {
-        let count = self.counts.entry(of).or_insert(0);
+    pub(super) fn added(&mut self, of: WorkQueue, qpn: u32, urgent: bool) {
+        let (count, _) = self.counts.entry(of).or_insert((0, qpn));
         *count += 1;
         let identity = [self.ordinal.into(), of.ordinal.into(), of.receives.into(), *count];
         let mut random = self.shuffle.draw(Choice::Hold, &identity);
@@ -145,9 +145,9 @@ impl HeldCompletions {
         released.then_some(least?.1)
     }
 
-    /// How many completions a poll that asks for `asked` may return: at least one.
-    pub(super) fn most_of(&self, asked: usize, armed: bool) -> usize {
-        if asked <= 1 || armed {
+    /// How many completions a poll that asks for `asked` may return: at least one; if `whole`, all there are.
+    pub(super) fn most_of(&self, asked: usize, whole: bool) -> usize {
+        if asked <= 1 || whole {
             return asked;
         }
         let mut random = self.shuffle.draw(Choice::Batch, &[self.ordinal.into(), self.taken]);
@@ -168,8 +168,10 @@ impl HeldCompletions {
         self.fired_at_arming
     }
 
-    /// The ring keeps the completions for which `keep` says so, asked from front to back.
-    pub(super) fn retain(&mut self, mut keep: impl FnMut() -> bool) {
+    /// The queue pair `qpn` goes or begins anew. The ring keeps the completions for which `keep` says so,
+    /// asked from front to back.
+    pub(super) fn retain(&mut self, qpn: u32, mut keep: impl FnMut() -> bool) {
+        self.counts.retain(|_, (_, of)| *of != qpn);
         self.tickets.retain(|_| keep());
     }
 }

@@ -1,5 +1,6 @@
 //! The device as a queue pair's protocol sees it.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
@@ -11,6 +12,7 @@ use pumice_transport::types::{
 };
 use pumice_transport::wire::Packet;
 
+use super::late::Target;
 use super::tables::{Receives, Resources};
 use crate::event::{Event, Topics};
 use crate::memory::MappingCheck;
@@ -51,11 +53,18 @@ impl DerefMut for DeviceHost<'_> {
 impl Host for DeviceHost<'_> {
     #[inline]
     fn gather(&mut self, pd: u32, sges: &[Sge], offset: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+        if self.has_late() {
+            self.place_before_gather(pd, sges, offset, out.len());
+        }
         self.memory.gather(pd, sges, offset, out, self.check)
     }
 
     #[inline]
     fn scatter(&mut self, pd: u32, sges: &[Sge], offset: u64, data: &[u8]) -> Result<(), MemoryError> {
+        if self.late.is_some() {
+            let (target, check) = (Target::Local { pd, sges: Cow::Borrowed(sges), offset }, self.check);
+            return self.store_shuffled(&target, data, check);
+        }
         self.memory.scatter(pd, sges, offset, data, self.check)
     }
 
@@ -77,11 +86,16 @@ impl Host for DeviceHost<'_> {
 
     #[inline]
     fn remote_write(&mut self, key: RemoteKey, address: u64, data: &[u8]) -> Result<(), MemoryError> {
+        if self.late.is_some() {
+            let check = self.check;
+            return self.store_shuffled(&Target::Remote { key, address }, data, check);
+        }
         self.memory.remote_write(key, address, data, self.check)
     }
 
     #[inline]
     fn remote_read(&mut self, key: RemoteKey, address: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+        self.release_late();
         self.memory.remote_read(key, address, out, self.check)
     }
 
@@ -91,6 +105,7 @@ impl Host for DeviceHost<'_> {
         address: u64,
         operation: AtomicOperation,
     ) -> Result<u64, MemoryError> {
+        self.release_late();
         self.memory.remote_atomic(key, address, operation)
     }
 
@@ -100,14 +115,17 @@ impl Host for DeviceHost<'_> {
         range: Option<(u64, u64)>,
         access: Access,
     ) -> Result<(), MemoryError> {
+        self.release_late();
         self.memory.remote_flush(key, range, access)
     }
 
     fn invalidate(&mut self, key: RemoteKey) -> Result<(), MemoryError> {
+        self.release_late();
         self.memory.invalidate(key)
     }
 
     fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError> {
+        self.release_late();
         self.memory.bind_window(qp.pd, qp.qpn, bind)
     }
 
@@ -166,6 +184,9 @@ impl Host for DeviceHost<'_> {
     }
 
     fn event(&mut self, qp: &QpContext, event: AsyncEventType) {
+        if self.late.is_some() {
+            self.release_before_event(qp);
+        }
         self.raise_qp_event(qp.qpn, event);
     }
 
@@ -231,6 +252,21 @@ impl Resources {
 
     #[inline]
     fn complete(
+        &mut self,
+        qp: &QpContext,
+        cq: u32,
+        completion: WorkCompletion,
+        released: u32,
+        solicited: bool,
+    ) {
+        if self.has_late() && self.complete_late(qp, cq, completion, released, solicited) {
+            return;
+        }
+        self.complete_now(qp, cq, completion, released, solicited);
+    }
+
+    #[inline]
+    pub(super) fn complete_now(
         &mut self,
         qp: &QpContext,
         cq: u32,

@@ -50,6 +50,7 @@ impl Resources {
         if let Some(pd) = pd {
             self.pds.require(pd)?;
         }
+        self.release_late();
         let old_pd = self.memory.region(region)?.pd;
         let change = RegionChange { pd: pd.map(|pd| pd.index), ..change };
         // SAFETY: the caller vouches for the range.
@@ -66,6 +67,7 @@ impl Resources {
     /// # Errors
     /// `Busy`: windows are bound to the region. `Invalid`: a stale handle.
     pub fn deregister_region(&mut self, region: Handle) -> Result<(), ResourceError> {
+        self.release_late();
         let info = self.memory.deregister(region)?;
         self.release_pd(info.pd);
         Ok(())
@@ -92,6 +94,7 @@ impl Resources {
     /// # Errors
     /// `Invalid`: a stale handle.
     pub fn dealloc_window(&mut self, window: Handle) -> Result<(), ResourceError> {
+        self.release_late();
         let pd = self.memory.dealloc_window(window)?;
         self.release_pd(pd);
         Ok(())

@@ -6,8 +6,10 @@
 //! **Invariant**: an object that is used cannot be destroyed (EBUSY), so a queue pair's context may
 //! name its objects by bare index.
 
+mod delays;
 mod gids;
 mod host_impl;
+mod late;
 mod mapping_check;
 mod memory;
 mod protection_domains;

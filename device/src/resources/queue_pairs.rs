@@ -128,6 +128,7 @@ impl Resources {
             return Err(ResourceError::invalid(format!("queue pair {qpn} does not exist")));
         };
         self.events.emit(&Event::QpDestroyed { qp: &attachment.context });
+        self.forget_schedule_of(attachment.context.ordinal);
         if let Some(faults) = &mut self.faults {
             faults.forget(&attachment.context);
         }
@@ -153,6 +154,7 @@ impl Resources {
     /// Forgets what a queue pair that moves to RESET has pending: posted receives, unpolled
     /// completions, used send queue entries.
     pub fn reset_qp(&mut self, qpn: Qpn) {
+        self.release_late();
         if let Some(fatal) = self.xrc.targets.fatal_mut(qpn) {
             *fatal = false;
         }

@@ -90,6 +90,7 @@ impl Resources {
     /// # Errors
     /// `Busy`: queue pairs or XRC SRQs use it. `Invalid`: a stale handle.
     pub fn destroy_cq(&mut self, cq: Handle) -> Result<Arc<CompletionQueue>, ResourceError> {
+        self.release_late();
         let entry = self.cqs.require(cq)?;
         let name = format!("completion queue {}", cq.index);
         check_unused(&name, entry.users, || self.users_of_cq(cq.index))?;
@@ -185,6 +186,7 @@ impl Resources {
     /// # Errors
     /// `Busy`: queue pairs use it. `Invalid`: a stale handle.
     pub fn destroy_srq(&mut self, handle: Handle) -> Result<Arc<EventAccount>, ResourceError> {
+        self.release_late();
         let srq = self.srq(handle)?;
         let name = format!("shared receive queue {}", handle.index);
         check_unused(&name, srq.users(), || self.users_of_srq(handle))?;

@@ -6,6 +6,7 @@ use pumice_transport::host::QpContext;
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 
+use super::late::Late;
 use crate::addresses::gid_table::GidTable;
 use crate::addresses::multicast::MulticastGroups;
 use crate::addresses::pkey_table::PkeyTable;
@@ -77,6 +78,8 @@ pub struct Resources {
     pub qp_faults: Vec<QpFault>,
     /// What a fault plan does to packets, if there is one.
     pub(crate) faults: Option<Box<Faults>>,
+    /// What a shuffled schedule has put off.
+    pub(super) late: Option<Box<Late>>,
     /// A completion was made since the engine last cleared this.
     pub new_completions: bool,
     /// The receive queue of UC or UD messages that was short of requests last, and the completion queue that
@@ -180,6 +183,7 @@ impl Resources {
             events,
             qp_faults: Vec::new(),
             faults: None,
+            late: None,
             new_completions: false,
             short_receives: None,
         })
@@ -196,6 +200,7 @@ impl Resources {
 
     /// From now on a seed decides what the specification leaves open. Before objects are made.
     pub(crate) fn set_shuffle(&mut self, shuffle: Option<Arc<Shuffle>>) {
+        self.late = shuffle.clone().map(|shuffle| Box::new(Late::new(shuffle)));
         self.cq_common.shuffle = shuffle;
     }
 

@@ -42,6 +42,10 @@ pub(crate) enum Choice {
     Batch,
     /// Whether arming makes an event at once.
     SpuriousEvent,
+    /// Which part of a packet's payload is placed later, and how long completions and responses wait.
+    Placement,
+    /// Whether requests that are posted leave later, and how much.
+    Departure,
 }
 
 impl Choice {
@@ -50,6 +54,8 @@ impl Choice {
             Choice::Hold => "hold",
             Choice::Batch => "batch",
             Choice::SpuriousEvent => "spurious event",
+            Choice::Placement => "placement",
+            Choice::Departure => "departure",
         }
     }
 }
@@ -59,6 +65,7 @@ impl Choice {
 pub(crate) struct Shuffle {
     /// Of the seed and the tag.
     base: u64,
+    placement: Placement,
     /// In virtual time nothing happens between two polls, so a completion is held for one of them at most.
     virtual_time: bool,
 }
@@ -69,7 +76,7 @@ impl Shuffle {
         hasher.write(tag.as_bytes());
         hasher.write(&[0xff]);
         hasher.write(&options.seed.to_le_bytes());
-        Shuffle { base: hasher.finish(), virtual_time }
+        Shuffle { base: hasher.finish(), placement: options.placement, virtual_time }
     }
 
     /// What is drawn for the one thing that `identity` names.
@@ -91,6 +98,11 @@ impl Shuffle {
         const SHARES_PPM: [u32; 4] = [0, 125_000, 500_000, 875_000];
         let place = self.draw(choice, &[]).below(SHARES_PPM.len() as u64) as usize;
         SHARES_PPM.get(place).copied().unwrap_or_default()
+    }
+
+    /// What the device may do with payload.
+    pub(crate) const fn placement(&self) -> Placement {
+        self.placement
     }
 
     pub(crate) const fn is_virtual_time(&self) -> bool {
@@ -119,7 +131,9 @@ mod tests {
 
     #[test]
     fn each_choice_is_made_never_in_some_seeds_and_nearly_always_in_others() {
-        for choice in [Choice::Hold, Choice::Batch, Choice::SpuriousEvent] {
+        let choices =
+            [Choice::Hold, Choice::Batch, Choice::SpuriousEvent, Choice::Placement, Choice::Departure];
+        for choice in choices {
             let shares: Vec<u32> = (0..50).map(|seed| shuffle(seed, "").share_ppm(choice)).collect();
             assert!(shares.contains(&0) && shares.contains(&875_000), "{choice:?}: {shares:?}");
         }

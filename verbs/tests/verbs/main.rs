@@ -11,4 +11,5 @@ mod messages;
 mod one_sided;
 #[path = "../../../transport/tests/cm/request.rs"]
 mod request;
+mod schedules;
 mod shared;

@@ -165,6 +165,7 @@ extern "C" fn farewell() {
             return log::report_left_out();
         };
         if !adapter.is_inherited() {
+            adapter.hca.end_schedule();
             adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
             adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
             adapter.hca.events().settle(LOG_PATIENCE);

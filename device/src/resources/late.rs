@@ -1,0 +1,229 @@
+//! Payload that is placed, and completions that are made, a while after their packet came: what a shuffled
+//! schedule does between the arrival of a message and its completion.
+//!
+//! Everything put off waits in one queue, in order, and is done at once when its time has come. While it
+//! waits, no completion overtakes it and no response leaves, so what a completion or an acknowledgement
+//! promises is always true. Atomics, keys that go, queue pairs that are reset, failures, and any access of
+//! the device to a byte that waits come after it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use fnv::FnvHashMap;
+use pumice_transport::host::{MemoryError, QpContext, RemoteKey};
+use pumice_transport::types::{Access, Sge, WorkCompletion};
+
+use crate::memory::{MappingCheck, RegionTable};
+use crate::shuffle::{Choice, Placement, Shuffle};
+
+/// Payload that may wait; more is placed at once.
+const MOST_BYTES: usize = 4 << 20;
+/// Things that may wait.
+const MOST_ITEMS: usize = 4096;
+/// The shortest wait; others are 2, 4, … 64 times as long.
+const SHORTEST_NS: u64 = 10_000;
+const DELAY_EXPONENTS: u64 = 7;
+
+/// Where payload goes.
+#[derive(Debug, Clone)]
+pub(super) enum Target<'a> {
+    Remote { key: RemoteKey, address: u64 },
+    Local { pd: u32, sges: Cow<'a, [Sge]>, offset: u64 },
+}
+
+impl Target<'_> {
+    pub(super) fn store(
+        &self,
+        memory: &RegionTable,
+        data: &[u8],
+        check: MappingCheck,
+    ) -> Result<(), MemoryError> {
+        self.store_at(memory, 0, data, check)
+    }
+
+    /// Stores `data`, which begins `skipped` bytes into what the target was made for.
+    pub(super) fn store_at(
+        &self,
+        memory: &RegionTable,
+        skipped: usize,
+        data: &[u8],
+        check: MappingCheck,
+    ) -> Result<(), MemoryError> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let skipped = skipped as u64;
+        match self {
+            Target::Remote { key, address } => {
+                memory.remote_write(*key, address.wrapping_add(skipped), data, check)
+            }
+            Target::Local { pd, sges, offset } => memory.scatter(*pd, sges, offset + skipped, data, check),
+        }
+    }
+
+    /// The ranges of this process that `length` bytes of it are.
+    pub(super) fn ranges(&self, memory: &RegionTable, length: usize) -> Result<Vec<Range>, MemoryError> {
+        let length = length as u64;
+        match self {
+            Target::Remote { key, address } => {
+                let start = memory.locate_remote(*key, *address, length, Access::REMOTE_WRITE)?;
+                Ok(vec![Range { start, length }])
+            }
+            Target::Local { pd, sges, offset } => local_ranges(memory, *pd, sges, *offset, length, true),
+        }
+    }
+
+    /// Whether a store there cannot fail later if it can be done now.
+    pub(super) fn stays_mapped(&self, memory: &RegionTable) -> bool {
+        match self {
+            Target::Remote { key, .. } => memory.stays_mapped(key.rkey),
+            Target::Local { sges, .. } => sges.iter().all(|sge| memory.stays_mapped(sge.lkey)),
+        }
+    }
+
+    pub(super) fn advanced(&self, skipped: usize) -> Target<'static> {
+        let skipped = skipped as u64;
+        match self {
+            Target::Remote { key, address } => {
+                Target::Remote { key: *key, address: address.wrapping_add(skipped) }
+            }
+            Target::Local { pd, sges, offset } => {
+                let sges = Cow::Owned(sges.to_vec());
+                Target::Local { pd: *pd, sges, offset: offset + skipped }
+            }
+        }
+    }
+}
+
+pub(super) fn local_ranges(
+    memory: &RegionTable,
+    pd: u32,
+    sges: &[Sge],
+    offset: u64,
+    length: u64,
+    write: bool,
+) -> Result<Vec<Range>, MemoryError> {
+    let mut ranges = Vec::new();
+    let bytes = offset..offset.saturating_add(length);
+    memory.places(pd, sges, bytes, write, |start, length| ranges.push(Range { start, length }))?;
+    Ok(ranges)
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Range {
+    start: u64,
+    length: u64,
+}
+
+impl Range {
+    const fn meets(self, other: Range) -> bool {
+        self.start < other.start.saturating_add(other.length)
+            && other.start < self.start.saturating_add(self.length)
+    }
+}
+
+/// Something that was put off.
+#[derive(Debug)]
+pub(super) enum Item {
+    Store {
+        target: Target<'static>,
+        ranges: Vec<Range>,
+        data: Vec<u8>,
+    },
+    Completion {
+        qp: QpContext,
+        cq: u32,
+        completion: WorkCompletion,
+        released: u32,
+        solicited: bool,
+    },
+    /// Completions and responses wait although all payload has been placed.
+    Pause,
+}
+
+/// What waits.
+#[derive(Debug)]
+pub(crate) struct Late {
+    shuffle: Arc<Shuffle>,
+    pub(super) items: Vec<Item>,
+    pub(super) bytes: usize,
+    /// The ordinal of the queue pair whose packet is handled: what it stores may be put off.
+    pub(super) current: Option<u32>,
+    /// Stores of each queue pair so far.
+    pub(super) stores: FnvHashMap<u32, u64>,
+    /// Calls that posted requests, of each queue pair.
+    pub(super) posts: FnvHashMap<u32, u64>,
+    pub(super) delay_ns: u64,
+    pub(super) due_ns: Option<u64>,
+}
+
+/// What becomes of the payload of a packet: bytes from `from` to before `to` are put off.
+pub(super) struct Cut {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) delay_ns: u64,
+}
+
+impl Late {
+    pub(super) fn new(shuffle: Arc<Shuffle>) -> Late {
+        Late {
+            shuffle,
+            items: Vec::new(),
+            bytes: 0,
+            current: None,
+            stores: FnvHashMap::default(),
+            posts: FnvHashMap::default(),
+            delay_ns: 0,
+            due_ns: None,
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= MOST_BYTES || self.items.len() >= MOST_ITEMS
+    }
+
+    /// Which part of the next `length` bytes that the queue pair stores is put off, if any.
+    pub(super) fn cut(&mut self, ordinal: u32, length: usize) -> Option<Cut> {
+        let count = self.stores.entry(ordinal).or_insert(0);
+        *count += 1;
+        let mut random = self.shuffle.draw(Choice::Placement, &[ordinal.into(), *count]);
+        let put_off = random.chance(self.shuffle.share_ppm(Choice::Placement));
+        let (way, unit) = (random.below(4), [1, 8, 64, 64]);
+        let unit = unit.get(random.below(4) as usize).copied().unwrap_or(64);
+        let place = random.below(length as u64) as usize;
+        let delay_ns = SHORTEST_NS << random.below(DELAY_EXPONENTS);
+        if !put_off {
+            return None;
+        }
+        let nothing = (length, length);
+        let (from, to) = match way {
+            _ if self.shuffle.placement() == Placement::InOrder => nothing,
+            0 => (0, length),
+            // A word is placed in one piece.
+            _ if length <= 8 => nothing,
+            // The end first.
+            1 => (0, length.saturating_sub(unit)),
+            // A cache line last.
+            2 => (place, length.min(place + 64)),
+            _ => nothing,
+        };
+        Some(Cut { from, to, delay_ns })
+    }
+
+    /// How long what a call posted to the queue pair is kept back, if at all.
+    pub(super) fn departure(&mut self, ordinal: u32) -> Option<u64> {
+        let count = self.posts.entry(ordinal).or_insert(0);
+        *count += 1;
+        let mut random = self.shuffle.draw(Choice::Departure, &[ordinal.into(), *count]);
+        let put_off = random.chance(self.shuffle.share_ppm(Choice::Departure));
+        put_off.then(|| SHORTEST_NS << random.below(DELAY_EXPONENTS))
+    }
+
+    pub(super) fn meets(&self, ranges: &[Range]) -> bool {
+        let waiting = self.items.iter().filter_map(|item| match item {
+            Item::Store { ranges, .. } => Some(ranges),
+            _ => None,
+        });
+        waiting.flatten().any(|late| ranges.iter().any(|range| range.meets(*late)))
+    }
+}
