@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use pumice_device::faults::{FaultPlan, KINDS, SELECTOR, WHEN, summaries};
+use pumice_device::faults::{CALLS_SELECTOR, FaultPlan, KINDS, SELECTOR, WHEN, summaries};
 use pumice_device::settings::DEFAULT_SEED;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
@@ -74,7 +74,9 @@ fn list(out: &mut dyn Write) -> CommandResult {
         writeln!(out, "every rule: name, and when it applies (all conditions together)")?;
         fields(WHEN, out)?;
         writeln!(out, "\nevery rule about packets: which packets (all conditions together)")?;
-        fields(SELECTOR, out)
+        fields(SELECTOR, out)?;
+        writeln!(out, "\nevery rule about calls: which calls (all conditions together)")?;
+        fields(CALLS_SELECTOR, out)
     };
     write(out).map_err(CommandError::Output)?;
     Ok(Outcome::Good)

@@ -22,7 +22,7 @@ impl Case {
     /// The rule that fails it.
     pub(super) fn rule(&self) -> String {
         let Case { call, nth, errno } = self;
-        format!("name=sweep call={call} nth={nth} errno={errno}")
+        format!("fail name=sweep call={call} nth={nth} errno={errno}")
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
     fn every_call_that_can_fail_is_a_case_up_to_a_limit() {
         let usual = cases(&[]);
         assert_eq!((usual.all.len(), usual.left_out), (1 + 10 + 1, 15));
-        assert_eq!(usual.all[0].rule(), "name=sweep call=ibv_fork_init nth=1 errno=EINVAL");
+        assert_eq!(usual.all[0].rule(), "fail name=sweep call=ibv_fork_init nth=1 errno=EINVAL");
         assert_eq!(cases(&["--most", "0"]).all.len(), 27);
         assert_eq!(cases(&["--most", "1", "--all-errnos"]).all.len(), 1 + 3 + 4);
         assert_eq!(cases(&["--call", "ibv_*", "--call", "rdma_listen", "--most", "2"]).all.len(), 3);

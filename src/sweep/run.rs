@@ -9,7 +9,7 @@ use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pumice_device::settings::{CALL_FAULTS, CALL_REPORT};
+use pumice_device::settings::{CALL_REPORT, FAULT};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
@@ -155,7 +155,9 @@ impl<'a> Runner<'a> {
         let mut command = stage.place.command(self.pumice.as_os_str());
         command.args(["run", "--"]).args(words).env(CALL_REPORT, &files.report);
         if let Some(case) = stage.case.filter(|_| is_swept) {
-            command.env(CALL_FAULTS, case.rule());
+            // Rules that the user asks for stay.
+            let others = std::env::var(FAULT).unwrap_or_default();
+            command.env(FAULT, format!("{others}\n{}", case.rule()));
         }
         Group::start(&mut command, &files.stdout, &files.stderr)
     }

@@ -228,6 +228,8 @@ impl Armed {
     fn new(rule: &Rule, tag: &str) -> Option<Armed> {
         let aim = match &rule.what {
             What::Packet(rule) => rule.selector.is_of(tag).then(|| Aim::Packets(rule.clone()))?,
+            What::Call(_) => return None,
+            What::Recorded(recording) if !recording.calls.is_empty() => return None,
             What::Recorded(recording) if !recording.tags.contains(tag) => return None,
             What::Recorded(recording) => Aim::Recorded(
                 recording

@@ -28,9 +28,13 @@ pub(crate) use decide::Faults;
 pub use decide::Fired;
 pub use identity::{PacketClass, PacketKey, PacketService};
 pub(crate) use partition::Partitions;
-pub use plan::{Bursts, FaultPlan, PacketRule, PlanError, Recorded, Recording, Rule, Steps, What, When};
+pub use plan::{
+    Bursts, FaultPlan, PacketRule, PlanError, Recorded, RecordedCall, Recording, Rule, Steps, What, When,
+};
 pub use pumice_transport::types::{Fate, Flips};
 pub use select::{PacketSelector, Span};
-pub use text::{KINDS, Kind, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError, WHEN, summaries};
+pub use text::{
+    CALLS_SELECTOR, KINDS, Kind, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError, WHEN, summaries,
+};
 pub(crate) use wire::WireFaults;
 pub use wire::{WirePlan, WireRule, WireTrigger};

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use pumice_transport::types::Fate;
 
 use super::action::Fault;
+use super::calls::{CallFate, CallRule};
 use super::identity::{PacketClass, PacketKey, PacketService};
 use super::select::{PacketSelector, Span};
 
@@ -60,6 +61,8 @@ pub struct When {
 pub enum What {
     /// Something happens to packets.
     Packet(Box<PacketRule>),
+    /// Something happens to calls.
+    Call(Box<CallRule>),
     /// What a report says happens again.
     Recorded(Recording),
 }
@@ -80,6 +83,21 @@ pub struct Recording {
     pub tags: BTreeSet<String>,
     /// The packets that it applied to.
     pub packets: Vec<Recorded>,
+    /// The calls that it applied to.
+    pub calls: Vec<RecordedCall>,
+}
+
+/// A call to which something happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedCall {
+    /// The tag of its process.
+    pub tag: String,
+    /// Its name.
+    pub call: String,
+    /// Its ordinal among the calls of this name in its process, from 1.
+    pub nth: u64,
+    /// What happened.
+    pub fate: CallFate,
 }
 
 /// A packet to which something happened.
@@ -207,6 +225,14 @@ impl FaultPlan {
             if let What::Packet(packets) = &rule.what {
                 check_selector(&packets.selector).map_err(wrong)?;
                 check_fault(packets).map_err(wrong)?;
+            }
+            if let What::Call(calls) = &rule.what {
+                calls.check().map_err(wrong)?;
+                if rule.when.bursts.is_some() {
+                    return Err(wrong(
+                        "bad stretches are of packets: remove burst-begin and burst-end".to_owned(),
+                    ));
+                }
             }
         }
         Ok(())

@@ -22,7 +22,7 @@ impl Span {
         Span { first: number, last: number }
     }
 
-    fn has(self, number: u64) -> bool {
+    pub(super) fn has(self, number: u64) -> bool {
         (self.first..=self.last).contains(&number)
     }
 }

@@ -21,8 +21,6 @@ pub use crate::ground::probability::probability_ppm;
 pub use error::SettingError;
 pub use log::{Log, standard_error_is_free};
 
-use crate::faults::calls::CallRule;
-
 /// The one local address to use.
 pub const ADDR: &str = "PUMICE_ADDR";
 /// Name of the device.
@@ -45,8 +43,6 @@ pub const FAULT_REPORT: &str = "PUMICE_FAULT_REPORT";
 pub const CAPTURE: &str = "PUMICE_CAPTURE";
 /// Profile of the device: a name, or a file.
 pub const PROFILE: &str = "PUMICE_PROFILE";
-/// Rules about calls, one line each.
-pub const CALL_FAULTS: &str = "PUMICE_CALL_FAULTS";
 /// File for a report of the calls that the program makes.
 pub const CALL_REPORT: &str = "PUMICE_CALL_REPORT";
 /// How much is explained on standard error.
@@ -55,7 +51,7 @@ pub const LOG: &str = "PUMICE_LOG";
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 15] = [
+pub const VARIABLES: [&str; 14] = [
     ADDR,
     DEVICE,
     LOSS,
@@ -67,7 +63,6 @@ pub const VARIABLES: [&str; 15] = [
     FAULT_REPORT,
     CAPTURE,
     PROFILE,
-    CALL_FAULTS,
     CALL_REPORT,
     LOG,
     EXPLAIN,
@@ -109,8 +104,6 @@ pub struct Settings {
     pub capture: Option<PathBuf>,
     /// Profile: the name of a built-in one, or a path.
     pub profile: OsString,
-    /// What goes wrong with calls.
-    pub call_faults: Vec<CallRule>,
     /// Where a report of the calls that the program makes is written to.
     pub call_report: Option<PathBuf>,
     /// How much is explained on standard error.
@@ -152,7 +145,6 @@ impl Settings {
             tag: text(TAG)?.map(tag).transpose()?,
             capture: path(CAPTURE).map(PathBuf::from),
             profile: path(PROFILE).unwrap_or_else(|| "default".into()),
-            call_faults: text(CALL_FAULTS)?.map_or_else(|| Ok(Vec::new()), |lines| call_faults(&lines))?,
             call_report: path(CALL_REPORT).map(PathBuf::from),
             log: match text(LOG)? {
                 Some(value) => {
@@ -226,16 +218,6 @@ fn tag(value: String) -> Result<String, SettingError> {
     }
     let rule = format!("a tag has at most {MAX_TAG_BYTES} bytes, without control characters and '*'");
     Err(SettingError::new(TAG, value, rule))
-}
-
-/// Rules, a line each.
-fn call_faults(lines: &str) -> Result<Vec<CallRule>, SettingError> {
-    let rules = lines.lines().map(str::trim).filter(|line| !line.is_empty()).enumerate();
-    rules
-        .map(|(index, line)| {
-            CallRule::parse(line, index).map_err(|problem| SettingError::new(CALL_FAULTS, line, problem))
-        })
-        .collect()
 }
 
 fn loss(value: &str) -> Result<u32, SettingError> {

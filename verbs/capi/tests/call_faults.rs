@@ -3,31 +3,35 @@
 mod kit;
 
 use std::fs;
+use std::path::Path;
 
 /// What `call_faults.c` expects.
 const RULES: &str = "
-    name=full call=ibv_reg_mr nth=2 errno=ENOSPC
-    name=in-use call=ibv_dereg_mr times=1
-    name=no-room call=ibv_post_recv nth=1
-    name=dead call=ibv_post_send qp=0 nth=2 errno=EIO
-    name=no-queue call=ibv_poll_cq nth=2
-    name=no-gid call=ibv_query_gid nth=2
-    name=slow call=ibv_req_notify_* delay=50ms
-    name=stuck call=ibv_destroy_qp on=1..2 errno=EBUSY
-    name=never call=rdma_listen
-    name=elsewhere call=ibv_alloc_pd tag=another";
+    fail name=full call=ibv_reg_mr nth=2 errno=ENOSPC
+    fail name=in-use call=ibv_dereg_mr times=1
+    fail name=no-room call=ibv_post_recv nth=1
+    fail name=dead call=ibv_post_send qp=0 nth=2 errno=EIO
+    fail name=no-queue call=ibv_poll_cq nth=2
+    fail name=no-gid call=ibv_query_gid nth=2
+    slow name=slow call=ibv_req_notify_* time=50ms
+    fail name=stuck call=ibv_destroy_qp nth=1..2 errno=EBUSY
+    fail name=never call=rdma_listen
+    fail name=elsewhere call=ibv_alloc_pd tag=another";
 
 #[test]
 fn calls_fail_by_rule_as_their_manual_pages_say() {
     let Some(program) = kit::compile("call_faults") else { return };
-    let report = kit::scratch("call-faults").join("report.jsonl");
+    let folder = kit::scratch("call-faults");
+    let (report, faults) = (folder.join("calls.jsonl"), folder.join("faults.jsonl"));
     let mut command = kit::on(kit::address(), &program);
-    let output = command.env("PUMICE_CALL_FAULTS", RULES).env("PUMICE_CALL_REPORT", &report).output();
+    command.env("PUMICE_FAULT", RULES).env("PUMICE_CALL_REPORT", &report);
+    let output = command.env("PUMICE_FAULT_REPORT", &faults).env("PUMICE_TAG", "one").output();
     let text = kit::succeeded("call_faults", &output.expect("timeout(1) runs"));
     for sentence in [
-        "ibv_reg_mr, call 2 of this name, fails with ENOSPC: fault rule \"full\"",
-        "ibv_post_send, call 2 of this name on queue pair 0, fails with EIO: fault rule \"dead\"",
-        "ibv_req_notify_cq, call 1 of this name, takes 50000 µs longer: fault rule \"slow\"",
+        "fault \"full\" fails ibv_reg_mr with ENOSPC (call 2 of this name)",
+        "fault \"dead\" fails ibv_post_send with EIO (call 2 of this name on queue pair 0)",
+        "fault \"slow\" delays ibv_req_notify_cq by 50000 us (call 1 of this name)",
+        "these rules of the fault plan never applied: \"never\"",
     ] {
         assert!(text.contains(sentence), "{sentence}\n{text}");
     }
@@ -51,13 +55,36 @@ fn calls_fail_by_rule_as_their_manual_pages_say() {
         assert!(left.contains(&object), "{object}: {left}");
     }
     assert_eq!(left.matches("kind").count(), 6, "{left}");
+    replay(&program, &faults);
+}
+
+/// The report is itself a plan, by which the same happens again.
+fn replay(program: &Path, faults: &Path) {
+    let again = faults.with_extension("again");
+    let mut command = kit::on(kit::address(), program);
+    command.env("PUMICE_FAULTS", faults).env("PUMICE_TAG", "one").env("PUMICE_FAULT_REPORT", &again);
+    kit::succeeded("call_faults by its report", &command.output().expect("timeout(1) runs"));
+    let calls = |file: &Path| {
+        let text = fs::read_to_string(file).expect("the report is written");
+        let calls = text.lines().filter(|line| line.contains("\"call\":")).map(str::to_owned);
+        calls.collect::<Vec<_>>()
+    };
+    // Queue pairs are looked up only where a rule asks for them.
+    let without_qp = |lines: Vec<String>| {
+        lines
+            .into_iter()
+            .map(|line| line.replace(",\"qp\":0", "").replace(",\"qp\":1", ""))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(calls(faults).len(), 9);
+    assert_eq!(without_qp(calls(faults)), without_qp(calls(&again)));
 }
 
 #[test]
 fn a_wrong_rule_is_named_before_a_device_is_opened() {
     let Some(program) = kit::compile("call_faults") else { return };
     let mut command = kit::on(kit::address(), &program);
-    let output = command.env("PUMICE_CALL_FAULTS", "call=ibv_reg_mr errno=ECONNREFUSED").output();
+    let output = command.env("PUMICE_FAULT", "fail call=ibv_reg_mr errno=ECONNREFUSED").output();
     let output = output.expect("timeout(1) runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("ibv_reg_mr does not fail with ECONNREFUSED: write one of ENOMEM,"), "{said}");

@@ -1,80 +1,82 @@
 //! Rules about calls at work: asked about each call, they say what happens to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use fnv::FnvBuildHasher;
+
+use super::fate::{CallFate, CallKey};
 use super::rule::{CallFault, CallRule};
 use super::table::CallInfo;
+use crate::faults::plan::{FaultPlan, Rule, What, When};
 
 /// Queue pairs for which a rule counts at a time.
 const MAX_QUEUE_PAIRS: usize = 1 << 16;
-
-/// Which call of a process it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallKey<'a> {
-    /// Its name.
-    pub call: &'a str,
-    /// Its ordinal among the calls of this name in this process, from 1.
-    pub ordinal: u64,
-    /// The ordinal of its queue pair, from 0, if it is a call on one.
-    pub qp: Option<u32>,
-}
-
-/// What happens to a call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CallFate {
-    /// It does nothing, and fails with this.
-    pub errno: Option<i32>,
-    /// It takes so much longer.
-    pub delay_ns: u64,
-}
-
-impl CallFate {
-    /// Whether nothing happens.
-    pub fn is_ordinary(&self) -> bool {
-        *self == CallFate::default()
-    }
-}
 
 /// A rule applied to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallFired<'a> {
     /// The name of the rule.
     pub rule: &'a str,
+    /// The tag of this process.
+    pub tag: &'a str,
     /// The call.
     pub key: CallKey<'a>,
     /// What happens to it by this rule.
     pub fate: CallFate,
 }
 
+/// What a rule of this process's is about.
+#[derive(Debug)]
+enum Aim {
+    Calls(CallRule),
+    /// Calls by name and ordinal.
+    Recorded(HashMap<(String, u64), CallFate, FnvBuildHasher>),
+}
+
 /// A rule that concerns this process.
 #[derive(Debug)]
 struct Armed {
-    rule: CallRule,
+    name: String,
+    when: When,
+    aim: Aim,
     /// Calls that it was about; if it is about queue pairs, for each of them.
     matched: BTreeMap<Option<u32>, u64>,
     applied: u64,
 }
 
-/// Rules about calls at work.
-#[derive(Debug, Default)]
+/// The rules of a plan about calls at work.
+#[derive(Debug)]
 pub struct CallFaults {
+    seed: u64,
+    tag: String,
     rules: Vec<Armed>,
 }
 
 impl CallFaults {
-    /// Those rules that concern a process of this tag; `None` if none does.
-    pub fn new(rules: &[CallRule], tag: &str) -> Option<CallFaults> {
-        let rules: Vec<Armed> = rules
-            .iter()
-            .filter(|rule| rule.selector.is_of(tag))
-            .map(|rule| Armed { rule: rule.clone(), matched: BTreeMap::new(), applied: 0 })
-            .collect();
-        (!rules.is_empty()).then_some(CallFaults { rules })
+    /// The rules about calls that concern a process of this tag; `None` if none does.
+    pub fn new(plan: &FaultPlan, tag: &str) -> Option<CallFaults> {
+        let rules: Vec<Armed> = plan.rules().iter().filter_map(|rule| Armed::new(rule, tag)).collect();
+        (!rules.is_empty()).then(|| CallFaults { seed: plan.seed(), tag: tag.to_owned(), rules })
+    }
+
+    /// The seed of the plan.
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The tag of this process.
+    pub fn tag(&self) -> &str {
+        &self.tag
+    }
+
+    /// The names of the rules.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().map(|armed| armed.name.as_str())
     }
 
     /// Whether any rule asks for the queue pair of a call.
     pub fn need_queue_pairs(&self) -> bool {
-        self.rules.iter().any(|armed| armed.rule.selector.qp.is_some())
+        self.rules.iter().any(|armed| matches!(&armed.aim, Aim::Calls(rule) if rule.selector.qp.is_some()))
     }
 
     /// What happens to a call, which is counted; `witness` is told of each rule that applies. The first rule
@@ -82,24 +84,11 @@ impl CallFaults {
     pub fn decide(&mut self, key: &CallKey<'_>, witness: &mut dyn FnMut(&CallFired<'_>)) -> CallFate {
         let mut fate = CallFate::default();
         for armed in &mut self.rules {
-            let Some(place) = armed.place_of(key) else { continue };
-            if armed.matched.len() >= MAX_QUEUE_PAIRS && !armed.matched.contains_key(&place) {
-                continue;
-            }
-            let matched = armed.matched.entry(place).or_default();
-            *matched = matched.saturating_add(1);
-            let rule = &armed.rule;
-            if !rule.steps.has(*matched) || rule.times.is_some_and(|times| armed.applied >= times) {
-                continue;
-            }
+            let Some(more) = armed.ask(key, self.seed, &self.tag) else { continue };
             armed.applied = armed.applied.saturating_add(1);
-            let more = match rule.fault {
-                CallFault::Delay { ns } => CallFate { errno: None, delay_ns: ns },
-                CallFault::Fail { .. } => CallFate { errno: rule.fault.errno_of(key.call), delay_ns: 0 },
-            };
             fate.errno = fate.errno.or(more.errno);
             fate.delay_ns = fate.delay_ns.saturating_add(more.delay_ns);
-            witness(&CallFired { rule: &rule.name, key: *key, fate: more });
+            witness(&CallFired { rule: &armed.name, tag: &self.tag, key: *key, fate: more });
         }
         fate
     }
@@ -117,14 +106,48 @@ impl CallFaults {
 
     /// The names of rules that never applied.
     pub fn unfired(&self) -> impl Iterator<Item = &str> {
-        self.rules.iter().filter(|armed| armed.applied == 0).map(|armed| armed.rule.name.as_str())
+        self.rules.iter().filter(|armed| armed.applied == 0).map(|armed| armed.name.as_str())
     }
 }
 
 impl Armed {
+    fn new(rule: &Rule, tag: &str) -> Option<Armed> {
+        let aim = match &rule.what {
+            What::Call(call) => call.selector.is_of(tag).then(|| Aim::Calls((**call).clone()))?,
+            What::Recorded(recording) if recording.calls.iter().any(|call| call.tag == tag) => {
+                let own = recording.calls.iter().filter(|call| call.tag == tag);
+                Aim::Recorded(own.map(|call| ((call.call.clone(), call.nth), call.fate)).collect())
+            }
+            What::Packet(_) | What::Recorded(_) => return None,
+        };
+        Some(Armed { name: rule.name.clone(), when: rule.when, aim, matched: BTreeMap::new(), applied: 0 })
+    }
+
+    /// Whether the rule applies to a call, and how.
+    fn ask(&mut self, key: &CallKey<'_>, seed: u64, tag: &str) -> Option<CallFate> {
+        let place = self.place_of(key);
+        let rule = match &self.aim {
+            Aim::Recorded(calls) => return calls.get(&(key.call.to_owned(), key.ordinal)).copied(),
+            Aim::Calls(rule) => rule,
+        };
+        let place = place?;
+        if self.matched.len() >= MAX_QUEUE_PAIRS && !self.matched.contains_key(&place) {
+            return None;
+        }
+        let matched = self.matched.entry(place).or_default();
+        *matched = matched.saturating_add(1);
+        let applies = self.when.steps.is_none_or(|steps| steps.has(*matched))
+            && self.when.chance_ppm.is_none_or(|ppm| key.draw(seed, &self.name, tag).chance(ppm))
+            && self.when.times.is_none_or(|times| self.applied < times);
+        applies.then(|| match rule.fault {
+            CallFault::Delay { ns } => CallFate { errno: None, delay_ns: ns },
+            CallFault::Fail { .. } => CallFate { errno: rule.fault.errno_of(key.call), delay_ns: 0 },
+        })
+    }
+
     /// Where a rule counts a call; `None` if it is not about it.
     fn place_of(&self, key: &CallKey<'_>) -> Option<Option<u32>> {
-        let selector = &self.rule.selector;
+        let Aim::Calls(CallRule { selector, .. }) = &self.aim else { return None };
         // A call that cannot fail is none of theirs.
         let is_about = selector.is_about(key.call)
             && selector.has_queue_pair(key.qp)
@@ -138,9 +161,8 @@ mod tests {
     use super::*;
 
     fn faults(lines: &[&str]) -> CallFaults {
-        let rules: Vec<CallRule> =
-            lines.iter().enumerate().map(|(index, line)| CallRule::parse(line, index).unwrap()).collect();
-        CallFaults::new(&rules, "server").unwrap()
+        let plan = lines.iter().try_fold(FaultPlan::seeded(7), |plan, line| plan.with_line(line)).unwrap();
+        CallFaults::new(&plan, "server").unwrap()
     }
 
     /// The ordinals of the calls that fail, of ten.
@@ -155,16 +177,16 @@ mod tests {
 
     #[test]
     fn calls_are_met_by_name_and_ordinal() {
-        let third = "call=ibv_reg_mr nth=3 errno=ENOMEM";
+        let third = "fail call=ibv_reg_mr nth=3 errno=ENOMEM";
         assert_eq!(failing(&mut faults(&[third]), "ibv_reg_mr", None), [3]);
         assert!(failing(&mut faults(&[third]), "ibv_alloc_pd", None).is_empty());
-        assert_eq!(failing(&mut faults(&["call=ibv_reg_mr* every=4"]), "ibv_reg_mr_iova", None), [4, 8]);
-        assert_eq!(failing(&mut faults(&["call=* on=2..9+3 times=2"]), "ibv_alloc_pd", None), [2, 5]);
+        assert_eq!(failing(&mut faults(&["fail call=ibv_reg_mr* every=4"]), "ibv_reg_mr_iova", None), [4, 8]);
+        assert_eq!(failing(&mut faults(&["fail call=* nth=2..9+3 times=2"]), "ibv_alloc_pd", None), [2, 5]);
     }
 
     #[test]
     fn a_pattern_counts_all_calls_that_it_is_about() {
-        let mut faults = faults(&["call=* nth=3"]);
+        let mut faults = faults(&["fail call=* nth=3"]);
         let mut ask = |call| faults.decide(&CallKey { call, ordinal: 1, qp: None }, &mut |_| {}).errno;
         assert_eq!([ask("ibv_get_device_list"), ask("ibv_open_device")], [None, None]);
         assert_eq!(ask("ibv_destroy_cq"), Some(libc::EBUSY));
@@ -173,7 +195,7 @@ mod tests {
 
     #[test]
     fn queue_pairs_are_counted_apart() {
-        let mut faults = faults(&["call=ibv_post_send qp=1..2 nth=2"]);
+        let mut faults = faults(&["fail call=ibv_post_send qp=1..2 nth=2"]);
         assert!(failing(&mut faults, "ibv_post_send", Some(0)).is_empty());
         assert!(failing(&mut faults, "ibv_post_send", None).is_empty());
         assert_eq!(failing(&mut faults, "ibv_post_send", Some(1)), [2]);
@@ -182,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_back_does_not_count() {
-        let mut faults = faults(&["call=ibv_poll_cq nth=2"]);
+        let mut faults = faults(&["fail call=ibv_poll_cq nth=2"]);
         let key = CallKey { call: "ibv_poll_cq", ordinal: 1, qp: None };
         for _ in 0..5 {
             assert!(faults.decide(&key, &mut |_| {}).is_ordinary());
@@ -195,18 +217,27 @@ mod tests {
     #[test]
     fn rules_add_up_and_are_told_one_by_one() {
         let mut faults = faults(&[
-            "name=slow call=ibv_reg_mr delay=5ms",
-            "name=slower call=ibv_* delay=1us",
-            "call=ibv_reg_mr errno=EINVAL",
-            "call=ibv_reg_mr errno=ENOMEM",
-            "name=other call=rdma_listen",
-            "call=ibv_reg_mr tag=client",
+            "slow call=ibv_reg_mr time=5ms",
+            "slow name=slower call=ibv_* time=1us",
+            "fail call=ibv_reg_mr errno=EINVAL",
+            "fail call=ibv_reg_mr errno=ENOMEM",
+            "fail name=other call=rdma_listen",
+            "fail call=ibv_reg_mr tag=client",
         ]);
         let mut told = Vec::new();
         let key = CallKey { call: "ibv_reg_mr", ordinal: 1, qp: None };
         let fate = faults.decide(&key, &mut |fired| told.push(fired.rule.to_owned()));
         assert_eq!(fate, CallFate { errno: Some(libc::EINVAL), delay_ns: 5_001_000 });
-        assert_eq!(told, ["slow", "slower", "rule 3", "rule 4"]);
+        assert_eq!(told, ["slow", "slower", "fail", "fail-2"]);
         assert_eq!(faults.unfired().collect::<Vec<_>>(), ["other"]);
+    }
+
+    #[test]
+    fn chance_depends_on_the_call_and_on_no_other_rule() {
+        let lines = ["fail name=some call=ibv_reg_mr chance=50%"];
+        let one = failing(&mut faults(&lines), "ibv_reg_mr", None);
+        assert!((1..10).contains(&one.len()), "{one:?}");
+        let with_others = ["slow call=ibv_* chance=10% time=1us", lines[0]];
+        assert_eq!(failing(&mut faults(&with_others), "ibv_reg_mr", None), one);
     }
 }

@@ -6,11 +6,12 @@
 
 mod decide;
 mod errno;
+mod fate;
 mod rule;
 mod table;
-mod text;
 
-pub use decide::{CallFate, CallFaults, CallFired, CallKey};
+pub use decide::{CallFaults, CallFired};
 pub use errno::{errno_from, errno_name, errno_text};
-pub use rule::{CallFault, CallRule, CallSelector, CallSteps};
+pub use fate::{CallFate, CallKey};
+pub use rule::{CallFault, CallRule, CallSelector};
 pub use table::{CALLS, CallInfo, Errnos};

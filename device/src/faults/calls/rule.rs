@@ -1,28 +1,8 @@
 //! Rules about calls.
 
-use super::errno::{errno_from, errno_text};
+use super::errno::errno_text;
 use super::table::{CALLS, CallInfo};
-
-/// Every `step`-th of the calls that a rule is about, from the first to the last, counted from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallSteps {
-    /// The first.
-    pub first: u64,
-    /// The last.
-    pub last: u64,
-    /// From one to the next, at least 1.
-    pub step: u64,
-}
-
-impl CallSteps {
-    /// Every call.
-    pub const ALL: CallSteps = CallSteps { first: 1, last: u64::MAX, step: 1 };
-
-    pub(super) fn has(self, ordinal: u64) -> bool {
-        let from_first = ordinal.checked_sub(self.first).and_then(|past| past.checked_rem(self.step));
-        ordinal <= self.last && from_first == Some(0)
-    }
-}
+use crate::faults::select::Span;
 
 /// Which calls a rule is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,7 +12,7 @@ pub struct CallSelector {
     /// The name of the call; `*` stands for any characters.
     pub call: String,
     /// Ordinals of queue pairs, from here to there: calls on those only, counted for each queue pair.
-    pub qp: Option<(u64, u64)>,
+    pub qp: Option<Span>,
 }
 
 /// What happens to a call.
@@ -52,18 +32,12 @@ pub enum CallFault {
     },
 }
 
-/// A rule about calls.
+/// Something that happens to calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRule {
-    /// Its name: no other rule of the plan has it.
-    pub name: String,
     /// Which calls.
     pub selector: CallSelector,
-    /// Which of them.
-    pub steps: CallSteps,
-    /// At most so often.
-    pub times: Option<u64>,
-    /// What happens.
+    /// What happens to them.
     pub fault: CallFault,
 }
 
@@ -80,8 +54,7 @@ impl CallSelector {
 
     /// Whether it is about calls on this queue pair.
     pub(super) fn has_queue_pair(&self, qp: Option<u32>) -> bool {
-        let Some((first, last)) = self.qp else { return true };
-        qp.is_some_and(|qp| (first..=last).contains(&u64::from(qp)))
+        self.qp.is_none_or(|span| qp.is_some_and(|qp| span.has(qp.into())))
     }
 
     /// Whether it can apply to anything.
@@ -98,7 +71,8 @@ impl CallSelector {
             return Err(format!("no call that can fail is named {}{hint}", self.call));
         }
         match self.qp {
-            Some((first, last)) if last < first => {
+            Some(span) if span.last < span.first => {
+                let Span { first, last } = span;
                 Err(format!("qp = {first}..{last} has no number: write the smaller number first"))
             }
             Some(_) if !met.iter().any(|info| has_queue_pair(info.name)) => {
@@ -150,15 +124,6 @@ impl CallFault {
             }
             CallFault::Delay { .. } => None,
         }
-    }
-
-    /// A failure with the errno that a text names; "usual" is that of the call.
-    ///
-    /// # Errors
-    /// There is no such errno.
-    pub fn failing(errno: &str, force: bool) -> Result<CallFault, String> {
-        let errno = if errno == "usual" { None } else { Some(errno_from(errno)?) };
-        Ok(CallFault::Fail { errno, force })
     }
 }
 
@@ -219,18 +184,6 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_counted_from_their_first() {
-        let met = |first, last, step| {
-            let steps = CallSteps { first, last, step };
-            (0..12).filter(|ordinal| steps.has(*ordinal)).collect::<Vec<u64>>()
-        };
-        assert_eq!(met(3, 3, 1), [3]);
-        assert_eq!(met(2, 9, 3), [2, 5, 8]);
-        assert_eq!(met(10, u64::MAX, 1), [10, 11]);
-        assert!(met(1, 5, 0).is_empty());
-    }
-
-    #[test]
     fn what_cannot_happen_is_refused_with_a_remedy() {
         let fail = |errno: i32, force| CallFault::Fail { errno: Some(errno), force };
         let of = |call: &str, fault: CallFault| {
@@ -248,17 +201,19 @@ mod tests {
         assert_eq!(sentence, "no call that can fail is named reg_mr; is ibv_reg_mr meant?");
         assert!(of("ibv_wc_status_str", usual).is_err());
         let on = |call: &str, qp| CallSelector { qp, ..selector(call) }.check();
-        assert_eq!(on("ibv_post_*", Some((0, 3))), Ok(()));
-        assert!(on("ibv_reg_mr", Some((0, 0))).unwrap_err().contains("leave out qp"));
-        assert!(on("ibv_post_send", Some((1, 0))).unwrap_err().contains("smaller number first"));
+        assert_eq!(on("ibv_post_*", Some(Span { first: 0, last: 3 })), Ok(()));
+        assert!(on("ibv_reg_mr", Some(Span::one(0))).unwrap_err().contains("leave out qp"));
+        assert!(
+            on("ibv_post_send", Some(Span { first: 1, last: 0 }))
+                .unwrap_err()
+                .contains("smaller number first")
+        );
     }
 
     #[test]
     fn the_usual_errno_is_that_of_the_call() {
-        let usual = CallFault::failing("usual", false).unwrap();
+        let usual = CallFault::Fail { errno: None, force: false };
         assert_eq!(usual.errno_of("ibv_destroy_cq"), Some(libc::EBUSY));
         assert_eq!(usual.errno_of("ibv_reg_mr"), Some(libc::ENOMEM));
-        assert_eq!(CallFault::failing("EIO", false).unwrap().errno_of("ibv_reg_mr"), Some(libc::EIO));
-        assert!(CallFault::failing("ENOPE", false).is_err());
     }
 }

@@ -9,6 +9,8 @@ pub struct Kind {
     pub does: &'static str,
     /// Its own fields: name and meaning.
     pub fields: &'static [(&'static str, &'static str)],
+    /// What it is about: fields that say which packets or calls.
+    pub about: &'static [(&'static str, &'static str)],
     /// A line that says such a rule.
     pub example: &'static str,
     /// What in the world looks like this.
@@ -43,12 +45,21 @@ pub const SELECTOR: &[(&str, &str)] = &[
     ("transmission", "which transmission of the packet, from 1"),
 ];
 
+/// Fields of every rule about calls: which calls. They are counted in the process; with qp, on each queue
+/// pair.
+pub const CALLS_SELECTOR: &[(&str, &str)] = &[
+    ("tag", "tag of the process; * at the end stands for anything"),
+    ("call", "name of the call; * stands for any characters, and all these calls are counted together"),
+    ("qp", "ordinals of queue pairs in the process, from 0: calls on those only"),
+];
+
 /// All kinds.
 pub const KINDS: &[Kind] = &[
     Kind {
         name: "drop",
         does: "the packet is lost",
         fields: &[],
+        about: SELECTOR,
         example: "drop chance=2% service=rc side=requester opcode=send qp=0 message=3..10",
         imitates: "a full queue of a switch, a dirty connector, a route that flaps",
     },
@@ -56,6 +67,7 @@ pub const KINDS: &[Kind] = &[
         name: "duplicate",
         does: "copies leave with the packet",
         fields: &[("copies", "how many [default: 1]")],
+        about: SELECTOR,
         example: "duplicate chance=1% copies=2",
         imitates: "a link that is bonded wrongly, a switch that floods while it learns",
     },
@@ -69,6 +81,7 @@ pub const KINDS: &[Kind] = &[
             ("least", "of the Pareto distribution with shape 2, whose mean is twice as much"),
             ("correlation", "how much of the value is that of the packet before, where it is drawn"),
         ],
+        about: SELECTOR,
         example: "delay chance=10% mean=500us deviation=100us correlation=25% opcode=ack",
         imitates: "a long queue, a path through another site, a receiver that is descheduled",
     },
@@ -79,6 +92,7 @@ pub const KINDS: &[Kind] = &[
             ("packets", "how many [default: 1]"),
             ("within", "it waits no longer than this [default: 10ms]"),
         ],
+        about: SELECTOR,
         example: "reorder every=100 packets=3",
         imitates: "packets sprayed over several paths",
     },
@@ -90,6 +104,7 @@ pub const KINDS: &[Kind] = &[
             ("bit", "the first one, from the BTH's first bit on (sealed: the payload's) [default: any]"),
             ("sealed", "true: in the payload only, with a right ICRC: silent corruption"),
         ],
+        about: SELECTOR,
         example: "corrupt chance=0.1% bits=2 opcode=write",
         imitates: "a bad cable; sealed: bad memory in an adapter or a switch",
     },
@@ -97,6 +112,7 @@ pub const KINDS: &[Kind] = &[
         name: "truncate",
         does: "only a part of the packet arrives",
         fields: &[("bytes", "from the BTH on [default: any number]")],
+        about: SELECTOR,
         example: "truncate nth=5 bytes=20 opcode=send",
         imitates: "a cut-through switch that gives a packet up in the middle",
     },
@@ -104,6 +120,7 @@ pub const KINDS: &[Kind] = &[
         name: "mark",
         does: "the packet arrives with the ECN bits CE",
         fields: &[],
+        about: SELECTOR,
         example: "mark every=10 opcode=write",
         imitates: "a switch whose queue grows beyond its threshold",
     },
@@ -111,7 +128,27 @@ pub const KINDS: &[Kind] = &[
         name: "partition",
         does: "from the packet on, nothing passes to and from its peer, or the peers that the rule names",
         fields: &[("time", "for so long [default: for ever]")],
+        about: SELECTOR,
         example: "partition nth=1 message=100 time=2s peer=192.0.2.7",
         imitates: "a cable that is pulled, a switch that restarts, a host that loses power",
+    },
+    Kind {
+        name: "fail",
+        does: "the call does nothing, and fails as its manual page says",
+        fields: &[
+            ("errno", "by name or number, one that the call may give [default: its most usual one]"),
+            ("force", "true: also an errno that the call does not give"),
+        ],
+        about: CALLS_SELECTOR,
+        example: "fail call=ibv_reg_mr nth=2 errno=ENOMEM",
+        imitates: "a limit of locked memory, an adapter that is out of objects, one that fell off the bus",
+    },
+    Kind {
+        name: "slow",
+        does: "the call takes longer",
+        fields: &[("time", "how much: 5ms")],
+        about: CALLS_SELECTOR,
+        example: "slow call=ibv_modify_qp qp=0 time=5ms",
+        imitates: "a kernel lock that is held, busy firmware, memory that must be pinned page by page",
     },
 ];

@@ -12,7 +12,7 @@ mod rule;
 mod units;
 
 pub use error::TextError;
-pub use kinds::{KINDS, Kind, SELECTOR, WHEN};
+pub use kinds::{CALLS_SELECTOR, KINDS, Kind, SELECTOR, WHEN};
 pub use report::{ReportLine, Summary, summaries};
 
 /// Longest plan in bytes: a report of a long run is a plan.

@@ -11,9 +11,10 @@ use pumice_transport::types::{Fate, Flips};
 use serde::{Deserialize, Serialize};
 
 use super::error::TextError;
+use crate::faults::calls::{CallFate, CallFired, errno_from, errno_text};
 use crate::faults::decide::Fired;
 use crate::faults::identity::{PacketClass, PacketKey, PacketService, side_by_name, side_name};
-use crate::faults::plan::{FaultPlan, Recorded, Recording, Rule, What, When};
+use crate::faults::plan::{FaultPlan, Recorded, RecordedCall, Recording, Rule, What, When};
 
 /// For ever, as a number of nanoseconds.
 const FOR_EVER_NS: u64 = u64::MAX;
@@ -38,6 +39,8 @@ pub enum ReportLine {
         /// The names of the rules that never applied.
         never: Vec<String>,
     },
+    /// Something happened to a call.
+    Call(CallLine),
     /// Something happened to a packet.
     Packet(Box<PacketLine>),
 }
@@ -84,6 +87,30 @@ pub struct PacketLine {
     partition_ns: Option<u64>,
 }
 
+/// What a rule did to a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallLine {
+    rule: String,
+    tag: String,
+    call: String,
+    nth: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    qp: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    errno: Option<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    delay_ns: u64,
+}
+
+impl CallLine {
+    fn recorded(self) -> Result<RecordedCall, String> {
+        let errno = self.errno.as_deref().map(errno_from).transpose()?;
+        let fate = CallFate { errno, delay_ns: self.delay_ns };
+        Ok(RecordedCall { tag: self.tag, call: self.call, nth: self.nth, fate })
+    }
+}
+
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -108,6 +135,7 @@ pub fn summaries(text: &str) -> Result<BTreeMap<String, Summary>, TextError> {
                     summaries.entry(name).or_default();
                 }
             }
+            ReportLine::Call(line) => summaries.entry(line.rule).or_default().applied += 1,
             ReportLine::Packet(line) => summaries.entry(line.rule).or_default().applied += 1,
         }
     }
@@ -140,6 +168,12 @@ pub(super) fn plan(text: &str, seed: u64) -> Result<FaultPlan, TextError> {
                 }
             }
             ReportLine::End { .. } => {}
+            ReportLine::Call(line) => {
+                let recording = rules.entry(line.rule.clone()).or_default();
+                recording.tags.insert(line.tag.clone());
+                let call = line.recorded().map_err(|problem| TextError { line: Some(number), problem })?;
+                recording.calls.push(call);
+            }
             ReportLine::Packet(line) => {
                 let (name, tag) = (line.rule.clone(), line.tag.clone());
                 let packet = line.recorded().map_err(|problem| TextError { line: Some(number), problem })?;
@@ -183,6 +217,19 @@ impl ReportLine {
             kept_bytes: fate.kept_bytes,
             partition_ns: fired.partition_ns.map(|for_ns| for_ns.unwrap_or(FOR_EVER_NS)),
         }))
+    }
+
+    /// What a rule did to a call.
+    pub fn of_call(fired: &CallFired<'_>) -> ReportLine {
+        ReportLine::Call(CallLine {
+            rule: fired.rule.to_owned(),
+            tag: fired.tag.to_owned(),
+            call: fired.key.call.to_owned(),
+            nth: fired.key.ordinal,
+            qp: fired.key.qp,
+            errno: fired.fate.errno.map(errno_text),
+            delay_ns: fired.fate.delay_ns,
+        })
     }
 
     /// The line as it is written, with its end.

@@ -1,9 +1,10 @@
 //! From fields to a rule.
 
 use super::fields::{DO, Fields};
-use super::kinds::{KINDS, Kind, SELECTOR, WHEN};
+use super::kinds::{CALLS_SELECTOR, KINDS, Kind, WHEN};
 use super::units::{address, number, share_ppm, span, steps, time_ns, times_ns, truth};
 use crate::faults::action::{Delay, Fault};
+use crate::faults::calls::{CallFault, CallRule, CallSelector, errno_from};
 use crate::faults::identity::{PacketClass, PacketService, side_by_name};
 use crate::faults::plan::{Bursts, PacketRule, Rule, Steps, What, When};
 use crate::faults::select::PacketSelector;
@@ -39,11 +40,17 @@ fn whole(name: Option<String>, fields: &mut Fields) -> Result<Rule, String> {
         Some(name) => name,
         None => format!("{UNNAMED}{}", kind.name),
     };
-    let (when, selector, fault) = (when(fields)?, selector(fields)?, fault(kind, fields)?);
+    let when = when(fields)?;
+    let what = if std::ptr::eq(kind.about, CALLS_SELECTOR) {
+        What::Call(Box::new(call_rule(kind, fields)?))
+    } else {
+        let (selector, fault) = (selector(fields)?, fault(kind, fields)?);
+        What::Packet(Box::new(PacketRule { selector, fault }))
+    };
     if let Some(unknown) = fields.left() {
         return Err(unknown_field(unknown, kind));
     }
-    Ok(Rule { name, when, what: What::Packet(Box::new(PacketRule { selector, fault })) })
+    Ok(Rule { name, when, what })
 }
 
 fn unknown_field(unknown: &str, kind: &Kind) -> String {
@@ -52,7 +59,7 @@ fn unknown_field(unknown: &str, kind: &Kind) -> String {
     if !of_others.is_empty() {
         return format!("{unknown} is a field of {}, not of {}: remove it", of_others.join(", "), kind.name);
     }
-    let all = kind.fields.iter().chain(WHEN).chain(SELECTOR).map(|(name, _)| *name);
+    let all = kind.fields.iter().chain(WHEN).chain(kind.about).map(|(name, _)| *name);
     format!("{unknown} is no field of {}: it has name, {}", kind.name, all.collect::<Vec<_>>().join(", "))
 }
 
@@ -99,6 +106,19 @@ fn selector(fields: &mut Fields) -> Result<PacketSelector, String> {
         packet: fields.take_as("packet", span)?,
         transmission: fields.take_as("transmission", span)?,
     })
+}
+
+fn call_rule(kind: &Kind, fields: &mut Fields) -> Result<CallRule, String> {
+    let call = fields.take("call").ok_or("it does not say which call: write call=ibv_reg_mr, or call=*")?;
+    let selector = CallSelector { tag: fields.take("tag"), call, qp: fields.take_as("qp", span)? };
+    let fault = if kind.name == "slow" {
+        let ns = fields.take_as("time", time_ns)?.ok_or("it does not say how much longer: write time=5ms")?;
+        CallFault::Delay { ns }
+    } else {
+        let errno = fields.take_as("errno", errno_from)?;
+        CallFault::Fail { errno, force: fields.take_as("force", truth)?.unwrap_or(false) }
+    };
+    Ok(CallRule { selector, fault })
 }
 
 fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {

@@ -69,6 +69,21 @@ fn what_is_wrong_is_said_with_its_line() {
             &format!("{second}do = \"drop\"\n[[rule]]\nname = \"x\"\ndo = \"mark\"\n"),
             "two rules have this name",
         ),
+        (&format!("{second}do = \"fail\"\n"), "it does not say which call"),
+        (&format!("{second}do = \"slow\"\ncall = \"ibv_*\"\n"), "write time=5ms"),
+        (&format!("{second}do = \"fail\"\ncall = \"reg_mr\"\n"), "is ibv_reg_mr meant?"),
+        (
+            &format!("{second}do = \"fail\"\ncall = \"ibv_reg_mr\"\nerrno = \"ECONNREFUSED\"\n"),
+            "ibv_reg_mr does not fail with ECONNREFUSED: write one of ENOMEM,",
+        ),
+        (
+            &format!("{second}do = \"fail\"\ncall = \"ibv_reg_mr\"\nopcode = \"ack\"\n"),
+            "opcode is no field of fail",
+        ),
+        (
+            &format!("{second}do = \"fail\"\ncall = \"*\"\nburst-begin = 0.1\nburst-end = 0.5\n"),
+            "bad stretches are of packets",
+        ),
         ("{\"rule\": 5}\n", "line 1: it is no line of a report"),
     ] {
         assert!(wrong(text).contains(part), "{text}\n→ {}\nwithout {part}", wrong(text));

@@ -17,6 +17,7 @@ pub(crate) mod gate;
 pub(crate) mod handles;
 pub(crate) mod log;
 pub(crate) mod outcome;
+pub(crate) mod own_file;
 pub(crate) mod plain;
 pub(crate) mod process;
 pub(crate) mod refusal;

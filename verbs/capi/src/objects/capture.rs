@@ -1,6 +1,6 @@
 //! What the settings want from the port: faults, their report, and a copy of everything for Wireshark.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -12,7 +12,9 @@ use pumice_device::settings::{CAPTURE, FAULT_REPORT, Log, SettingError, Settings
 use pumice_device::system::cancellation::Uncancelled;
 
 use crate::ground::errno::Errno;
+use crate::ground::gate;
 use crate::ground::log::{log_at, print_always};
+use crate::ground::own_file::{Written, expand, open_own};
 
 /// Bytes of packets that wait to be written.
 const CAPTURE_BUFFER_BYTES: usize = 1 << 18;
@@ -53,16 +55,7 @@ pub(crate) fn faults(settings: &Settings) -> Result<FaultPlan, Errno> {
 pub(crate) fn report(settings: &Settings) -> Option<ReportSource> {
     let pattern = settings.fault_report.clone()?;
     Some(Box::new(move || {
-        static WRITTEN: Written = Mutex::new(None);
-        let (file, path) = open_own(&pattern, &WRITTEN, || {})?;
-        if path != expand(&pattern, process::id()) {
-            print_always(&format!(
-                "{} is being written by another process; faults of process {} go to {}",
-                pattern.display(),
-                process::id(),
-                path.display()
-            ));
-        }
+        let file = gate::fault_report(&pattern)?;
         let out: Box<dyn Write + Send> = Box::new(Whole(file));
         Ok(out)
     }))
@@ -145,88 +138,15 @@ pub(crate) fn report_refused(settings: &Settings, error: &io::Error) -> Errno {
     SettingError::new(FAULT_REPORT, path.to_string_lossy(), problem).with_errno(errno).into()
 }
 
-/// The file of this process for a pattern.
-///
-/// It replaces an older one. While another process writes to it, this one takes a file beside it, with
-/// the process number in the name. A process that opens its device again goes on writing to its file.
+/// The file of this process for a pattern ([`open_own`]).
 fn open_capture(pattern: &Path) -> io::Result<(File, PathBuf)> {
     static WRITTEN: Written = Mutex::new(None);
     open_own(pattern, &WRITTEN, close_unused)
 }
 
-/// The process and its file, once there is one.
-type Written = Mutex<Option<(u32, PathBuf)>>;
-
-/// As [`open_capture`]; `close` lets go of what an earlier device of this process has open.
-fn open_own(pattern: &Path, written: &Written, close: impl FnOnce()) -> io::Result<(File, PathBuf)> {
-    let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-    let own = process::id();
-    if let Some((_, path)) = written.as_ref().filter(|(process, _)| *process == own) {
-        close();
-        let file = OpenOptions::new().append(true).create(true).open(path)?;
-        // Ours to write: another process that has the lock got it between two of our devices and has taken
-        // the file.
-        if file.try_lock().is_ok() {
-            return Ok((file, path.clone()));
-        }
-    }
-    let mut path = expand(pattern, own);
-    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            path = beside(&path, own);
-            file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
-        }
-        // A file system without locks.
-        Err(TryLockError::Error(_)) => {}
-    }
-    // Pipes and devices (such as /dev/null) have nothing to cut off.
-    if file.metadata()?.is_file() {
-        file.set_len(0)?;
-    }
-    *written = Some((own, path.clone()));
-    Ok((file, path))
-}
-
-/// The pattern with the process number for each `%p`.
-fn expand(pattern: &Path, process: u32) -> PathBuf {
-    use std::ffi::OsStr;
-    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-    let number = process.to_string();
-    let mut bytes = Vec::new();
-    let mut rest: &[u8] = OsStr::as_bytes(pattern.as_os_str());
-    while let Some((first, after)) = rest.split_first() {
-        if let Some(after) = rest.strip_prefix(b"%p") {
-            bytes.extend_from_slice(number.as_bytes());
-            rest = after;
-        } else {
-            bytes.push(*first);
-            rest = after;
-        }
-    }
-    PathBuf::from(std::ffi::OsString::from_vec(bytes))
-}
-
-/// "trace.pcapng" becomes "trace.17.pcapng".
-fn beside(path: &Path, process: u32) -> PathBuf {
-    match path.extension() {
-        Some(extension) => path.with_extension(format!("{process}.{}", extension.to_string_lossy())),
-        None => path.with_extension(process.to_string()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_hold_the_process() {
-        assert_eq!(expand(Path::new("/a/%p/x-%p.pcapng"), 17), Path::new("/a/17/x-17.pcapng"));
-        assert_eq!(expand(Path::new("%"), 17), Path::new("%"));
-        assert_eq!(beside(Path::new("/a.b/trace.pcapng"), 17), Path::new("/a.b/trace.17.pcapng"));
-        assert_eq!(beside(Path::new("trace"), 17), Path::new("trace.17"));
-    }
 
     #[test]
     fn a_file_that_is_written_is_left_alone() {

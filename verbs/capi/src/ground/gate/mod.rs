@@ -9,6 +9,7 @@
 
 mod about;
 mod current;
+mod evidence;
 mod inventory;
 mod names;
 mod report;
@@ -23,6 +24,7 @@ pub(crate) use about::About;
 use about::Watch;
 pub(super) use current::current;
 pub(crate) use current::quietly;
+pub(crate) use evidence::fault_report;
 pub(crate) use inventory::{given_back, handed_out, left_behind};
 pub(super) use names::call_of;
 

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pumice_device::faults::calls::{CallFate, CallFaults, CallFired, CallKey, CallRule, errno_text};
+use pumice_device::faults::calls::{CallFate, CallFaults, CallFired, CallKey, errno_text};
 use pumice_device::settings::Log;
 
 use super::about::{About, Watch};
 use super::current::Made;
+use super::evidence::Evidence;
 use super::inventory;
 use super::names::Names;
 use super::report::Report;
 use crate::ground::environment;
-use crate::ground::log::{log_always, log_at};
+use crate::ground::log::{log_always, log_at, logs, print_always};
 use crate::ground::process::own_process;
 
 /// What is known of the calls of this process.
@@ -23,6 +24,7 @@ struct State {
     counts: BTreeMap<&'static str, u64>,
     faults: Option<CallFaults>,
     report: Option<Report>,
+    evidence: Option<Evidence>,
 }
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
@@ -75,6 +77,15 @@ pub(super) fn listens() {
 pub(super) fn farewell() {
     let Ok(mut guard) = STATE.try_lock() else { return };
     let Some(state) = guard.as_mut().filter(|state| state.process == own_process()) else { return };
+    if let (Some(evidence), Some(faults)) = (&mut state.evidence, &state.faults) {
+        evidence.end(faults);
+    }
+    if let Some(faults) = &state.faults {
+        let never: Vec<String> = faults.unfired().map(|name| format!("\"{name}\"")).collect();
+        if !never.is_empty() && logs(Log::Warn) {
+            print_always(&format!("these rules of the fault plan never applied: {}", never.join(", ")));
+        }
+    }
     if let Some(report) = &mut state.report {
         report.ended(&state.counts, inventory::leftovers().as_deref());
     }
@@ -87,10 +98,17 @@ impl State {
         if report.is_some() {
             inventory::keep();
         }
-        let rules: &[CallRule] = settings.map_or(&[], |settings| &settings.call_faults);
+        // A plan that cannot be used is said when the device is opened, which fails.
+        let plan = settings.and_then(|settings| settings.load_faults().ok());
         let tag = settings.map(|settings| settings.tag_of(std::env::args_os())).unwrap_or_default();
+        let faults = plan.and_then(|plan| CallFaults::new(&plan, &tag));
+        let pattern = settings.and_then(|settings| settings.fault_report.as_deref());
+        let evidence = faults.as_ref().zip(pattern).and_then(|(faults, pattern)| {
+            // That it cannot be written is said when the device is opened, too.
+            Evidence::begin(pattern, faults).ok()
+        });
         let (names, counts) = (Names::default(), BTreeMap::new());
-        State { process, names, counts, faults: CallFaults::new(rules, &tag), report }
+        State { process, names, counts, faults, report, evidence }
     }
 
     fn watch(&self) -> Watch {
@@ -111,12 +129,15 @@ impl State {
         let qp = about.queue_pair.filter(|_| asks).and_then(|ordinal| ordinal(about.address));
         let (mut fate, mut is_met) = (CallFate::default(), false);
         if let Some(faults) = &mut self.faults {
-            let report = &mut self.report;
+            let (report, evidence) = (&mut self.report, &mut self.evidence);
             fate = faults.decide(&CallKey { call, ordinal, qp }, &mut |fired| {
                 is_met = true;
                 told.push(sentence(fired));
                 if let Some(report) = report {
                     report.fired(fired);
+                }
+                if let Some(evidence) = evidence {
+                    evidence.fired(fired);
                 }
             });
         }
@@ -129,11 +150,11 @@ fn open_report(path: &Path) -> Option<Report> {
 }
 
 fn sentence(fired: &CallFired<'_>) -> String {
-    let CallFired { rule, key: CallKey { call, ordinal, qp }, fate } = fired;
+    let CallFired { rule, key: CallKey { call, ordinal, qp }, fate, .. } = fired;
     let on = qp.map_or_else(String::new, |qp| format!(" on queue pair {qp}"));
     let what = match fate.errno {
-        Some(errno) => format!("fails with {}", errno_text(errno)),
-        None => format!("takes {} µs longer", fate.delay_ns / 1000),
+        Some(errno) => format!("fails {call} with {}", errno_text(errno)),
+        None => format!("delays {call} by {} us", fate.delay_ns / 1000),
     };
-    format!("{call}, call {ordinal} of this name{on}, {what}: fault rule \"{rule}\"")
+    format!("fault \"{rule}\" {what} (call {ordinal} of this name{on})")
 }

@@ -1,0 +1,50 @@
+//! Which call it is, and what happens to it.
+
+use std::hash::Hasher as _;
+
+use fnv::FnvHasher;
+
+use crate::ground::random::Random;
+
+/// Which call of a process it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallKey<'a> {
+    /// Its name.
+    pub call: &'a str,
+    /// Its ordinal among the calls of this name in this process, from 1.
+    pub ordinal: u64,
+    /// The ordinal of its queue pair, from 0, if it is a call on one.
+    pub qp: Option<u32>,
+}
+
+/// What happens to a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallFate {
+    /// It does nothing, and fails with this.
+    pub errno: Option<i32>,
+    /// It takes so much longer.
+    pub delay_ns: u64,
+}
+
+impl CallFate {
+    /// Whether nothing happens.
+    pub fn is_ordinary(&self) -> bool {
+        *self == CallFate::default()
+    }
+}
+
+impl CallKey<'_> {
+    /// What a rule draws for this call: a function of the seed, the rule's name, the process and the call.
+    pub(super) fn draw(&self, seed: u64, rule: &str, tag: &str) -> Random {
+        let mut hasher = FnvHasher::default();
+        for text in [rule, tag, self.call] {
+            hasher.write(text.as_bytes());
+            // It is in no UTF-8 text: it separates.
+            hasher.write(&[0xff]);
+        }
+        for number in [self.ordinal, seed] {
+            hasher.write(&number.to_le_bytes());
+        }
+        Random::new(hasher.finish())
+    }
+}

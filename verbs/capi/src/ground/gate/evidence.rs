@@ -1,0 +1,71 @@
+//! The report of faults, which rules about calls and the device's rules about packets write together.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process;
+use std::sync::{Mutex, PoisonError};
+
+use pumice_device::faults::ReportLine;
+use pumice_device::faults::calls::{CallFaults, CallFired};
+use pumice_device::system::cancellation::Uncancelled;
+
+use crate::ground::log::print_always;
+use crate::ground::own_file::{Written, expand, open_own};
+
+/// The report of this process, once it is open.
+static REPORT: Mutex<Option<(u32, File)>> = Mutex::new(None);
+
+/// The report of faults of this process, by a handle of its own: what several handles write comes one after
+/// the other.
+///
+/// # Errors
+/// It cannot be opened.
+pub(crate) fn fault_report(pattern: &Path) -> io::Result<File> {
+    static WRITTEN: Written = Mutex::new(None);
+    let own = process::id();
+    let mut report = REPORT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, file)) = report.as_ref().filter(|(process, _)| *process == own) {
+        return file.try_clone();
+    }
+    let (file, path) = open_own(pattern, &WRITTEN, || {})?;
+    if path != expand(pattern, own) {
+        print_always(&format!(
+            "{} is being written by another process; faults of process {own} go to {}",
+            pattern.display(),
+            path.display()
+        ));
+    }
+    let handle = file.try_clone();
+    *report = Some((own, file));
+    handle
+}
+
+/// What is written of rules about calls.
+pub(super) struct Evidence(File);
+
+impl Evidence {
+    /// Begins: names the rules. `None`: there is no report.
+    pub(super) fn begin(pattern: &Path, faults: &CallFaults) -> io::Result<Evidence> {
+        let mut evidence = Evidence(fault_report(pattern)?);
+        let rules = faults.names().map(str::to_owned).collect();
+        evidence.write(&ReportLine::Begin { process: faults.tag().to_owned(), seed: faults.seed(), rules });
+        Ok(evidence)
+    }
+
+    pub(super) fn fired(&mut self, fired: &CallFired<'_>) {
+        self.write(&ReportLine::of_call(fired));
+    }
+
+    pub(super) fn end(&mut self, faults: &CallFaults) {
+        let never = faults.unfired().map(str::to_owned).collect();
+        self.write(&ReportLine::End { process: faults.tag().to_owned(), never });
+    }
+
+    fn write(&mut self, line: &ReportLine) {
+        // The data path comes here too, and writing is a cancellation point.
+        let _whole = Uncancelled::begin();
+        // A disk that is full must not end the program; the missing end of the report tells of it.
+        let _ = self.0.write_all(line.text().as_bytes());
+    }
+}

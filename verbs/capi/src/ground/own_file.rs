@@ -1,0 +1,90 @@
+//! Files that a process of several has for itself: captures and reports.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::{Mutex, PoisonError};
+
+/// The process and its file, once there is one.
+pub(crate) type Written = Mutex<Option<(u32, PathBuf)>>;
+
+/// The file of this process for a pattern; `close` lets go of what an earlier device of this process has
+/// open.
+///
+/// It replaces an older one. While another process writes to it, this one takes a file beside it, with
+/// the process number in the name. A process that opens its device again goes on writing to its file.
+pub(crate) fn open_own(
+    pattern: &Path,
+    written: &Written,
+    close: impl FnOnce(),
+) -> io::Result<(File, PathBuf)> {
+    let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = process::id();
+    if let Some((_, path)) = written.as_ref().filter(|(process, _)| *process == own) {
+        close();
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        // Ours to write: another process that has the lock got it between two of our devices and has taken
+        // the file.
+        if file.try_lock().is_ok() {
+            return Ok((file, path.clone()));
+        }
+    }
+    let mut path = expand(pattern, own);
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            path = beside(&path, own);
+            file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+        }
+        // A file system without locks.
+        Err(TryLockError::Error(_)) => {}
+    }
+    // Pipes and devices (such as /dev/null) have nothing to cut off.
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    *written = Some((own, path.clone()));
+    Ok((file, path))
+}
+
+/// The pattern with the process number for each `%p`.
+pub(crate) fn expand(pattern: &Path, process: u32) -> PathBuf {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    let number = process.to_string();
+    let mut bytes = Vec::new();
+    let mut rest: &[u8] = OsStr::as_bytes(pattern.as_os_str());
+    while let Some((first, after)) = rest.split_first() {
+        if let Some(after) = rest.strip_prefix(b"%p") {
+            bytes.extend_from_slice(number.as_bytes());
+            rest = after;
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}
+
+/// "trace.pcapng" becomes "trace.17.pcapng".
+fn beside(path: &Path, process: u32) -> PathBuf {
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("{process}.{}", extension.to_string_lossy())),
+        None => path.with_extension(process.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_hold_the_process() {
+        assert_eq!(expand(Path::new("/a/%p/x-%p.pcapng"), 17), Path::new("/a/17/x-17.pcapng"));
+        assert_eq!(expand(Path::new("%"), 17), Path::new("%"));
+        assert_eq!(beside(Path::new("/a.b/trace.pcapng"), 17), Path::new("/a.b/trace.17.pcapng"));
+        assert_eq!(beside(Path::new("trace"), 17), Path::new("trace.17"));
+    }
+}
