@@ -1,4 +1,5 @@
-//! A fault plan of a device does the same to the same packets, whatever the network and the program's timing do.
+//! A fault plan of a device does the same to the same packets, whatever the network and the program's timing
+//! do.
 
 mod kit;
 

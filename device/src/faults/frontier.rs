@@ -7,6 +7,8 @@
 //! was accepted already. So a plan is asked about the same packets in the same order, however often and in
 //! which groups they are sent.
 
+use std::collections::BTreeMap;
+
 /// A number of 24 bits as one that does not wrap: the one nearest to `near`.
 pub(super) fn unwrap24(near: u64, low: u32) -> u64 {
     near.saturating_add_signed(distance24(near, low))
@@ -52,21 +54,31 @@ impl Requests {
     }
 }
 
+/// Ranges of packets that wait for their turn; what is more comes when it is sent again.
+const MAX_RANGES: usize = 4096;
+
 /// Answers that carry data: READ responses, and those of atomics. PSNs between them are acknowledged without
-/// data, so the next one may be further on.
+/// data, so a later one may be next. But answers that were sent beyond a lost one must come again, in order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Answers {
     next: u64,
-    /// The one that the plan has lost, and how often.
-    lost: Option<(u64, u32)>,
+    /// How often the plan has lost the first one of `again`.
+    lost: u32,
+    /// Answers that must come again, from here to before there: the one that the plan has lost, and those
+    /// that were sent beyond it.
+    again: BTreeMap<u64, u64>,
 }
 
 impl Answers {
     /// This packet is sent. `None`: the plan is not asked about it.
-    pub(super) fn place(&self, packet: u64) -> Option<Place> {
-        match self.lost {
-            Some((lost, times)) => {
-                (packet == lost).then_some(Place { packet, transmission: times.saturating_add(1) })
+    pub(super) fn place(&mut self, packet: u64) -> Option<Place> {
+        match self.again.first_key_value().map(|(first, _)| *first) {
+            Some(first) if packet > first => {
+                self.add(packet);
+                None
+            }
+            Some(first) => {
+                (packet == first).then_some(Place { packet, transmission: self.lost.saturating_add(1) })
             }
             None => (packet >= self.next).then_some(Place { packet, transmission: 1 }),
         }
@@ -74,10 +86,29 @@ impl Answers {
 
     /// What was decided about that packet.
     pub(super) fn decided(&mut self, place: Place, arrives: bool) {
-        if arrives {
-            (self.next, self.lost) = (place.packet.wrapping_add(1), None);
-        } else {
-            self.lost = Some((place.packet, place.transmission));
+        if !arrives {
+            self.lost = place.transmission;
+            self.add(place.packet);
+            return;
+        }
+        (self.next, self.lost) = (place.packet.wrapping_add(1), 0);
+        if let Some(end) = self.again.remove(&place.packet)
+            && self.next < end
+        {
+            self.again.insert(self.next, end);
+        }
+    }
+
+    fn add(&mut self, packet: u64) {
+        let end = packet.wrapping_add(1);
+        let has_room = self.again.len() < MAX_RANGES;
+        match self.again.range_mut(..=packet).next_back() {
+            Some((_, before)) if packet < *before => {}
+            Some((_, before)) if packet == *before => *before = end,
+            _ if has_room => {
+                self.again.insert(packet, end);
+            }
+            _ => {}
         }
     }
 }
@@ -138,14 +169,31 @@ mod tests {
     #[test]
     fn answers_skip_what_has_none_and_wait_for_what_was_lost() {
         let mut answers = Answers::default();
-        let mut ask = |psn, arrives| {
-            let place = answers.place(psn)?;
+        let mut ask = |packet, arrives| {
+            let place = answers.place(packet)?;
             answers.decided(place, arrives);
             Some((place.packet, place.transmission))
         };
         assert_eq!([ask(4, true), ask(5, false), ask(6, true)], [Some((4, 1)), Some((5, 1)), None]);
         assert_eq!([ask(4, true), ask(5, false), ask(6, true)], [None, Some((5, 2)), None]);
         assert_eq!([ask(5, true), ask(6, true), ask(5, true)], [Some((5, 3)), Some((6, 1)), None]);
+        assert_eq!([ask(9, true), ask(8, true)], [Some((9, 1)), None], "8 has no answer");
+    }
+
+    #[test]
+    fn what_was_sent_beyond_a_lost_answer_comes_again_before_what_is_new() {
+        let mut answers = Answers::default();
+        let mut ask = |packet, arrives| {
+            let place = answers.place(packet)?;
+            answers.decided(place, arrives);
+            Some((place.packet, place.transmission))
+        };
+        assert_eq!(ask(2, false), Some((2, 1)));
+        assert_eq!([3, 4, 7, 8].map(|packet| ask(packet, true)), [None; 4]);
+        assert_eq!([ask(2, true), ask(3, true)], [Some((2, 2)), Some((3, 1))]);
+        // The rest of a stream that was interrupted: its receiver waits for 4.
+        assert_eq!([ask(9, true), ask(8, true)], [None, None]);
+        assert_eq!([4, 7, 8, 9, 12].map(|packet| ask(packet, true).is_some()), [true; 5]);
     }
 
     #[test]

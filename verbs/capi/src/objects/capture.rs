@@ -43,10 +43,13 @@ pub(crate) fn source(settings: &Settings) -> Option<CaptureSource> {
 /// The plan cannot be used, which has been said.
 pub(crate) fn faults(settings: &Settings) -> Result<FaultPlan, Errno> {
     let plan = settings.load_faults()?;
-    if !plan.is_empty() {
-        log_at(Log::Info, || {
-            format!("{} rules of a fault plan, with seed {}", plan.rules().len(), plan.seed())
-        });
+    if settings.loss_ppm > 0 {
+        let percent = f64::from(settings.loss_ppm) / 1e4;
+        log_at(Log::Info, || format!("{percent} % of what is sent is lost, with seed {}", plan.seed()));
+    }
+    if settings.faults.is_some() || !settings.fault_lines.is_empty() {
+        let names: Vec<&str> = plan.rules().iter().map(|rule| rule.name.as_str()).collect();
+        log_at(Log::Info, || format!("fault plan with seed {}: rules {}", plan.seed(), names.join(", ")));
     }
     Ok(plan)
 }
