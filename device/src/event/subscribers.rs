@@ -15,7 +15,7 @@ pub trait Subscriber: Send + Sync {
     /// or by a thread that polls: it must not call the device, and must not wait.
     fn hear(&self, at_ns: u64, event: &Event<'_>);
 
-    /// Time passes without events: called now and then while the device is driven, if anybody listens to
+    /// Time passes without events: called now and then while the device is driven, if a subscriber listens to
     /// batches.
     fn pass_time(&self, at_ns: u64) {
         let _ = at_ns;
@@ -38,7 +38,7 @@ pub struct Subscribers {
 }
 
 impl Default for Subscribers {
-    /// Nobody.
+    /// No subscribers.
     fn default() -> Subscribers {
         Subscribers { topics: Topics::empty(), list: Vec::new(), clock: Clock::monotonic() }
     }
@@ -57,13 +57,13 @@ impl Subscribers {
         Subscribers { topics, list, clock }
     }
 
-    /// What anybody listens to.
+    /// The topics that have a subscriber.
     #[inline]
     pub fn topics(&self) -> Topics {
         self.topics
     }
 
-    /// Whether anybody listens to any of these topics.
+    /// Whether any of these topics has a subscriber.
     #[inline]
     pub fn listen(&self, topics: Topics) -> bool {
         self.topics.intersects(topics)

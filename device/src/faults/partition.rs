@@ -27,7 +27,7 @@ struct Partition {
 const MAX_PARTITIONS: usize = 1024;
 
 impl Partitions {
-    /// From now on nothing passes; `peers` empty: to nobody.
+    /// From now on nothing passes; `peers` empty: to no peer.
     pub(super) fn begin(&self, peers: &[IpAddr], until_ns: u64) {
         let mut list = self.0.list.lock().unwrap_or_else(PoisonError::into_inner);
         if list.len() < MAX_PARTITIONS {
