@@ -270,7 +270,7 @@ fn losses_are_survived_and_captured() {
         ended(&client) && (ended(&server) || unconfirmed(&server)) || ended(&server) && unconfirmed(&client),
         "{client:?}\n{server:?}"
     );
-    assert!(err(&client).contains("1 rules of a fault plan, with seed 1"), "{client:?}");
+    assert!(err(&client).contains("0.1 % of what is sent is lost, with seed 1"), "{client:?}");
     let captures: Vec<PathBuf> = fs::read_dir(&folder)
         .expect("a folder of ours")
         .map(|entry| entry.expect("an entry").path())
