@@ -6,6 +6,10 @@
  * thread of the receiver was runnable and did not run (schedstat) is not counted, and a datagram of UDP, sent before each message
  * to a thread that sleeps in the same way, tells what remains on this machine: a message may take a millisecond more.
  *
+ * The host of a virtual machine may take a processor away, and the kernel does not notice. Such a pause is in no schedstat.
+ * Datagrams of UDP meet it too: 2 to 4 ms, about once in each second of waiting for them. So RARE of 100 messages may take longer
+ * than the millisecond. None may take as long as a transport timer: a message that only a timer delivers is a lost wake-up.
+ *
  * WAKEUPS_ROUNDS: messages for each way of sleeping (100). Under PUMICE_LOSS a message may also take the time that it takes to
  * send it again: the line of the table is printed, and only what is later than that fails. */
 #include "expect.h"
@@ -22,8 +26,9 @@
 #define PER_THREAD 4
 #define PAIRS (THREADS * PER_THREAD)
 #define MAX_ROUNDS 20000
-/* Four transport timers of these queue pairs, 4.096 us << 14 each: a message that is lost three times in a row. */
-#define SENT_AGAIN_NS (4 * (4096ll << 14))
+#define TIMER_NS (4096ll << 14) /* The transport timer of these queue pairs. */
+#define SENT_AGAIN_NS (4 * TIMER_NS) /* A message that is lost three times in a row. */
+#define RARE 3 /* Of 100 messages: those that a pause of the whole machine may make late. */
 /* So many polls that the background thread takes the program for one that never sleeps. */
 #define SPINS 700
 
@@ -305,7 +310,8 @@ static void one_way(enum way way, int rounds)
 	       raw[rounds - 1] / 1000);
 	fflush(stdout);
 	long long most_ns = (raw[rounds - 1] > 0 ? raw[rounds - 1] : 0) + 1000000 + (lossy ? SENT_AGAIN_NS : 0);
-	CLAIM(run[rounds - 1] <= most_ns);
+	CLAIM(run[rounds - 1 - rounds * RARE / 100] <= most_ns);
+	CLAIM(run[rounds - 1] < TIMER_NS + (lossy ? SENT_AGAIN_NS : 0));
 }
 
 int main(void)
