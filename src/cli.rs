@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::explain::ExplainOptions;
+use crate::fault::FaultOptions;
 use crate::faults::FaultsOptions;
 use crate::perf::PerfOptions;
 use crate::run::RunOptions;
@@ -36,6 +37,11 @@ pub(crate) enum Command {
     ///
     /// An unknown name is a usage error, with the names that are most like it.
     Explain(ExplainOptions),
+    /// Add rules of faults to programs that run, show them, let them rest, remove them
+    ///
+    /// The processes are those of this user that share the UDP port. The exit code is 1 if one refused or did
+    /// not answer, and 2 if several run and none is named.
+    Fault(FaultOptions),
     /// Check fault plans, list the kinds of faults, judge reports of faults
     Faults(FaultsOptions),
     /// Measure bandwidth, message rate and latency, and check every byte on the way

@@ -5,6 +5,7 @@ mod cli;
 mod devices;
 mod doctor;
 mod explain;
+mod fault;
 mod faults;
 mod outcome;
 mod perf;
@@ -44,6 +45,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Capture(options) => capture::run(&options, out),
         Command::Doctor(options) => doctor::run(&options, out),
         Command::Explain(options) => explain::run(&options, out),
+        Command::Fault(options) => fault::run(&options, out),
         Command::Faults(options) => faults::run(&options, out),
         Command::Perf(options) => perf::run(&options, out),
         Command::Run(options) => run::run(&options),

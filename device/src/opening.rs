@@ -1,7 +1,7 @@
 //! How a device is opened: the one place where its parts are put together.
 //!
 //! Settings and options become an [`Opening`]; it decides who listens, puts the port and its layers together,
-//! lowest first — the network, the tap where captures are made, faults — and starts the engine and its
+//! lowest first — the network, the tap where captures are made — and starts the engine and its
 //! driver. The C ABI, the Rust API and the command line open their devices here.
 
 use std::io::{self, Write};
@@ -11,20 +11,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pumice_transport::wire::ProcessIndex;
 
-use crate::event::{FaultWitness, ReportWriter, StepHook, Subscribers, Topics};
+use crate::event::{FaultWitness, ReportSource, StepHook, Subscribers, Topics};
 use crate::faults::{FaultPlan, Faults, PlanError};
 use crate::ground::clock::Clock;
 use crate::hca::{Hca, HcaConfig, HcaError};
-use crate::port::{CaptureSubscriber, FaultPort, Port, PortError, TapPort, UdpConfig, UdpPort};
+use crate::port::{CaptureSubscriber, Port, PortError, TapPort, UdpConfig, UdpPort};
 use crate::share::{ShareConfig, ShareError, SharedPort};
 use crate::shuffle::{Shuffle, ShuffleOptions};
 use crate::world::World;
 
 /// Opens what a capture is written to, once the port is there.
 pub type CaptureSource = Box<dyn FnOnce() -> io::Result<Box<dyn Write + Send>> + Send>;
-
-/// Opens what the report of the faults is written to, once the port is there.
-pub type ReportSource = Box<dyn FnOnce() -> io::Result<ReportWriter> + Send>;
 
 /// A device that is to be opened.
 pub struct Opening {
@@ -154,23 +151,15 @@ impl Opening {
             self.hca.subscribers.push(Box::new(capture));
         }
         let tag = self.tag.take().unwrap_or_else(|| self.hca.name.clone());
-        let faults = Faults::new(&self.faults, &tag, clock.clone()).map(Box::new);
-        if let Some(faults) = &faults {
-            let report = self.fault_report.take().map(|source| source()).transpose();
-            let report = report.map_err(OpenError::Report)?;
-            let (seed, hook) = (self.faults.seed(), self.fault_log.take());
-            let witness =
-                FaultWitness::new(&tag, seed, faults.names(), report, hook).map_err(HcaError::from)?;
-            self.hca.subscribers.push(Box::new(witness));
-        }
+        let faults = Box::new(Faults::new(&self.faults, &tag, clock.clone()));
+        let (report, hook) = (self.fault_report.take(), self.fault_log.take());
+        let witness = FaultWitness::new(&tag, faults.seed(), faults.names(), report, hook);
+        self.hca.subscribers.push(Box::new(witness.map_err(OpenError::Report)?));
         let subscribers: Arc<Subscribers> = Arc::new(self.hca.subscribe(&clock)?);
         if subscribers.listen(Topics::BATCHES) {
             port = Box::new(TapPort::new(port, Arc::clone(&subscribers)));
         }
-        if let Some(faults) = &faults {
-            port = Box::new(FaultPort::with_partitions(port, faults.partitions().clone()));
-        }
         let shuffle = self.shuffle.map(|options| Arc::new(Shuffle::new(options, &tag, clock.is_virtual())));
-        Ok(Hca::open_with(self.hca, port, clock, subscribers, faults, shuffle)?)
+        Ok(Hca::open_with(self.hca, port, clock, subscribers, Some(faults), shuffle)?)
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Engine {
     deferred_batches: u32,
     reply: ReplyHabit,
     pub(super) targets: SharedTargets,
+    /// The port does what a fault plan decides.
+    pub(super) is_armed: bool,
 }
 
 /// When responses may leave.
@@ -75,7 +77,7 @@ impl Engine {
         port: Box<dyn Port>,
         gsi: Gsi,
     ) -> Engine {
-        Engine {
+        let mut engine = Engine {
             counters: Arc::clone(&resources.counters),
             resources,
             queue_pairs,
@@ -92,7 +94,10 @@ impl Engine {
             deferred_batches: 0,
             reply: ReplyHabit::default(),
             targets: SharedTargets::default(),
-        }
+            is_armed: false,
+        };
+        engine.arm();
+        engine
     }
 
     /// Takes a batch of packets from the port to their queue pairs. True if there were any.
@@ -111,6 +116,9 @@ impl Engine {
             any |= taken;
             if !more {
                 break;
+            }
+            if !taken {
+                self.obey();
             }
             // Completions are waiting: let the application have them before more is taken.
             if self.resources.new_completions {
@@ -138,7 +146,7 @@ impl Engine {
         gsi.forward_detained(now_ns, &mut **port);
         let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
         sink.turn(u64::MAX, false);
-        let faults = resources.faults.as_deref_mut();
+        let faults = resources.faults.as_deref_mut().filter(|faults| faults.is_active());
         let sent = gsi.send_mads(&resources.gids, faults, &mut sink);
         sent && (sink.sealed_packets == 0 || sink.flush())
     }

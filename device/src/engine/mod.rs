@@ -10,6 +10,7 @@ mod budget;
 mod dispatch;
 mod drive;
 mod entries;
+mod orders;
 mod queue_pairs;
 mod reply;
 mod schedule;

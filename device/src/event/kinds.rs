@@ -13,6 +13,7 @@ use pumice_transport::wire::{Opcode, Psn, Qpn};
 
 use super::element::AsyncElement;
 use crate::faults::Fired;
+use crate::faults::live::LiveChange;
 use crate::ground::table::Handle;
 
 bitflags! {
@@ -92,6 +93,11 @@ pub enum Event<'a> {
         fault: &'a Fired<'a>,
         /// The number of the queue pair; `None` for connection management.
         qpn: Option<Qpn>,
+    },
+    /// A rule came, rested, went on or went while the program runs.
+    FaultPlanChanged {
+        /// Which rule, and what became of it.
+        change: &'a LiveChange<'a>,
     },
     /// A call of the program was refused.
     CallRefused {
@@ -180,7 +186,7 @@ impl Event<'_> {
             Event::Qp { event, .. } => Topics::from_bits_retain(event.topic().bit()),
             Event::QpCreated { .. } | Event::QpDestroyed { .. } => Topics::OBJECTS,
             Event::PacketDropped { .. } => Topics::DROPS,
-            Event::FaultApplied { .. } => Topics::FAULTS,
+            Event::FaultApplied { .. } | Event::FaultPlanChanged { .. } => Topics::FAULTS,
             Event::CallRefused { .. } => Topics::CALLS,
             Event::CmSent { .. } | Event::CmReceived { .. } | Event::CmEvent { .. } => Topics::CM,
             Event::BatchSent { .. } | Event::BatchReceived { .. } => Topics::BATCHES,

@@ -23,4 +23,4 @@ pub use kinds::{Event, Topics};
 pub use log::{LogHook, LogSubscriber};
 pub use steps::{StepHook, StepSubscriber};
 pub use subscribers::{Subscriber, Subscribers};
-pub use witness::{FaultWitness, ReportWriter};
+pub use witness::{FaultWitness, ReportSource, ReportWriter};

@@ -1,8 +1,8 @@
 //! What a fault plan did: sentences for the operator, and the report, which is itself a plan.
 
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pumice_transport::wire::Qpn;
@@ -11,8 +11,8 @@ use super::kinds::{Event, Topics};
 use super::relay::Relay;
 use super::steps::StepHook;
 use super::subscribers::Subscriber;
+use crate::faults::live::LiveChange;
 use crate::faults::{Fired, PacketService, ReportLine};
-use crate::ground::error::ResourceError;
 
 /// Sentences that wait to be written; beyond that they are lost, and counted. The report loses none.
 const WAITING: usize = 1024;
@@ -20,69 +20,142 @@ const WAITING: usize = 1024;
 /// Where a report is written to: each call of `write` is one line.
 pub type ReportWriter = Box<dyn Write + Send>;
 
-/// Hears of every rule that applies.
+/// Opens what a report is written to.
+pub type ReportSource = Box<dyn FnOnce() -> io::Result<ReportWriter> + Send>;
+
+/// Hears of every rule that applies, and of rules that change while the program runs.
 pub struct FaultWitness {
     tag: String,
-    sentences: Option<Relay<String>>,
+    seed: u64,
     state: Mutex<State>,
 }
 
 struct State {
-    report: Option<ReportWriter>,
+    report: Report,
+    sentences: Sentences,
     /// Rules that have not applied yet.
     unused: BTreeSet<String>,
     /// The end has been said.
     ended: bool,
 }
 
+/// The report; a process without rules has not begun it.
+enum Report {
+    Waits(Option<ReportSource>),
+    Begun(Option<ReportWriter>),
+}
+
+/// What takes sentences, on a thread of its own, which a process without rules has not.
+enum Sentences {
+    Wait(Option<StepHook>),
+    Flow(Arc<Relay<String>>),
+}
+
 impl FaultWitness {
-    /// A witness of the rules of a process; begins the report. `hook` takes sentences, on a thread of its
-    /// own.
+    /// A witness of the rules of a process. If there are rules, the report begins now; else with the first
+    /// one that comes while the program runs. `hook` takes sentences, on a thread of its own.
     ///
     /// # Errors
-    /// The operating system has no thread to give.
+    /// The report cannot be opened.
     pub(crate) fn new(
         tag: &str,
         seed: u64,
         rules: BTreeSet<String>,
-        report: Option<ReportWriter>,
+        report: Option<ReportSource>,
         hook: Option<StepHook>,
-    ) -> Result<FaultWitness, ResourceError> {
-        let start = |hook: StepHook| {
-            let take = move |sentence: String, lost: u64| {
-                if lost > 0 {
-                    hook(&format!("{lost} more faults were applied: --fault-report keeps all of them"));
-                }
-                hook(&sentence);
-            };
-            Relay::start("pumice-faults", WAITING, take)
+    ) -> io::Result<FaultWitness> {
+        let mut state = State {
+            report: Report::Waits(report),
+            sentences: Sentences::Wait(hook),
+            unused: rules,
+            ended: false,
         };
-        let sentences = hook.map(start).transpose()?;
-        let begin =
-            ReportLine::Begin { process: tag.to_owned(), seed, rules: rules.iter().cloned().collect() };
-        let mut state = State { report, unused: rules, ended: false };
-        state.write(&begin);
-        Ok(FaultWitness { tag: tag.to_owned(), sentences, state: Mutex::new(state) })
+        if !state.unused.is_empty() {
+            state.begin(tag, seed)?;
+            state.sentences.begin()?;
+        }
+        Ok(FaultWitness { tag: tag.to_owned(), seed, state: Mutex::new(state) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says which rules never applied, once.
     fn end(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::replace(&mut state.ended, true) {
+        let mut state = self.lock();
+        if matches!(state.report, Report::Waits(_)) || std::mem::replace(&mut state.ended, true) {
             return;
         }
         let never: Vec<String> = state.unused.iter().cloned().collect();
-        if let (Some(sentences), false) = (&self.sentences, never.is_empty()) {
+        if !never.is_empty() {
             let names = never.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
-            sentences.send(format!("these rules of the fault plan never applied: {names}"));
+            state.sentences.send(|| format!("these rules of the fault plan never applied: {names}"));
         }
         state.write(&ReportLine::End { process: self.tag.clone(), never });
+    }
+
+    /// A rule changed while the program runs.
+    fn changed(&self, change: &LiveChange<'_>) {
+        let mut state = self.lock();
+        if matches!(state.report, Report::Waits(_)) {
+            // There is no caller to be told that the report or the thread is not to be had.
+            let _ = state.begin(&self.tag, self.seed);
+            let _ = state.sentences.begin();
+        }
+        state.write(&ReportLine::of_change(change));
+        let LiveChange { rule, what, .. } = change;
+        state.sentences.send(|| match change.line {
+            Some(line) => format!("fault \"{rule}\" {what} while the program runs: {line}"),
+            None => format!("fault \"{rule}\" {what} while the program runs"),
+        });
+        if change.line.is_some() {
+            state.unused.insert((*rule).to_owned());
+        }
+    }
+}
+
+impl Sentences {
+    /// Starts the thread.
+    fn begin(&mut self) -> io::Result<()> {
+        let Sentences::Wait(hook) = self else { return Ok(()) };
+        let Some(hook) = hook.take() else { return Ok(()) };
+        let take = move |sentence: String, lost: u64| {
+            if lost > 0 {
+                hook(&format!("{lost} more faults were applied: --fault-report keeps all of them"));
+            }
+            hook(&sentence);
+        };
+        let relay = Relay::start("pumice-faults", WAITING, take).map_err(io::Error::other)?;
+        *self = Sentences::Flow(Arc::new(relay));
+        Ok(())
+    }
+
+    fn send(&self, sentence: impl FnOnce() -> String) {
+        if let Sentences::Flow(relay) = self {
+            relay.send(sentence());
+        }
+    }
+
+    fn relay(&self) -> Option<Arc<Relay<String>>> {
+        if let Sentences::Flow(relay) = self { Some(Arc::clone(relay)) } else { None }
     }
 }
 
 impl State {
+    /// Opens the report, and says which rules there are.
+    fn begin(&mut self, tag: &str, seed: u64) -> io::Result<()> {
+        let Report::Waits(source) = &mut self.report else { return Ok(()) };
+        let source = source.take();
+        self.report = Report::Begun(None);
+        self.report = Report::Begun(source.map(|source| source()).transpose()?);
+        let rules = self.unused.iter().cloned().collect();
+        self.write(&ReportLine::Begin { process: tag.to_owned(), seed, rules });
+        Ok(())
+    }
+
     fn write(&mut self, line: &ReportLine) {
-        if let Some(report) = &mut self.report {
+        if let Report::Begun(Some(report)) = &mut self.report {
             // A disk that is full must not end the program; the missing end of the report tells of it.
             let _ = report.write_all(line.text().as_bytes());
         }
@@ -95,26 +168,31 @@ impl Subscriber for FaultWitness {
     }
 
     fn hear(&self, _at_ns: u64, event: &Event<'_>) {
-        let Event::FaultApplied { fault, qpn } = event else { return };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.unused.remove(fault.rule);
-        state.write(&ReportLine::of(fault));
-        if let Some(sentences) = &self.sentences {
-            sentences.send(sentence(fault, *qpn));
+        match event {
+            Event::FaultApplied { fault, qpn } => {
+                let mut state = self.lock();
+                state.unused.remove(fault.rule);
+                state.write(&ReportLine::of(fault));
+                state.sentences.send(|| sentence(fault, *qpn));
+            }
+            Event::FaultPlanChanged { change } => self.changed(change),
+            _ => {}
         }
     }
 
     fn settle(&self, patience: Duration) {
         self.end();
-        if let Some(sentences) = &self.sentences {
-            sentences.settle(patience);
+        let relay = self.lock().sentences.relay();
+        if let Some(relay) = relay {
+            relay.settle(patience);
         }
     }
 
     fn finish(&self) {
         self.end();
-        if let Some(sentences) = &self.sentences {
-            sentences.finish();
+        let relay = self.lock().sentences.relay();
+        if let Some(relay) = relay {
+            relay.finish();
         }
     }
 }

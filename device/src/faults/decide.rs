@@ -1,5 +1,6 @@
 //! A plan at work in a device: asked about each packet, it says what happens to it.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
@@ -40,24 +41,42 @@ pub struct Fired<'a> {
 pub(crate) type Witness<'a> = &'a mut dyn FnMut(&Fired<'_>);
 
 /// What a rule of this process's is about.
-enum Aim {
+pub(super) enum Aim {
     Packets(Box<PacketRule>),
     Recorded(HashMap<PacketKey, (Fate, Option<Option<u64>>)>),
 }
 
 /// A rule that concerns this process.
-struct Armed {
-    name: String,
+pub(super) struct Armed {
+    pub(super) name: String,
     when: When,
-    aim: Aim,
+    pub(super) aim: Aim,
+    /// What it counts by; no other rule of this process has or had it.
+    id: usize,
+    /// Its line, if it was added while the program ran.
+    pub(super) line: Option<String>,
+    /// It rests.
+    pub(super) is_paused: bool,
+    pub(super) tally: Tally,
+}
+
+/// How often a rule was met, and applied.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) met: Cell<u64>,
+    pub(super) applied: Cell<u64>,
 }
 
 /// A plan at work.
 pub(crate) struct Faults {
-    seed: u64,
-    tag: String,
-    rules: Vec<Armed>,
+    pub(super) seed: u64,
+    pub(super) tag: String,
+    pub(super) rules: Vec<Armed>,
+    /// Rules that there were so far.
+    rules_made: usize,
     queue_pairs: BTreeMap<u32, Traffic>,
+    /// Packets left before a rule was there: what is seen first of a queue pair may be any packet of it.
+    is_late: bool,
     connections: Connections,
     /// What rules have counted of connection management.
     management: BTreeMap<(usize, Stream), Count>,
@@ -74,19 +93,55 @@ struct Case<'a> {
 }
 
 impl Faults {
-    /// The part of a plan that concerns a process of this tag; `None` if none does.
-    pub(crate) fn new(plan: &FaultPlan, tag: &str, clock: Clock) -> Option<Faults> {
-        let rules: Vec<Armed> = plan.rules().iter().filter_map(|rule| Armed::new(rule, tag)).collect();
-        (!rules.is_empty()).then(|| Faults {
+    /// The part of a plan that concerns a process of this tag.
+    pub(crate) fn new(plan: &FaultPlan, tag: &str, clock: Clock) -> Faults {
+        let mut faults = Faults {
             seed: plan.seed(),
             tag: tag.to_owned(),
-            rules,
+            rules: Vec::new(),
+            rules_made: 0,
             queue_pairs: BTreeMap::new(),
+            is_late: false,
             connections: Connections::default(),
             management: BTreeMap::new(),
             partitions: Partitions::default(),
             clock,
-        })
+        };
+        for rule in plan.rules() {
+            faults.arm(rule, None);
+        }
+        faults
+    }
+
+    /// Takes a rule, if it concerns this process: true. `line` says it, if the program runs already.
+    pub(super) fn arm(&mut self, rule: &Rule, line: Option<&str>) -> bool {
+        let Some(aim) = Aim::new(rule, &self.tag) else { return false };
+        if line.is_some() && self.rules.is_empty() {
+            // Nothing was asked about for a while: where traffic stands has to be found out anew.
+            self.queue_pairs.clear();
+            self.is_late = true;
+        }
+        self.rules.push(Armed {
+            name: rule.name.clone(),
+            when: rule.when,
+            aim,
+            id: self.rules_made,
+            line: line.map(str::to_owned),
+            is_paused: false,
+            tally: Tally::default(),
+        });
+        self.rules_made += 1;
+        true
+    }
+
+    /// Whether there are rules: without them there is nothing to ask.
+    pub(crate) fn is_active(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
+    /// The seed of the plan.
+    pub(crate) const fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// The names of the rules.
@@ -111,7 +166,8 @@ impl Faults {
         }
         let peer = departure.path.flow.destination;
         let parted = self.is_parted(peer);
-        let mut traffic = self.queue_pairs.remove(&qp.ordinal).unwrap_or_default();
+        let begin = || if self.is_late { Traffic::late(departure.connection) } else { Traffic::default() };
+        let mut traffic = self.queue_pairs.remove(&qp.ordinal).unwrap_or_else(begin);
         let of_connection = traffic.of_connection(departure.connection);
         let mut fate = if parted { Fate::LOST } else { Fate::default() };
         if let Some((key, stream)) = of_connection.key(qp.ordinal, departure)
@@ -160,12 +216,13 @@ impl Faults {
         witness: Witness<'_>,
     ) -> Fate {
         let mut fate = Fate::default();
-        for (index, armed) in self.rules.iter().enumerate() {
+        for armed in self.rules.iter().filter(|armed| !armed.is_paused) {
             let applied = match &armed.aim {
                 Aim::Recorded(packets) => packets.get(case.key).copied(),
                 Aim::Packets(rule) if rule.selector.matches(case.key, case.peer) => {
                     let fault = &rule.fault;
-                    let count = counts.entry((index, case.stream)).or_default();
+                    let count = counts.entry((armed.id, case.stream)).or_default();
+                    armed.tally.met.update(|met| met.saturating_add(1));
                     let more = self.ask(armed, fault, case, count);
                     more.map(|fate| match fault {
                         Fault::Partition { for_ns } => (fate, Some(*for_ns)),
@@ -176,6 +233,7 @@ impl Faults {
             };
             let Some((more, partition_ns)) = applied else { continue };
             fate = fate.and(more);
+            armed.tally.applied.update(|applied| applied.saturating_add(1));
             if let Some(for_ns) = partition_ns {
                 self.part(armed, case.peer, for_ns);
             }
@@ -224,9 +282,9 @@ fn is_sent_until_it_arrives(key: &PacketKey, stream: Stream) -> bool {
     !key.service.is_unreliable() && matches!(stream, Stream::Requests | Stream::Answers)
 }
 
-impl Armed {
-    fn new(rule: &Rule, tag: &str) -> Option<Armed> {
-        let aim = match &rule.what {
+impl Aim {
+    fn new(rule: &Rule, tag: &str) -> Option<Aim> {
+        Some(match &rule.what {
             What::Packet(rule) => rule.selector.is_of(tag).then(|| Aim::Packets(rule.clone()))?,
             What::Call(_) => return None,
             What::Recorded(recording) if !recording.calls.is_empty() => return None,
@@ -239,7 +297,6 @@ impl Armed {
                     .map(|packet| (packet.key, (packet.fate, packet.partition_ns)))
                     .collect(),
             ),
-        };
-        Some(Armed { name: rule.name.clone(), when: rule.when, aim })
+        })
     }
 }

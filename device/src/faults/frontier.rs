@@ -37,6 +37,11 @@ pub(super) struct Requests {
 }
 
 impl Requests {
+    /// Requests of which this one is seen first.
+    pub(super) fn beginning_at(relative_psn: u32) -> Requests {
+        Requests { next: relative_psn.into(), lost: 0 }
+    }
+
     /// A packet with this relative PSN is sent. `None`: the plan is not asked about it.
     pub(super) fn place(&self, relative_psn: u32) -> Option<Place> {
         let here = distance24(self.next, relative_psn) == 0;
@@ -70,6 +75,11 @@ pub(super) struct Answers {
 }
 
 impl Answers {
+    /// Answers of which this one is seen first.
+    pub(super) fn beginning_at(relative_psn: u32) -> Answers {
+        Answers { next: relative_psn.into(), ..Answers::default() }
+    }
+
     /// This packet is sent. `None`: the plan is not asked about it.
     pub(super) fn place(&mut self, packet: u64) -> Option<Place> {
         match self.again.first_key_value().map(|(first, _)| *first) {
@@ -120,6 +130,11 @@ pub(super) struct Once {
 }
 
 impl Once {
+    /// Packets of which this one is seen first.
+    pub(super) fn beginning_at(relative_psn: u32) -> Once {
+        Once { next: relative_psn.into() }
+    }
+
     /// A packet with this relative PSN is sent.
     pub(super) fn place(&mut self, relative_psn: u32) -> Place {
         let packet = unwrap24(self.next, relative_psn);

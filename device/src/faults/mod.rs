@@ -12,10 +12,12 @@
 
 mod action;
 pub mod calls;
+mod change;
 mod connections;
 mod decide;
 mod frontier;
 mod identity;
+pub mod live;
 mod partition;
 mod plan;
 mod select;
@@ -24,6 +26,7 @@ mod traffic;
 mod wire;
 
 pub use action::{Delay, Fault};
+pub(crate) use change::Moment;
 pub(crate) use decide::Faults;
 pub use decide::Fired;
 pub use identity::{PacketClass, PacketKey, PacketService};

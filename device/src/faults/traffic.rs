@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use pumice_transport::event::{Departure, Side};
+use pumice_transport::event::{Departure, PacketIdentity, Side};
 use pumice_transport::wire::Qpn;
 
 use super::frontier::{Answers, Once, Place, Requests, unwrap24};
@@ -52,6 +52,15 @@ pub(super) struct Traffic {
     destinations: BTreeMap<(IpAddr, Qpn), Destination>,
     /// By rule.
     pub(super) counts: BTreeMap<(usize, Stream), Count>,
+    /// Directions of which nothing was seen yet, though packets may have left: the first one seen is where
+    /// they stand.
+    unseen: Unseen,
+}
+
+#[derive(Debug, Default)]
+struct Unseen {
+    requests: bool,
+    answers: bool,
 }
 
 #[derive(Debug, Default)]
@@ -69,9 +78,28 @@ impl Traffic {
         self
     }
 
+    /// The traffic of a connection of which packets may have left before.
+    pub(super) fn late(connection: u32) -> Traffic {
+        let unseen = Unseen { requests: true, answers: true };
+        Traffic { connection, unseen, ..Traffic::default() }
+    }
+
+    /// The first packet that is seen of a direction says where it stands.
+    fn find_place(&mut self, identity: &PacketIdentity) {
+        if identity.side == Side::Requester && std::mem::take(&mut self.unseen.requests) {
+            self.requests = Requests::beginning_at(identity.relative_psn);
+            self.once = Once::beginning_at(identity.relative_psn);
+        }
+        if identity.side == Side::Responder && std::mem::take(&mut self.unseen.answers) {
+            self.answers = Answers::beginning_at(identity.relative_psn);
+            (self.answer, self.message) = (identity.relative_psn.into(), identity.message);
+        }
+    }
+
     /// Which packet this is. `None`: the plan is not asked about it.
     pub(super) fn key(&mut self, qp: u32, departure: &Departure<'_>) -> Option<(PacketKey, Stream)> {
         let identity = &departure.identity;
+        self.find_place(identity);
         let class = PacketClass::of(departure);
         let service = PacketService::of(departure.opcode.service()).or(self.service);
         let service = service.unwrap_or(PacketService::Rc);

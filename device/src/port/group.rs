@@ -33,6 +33,17 @@ pub struct Commons {
     pub process: ProcessIndex,
 }
 
+/// An order of another process of the same user: what it says is as trustworthy as a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// The process that gave it.
+    pub asker: u64,
+    /// Which of its orders this is.
+    pub number: u64,
+    /// What it says.
+    pub text: Vec<u8>,
+}
+
 /// The group of processes that share a port, as one of them sees it. The default methods are those of a
 /// process that knows of no other.
 pub trait ProcessGroup {
@@ -58,6 +69,17 @@ pub trait ProcessGroup {
     /// The device behind the port counts here, for other processes that ask.
     fn observe(&mut self, counters: &Arc<Counters>) {
         let _ = counters;
+    }
+
+    /// An order that has come since the last one. Orders come while [`receive`](super::Port::receive) takes
+    /// something and gives nothing to its handler.
+    fn next_order(&mut self) -> Option<Order> {
+        None
+    }
+
+    /// Tells the process that gave an order what came of it.
+    fn answer_order(&mut self, order: &Order, answer: &[u8]) {
+        let _ = (order, answer);
     }
 
     /// Forwards packets to another process. The caller keeps what is `Full`.

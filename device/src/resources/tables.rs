@@ -11,8 +11,9 @@ use crate::addresses::gid_table::GidTable;
 use crate::addresses::multicast::MulticastGroups;
 use crate::addresses::pkey_table::PkeyTable;
 use crate::counters::Counters;
-use crate::event::{Subscribers, Topics};
-use crate::faults::Faults;
+use crate::event::{Event, Subscribers, Topics};
+use crate::faults::live::{LiveAnswer, LiveOrder};
+use crate::faults::{Faults, Moment};
 use crate::ground::error::ResourceError;
 use crate::ground::limits::Limits;
 use crate::ground::table::{Handle, Table};
@@ -191,11 +192,34 @@ impl Resources {
 
     /// From now on a plan decides what happens to packets.
     pub(crate) fn set_faults(&mut self, faults: Option<Box<Faults>>) {
-        if faults.is_some() {
-            // What is sent is told to those who decide.
+        self.faults = faults;
+        self.ask_about_packets();
+    }
+
+    /// What is sent is told to those who decide, while there are rules.
+    fn ask_about_packets(&mut self) {
+        self.topics = self.events.topics();
+        if self.faults.as_ref().is_some_and(|faults| faults.is_active()) {
             self.topics |= Topics::PACKETS;
         }
-        self.faults = faults;
+    }
+
+    /// Another process of this user wants the plan to change.
+    pub(crate) fn change_plan(&mut self, order: &LiveOrder, moment: Moment) -> LiveAnswer {
+        let Resources { faults, events, .. } = self;
+        let Some(faults) = faults else {
+            return LiveAnswer::refusing("its device takes no fault plans: open it with an Opening");
+        };
+        let answer = faults.obey(order, moment, &mut |change| {
+            events.emit(&Event::FaultPlanChanged { change });
+        });
+        self.ask_about_packets();
+        answer
+    }
+
+    /// Queue pairs made so far.
+    pub(crate) const fn queue_pairs_made(&self) -> u32 {
+        self.qps_made
     }
 
     /// From now on a seed decides what the specification leaves open. Before objects are made.

@@ -38,6 +38,7 @@
 //! in their number. One of the processes that have them open adopts the index as soon as its owner, fork
 //! children included, is gone.
 
+mod asking;
 mod backlog;
 mod backlog_table;
 mod datagram;
@@ -45,6 +46,7 @@ mod elsewhere;
 mod error;
 pub(crate) mod folder;
 pub(crate) mod fuzzing;
+mod giving;
 mod holders;
 mod local;
 pub(crate) mod lock;
@@ -53,6 +55,7 @@ pub(crate) mod members;
 mod membership;
 mod memory_folder;
 mod neighbours;
+mod orders;
 mod places;
 mod port;
 pub(crate) mod process;
@@ -76,6 +79,7 @@ use std::path::Path;
 use pumice_transport::wire::ProcessIndex;
 
 pub use error::{Holder, ShareError};
+pub use giving::{Obeyed, order};
 pub use medium::Medium;
 pub use places::runtime_folder;
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};

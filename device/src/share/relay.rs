@@ -21,12 +21,14 @@ use super::registry::Registry;
 use super::sockets::{Sent, Sockets};
 use super::system::{self, DatagramSocket, Guard};
 use super::{process, record};
-use crate::port::Received;
+use crate::faults::live::MAX_ORDER_BYTES;
+use crate::port::{Order, Received};
 
 const MAGIC: [u8; 4] = *b"pmR1";
 const KIND_BATCH: u8 = 1;
 const KIND_LOOK: u8 = 2;
 const KIND_ASK: u8 = 3;
+const KIND_ORDER: u8 = 4;
 const HEADER_BYTES: usize = 48;
 /// A batch is at most one UDP datagram.
 const BUFFER_BYTES: usize = HEADER_BYTES + 65_536;
@@ -44,6 +46,8 @@ pub(super) enum Incoming<'a> {
     Look,
     /// The asker with this number wants to know what was counted.
     Ask(u64),
+    /// A process of this user gives an order.
+    Order(Order),
     /// Of another user, or malformed.
     Rejected,
 }
@@ -174,6 +178,16 @@ impl Asker {
         send(&self.sockets, &self.socket, registry, process, &header.0, &[])
     }
 
+    /// Gives `process` an order; orders of one asker differ in their numbers.
+    pub(super) fn order(&self, registry: &Registry, process: ProcessIndex, number: u64, text: &[u8]) -> Sent {
+        let mut header = Header([0; HEADER_BYTES]);
+        header.put(0, &MAGIC);
+        header.put(4, &[KIND_ORDER]);
+        header.put(16, &self.number.to_le_bytes());
+        header.put(24, &number.to_le_bytes());
+        send(&self.sockets, &self.socket, registry, process, &header.0, text)
+    }
+
     /// An answer of a process of this user, if one has come.
     pub(super) fn receive<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         loop {
@@ -239,6 +253,12 @@ fn parse(bytes: &[u8]) -> Option<Incoming<'_>> {
     }
     if kind == KIND_ASK {
         return source.first_chunk::<8>().map(|number| Incoming::Ask(u64::from_le_bytes(*number)));
+    }
+    if kind == KIND_ORDER {
+        let (asker, number) = source.split_first_chunk::<8>()?;
+        let (asker, number) = (u64::from_le_bytes(*asker), u64::from_le_bytes(*number.first_chunk()?));
+        let is_short = bytes.len() <= MAX_ORDER_BYTES;
+        return is_short.then(|| Incoming::Order(Order { asker, number, text: bytes.to_vec() }));
     }
     let segment_bytes = usize::try_from(u32::from_le_bytes(*segment_bytes)).ok()?.min(bytes.len());
     if kind != KIND_BATCH || segment_bytes == 0 {
@@ -421,6 +441,20 @@ mod tests {
         }
         assert_eq!(send(Some(61_002)), Some(false));
         assert_eq!(send(None), Some(true));
+    }
+
+    #[test]
+    fn an_order_comes_as_it_went() {
+        let mut pair = Pair::new("order");
+        let asker = Asker::bind(&pair.a.sockets).unwrap();
+        let Pair { registries: [registry, _], b, .. } = &mut pair;
+        assert_eq!(asker.order(registry, nth(2), 77, b"text"), Sent::Done);
+        let Incoming::Order(order) = b.receive() else { panic!("an order") };
+        assert_eq!((order.number, &order.text[..]), (77, &b"text"[..]));
+        assert_eq!(b.answer(order.asker, b"done"), Sent::Done);
+        assert_eq!(asker.receive(&mut [0; 9]), Some(&b"done"[..]));
+        assert_eq!(asker.order(registry, nth(2), 78, &[0; MAX_ORDER_BYTES + 1]), Sent::Done);
+        assert!(matches!(b.receive(), Incoming::Rejected), "longer than an order may be");
     }
 
     #[test]

@@ -5,25 +5,20 @@
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pumice_transport::wire::ProcessIndex;
 
-use super::registry::Registry;
-use super::relay::Asker;
+use super::asking::{Question, answers};
 use super::{ShareError, ShareStats, Sharer};
 use crate::counters::Counters;
-use crate::port::wait_readable;
 
 /// The first line of an answer, with the index of the process that answers.
 const GREETING: &str = "pumice-stat-1";
 /// The longest answer, in bytes and in lines.
 const MAX_BYTES: usize = 16 << 10;
 const MAX_LINES: usize = 256;
-/// Between asking and asking again: an answer is lost when more come at once than the kernel holds.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What one process has counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,50 +37,17 @@ pub struct Report {
 /// # Errors
 /// The registry cannot be opened or read; no socket is to be had.
 pub fn reports(port: u16, folder: Option<&Path>, patience: Duration) -> Result<Vec<Report>, ShareError> {
-    let mut all = Vec::new();
-    for registry in super::registries(port, folder)? {
-        all.extend(reports_in(&registry, patience)?);
-    }
-    Ok(all)
-}
-
-fn reports_in(registry: &Registry, patience: Duration) -> Result<Vec<Report>, ShareError> {
-    registry.lock_patiently()?;
-    let sharers = super::sharers_in(registry)?;
-    let mut all: Vec<Report> = sharers.into_iter().map(|sharer| Report { sharer, counters: None }).collect();
-    if all.is_empty() {
-        registry.unlock();
-        return Ok(all);
-    }
-    let asker = Asker::bind(registry.sockets()).map_err(|source| ShareError::Os {
-        step: "open a socket for answers in",
-        path: registry.path().parent().map(Path::to_owned),
-        source,
-    })?;
-    registry.unlock();
-    let mut buffer = vec![0; MAX_BYTES];
-    let end = Instant::now() + patience;
-    while all.iter().any(|report| report.counters.is_none()) && Instant::now() < end {
-        for report in all.iter().filter(|report| report.counters.is_none()) {
-            // A process that is gone or does not keep up is missing at the end.
-            let _ = asker.ask(registry, report.sharer.process);
-        }
-        let again = (Instant::now() + ASK_AGAIN).min(end);
-        while all.iter().any(|report| report.counters.is_none()) {
-            let left = again.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let _ = wait_readable(&[asker.as_raw_fd()], None, Some(left));
-            while let Some(bytes) = asker.receive(&mut buffer) {
-                let Some((process, counters)) = decode(bytes) else { continue };
-                if let Some(report) = all.iter_mut().find(|report| report.sharer.process == process) {
-                    report.counters = Some(counters);
-                }
-            }
-        }
-    }
-    Ok(all)
+    let question = Question {
+        is_asked: &|_| true,
+        ask: &|asker, registry, process| {
+            // It is asked again if this is lost.
+            let _ = asker.ask(registry, process);
+        },
+        read: &decode,
+        max_bytes: MAX_BYTES,
+    };
+    let all = answers(port, folder, patience, &question)?;
+    Ok(all.into_iter().map(|(sharer, counters)| Report { sharer, counters }).collect())
 }
 
 /// The answer of `process`.

@@ -13,6 +13,7 @@ mod units;
 
 pub use error::TextError;
 pub use kinds::{CALLS_SELECTOR, KINDS, Kind, SELECTOR, WHEN};
+pub(super) use read::rule_of_line;
 pub use report::{ReportLine, Summary, summaries};
 
 /// Longest plan in bytes: a report of a long run is a plan.

@@ -52,14 +52,32 @@ impl FaultPlan {
 
     /// Also this rule; one without a name gets that of its kind, and a number if that is taken.
     fn with_checked(self, mut rule: Rule) -> Result<FaultPlan, PlanError> {
-        if let Some(kind) = rule.name.strip_prefix(rule::UNNAMED) {
-            let taken = |name: &str| self.rules().iter().any(|rule| rule.name == name);
-            let numbered = |n: u32| if n == 1 { kind.to_owned() } else { format!("{kind}-{n}") };
-            rule.name = (1..).map(numbered).find(|name| !taken(name)).unwrap_or_default();
-        }
+        name(&mut rule, |name| self.rules().iter().any(|rule| rule.name == name));
         let plan = self.with(rule);
         plan.check()?;
         Ok(plan)
+    }
+}
+
+/// The rule that a line says, beside rules that have these names.
+///
+/// # Errors
+/// What is wrong with it.
+pub(in crate::faults) fn rule_of_line(line: &str, is_taken: impl Fn(&str) -> bool) -> Result<Rule, String> {
+    let mut rule = Fields::of_line(line).and_then(rule::rule)?;
+    name(&mut rule, &is_taken);
+    if is_taken(&rule.name) {
+        return Err(format!("there is a rule \"{}\" already: give this one another name", rule.name));
+    }
+    FaultPlan::new().with(rule.clone()).check().map_err(|error| error.to_string())?;
+    Ok(rule)
+}
+
+/// Gives a rule without a name that of its kind, with a number if that is taken.
+fn name(rule: &mut Rule, is_taken: impl Fn(&str) -> bool) {
+    if let Some(kind) = rule.name.strip_prefix(rule::UNNAMED) {
+        let numbered = |n: u32| if n == 1 { kind.to_owned() } else { format!("{kind}-{n}") };
+        rule.name = (1..).map(numbered).find(|name| !is_taken(name)).unwrap_or_default();
     }
 }
 

@@ -14,6 +14,7 @@ use super::error::TextError;
 use crate::faults::calls::{CallFate, CallFired, errno_from, errno_text};
 use crate::faults::decide::Fired;
 use crate::faults::identity::{PacketClass, PacketKey, PacketService, side_by_name, side_name};
+use crate::faults::live::LiveChange;
 use crate::faults::plan::{FaultPlan, Recorded, RecordedCall, Recording, Rule, What, When};
 
 /// For ever, as a number of nanoseconds.
@@ -39,11 +40,32 @@ pub enum ReportLine {
         /// The names of the rules that never applied.
         never: Vec<String>,
     },
+    /// A rule came, rested, went on or went while the program ran.
+    Live(Box<LiveLine>),
     /// Something happened to a call.
     Call(CallLine),
     /// Something happened to a packet.
     Packet(Box<PacketLine>),
 }
+
+/// What became of a rule while the program ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LiveLine {
+    process: String,
+    seed: u64,
+    /// `added`, `paused`, `resumed` or `cleared`.
+    live: String,
+    rule: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    line: Option<String>,
+    after_packets: u64,
+    after_queue_pairs: u32,
+    note: String,
+}
+
+/// What a report says beside each change of a plan while the program ran.
+const LIVE_NOTE: &str = "this moment is not reproducible";
 
 /// What a rule did to a packet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,6 +157,9 @@ pub fn summaries(text: &str) -> Result<BTreeMap<String, Summary>, TextError> {
                     summaries.entry(name).or_default();
                 }
             }
+            ReportLine::Live(line) => {
+                summaries.entry(line.rule).or_default();
+            }
             ReportLine::Call(line) => summaries.entry(line.rule).or_default().applied += 1,
             ReportLine::Packet(line) => summaries.entry(line.rule).or_default().applied += 1,
         }
@@ -168,6 +193,11 @@ pub(super) fn plan(text: &str, seed: u64) -> Result<FaultPlan, TextError> {
                 }
             }
             ReportLine::End { .. } => {}
+            ReportLine::Live(line) => {
+                // What the rule did follows, packet by packet.
+                seed = line.seed;
+                rules.entry(line.rule).or_default().tags.insert(line.process);
+            }
             ReportLine::Call(line) => {
                 let recording = rules.entry(line.rule.clone()).or_default();
                 recording.tags.insert(line.tag.clone());
@@ -216,6 +246,20 @@ impl ReportLine {
             sealed: flips.sealed,
             kept_bytes: fate.kept_bytes,
             partition_ns: fired.partition_ns.map(|for_ns| for_ns.unwrap_or(FOR_EVER_NS)),
+        }))
+    }
+
+    /// What became of a rule while the program ran.
+    pub fn of_change(change: &LiveChange<'_>) -> ReportLine {
+        ReportLine::Live(Box::new(LiveLine {
+            process: change.tag.to_owned(),
+            seed: change.seed,
+            live: change.what.to_owned(),
+            rule: change.rule.to_owned(),
+            line: change.line.map(str::to_owned),
+            after_packets: change.after_packets,
+            after_queue_pairs: change.after_queue_pairs,
+            note: LIVE_NOTE.to_owned(),
         }))
     }
 

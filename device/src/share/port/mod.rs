@@ -21,8 +21,8 @@ use pumice_transport::wire::ProcessIndex;
 
 use crate::counters::Counters;
 use crate::port::{
-    Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Peer, Port, PortLimits, ProcessGroup, Received,
-    ServiceDirectory, ServiceEntry, TransmitError,
+    Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Order, Peer, Port, PortLimits, ProcessGroup,
+    Received, ServiceDirectory, ServiceEntry, TransmitError,
 };
 use crate::share::backlog::Backlog;
 use crate::share::folder::Folder;
@@ -30,6 +30,7 @@ use crate::share::local::Local;
 use crate::share::medium::Medium;
 use crate::share::membership::{Membership, Repaired};
 use crate::share::memory_folder::MemoryFolder;
+use crate::share::orders::Orders;
 use crate::share::progress::{self, Looks, Signs};
 use crate::share::published::Published;
 use crate::share::relay::Relay;
@@ -94,6 +95,8 @@ pub struct SharedPort<M: Medium = GroupPort> {
     looped: LoopedGroups,
     /// What the device behind the port counts, for processes that ask.
     device: Option<Arc<Counters>>,
+    /// What other processes want to be done with the fault plan.
+    orders: Orders,
     notice: Option<String>,
     /// Keeps the way to a registry open that has no name here.
     _elsewhere: Option<Folder>,
@@ -264,6 +267,16 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
         if let Some(published) = &mut self.published {
             published.observe(counters);
         }
+    }
+
+    fn next_order(&mut self) -> Option<Order> {
+        self.orders.next()
+    }
+
+    fn answer_order(&mut self, order: &Order, answer: &[u8]) {
+        let text = self.orders.answer(self.process, order, answer);
+        // A process that does not get the answer gives the order again.
+        let _ = self.relay.answer(order.asker, &text);
     }
 
     fn try_forward(&mut self, process: ProcessIndex, received: &Received<'_>) -> Forwarded {

@@ -19,6 +19,7 @@ use crate::share::members::{Member, Members};
 use crate::share::membership::Membership;
 use crate::share::memory_folder::MemoryFolder;
 use crate::share::neighbours::Neighbours;
+use crate::share::orders::Orders;
 use crate::share::places::{self, Place};
 use crate::share::progress::Looks;
 use crate::share::published::Published;
@@ -176,6 +177,7 @@ impl SharedPort {
             looped: LoopedGroups::default(),
             counters: Arc::default(),
             device: None,
+            orders: Orders::default(),
         })
     }
 }

@@ -30,6 +30,13 @@ impl<M: Medium> SharedPort<M> {
                 let _ = self.relay.answer(asker, &text);
                 true
             }
+            Incoming::Order(order) => {
+                let asker = order.asker;
+                if let Some(text) = self.orders.take(order) {
+                    let _ = self.relay.answer(asker, text);
+                }
+                true
+            }
             Incoming::Batch(received)
                 if is_for(&received, &self.membership, &self.local, &self.looped, self.medium.port()) =>
             {
@@ -55,7 +62,11 @@ impl<M: Medium> SharedPort<M> {
                     handler(&received);
                     more = true;
                 }
-                Incoming::Look | Incoming::Ask(_) | Incoming::Batch(_) | Incoming::Rejected => {
+                Incoming::Look
+                | Incoming::Ask(_)
+                | Incoming::Order(_)
+                | Incoming::Batch(_)
+                | Incoming::Rejected => {
                     count(&self.counters.rejected);
                     more = true;
                 }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pumice_device::event::ReportSource;
 use pumice_device::faults::FaultPlan;
-use pumice_device::opening::{CaptureSource, ReportSource};
+use pumice_device::opening::CaptureSource;
 use pumice_device::settings::{CAPTURE, FAULT_REPORT, Log, SettingError, Settings};
 use pumice_device::system::cancellation::Uncancelled;
 

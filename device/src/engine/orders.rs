@@ -1,0 +1,48 @@
+//! Orders of other processes to change the fault plan while the program runs.
+
+use pumice_transport::host::Counter;
+
+use super::Engine;
+use crate::faults::Moment;
+use crate::faults::live::{LiveAnswer, LiveOrder};
+use crate::port::{FaultPort, Nowhere};
+
+impl Engine {
+    /// Obeys the orders that have come.
+    #[cold]
+    pub(super) fn obey(&mut self) {
+        while let Some(order) = self.port.group().and_then(|group| group.next_order()) {
+            let answer = match LiveOrder::decode(&order.text) {
+                Some(wanted) => self.change_plan(&wanted),
+                None => {
+                    LiveAnswer::refusing("it does not know this order: both sides have to be of one version")
+                }
+            };
+            if let Some(group) = self.port.group() {
+                group.answer_order(&order, &answer.encode());
+            }
+        }
+    }
+
+    fn change_plan(&mut self, order: &LiveOrder) -> LiveAnswer {
+        let packets = self.resources.counters.value(Counter::TxPackets);
+        let moment = Moment { packets, queue_pairs: self.resources.queue_pairs_made() };
+        let answer = self.resources.change_plan(order, moment);
+        self.arm();
+        answer
+    }
+
+    /// Puts what does what a plan decides around the port, if there are rules and that was not done yet.
+    pub(super) fn arm(&mut self) {
+        if self.is_armed {
+            return;
+        }
+        let Some(faults) = self.resources.faults.as_deref().filter(|faults| faults.is_active()) else {
+            return;
+        };
+        let partitions = faults.partitions().clone();
+        let bare = std::mem::replace(&mut self.port, Box::new(Nowhere));
+        self.port = Box::new(FaultPort::with_partitions(bare, partitions));
+        self.is_armed = true;
+    }
+}

@@ -1,0 +1,116 @@
+//! The orders that came to a process: to change its fault plan while it runs.
+//!
+//! An order comes as counters are asked for (`report`), through the socket that forwarded packets come to,
+//! which checks the sender's user. It has a number: a process that gets no answer gives it again, and it must
+//! not be obeyed twice.
+
+use std::collections::VecDeque;
+
+use pumice_transport::wire::ProcessIndex;
+
+use crate::faults::live::{LiveAnswer, MAX_ANSWER_BYTES};
+use crate::port::Order;
+
+/// What an answer begins with, before the process index and the number of the order.
+const MAGIC: [u8; 8] = *b"pumiceF1";
+const HEADER_BYTES: usize = 8 + 1 + 8;
+/// Orders that wait to be obeyed.
+const MAX_WAITING: usize = 16;
+/// Answers that are kept, for those that ask again.
+const MAX_ANSWERED: usize = 16;
+
+/// The longest answer to an order.
+pub(super) const MAX_BYTES: usize = HEADER_BYTES + MAX_ANSWER_BYTES;
+
+fn encode(process: ProcessIndex, number: u64, answer: &[u8]) -> Vec<u8> {
+    [&MAGIC[..], &[process.value()], &number.to_le_bytes(), answer].concat()
+}
+
+/// The answer to the order with this number; nothing if it is none.
+pub(super) fn decode(bytes: &[u8], number: u64) -> Option<(ProcessIndex, LiveAnswer)> {
+    let (magic, bytes) = bytes.split_first_chunk::<8>()?;
+    let (&process, bytes) = bytes.split_first()?;
+    let (of_order, answer) = bytes.split_first_chunk::<8>()?;
+    if *magic != MAGIC || u64::from_le_bytes(*of_order) != number {
+        return None;
+    }
+    Some((ProcessIndex::new(process), LiveAnswer::decode(answer)?))
+}
+
+/// The orders that came to a process.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    waiting: VecDeque<Order>,
+    /// By asker and number.
+    answered: VecDeque<(u64, u64, Vec<u8>)>,
+}
+
+impl Orders {
+    /// An order comes. Returns the answer if it was obeyed already.
+    pub(super) fn take(&mut self, order: Order) -> Option<&[u8]> {
+        let is_same = |asker: u64, number: u64| asker == order.asker && number == order.number;
+        if let Some(place) = self.answered.iter().position(|(asker, number, _)| is_same(*asker, *number)) {
+            return self.answered.get(place).map(|(_, _, text)| text.as_slice());
+        }
+        let waits = self.waiting.iter().any(|other| is_same(other.asker, other.number));
+        if !waits && self.waiting.len() < MAX_WAITING {
+            self.waiting.push_back(order);
+        }
+        None
+    }
+
+    /// The oldest order that was not obeyed.
+    pub(super) fn next(&mut self) -> Option<Order> {
+        self.waiting.pop_front()
+    }
+
+    /// An order was obeyed; what its asker is told.
+    pub(super) fn answer(&mut self, process: ProcessIndex, order: &Order, answer: &[u8]) -> Vec<u8> {
+        let text = encode(process, order.number, answer);
+        if self.answered.len() >= MAX_ANSWERED {
+            self.answered.pop_front();
+        }
+        self.answered.push_back((order.asker, order.number, text.clone()));
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(asker: u64, number: u64) -> Order {
+        Order { asker, number, text: b"{}".to_vec() }
+    }
+
+    #[test]
+    fn an_order_that_comes_again_is_obeyed_once() {
+        let mut orders = Orders::default();
+        assert_eq!(orders.take(order(1, 1)), None);
+        assert_eq!(orders.take(order(1, 1)), None);
+        assert_eq!(orders.take(order(2, 1)), None);
+        let first = orders.next().unwrap();
+        let text = orders.answer(ProcessIndex::new(9), &first, b"done");
+        assert_eq!((orders.next().map(|order| order.asker), orders.next().is_none()), (Some(2), true));
+        assert_eq!(orders.take(order(1, 1)), Some(&text[..]));
+        assert!(orders.next().is_none());
+        for number in 0..100 {
+            orders.take(order(3, number));
+        }
+        assert_eq!(std::iter::from_fn(|| orders.next()).count(), MAX_WAITING);
+    }
+
+    #[test]
+    fn answers_are_read_as_they_were_written() {
+        let answer = LiveAnswer { tag: "a".to_owned(), ..LiveAnswer::default() };
+        let bytes = encode(ProcessIndex::new(9), 77, &answer.clone().encode());
+        assert_eq!(decode(&bytes, 77), Some((ProcessIndex::new(9), answer)));
+        assert_eq!(decode(&bytes, 78), None, "the answer to an earlier order");
+        for length in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..length], 77), None);
+        }
+        let mut other = bytes;
+        other[0] = b'q';
+        assert_eq!(decode(&other, 77), None);
+    }
+}

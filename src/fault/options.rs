@@ -1,0 +1,80 @@
+//! The options of `pumice fault`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use pumice_transport::path::ROCE_PORT;
+
+/// Options of `pumice fault`.
+#[derive(Debug, Args)]
+pub(crate) struct FaultOptions {
+    #[command(subcommand)]
+    pub(super) action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Action {
+    /// Add a rule to a program that runs
+    Add {
+        /// The rule in one line, as after --fault: 'drop chance=2% opcode=send'
+        rule: String,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Show the rules of running programs, and how often each was met and applied
+    List {
+        /// Print one JSON array instead of text
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Let a rule rest, or all rules
+    Pause {
+        /// The name of the rule
+        name: Option<String>,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Let a rule that rests go on, or all rules
+    Resume {
+        /// The name of the rule
+        name: Option<String>,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Remove a rule, or all rules
+    Clear {
+        /// The name of the rule
+        name: Option<String>,
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+/// Which processes.
+#[derive(Debug, Args)]
+pub(super) struct Target {
+    /// The process with this number
+    #[arg(long, group = "selector")]
+    pub(super) pid: Option<u32>,
+    /// The processes with this tag; "*" at its end stands for anything
+    #[arg(long, group = "selector")]
+    pub(super) tag: Option<String>,
+    /// All processes of this user that share the port
+    #[arg(long, group = "selector")]
+    pub(super) all: bool,
+    /// The UDP port that the processes share
+    #[arg(long, default_value_t = ROCE_PORT)]
+    pub(super) port: u16,
+    /// Where the registry of processes is, if not in the usual folder
+    #[arg(long, hide = true)]
+    pub(super) registry: Option<PathBuf>,
+}
+
+impl Target {
+    /// Whether it names what it is about, so that several processes are no mistake.
+    pub(super) fn selects(&self) -> bool {
+        self.all || self.pid.is_some() || self.tag.is_some()
+    }
+}

@@ -1,0 +1,107 @@
+//! What is printed of rules and processes. Names and tags come from other processes: what could move the
+//! cursor of a terminal is replaced.
+
+use std::io::{self, Write};
+
+use pumice_device::faults::live::{LiveOrder, LiveRule};
+use pumice_device::share::Obeyed;
+use serde::Serialize;
+
+use crate::outcome::CommandError;
+use crate::stat::program;
+
+const SILENT: &str =
+    "does not answer: it is stopped, or just begins or ends, or is of an older version; try again";
+
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A process in a few words.
+pub(super) fn title(obeyed: &Obeyed) -> String {
+    let pid = obeyed.sharer.pid;
+    let name = program(pid).unwrap_or_else(|| "?".to_owned());
+    match &obeyed.answer {
+        Some(answer) => format!("process {pid} ({name}) tag {}", plain(&answer.tag)),
+        None => format!("process {pid} ({name})"),
+    }
+}
+
+/// The rules of processes.
+pub(super) fn print(found: &[Obeyed], out: &mut dyn Write) -> io::Result<()> {
+    for obeyed in found {
+        let Some(answer) = &obeyed.answer else {
+            writeln!(out, "{} {SILENT}", title(obeyed))?;
+            continue;
+        };
+        writeln!(out, "{}  {}  seed {}", title(obeyed), obeyed.sharer.address, answer.seed)?;
+        if answer.rules.is_empty() {
+            writeln!(out, "  no rules")?;
+        }
+        let widest = answer.rules.iter().map(|rule| rule.name.chars().count()).max().unwrap_or(0);
+        for LiveRule { name, does, live, paused, met, applied } in &answer.rules {
+            let name = plain(name);
+            let live = if *live { ", live" } else { "" };
+            let paused = if *paused { ", paused" } else { "" };
+            writeln!(out, "  {name:<widest$}  met {met}, applied {applied}{live}{paused}: {}", plain(does))?;
+        }
+        if answer.left_out > 0 {
+            writeln!(out, "  and {} more rules", answer.left_out)?;
+        }
+    }
+    Ok(())
+}
+
+/// What came of an order; false if the process did not do it.
+pub(super) fn change(obeyed: &Obeyed, wanted: &LiveOrder, out: &mut dyn Write) -> io::Result<bool> {
+    let title = title(obeyed);
+    let Some(answer) = &obeyed.answer else {
+        writeln!(out, "{title} {SILENT}")?;
+        return Ok(false);
+    };
+    if let Some(why) = &answer.refused {
+        writeln!(out, "{title}: refused: {}", plain(why))?;
+        return Ok(false);
+    }
+    let what = match wanted {
+        LiveOrder::List => "has",
+        LiveOrder::Add { .. } => "added",
+        LiveOrder::Pause { .. } => "paused",
+        LiveOrder::Resume { .. } => "resumed",
+        LiveOrder::Clear { .. } => "cleared",
+    };
+    let names: Vec<String> = answer.changed.iter().map(|name| plain(name)).collect();
+    let names = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+    writeln!(out, "{title}: {what} {names}")?;
+    Ok(true)
+}
+
+/// The same as a JSON array.
+pub(super) fn json(found: &[Obeyed], out: &mut dyn Write) -> Result<(), CommandError> {
+    #[derive(Serialize)]
+    struct Process<'a> {
+        pid: u32,
+        program: Option<String>,
+        process_index: u8,
+        address: std::net::IpAddr,
+        /// Null: it did not answer.
+        tag: Option<&'a str>,
+        seed: Option<u64>,
+        rules: &'a [LiveRule],
+    }
+    let processes: Vec<Process<'_>> = found
+        .iter()
+        .map(|Obeyed { sharer, answer }| Process {
+            pid: sharer.pid,
+            program: program(sharer.pid),
+            process_index: sharer.process.value(),
+            address: sharer.address,
+            tag: answer.as_ref().map(|answer| answer.tag.as_str()),
+            seed: answer.as_ref().map(|answer| answer.seed),
+            rules: answer.as_ref().map_or(&[], |answer| &answer.rules),
+        })
+        .collect();
+    serde_json::to_writer_pretty(&mut *out, &processes)?;
+    writeln!(out)?;
+    Ok(())
+}
