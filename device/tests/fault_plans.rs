@@ -3,58 +3,15 @@
 
 mod kit;
 
-use std::io::{self, Write};
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
-
+use kit::planned::node;
 use kit::{Connection, Node, connect};
-use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::faults::{Fault, FaultPlan, WirePlan};
-use pumice_device::hca::HcaConfig;
-use pumice_device::opening::Opening;
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
 use pumice_transport::types::*;
 
 const MESSAGES: u64 = 60;
 const SECOND_NS: u64 = 1_000_000_000;
-
-/// A file in memory.
-#[derive(Clone, Default)]
-struct Report(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Report {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Report {
-    /// Its lines in order of the alphabet.
-    fn sorted(&self) -> String {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        let mut lines: Vec<&str> = text.lines().collect();
-        lines.sort_unstable();
-        lines.join("\n")
-    }
-}
-
-fn node(world: &mut World, address: &str, plan: &FaultPlan) -> (Node, Report) {
-    let report = Report::default();
-    let ip: IpAddr = address.parse().unwrap();
-    let config = HcaConfig::new("pumice0", vec![GidEntry::new(ip, "sim", 0, Mtu::Mtu4096)]);
-    let out = report.clone();
-    let opening = Opening {
-        faults: plan.clone(),
-        tag: Some(address.to_owned()),
-        fault_report: Some(Box::new(move || Ok(Box::new(out)))),
-        ..Opening::new(config)
-    };
-    (Node::on(opening.in_world(world).unwrap(), ip, 1 << 20, 256), report)
-}
 
 /// Message number `k`: of each kind some, of different lengths.
 fn post(a: &Node, qa: pumice_transport::wire::Qpn, b: &Node, qb: pumice_transport::wire::Qpn, k: u64) {
@@ -118,6 +75,9 @@ fn plan() -> FaultPlan {
         "corrupt chance=2% opcode=write,read-response",
         "truncate chance=1%",
         "mark every=7 opcode=ack",
+        "answer name=not-ready with=rnr timer=20us chance=3%",
+        "answer name=gap with=sequence chance=1%",
+        "answer name=congested with=cnp every=9",
         "drop name=second nth=2 opcode=send transmission=1",
         "drop name=never opcode=req",
     ];
@@ -132,7 +92,7 @@ fn the_same_plan_does_the_same_in_every_network() {
     let unused = |report: &String| {
         report.lines().any(|line| line.contains("never\":[") && line.contains("\"never\"]"))
     };
-    assert!(unused(&first[0]) && first[1].contains("\"never\",\"second\"]"), "{first:#?}");
+    assert!(unused(&first[0]) && first[1].contains("\"never\",\"not-ready\",\"second\"]"), "{first:#?}");
     for seed in 1..12 {
         for outstanding in [1, 3, 12] {
             assert_eq!(run(&plan, seed, outstanding), first, "network {seed}, {outstanding} outstanding");

@@ -12,7 +12,7 @@ use super::relay::Relay;
 use super::steps::StepHook;
 use super::subscribers::Subscriber;
 use crate::faults::live::LiveChange;
-use crate::faults::{Fired, PacketService, ReportLine};
+use crate::faults::{Fired, PacketService, ReportLine, answer_word};
 
 /// Sentences that wait to be written; beyond that they are lost, and counted. The report loses none.
 const WAITING: usize = 1024;
@@ -207,7 +207,10 @@ fn sentence(fired: &Fired<'_>, qpn: Option<Qpn>) -> String {
         }
     };
     say(fired.partition_ns.is_some(), "begins a partition from".to_owned());
-    say(fate.lost && fired.partition_ns.is_none(), "loses".to_owned());
+    let refusal = fate.refused.and_then(answer_word);
+    say(fate.lost && fired.partition_ns.is_none() && refusal.is_none(), "loses".to_owned());
+    say(refusal.is_some(), format!("answers {} to", refusal.unwrap_or_default()));
+    say(fate.notified, "answers cnp to".to_owned());
     say(fate.copies > 0, format!("sends {} more of", fate.copies));
     say(fate.delay_ns > 0, format!("delays by {} us", fate.delay_ns / 1000));
     say(fate.behind_packets > 0, format!("puts behind {} packets", fate.behind_packets));

@@ -1,6 +1,7 @@
 //! What a rule does to a packet, and the amounts that are left to chance.
 
 use pumice_transport::types::{Fate, Flips};
+use pumice_transport::wire::Syndrome;
 
 use crate::ground::random::Random;
 
@@ -46,6 +47,15 @@ pub enum Fault {
     },
     /// It arrives with the ECN bits CE.
     Mark,
+    /// It does not leave; the queue pair that sends it gets this NAK or RNR NAK as if from its peer. The
+    /// simulated network loses it and tells nothing.
+    Refuse {
+        /// What the peer would say.
+        syndrome: Syndrome,
+    },
+    /// It leaves, and the queue pair that sends it gets a CNP as if from its peer. The simulated network does
+    /// nothing.
+    Notify,
     /// From this packet on, nothing passes between this device and the peers of the rule.
     Partition {
         /// For so long; `None`: for ever.
@@ -139,6 +149,8 @@ impl Fault {
                 Fate { kept_bytes: Some(u16::try_from(any).unwrap_or(u16::MAX)), ..none }
             }
             Fault::Mark => Fate { marked: true, ..none },
+            Fault::Refuse { syndrome } => Fate { refused: Some(syndrome), ..Fate::LOST },
+            Fault::Notify => Fate { notified: true, ..none },
         })
     }
 }

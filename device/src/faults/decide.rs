@@ -219,7 +219,7 @@ impl Faults {
         for armed in self.rules.iter().filter(|armed| !armed.is_paused) {
             let applied = match &armed.aim {
                 Aim::Recorded(packets) => packets.get(case.key).copied(),
-                Aim::Packets(rule) if rule.selector.matches(case.key, case.peer) => {
+                Aim::Packets(rule) if rule.matches(case.key, case.peer) => {
                     let fault = &rule.fault;
                     let count = counts.entry((armed.id, case.stream)).or_default();
                     armed.tally.met.update(|met| met.saturating_add(1));

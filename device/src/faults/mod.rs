@@ -11,6 +11,7 @@
 //! that traffic stands (`frontier`).
 
 mod action;
+mod answer;
 pub mod calls;
 mod change;
 mod connections;
@@ -26,6 +27,7 @@ mod traffic;
 mod wire;
 
 pub use action::{Delay, Fault};
+pub(crate) use answer::answer_word;
 pub(crate) use change::Moment;
 pub(crate) use decide::Faults;
 pub use decide::Fired;

@@ -361,6 +361,7 @@ fn check_fault(rule: &PacketRule) -> Result<(), String> {
         Fault::Corrupt { sealed: true, .. } if acks => {
             Err("an ACK has no payload: silent corruption needs one".to_owned())
         }
+        Fault::Refuse { .. } | Fault::Notify => rule.check_answer(),
         _ => Ok(()),
     }
 }

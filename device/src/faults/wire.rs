@@ -115,6 +115,8 @@ const fn kind(fault: &Fault) -> u64 {
         Fault::Reorder { .. } => 8,
         Fault::Mark => 9,
         Fault::Partition { .. } => 10,
+        Fault::Refuse { .. } => 11,
+        Fault::Notify => 12,
     }
 }
 

@@ -71,6 +71,8 @@ const NOTHING: Fate = Fate {
     delay_ns: 0,
     flips: None,
     kept_bytes: None,
+    refused: None,
+    notified: false,
 };
 const TWICE: Fate = Fate { copies: 1, ..NOTHING };
 

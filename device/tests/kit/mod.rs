@@ -5,6 +5,7 @@
 
 pub mod forger;
 pub mod memory;
+pub mod planned;
 pub mod random;
 pub mod scene;
 

@@ -34,6 +34,9 @@ impl Requester {
             OperationClass::AtomicAnswer => self.handle_atomic_ack(settings, now_ns, packet, host),
             _ => self.handle_read_response(settings, now_ns, packet, host),
         }?;
+        if self.has_forged() {
+            self.answer_if_due(settings, now_ns, host)?;
+        }
         self.fail_if_due(settings)
     }
 
@@ -92,13 +95,7 @@ impl Requester {
                 if !self.acknowledge_before(settings, psn, now_ns, host) {
                     return self.implied_nak(settings, now_ns, host);
                 }
-                let status = match code {
-                    NakCode::InvalidRequest => WcStatus::RemInvReqErr,
-                    NakCode::RemoteAccess => WcStatus::RemAccessErr,
-                    NakCode::InvalidReadRequest => WcStatus::RemInvRdReqErr,
-                    _ => WcStatus::RemOpErr,
-                };
-                Err(SendFailure { status, local: false })
+                Err(SendFailure::refused(code))
             }
             Syndrome::Reserved(_) => {
                 host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxReservedSyndrome));
@@ -220,7 +217,7 @@ impl Requester {
     }
 
     /// Sends everything unacknowledged again, at the cost of one retry.
-    fn retry<H: Host>(
+    pub(crate) fn retry<H: Host>(
         &mut self,
         settings: &Settings,
         why: Repetition,
@@ -239,7 +236,7 @@ impl Requester {
         Ok(())
     }
 
-    fn wait_for_receiver<H: Host>(
+    pub(crate) fn wait_for_receiver<H: Host>(
         &mut self,
         settings: &Settings,
         timer_code: u8,

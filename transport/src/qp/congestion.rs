@@ -79,7 +79,7 @@ impl Notifier {
                 PacketIdentity { side: Side::Notification, message: 0, relative_psn: 0, transmission: 1 };
             let written =
                 outbound::Written { identity, headers: &headers, payload_bytes: 0, psn_count: 0, path };
-            outbound::emit_sent(settings, &written, host, sink);
+            let _ = outbound::emit_sent(settings, &written, host, sink);
         }
         self.pending = false;
         Progress::Idle

@@ -66,16 +66,18 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Tells of a packet that is in the sink, and does to it what the host decides.
+/// Tells of a packet that is in the sink, and does to it what the host decides, which it returns.
 #[cold]
 pub(crate) fn emit_sent<H: Host, T: Transmit>(
     settings: &Settings,
     written: &Written<'_>,
     host: &mut H,
     sink: &mut T,
-) {
+) -> Fate {
     written.emit(settings, host);
-    harm(host.fate(&settings.context, &written.departure(settings)), sink);
+    let fate = host.fate(&settings.context, &written.departure(settings));
+    harm(fate.of_packet(), sink);
+    fate
 }
 
 /// Does to the packet that is in the sink what was decided.

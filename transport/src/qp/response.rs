@@ -310,9 +310,11 @@ impl Responses {
                 match response {
                     Response::Acknowledge { syndrome: Syndrome::Ack { .. }, fate, .. } => {
                         written.emit(settings, host);
-                        outbound::harm(*fate, sink);
+                        outbound::harm(fate.of_packet(), sink);
                     }
-                    _ => outbound::emit_sent(settings, &written, host, sink),
+                    _ => {
+                        let _ = outbound::emit_sent(settings, &written, host, sink);
+                    }
                 }
             }
             let finished = match response {

@@ -1,5 +1,7 @@
 //! What becomes of a packet on its way, if a fault plan says so.
 
+use crate::wire::Syndrome;
+
 /// What happens to one packet after it was made; by default, nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Fate {
@@ -19,6 +21,11 @@ pub struct Fate {
     pub flips: Option<Flips>,
     /// Only so many of its bytes are sent.
     pub kept_bytes: Option<u16>,
+    /// The queue pair that sends it is answered in the peer's name by this NAK or RNR NAK. It goes with
+    /// `lost`.
+    pub refused: Option<Syndrome>,
+    /// The queue pair that sends it is told in the peer's name that the path is congested.
+    pub notified: bool,
 }
 
 /// Bits that are flipped.
@@ -44,6 +51,8 @@ impl Fate {
         delay_ns: 0,
         flips: None,
         kept_bytes: None,
+        refused: None,
+        notified: false,
     };
 
     /// Whether nothing happens.
@@ -76,7 +85,15 @@ impl Fate {
                 (Some(one), Some(two)) => Some(one.min(two)),
                 (one, two) => one.or(two),
             },
+            refused: self.refused.or(other.refused),
+            notified: self.notified || other.notified,
         }
+    }
+
+    /// What happens to the packet alone: its sender is not told anything.
+    #[must_use]
+    pub fn of_packet(self) -> Fate {
+        Fate { refused: None, notified: false, ..self }
     }
 }
 

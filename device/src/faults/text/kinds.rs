@@ -125,6 +125,18 @@ pub const KINDS: &[Kind] = &[
         imitates: "a switch whose queue grows beyond its threshold",
     },
     Kind {
+        name: "answer",
+        does: "the request does not leave: its sender is refused as if by the peer; with=cnp it leaves, and its \
+               sender is told of congestion",
+        fields: &[
+            ("with", "rnr, sequence, access, operation, invalid-request or cnp"),
+            ("timer", "of rnr: how long the sender waits at least, up to 655.36ms [default: 0.64ms]"),
+        ],
+        about: SELECTOR,
+        example: "answer with=rnr timer=1.28ms times=3 qp=0 message=5",
+        imitates: "a receiver that posts too late; a key that the peer has invalidated; an adapter that fails",
+    },
+    Kind {
         name: "partition",
         does: "from the packet on, nothing passes to and from its peer, or the peers that the rule names",
         fields: &[("time", "for so long [default: for ever]")],

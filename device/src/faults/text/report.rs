@@ -11,6 +11,7 @@ use pumice_transport::types::{Fate, Flips};
 use serde::{Deserialize, Serialize};
 
 use super::error::TextError;
+use crate::faults::answer::{refusal, word_of};
 use crate::faults::calls::{CallFate, CallFired, errno_from, errno_text};
 use crate::faults::decide::Fired;
 use crate::faults::identity::{PacketClass, PacketKey, PacketService, side_by_name, side_name};
@@ -105,6 +106,12 @@ pub struct PacketLine {
     sealed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     kept_bytes: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answered: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timer_code: Option<u8>,
+    #[serde(skip_serializing_if = "is_default")]
+    notified: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     partition_ns: Option<u64>,
 }
@@ -222,6 +229,7 @@ impl ReportLine {
     pub fn of(fired: &Fired<'_>) -> ReportLine {
         let (key, fate) = (fired.key, fired.fate);
         let flips = fate.flips.unwrap_or(Flips { count: 0, first: 0, sealed: false });
+        let refused = fate.refused.and_then(word_of);
         ReportLine::Packet(Box::new(PacketLine {
             rule: fired.rule.to_owned(),
             tag: fired.tag.to_owned(),
@@ -245,6 +253,9 @@ impl ReportLine {
             first_bit: flips.first,
             sealed: flips.sealed,
             kept_bytes: fate.kept_bytes,
+            answered: refused.map(|(word, _)| word.to_owned()),
+            timer_code: refused.and_then(|(_, timer_code)| timer_code),
+            notified: fate.notified,
             partition_ns: fired.partition_ns.map(|for_ns| for_ns.unwrap_or(FOR_EVER_NS)),
         }))
     }
@@ -310,6 +321,8 @@ impl PacketLine {
                 delay_ns: self.delay_ns,
                 flips: (flips.count > 0).then_some(flips),
                 kept_bytes: self.kept_bytes,
+                refused: self.answered.map(|word| refusal(&word, self.timer_code)).transpose()?,
+                notified: self.notified,
             },
             partition_ns: self.partition_ns.map(|ns| (ns != FOR_EVER_NS).then_some(ns)),
             tag: self.tag,

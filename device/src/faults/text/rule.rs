@@ -4,6 +4,7 @@ use super::fields::{DO, Fields};
 use super::kinds::{CALLS_SELECTOR, KINDS, Kind, WHEN};
 use super::units::{address, number, share_ppm, span, steps, time_ns, times_ns, truth};
 use crate::faults::action::{Delay, Fault};
+use crate::faults::answer::{answer, timer_code};
 use crate::faults::calls::{CallFault, CallRule, CallSelector, errno_from};
 use crate::faults::identity::{PacketClass, PacketService, side_by_name};
 use crate::faults::plan::{Bursts, PacketRule, Rule, Steps, What, When};
@@ -141,6 +142,11 @@ fn fault(kind: &Kind, fields: &mut Fields) -> Result<Fault, String> {
         },
         "truncate" => Fault::Truncate { bytes: fields.take_as("bytes", number)? },
         "mark" => Fault::Mark,
+        "answer" => {
+            let with = fields.take("with").ok_or("it does not say which answer: write with=rnr")?;
+            let timer_code = fields.take_as("timer", |text| timer_code(time_ns(text)?))?;
+            answer(&with, timer_code).map_err(|problem| format!("with: {problem}"))?
+        }
         _ => Fault::Partition { for_ns: fields.take_as("time", time_ns)? },
     })
 }

@@ -84,6 +84,28 @@ fn what_is_wrong_is_said_with_its_line() {
             &format!("{second}do = \"fail\"\ncall = \"*\"\nburst-begin = 0.1\nburst-end = 0.5\n"),
             "bad stretches are of packets",
         ),
+        (&format!("{second}do = \"answer\"\n"), "it does not say which answer: write with=rnr"),
+        (&format!("{second}do = \"answer\"\nwith = \"nak\"\n"), "with: nak is no answer: write one of rnr,"),
+        (
+            &format!("{second}do = \"answer\"\nwith = \"access\"\ntimer = \"1ms\"\n"),
+            "access has no timer: remove it, or write with=rnr",
+        ),
+        (
+            &format!("{second}do = \"answer\"\nwith = \"rnr\"\ntimer = \"1s\"\n"),
+            "timer: no RNR timer is so long: write at most 655.36ms",
+        ),
+        (
+            &format!("{second}do = \"answer\"\nwith = \"rnr\"\nopcode = \"ack\"\n"),
+            "ack is no request, so it has no answer: write send, write,",
+        ),
+        (
+            &format!("{second}do = \"answer\"\nwith = \"cnp\"\nservice = \"ud\"\n"),
+            "ud has no NAKs and heeds no CNPs: write rc or xrc",
+        ),
+        (
+            &format!("{second}do = \"answer\"\nwith = \"cnp\"\nside = \"responder\"\n"),
+            "only the requester is answered: write side=requester",
+        ),
         ("{\"rule\": 5}\n", "line 1: it is no line of a report"),
     ] {
         assert!(wrong(text).contains(part), "{text}\n→ {}\nwithout {part}", wrong(text));

@@ -98,5 +98,6 @@ impl Requester {
         self.rnr_until_ns = None;
         self.early_timer_ns = None;
         self.local_failure = None;
+        self.forged = None;
     }
 }

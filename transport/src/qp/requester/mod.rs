@@ -4,11 +4,14 @@
 //! (go-back-N). Everything before `acked` is answered, everything before the cursor is in flight.
 
 mod complete;
+mod forged;
 mod request;
 mod timers;
 mod transmit;
 
 use alloc::collections::VecDeque;
+
+use forged::Forged;
 
 use super::send_queue::SendQueue;
 use super::settings::Settings;
@@ -16,7 +19,7 @@ use super::window::Window;
 use crate::event::{QpEvent, Repetition, Transmissions};
 use crate::host::Host;
 use crate::types::{Heard, MemoryFault, WcStatus};
-use crate::wire::Psn;
+use crate::wire::{NakCode, Psn};
 
 /// The request at the head of the send queue failed: the queue pair goes to ERR (or SQE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +27,19 @@ pub(crate) struct SendFailure {
     pub(crate) status: WcStatus,
     /// The failure is local and harms only the send side (UC, UD): SQE.
     pub(crate) local: bool,
+}
+
+impl SendFailure {
+    /// The peer refused the request.
+    pub(crate) const fn refused(code: NakCode) -> SendFailure {
+        let status = match code {
+            NakCode::InvalidRequest => WcStatus::RemInvReqErr,
+            NakCode::RemoteAccess => WcStatus::RemAccessErr,
+            NakCode::InvalidReadRequest => WcStatus::RemInvRdReqErr,
+            NakCode::Sequence | NakCode::RemoteOperation => WcStatus::RemOpErr,
+        };
+        SendFailure { status, local: false }
+    }
 }
 
 /// A request on the wire that needs a response of its own.
@@ -78,6 +94,8 @@ pub(crate) struct Requester {
     pub(crate) fault: Option<MemoryFault>,
     /// How often each PSN was sent; noted only if the host listens to packets.
     pub(crate) transmissions: Transmissions,
+    /// An answer that a fault plan gives in the peer's name; nothing is sent beyond its packet until then.
+    forged: Option<Forged>,
     /// The entry that failed locally, waiting for those before it to complete.
     pub(crate) local_failure: Option<(u64, WcStatus)>,
     /// Unsignaled requests completed since the last completion was made.
@@ -113,6 +131,7 @@ impl Requester {
             first_psn: Psn::new(0),
             fault: None,
             transmissions: Transmissions::default(),
+            forged: None,
             local_failure: None,
             unreported: 0,
             packets_since_ack_request: 0,
@@ -126,6 +145,7 @@ impl Requester {
         self.heard = Heard::default();
         self.acked = sq_psn;
         self.sent_end = sq_psn;
+        self.forged = None;
         self.window = Window::new(window_limit_packets);
         self.reload_retries(settings);
     }
@@ -162,7 +182,7 @@ impl Requester {
 
     /// Whether a transmit call could do anything (it may still find the window full).
     pub(crate) fn wants_to_send(&self, draining: bool) -> bool {
-        if self.rnr_until_ns.is_some() || self.local_failure.is_some() {
+        if self.rnr_until_ns.is_some() || self.local_failure.is_some() || self.waits_for_forged() {
             return false;
         }
         let end = if draining { self.started } else { self.queue.tail() };

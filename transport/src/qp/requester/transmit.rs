@@ -8,7 +8,7 @@ use crate::path::Path;
 use crate::qp::outbound::{self, Emitted, Progress, Written};
 use crate::qp::send_queue::SendWqe;
 use crate::qp::settings::Settings;
-use crate::types::{MemoryFault, Operand, SendFlags, WcStatus, WrClass};
+use crate::types::{Fate, MemoryFault, Operand, SendFlags, WcStatus, WrClass};
 use crate::wire::Psn;
 
 /// What became of the packet at the cursor.
@@ -46,12 +46,12 @@ impl Requester {
         host: &mut H,
         sink: &mut T,
     ) -> Result<Progress, SendFailure> {
-        if self.rnr_until_ns.is_some() {
-            return Ok(Progress::Idle);
-        }
         loop {
+            if self.rnr_until_ns.is_some() {
+                return Ok(Progress::Idle);
+            }
             self.fail_if_due(settings)?;
-            if self.local_failure.is_some() {
+            if self.local_failure.is_some() || self.waits_for_forged() {
                 return Ok(Progress::Idle);
             }
             if draining && self.cursor >= self.started {
@@ -72,6 +72,7 @@ impl Requester {
                 return Ok(Progress::Idle);
             }
             match self.send_one(settings, now_ns, host, sink) {
+                Sent::Packet if self.has_forged() => self.answer_if_due(settings, now_ns, host)?,
                 Sent::Packet => {}
                 Sent::NoRoom => return Ok(Progress::Blocked),
                 Sent::LocalError(status) => self.local_failure = Some((self.cursor, status)),
@@ -146,7 +147,7 @@ impl Requester {
         };
         let psn = wqe.first_psn.plus(self.cursor_packet);
         let mut headers = request.headers(settings, wqe, psn);
-        let ack_request = settings.qp_type.is_reliable() && self.asks_for_ack(&request);
+        let ack_request = settings.qp_type.is_reliable() && self.asks_for_ack(&request, psn);
         headers.bth.ack_request = ack_request;
         let emitted = outbound::emit(path, &mut headers, request.payload_bytes, sink, |payload| {
             gather(settings, wqe, request.payload_offset, payload, host)
@@ -160,6 +161,7 @@ impl Requester {
                 return Sent::LocalError(WcStatus::LocProtErr);
             }
         }
+        let mut fate = Fate::default();
         if host.listens(Topic::Packets) {
             let psn_count = request.response_count.unwrap_or(1);
             let identity = PacketIdentity {
@@ -170,20 +172,27 @@ impl Requester {
             };
             let payload_bytes = request.payload_bytes;
             let written = Written { identity, headers: &headers, payload_bytes, psn_count, path };
-            outbound::emit_sent(settings, &written, host, sink);
+            fate = outbound::emit_sent(settings, &written, host, sink);
         }
-        self.packets_since_ack_request = if ack_request { 0 } else { self.packets_since_ack_request + 1 };
+        let unasked = self.packets_since_ack_request;
+        self.packets_since_ack_request = if ack_request { 0 } else { unasked + 1 };
+        // A packet that did not ask stands in the same message.
+        let before = (unasked > 0).then(|| (self.cursor, self.cursor_packet.saturating_sub(1)));
         self.advance(settings, &request, psn, ack_request, now_ns);
+        if fate.refused.is_some() || fate.notified {
+            self.forge(settings, &fate, psn, before, now_ns, host);
+        }
         Sent::Packet
     }
 
     /// Whether a packet to a reliable peer asks for an acknowledgement.
-    fn asks_for_ack(&self, request: &Request) -> bool {
+    fn asks_for_ack(&self, request: &Request, psn: Psn) -> bool {
         let window_left = self.window.packets().saturating_sub(self.in_flight()).max(1);
         request.ends_message
             || request.response_count.is_some()
             || window_left == 1
             || self.packets_since_ack_request + 1 >= self.window.ack_interval()
+            || self.is_last_before_forged(psn)
     }
 
     fn advance(&mut self, settings: &Settings, request: &Request, psn: Psn, ack_request: bool, now_ns: u64) {

@@ -1,0 +1,150 @@
+//! Answers in the peer's name: their words, and which packets can have one.
+
+use pumice_transport::event::Side;
+use pumice_transport::wire::{NakCode, Syndrome, rnr_timer_ns};
+
+use super::action::Fault;
+use super::identity::{PacketClass, PacketKey, PacketService};
+use super::plan::PacketRule;
+
+/// Requests: the packets that a peer answers with a NAK.
+const REQUESTS: [PacketClass; 5] =
+    [PacketClass::Send, PacketClass::Write, PacketClass::Read, PacketClass::Atomic, PacketClass::Flush];
+/// Services whose requests are answered.
+const ANSWERED: [PacketService; 2] = [PacketService::Rc, PacketService::Xrc];
+/// The word for an RNR NAK.
+const RNR: &str = "rnr";
+/// The word for a CNP.
+const CNP: &str = "cnp";
+/// The words for NAKs.
+const NAKS: [(&str, NakCode); 4] = [
+    ("sequence", NakCode::Sequence),
+    ("access", NakCode::RemoteAccess),
+    ("operation", NakCode::RemoteOperation),
+    ("invalid-request", NakCode::InvalidRequest),
+];
+/// How long a sender waits after an RNR NAK if nothing is said: 0.64 ms.
+const USUAL_TIMER_CODE: u8 = 12;
+/// Codes of RNR timers.
+const TIMER_CODES: std::ops::Range<u8> = 0..32;
+
+/// The answer of a word; the timer is of RNR NAKs only.
+///
+/// # Errors
+/// There is no such answer, or it has no timer.
+pub(super) fn answer(word: &str, timer_code: Option<u8>) -> Result<Fault, String> {
+    if word == RNR {
+        let timer_code = timer_code.unwrap_or(USUAL_TIMER_CODE);
+        return Ok(Fault::Refuse { syndrome: Syndrome::RnrNak { timer_code } });
+    }
+    if timer_code.is_some() {
+        return Err(format!("{word} has no timer: remove it, or write with={RNR}"));
+    }
+    if word == CNP {
+        return Ok(Fault::Notify);
+    }
+    let code = NAKS.iter().find(|(name, _)| *name == word).map(|(_, code)| *code);
+    let code = code.ok_or_else(|| {
+        let naks = NAKS.map(|(name, _)| name).join(", ");
+        format!("{word} is no answer: write one of {RNR}, {naks}, {CNP}")
+    })?;
+    Ok(Fault::Refuse { syndrome: Syndrome::Nak(code) })
+}
+
+/// The word for a refusal, and the timer of an RNR NAK; `None`: plans have no word for it.
+pub(super) fn word_of(syndrome: Syndrome) -> Option<(&'static str, Option<u8>)> {
+    match syndrome {
+        Syndrome::RnrNak { timer_code } => Some((RNR, Some(timer_code))),
+        Syndrome::Nak(code) => NAKS.iter().find(|(_, known)| *known == code).map(|(word, _)| (*word, None)),
+        Syndrome::Ack { .. } | Syndrome::Reserved(_) => None,
+    }
+}
+
+/// The word for a refusal.
+pub(crate) fn answer_word(syndrome: Syndrome) -> Option<&'static str> {
+    word_of(syndrome).map(|(word, _)| word)
+}
+
+/// The refusal of a word and the timer of an RNR NAK.
+///
+/// # Errors
+/// There is none.
+pub(super) fn refusal(word: &str, timer_code: Option<u8>) -> Result<Syndrome, String> {
+    match answer(word, timer_code)? {
+        Fault::Refuse { syndrome } => Ok(syndrome),
+        _ => Err(format!("{word} is no refusal: this is no line of a report")),
+    }
+}
+
+/// The code of the shortest RNR timer that is at least so long.
+///
+/// # Errors
+/// None is.
+pub(super) fn timer_code(ns: u64) -> Result<u8, String> {
+    let long_enough = TIMER_CODES.filter(|code| rnr_timer_ns(*code) >= ns);
+    long_enough
+        .min_by_key(|code| rnr_timer_ns(*code))
+        .ok_or_else(|| "no RNR timer is so long: write at most 655.36ms".to_owned())
+}
+
+impl PacketRule {
+    /// Whether it is about this packet of a process that it is about.
+    pub(super) fn matches(&self, key: &PacketKey, peer: std::net::IpAddr) -> bool {
+        let answers = matches!(self.fault, Fault::Refuse { .. } | Fault::Notify);
+        (!answers || can_be_answered(key)) && self.selector.matches(key, peer)
+    }
+
+    /// Packets that it names must be such as have an answer.
+    pub(super) fn check_answer(&self) -> Result<(), String> {
+        let selector = &self.selector;
+        if let Fault::Refuse { syndrome } = self.fault {
+            match word_of(syndrome) {
+                None => return Err("a peer refuses by a NAK or an RNR NAK: give one of those".to_owned()),
+                Some((_, Some(code))) if !TIMER_CODES.contains(&code) => {
+                    return Err(format!("{code} is no code of an RNR timer: write at most 31"));
+                }
+                Some(_) => {}
+            }
+        }
+        let requests = || REQUESTS.map(PacketClass::name).join(", ");
+        if let Some(class) = selector.opcode.iter().find(|class| !REQUESTS.contains(class)) {
+            return Err(format!("{} is no request, so it has no answer: write {}", class.name(), requests()));
+        }
+        if let Some(service) = selector.service.iter().find(|service| !ANSWERED.contains(service)) {
+            return Err(format!("{} has no NAKs and heeds no CNPs: write rc or xrc", service.name()));
+        }
+        match selector.side {
+            None | Some(Side::Requester) => Ok(()),
+            Some(_) => Err("only the requester is answered: write side=requester".to_owned()),
+        }
+    }
+}
+
+fn can_be_answered(key: &PacketKey) -> bool {
+    key.side == Side::Requester && ANSWERED.contains(&key.service) && REQUESTS.contains(&key.class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_answers_are_inverses() {
+        for word in ["rnr", "sequence", "access", "operation", "invalid-request"] {
+            let Ok(Fault::Refuse { syndrome }) = answer(word, None) else { panic!("{word}") };
+            let (back, timer_code) = word_of(syndrome).unwrap();
+            assert_eq!((back, refusal(back, timer_code)), (word, Ok(syndrome)));
+        }
+        assert_eq!(answer("cnp", None), Ok(Fault::Notify));
+        assert!(answer("nak", None).unwrap_err().contains("write one of rnr, sequence, access,"));
+        assert!(answer("access", Some(3)).unwrap_err().contains("has no timer"));
+    }
+
+    #[test]
+    fn a_timer_is_the_shortest_that_is_long_enough() {
+        for (ns, code) in [(0, 1), (10_000, 1), (10_001, 2), (640_000, 12), (655_360_000, 0)] {
+            assert_eq!(timer_code(ns), Ok(code), "{ns}");
+        }
+        assert!(timer_code(655_360_001).is_err());
+    }
+}
