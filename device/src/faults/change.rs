@@ -121,6 +121,7 @@ fn kind(aim: &Aim) -> &'static str {
         Fault::Corrupt { .. } => "corrupt",
         Fault::Truncate { .. } => "truncate",
         Fault::Mark => "mark",
+        Fault::Refuse { .. } | Fault::Notify => "answer",
         Fault::Partition { .. } => "partition",
     }
 }

@@ -126,15 +126,15 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "answer",
-        does: "the request does not leave: its sender is refused as if by the peer; with=cnp it leaves, and its \
-               sender is told of congestion",
+        does: "the request does not leave, and its sender is refused as if by the peer; with=cnp: it leaves, \
+               and its sender is told of congestion",
         fields: &[
             ("with", "rnr, sequence, access, operation, invalid-request or cnp"),
             ("timer", "of rnr: how long the sender waits at least, up to 655.36ms [default: 0.64ms]"),
         ],
         about: SELECTOR,
         example: "answer with=rnr timer=1.28ms times=3 qp=0 message=5",
-        imitates: "a receiver that posts too late; a key that the peer has invalidated; an adapter that fails",
+        imitates: "a receiver that posts too late, a key that the peer has invalidated, a peer that fails",
     },
     Kind {
         name: "partition",

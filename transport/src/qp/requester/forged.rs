@@ -3,20 +3,12 @@
 //! A peer that refuses a packet has accepted everything before it. So the packet does not leave, nothing is
 //! sent beyond it, and the NAK counts when the peer has acknowledged all that came before.
 
-use super::{Requester, SendFailure};
+use super::{Forged, Requester, SendFailure};
 use crate::event::{QpEvent, Repetition};
 use crate::host::Host;
 use crate::qp::settings::Settings;
 use crate::types::{Answer, Fate};
 use crate::wire::{NakCode, Psn, Syndrome};
-
-/// A NAK or RNR NAK in the peer's name.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Forged {
-    /// The packet that is refused.
-    psn: Psn,
-    syndrome: Syndrome,
-}
 
 impl Requester {
     /// Whether an answer in the peer's name waits.

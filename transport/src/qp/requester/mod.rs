@@ -11,15 +11,13 @@ mod transmit;
 
 use alloc::collections::VecDeque;
 
-use forged::Forged;
-
 use super::send_queue::SendQueue;
 use super::settings::Settings;
 use super::window::Window;
 use crate::event::{QpEvent, Repetition, Transmissions};
 use crate::host::Host;
 use crate::types::{Heard, MemoryFault, WcStatus};
-use crate::wire::{NakCode, Psn};
+use crate::wire::{NakCode, Psn, Syndrome};
 
 /// The request at the head of the send queue failed: the queue pair goes to ERR (or SQE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +49,14 @@ pub(crate) struct Outstanding {
     pub(crate) count: u32,
     /// It was sent before: answers to the earlier request may still come, cut differently.
     pub(crate) repeated: bool,
+}
+
+/// A NAK or RNR NAK in the peer's name.
+#[derive(Debug, Clone, Copy)]
+struct Forged {
+    /// The packet that is refused.
+    psn: Psn,
+    syndrome: Syndrome,
 }
 
 #[derive(Debug)]
