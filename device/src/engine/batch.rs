@@ -200,6 +200,7 @@ impl Transmit for Sink<'_> {
         builder.buffer.get_mut(start..start + length_bytes)
     }
 
+    #[inline]
     fn seal(&mut self) {
         let builder = &mut *self.builder;
         let length = std::mem::take(&mut builder.begun_bytes);

@@ -351,6 +351,7 @@ fn ack_fate<H: Host>(settings: &Settings, path: &Path, psn: Psn, msn: u32, host:
     host.fate(&settings.context, &written.departure(settings))
 }
 
+#[inline]
 fn with_aeth(settings: &Settings, operation: Operation, psn: Psn, syndrome: Syndrome, msn: u32) -> Headers {
     let mut headers = Headers::new(settings.bth(operation, psn));
     headers.aeth = Some(Aeth { syndrome: syndrome.byte(), msn });
@@ -359,6 +360,7 @@ fn with_aeth(settings: &Settings, operation: Operation, psn: Psn, syndrome: Synd
 
 impl Response {
     /// Headers and payload length of its next packet.
+    #[inline]
     fn next_packet(&self, settings: &Settings) -> (Headers, usize) {
         let with_aeth = |operation, psn, syndrome, msn| with_aeth(settings, operation, psn, syndrome, msn);
         match *self {
@@ -385,6 +387,7 @@ impl ReadStream {
     }
 
     /// Headers and payload length of the next response packet. Middle packets carry no AETH.
+    #[inline]
     fn next_packet(&self, settings: &Settings) -> (Headers, usize) {
         let position = Position::of(self.sent == 0, self.sent + 1 >= self.count);
         let operation = Packets::READ_RESPONSE.at(position).unwrap_or(Operation::ReadResponseOnly);
