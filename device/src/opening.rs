@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pumice_transport::wire::ProcessIndex;
 
 use crate::event::{FaultWitness, ReportSource, StepHook, Subscribers, Topics};
-use crate::faults::{FaultPlan, Faults, PlanError};
+use crate::faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use crate::ground::clock::Clock;
 use crate::hca::{Hca, HcaConfig, HcaError};
 use crate::port::{CaptureSubscriber, Port, PortError, TapPort, UdpConfig, UdpPort};
@@ -29,6 +29,8 @@ pub struct Opening {
     pub hca: HcaConfig,
     /// What goes wrong on purpose.
     pub faults: FaultPlan,
+    /// What its rules wait for, if that is counted elsewhere in the process too; else the device counts.
+    pub triggers: Option<Arc<Triggers>>,
     /// What the plan calls this process: its fates depend on it. By default the name of the device.
     pub tag: Option<String>,
     /// A seed decides what the specification leaves open to a device.
@@ -89,6 +91,7 @@ impl Opening {
         Opening {
             hca,
             faults: FaultPlan::new(),
+            triggers: None,
             tag: None,
             shuffle: None,
             fault_log: None,
@@ -151,15 +154,16 @@ impl Opening {
             self.hca.subscribers.push(Box::new(capture));
         }
         let tag = self.tag.take().unwrap_or_else(|| self.hca.name.clone());
-        let faults = Box::new(Faults::new(&self.faults, &tag, clock.clone()));
+        let triggers = self.triggers.take().unwrap_or_else(|| Triggers::new(&self.faults, &clock));
+        let faults = PlanAtWork::new(&self.faults, &tag, &triggers, &clock);
         let (report, hook) = (self.fault_report.take(), self.fault_log.take());
-        let witness = FaultWitness::new(&tag, faults.seed(), faults.names(), report, hook);
+        let witness = FaultWitness::new(&tag, self.faults.seed(), faults.names(), report, hook);
         self.hca.subscribers.push(Box::new(witness.map_err(OpenError::Report)?));
         let subscribers: Arc<Subscribers> = Arc::new(self.hca.subscribe(&clock)?);
         if subscribers.listen(Topics::BATCHES) {
             port = Box::new(TapPort::new(port, Arc::clone(&subscribers)));
         }
         let shuffle = self.shuffle.map(|options| Arc::new(Shuffle::new(options, &tag, clock.is_virtual())));
-        Ok(Hca::open_with(self.hca, port, clock, subscribers, Some(faults), shuffle)?)
+        Ok(Hca::open_with(self.hca, port, clock, subscribers, faults, shuffle)?)
     }
 }

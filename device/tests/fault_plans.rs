@@ -3,7 +3,7 @@
 
 mod kit;
 
-use kit::planned::node;
+use kit::planned::{node, plan as plan_of};
 use kit::{Connection, Node, connect};
 use pumice_device::faults::{Fault, FaultPlan, WirePlan};
 use pumice_device::port::FabricConfig;
@@ -66,7 +66,7 @@ fn run(plan: &FaultPlan, network_seed: u64, outstanding: u64) -> [String; 2] {
 }
 
 fn plan() -> FaultPlan {
-    let lines = [
+    plan_of(&[
         "drop name=loss chance=3%",
         "drop name=bursts burst-begin=0.5% burst-end=40% side=responder",
         "duplicate chance=2%",
@@ -80,8 +80,7 @@ fn plan() -> FaultPlan {
         "answer name=congested with=cnp every=9",
         "drop name=second nth=2 opcode=send transmission=1",
         "drop name=never opcode=req",
-    ];
-    lines.iter().fold(FaultPlan::seeded(42), |plan, line| plan.with_line(line).unwrap())
+    ])
 }
 
 #[test]

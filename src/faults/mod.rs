@@ -6,7 +6,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use pumice_device::faults::{CALLS_SELECTOR, FaultPlan, KINDS, SELECTOR, WHEN, summaries};
+use pumice_device::faults::{
+    CALLS_SELECTOR, COMPLETIONS_SELECTOR, FaultPlan, KINDS, SELECTOR, WHEN, summaries,
+};
 use pumice_device::settings::DEFAULT_SEED;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
@@ -76,7 +78,9 @@ fn list(out: &mut dyn Write) -> CommandResult {
         writeln!(out, "\nevery rule about packets: which packets (all conditions together)")?;
         fields(SELECTOR, out)?;
         writeln!(out, "\nevery rule about calls: which calls (all conditions together)")?;
-        fields(CALLS_SELECTOR, out)
+        fields(CALLS_SELECTOR, out)?;
+        writeln!(out, "\nevery rule about completions: which completions (all conditions together)")?;
+        fields(COMPLETIONS_SELECTOR, out)
     };
     write(out).map_err(CommandError::Output)?;
     Ok(Outcome::Good)

@@ -47,7 +47,11 @@ pub(super) const HOUSES: [House; 6] = [
         rooms: &[
             room("ground", &["ground/"], "errors, limits, the clock, tables of handles"),
             room("shuffle", &["shuffle/"], "what the specification leaves open, drawn from a seed"),
-            room("faults", &["faults/"], "what goes wrong on purpose: plans, and the fates of packets"),
+            room(
+                "faults",
+                &["faults/"],
+                "what goes wrong on purpose: plans, and the fates of packets, calls and completions",
+            ),
             room("event", &["event/"], "everything that happens, as one stream, and who listens"),
             room(
                 "system",

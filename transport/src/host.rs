@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use crate::event::{Departure, QpEvent, Topic};
 use crate::path::Path;
 use crate::types::{
-    Access, AsyncEventType, AtomicOperation, Cause, Fate, MemoryFault, Sge, WindowBind, WorkCompletion,
+    Access, AsyncEventType, AtomicOperation, Cause, Fate, MemoryFault, QpType, Sge, WcOpcode, WcStatus,
+    WindowBind, WorkCompletion,
 };
 use crate::wire::Qpn;
 
@@ -69,6 +70,21 @@ pub struct RemoteKey {
     pub pd: u32,
     /// Responding queue pair: a type-2 window is bound to one.
     pub qpn: Qpn,
+}
+
+/// A work request that has been carried out and is about to complete with success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// The ordinal of the queue pair's connection: how often it was reset before.
+    pub connection: u32,
+    /// Its transport service.
+    pub qp_type: QpType,
+    /// What its completion says that it did.
+    pub opcode: WcOpcode,
+    /// Bytes that it moved.
+    pub length_bytes: u32,
+    /// Whether success makes a completion.
+    pub reports: bool,
 }
 
 /// What is known about the process of the peer when a queue pair is about to give it up.
@@ -187,6 +203,19 @@ pub trait Host {
     /// A receive request completed, on completion queue `cq` (from [`RecvWqe::cq`]). `solicited` is
     /// the solicited-event bit of its last packet.
     fn complete_recv(&mut self, qp: &QpContext, cq: u32, completion: WorkCompletion, solicited: bool);
+
+    /// Whether the host judges work requests that have been carried out: asked before each completes.
+    #[inline]
+    fn judges(&self) -> bool {
+        false
+    }
+
+    /// Asked of each work request that is about to complete with success, in their order on its work queue:
+    /// the status that it ends with instead, if any. The queue pair then fails as by a fault of that request.
+    fn judge(&mut self, qp: &QpContext, ended: &Ended) -> Option<WcStatus> {
+        let _ = (qp, ended);
+        None
+    }
 
     /// An asynchronous event of this QP.
     fn event(&mut self, qp: &QpContext, event: AsyncEventType);

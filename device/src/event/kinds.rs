@@ -13,6 +13,7 @@ use pumice_transport::wire::{Opcode, Psn, Qpn};
 
 use super::element::AsyncElement;
 use crate::faults::Fired;
+use crate::faults::completions::CompletionFired;
 use crate::faults::live::LiveChange;
 use crate::ground::table::Handle;
 
@@ -44,7 +45,7 @@ bitflags! {
         const COMPLETION_EVENTS = 1 << (Topic::COUNT + 2);
         /// Queue pairs made and destroyed.
         const OBJECTS = 1 << (Topic::COUNT + 3);
-        /// Faults that a plan applied to packets.
+        /// Faults that a plan applied.
         const FAULTS = 1 << (Topic::COUNT + 4);
         /// Batches of packets as they meet the network; frequent.
         const BATCHES = 1 << (Topic::COUNT + 5);
@@ -98,6 +99,13 @@ pub enum Event<'a> {
     FaultPlanChanged {
         /// Which rule, and what became of it.
         change: &'a LiveChange<'a>,
+    },
+    /// A rule of a fault plan applied to a completion.
+    CompletionFaultApplied {
+        /// Which rule did what to which completion.
+        fault: &'a CompletionFired<'a>,
+        /// The number of the queue pair.
+        qpn: Qpn,
     },
     /// A call of the program was refused.
     CallRefused {
@@ -186,7 +194,9 @@ impl Event<'_> {
             Event::Qp { event, .. } => Topics::from_bits_retain(event.topic().bit()),
             Event::QpCreated { .. } | Event::QpDestroyed { .. } => Topics::OBJECTS,
             Event::PacketDropped { .. } => Topics::DROPS,
-            Event::FaultApplied { .. } | Event::FaultPlanChanged { .. } => Topics::FAULTS,
+            Event::FaultApplied { .. }
+            | Event::FaultPlanChanged { .. }
+            | Event::CompletionFaultApplied { .. } => Topics::FAULTS,
             Event::CallRefused { .. } => Topics::CALLS,
             Event::CmSent { .. } | Event::CmReceived { .. } | Event::CmEvent { .. } => Topics::CM,
             Event::BatchSent { .. } | Event::BatchReceived { .. } => Topics::BATCHES,

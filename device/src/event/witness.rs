@@ -11,6 +11,7 @@ use super::kinds::{Event, Topics};
 use super::relay::Relay;
 use super::steps::StepHook;
 use super::subscribers::Subscriber;
+use crate::faults::completions::CompletionFired;
 use crate::faults::live::LiveChange;
 use crate::faults::{Fired, PacketService, ReportLine, answer_word};
 
@@ -175,6 +176,12 @@ impl Subscriber for FaultWitness {
                 state.write(&ReportLine::of(fault));
                 state.sentences.send(|| sentence(fault, *qpn));
             }
+            Event::CompletionFaultApplied { fault, qpn } => {
+                let mut state = self.lock();
+                state.unused.remove(fault.rule);
+                state.write(&ReportLine::of_completion(fault));
+                state.sentences.send(|| about_completion(fault, *qpn));
+            }
             Event::FaultPlanChanged { change } => self.changed(change),
             _ => {}
         }
@@ -197,7 +204,24 @@ impl Subscriber for FaultWitness {
     }
 }
 
-/// What a rule did, in words.
+/// What a rule did to a completion, in words.
+fn about_completion(fired: &CompletionFired<'_>, qpn: Qpn) -> String {
+    let CompletionFired { rule, key, fate, .. } = fired;
+    let mut done = Vec::new();
+    if let Some(status) = fate.status {
+        done.push(format!("ends with {} instead of success", status.name()));
+    }
+    if fate.delay_ns > 0 {
+        done.push(format!("comes {} us later", fate.delay_ns / 1000));
+    }
+    if let Some(until) = &fate.until {
+        done.push(format!("is held until \"{until}\""));
+    }
+    let (done, class, message) = (done.join(", "), key.class.name(), key.message);
+    format!("fault \"{rule}\": {class} request {message} {done} (queue pair {}, QP {qpn})", key.qp)
+}
+
+/// What a rule did to a packet, in words.
 fn sentence(fired: &Fired<'_>, qpn: Option<Qpn>) -> String {
     let Fired { rule, key, fate, peer, .. } = fired;
     let mut done = Vec::new();

@@ -57,10 +57,17 @@ impl Faults {
         }
         let is_taken = |name: &str| self.rules.iter().any(|armed| armed.name == name);
         let rule = rule_of_line(line, is_taken)?;
-        if matches!(rule.what, What::Call(_)) {
-            return Err("rules about calls are not taken while a program runs: start it with \
+        if !matches!(rule.what, What::Packet(_)) {
+            return Err("only rules about packets are taken while a program runs: start it with \
                         pumice run --fault"
                 .to_owned());
+        }
+        if rule.after.is_some() {
+            return Err(
+                "a rule that waits is not taken while a program runs: leave out after, and add it when \
+                        its time has come"
+                    .to_owned(),
+            );
         }
         if !self.arm(&rule, Some(line)) {
             return Err(format!("the rule is about processes with another tag: this one has {}", self.tag));
@@ -130,6 +137,7 @@ fn kind(aim: &Aim) -> &'static str {
 mod tests {
     use super::*;
     use crate::faults::plan::FaultPlan;
+    use crate::faults::waits::Triggers;
     use crate::ground::clock::Clock;
 
     const NOW: Moment = Moment { packets: 7, queue_pairs: 2 };
@@ -140,7 +148,8 @@ mod tests {
 
     #[test]
     fn rules_come_rest_and_go() {
-        let mut faults = Faults::new(&FaultPlan::seeded(3), "server", Clock::monotonic());
+        let (plan, clock) = (FaultPlan::seeded(3), Clock::monotonic());
+        let mut faults = Faults::new(&plan, "server", &Triggers::new(&plan, &clock), clock);
         assert!(!faults.is_active());
         let mut told = Vec::new();
         let mut ask = |faults: &mut Faults, order: LiveOrder| {
@@ -159,7 +168,15 @@ mod tests {
             (vec!["drop", "drop-2"], &["drop-2".to_owned()][..])
         );
         assert!(faults.is_active() && answer.rules[1].live && answer.rules[1].does == "drop chance=3%");
-        for wrong in ["drop name=drop", "drop tag=client", "dorp", "", "fail call=ibv_reg_mr"] {
+        for wrong in [
+            "drop name=drop",
+            "drop tag=client",
+            "dorp",
+            "",
+            "fail call=ibv_reg_mr",
+            "drop after=\"bytes 1\"",
+            "late time=1s",
+        ] {
             let answer = ask(&mut faults, add(wrong));
             assert!(answer.refused.is_some() && answer.rules.len() == 2, "{wrong}: {answer:?}");
         }

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use pumice_transport::event::Departure;
 use pumice_transport::host::QpContext;
@@ -15,6 +16,8 @@ use super::identity::PacketKey;
 use super::partition::Partitions;
 use super::plan::{FaultPlan, PacketRule, Rule, What, When};
 use super::traffic::{Count, Stream, Traffic};
+use super::trigger::Occurrence;
+use super::waits::{Gate, Triggers};
 use crate::ground::clock::Clock;
 
 /// Queue pairs that are remembered at a time: more than a device has.
@@ -49,6 +52,7 @@ pub(super) enum Aim {
 /// A rule that concerns this process.
 pub(super) struct Armed {
     pub(super) name: String,
+    after: Option<Gate>,
     when: When,
     pub(super) aim: Aim,
     /// What it counts by; no other rule of this process has or had it.
@@ -72,6 +76,7 @@ pub(crate) struct Faults {
     pub(super) seed: u64,
     pub(super) tag: String,
     pub(super) rules: Vec<Armed>,
+    triggers: Arc<Triggers>,
     /// Rules that there were so far.
     rules_made: usize,
     queue_pairs: BTreeMap<u32, Traffic>,
@@ -93,12 +98,13 @@ struct Case<'a> {
 }
 
 impl Faults {
-    /// The part of a plan that concerns a process of this tag.
-    pub(crate) fn new(plan: &FaultPlan, tag: &str, clock: Clock) -> Faults {
+    /// The part of a plan that concerns packets of a process of this tag.
+    pub(crate) fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>, clock: Clock) -> Faults {
         let mut faults = Faults {
             seed: plan.seed(),
             tag: tag.to_owned(),
             rules: Vec::new(),
+            triggers: Arc::clone(triggers),
             rules_made: 0,
             queue_pairs: BTreeMap::new(),
             is_late: false,
@@ -123,6 +129,7 @@ impl Faults {
         }
         self.rules.push(Armed {
             name: rule.name.clone(),
+            after: rule.after.as_ref().and_then(|trigger| self.triggers.gate(trigger)),
             when: rule.when,
             aim,
             id: self.rules_made,
@@ -137,11 +144,6 @@ impl Faults {
     /// Whether there are rules: without them there is nothing to ask.
     pub(crate) fn is_active(&self) -> bool {
         !self.rules.is_empty()
-    }
-
-    /// The seed of the plan.
-    pub(crate) const fn seed(&self) -> u64 {
-        self.seed
     }
 
     /// The names of the rules.
@@ -219,7 +221,7 @@ impl Faults {
         for armed in self.rules.iter().filter(|armed| !armed.is_paused) {
             let applied = match &armed.aim {
                 Aim::Recorded(packets) => packets.get(case.key).copied(),
-                Aim::Packets(rule) if rule.matches(case.key, case.peer) => {
+                Aim::Packets(rule) if armed.has_begun() && rule.matches(case.key, case.peer) => {
                     let fault = &rule.fault;
                     let count = counts.entry((armed.id, case.stream)).or_default();
                     armed.tally.met.update(|met| met.saturating_add(1));
@@ -237,6 +239,7 @@ impl Faults {
             if let Some(for_ns) = partition_ns {
                 self.part(armed, case.peer, for_ns);
             }
+            self.triggers.note(Occurrence::Rule(&armed.name));
             let (rule, tag, key, peer) = (armed.name.as_str(), self.tag.as_str(), case.key, case.peer);
             witness(&Fired { rule, tag, key, fate: &more, partition_ns, peer });
         }
@@ -286,8 +289,8 @@ impl Aim {
     fn new(rule: &Rule, tag: &str) -> Option<Aim> {
         Some(match &rule.what {
             What::Packet(rule) => rule.selector.is_of(tag).then(|| Aim::Packets(rule.clone()))?,
-            What::Call(_) => return None,
-            What::Recorded(recording) if !recording.calls.is_empty() => return None,
+            What::Call(_) | What::Completion(_) => return None,
+            What::Recorded(recording) if !recording.is_of_packets() => return None,
             What::Recorded(recording) if !recording.tags.contains(tag) => return None,
             What::Recorded(recording) => Aim::Recorded(
                 recording
@@ -298,5 +301,11 @@ impl Aim {
                     .collect(),
             ),
         })
+    }
+}
+
+impl Armed {
+    fn has_begun(&self) -> bool {
+        self.after.as_ref().is_none_or(Gate::is_open)
     }
 }

@@ -34,6 +34,8 @@ macro_rules! named {
     };
 }
 
+pub(super) use named;
+
 named! {
     /// The service that a packet belongs to.
     PacketService {

@@ -12,8 +12,10 @@
 
 mod action;
 mod answer;
+mod at_work;
 pub mod calls;
 mod change;
+pub mod completions;
 mod connections;
 mod decide;
 mod frontier;
@@ -24,22 +26,31 @@ mod plan;
 mod select;
 mod text;
 mod traffic;
+mod trigger;
+mod waits;
 mod wire;
 
 pub use action::{Delay, Fault};
 pub(crate) use answer::answer_word;
+pub(crate) use at_work::PlanAtWork;
 pub(crate) use change::Moment;
+pub(crate) use completions::{CompletionFaults, Verdict};
 pub(crate) use decide::Faults;
 pub use decide::Fired;
 pub use identity::{PacketClass, PacketKey, PacketService};
 pub(crate) use partition::Partitions;
 pub use plan::{
-    Bursts, FaultPlan, PacketRule, PlanError, Recorded, RecordedCall, Recording, Rule, Steps, What, When,
+    Bursts, FaultPlan, PacketRule, PlanError, Recorded, RecordedCall, RecordedCompletion, Recording, Rule,
+    Steps, What, When,
 };
 pub use pumice_transport::types::{Fate, Flips};
 pub use select::{PacketSelector, Span};
 pub use text::{
-    CALLS_SELECTOR, KINDS, Kind, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError, WHEN, summaries,
+    CALLS_SELECTOR, COMPLETIONS_SELECTOR, CompletionLine, KINDS, Kind, MAX_PLAN_BYTES, ReportLine, SELECTOR,
+    Summary, TextError, WHEN, summaries,
 };
+pub use trigger::Trigger;
+pub(crate) use waits::Gate;
+pub use waits::Triggers;
 pub(crate) use wire::WireFaults;
 pub use wire::{WirePlan, WireRule, WireTrigger};

@@ -6,11 +6,15 @@ use pumice_transport::types::Fate;
 
 use super::action::Fault;
 use super::calls::{CallFate, CallRule};
+use super::completions::{CompletionFate, CompletionFault, CompletionKey, CompletionRule};
 use super::identity::{PacketClass, PacketKey, PacketService};
 use super::select::{PacketSelector, Span};
+use super::trigger::Trigger;
 
 /// The name of the rule that `--loss` stands for.
 const LOSS: &str = "loss";
+/// What to do about a rule that is not there.
+const KNOWN_RULE: &str = "write the name of a rule of the plan";
 /// All of a million.
 const ALWAYS_PPM: u32 = 1_000_000;
 
@@ -63,6 +67,8 @@ pub enum What {
     Packet(Box<PacketRule>),
     /// Something happens to calls.
     Call(Box<CallRule>),
+    /// Something happens to completions.
+    Completion(Box<CompletionRule>),
     /// What a report says happens again.
     Recorded(Recording),
 }
@@ -85,6 +91,26 @@ pub struct Recording {
     pub packets: Vec<Recorded>,
     /// The calls that it applied to.
     pub calls: Vec<RecordedCall>,
+    /// The completions that it applied to.
+    pub completions: Vec<RecordedCompletion>,
+}
+
+impl Recording {
+    /// It is about packets, or did not apply to anything.
+    pub(super) fn is_of_packets(&self) -> bool {
+        self.calls.is_empty() && self.completions.is_empty()
+    }
+}
+
+/// A completion to which something happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedCompletion {
+    /// The tag of its process.
+    pub tag: String,
+    /// Which completion.
+    pub key: CompletionKey,
+    /// What happened.
+    pub fate: CompletionFate,
 }
 
 /// A call to which something happened.
@@ -118,6 +144,8 @@ pub struct Recorded {
 pub struct Rule {
     /// Its name: no other rule of the plan has it. What the rule draws depends on it.
     pub name: String,
+    /// What it waits for before it begins: what comes earlier is not counted.
+    pub after: Option<Trigger>,
     /// When.
     pub when: When,
     /// What.
@@ -135,6 +163,7 @@ pub struct Rule {
 /// let third = Some(Steps { first: 3, last: 3, step: 1 });
 /// let plan = FaultPlan::seeded(7).losing(10_000).with(Rule {
 ///     name: "third ACK".to_owned(),
+///     after: None,
 ///     when: When { steps: third, ..When::default() },
 ///     what: What::Packet(Box::new(PacketRule { selector, fault: Fault::Drop })),
 /// });
@@ -180,7 +209,7 @@ impl FaultPlan {
     pub fn by_chance(self, name: &str, ppm: u32, fault: Fault) -> FaultPlan {
         let when = When { chance_ppm: Some(ppm), ..When::default() };
         let rule = PacketRule { selector: PacketSelector::default(), fault };
-        self.with(Rule { name: name.to_owned(), when, what: What::Packet(Box::new(rule)) })
+        self.with(Rule { name: name.to_owned(), after: None, when, what: What::Packet(Box::new(rule)) })
     }
 
     /// Also a rule of the name "loss", by which so many of a million packets are lost.
@@ -210,11 +239,56 @@ impl FaultPlan {
         self.rules.is_empty()
     }
 
+    /// What the rules wait for.
+    pub(super) fn triggers(&self) -> impl Iterator<Item = &Trigger> {
+        self.rules.iter().flat_map(Rule::triggers)
+    }
+
     /// Whether the plan makes sense.
     ///
     /// # Errors
-    /// Two rules have one name, conditions exclude each other, or a rule can apply to nothing.
+    /// Two rules have one name, conditions exclude each other, a rule can apply to nothing, or it waits for a
+    /// rule that does not exist or that waits for it.
     pub fn check(&self) -> Result<(), PlanError> {
+        self.check_rules()?;
+        self.check_waiting()
+    }
+
+    /// Whether every rule that is waited for can apply first.
+    pub(crate) fn check_waiting(&self) -> Result<(), PlanError> {
+        let awaited = |rule: &Rule| match &rule.after {
+            Some(Trigger::Rule(name)) => Some(name.clone()),
+            _ => None,
+        };
+        for rule in &self.rules {
+            let wrong = |problem: String| Err(PlanError { rule: rule.name.clone(), problem });
+            for trigger in rule.triggers() {
+                let Trigger::Rule(name) = trigger else { continue };
+                if *name == rule.name {
+                    return wrong("it waits for itself, so it never begins: name another rule".to_owned());
+                }
+                if !self.rules.iter().any(|other| other.name == *name) {
+                    return wrong(format!(
+                        "it waits for rule \"{name}\", which the plan lacks: {KNOWN_RULE}"
+                    ));
+                }
+            }
+            let mut next = awaited(rule);
+            for _ in 0..self.rules.len() {
+                let Some(name) = next else { break };
+                if name == rule.name {
+                    return wrong(
+                        "rules that wait for it in turn are what it waits for: break the circle".to_owned(),
+                    );
+                }
+                next = self.rules.iter().find(|other| other.name == name).and_then(awaited);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether each rule makes sense by itself. Rules that are waited for may come later.
+    pub(crate) fn check_rules(&self) -> Result<(), PlanError> {
         let mut names = BTreeSet::new();
         for rule in &self.rules {
             let wrong = |problem: String| PlanError { rule: rule.name.clone(), problem };
@@ -226,16 +300,35 @@ impl FaultPlan {
                 check_selector(&packets.selector).map_err(wrong)?;
                 check_fault(packets).map_err(wrong)?;
             }
-            if let What::Call(calls) = &rule.what {
-                calls.check().map_err(wrong)?;
-                if rule.when.bursts.is_some() {
-                    return Err(wrong(
-                        "bad stretches are of packets: remove burst-begin and burst-end".to_owned(),
-                    ));
-                }
+            match &rule.what {
+                What::Call(calls) => calls.check().map_err(wrong)?,
+                What::Completion(completions) => completions.check().map_err(wrong)?,
+                What::Packet(_) | What::Recorded(_) => {}
+            }
+            if rule.when.bursts.is_some() && !matches!(rule.what, What::Packet(_)) {
+                return Err(wrong(
+                    "bad stretches are of packets: remove burst-begin and burst-end".to_owned(),
+                ));
             }
         }
         Ok(())
+    }
+}
+
+impl Rule {
+    /// What it waits for, and what it makes completions wait for.
+    fn triggers(&self) -> Vec<&Trigger> {
+        let until = match &self.what {
+            What::Completion(rule) => match &rule.fault {
+                CompletionFault::Late { until, .. } => until.iter().collect(),
+                CompletionFault::End { .. } => Vec::new(),
+            },
+            What::Recorded(recording) => {
+                recording.completions.iter().filter_map(|one| one.fate.until.as_ref()).collect()
+            }
+            What::Packet(_) | What::Call(_) => Vec::new(),
+        };
+        self.after.iter().chain(until).collect()
     }
 }
 

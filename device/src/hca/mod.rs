@@ -29,7 +29,7 @@ use crate::counters::Counters;
 use crate::driver::{Background, Core};
 use crate::engine::{Engine, QueuePairs};
 use crate::event::{LogHook, LogSubscriber, StepHook, StepSubscriber, Subscriber, Subscribers};
-use crate::faults::Faults;
+use crate::faults::PlanAtWork;
 use crate::ground::clock::Clock;
 use crate::ground::limits::Limits;
 use crate::ground::random::Random;
@@ -161,7 +161,7 @@ impl Hca {
     /// No GIDs; the operating system has no descriptor or thread to give.
     pub fn open(mut config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
         let events = Arc::new(config.subscribe(&clock)?);
-        Hca::open_with(config, port, clock, events, None, None)
+        Hca::open_with(config, port, clock, events, PlanAtWork::default(), None)
     }
 
     /// As [`Hca::open`], with the port's subscribers, a fault plan and a shuffled schedule.
@@ -170,12 +170,13 @@ impl Hca {
         mut port: Box<dyn Port>,
         clock: Clock,
         events: Arc<Subscribers>,
-        faults: Option<Box<Faults>>,
+        faults: PlanAtWork,
         shuffle: Option<Arc<Shuffle>>,
     ) -> Result<Hca, HcaError> {
         let threaded = !clock.is_virtual();
         let mut resources = Resources::with_subscribers(config.limits, Arc::clone(&events))?;
-        resources.set_faults(faults);
+        resources.set_faults(faults.packets);
+        resources.set_completion_faults(faults.completions, &clock);
         resources.set_shuffle(shuffle);
         resources.pkeys = PkeyTable::new(&config.pkeys, config.limits.pkey_table_len);
         resources.set_number_base(config.process.number_base());

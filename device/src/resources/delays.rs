@@ -17,7 +17,11 @@ impl Resources {
     /// When what was put off is done, in ns.
     #[inline]
     pub(crate) fn late_due_ns(&self) -> Option<u64> {
-        self.late.as_ref().and_then(|late| late.due_ns)
+        let put_off = self.put_off.as_ref().and_then(|put_off| put_off.due_ns());
+        match (self.late.as_ref().and_then(|late| late.due_ns), put_off) {
+            (Some(late_ns), Some(put_off_ns)) => Some(late_ns.min(put_off_ns)),
+            (late_ns, put_off_ns) => late_ns.or(put_off_ns),
+        }
     }
 
     /// Whether a seed decides what is put off.
@@ -73,8 +77,11 @@ impl Resources {
 
     /// Does what was put off, if its time has come.
     pub(crate) fn expire_late(&mut self, now_ns: u64) {
-        if self.late_due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+        if self.late.as_ref().and_then(|late| late.due_ns).is_some_and(|due_ns| due_ns <= now_ns) {
             self.release_late();
+        }
+        if self.put_off.is_some() {
+            self.expire_put_off(now_ns);
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
 use pumice_transport::event::{Departure, QpEvent, Topic};
-use pumice_transport::host::{Counter, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
+use pumice_transport::host::{Counter, Ended, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
 use pumice_transport::types::{
     Access, AsyncEventType, AtomicOperation, Cause, Fate, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind,
     WorkCompletion,
@@ -183,7 +183,19 @@ impl Host for DeviceHost<'_> {
         self.complete(qp, cq, completion, 0, solicited);
     }
 
+    #[inline]
+    fn judges(&self) -> bool {
+        self.put_off.is_some()
+    }
+
+    fn judge(&mut self, qp: &QpContext, ended: &Ended) -> Option<WcStatus> {
+        self.resources.judge(qp, ended)
+    }
+
     fn event(&mut self, qp: &QpContext, event: AsyncEventType) {
+        if self.put_off.is_some() {
+            self.end_wait_of(qp.ordinal);
+        }
         if self.late.is_some() {
             self.release_before_event(qp);
         }
@@ -252,6 +264,23 @@ impl Resources {
 
     #[inline]
     fn complete(
+        &mut self,
+        qp: &QpContext,
+        cq: u32,
+        mut completion: WorkCompletion,
+        released: u32,
+        solicited: bool,
+    ) {
+        if self.put_off.is_some() {
+            let Some(changed) = self.put_off(qp, cq, completion, released, solicited) else { return };
+            completion = changed;
+        }
+        self.complete_in_turn(qp, cq, completion, released, solicited);
+    }
+
+    /// Makes a completion now, unless a shuffled schedule puts it off.
+    #[inline]
+    pub(super) fn complete_in_turn(
         &mut self,
         qp: &QpContext,
         cq: u32,

@@ -13,11 +13,13 @@ mod late;
 mod mapping_check;
 mod memory;
 mod protection_domains;
+mod put_off;
 mod qp_setup;
 mod queue_pairs;
 mod queues;
 mod tables;
 mod users;
+mod verdicts;
 mod xrc;
 
 pub(crate) use mapping_check::MappingCheckPolicy;

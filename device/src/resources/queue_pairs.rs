@@ -132,6 +132,7 @@ impl Resources {
         if let Some(faults) = &mut self.faults {
             faults.forget(&attachment.context);
         }
+        self.forget_completions_of(attachment.context.ordinal);
         let QpContext { pd, send_cq, recv_cq, recv_queue, .. } = attachment.context;
         self.release_pd(pd);
         attachment.xrcd.into_iter().for_each(|xrcd| self.xrc.release_open(xrcd));
@@ -161,6 +162,7 @@ impl Resources {
         let Some(attachment) = self.attachment_mut(qpn) else { return };
         attachment.fatal = false;
         let context = attachment.context;
+        self.drop_put_off(context.ordinal);
         let QpContext { send_cq, recv_cq, .. } = context;
         for cq in [Some(send_cq), Some(recv_cq).filter(|cq| *cq != send_cq)].into_iter().flatten() {
             if let Some(entry) = self.cqs.at(cq) {

@@ -7,6 +7,7 @@ use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 
 use super::late::Late;
+use super::put_off::PutOff;
 use crate::addresses::gid_table::GidTable;
 use crate::addresses::multicast::MulticastGroups;
 use crate::addresses::pkey_table::PkeyTable;
@@ -81,6 +82,8 @@ pub struct Resources {
     pub(crate) faults: Option<Box<Faults>>,
     /// What a shuffled schedule has put off.
     pub(super) late: Option<Box<Late>>,
+    /// What a fault plan does to completions, if there is one.
+    pub(super) put_off: Option<Box<PutOff>>,
     /// A completion was made since the engine last cleared this.
     pub new_completions: bool,
     /// The receive queue of UC or UD messages that was short of requests last, and the completion queue that
@@ -185,6 +188,7 @@ impl Resources {
             qp_faults: Vec::new(),
             faults: None,
             late: None,
+            put_off: None,
             new_completions: false,
             short_receives: None,
         })

@@ -38,11 +38,15 @@ impl Settings {
         }
         if self.loss_ppm > 0 {
             plan = plan.losing(self.loss_ppm);
-            plan.check().map_err(|error| {
+            plan.check_rules().map_err(|error| {
                 let problem = format!("the plan has a rule \"{}\" already: give it another name", error.rule);
                 SettingError::new(super::LOSS, format!("{} %", f64::from(self.loss_ppm) / 1e4), problem)
             })?;
         }
+        plan.check_waiting().map_err(|error| {
+            let line = self.fault_lines.iter().find(|line| line.contains("after")).cloned();
+            SettingError::new(FAULT, line.unwrap_or_default(), error.to_string())
+        })?;
         Ok(plan)
     }
 }

@@ -53,5 +53,7 @@ pub fn node(world: &mut World, address: &str, plan: &FaultPlan) -> (Node, Report
 
 /// The plan of these lines.
 pub fn plan(lines: &[&str]) -> FaultPlan {
-    lines.iter().fold(FaultPlan::seeded(42), |plan, line| plan.with_line(line).unwrap())
+    let plan = lines.iter().fold(FaultPlan::seeded(42), |plan, line| plan.with_line(line).unwrap());
+    plan.check().unwrap();
+    plan
 }

@@ -2,7 +2,7 @@
 //! memory that the message names. All services put messages together here; what a fault leads to is theirs to
 //! say.
 
-use crate::host::{Host, MemoryError, NoRecv, RecvWqe, RemoteKey, fault_of};
+use crate::host::{Ended, Host, MemoryError, NoRecv, RecvWqe, RemoteKey, fault_of};
 use crate::qp::settings::Settings;
 use crate::types::{Access, Detail, WcFlags, WcOpcode, WcStatus, WorkCompletion};
 use crate::wire::{OperationClass, Packet};
@@ -51,6 +51,8 @@ pub(crate) enum Fault {
     RemoteMemory(MemoryError),
     /// The key that a SEND takes away cannot be invalidated. Its data has arrived.
     Key(MemoryError),
+    /// The host gives the receive request in use this status. The message's data has arrived.
+    Judged(WcStatus),
 }
 
 impl Fault {
@@ -66,6 +68,7 @@ impl Fault {
             Fault::TooLong(_) => "the message is longer than its receive request",
             Fault::ReceiveMemory(_) => "its receive request names memory that cannot be used",
             Fault::RemoteMemory(error) | Fault::Key(error) => error.reason(),
+            Fault::Judged(_) => "a rule of the fault plan ends its receive request",
         }
     }
 }
@@ -83,6 +86,7 @@ impl Fault {
         match *self {
             Fault::TooLong(detail) => Some(BufferFailure { status: WcStatus::LocLenErr, detail }),
             Fault::ReceiveMemory(detail) => Some(BufferFailure { status: WcStatus::LocProtErr, detail }),
+            Fault::Judged(status) => Some(BufferFailure { status, detail: Detail::None }),
             _ => None,
         }
     }
@@ -178,6 +182,7 @@ impl Inbound {
             completion.flags |= WcFlags::WITH_INV;
             completion.invalidated_rkey = ieth.rkey;
         }
+        judge(settings, &completion, host)?;
         self.complete(settings, packet, completion, host);
         Ok(())
     }
@@ -230,6 +235,7 @@ impl Inbound {
         if has_imm {
             self.take_recv(settings, packet, host)?;
             let completion = self.completion(settings, packet, WcOpcode::RecvRdmaWithImm, total);
+            judge(settings, &completion, host)?;
             self.complete(settings, packet, completion, host);
         }
         Ok(())
@@ -336,6 +342,29 @@ impl Inbound {
         host.complete_recv(&settings.context, self.recv.cq, completion, false);
         true
     }
+}
+
+/// Asks the host about the receive request in use, which this completion is about to end.
+///
+/// # Errors
+/// The host gives it another status.
+#[inline]
+pub(crate) fn judge<H: Host>(
+    settings: &Settings,
+    completion: &WorkCompletion,
+    host: &mut H,
+) -> Result<(), Fault> {
+    if !host.judges() {
+        return Ok(());
+    }
+    let ended = Ended {
+        connection: settings.connection,
+        qp_type: settings.qp_type,
+        opcode: completion.opcode,
+        length_bytes: completion.byte_len,
+        reports: true,
+    };
+    host.judge(&settings.context, &ended).map_or(Ok(()), |status| Err(Fault::Judged(status)))
 }
 
 /// The key for remote memory that a packet uses, in the right protection domain.

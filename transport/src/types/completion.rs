@@ -13,6 +13,8 @@ pub enum WcStatus {
     LocLenErr = 1,
     /// The queue pair could not execute the request.
     LocQpOpErr = 2,
+    /// Of reliable datagrams, which RoCE adapters do not have: the EE context could not execute the request.
+    LocEecOpErr = 3,
     /// A local buffer's key, range, right or PD is wrong.
     LocProtErr = 4,
     /// Not executed: the queue pair went to ERR before.
@@ -33,21 +35,64 @@ pub enum WcStatus {
     RetryExcErr = 12,
     /// The peer had no receive posted after all RNR retries.
     RnrRetryExcErr = 13,
+    /// Of reliable datagrams: the domain of a request or of its buffer is wrong.
+    LocRddViolErr = 14,
     /// NAK 0x64; XRC: no such SRQ at the peer.
     RemInvRdReqErr = 15,
+    /// Of reliable datagrams: the peer aborted the request.
+    RemAbortErr = 16,
+    /// Of reliable datagrams: the number of an EE context is wrong.
+    InvEecnErr = 17,
+    /// Of reliable datagrams: the state of an EE context is wrong.
+    InvEecStateErr = 18,
     /// The device failed.
     FatalErr = 19,
+    /// The peer did not answer in time.
+    RespTimeoutErr = 20,
     /// Anything else.
     GeneralErr = 21,
+    /// Tags could not be matched.
+    TmErr = 22,
+    /// A tagged message has a rendezvous that software has to finish.
+    TmRndvIncomplete = 23,
 }
 
 impl WcStatus {
+    /// All of them.
+    pub const ALL: [WcStatus; 24] = [
+        WcStatus::Success,
+        WcStatus::LocLenErr,
+        WcStatus::LocQpOpErr,
+        WcStatus::LocEecOpErr,
+        WcStatus::LocProtErr,
+        WcStatus::WrFlushErr,
+        WcStatus::MwBindErr,
+        WcStatus::BadRespErr,
+        WcStatus::LocAccessErr,
+        WcStatus::RemInvReqErr,
+        WcStatus::RemAccessErr,
+        WcStatus::RemOpErr,
+        WcStatus::RetryExcErr,
+        WcStatus::RnrRetryExcErr,
+        WcStatus::LocRddViolErr,
+        WcStatus::RemInvRdReqErr,
+        WcStatus::RemAbortErr,
+        WcStatus::InvEecnErr,
+        WcStatus::InvEecStateErr,
+        WcStatus::FatalErr,
+        WcStatus::RespTimeoutErr,
+        WcStatus::GeneralErr,
+        WcStatus::TmErr,
+        WcStatus::TmRndvIncomplete,
+    ];
+
     /// Name as in verbs, without the prefix.
     pub const fn name(self) -> &'static str {
         match self {
             WcStatus::Success => "SUCCESS",
             WcStatus::LocLenErr => "LOC_LEN_ERR",
             WcStatus::LocQpOpErr => "LOC_QP_OP_ERR",
+            WcStatus::LocEecOpErr => "LOC_EEC_OP_ERR",
             WcStatus::LocProtErr => "LOC_PROT_ERR",
             WcStatus::WrFlushErr => "WR_FLUSH_ERR",
             WcStatus::MwBindErr => "MW_BIND_ERR",
@@ -58,9 +103,16 @@ impl WcStatus {
             WcStatus::RemOpErr => "REM_OP_ERR",
             WcStatus::RetryExcErr => "RETRY_EXC_ERR",
             WcStatus::RnrRetryExcErr => "RNR_RETRY_EXC_ERR",
+            WcStatus::LocRddViolErr => "LOC_RDD_VIOL_ERR",
             WcStatus::RemInvRdReqErr => "REM_INV_RD_REQ_ERR",
+            WcStatus::RemAbortErr => "REM_ABORT_ERR",
+            WcStatus::InvEecnErr => "INV_EECN_ERR",
+            WcStatus::InvEecStateErr => "INV_EEC_STATE_ERR",
             WcStatus::FatalErr => "FATAL_ERR",
+            WcStatus::RespTimeoutErr => "RESP_TIMEOUT_ERR",
             WcStatus::GeneralErr => "GENERAL_ERR",
+            WcStatus::TmErr => "TM_ERR",
+            WcStatus::TmRndvIncomplete => "TM_RNDV_INCOMPLETE",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Rules about calls at work: asked about each call, they say what happens to it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use fnv::FnvBuildHasher;
 
@@ -8,6 +9,8 @@ use super::fate::{CallFate, CallKey};
 use super::rule::{CallFault, CallRule};
 use super::table::CallInfo;
 use crate::faults::plan::{FaultPlan, Rule, What, When};
+use crate::faults::trigger::Occurrence;
+use crate::faults::waits::{Gate, Triggers};
 
 /// Queue pairs for which a rule counts at a time.
 const MAX_QUEUE_PAIRS: usize = 1 << 16;
@@ -37,6 +40,7 @@ enum Aim {
 #[derive(Debug)]
 struct Armed {
     name: String,
+    after: Option<Gate>,
     when: When,
     aim: Aim,
     /// Calls that it was about; if it is about queue pairs, for each of them.
@@ -50,13 +54,17 @@ pub struct CallFaults {
     seed: u64,
     tag: String,
     rules: Vec<Armed>,
+    triggers: Arc<Triggers>,
 }
 
 impl CallFaults {
-    /// The rules about calls that concern a process of this tag; `None` if none does.
-    pub fn new(plan: &FaultPlan, tag: &str) -> Option<CallFaults> {
-        let rules: Vec<Armed> = plan.rules().iter().filter_map(|rule| Armed::new(rule, tag)).collect();
-        (!rules.is_empty()).then(|| CallFaults { seed: plan.seed(), tag: tag.to_owned(), rules })
+    /// The rules about calls that concern a process of this tag; `None` if none does. `triggers` are those of
+    /// the plan in this process.
+    pub fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>) -> Option<CallFaults> {
+        let armed = |rule| Armed::new(rule, tag, triggers);
+        let rules: Vec<Armed> = plan.rules().iter().filter_map(armed).collect();
+        let (seed, triggers) = (plan.seed(), Arc::clone(triggers));
+        (!rules.is_empty()).then(|| CallFaults { seed, tag: tag.to_owned(), rules, triggers })
     }
 
     /// The seed of the plan.
@@ -88,6 +96,7 @@ impl CallFaults {
             armed.applied = armed.applied.saturating_add(1);
             fate.errno = fate.errno.or(more.errno);
             fate.delay_ns = fate.delay_ns.saturating_add(more.delay_ns);
+            self.triggers.note(Occurrence::Rule(&armed.name));
             witness(&CallFired { rule: &armed.name, tag: &self.tag, key: *key, fate: more });
         }
         fate
@@ -111,16 +120,18 @@ impl CallFaults {
 }
 
 impl Armed {
-    fn new(rule: &Rule, tag: &str) -> Option<Armed> {
+    fn new(rule: &Rule, tag: &str, triggers: &Arc<Triggers>) -> Option<Armed> {
         let aim = match &rule.what {
             What::Call(call) => call.selector.is_of(tag).then(|| Aim::Calls((**call).clone()))?,
             What::Recorded(recording) if recording.calls.iter().any(|call| call.tag == tag) => {
                 let own = recording.calls.iter().filter(|call| call.tag == tag);
                 Aim::Recorded(own.map(|call| ((call.call.clone(), call.nth), call.fate)).collect())
             }
-            What::Packet(_) | What::Recorded(_) => return None,
+            _ => return None,
         };
-        Some(Armed { name: rule.name.clone(), when: rule.when, aim, matched: BTreeMap::new(), applied: 0 })
+        let after = rule.after.as_ref().and_then(|trigger| triggers.gate(trigger));
+        let (name, when) = (rule.name.clone(), rule.when);
+        Some(Armed { name, after, when, aim, matched: BTreeMap::new(), applied: 0 })
     }
 
     /// Whether the rule applies to a call, and how.
@@ -131,6 +142,9 @@ impl Armed {
             Aim::Calls(rule) => rule,
         };
         let place = place?;
+        if self.after.as_ref().is_some_and(|gate| !gate.is_open()) {
+            return None;
+        }
         if self.matched.len() >= MAX_QUEUE_PAIRS && !self.matched.contains_key(&place) {
             return None;
         }
@@ -159,10 +173,11 @@ impl Armed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ground::clock::Clock;
 
     fn faults(lines: &[&str]) -> CallFaults {
         let plan = lines.iter().try_fold(FaultPlan::seeded(7), |plan, line| plan.with_line(line)).unwrap();
-        CallFaults::new(&plan, "server").unwrap()
+        CallFaults::new(&plan, "server", &Triggers::new(&plan, &Clock::monotonic())).unwrap()
     }
 
     /// The ordinals of the calls that fail, of ten.
@@ -230,6 +245,15 @@ mod tests {
         assert_eq!(fate, CallFate { errno: Some(libc::EINVAL), delay_ns: 5_001_000 });
         assert_eq!(told, ["slow", "slower", "fail", "fail-2"]);
         assert_eq!(faults.unfired().collect::<Vec<_>>(), ["other"]);
+    }
+
+    #[test]
+    fn a_rule_counts_from_when_another_one_has_applied() {
+        let first = "fail name=first call=ibv_alloc_pd nth=4";
+        let mut faults = faults(&["fail call=ibv_reg_mr nth=2 after=\"rule first\"", first]);
+        assert!(failing(&mut faults, "ibv_reg_mr", None).is_empty());
+        assert_eq!(failing(&mut faults, "ibv_alloc_pd", None), [4]);
+        assert_eq!(failing(&mut faults, "ibv_reg_mr", None), [2]);
     }
 
     #[test]

@@ -13,5 +13,6 @@ mod table;
 pub use decide::{CallFaults, CallFired};
 pub use errno::{errno_from, errno_name, errno_text};
 pub use fate::{CallFate, CallKey};
+pub(super) use rule::matches as matches_tag;
 pub use rule::{CallFault, CallRule, CallSelector};
 pub use table::{CALLS, CallInfo, Errnos};

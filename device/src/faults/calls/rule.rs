@@ -146,7 +146,7 @@ fn has_queue_pair(call: &str) -> bool {
 }
 
 /// Whether a text is like a pattern, in which `*` stands for any characters.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(in crate::faults) fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut left) = text.strip_prefix(start) else { return false };
     let mut parts: Vec<&str> = rest.split('*').collect();

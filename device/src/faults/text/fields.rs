@@ -74,6 +74,11 @@ impl Fields {
     }
 }
 
+/// That a name is none of those that are known.
+pub(super) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    format!("{name} is none of {}", known.collect::<Vec<_>>().join(", "))
+}
+
 /// The words of a line; double quotes hold words together.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);

@@ -25,6 +25,11 @@ pub const WHEN: &[(&str, &str)] = &[
     ("burst-begin", "how likely a bad stretch begins with a packet; the rule applies in bad stretches"),
     ("burst-end", "how likely a bad stretch ends with a packet"),
     ("times", "at most so often on each connection"),
+    (
+        "after",
+        "only after this has happened in the process: \"rule NAME\" (that rule applied), \"completions 100 \
+         qp=0\" (work requests carried out), \"bytes 4096 qp=0\"; without qp on all queue pairs",
+    ),
 ];
 
 /// Fields of every rule about packets: which packets.
@@ -51,6 +56,17 @@ pub const CALLS_SELECTOR: &[(&str, &str)] = &[
     ("tag", "tag of the process; * at the end stands for anything"),
     ("call", "name of the call; * stands for any characters, and all these calls are counted together"),
     ("qp", "ordinals of queue pairs in the process, from 0: calls on those only"),
+];
+
+/// Fields of every rule about completions: which completions. They are counted on each work queue of each
+/// connection.
+pub const COMPLETIONS_SELECTOR: &[(&str, &str)] = &[
+    ("tag", "tag of the process; * at the end stands for anything"),
+    ("qp", "ordinals of queue pairs in the process, from 0: 0, 0..3"),
+    ("connection", "how often the queue pair was reset before, from 0"),
+    ("side", "the work queue: send or receive"),
+    ("opcode", "send, write, read, atomic, flush, bind, invalidate, recv, recv-write"),
+    ("message", "ordinals of work requests on their work queue, from 0, unsignaled ones included"),
 ];
 
 /// All kinds.
@@ -162,5 +178,30 @@ pub const KINDS: &[Kind] = &[
         about: CALLS_SELECTOR,
         example: "slow call=ibv_modify_qp qp=0 time=5ms",
         imitates: "a kernel lock that is held, busy firmware, memory that must be pinned page by page",
+    },
+    Kind {
+        name: "complete",
+        does: "a work request that was carried out ends with another status, and its queue pair goes to the \
+               error state that belongs to it",
+        fields: &[
+            (
+                "status",
+                "retry-exceeded, rnr-retry-exceeded, remote-access, remote-operation, local-protection, \
+                 local-length, local-access, local-qp-operation, remote-invalid-request, bad-response, \
+                 window-bind, flushed, fatal, general and the others of ibv_wc_status",
+            ),
+            ("vendor-err", "vendor_err of the completion [default: 0]"),
+        ],
+        about: COMPLETIONS_SELECTOR,
+        example: "complete status=retry-exceeded vendor-err=129 qp=0 side=send message=100",
+        imitates: "a peer that vanishes, a key that was taken away, an adapter that fails",
+    },
+    Kind {
+        name: "late",
+        does: "a completion comes later, and those behind it on its work queue not before it",
+        fields: &[("time", "how much: 5ms"), ("until", "and not before this has happened; see after")],
+        about: COMPLETIONS_SELECTOR,
+        example: "late time=5ms qp=0 side=receive every=10",
+        imitates: "a busy adapter, a bus under load, moderation of completions",
     },
 ];

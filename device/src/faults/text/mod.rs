@@ -1,8 +1,9 @@
 //! Plans as text: TOML files, single lines, and reports, which are plans as well.
 //!
 //! All forms have the same fields. A file has a `[[rule]]` table for each rule; a line has the kind of fault
-//! first and then `field=value`; a report has a JSON object for each packet that something happened to.
+//! first and then `field=value`; a report has a JSON object for each thing that something happened to.
 
+mod completion;
 mod error;
 mod fields;
 mod kinds;
@@ -11,8 +12,9 @@ mod report;
 mod rule;
 mod units;
 
+pub use completion::CompletionLine;
 pub use error::TextError;
-pub use kinds::{CALLS_SELECTOR, KINDS, Kind, SELECTOR, WHEN};
+pub use kinds::{CALLS_SELECTOR, COMPLETIONS_SELECTOR, KINDS, Kind, SELECTOR, WHEN};
 pub(super) use read::rule_of_line;
 pub use report::{ReportLine, Summary, summaries};
 

@@ -31,16 +31,24 @@ impl FaultPlan {
             TextError { line, problem: error.message().to_owned() }
         })?;
         let mut plan = FaultPlan::seeded(file.seed.unwrap_or(seed));
+        let mut lines = Vec::new();
         for table in file.rule {
             let line = line_of(text, table.span().start);
+            lines.push(line);
             let wrong = |problem| TextError { line: Some(line), problem };
             let fields = Fields::of_table(table.into_inner()).map_err(wrong)?;
             plan = plan.with_checked(rule::rule(fields).map_err(wrong)?).map_err(|e| wrong(e.to_string()))?;
         }
+        plan.check_waiting().map_err(|error| {
+            let place = plan.rules().iter().position(|rule| rule.name == error.rule);
+            let line = place.and_then(|place| lines.get(place).copied());
+            TextError { line, problem: error.to_string() }
+        })?;
         Ok(plan)
     }
 
-    /// Also the rule that a line says: the kind of fault, then `field=value`.
+    /// Also the rule that a line says: the kind of fault, then `field=value`. It may wait for a rule
+    /// that comes later, so [`FaultPlan::check`] the whole.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -54,7 +62,7 @@ impl FaultPlan {
     fn with_checked(self, mut rule: Rule) -> Result<FaultPlan, PlanError> {
         name(&mut rule, |name| self.rules().iter().any(|rule| rule.name == name));
         let plan = self.with(rule);
-        plan.check()?;
+        plan.check_rules()?;
         Ok(plan)
     }
 }
@@ -69,7 +77,7 @@ pub(in crate::faults) fn rule_of_line(line: &str, is_taken: impl Fn(&str) -> boo
     if is_taken(&rule.name) {
         return Err(format!("there is a rule \"{}\" already: give this one another name", rule.name));
     }
-    FaultPlan::new().with(rule.clone()).check().map_err(|error| error.to_string())?;
+    FaultPlan::new().with(rule.clone()).check_rules().map_err(|error| error.to_string())?;
     Ok(rule)
 }
 

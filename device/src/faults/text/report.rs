@@ -1,8 +1,8 @@
 //! Reports: JSON lines that say what happened, and are a plan by which it happens again.
 //!
-//! A process begins its report with the rules that concern it. Then comes a line for each packet that a rule
-//! applied to. At the end of the process a line says which rules never applied; a process that is killed
-//! leaves none.
+//! A process begins its report with the rules that concern it. Then comes a line for each packet, call or
+//! completion that a rule applied to. At the end of the process a line says which rules never applied; a
+//! process that is killed leaves none.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,9 +10,12 @@ use std::net::IpAddr;
 use pumice_transport::types::{Fate, Flips};
 use serde::{Deserialize, Serialize};
 
+use super::completion::CompletionLine;
 use super::error::TextError;
+use super::units::is_default;
 use crate::faults::answer::{refusal, word_of};
 use crate::faults::calls::{CallFate, CallFired, errno_from, errno_text};
+use crate::faults::completions::CompletionFired;
 use crate::faults::decide::Fired;
 use crate::faults::identity::{PacketClass, PacketKey, PacketService, side_by_name, side_name};
 use crate::faults::live::LiveChange;
@@ -45,6 +48,8 @@ pub enum ReportLine {
     Live(Box<LiveLine>),
     /// Something happened to a call.
     Call(CallLine),
+    /// Something happened to a completion.
+    Completion(CompletionLine),
     /// Something happened to a packet.
     Packet(Box<PacketLine>),
 }
@@ -140,10 +145,6 @@ impl CallLine {
     }
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
 /// What a report says of one rule, all processes together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -168,6 +169,7 @@ pub fn summaries(text: &str) -> Result<BTreeMap<String, Summary>, TextError> {
                 summaries.entry(line.rule).or_default();
             }
             ReportLine::Call(line) => summaries.entry(line.rule).or_default().applied += 1,
+            ReportLine::Completion(line) => summaries.entry(line.rule).or_default().applied += 1,
             ReportLine::Packet(line) => summaries.entry(line.rule).or_default().applied += 1,
         }
     }
@@ -211,6 +213,12 @@ pub(super) fn plan(text: &str, seed: u64) -> Result<FaultPlan, TextError> {
                 let call = line.recorded().map_err(|problem| TextError { line: Some(number), problem })?;
                 recording.calls.push(call);
             }
+            ReportLine::Completion(line) => {
+                let recording = rules.entry(line.rule.clone()).or_default();
+                recording.tags.insert(line.tag.clone());
+                let one = line.recorded().map_err(|problem| TextError { line: Some(number), problem })?;
+                recording.completions.push(one);
+            }
             ReportLine::Packet(line) => {
                 let (name, tag) = (line.rule.clone(), line.tag.clone());
                 let packet = line.recorded().map_err(|problem| TextError { line: Some(number), problem })?;
@@ -220,7 +228,10 @@ pub(super) fn plan(text: &str, seed: u64) -> Result<FaultPlan, TextError> {
             }
         }
     }
-    let rule = |(name, recording)| Rule { name, when: When::default(), what: What::Recorded(recording) };
+    let rule = |(name, recording)| {
+        let (after, when) = (None, When::default());
+        Rule { name, after, when, what: What::Recorded(recording) }
+    };
     Ok(rules.into_iter().map(rule).fold(FaultPlan::seeded(seed), FaultPlan::with))
 }
 
@@ -285,6 +296,11 @@ impl ReportLine {
             errno: fired.fate.errno.map(errno_text),
             delay_ns: fired.fate.delay_ns,
         })
+    }
+
+    /// What a rule did to a completion.
+    pub fn of_completion(fired: &CompletionFired<'_>) -> ReportLine {
+        ReportLine::Completion(CompletionLine::of(fired))
     }
 
     /// The line as it is written, with its end.

@@ -1,7 +1,8 @@
 //! From fields to a rule.
 
-use super::fields::{DO, Fields};
-use super::kinds::{CALLS_SELECTOR, KINDS, Kind, WHEN};
+use super::completion;
+use super::fields::{DO, Fields, unknown};
+use super::kinds::{CALLS_SELECTOR, COMPLETIONS_SELECTOR, KINDS, Kind, WHEN};
 use super::units::{address, number, share_ppm, span, steps, time_ns, times_ns, truth};
 use crate::faults::action::{Delay, Fault};
 use crate::faults::answer::{answer, timer_code};
@@ -41,9 +42,12 @@ fn whole(name: Option<String>, fields: &mut Fields) -> Result<Rule, String> {
         Some(name) => name,
         None => format!("{UNNAMED}{}", kind.name),
     };
+    let after = fields.take_as("after", str::parse)?;
     let when = when(fields)?;
     let what = if std::ptr::eq(kind.about, CALLS_SELECTOR) {
         What::Call(Box::new(call_rule(kind, fields)?))
+    } else if std::ptr::eq(kind.about, COMPLETIONS_SELECTOR) {
+        What::Completion(Box::new(completion::rule(kind, fields)?))
     } else {
         let (selector, fault) = (selector(fields)?, fault(kind, fields)?);
         What::Packet(Box::new(PacketRule { selector, fault }))
@@ -51,7 +55,7 @@ fn whole(name: Option<String>, fields: &mut Fields) -> Result<Rule, String> {
     if let Some(unknown) = fields.left() {
         return Err(unknown_field(unknown, kind));
     }
-    Ok(Rule { name, when, what })
+    Ok(Rule { name, after, when, what })
 }
 
 fn unknown_field(unknown: &str, kind: &Kind) -> String {
@@ -120,10 +124,6 @@ fn call_rule(kind: &Kind, fields: &mut Fields) -> Result<CallRule, String> {
         CallFault::Fail { errno, force: fields.take_as("force", truth)?.unwrap_or(false) }
     };
     Ok(CallRule { selector, fault })
-}
-
-fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    format!("{name} is none of {}", known.collect::<Vec<_>>().join(", "))
 }
 
 fn fault(kind: &Kind, fields: &mut Fields) -> Result<Fault, String> {

@@ -106,6 +106,38 @@ fn what_is_wrong_is_said_with_its_line() {
             &format!("{second}do = \"answer\"\nwith = \"cnp\"\nside = \"responder\"\n"),
             "only the requester is answered: write side=requester",
         ),
+        (&format!("{second}do = \"complete\"\n"), "write status=retry-exceeded"),
+        (&format!("{second}do = \"complete\"\nstatus = \"lost\"\n"), "lost is none of local-length,"),
+        (&format!("{second}do = \"complete\"\nstatus = \"success\"\n"), "success is what happens without"),
+        (
+            &format!("{second}do = \"complete\"\nstatus = \"retry-exceeded\"\nopcode = \"recv\"\n"),
+            "no receive request ends with retry-exceeded",
+        ),
+        (
+            &format!("{second}do = \"late\"\ntime = \"1ms\"\nopcode = \"recv\"\nside = \"send\"\n"),
+            "recv is done by the receive queue: write side=receive",
+        ),
+        (&format!("{second}do = \"late\"\n"), "it does not say how late: write time=5ms"),
+        (
+            &format!("{second}do = \"late\"\ntime = \"1ms\"\nburst-begin = 0.1\nburst-end = 0.5\n"),
+            "bad stretches are of packets",
+        ),
+        (
+            &format!("{second}do = \"drop\"\nafter = \"noon\"\n"),
+            "noon is nothing that can be waited for: write",
+        ),
+        (
+            &format!("{second}do = \"drop\"\nafter = \"rule y\"\n"),
+            "line 4: rule \"x\": it waits for rule \"y\", which the plan lacks: write the name of a rule",
+        ),
+        (&format!("{second}do = \"drop\"\nafter = \"rule x\"\n"), "it waits for itself"),
+        (
+            &format!(
+                "{second}do = \"drop\"\nafter = \"rule z\"\n[[rule]]\nname = \"z\"\ndo = \"mark\"\n\
+                 after = \"rule x\"\n"
+            ),
+            "line 4: rule \"x\": rules that wait for it in turn",
+        ),
         ("{\"rule\": 5}\n", "line 1: it is no line of a report"),
     ] {
         assert!(wrong(text).contains(part), "{text}\n→ {}\nwithout {part}", wrong(text));

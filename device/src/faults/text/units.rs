@@ -81,3 +81,8 @@ pub(super) fn truth(text: &str) -> Result<bool, String> {
 pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     text.trim().parse().map_err(|_| format!("{text} is no IP address: write it as 192.0.2.7 or 2001:db8::7"))
 }
+
+/// Whether a report may leave a value out.
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

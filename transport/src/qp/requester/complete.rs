@@ -1,13 +1,16 @@
 //! The end of send requests: completions, failures, flushing.
 
 use super::{Requester, SendFailure};
-use crate::host::Host;
+use crate::host::{Ended, Host};
 use crate::qp::settings::Settings;
 use crate::types::{Cause, FailedSend, Peer, WcStatus, WorkCompletion};
 
 impl Requester {
     /// A local failure is reported once everything before it has completed.
     pub(crate) fn fail_if_due(&self, settings: &Settings) -> Result<(), SendFailure> {
+        if let Some(status) = self.judged {
+            return Err(SendFailure { status, local: stays_local(settings, status) });
+        }
         match self.local_failure {
             Some((entry, status)) if entry == self.queue.head() => {
                 Err(SendFailure { status, local: !settings.qp_type.is_reliable() })
@@ -24,8 +27,29 @@ impl Requester {
             if !done {
                 return;
             }
+            if host.judges() {
+                self.judge_head(settings, host);
+            }
+            if self.judged.is_some() {
+                return;
+            }
             self.complete_head(settings, WcStatus::Success, host);
         }
+    }
+
+    /// Asks the host about the entry at the head, which is done.
+    #[cold]
+    fn judge_head<H: Host>(&mut self, settings: &Settings, host: &mut H) {
+        let head = self.queue.entry(self.queue.head()).filter(|_| self.judged.is_none());
+        let Some(wqe) = head else { return };
+        let ended = Ended {
+            connection: settings.connection,
+            qp_type: settings.qp_type,
+            opcode: wqe.info().completion,
+            length_bytes: wqe.length_bytes,
+            reports: wqe.signaled,
+        };
+        self.judged = host.judge(&settings.context, &ended);
     }
 
     /// Completes and forgets the entry at the head.
@@ -58,13 +82,17 @@ impl Requester {
     /// Fails the head with `status` and flushes the rest, in order.
     pub(crate) fn fail<H: Host>(&mut self, settings: &Settings, failure: SendFailure, host: &mut H) {
         let fault = self.fault.take();
-        if let Some(wqe) = self.queue.entry(self.queue.head()) {
+        let judged = self.judged.take();
+        let status = judged.unwrap_or(failure.status);
+        // The host knows why it has judged.
+        let head = self.queue.entry(self.queue.head()).filter(|_| judged.is_none());
+        if let Some(wqe) = head {
             let peer = settings
                 .path
                 .as_deref()
                 .map(|path| Peer { address: path.flow.destination, qpn: settings.destination });
             let cause = Cause::SendFailed(FailedSend {
-                status: failure.status,
+                status,
                 wr_id: wqe.wr_id,
                 opcode: wqe.opcode,
                 length_bytes: wqe.length_bytes,
@@ -80,7 +108,7 @@ impl Requester {
             });
             host.log(&settings.context, cause);
         }
-        self.complete_head(settings, failure.status, host);
+        self.complete_head(settings, status, host);
         self.flush(settings, host);
     }
 
@@ -99,5 +127,11 @@ impl Requester {
         self.early_timer_ns = None;
         self.local_failure = None;
         self.forged = None;
+        self.judged = None;
     }
+}
+
+/// Whether a failure harms only the send side. A flushed request tells that both sides are in error.
+const fn stays_local(settings: &Settings, status: WcStatus) -> bool {
+    !settings.qp_type.is_reliable() && !matches!(status, WcStatus::WrFlushErr | WcStatus::FatalErr)
 }

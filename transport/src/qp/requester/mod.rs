@@ -104,6 +104,8 @@ pub(crate) struct Requester {
     forged: Option<Forged>,
     /// The entry that failed locally, waiting for those before it to complete.
     pub(crate) local_failure: Option<(u64, WcStatus)>,
+    /// The status that the host gives the entry at the head, which is done.
+    pub(crate) judged: Option<WcStatus>,
     /// Unsignaled requests completed since the last completion was made.
     unreported: u32,
     packets_since_ack_request: u32,
@@ -139,6 +141,7 @@ impl Requester {
             transmissions: Transmissions::default(),
             forged: None,
             local_failure: None,
+            judged: None,
             unreported: 0,
             packets_since_ack_request: 0,
         }
@@ -188,7 +191,8 @@ impl Requester {
 
     /// Whether a transmit call could do anything (it may still find the window full).
     pub(crate) fn wants_to_send(&self, draining: bool) -> bool {
-        if self.rnr_until_ns.is_some() || self.local_failure.is_some() || self.waits_for_forged() {
+        let waits = self.local_failure.is_some() || self.judged.is_some() || self.waits_for_forged();
+        if self.rnr_until_ns.is_some() || waits {
             return false;
         }
         let end = if draining { self.started } else { self.queue.tail() };

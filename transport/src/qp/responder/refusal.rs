@@ -95,6 +95,19 @@ impl From<Fault> for Stop {
             Fault::Key(error) => {
                 Refused { code: None, status: WcStatus::LocQpOpErr, ..Refused::access(error) }
             }
+            Fault::Judged(status) => {
+                Refused { code: answer_to(status), status, event: None, ..Refused::invalid(reason) }
+            }
         })
+    }
+}
+
+/// The NAK that goes with a receive request that ends so; `None`: the peer gets no answer.
+const fn answer_to(status: WcStatus) -> Option<NakCode> {
+    match status {
+        WcStatus::LocLenErr | WcStatus::RemInvReqErr => Some(NakCode::InvalidRequest),
+        WcStatus::LocAccessErr => Some(NakCode::RemoteAccess),
+        WcStatus::WrFlushErr | WcStatus::FatalErr => None,
+        _ => Some(NakCode::RemoteOperation),
     }
 }

@@ -10,6 +10,7 @@ use super::device::the_device;
 use super::events::Distributor;
 use super::gid_entries::{gid_entries, gid_entries_now};
 use crate::ground::errno::Errno;
+use crate::ground::gate;
 use crate::ground::log::{self, log_always, log_cause, log_warning, logs};
 use crate::ground::outcome::value;
 use crate::ground::settings::{profile, settings};
@@ -73,6 +74,7 @@ impl Adapter {
         // Signals are for the application's threads.
         let opening = Opening {
             faults: capture::faults(settings)?,
+            triggers: gate::triggers(),
             fault_log: if logs(Log::Warn) {
                 Some(Box::new(|said| log_warning(|| said.to_owned())))
             } else {

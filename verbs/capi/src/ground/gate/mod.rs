@@ -27,6 +27,7 @@ pub(crate) use current::quietly;
 pub(crate) use evidence::fault_report;
 pub(crate) use inventory::{given_back, handed_out, left_behind};
 pub(super) use names::call_of;
+pub(crate) use state::triggers;
 
 static WATCH: AtomicU8 = AtomicU8::new(Watch::Unknown as u8);
 

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pumice_device::faults::Triggers;
 use pumice_device::faults::calls::{CallFate, CallFaults, CallFired, CallKey, errno_text};
+use pumice_device::ground::clock::Clock;
 use pumice_device::settings::Log;
 
 use super::about::{About, Watch};
@@ -23,6 +25,8 @@ struct State {
     names: Names,
     counts: BTreeMap<&'static str, u64>,
     faults: Option<CallFaults>,
+    /// What rules of the plan wait for, if there is a plan.
+    triggers: Option<Arc<Triggers>>,
     report: Option<Report>,
     evidence: Option<Evidence>,
 }
@@ -66,6 +70,12 @@ pub(super) fn take_back(made: &Made) {
     }
 }
 
+/// What rules of the plan wait for in this process; `None`: there is no plan, or no call has entered.
+pub(crate) fn triggers() -> Option<Arc<Triggers>> {
+    let guard = lock();
+    guard.as_ref().filter(|state| state.process == own_process())?.triggers.clone()
+}
+
 /// Peers can connect from now on.
 pub(super) fn listens() {
     if let Some(report) = lock().as_mut().and_then(|state| state.report.as_mut()) {
@@ -101,14 +111,16 @@ impl State {
         // A plan that cannot be used is said when the device is opened, which fails.
         let plan = settings.and_then(|settings| settings.load_faults().ok());
         let tag = settings.map(|settings| settings.tag_of(std::env::args_os())).unwrap_or_default();
-        let faults = plan.and_then(|plan| CallFaults::new(&plan, &tag));
+        let triggers = plan.as_ref().map(|plan| Triggers::new(plan, &Clock::monotonic()));
+        let rules = plan.as_ref().zip(triggers.as_ref());
+        let faults = rules.and_then(|(plan, triggers)| CallFaults::new(plan, &tag, triggers));
         let pattern = settings.and_then(|settings| settings.fault_report.as_deref());
         let evidence = faults.as_ref().zip(pattern).and_then(|(faults, pattern)| {
             // That it cannot be written is said when the device is opened, too.
             Evidence::begin(pattern, faults).ok()
         });
         let (names, counts) = (Names::default(), BTreeMap::new());
-        State { process, names, counts, faults, report, evidence }
+        State { process, names, counts, faults, triggers, report, evidence }
     }
 
     fn watch(&self) -> Watch {

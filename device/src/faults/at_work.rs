@@ -1,0 +1,33 @@
+//! The parts of a plan at work in a device.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::completions::CompletionFaults;
+use super::decide::Faults;
+use super::plan::FaultPlan;
+use super::waits::Triggers;
+use crate::ground::clock::Clock;
+
+/// What a plan does to a process of one tag.
+#[derive(Default)]
+pub(crate) struct PlanAtWork {
+    pub(crate) packets: Option<Box<Faults>>,
+    pub(crate) completions: Option<Box<CompletionFaults>>,
+}
+
+impl PlanAtWork {
+    pub(crate) fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>, clock: &Clock) -> PlanAtWork {
+        PlanAtWork {
+            packets: Some(Box::new(Faults::new(plan, tag, triggers, clock.clone()))),
+            completions: CompletionFaults::new(plan, tag, triggers).map(Box::new),
+        }
+    }
+
+    /// The names of its rules.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        let packets = self.packets.iter().flat_map(|faults| faults.names());
+        let completions = self.completions.iter().flat_map(|faults| faults.names());
+        packets.chain(completions).collect()
+    }
+}

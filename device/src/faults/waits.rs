@@ -1,0 +1,103 @@
+//! The one place where it is counted what the rules of a plan wait for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::plan::FaultPlan;
+use super::trigger::{Occurrence, Trigger};
+use crate::ground::clock::Clock;
+
+/// The triggers of a plan at work in one process: shared by all that asks the plan.
+#[derive(Debug)]
+pub struct Triggers {
+    conditions: Vec<Condition>,
+}
+
+#[derive(Debug)]
+struct Condition {
+    trigger: Trigger,
+    /// How much is missing; 0: it has happened.
+    left: AtomicU64,
+}
+
+/// Whether one trigger of a process has happened.
+#[derive(Debug, Clone)]
+pub(crate) struct Gate {
+    triggers: Arc<Triggers>,
+    index: usize,
+}
+
+impl Triggers {
+    /// The triggers of a plan, none of which has happened; `clock` is for those that are about time.
+    pub fn new(plan: &FaultPlan, clock: &Clock) -> Arc<Triggers> {
+        let _ = clock;
+        let mut conditions: Vec<Condition> = Vec::new();
+        for trigger in plan.triggers() {
+            if !conditions.iter().any(|known| known.trigger == *trigger) {
+                let left = AtomicU64::new(trigger.amount());
+                conditions.push(Condition { trigger: trigger.clone(), left });
+            }
+        }
+        Arc::new(Triggers { conditions })
+    }
+
+    /// Whether work requests that are carried out have to be told of.
+    pub(crate) fn count_work(&self) -> bool {
+        self.conditions
+            .iter()
+            .any(|one| matches!(one.trigger, Trigger::Completions { .. } | Trigger::Bytes { .. }))
+    }
+
+    /// Where a trigger of the plan stands; `None` if the plan does not have it.
+    pub(crate) fn gate(self: &Arc<Triggers>, trigger: &Trigger) -> Option<Gate> {
+        let index = self.conditions.iter().position(|one| one.trigger == *trigger)?;
+        Some(Gate { triggers: Arc::clone(self), index })
+    }
+
+    /// Something happened.
+    pub(crate) fn note(&self, occurrence: Occurrence<'_>) {
+        for condition in &self.conditions {
+            let amount = condition.trigger.amount_of(occurrence);
+            if amount > 0 {
+                let missing = |left: u64| Some(left.saturating_sub(amount));
+                // It is never refused.
+                let _ = condition.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, missing);
+            }
+        }
+    }
+}
+
+impl Gate {
+    /// Whether it has happened.
+    pub(crate) fn is_open(&self) -> bool {
+        self.triggers.conditions.get(self.index).is_none_or(|one| one.left.load(Ordering::Acquire) == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trigger_counts_what_it_names_and_stays_open() {
+        let lines = [
+            "drop name=a",
+            "drop after=\"rule a\"",
+            "mark after=\"completions 2 qp=1\"",
+            "mark after=\"bytes 10\"",
+        ];
+        let plan = lines.iter().try_fold(FaultPlan::seeded(7), |plan, line| plan.with_line(line)).unwrap();
+        let triggers = Triggers::new(&plan, &Clock::monotonic());
+        let gates: Vec<Gate> = plan.triggers().map(|trigger| triggers.gate(trigger).unwrap()).collect();
+        let open = || gates.iter().map(Gate::is_open).collect::<Vec<_>>();
+        assert_eq!(open(), [false, false, false]);
+        triggers.note(Occurrence::Rule("b"));
+        triggers.note(Occurrence::WorkRequest { qp: 0, length_bytes: 4 });
+        triggers.note(Occurrence::WorkRequest { qp: 1, length_bytes: 5 });
+        assert_eq!(open(), [false, false, false]);
+        triggers.note(Occurrence::Rule("a"));
+        triggers.note(Occurrence::WorkRequest { qp: 1, length_bytes: 1 });
+        triggers.note(Occurrence::WorkRequest { qp: 1, length_bytes: u32::MAX });
+        assert_eq!(open(), [true, true, true]);
+    }
+}

@@ -1,0 +1,109 @@
+//! Completions that rules of a fault plan change or put off.
+//!
+//! What is put off waits in a queue for each work queue, so no completion overtakes another one of its work
+//! queue. An asynchronous event of a queue pair comes after its completions: it ends their wait.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use pumice_transport::host::QpContext;
+use pumice_transport::types::WorkCompletion;
+
+use crate::faults::{CompletionFaults, Gate, Verdict};
+use crate::ground::clock::Clock;
+
+/// Completions that may wait on one device; more come at once.
+const MOST_WAITING: usize = 1 << 16;
+/// How often it is looked whether what a completion waits for has happened.
+const LOOK_NS: u64 = 200_000;
+
+/// A work queue: the ordinal of its queue pair, and whether it is that of receives.
+pub(super) type WorkQueue = (u32, bool);
+
+/// What a plan does to completions.
+pub(super) struct PutOff {
+    pub(super) faults: Box<CompletionFaults>,
+    clock: Clock,
+    queues: BTreeMap<WorkQueue, VecDeque<Waiting>>,
+    count: usize,
+    /// What happens to the next completion of this work queue, which follows at once.
+    pub(super) next: Option<(WorkQueue, Verdict)>,
+    /// When the first of them is due, or may be.
+    due_ns: Option<u64>,
+}
+
+/// A completion that waits.
+pub(super) struct Waiting {
+    pub(super) qp: QpContext,
+    pub(super) cq: u32,
+    pub(super) completion: WorkCompletion,
+    pub(super) released: u32,
+    pub(super) solicited: bool,
+    pub(super) due_ns: u64,
+    pub(super) until: Vec<Gate>,
+}
+
+impl PutOff {
+    pub(super) fn new(faults: Box<CompletionFaults>, clock: Clock) -> PutOff {
+        let (queues, count, next, due_ns) = (BTreeMap::new(), 0, None, None);
+        PutOff { faults, clock, queues, count, next, due_ns }
+    }
+
+    pub(super) const fn due_ns(&self) -> Option<u64> {
+        self.due_ns
+    }
+
+    /// The next completion whose time has come.
+    pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<Waiting> {
+        let is_due = |waiting: &VecDeque<Waiting>| waiting.front().is_some_and(|one| one.is_due(now_ns));
+        let (key, _) = self.queues.iter().find(|(_, waiting)| is_due(waiting))?;
+        self.pop(*key)
+    }
+
+    pub(super) fn pop(&mut self, key: WorkQueue) -> Option<Waiting> {
+        let waiting = self.queues.get_mut(&key)?;
+        let first = waiting.pop_front();
+        if waiting.is_empty() {
+            self.queues.remove(&key);
+        }
+        self.count -= usize::from(first.is_some());
+        first
+    }
+
+    /// What happens to a completion that is made now.
+    pub(super) fn verdict_of(&mut self, queue: WorkQueue) -> Verdict {
+        self.next.take_if(|(of, _)| *of == queue).map(|(_, verdict)| verdict).unwrap_or_default()
+    }
+
+    /// Whether a completion has to wait: for the one before it on its work queue, or by what a rule says.
+    pub(super) fn has_to_wait(&self, queue: WorkQueue, delay_ns: u64, until: &[Gate]) -> bool {
+        let is_held = delay_ns > 0 || !until.iter().all(Gate::is_open);
+        self.queues.contains_key(&queue) || (is_held && self.count < MOST_WAITING)
+    }
+
+    pub(super) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    pub(super) fn push(&mut self, queue: WorkQueue, waiting: Waiting, now_ns: u64) {
+        self.queues.entry(queue).or_default().push_back(waiting);
+        self.count += 1;
+        self.note_due(now_ns);
+    }
+
+    pub(super) fn note_due(&mut self, now_ns: u64) {
+        let due = |waiting: &VecDeque<Waiting>| waiting.front().map(|one| one.look_ns(now_ns));
+        self.due_ns = self.queues.values().filter_map(due).min();
+    }
+}
+
+impl Waiting {
+    fn is_due(&self, now_ns: u64) -> bool {
+        self.due_ns <= now_ns && self.until.iter().all(Gate::is_open)
+    }
+
+    /// When it is worth looking again.
+    fn look_ns(&self, now_ns: u64) -> u64 {
+        let is_open = self.until.iter().all(Gate::is_open);
+        if is_open { self.due_ns } else { self.due_ns.max(now_ns.saturating_add(LOOK_NS)) }
+    }
+}

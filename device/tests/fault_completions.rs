@@ -1,0 +1,254 @@
+//! Rules about completions: a work request meets exactly what its rule says, with what follows for its queue
+//! pair, and a report of that is a plan by which it happens again.
+
+mod kit;
+
+use kit::planned::{Report, node, plan as plan_of};
+use kit::{Connection, Node, connect};
+use pumice_device::faults::FaultPlan;
+use pumice_device::port::FabricConfig;
+use pumice_device::world::World;
+use pumice_transport::types::*;
+use pumice_transport::wire::Qpn;
+
+const MS_NS: u64 = 1_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Two nodes, `a` with a plan, and a connection between them.
+struct Pair {
+    world: World,
+    a: Node,
+    b: Node,
+    qa: Qpn,
+    qb: Qpn,
+    report: Report,
+}
+
+fn pair(qp_type: QpType, plan: &FaultPlan) -> Pair {
+    let mut world = World::new(FabricConfig { seed: 1, delay_ns: 1_000, ..FabricConfig::default() });
+    let (a, report) = node(&mut world, "10.0.0.1", plan);
+    let (b, _) = node(&mut world, "10.0.0.2", &FaultPlan::new());
+    let (qa, qb) = (a.create_qp(qp_type), b.create_qp(qp_type));
+    match qp_type {
+        QpType::Ud => {
+            a.to_rts_datagram(qa, 1);
+            b.to_rts_datagram(qb, 1);
+        }
+        _ => connect(&a, qa, &b, qb, qp_type == QpType::Rc, Connection::default()),
+    }
+    Pair { world, a, b, qa, qb, report }
+}
+
+/// What completions are: request and status.
+fn seen(completions: &[WorkCompletion]) -> Vec<(u64, WcStatus)> {
+    completions.iter().map(|one| (one.wr_id, one.status)).collect()
+}
+
+impl Pair {
+    /// `a` sends `count` messages, which `b` receives; only every third makes a completion if `sparse`.
+    fn send(&mut self, count: u64, sparse: bool) {
+        for k in 0..count {
+            self.b.post_recv(self.qb, k, 0, 64);
+        }
+        for k in 0..count {
+            let flags = if sparse && k % 3 != 2 { SendFlags::empty() } else { SendFlags::SIGNALED };
+            let request =
+                SendRequest { sges: &[self.a.sge(0, 64)], flags, ..SendRequest::new(k, SendOpcode::Send) };
+            self.a.hca.post_send(self.qa, &request).unwrap();
+        }
+    }
+
+    /// Takes the next completions of `a`, so many.
+    fn take(&mut self, count: usize) -> Vec<WorkCompletion> {
+        let mut all = Vec::new();
+        let (a, world) = (&self.a, &mut self.world);
+        let done = world.run_until(SECOND_NS, || {
+            all.extend(a.drain());
+            all.len() >= count
+        });
+        assert!(done, "{} of {count} completions: {:?}", all.len(), seen(&all));
+        all
+    }
+}
+
+use WcStatus::{Success, WrFlushErr};
+
+#[test]
+fn a_send_request_ends_with_the_status_of_its_rule_and_the_rest_is_flushed() {
+    for (name, status) in [
+        ("retry-exceeded", WcStatus::RetryExcErr),
+        ("rnr-retry-exceeded", WcStatus::RnrRetryExcErr),
+        ("remote-access", WcStatus::RemAccessErr),
+        ("local-protection", WcStatus::LocProtErr),
+        ("flushed", WrFlushErr),
+        ("general", WcStatus::GeneralErr),
+    ] {
+        let rule = format!("complete status={name} vendor-err=129 side=send message=2");
+        let mut pair = pair(QpType::Rc, &plan_of(&[&rule]));
+        pair.send(5, false);
+        let completions = pair.take(5);
+        let expected = [(0, Success), (1, Success), (2, status), (3, WrFlushErr), (4, WrFlushErr)];
+        assert_eq!(seen(&completions), expected, "{name}");
+        assert_eq!((completions[2].vendor_err, completions[3].vendor_err), (129, 0));
+        assert_eq!((completions[2].opcode, pair.a.state(pair.qa)), (WcOpcode::Send, QpState::Err));
+        // The peer is none of the rule's: it hears of nothing.
+        assert_eq!(pair.b.state(pair.qb), QpState::Rts);
+    }
+}
+
+#[test]
+fn an_unsignaled_request_that_fails_makes_a_completion() {
+    let mut pair = pair(QpType::Rc, &plan_of(&["complete status=remote-operation message=3"]));
+    pair.send(6, true);
+    let completions = pair.take(4);
+    let expected = [(2, Success), (3, WcStatus::RemOpErr), (4, WrFlushErr), (5, WrFlushErr)];
+    assert_eq!(seen(&completions), expected);
+    // The send queue has all its places again.
+    pair.a.move_to(pair.qa, QpState::Reset);
+}
+
+#[test]
+fn datagrams_fail_on_the_send_side_alone() {
+    let plan = plan_of(&[
+        "complete status=local-qp-operation side=send message=1",
+        "complete status=retry-exceeded",
+    ]);
+    let mut pair = pair(QpType::Ud, &plan);
+    let (_, path) = pair.a.hca.create_ah(pair.a.pd, &kit::address_vector(pair.b.ip)).unwrap();
+    for k in 0..3 {
+        let ud = UdDestination { path: path.clone(), qpn: pair.qb, qkey: 0x1111_1111 };
+        let request =
+            SendRequest { sges: &[pair.a.sge(0, 64)], ud: Some(ud), ..SendRequest::new(k, SendOpcode::Send) };
+        pair.a.hca.post_send(pair.qa, &request).unwrap();
+    }
+    let completions = pair.take(3);
+    let expected = [(0, Success), (1, WcStatus::LocQpOpErr), (2, WrFlushErr)];
+    assert_eq!((seen(&completions), pair.a.state(pair.qa)), (expected.to_vec(), QpState::Sqe));
+    let report = pair.report.clone();
+    drop(pair);
+    // No datagram ends so: that rule never applied.
+    assert!(report.sorted().contains("\"never\":[\"complete-2\"]"), "{}", report.sorted());
+}
+
+#[test]
+fn a_receive_request_ends_with_the_status_of_its_rule() {
+    let plan = plan_of(&["complete status=local-protection side=receive message=1 vendor-err=7"]);
+    let mut pair = pair(QpType::Rc, &plan);
+    for k in 0..4 {
+        pair.a.post_recv(pair.qa, k, 0, 64);
+        pair.b.send(pair.qb, k, 0, 64);
+    }
+    let completions = pair.take(4);
+    let expected = [(0, Success), (1, WcStatus::LocProtErr), (2, WrFlushErr), (3, WrFlushErr)];
+    assert_eq!((seen(&completions), completions[1].vendor_err), (expected.to_vec(), 7));
+    // As after a real one, the peer hears of it by a NAK.
+    let (b, world) = (&pair.b, &mut pair.world);
+    let mut of_peer = Vec::new();
+    assert!(world.run_until(SECOND_NS, || {
+        of_peer.extend(b.drain());
+        of_peer.len() == 4
+    }));
+    let told = [(0, Success), (1, WcStatus::RemOpErr), (2, WrFlushErr), (3, WrFlushErr)];
+    assert_eq!(seen(&of_peer), told);
+}
+
+#[test]
+fn late_completions_keep_their_order_and_other_queues_do_not_wait() {
+    let mut pair = pair(QpType::Rc, &plan_of(&["late time=5ms side=send message=1"]));
+    for k in 0..4 {
+        pair.a.post_recv(pair.qa, 100 + k, 0, 64);
+        pair.b.send(pair.qb, k, 0, 64);
+    }
+    pair.send(4, false);
+    let begin_ns = pair.world.now_ns();
+    let first = pair.take(5);
+    assert!(pair.world.now_ns() - begin_ns < MS_NS);
+    let of_sends =
+        |all: &[WorkCompletion]| seen(all).into_iter().filter(|(wr_id, _)| *wr_id < 100).collect::<Vec<_>>();
+    assert_eq!(of_sends(&first), [(0, Success)]);
+    let rest = pair.take(3);
+    assert_eq!(of_sends(&rest), [(1, Success), (2, Success), (3, Success)]);
+    assert!((5 * MS_NS..6 * MS_NS).contains(&(pair.world.now_ns() - begin_ns)));
+}
+
+#[test]
+fn a_completion_is_held_until_its_trigger() {
+    let plan = plan_of(&[
+        "late until=\"rule enough\" side=send message=0",
+        "late name=enough time=1us side=receive message=2",
+    ]);
+    let mut pair = pair(QpType::Rc, &plan);
+    pair.send(2, false);
+    for k in 0..2 {
+        pair.a.post_recv(pair.qa, 100 + k, 0, 64);
+        pair.b.send(pair.qb, k, 0, 64);
+    }
+    assert_eq!(seen(&pair.take(2)), [(100, Success), (101, Success)]);
+    let (a, world) = (&pair.a, &mut pair.world);
+    assert!(!world.run_until(100 * MS_NS, || !a.drain().is_empty()));
+    pair.a.post_recv(pair.qa, 102, 0, 64);
+    pair.b.send(pair.qb, 2, 0, 64);
+    let mut rest = seen(&pair.take(3));
+    rest.sort_by_key(|(wr_id, _)| *wr_id);
+    assert_eq!(rest, [(0, Success), (1, Success), (102, Success)]);
+}
+
+#[test]
+fn what_waits_of_a_queue_pair_that_is_reset_or_destroyed_is_gone() {
+    let mut pair = pair(QpType::Rc, &plan_of(&["late time=5ms side=send"]));
+    pair.send(2, false);
+    let (b, world) = (&pair.b, &mut pair.world);
+    let mut arrived = 0;
+    assert!(world.run_until(SECOND_NS, || {
+        arrived += b.drain().len();
+        arrived == 2
+    }));
+    pair.a.move_to(pair.qa, QpState::Reset);
+    let (a, world) = (&pair.a, &mut pair.world);
+    assert!(!world.run_until(20 * MS_NS, || !a.drain().is_empty()));
+    pair.a.hca.destroy_qp(pair.qa).unwrap();
+}
+
+/// The sorted report of `a` while it sends and receives 40 messages, in a network of this seed.
+fn run(plan: &FaultPlan, seed: u64) -> String {
+    let mut pair = pair(QpType::Rc, plan);
+    let mut random = kit::Random::new(seed);
+    let (mut sent, mut came) = (0, 0);
+    let mut failed = false;
+    while came < 40 && !failed {
+        let burst = (1 + random.below(4)).min(40 - sent);
+        pair.send(burst, false);
+        sent += burst;
+        let completions = pair.take(usize::try_from(burst).unwrap());
+        failed = completions.iter().any(|one| one.status != Success);
+        came += burst;
+        pair.b.drain();
+    }
+    let report = pair.report.clone();
+    drop(pair);
+    report.sorted()
+}
+
+#[test]
+fn the_same_requests_meet_the_same_in_every_run_and_by_the_report() {
+    let plan = plan_of(&[
+        "late chance=20% time=300us",
+        "late name=begun after=\"completions 10 qp=0\" nth=2 time=1us",
+        "late name=bytes after=\"bytes 1000\" nth=1..3 until=\"rule begun\"",
+        "complete after=\"rule begun\" nth=12 status=general vendor-err=3",
+        "drop name=other after=\"rule begun\" chance=10%",
+        "complete name=never status=window-bind",
+    ]);
+    let first = run(&plan, 1);
+    assert!(first.contains("\"message\":11") && first.contains("\"never\":[\"never\""), "{first}");
+    assert_eq!(first.matches("\"until\":\"rule begun\"").count(), 3, "{first}");
+    let of_completions = |report: &str| {
+        let lines = report.lines().filter(|line| line.contains("\"completion\""));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for seed in 2..8 {
+        assert_eq!(of_completions(&run(&plan, seed)), of_completions(&first), "{seed}");
+    }
+    let again = FaultPlan::parse(&first, 9).unwrap();
+    assert_eq!(of_completions(&run(&again, 3)), of_completions(&first));
+}
