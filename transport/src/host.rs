@@ -234,6 +234,13 @@ pub trait Host {
         Fate::default()
     }
 
+    /// The QP stands still before the packet to which the host gave a fate with `halted`: all before it is
+    /// acknowledged. It goes on with [`QueuePair::go_on`](crate::qp::QueuePair::go_on).
+    #[cold]
+    fn halted(&mut self, qp: &QpContext) {
+        let _ = qp;
+    }
+
     /// Something happened to this QP. The host counts what [`QpEvent::counter`] says, whether it listens or
     /// not.
     fn emit(&mut self, qp: &QpContext, event: QpEvent<'_>);

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use pumice_transport::types::{Gid, Mtu};
 
+use crate::faults::GID_PLACES;
 use crate::ground::error::ResourceError;
 
 /// An address of the port.
@@ -37,7 +38,7 @@ pub struct GidTable {
 
 impl GidTable {
     /// Places of a table, as the device reports them.
-    pub const LEN: u32 = 1024;
+    pub const LEN: u32 = GID_PLACES;
 
     /// An empty table.
     pub const fn new() -> GidTable {
@@ -66,6 +67,23 @@ impl GidTable {
             )));
         }
         Ok(true)
+    }
+
+    /// Two places change what they hold. Returns whether that changed anything; places beyond the table and
+    /// two empty ones change nothing.
+    pub fn exchange(&mut self, one: u32, other: u32) -> bool {
+        if one == other || one.max(other) >= GidTable::LEN {
+            return false;
+        }
+        if self.get(one).is_none() && self.get(other).is_none() {
+            return false;
+        }
+        let needed = one.max(other) as usize + 1;
+        if self.entries.len() < needed {
+            self.entries.resize(needed, None);
+        }
+        self.entries.swap(one as usize, other as usize);
+        true
     }
 
     /// Removes an address. Returns whether it was there.

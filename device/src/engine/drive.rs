@@ -11,9 +11,11 @@ use super::batch::{BatchBuilder, Sink};
 use super::budget::Budget;
 use super::dispatch::Receivers;
 use super::entries::Entries;
+use super::plight::Plight;
 use super::reply::ReplyHabit;
 use super::schedule::{Deadlines, Ready};
 use crate::counters::Counters;
+use crate::faults::Faults;
 use crate::gsi::Gsi;
 use crate::memory::MappingCheck;
 use crate::port::{Peer, Port};
@@ -56,6 +58,8 @@ pub(crate) struct Engine {
     pub(super) targets: SharedTargets,
     /// The port does what a fault plan decides.
     pub(super) is_armed: bool,
+    /// What it is in because of a fault plan.
+    pub(super) plight: Plight,
 }
 
 /// When responses may leave.
@@ -95,6 +99,7 @@ impl Engine {
             reply: ReplyHabit::default(),
             targets: SharedTargets::default(),
             is_armed: false,
+            plight: Plight::default(),
         };
         engine.arm();
         engine
@@ -102,6 +107,9 @@ impl Engine {
 
     /// Takes a batch of packets from the port to their queue pairs. True if there were any.
     pub(crate) fn receive(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> bool {
+        if self.plight.is_still() && self.stands_still(now_ns) {
+            return false;
+        }
         let mut any = false;
         for _ in 0..RECEIVE_BATCHES {
             let Engine { resources, queue_pairs, budget, port, touched, targets, gsi, .. } = self;
@@ -158,6 +166,9 @@ impl Engine {
 
     /// Looks at every queue pair that something happened to: what it wants to do next.
     pub(crate) fn settle(&mut self) {
+        if self.resources.faults.as_deref().is_some_and(Faults::has_incidents) {
+            self.happen();
+        }
         while !self.resources.qp_faults.is_empty() {
             self.apply_faults();
         }
@@ -235,6 +246,9 @@ impl Engine {
         acknowledge: Acknowledge,
         checks: MappingCheckPolicy,
     ) -> bool {
+        if self.plight.is_still() && self.stands_still(now_ns) {
+            return false;
+        }
         self.settle();
         self.send_mads(now_ns);
         let requests_left = self.transmit_requests(now_ns, checks);
@@ -245,7 +259,7 @@ impl Engine {
 
     /// Sends responses before anything else: the peer waits for them, and no thread of this process does.
     pub(crate) fn transmit_waiting_responses(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
-        if !self.responders.is_empty() {
+        if !self.responders.is_empty() && !self.plight.is_still() {
             self.transmit_responses(now_ns, Acknowledge::Now, checks);
             self.settle();
         }
@@ -376,6 +390,10 @@ impl Engine {
 
     /// Runs timers that are due.
     pub(crate) fn expire(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
+        if self.plight.is_still() && self.stands_still(now_ns) {
+            return;
+        }
+        self.expire_plight(now_ns);
         self.resources.expire_late(now_ns);
         let mut any = self.look_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
         if any {
@@ -414,7 +432,11 @@ impl Engine {
 
     /// When the engine wants to be driven though nothing arrives, in ns.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        if self.plight.is_still() {
+            return self.plight.deadline_ns().filter(|at_ns| *at_ns != u64::MAX);
+        }
         let all = [
+            self.plight.deadline_ns(),
             self.deadlines.next_ns(),
             self.port.next_event_ns(),
             self.held_until_ns,
@@ -436,6 +458,9 @@ impl Engine {
 
     /// Whether something waits to be sent and perhaps can be sent now.
     pub(crate) fn has_backlog(&self) -> bool {
+        if self.plight.is_still() {
+            return false;
+        }
         let responds =
             !self.responders.is_empty() && self.reply.deadline_ns().is_none() && !self.resources.has_late();
         responds || !self.senders.is_empty() || self.builder.is_stalled() || self.gsi.has_backlog()

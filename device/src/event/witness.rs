@@ -232,7 +232,12 @@ fn sentence(fired: &Fired<'_>, qpn: Option<Qpn>) -> String {
     };
     say(fired.partition_ns.is_some(), "begins a partition from".to_owned());
     let refusal = fate.refused.and_then(answer_word);
-    say(fate.lost && fired.partition_ns.is_none() && refusal.is_none(), "loses".to_owned());
+    let has_more = fired.partition_ns.is_some() || fired.incident.is_some() || refusal.is_some();
+    say(
+        fired.incident.is_some(),
+        fired.incident.map_or_else(String::new, |i| format!("has {i} happen before")),
+    );
+    say(fate.lost && !has_more, "loses".to_owned());
     say(refusal.is_some(), format!("answers {} to", refusal.unwrap_or_default()));
     say(fate.notified, "answers cnp to".to_owned());
     say(fate.copies > 0, format!("sends {} more of", fate.copies));

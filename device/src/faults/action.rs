@@ -3,6 +3,7 @@
 use pumice_transport::types::{Fate, Flips};
 use pumice_transport::wire::Syndrome;
 
+use super::incident::Incident;
 use crate::ground::random::Random;
 
 /// One in a million.
@@ -56,6 +57,9 @@ pub enum Fault {
     /// It leaves, and the queue pair that sends it gets a CNP as if from its peer. The simulated network does
     /// nothing.
     Notify,
+    /// Before it leaves, this happens to the device: a reliable queue pair waits until all before it is
+    /// acknowledged. A packet of an unreliable service leaves first. The simulated network does nothing.
+    Happen(Incident),
     /// From this packet on, nothing passes between this device and the peers of the rule.
     Partition {
         /// For so long; `None`: for ever.
@@ -151,6 +155,7 @@ impl Fault {
             Fault::Mark => Fate { marked: true, ..none },
             Fault::Refuse { syndrome } => Fate { refused: Some(syndrome), ..Fate::LOST },
             Fault::Notify => Fate { notified: true, ..none },
+            Fault::Happen(_) => Fate { halted: true, ..Fate::LOST },
         })
     }
 }

@@ -90,8 +90,12 @@ pub(super) fn timer_code(ns: u64) -> Result<u8, String> {
 impl PacketRule {
     /// Whether it is about this packet of a process that it is about.
     pub(super) fn matches(&self, key: &PacketKey, peer: std::net::IpAddr) -> bool {
-        let answers = matches!(self.fault, Fault::Refuse { .. } | Fault::Notify);
-        (!answers || can_be_answered(key)) && self.selector.matches(key, peer)
+        let can_meet = match self.fault {
+            Fault::Refuse { .. } | Fault::Notify => can_be_answered(key),
+            Fault::Happen(_) => key.side == Side::Requester && REQUESTS.contains(&key.class),
+            _ => true,
+        };
+        can_meet && self.selector.matches(key, peer)
     }
 
     /// Packets that it names must be such as have an answer.
@@ -116,6 +120,24 @@ impl PacketRule {
         match selector.side {
             None | Some(Side::Requester) => Ok(()),
             Some(_) => Err("only the requester is answered: write side=requester".to_owned()),
+        }
+    }
+}
+
+impl PacketRule {
+    /// What happens to the device happens at requests.
+    pub(super) fn check_incident(&self) -> Result<(), String> {
+        let selector = &self.selector;
+        if let Some(class) = selector.opcode.iter().find(|class| !REQUESTS.contains(class)) {
+            let requests = REQUESTS.map(PacketClass::name).join(", ");
+            return Err(format!("events happen at requests, and {} is none: write {requests}", class.name()));
+        }
+        if selector.service.contains(&PacketService::Cm) {
+            return Err("events happen at requests of queue pairs: remove cm".to_owned());
+        }
+        match selector.side {
+            None | Some(Side::Requester) => Ok(()),
+            Some(_) => Err("events happen at requests: write side=requester".to_owned()),
         }
     }
 }

@@ -129,6 +129,7 @@ fn kind(aim: &Aim) -> &'static str {
         Fault::Truncate { .. } => "truncate",
         Fault::Mark => "mark",
         Fault::Refuse { .. } | Fault::Notify => "answer",
+        Fault::Happen(_) => "event",
         Fault::Partition { .. } => "partition",
     }
 }

@@ -9,12 +9,14 @@ use pumice_transport::event::Departure;
 use pumice_transport::host::QpContext;
 use pumice_transport::mad::CmMessage;
 use pumice_transport::types::Fate;
+use pumice_transport::wire::Qpn;
 
 use super::action::{Fault, Size};
 use super::connections::Connections;
 use super::identity::PacketKey;
+use super::incident::{Incident, Incidents};
 use super::partition::Partitions;
-use super::plan::{FaultPlan, PacketRule, Rule, What, When};
+use super::plan::{FaultPlan, PacketRule, Recorded, Rule, What, When};
 use super::traffic::{Count, Stream, Traffic};
 use super::trigger::Occurrence;
 use super::waits::{Gate, Triggers};
@@ -36,6 +38,8 @@ pub struct Fired<'a> {
     pub fate: &'a Fate,
     /// For how long nothing passes from here on, if that happens: `Some(None)` is for ever.
     pub partition_ns: Option<Option<u64>>,
+    /// What happens to the device.
+    pub incident: Option<Incident>,
     /// The address that the packet is for.
     pub peer: IpAddr,
 }
@@ -46,7 +50,15 @@ pub(crate) type Witness<'a> = &'a mut dyn FnMut(&Fired<'_>);
 /// What a rule of this process's is about.
 pub(super) enum Aim {
     Packets(Box<PacketRule>),
-    Recorded(HashMap<PacketKey, (Fate, Option<Option<u64>>)>),
+    Recorded(HashMap<PacketKey, Effect>),
+}
+
+/// What a rule does when it applies.
+#[derive(Clone, Copy)]
+pub(super) struct Effect {
+    fate: Fate,
+    partition_ns: Option<Option<u64>>,
+    incident: Option<Incident>,
 }
 
 /// A rule that concerns this process.
@@ -86,6 +98,8 @@ pub(crate) struct Faults {
     /// What rules have counted of connection management.
     management: BTreeMap<(usize, Stream), Count>,
     partitions: Partitions,
+    /// What is to happen to the device.
+    pub(super) incidents: Incidents,
     clock: Clock,
 }
 
@@ -111,6 +125,7 @@ impl Faults {
             connections: Connections::default(),
             management: BTreeMap::new(),
             partitions: Partitions::default(),
+            incidents: Incidents::default(),
             clock,
         };
         for rule in plan.rules() {
@@ -151,6 +166,32 @@ impl Faults {
         self.rules.iter().map(|armed| armed.name.clone()).collect()
     }
 
+    /// Whether something is to happen to the device now.
+    #[inline]
+    pub(crate) fn has_incidents(&self) -> bool {
+        self.incidents.is_due()
+    }
+
+    /// What is to happen to the device now, and at which queue pair.
+    pub(crate) fn take_incidents(&mut self) -> Vec<(Qpn, Incident)> {
+        self.incidents.take()
+    }
+
+    /// A queue pair stands still before a packet.
+    pub(crate) fn halted(&mut self, qp: &QpContext) {
+        self.incidents.halted(qp.qpn);
+    }
+
+    /// The time of the plan's clock.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// Nothing passes until then.
+    pub(crate) fn part_from_all(&self, until_ns: u64) {
+        self.partitions.begin(&[], until_ns);
+    }
+
     /// The partitions that the plan has begun.
     pub(crate) fn partitions(&self) -> &Partitions {
         &self.partitions
@@ -159,6 +200,7 @@ impl Faults {
     /// A queue pair is gone.
     pub(crate) fn forget(&mut self, qp: &QpContext) {
         self.queue_pairs.remove(&qp.ordinal);
+        self.incidents.forget(qp.qpn);
     }
 
     /// What happens to a packet of a queue pair.
@@ -180,6 +222,7 @@ impl Faults {
             let decided = self.apply(&case, &mut of_connection.counts, witness);
             of_connection.decided(&key, stream, departure.psn_count, decided.arrives());
             fate = fate.and(decided);
+            self.incidents.belong_to(qp.qpn, fate.halted);
         }
         self.queue_pairs.insert(qp.ordinal, traffic);
         fate
@@ -212,12 +255,13 @@ impl Faults {
 
     /// All rules together.
     fn apply(
-        &self,
+        &mut self,
         case: &Case<'_>,
         counts: &mut BTreeMap<(usize, Stream), Count>,
         witness: Witness<'_>,
     ) -> Fate {
         let mut fate = Fate::default();
+        let mut happened = Vec::new();
         for armed in self.rules.iter().filter(|armed| !armed.is_paused) {
             let applied = match &armed.aim {
                 Aim::Recorded(packets) => packets.get(case.key).copied(),
@@ -226,23 +270,22 @@ impl Faults {
                     let count = counts.entry((armed.id, case.stream)).or_default();
                     armed.tally.met.update(|met| met.saturating_add(1));
                     let more = self.ask(armed, fault, case, count);
-                    more.map(|fate| match fault {
-                        Fault::Partition { for_ns } => (fate, Some(*for_ns)),
-                        _ => (fate, None),
-                    })
+                    more.map(|fate| Effect::of(fate, fault, case.key))
                 }
                 Aim::Packets(_) => None,
             };
-            let Some((more, partition_ns)) = applied else { continue };
+            let Some(Effect { fate: more, partition_ns, incident }) = applied else { continue };
             fate = fate.and(more);
+            happened.extend(incident);
             armed.tally.applied.update(|applied| applied.saturating_add(1));
             if let Some(for_ns) = partition_ns {
                 self.part(armed, case.peer, for_ns);
             }
             self.triggers.note(Occurrence::Rule(&armed.name));
             let (rule, tag, key, peer) = (armed.name.as_str(), self.tag.as_str(), case.key, case.peer);
-            witness(&Fired { rule, tag, key, fate: &more, partition_ns, peer });
+            witness(&Fired { rule, tag, key, fate: &more, partition_ns, incident, peer });
         }
+        self.incidents.begin(happened);
         fate
     }
 
@@ -261,7 +304,7 @@ impl Faults {
         let applies = when.steps.is_none_or(|steps| steps.has(count.matched))
             && when.chance_ppm.is_none_or(|ppm| below(chance, ppm))
             && (when.bursts.is_none() || count.bad)
-            && when.times.is_none_or(|times| count.applied < times);
+            && when.times.is_none_or(|times| count.applied < times && !armed.is_spent(fault, times));
         let fate = if applies { fault.fate(case.size, operand, &mut count.before) } else { None };
         count.applied = count.applied.saturating_add(u64::from(fate.is_some()));
         fate
@@ -285,6 +328,28 @@ fn is_sent_until_it_arrives(key: &PacketKey, stream: Stream) -> bool {
     !key.service.is_unreliable() && matches!(stream, Stream::Requests | Stream::Answers)
 }
 
+impl Effect {
+    fn of(fate: Fate, fault: &Fault, key: &PacketKey) -> Effect {
+        let none = Effect { fate, partition_ns: None, incident: None };
+        match fault {
+            Fault::Partition { for_ns } => Effect { partition_ns: Some(*for_ns), ..none },
+            // No queue pair could send it again.
+            Fault::Happen(incident) if key.service.is_unreliable() => {
+                Effect { fate: Fate::default(), incident: Some(*incident), ..none }
+            }
+            Fault::Happen(incident) => Effect { incident: Some(*incident), ..none },
+            _ => none,
+        }
+    }
+}
+
+impl Armed {
+    /// Whether it has happened often enough in the process: events are counted over all queue pairs.
+    fn is_spent(&self, fault: &Fault, times: u64) -> bool {
+        matches!(fault, Fault::Happen(_)) && self.tally.applied.get() >= times
+    }
+}
+
 impl Aim {
     fn new(rule: &Rule, tag: &str) -> Option<Aim> {
         Some(match &rule.what {
@@ -297,7 +362,10 @@ impl Aim {
                     .packets
                     .iter()
                     .filter(|packet| packet.tag == tag)
-                    .map(|packet| (packet.key, (packet.fate, packet.partition_ns)))
+                    .map(|packet| {
+                        let Recorded { key, fate, partition_ns, incident, .. } = *packet;
+                        (key, Effect { fate, partition_ns, incident })
+                    })
                     .collect(),
             ),
         })

@@ -20,6 +20,7 @@ mod connections;
 mod decide;
 mod frontier;
 mod identity;
+mod incident;
 pub mod live;
 mod partition;
 mod plan;
@@ -38,6 +39,8 @@ pub(crate) use completions::{CompletionFaults, Verdict};
 pub(crate) use decide::Faults;
 pub use decide::Fired;
 pub use identity::{PacketClass, PacketKey, PacketService};
+pub(crate) use incident::GID_PLACES;
+pub use incident::Incident;
 pub(crate) use partition::Partitions;
 pub use plan::{
     Bursts, FaultPlan, PacketRule, PlanError, Recorded, RecordedCall, RecordedCompletion, Recording, Rule,

@@ -8,6 +8,7 @@ use super::action::Fault;
 use super::calls::{CallFate, CallRule};
 use super::completions::{CompletionFate, CompletionFault, CompletionKey, CompletionRule};
 use super::identity::{PacketClass, PacketKey, PacketService};
+use super::incident::Incident;
 use super::select::{PacketSelector, Span};
 use super::trigger::Trigger;
 
@@ -137,6 +138,8 @@ pub struct Recorded {
     pub fate: Fate,
     /// For how long nothing passed from here on, if that happened: `Some(None)` is for ever.
     pub partition_ns: Option<Option<u64>>,
+    /// What happened to the device.
+    pub incident: Option<Incident>,
 }
 
 /// Something that goes wrong.
@@ -455,6 +458,7 @@ fn check_fault(rule: &PacketRule) -> Result<(), String> {
             Err("an ACK has no payload: silent corruption needs one".to_owned())
         }
         Fault::Refuse { .. } | Fault::Notify => rule.check_answer(),
+        Fault::Happen(_) => rule.check_incident(),
         _ => Ok(()),
     }
 }

@@ -117,6 +117,7 @@ const fn kind(fault: &Fault) -> u64 {
         Fault::Partition { .. } => 10,
         Fault::Refuse { .. } => 11,
         Fault::Notify => 12,
+        Fault::Happen(_) => 13,
     }
 }
 
@@ -165,7 +166,11 @@ impl WireFaults {
                 WireTrigger::Chance { ppm } => (random.chance(ppm), random.next_u64()),
                 trigger => (trigger == WireTrigger::Packet { from, to, index }, random.next_u64()),
             };
-            if applies && let Some(more) = rule.fault.fate(size, operand, before) {
+            let has_device = matches!(rule.fault, Fault::Happen(_));
+            if applies
+                && !has_device
+                && let Some(more) = rule.fault.fate(size, operand, before)
+            {
                 fate = fate.and(more);
             }
         }

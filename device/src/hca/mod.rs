@@ -258,9 +258,11 @@ impl Hca {
         self.core.lock().resources.gids.get(index).cloned()
     }
 
-    /// Whether the port has an address: what `ibv_query_port` calls active.
+    /// Whether the port has an address, and no fault plan has taken it down: what `ibv_query_port` calls
+    /// active.
     pub fn is_port_active(&self) -> bool {
-        self.core.lock().resources.gids.iter().next().is_some()
+        let engine = self.core.lock();
+        !engine.resources.is_port_down && engine.resources.gids.iter().next().is_some()
     }
 
     /// How many objects there are: after all that were made are destroyed, as many as before.

@@ -298,6 +298,15 @@ impl CompletionQueue {
         self.async_account.wait_all_acked();
     }
 
+    /// It fails as by an overrun.
+    pub(crate) fn fail(&self) {
+        let mut state = self.lock();
+        self.failed.store(true, Ordering::Release);
+        if let Some(held) = &mut state.held {
+            held.release();
+        }
+    }
+
     /// Adds a completion and fires the channel if it is armed for it. `solicited` is the
     /// solicited-event bit of a received message.
     #[cfg(test)]

@@ -52,6 +52,9 @@ pub struct Srq {
     limit: u32,
     cookie: u64,
     users: u32,
+    /// Shared receive queues that were made before.
+    ordinal: u32,
+    failed: bool,
     account: Arc<EventAccount>,
 }
 
@@ -65,8 +68,30 @@ impl Srq {
             limit: 0,
             cookie,
             users: 0,
+            ordinal: 0,
+            failed: false,
             account: Arc::new(EventAccount::new()),
         }
+    }
+
+    /// The same, before which so many were made.
+    pub(crate) fn numbered(self, ordinal: u32) -> Srq {
+        Srq { ordinal, ..self }
+    }
+
+    /// Shared receive queues that were made before it.
+    pub(crate) const fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
+    /// It gives and takes nothing any more.
+    pub(crate) const fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    /// The limit is disarmed.
+    pub(crate) const fn disarm(&mut self) {
+        self.limit = 0;
     }
 
     /// Protection domain of its buffers.
@@ -112,8 +137,13 @@ impl Srq {
     /// Posts a request.
     ///
     /// # Errors
-    /// As [`RecvQueue::post`].
+    /// As [`RecvQueue::post`]; `Invalid` also if it has failed.
     pub fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), ResourceError> {
+        if self.failed {
+            return Err(ResourceError::invalid(
+                "the shared receive queue has failed, as SRQ_ERR told: destroy it".to_owned(),
+            ));
+        }
         self.queue.post(request)
     }
 
@@ -147,7 +177,7 @@ impl Srq {
 
     /// Takes the oldest request.
     pub(crate) fn take(&mut self, into: &mut RecvWqe) -> Taken {
-        if !self.queue.take(into) {
+        if self.failed || !self.queue.take(into) {
             return Taken::Empty;
         }
         into.pd = self.pd;

@@ -73,6 +73,7 @@ const NOTHING: Fate = Fate {
     kept_bytes: None,
     refused: None,
     notified: false,
+    halted: false,
 };
 const TWICE: Fate = Fate { copies: 1, ..NOTHING };
 

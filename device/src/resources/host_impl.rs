@@ -212,6 +212,12 @@ impl Host for DeviceHost<'_> {
         self.resources.emit(qp, event);
     }
 
+    fn halted(&mut self, qp: &QpContext) {
+        if let Some(faults) = &mut self.resources.faults {
+            faults.halted(qp);
+        }
+    }
+
     fn fate(&mut self, qp: &QpContext, departure: &Departure<'_>) -> Fate {
         let Resources { faults, events, .. } = &mut *self.resources;
         let Some(faults) = faults else { return Fate::default() };

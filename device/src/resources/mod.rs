@@ -9,6 +9,7 @@
 mod delays;
 mod gids;
 mod host_impl;
+mod incidents;
 mod late;
 mod mapping_check;
 mod memory;

@@ -258,6 +258,12 @@ impl Resources {
     /// Marks a completion queue's overrun: CQ_ERR, SRQ_ERR for the XRC SRQs that complete there, and QP_FATAL
     /// for every queue pair attached to it and for the one that caused it.
     pub(super) fn cq_overran(&mut self, cq: u32, culprit: Qpn) {
+        self.cq_failed(cq);
+        self.qp_ruined(culprit, cq);
+    }
+
+    /// The same without one that caused it.
+    pub(super) fn cq_failed(&mut self, cq: u32) {
         if let Some(entry) = self.cqs.at(cq) {
             let element = AsyncElement::Cq { cookie: entry.cq.cookie() };
             self.async_events.raise_for(AsyncEventType::CqErr, element, entry.cq.async_account());
@@ -282,7 +288,6 @@ impl Resources {
             .map(|attachment| attachment.context.qpn)
             .collect();
         attached.into_iter().for_each(|qpn| self.qp_ruined(qpn, cq));
-        self.qp_ruined(culprit, cq);
     }
 
     /// A completion of this queue pair was lost: QP_FATAL, once, and ERR by the engine.

@@ -30,6 +30,8 @@ pub struct CqSetup {
     /// Arming fires at once for completions that came after the application's last poll found nothing, as
     /// adapters do that compare with what was polled.
     pub fires_late: bool,
+    /// Fault plans do not count it: the program has not made it.
+    pub uncounted: bool,
 }
 
 /// What to make a shared receive queue of (`ibv_create_srq_ex`).
@@ -58,6 +60,8 @@ impl Resources {
         let common = self.cq_common.clone();
         let ordinal = self.cqs_made;
         self.cqs_made = ordinal.wrapping_add(1);
+        let counted = (!setup.uncounted).then_some(self.cqs_counted);
+        self.cqs_counted = self.cqs_counted.wrapping_add(u32::from(counted.is_some()));
         let CqSetup { depth, cookie, channel, clock, fires_late, .. } = setup;
         let handle = self.cqs.try_insert_with(|handle| {
             let shuffle = common.shuffle.clone();
@@ -65,7 +69,7 @@ impl Resources {
             if let Some(shuffle) = shuffle {
                 cq = cq.shuffled(shuffle, ordinal)?;
             }
-            Ok(CqEntry { cq: Arc::new(cq), users: 0 })
+            Ok(CqEntry { cq: Arc::new(cq), users: 0, ordinal: counted })
         })?;
         Ok(Arc::clone(&self.cqs.require(handle)?.cq))
     }
@@ -122,6 +126,7 @@ impl Resources {
         };
         let SrqSetup { pd, max_wr, max_sge, cookie, .. } = *setup;
         let srq = Srq::new(pd.index, max_wr, max_sge, cookie, xrc.map(|(side, ..)| side));
+        let srq = srq.numbered(self.srqs_made);
         let made = self.receives.insert(Receives::Shared(Box::new(srq)));
         match (&made, xrc) {
             (Ok(handle), Some((_, place, xrcd, cq))) => {
@@ -138,6 +143,7 @@ impl Resources {
         }
         if made.is_ok() {
             self.srq_count += 1;
+            self.srqs_made = self.srqs_made.wrapping_add(1);
             self.use_pd(pd);
         }
         made

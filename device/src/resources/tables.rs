@@ -61,6 +61,11 @@ pub struct Resources {
     pub(super) qps_made: u32,
     /// Completion queues made so far.
     pub(super) cqs_made: u32,
+    /// Completion queues that plans count, and shared receive queues, made so far.
+    pub(super) cqs_counted: u32,
+    pub(super) srqs_made: u32,
+    /// The port is down by a fault plan.
+    pub(crate) is_port_down: bool,
     /// Addresses of the port.
     pub gids: GidTable,
     /// Partitions of the port.
@@ -127,6 +132,8 @@ pub(super) struct AddressHandle {
 pub(super) struct CqEntry {
     pub(super) cq: Arc<CompletionQueue>,
     pub(super) users: u32,
+    /// How many were made before; `None`: plans do not count it.
+    pub(super) ordinal: Option<u32>,
 }
 
 /// A queue pair as the device's tables see it.
@@ -178,6 +185,9 @@ impl Resources {
             topics: events.topics(),
             qps_made: 0,
             cqs_made: 0,
+            cqs_counted: 0,
+            srqs_made: 0,
+            is_port_down: false,
             gids: GidTable::new(),
             pkeys: PkeyTable::new(&[], limits.pkey_table_len),
             groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),

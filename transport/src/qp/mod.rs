@@ -233,6 +233,12 @@ impl QueuePair {
         self.requester.deadline_ns()
     }
 
+    /// The queue pair goes on that stood still because of a fate with `halted`.
+    #[cold]
+    pub fn go_on(&mut self) {
+        self.requester.go_on();
+    }
+
     /// Whether [`QueuePair::transmit_requests`] has anything to try.
     pub fn wants_to_send(&self) -> bool {
         matches!(self.state, QpState::Rts | QpState::Sqd)

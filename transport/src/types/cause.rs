@@ -81,6 +81,8 @@ pub enum Cause {
     },
     /// The application asked for ERR.
     Modified,
+    /// A fault plan asked for ERR.
+    Planned,
     /// The completion queue overran.
     CqOverrun {
         /// Its handle, as `ibv_cq.handle` shows it.
@@ -219,6 +221,7 @@ impl fmt::Display for Cause {
                 }
             }
             Cause::Modified => write!(f, "moved to ERR by modify_qp"),
+            Cause::Planned => write!(f, "moved to ERR by a fault plan"),
             Cause::CqOverrun { cq, depth, completes } => write!(
                 f,
                 "failed: completion queue {cq} of {depth} entries, where its {completes} complete, overran; \

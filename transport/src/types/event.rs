@@ -16,12 +16,16 @@ pub enum AsyncEventType {
     CommEst = 4,
     /// Send queue drained after RTS → SQD.
     SqDrained = 5,
+    /// A connection could not move to its alternate path.
+    PathMigErr = 7,
     /// Device lost.
     DeviceFatal = 8,
     /// Link up.
     PortActive = 9,
     /// Link down.
     PortErr = 10,
+    /// LID changed.
+    LidChange = 11,
     /// P_Key table changed.
     PkeyChange = 12,
     /// SRQ failed.

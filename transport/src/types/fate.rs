@@ -26,6 +26,9 @@ pub struct Fate {
     pub refused: Option<Syndrome>,
     /// The queue pair that sends it is told in the peer's name that the path is congested.
     pub notified: bool,
+    /// Something happens to the device before it leaves. The queue pair sends nothing from here on, until all
+    /// before is acknowledged and the host has let it go on. It goes with `lost`: the packet is sent again.
+    pub halted: bool,
 }
 
 /// Bits that are flipped.
@@ -53,6 +56,7 @@ impl Fate {
         kept_bytes: None,
         refused: None,
         notified: false,
+        halted: false,
     };
 
     /// Whether nothing happens.
@@ -87,13 +91,14 @@ impl Fate {
             },
             refused: self.refused.or(other.refused),
             notified: self.notified || other.notified,
+            halted: self.halted || other.halted,
         }
     }
 
     /// What happens to the packet alone: its sender is not told anything.
     #[must_use]
     pub fn of_packet(self) -> Fate {
-        Fate { refused: None, notified: false, ..self }
+        Fate { refused: None, notified: false, halted: false, ..self }
     }
 }
 

@@ -153,6 +153,27 @@ pub const KINDS: &[Kind] = &[
         imitates: "a receiver that posts too late, a key that the peer has invalidated, a peer that fails",
     },
     Kind {
+        name: "event",
+        does: "before the request leaves, and when all before it is acknowledged, this happens to the \
+               device; once in a process, unless times says more",
+        fields: &[
+            (
+                "kind",
+                "cq-error, srq-limit, srq-error, qp-fatal, qp-access-error, path-mig-error, port-down, \
+                 gid-move, lid-change, pkey-change, device-fatal, freeze",
+            ),
+            ("cq", "of cq-error: completion queues that the process had made before [default: 0]"),
+            ("srq", "of srq-limit and srq-error: shared receive queues made before [default: 0]"),
+            ("gid", "of gid-move: the place in the GID table [default: 0]"),
+            ("to", "of gid-move: the other place, which changes with it"),
+            ("time", "of port-down and freeze: for so long [default of port-down: for ever]"),
+        ],
+        about: SELECTOR,
+        example: "event kind=port-down time=2s qp=0 message=100",
+        imitates: "firmware that fails, a cable that is pulled, an address that was added, an adapter that \
+                   restarts or falls off the bus",
+    },
+    Kind {
         name: "partition",
         does: "from the packet on, nothing passes to and from its peer, or the peers that the rule names",
         fields: &[("time", "for so long [default: for ever]")],

@@ -18,6 +18,7 @@ use crate::faults::calls::{CallFate, CallFired, errno_from, errno_text};
 use crate::faults::completions::CompletionFired;
 use crate::faults::decide::Fired;
 use crate::faults::identity::{PacketClass, PacketKey, PacketService, side_by_name, side_name};
+use crate::faults::incident::{Details, Incident};
 use crate::faults::live::LiveChange;
 use crate::faults::plan::{FaultPlan, Recorded, RecordedCall, Recording, Rule, What, When};
 
@@ -117,6 +118,14 @@ pub struct PacketLine {
     timer_code: Option<u8>,
     #[serde(skip_serializing_if = "is_default")]
     notified: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    for_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     partition_ns: Option<u64>,
 }
@@ -241,6 +250,7 @@ impl ReportLine {
         let (key, fate) = (fired.key, fired.fate);
         let flips = fate.flips.unwrap_or(Flips { count: 0, first: 0, sealed: false });
         let refused = fate.refused.and_then(word_of);
+        let details = fired.incident.map(|incident| incident.details()).unwrap_or_default();
         ReportLine::Packet(Box::new(PacketLine {
             rule: fired.rule.to_owned(),
             tag: fired.tag.to_owned(),
@@ -267,6 +277,10 @@ impl ReportLine {
             answered: refused.map(|(word, _)| word.to_owned()),
             timer_code: refused.and_then(|(_, timer_code)| timer_code),
             notified: fate.notified,
+            event: fired.incident.map(|incident| incident.word().to_owned()),
+            object: details.object,
+            to: details.to,
+            for_ns: details.for_ns,
             partition_ns: fired.partition_ns.map(|for_ns| for_ns.unwrap_or(FOR_EVER_NS)),
         }))
     }
@@ -314,6 +328,8 @@ impl PacketLine {
     fn recorded(self) -> Result<Recorded, String> {
         let unknown = |what: &str, name: &str| format!("{name} is no {what}: this is no line of a report");
         let flips = Flips { count: self.flipped_bits, first: self.first_bit, sealed: self.sealed };
+        let details = Details { object: self.object, to: self.to, for_ns: self.for_ns };
+        let incident = self.event.map(|word| Incident::of(&word, details)).transpose()?;
         Ok(Recorded {
             key: PacketKey {
                 service: PacketService::by_name(&self.service)
@@ -339,7 +355,9 @@ impl PacketLine {
                 kept_bytes: self.kept_bytes,
                 refused: self.answered.map(|word| refusal(&word, self.timer_code)).transpose()?,
                 notified: self.notified,
+                halted: self.lost && incident.is_some(),
             },
+            incident,
             partition_ns: self.partition_ns.map(|ns| (ns != FOR_EVER_NS).then_some(ns)),
             tag: self.tag,
         })

@@ -8,6 +8,7 @@ use crate::faults::action::{Delay, Fault};
 use crate::faults::answer::{answer, timer_code};
 use crate::faults::calls::{CallFault, CallRule, CallSelector, errno_from};
 use crate::faults::identity::{PacketClass, PacketService, side_by_name};
+use crate::faults::incident::{Details, Incident};
 use crate::faults::plan::{Bursts, PacketRule, Rule, Steps, What, When};
 use crate::faults::select::PacketSelector;
 
@@ -15,6 +16,8 @@ use crate::faults::select::PacketSelector;
 pub(super) const UNNAMED: &str = "\u{0}";
 /// How long a packet waits for those that overtake it, if nothing is said.
 const WITHIN_NS: u64 = 10_000_000;
+/// The kind that happens once in a process, unless `times` says more.
+const EVENT: &str = "event";
 /// Longest name of a rule.
 const MAX_NAME_BYTES: usize = 100;
 
@@ -43,7 +46,10 @@ fn whole(name: Option<String>, fields: &mut Fields) -> Result<Rule, String> {
         None => format!("{UNNAMED}{}", kind.name),
     };
     let after = fields.take_as("after", str::parse)?;
-    let when = when(fields)?;
+    let mut when = when(fields)?;
+    if kind.name == EVENT && when.times.is_none() {
+        when.times = Some(1);
+    }
     let what = if std::ptr::eq(kind.about, CALLS_SELECTOR) {
         What::Call(Box::new(call_rule(kind, fields)?))
     } else if std::ptr::eq(kind.about, COMPLETIONS_SELECTOR) {
@@ -142,6 +148,7 @@ fn fault(kind: &Kind, fields: &mut Fields) -> Result<Fault, String> {
         },
         "truncate" => Fault::Truncate { bytes: fields.take_as("bytes", number)? },
         "mark" => Fault::Mark,
+        "event" => Fault::Happen(incident(fields)?),
         "answer" => {
             let with = fields.take("with").ok_or("it does not say which answer: write with=rnr")?;
             let timer_code = fields.take_as("timer", |text| timer_code(time_ns(text)?))?;
@@ -149,6 +156,23 @@ fn fault(kind: &Kind, fields: &mut Fields) -> Result<Fault, String> {
         }
         _ => Fault::Partition { for_ns: fields.take_as("time", time_ns)? },
     })
+}
+
+fn incident(fields: &mut Fields) -> Result<Incident, String> {
+    let word = fields.take("kind").ok_or("it does not say which event: write kind=port-down")?;
+    let object = match Incident::object_field(&word) {
+        Some(field) => fields.take_as(field, number)?,
+        None => None,
+    };
+    let to = if word == "gid-move" { fields.take_as("to", number)? } else { None };
+    let for_ns = if Incident::has_time(&word) { fields.take_as("time", time_ns)? } else { None };
+    let incident = Incident::of(&word, Details { object, to, for_ns }).map_err(|e| format!("kind: {e}"))?;
+    for field in ["cq", "srq", "gid", "to", "time"] {
+        if fields.take(field).is_some() {
+            return Err(format!("{word} has no {field}: remove it"));
+        }
+    }
+    Ok(incident)
 }
 
 fn delay(fields: &mut Fields) -> Result<Delay, String> {

@@ -138,6 +138,21 @@ fn what_is_wrong_is_said_with_its_line() {
             ),
             "line 4: rule \"x\": rules that wait for it in turn",
         ),
+        (&format!("{second}do = \"event\"\n"), "it does not say which event: write kind=port-down"),
+        (&format!("{second}do = \"event\"\nkind = \"boom\"\n"), "boom is nothing that happens: write one of"),
+        (&format!("{second}do = \"event\"\nkind = \"qp-fatal\"\ncq = 1\n"), "qp-fatal has no cq: remove it"),
+        (
+            &format!("{second}do = \"event\"\nkind = \"gid-move\"\nto = 0\n"),
+            "an address cannot move from place 0 to 0",
+        ),
+        (
+            &format!("{second}do = \"event\"\nkind = \"lid-change\"\nopcode = \"ack\"\n"),
+            "events happen at requests, and ack is none",
+        ),
+        (
+            &format!("{second}do = \"event\"\nkind = \"lid-change\"\nservice = \"cm\"\n"),
+            "events happen at requests of queue pairs: remove cm",
+        ),
         ("{\"rule\": 5}\n", "line 1: it is no line of a report"),
     ] {
         assert!(wrong(text).contains(part), "{text}\n→ {}\nwithout {part}", wrong(text));

@@ -3,7 +3,7 @@
 //! A peer that refuses a packet has accepted everything before it. So the packet does not leave, nothing is
 //! sent beyond it, and the NAK counts when the peer has acknowledged all that came before.
 
-use super::{Forged, Requester, SendFailure};
+use super::{Forged, Forgery, Requester, SendFailure};
 use crate::event::{QpEvent, Repetition};
 use crate::host::Host;
 use crate::qp::settings::Settings;
@@ -48,10 +48,27 @@ impl Requester {
             host.emit(&settings.context, QpEvent::CnpReceived);
             self.window.on_cnp(now_ns);
         }
-        let Some(syndrome) = fate.refused else { return };
-        self.forged = Some(Forged { psn, syndrome });
+        let answer = match fate.refused {
+            _ if fate.halted => Forgery::Halt,
+            Some(syndrome) => Forgery::Refusal(syndrome),
+            None => return,
+        };
+        self.forged = Some(Forged { psn, answer });
         if let Some((entry, packet)) = before.filter(|_| self.acked != psn) {
             (self.cursor, self.cursor_packet) = (entry, packet);
+        }
+    }
+
+    /// The host lets it go on where it was halted.
+    #[cold]
+    pub(crate) fn go_on(&mut self) {
+        let Some(Forged { psn, answer: Forgery::Halted }) = self.forged else { return };
+        self.forged = None;
+        if self.acked == psn {
+            self.stand_at_oldest();
+            self.outstanding.clear();
+            // Nothing is in flight.
+            (self.timer_ns, self.early_timer_ns) = (None, None);
         }
     }
 
@@ -66,10 +83,19 @@ impl Requester {
         now_ns: u64,
         host: &mut H,
     ) -> Result<(), SendFailure> {
-        let Some(Forged { psn, syndrome }) = self.forged else { return Ok(()) };
+        let Some(Forged { psn, answer }) = self.forged else { return Ok(()) };
         if self.acked.is_before(psn) {
             return Ok(());
         }
+        let syndrome = match answer {
+            Forgery::Refusal(syndrome) => syndrome,
+            Forgery::Halt => {
+                self.forged = Some(Forged { psn, answer: Forgery::Halted });
+                host.halted(&settings.context);
+                return Ok(());
+            }
+            Forgery::Halted => return Ok(()),
+        };
         self.forged = None;
         if self.acked != psn {
             return Ok(());

@@ -51,12 +51,22 @@ pub(crate) struct Outstanding {
     pub(crate) repeated: bool,
 }
 
-/// A NAK or RNR NAK in the peer's name.
+/// What a fault plan does when all before a packet is acknowledged.
 #[derive(Debug, Clone, Copy)]
 struct Forged {
-    /// The packet that is refused.
+    /// The packet.
     psn: Psn,
-    syndrome: Syndrome,
+    answer: Forgery,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Forgery {
+    /// A NAK or RNR NAK in the peer's name.
+    Refusal(Syndrome),
+    /// The host is told.
+    Halt,
+    /// The host was told, and has not let it go on.
+    Halted,
 }
 
 #[derive(Debug)]
@@ -100,7 +110,8 @@ pub(crate) struct Requester {
     pub(crate) fault: Option<MemoryFault>,
     /// How often each PSN was sent; noted only if the host listens to packets.
     pub(crate) transmissions: Transmissions,
-    /// An answer that a fault plan gives in the peer's name; nothing is sent beyond its packet until then.
+    /// What a fault plan does in the peer's name, or to the device; nothing is sent beyond its packet until
+    /// then.
     forged: Option<Forged>,
     /// The entry that failed locally, waiting for those before it to complete.
     pub(crate) local_failure: Option<(u64, WcStatus)>,
@@ -177,16 +188,21 @@ impl Requester {
     pub(crate) fn rewind(&mut self, settings: &Settings, why: Repetition, host: &mut impl Host) {
         let (psn, packet_count) = (self.acked, self.in_flight());
         host.emit(&settings.context, QpEvent::SentAgain { psn, packet_count, why });
-        self.cursor = self.queue.head();
-        self.cursor_packet = match self.queue.entry(self.cursor) {
-            Some(wqe) if !wqe.is_local() => self.acked.since(wqe.first_psn).max(0) as u32,
-            _ => 0,
-        };
+        self.stand_at_oldest();
         self.outstanding.clear();
         // Its turn comes again, after what is sent again now.
         self.local_failure = None;
         self.window.forget_sample();
         self.packets_since_ack_request = 0;
+    }
+
+    /// The cursor stands at the oldest unacknowledged packet.
+    fn stand_at_oldest(&mut self) {
+        self.cursor = self.queue.head();
+        self.cursor_packet = match self.queue.entry(self.cursor) {
+            Some(wqe) if !wqe.is_local() => self.acked.since(wqe.first_psn).max(0) as u32,
+            _ => 0,
+        };
     }
 
     /// Whether a transmit call could do anything (it may still find the window full).

@@ -179,7 +179,7 @@ impl Requester {
         // A packet that did not ask stands in the same message.
         let before = (unasked > 0).then(|| (self.cursor, self.cursor_packet.saturating_sub(1)));
         self.advance(settings, &request, psn, ack_request, now_ns);
-        if fate.refused.is_some() || fate.notified {
+        if fate.refused.is_some() || fate.notified || fate.halted {
             self.forge(settings, &fate, psn, before, now_ns, host);
         }
         Sent::Packet

@@ -95,7 +95,7 @@ impl Adapter {
         let hca = Arc::new(opened.hca);
         unlogged::attach(hca.events());
         let distributor = with_signals_blocked(|| Distributor::start(&hca))?;
-        let idle = hca.create_cq(CqSetup { depth: 1, ..CqSetup::default() })?;
+        let idle = hca.create_cq(CqSetup { depth: 1, uncounted: true, ..CqSetup::default() })?;
         static FAREWELL: Once = Once::new();
         // SAFETY: the object is never unmapped (it is linked with -z nodelete).
         FAREWELL.call_once(|| unsafe {

@@ -1,0 +1,80 @@
+//! What a fault plan makes happen to the device.
+
+use pumice_transport::types::AsyncEventType;
+use pumice_transport::wire::Qpn;
+
+use super::Engine;
+use crate::faults::{Faults, Incident};
+use crate::objects::async_event::AsyncElement;
+
+impl Engine {
+    /// What is due happens. Then the queue pairs go on that stood still for it.
+    #[cold]
+    pub(super) fn happen(&mut self) {
+        let Some(faults) = self.resources.faults.as_deref_mut() else { return };
+        let due = faults.take_incidents();
+        for (qpn, incident) in &due {
+            self.happen_at(*qpn, *incident);
+        }
+        for (qpn, _) in due {
+            if let Some((index, entry)) = self.queue_pairs.by_number(qpn) {
+                entry.qp.go_on();
+                self.touch(index);
+            }
+        }
+    }
+
+    fn happen_at(&mut self, qpn: Qpn, incident: Incident) {
+        let now_ns = self.resources.faults.as_deref().map_or(0, Faults::now_ns);
+        let resources = &mut self.resources;
+        match incident {
+            Incident::CqError { cq } => resources.fail_cq(cq),
+            Incident::SrqLimit { srq } => resources.reach_srq_limit(srq),
+            Incident::SrqError { srq } => resources.fail_srq(srq),
+            Incident::QpFatal => resources.end_queue_pair(qpn, AsyncEventType::QpFatal),
+            Incident::QpAccessError => resources.end_queue_pair(qpn, AsyncEventType::QpAccessErr),
+            Incident::PathMigrationError => resources.raise_qp_event(qpn, AsyncEventType::PathMigErr),
+            Incident::PortDown { for_ns } => {
+                let until_ns = for_ns.map_or(u64::MAX, |for_ns| now_ns.saturating_add(for_ns));
+                resources.port_went_down(until_ns);
+                self.plight.port_up_ns = Some(self.plight.port_up_ns.unwrap_or(0).max(until_ns));
+            }
+            Incident::GidMove { from, to } => resources.move_gid(from, to),
+            Incident::LidChange => self.raise_of_port(AsyncEventType::LidChange),
+            Incident::PkeyChange => self.raise_of_port(AsyncEventType::PkeyChange),
+            Incident::DeviceFatal => {
+                resources.async_events.raise(AsyncEventType::DeviceFatal, AsyncElement::Device);
+                self.stand_still(u64::MAX);
+            }
+            Incident::Freeze { for_ns } => self.stand_still(now_ns.saturating_add(for_ns)),
+        }
+    }
+
+    fn raise_of_port(&self, event: AsyncEventType) {
+        self.resources.async_events.raise(event, AsyncElement::Port(1));
+    }
+
+    fn stand_still(&mut self, until_ns: u64) {
+        self.plight.still_until_ns = Some(self.plight.still_until_ns.unwrap_or(0).max(until_ns));
+    }
+
+    /// Whether the device does nothing now. What arrives meanwhile is lost.
+    #[cold]
+    pub(super) fn stands_still(&mut self, now_ns: u64) -> bool {
+        if self.plight.still_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+            self.plight.still_until_ns = None;
+            return false;
+        }
+        while self.port.receive(now_ns, &mut |_| {}) {}
+        true
+    }
+
+    /// The port comes up, if it is time.
+    #[cold]
+    pub(super) fn expire_plight(&mut self, now_ns: u64) {
+        if self.plight.port_up_ns.is_some_and(|up_ns| up_ns <= now_ns) {
+            self.plight.port_up_ns = None;
+            self.resources.port_came_up();
+        }
+    }
+}

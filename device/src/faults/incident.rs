@@ -1,0 +1,242 @@
+//! What happens to the device itself by a fault plan: objects that fail, a port that goes down, addresses
+//! that move, an adapter that stops.
+
+use std::fmt;
+
+use pumice_transport::wire::Qpn;
+
+/// Something that happens to the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Incident {
+    /// CQ_ERR: a completion queue fails as by an overrun, and the queue pairs that complete there with it.
+    CqError {
+        /// Completion queues that the process had made before.
+        cq: u32,
+    },
+    /// SRQ_LIMIT_REACHED, and the limit is disarmed.
+    SrqLimit {
+        /// Shared receive queues that the process had made before.
+        srq: u32,
+    },
+    /// SRQ_ERR: a shared receive queue gives and takes nothing any more, and its queue pairs fail.
+    SrqError {
+        /// Shared receive queues that the process had made before.
+        srq: u32,
+    },
+    /// QP_FATAL: the queue pair that sends the packet goes to ERR.
+    QpFatal,
+    /// QP_ACCESS_ERR: the queue pair that sends the packet goes to ERR.
+    QpAccessError,
+    /// PATH_MIG_ERR of the queue pair that sends the packet, and nothing else.
+    PathMigrationError,
+    /// PORT_ERR: nothing leaves and nothing arrives, until PORT_ACTIVE.
+    PortDown {
+        /// For so long; `None`: for ever.
+        for_ns: Option<u64>,
+    },
+    /// GID_CHANGE: an address has another place in the GID table.
+    GidMove {
+        /// Its place before.
+        from: u32,
+        /// Its place from now on; what was there takes the other one.
+        to: u32,
+    },
+    /// LID_CHANGE, and nothing else.
+    LidChange,
+    /// PKEY_CHANGE, and nothing else.
+    PkeyChange,
+    /// DEVICE_FATAL: the device sends, receives and completes nothing any more.
+    DeviceFatal,
+    /// The device sends, receives and completes nothing; what arrives meanwhile is lost.
+    Freeze {
+        /// For so long.
+        for_ns: u64,
+    },
+}
+
+/// What the fields of a rule, or of a line of a report, say besides the kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Details {
+    /// Ordinal of the object, or place in the GID table.
+    pub(super) object: Option<u32>,
+    /// Another place in the GID table.
+    pub(super) to: Option<u32>,
+    pub(super) for_ns: Option<u64>,
+}
+
+/// The words for the kinds.
+const KINDS: [&str; 12] = [
+    "cq-error",
+    "srq-limit",
+    "srq-error",
+    "qp-fatal",
+    "qp-access-error",
+    "path-mig-error",
+    "port-down",
+    "gid-move",
+    "lid-change",
+    "pkey-change",
+    "device-fatal",
+    "freeze",
+];
+
+/// Places of the GID table.
+pub(crate) const GID_PLACES: u32 = 1024;
+
+impl Incident {
+    /// The word for its kind.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Incident::CqError { .. } => "cq-error",
+            Incident::SrqLimit { .. } => "srq-limit",
+            Incident::SrqError { .. } => "srq-error",
+            Incident::QpFatal => "qp-fatal",
+            Incident::QpAccessError => "qp-access-error",
+            Incident::PathMigrationError => "path-mig-error",
+            Incident::PortDown { .. } => "port-down",
+            Incident::GidMove { .. } => "gid-move",
+            Incident::LidChange => "lid-change",
+            Incident::PkeyChange => "pkey-change",
+            Incident::DeviceFatal => "device-fatal",
+            Incident::Freeze { .. } => "freeze",
+        }
+    }
+
+    pub(super) const fn details(&self) -> Details {
+        let none = Details { object: None, to: None, for_ns: None };
+        match *self {
+            Incident::CqError { cq: object }
+            | Incident::SrqLimit { srq: object }
+            | Incident::SrqError { srq: object } => Details { object: Some(object), ..none },
+            Incident::PortDown { for_ns } => Details { for_ns, ..none },
+            Incident::GidMove { from, to } => Details { object: Some(from), to: Some(to), ..none },
+            Incident::Freeze { for_ns } => Details { for_ns: Some(for_ns), ..none },
+            _ => none,
+        }
+    }
+
+    /// The incident of a word and its details; those that it does not have are ignored.
+    ///
+    /// # Errors
+    /// There is none of that name, or a detail that it needs is missing or impossible.
+    pub(super) fn of(word: &str, details: Details) -> Result<Incident, String> {
+        let object = details.object.unwrap_or(0);
+        Ok(match word {
+            "cq-error" => Incident::CqError { cq: object },
+            "srq-limit" => Incident::SrqLimit { srq: object },
+            "srq-error" => Incident::SrqError { srq: object },
+            "qp-fatal" => Incident::QpFatal,
+            "qp-access-error" => Incident::QpAccessError,
+            "path-mig-error" => Incident::PathMigrationError,
+            "port-down" => Incident::PortDown { for_ns: details.for_ns },
+            "gid-move" => {
+                let to = details.to.ok_or("it does not say where the address goes: write to=5")?;
+                if object == to || object.max(to) >= GID_PLACES {
+                    return Err(format!(
+                        "an address cannot move from place {object} to {to}: write different ones below \
+                         {GID_PLACES}"
+                    ));
+                }
+                Incident::GidMove { from: object, to }
+            }
+            "lid-change" => Incident::LidChange,
+            "pkey-change" => Incident::PkeyChange,
+            "device-fatal" => Incident::DeviceFatal,
+            "freeze" => {
+                let for_ns = details.for_ns.ok_or("it does not say for how long: write time=2s")?;
+                Incident::Freeze { for_ns }
+            }
+            _ => return Err(format!("{word} is nothing that happens: write one of {}", KINDS.join(", "))),
+        })
+    }
+
+    /// The field of a rule that says which object it is about.
+    pub(super) fn object_field(word: &str) -> Option<&'static str> {
+        match word {
+            "cq-error" => Some("cq"),
+            "srq-limit" | "srq-error" => Some("srq"),
+            "gid-move" => Some("gid"),
+            _ => None,
+        }
+    }
+
+    /// Whether it lasts for a time.
+    pub(super) fn has_time(word: &str) -> bool {
+        matches!(word, "port-down" | "freeze")
+    }
+}
+
+impl fmt::Display for Incident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())?;
+        let Details { object, to, for_ns } = self.details();
+        if let Some(object) = object {
+            write!(f, " {object}")?;
+        }
+        if let Some(to) = to {
+            write!(f, " to {to}")?;
+        }
+        for_ns.map_or(Ok(()), |ns| write!(f, " for {} us", ns / 1000))
+    }
+}
+
+/// What is to happen to the device: some of it waits until a queue pair stands still.
+#[derive(Debug, Default)]
+pub(crate) struct Incidents {
+    /// Of the packet that is being decided.
+    fresh: Vec<Incident>,
+    /// Of queue pairs that do not stand still yet.
+    waiting: Vec<(Qpn, Incident)>,
+    due: Vec<(Qpn, Incident)>,
+}
+
+impl Incidents {
+    pub(super) fn begin(&mut self, happened: Vec<Incident>) {
+        self.fresh = happened;
+    }
+
+    /// What the packet just decided brings with it is of this queue pair, which is halted or goes on.
+    pub(super) fn belong_to(&mut self, qpn: Qpn, is_halted: bool) {
+        let list = if is_halted { &mut self.waiting } else { &mut self.due };
+        list.extend(self.fresh.drain(..).map(|incident| (qpn, incident)));
+    }
+
+    /// A queue pair stands still.
+    pub(crate) fn halted(&mut self, qpn: Qpn) {
+        self.due.extend(self.waiting.extract_if(.., |(of, _)| *of == qpn));
+    }
+
+    /// A queue pair is gone.
+    pub(super) fn forget(&mut self, qpn: Qpn) {
+        self.waiting.retain(|(of, _)| *of != qpn);
+    }
+
+    /// Whether something is to happen now.
+    pub(crate) fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// What is to happen now, and at which queue pair.
+    pub(crate) fn take(&mut self) -> Vec<(Qpn, Incident)> {
+        std::mem::take(&mut self.due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_incidents_are_inverses() {
+        for word in KINDS {
+            let details = Details { object: Some(3), to: Some(7), for_ns: Some(5_000) };
+            let incident = Incident::of(word, details).unwrap();
+            assert_eq!(incident.word(), word);
+            assert_eq!(Incident::of(word, incident.details()), Ok(incident));
+        }
+        assert!(Incident::of("gid-move", Details::default()).unwrap_err().contains("write to=5"));
+        assert!(Incident::of("freeze", Details::default()).unwrap_err().contains("write time=2s"));
+        assert!(Incident::of("port-up", Details::default()).unwrap_err().contains("write one of cq-error,"));
+    }
+}
