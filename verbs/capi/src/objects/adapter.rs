@@ -9,6 +9,7 @@ use super::capture;
 use super::device::the_device;
 use super::events::Distributor;
 use super::gid_entries::{gid_entries, gid_entries_now};
+use super::loss::LossWatch;
 use crate::ground::errno::Errno;
 use crate::ground::gate;
 use crate::ground::log::{self, log_always, log_cause, log_warning, logs};
@@ -57,6 +58,7 @@ impl Adapter {
             pkeys: profile.port.pkeys.clone(),
             ..HcaConfig::new(&the_device().name(), gids)
         };
+        config.subscribers.push(Box::new(LossWatch));
         // An address that comes later can be used if the socket has its IP version.
         let any_version = address.is_ipv6();
         let offered = config.gids.clone();

@@ -92,6 +92,7 @@ impl Cq {
             channel: reports.map(|channel| Arc::clone(channel.channel())),
             clock: stamps.then(|| hca.clock().clone()),
             fires_late: profile()?.fires_late,
+            uncounted: false,
         })?;
         open.own_cq(Owned::CompletionQueue(queue.handle().pack()), Some(Arc::clone(&queue)));
         let mut c: ibv_cq_ex = zeroed();

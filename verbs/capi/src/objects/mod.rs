@@ -18,6 +18,7 @@ pub(crate) mod device_memory;
 pub(crate) mod events;
 pub(crate) mod gid_entries;
 pub(crate) mod local_identifier;
+pub(crate) mod loss;
 pub(crate) mod memory_region;
 pub(crate) mod memory_window;
 pub(crate) mod protection_domain;

@@ -15,7 +15,7 @@ mod names;
 mod report;
 mod state;
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::ground::cancellation;
 use crate::ground::errno::Errno;
@@ -30,6 +30,8 @@ pub(super) use names::call_of;
 pub(crate) use state::triggers;
 
 static WATCH: AtomicU8 = AtomicU8::new(Watch::Unknown as u8);
+/// The device is lost, until the process ends.
+static LOST: AtomicBool = AtomicBool::new(false);
 
 /// Whether calls of the data path need not stop here.
 #[inline]
@@ -59,13 +61,24 @@ pub(super) fn enter(closure: &'static str, about: About) -> Passage {
         return Passage::UNSEEN;
     }
     let (watch, entered) = state::enter(closure, about);
+    let is_lost = LOST.load(Ordering::Acquire);
+    let watch = if is_lost { Watch::Everything } else { watch };
     WATCH.store(watch as u8, Ordering::Relaxed);
-    let Some((made, fate)) = entered else { return Passage::UNSEEN };
+    let Some((made, mut fate)) = entered else { return Passage::UNSEEN };
+    if is_lost && !names::outlives_device(made.call) {
+        fate.errno = Some(libc::EIO);
+    }
     current::begin(made);
     if fate.delay_ns > 0 {
         std::thread::sleep(std::time::Duration::from_nanos(fate.delay_ns));
     }
     Passage { is_outer: true, refused: fate.errno.map(Errno) }
+}
+
+/// From now on calls fail with EIO, but for those that give objects back or take events.
+pub(crate) fn lose_device() {
+    LOST.store(true, Ordering::Release);
+    WATCH.store(Watch::Everything as u8, Ordering::Release);
 }
 
 /// How a call ended.

@@ -36,6 +36,12 @@ pub(super) fn gives_back(call: &str) -> bool {
     STARTS.iter().any(|start| call.starts_with(start))
 }
 
+/// Whether a call works although the device is lost.
+pub(super) fn outlives_device(call: &str) -> bool {
+    const EVENTS: [&str; 3] = ["ibv_get_async_event", "rdma_get_cm_event", "rdma_ack_cm_event"];
+    gives_back(call) || EVENTS.contains(&call)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
