@@ -77,3 +77,22 @@ fn a_rule_that_never_applied_is_found() {
     let empty = Scratch::new("empty.jsonl", "");
     assert_eq!(pumice(&["faults", "assert", empty.path()]).status.code(), Some(1));
 }
+
+#[test]
+fn ready_plans_are_listed_printed_and_used_by_name() {
+    let (code, listed, _) = texts(&pumice(&["faults", "plans"]));
+    assert_eq!(code, Some(0));
+    for plan in pumice_device::faults::READY {
+        assert!(listed.contains(&format!("\n{} ", plan.name)) || listed.starts_with(plan.name), "{listed}");
+        let (code, printed, _) = texts(&pumice(&["faults", "plans", plan.name]));
+        assert_eq!((code, printed.as_str()), (Some(0), plan.text));
+        let (code, _, said) = texts(&pumice(&["run", "--faults", plan.name, "--", "true"]));
+        assert_eq!(code, Some(0), "{}: {said}", plan.name);
+    }
+    let (code, _, said) = texts(&pumice(&["faults", "plans", "flaky-cables"]));
+    assert_eq!(code, Some(2));
+    assert!(said.contains("flaky-cables is no ready plan"), "{said}");
+    let (code, _, said) = texts(&pumice(&["run", "--faults", "flaky-cables", "--", "true"]));
+    assert_eq!(code, Some(2));
+    assert!(said.contains("it is neither a file nor a ready plan (flaky-cable, "), "{said}");
+}

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use pumice_device::faults::{
-    CALLS_SELECTOR, COMPLETIONS_SELECTOR, FaultPlan, KINDS, SELECTOR, WHEN, summaries,
+    CALLS_SELECTOR, COMPLETIONS_SELECTOR, FaultPlan, KINDS, READY, ReadyPlan, SELECTOR, WHEN, summaries,
 };
 use pumice_device::settings::DEFAULT_SEED;
 
@@ -29,6 +29,11 @@ enum Action {
     },
     /// List every kind of fault with its fields, an example, and what it imitates
     List,
+    /// List the plans that are ready to use as --faults NAME, or print one of them
+    Plans {
+        /// The plan to print: a beginning for one of your own
+        name: Option<String>,
+    },
     /// Look whether every rule has applied to something, in one of these reports
     ///
     /// The exit code is 1 if a rule never applied: a run in which nothing went wrong tests nothing.
@@ -44,6 +49,8 @@ pub(crate) fn run(options: &FaultsOptions, out: &mut dyn Write) -> CommandResult
     match &options.action {
         Action::Check { file } => check(file, out),
         Action::List => list(out),
+        Action::Plans { name: None } => plans(out),
+        Action::Plans { name: Some(name) } => plan(name, out),
         Action::Assert { reports } => assert(reports, out),
     }
 }
@@ -88,6 +95,21 @@ fn list(out: &mut dyn Write) -> CommandResult {
 
 fn fields(fields: &[(&str, &str)], out: &mut dyn Write) -> std::io::Result<()> {
     fields.iter().try_for_each(|(name, meaning)| writeln!(out, "    {name:<14}{meaning}"))
+}
+
+fn plans(out: &mut dyn Write) -> CommandResult {
+    let mut write =
+        || READY.iter().try_for_each(|plan| writeln!(out, "{:<21}{}", plan.name, plan.imitates()));
+    write().map_err(CommandError::Output)?;
+    Ok(Outcome::Good)
+}
+
+fn plan(name: &str, out: &mut dyn Write) -> CommandResult {
+    let plan = ReadyPlan::named(name).ok_or_else(|| {
+        CommandError::Usage(format!("{name} is no ready plan: \"pumice faults plans\" lists them"))
+    })?;
+    out.write_all(plan.text.as_bytes()).map_err(CommandError::Output)?;
+    Ok(Outcome::Good)
 }
 
 fn assert(reports: &[PathBuf], out: &mut dyn Write) -> CommandResult {

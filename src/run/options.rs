@@ -25,7 +25,8 @@ pub(crate) struct RunOptions {
     /// Shuffle by this seed what the specification leaves open: order of completions, of payload, wake-ups
     #[arg(long, value_name = "SEED")]
     pub(crate) shuffle: Option<String>,
-    /// Apply this fault plan: a TOML file, or a report of faults, which happen again then
+    /// Apply this fault plan: a TOML file, a report of faults, which happen again then, or a ready plan; see
+    /// "pumice faults plans"
     #[arg(long, value_name = "FILE")]
     pub(crate) faults: Option<PathBuf>,
     /// Apply this rule as well, as in 'drop chance=2% opcode=send'; see "pumice faults list"
@@ -87,8 +88,9 @@ impl RunOptions {
         if let Some(file) = &self.capture {
             set.push((settings::CAPTURE, absolute(file)?));
         }
-        if let Some(file) = &self.faults {
-            set.push((settings::FAULTS, absolute(file)?));
+        if let Some(plan) = &self.faults {
+            let value = if is_ready(plan) { plan.clone().into_os_string() } else { absolute(plan)? };
+            set.push((settings::FAULTS, value));
         }
         if !self.fault.is_empty() {
             set.push((settings::FAULT, self.fault.join("\n").into()));
@@ -128,6 +130,11 @@ impl RunOptions {
 fn is_name(profile: &Path) -> bool {
     let built_in = BUILT_IN.iter().any(|(name, _)| Path::new(name) == profile);
     built_in || (profile.components().count() == 1 && !profile.exists())
+}
+
+/// Whether a fault plan is a ready one rather than a file.
+fn is_ready(plan: &Path) -> bool {
+    !plan.exists() && plan.components().count() == 1
 }
 
 /// A path that means the same after the program has changed its folder.

@@ -24,6 +24,7 @@ mod incident;
 pub mod live;
 mod partition;
 mod plan;
+mod ready;
 mod select;
 mod text;
 mod traffic;
@@ -47,6 +48,7 @@ pub use plan::{
     Steps, What, When,
 };
 pub use pumice_transport::types::{Fate, Flips};
+pub use ready::{READY, ReadyPlan};
 pub use select::{PacketSelector, Span};
 pub use text::{
     CALLS_SELECTOR, COMPLETIONS_SELECTOR, CompletionLine, KINDS, Kind, MAX_PLAN_BYTES, ReportLine, SELECTOR,

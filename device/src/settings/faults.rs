@@ -1,10 +1,11 @@
 //! The fault plan that the settings ask for.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
+use std::path::Path;
 
 use super::{DEFAULT_SEED, FAULT, FAULTS, SettingError, Settings};
-use crate::faults::{FaultPlan, MAX_PLAN_BYTES};
+use crate::faults::{FaultPlan, MAX_PLAN_BYTES, READY, ReadyPlan};
 
 impl Settings {
     /// The plan of PUMICE_FAULTS, with the rules of PUMICE_FAULT and PUMICE_LOSS.
@@ -17,17 +18,8 @@ impl Settings {
             None => FaultPlan::seeded(seed),
             Some(path) => {
                 let refused = |problem: String| SettingError::new(FAULTS, path.to_string_lossy(), problem);
-                let mut text = String::new();
-                let read =
-                    File::open(path).and_then(|file| file.take(MAX_PLAN_BYTES + 1).read_to_string(&mut text));
-                read.map_err(|error| {
-                    let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
-                    refused(format!("the plan cannot be read: {error}")).with_errno(errno)
-                })?;
-                if text.len() as u64 > MAX_PLAN_BYTES {
-                    return Err(refused(format!("it has more than {MAX_PLAN_BYTES} bytes: shorten it")));
-                }
-                let plan = FaultPlan::parse(&text, seed).map_err(|error| refused(error.to_string()))?;
+                let plan =
+                    FaultPlan::parse(&text_of(path)?, seed).map_err(|error| refused(error.to_string()))?;
                 // What is said beside the file counts more than what the file says.
                 if let Some(seed) = self.seed { plan.reseeded(seed) } else { plan }
             }
@@ -49,4 +41,29 @@ impl Settings {
         })?;
         Ok(plan)
     }
+}
+
+/// The text of a plan: that of a ready one if the name is none of a file.
+fn text_of(path: &Path) -> Result<String, SettingError> {
+    let ready = path.to_str().and_then(ReadyPlan::named);
+    if let Some(ready) = ready.filter(|_| !path.exists()) {
+        return Ok(ready.text.to_owned());
+    }
+    let refused = |problem: String| SettingError::new(FAULTS, path.to_string_lossy(), problem);
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_PLAN_BYTES + 1).read_to_string(&mut text));
+    read.map_err(|error| {
+        let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+        let problem = if path.components().count() == 1 && error.kind() == ErrorKind::NotFound {
+            let names: Vec<&str> = READY.iter().map(|plan| plan.name).collect();
+            format!("it is neither a file nor a ready plan ({})", names.join(", "))
+        } else {
+            format!("the plan cannot be read: {error}")
+        };
+        refused(problem).with_errno(errno)
+    })?;
+    if text.len() as u64 > MAX_PLAN_BYTES {
+        return Err(refused(format!("it has more than {MAX_PLAN_BYTES} bytes: shorten it")));
+    }
+    Ok(text)
 }
