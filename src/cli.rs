@@ -79,12 +79,18 @@ pub(crate) struct DevicesOptions {
 pub(crate) struct CaptureOptions {
     /// The capture; "-" reads standard input
     pub(crate) file: PathBuf,
+    /// With --faults: the capture of the receiver's side
+    #[arg(requires = "faults")]
+    pub(crate) receiver: Option<PathBuf>,
     /// Print one JSON object per line instead of text
     #[arg(long)]
     pub(crate) json: bool,
     /// Print the totals only
     #[arg(long)]
     pub(crate) summary: bool,
+    /// Print a fault plan that does again what the network did to the packets
+    #[arg(long, conflicts_with_all = ["json", "summary"])]
+    pub(crate) faults: bool,
 }
 
 #[derive(Debug, Args)]

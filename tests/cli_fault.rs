@@ -53,16 +53,16 @@ impl Drop for Place {
     }
 }
 
-/// Compiles `tests/fault/paced.c`; none if there is no compiler or no library.
-fn compile(place: &Place) -> Option<PathBuf> {
+/// Compiles `tests/fault/<name>.c`; none if there is no compiler or no library.
+fn compile(place: &Place, name: &str) -> Option<PathBuf> {
     if !Path::new("/usr/include/infiniband/verbs.h").exists()
         || Command::new("cc").arg("--version").output().is_err()
     {
         eprintln!("**** SKIPPED: apt-get install gcc libibverbs-dev");
         return None;
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fault/paced.c");
-    let program = place.0.join("paced");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fault/{name}.c"));
+    let program = place.0.join(name);
     let flags = ["-std=gnu11", "-Wall", "-Werror", "-O1", "-o"];
     let built = Command::new("cc").args(flags).arg(&program).arg(source).arg("-libverbs").output();
     let built = built.expect("cc runs");
@@ -70,7 +70,7 @@ fn compile(place: &Place) -> Option<PathBuf> {
     Some(program)
 }
 
-/// A program that sends as many messages as it is told, one after the other.
+/// A program that does what it is told by lines.
 struct Paced {
     child: Child,
     to: Option<ChildStdin>,
@@ -86,21 +86,39 @@ impl Paced {
         command.args(options).arg("--").arg(program).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program can be run");
         let (to, from) = (child.stdin.take(), child.stdout.take().expect("a pipe"));
-        let mut paced = Paced { child, to, from: BufReader::new(from) };
+        Paced { child, to, from: BufReader::new(from) }
+    }
+
+    /// Starts one that sends to itself.
+    fn alone(place: &Place, program: &Path, end: u8, options: &[&str]) -> Paced {
+        let mut paced = Paced::start(place, program, end, options);
         paced.hears("ready\n");
         paced
     }
 
-    fn hears(&mut self, expected: &str) {
+    fn says(&mut self) -> String {
         let mut line = String::new();
         self.from.read_line(&mut line).expect("text");
-        assert_eq!(line, expected);
+        line
+    }
+
+    fn hears(&mut self, expected: &str) {
+        assert_eq!(self.says(), expected);
+    }
+
+    fn is_told(&mut self, line: &str) {
+        let to = self.to.as_mut().expect("it was not ended");
+        writeln!(to, "{line}").expect("the program reads");
+    }
+
+    /// Does something with as many messages.
+    fn does(&mut self, what: &str, messages: u32) {
+        self.is_told(&format!("{what}{messages}"));
+        self.hears(&format!("done {messages}\n"));
     }
 
     fn sends(&mut self, messages: u32) {
-        let to = self.to.as_mut().expect("it was not ended");
-        writeln!(to, "{messages}").expect("the program reads");
-        self.hears(&format!("done {messages}\n"));
+        self.does("", messages);
     }
 
     fn ends(mut self) {
@@ -112,10 +130,10 @@ impl Paced {
 #[test]
 fn a_program_without_a_plan_takes_rules_and_gives_them_up() {
     let place = Place::new("alone");
-    let Some(program) = compile(&place) else { return };
+    let Some(program) = compile(&place, "paced") else { return };
     let report = place.0.join("report");
     let report_text = report.to_str().expect("UTF-8");
-    let mut paced = Paced::start(&place, &program, 1, &["--tag", "one", "--fault-report", report_text]);
+    let mut paced = Paced::alone(&place, &program, 1, &["--tag", "one", "--fault-report", report_text]);
     paced.sends(5);
     assert!(place.rules(&[]).is_empty() && !report.exists(), "nothing is written without rules");
 
@@ -158,7 +176,7 @@ fn a_program_without_a_plan_takes_rules_and_gives_them_up() {
     // The report is a plan: with it the same messages are lost in a run from the beginning.
     let checked = place.pumice(&["faults", "check", report_text]).output().expect("it can be run");
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
-    let mut again = Paced::start(&place, &program, 1, &["--tag", "one", "--faults", report_text]);
+    let mut again = Paced::alone(&place, &program, 1, &["--tag", "one", "--faults", report_text]);
     again.sends(40);
     let rules = place.rules(&[]);
     let applied = |name: &str| rules.iter().find(|rule| rule["name"] == name).map(|rule| &rule["applied"]);
@@ -169,9 +187,9 @@ fn a_program_without_a_plan_takes_rules_and_gives_them_up() {
 #[test]
 fn of_several_processes_one_has_to_be_named() {
     let place = Place::new("several");
-    let Some(program) = compile(&place) else { return };
-    let mut one = Paced::start(&place, &program, 2, &["--tag", "one", "--fault", "drop opcode=ack nth=1"]);
-    let mut other = Paced::start(&place, &program, 3, &["--tag", "other"]);
+    let Some(program) = compile(&place, "paced") else { return };
+    let mut one = Paced::alone(&place, &program, 2, &["--tag", "one", "--fault", "drop opcode=ack nth=1"]);
+    let mut other = Paced::alone(&place, &program, 3, &["--tag", "other"]);
     let (code, _, said) = place.fault(&["add", "drop opcode=send nth=1"]);
     assert_eq!(code, Some(2), "{said}");
     for part in ["2 processes run", "--pid", "tag one", "tag other", &one.child.id().to_string()] {
@@ -199,4 +217,131 @@ fn of_several_processes_one_has_to_be_named() {
     assert!(code == Some(1) && said.contains("with the tag third"), "{said}");
     one.ends();
     other.ends();
+}
+
+/// The packets of a capture, and the totals.
+fn captured(place: &Place, file: &Path) -> (Vec<Value>, Value) {
+    let output = place.pumice(&["capture", "--json"]).arg(file).output().expect("it can be run");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let totals = lines.pop().expect("totals");
+    (lines, totals)
+}
+
+#[test]
+fn a_capture_has_what_a_plan_lost_and_says_what_it_harmed() {
+    let place = Place::new("marks");
+    let Some(program) = compile(&place, "paced") else { return };
+    let file = place.0.join("capture");
+    let options =
+        ["--capture", file.to_str().expect("UTF-8"), "--fault", "drop name=third opcode=send nth=3"];
+    let more = ["--fault", "duplicate opcode=send nth=6", "--fault", "corrupt opcode=send nth=8"];
+    let mut paced = Paced::alone(&place, &program, 4, &[&options[..], &more].concat());
+    paced.sends(10);
+    paced.ends();
+    let (packets, totals) = captured(&place, &file);
+    assert_eq!(totals["lost"], 1);
+    let said = |psn: u32| -> Vec<&str> {
+        let sends = packets.iter().filter(|one| one["psn"] == psn && one["opcode"] == "RC_SEND_ONLY");
+        sends.filter_map(|one| one["comment"].as_str()).collect()
+    };
+    let of = |psn: u32, transmission: u32| {
+        format!(
+            "send of message {psn}, packet {psn}, transmission {transmission} (queue pair 0, connection 0)"
+        )
+    };
+    assert_eq!(said(2), [format!("pumice: lost: fault \"third\" loses {}", of(2, 1))]);
+    let lost = packets.iter().find(|one| one["comment"].as_str().is_some_and(|text| text.contains("third")));
+    assert_eq!(lost.map(|one| &one["icrc"]), Some(&"ok".into()), "it is whole");
+    // The third is met twice.
+    let twice = format!("pumice: harmed: fault \"duplicate\" sends 1 more of {}", of(4, 1));
+    assert_eq!(said(4), [&twice, &twice]);
+    assert_eq!(said(6), [format!("pumice: harmed: fault \"corrupt\" corrupts {}", of(6, 1))]);
+    assert!(said(0).is_empty() && said(9).is_empty());
+}
+
+/// Messages of each round of two ends: as many as there is room for.
+const ROUND: u32 = 4;
+const ROUNDS: u32 = 40;
+
+/// Runs two ends with these options each, where `%` stands for the name of the end; their addresses end in
+/// `number` and the next one.
+fn run_pair(place: &Place, program: &Path, number: u8, options: &[&str]) {
+    let mut ends = [("sender", number), ("receiver", number + 1)].map(|(name, number)| {
+        let options: Vec<String> = options.iter().map(|option| option.replace('%', name)).collect();
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        Paced::start(place, program, number, &[&["--tag", name], &options[..]].concat())
+    });
+    let [of_sender, of_receiver] = ends.each_mut().map(Paced::says);
+    let [sender, receiver] = &mut ends;
+    sender.is_told(of_receiver.trim());
+    receiver.is_told(of_sender.trim());
+    sender.hears("ready\n");
+    receiver.hears("ready\n");
+    for _ in 0..ROUNDS {
+        receiver.does("recv ", ROUND);
+        sender.does("send ", ROUND);
+        receiver.does("wait ", ROUND);
+    }
+    ends.into_iter().for_each(Paced::ends);
+}
+
+/// The requests that were lost, as a report names them.
+fn lost_requests(report: &Path) -> Vec<[u64; 3]> {
+    let text = fs::read_to_string(report).expect("a report");
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let lost = lines.filter(|line| line["lost"] == true && line["side"] == "requester");
+    let mut lost: Vec<[u64; 3]> = lost
+        .map(|line| {
+            ["message", "packet", "transmission"].map(|field| line[field].as_u64().expect("a number"))
+        })
+        .collect();
+    lost.sort_unstable();
+    lost
+}
+
+#[test]
+fn the_plan_of_two_captures_loses_the_same_packets_again() {
+    let place = Place::new("again");
+    let Some(program) = compile(&place, "pair") else { return };
+    let path = |name: &str| place.0.join(name).to_str().expect("UTF-8").to_owned();
+    let (capture, report) = (path("%.pcapng"), path("%.first"));
+    run_pair(&place, &program, 5, &["--loss", "0.08", "--capture", &capture, "--fault-report", &report]);
+    let first = lost_requests(&place.0.join("sender.first"));
+    assert!(first.len() >= 3, "{first:?}");
+
+    let made =
+        place.pumice(&["capture", &path("sender.pcapng"), &path("receiver.pcapng"), "--faults"]).output();
+    let made = made.expect("it can be run");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let plan = String::from_utf8(made.stdout).expect("text");
+    for part in ["# * tag:", "# * qp:", "# * message, packet:"] {
+        assert!(plan.contains(part), "{plan}");
+    }
+    assert!(!plan.contains("# * sides:") && !plan.contains("# * fates:"), "these are known: {plan}");
+    fs::write(place.0.join("plan.toml"), &plan).expect("the folder is writable");
+    let checked = place.pumice(&["faults", "check", &path("plan.toml")]).output().expect("it can be run");
+    assert!(checked.status.success(), "{plan}{}", String::from_utf8_lossy(&checked.stderr));
+
+    let report = path("%.second");
+    run_pair(&place, &program, 5, &["--faults", &path("plan.toml"), "--fault-report", &report]);
+    assert_eq!(lost_requests(&place.0.join("sender.second")), first, "{plan}");
+}
+
+#[test]
+fn the_plan_of_one_capture_takes_what_was_sent_again_for_lost() {
+    let place = Place::new("one-side");
+    let Some(program) = compile(&place, "pair") else { return };
+    let path = |name: &str| place.0.join(name).to_str().expect("UTF-8").to_owned();
+    let (capture, report) = (path("%.pcapng"), path("%.first"));
+    let fault = "drop opcode=send nth=20..100+20";
+    run_pair(&place, &program, 7, &["--fault", fault, "--capture", &capture, "--fault-report", &report]);
+    let made =
+        place.pumice(&["capture", &path("sender.pcapng"), "--faults"]).output().expect("it can be run");
+    let plan = String::from_utf8(made.stdout).expect("text");
+    assert!(made.status.success() && plan.contains("# * fates:"), "{plan}");
+    for [message, packet, transmission] in lost_requests(&place.0.join("sender.first")) {
+        let rule = format!("message = \"{message}\"\npacket = {packet}\ntransmission = {transmission}\n");
+        assert!(plan.contains(&rule), "{message}: {plan}");
+    }
 }

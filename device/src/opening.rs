@@ -148,14 +148,15 @@ impl Opening {
     /// `time_base_ns` makes the time of a capture of the clock's.
     fn on_port(mut self, mut port: Box<dyn Port>, clock: Clock, time_base_ns: u64) -> Result<Hca, OpenError> {
         self.faults.check()?;
+        let tag = self.tag.take().unwrap_or_else(|| self.hca.name.clone());
+        let triggers = self.triggers.take().unwrap_or_else(|| Triggers::new(&self.faults, &clock));
+        let mut faults = PlanAtWork::new(&self.faults, &tag, &triggers, &clock);
         if let Some(source) = self.capture {
+            faults.keep_notes();
             let out = source().map_err(OpenError::Capture)?;
             let capture = CaptureSubscriber::new(out, time_base_ns).map_err(OpenError::Capture)?;
             self.hca.subscribers.push(Box::new(capture));
         }
-        let tag = self.tag.take().unwrap_or_else(|| self.hca.name.clone());
-        let triggers = self.triggers.take().unwrap_or_else(|| Triggers::new(&self.faults, &clock));
-        let faults = PlanAtWork::new(&self.faults, &tag, &triggers, &clock);
         let (report, hook) = (self.fault_report.take(), self.fault_log.take());
         let witness = FaultWitness::new(&tag, self.faults.seed(), faults.names(), report, hook);
         self.hca.subscribers.push(Box::new(witness.map_err(OpenError::Report)?));

@@ -4,6 +4,7 @@ use std::io::{Cursor, Read};
 use std::time::Duration;
 
 use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
@@ -20,6 +21,10 @@ pub(crate) struct Frame<'a> {
     pub(crate) bytes: &'a [u8],
     /// The capture kept less than the whole frame.
     pub(crate) cut: bool,
+    /// Whether it was captured where it was sent, if the capture says so.
+    pub(crate) is_outbound: Option<bool>,
+    /// What the capture says about it.
+    pub(crate) comment: Option<&'a str>,
 }
 
 /// Calls `each` with every frame of a capture, in order.
@@ -83,6 +88,8 @@ fn pcap_frames<E>(
             link_type: header.datalink.into(),
             bytes: &packet.data,
             cut: packet.incl_len < packet.orig_len,
+            is_outbound: None,
+            comment: None,
         };
         each(&frame).map_err(Reason::Callback)?;
     }
@@ -150,6 +157,8 @@ fn pcapng_frames<E>(
                     link_type: interface.link_type,
                     bytes: &packet.data,
                     cut: packet.data.len() < packet.original_len as usize,
+                    is_outbound: packet.options.iter().find_map(is_outbound),
+                    comment: packet.options.iter().find_map(comment),
                 };
                 each(&frame).map_err(Reason::Callback)?;
             }
@@ -160,6 +169,8 @@ fn pcapng_frames<E>(
                     link_type: interfaces.first().map_or(u32::from(DataLink::ETHERNET), |i| i.link_type),
                     bytes: packet.data.get(..length).unwrap_or_default(),
                     cut: packet.data.len() < packet.original_len as usize,
+                    is_outbound: None,
+                    comment: None,
                 };
                 each(&frame).map_err(Reason::Callback)?;
             }
@@ -167,6 +178,21 @@ fn pcapng_frames<E>(
         }
     }
     Ok(())
+}
+
+/// The direction in an option that is flags: the two lowest bits are 1 inbound, 2 outbound.
+fn is_outbound(option: &EnhancedPacketOption<'_>) -> Option<bool> {
+    let EnhancedPacketOption::Flags(flags) = option else { return None };
+    match flags & 3 {
+        1 => Some(false),
+        2 => Some(true),
+        _ => None,
+    }
+}
+
+/// The text of an option that is a comment.
+fn comment<'a>(option: &'a EnhancedPacketOption<'_>) -> Option<&'a str> {
+    if let EnhancedPacketOption::Comment(text) = option { Some(text) } else { None }
 }
 
 #[cfg(test)]

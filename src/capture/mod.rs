@@ -3,11 +3,13 @@
 mod decode;
 mod file;
 mod management;
+mod plan;
 mod record;
 mod totals;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 
 use crate::cli::CaptureOptions;
 use crate::outcome::{CommandError, CommandResult, Outcome};
@@ -18,6 +20,10 @@ use totals::Totals;
 
 /// Runs the command.
 pub(crate) fn run(options: &CaptureOptions, out: &mut dyn Write) -> CommandResult {
+    if options.faults {
+        let files: Vec<&PathBuf> = std::iter::once(&options.file).chain(&options.receiver).collect();
+        return plan::print(&files, out);
+    }
     let name = options.file.display();
     let input: Box<dyn Read> = if options.file.as_os_str() == "-" {
         Box::new(io::stdin().lock())
@@ -96,7 +102,6 @@ mod tests {
     use pumice_transport::path::{Flow, Path};
     use pumice_transport::wire::{encapsulate, icrc};
     use std::net::IpAddr;
-    use std::path::PathBuf;
 
     /// A pcap file of raw IP packets.
     fn pcap(packets: &[&[u8]]) -> Vec<u8> {
@@ -122,7 +127,8 @@ mod tests {
     ];
 
     fn listed(file: &[u8], json: bool) -> (CommandResult, String) {
-        let options = CaptureOptions { file: PathBuf::new(), json, summary: false };
+        let options =
+            CaptureOptions { file: PathBuf::new(), receiver: None, json, summary: false, faults: false };
         let mut out = Vec::new();
         let result = list("test", file, &options, &mut out);
         (result, String::from_utf8(out).expect("a listing is text"))

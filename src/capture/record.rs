@@ -41,6 +41,9 @@ pub(crate) struct Record {
     /// What is wrong with the packet's form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) malformed: Option<String>,
+    /// What the capture says about it: what a fault plan did to it, in captures of this device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) comment: Option<String>,
 }
 
 impl Default for Record {
@@ -63,10 +66,13 @@ impl Default for Record {
             payload_bytes: 0,
             icrc: Icrc::Missing,
             malformed: None,
+            comment: None,
         }
     }
 }
 
+/// How the comment of a packet begins that a fault plan has lost.
+const LOST: &str = "pumice: lost: ";
 const DEFAULT_PKEY: u16 = 0xffff;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands references")]
@@ -109,11 +115,20 @@ impl Record {
             None => write!(out, "  {} B", self.payload_bytes)?,
         }
         match self.icrc {
-            Icrc::Ok => writeln!(out, "  icrc ok"),
-            Icrc::Missing => writeln!(out, "  no icrc"),
-            Icrc::Bad { right_for_ip_id: None } => writeln!(out, "  icrc BAD"),
-            Icrc::Bad { right_for_ip_id: Some(id) } => writeln!(out, "  icrc BAD (right for IP ID {id})"),
+            Icrc::Ok => write!(out, "  icrc ok")?,
+            Icrc::Missing => write!(out, "  no icrc")?,
+            Icrc::Bad { right_for_ip_id: None } => write!(out, "  icrc BAD")?,
+            Icrc::Bad { right_for_ip_id: Some(id) } => write!(out, "  icrc BAD (right for IP ID {id})")?,
         }
+        match &self.comment {
+            Some(comment) => writeln!(out, "  [{comment}]"),
+            None => writeln!(out),
+        }
+    }
+
+    /// Whether a fault plan lost it, so that it was never on the network.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.comment.as_deref().is_some_and(|comment| comment.starts_with(LOST))
     }
 }
 
@@ -208,6 +223,13 @@ impl Serialize for Icrc {
 /// The extension headers of a packet.
 #[derive(Debug, Default)]
 pub(crate) struct Headers(Option<wire::Headers>);
+
+impl Headers {
+    /// The headers, if they could be parsed.
+    pub(crate) const fn wire(&self) -> Option<&wire::Headers> {
+        self.0.as_ref()
+    }
+}
 
 impl From<wire::Headers> for Headers {
     fn from(headers: wire::Headers) -> Headers {

@@ -29,6 +29,8 @@ pub(crate) struct Totals {
     pub(crate) icrc_bad: u64,
     /// Of the bad ones: right for another IP identification than the one captured.
     pub(crate) icrc_right_for_other_ip_id: u64,
+    /// Packets that a fault plan lost: they are in the capture, and were never on the network.
+    pub(crate) lost: u64,
     /// Between the first and the latest frame.
     pub(crate) duration_ns: u64,
     /// By name.
@@ -62,6 +64,7 @@ impl Totals {
 
     fn add_packet(&mut self, record: &Record) {
         self.packets += 1;
+        self.lost += u64::from(record.is_lost());
         self.malformed += u64::from(record.malformed.is_some());
         self.payload_bytes += record.payload_bytes as u64;
         match record.icrc {
@@ -113,6 +116,7 @@ impl Totals {
             write!(out, " ({} right for another IP ID)", self.icrc_right_for_other_ip_id)?;
         }
         for (count, what) in [
+            (self.lost, "lost by a fault plan"),
             (self.malformed, "malformed"),
             (self.cut, "frames cut by the capture"),
             (self.others, "other frames skipped"),

@@ -130,7 +130,8 @@ impl<'a> Sink<'a> {
         }
         let Some(path) = &builder.path else { return true };
         let Some(bytes) = builder.buffer.get(..builder.used_bytes) else { return true };
-        let batch = GsoBatch { path, segment_bytes: builder.segment_bytes, bytes, fates: &builder.fates };
+        let (segment_bytes, fates) = (builder.segment_bytes, &builder.fates);
+        let batch = GsoBatch { path, segment_bytes, bytes, fates, comments: &[] };
         let packets = builder.segment_count as u64;
         match self.port.transmit(self.now_ns, &batch) {
             Ok(()) => {

@@ -41,8 +41,9 @@ impl Engine {
             return;
         };
         let partitions = faults.partitions().clone();
+        let witness = faults.notes().map(|notes| (notes.clone(), self.resources.subscribers()));
         let bare = std::mem::replace(&mut self.port, Box::new(Nowhere));
-        self.port = Box::new(FaultPort::with_partitions(bare, partitions));
+        self.port = Box::new(FaultPort::of_plan(bare, partitions, witness));
         self.is_armed = true;
     }
 }

@@ -1,6 +1,7 @@
 //! The kinds of events, and what they are about.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bitflags::bitflags;
 use pumice_transport::cm::{Event as CmEvent, State as CmState};
@@ -143,6 +144,17 @@ pub enum Event<'a> {
         segment_bytes: usize,
         /// The packets, from BTH to ICRC each.
         bytes: &'a [u8],
+        /// What a fault plan did to some of them, by their places, upwards.
+        comments: &'a [(u16, Arc<str>)],
+    },
+    /// A fault plan lost a packet, which never met the network.
+    PacketLost {
+        /// The path that it would have gone.
+        path: &'a Path,
+        /// The packet, from BTH to ICRC; the ICRC is made with IP ID 0.
+        bytes: &'a [u8],
+        /// What the plan did.
+        comment: &'a str,
     },
     /// Packets of one path arrived together.
     BatchReceived {
@@ -199,7 +211,9 @@ impl Event<'_> {
             | Event::CompletionFaultApplied { .. } => Topics::FAULTS,
             Event::CallRefused { .. } => Topics::CALLS,
             Event::CmSent { .. } | Event::CmReceived { .. } | Event::CmEvent { .. } => Topics::CM,
-            Event::BatchSent { .. } | Event::BatchReceived { .. } => Topics::BATCHES,
+            Event::BatchSent { .. } | Event::PacketLost { .. } | Event::BatchReceived { .. } => {
+                Topics::BATCHES
+            }
             Event::Polled { .. } => Topics::POLLS,
             Event::CompletionEventRaised { .. } | Event::CompletionEventDelivered { .. } => {
                 Topics::COMPLETION_EVENTS

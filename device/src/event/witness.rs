@@ -13,7 +13,7 @@ use super::steps::StepHook;
 use super::subscribers::Subscriber;
 use crate::faults::completions::CompletionFired;
 use crate::faults::live::LiveChange;
-use crate::faults::{Fired, PacketService, ReportLine, answer_word};
+use crate::faults::{Fired, PacketService, ReportLine};
 
 /// Sentences that wait to be written; beyond that they are lost, and counted. The report loses none.
 const WAITING: usize = 1024;
@@ -223,30 +223,8 @@ fn about_completion(fired: &CompletionFired<'_>, qpn: Qpn) -> String {
 
 /// What a rule did to a packet, in words.
 fn sentence(fired: &Fired<'_>, qpn: Option<Qpn>) -> String {
-    let Fired { rule, key, fate, peer, .. } = fired;
-    let mut done = Vec::new();
-    let mut say = |happens: bool, text: String| {
-        if happens {
-            done.push(text);
-        }
-    };
-    say(fired.partition_ns.is_some(), "begins a partition from".to_owned());
-    let refusal = fate.refused.and_then(answer_word);
-    let has_more = fired.partition_ns.is_some() || fired.incident.is_some() || refusal.is_some();
-    say(
-        fired.incident.is_some(),
-        fired.incident.map_or_else(String::new, |i| format!("has {i} happen before")),
-    );
-    say(fate.lost && !has_more, "loses".to_owned());
-    say(refusal.is_some(), format!("answers {} to", refusal.unwrap_or_default()));
-    say(fate.notified, "answers cnp to".to_owned());
-    say(fate.copies > 0, format!("sends {} more of", fate.copies));
-    say(fate.delay_ns > 0, format!("delays by {} us", fate.delay_ns / 1000));
-    say(fate.behind_packets > 0, format!("puts behind {} packets", fate.behind_packets));
-    say(fate.flips.is_some(), "corrupts".to_owned());
-    say(fate.kept_bytes.is_some(), format!("cuts to {} bytes", fate.kept_bytes.unwrap_or(0)));
-    say(fate.marked, "marks".to_owned());
-    let done = done.join(", ");
+    let Fired { rule, key, peer, .. } = fired;
+    let done = fired.deed();
     let class = key.class.name();
     let again =
         if key.transmission > 1 { format!(", transmission {}", key.transmission) } else { String::new() };

@@ -24,6 +24,13 @@ impl PlanAtWork {
         }
     }
 
+    /// From now on fates of packets have notes, for captures.
+    pub(crate) fn keep_notes(&mut self) {
+        if let Some(packets) = &mut self.packets {
+            packets.keep_notes();
+        }
+    }
+
     /// The names of its rules.
     pub(crate) fn names(&self) -> BTreeSet<String> {
         let packets = self.packets.iter().flat_map(|faults| faults.names());

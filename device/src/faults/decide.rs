@@ -15,6 +15,7 @@ use super::action::{Fault, Size};
 use super::connections::Connections;
 use super::identity::PacketKey;
 use super::incident::{Incident, Incidents};
+use super::notes::Notes;
 use super::partition::Partitions;
 use super::plan::{FaultPlan, PacketRule, Recorded, Rule, What, When};
 use super::traffic::{Count, Stream, Traffic};
@@ -100,6 +101,8 @@ pub(crate) struct Faults {
     partitions: Partitions,
     /// What is to happen to the device.
     pub(super) incidents: Incidents,
+    /// What captures say about packets, if there is one.
+    notes: Option<Notes>,
     clock: Clock,
 }
 
@@ -126,6 +129,7 @@ impl Faults {
             management: BTreeMap::new(),
             partitions: Partitions::default(),
             incidents: Incidents::default(),
+            notes: None,
             clock,
         };
         for rule in plan.rules() {
@@ -159,6 +163,16 @@ impl Faults {
     /// Whether there are rules: without them there is nothing to ask.
     pub(crate) fn is_active(&self) -> bool {
         !self.rules.is_empty()
+    }
+
+    /// From now on fates have notes, for captures.
+    pub(crate) fn keep_notes(&mut self) {
+        self.notes.get_or_insert_default();
+    }
+
+    /// The notes of fates, if there are any.
+    pub(crate) fn notes(&self) -> Option<&Notes> {
+        self.notes.as_ref()
     }
 
     /// The names of the rules.
@@ -213,7 +227,7 @@ impl Faults {
         let begin = || if self.is_late { Traffic::late(departure.connection) } else { Traffic::default() };
         let mut traffic = self.queue_pairs.remove(&qp.ordinal).unwrap_or_else(begin);
         let of_connection = traffic.of_connection(departure.connection);
-        let mut fate = if parted { Fate::LOST } else { Fate::default() };
+        let mut fate = if parted { self.parted_fate() } else { Fate::default() };
         if let Some((key, stream)) = of_connection.key(qp.ordinal, departure)
             && !(parted && is_sent_until_it_arrives(&key, stream))
         {
@@ -237,7 +251,7 @@ impl Faults {
         witness: Witness<'_>,
     ) -> Fate {
         if self.is_parted(peer) {
-            return Fate::LOST;
+            return self.parted_fate();
         }
         let Some(key) = self.connections.key(peer, message) else { return Fate::default() };
         let size = Size { length_bytes: size.0, payload_bytes: size.1 };
@@ -247,6 +261,12 @@ impl Faults {
         self.management = counts;
         self.connections.decided(message, fate.arrives());
         fate
+    }
+
+    /// The fate of what is sent to a peer that nothing passes to.
+    fn parted_fate(&self) -> Fate {
+        let note = self.notes.as_ref().map_or(0, |notes| notes.keep("a partition loses it".to_owned()));
+        Fate { note, ..Fate::LOST }
     }
 
     fn is_parted(&self, peer: IpAddr) -> bool {
@@ -260,7 +280,7 @@ impl Faults {
         counts: &mut BTreeMap<(usize, Stream), Count>,
         witness: Witness<'_>,
     ) -> Fate {
-        let mut fate = Fate::default();
+        let (mut fate, mut said) = (Fate::default(), Vec::new());
         let mut happened = Vec::new();
         for armed in self.rules.iter().filter(|armed| !armed.is_paused) {
             let applied = match &armed.aim {
@@ -283,7 +303,14 @@ impl Faults {
             }
             self.triggers.note(Occurrence::Rule(&armed.name));
             let (rule, tag, key, peer) = (armed.name.as_str(), self.tag.as_str(), case.key, case.peer);
-            witness(&Fired { rule, tag, key, fate: &more, partition_ns, incident, peer });
+            let fired = Fired { rule, tag, key, fate: &more, partition_ns, incident, peer };
+            if self.notes.is_some() {
+                said.push(fired.note());
+            }
+            witness(&fired);
+        }
+        if let Some(notes) = self.notes.as_ref().filter(|_| !fate.is_ordinary()) {
+            fate.note = notes.keep(said.join("; "));
         }
         self.incidents.begin(happened);
         fate

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 /// A number of 24 bits as one that does not wrap: the one nearest to `near`.
-pub(super) fn unwrap24(near: u64, low: u32) -> u64 {
+pub fn unwrap24(near: u64, low: u32) -> u64 {
     near.saturating_add_signed(distance24(near, low))
 }
 
@@ -22,34 +22,34 @@ fn distance24(from: u64, to: u32) -> i64 {
 
 /// A packet that the plan is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub struct Place {
     /// Packets before it.
-    pub(super) packet: u64,
+    pub packet: u64,
     /// Which transmission it is, from 1.
-    pub(super) transmission: u32,
+    pub transmission: u32,
 }
 
 /// Requests of a reliable service: they are accepted one after the other.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Requests {
+pub struct Requests {
     next: u64,
     lost: u32,
 }
 
 impl Requests {
     /// Requests of which this one is seen first.
-    pub(super) fn beginning_at(relative_psn: u32) -> Requests {
+    pub fn beginning_at(relative_psn: u32) -> Requests {
         Requests { next: relative_psn.into(), lost: 0 }
     }
 
     /// A packet with this relative PSN is sent. `None`: the plan is not asked about it.
-    pub(super) fn place(&self, relative_psn: u32) -> Option<Place> {
+    pub fn place(&self, relative_psn: u32) -> Option<Place> {
         let here = distance24(self.next, relative_psn) == 0;
         here.then_some(Place { packet: self.next, transmission: self.lost.saturating_add(1) })
     }
 
     /// What was decided about the packet at the frontier, which takes so many PSNs.
-    pub(super) fn decided(&mut self, arrives: bool, psn_count: u32) {
+    pub fn decided(&mut self, arrives: bool, psn_count: u32) {
         if arrives {
             self.next = self.next.wrapping_add(u64::from(psn_count.max(1)));
             self.lost = 0;
@@ -65,7 +65,7 @@ const MAX_RANGES: usize = 4096;
 /// Answers that carry data: READ responses, and those of atomics. PSNs between them are acknowledged without
 /// data, so a later one may be next. But answers that were sent beyond a lost one must come again, in order.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Answers {
+pub struct Answers {
     next: u64,
     /// How often the plan has lost the first one of `again`.
     lost: u32,
@@ -76,12 +76,12 @@ pub(super) struct Answers {
 
 impl Answers {
     /// Answers of which this one is seen first.
-    pub(super) fn beginning_at(relative_psn: u32) -> Answers {
+    pub fn beginning_at(relative_psn: u32) -> Answers {
         Answers { next: relative_psn.into(), ..Answers::default() }
     }
 
     /// This packet is sent. `None`: the plan is not asked about it.
-    pub(super) fn place(&mut self, packet: u64) -> Option<Place> {
+    pub fn place(&mut self, packet: u64) -> Option<Place> {
         match self.again.first_key_value().map(|(first, _)| *first) {
             Some(first) if packet > first => {
                 self.add(packet);
@@ -95,7 +95,7 @@ impl Answers {
     }
 
     /// What was decided about that packet.
-    pub(super) fn decided(&mut self, place: Place, arrives: bool) {
+    pub fn decided(&mut self, place: Place, arrives: bool) {
         if !arrives {
             self.lost = place.transmission;
             self.add(place.packet);
@@ -125,18 +125,18 @@ impl Answers {
 
 /// Packets that are sent once each.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Once {
+pub struct Once {
     next: u64,
 }
 
 impl Once {
     /// Packets of which this one is seen first.
-    pub(super) fn beginning_at(relative_psn: u32) -> Once {
+    pub fn beginning_at(relative_psn: u32) -> Once {
         Once { next: relative_psn.into() }
     }
 
     /// A packet with this relative PSN is sent.
-    pub(super) fn place(&mut self, relative_psn: u32) -> Place {
+    pub fn place(&mut self, relative_psn: u32) -> Place {
         let packet = unwrap24(self.next, relative_psn);
         self.next = packet.wrapping_add(1);
         Place { packet, transmission: 1 }

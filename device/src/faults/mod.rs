@@ -18,10 +18,12 @@ mod change;
 pub mod completions;
 mod connections;
 mod decide;
-mod frontier;
+mod deed;
+pub mod frontier;
 mod identity;
 mod incident;
 pub mod live;
+mod notes;
 mod partition;
 mod plan;
 mod ready;
@@ -33,7 +35,6 @@ mod waits;
 mod wire;
 
 pub use action::{Delay, Fault};
-pub(crate) use answer::answer_word;
 pub(crate) use at_work::PlanAtWork;
 pub(crate) use change::Moment;
 pub(crate) use completions::{CompletionFaults, Verdict};
@@ -42,6 +43,7 @@ pub use decide::Fired;
 pub use identity::{PacketClass, PacketKey, PacketService};
 pub(crate) use incident::GID_PLACES;
 pub use incident::Incident;
+pub(crate) use notes::Notes;
 pub(crate) use partition::Partitions;
 pub use plan::{
     Bursts, FaultPlan, PacketRule, PlanError, Recorded, RecordedCall, RecordedCompletion, Recording, Rule,

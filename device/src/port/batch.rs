@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::types::Fate;
@@ -24,12 +25,14 @@ pub struct GsoBatch<'a> {
     /// What a fault plan does to some of the packets, by their place in the batch, upwards; empty without
     /// one.
     pub fates: &'a [(u16, Fate)],
+    /// What captures say about some of the packets, by their place in the batch, upwards.
+    pub comments: &'a [(u16, Arc<str>)],
 }
 
 impl<'a> GsoBatch<'a> {
     /// A batch to whose packets nothing happens.
     pub fn new(path: &'a Path, segment_bytes: usize, bytes: &'a [u8]) -> GsoBatch<'a> {
-        GsoBatch { path, segment_bytes, bytes, fates: &[] }
+        GsoBatch { path, segment_bytes, bytes, fates: &[], comments: &[] }
     }
 
     /// The packets of the batch, in order. A `segment_bytes` of zero makes one packet of everything.

@@ -21,6 +21,10 @@ use crate::event::{Event, Subscriber, Topics};
 
 /// How stale the file may be, so that one can look at it while it grows.
 const FLUSH_AFTER_NS: u64 = 10_000_000;
+/// How the comment of a packet begins that a fault plan has harmed.
+const HARMED: &str = "pumice: harmed: ";
+/// How the comment of a packet begins that a fault plan has lost: it was never on the network.
+const LOST: &str = "pumice: lost: ";
 /// Timestamps count units of 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
@@ -32,8 +36,9 @@ enum Direction {
 }
 
 /// Writes the batches that pass a [`TapPort`](super::TapPort) to a pcapng file: one section, one interface,
-/// raw IP packets with the IP and UDP headers that they had. The UDP checksum is left 0, and the IP ID of a
-/// received packet is the one its ICRC was made for, if any.
+/// raw IP packets with the IP and UDP headers that they had. What a fault plan did to a packet is its
+/// comment; a packet that the plan lost is there, too, and its comment says so. The UDP checksum is left 0,
+/// and the IP ID of a received packet is the one its ICRC was made for, if any.
 ///
 /// Errors while writing never disturb the traffic: they are counted, and packets are missing in the file.
 pub struct CaptureSubscriber<W: Write + Send = BufWriter<File>> {
@@ -110,14 +115,29 @@ fn to_io(error: PcapError) -> io::Error {
 }
 
 impl<W: Write> State<W> {
+    /// A packet of which there is nothing to say.
     fn packet(&mut self, time_ns: u64, direction: Direction, path: &Path, ip_id: u16, payload: &[u8]) {
+        self.commented(time_ns, direction, path, ip_id, payload, None);
+    }
+
+    fn commented(
+        &mut self,
+        time_ns: u64,
+        direction: Direction,
+        path: &Path,
+        ip_id: u16,
+        payload: &[u8],
+        comment: Option<String>,
+    ) {
         let packet = encapsulate(path, ip_id, payload);
+        let mut options = vec![EnhancedPacketOption::Flags(direction as u32)];
+        options.extend(comment.map(|text| EnhancedPacketOption::Comment(Cow::Owned(text))));
         let block = EnhancedPacketBlock {
             interface_id: 0,
             timestamp: Duration::from_nanos(time_ns),
             original_len: packet.len() as u32,
             data: Cow::Borrowed(&packet),
-            options: vec![EnhancedPacketOption::Flags(direction as u32)],
+            options,
         };
         self.blocks.get_mut().clear();
         let made = self.blocks.write_pcapng_block(block).map_err(to_io);
@@ -152,10 +172,17 @@ impl<W: Write + Send> Subscriber for CaptureSubscriber<W> {
         let time_ns = self.time_base_ns.wrapping_add(at_ns);
         let mut state = self.lock();
         match event {
-            Event::BatchSent { path, segment_bytes, bytes } => {
+            Event::BatchSent { path, segment_bytes, bytes, comments } => {
                 for (index, segment) in bytes.chunks((*segment_bytes).max(1)).enumerate() {
-                    state.packet(time_ns, Direction::Outbound, path, segments::ip_id(index), segment);
+                    let ip_id = segments::ip_id(index);
+                    let comment = comments.iter().find(|(place, _)| *place == ip_id);
+                    let comment = comment.map(|(_, text)| format!("{HARMED}{text}"));
+                    state.commented(time_ns, Direction::Outbound, path, ip_id, segment, comment);
                 }
+            }
+            Event::PacketLost { path, bytes, comment } => {
+                let comment = Some(format!("{LOST}{comment}"));
+                state.commented(time_ns, Direction::Outbound, path, 0, bytes, comment);
             }
             Event::BatchReceived { path, segment_bytes, bytes } => {
                 for (index, segment) in bytes.chunks((*segment_bytes).max(1)).enumerate() {

@@ -1,6 +1,7 @@
 //! Faults on the way out of any port.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use pumice_transport::path::Path;
 use pumice_transport::types::Fate;
@@ -8,7 +9,8 @@ use pumice_transport::types::Fate;
 use super::damage::damage;
 use super::segments;
 use super::{GsoBatch, Port, PortLayer, PortLimits, Received, TransmitError};
-use crate::faults::Partitions;
+use crate::event::{Event, Subscribers};
+use crate::faults::{Notes, Partitions};
 
 /// Packets that may be late at a time; more come in time.
 const MAX_LATE: usize = 4096;
@@ -58,21 +60,26 @@ pub struct FaultPort<P> {
     /// packets held back.
     pending: VecDeque<Run>,
     pending_retry_ns: u64,
+    /// What is said of packets, and who is told of those that are lost; without a capture there is none.
+    witness: Option<(Notes, Arc<Subscribers>)>,
 }
 
 #[derive(Debug, Clone)]
 struct Held {
     path: Path,
     bytes: Vec<u8>,
+    comment: Option<Arc<str>>,
     copies: usize,
     /// So many packets leave before it.
     behind: u16,
     release_at_ns: u64,
 }
 
-/// A batch put together anew.
+/// A batch put together anew; or, where there is a capture, a packet that is lost in this place.
 #[derive(Debug, Clone)]
 struct Run {
+    is_lost: bool,
+    comments: Vec<(u16, Arc<str>)>,
     path: Path,
     segment_bytes: usize,
     segments: usize,
@@ -82,11 +89,16 @@ struct Run {
 impl<P: Port> FaultPort<P> {
     /// A port that sends through `inner`.
     pub fn new(inner: P) -> FaultPort<P> {
-        FaultPort::with_partitions(inner, Partitions::default())
+        FaultPort::of_plan(inner, Partitions::default(), None)
     }
 
-    /// The same with the partitions of a plan.
-    pub(crate) fn with_partitions(inner: P, partitions: Partitions) -> FaultPort<P> {
+    /// The same with the partitions of a plan; `witness` has what is said of packets, and who is told of
+    /// those that are lost.
+    pub(crate) fn of_plan(
+        inner: P,
+        partitions: Partitions,
+        witness: Option<(Notes, Arc<Subscribers>)>,
+    ) -> FaultPort<P> {
         FaultPort {
             inner,
             partitions,
@@ -95,6 +107,7 @@ impl<P: Port> FaultPort<P> {
             late: Vec::new(),
             pending: VecDeque::new(),
             pending_retry_ns: 0,
+            witness,
         }
     }
 
@@ -121,15 +134,20 @@ impl<P: Port> FaultPort<P> {
             }
             if fate.lost {
                 self.stats.dropped += 1;
+                if self.witness.is_some() {
+                    let mut run = Run::of(batch.path, segment, self.comment_of(&fate));
+                    segments::renumber(&run.path.flow, index, 0, &mut run.bytes);
+                    runs.runs.push_back(Run { is_lost: true, ..run });
+                }
                 continue;
             }
             let Some(left) = self.hold_back(now_ns, batch.path, index, segment, &fate) else { continue };
             for _ in 0..left.copies {
-                runs.push(&left.path, &left.bytes, index);
+                runs.push(&left.path, &left.bytes, index, left.comment.as_ref());
             }
             for held in overtaken(&mut self.held) {
                 for _ in 0..held.copies {
-                    runs.push(&held.path, &held.bytes, 0);
+                    runs.push(&held.path, &held.bytes, 0, held.comment.as_ref());
                 }
             }
         }
@@ -161,7 +179,8 @@ impl<P: Port> FaultPort<P> {
         let wait_ns = if fate.delay_ns > 0 { fate.delay_ns } else { fate.behind_ns };
         let waits = fate.delay_ns > 0 || fate.behind_packets > 0;
         let release_at_ns = now_ns.saturating_add(wait_ns);
-        let mut packet = Held { path, bytes, copies, behind: fate.behind_packets, release_at_ns };
+        let comment = self.comment_of(fate);
+        let mut packet = Held { path, bytes, comment, copies, behind: fate.behind_packets, release_at_ns };
         if !waits || self.late.len() + self.held.len() >= MAX_LATE {
             return Some(packet);
         }
@@ -175,18 +194,35 @@ impl<P: Port> FaultPort<P> {
         None
     }
 
+    /// What is said of a packet.
+    fn comment_of(&self, fate: &Fate) -> Option<Arc<str>> {
+        self.witness.as_ref().and_then(|(notes, _)| notes.of(fate.note))
+    }
+
+    /// Sends a run, or tells that it is lost.
+    fn send(&mut self, now_ns: u64, run: &Run) -> Result<(), TransmitError> {
+        if !run.is_lost {
+            return self.inner.transmit(now_ns, &run.batch());
+        }
+        if let Some((_, subscribers)) = &self.witness {
+            let comment = run.comments.first().map_or("", |(_, text)| text);
+            subscribers.emit(&Event::PacketLost { path: &run.path, bytes: &run.bytes, comment });
+        }
+        Ok(())
+    }
+
     /// Sends what waits. `Busy` leaves the rest waiting; other errors lose a run.
     fn send_pending(&mut self, now_ns: u64) -> Result<(), TransmitError> {
-        while let Some(run) = self.pending.front() {
-            match self.inner.transmit(now_ns, &run.batch()) {
+        while let Some(run) = self.pending.pop_front() {
+            match self.send(now_ns, &run) {
                 Err(TransmitError::Busy) => {
                     self.pending_retry_ns = now_ns.saturating_add(BUSY_RETRY_NS);
+                    self.pending.push_front(run);
                     return Err(TransmitError::Busy);
                 }
                 Err(_) => self.stats.refused += run.segments as u64,
                 Ok(()) => {}
             }
-            self.pending.pop_front();
         }
         Ok(())
     }
@@ -201,7 +237,7 @@ impl<P: Port> FaultPort<P> {
         due.extend(self.held.extract_if(.., |held| held.release_at_ns <= now_ns));
         due.sort_by_key(|held| held.release_at_ns);
         for held in due {
-            let run = Run::of(&held.path, &held.bytes);
+            let run = Run::of(&held.path, &held.bytes, held.comment);
             self.pending.extend(std::iter::repeat_n(run, held.copies));
         }
         self.send_pending(now_ns)
@@ -217,16 +253,25 @@ fn overtaken(held: &mut Vec<Held>) -> Vec<Held> {
 }
 
 impl Run {
-    fn of(path: &Path, packet: &[u8]) -> Run {
-        Run { path: path.clone(), segment_bytes: packet.len(), segments: 1, bytes: packet.to_vec() }
+    fn of(path: &Path, packet: &[u8], comment: Option<Arc<str>>) -> Run {
+        Run {
+            is_lost: false,
+            comments: comment.map(|text| (0, text)).into_iter().collect(),
+            path: path.clone(),
+            segment_bytes: packet.len(),
+            segments: 1,
+            bytes: packet.to_vec(),
+        }
     }
 
     fn batch(&self) -> GsoBatch<'_> {
-        GsoBatch::new(&self.path, self.segment_bytes, &self.bytes)
+        let batch = GsoBatch::new(&self.path, self.segment_bytes, &self.bytes);
+        GsoBatch { comments: &self.comments, ..batch }
     }
 
     fn has_room_for(&self, path: &Path, packet_bytes: usize, limits: &PortLimits) -> bool {
-        self.path == *path
+        !self.is_lost
+            && self.path == *path
             && packet_bytes <= self.segment_bytes
             && self.bytes.len() == self.segments * self.segment_bytes
             && self.segments < limits.max_segments
@@ -241,15 +286,16 @@ struct Runs {
 
 impl Runs {
     /// Adds a packet that had place `index` in its batch; returns it as it will be sent.
-    fn push(&mut self, path: &Path, packet: &[u8], index: u16) -> &mut [u8] {
+    fn push(&mut self, path: &Path, packet: &[u8], index: u16, comment: Option<&Arc<str>>) -> &mut [u8] {
         let limits = &self.limits;
         if self.runs.back().is_some_and(|run| run.has_room_for(path, packet.len(), limits)) {
             if let Some(run) = self.runs.back_mut() {
+                run.comments.extend(comment.map(|text| (segments::ip_id(run.segments), Arc::clone(text))));
                 run.bytes.extend_from_slice(packet);
                 run.segments += 1;
             }
         } else {
-            self.runs.push_back(Run::of(path, packet));
+            self.runs.push_back(Run::of(path, packet, comment.cloned()));
         }
         let Some(run) = self.runs.back_mut() else { return &mut [] };
         let start = run.bytes.len() - packet.len();
@@ -280,7 +326,7 @@ impl<P: Port> PortLayer for FaultPort<P> {
         let before = (self.stats, self.held.clone(), self.late.len());
         self.stats.sent += batch.segments().len() as u64;
         let mut runs = self.take_apart(now_ns, batch);
-        let first = runs.pop_front().map(|run| self.inner.transmit(now_ns, &run.batch()));
+        let first = runs.pop_front().map(|run| self.send(now_ns, &run));
         if matches!(first, None | Some(Ok(()))) {
             self.pending = runs;
             // Part of it is sent, so the rest is this port's business.

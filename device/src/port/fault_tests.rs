@@ -74,11 +74,12 @@ const NOTHING: Fate = Fate {
     refused: None,
     notified: false,
     halted: false,
+    note: 0,
 };
 const TWICE: Fate = Fate { copies: 1, ..NOTHING };
 
 fn send(port: &mut impl Port, now_ns: u64, bytes: &[u8], fates: &[(u16, Fate)]) -> Result<(), TransmitError> {
-    port.transmit(now_ns, &GsoBatch { path: &path(), segment_bytes: 20, bytes, fates })
+    port.transmit(now_ns, &GsoBatch { path: &path(), segment_bytes: 20, bytes, fates, comments: &[] })
 }
 
 /// The first byte of every packet of every batch.

@@ -35,10 +35,10 @@ impl<P: Port> PortLayer for TapPort<P> {
 
     fn transmit_through(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
         self.inner.transmit(now_ns, batch)?;
-        let GsoBatch { path, segment_bytes, bytes, .. } = *batch;
+        let GsoBatch { path, segment_bytes, bytes, comments, .. } = *batch;
         // A size of zero makes one packet of everything.
         let segment_bytes = if segment_bytes == 0 { bytes.len() } else { segment_bytes };
-        self.subscribers.emit(&Event::BatchSent { path, segment_bytes, bytes });
+        self.subscribers.emit(&Event::BatchSent { path, segment_bytes, bytes, comments });
         Ok(())
     }
 

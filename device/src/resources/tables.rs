@@ -231,6 +231,11 @@ impl Resources {
         answer
     }
 
+    /// Who listens to events.
+    pub(crate) fn subscribers(&self) -> Arc<Subscribers> {
+        Arc::clone(&self.events)
+    }
+
     /// Queue pairs made so far.
     pub(crate) const fn queue_pairs_made(&self) -> u32 {
         self.qps_made

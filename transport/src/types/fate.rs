@@ -29,6 +29,8 @@ pub struct Fate {
     /// Something happens to the device before it leaves. The queue pair sends nothing from here on, until all
     /// before is acknowledged and the host has let it go on. It goes with `lost`: the packet is sent again.
     pub halted: bool,
+    /// What captures say about it: a number that only the host understands. 0: nothing.
+    pub note: u32,
 }
 
 /// Bits that are flipped.
@@ -57,6 +59,7 @@ impl Fate {
         refused: None,
         notified: false,
         halted: false,
+        note: 0,
     };
 
     /// Whether nothing happens.
@@ -92,6 +95,7 @@ impl Fate {
             refused: self.refused.or(other.refused),
             notified: self.notified || other.notified,
             halted: self.halted || other.halted,
+            note: if self.note == 0 { other.note } else { self.note },
         }
     }
 

@@ -356,6 +356,7 @@ impl PacketLine {
                 refused: self.answered.map(|word| refusal(&word, self.timer_code)).transpose()?,
                 notified: self.notified,
                 halted: self.lost && incident.is_some(),
+                note: 0,
             },
             incident,
             partition_ns: self.partition_ns.map(|ns| (ns != FOR_EVER_NS).then_some(ns)),

@@ -1,0 +1,78 @@
+//! From captures to a fault plan: what the network did to packets becomes rules that do it again.
+
+mod rules;
+mod sides;
+mod sighting;
+mod walk;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::outcome::{CommandError, CommandResult, Outcome};
+
+use rules::Rules;
+use sides::{Sides, streams};
+use sighting::{Sighting, sightings};
+
+/// Prints the plan of one capture, or of one of the sender's side and one of the receiver's side.
+pub(super) fn print(files: &[&PathBuf], out: &mut dyn Write) -> CommandResult {
+    let mut captures: Vec<Vec<Sighting>> = Vec::new();
+    for file in files {
+        captures.push(read(file)?);
+    }
+    if captures.iter().all(Vec::is_empty) {
+        let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        return Err(CommandError::Failed(format!(
+            "{}: there is no packet of a reliable or unreliable connection in it, so there is no plan in it",
+            names.join(", ")
+        )));
+    }
+    let sides = Sides::of(&captures);
+    let mut rules = Rules::default();
+    for source in sides.sources() {
+        let streams = streams(&sides, source);
+        for stream in &streams {
+            walk::walk(&sides, stream, &mut rules);
+        }
+    }
+    head(files, &sides, out).and_then(|()| rules.write(out)).map_err(CommandError::Output)?;
+    Ok(Outcome::Good)
+}
+
+fn read(file: &Path) -> Result<Vec<Sighting>, CommandError> {
+    let name = file.display();
+    let input = File::open(file)
+        .map_err(|error| CommandError::Failed(format!("{name} cannot be opened: {error}")))?;
+    sightings(input).map_err(|what| CommandError::Failed(format!("{name} cannot be read: {what}")))
+}
+
+/// What had to be assumed.
+fn head(files: &[&PathBuf], sides: &Sides<'_>, out: &mut dyn Write) -> std::io::Result<()> {
+    let names: Vec<String> = files.iter().map(|file| format!("{:?}", file.display().to_string())).collect();
+    writeln!(out, "# What the network did, from {}.", names.join(" and "))?;
+    writeln!(out, "# Captures do not say everything. Assumed:")?;
+    writeln!(
+        out,
+        "# * tag: a rule names the address of the receiver (peer) in place of the sending process."
+    )?;
+    writeln!(
+        out,
+        "# * qp: queue pairs of an address are numbered in the order in which they are first seen sending."
+    )?;
+    writeln!(out, "# * connection: each queue pair has one.")?;
+    writeln!(out, "# * message, packet: the first request that is seen of a queue pair is its first.")?;
+    writeln!(out, "# * answers belong to the queue pair in the other direction whose PSNs fit best.")?;
+    if !sides.know_directions() {
+        writeln!(out, "# * sides: an address sends in the capture that has more of its packets.")?;
+    }
+    if !sides.have_arrivals() {
+        writeln!(out, "# * fates: a packet that was sent again was lost; only the sender's side is known.")?;
+    }
+    writeln!(
+        out,
+        "# Not looked at: datagrams, connection management, NAKs, congestion notifications. An ACK that a"
+    )?;
+    writeln!(out, "# fault plan of pumice loses is never made, and is in no capture.")?;
+    writeln!(out, "seed = 1")
+}

@@ -1,0 +1,209 @@
+//! Which packets were seen where they were sent, which where they arrived, and which of them are the same.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use super::sighting::Sighting;
+
+/// Later packets that one packet is looked for behind.
+const OVERTAKING: usize = 64;
+
+/// Packets of all captures, by where they were seen.
+pub(super) struct Sides<'a> {
+    sent: BTreeMap<IpAddr, Vec<&'a Sighting>>,
+    arrived: BTreeMap<IpAddr, Vec<&'a Sighting>>,
+    knows_directions: bool,
+}
+
+impl<'a> Sides<'a> {
+    pub(super) fn of(captures: &'a [Vec<Sighting>]) -> Sides<'a> {
+        let mut sides = Sides { sent: BTreeMap::new(), arrived: BTreeMap::new(), knows_directions: true };
+        let sources: BTreeSet<IpAddr> = captures.iter().flatten().map(|one| one.source).collect();
+        for source in sources {
+            let of_source = || captures.iter().flatten().filter(|one| one.source == source);
+            if of_source().any(|one| one.is_outbound.is_some()) {
+                let is = |outbound| of_source().filter(|one| one.is_outbound == Some(outbound)).collect();
+                sides.sent.insert(source, is(true));
+                sides.arrived.insert(source, is(false));
+                continue;
+            }
+            sides.knows_directions = false;
+            let in_capture = |capture: &'a Vec<Sighting>| -> Vec<&'a Sighting> {
+                capture.iter().filter(|one| one.source == source).collect()
+            };
+            let mut seen: Vec<Vec<&Sighting>> = captures.iter().map(in_capture).collect();
+            // What was lost is in the capture of the sender only.
+            seen.sort_by_key(|seen| std::cmp::Reverse(seen.len()));
+            let mut seen = seen.into_iter();
+            sides.sent.insert(source, seen.next().unwrap_or_default());
+            sides.arrived.insert(source, seen.next().unwrap_or_default());
+        }
+        sides
+    }
+
+    /// The addresses that sent something.
+    pub(super) fn sources(&self) -> impl Iterator<Item = IpAddr> {
+        self.sent.iter().filter(|(_, sent)| !sent.is_empty()).map(|(source, _)| *source)
+    }
+
+    /// What this address sent.
+    pub(super) fn sent(&self, source: IpAddr) -> &[&'a Sighting] {
+        self.sent.get(&source).map_or(&[], Vec::as_slice)
+    }
+
+    /// What of that was seen where it arrived.
+    pub(super) fn arrived(&self, source: IpAddr) -> &[&'a Sighting] {
+        self.arrived.get(&source).map_or(&[], Vec::as_slice)
+    }
+
+    /// The captures say which way packets went.
+    pub(super) const fn know_directions(&self) -> bool {
+        self.knows_directions
+    }
+
+    /// Of every address that sends, packets were seen where they arrived.
+    pub(super) fn have_arrivals(&self) -> bool {
+        self.sources().all(|source| !self.arrived(source).is_empty())
+    }
+}
+
+/// What became of a packet that was sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Its place among the arrivals of its stream.
+    pub(super) arrived_at: Option<usize>,
+    /// It arrived damaged.
+    pub(super) is_damaged: bool,
+    /// It arrived so often besides.
+    pub(super) copies: u8,
+    /// So many packets that were sent later arrived before it.
+    pub(super) overtaken_by: u16,
+}
+
+/// Packets of one queue pair of an address, in the order of sending.
+pub(super) struct Stream<'a> {
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    /// The queue pair that they are for.
+    pub(super) qpn: u32,
+    /// How many queue pairs of the source were seen sending before.
+    pub(super) ordinal: u32,
+    pub(super) sent: Vec<&'a Sighting>,
+    /// What became of each; none if only the sender's side is known.
+    pub(super) outcomes: Option<Vec<Outcome>>,
+}
+
+/// The streams of an address, in the order in which they were first seen.
+pub(super) fn streams<'a>(sides: &Sides<'a>, source: IpAddr) -> Vec<Stream<'a>> {
+    let mut places: HashMap<(IpAddr, u32), usize> = HashMap::new();
+    let mut streams: Vec<Stream<'a>> = Vec::new();
+    for one in sides.sent(source) {
+        let place = *places.entry((one.destination, one.qpn)).or_insert(streams.len());
+        if place == streams.len() {
+            streams.push(Stream {
+                source,
+                destination: one.destination,
+                qpn: one.qpn,
+                ordinal: u32::try_from(place).unwrap_or(u32::MAX),
+                sent: Vec::new(),
+                outcomes: None,
+            });
+        }
+        if let Some(stream) = streams.get_mut(place) {
+            stream.sent.push(one);
+        }
+    }
+    let mut arrived: HashMap<(IpAddr, u32), Vec<&Sighting>> = HashMap::new();
+    for one in sides.arrived(source) {
+        arrived.entry((one.destination, one.qpn)).or_default().push(one);
+    }
+    if !sides.arrived(source).is_empty() {
+        for stream in &mut streams {
+            let arrived = arrived.remove(&(stream.destination, stream.qpn)).unwrap_or_default();
+            stream.outcomes = Some(outcomes(&stream.sent, &arrived));
+        }
+    }
+    streams
+}
+
+/// What makes two sightings one packet, or two transmissions of it.
+type Likeness = (u32, u8, usize, Option<(u8, u32)>);
+
+fn likeness(one: &Sighting) -> Likeness {
+    (one.psn, one.info.opcode.byte(), one.payload_bytes, one.answer)
+}
+
+/// Finds each arrival among what was sent.
+fn outcomes(sent: &[&Sighting], arrived: &[&Sighting]) -> Vec<Outcome> {
+    let mut places: HashMap<Likeness, Vec<usize>> = HashMap::new();
+    for (place, one) in sent.iter().enumerate().filter(|(_, one)| !one.is_lost) {
+        places.entry(likeness(one)).or_default().push(place);
+    }
+    let offset_ns = clock_offset_ns(sent, arrived, &places);
+    let mut outcomes = vec![Outcome::default(); sent.len()];
+    for (position, arrival) in arrived.iter().enumerate() {
+        let Some(places) = places.get(&likeness(arrival)) else { continue };
+        let is_free = |place: &&usize| outcomes.get(**place).is_some_and(|one| one.arrived_at.is_none());
+        let left_before = |place: &&usize| {
+            let sent_ns = sent.get(**place).map_or(0, |one| i128::from(one.time_ns));
+            sent_ns + offset_ns <= i128::from(arrival.time_ns)
+        };
+        // Of several transmissions the last one that had left; a packet seen once more than sent was doubled.
+        let latest = places.iter().rev().find(|place| is_free(place) && left_before(place));
+        let chosen = latest.or_else(|| places.iter().find(is_free)).copied();
+        let outcome = chosen.or(places.last().copied()).and_then(|place| outcomes.get_mut(place));
+        let Some(outcome) = outcome else { continue };
+        if chosen.is_none() {
+            outcome.copies = outcome.copies.saturating_add(1);
+            continue;
+        }
+        (outcome.arrived_at, outcome.is_damaged) = (Some(position), arrival.is_damaged);
+    }
+    places.values().for_each(|places| in_order(places, &mut outcomes));
+    count_overtaking(&mut outcomes);
+    outcomes
+}
+
+/// Transmissions of one packet are alike, so the first that arrived is taken for the first.
+fn in_order(places: &[usize], outcomes: &mut [Outcome]) {
+    let arrived = |outcomes: &[Outcome]| -> Vec<(usize, Outcome)> {
+        let known = places.iter().filter_map(|place| Some((*place, *outcomes.get(*place)?)));
+        known.filter(|(_, outcome)| outcome.arrived_at.is_some()).collect()
+    };
+    let found = arrived(outcomes);
+    let mut sorted: Vec<Outcome> = found.iter().map(|(_, outcome)| *outcome).collect();
+    sorted.sort_by_key(|outcome| outcome.arrived_at);
+    for ((place, _), outcome) in found.into_iter().zip(sorted) {
+        if let Some(slot) = outcomes.get_mut(place) {
+            *slot = outcome;
+        }
+    }
+}
+
+/// How far the clock of the arrivals is ahead, the fastest way included: from packets that were sent and
+/// arrived once.
+fn clock_offset_ns(
+    sent: &[&Sighting],
+    arrived: &[&Sighting],
+    places: &HashMap<Likeness, Vec<usize>>,
+) -> i128 {
+    let mut times: HashMap<Likeness, (u32, u64)> = HashMap::new();
+    for arrival in arrived {
+        let entry = times.entry(likeness(arrival)).or_insert((0, arrival.time_ns));
+        entry.0 += 1;
+    }
+    let offsets = times.iter().filter(|(_, (count, _))| *count == 1).filter_map(|(like, (_, time_ns))| {
+        let [place] = places.get(like)?.as_slice() else { return None };
+        Some(i128::from(*time_ns) - i128::from(sent.get(*place)?.time_ns))
+    });
+    offsets.min().unwrap_or(0)
+}
+
+fn count_overtaking(outcomes: &mut [Outcome]) {
+    let positions: Vec<Option<usize>> = outcomes.iter().map(|outcome| outcome.arrived_at).collect();
+    for (place, outcome) in outcomes.iter_mut().enumerate() {
+        let Some(own) = outcome.arrived_at else { continue };
+        let later = positions.iter().skip(place + 1).take(OVERTAKING).flatten();
+        outcome.overtaken_by = u16::try_from(later.filter(|other| **other < own).count()).unwrap_or(u16::MAX);
+    }
+}

@@ -1,0 +1,78 @@
+//! Packets as a plan needs them.
+
+use std::io::Read;
+use std::net::IpAddr;
+
+use pumice_transport::wire::{OpcodeInfo, Service};
+
+use crate::capture::decode::{Decoded, decode};
+use crate::capture::file::{Frame, Reason, for_each_frame};
+use crate::capture::record::{Icrc, Record};
+
+/// Packets that are looked at; a capture may have any number.
+const MAX_PACKETS: usize = 20_000_000;
+
+/// A packet of a connection, where it was captured.
+#[derive(Debug, Clone)]
+pub(super) struct Sighting {
+    pub(super) time_ns: u64,
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    /// The queue pair that it is for.
+    pub(super) qpn: u32,
+    pub(super) psn: u32,
+    pub(super) info: &'static OpcodeInfo,
+    pub(super) payload_bytes: usize,
+    /// Of a request that names memory: from where, and how many bytes.
+    pub(super) memory: Option<(u64, u32)>,
+    /// Of an answer: its syndrome, and how many messages are done.
+    pub(super) answer: Option<(u8, u32)>,
+    pub(super) is_damaged: bool,
+    /// A fault plan lost it: it was never on the network.
+    pub(super) is_lost: bool,
+    /// Whether it was captured where it was sent, if the capture says so.
+    pub(super) is_outbound: Option<bool>,
+}
+
+/// The packets of connections in a capture, in order.
+///
+/// # Errors
+/// What is wrong with the capture.
+pub(super) fn sightings(input: impl Read) -> Result<Vec<Sighting>, String> {
+    let mut all = Vec::new();
+    let read = for_each_frame(input, |frame| {
+        if let Decoded::Roce(records) = decode(frame) {
+            all.extend(records.iter().filter_map(|record| sighting(frame, record)));
+        }
+        if all.len() > MAX_PACKETS {
+            return Err(format!("it has more than {MAX_PACKETS} packets: cut it into parts"));
+        }
+        Ok(())
+    });
+    match read {
+        Ok(()) => Ok(all),
+        // A capture that is being written may end anywhere.
+        Err(Reason::Broken(_)) if !all.is_empty() => Ok(all),
+        Err(Reason::Broken(what) | Reason::Callback(what)) => Err(what),
+    }
+}
+
+fn sighting(frame: &Frame<'_>, record: &Record) -> Option<Sighting> {
+    let headers = record.headers.wire()?;
+    let info = headers.bth.opcode.info()?;
+    let is_connected = matches!(info.service, Service::Rc | Service::Uc | Service::Xrc);
+    is_connected.then(|| Sighting {
+        time_ns: record.time_ns,
+        source: record.source,
+        destination: record.destination,
+        qpn: record.qpn,
+        psn: record.psn,
+        info,
+        payload_bytes: record.payload_bytes,
+        memory: headers.reth.map(|reth| (reth.address, reth.length)),
+        answer: headers.aeth.map(|aeth| (aeth.syndrome, aeth.msn)),
+        is_damaged: matches!(record.icrc, Icrc::Bad { .. }),
+        is_lost: record.is_lost(),
+        is_outbound: frame.is_outbound,
+    })
+}
