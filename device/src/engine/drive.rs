@@ -149,7 +149,7 @@ impl Engine {
     }
 
     /// Sends what queue pair 1 has to say. False: the port has no more room.
-    fn send_mads(&mut self, now_ns: u64) -> bool {
+    pub(super) fn send_mads(&mut self, now_ns: u64) -> bool {
         let Engine { resources, port, counters, builder, gsi, .. } = self;
         gsi.forward_detained(now_ns, &mut **port);
         let mut sink = Sink::new(builder, &mut **port, counters, now_ns);

@@ -40,6 +40,7 @@ impl Engine {
                 self.plight.port_up_ns = Some(self.plight.port_up_ns.unwrap_or(0).max(until_ns));
             }
             Incident::GidMove { from, to } => resources.move_gid(from, to),
+            Incident::Disconnect => self.disconnect(qpn, now_ns),
             Incident::LidChange => self.raise_of_port(AsyncEventType::LidChange),
             Incident::PkeyChange => self.raise_of_port(AsyncEventType::PkeyChange),
             Incident::DeviceFatal => {
@@ -47,6 +48,15 @@ impl Engine {
                 self.stand_still(u64::MAX);
             }
             Incident::Freeze { for_ns } => self.stand_still(now_ns.saturating_add(for_ns)),
+        }
+    }
+
+    /// The connection manager ends the connection of a queue pair, if it made it.
+    fn disconnect(&mut self, qpn: Qpn, now_ns: u64) {
+        let peer = self.queue_pairs.by_number(qpn).and_then(|(_, entry)| entry.qp.peer());
+        let Some((address, peer)) = peer else { return };
+        if self.gsi.disconnect_from(address, peer, now_ns) {
+            self.send_mads(now_ns);
         }
     }
 

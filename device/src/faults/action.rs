@@ -57,6 +57,12 @@ pub enum Fault {
     /// It leaves, and the queue pair that sends it gets a CNP as if from its peer. The simulated network does
     /// nothing.
     Notify,
+    /// It is a request for a connection, which does not leave: its sender gets a REJ as if from the peer. The
+    /// simulated network loses it and tells nothing.
+    Reject {
+        /// The reason, as REJ numbers them.
+        reason: u16,
+    },
     /// Before it leaves, this happens to the device: a reliable queue pair waits until all before it is
     /// acknowledged. A packet of an unreliable service leaves first. The simulated network does nothing.
     Happen(Incident),
@@ -155,6 +161,7 @@ impl Fault {
             Fault::Mark => Fate { marked: true, ..none },
             Fault::Refuse { syndrome } => Fate { refused: Some(syndrome), ..Fate::LOST },
             Fault::Notify => Fate { notified: true, ..none },
+            Fault::Reject { reason } => Fate { rejected: Some(reason), ..Fate::LOST },
             Fault::Happen(_) => Fate { halted: true, ..Fate::LOST },
         })
     }

@@ -1,11 +1,13 @@
 //! Answers in the peer's name: their words, and which packets can have one.
 
 use pumice_transport::event::Side;
+use pumice_transport::mad::RejectReason;
 use pumice_transport::wire::{NakCode, Syndrome, rnr_timer_ns};
 
 use super::action::Fault;
 use super::identity::{PacketClass, PacketKey, PacketService};
 use super::plan::PacketRule;
+use super::select::PacketSelector;
 
 /// Requests: the packets that a peer answers with a NAK.
 const REQUESTS: [PacketClass; 5] =
@@ -76,6 +78,33 @@ pub(super) fn refusal(word: &str, timer_code: Option<u8>) -> Result<Syndrome, St
     }
 }
 
+/// Words for reasons of a REJ, and their numbers.
+const REASONS: [(&str, RejectReason); 8] = [
+    ("consumer", RejectReason::CONSUMER),
+    ("no-qp", RejectReason::NO_QP),
+    ("no-resources", RejectReason::NO_RESOURCES),
+    ("timeout", RejectReason::TIMEOUT),
+    ("unsupported", RejectReason::UNSUPPORTED),
+    ("invalid-service-id", RejectReason::INVALID_SERVICE_ID),
+    ("stale-connection", RejectReason::STALE_CONNECTION),
+    ("invalid-mtu", RejectReason::INVALID_MTU),
+];
+
+/// The number of a reason, which has a word or is a number.
+///
+/// # Errors
+/// It is neither.
+pub(super) fn reason(text: &str) -> Result<u16, String> {
+    if let Some((_, reason)) = REASONS.iter().find(|(word, _)| *word == text) {
+        return Ok(reason.0);
+    }
+    let known = |number: &u16| RejectReason(*number).name().is_some();
+    text.parse().ok().filter(known).ok_or_else(|| {
+        let words = REASONS.map(|(word, _)| word).join(", ");
+        format!("{text} is no reason of a REJ: write one of {words}, or a number that has a meaning")
+    })
+}
+
 /// The code of the shortest RNR timer that is at least so long.
 ///
 /// # Errors
@@ -92,6 +121,7 @@ impl PacketRule {
     pub(super) fn matches(&self, key: &PacketKey, peer: std::net::IpAddr) -> bool {
         let can_meet = match self.fault {
             Fault::Refuse { .. } | Fault::Notify => can_be_answered(key),
+            Fault::Reject { .. } => key.class == PacketClass::Req,
             Fault::Happen(_) => key.side == Side::Requester && REQUESTS.contains(&key.class),
             _ => true,
         };
@@ -125,6 +155,25 @@ impl PacketRule {
 }
 
 impl PacketRule {
+    /// What is rejected is a request for a connection.
+    pub(super) fn check_rejection(&self) -> Result<(), String> {
+        let PacketSelector { opcode, service, side, .. } = &self.selector;
+        if let Some(class) = opcode.iter().find(|class| **class != PacketClass::Req) {
+            return Err(format!(
+                "requests for connections are rejected, not {}: write opcode=req",
+                class.name()
+            ));
+        }
+        if let Some(service) = service.iter().find(|service| **service != PacketService::Cm) {
+            let name = service.name();
+            return Err(format!("requests for connections are of service cm, not {name}: write service=cm"));
+        }
+        match side {
+            None | Some(Side::Requester) => Ok(()),
+            Some(_) => Err("who asks for a connection is the requester: write side=requester".to_owned()),
+        }
+    }
+
     /// What happens to the device happens at requests.
     pub(super) fn check_incident(&self) -> Result<(), String> {
         let selector = &self.selector;

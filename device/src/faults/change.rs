@@ -130,6 +130,7 @@ fn kind(aim: &Aim) -> &'static str {
         Fault::Mark => "mark",
         Fault::Refuse { .. } | Fault::Notify => "answer",
         Fault::Happen(_) => "event",
+        Fault::Reject { .. } => "reject",
         Fault::Partition { .. } => "partition",
     }
 }

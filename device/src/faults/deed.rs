@@ -14,7 +14,9 @@ impl Fired<'_> {
         };
         say(self.partition_ns.is_some(), "begins a partition from".to_owned());
         let refusal = fate.refused.and_then(answer_word);
-        let has_more = self.partition_ns.is_some() || self.incident.is_some() || refusal.is_some();
+        let is_refused = refusal.is_some() || fate.rejected.is_some();
+        let has_more = self.partition_ns.is_some() || self.incident.is_some() || is_refused;
+        say(fate.rejected.is_some(), format!("rejects (reason {})", fate.rejected.unwrap_or(0)));
         say(
             self.incident.is_some(),
             self.incident.map_or_else(String::new, |incident| format!("has {incident} happen before")),

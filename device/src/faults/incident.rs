@@ -46,6 +46,8 @@ pub enum Incident {
     LidChange,
     /// PKEY_CHANGE, and nothing else.
     PkeyChange,
+    /// The connection of the queue pair is ended: a DREQ leaves, if the connection manager made it.
+    Disconnect,
     /// DEVICE_FATAL: the device sends, receives and completes nothing any more.
     DeviceFatal,
     /// The device sends, receives and completes nothing; what arrives meanwhile is lost.
@@ -66,7 +68,7 @@ pub(super) struct Details {
 }
 
 /// The words for the kinds.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 13] = [
     "cq-error",
     "srq-limit",
     "srq-error",
@@ -77,6 +79,7 @@ const KINDS: [&str; 12] = [
     "gid-move",
     "lid-change",
     "pkey-change",
+    "disconnect",
     "device-fatal",
     "freeze",
 ];
@@ -98,6 +101,7 @@ impl Incident {
             Incident::GidMove { .. } => "gid-move",
             Incident::LidChange => "lid-change",
             Incident::PkeyChange => "pkey-change",
+            Incident::Disconnect => "disconnect",
             Incident::DeviceFatal => "device-fatal",
             Incident::Freeze { .. } => "freeze",
         }
@@ -142,6 +146,7 @@ impl Incident {
             }
             "lid-change" => Incident::LidChange,
             "pkey-change" => Incident::PkeyChange,
+            "disconnect" => Incident::Disconnect,
             "device-fatal" => Incident::DeviceFatal,
             "freeze" => {
                 let for_ns = details.for_ns.ok_or("it does not say for how long: write time=2s")?;

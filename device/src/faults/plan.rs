@@ -459,6 +459,7 @@ fn check_fault(rule: &PacketRule) -> Result<(), String> {
         }
         Fault::Refuse { .. } | Fault::Notify => rule.check_answer(),
         Fault::Happen(_) => rule.check_incident(),
+        Fault::Reject { .. } => rule.check_rejection(),
         _ => Ok(()),
     }
 }

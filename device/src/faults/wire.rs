@@ -118,6 +118,7 @@ const fn kind(fault: &Fault) -> u64 {
         Fault::Refuse { .. } => 11,
         Fault::Notify => 12,
         Fault::Happen(_) => 13,
+        Fault::Reject { .. } => 14,
     }
 }
 

@@ -5,9 +5,11 @@ use std::net::IpAddr;
 
 use pumice_transport::cm::{Cm, MadOut};
 use pumice_transport::host::{Counter, Transmit};
-use pumice_transport::mad::{CmMessage, CommId, MAD_BYTES, Mad};
+use pumice_transport::mad::{
+    CmMessage, CommId, MAD_BYTES, Mad, MadHeader, PrivateData, Rej, RejectReason, Rejected, Req,
+};
 use pumice_transport::path::Path;
-use pumice_transport::types::AddressVector;
+use pumice_transport::types::{AddressVector, Gid};
 use pumice_transport::wire::{ProcessIndex, Qpn};
 
 use super::agent::Gsi;
@@ -154,7 +156,7 @@ impl Gsi {
                 self.subscribers.emit(&Event::CmSent { message: &message });
             }
             if let Some(faults) = &mut faults {
-                self.harm(&out.mad, path.flow.destination, faults, sink);
+                self.harm(&out, path.flow.destination, faults, sink);
             }
             self.next_psn = self.next_psn.wrapping_add(1);
         }
@@ -164,16 +166,52 @@ impl Gsi {
 
 impl Gsi {
     /// Does to the MAD that was sealed last what a fault plan says.
-    fn harm(&self, mad: &[u8], peer: IpAddr, faults: &mut Faults, sink: &mut dyn MadSink) {
-        let Some(message) = message_of(mad) else { return };
+    fn harm(&mut self, out: &MadOut, peer: IpAddr, faults: &mut Faults, sink: &mut dyn MadSink) {
+        let Some(message) = message_of(&out.mad) else { return };
         let size = (PACKET_BYTES as u32, MAD_BYTES as u32);
         let subscribers = &self.subscribers;
         let fate = faults.decide_message(peer, &message, size, &mut |fault| {
             subscribers.emit(&Event::FaultApplied { fault, qpn: None });
         });
         if !fate.is_ordinary() {
-            sink.harm(fate);
+            sink.harm(fate.of_packet());
         }
+        if let (Some(reason), CmMessage::Req(req)) = (fate.rejected, &message) {
+            self.reject_in_peers_name(out, req, RejectReason(reason), faults.now_ns());
+        }
+    }
+
+    /// A request for a connection is answered by a REJ as if from its peer.
+    #[cold]
+    fn reject_in_peers_name(&mut self, out: &MadOut, req: &Req, reason: RejectReason, now_ns: u64) {
+        let rej = Rej {
+            local_id: CommId::NONE,
+            remote_id: req.local_id,
+            rejected: Rejected::Req,
+            info_length: 0,
+            reason,
+            info: PrivateData::default(),
+            private_data: PrivateData::default(),
+        };
+        let message = CmMessage::Rej(rej);
+        let transaction = MadHeader::parse(&out.mad).map_or(0, |header| header.transaction);
+        self.subscribers.emit(&Event::CmReceived { message: &message });
+        // If it changes nothing, the request is lost, and comes again.
+        let _ = self.cm.handle_mad(&out.route, &message.emit(transaction), now_ns);
+        self.deliver(now_ns);
+    }
+
+    /// Ends the established connection with this queue pair of this address; false: there is none.
+    #[cold]
+    pub(crate) fn disconnect_from(&mut self, address: IpAddr, peer: Qpn, now_ns: u64) -> bool {
+        let is_it = |id: &CommId| {
+            let parameters = self.cm.qp_parameters(*id);
+            parameters.is_some_and(|qp| qp.dest_qpn == peer && qp.remote == Gid::from(address))
+        };
+        let Some(id) = self.cm.established().find(is_it) else { return false };
+        let done = self.cm.disconnect(id, &[], now_ns).is_ok();
+        self.deliver(now_ns);
+        done
     }
 }
 

@@ -75,6 +75,7 @@ const NOTHING: Fate = Fate {
     notified: false,
     halted: false,
     note: 0,
+    rejected: None,
 };
 const TWICE: Fate = Fate { copies: 1, ..NOTHING };
 

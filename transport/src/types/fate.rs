@@ -31,6 +31,9 @@ pub struct Fate {
     pub halted: bool,
     /// What captures say about it: a number that only the host understands. 0: nothing.
     pub note: u32,
+    /// It is a request for a connection, which is rejected in the peer's name for this reason. It goes with
+    /// `lost`.
+    pub rejected: Option<u16>,
 }
 
 /// Bits that are flipped.
@@ -60,6 +63,7 @@ impl Fate {
         notified: false,
         halted: false,
         note: 0,
+        rejected: None,
     };
 
     /// Whether nothing happens.
@@ -96,13 +100,14 @@ impl Fate {
             notified: self.notified || other.notified,
             halted: self.halted || other.halted,
             note: if self.note == 0 { other.note } else { self.note },
+            rejected: self.rejected.or(other.rejected),
         }
     }
 
     /// What happens to the packet alone: its sender is not told anything.
     #[must_use]
     pub fn of_packet(self) -> Fate {
-        Fate { refused: None, notified: false, halted: false, ..self }
+        Fate { refused: None, notified: false, halted: false, rejected: None, ..self }
     }
 }
 

@@ -153,6 +153,18 @@ pub const KINDS: &[Kind] = &[
         imitates: "a receiver that posts too late, a key that the peer has invalidated, a peer that fails",
     },
     Kind {
+        name: "reject",
+        does: "the request for a connection does not leave, and its sender gets a REJ as if from the peer",
+        fields: &[(
+            "reason",
+            "consumer, no-qp, no-resources, timeout, unsupported, invalid-service-id, stale-connection, \
+             invalid-mtu or a number [default: consumer]",
+        )],
+        about: SELECTOR,
+        example: "reject reason=stale-connection connection=0 peer=192.0.2.7",
+        imitates: "a service that is full or not there yet, a peer in TIMEWAIT of an earlier connection",
+    },
+    Kind {
         name: "event",
         does: "before the request leaves, and when all before it is acknowledged, this happens to the \
                device; once in a process, unless times says more",
@@ -160,7 +172,7 @@ pub const KINDS: &[Kind] = &[
             (
                 "kind",
                 "cq-error, srq-limit, srq-error, qp-fatal, qp-access-error, path-mig-error, port-down, \
-                 gid-move, lid-change, pkey-change, device-fatal, freeze",
+                 gid-move, lid-change, pkey-change, disconnect, device-fatal, freeze",
             ),
             ("cq", "of cq-error: completion queues that the process had made before [default: 0]"),
             ("srq", "of srq-limit and srq-error: shared receive queues made before [default: 0]"),

@@ -119,6 +119,8 @@ pub struct PacketLine {
     #[serde(skip_serializing_if = "is_default")]
     notified: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    rejected: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     event: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     object: Option<u32>,
@@ -277,6 +279,7 @@ impl ReportLine {
             answered: refused.map(|(word, _)| word.to_owned()),
             timer_code: refused.and_then(|(_, timer_code)| timer_code),
             notified: fate.notified,
+            rejected: fate.rejected,
             event: fired.incident.map(|incident| incident.word().to_owned()),
             object: details.object,
             to: details.to,
@@ -357,6 +360,7 @@ impl PacketLine {
                 notified: self.notified,
                 halted: self.lost && incident.is_some(),
                 note: 0,
+                rejected: self.rejected,
             },
             incident,
             partition_ns: self.partition_ns.map(|ns| (ns != FOR_EVER_NS).then_some(ns)),

@@ -1,11 +1,13 @@
 //! From fields to a rule.
 
+use pumice_transport::mad::RejectReason;
+
 use super::completion;
 use super::fields::{DO, Fields, unknown};
 use super::kinds::{CALLS_SELECTOR, COMPLETIONS_SELECTOR, KINDS, Kind, WHEN};
 use super::units::{address, number, share_ppm, span, steps, time_ns, times_ns, truth};
 use crate::faults::action::{Delay, Fault};
-use crate::faults::answer::{answer, timer_code};
+use crate::faults::answer::{answer, reason, timer_code};
 use crate::faults::calls::{CallFault, CallRule, CallSelector, errno_from};
 use crate::faults::identity::{PacketClass, PacketService, side_by_name};
 use crate::faults::incident::{Details, Incident};
@@ -16,6 +18,8 @@ use crate::faults::select::PacketSelector;
 pub(super) const UNNAMED: &str = "\u{0}";
 /// How long a packet waits for those that overtake it, if nothing is said.
 const WITHIN_NS: u64 = 10_000_000;
+/// The reason of a REJ that a program sends.
+const CONSUMER_REJECT: u16 = RejectReason::CONSUMER.0;
 /// The kind that happens once in a process, unless `times` says more.
 const EVENT: &str = "event";
 /// Longest name of a rule.
@@ -148,6 +152,7 @@ fn fault(kind: &Kind, fields: &mut Fields) -> Result<Fault, String> {
         },
         "truncate" => Fault::Truncate { bytes: fields.take_as("bytes", number)? },
         "mark" => Fault::Mark,
+        "reject" => Fault::Reject { reason: fields.take_as("reason", reason)?.unwrap_or(CONSUMER_REJECT) },
         "event" => Fault::Happen(incident(fields)?),
         "answer" => {
             let with = fields.take("with").ok_or("it does not say which answer: write with=rnr")?;

@@ -84,28 +84,6 @@ fn what_is_wrong_is_said_with_its_line() {
             &format!("{second}do = \"fail\"\ncall = \"*\"\nburst-begin = 0.1\nburst-end = 0.5\n"),
             "bad stretches are of packets",
         ),
-        (&format!("{second}do = \"answer\"\n"), "it does not say which answer: write with=rnr"),
-        (&format!("{second}do = \"answer\"\nwith = \"nak\"\n"), "with: nak is no answer: write one of rnr,"),
-        (
-            &format!("{second}do = \"answer\"\nwith = \"access\"\ntimer = \"1ms\"\n"),
-            "access has no timer: remove it, or write with=rnr",
-        ),
-        (
-            &format!("{second}do = \"answer\"\nwith = \"rnr\"\ntimer = \"1s\"\n"),
-            "timer: no RNR timer is so long: write at most 655.36ms",
-        ),
-        (
-            &format!("{second}do = \"answer\"\nwith = \"rnr\"\nopcode = \"ack\"\n"),
-            "ack is no request, so it has no answer: write send, write,",
-        ),
-        (
-            &format!("{second}do = \"answer\"\nwith = \"cnp\"\nservice = \"ud\"\n"),
-            "ud has no NAKs and heeds no CNPs: write rc or xrc",
-        ),
-        (
-            &format!("{second}do = \"answer\"\nwith = \"cnp\"\nside = \"responder\"\n"),
-            "only the requester is answered: write side=requester",
-        ),
         (&format!("{second}do = \"complete\"\n"), "write status=retry-exceeded"),
         (&format!("{second}do = \"complete\"\nstatus = \"lost\"\n"), "lost is none of local-length,"),
         (&format!("{second}do = \"complete\"\nstatus = \"success\"\n"), "success is what happens without"),
@@ -138,21 +116,6 @@ fn what_is_wrong_is_said_with_its_line() {
             ),
             "line 4: rule \"x\": rules that wait for it in turn",
         ),
-        (&format!("{second}do = \"event\"\n"), "it does not say which event: write kind=port-down"),
-        (&format!("{second}do = \"event\"\nkind = \"boom\"\n"), "boom is nothing that happens: write one of"),
-        (&format!("{second}do = \"event\"\nkind = \"qp-fatal\"\ncq = 1\n"), "qp-fatal has no cq: remove it"),
-        (
-            &format!("{second}do = \"event\"\nkind = \"gid-move\"\nto = 0\n"),
-            "an address cannot move from place 0 to 0",
-        ),
-        (
-            &format!("{second}do = \"event\"\nkind = \"lid-change\"\nopcode = \"ack\"\n"),
-            "events happen at requests, and ack is none",
-        ),
-        (
-            &format!("{second}do = \"event\"\nkind = \"lid-change\"\nservice = \"cm\"\n"),
-            "events happen at requests of queue pairs: remove cm",
-        ),
         ("{\"rule\": 5}\n", "line 1: it is no line of a report"),
     ] {
         assert!(wrong(text).contains(part), "{text}\n→ {}\nwithout {part}", wrong(text));
@@ -161,4 +124,30 @@ fn what_is_wrong_is_said_with_its_line() {
     assert_eq!(line("drop now"), "now has no value: write field=value, as in qp=0");
     assert_eq!(line("drop qp=0 qp=1"), "qp stands there twice: write it once");
     assert_eq!(line("drop tag=\"a"), "a double quote has no end: write another one behind the value");
+}
+
+#[test]
+fn what_is_wrong_with_answers_and_events_is_said() {
+    for (line, part) in [
+        ("answer", "it does not say which answer: write with=rnr"),
+        ("answer with=nak", "with: nak is no answer: write one of rnr,"),
+        ("answer with=access timer=1ms", "access has no timer: remove it, or write with=rnr"),
+        ("answer with=rnr timer=1s", "timer: no RNR timer is so long: write at most 655.36ms"),
+        ("answer with=rnr opcode=ack", "ack is no request, so it has no answer: write send, write,"),
+        ("answer with=cnp service=ud", "ud has no NAKs and heeds no CNPs: write rc or xrc"),
+        ("answer with=cnp side=responder", "only the requester is answered: write side=requester"),
+        ("reject reason=tired", "reason: tired is no reason of a REJ: write one of consumer,"),
+        ("reject opcode=rep", "requests for connections are rejected, not rep: write opcode=req"),
+        ("reject service=rc", "requests for connections are of service cm, not rc: write service=cm"),
+        ("event", "it does not say which event: write kind=port-down"),
+        ("event kind=boom", "boom is nothing that happens: write one of"),
+        ("event kind=qp-fatal cq=1", "qp-fatal has no cq: remove it"),
+        ("event kind=gid-move to=0", "an address cannot move from place 0 to 0"),
+        ("event kind=freeze", "it does not say for how long: write time=2s"),
+        ("event kind=lid-change opcode=ack", "events happen at requests, and ack is none"),
+        ("event kind=lid-change service=cm", "events happen at requests of queue pairs: remove cm"),
+    ] {
+        let said = FaultPlan::new().with_line(line).unwrap_err().to_string();
+        assert!(said.contains(part), "{line}: {said}");
+    }
 }
