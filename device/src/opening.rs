@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pumice_transport::wire::ProcessIndex;
 
-use crate::event::{FaultWitness, ReportSource, StepHook, Subscribers, Topics};
+use crate::event::{AwaitedEvents, FaultWitness, ReportSource, StepHook, Subscribers, Topics};
 use crate::faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use crate::ground::clock::Clock;
 use crate::hca::{Hca, HcaConfig, HcaError};
@@ -156,6 +156,9 @@ impl Opening {
             let out = source().map_err(OpenError::Capture)?;
             let capture = CaptureSubscriber::new(out, time_base_ns).map_err(OpenError::Capture)?;
             self.hca.subscribers.push(Box::new(capture));
+        }
+        if triggers.count_events() {
+            self.hca.subscribers.push(Box::new(AwaitedEvents(Arc::clone(&triggers))));
         }
         let (report, hook) = (self.fault_report.take(), self.fault_log.take());
         let witness = FaultWitness::new(&tag, self.faults.seed(), faults.names(), report, hook);

@@ -3,9 +3,13 @@
 
 mod kit;
 
+use std::sync::Arc;
+
 use kit::planned::{Report, node, plan as plan_of};
 use kit::{Connection, Node, connect};
 use pumice_device::faults::FaultPlan;
+use pumice_device::hca::CqSetup;
+use pumice_device::objects::completion_channel::CompletionChannel;
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
 use pumice_transport::types::*;
@@ -251,4 +255,106 @@ fn the_same_requests_meet_the_same_in_every_run_and_by_the_report() {
     }
     let again = FaultPlan::parse(&first, 9).unwrap();
     assert_eq!(of_completions(&run(&again, 3)), of_completions(&first));
+}
+
+/// A pair whose first completion queue of `a` has a channel.
+fn with_channel(plan: &FaultPlan) -> (Pair, Arc<CompletionChannel>) {
+    let mut pair = pair(QpType::Rc, plan);
+    let channel = Arc::new(CompletionChannel::new().unwrap());
+    let setup = CqSetup { depth: 64, channel: Some(Arc::clone(&channel)), ..CqSetup::default() };
+    pair.a.cq = pair.a.hca.create_cq(setup).unwrap();
+    pair.qa = pair.a.create_qp(QpType::Rc);
+    pair.qb = pair.b.create_qp(QpType::Rc);
+    connect(&pair.a, pair.qa, &pair.b, pair.qb, true, Connection::default());
+    (pair, channel)
+}
+
+impl Pair {
+    /// How long it takes until the channel has an event, and how many completions there are then.
+    fn event(&mut self, channel: &CompletionChannel) -> (u64, usize) {
+        let begin_ns = self.world.now_ns();
+        assert!(self.world.run_until(SECOND_NS, || channel.try_event().is_some()), "no event");
+        self.a.cq.ack_events(1);
+        (self.world.now_ns() - begin_ns, self.a.cq.len())
+    }
+}
+
+#[test]
+fn an_event_comes_late_and_its_completions_in_time() {
+    let (mut pair, channel) = with_channel(&plan_of(&["late-event time=5ms cq=1 nth=2"]));
+    for expected_ms in [0, 5, 0] {
+        pair.a.cq.arm(false);
+        pair.send(1, false);
+        let (took_ns, completions) = pair.event(&channel);
+        assert_eq!((took_ns / MS_NS, completions), (expected_ms, 1));
+        assert_eq!(pair.a.drain().len(), 1);
+    }
+}
+
+#[test]
+fn an_event_tells_of_several_completions_and_the_last_one_comes() {
+    let (mut pair, channel) = with_channel(&plan_of(&["merge-events count=3 within=5ms cq=1"]));
+    pair.a.cq.arm(false);
+    pair.send(3, false);
+    let (took_ns, completions) = pair.event(&channel);
+    assert_eq!((took_ns / MS_NS, completions), (0, 3));
+    assert_eq!(pair.a.drain().len(), 3);
+    // Too few come: the event does not wait for ever.
+    pair.a.cq.arm(false);
+    pair.send(2, false);
+    let (took_ns, completions) = pair.event(&channel);
+    assert_eq!((took_ns / MS_NS, completions), (5, 2));
+    pair.a.drain();
+    // A program that polls and arms while the event waits gets it all the same.
+    pair.a.cq.arm(false);
+    pair.send(1, false);
+    pair.take(1);
+    pair.a.cq.arm(false);
+    pair.send(2, false);
+    assert_eq!(pair.event(&channel).1, 2);
+    pair.a.drain();
+    let report = pair.report.clone();
+    drop((pair, channel));
+    let lines = report.sorted();
+    assert_eq!(lines.matches("\"cq\":1").count(), 3, "{lines}");
+    FaultPlan::parse(&lines, 1).unwrap().check().unwrap();
+}
+
+#[test]
+fn an_armed_queue_that_is_destroyed_leaves_no_event() {
+    let (mut pair, channel) = with_channel(&plan_of(&["late-event time=5ms"]));
+    pair.a.cq.arm(false);
+    pair.send(1, false);
+    pair.take(1);
+    pair.a.hca.destroy_qp(pair.qa).unwrap();
+    let cq = std::mem::replace(
+        &mut pair.a.cq,
+        pair.a.hca.create_cq(CqSetup { depth: 4, ..CqSetup::default() }).unwrap(),
+    );
+    pair.a.hca.destroy_cq(cq.handle()).unwrap();
+    assert!(!pair.world.run_until(20 * MS_NS, || channel.try_event().is_some()));
+}
+
+#[test]
+fn rules_wait_for_events_that_the_program_gets() {
+    let plan = plan_of(&[
+        "late name=never time=1ms after=\"event qp-fatal\"",
+        "complete status=fatal side=send qp=1 after=\"event communication-established\"",
+    ]);
+    let mut pair = pair(QpType::Rc, &plan);
+    (pair.qa, pair.qb) = (pair.a.create_qp(QpType::Rc), pair.b.create_qp(QpType::Rc));
+    let c = Connection::default();
+    pair.a.to_rtr(pair.qa, true, pair.b.ip, pair.qb, c);
+    pair.b.to_rtr(pair.qb, true, pair.a.ip, pair.qa, c.reversed());
+    pair.b.to_rts(pair.qb, true, c.reversed());
+    pair.a.post_recv(pair.qa, 9, 0, 64);
+    pair.b.send(pair.qb, 9, 0, 64);
+    assert_eq!(seen(&pair.take(1)), [(9, Success)]);
+    pair.a.to_rts(pair.qa, true, c);
+    pair.send(1, false);
+    // The event was raised, and the program has not got it yet.
+    assert_eq!(seen(&pair.take(1)), [(0, Success)]);
+    pair.a.hca.async_events().try_event().unwrap().ack();
+    pair.send(2, false);
+    assert_eq!(seen(&pair.take(2)), [(0, WcStatus::FatalErr), (1, WrFlushErr)]);
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use pumice_device::faults::{
-    CALLS_SELECTOR, COMPLETIONS_SELECTOR, FaultPlan, KINDS, READY, ReadyPlan, SELECTOR, WHEN, summaries,
+    CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, FaultPlan, KINDS, READY, ReadyPlan,
+    SELECTOR, WHEN, summaries,
 };
 use pumice_device::settings::DEFAULT_SEED;
 
@@ -87,7 +88,9 @@ fn list(out: &mut dyn Write) -> CommandResult {
         writeln!(out, "\nevery rule about calls: which calls (all conditions together)")?;
         fields(CALLS_SELECTOR, out)?;
         writeln!(out, "\nevery rule about completions: which completions (all conditions together)")?;
-        fields(COMPLETIONS_SELECTOR, out)
+        fields(COMPLETIONS_SELECTOR, out)?;
+        writeln!(out, "\nevery rule about events of completion channels: which events")?;
+        fields(COMPLETION_EVENTS_SELECTOR, out)
     };
     write(out).map_err(CommandError::Output)?;
     Ok(Outcome::Good)

@@ -14,6 +14,7 @@ use pumice_transport::wire::{Opcode, Psn, Qpn};
 
 use super::element::AsyncElement;
 use crate::faults::Fired;
+use crate::faults::completion_events::CompletionEventFired;
 use crate::faults::completions::CompletionFired;
 use crate::faults::live::LiveChange;
 use crate::ground::table::Handle;
@@ -107,6 +108,11 @@ pub enum Event<'a> {
         fault: &'a CompletionFired<'a>,
         /// The number of the queue pair.
         qpn: Qpn,
+    },
+    /// A rule of a fault plan applied to an event of a completion channel.
+    CompletionEventFaultApplied {
+        /// Which rule did what to which event.
+        fault: &'a CompletionEventFired<'a>,
     },
     /// A call of the program was refused.
     CallRefused {
@@ -208,7 +214,8 @@ impl Event<'_> {
             Event::PacketDropped { .. } => Topics::DROPS,
             Event::FaultApplied { .. }
             | Event::FaultPlanChanged { .. }
-            | Event::CompletionFaultApplied { .. } => Topics::FAULTS,
+            | Event::CompletionFaultApplied { .. }
+            | Event::CompletionEventFaultApplied { .. } => Topics::FAULTS,
             Event::CallRefused { .. } => Topics::CALLS,
             Event::CmSent { .. } | Event::CmReceived { .. } | Event::CmEvent { .. } => Topics::CM,
             Event::BatchSent { .. } | Event::PacketLost { .. } | Event::BatchReceived { .. } => {

@@ -8,6 +8,7 @@
 //! **Invariant**: a subscriber is called under the engine's lock, and from threads that poll without it. It
 //! must not call the device, and must not wait.
 
+mod awaited;
 mod element;
 mod kinds;
 mod log;
@@ -18,6 +19,7 @@ mod subscribers;
 mod tests;
 mod witness;
 
+pub(crate) use awaited::AwaitedEvents;
 pub use element::AsyncElement;
 pub use kinds::{Event, Topics};
 pub use log::{LogHook, LogSubscriber};

@@ -11,6 +11,7 @@ use super::kinds::{Event, Topics};
 use super::relay::Relay;
 use super::steps::StepHook;
 use super::subscribers::Subscriber;
+use crate::faults::completion_events::CompletionEventFired;
 use crate::faults::completions::CompletionFired;
 use crate::faults::live::LiveChange;
 use crate::faults::{Fired, PacketService, ReportLine};
@@ -182,6 +183,12 @@ impl Subscriber for FaultWitness {
                 state.write(&ReportLine::of_completion(fault));
                 state.sentences.send(|| about_completion(fault, *qpn));
             }
+            Event::CompletionEventFaultApplied { fault } => {
+                let mut state = self.lock();
+                state.unused.remove(fault.rule);
+                state.write(&ReportLine::of_completion_event(fault));
+                state.sentences.send(|| about_completion_event(fault));
+            }
             Event::FaultPlanChanged { change } => self.changed(change),
             _ => {}
         }
@@ -219,6 +226,19 @@ fn about_completion(fired: &CompletionFired<'_>, qpn: Qpn) -> String {
     }
     let (done, class, message) = (done.join(", "), key.class.name(), key.message);
     format!("fault \"{rule}\": {class} request {message} {done} (queue pair {}, QP {qpn})", key.qp)
+}
+
+/// What a rule did to an event of a completion channel, in words.
+fn about_completion_event(fired: &CompletionEventFired<'_>) -> String {
+    let CompletionEventFired { rule, key, fate, .. } = fired;
+    let mut done = Vec::new();
+    if fate.delay_ns > 0 {
+        done.push(format!("comes {} us later", fate.delay_ns / 1000));
+    }
+    if fate.more > 0 {
+        done.push(format!("waits for {} more completions, or {} us", fate.more, fate.within_ns / 1000));
+    }
+    format!("fault \"{rule}\": event {} of completion queue {} {}", key.nth, key.cq, done.join(", "))
 }
 
 /// What a rule did to a packet, in words.

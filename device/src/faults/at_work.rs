@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::completion_events::CompletionEventFaults;
 use super::completions::CompletionFaults;
 use super::decide::Faults;
 use super::plan::FaultPlan;
@@ -14,13 +15,18 @@ use crate::ground::clock::Clock;
 pub(crate) struct PlanAtWork {
     pub(crate) packets: Option<Box<Faults>>,
     pub(crate) completions: Option<Box<CompletionFaults>>,
+    pub(crate) completion_events: Option<Arc<CompletionEventFaults>>,
 }
 
 impl PlanAtWork {
     pub(crate) fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>, clock: &Clock) -> PlanAtWork {
+        let completion_events = CompletionEventFaults::new(plan, tag, triggers).map(Arc::new);
+        // Events that are put off wait where completions do.
+        let is_needed = completion_events.is_some();
         PlanAtWork {
             packets: Some(Box::new(Faults::new(plan, tag, triggers, clock.clone()))),
-            completions: CompletionFaults::new(plan, tag, triggers).map(Box::new),
+            completions: CompletionFaults::new(plan, tag, triggers, is_needed).map(Box::new),
+            completion_events,
         }
     }
 
@@ -35,6 +41,7 @@ impl PlanAtWork {
     pub(crate) fn names(&self) -> BTreeSet<String> {
         let packets = self.packets.iter().flat_map(|faults| faults.names());
         let completions = self.completions.iter().flat_map(|faults| faults.names());
-        packets.chain(completions).collect()
+        let completion_events = self.completion_events.iter().flat_map(|faults| faults.names());
+        packets.chain(completions).chain(completion_events).collect()
     }
 }

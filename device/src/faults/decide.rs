@@ -381,7 +381,7 @@ impl Aim {
     fn new(rule: &Rule, tag: &str) -> Option<Aim> {
         Some(match &rule.what {
             What::Packet(rule) => rule.selector.is_of(tag).then(|| Aim::Packets(rule.clone()))?,
-            What::Call(_) | What::Completion(_) => return None,
+            What::Call(_) | What::Completion(_) | What::CompletionEvent(_) => return None,
             What::Recorded(recording) if !recording.is_of_packets() => return None,
             What::Recorded(recording) if !recording.tags.contains(tag) => return None,
             What::Recorded(recording) => Aim::Recorded(

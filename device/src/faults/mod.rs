@@ -15,6 +15,7 @@ mod answer;
 mod at_work;
 pub mod calls;
 mod change;
+pub mod completion_events;
 pub mod completions;
 mod connections;
 mod decide;
@@ -37,6 +38,7 @@ mod wire;
 pub use action::{Delay, Fault};
 pub(crate) use at_work::PlanAtWork;
 pub(crate) use change::Moment;
+pub(crate) use completion_events::{CompletionEventCounts, CompletionEventFaults};
 pub(crate) use completions::{CompletionFaults, Verdict};
 pub(crate) use decide::Faults;
 pub use decide::Fired;
@@ -53,9 +55,10 @@ pub use pumice_transport::types::{Fate, Flips};
 pub use ready::{READY, ReadyPlan};
 pub use select::{PacketSelector, Span};
 pub use text::{
-    CALLS_SELECTOR, COMPLETIONS_SELECTOR, CompletionLine, KINDS, Kind, MAX_PLAN_BYTES, ReportLine, SELECTOR,
-    Summary, TextError, WHEN, summaries,
+    CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, CompletionEventLine, CompletionLine,
+    KINDS, Kind, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError, WHEN, summaries,
 };
+pub(crate) use trigger::Occurrence;
 pub use trigger::Trigger;
 pub(crate) use waits::Gate;
 pub use waits::Triggers;

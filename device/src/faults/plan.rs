@@ -6,6 +6,7 @@ use pumice_transport::types::Fate;
 
 use super::action::Fault;
 use super::calls::{CallFate, CallRule};
+use super::completion_events::{CompletionEventRule, RecordedCompletionEvent};
 use super::completions::{CompletionFate, CompletionFault, CompletionKey, CompletionRule};
 use super::identity::{PacketClass, PacketKey, PacketService};
 use super::incident::Incident;
@@ -70,6 +71,8 @@ pub enum What {
     Call(Box<CallRule>),
     /// Something happens to completions.
     Completion(Box<CompletionRule>),
+    /// Something happens to events of completion channels.
+    CompletionEvent(Box<CompletionEventRule>),
     /// What a report says happens again.
     Recorded(Recording),
 }
@@ -94,12 +97,14 @@ pub struct Recording {
     pub calls: Vec<RecordedCall>,
     /// The completions that it applied to.
     pub completions: Vec<RecordedCompletion>,
+    /// The events of completion channels that it applied to.
+    pub completion_events: Vec<RecordedCompletionEvent>,
 }
 
 impl Recording {
     /// It is about packets, or did not apply to anything.
     pub(super) fn is_of_packets(&self) -> bool {
-        self.calls.is_empty() && self.completions.is_empty()
+        self.calls.is_empty() && self.completions.is_empty() && self.completion_events.is_empty()
     }
 }
 
@@ -306,6 +311,7 @@ impl FaultPlan {
             match &rule.what {
                 What::Call(calls) => calls.check().map_err(wrong)?,
                 What::Completion(completions) => completions.check().map_err(wrong)?,
+                What::CompletionEvent(events) => events.check().map_err(wrong)?,
                 What::Packet(_) | What::Recorded(_) => {}
             }
             if rule.when.bursts.is_some() && !matches!(rule.what, What::Packet(_)) {
@@ -329,7 +335,7 @@ impl Rule {
             What::Recorded(recording) => {
                 recording.completions.iter().filter_map(|one| one.fate.until.as_ref()).collect()
             }
-            What::Packet(_) | What::Call(_) => Vec::new(),
+            What::Packet(_) | What::Call(_) | What::CompletionEvent(_) => Vec::new(),
         };
         self.after.iter().chain(until).collect()
     }

@@ -1,7 +1,10 @@
 //! What a rule waits for before it begins.
 
 use std::fmt;
-use std::str::FromStr;
+
+use pumice_transport::types::AsyncEventType;
+
+use super::calls::matches_tag;
 
 /// Something in a process after which a rule begins.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -23,7 +26,41 @@ pub enum Trigger {
         /// On the queue pair with this ordinal; `None`: on all together.
         qp: Option<u32>,
     },
+    /// So many calls of libibverbs or librdmacm have returned.
+    Calls {
+        /// Their name; `*` stands for any characters.
+        call: String,
+        /// How many, at least 1.
+        count: u64,
+    },
+    /// The program has got this asynchronous event.
+    Event(AsyncEventType),
+    /// So much time has passed since the device was opened: not at the same place in every run.
+    Time {
+        /// How much.
+        ns: u64,
+    },
 }
+
+/// Asynchronous events that can be waited for, by name.
+pub(super) const EVENTS: [(AsyncEventType, &str); 16] = [
+    (AsyncEventType::CqErr, "cq-error"),
+    (AsyncEventType::QpFatal, "qp-fatal"),
+    (AsyncEventType::QpReqErr, "qp-request-error"),
+    (AsyncEventType::QpAccessErr, "qp-access-error"),
+    (AsyncEventType::CommEst, "communication-established"),
+    (AsyncEventType::SqDrained, "sq-drained"),
+    (AsyncEventType::DeviceFatal, "device-fatal"),
+    (AsyncEventType::PortActive, "port-active"),
+    (AsyncEventType::PortErr, "port-error"),
+    (AsyncEventType::PkeyChange, "pkey-change"),
+    (AsyncEventType::SrqErr, "srq-error"),
+    (AsyncEventType::SrqLimitReached, "srq-limit"),
+    (AsyncEventType::QpLastWqeReached, "last-wqe-reached"),
+    (AsyncEventType::GidChange, "gid-change"),
+    (AsyncEventType::LidChange, "lid-change"),
+    (AsyncEventType::PathMigErr, "path-mig-error"),
+];
 
 /// Something that rules may wait for has happened.
 #[derive(Debug, Clone, Copy)]
@@ -32,14 +69,20 @@ pub(crate) enum Occurrence<'a> {
     Rule(&'a str),
     /// A work request of the queue pair with this ordinal was carried out.
     WorkRequest { qp: u32, length_bytes: u32 },
+    /// A call has returned.
+    Call(&'a str),
+    /// The program got an asynchronous event.
+    Event(AsyncEventType),
 }
 
 impl Trigger {
     /// How much has to happen.
     pub(super) const fn amount(&self) -> u64 {
         match self {
-            Trigger::Rule(_) => 1,
+            Trigger::Rule(_) | Trigger::Event(_) => 1,
             Trigger::Completions { count, .. } | Trigger::Bytes { count, .. } => *count,
+            Trigger::Calls { count, .. } => *count,
+            Trigger::Time { .. } => 0,
         }
     }
 
@@ -54,6 +97,8 @@ impl Trigger {
             (Trigger::Bytes { qp: wanted, .. }, Occurrence::WorkRequest { qp, length_bytes }) => {
                 if is_on(*wanted, qp) { length_bytes.into() } else { 0 }
             }
+            (Trigger::Calls { call, .. }, Occurrence::Call(made)) => u64::from(matches_tag(call, made)),
+            (Trigger::Event(wanted), Occurrence::Event(event)) => u64::from(*wanted == event),
             (_, _) => 0,
         }
     }
@@ -69,61 +114,12 @@ impl fmt::Display for Trigger {
             Trigger::Rule(name) => write!(f, "rule {name}"),
             Trigger::Completions { count, qp } => counted(f, "completions", *count, *qp),
             Trigger::Bytes { count, qp } => counted(f, "bytes", *count, *qp),
-        }
-    }
-}
-
-/// What can be written.
-const FORMS: &str = "write \"rule NAME\", \"completions 100 qp=0\" or \"bytes 4096 qp=0\"";
-
-impl FromStr for Trigger {
-    type Err = String;
-
-    /// The trigger that a text says, as [`Trigger`]'s `Display` writes it.
-    fn from_str(text: &str) -> Result<Trigger, String> {
-        let wrong = || format!("{text} is nothing that can be waited for: {FORMS}");
-        let (kind, rest) = text.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;
-        let rest = rest.trim();
-        match kind {
-            "rule" => Ok(Trigger::Rule(rest.to_owned())),
-            "completions" | "bytes" => {
-                let mut words = rest.split_whitespace();
-                let count = words.next().and_then(|word| word.parse().ok()).filter(|count| *count > 0);
-                let count = count.ok_or_else(wrong)?;
-                let qp = words.next().map(|word| word.strip_prefix("qp=").and_then(|qp| qp.parse().ok()));
-                let qp = match qp {
-                    None => None,
-                    Some(qp) => Some(qp.ok_or_else(wrong)?),
-                };
-                if words.next().is_some() {
-                    return Err(wrong());
-                }
-                Ok(match kind {
-                    "bytes" => Trigger::Bytes { count, qp },
-                    _ => Trigger::Completions { count, qp },
-                })
+            Trigger::Calls { call, count } => write!(f, "call {call} {count}"),
+            Trigger::Event(event) => {
+                let name = EVENTS.iter().find(|(known, _)| known == event).map(|(_, name)| *name);
+                write!(f, "event {}", name.unwrap_or_default())
             }
-            _ => Err(wrong()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_and_triggers_are_inverses() {
-        for text in
-            ["rule dirty cable", "completions 100 qp=3", "completions 1", "bytes 4096 qp=0", "bytes 7"]
-        {
-            assert_eq!(text.parse::<Trigger>().unwrap().to_string(), text);
-        }
-        for wrong in
-            ["", "rule", "completions", "completions 0", "bytes x", "bytes 1 qp", "bytes 1 qp=0 x", "now 1"]
-        {
-            let sentence = wrong.parse::<Trigger>().unwrap_err();
-            assert!(sentence.contains("nothing that can be waited for: write"), "{wrong}: {sentence}");
+            Trigger::Time { ns } => write!(f, "time {ns}ns"),
         }
     }
 }

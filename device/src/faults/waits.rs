@@ -11,6 +11,8 @@ use crate::ground::clock::Clock;
 #[derive(Debug)]
 pub struct Triggers {
     conditions: Vec<Condition>,
+    clock: Clock,
+    begin_ns: u64,
 }
 
 #[derive(Debug)]
@@ -30,7 +32,6 @@ pub(crate) struct Gate {
 impl Triggers {
     /// The triggers of a plan, none of which has happened; `clock` is for those that are about time.
     pub fn new(plan: &FaultPlan, clock: &Clock) -> Arc<Triggers> {
-        let _ = clock;
         let mut conditions: Vec<Condition> = Vec::new();
         for trigger in plan.triggers() {
             if !conditions.iter().any(|known| known.trigger == *trigger) {
@@ -38,7 +39,7 @@ impl Triggers {
                 conditions.push(Condition { trigger: trigger.clone(), left });
             }
         }
-        Arc::new(Triggers { conditions })
+        Arc::new(Triggers { conditions, clock: clock.clone(), begin_ns: clock.now_ns() })
     }
 
     /// Whether work requests that are carried out have to be told of.
@@ -46,6 +47,21 @@ impl Triggers {
         self.conditions
             .iter()
             .any(|one| matches!(one.trigger, Trigger::Completions { .. } | Trigger::Bytes { .. }))
+    }
+
+    /// Whether calls that return have to be told of.
+    pub fn count_calls(&self) -> bool {
+        self.conditions.iter().any(|one| matches!(one.trigger, Trigger::Calls { .. }))
+    }
+
+    /// A call of this name has returned.
+    pub fn called(&self, call: &str) {
+        self.note(Occurrence::Call(call));
+    }
+
+    /// Whether asynchronous events that the program gets have to be told of.
+    pub(crate) fn count_events(&self) -> bool {
+        self.conditions.iter().any(|one| matches!(one.trigger, Trigger::Event(_)))
     }
 
     /// Where a trigger of the plan stands; `None` if the plan does not have it.
@@ -70,13 +86,19 @@ impl Triggers {
 impl Gate {
     /// Whether it has happened.
     pub(crate) fn is_open(&self) -> bool {
-        self.triggers.conditions.get(self.index).is_none_or(|one| one.left.load(Ordering::Acquire) == 0)
+        let Triggers { conditions, clock, begin_ns } = &*self.triggers;
+        conditions.get(self.index).is_none_or(|one| match one.trigger {
+            Trigger::Time { ns } => clock.now_ns().saturating_sub(*begin_ns) >= ns,
+            _ => one.left.load(Ordering::Acquire) == 0,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ground::clock::VirtualTime;
+    use pumice_transport::types::AsyncEventType;
 
     #[test]
     fn a_trigger_counts_what_it_names_and_stays_open() {
@@ -98,6 +120,27 @@ mod tests {
         triggers.note(Occurrence::Rule("a"));
         triggers.note(Occurrence::WorkRequest { qp: 1, length_bytes: 1 });
         triggers.note(Occurrence::WorkRequest { qp: 1, length_bytes: u32::MAX });
+        assert_eq!(open(), [true, true, true]);
+    }
+
+    #[test]
+    fn calls_events_and_time_are_waited_for() {
+        let lines =
+            ["drop after=\"call ibv_post_* 2\"", "mark after=\"event srq-limit\"", "mark after=\"time 1ms\""];
+        let plan = lines.iter().try_fold(FaultPlan::seeded(7), |plan, line| plan.with_line(line)).unwrap();
+        let time = VirtualTime::default();
+        let triggers = Triggers::new(&plan, &Clock::Virtual(time.clone()));
+        assert!(triggers.count_calls() && triggers.count_events() && !triggers.count_work());
+        let gates: Vec<Gate> = plan.triggers().map(|trigger| triggers.gate(trigger).unwrap()).collect();
+        let open = || gates.iter().map(Gate::is_open).collect::<Vec<_>>();
+        triggers.called("ibv_post_send");
+        triggers.called("ibv_poll_cq");
+        triggers.note(Occurrence::Event(AsyncEventType::CqErr));
+        time.advance_to(999_999);
+        assert_eq!(open(), [false, false, false]);
+        triggers.called("ibv_post_recv");
+        triggers.note(Occurrence::Event(AsyncEventType::SrqLimitReached));
+        time.advance_to(1_000_000);
         assert_eq!(open(), [true, true, true]);
     }
 }

@@ -177,6 +177,7 @@ impl Hca {
         let mut resources = Resources::with_subscribers(config.limits, Arc::clone(&events))?;
         resources.set_faults(faults.packets);
         resources.set_completion_faults(faults.completions, &clock);
+        resources.set_pacer(faults.completion_events, &clock);
         resources.set_shuffle(shuffle);
         resources.pkeys = PkeyTable::new(&config.pkeys, config.limits.pkey_table_len);
         resources.set_number_base(config.process.number_base());

@@ -14,6 +14,7 @@ use crate::objects::armed_queues::ArmedQueues;
 use crate::objects::completion_channel::{CompletionChannel, CqEvent};
 use crate::objects::event_account::EventAccount;
 use crate::objects::held_completions::{HeldCompletions, WorkQueue};
+use crate::objects::paced_events::{EventPacer, Paced, PacedEvents};
 use crate::objects::polled_sends::PolledSends;
 use crate::shuffle::Shuffle;
 
@@ -23,6 +24,8 @@ use crate::shuffle::Shuffle;
 pub enum Pushed {
     /// It is in the queue.
     Stored,
+    /// It is in the queue, and its event comes then, or before.
+    EventBy(u64),
     /// It is lost: the queue was full, and is in error from now on.
     Overrun,
     /// It is lost: the queue was in error already.
@@ -40,6 +43,8 @@ pub(crate) struct CqCommon {
     pub(crate) events: Arc<Subscribers>,
     /// Draws what the specification leaves open, if that is wanted.
     pub(crate) shuffle: Option<Arc<Shuffle>>,
+    /// Puts events off, if a fault plan says so.
+    pub(crate) pacer: Option<EventPacer>,
 }
 
 /// A completion queue. The engine adds; the application polls and arms, without the engine's lock.
@@ -74,6 +79,8 @@ struct State {
     solicited: bool,
     /// What a shuffled queue knows about the ring.
     held: Option<Box<HeldCompletions>>,
+    /// What a fault plan does to events.
+    paced: Option<Box<PacedEvents>>,
 }
 
 #[derive(Debug)]
@@ -125,6 +132,7 @@ impl CompletionQueue {
                 armed: Armed::No,
                 solicited: false,
                 held: None,
+                paced: None,
             }),
             common,
             channel,
@@ -149,6 +157,22 @@ impl CompletionQueue {
         state.held = Some(Box::new(held));
         self.shuffled = true;
         Ok(self)
+    }
+
+    /// The same, with events that a fault plan may put off; `ordinal`: of this queue on its device.
+    pub(crate) fn paced(mut self, pacer: EventPacer, ordinal: u32) -> CompletionQueue {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.paced = Some(Box::new(PacedEvents::new(pacer, ordinal)));
+        self
+    }
+
+    /// An event that was put off comes, if its time has come.
+    #[cold]
+    pub(crate) fn fire_due(&self, now_ns: u64) {
+        let mut state = self.lock();
+        if state.paced.as_ref().is_some_and(|paced| paced.is_due(now_ns)) {
+            self.fire(&mut state);
+        }
     }
 
     /// How many completions a poll that asks for `asked` is to take at most: all, unless the schedule is
@@ -348,9 +372,25 @@ impl CompletionQueue {
             Armed::Solicited => solicited,
         };
         if wakes {
-            self.fire(&mut state);
+            return self.wake(&mut state);
         }
         Pushed::Stored
+    }
+
+    /// A completion came for which the queue is armed.
+    fn wake(&self, state: &mut State) -> Pushed {
+        let paced = match &mut state.paced {
+            Some(paced) if self.channel.is_some() => paced.completed(&self.common.events),
+            _ => Paced::Now,
+        };
+        match paced {
+            Paced::Now => {
+                self.fire(state);
+                Pushed::Stored
+            }
+            Paced::By(due_ns) => Pushed::EventBy(due_ns),
+            Paced::Waits => Pushed::Stored,
+        }
     }
 
     /// Under the lock, so that events of two firings cannot change places.
@@ -364,6 +404,9 @@ impl CompletionQueue {
     }
 
     fn disarm(&self, state: &mut State) {
+        if let Some(paced) = &mut state.paced {
+            paced.end();
+        }
         if std::mem::replace(&mut state.armed, Armed::No) != Armed::No {
             self.common.armed.remove();
         }

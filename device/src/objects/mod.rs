@@ -8,6 +8,7 @@ pub mod completion_queue;
 pub mod event_account;
 pub(crate) mod event_queue;
 mod held_completions;
+pub(crate) mod paced_events;
 pub mod polled_sends;
 pub mod recv_queue;
 pub mod srq;

@@ -3,7 +3,7 @@
 //! What is put off waits in a queue for each work queue, so no completion overtakes another one of its work
 //! queue. An asynchronous event of a queue pair comes after its completions: it ends their wait.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pumice_transport::host::QpContext;
 use pumice_transport::types::WorkCompletion;
@@ -27,7 +27,9 @@ pub(super) struct PutOff {
     count: usize,
     /// What happens to the next completion of this work queue, which follows at once.
     pub(super) next: Option<(WorkQueue, Verdict)>,
-    /// When the first of them is due, or may be.
+    /// Completion queues with an event that comes by then.
+    events: BTreeSet<(u64, u32)>,
+    /// When the first of all this is due, or may be.
     due_ns: Option<u64>,
 }
 
@@ -44,8 +46,8 @@ pub(super) struct Waiting {
 
 impl PutOff {
     pub(super) fn new(faults: Box<CompletionFaults>, clock: Clock) -> PutOff {
-        let (queues, count, next, due_ns) = (BTreeMap::new(), 0, None, None);
-        PutOff { faults, clock, queues, count, next, due_ns }
+        let (queues, events) = (BTreeMap::new(), BTreeSet::new());
+        PutOff { faults, clock, queues, count: 0, next: None, events, due_ns: None }
     }
 
     pub(super) const fn due_ns(&self) -> Option<u64> {
@@ -80,6 +82,19 @@ impl PutOff {
         self.queues.contains_key(&queue) || (is_held && self.count < MOST_WAITING)
     }
 
+    /// An event of the completion queue in this place of the table comes by then.
+    pub(super) fn push_event(&mut self, cq: u32, due_ns: u64) {
+        self.events.insert((due_ns, cq));
+        self.due_ns = Some(self.due_ns.map_or(due_ns, |known_ns| known_ns.min(due_ns)));
+    }
+
+    /// The next completion queue with an event whose time has come.
+    pub(super) fn pop_event(&mut self, now_ns: u64) -> Option<u32> {
+        let (_, cq) = self.events.first().copied().filter(|(due_ns, _)| *due_ns <= now_ns)?;
+        self.events.pop_first();
+        Some(cq)
+    }
+
     pub(super) fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }
@@ -92,7 +107,8 @@ impl PutOff {
 
     pub(super) fn note_due(&mut self, now_ns: u64) {
         let due = |waiting: &VecDeque<Waiting>| waiting.front().map(|one| one.look_ns(now_ns));
-        self.due_ns = self.queues.values().filter_map(due).min();
+        let event_ns = self.events.first().map(|(due_ns, _)| *due_ns);
+        self.due_ns = self.queues.values().filter_map(due).chain(event_ns).min();
     }
 }
 

@@ -64,10 +64,13 @@ impl Resources {
         self.cqs_counted = self.cqs_counted.wrapping_add(u32::from(counted.is_some()));
         let CqSetup { depth, cookie, channel, clock, fires_late, .. } = setup;
         let handle = self.cqs.try_insert_with(|handle| {
-            let shuffle = common.shuffle.clone();
+            let (shuffle, pacer) = (common.shuffle.clone(), common.pacer.clone());
             let mut cq = CompletionQueue::new(handle, depth, cookie, channel, common, clock, fires_late)?;
             if let Some(shuffle) = shuffle {
                 cq = cq.shuffled(shuffle, ordinal)?;
+            }
+            if let Some((pacer, ordinal)) = pacer.zip(counted) {
+                cq = cq.paced(pacer, ordinal);
             }
             Ok(CqEntry { cq: Arc::new(cq), users: 0, ordinal: counted })
         })?;

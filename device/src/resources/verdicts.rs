@@ -1,18 +1,34 @@
 //! What rules of a fault plan do to work requests that have been carried out, and to their completions.
 
+use std::sync::Arc;
+
 use pumice_transport::host::{Ended, QpContext};
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
 use super::put_off::{PutOff, Waiting};
 use super::tables::Resources;
 use crate::event::Event;
-use crate::faults::{CompletionFaults, Verdict};
+use crate::faults::{CompletionEventFaults, CompletionFaults, Verdict};
 use crate::ground::clock::Clock;
+use crate::objects::paced_events::EventPacer;
 
 impl Resources {
     /// From now on a plan decides how work requests end.
     pub(crate) fn set_completion_faults(&mut self, faults: Option<Box<CompletionFaults>>, clock: &Clock) {
         self.put_off = faults.map(|faults| Box::new(PutOff::new(faults, clock.clone())));
+    }
+
+    /// From now on a plan decides when events of completion channels come. Before completion queues are made.
+    pub(crate) fn set_pacer(&mut self, faults: Option<Arc<CompletionEventFaults>>, clock: &Clock) {
+        self.cq_common.pacer = faults.map(|faults| EventPacer { faults, clock: clock.clone() });
+    }
+
+    /// An event of the completion queue in this place comes by then.
+    #[cold]
+    pub(super) fn put_off_event(&mut self, cq: u32, due_ns: u64) {
+        if let Some(put_off) = &mut self.put_off {
+            put_off.push_event(cq, due_ns);
+        }
     }
 
     /// How a work request ends that has been carried out; `None`: with success.
@@ -62,6 +78,12 @@ impl Resources {
     pub(super) fn expire_put_off(&mut self, now_ns: u64) {
         while let Some(one) = self.put_off.as_mut().and_then(|put_off| put_off.pop_due(now_ns)) {
             self.complete_put_off(one);
+        }
+        while let Some(cq) = self.put_off.as_mut().and_then(|put_off| put_off.pop_event(now_ns)) {
+            // A queue that has been destroyed has no events.
+            if let Some(entry) = self.cqs.at(cq) {
+                entry.cq.fire_due(now_ns);
+            }
         }
         if let Some(put_off) = &mut self.put_off {
             put_off.note_due(now_ns);

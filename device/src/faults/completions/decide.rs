@@ -76,11 +76,16 @@ type Witness<'a> = &'a mut dyn FnMut(&CompletionFired<'_>);
 
 impl CompletionFaults {
     /// The part of a plan that concerns completions of a process of this tag; `None` if none
-    /// does, and no rule waits for any.
-    pub(crate) fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>) -> Option<CompletionFaults> {
+    /// does, no rule waits for any, and it is not needed otherwise.
+    pub(crate) fn new(
+        plan: &FaultPlan,
+        tag: &str,
+        triggers: &Arc<Triggers>,
+        is_needed: bool,
+    ) -> Option<CompletionFaults> {
         let armed = |rule| Armed::new(rule, tag, triggers);
         let rules: Vec<Armed> = plan.rules().iter().filter_map(armed).collect();
-        (!rules.is_empty() || triggers.count_work()).then(|| CompletionFaults {
+        (!rules.is_empty() || triggers.count_work() || is_needed).then(|| CompletionFaults {
             seed: plan.seed(),
             tag: tag.to_owned(),
             rules,

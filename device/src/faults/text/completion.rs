@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fields::{Fields, unknown};
 use super::kinds::Kind;
+use super::trigger::trigger;
 use super::units::{is_default, number, span, time_ns};
 use crate::faults::completions::{
     CompletionClass, CompletionFate, CompletionFault, CompletionFired, CompletionKey, CompletionRule,
@@ -20,7 +21,7 @@ pub(super) fn rule(kind: &Kind, fields: &mut Fields) -> Result<CompletionRule, S
         CompletionFault::End { status, vendor_err: fields.take_as("vendor-err", number)?.unwrap_or(0) }
     } else {
         let delay_ns = fields.take_as("time", time_ns)?.unwrap_or(0);
-        CompletionFault::Late { delay_ns, until: fields.take_as("until", str::parse)? }
+        CompletionFault::Late { delay_ns, until: fields.take_as("until", trigger)? }
     };
     Ok(CompletionRule { selector, fault })
 }
@@ -90,7 +91,7 @@ impl CompletionLine {
             status: self.status.as_deref().map(status_from).transpose()?,
             vendor_err: self.vendor_err,
             delay_ns: self.delay_ns,
-            until: self.until.as_deref().map(str::parse).transpose()?,
+            until: self.until.as_deref().map(trigger).transpose()?,
         };
         Ok(RecordedCompletion { tag: self.tag, key: CompletionKey { qp, connection, class, message }, fate })
     }

@@ -28,7 +28,8 @@ pub const WHEN: &[(&str, &str)] = &[
     (
         "after",
         "only after this has happened in the process: \"rule NAME\" (that rule applied), \"completions 100 \
-         qp=0\" (work requests carried out), \"bytes 4096 qp=0\"; without qp on all queue pairs",
+         qp=0\" (work requests carried out), \"bytes 4096 qp=0\" (without qp on all queue pairs), \"call \
+         ibv_reg_mr 3\" (calls made), \"event qp-fatal\" (given to the program), \"time 2s\"",
     ),
 ];
 
@@ -67,6 +68,13 @@ pub const COMPLETIONS_SELECTOR: &[(&str, &str)] = &[
     ("side", "the work queue: send or receive"),
     ("opcode", "send, write, read, atomic, flush, bind, invalidate, recv, recv-write"),
     ("message", "ordinals of work requests on their work queue, from 0, unsignaled ones included"),
+];
+
+/// Fields of every rule about events of completion channels: which events. They are counted for each
+/// completion queue.
+pub const COMPLETION_EVENTS_SELECTOR: &[(&str, &str)] = &[
+    ("tag", "tag of the process; * at the end stands for anything"),
+    ("cq", "ordinals of completion queues in the process, from 0: 0, 0..3"),
 ];
 
 /// All kinds.
@@ -236,5 +244,24 @@ pub const KINDS: &[Kind] = &[
         about: COMPLETIONS_SELECTOR,
         example: "late time=5ms qp=0 side=receive every=10",
         imitates: "a busy adapter, a bus under load, moderation of completions",
+    },
+    Kind {
+        name: "late-event",
+        does: "the event of a completion channel comes later than the completion that it tells of",
+        fields: &[("time", "how much: 5ms")],
+        about: COMPLETION_EVENTS_SELECTOR,
+        example: "late-event time=5ms cq=0 every=3",
+        imitates: "an interrupt that waits for a busy processor",
+    },
+    Kind {
+        name: "merge-events",
+        does: "the event of a completion channel waits for more completions, or a time, and comes once",
+        fields: &[
+            ("count", "completions of one event [default: 2]"),
+            ("within", "it waits no longer than this [default: 10ms]"),
+        ],
+        about: COMPLETION_EVENTS_SELECTOR,
+        example: "merge-events count=8 within=2ms cq=0..1",
+        imitates: "an adapter that moderates its interrupts",
     },
 ];

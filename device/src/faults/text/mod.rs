@@ -4,17 +4,22 @@
 //! first and then `field=value`; a report has a JSON object for each thing that something happened to.
 
 mod completion;
+mod completion_event;
 mod error;
 mod fields;
 mod kinds;
 mod read;
 mod report;
 mod rule;
+mod trigger;
 mod units;
 
 pub use completion::CompletionLine;
+pub use completion_event::CompletionEventLine;
 pub use error::TextError;
-pub use kinds::{CALLS_SELECTOR, COMPLETIONS_SELECTOR, KINDS, Kind, SELECTOR, WHEN};
+pub use kinds::{
+    CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, KINDS, Kind, SELECTOR, WHEN,
+};
 pub(super) use read::rule_of_line;
 pub use report::{ReportLine, Summary, summaries};
 

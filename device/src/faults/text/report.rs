@@ -11,10 +11,12 @@ use pumice_transport::types::{Fate, Flips};
 use serde::{Deserialize, Serialize};
 
 use super::completion::CompletionLine;
+use super::completion_event::CompletionEventLine;
 use super::error::TextError;
 use super::units::is_default;
 use crate::faults::answer::{refusal, word_of};
 use crate::faults::calls::{CallFate, CallFired, errno_from, errno_text};
+use crate::faults::completion_events::CompletionEventFired;
 use crate::faults::completions::CompletionFired;
 use crate::faults::decide::Fired;
 use crate::faults::identity::{PacketClass, PacketKey, PacketService, side_by_name, side_name};
@@ -51,6 +53,8 @@ pub enum ReportLine {
     Call(CallLine),
     /// Something happened to a completion.
     Completion(CompletionLine),
+    /// Something happened to an event of a completion channel.
+    CompletionEvent(CompletionEventLine),
     /// Something happened to a packet.
     Packet(Box<PacketLine>),
 }
@@ -181,6 +185,7 @@ pub fn summaries(text: &str) -> Result<BTreeMap<String, Summary>, TextError> {
             }
             ReportLine::Call(line) => summaries.entry(line.rule).or_default().applied += 1,
             ReportLine::Completion(line) => summaries.entry(line.rule).or_default().applied += 1,
+            ReportLine::CompletionEvent(line) => summaries.entry(line.rule).or_default().applied += 1,
             ReportLine::Packet(line) => summaries.entry(line.rule).or_default().applied += 1,
         }
     }
@@ -223,6 +228,11 @@ pub(super) fn plan(text: &str, seed: u64) -> Result<FaultPlan, TextError> {
                 recording.tags.insert(line.tag.clone());
                 let call = line.recorded().map_err(|problem| TextError { line: Some(number), problem })?;
                 recording.calls.push(call);
+            }
+            ReportLine::CompletionEvent(line) => {
+                let recording = rules.entry(line.rule.clone()).or_default();
+                recording.tags.insert(line.tag.clone());
+                recording.completion_events.push(line.recorded());
             }
             ReportLine::Completion(line) => {
                 let recording = rules.entry(line.rule.clone()).or_default();
@@ -318,6 +328,11 @@ impl ReportLine {
     /// What a rule did to a completion.
     pub fn of_completion(fired: &CompletionFired<'_>) -> ReportLine {
         ReportLine::Completion(CompletionLine::of(fired))
+    }
+
+    /// What a rule did to an event of a completion channel.
+    pub fn of_completion_event(fired: &CompletionEventFired<'_>) -> ReportLine {
+        ReportLine::CompletionEvent(CompletionEventLine::of(fired))
     }
 
     /// The line as it is written, with its end.

@@ -2,10 +2,11 @@
 
 use pumice_transport::mad::RejectReason;
 
-use super::completion;
 use super::fields::{DO, Fields, unknown};
-use super::kinds::{CALLS_SELECTOR, COMPLETIONS_SELECTOR, KINDS, Kind, WHEN};
+use super::kinds::{CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, KINDS, Kind, WHEN};
+use super::trigger::trigger;
 use super::units::{address, number, share_ppm, span, steps, time_ns, times_ns, truth};
+use super::{completion, completion_event};
 use crate::faults::action::{Delay, Fault};
 use crate::faults::answer::{answer, reason, timer_code};
 use crate::faults::calls::{CallFault, CallRule, CallSelector, errno_from};
@@ -49,7 +50,7 @@ fn whole(name: Option<String>, fields: &mut Fields) -> Result<Rule, String> {
         Some(name) => name,
         None => format!("{UNNAMED}{}", kind.name),
     };
-    let after = fields.take_as("after", str::parse)?;
+    let after = fields.take_as("after", trigger)?;
     let mut when = when(fields)?;
     if kind.name == EVENT && when.times.is_none() {
         when.times = Some(1);
@@ -58,6 +59,8 @@ fn whole(name: Option<String>, fields: &mut Fields) -> Result<Rule, String> {
         What::Call(Box::new(call_rule(kind, fields)?))
     } else if std::ptr::eq(kind.about, COMPLETIONS_SELECTOR) {
         What::Completion(Box::new(completion::rule(kind, fields)?))
+    } else if std::ptr::eq(kind.about, COMPLETION_EVENTS_SELECTOR) {
+        What::CompletionEvent(Box::new(completion_event::rule(kind, fields)?))
     } else {
         let (selector, fault) = (selector(fields)?, fault(kind, fields)?);
         What::Packet(Box::new(PacketRule { selector, fault }))

@@ -108,10 +108,13 @@ pub(super) fn leave(passage: Passage, end: impl FnOnce() -> End, about: About) {
 fn left(passage: Passage, end: End, about: About) {
     let Some(made) = current::end() else { return };
     match end {
-        End::Idle if passage.refused.is_none() => state::take_back(&made),
+        End::Idle if passage.refused.is_none() => return state::take_back(&made),
         End::Done if made.call == LISTEN => state::listens(),
         End::Failed if names::gives_back(made.call) => inventory::excuse(about.address),
         _ => {}
+    }
+    if end != End::Again {
+        state::returned(&made);
     }
 }
 

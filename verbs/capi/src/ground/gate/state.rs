@@ -76,6 +76,15 @@ pub(crate) fn triggers() -> Option<Arc<Triggers>> {
     guard.as_ref().filter(|state| state.process == own_process())?.triggers.clone()
 }
 
+/// A call has returned that counts.
+pub(super) fn returned(made: &Made) {
+    let triggers =
+        lock().as_ref().filter(|state| state.counts_calls()).and_then(|state| state.triggers.clone());
+    if let Some(triggers) = triggers {
+        triggers.called(made.call);
+    }
+}
+
 /// Peers can connect from now on.
 pub(super) fn listens() {
     if let Some(report) = lock().as_mut().and_then(|state| state.report.as_mut()) {
@@ -123,8 +132,16 @@ impl State {
         State { process, names, counts, faults, triggers, report, evidence }
     }
 
+    fn counts_calls(&self) -> bool {
+        self.triggers.as_ref().is_some_and(|triggers| triggers.count_calls())
+    }
+
     fn watch(&self) -> Watch {
-        if self.faults.is_some() || self.report.is_some() { Watch::Everything } else { Watch::Little }
+        if self.faults.is_some() || self.report.is_some() || self.counts_calls() {
+            Watch::Everything
+        } else {
+            Watch::Little
+        }
     }
 
     fn enter(
