@@ -49,6 +49,11 @@ pub(crate) enum Command {
     /// "perf loop" runs both ends on this machine and compares them with plain UDP. "perf server" and
     /// "perf client HOST" run on two machines, or in two shells of one.
     Perf(PerfOptions),
+    /// Run a program again as "pumice run --record" has recorded it, and say where it departed
+    ///
+    /// What rules of fault plans and the network did to its packets happens again. The exit code is that of
+    /// the program, or 1 if something else happened to packets than in the record.
+    Replay(Box<ReplayOptions>),
     /// Run a program that uses RDMA on this machine's software device
     ///
     /// The program takes the place of pumice: its exit code is the exit code. 127 means that there is no
@@ -91,6 +96,14 @@ pub(crate) struct CaptureOptions {
     /// Print a fault plan that does again what the network did to the packets
     #[arg(long, conflicts_with_all = ["json", "summary"])]
     pub(crate) faults: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayOptions {
+    /// The folder that "pumice run --record" has written
+    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) run: RunOptions,
 }
 
 #[derive(Debug, Args)]

@@ -9,6 +9,7 @@ mod fault;
 mod faults;
 mod outcome;
 mod perf;
+mod replay;
 mod run;
 mod sim;
 mod stat;
@@ -48,6 +49,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Fault(options) => fault::run(&options, out),
         Command::Faults(options) => faults::run(&options, out),
         Command::Perf(options) => perf::run(&options, out),
+        Command::Replay(options) => replay::run(*options, out),
         Command::Run(options) => run::run(&options),
         Command::Sim(options) => sim::run(&options, out),
         Command::Stat(options) => stat::run(&options, out),

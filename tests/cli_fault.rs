@@ -1,7 +1,7 @@
 //! `pumice fault`: rules that come and go while unmodified programs run.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
@@ -80,10 +80,21 @@ struct Paced {
 impl Paced {
     /// Starts it on an address that no other test uses; `end` is the address's last number.
     fn start(place: &Place, program: &Path, end: u8, options: &[&str]) -> Paced {
+        Paced::begin(place, program, end, &["run"], options)
+    }
+
+    /// The same by this command.
+    fn begin(place: &Place, program: &Path, end: u8, by: &[&str], options: &[&str]) -> Paced {
         let own = std::process::id();
         let address = format!("127.{}.{}.{end}", 150 + (own >> 8 & 0x1f), own & 0xff);
-        let mut command = place.pumice(&["run", "--addr", &address]);
-        command.args(options).arg("--").arg(program).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut command = place.pumice(by);
+        command
+            .args(["--addr", &address])
+            .args(options)
+            .arg("--")
+            .arg(program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program can be run");
         let (to, from) = (child.stdin.take(), child.stdout.take().expect("a pipe"));
         Paced { child, to, from: BufReader::new(from) }
@@ -121,9 +132,18 @@ impl Paced {
         self.does("", messages);
     }
 
-    fn ends(mut self) {
+    /// It ends well; the rest of what it says.
+    fn last_words(mut self) -> String {
         self.to = None;
-        assert!(self.child.wait().expect("it ends").success());
+        let mut rest = String::new();
+        self.from.read_to_string(&mut rest).expect("text");
+        let status = self.child.wait().expect("it ends");
+        assert!(status.success(), "{status}: {rest}");
+        rest
+    }
+
+    fn ends(self) {
+        self.last_words();
     }
 }
 
@@ -267,10 +287,15 @@ const ROUNDS: u32 = 40;
 /// Runs two ends with these options each, where `%` stands for the name of the end; their addresses end in
 /// `number` and the next one.
 fn run_pair(place: &Place, program: &Path, number: u8, options: &[&str]) {
+    pair_by(place, program, number, &["run"], options);
+}
+
+/// The same by this command; what the ends say last.
+fn pair_by(place: &Place, program: &Path, number: u8, by: &[&str], options: &[&str]) -> [String; 2] {
     let mut ends = [("sender", number), ("receiver", number + 1)].map(|(name, number)| {
         let options: Vec<String> = options.iter().map(|option| option.replace('%', name)).collect();
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        Paced::start(place, program, number, &[&["--tag", name], &options[..]].concat())
+        Paced::begin(place, program, number, by, &[&["--tag", name], &options[..]].concat())
     });
     let [of_sender, of_receiver] = ends.each_mut().map(Paced::says);
     let [sender, receiver] = &mut ends;
@@ -283,7 +308,7 @@ fn run_pair(place: &Place, program: &Path, number: u8, options: &[&str]) {
         sender.does("send ", ROUND);
         receiver.does("wait ", ROUND);
     }
-    ends.into_iter().for_each(Paced::ends);
+    ends.map(Paced::last_words)
 }
 
 /// The requests that were lost, as a report names them.
@@ -344,4 +369,61 @@ fn the_plan_of_one_capture_takes_what_was_sent_again_for_lost() {
         let rule = format!("message = \"{message}\"\npacket = {packet}\ntransmission = {transmission}\n");
         assert!(plan.contains(&rule), "{message}: {plan}");
     }
+}
+
+/// The file of a record that belongs to the process with this tag.
+fn of_record(folder: &Path, tag: &str, extension: &str) -> PathBuf {
+    let files = fs::read_dir(folder).expect("a record").map(|entry| entry.expect("a file").path());
+    let is_of = |file: &PathBuf| fs::read_to_string(file).is_ok_and(|text| text == tag);
+    let tags = files.filter(|file| file.extension().is_some_and(|extension| extension == "tag"));
+    tags.filter(is_of).map(|file| file.with_extension(extension)).next().expect("a process with this tag")
+}
+
+/// The folder of the newest replay of a record by a process with this tag.
+fn replay_of(folder: &Path, tag: &str) -> PathBuf {
+    let files = fs::read_dir(folder).expect("a record").map(|entry| entry.expect("a file").path());
+    let has = |replay: &PathBuf| {
+        let files = fs::read_dir(replay).into_iter().flatten().map(|entry| entry.expect("a file").path());
+        files.filter(|file| fs::read_to_string(file).is_ok_and(|text| text == tag)).count() > 0
+    };
+    files.filter(|file| file.is_dir()).find(has).expect("a replay")
+}
+
+#[test]
+fn a_recorded_run_loses_the_same_packets_when_it_is_replayed() {
+    let place = Place::new("record");
+    let Some(program) = compile(&place, "pair") else { return };
+    let folder = place.0.join("record");
+    let name = folder.to_str().expect("UTF-8");
+    let fault = "drop name=some chance=0.08 side=requester";
+    run_pair(&place, &program, 9, &["--record", name, "--fault", fault]);
+    let report = of_record(&folder, "sender", "faults");
+    let first = lost_requests(&report);
+    assert!(first.len() >= 3, "{first:?}");
+    let [of_sender, _] = pair_by(&place, &program, 9, &["replay", name], &[]);
+    let all = format!("{0} of {0} recorded things happened again\n", first.len());
+    assert!(of_sender.ends_with(&all), "{of_sender}");
+    let replay = replay_of(&folder, "sender");
+    assert_eq!(lost_requests(&of_record(&replay, "sender", "faults")), first);
+    for tag in ["sender", "receiver"] {
+        fs::remove_dir_all(replay_of(&folder, tag)).expect("a folder of ours");
+    }
+
+    // As if no plan but the network had lost them: they left, and did not arrive.
+    fs::remove_file(report).expect("a file of ours");
+    let capture = of_record(&folder, "sender", "pcapng");
+    let mut bytes = fs::read(&capture).expect("a capture");
+    let mark = b"pumice: lost: ";
+    let places: Vec<usize> =
+        (0..bytes.len() - mark.len()).filter(|at| bytes[*at..].starts_with(mark)).collect();
+    for at in places {
+        bytes[at] = b'P';
+    }
+    fs::write(&capture, bytes).expect("a file of ours");
+    let [of_sender, _] = pair_by(&place, &program, 9, &["replay", name], &[]);
+    assert!(of_sender.ends_with(&all), "{of_sender}");
+    let report = of_record(&replay_of(&folder, "sender"), "sender", "faults");
+    assert_eq!(lost_requests(&report), first);
+    let text = fs::read_to_string(report).expect("a report");
+    assert!(text.contains("\"rule\":\"network\""), "{text}");
 }

@@ -3,7 +3,7 @@
 mod decode;
 mod file;
 mod management;
-mod plan;
+pub(crate) mod plan;
 mod record;
 mod totals;
 

@@ -4,6 +4,7 @@ mod library;
 mod options;
 mod preload;
 mod program;
+pub(crate) mod record;
 mod sysfs;
 
 use std::fs::OpenOptions;
@@ -23,6 +24,31 @@ use program::Program;
 
 /// Runs the command. Returns only when the program could not be started.
 pub(crate) fn run(options: &RunOptions) -> CommandResult {
+    let (mut command, program, tag) = prepare(options)?;
+    note(options, &tag, std::process::id())?;
+    Err(program.not_run(&command.exec()))
+}
+
+/// Runs the program beside this process, and waits until it ends; its exit code, as shells say it.
+pub(crate) fn run_beside(options: &RunOptions) -> Result<u8, CommandError> {
+    use std::os::unix::process::ExitStatusExt as _;
+    let (mut command, program, tag) = prepare(options)?;
+    let mut child = command.spawn().map_err(|error| program.not_run(&error))?;
+    note(options, &tag, child.id())?;
+    let status =
+        child.wait().map_err(|error| CommandError::Failed(format!("the program is lost: {error}")))?;
+    let signal = status.signal().map(|signal| 128 + signal);
+    Ok(u8::try_from(status.code().or(signal).unwrap_or(1)).unwrap_or(1))
+}
+
+/// Notes in the record, if there is to be one, what process it is.
+fn note(options: &RunOptions, tag: &str, process: u32) -> Result<(), CommandError> {
+    let Some(folder) = &options.record else { return Ok(()) };
+    record::note(folder, tag, process).map_err(CommandError::Failed)
+}
+
+/// Checks everything, and puts together how the program is started, and its tag.
+fn prepare(options: &RunOptions) -> Result<(Command, Program, String), CommandError> {
     let set = options.variables().map_err(CommandError::Failed)?;
     let given = |name| set.iter().find(|(set, _)| *set == name).map(|(_, value)| value.clone());
     let settings = Settings::parse(
@@ -30,6 +56,9 @@ pub(crate) fn run(options: &RunOptions) -> CommandResult {
         settings::standard_error_is_free(),
     )
     .map_err(|error| refused(&error, options))?;
+    if let Some(folder) = &options.record {
+        record::begin(folder).map_err(CommandError::Failed)?;
+    }
     check(&settings, options)?;
     let Some((name, arguments)) = options.program.split_first() else {
         return Err(CommandError::Usage("name a program to run: pumice run -- program arguments".to_owned()));
@@ -46,7 +75,7 @@ pub(crate) fn run(options: &RunOptions) -> CommandResult {
     if !options.no_preload && program.takes_preloads() {
         preload::prepare(options, &settings, &object, &mut command).map_err(CommandError::Failed)?;
     }
-    Err(program.not_run(&command.exec()))
+    Ok((command, program, settings.tag_of(options.program.iter().cloned())))
 }
 
 /// What can be known before the program opens the device.

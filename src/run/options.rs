@@ -7,6 +7,8 @@ use clap::Args;
 use pumice_device::profile::BUILT_IN;
 use pumice_device::settings;
 
+use super::record;
+
 /// Options of `pumice run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
@@ -55,6 +57,9 @@ pub(crate) struct RunOptions {
     /// libibverbs of their own do not find the device
     #[arg(long, conflicts_with = "rsocket")]
     pub(crate) no_preload: bool,
+    /// Keep in this folder what happens to packets, for "pumice replay"; several programs may share it
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["fault_report", "capture"])]
+    pub(crate) record: Option<PathBuf>,
     /// Make rsockets of the program's TCP sockets: connections go over RDMA, to peers that do the same
     #[arg(long)]
     pub(crate) rsocket: bool,
@@ -97,6 +102,10 @@ impl RunOptions {
         }
         if let Some(file) = &self.fault_report {
             set.push((settings::FAULT_REPORT, absolute(file)?));
+        }
+        if let Some(folder) = &self.record {
+            set.push((settings::FAULT_REPORT, absolute(&folder.join(record::FAULTS))?));
+            set.push((settings::CAPTURE, absolute(&folder.join(record::PACKETS))?));
         }
         if let Some(profile) = &self.profile {
             let value = if is_name(profile) { profile.clone().into_os_string() } else { absolute(profile)? };

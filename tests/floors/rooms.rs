@@ -139,7 +139,7 @@ pub(super) const HOUSES: [House; 6] = [
             room("cli", &["cli.rs"], "the grammar of the command line"),
             room(
                 "device commands",
-                &["capture/", "devices.rs", "doctor/"],
+                &["capture/", "devices.rs", "doctor/", "replay/"],
                 "commands that use the grammar's types",
             ),
         ],

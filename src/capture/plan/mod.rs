@@ -40,6 +40,36 @@ pub(super) fn print(files: &[&PathBuf], out: &mut dyn Write) -> CommandResult {
     Ok(Outcome::Good)
 }
 
+/// What the network lost of each process's packets, as lines of a report in which `rule` did it. Processes:
+/// their tags and captures, which say the direction of each packet.
+///
+/// # Errors
+/// A capture cannot be read.
+pub(crate) fn lost_on_the_way(processes: &[(&str, &Path)], rule: &str) -> Result<Vec<String>, CommandError> {
+    let mut captures = Vec::new();
+    for (tag, file) in processes {
+        captures.push((*tag, read(file)?));
+    }
+    let arrivals: Vec<Sighting> = captures
+        .iter()
+        .flat_map(|(_, seen)| seen)
+        .filter(|one| one.is_outbound == Some(false))
+        .cloned()
+        .collect();
+    let mut lines = Vec::new();
+    for (tag, seen) in &captures {
+        let own = seen.iter().filter(|one| one.is_outbound == Some(true)).cloned().collect();
+        let both = [own, arrivals.clone()];
+        let sides = Sides::of(&both);
+        let mut rules = Rules::default();
+        for source in sides.sources() {
+            streams(&sides, source).iter().for_each(|stream| walk::walk(&sides, stream, &mut rules));
+        }
+        lines.extend(rules.lines(rule, tag));
+    }
+    Ok(lines)
+}
+
 fn read(file: &Path) -> Result<Vec<Sighting>, CommandError> {
     let name = file.display();
     let input = File::open(file)

@@ -28,15 +28,41 @@ pub(super) enum Deed {
 
 /// The rules so far.
 #[derive(Debug, Default)]
-pub(super) struct Rules(Vec<(Deed, Key)>);
+pub(super) struct Rules(Vec<Done>);
+
+/// What happened to a packet.
+#[derive(Debug)]
+struct Done {
+    deed: Deed,
+    key: Key,
+    /// A fault plan did it, and has said so.
+    is_planned: bool,
+}
 
 impl Rules {
-    pub(super) fn add(&mut self, deed: Deed, key: Key) {
-        self.0.push((deed, key));
+    pub(super) fn add(&mut self, deed: Deed, key: Key, is_planned: bool) {
+        self.0.push(Done { deed, key, is_planned });
+    }
+
+    /// What was lost without a plan, as lines of a report of the process with this tag.
+    pub(super) fn lines(&self, rule: &str, tag: &str) -> Vec<String> {
+        let lost = self.0.iter().filter(|done| matches!(done.deed, Deed::Drop) && !done.is_planned);
+        let line = |done: &Done| {
+            let Key { service, side, qp, opcode, message, packet, .. } = &done.key;
+            let (packet, transmission) = (*packet)?;
+            let message: u64 = message.parse().ok()?;
+            let fields = serde_json::json!({
+                "rule": rule, "tag": tag, "service": service, "qp": qp, "connection": 0, "side": side,
+                "opcode": opcode, "message": message, "packet": packet, "transmission": transmission,
+                "lost": true,
+            });
+            Some(fields.to_string())
+        };
+        lost.filter_map(line).collect()
     }
 
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        for (number, (deed, key)) in self.0.iter().enumerate() {
+        for (number, Done { deed, key, .. }) in self.0.iter().enumerate() {
             let (kind, field) = match deed {
                 Deed::Drop => ("drop", None),
                 Deed::Corrupt => ("corrupt", None),

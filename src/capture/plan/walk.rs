@@ -172,7 +172,7 @@ fn answers(stream: &Stream<'_>, begun: &Begun, rules: &mut Rules) {
             let lost = stream.outcomes.is_some() && outcome(stream, index, &back).arrived_at.is_none();
             if lost && last > first {
                 let message = format!("{first}..{}", last - 1);
-                rules.add(Deed::Drop, key(stream, one, message, None));
+                rules.add(Deed::Drop, key(stream, one, message, None), one.is_lost);
             }
         }
     }
@@ -193,7 +193,8 @@ fn say(
     left_damaged: bool,
     rules: &mut Rules,
 ) -> bool {
-    let mut add = |deed| rules.add(deed, key(stream, one, message.to_string(), Some(at)));
+    let is_planned = one.is_lost || left_damaged;
+    let mut add = |deed| rules.add(deed, key(stream, one, message.to_string(), Some(at)), is_planned);
     if outcome.arrived_at.is_none() {
         add(Deed::Drop);
         return false;

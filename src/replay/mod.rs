@@ -1,0 +1,120 @@
+//! `pumice replay`: a recorded run again, with what happened to its packets, and where it departed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use pumice_device::faults::FaultPlan;
+use pumice_device::settings::DEFAULT_SEED;
+use serde_json::Value;
+
+use crate::capture::plan::lost_on_the_way;
+use crate::cli::ReplayOptions;
+use crate::outcome::{CommandError, CommandResult, Outcome};
+use crate::run::record::{self, Recorded};
+use crate::run::run_beside;
+
+/// The rule by which a replay loses what the network lost.
+const NETWORK: &str = "network";
+/// Departures that are told.
+const TOLD: usize = 20;
+
+/// Runs the command.
+pub(crate) fn run(mut options: ReplayOptions, out: &mut dyn Write) -> CommandResult {
+    let given = &options.run;
+    let is_planned = given.faults.is_some() || !given.fault.is_empty() || given.loss.is_some();
+    if is_planned || given.record.is_some() || given.capture.is_some() || given.fault_report.is_some() {
+        return Err(CommandError::Usage(
+            "the record says what goes wrong: leave out --faults, --fault, --loss, --fault-report, \
+             --capture and --record"
+                .to_owned(),
+        ));
+    }
+    let recorded = evidence(&record::read(&options.folder).map_err(CommandError::Failed)?)?;
+    let folder = options.folder.join(format!("replay-{}", std::process::id()));
+    let made = fs::create_dir_all(&folder).and_then(|()| {
+        options.run.record = Some(folder.clone());
+        let plan = folder.join("plan.jsonl");
+        options.run.faults = Some(plan.clone());
+        fs::write(plan, recorded.join("\n") + "\n")
+    });
+    made.map_err(|error| {
+        CommandError::Failed(format!("{} cannot be written: {error}: free it", folder.display()))
+    })?;
+    if recorded.is_empty() {
+        options.run.faults = None;
+    } else {
+        FaultPlan::parse(&recorded.join("\n"), DEFAULT_SEED)
+            .map_err(|error| CommandError::Failed(format!("{}: {error}", options.folder.display())))?;
+    }
+    let code = run_beside(&options.run)?;
+    let replayed = record::read(&folder).map_err(CommandError::Failed)?;
+    let tags: BTreeSet<String> = replayed.iter().map(|process| process.tag.clone()).collect();
+    let departed = compare(&recorded, &evidence(&replayed)?, &tags, out)?;
+    match code {
+        0 if departed => Ok(Outcome::Bad),
+        0 => Ok(Outcome::Good),
+        exit_code => {
+            let sentence = format!("the program ended with {exit_code}");
+            Err(CommandError::Program { sentence, exit_code })
+        }
+    }
+}
+
+/// What happened to packets, as lines of a report: by rules, and what the network lost.
+fn evidence(processes: &[Recorded]) -> Result<Vec<String>, CommandError> {
+    let mut lines = Vec::new();
+    for file in processes.iter().filter_map(|process| process.faults.as_deref()) {
+        lines.extend(read(file)?.lines().map(str::to_owned));
+    }
+    let captured: Vec<(&str, &Path)> = processes
+        .iter()
+        .filter_map(|process| Some((process.tag.as_str(), process.packets.as_deref()?)))
+        .collect();
+    lines.extend(lost_on_the_way(&captured, NETWORK)?);
+    Ok(lines)
+}
+
+fn read(file: &Path) -> Result<String, CommandError> {
+    fs::read_to_string(file)
+        .map_err(|error| CommandError::Failed(format!("{} cannot be read: {error}", file.display())))
+}
+
+/// What happened to packets of these processes: the lines that name one, in a form that can be compared.
+fn happened(lines: &[String], tags: &BTreeSet<String>) -> BTreeSet<String> {
+    let packet = |line: &String| -> Option<String> {
+        let value: Value = serde_json::from_str(line).ok()?;
+        let is_of = value["tag"].as_str().is_some_and(|tag| tags.contains(tag));
+        is_of.then(|| value.to_string())
+    };
+    lines.iter().filter_map(packet).collect()
+}
+
+/// Says where the replay did something else; true if it did.
+fn compare(
+    recorded: &[String],
+    replayed: &[String],
+    tags: &BTreeSet<String>,
+    out: &mut dyn Write,
+) -> Result<bool, CommandError> {
+    let (before, now) = (happened(recorded, tags), happened(replayed, tags));
+    let missing: Vec<&String> = before.difference(&now).collect();
+    let new: Vec<&String> = now.difference(&before).collect();
+    let write = |out: &mut dyn Write| -> std::io::Result<()> {
+        let same = before.intersection(&now).count();
+        writeln!(out, "{same} of {} recorded things happened again", before.len())?;
+        for (lines, what) in [(&missing, "did not happen: the program did not come there"), (&new, "is new")]
+        {
+            for line in lines.iter().take(TOLD) {
+                writeln!(out, "  {what}: {line}")?;
+            }
+            if lines.len() > TOLD {
+                writeln!(out, "  {what}: and {} more", lines.len() - TOLD)?;
+            }
+        }
+        Ok(())
+    };
+    write(out).map_err(CommandError::Output)?;
+    Ok(!missing.is_empty() || !new.is_empty())
+}
