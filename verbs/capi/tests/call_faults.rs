@@ -90,3 +90,25 @@ fn a_wrong_rule_is_named_before_a_device_is_opened() {
     assert!(said.contains("ibv_reg_mr does not fail with ECONNREFUSED: write one of ENOMEM,"), "{said}");
     assert!(!output.status.success());
 }
+
+#[test]
+fn completions_fail_by_rule_after_a_call() {
+    let Some(program) = kit::compile("completion_faults") else { return };
+    let rules = "complete status=retry-exceeded vendor-err=129 qp=0 side=send after=\"call ibv_query_gid 2\"";
+    let folder = kit::scratch("completion-faults");
+    let (first, again) = (folder.join("first.jsonl"), folder.join("again.jsonl"));
+    let run = |variable: &str, plan: &std::ffi::OsStr, report: &Path| {
+        let mut command = kit::on(kit::address(), &program);
+        command.env(variable, plan).env("PUMICE_TAG", "one").env("PUMICE_FAULT_REPORT", report);
+        kit::succeeded("completion_faults", &command.output().expect("timeout(1) runs"));
+        let text = fs::read_to_string(report).expect("the report is written");
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let lines = run("PUMICE_FAULT", rules.as_ref(), &first);
+    let request = r#""completion":"write","qp":0,"connection":0,"message":1,"#;
+    let end = r#""status":"retry-exceeded","vendor_err":129}"#;
+    assert!(lines.iter().any(|line| line.contains(&format!("{request}{end}"))), "{lines:?}");
+    assert_eq!(run("PUMICE_FAULTS", first.as_os_str(), &again), lines);
+}
