@@ -43,8 +43,17 @@ struct Armed {
     after: Option<Gate>,
     when: When,
     aim: Aim,
-    /// Calls that it was about; if it is about queue pairs, for each of them.
-    matched: BTreeMap<Option<u32>, u64>,
+    /// Calls that it met; if it is about queue pairs, for each of them.
+    met: BTreeMap<Option<u32>, Met>,
+    applied: u64,
+}
+
+/// Calls that a rule met.
+#[derive(Debug, Default)]
+struct Met {
+    /// So many that it is about.
+    matched: u64,
+    /// So many to which it applied.
     applied: u64,
 }
 
@@ -107,8 +116,8 @@ impl CallFaults {
     pub fn take_back(&mut self, key: &CallKey<'_>) {
         for armed in &mut self.rules {
             let Some(place) = armed.place_of(key) else { continue };
-            if let Some(matched) = armed.matched.get_mut(&place) {
-                *matched = matched.saturating_sub(1);
+            if let Some(met) = armed.met.get_mut(&place) {
+                met.matched = met.matched.saturating_sub(1);
             }
         }
     }
@@ -131,7 +140,7 @@ impl Armed {
         };
         let after = rule.after.as_ref().and_then(|trigger| triggers.gate(trigger));
         let (name, when) = (rule.name.clone(), rule.when);
-        Some(Armed { name, after, when, aim, matched: BTreeMap::new(), applied: 0 })
+        Some(Armed { name, after, when, aim, met: BTreeMap::new(), applied: 0 })
     }
 
     /// Whether the rule applies to a call, and how.
@@ -145,14 +154,15 @@ impl Armed {
         if self.after.as_ref().is_some_and(|gate| !gate.is_open()) {
             return None;
         }
-        if self.matched.len() >= MAX_QUEUE_PAIRS && !self.matched.contains_key(&place) {
+        if self.met.len() >= MAX_QUEUE_PAIRS && !self.met.contains_key(&place) {
             return None;
         }
-        let matched = self.matched.entry(place).or_default();
-        *matched = matched.saturating_add(1);
-        let applies = self.when.steps.is_none_or(|steps| steps.has(*matched))
+        let met = self.met.entry(place).or_default();
+        met.matched = met.matched.saturating_add(1);
+        let applies = self.when.steps.is_none_or(|steps| steps.has(met.matched))
             && self.when.chance_ppm.is_none_or(|ppm| key.draw(seed, &self.name, tag).chance(ppm))
-            && self.when.times.is_none_or(|times| self.applied < times);
+            && self.when.times.is_none_or(|times| met.applied < times);
+        met.applied = met.applied.saturating_add(u64::from(applies));
         applies.then(|| match rule.fault {
             CallFault::Delay { ns } => CallFate { errno: None, delay_ns: ns },
             CallFault::Fail { .. } => CallFate { errno: rule.fault.errno_of(key.call), delay_ns: 0 },
@@ -206,6 +216,13 @@ mod tests {
         assert_eq!([ask("ibv_get_device_list"), ask("ibv_open_device")], [None, None]);
         assert_eq!(ask("ibv_destroy_cq"), Some(libc::EBUSY));
         assert_eq!(ask("ibv_destroy_cq"), None);
+    }
+
+    #[test]
+    fn each_queue_pair_has_its_own_budget() {
+        let mut faults = faults(&["fail call=ibv_post_send qp=0.. every=3 times=2"]);
+        assert_eq!(failing(&mut faults, "ibv_post_send", Some(0)), [3, 6]);
+        assert_eq!(failing(&mut faults, "ibv_post_send", Some(1)), [3, 6]);
     }
 
     #[test]

@@ -44,6 +44,11 @@ ready! {
     "duplicate-handshake"
     "setup-fails-once"
     "post-failures"
+    "failing-completions"
+    "busy-adapter"
+    "link-flap"
+    "gid-moves-after-flap"
+    "dying-adapter"
 }
 
 #[cfg(test)]
