@@ -128,6 +128,8 @@ pub struct RecordedCall {
     pub call: String,
     /// Its ordinal among the calls of this name in its process, from 1.
     pub nth: u64,
+    /// Ordinal of its queue pair, if the rule was about queue pairs.
+    pub qp: Option<u32>,
     /// What happened.
     pub fate: CallFate,
 }

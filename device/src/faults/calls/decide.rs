@@ -32,8 +32,8 @@ pub struct CallFired<'a> {
 #[derive(Debug)]
 enum Aim {
     Calls(CallRule),
-    /// Calls by name and ordinal.
-    Recorded(HashMap<(String, u64), CallFate, FnvBuildHasher>),
+    /// Calls by name and ordinal, with their queue pair if the rule was about queue pairs.
+    Recorded(HashMap<(String, u64), (Option<u32>, CallFate), FnvBuildHasher>),
 }
 
 /// A rule that concerns this process.
@@ -93,7 +93,10 @@ impl CallFaults {
 
     /// Whether any rule asks for the queue pair of a call.
     pub fn need_queue_pairs(&self) -> bool {
-        self.rules.iter().any(|armed| matches!(&armed.aim, Aim::Calls(rule) if rule.selector.qp.is_some()))
+        self.rules.iter().any(|armed| match &armed.aim {
+            Aim::Calls(rule) => rule.selector.qp.is_some(),
+            Aim::Recorded(calls) => calls.values().any(|(qp, _)| qp.is_some()),
+        })
     }
 
     /// What happens to a call, which is counted; `witness` is told of each rule that applies. The first rule
@@ -134,7 +137,7 @@ impl Armed {
             What::Call(call) => call.selector.is_of(tag).then(|| Aim::Calls((**call).clone()))?,
             What::Recorded(recording) if recording.calls.iter().any(|call| call.tag == tag) => {
                 let own = recording.calls.iter().filter(|call| call.tag == tag);
-                Aim::Recorded(own.map(|call| ((call.call.clone(), call.nth), call.fate)).collect())
+                Aim::Recorded(own.map(|call| ((call.call.clone(), call.nth), (call.qp, call.fate))).collect())
             }
             _ => return None,
         };
@@ -147,7 +150,10 @@ impl Armed {
     fn ask(&mut self, key: &CallKey<'_>, seed: u64, tag: &str) -> Option<CallFate> {
         let place = self.place_of(key);
         let rule = match &self.aim {
-            Aim::Recorded(calls) => return calls.get(&(key.call.to_owned(), key.ordinal)).copied(),
+            Aim::Recorded(calls) => {
+                let (_, fate) = calls.get(&(key.call.to_owned(), key.ordinal))?;
+                return Some(*fate);
+            }
             Aim::Calls(rule) => rule,
         };
         let place = place?;

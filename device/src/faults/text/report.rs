@@ -156,7 +156,7 @@ impl CallLine {
     fn recorded(self) -> Result<RecordedCall, String> {
         let errno = self.errno.as_deref().map(errno_from).transpose()?;
         let fate = CallFate { errno, delay_ns: self.delay_ns };
-        Ok(RecordedCall { tag: self.tag, call: self.call, nth: self.nth, fate })
+        Ok(RecordedCall { tag: self.tag, call: self.call, nth: self.nth, qp: self.qp, fate })
     }
 }
 
