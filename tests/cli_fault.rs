@@ -255,7 +255,7 @@ fn a_capture_has_what_a_plan_lost_and_says_what_it_harmed() {
     let file = place.0.join("capture");
     let options =
         ["--capture", file.to_str().expect("UTF-8"), "--fault", "drop name=third opcode=send nth=3"];
-    let more = ["--fault", "duplicate opcode=send nth=6", "--fault", "corrupt opcode=send nth=8"];
+    let more = ["--fault", "duplicate opcode=send nth=6", "--fault", "corrupt opcode=send nth=8 bit=100"];
     let mut paced = Paced::alone(&place, &program, 4, &[&options[..], &more].concat());
     paced.sends(10);
     paced.ends();

@@ -150,7 +150,10 @@ fn outcomes(sent: &[&Sighting], arrived: &[&Sighting]) -> Vec<Outcome> {
         };
         // Of several transmissions the last one that had left; a packet seen once more than sent was doubled.
         let latest = places.iter().rev().find(|place| is_free(place) && left_before(place));
-        let chosen = latest.or_else(|| places.iter().find(is_free)).copied();
+        let earliest = || places.iter().find(is_free);
+        // The receiver may end with copies of the last one unread, which are not lost.
+        let is_last = position + 1 == arrived.len();
+        let chosen = if is_last { earliest() } else { latest.or_else(earliest) }.copied();
         let outcome = chosen.or(places.last().copied()).and_then(|place| outcomes.get_mut(place));
         let Some(outcome) = outcome else { continue };
         if chosen.is_none() {
