@@ -132,18 +132,17 @@ impl Paced {
         self.does("", messages);
     }
 
-    /// It ends well; the rest of what it says.
-    fn last_words(mut self) -> String {
+    /// It ends; the rest of what it says, and its exit code.
+    fn last_words(mut self) -> (String, Option<i32>) {
         self.to = None;
         let mut rest = String::new();
         self.from.read_to_string(&mut rest).expect("text");
-        let status = self.child.wait().expect("it ends");
-        assert!(status.success(), "{status}: {rest}");
-        rest
+        (rest, self.child.wait().expect("it ends").code())
     }
 
     fn ends(self) {
-        self.last_words();
+        let (rest, code) = self.last_words();
+        assert_eq!(code, Some(0), "{rest}");
     }
 }
 
@@ -287,11 +286,19 @@ const ROUNDS: u32 = 40;
 /// Runs two ends with these options each, where `%` stands for the name of the end; their addresses end in
 /// `number` and the next one.
 fn run_pair(place: &Place, program: &Path, number: u8, options: &[&str]) {
-    pair_by(place, program, number, &["run"], options);
+    for (rest, code) in pair_by(place, program, number, &["run"], options) {
+        assert_eq!(code, Some(0), "{rest}");
+    }
 }
 
 /// The same by this command; what the ends say last.
-fn pair_by(place: &Place, program: &Path, number: u8, by: &[&str], options: &[&str]) -> [String; 2] {
+fn pair_by(
+    place: &Place,
+    program: &Path,
+    number: u8,
+    by: &[&str],
+    options: &[&str],
+) -> [(String, Option<i32>); 2] {
     let mut ends = [("sender", number), ("receiver", number + 1)].map(|(name, number)| {
         let options: Vec<String> = options.iter().map(|option| option.replace('%', name)).collect();
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
@@ -350,7 +357,14 @@ fn the_plan_of_two_captures_loses_the_same_packets_again() {
 
     let report = path("%.second");
     run_pair(&place, &program, 5, &["--faults", &path("plan.toml"), "--fault-report", &report]);
-    assert_eq!(lost_requests(&place.0.join("sender.second")), first, "{plan}");
+    // What the network itself lost of the first run, as on a busy machine, is in the plan besides.
+    let second = lost_requests(&place.0.join("sender.second"));
+    assert!(first.iter().all(|lost| second.contains(lost)), "{first:?} {second:?} {plan}");
+    assert_eq!(
+        second.len(),
+        plan.matches("do = \"drop\"").count() - plan.matches("\"ack\"").count(),
+        "{plan}"
+    );
 }
 
 #[test]
@@ -389,6 +403,17 @@ fn replay_of(folder: &Path, tag: &str) -> PathBuf {
     files.filter(|file| file.is_dir()).find(has).expect("a replay")
 }
 
+/// A replay says that all recorded things happened again, and that they were so many. On a busy machine the
+/// network may lose more, in the record and in the replay, which then says so and ends with 1.
+fn assert_all_again((said, code): &(String, Option<i32>), least: usize) {
+    let line = said.lines().find(|line| line.ends_with("recorded things happened again")).expect("a result");
+    let mut numbers = line.split(' ').filter_map(|word| word.parse::<usize>().ok());
+    let (again, recorded) = (numbers.next(), numbers.next());
+    assert!(again == recorded && again >= Some(least), "{said}");
+    let is_new = said.contains("is new");
+    assert_eq!(*code, Some(i32::from(is_new)), "{said}");
+}
+
 #[test]
 fn a_recorded_run_loses_the_same_packets_when_it_is_replayed() {
     let place = Place::new("record");
@@ -401,10 +426,10 @@ fn a_recorded_run_loses_the_same_packets_when_it_is_replayed() {
     let first = lost_requests(&report);
     assert!(first.len() >= 3, "{first:?}");
     let [of_sender, _] = pair_by(&place, &program, 9, &["replay", name], &[]);
-    let all = format!("{0} of {0} recorded things happened again\n", first.len());
-    assert!(of_sender.ends_with(&all), "{of_sender}");
+    assert_all_again(&of_sender, first.len());
     let replay = replay_of(&folder, "sender");
-    assert_eq!(lost_requests(&of_record(&replay, "sender", "faults")), first);
+    let again = lost_requests(&of_record(&replay, "sender", "faults"));
+    assert!(first.iter().all(|lost| again.contains(lost)), "{first:?} {again:?}");
     for tag in ["sender", "receiver"] {
         fs::remove_dir_all(replay_of(&folder, tag)).expect("a folder of ours");
     }
@@ -421,9 +446,10 @@ fn a_recorded_run_loses_the_same_packets_when_it_is_replayed() {
     }
     fs::write(&capture, bytes).expect("a file of ours");
     let [of_sender, _] = pair_by(&place, &program, 9, &["replay", name], &[]);
-    assert!(of_sender.ends_with(&all), "{of_sender}");
+    assert_all_again(&of_sender, first.len());
     let report = of_record(&replay_of(&folder, "sender"), "sender", "faults");
-    assert_eq!(lost_requests(&report), first);
+    let again = lost_requests(&report);
+    assert!(first.iter().all(|lost| again.contains(lost)), "{first:?} {again:?}");
     let text = fs::read_to_string(report).expect("a report");
     assert!(text.contains("\"rule\":\"network\""), "{text}");
 }
