@@ -144,16 +144,13 @@ fn outcomes(sent: &[&Sighting], arrived: &[&Sighting]) -> Vec<Outcome> {
     for (position, arrival) in arrived.iter().enumerate() {
         let Some(places) = places.get(&likeness(arrival)) else { continue };
         let is_free = |place: &&usize| outcomes.get(**place).is_some_and(|one| one.arrived_at.is_none());
-        let left_before = |place: &&usize| {
+        let apart_ns = |place: &&usize| {
             let sent_ns = sent.get(**place).map_or(0, |one| i128::from(one.time_ns));
-            sent_ns + offset_ns <= i128::from(arrival.time_ns)
+            (sent_ns + offset_ns - i128::from(arrival.time_ns)).abs()
         };
-        // Of several transmissions the last one that had left; a packet seen once more than sent was doubled.
-        let latest = places.iter().rev().find(|place| is_free(place) && left_before(place));
-        let earliest = || places.iter().find(is_free);
-        // The receiver may end with copies of the last one unread, which are not lost.
-        let is_last = position + 1 == arrived.len();
-        let chosen = if is_last { earliest() } else { latest.or_else(earliest) }.copied();
+        // Of several transmissions the one that left nearest in time, because a sender waits before it sends
+        // again; a packet that is seen once more than it was sent was doubled.
+        let chosen = places.iter().filter(is_free).min_by_key(apart_ns).copied();
         let outcome = chosen.or(places.last().copied()).and_then(|place| outcomes.get_mut(place));
         let Some(outcome) = outcome else { continue };
         if chosen.is_none() {
