@@ -77,6 +77,32 @@ fn planted_faults_are_all_found() {
 }
 
 #[test]
+fn completions_fail_once_each_if_asked() {
+    for (name, verdict, completion) in [
+        ("ignores_status", "silent", "send"),
+        ("ignores_status", "silent", "recv"),
+        ("waits_for_receive", "hang", "recv"),
+    ] {
+        let Some(program) = compile(name) else { return };
+        let output = sweep(
+            &["--json", "--strict", "--completions", "--call", "ibv_fork_init", "--timeout", "2s"],
+            &program,
+        );
+        let found = findings(&output);
+        let is_it = |finding: &&Value| finding["verdict"] == verdict && finding["completion"] == completion;
+        assert!(found.iter().any(|finding| is_it(&finding)), "{name}: {found:#?}\n{output:?}");
+        assert_eq!(output.status.code(), Some(1), "{name}");
+    }
+    let Some(program) = compile("correct") else { return };
+    let output = sweep(&["--json", "--strict", "--completions", "--call", "ibv_fork_init"], &program);
+    let found = findings(&output);
+    assert!(output.status.success(), "{output:?}");
+    let handled =
+        found.iter().filter(|finding| finding["status"] == "general" && finding["verdict"] == "handled");
+    assert_eq!(handled.count(), 2, "{found:#?}");
+}
+
+#[test]
 fn nothing_is_found_in_a_correct_program() {
     let Some(program) = compile("correct") else { return };
     let folder = scratch("correct-results");

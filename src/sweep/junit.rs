@@ -19,7 +19,7 @@ pub(super) fn document(findings: &[Finding], options: &SweepOptions) -> String {
     );
     for finding in findings {
         let name = match &finding.case {
-            Some(case) => format!("{} {} {}", case.call, case.nth, case.errno),
+            Some(case) => format!("{} {} {}", case.subject(), case.ordinal(), case.failure()),
             None => "without faults".to_owned(),
         };
         let _ = write!(
@@ -37,7 +37,7 @@ pub(super) fn document(findings: &[Finding], options: &SweepOptions) -> String {
                 writeln!(xml, ">\n    <failure type=\"{verdict}\" message=\"{what}\"/>\n  </testcase>")
             }
             Verdict::Unmade => {
-                writeln!(xml, ">\n    <skipped message=\"the call was not made\"/>\n  </testcase>")
+                writeln!(xml, ">\n    <skipped message=\"it did not come to that\"/>\n  </testcase>")
             }
             _ => writeln!(xml, "/>"),
         };

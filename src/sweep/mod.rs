@@ -1,4 +1,5 @@
-//! `pumice sweep`: runs a program again and again, and fails another of its verbs calls each time.
+//! `pumice sweep`: runs a program again and again, and fails another of its verbs calls or completions each
+//! time.
 
 mod case;
 mod child;
@@ -25,7 +26,7 @@ use crate::outcome::{CommandError, CommandResult, Outcome};
 use case::{Case, Cases};
 use place::Place;
 use resume::Journal;
-use run::{End, Run, Runner};
+use run::{Aim, End, Run, Runner};
 use verdict::{Clean, Finding};
 
 /// How long the run without faults may take.
@@ -49,10 +50,15 @@ pub(crate) fn run(options: &SweepOptions, out: &mut dyn Write) -> CommandResult 
     let runner = Runner::new(options, &interrupted).map_err(failed("make a folder for the runs"))?;
     let places = places(options.jobs);
     let Some(first) = places.first() else { return Ok(Outcome::Good) };
-    let usual = runner.run(0, first, None, CLEAN_LIMIT).map_err(failed("start the program"))?;
+    let usual = runner.run(0, first, Aim::Usual, CLEAN_LIMIT).map_err(failed("start the program"))?;
     let Some(usual) = usual else { return Err(stopped(options)) };
     check_usual(&usual)?;
-    let cases = Cases::of(&usual.report.calls, options);
+    let mut cases = Cases::of(&usual.report.calls, options);
+    if options.completions {
+        let census = runner.run(0, first, Aim::Census, CLEAN_LIMIT).map_err(failed("start the program"))?;
+        let Some(census) = census else { return Err(stopped(options)) };
+        cases.add(&census.completed, options);
+    }
     let limit = options.timeout.unwrap_or(usual.took * TIMES + LONGER);
     let (mut journal, known) = Journal::open(options).map_err(CommandError::Failed)?;
     let clean = Clean::finding(&usual);
@@ -195,9 +201,9 @@ impl Sweep<'_> {
             if lock().findings.get(index).is_some_and(Option::is_some) {
                 continue;
             }
-            bar.set_message(format!("{} {}", case.call, case.nth));
+            bar.set_message(format!("{} {}", case.subject(), case.ordinal()));
             // 0 is the run without faults.
-            let finding = match self.runner.run(index + 1, place, Some(case), self.limit) {
+            let finding = match self.runner.run(index + 1, place, Aim::Case(case), self.limit) {
                 Ok(Some(run)) => self.clean.judge(case, &run),
                 Ok(None) => return,
                 Err(error) => {

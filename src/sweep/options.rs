@@ -9,7 +9,8 @@ use clap::Args;
 /// Options of `pumice sweep`.
 #[derive(Debug, Args)]
 pub(crate) struct SweepOptions {
-    /// Fail at most so many calls of each name, from the first on; 0 fails all
+    /// Fail at most so many calls of each name, and completions of each queue pair and kind, from the first
+    /// on; 0 fails all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) most: u64,
     /// Fail each call with every errno that it may give, not with its most usual one only
@@ -18,6 +19,10 @@ pub(crate) struct SweepOptions {
     /// Fail calls of these names only; "*" stands for any characters; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub(crate) call: Vec<String>,
+    /// Also let each work request fail once that has a completion: its status is IBV_WC_GENERAL_ERR, and its
+    /// queue pair goes to the error state
+    #[arg(long)]
+    pub(crate) completions: bool,
     /// A run that takes longer hangs: 800ms, 10s [default: 10 times the run without faults, and 5 s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
@@ -34,7 +39,7 @@ pub(crate) struct SweepOptions {
     /// Objects that a run leaves are no finding
     #[arg(long)]
     pub(crate) allow_leaks: bool,
-    /// A run that succeeds and says nothing although a call failed is a finding
+    /// A run that succeeds and says nothing although something failed is a finding
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print one JSON object per line instead of text

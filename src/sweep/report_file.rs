@@ -1,4 +1,5 @@
-//! What libpumice.so says about the calls of a run (PUMICE_CALL_REPORT).
+//! What libpumice.so says about the calls of a run (PUMICE_CALL_REPORT) and its completions
+//! (PUMICE_FAULT_REPORT).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,6 +14,31 @@ pub(super) struct Object {
     /// The call that made it, and its ordinal.
     pub(super) call: String,
     pub(super) nth: u64,
+}
+
+/// A work request that a rule was about, and that has a completion.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub(super) struct Completed {
+    /// What it did.
+    pub(super) completion: String,
+    pub(super) qp: u32,
+    pub(super) connection: u32,
+    pub(super) message: u64,
+}
+
+/// The completions in a report of faults to which this rule applied, in order.
+pub(super) fn completed(path: &Path, rule: &str) -> Vec<Completed> {
+    #[derive(Deserialize)]
+    struct Line {
+        rule: String,
+        #[serde(flatten)]
+        completed: Completed,
+    }
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+    let mut all: Vec<Completed> = lines.filter(|line| line.rule == rule).map(|line| line.completed).collect();
+    all.sort();
+    all
 }
 
 #[derive(Debug, Deserialize)]

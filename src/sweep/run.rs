@@ -1,4 +1,4 @@
-//! One run: the program, and its server if there is one, with or without a call that fails.
+//! One run: the program, and its server if there is one, with or without something that fails.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,21 +9,46 @@ use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pumice_device::settings::{CALL_REPORT, FAULT};
+use pumice_device::settings::{CALL_REPORT, FAULT, FAULT_REPORT};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::case::Case;
+use super::case::{Case, RULE};
 use super::child::{Group, Waited};
 use super::options::SweepOptions;
 use super::place::Place;
 use super::ready::is_listening;
-use super::report_file::CallReport;
+use super::report_file::{CallReport, Completed, completed};
 
 /// How long a server may take until it listens; one that never does is met all the same.
 const READY_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a server is asked whether it listens.
 const READY_STEP: Duration = Duration::from_millis(5);
+
+/// A rule that changes nothing, and whose report has every completion.
+const CENSUS: &str = "late name=census time=1ns";
+
+/// What a run is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Aim<'a> {
+    /// To see what the program does without faults.
+    Usual,
+    /// To see which completions it has.
+    Census,
+    /// To see what it does when this fails.
+    Case(&'a Case),
+}
+
+impl Aim<'_> {
+    /// The rule that the run adds to those of the user.
+    fn rule(self) -> Option<String> {
+        match self {
+            Aim::Usual => None,
+            Aim::Census => Some(CENSUS.to_owned()),
+            Aim::Case(case) => Some(case.rule()),
+        }
+    }
+}
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +67,10 @@ pub(super) enum End {
 pub(super) struct Run {
     pub(super) end: End,
     pub(super) report: CallReport,
+    /// Its completions, if they were asked for.
+    pub(super) completed: Vec<Completed>,
+    /// A completion failed by the rule of the run.
+    pub(super) failed_completion: bool,
     /// What the swept program said, without sentences of this project.
     pub(super) said: Vec<String>,
     pub(super) took: Duration,
@@ -61,6 +90,7 @@ pub(super) struct Runner<'a> {
 /// Files of one side of a run.
 struct Files {
     report: PathBuf,
+    faults: PathBuf,
     stdout: PathBuf,
     stderr: PathBuf,
 }
@@ -68,7 +98,8 @@ struct Files {
 impl Files {
     fn of(folder: &Path, side: &str) -> Files {
         let file = |kind: &str| folder.join(format!("{side}.{kind}"));
-        Files { report: file("calls"), stdout: file("stdout"), stderr: file("stderr") }
+        let (report, faults) = (file("calls"), file("faults"));
+        Files { report, faults, stdout: file("stdout"), stderr: file("stderr") }
     }
 
     /// What was said, without sentences of this project.
@@ -84,7 +115,7 @@ impl Files {
 struct Stage<'a> {
     place: &'a Place,
     folder: &'a Path,
-    case: Option<&'a Case>,
+    aim: Aim<'a>,
 }
 
 impl<'a> Runner<'a> {
@@ -101,7 +132,7 @@ impl<'a> Runner<'a> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Runs once, with a call that fails or without; `index` is of no other run. `None`: the sweep was
+    /// Runs once; `index` is of no other run. `None`: the sweep was
     /// interrupted.
     ///
     /// # Errors
@@ -110,12 +141,12 @@ impl<'a> Runner<'a> {
         &self,
         index: usize,
         place: &Place,
-        case: Option<&Case>,
+        aim: Aim<'_>,
         limit: Duration,
     ) -> io::Result<Option<Run>> {
         let folder = self.folder.join(index.to_string());
         fs::create_dir_all(&folder)?;
-        let outcome = self.run_in(&Stage { place, folder: &folder, case }, limit);
+        let outcome = self.run_in(&Stage { place, folder: &folder, aim }, limit);
         // What is left there would only take room.
         let _ = fs::remove_dir_all(&folder);
         outcome
@@ -147,17 +178,24 @@ impl<'a> Runner<'a> {
         let took = begin.elapsed();
         // Both sides end before their files are read.
         drop((serving, running));
-        Ok(Some(Run { end, report: CallReport::read(&files.report), said: files.said(), took }))
+        Ok(Some(Run {
+            end,
+            report: CallReport::read(&files.report),
+            completed: completed(&files.faults, "census"),
+            failed_completion: !completed(&files.faults, RULE).is_empty(),
+            said: files.said(),
+            took,
+        }))
     }
 
     /// Starts one side through `pumice run`.
     fn start(&self, stage: &Stage<'_>, words: &[&OsStr], files: &Files, is_swept: bool) -> io::Result<Group> {
         let mut command = stage.place.command(self.pumice.as_os_str());
         command.args(["run", "--"]).args(words).env(CALL_REPORT, &files.report);
-        if let Some(case) = stage.case.filter(|_| is_swept) {
+        if let Some(rule) = stage.aim.rule().filter(|_| is_swept) {
             // Rules that the user asks for stay.
             let others = std::env::var(FAULT).unwrap_or_default();
-            command.env(FAULT, format!("{others}\n{}", case.rule()));
+            command.env(FAULT, format!("{others}\n{rule}")).env(FAULT_REPORT, &files.faults);
         }
         Group::start(&mut command, &files.stdout, &files.stderr)
     }

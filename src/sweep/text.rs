@@ -21,12 +21,12 @@ pub(super) fn write(
         .filter(|finding| finding.is_bad(options) || finding.verdict == Verdict::Silent)
         .collect();
     if !shown.is_empty() {
-        writeln!(out, "{:<8} {:<28} {:>4} {:<14} {:<8} left, said", "", "call", "nth", "errno", "end")?;
+        writeln!(out, "{:<8} {:<28} {:>4} {:<14} {:<8} left, said", "", "what", "nth", "fails with", "end")?;
     }
     for finding in shown {
         let (call, nth, errno) = match &finding.case {
-            Some(case) => (case.call.as_str(), case.nth.to_string(), case.errno.as_str()),
-            None => ("(without faults)", String::new(), ""),
+            Some(case) => (case.subject(), case.ordinal().to_string(), case.failure()),
+            None => ("(without faults)".to_owned(), String::new(), ""),
         };
         let mut notes = vec![finding.leftovers()];
         notes.extend(finding.said.as_deref().map(|said| format!("\"{}\"", shortened(said))));
@@ -47,7 +47,7 @@ pub(super) fn write(
     let counted: Vec<String> = counts.iter().map(|(verdict, count)| format!("{count} {verdict}")).collect();
     writeln!(out, "{runs} runs with a fault: {}", counted.join(", "))?;
     if left_out > 0 {
-        writeln!(out, "{left_out} more calls were not failed: --most 0 fails all of a name")?;
+        writeln!(out, "{left_out} more calls or completions were not failed: --most 0 fails all")?;
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ pub(super) enum Verdict {
     Silent,
     /// The program dealt with it.
     Handled,
-    /// The call was not made this time.
+    /// The call was not made this time, or the work request was not completed.
     Unmade,
 }
 
@@ -41,10 +41,10 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The result of a run in which a call failed.
+/// The result of a run in which something failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Finding {
-    /// The call that failed; none in the run without faults.
+    /// What failed; nothing in the run without faults.
     #[serde(flatten)]
     pub(super) case: Option<Case>,
     pub(super) verdict: Verdict,
@@ -84,7 +84,7 @@ impl Clean {
         let verdict = match run.end {
             End::Signal(_) => Verdict::Crash,
             End::Hang => Verdict::Hang,
-            End::Exit(_) if !run.report.fired => Verdict::Unmade,
+            End::Exit(_) if !run.report.fired && !run.failed_completion => Verdict::Unmade,
             End::Exit(_) if !left.is_empty() => Verdict::Leak,
             End::Exit(0) if said.is_none() => Verdict::Silent,
             End::Exit(_) => Verdict::Handled,
@@ -155,7 +155,8 @@ mod tests {
         let object = |kind: &&str| Object { kind: (*kind).to_owned(), call: "ibv_x".to_owned(), nth: 1 };
         let left = Some(left.iter().map(object).collect());
         let said = said.iter().map(|line| (*line).to_owned()).collect();
-        Run { end, report: CallReport { fired, left, ..CallReport::default() }, said, took: Duration::ZERO }
+        let report = CallReport { fired, left, ..CallReport::default() };
+        Run { end, report, completed: Vec::new(), failed_completion: false, said, took: Duration::ZERO }
     }
 
     #[test]
@@ -163,7 +164,7 @@ mod tests {
         let usual = run(End::Exit(0), false, &["context"], &["local address: QPN 0x0001ab, PSN 17"]);
         let clean = Clean::of(&usual);
         assert_eq!(Clean::finding(&usual).verdict, Verdict::Leak);
-        let case = Case { call: "ibv_reg_mr".to_owned(), nth: 1, errno: "ENOMEM".to_owned() };
+        let case = Case::Call { call: "ibv_reg_mr".to_owned(), nth: 1, errno: "ENOMEM".to_owned() };
         let same = "local address: QPN 0x00ffff, PSN 4";
         for (end, fired, left, said, verdict) in [
             (End::Signal(11), true, &[][..], "", Verdict::Crash),
