@@ -9,6 +9,8 @@
 mod delays;
 mod gids;
 mod host_impl;
+#[cfg(test)]
+mod host_tests;
 mod incidents;
 mod late;
 mod mapping_check;
