@@ -211,7 +211,7 @@ impl Faults {
         &self.partitions
     }
 
-    /// A queue pair is gone.
+    /// A queue pair was destroyed.
     pub(crate) fn forget(&mut self, qp: &QpContext) {
         self.queue_pairs.remove(&qp.ordinal);
         self.incidents.forget(qp.qpn);

@@ -212,7 +212,7 @@ impl Incidents {
         self.due.extend(self.waiting.extract_if(.., |(of, _)| *of == qpn));
     }
 
-    /// A queue pair is gone.
+    /// A queue pair was destroyed.
     pub(super) fn forget(&mut self, qpn: Qpn) {
         self.waiting.retain(|(of, _)| *of != qpn);
     }

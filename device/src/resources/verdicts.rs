@@ -104,7 +104,7 @@ impl Resources {
         self.complete_in_turn(&one.qp, one.cq, one.completion, one.released, one.solicited);
     }
 
-    /// A queue pair is reset: what waits of it is gone.
+    /// A queue pair is reset: what waits of it is dropped.
     pub(super) fn drop_put_off(&mut self, ordinal: u32) {
         let Some(put_off) = &mut self.put_off else { return };
         for key in [(ordinal, false), (ordinal, true)] {

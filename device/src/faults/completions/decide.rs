@@ -99,7 +99,7 @@ impl CompletionFaults {
         self.rules.iter().map(|armed| armed.name.clone()).collect()
     }
 
-    /// A queue pair is gone.
+    /// A queue pair was destroyed.
     pub(crate) fn forget(&mut self, ordinal: u32) {
         for side in WorkSide::ALL {
             self.queues.remove(&(ordinal, *side));
