@@ -3,11 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
+/// A new folder. Tests of one process run at once, and two of them may use one name.
 fn scratch(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sweep-{name}-{}", std::process::id()));
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (own, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sweep-{name}-{own}-{number}"));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("the target folder is writable");
     folder
@@ -120,7 +124,8 @@ fn nothing_is_found_in_a_correct_program() {
     let written = fs::read_to_string(&journal).expect("results are written down");
     let kept: String = written.split_inclusive('\n').take(4).collect();
     fs::write(&journal, format!("{kept}{{\"call\":\"ibv_")).expect("the file is ours");
-    assert!(sweep(&options, &program).status.success());
+    let resumed = sweep(&options, &program);
+    assert!(resumed.status.success(), "{resumed:?}");
     let again = fs::read_to_string(&journal).expect("results are written down");
     assert!(again.starts_with(&kept), "{again}");
     assert_eq!(again.lines().count(), written.lines().count());
