@@ -66,7 +66,7 @@ fn answers_in<A>(
     let end = Instant::now() + patience;
     while all.iter().any(|(_, answer)| answer.is_none()) && Instant::now() < end {
         for (sharer, _) in all.iter().filter(|(_, answer)| answer.is_none()) {
-            // A process that is gone or does not keep up is missing at the end.
+            // A process that has ended, or does not keep up, is missing at the end.
             (question.ask)(&asker, registry, sharer.process);
         }
         let again = (Instant::now() + ASK_AGAIN).min(end);
