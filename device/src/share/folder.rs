@@ -9,6 +9,10 @@ use super::ShareError;
 use super::process;
 use super::system::{self, About, File, OpenFolder};
 
+/// How often a file may be removed between being opened and being looked at. Each time another process ends
+/// in that moment.
+const REMOVALS: u32 = 1000;
+
 /// Whether a folder is of a file system in memory.
 pub(super) fn is_in_memory(folder: &Path) -> bool {
     rustix::fs::statfs(folder).is_ok_and(|about| about.f_type == libc::TMPFS_MAGIC)
@@ -82,13 +86,22 @@ impl Folder {
     /// Opens a file of the folder, making it when it is not there.
     ///
     /// # Errors
-    /// Another user could change it; the operating system refuses.
+    /// Another user could change it; the operating system refuses; other processes remove it again and again.
     pub(super) fn file(&self, name: &str) -> Result<File, ShareError> {
         let path = self.path.join(name);
-        let file = self.opened.open_file(name).map_err(failed("open the file", path.clone()))?;
-        let about = file.about().map_err(failed("look at the file", path.clone()))?;
-        check(&path, &about, about.is_file && about.names == 1)?;
-        Ok(file)
+        for _ in 0..REMOVALS {
+            let file = self.opened.open_file(name).map_err(failed("open the file", path.clone()))?;
+            let about = file.about().map_err(failed("look at the file", path.clone()))?;
+            // The last process that used it removed it after this one had opened it: the name is of no file
+            // now, or of a new one.
+            if about.is_file && about.names == 0 {
+                continue;
+            }
+            check(&path, &about, about.is_file && about.names == 1)?;
+            return Ok(file);
+        }
+        let removed = io::Error::from_raw_os_error(libc::ESTALE);
+        Err(failed("open the file before another process removes it", path)(removed))
     }
 
     /// The folder itself, for sockets that have names in it.

@@ -31,7 +31,10 @@ impl Domains {
     /// Opens the domain, unless its lock is a stopped process's.
     pub(super) fn open(&mut self, port: &SharedPort) {
         let commons = port.commons().unwrap();
-        self.file = DomainFile::open(&commons, 1, 2).ok().map(|(file, _)| file);
+        let opened = DomainFile::open(&commons, 1, 2);
+        let trusted = !matches!(&opened, Err(error) if error.errno() == libc::EPERM);
+        assert!(trusted, "a file that this user alone has is not trusted: {opened:?}");
+        self.file = opened.ok().map(|(file, _)| file);
     }
 
     /// Does one thing, or nothing.
