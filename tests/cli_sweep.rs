@@ -107,6 +107,32 @@ fn completions_fail_once_each_if_asked() {
 }
 
 #[test]
+fn steps_of_connection_management_fail_once_each_if_asked() {
+    let options = ["--json", "--strict", "--cm", "--call", "ibv_fork_init"];
+    let Some(program) = compile("waits_for_request") else { return };
+    let output = sweep(&[&options[..], &["--timeout", "2s"]].concat(), &program);
+    let found = findings(&output);
+    let is_it = |finding: &&Value| finding["verdict"] == "hang" && finding["opcode"] == "req";
+    assert!(found.iter().any(|finding| is_it(&finding)), "{found:#?}\n{output:?}");
+    assert_eq!(output.status.code(), Some(1));
+
+    let Some(program) = compile("connects_to_itself") else { return };
+    let output = sweep(&options, &program);
+    let found = findings(&output);
+    assert!(output.status.success(), "{output:?}");
+    let steps = found.iter().filter(|finding| !finding["step"].is_null());
+    let steps: Vec<(&str, &str, &str)> = steps
+        .map(|finding| (&finding["opcode"], &finding["step"], &finding["verdict"]))
+        .map(|(kind, step, verdict)| {
+            (kind.as_str().unwrap_or(""), step.as_str().unwrap_or(""), verdict.as_str().unwrap_or(""))
+        })
+        .collect();
+    for wanted in [("req", "rejected", "handled"), ("rep", "lost", "handled"), ("dreq", "lost", "handled")] {
+        assert!(steps.contains(&wanted), "{wanted:?}: {steps:?}");
+    }
+}
+
+#[test]
 fn nothing_is_found_in_a_correct_program() {
     let Some(program) = compile("correct") else { return };
     let folder = scratch("correct-results");

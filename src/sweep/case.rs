@@ -6,7 +6,7 @@ use pumice_device::faults::calls::{CallInfo, CallSelector, errno_text};
 use serde::{Deserialize, Serialize};
 
 use super::options::SweepOptions;
-use super::report_file::Completed;
+use super::report_file::{Completed, Message};
 
 /// The rule of a run.
 pub(super) const RULE: &str = "sweep";
@@ -37,7 +37,20 @@ pub(super) enum Case {
         /// What it ends with, by name.
         status: String,
     },
+    /// A step of connection management.
+    Step {
+        /// What becomes of its message: `rejected` or `lost`.
+        step: String,
+        /// The message.
+        #[serde(flatten)]
+        message: Message,
+    },
 }
+
+/// What becomes of a request for a connection.
+const REJECTED: &str = "rejected";
+/// What becomes of every other message: its sender or its peer sends it again.
+const LOST: &str = "lost";
 
 /// What completions end with: a status that every service and both work queues have.
 const STATUS: &str = "general";
@@ -53,6 +66,15 @@ impl Case {
                 "complete name={RULE} status={status} opcode={completion} qp={qp} connection={connection} \
                  message={message}"
             ),
+            Case::Step { step, message } => {
+                let Message { peer, connection, side, kind } = message;
+                let deed = if step == REJECTED { "reject" } else { "drop" };
+                let times = if step == REJECTED { "" } else { " times=1" };
+                format!(
+                    "{deed} name={RULE} service=cm opcode={kind} side={side} connection={connection} \
+                     peer={peer}{times}"
+                )
+            }
         }
     }
 
@@ -61,14 +83,16 @@ impl Case {
         match self {
             Case::Call { call, .. } => call.clone(),
             Case::Completion { completion, qp, .. } => format!("{completion} on qp {qp}"),
+            Case::Step { message: Message { kind, peer, .. }, .. } => format!("{kind} to {peer}"),
         }
     }
 
-    /// Which one of these: calls from 1, work requests from 0.
+    /// Which one of these: calls from 1, work requests and connections from 0.
     pub(super) fn ordinal(&self) -> u64 {
         match self {
             Case::Call { nth, .. } => *nth,
             Case::Completion { message, .. } => *message,
+            Case::Step { message, .. } => u64::from(message.connection),
         }
     }
 
@@ -77,7 +101,14 @@ impl Case {
         match self {
             Case::Call { errno, .. } => errno,
             Case::Completion { status, .. } => status,
+            Case::Step { step, .. } => step,
         }
+    }
+
+    /// Whether the protocol makes good what happens: the program need not say anything, but waits for the
+    /// protocol's timers.
+    pub(super) fn is_made_good(&self) -> bool {
+        matches!(self, Case::Step { step, .. } if step == LOST)
     }
 }
 
@@ -145,6 +176,22 @@ impl Cases {
             });
         }
     }
+
+    /// Adds the steps of connection management of a run in which none failed, of each peer and kind the first
+    /// ones.
+    pub(super) fn add_steps(&mut self, messages: &[Message], options: &SweepOptions) {
+        let mut seen = BTreeMap::<(&str, &str), u64>::new();
+        for message in messages {
+            let count = seen.entry((&message.peer, &message.kind)).or_default();
+            *count += 1;
+            if options.most != 0 && *count > options.most {
+                self.left_out += 1;
+                continue;
+            }
+            let step = if message.kind == "req" { REJECTED } else { LOST };
+            self.all.push(Case::Step { step: step.to_owned(), message: message.clone() });
+        }
+    }
 }
 
 #[cfg(test)]
@@ -186,5 +233,25 @@ mod tests {
         assert_eq!(cases.all[2].rule(), rule);
         let written = serde_json::to_string(&cases.all[2]).expect("it is a value of JSON");
         assert_eq!(serde_json::from_str::<Case>(&written).expect("it was written so"), cases.all[2]);
+    }
+
+    #[test]
+    fn a_request_is_rejected_and_other_messages_are_lost_once() {
+        let message = |kind: &str, connection| Message {
+            peer: "127.0.0.1".to_owned(),
+            connection,
+            side: "requester".to_owned(),
+            kind: kind.to_owned(),
+        };
+        let line = Line::parse_from(["sweep", "--cm", "--most", "1", "--", "true"]);
+        let mut cases = Cases { all: Vec::new(), left_out: 0 };
+        cases.add_steps(&[message("req", 0), message("rtu", 0), message("req", 1)], &line.options);
+        assert_eq!((cases.all.len(), cases.left_out), (2, 1));
+        let about = "side=requester connection=0 peer=127.0.0.1";
+        assert_eq!(cases.all[0].rule(), format!("reject name=sweep service=cm opcode=req {about}"));
+        assert_eq!(cases.all[1].rule(), format!("drop name=sweep service=cm opcode=rtu {about} times=1"));
+        assert!(!cases.all[0].is_made_good() && cases.all[1].is_made_good());
+        let written = serde_json::to_string(&cases.all[1]).expect("it is a value of JSON");
+        assert_eq!(serde_json::from_str::<Case>(&written).expect("it was written so"), cases.all[1]);
     }
 }

@@ -1,5 +1,5 @@
-//! `pumice sweep`: runs a program again and again, and fails another of its verbs calls or completions each
-//! time.
+//! `pumice sweep`: runs a program again and again, and fails another of its verbs calls, completions or steps
+//! of connection management each time.
 
 mod case;
 mod child;
@@ -34,6 +34,8 @@ const CLEAN_LIMIT: Duration = Duration::from_secs(600);
 /// A run with a fault may take so many times as long, and so much longer.
 const TIMES: u32 = 10;
 const LONGER: Duration = Duration::from_secs(5);
+/// And so much longer if a message is lost that the connection manager sends again: its timers take seconds.
+const REPEATED: Duration = Duration::from_secs(20);
 /// Exit status of shells for a program that is not there, or cannot be executed.
 const NOT_RUN: [i32; 2] = [126, 127];
 
@@ -54,15 +56,21 @@ pub(crate) fn run(options: &SweepOptions, out: &mut dyn Write) -> CommandResult 
     let Some(usual) = usual else { return Err(stopped(options)) };
     check_usual(&usual)?;
     let mut cases = Cases::of(&usual.report.calls, options);
-    if options.completions {
+    if options.completions || options.cm {
         let census = runner.run(0, first, Aim::Census, CLEAN_LIMIT).map_err(failed("start the program"))?;
         let Some(census) = census else { return Err(stopped(options)) };
-        cases.add(&census.completed, options);
+        if options.completions {
+            cases.add(&census.completed, options);
+        }
+        if options.cm {
+            cases.add_steps(&census.messages, options);
+        }
     }
     let limit = options.timeout.unwrap_or(usual.took * TIMES + LONGER);
+    let patience = if options.timeout.is_none() { REPEATED } else { Duration::ZERO };
     let (mut journal, known) = Journal::open(options).map_err(CommandError::Failed)?;
     let clean = Clean::finding(&usual);
-    let sweep = Sweep { runner: &runner, clean: Clean::of(&usual), limit };
+    let sweep = Sweep { runner: &runner, clean: Clean::of(&usual), limit, patience };
     let mut findings = vec![clean];
     findings.extend(sweep.run_all(&cases.all, known, &places, &mut journal)?);
     if runner.is_interrupted() {
@@ -146,6 +154,8 @@ struct Sweep<'a> {
     runner: &'a Runner<'a>,
     clean: Clean,
     limit: Duration,
+    /// For what the protocol makes good, beyond the limit.
+    patience: Duration,
 }
 
 /// What the jobs share.
@@ -203,7 +213,8 @@ impl Sweep<'_> {
             }
             bar.set_message(format!("{} {}", case.subject(), case.ordinal()));
             // 0 is the run without faults.
-            let finding = match self.runner.run(index + 1, place, Aim::Case(case), self.limit) {
+            let longer = if case.is_made_good() { self.patience } else { Duration::ZERO };
+            let finding = match self.runner.run(index + 1, place, Aim::Case(case), self.limit + longer) {
                 Ok(Some(run)) => self.clean.judge(case, &run),
                 Ok(None) => return,
                 Err(error) => {

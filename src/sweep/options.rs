@@ -9,8 +9,8 @@ use clap::Args;
 /// Options of `pumice sweep`.
 #[derive(Debug, Args)]
 pub(crate) struct SweepOptions {
-    /// Fail at most so many calls of each name, and completions of each queue pair and kind, from the first
-    /// on; 0 fails all
+    /// Fail at most so many calls of each name, completions of each queue pair and kind, and steps of each
+    /// kind with each peer, from the first on; 0 fails all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) most: u64,
     /// Fail each call with every errno that it may give, not with its most usual one only
@@ -23,6 +23,10 @@ pub(crate) struct SweepOptions {
     /// queue pair goes to the error state
     #[arg(long)]
     pub(crate) completions: bool,
+    /// Also let each step of connection management fail once: a request for a connection is rejected, and
+    /// every other message that the program's side sends is lost once
+    #[arg(long)]
+    pub(crate) cm: bool,
     /// A run that takes longer hangs: 800ms, 10s [default: 10 times the run without faults, and 5 s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,

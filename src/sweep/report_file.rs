@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// An object that a process left.
@@ -26,19 +27,62 @@ pub(super) struct Completed {
     pub(super) message: u64,
 }
 
-/// The completions in a report of faults to which this rule applied, in order.
-pub(super) fn completed(path: &Path, rule: &str) -> Vec<Completed> {
-    #[derive(Deserialize)]
-    struct Line {
-        rule: String,
-        #[serde(flatten)]
-        completed: Completed,
+/// The first transmission of a message of connection management that a rule was about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Message {
+    /// Who it was for.
+    pub(super) peer: String,
+    /// How many connections with this peer were begun before from this side.
+    pub(super) connection: u32,
+    /// `requester`: this process asked for the connection; `responder`: its peer did.
+    pub(super) side: String,
+    /// What it is: `req`, `rep`, `rtu` …
+    #[serde(rename = "opcode")]
+    pub(super) kind: String,
+}
+
+/// A report of faults, by the rule that applied.
+pub(super) struct FaultReport(String);
+
+impl FaultReport {
+    /// The report in a file; an empty one if there is none.
+    pub(super) fn read(path: &Path) -> FaultReport {
+        FaultReport(fs::read_to_string(path).unwrap_or_default())
     }
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    let mut all: Vec<Completed> = lines.filter(|line| line.rule == rule).map(|line| line.completed).collect();
-    all.sort();
-    all
+
+    /// Whether this rule applied to something.
+    pub(super) fn has(&self, rule: &str) -> bool {
+        self.lines::<serde::de::IgnoredAny>(rule).next().is_some()
+    }
+
+    /// The completions to which this rule applied, in order.
+    pub(super) fn completed(&self, rule: &str) -> Vec<Completed> {
+        let mut all: Vec<Completed> = self.lines(rule).collect();
+        all.sort();
+        all
+    }
+
+    /// The messages of connection management to which this rule applied, in the order of sending; one that
+    /// was sent again is there once.
+    pub(super) fn messages(&self, rule: &str) -> Vec<Message> {
+        let mut all: Vec<Message> = Vec::new();
+        for message in self.lines(rule) {
+            if !all.contains(&message) {
+                all.push(message);
+            }
+        }
+        all
+    }
+
+    /// What the lines of a rule say. A line that was cut off, or that says something else, is left out.
+    fn lines<'a, T: DeserializeOwned>(&'a self, rule: &'a str) -> impl Iterator<Item = T> + 'a {
+        #[derive(Deserialize)]
+        struct Line {
+            rule: String,
+        }
+        let is_it = move |line: &&str| serde_json::from_str::<Line>(line).is_ok_and(|line| line.rule == rule);
+        self.0.lines().filter(is_it).filter_map(|line| serde_json::from_str(line).ok())
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -95,6 +139,23 @@ impl CallReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_of_faults_tells_completions_from_messages() {
+        let report = FaultReport(
+            r#"{"process":"a","seed":1,"rules":["census"]}
+{"rule":"steps","service":"cm","connection":0,"side":"requester","opcode":"req","peer":"::1","packet":0}
+{"rule":"steps","service":"cm","connection":0,"side":"requester","opcode":"req","peer":"::1","packet":0}
+{"rule":"census","completion":"send","qp":0,"connection":0,"message":3}
+{"rule":"steps","service":"cm","connec"#
+                .to_owned(),
+        );
+        assert_eq!(report.completed("census").len(), 1);
+        let messages = report.messages("steps");
+        assert_eq!(messages.len(), 1, "{messages:?}");
+        assert_eq!((messages[0].kind.as_str(), messages[0].peer.as_str()), ("req", "::1"));
+        assert!(report.has("steps") && !report.has("sweep"));
+    }
 
     #[test]
     fn processes_are_put_together() {

@@ -18,7 +18,7 @@ use super::child::{Group, Waited};
 use super::options::SweepOptions;
 use super::place::Place;
 use super::ready::is_listening;
-use super::report_file::{CallReport, Completed, completed};
+use super::report_file::{CallReport, Completed, FaultReport, Message};
 
 /// How long a server may take until it listens; one that never does is met all the same.
 const READY_PATIENCE: Duration = Duration::from_secs(2);
@@ -26,14 +26,16 @@ const READY_PATIENCE: Duration = Duration::from_secs(2);
 const READY_STEP: Duration = Duration::from_millis(5);
 
 /// A rule that changes nothing, and whose report has every completion.
-const CENSUS: &str = "late name=census time=1ns";
+const COMPLETIONS: &str = "completions";
+/// One whose report has every message of connection management.
+const STEPS: &str = "steps";
 
 /// What a run is for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Aim<'a> {
     /// To see what the program does without faults.
     Usual,
-    /// To see which completions it has.
+    /// To see which completions it has, and which steps of connection management.
     Census,
     /// To see what it does when this fails.
     Case(&'a Case),
@@ -44,7 +46,9 @@ impl Aim<'_> {
     fn rule(self) -> Option<String> {
         match self {
             Aim::Usual => None,
-            Aim::Census => Some(CENSUS.to_owned()),
+            Aim::Census => {
+                Some(format!("late name={COMPLETIONS} time=1ns\ndelay name={STEPS} service=cm time=1ns"))
+            }
             Aim::Case(case) => Some(case.rule()),
         }
     }
@@ -69,8 +73,10 @@ pub(super) struct Run {
     pub(super) report: CallReport,
     /// Its completions, if they were asked for.
     pub(super) completed: Vec<Completed>,
-    /// A completion failed by the rule of the run.
-    pub(super) failed_completion: bool,
+    /// Its messages of connection management, if they were asked for.
+    pub(super) messages: Vec<Message>,
+    /// The rule of the run applied to a completion or a message.
+    pub(super) met_fault: bool,
     /// What the swept program said, without sentences of this project.
     pub(super) said: Vec<String>,
     pub(super) took: Duration,
@@ -178,11 +184,13 @@ impl<'a> Runner<'a> {
         let took = begin.elapsed();
         // Both sides end before their files are read.
         drop((serving, running));
+        let faults = FaultReport::read(&files.faults);
         Ok(Some(Run {
             end,
             report: CallReport::read(&files.report),
-            completed: completed(&files.faults, "census"),
-            failed_completion: !completed(&files.faults, RULE).is_empty(),
+            completed: faults.completed(COMPLETIONS),
+            messages: faults.messages(STEPS),
+            met_fault: faults.has(RULE),
             said: files.said(),
             took,
         }))

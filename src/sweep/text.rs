@@ -47,7 +47,7 @@ pub(super) fn write(
     let counted: Vec<String> = counts.iter().map(|(verdict, count)| format!("{count} {verdict}")).collect();
     writeln!(out, "{runs} runs with a fault: {}", counted.join(", "))?;
     if left_out > 0 {
-        writeln!(out, "{left_out} more calls or completions were not failed: --most 0 fails all")?;
+        writeln!(out, "{left_out} more calls, completions or steps were not failed: --most 0 fails all")?;
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ pub(super) enum Verdict {
     Silent,
     /// The program dealt with it.
     Handled,
-    /// The call was not made this time, or the work request was not completed.
+    /// The call was not made this time, the work request was not completed, or the message was not sent.
     Unmade,
 }
 
@@ -84,9 +84,9 @@ impl Clean {
         let verdict = match run.end {
             End::Signal(_) => Verdict::Crash,
             End::Hang => Verdict::Hang,
-            End::Exit(_) if !run.report.fired && !run.failed_completion => Verdict::Unmade,
+            End::Exit(_) if !run.report.fired && !run.met_fault => Verdict::Unmade,
             End::Exit(_) if !left.is_empty() => Verdict::Leak,
-            End::Exit(0) if said.is_none() => Verdict::Silent,
+            End::Exit(0) if said.is_none() && !case.is_made_good() => Verdict::Silent,
             End::Exit(_) => Verdict::Handled,
         };
         let seconds = run.took.as_secs_f64();
@@ -156,7 +156,8 @@ mod tests {
         let left = Some(left.iter().map(object).collect());
         let said = said.iter().map(|line| (*line).to_owned()).collect();
         let report = CallReport { fired, left, ..CallReport::default() };
-        Run { end, report, completed: Vec::new(), failed_completion: false, said, took: Duration::ZERO }
+        let took = Duration::ZERO;
+        Run { end, report, completed: Vec::new(), messages: Vec::new(), met_fault: false, said, took }
     }
 
     #[test]
