@@ -63,6 +63,38 @@ fn plans_are_checked_with_line_and_remedy() {
 }
 
 #[test]
+fn a_rule_that_can_never_begin_is_refused_before_the_program_starts() {
+    let marker = Scratch::new("began", "");
+    for (rules, sentence) in [
+        (
+            &["drop after=\"rule other\""][..],
+            "it waits for rule \"other\", which the plan lacks: write the name of a rule of the plan",
+        ),
+        (&["drop after=\"rule drop\""], "it waits for itself, so it never begins: name another rule"),
+        (
+            &["drop name=a after=\"rule b\"", "mark name=b after=\"rule c\"", "mark name=c after=\"rule a\""],
+            "rules that wait for it in turn are what it waits for: break the circle",
+        ),
+        (&["late side=send until=\"rule other\""], "it waits for rule \"other\", which the plan lacks"),
+        (&["drop after=\"call reg_mr 3\""], "no call that can fail is named reg_mr; is ibv_reg_mr meant?"),
+        (&["drop after=\"call ibv_wc_status_str\""], "no call that can fail is named ibv_wc_status_str"),
+        (&["drop after=\"event fire\""], "fire is none of cq-error, "),
+        (&["drop after=\"completions 0\""], "is nothing that can be waited for: write \"rule NAME\""),
+        (&["fail call=ibv_reg_mr after=\"bytes 1 qp=x\""], "is nothing that can be waited for"),
+        (&["drop after=\"time soon\""], "soon is no time: write it as 500ns"),
+    ] {
+        std::fs::write(marker.path(), "").unwrap();
+        let mut arguments = vec!["run"];
+        arguments.extend(rules.iter().flat_map(|rule| ["--fault", rule]));
+        arguments.extend(["--", "rm", marker.path()]);
+        let (code, out, said) = texts(&pumice(&arguments));
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{rules:?}: {said}");
+        assert!(said.contains(sentence) && said.trim_end().lines().count() == 1, "{rules:?}: {said}");
+        assert!(std::path::Path::new(marker.path()).exists(), "{rules:?}: the program started");
+    }
+}
+
+#[test]
 fn a_rule_that_never_applied_is_found() {
     let begin = "{\"process\":\"a\",\"seed\":1,\"rules\":[\"one\",\"two\"]}\n";
     let packet = r#"{"rule":"one","tag":"a","service":"rc","qp":0,"connection":0,"side":"requester","#;
@@ -76,6 +108,38 @@ fn a_rule_that_never_applied_is_found() {
     assert_eq!(code, Some(0));
     let empty = Scratch::new("empty.jsonl", "");
     assert_eq!(pumice(&["faults", "assert", empty.path()]).status.code(), Some(1));
+}
+
+/// A packet of a report; `rest` says what happened to it.
+fn packet(ordinal: u64, rest: &str) -> String {
+    format!(
+        "{{\"rule\":\"one\",\"tag\":\"a\",\"service\":\"rc\",\"qp\":0,\"connection\":0,\
+         \"side\":\"requester\",\"opcode\":\"send\",\"message\":{ordinal},\
+         \"packet\":{ordinal},\"transmission\":1,{rest}}}\n"
+    )
+}
+
+#[test]
+fn reports_of_two_runs_are_compared() {
+    let (long, short, lost) = ("\"bytes\":90", "\"bytes\":60", "\"lost\":true");
+    let one = Scratch::new("one.jsonl", &(packet(0, short) + &packet(1, short) + &packet(1, lost)));
+    let again = Scratch::new("again.jsonl", &(packet(1, lost) + &packet(0, short) + &packet(1, short)));
+    let (code, out, _) = texts(&pumice(&["faults", "compare", one.path(), again.path()]));
+    assert_eq!((code, out.as_str()), (Some(0), "same\n"));
+    let other = Scratch::new("other.jsonl", &(packet(0, short) + &packet(1, long)));
+    let (code, out, _) = texts(&pumice(&["faults", "compare", one.path(), other.path()]));
+    assert_eq!(code, Some(0), "{out}");
+    assert!(
+        out.contains("another message: a, rc, queue pair 0, connection 0, requests: message 1 "),
+        "{out}"
+    );
+    assert!(out.contains("send of 90 bytes") && out.contains("send of 60 bytes"), "{out}");
+    let defect = Scratch::new("defect.jsonl", &(packet(0, short) + &packet(1, short)));
+    let (code, out, _) = texts(&pumice(&["faults", "compare", one.path(), again.path(), defect.path()]));
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.contains("another fate, in ") && !out.contains("another message"), "{out}");
+    let (code, _, said) = texts(&pumice(&["faults", "compare", one.path(), "/nowhere.jsonl"]));
+    assert_eq!(code, Some(2), "{said}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use pumice_transport::wire::ProcessIndex;
 use crate::event::{AwaitedEvents, FaultWitness, ReportSource, StepHook, Subscribers, Topics};
 use crate::faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use crate::ground::clock::Clock;
-use crate::hca::{Hca, HcaConfig, HcaError};
+use crate::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
 use crate::port::{CaptureSubscriber, Port, PortError, TapPort, UdpConfig, UdpPort};
 use crate::share::{ShareConfig, ShareError, SharedPort};
 use crate::shuffle::{Shuffle, ShuffleOptions};
@@ -33,6 +33,8 @@ pub struct Opening {
     pub triggers: Option<Arc<Triggers>>,
     /// What the plan calls this process: its fates depend on it. By default the name of the device.
     pub tag: Option<String>,
+    /// The device asks the plan about calls ([`Hca::calls`]); else that happens before calls reach it.
+    pub asks_about_calls: bool,
     /// A seed decides what the specification leaves open to a device.
     pub shuffle: Option<ShuffleOptions>,
     /// What takes a sentence for each fault that is applied.
@@ -93,6 +95,7 @@ impl Opening {
             faults: FaultPlan::new(),
             triggers: None,
             tag: None,
+            asks_about_calls: false,
             shuffle: None,
             fault_log: None,
             fault_report: None,
@@ -151,6 +154,9 @@ impl Opening {
         let tag = self.tag.take().unwrap_or_else(|| self.hca.name.clone());
         let triggers = self.triggers.take().unwrap_or_else(|| Triggers::new(&self.faults, &clock));
         let mut faults = PlanAtWork::new(&self.faults, &tag, &triggers, &clock);
+        if self.asks_about_calls {
+            faults.of_calls(&self.faults, &tag, &triggers);
+        }
         if let Some(source) = self.capture {
             faults.keep_notes();
             let out = source().map_err(OpenError::Capture)?;
@@ -162,12 +168,22 @@ impl Opening {
         }
         let (report, hook) = (self.fault_report.take(), self.fault_log.take());
         let witness = FaultWitness::new(&tag, self.faults.seed(), faults.names(), report, hook);
-        self.hca.subscribers.push(Box::new(witness.map_err(OpenError::Report)?));
+        let witness = witness.map_err(OpenError::Report)?.of_calls(self.asks_about_calls);
+        self.hca.subscribers.push(Box::new(witness));
+        let calls = CallWatch::default();
+        self.hca.subscribers.push(Box::new(calls.clone()));
         let subscribers: Arc<Subscribers> = Arc::new(self.hca.subscribe(&clock)?);
         if subscribers.listen(Topics::BATCHES) {
             port = Box::new(TapPort::new(port, Arc::clone(&subscribers)));
         }
         let shuffle = self.shuffle.map(|options| Arc::new(Shuffle::new(options, &tag, clock.is_virtual())));
-        Ok(Hca::open_with(self.hca, port, clock, subscribers, faults, shuffle)?)
+        let attends = faults.packets.as_ref().is_some_and(|faults| faults.attends_calls());
+        let attended = attends.then(|| Arc::clone(&triggers));
+        let calls = CallGate::new(calls, faults.calls.take(), triggers, Arc::clone(&subscribers));
+        let hca = Hca::open_with(self.hca, port, clock, calls, faults, shuffle)?;
+        if let Some(triggers) = attended {
+            hca.attend_calls(&triggers);
+        }
+        Ok(hca)
     }
 }

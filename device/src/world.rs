@@ -73,8 +73,7 @@ impl World {
     /// False if nothing ever will.
     pub fn step(&mut self) -> bool {
         self.settle();
-        let deadlines = self.hcas.iter().filter_map(|hca| hca.deadline_ns());
-        let Some(next_ns) = deadlines.chain(self.fabric.next_event_ns()).min() else { return false };
+        let Some(next_ns) = self.next_ns() else { return false };
         self.advance_to(next_ns.max(self.now_ns()));
         true
     }
@@ -104,6 +103,24 @@ impl World {
     pub(crate) fn pass_time(&mut self, now_ns: u64) {
         self.time.advance_to(now_ns);
         self.fabric.advance_to(now_ns);
+    }
+
+    /// Lets so much virtual time pass, with all that happens in it.
+    pub fn run_for(&mut self, for_ns: u64) {
+        let end_ns = self.now_ns().saturating_add(for_ns);
+        loop {
+            self.settle();
+            match self.next_ns() {
+                Some(next_ns) if next_ns < end_ns => self.advance_to(next_ns.max(self.now_ns())),
+                _ => return self.advance_to(end_ns),
+            }
+        }
+    }
+
+    /// When the next thing will happen.
+    fn next_ns(&self) -> Option<u64> {
+        let deadlines = self.hcas.iter().filter_map(|hca| hca.deadline_ns());
+        deadlines.chain(self.fabric.next_event_ns()).min()
     }
 
     /// Steps until `done` or until `limit_ns` of virtual time have passed; whether it was done.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use kit::planned::{Report, node, plan as plan_of};
 use kit::{Connection, Node, connect};
 use pumice_device::faults::FaultPlan;
-use pumice_device::hca::CqSetup;
+use pumice_device::ground::table::Handle;
+use pumice_device::hca::{CqSetup, QpInit, SrqSetup};
 use pumice_device::objects::completion_channel::CompletionChannel;
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
@@ -211,6 +212,127 @@ fn what_waits_of_a_queue_pair_that_is_reset_or_destroyed_is_gone() {
     let (a, world) = (&pair.a, &mut pair.world);
     assert!(!world.run_until(20 * MS_NS, || !a.drain().is_empty()));
     pair.a.hca.destroy_qp(pair.qa).unwrap();
+}
+
+#[test]
+fn sends_of_uc_fail_on_the_send_side_alone_unless_the_adapter_fails() {
+    for (name, status, state) in [
+        ("local-qp-operation", WcStatus::LocQpOpErr, QpState::Sqe),
+        ("local-protection", WcStatus::LocProtErr, QpState::Sqe),
+        ("fatal", WcStatus::FatalErr, QpState::Err),
+    ] {
+        let rule = format!("complete status={name} side=send message=1");
+        let mut pair = pair(QpType::Uc, &plan_of(&[&rule]));
+        pair.send(3, false);
+        let expected = [(0, Success), (1, status), (2, WrFlushErr)];
+        assert_eq!(seen(&pair.take(3)), expected, "{name}");
+        assert_eq!((pair.a.state(pair.qa), pair.b.state(pair.qb)), (state, QpState::Rts), "{name}");
+    }
+}
+
+#[test]
+fn a_receive_of_ud_fails_and_its_queue_pair_with_it() {
+    let plan = plan_of(&["complete status=local-protection side=receive message=1"]);
+    let mut pair = pair(QpType::Ud, &plan);
+    let (_, path) = pair.b.hca.create_ah(pair.b.pd, &kit::address_vector(pair.a.ip)).unwrap();
+    for k in 0..4 {
+        pair.a.post_recv(pair.qa, k, 0, 104);
+    }
+    for k in 0..2 {
+        let ud = UdDestination { path: path.clone(), qpn: pair.qa, qkey: 0x1111_1111 };
+        let request =
+            SendRequest { sges: &[pair.b.sge(0, 64)], ud: Some(ud), ..SendRequest::new(k, SendOpcode::Send) };
+        pair.b.hca.post_send(pair.qb, &request).unwrap();
+    }
+    let completions = pair.take(4);
+    let expected = [(0, Success), (1, WcStatus::LocProtErr), (2, WrFlushErr), (3, WrFlushErr)];
+    assert_eq!((seen(&completions), pair.a.state(pair.qa)), (expected.to_vec(), QpState::Err));
+    // The sender of a datagram hears of nothing.
+    assert_eq!(seen(&pair.b.drain()), [(0, Success), (1, Success)]);
+}
+
+/// Two pairs whose ends at `a` share a receive queue with `requests` requests.
+fn sharing(plan: &FaultPlan, requests: u64) -> (Pair, [(Qpn, Qpn); 2]) {
+    let pair = pair(QpType::Rc, plan);
+    let setup = SrqSetup { pd: pair.a.pd, max_wr: 16, max_sge: 1, cookie: 0, xrc: None };
+    let srq = pair.a.hca.create_srq(&setup).unwrap();
+    let qps = [(); 2].map(|()| {
+        let init = QpInit { srq: Some(srq), ..pair.a.qp_init(QpType::Rc) };
+        let (qa, qb) = (pair.a.hca.create_qp(&init).unwrap().0, pair.b.create_qp(QpType::Rc));
+        connect(&pair.a, qa, &pair.b, qb, true, Connection::default());
+        (qa, qb)
+    });
+    for wr_id in 0..requests {
+        let request = RecvRequest { wr_id, sges: &[pair.a.sge(0, 64)] };
+        pair.a.hca.post_srq_recv(srq, &request).unwrap();
+    }
+    (pair, qps)
+}
+
+#[test]
+fn a_request_of_a_shared_receive_queue_fails_with_its_queue_pair_alone() {
+    // Queue pair 0 is the one that `pair` makes.
+    let plan = plan_of(&["complete status=local-access side=receive qp=1 message=0"]);
+    let (mut pair, [(one, of_one), (two, of_two)]) = sharing(&plan, 3);
+    pair.b.send(of_two, 7, 0, 64);
+    assert_eq!(seen(&pair.take(1)), [(0, Success)]);
+    pair.b.send(of_one, 8, 0, 64);
+    assert_eq!(seen(&pair.take(1)), [(1, WcStatus::LocAccessErr)]);
+    let next = || pair.a.hca.async_events().try_event().map(|taken| (taken.event, taken.ack()).0);
+    assert_eq!(next(), Some(AsyncEventType::QpLastWqeReached));
+    assert_eq!((pair.a.state(one), pair.a.state(two)), (QpState::Err, QpState::Rts));
+    // The requests of others stay.
+    pair.b.send(of_two, 9, 0, 64);
+    assert_eq!(seen(&pair.take(1)), [(2, Success)]);
+    let mut of_peer = Vec::new();
+    let (b, world) = (&pair.b, &mut pair.world);
+    assert!(world.run_until(SECOND_NS, || {
+        of_peer.extend(b.drain());
+        of_peer.len() == 3
+    }));
+    assert_eq!(seen(&of_peer), [(7, Success), (8, WcStatus::RemAccessErr), (9, Success)]);
+}
+
+/// `b` sends to a shared receive queue of `a`'s XRC domain: the pair, the queue's number, and its completion
+/// queue. Each end has the plan of its node.
+fn xrc(plan: &FaultPlan) -> (Pair, u32, Handle) {
+    let mut pair = pair(QpType::Rc, plan);
+    let xrcd = pair.a.hca.open_xrcd().unwrap();
+    let xrc = Some((xrcd, pair.a.cq.handle()));
+    let setup = SrqSetup { pd: pair.a.pd, max_wr: 8, max_sge: 1, cookie: 0, xrc };
+    let srq = pair.a.hca.create_srq(&setup).unwrap();
+    let init = QpInit { recv_cq: None, ..pair.b.qp_init(QpType::XrcInitiator) };
+    pair.qb = pair.b.hca.create_qp(&init).unwrap().0;
+    let init = pair.a.qp_init(QpType::XrcTarget);
+    let init = QpInit { pd: None, send_cq: None, recv_cq: None, xrcd: Some(xrcd), ..init };
+    pair.qa = pair.a.hca.create_qp(&init).unwrap().0;
+    connect(&pair.a, pair.qa, &pair.b, pair.qb, true, Connection::default());
+    let number = pair.a.hca.srq_number(srq).unwrap();
+    (pair, number, srq)
+}
+
+#[test]
+fn a_receive_of_an_xrc_target_fails_with_the_target_and_the_initiator_is_told() {
+    let plan = plan_of(&["complete status=local-length side=receive qp=1 message=1"]);
+    let (mut pair, number, srq) = xrc(&plan);
+    for wr_id in 0..3 {
+        let request = RecvRequest { wr_id, sges: &[pair.a.sge(0, 64)] };
+        pair.a.hca.post_srq_recv(srq, &request).unwrap();
+    }
+    for k in 0..3 {
+        let sges = [pair.b.sge(0, 64)];
+        let request = SendRequest { xrc_srqn: number, sges: &sges, ..SendRequest::new(k, SendOpcode::Send) };
+        pair.b.hca.post_send(pair.qb, &request).unwrap();
+    }
+    assert_eq!(seen(&pair.take(2)), [(0, Success), (1, WcStatus::LocLenErr)]);
+    assert_eq!(pair.a.state(pair.qa), QpState::Err);
+    let mut of_peer = Vec::new();
+    let (b, world) = (&pair.b, &mut pair.world);
+    assert!(world.run_until(SECOND_NS, || {
+        of_peer.extend(b.drain());
+        of_peer.len() == 3
+    }));
+    assert_eq!(seen(&of_peer), [(0, Success), (1, WcStatus::RemInvReqErr), (2, WrFlushErr)]);
 }
 
 /// The sorted report of `a` while it sends and receives 40 messages, in a network of this seed.

@@ -133,6 +133,22 @@ fn a_request_is_rejected_for_the_reason_of_the_rule_and_the_next_one_is_served()
 }
 
 #[test]
+fn what_the_peer_says_with_a_rejection_is_in_the_rule() {
+    for (rule, said) in [
+        ("reject connection=0 private-data=busy", &b"busy"[..]),
+        ("reject connection=0 private-data=\"come back\" reason=no-resources", b"come back"),
+        ("reject connection=0 private-data=0x00ff10", b"\0\xff\x10"),
+    ] {
+        everywhere(&[rule], 1, |ends| {
+            ends.ask();
+            let event = ends.event(0);
+            let Event::Rejected { rejection, .. } = event else { panic!("{event:?}") };
+            assert_eq!(rejection.private_data.split_at(said.len()), (said, &[0; 148][said.len()..]));
+        });
+    }
+}
+
+#[test]
 fn requests_that_are_ignored_or_doubled_and_lost_rtus_only_take_time() {
     for (rule, lines) in [
         ("drop service=cm opcode=req times=2", 2),

@@ -1,6 +1,6 @@
 /* Ranks that reduce, exchange and pass messages round through MPI, and compare every value with what it must be.
  *
- *   mpirun -np N openmpi-verify      rank 0 prints what was verified; a wrong value aborts all ranks */
+ *   mpirun -np N openmpi-verify [ROUNDS [SIZES]]      rank 0 prints what was verified; a wrong value aborts all ranks */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -89,10 +89,12 @@ static void ring(int count, int round)
 int main(int argc, char **argv)
 {
 	MPI_Init(&argc, &argv);
+	int rounds = argc > 1 ? atoi(argv[1]) : ROUNDS, kinds = argc > 2 ? atoi(argv[2]) : KINDS;
+	kinds = kinds < KINDS ? kinds : KINDS;
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-	for (int round = 0; round < ROUNDS; round++)
-		for (int kind = 0; kind < KINDS; kind++) {
+	for (int round = 0; round < rounds; round++)
+		for (int kind = 0; kind < kinds; kind++) {
 			allreduce(COUNTS[kind], round);
 			alltoall(COUNTS[kind] / ranks + 1, round);
 			ring(COUNTS[kind], round);
@@ -100,7 +102,7 @@ int main(int argc, char **argv)
 	unsigned long all = 0;
 	MPI_Reduce(&verified, &all, 1, MPI_UNSIGNED_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
 	if (rank == 0)
-		printf("verified %lu values of %d ranks: allreduce, alltoall and a ring of %d sizes\n", all, ranks, KINDS);
+		printf("verified %lu values of %d ranks: allreduce, alltoall and a ring of %d sizes\n", all, ranks, kinds);
 	MPI_Finalize();
 	return 0;
 }

@@ -1,5 +1,7 @@
 //! `pumice faults`: fault plans checked, kinds of faults listed, reports judged.
 
+mod compare;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -43,6 +45,15 @@ enum Action {
         #[arg(required = true)]
         reports: Vec<PathBuf>,
     },
+    /// Compare reports of several runs with the first one: same, or which message differed
+    ///
+    /// The exit code is 1 if a rule did another thing to the same message. Reports say which messages there
+    /// were if the plan has a rule "note"; without it, everything that differs counts.
+    Compare {
+        /// Reports that --fault-report has written; of several processes, one file for each run
+        #[arg(required = true, num_args = 2..)]
+        reports: Vec<PathBuf>,
+    },
 }
 
 /// Runs the command.
@@ -53,6 +64,10 @@ pub(crate) fn run(options: &FaultsOptions, out: &mut dyn Write) -> CommandResult
         Action::Plans { name: None } => plans(out),
         Action::Plans { name: Some(name) } => plan(name, out),
         Action::Assert { reports } => assert(reports, out),
+        Action::Compare { reports } => {
+            let texts = reports.iter().map(|file| Ok((file, read(file)?)));
+            compare::run(&texts.collect::<Result<Vec<_>, CommandError>>()?, out)
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 
 use super::Engine;
+use crate::faults::calls::CallKey;
 use crate::faults::{Faults, Incident};
 use crate::objects::async_event::AsyncElement;
 
@@ -21,6 +22,13 @@ impl Engine {
                 entry.qp.go_on();
                 self.touch(index);
             }
+        }
+    }
+
+    /// A call has returned: what waited for it happens.
+    pub(crate) fn called(&mut self, key: &CallKey<'_>) {
+        if self.resources.called(key) {
+            self.settle();
         }
     }
 

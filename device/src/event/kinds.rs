@@ -14,6 +14,7 @@ use pumice_transport::wire::{Opcode, Psn, Qpn};
 
 use super::element::AsyncElement;
 use crate::faults::Fired;
+use crate::faults::calls::CallFired;
 use crate::faults::completion_events::CompletionEventFired;
 use crate::faults::completions::CompletionFired;
 use crate::faults::live::LiveChange;
@@ -108,6 +109,11 @@ pub enum Event<'a> {
         fault: &'a CompletionFired<'a>,
         /// The number of the queue pair.
         qpn: Qpn,
+    },
+    /// A rule of a fault plan applied to a call.
+    CallFaultApplied {
+        /// Which rule did what to which call.
+        fault: &'a CallFired<'a>,
     },
     /// A rule of a fault plan applied to an event of a completion channel.
     CompletionEventFaultApplied {
@@ -214,6 +220,7 @@ impl Event<'_> {
             Event::PacketDropped { .. } => Topics::DROPS,
             Event::FaultApplied { .. }
             | Event::FaultPlanChanged { .. }
+            | Event::CallFaultApplied { .. }
             | Event::CompletionFaultApplied { .. }
             | Event::CompletionEventFaultApplied { .. } => Topics::FAULTS,
             Event::CallRefused { .. } => Topics::CALLS,

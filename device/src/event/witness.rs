@@ -29,6 +29,8 @@ pub type ReportSource = Box<dyn FnOnce() -> io::Result<ReportWriter> + Send>;
 pub struct FaultWitness {
     tag: String,
     seed: u64,
+    /// It also hears of calls; else what asks the rules about them writes that down.
+    hears_calls: bool,
     state: Mutex<State>,
 }
 
@@ -76,7 +78,14 @@ impl FaultWitness {
             state.begin(tag, seed)?;
             state.sentences.begin()?;
         }
-        Ok(FaultWitness { tag: tag.to_owned(), seed, state: Mutex::new(state) })
+        Ok(FaultWitness { tag: tag.to_owned(), seed, hears_calls: false, state: Mutex::new(state) })
+    }
+
+    /// Also of calls.
+    #[must_use]
+    pub(crate) fn of_calls(mut self, hears_calls: bool) -> FaultWitness {
+        self.hears_calls = hears_calls;
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -176,6 +185,12 @@ impl Subscriber for FaultWitness {
                 state.unused.remove(fault.rule);
                 state.write(&ReportLine::of(fault));
                 state.sentences.send(|| sentence(fault, *qpn));
+            }
+            Event::CallFaultApplied { fault } if self.hears_calls || fault.fate.incident.is_some() => {
+                let mut state = self.lock();
+                state.unused.remove(fault.rule);
+                state.write(&ReportLine::of_call(fault));
+                state.sentences.send(|| fault.sentence());
             }
             Event::CompletionFaultApplied { fault, qpn } => {
                 let mut state = self.lock();

@@ -4,6 +4,7 @@ use pumice_transport::types::{Fate, Flips};
 use pumice_transport::wire::Syndrome;
 
 use super::incident::Incident;
+use super::rejection::RejData;
 use crate::ground::random::Random;
 
 /// One in a million.
@@ -62,10 +63,15 @@ pub enum Fault {
     Reject {
         /// The reason, as REJ numbers them.
         reason: u16,
+        /// What the peer says with it.
+        private_data: RejData,
     },
     /// Before it leaves, this happens to the device: a reliable queue pair waits until all before it is
     /// acknowledged. A packet of an unreliable service leaves first. The simulated network does nothing.
     Happen(Incident),
+    /// Nothing happens to it: the report says that it was there, and how long it was. The simulated network
+    /// does nothing.
+    Note,
     /// From this packet on, nothing passes between this device and the peers of the rule.
     Partition {
         /// For so long; `None`: for ever.
@@ -159,9 +165,10 @@ impl Fault {
                 Fate { kept_bytes: Some(u16::try_from(any).unwrap_or(u16::MAX)), ..none }
             }
             Fault::Mark => Fate { marked: true, ..none },
+            Fault::Note => none,
             Fault::Refuse { syndrome } => Fate { refused: Some(syndrome), ..Fate::LOST },
             Fault::Notify => Fate { notified: true, ..none },
-            Fault::Reject { reason } => Fate { rejected: Some(reason), ..Fate::LOST },
+            Fault::Reject { reason, .. } => Fate { rejected: Some(reason), ..Fate::LOST },
             Fault::Happen(_) => Fate { halted: true, ..Fate::LOST },
         })
     }

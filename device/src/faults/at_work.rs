@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::calls::CallFaults;
 use super::completion_events::CompletionEventFaults;
 use super::completions::CompletionFaults;
 use super::decide::Faults;
@@ -16,6 +17,8 @@ pub(crate) struct PlanAtWork {
     pub(crate) packets: Option<Box<Faults>>,
     pub(crate) completions: Option<Box<CompletionFaults>>,
     pub(crate) completion_events: Option<Arc<CompletionEventFaults>>,
+    /// If the device is asked about calls.
+    pub(crate) calls: Option<CallFaults>,
 }
 
 impl PlanAtWork {
@@ -27,7 +30,13 @@ impl PlanAtWork {
             packets: Some(Box::new(Faults::new(plan, tag, triggers, clock.clone()))),
             completions: CompletionFaults::new(plan, tag, triggers, is_needed).map(Box::new),
             completion_events,
+            calls: None,
         }
+    }
+
+    /// The device is asked about calls, too.
+    pub(crate) fn of_calls(&mut self, plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>) {
+        self.calls = CallFaults::new(plan, tag, triggers);
     }
 
     /// From now on fates of packets have notes, for captures.
@@ -42,6 +51,8 @@ impl PlanAtWork {
         let packets = self.packets.iter().flat_map(|faults| faults.names());
         let completions = self.completions.iter().flat_map(|faults| faults.names());
         let completion_events = self.completion_events.iter().flat_map(|faults| faults.names());
-        packets.chain(completions).chain(completion_events).collect()
+        let names: BTreeSet<String> = packets.chain(completions).chain(completion_events).collect();
+        let calls = self.calls.iter().flat_map(CallFaults::names).map(str::to_owned);
+        names.into_iter().chain(calls).collect()
     }
 }

@@ -128,6 +128,7 @@ fn kind(aim: &Aim) -> &'static str {
         Fault::Corrupt { .. } => "corrupt",
         Fault::Truncate { .. } => "truncate",
         Fault::Mark => "mark",
+        Fault::Note => "note",
         Fault::Refuse { .. } | Fault::Notify => "answer",
         Fault::Happen(_) => "event",
         Fault::Reject { .. } => "reject",

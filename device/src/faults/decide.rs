@@ -18,6 +18,7 @@ use super::incident::{Incident, Incidents};
 use super::notes::Notes;
 use super::partition::Partitions;
 use super::plan::{FaultPlan, PacketRule, Recorded, Rule, What, When};
+use super::rejection::RejData;
 use super::traffic::{Count, Stream, Traffic};
 use super::trigger::Occurrence;
 use super::waits::{Gate, Triggers};
@@ -41,8 +42,12 @@ pub struct Fired<'a> {
     pub partition_ns: Option<Option<u64>>,
     /// What happens to the device.
     pub incident: Option<Incident>,
+    /// What the peer says as it rejects a request for a connection.
+    pub private_data: Option<&'a RejData>,
     /// The address that the packet is for.
     pub peer: IpAddr,
+    /// Its length from the BTH to the ICRC, in bytes, if the rule only notes it.
+    pub noted_bytes: Option<u32>,
 }
 
 /// Is told of each rule that applies.
@@ -52,22 +57,28 @@ pub(crate) type Witness<'a> = &'a mut dyn FnMut(&Fired<'_>);
 pub(super) enum Aim {
     Packets(Box<PacketRule>),
     Recorded(HashMap<PacketKey, Effect>),
+    /// What happens to the device when a call has returned, by its name and ordinal.
+    AtCalls(HashMap<(String, u64), Incident>),
 }
 
 /// What a rule does when it applies.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Effect {
     fate: Fate,
     partition_ns: Option<Option<u64>>,
     incident: Option<Incident>,
+    private_data: Option<Box<RejData>>,
+    noted: bool,
 }
 
 /// A rule that concerns this process.
 pub(super) struct Armed {
     pub(super) name: String,
-    after: Option<Gate>,
+    pub(super) after: Option<Gate>,
     when: When,
     pub(super) aim: Aim,
+    /// It happens when a call has returned, and meets no packet.
+    pub(super) is_of_calls: bool,
     /// What it counts by; no other rule of this process has or had it.
     id: usize,
     /// Its line, if it was added while the program ran.
@@ -89,7 +100,7 @@ pub(crate) struct Faults {
     pub(super) seed: u64,
     pub(super) tag: String,
     pub(super) rules: Vec<Armed>,
-    triggers: Arc<Triggers>,
+    pub(super) triggers: Arc<Triggers>,
     /// Rules that there were so far.
     rules_made: usize,
     queue_pairs: BTreeMap<u32, Traffic>,
@@ -101,6 +112,8 @@ pub(crate) struct Faults {
     partitions: Partitions,
     /// What is to happen to the device.
     pub(super) incidents: Incidents,
+    /// What the peer says with the rejection that was decided last.
+    rejection: RejData,
     /// What captures say about packets, if there is one.
     notes: Option<Notes>,
     clock: Clock,
@@ -129,6 +142,7 @@ impl Faults {
             management: BTreeMap::new(),
             partitions: Partitions::default(),
             incidents: Incidents::default(),
+            rejection: RejData::NONE,
             notes: None,
             clock,
         };
@@ -146,9 +160,12 @@ impl Faults {
             self.queue_pairs.clear();
             self.is_late = true;
         }
+        let after = rule.after.as_ref().and_then(|trigger| self.triggers.gate(trigger));
+        let is_of_calls = after.as_ref().is_some_and(Gate::is_of_calls) && rule.is_of_device();
         self.rules.push(Armed {
             name: rule.name.clone(),
-            after: rule.after.as_ref().and_then(|trigger| self.triggers.gate(trigger)),
+            after,
+            is_of_calls,
             when: rule.when,
             aim,
             id: self.rules_made,
@@ -194,6 +211,11 @@ impl Faults {
     /// A queue pair stands still before a packet.
     pub(crate) fn halted(&mut self, qp: &QpContext) {
         self.incidents.halted(qp.qpn);
+    }
+
+    /// What the peer says with the rejection that was decided last.
+    pub(crate) fn rejection(&self) -> RejData {
+        self.rejection
     }
 
     /// The time of the plan's clock.
@@ -284,17 +306,24 @@ impl Faults {
         let mut happened = Vec::new();
         for armed in self.rules.iter().filter(|armed| !armed.is_paused) {
             let applied = match &armed.aim {
-                Aim::Recorded(packets) => packets.get(case.key).copied(),
-                Aim::Packets(rule) if armed.has_begun() && rule.matches(case.key, case.peer) => {
+                Aim::Recorded(packets) => packets.get(case.key).cloned(),
+                Aim::Packets(rule)
+                    if !armed.is_of_calls && armed.has_begun() && rule.matches(case.key, case.peer) =>
+                {
                     let fault = &rule.fault;
                     let count = counts.entry((armed.id, case.stream)).or_default();
                     armed.tally.met.update(|met| met.saturating_add(1));
                     let more = self.ask(armed, fault, case, count);
                     more.map(|fate| Effect::of(fate, fault, case.key))
                 }
-                Aim::Packets(_) => None,
+                Aim::Packets(_) | Aim::AtCalls(_) => None,
             };
-            let Some(Effect { fate: more, partition_ns, incident }) = applied else { continue };
+            let Some(Effect { fate: more, partition_ns, incident, private_data, noted }) = applied else {
+                continue;
+            };
+            if more.rejected.is_some() && fate.rejected.is_none() {
+                self.rejection = private_data.as_deref().copied().unwrap_or_default();
+            }
             fate = fate.and(more);
             happened.extend(incident);
             armed.tally.applied.update(|applied| applied.saturating_add(1));
@@ -303,7 +332,19 @@ impl Faults {
             }
             self.triggers.note(Occurrence::Rule(&armed.name));
             let (rule, tag, key, peer) = (armed.name.as_str(), self.tag.as_str(), case.key, case.peer);
-            let fired = Fired { rule, tag, key, fate: &more, partition_ns, incident, peer };
+            let private_data = private_data.as_deref();
+            let noted_bytes = noted.then_some(case.size.length_bytes);
+            let fired = Fired {
+                rule,
+                tag,
+                key,
+                fate: &more,
+                partition_ns,
+                incident,
+                private_data,
+                peer,
+                noted_bytes,
+            };
             if self.notes.is_some() {
                 said.push(fired.note());
             }
@@ -357,14 +398,18 @@ fn is_sent_until_it_arrives(key: &PacketKey, stream: Stream) -> bool {
 
 impl Effect {
     fn of(fate: Fate, fault: &Fault, key: &PacketKey) -> Effect {
-        let none = Effect { fate, partition_ns: None, incident: None };
+        let none = Effect { fate, partition_ns: None, incident: None, private_data: None, noted: false };
         match fault {
             Fault::Partition { for_ns } => Effect { partition_ns: Some(*for_ns), ..none },
+            Fault::Reject { private_data, .. } => {
+                Effect { private_data: Some(Box::new(*private_data)), ..none }
+            }
             // No queue pair could send it again.
             Fault::Happen(incident) if key.service.is_unreliable() => {
                 Effect { fate: Fate::default(), incident: Some(*incident), ..none }
             }
             Fault::Happen(incident) => Effect { incident: Some(*incident), ..none },
+            Fault::Note => Effect { noted: true, ..none },
             _ => none,
         }
     }
@@ -382,7 +427,12 @@ impl Aim {
         Some(match &rule.what {
             What::Packet(rule) => rule.selector.is_of(tag).then(|| Aim::Packets(rule.clone()))?,
             What::Call(_) | What::Completion(_) | What::CompletionEvent(_) => return None,
-            What::Recorded(recording) if !recording.is_of_packets() => return None,
+            What::Recorded(recording) if !recording.is_of_packets() => {
+                let own = recording.calls.iter().filter(|call| call.tag == tag);
+                let own = own.filter_map(|one| Some(((one.call.clone(), one.nth), one.fate.incident?)));
+                let own: HashMap<_, _> = own.collect();
+                (!own.is_empty()).then_some(Aim::AtCalls(own))?
+            }
             What::Recorded(recording) if !recording.tags.contains(tag) => return None,
             What::Recorded(recording) => Aim::Recorded(
                 recording
@@ -390,8 +440,9 @@ impl Aim {
                     .iter()
                     .filter(|packet| packet.tag == tag)
                     .map(|packet| {
-                        let Recorded { key, fate, partition_ns, incident, .. } = *packet;
-                        (key, Effect { fate, partition_ns, incident })
+                        let Recorded { key, fate, partition_ns, incident, noted, .. } = *packet;
+                        let private_data = packet.private_data.clone();
+                        (key, Effect { fate, partition_ns, incident, private_data, noted })
                     })
                     .collect(),
             ),
@@ -400,7 +451,7 @@ impl Aim {
 }
 
 impl Armed {
-    fn has_begun(&self) -> bool {
+    pub(super) fn has_begun(&self) -> bool {
         self.after.as_ref().is_none_or(Gate::is_open)
     }
 }

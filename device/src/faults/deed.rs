@@ -30,6 +30,7 @@ impl Fired<'_> {
         say(fate.flips.is_some(), "corrupts".to_owned());
         say(fate.kept_bytes.is_some(), format!("cuts to {} bytes", fate.kept_bytes.unwrap_or(0)));
         say(fate.marked, "marks".to_owned());
+        say(self.noted_bytes.is_some(), "notes".to_owned());
         done.join(", ")
     }
 

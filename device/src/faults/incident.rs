@@ -107,6 +107,14 @@ impl Incident {
         }
     }
 
+    /// Whether it needs no queue pair to happen at.
+    pub(super) const fn is_of_device(&self) -> bool {
+        !matches!(
+            self,
+            Incident::QpFatal | Incident::QpAccessError | Incident::PathMigrationError | Incident::Disconnect
+        )
+    }
+
     pub(super) const fn details(&self) -> Details {
         let none = Details { object: None, to: None, for_ns: None };
         match *self {
@@ -205,6 +213,11 @@ impl Incidents {
     pub(super) fn belong_to(&mut self, qpn: Qpn, is_halted: bool) {
         let list = if is_halted { &mut self.waiting } else { &mut self.due };
         list.extend(self.fresh.drain(..).map(|incident| (qpn, incident)));
+    }
+
+    /// It is to happen now, at no queue pair.
+    pub(super) fn happen_now(&mut self, incident: Incident) {
+        self.due.push((Qpn::new(0), incident));
     }
 
     /// A queue pair stands still.

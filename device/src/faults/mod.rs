@@ -12,6 +12,7 @@
 
 mod action;
 mod answer;
+mod at_calls;
 mod at_work;
 pub mod calls;
 mod change;
@@ -28,6 +29,7 @@ mod notes;
 mod partition;
 mod plan;
 mod ready;
+mod rejection;
 mod select;
 mod text;
 mod traffic;
@@ -53,10 +55,12 @@ pub use plan::{
 };
 pub use pumice_transport::types::{Fate, Flips};
 pub use ready::{READY, ReadyPlan};
+pub use rejection::RejData;
 pub use select::{PacketSelector, Span};
 pub use text::{
-    CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, CompletionEventLine, CompletionLine,
-    KINDS, Kind, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError, WHEN, summaries,
+    CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, Comparison, CompletionEventLine,
+    CompletionLine, Difference, KINDS, Kind, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError, WHEN,
+    compare, summaries,
 };
 pub(crate) use trigger::Occurrence;
 pub use trigger::Trigger;

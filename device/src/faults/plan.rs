@@ -10,6 +10,7 @@ use super::completion_events::{CompletionEventRule, RecordedCompletionEvent};
 use super::completions::{CompletionFate, CompletionFault, CompletionKey, CompletionRule};
 use super::identity::{PacketClass, PacketKey, PacketService};
 use super::incident::Incident;
+use super::rejection::RejData;
 use super::select::{PacketSelector, Span};
 use super::trigger::Trigger;
 
@@ -147,6 +148,10 @@ pub struct Recorded {
     pub partition_ns: Option<Option<u64>>,
     /// What happened to the device.
     pub incident: Option<Incident>,
+    /// What the peer said as it rejected a request for a connection.
+    pub private_data: Option<Box<RejData>>,
+    /// It was noted, and nothing happened.
+    pub noted: bool,
 }
 
 /// Something that goes wrong.
@@ -327,6 +332,17 @@ impl FaultPlan {
 }
 
 impl Rule {
+    /// Whether something happens to the device by it, whatever packets there are.
+    pub(super) fn is_of_device(&self) -> bool {
+        let What::Packet(rule) = &self.what else { return false };
+        let of_any_packet =
+            PacketSelector { tag: None, ..rule.selector.clone() } == PacketSelector::default();
+        let is_of_device = matches!(rule.fault, Fault::Happen(incident) if incident.is_of_device());
+        let once =
+            When { times: None, ..self.when } == When::default() && self.when.times.is_none_or(|n| n == 1);
+        is_of_device && of_any_packet && once
+    }
+
     /// What it waits for, and what it makes completions wait for.
     fn triggers(&self) -> Vec<&Trigger> {
         let until = match &self.what {

@@ -1,9 +1,11 @@
 //! The one place where it is counted what the rules of a plan wait for.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::plan::FaultPlan;
+use super::calls::CallKey;
+use super::plan::{FaultPlan, What};
 use super::trigger::{Occurrence, Trigger};
 use crate::ground::clock::Clock;
 
@@ -11,8 +13,29 @@ use crate::ground::clock::Clock;
 #[derive(Debug)]
 pub struct Triggers {
     conditions: Vec<Condition>,
+    /// Something happens to the device at calls that a report names.
+    has_calls: bool,
+    attendant: Attendant,
     clock: Clock,
     begin_ns: u64,
+}
+
+/// Is told of each call that has returned, by its name and ordinal.
+type Attends = dyn Fn(&CallKey<'_>) + Send + Sync;
+
+#[derive(Default)]
+struct Attendant(Mutex<Option<Arc<Attends>>>);
+
+impl fmt::Debug for Attendant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Attendant")
+    }
+}
+
+impl Attendant {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Attends>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Debug)]
@@ -39,7 +62,12 @@ impl Triggers {
                 conditions.push(Condition { trigger: trigger.clone(), left });
             }
         }
-        Arc::new(Triggers { conditions, clock: clock.clone(), begin_ns: clock.now_ns() })
+        let has_calls = plan.rules().iter().any(|rule| match &rule.what {
+            What::Recorded(recording) => recording.calls.iter().any(|call| call.fate.incident.is_some()),
+            _ => false,
+        });
+        let (attendant, begin_ns) = (Attendant::default(), clock.now_ns());
+        Arc::new(Triggers { conditions, has_calls, attendant, clock: clock.clone(), begin_ns })
     }
 
     /// Whether work requests that are carried out have to be told of.
@@ -51,12 +79,21 @@ impl Triggers {
 
     /// Whether calls that return have to be told of.
     pub fn count_calls(&self) -> bool {
-        self.conditions.iter().any(|one| matches!(one.trigger, Trigger::Calls { .. }))
+        self.has_calls || self.conditions.iter().any(|one| matches!(one.trigger, Trigger::Calls { .. }))
     }
 
-    /// A call of this name has returned.
-    pub fn called(&self, call: &str) {
+    /// A call of this name has returned, which had this ordinal among those of its name.
+    pub fn called(&self, call: &str, ordinal: u64) {
         self.note(Occurrence::Call(call));
+        let attendant = self.attendant.lock().clone();
+        if let Some(attendant) = attendant {
+            attendant(&CallKey { call, ordinal, qp: None });
+        }
+    }
+
+    /// From now on this is told of each call that has returned, in the thread that made it.
+    pub(crate) fn attend(&self, attendant: Arc<Attends>) {
+        *self.attendant.lock() = Some(attendant);
     }
 
     /// Whether asynchronous events that the program gets have to be told of.
@@ -84,9 +121,15 @@ impl Triggers {
 }
 
 impl Gate {
+    /// Whether calls open it.
+    pub(crate) fn is_of_calls(&self) -> bool {
+        let condition = self.triggers.conditions.get(self.index);
+        condition.is_some_and(|one| matches!(one.trigger, Trigger::Calls { .. }))
+    }
+
     /// Whether it has happened.
     pub(crate) fn is_open(&self) -> bool {
-        let Triggers { conditions, clock, begin_ns } = &*self.triggers;
+        let Triggers { conditions, clock, begin_ns, .. } = &*self.triggers;
         conditions.get(self.index).is_none_or(|one| match one.trigger {
             Trigger::Time { ns } => clock.now_ns().saturating_sub(*begin_ns) >= ns,
             _ => one.left.load(Ordering::Acquire) == 0,
@@ -133,12 +176,12 @@ mod tests {
         assert!(triggers.count_calls() && triggers.count_events() && !triggers.count_work());
         let gates: Vec<Gate> = plan.triggers().map(|trigger| triggers.gate(trigger).unwrap()).collect();
         let open = || gates.iter().map(Gate::is_open).collect::<Vec<_>>();
-        triggers.called("ibv_post_send");
-        triggers.called("ibv_poll_cq");
+        triggers.called("ibv_post_send", 1);
+        triggers.called("ibv_poll_cq", 1);
         triggers.note(Occurrence::Event(AsyncEventType::CqErr));
         time.advance_to(999_999);
         assert_eq!(open(), [false, false, false]);
-        triggers.called("ibv_post_recv");
+        triggers.called("ibv_post_recv", 1);
         triggers.note(Occurrence::Event(AsyncEventType::SrqLimitReached));
         time.advance_to(1_000_000);
         assert_eq!(open(), [true, true, true]);

@@ -119,6 +119,7 @@ const fn kind(fault: &Fault) -> u64 {
         Fault::Notify => 12,
         Fault::Happen(_) => 13,
         Fault::Reject { .. } => 14,
+        Fault::Note => 15,
     }
 }
 

@@ -18,7 +18,7 @@ use super::early::EarlyRequests;
 use super::envelope::{self, Inbound, PACKET_BYTES};
 use crate::addresses::gid_table::GidTable;
 use crate::event::{Event, Topics};
-use crate::faults::Faults;
+use crate::faults::{Faults, RejData};
 use crate::objects::address_handle;
 use crate::port::{Forwarded, Port};
 
@@ -177,13 +177,20 @@ impl Gsi {
             sink.harm(fate.of_packet());
         }
         if let (Some(reason), CmMessage::Req(req)) = (fate.rejected, &message) {
-            self.reject_in_peers_name(out, req, RejectReason(reason), faults.now_ns());
+            let said = faults.rejection();
+            self.reject_in_peers_name(out, req, (RejectReason(reason), said), faults.now_ns());
         }
     }
 
     /// A request for a connection is answered by a REJ as if from its peer.
     #[cold]
-    fn reject_in_peers_name(&mut self, out: &MadOut, req: &Req, reason: RejectReason, now_ns: u64) {
+    fn reject_in_peers_name(
+        &mut self,
+        out: &MadOut,
+        req: &Req,
+        (reason, private_data): (RejectReason, RejData),
+        now_ns: u64,
+    ) {
         let rej = Rej {
             local_id: CommId::NONE,
             remote_id: req.local_id,
@@ -191,7 +198,7 @@ impl Gsi {
             info_length: 0,
             reason,
             info: PrivateData::default(),
-            private_data: PrivateData::default(),
+            private_data,
         };
         let message = CmMessage::Rej(rej);
         let transaction = MadHeader::parse(&out.mad).map_or(0, |header| header.transaction);

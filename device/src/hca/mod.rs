@@ -4,6 +4,7 @@
 //! that has something does not. The thread that holds the lock drives the engine: [`Hca::poll_cq`] on an
 //! empty queue, [`Hca::post_send`], a thread in [`Hca::wait_cq_event`], or the background thread.
 
+mod calls;
 mod connection;
 mod error;
 mod memory;
@@ -29,7 +30,7 @@ use crate::counters::Counters;
 use crate::driver::{Background, Core};
 use crate::engine::{Engine, QueuePairs};
 use crate::event::{LogHook, LogSubscriber, StepHook, StepSubscriber, Subscriber, Subscribers};
-use crate::faults::PlanAtWork;
+use crate::faults::{FaultPlan, PlanAtWork, Triggers};
 use crate::ground::clock::Clock;
 use crate::ground::limits::Limits;
 use crate::ground::random::Random;
@@ -42,6 +43,8 @@ use crate::shuffle::Shuffle;
 
 pub use crate::resources::{CqSetup, ObjectCounts, SrqSetup};
 pub use crate::xrc::XrcdFile;
+pub(crate) use calls::CallWatch;
+pub use calls::{CallEnd, CallGate, Entered};
 pub use error::HcaError;
 pub use owned_memory::OwnedMemory;
 pub use queue_pair::QpInit;
@@ -144,6 +147,7 @@ pub struct Hca {
     pid: u32,
     background: Option<Background>,
     events: Arc<Subscribers>,
+    calls: CallGate,
 }
 
 impl fmt::Debug for Hca {
@@ -161,19 +165,22 @@ impl Hca {
     /// No GIDs; the operating system has no descriptor or thread to give.
     pub fn open(mut config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
         let events = Arc::new(config.subscribe(&clock)?);
-        Hca::open_with(config, port, clock, events, PlanAtWork::default(), None)
+        let triggers = Triggers::new(&FaultPlan::new(), &clock);
+        let calls = CallGate::new(CallWatch::default(), None, triggers, events);
+        Hca::open_with(config, port, clock, calls, PlanAtWork::default(), None)
     }
 
-    /// As [`Hca::open`], with the port's subscribers, a fault plan and a shuffled schedule.
+    /// As [`Hca::open`], with the subscribers of the gate and the port, a fault plan and a shuffled schedule.
     pub(crate) fn open_with(
         config: HcaConfig,
         mut port: Box<dyn Port>,
         clock: Clock,
-        events: Arc<Subscribers>,
+        calls: CallGate,
         faults: PlanAtWork,
         shuffle: Option<Arc<Shuffle>>,
     ) -> Result<Hca, HcaError> {
         let threaded = !clock.is_virtual();
+        let events = Arc::clone(calls.events());
         let mut resources = Resources::with_subscribers(config.limits, Arc::clone(&events))?;
         resources.set_faults(faults.packets);
         resources.set_completion_faults(faults.completions, &clock);
@@ -211,6 +218,7 @@ impl Hca {
             pid: std::process::id(),
             background,
             events,
+            calls,
         })
     }
 
@@ -279,6 +287,22 @@ impl Hca {
     /// Who listens to what happens to the device.
     pub fn events(&self) -> &Arc<Subscribers> {
         &self.events
+    }
+
+    /// What a fault plan makes happen after calls happens here.
+    pub(crate) fn attend_calls(&self, triggers: &Triggers) {
+        let core = Arc::downgrade(&self.core);
+        triggers.attend(Arc::new(move |key| {
+            let Some(core) = core.upgrade() else { return };
+            let mut engine = core.lock();
+            engine.called(key);
+            core.note_deadline(&engine, core.clock.now_ns());
+        }));
+    }
+
+    /// The gate at the entry of calls, for those who ask about calls here.
+    pub fn calls(&self) -> &CallGate {
+        &self.calls
     }
 
     /// Drives the engine once: receives, runs timers, sends. True if there was anything to do. For

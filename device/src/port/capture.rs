@@ -25,6 +25,10 @@ const FLUSH_AFTER_NS: u64 = 10_000_000;
 const HARMED: &str = "pumice: harmed: ";
 /// How the comment of a packet begins that a fault plan has lost: it was never on the network.
 const LOST: &str = "pumice: lost: ";
+/// How the comment of a packet begins before which a fault plan has met a call.
+const CALL: &str = "pumice: before: ";
+/// Calls that wait for the next packet at most.
+const MAX_CALLS: usize = 64;
 /// Timestamps count units of 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
@@ -37,8 +41,9 @@ enum Direction {
 
 /// Writes the batches that pass a [`TapPort`](super::TapPort) to a pcapng file: one section, one interface,
 /// raw IP packets with the IP and UDP headers that they had. What a fault plan did to a packet is its
-/// comment; a packet that the plan lost is there, too, and its comment says so. The UDP checksum is left 0,
-/// and the IP ID of a received packet is the one its ICRC was made for, if any.
+/// comment; a packet that the plan lost is there, too, and its comment says so. What the plan did to a call
+/// is a comment of the next packet. The UDP checksum is left 0, and the IP ID of a received packet is the one
+/// its ICRC was made for, if any.
 ///
 /// Errors while writing never disturb the traffic: they are counted, and packets are missing in the file.
 pub struct CaptureSubscriber<W: Write + Send = BufWriter<File>> {
@@ -51,6 +56,8 @@ struct State<W> {
     out: Option<W>,
     /// Makes blocks, which leave for `out` in one piece each.
     blocks: PcapNgWriter<Vec<u8>>,
+    /// What a fault plan did to calls since the last packet.
+    calls: Vec<String>,
     write_errors: u64,
     unflushed: bool,
     flushed_at_ns: u64,
@@ -92,7 +99,14 @@ impl<W: Write + Send> CaptureSubscriber<W> {
         out.write_all(blocks.get_ref())?;
         out.flush()?;
         blocks.get_mut().clear();
-        let state = State { out: Some(out), blocks, write_errors: 0, unflushed: false, flushed_at_ns: 0 };
+        let state = State {
+            out: Some(out),
+            blocks,
+            calls: Vec::new(),
+            write_errors: 0,
+            unflushed: false,
+            flushed_at_ns: 0,
+        };
         Ok(CaptureSubscriber { state: Mutex::new(state), time_base_ns })
     }
 
@@ -131,7 +145,8 @@ impl<W: Write> State<W> {
     ) {
         let packet = encapsulate(path, ip_id, payload);
         let mut options = vec![EnhancedPacketOption::Flags(direction as u32)];
-        options.extend(comment.map(|text| EnhancedPacketOption::Comment(Cow::Owned(text))));
+        let comments = comment.into_iter().chain(self.calls.drain(..));
+        options.extend(comments.map(|text| EnhancedPacketOption::Comment(Cow::Owned(text))));
         let block = EnhancedPacketBlock {
             interface_id: 0,
             timestamp: Duration::from_nanos(time_ns),
@@ -165,7 +180,7 @@ impl<W: Write> State<W> {
 
 impl<W: Write + Send> Subscriber for CaptureSubscriber<W> {
     fn topics(&self) -> Topics {
-        Topics::BATCHES
+        Topics::BATCHES | Topics::FAULTS
     }
 
     fn hear(&self, at_ns: u64, event: &Event<'_>) {
@@ -189,6 +204,9 @@ impl<W: Write + Send> Subscriber for CaptureSubscriber<W> {
                     let ip_id = likely_ip_id(&path.flow, index, segment);
                     state.packet(time_ns, Direction::Inbound, path, ip_id, segment);
                 }
+            }
+            Event::CallFaultApplied { fault } if state.calls.len() < MAX_CALLS => {
+                state.calls.push(format!("{CALL}{}", fault.sentence()));
             }
             _ => return,
         }

@@ -162,6 +162,25 @@ fn a_full_disk_is_counted_and_disturbs_nothing() {
 }
 
 #[test]
+fn what_a_plan_did_to_a_call_is_a_comment_of_the_next_packet() {
+    use crate::faults::calls::{CallFate, CallFired, CallKey};
+    let memory = Memory::default();
+    let path = path("10.0.0.1", "10.0.0.2");
+    let capture = CaptureSubscriber::new(memory.clone(), 0).unwrap();
+    let key = CallKey { call: "ibv_reg_mr", ordinal: 3, qp: None };
+    let fate = CallFate { errno: Some(libc::ENOMEM), ..CallFate::default() };
+    let fault = CallFired { rule: "full", tag: "server", key, fate };
+    capture.hear(0, &Event::CallFaultApplied { fault: &fault });
+    assert!(parse(&memory.bytes.lock().unwrap()).is_empty());
+    let bytes = batch(&path);
+    capture.hear(1, &Event::BatchSent { path: &path, segment_bytes: 23, bytes: &bytes, comments: &[] });
+    let file = memory.bytes.lock().unwrap().clone();
+    assert_eq!(parse(&file).len(), 3);
+    let said = "pumice: before: fault \"full\" fails ibv_reg_mr with ENOMEM (call 3 of this name)";
+    assert_eq!(file.windows(said.len()).filter(|part| *part == said.as_bytes()).count(), 1);
+}
+
+#[test]
 fn a_file_that_cannot_be_created_is_an_error() {
     let nowhere = std::path::Path::new("/nonexistent/directory/capture.pcapng");
     assert!(CaptureSubscriber::create(nowhere, 0).is_err());

@@ -1,9 +1,10 @@
 //! When what a shuffled schedule puts off is put off, and when it is done.
 
 use pumice_transport::host::{MemoryError, QpContext};
-use pumice_transport::types::{Sge, WcStatus, WorkCompletion};
+use pumice_transport::types::{Sge, WcStatus};
 
 use super::late::{Cut, Item, Target, local_ranges};
+use super::made::Made;
 use super::tables::Resources;
 use crate::memory::MappingCheck;
 
@@ -103,9 +104,7 @@ impl Resources {
                     // The key was right when the packet came. If it has gone since, so has the memory.
                     let _ = target.store(&self.memory, &data, MappingCheck::Asked);
                 }
-                Item::Completion { qp, cq, completion, released, solicited } => {
-                    self.complete_now(&qp, cq, completion, released, solicited);
-                }
+                Item::Completion { qp, made } => self.complete_now(&qp, made),
                 Item::Pause => {}
             }
         }
@@ -162,21 +161,19 @@ impl Resources {
         }
     }
 
-    /// Puts a completion behind what waits, if anything does. True: it was. A failure waits for nothing.
+    /// Puts a completion behind what waits, if anything does; else gives it back. A failure waits for
+    /// nothing.
     #[cold]
-    pub(super) fn complete_late(
-        &mut self,
-        qp: &QpContext,
-        cq: u32,
-        completion: WorkCompletion,
-        released: u32,
-        solicited: bool,
-    ) -> bool {
-        if completion.status != WcStatus::Success || self.late.as_ref().is_some_and(|late| late.is_full()) {
+    pub(super) fn complete_late(&mut self, qp: &QpContext, made: Made) -> Option<Made> {
+        if made.completion.status != WcStatus::Success
+            || self.late.as_ref().is_some_and(|late| late.is_full())
+        {
             self.release_late();
         }
-        let Some(late) = self.late.as_mut().filter(|late| !late.items.is_empty()) else { return false };
-        late.items.push(Item::Completion { qp: *qp, cq, completion, released, solicited });
-        true
+        let Some(late) = self.late.as_mut().filter(|late| !late.items.is_empty()) else {
+            return Some(made);
+        };
+        late.items.push(Item::Completion { qp: *qp, made });
+        None
     }
 }

@@ -13,6 +13,7 @@ use pumice_transport::types::{
 use pumice_transport::wire::Packet;
 
 use super::late::Target;
+use super::made::Made;
 use super::tables::{Receives, Resources};
 use crate::event::{Event, Topics};
 use crate::memory::MappingCheck;
@@ -169,18 +170,18 @@ impl Host for DeviceHost<'_> {
                 qp_num: qp.qpn.value(),
                 ..WorkCompletion::default()
             };
-            self.complete(qp, qp.recv_cq, completion, 0, false);
+            self.complete(qp, Made { cq: qp.recv_cq, completion, released: 0, solicited: false });
         }
     }
 
     #[inline]
     fn complete_send(&mut self, qp: &QpContext, completion: WorkCompletion, released: u32) {
-        self.complete(qp, qp.send_cq, completion, released, false);
+        self.complete(qp, Made { cq: qp.send_cq, completion, released, solicited: false });
     }
 
     #[inline]
     fn complete_recv(&mut self, qp: &QpContext, cq: u32, completion: WorkCompletion, solicited: bool) {
-        self.complete(qp, cq, completion, 0, solicited);
+        self.complete(qp, Made { cq, completion, released: 0, solicited });
     }
 
     #[inline]
@@ -269,46 +270,28 @@ impl Resources {
     }
 
     #[inline]
-    fn complete(
-        &mut self,
-        qp: &QpContext,
-        cq: u32,
-        mut completion: WorkCompletion,
-        released: u32,
-        solicited: bool,
-    ) {
+    fn complete(&mut self, qp: &QpContext, mut made: Made) {
         if self.put_off.is_some() {
-            let Some(changed) = self.put_off(qp, cq, completion, released, solicited) else { return };
-            completion = changed;
+            let Some(changed) = self.put_off(qp, made) else { return };
+            made = changed;
         }
-        self.complete_in_turn(qp, cq, completion, released, solicited);
+        self.complete_in_turn(qp, made);
     }
 
     /// Makes a completion now, unless a shuffled schedule puts it off.
     #[inline]
-    pub(super) fn complete_in_turn(
-        &mut self,
-        qp: &QpContext,
-        cq: u32,
-        completion: WorkCompletion,
-        released: u32,
-        solicited: bool,
-    ) {
-        if self.has_late() && self.complete_late(qp, cq, completion, released, solicited) {
-            return;
+    pub(super) fn complete_in_turn(&mut self, qp: &QpContext, made: Made) {
+        if !self.has_late() {
+            return self.complete_now(qp, made);
         }
-        self.complete_now(qp, cq, completion, released, solicited);
+        if let Some(made) = self.complete_late(qp, made) {
+            self.complete_now(qp, made);
+        }
     }
 
     #[inline]
-    pub(super) fn complete_now(
-        &mut self,
-        qp: &QpContext,
-        cq: u32,
-        completion: WorkCompletion,
-        released: u32,
-        solicited: bool,
-    ) {
+    pub(super) fn complete_now(&mut self, qp: &QpContext, made: Made) {
+        let Made { cq, completion, released, solicited } = made;
         if self.listens(Topic::Completions) {
             self.emit(qp, QpEvent::Completed { completion: &completion, cq });
         }

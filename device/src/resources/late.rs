@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use fnv::FnvHashMap;
 use pumice_transport::host::{MemoryError, QpContext, RemoteKey};
-use pumice_transport::types::{Access, Sge, WorkCompletion};
+use pumice_transport::types::{Access, Sge};
 
+use super::made::Made;
 use crate::memory::{MappingCheck, RegionTable};
 use crate::shuffle::{Choice, Placement, Shuffle};
 
@@ -132,10 +133,7 @@ pub(super) enum Item {
     },
     Completion {
         qp: QpContext,
-        cq: u32,
-        completion: WorkCompletion,
-        released: u32,
-        solicited: bool,
+        made: Made,
     },
     /// Completions and responses wait although all payload has been placed.
     Pause,

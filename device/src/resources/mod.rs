@@ -13,6 +13,7 @@ mod host_impl;
 mod host_tests;
 mod incidents;
 mod late;
+mod made;
 mod mapping_check;
 mod memory;
 mod protection_domains;

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pumice_transport::host::QpContext;
-use pumice_transport::types::WorkCompletion;
 
+use super::made::Made;
 use crate::faults::{CompletionFaults, Gate, Verdict};
 use crate::ground::clock::Clock;
 
@@ -36,10 +36,7 @@ pub(super) struct PutOff {
 /// A completion that waits.
 pub(super) struct Waiting {
     pub(super) qp: QpContext,
-    pub(super) cq: u32,
-    pub(super) completion: WorkCompletion,
-    pub(super) released: u32,
-    pub(super) solicited: bool,
+    pub(super) made: Made,
     pub(super) due_ns: u64,
     pub(super) until: Vec<Gate>,
 }

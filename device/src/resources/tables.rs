@@ -13,6 +13,7 @@ use crate::addresses::multicast::MulticastGroups;
 use crate::addresses::pkey_table::PkeyTable;
 use crate::counters::Counters;
 use crate::event::{Event, Subscribers, Topics};
+use crate::faults::calls::CallKey;
 use crate::faults::live::{LiveAnswer, LiveOrder};
 use crate::faults::{Faults, Moment};
 use crate::ground::error::ResourceError;
@@ -229,6 +230,13 @@ impl Resources {
         });
         self.ask_about_packets();
         answer
+    }
+
+    /// A call has returned: whether something is to happen to the device.
+    pub(crate) fn called(&mut self, key: &CallKey<'_>) -> bool {
+        let Resources { faults, events, .. } = self;
+        let Some(faults) = faults else { return false };
+        faults.called(key, &mut |fault| events.emit(&Event::CallFaultApplied { fault }))
     }
 
     /// Who listens to events.

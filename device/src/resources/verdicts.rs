@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use pumice_transport::host::{Ended, QpContext};
-use pumice_transport::types::{WcStatus, WorkCompletion};
+use pumice_transport::types::WcStatus;
 
+use super::made::Made;
 use super::put_off::{PutOff, Waiting};
 use super::tables::Resources;
 use crate::event::Event;
@@ -49,26 +50,19 @@ impl Resources {
     /// Puts a completion off, if a rule says so or one before it waits; else gives it back, with what a rule
     /// says.
     #[cold]
-    pub(super) fn put_off(
-        &mut self,
-        qp: &QpContext,
-        cq: u32,
-        mut completion: WorkCompletion,
-        released: u32,
-        solicited: bool,
-    ) -> Option<WorkCompletion> {
-        let Some(put_off) = self.put_off.as_deref_mut() else { return Some(completion) };
-        let key = (qp.ordinal, completion.opcode.is_recv());
+    pub(super) fn put_off(&mut self, qp: &QpContext, mut made: Made) -> Option<Made> {
+        let Some(put_off) = self.put_off.as_deref_mut() else { return Some(made) };
+        let key = (qp.ordinal, made.completion.opcode.is_recv());
         let Verdict { vendor_err, delay_ns, until, status } = put_off.verdict_of(key);
         if status.is_some() {
-            completion.vendor_err = vendor_err;
+            made.completion.vendor_err = vendor_err;
         }
         if !put_off.has_to_wait(key, delay_ns, &until) {
-            return Some(completion);
+            return Some(made);
         }
         let now_ns = put_off.now_ns();
         let due_ns = now_ns.saturating_add(delay_ns);
-        let waiting = Waiting { qp: *qp, cq, completion, released, solicited, due_ns, until };
+        let waiting = Waiting { qp: *qp, made, due_ns, until };
         put_off.push(key, waiting, now_ns);
         None
     }
@@ -101,7 +95,7 @@ impl Resources {
     }
 
     fn complete_put_off(&mut self, one: Waiting) {
-        self.complete_in_turn(&one.qp, one.cq, one.completion, one.released, one.solicited);
+        self.complete_in_turn(&one.qp, one.made);
     }
 
     /// A queue pair is reset: what waits of it is dropped.

@@ -81,6 +81,34 @@ fn replay(program: &Path, faults: &Path) {
 }
 
 #[test]
+fn a_capture_says_what_was_done_to_a_call() {
+    let Some(program) = kit::compile("completion_faults") else { return };
+    let file = kit::scratch("call-capture").join("packets.pcapng");
+    let mut command = kit::on(kit::address(), &program);
+    let rules = "
+        slow call=ibv_post_send time=1us nth=1
+        complete status=retry-exceeded vendor-err=129 qp=0 side=send after=\"call ibv_query_gid 2\"";
+    command.env("PUMICE_FAULT", rules).env("PUMICE_CAPTURE", &file);
+    kit::succeeded("completion_faults", &command.output().expect("timeout(1) runs"));
+    let said = b"fault \"slow\" delays ibv_post_send by 1 us (call 1 of this name)";
+    let file = fs::read(file).expect("the capture is written");
+    assert!(file.windows(said.len()).any(|part| part == said));
+}
+
+#[test]
+fn something_happens_to_the_device_at_a_call() {
+    let Some(program) = kit::compile("call_faults") else { return };
+    let report = kit::scratch("at-call").join("faults.jsonl");
+    let mut command = kit::on(kit::address(), &program);
+    let rules = format!("{RULES}\nevent name=lid kind=lid-change after=\"call ibv_reg_mr 2\"");
+    command.env("PUMICE_FAULT", rules).env("PUMICE_FAULT_REPORT", &report).env("PUMICE_TAG", "one");
+    kit::succeeded("call_faults", &command.output().expect("timeout(1) runs"));
+    let text = fs::read_to_string(report).expect("the report is written");
+    let line = r#"{"rule":"lid","tag":"one","call":"ibv_reg_mr","nth":2,"event":"lid-change"}"#;
+    assert!(text.lines().any(|known| known == line), "{text}");
+}
+
+#[test]
 fn a_wrong_rule_is_named_before_a_device_is_opened() {
     let Some(program) = kit::compile("call_faults") else { return };
     let mut command = kit::on(kit::address(), &program);

@@ -1,11 +1,12 @@
 //! A device: the HCA, and what lets time pass while a program waits.
 
+mod async_event;
+pub(crate) mod calls;
 mod opening;
 pub(crate) mod options;
 pub(crate) mod simulation;
 
 use std::hash::{BuildHasher, RandomState};
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,6 @@ use pumice_device::ground::limits::Limits;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
 use pumice_device::objects::async_event::AsyncElement;
-use pumice_device::port::wait_readable;
 use pumice_transport::types::{AsyncEventType, Mtu};
 use pumice_transport::wire::Qpn;
 
@@ -162,24 +162,6 @@ impl Device {
 
     pub(crate) fn shared_hca(&self) -> &Arc<Hca> {
         &self.0.hca
-    }
-
-    /// Waits for an asynchronous event: a queue pair's failure, an SRQ's limit, a change of the GID table.
-    ///
-    /// # Errors
-    /// `TimedOut`.
-    pub fn async_event(&self, timeout: Duration) -> Result<AsyncEvent> {
-        let events = self.0.hca.async_events();
-        let attempt = || {
-            let taken = events.try_event()?;
-            let event = AsyncEvent { event: taken.event, element: taken.element };
-            taken.ack();
-            Some(event)
-        };
-        let descriptor = events.as_fd().as_raw_fd();
-        // A failing poll(2) turns this into polling, which still ends in time.
-        let sleep = |left| drop(wait_readable(&[descriptor], None, Some(left)));
-        self.wait("asynchronous event", timeout, 1, attempt, sleep)
     }
 
     /// Tries until something comes: on a simulated device in virtual time. `sleep` may pass up to that long;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pumice_device::addresses::address_watch::GidSource;
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::event::LogHook;
+use pumice_device::event::{LogHook, ReportSource, StepHook};
 use pumice_device::faults::FaultPlan;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{Hca, HcaConfig};
@@ -35,6 +35,8 @@ pub struct DeviceOptions {
     shuffle: Option<u64>,
     capture: Option<PathBuf>,
     log: Option<LogHook>,
+    fault_log: Option<StepHook>,
+    fault_report: Option<PathBuf>,
     exclusive: bool,
     buffer_bytes: Option<usize>,
 }
@@ -115,6 +117,19 @@ impl DeviceOptions {
         self
     }
 
+    /// Is told in a sentence what the fault plan does: on a thread of its own, in simulations too.
+    pub fn explain_faults(mut self, explain: impl Fn(&str) + Send + 'static) -> DeviceOptions {
+        self.fault_log = Some(Box::new(explain));
+        self
+    }
+
+    /// Writes what the fault plan does to a file of JSON lines, replacing an old one. The report is itself a
+    /// plan, by which the same happens again.
+    pub fn fault_report(mut self, file: impl Into<PathBuf>) -> DeviceOptions {
+        self.fault_report = Some(file.into());
+        self
+    }
+
     /// Keeps the UDP port of the address to this process. By default processes of one user share it, each
     /// with a share of the queue pair numbers of its own; nothing has to be started for that.
     pub fn exclusive(mut self, exclusive: bool) -> DeviceOptions {
@@ -159,7 +174,15 @@ impl DeviceOptions {
             ..HcaConfig::new(&name, gids)
         };
         let shuffle = self.shuffle.map(|seed| ShuffleOptions { seed, placement: Placement::Any });
-        let opening = Opening { faults: self.faults, tag: self.tag, shuffle, ..Opening::new(config) };
+        let opening = Opening {
+            faults: self.faults,
+            tag: self.tag,
+            asks_about_calls: true,
+            fault_log: self.fault_log,
+            fault_report: self.fault_report.map(report_source),
+            shuffle,
+            ..Opening::new(config)
+        };
         match self.capture {
             Some(file) => opening.captured_to(file),
             None => opening,
@@ -183,6 +206,11 @@ impl From<OpenError> for VerbsError {
             OpenError::Hca(error) => VerbsError::refused("device")(error),
         }
     }
+}
+
+/// Makes the file of a report when the report begins.
+fn report_source(file: PathBuf) -> ReportSource {
+    Box::new(move || Ok(Box::new(std::fs::File::create(file)?)))
 }
 
 /// The addresses of this machine that make a GID table, best first.

@@ -52,6 +52,11 @@ impl Simulation {
         self.run_until(limit, || false);
     }
 
+    /// Lets so much time pass.
+    pub(super) fn pass(&self, for_ns: u64) {
+        self.lock().world.run_for(for_ns);
+    }
+
     /// As [`Simulation::run_until`], with a result. The simulation is not locked during attempts.
     pub(crate) fn wait<R>(&self, limit: Duration, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);

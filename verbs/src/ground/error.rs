@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use pumice_device::faults::calls::errno_text;
 use pumice_device::gsi::ConnectionError;
 use pumice_device::hca::HcaError;
 use pumice_device::port::PortError;
@@ -76,6 +77,15 @@ pub enum VerbsError {
         /// Whose it was.
         peer: SocketAddr,
     },
+    /// A rule of the fault plan makes the call fail ([`crate::DeviceOptions::faults`]).
+    Planned {
+        /// What the call is named in C.
+        call: &'static str,
+        /// The errno that it has in C; positive.
+        errno: i32,
+    },
+    /// The device is lost (DEVICE_FATAL, which a fault plan can bring about).
+    DeviceLost,
     /// A work request completed unsuccessfully (from [`crate::CompletionQueue::wait_success`]).
     Completed(Box<WorkCompletion>),
 }
@@ -134,6 +144,8 @@ impl VerbsError {
             | VerbsError::Rejected(_)
             | VerbsError::Unreachable { .. }
             | VerbsError::Disconnected { .. } => "connection",
+            VerbsError::Planned { call, .. } => call,
+            VerbsError::DeviceLost => "device",
             VerbsError::Completed(_) => "work request",
         }
     }
@@ -181,6 +193,8 @@ impl VerbsError {
             VerbsError::Rejected(_) => "ask the peer's program; its private data may say why",
             VerbsError::Unreachable { .. } => "check the peer's address, and the way there (UDP 4791)",
             VerbsError::Disconnected { .. } => "connect anew, with a queue pair that was reset",
+            VerbsError::Planned { .. } => "do what the program does when this call fails",
+            VerbsError::DeviceLost => "drop all that was made with the device, and open it again",
             VerbsError::Completed(completion) => status_remedy(completion.status),
         }
     }
@@ -203,7 +217,8 @@ impl VerbsError {
             VerbsError::Rejected(_) => ECONNREFUSED,
             VerbsError::Unreachable { .. } => ETIMEDOUT,
             VerbsError::Disconnected { .. } => ECONNRESET,
-            VerbsError::Completed(_) => EIO,
+            VerbsError::Planned { errno, .. } => *errno,
+            VerbsError::DeviceLost | VerbsError::Completed(_) => EIO,
         }
     }
 }
@@ -240,6 +255,10 @@ impl fmt::Display for VerbsError {
             VerbsError::Rejected(rejection) => rejection.fmt(f)?,
             VerbsError::Unreachable { peer } => write!(f, "{peer} does not answer")?,
             VerbsError::Disconnected { peer } => write!(f, "the connection to {peer} is over")?,
+            VerbsError::Planned { call, errno } => {
+                write!(f, "{call} fails with {} by a rule of the fault plan", errno_text(*errno))?;
+            }
+            VerbsError::DeviceLost => write!(f, "the device is lost")?,
             VerbsError::Completed(completion) => write!(
                 f,
                 "work request {:#x} of QP {:#08x} completed with {}",
@@ -286,6 +305,13 @@ impl fmt::Display for ListError {
 impl std::error::Error for ListError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.error)
+    }
+}
+
+impl From<VerbsError> for ListError {
+    /// The whole list was refused.
+    fn from(error: VerbsError) -> ListError {
+        ListError { position: 0, error }
     }
 }
 

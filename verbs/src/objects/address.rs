@@ -7,6 +7,7 @@ use pumice_transport::path::Path;
 use pumice_transport::types::{AddressVector, Gid, UdDestination};
 use pumice_transport::wire::Qpn;
 
+use crate::device::calls::called;
 use crate::ground::error::{Result, VerbsError};
 use crate::objects::domain::ProtectionDomain;
 use crate::transport::options::PathOptions;
@@ -72,8 +73,10 @@ impl ProtectionDomain {
             sl: path.service_level,
             ..AddressVector::default()
         };
-        let made = self.device().hca().create_ah(self.handle(), &vector);
-        let (handle, path) = made.map_err(VerbsError::refused("address handle"))?;
+        let (handle, path) = called(self.device(), "ibv_create_ah", || {
+            let made = self.device().hca().create_ah(self.handle(), &vector);
+            made.map_err(VerbsError::refused("address handle"))
+        })?;
         Ok(AddressHandle(Arc::new(Inner { domain: self.clone(), handle, path })))
     }
 

@@ -11,6 +11,7 @@ use pumice_device::objects::completion_queue::CompletionQueue as DeviceQueue;
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
 use crate::device::Device;
+use crate::device::calls::called;
 use crate::ground::error::{Result, VerbsError};
 
 /// What 64 bits of nanoseconds hold: longer timeouts are as good as this.
@@ -71,7 +72,9 @@ impl CompletionQueue {
             ..CqSetup::default()
         };
         let hca = Arc::clone(device.shared_hca());
-        let queue = hca.create_cq(setup).map_err(VerbsError::refused("completion queue"))?;
+        let queue = called(device, "ibv_create_cq", || {
+            hca.create_cq(setup).map_err(VerbsError::refused("completion queue"))
+        })?;
         if let Some(channel) = channel {
             channel.0.queues().push(Arc::downgrade(&queue));
         }
@@ -79,7 +82,8 @@ impl CompletionQueue {
     }
 
     /// Takes completions, oldest first, into `out`: how many. Looking at an empty queue drives the device
-    /// once, and lets other threads run if there was nothing to do.
+    /// once, and lets other threads run if there was nothing to do. A poll cannot fail, so no rule of a fault
+    /// plan is about it; those about `ibv_poll_cq` are about [`CompletionQueue::wait`] and its kin.
     #[inline]
     pub fn poll(&self, out: &mut [WorkCompletion]) -> usize {
         self.0.hca.poll_cq(&self.0.queue, out)
@@ -99,11 +103,13 @@ impl CompletionQueue {
                 remedy: "give room for at least one completion",
             });
         }
-        self.0.device.spin("completion", timeout, || match self.poll(out) {
-            0 if self.is_failed() => Some(Err(overran())),
-            0 => None,
-            count => Some(Ok(count)),
-        })?
+        called(&self.0.device, "ibv_poll_cq", || {
+            self.0.device.spin("completion", timeout, || match self.poll(out) {
+                0 if self.is_failed() => Some(Err(overran())),
+                0 => None,
+                count => Some(Ok(count)),
+            })?
+        })
     }
 
     /// Polls until there is a completion, successful or not.
@@ -135,6 +141,10 @@ impl CompletionQueue {
     /// # Errors
     /// `Invalid`: the queue was made without a channel, or overran.
     pub fn arm(&self, notify: Notify) -> Result<()> {
+        called(&self.0.device, "ibv_req_notify_cq", || self.ask(notify))
+    }
+
+    fn ask(&self, notify: Notify) -> Result<()> {
         if self.0.channel.is_none() {
             return Err(VerbsError::Invalid {
                 object: "completion queue",
@@ -155,8 +165,10 @@ impl CompletionQueue {
     /// # Errors
     /// `Refused`: out of range, or less than it holds.
     pub fn resize(&self, depth: u32) -> Result<()> {
-        let resized = self.0.hca.resize_cq(self.0.queue.handle(), depth);
-        resized.map_err(VerbsError::refused("completion queue"))
+        called(&self.0.device, "ibv_resize_cq", || {
+            let resized = self.0.hca.resize_cq(self.0.queue.handle(), depth);
+            resized.map_err(VerbsError::refused("completion queue"))
+        })
     }
 
     /// Entries that fit.
@@ -240,8 +252,9 @@ pub struct CompletionEvent {
 
 impl CompletionChannel {
     fn new(device: &Device) -> Result<CompletionChannel> {
-        let channel =
-            DeviceChannel::new().map_err(|error| VerbsError::refused("completion channel")(error.into()))?;
+        let channel = called(device, "ibv_create_comp_channel", || {
+            DeviceChannel::new().map_err(|error| VerbsError::refused("completion channel")(error.into()))
+        })?;
         let (channel, queues) = (Arc::new(channel), Mutex::default());
         Ok(CompletionChannel(Arc::new(ChannelInner { channel, device: device.clone(), queues })))
     }
@@ -260,6 +273,10 @@ impl CompletionChannel {
     /// # Errors
     /// `TimedOut`.
     pub fn wait(&self, timeout: Duration) -> Result<CompletionEvent> {
+        called(&self.0.device, "ibv_get_cq_event", || self.next(timeout))
+    }
+
+    fn next(&self, timeout: Duration) -> Result<CompletionEvent> {
         let device = &self.0.device;
         let event = if let Some(simulation) = device.simulation() {
             simulation.wait(timeout, || self.0.channel.try_event())

@@ -7,6 +7,7 @@ use pumice_device::ground::table::Handle;
 use pumice_device::hca::XrcdFile;
 
 use crate::device::Device;
+use crate::device::calls::called;
 use crate::ground::error::{Result, VerbsError};
 
 /// A protection domain: queue pairs reach only memory of their own. Cheap to clone; destroyed with its last
@@ -50,7 +51,9 @@ impl Device {
 
 impl ProtectionDomain {
     fn new(device: &Device) -> Result<ProtectionDomain> {
-        let handle = device.hca().alloc_pd().map_err(VerbsError::refused("protection domain"))?;
+        let handle = called(device, "ibv_alloc_pd", || {
+            device.hca().alloc_pd().map_err(VerbsError::refused("protection domain"))
+        })?;
         Ok(ProtectionDomain(Arc::new(Inner { device: device.clone(), handle })))
     }
 
@@ -98,13 +101,17 @@ pub enum XrcDomainOpening {
 impl XrcDomain {
     fn of_file(device: &Device, fd: BorrowedFd<'_>, opening: XrcDomainOpening) -> Result<XrcDomain> {
         let (create, exclusive) = (opening != XrcDomainOpening::Existing, opening == XrcDomainOpening::New);
-        let opened = device.hca().open_xrcd_of_file(&XrcdFile { fd, create, exclusive });
-        let handle = opened.map_err(VerbsError::refused("XRC domain"))?;
+        let handle = called(device, "ibv_open_xrcd", || {
+            let opened = device.hca().open_xrcd_of_file(&XrcdFile { fd, create, exclusive });
+            opened.map_err(VerbsError::refused("XRC domain"))
+        })?;
         Ok(XrcDomain(Arc::new(XrcInner { device: device.clone(), handle })))
     }
 
     fn new(device: &Device) -> Result<XrcDomain> {
-        let handle = device.hca().open_xrcd().map_err(VerbsError::refused("XRC domain"))?;
+        let handle = called(device, "ibv_open_xrcd", || {
+            device.hca().open_xrcd().map_err(VerbsError::refused("XRC domain"))
+        })?;
         Ok(XrcDomain(Arc::new(XrcInner { device: device.clone(), handle })))
     }
 

@@ -10,6 +10,7 @@ use pumice_device::ground::table::Handle;
 use pumice_device::memory::RegionChange;
 use pumice_transport::types::Access;
 
+use crate::device::calls::called;
 use crate::ground::buffer::Buffer;
 use crate::ground::error::{Result, VerbsError};
 use crate::ground::slice::{self, LocalSlice, RemoteSlice};
@@ -91,9 +92,12 @@ impl MemoryRegion {
         writable: bool,
     ) -> Result<MemoryRegion> {
         let (address, length) = (buffer.address(), buffer.len() as u64);
-        // SAFETY: the caller's promise.
-        let keys = unsafe { domain.device().hca().reg_mr(domain.handle(), address, length, address, access) }
-            .map_err(VerbsError::refused("memory region"))?;
+        let (device, pd) = (domain.device(), domain.handle());
+        let keys = called(device, "ibv_reg_mr", || {
+            // SAFETY: the caller's promise.
+            let keys = unsafe { device.hca().reg_mr(pd, address, length, address, access) };
+            keys.map_err(VerbsError::refused("memory region"))
+        })?;
         let iova = if access.contains(Access::ZERO_BASED) { 0 } else { address };
         Ok(MemoryRegion(Arc::new(Inner {
             buffer: Some(buffer),
@@ -253,9 +257,12 @@ impl MemoryRegion {
         }
         let access = access.difference(Access::ZERO_BASED) | (registration.access & Access::ZERO_BASED);
         let change = RegionChange { access: Some(access), ..RegionChange::default() };
-        let hca = registration.domain.device().hca();
-        // SAFETY: the same range, which is writable if this asks for it.
-        unsafe { hca.rereg_mr(self.0.handle, None, change) }.map_err(VerbsError::refused("memory region"))?;
+        let device = registration.domain.device();
+        called(device, "ibv_rereg_mr", || {
+            // SAFETY: the same range, which is writable if this asks for it.
+            let changed = unsafe { device.hca().rereg_mr(self.0.handle, None, change) };
+            changed.map_err(VerbsError::refused("memory region"))
+        })?;
         registration.access = access;
         Ok(())
     }
@@ -272,9 +279,11 @@ impl MemoryRegion {
         }
         let pd = domain.handle();
         let change = RegionChange { pd: Some(pd.index), ..RegionChange::default() };
-        // SAFETY: the same range with the same rights.
-        unsafe { device.hca().rereg_mr(self.0.handle, Some(pd), change) }
-            .map_err(VerbsError::refused("memory region"))?;
+        called(device, "ibv_rereg_mr", || {
+            // SAFETY: the same range with the same rights.
+            let changed = unsafe { device.hca().rereg_mr(self.0.handle, Some(pd), change) };
+            changed.map_err(VerbsError::refused("memory region"))
+        })?;
         registration.domain = domain.clone();
         Ok(())
     }

@@ -8,9 +8,12 @@ use pumice_device::objects::srq::{SrqAttributes, SrqChange};
 use pumice_transport::types::RecvRequest;
 
 use crate::device::Device;
+use crate::device::calls::{Call, called};
 use crate::ground::error::{ListError, Result, VerbsError};
 use crate::objects::completion::CompletionQueue;
 use crate::objects::domain::{ProtectionDomain, XrcDomain};
+
+const POST: Call = Call::named("ibv_post_srq_recv");
 
 /// Receives for any number of queue pairs. Cheap to clone; destroyed with its last clone and the last queue
 /// pair that uses it.
@@ -73,7 +76,8 @@ impl SharedReceiveQueue {
             cookie: 0,
             xrc: xrc.as_ref().map(|(xrcd, cq)| (xrcd.handle(), cq.handle())),
         };
-        let handle = hca.create_srq(&setup).map_err(refused)?;
+        let call = if xrc.is_some() { "ibv_create_srq_ex" } else { "ibv_create_srq" };
+        let handle = called(domain.device(), call, || hca.create_srq(&setup).map_err(refused))?;
         Ok(SharedReceiveQueue(Arc::new(Inner { hca, handle, domain: domain.clone(), _xrc: xrc })))
     }
 
@@ -83,7 +87,8 @@ impl SharedReceiveQueue {
     /// `Refused`: full, or too many slices.
     #[inline]
     pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<()> {
-        self.0.hca.post_srq_recv(self.0.handle, request).map_err(refused)
+        let Inner { hca, handle, .. } = &*self.0;
+        self.device().data_call(hca, POST, || hca.post_srq_recv(*handle, request).map_err(refused))
     }
 
     /// Posts receive requests in order.
@@ -91,8 +96,12 @@ impl SharedReceiveQueue {
     /// # Errors
     /// The position of the first that was refused, and why; those before it are posted.
     pub fn post_recvs(&self, requests: &[RecvRequest<'_>]) -> std::result::Result<(), ListError> {
-        requests.iter().enumerate().try_for_each(|(position, request)| {
-            self.post_recv(request).map_err(|error| ListError { position, error })
+        let Inner { hca, handle, .. } = &*self.0;
+        self.device().data_call(hca, POST, || {
+            requests.iter().enumerate().try_for_each(|(position, request)| {
+                let posted = hca.post_srq_recv(*handle, request).map_err(refused);
+                posted.map_err(|error| ListError { position, error })
+            })
         })
     }
 
@@ -103,7 +112,7 @@ impl SharedReceiveQueue {
     /// `Refused`: more than the depth.
     pub fn arm_limit(&self, limit: u32) -> Result<()> {
         let change = SrqChange { limit: Some(limit), ..SrqChange::default() };
-        self.0.hca.modify_srq(self.0.handle, change).map_err(refused)
+        self.change(change)
     }
 
     /// Changes the number of requests that fit.
@@ -112,7 +121,12 @@ impl SharedReceiveQueue {
     /// `Refused`: out of range, or less than what is posted.
     pub fn resize(&self, depth: u32) -> Result<()> {
         let change = SrqChange { max_wr: Some(depth), ..SrqChange::default() };
-        self.0.hca.modify_srq(self.0.handle, change).map_err(refused)
+        self.change(change)
+    }
+
+    fn change(&self, change: SrqChange) -> Result<()> {
+        let hca = &self.0.hca;
+        called(self.device(), "ibv_modify_srq", || hca.modify_srq(self.0.handle, change).map_err(refused))
     }
 
     /// Sizes and armed limit.
@@ -120,7 +134,7 @@ impl SharedReceiveQueue {
     /// # Errors
     /// `Refused`: destroyed through [`Device::hca`].
     pub fn query(&self) -> Result<SrqAttributes> {
-        self.0.hca.query_srq(self.0.handle).map_err(refused)
+        called(self.device(), "ibv_query_srq", || self.0.hca.query_srq(self.0.handle).map_err(refused))
     }
 
     /// Its number, as XRC initiators name it ([`crate::SendRequest::remote_srq`]).
@@ -128,7 +142,7 @@ impl SharedReceiveQueue {
     /// # Errors
     /// `Refused`: not of an XRC domain.
     pub fn number(&self) -> Result<u32> {
-        self.0.hca.srq_number(self.0.handle).map_err(refused)
+        called(self.device(), "ibv_get_srq_num", || self.0.hca.srq_number(self.0.handle).map_err(refused))
     }
 
     /// The device it is of.

@@ -4,6 +4,7 @@ use pumice_device::hca::TargetRegistration;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::wire::Qpn;
 
+use crate::device::calls::called;
 use crate::ground::error::{Result, VerbsError};
 use crate::objects::domain::XrcDomain;
 
@@ -21,9 +22,10 @@ impl XrcDomain {
     /// # Errors
     /// `Refused`: there is no such target in this domain.
     pub fn open_target(&self, qpn: Qpn, cookie: u64) -> Result<OpenedTarget> {
-        let hca = self.device().hca();
-        let registration =
-            hca.open_target(self.handle(), qpn, cookie).map_err(VerbsError::refused("XRC target"))?;
+        let registration = called(self.device(), "ibv_open_qp", || {
+            let opened = self.device().hca().open_target(self.handle(), qpn, cookie);
+            opened.map_err(VerbsError::refused("XRC target"))
+        })?;
         Ok(OpenedTarget { registration, domain: self.clone() })
     }
 
@@ -32,7 +34,9 @@ impl XrcDomain {
     /// # Errors
     /// `Refused`: there is no such target in this domain.
     pub fn query_target(&self, qpn: Qpn) -> Result<QpAttributes> {
-        self.device().hca().query_target(self.handle(), qpn).map_err(VerbsError::refused("XRC target"))
+        called(self.device(), "ibv_query_xrc_rcv_qp", || {
+            self.device().hca().query_target(self.handle(), qpn).map_err(VerbsError::refused("XRC target"))
+        })
     }
 
     /// Changes state and attributes of a target of this domain (`ibv_modify_xrc_rcv_qp`).
@@ -41,8 +45,10 @@ impl XrcDomain {
     /// `Refused`: there is no such target in this domain, or which attribute is missing, not allowed or
     /// wrong.
     pub fn modify_target(&self, qpn: Qpn, attributes: &QpAttributes, mask: AttributeMask) -> Result<()> {
-        let hca = self.device().hca();
-        hca.modify_target(self.handle(), qpn, attributes, mask).map_err(VerbsError::refused("XRC target"))
+        called(self.device(), "ibv_modify_xrc_rcv_qp", || {
+            let changed = self.device().hca().modify_target(self.handle(), qpn, attributes, mask);
+            changed.map_err(VerbsError::refused("XRC target"))
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use pumice_transport::types::{Access, QpCapacity};
 
 use super::{Inner, Local, QueuePair, Uses};
 use crate::device::Device;
+use crate::device::calls::called;
 use crate::ground::error::{Result, VerbsError};
 use crate::objects::completion::CompletionQueue;
 use crate::objects::domain::{ProtectionDomain, XrcDomain};
@@ -163,6 +164,11 @@ impl<T: Transport> QueuePairBuilder<T> {
     /// `Refused`: a size is out of range, an object is of another device, or the device has as many queue
     /// pairs as it can. `Invalid`: the GID index has no address.
     pub fn build(self) -> Result<QueuePair<T>> {
+        let device = self.device.clone();
+        called(&device, "ibv_create_qp", || self.make())
+    }
+
+    fn make(self) -> Result<QueuePair<T>> {
         let uses = &self.uses;
         let foreign = [&uses.send_cq, &uses.recv_cq]
             .into_iter()

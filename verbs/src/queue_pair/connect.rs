@@ -7,7 +7,7 @@ use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{AddressVector, Gid, Mtu, QpState};
 use pumice_transport::wire::Qpn;
 
-use super::QueuePair;
+use super::{MODIFY, QueuePair};
 use crate::ground::error::{Result, VerbsError};
 use crate::transport::options::ConnectOptions;
 use crate::transport::{Connected, Transport};
@@ -97,17 +97,18 @@ impl<T: Connected> QueuePair<T> {
     /// `Refused`: an option is out of range, the peer's address is not one or leads nowhere, the queue pair
     /// is connected already ([`QueuePair::reset`] it).
     pub fn connect(&self, peer: &Endpoint<T::Peer>, options: &T::Options) -> Result<()> {
-        self.connect_from(peer, self.local().psn, options)
+        self.call(MODIFY, || self.connect_from(peer, self.local().psn, options))
     }
 
-    /// As [`QueuePair::connect`], with another first PSN to send than that of [`QueuePair::endpoint`].
+    /// As [`QueuePair::connect`], inside of a call, and with another first PSN to send than that of
+    /// [`QueuePair::endpoint`].
     pub(crate) fn connect_from(
         &self,
         peer: &Endpoint<T::Peer>,
         first_psn: u32,
         options: &T::Options,
     ) -> Result<()> {
-        if self.state()? == QpState::Reset {
+        if self.current_state()? == QpState::Reset {
             self.initialise()?;
         }
         let local = self.local();
@@ -137,9 +138,9 @@ impl<T: Connected> QueuePair<T> {
             | AttributeMask::DEST_QPN
             | AttributeMask::RQ_PSN
             | options.ready_to_receive::<T>(&mut attributes);
-        self.modify(&attributes, mask)?;
+        self.change(&attributes, mask)?;
         attributes.qp_state = QpState::Rts as u32;
         let mask = AttributeMask::STATE | AttributeMask::SQ_PSN | options.ready_to_send(&mut attributes);
-        self.modify(&attributes, mask)
+        self.change(&attributes, mask)
     }
 }

@@ -3,7 +3,8 @@
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{Gid, QpState};
 
-use super::QueuePair;
+use super::{MODIFY, QueuePair};
+use crate::device::calls::Call;
 use crate::ground::error::{Result, VerbsError};
 use crate::objects::address::UdEndpoint;
 use crate::transport::Ud;
@@ -14,7 +15,11 @@ impl QueuePair<Ud> {
     /// # Errors
     /// `Refused`: it is active already ([`QueuePair::reset`] it).
     pub fn activate(&self, qkey: u32) -> Result<()> {
-        if self.state()? == QpState::Reset {
+        self.call(MODIFY, || self.make_active(qkey))
+    }
+
+    fn make_active(&self, qkey: u32) -> Result<()> {
+        if self.current_state()? == QpState::Reset {
             self.initialise()?;
         }
         let mut attributes = QpAttributes {
@@ -23,9 +28,9 @@ impl QueuePair<Ud> {
             sq_psn: self.local().psn,
             ..QpAttributes::default()
         };
-        self.modify(&attributes, AttributeMask::STATE | AttributeMask::QKEY)?;
+        self.change(&attributes, AttributeMask::STATE | AttributeMask::QKEY)?;
         attributes.qp_state = QpState::Rts as u32;
-        self.modify(&attributes, AttributeMask::STATE | AttributeMask::SQ_PSN)
+        self.change(&attributes, AttributeMask::STATE | AttributeMask::SQ_PSN)
     }
 
     /// What others need to send to this queue pair, once it is active.
@@ -42,7 +47,9 @@ impl QueuePair<Ud> {
     /// `Refused`: not a multicast address, too many members, or the network refuses.
     pub fn attach_multicast(&self, group: Gid) -> Result<()> {
         let inner = self.inner();
-        inner.hca.attach_mcast(inner.qpn, group).map_err(VerbsError::refused("multicast group"))?;
+        self.call(Call::named("ibv_attach_mcast"), || {
+            inner.hca.attach_mcast(inner.qpn, group).map_err(VerbsError::refused("multicast group"))
+        })?;
         inner.groups().push(group);
         Ok(())
     }
@@ -53,7 +60,9 @@ impl QueuePair<Ud> {
     /// `Refused`: not attached.
     pub fn detach_multicast(&self, group: Gid) -> Result<()> {
         let inner = self.inner();
-        inner.hca.detach_mcast(inner.qpn, group).map_err(VerbsError::refused("multicast group"))?;
+        self.call(Call::named("ibv_detach_mcast"), || {
+            inner.hca.detach_mcast(inner.qpn, group).map_err(VerbsError::refused("multicast group"))
+        })?;
         let mut groups = inner.groups();
         if let Some(place) = groups.iter().position(|known| *known == group) {
             groups.swap_remove(place);

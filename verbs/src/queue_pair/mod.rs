@@ -16,6 +16,7 @@ use pumice_transport::types::{Access, Gid, Mtu, QpCapacity, QpState, RecvRequest
 use pumice_transport::wire::Qpn;
 
 use crate::device::Device;
+use crate::device::calls::Call;
 use crate::ground::error::{ListError, Result, VerbsError};
 use crate::objects::completion::CompletionQueue;
 use crate::objects::domain::{ProtectionDomain, XrcDomain};
@@ -25,6 +26,11 @@ use crate::transport::{Receiver, Transport};
 pub use builder::QueuePairBuilder;
 pub use connect::Endpoint;
 use request::{SendList, SendRequest};
+
+const QUERY: Call = Call::named("ibv_query_qp");
+pub(crate) const MODIFY: Call = Call::named("ibv_modify_qp");
+const POST_SEND: Call = Call::named("ibv_post_send");
+const POST_RECV: Call = Call::named("ibv_post_recv");
 
 /// A queue pair of transport `T`. Cheap to clone; destroyed with its last clone. Made by
 /// `QueuePair::builder`, ready for receives to be posted.
@@ -95,7 +101,12 @@ impl<T: Transport> QueuePair<T> {
     /// # Errors
     /// `Refused`: the queue pair was destroyed through [`Device::hca`].
     pub fn state(&self) -> Result<QpState> {
-        Ok(QpState::from_verbs(self.query()?.qp_state).unwrap_or(QpState::Err))
+        self.call(QUERY, || self.current_state())
+    }
+
+    /// As [`QueuePair::state`], inside of a call.
+    pub(crate) fn current_state(&self) -> Result<QpState> {
+        Ok(QpState::from_verbs(self.attributes()?.qp_state).unwrap_or(QpState::Err))
     }
 
     /// All attributes now.
@@ -103,6 +114,11 @@ impl<T: Transport> QueuePair<T> {
     /// # Errors
     /// As [`QueuePair::state`].
     pub fn query(&self) -> Result<QpAttributes> {
+        self.call(QUERY, || self.attributes())
+    }
+
+    /// As [`QueuePair::query`], inside of a call.
+    fn attributes(&self) -> Result<QpAttributes> {
         self.0.hca.query_qp(self.0.qpn).map_err(VerbsError::refused("queue pair"))
     }
 
@@ -111,6 +127,16 @@ impl<T: Transport> QueuePair<T> {
     /// # Errors
     /// `Refused`: which attribute is missing, not allowed or wrong, and for which transition.
     pub fn modify(&self, attributes: &QpAttributes, mask: AttributeMask) -> Result<()> {
+        self.call(MODIFY, || self.change(attributes, mask))
+    }
+
+    /// A call on this queue pair, past the gate.
+    pub(crate) fn call<R>(&self, call: Call, run: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.0.device.call(call.on(self.0.qpn), run)
+    }
+
+    /// As [`QueuePair::modify`], inside of a call.
+    pub(crate) fn change(&self, attributes: &QpAttributes, mask: AttributeMask) -> Result<()> {
         self.0.hca.modify_qp(self.0.qpn, attributes, mask).map_err(VerbsError::refused("queue pair"))
     }
 
@@ -120,8 +146,10 @@ impl<T: Transport> QueuePair<T> {
     /// # Errors
     /// As [`QueuePair::state`].
     pub fn reset(&self) -> Result<()> {
-        self.move_to(QpState::Reset)?;
-        self.initialise()
+        self.call(MODIFY, || {
+            self.move_to(QpState::Reset)?;
+            self.initialise()
+        })
     }
 
     /// Gives up: everything posted completes with `WR_FLUSH_ERR`, and nothing is accepted from the peer.
@@ -129,12 +157,17 @@ impl<T: Transport> QueuePair<T> {
     /// # Errors
     /// `Refused`: the queue pair is in RESET.
     pub fn fail(&self) -> Result<()> {
+        self.call(MODIFY, || self.give_up())
+    }
+
+    /// As [`QueuePair::fail`], inside of a call.
+    pub(crate) fn give_up(&self) -> Result<()> {
         self.move_to(QpState::Err)
     }
 
     fn move_to(&self, state: QpState) -> Result<()> {
         let attributes = QpAttributes { qp_state: state as u32, ..QpAttributes::default() };
-        self.modify(&attributes, AttributeMask::STATE)
+        self.change(&attributes, AttributeMask::STATE)
     }
 
     /// RESET to INIT.
@@ -146,7 +179,7 @@ impl<T: Transport> QueuePair<T> {
             ..QpAttributes::default()
         };
         let own = if T::TYPE.is_datagram() { AttributeMask::QKEY } else { AttributeMask::ACCESS_FLAGS };
-        self.modify(&attributes, AttributeMask::STATE | AttributeMask::PKEY_INDEX | AttributeMask::PORT | own)
+        self.change(&attributes, AttributeMask::STATE | AttributeMask::PKEY_INDEX | AttributeMask::PORT | own)
     }
 
     /// Posts a request and sends as much of it as may leave now.
@@ -157,8 +190,10 @@ impl<T: Transport> QueuePair<T> {
     /// contradicts itself. Nothing was posted.
     #[inline]
     pub fn post_send(&self, request: &SendRequest<'_, T>) -> Result<()> {
-        let request = request.as_raw()?;
-        self.0.hca.post_send(self.0.qpn, request).map_err(VerbsError::refused("queue pair"))
+        let (hca, qpn) = (&self.0.hca, self.0.qpn);
+        self.0.device.data_call(hca, POST_SEND.on(qpn), || {
+            hca.post_send(qpn, request.as_raw()?).map_err(VerbsError::refused("queue pair"))
+        })
     }
 
     /// Posts requests in order, in one call to the device, which sends them together.
@@ -168,9 +203,12 @@ impl<T: Transport> QueuePair<T> {
     /// posted.
     #[inline]
     pub fn post_sends(&self, requests: &SendList<'_, T>) -> std::result::Result<(), ListError> {
-        self.0.hca.post_sends(self.0.qpn, requests.as_raw()).map_err(|(position, error)| ListError {
-            position,
-            error: VerbsError::Refused { object: "queue pair", error },
+        let (hca, qpn) = (&self.0.hca, self.0.qpn);
+        self.0.device.data_call(hca, POST_SEND.on(qpn), || {
+            hca.post_sends(qpn, requests.as_raw()).map_err(|(position, error)| ListError {
+                position,
+                error: VerbsError::Refused { object: "queue pair", error },
+            })
         })
     }
 }
@@ -182,7 +220,10 @@ impl<T: Receiver> QueuePair<T> {
     /// `Refused`: full, too many slices, RESET, or receives come from a shared queue.
     #[inline]
     pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<()> {
-        self.0.hca.post_recv(self.0.qpn, request).map_err(VerbsError::refused("queue pair"))
+        let (hca, qpn) = (&self.0.hca, self.0.qpn);
+        self.0.device.data_call(hca, POST_RECV.on(qpn), || {
+            hca.post_recv(qpn, request).map_err(VerbsError::refused("queue pair"))
+        })
     }
 
     /// Posts receive requests in order.
@@ -190,8 +231,12 @@ impl<T: Receiver> QueuePair<T> {
     /// # Errors
     /// The position of the first that was refused, and why; those before it are posted.
     pub fn post_recvs(&self, requests: &[RecvRequest<'_>]) -> std::result::Result<(), ListError> {
-        requests.iter().enumerate().try_for_each(|(position, request)| {
-            self.post_recv(request).map_err(|error| ListError { position, error })
+        let (hca, qpn) = (&self.0.hca, self.0.qpn);
+        self.0.device.data_call(hca, POST_RECV.on(qpn), || {
+            requests.iter().enumerate().try_for_each(|(position, request)| {
+                let posted = hca.post_recv(qpn, request).map_err(VerbsError::refused("queue pair"));
+                posted.map_err(|error| ListError { position, error })
+            })
         })
     }
 }

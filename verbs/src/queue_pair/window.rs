@@ -8,6 +8,7 @@ use pumice_device::ground::table::Handle;
 use pumice_device::memory::WindowType;
 use pumice_transport::types::{Access, WindowBind};
 
+use crate::device::calls::called;
 use crate::ground::error::{Result, VerbsError};
 use crate::ground::slice::RemoteSlice;
 use crate::objects::domain::ProtectionDomain;
@@ -35,8 +36,10 @@ impl ProtectionDomain {
     /// # Errors
     /// `Refused`: the table is full.
     pub fn memory_window(&self, window: WindowType) -> Result<MemoryWindow> {
-        let keys = self.device().hca().alloc_mw(self.handle(), window);
-        let keys = keys.map_err(VerbsError::refused("memory window"))?;
+        let keys = called(self.device(), "ibv_alloc_mw", || {
+            let keys = self.device().hca().alloc_mw(self.handle(), window);
+            keys.map_err(VerbsError::refused("memory window"))
+        })?;
         let rkey = AtomicU32::new(keys.rkey);
         Ok(MemoryWindow(Arc::new(Inner { domain: self.clone(), handle: keys.handle, window, rkey })))
     }

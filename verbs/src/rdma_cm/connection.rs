@@ -16,6 +16,7 @@ use pumice_transport::wire::Psn;
 use super::private_data::{value, written};
 use super::{Connectable, ConnectionEvent, ConnectionParams, EPHEMERAL, PrivateData, Rejection, room};
 use crate::device::Device;
+use crate::device::calls::called;
 use crate::ground::error::{Result, VerbsError};
 use crate::queue_pair::Endpoint;
 use crate::queue_pair::QueuePair;
@@ -56,6 +57,15 @@ impl<T: Connectable> Connection<T> {
         private_data: &P,
     ) -> Result<Connection<T>> {
         const { assert!(P::LEN <= room::REQUEST_BYTES, "a request has room for 56 bytes of private data") };
+        called(qp.device(), "rdma_connect", || Connection::ask(qp, peer, params, &written(private_data)))
+    }
+
+    fn ask(
+        qp: &QueuePair<T>,
+        peer: SocketAddr,
+        params: &ConnectionParams,
+        private_data: &[u8],
+    ) -> Result<Connection<T>> {
         let device = qp.device();
         let local = qp.local();
         let source = IpAddr::from(local.gid);
@@ -70,7 +80,7 @@ impl<T: Connectable> Connection<T> {
         let starting_psn = Psn::new(device.first_psn(qp.qpn()));
         let source_port = EPHEMERAL.start + (starting_psn.value() % EPHEMERAL.len() as u32) as u16;
         let header = IpHeader { source_port, source, destination: peer.ip() }.emit();
-        let said = [&header[..], &written(private_data)].concat();
+        let said = [&header[..], private_data].concat();
         let route = MadRoute {
             local: local.gid,
             remote: Gid::from(peer.ip()),
@@ -221,8 +231,10 @@ impl<T: Connectable> Connection<T> {
         if self.progress().over {
             return Ok(());
         }
-        self.qp.fail()?;
-        self.qp.device().hca().cm_disconnect(self.id, &[]).map_err(VerbsError::connection)
+        called(self.qp.device(), "rdma_disconnect", || {
+            self.qp.give_up()?;
+            self.qp.device().hca().cm_disconnect(self.id, &[]).map_err(VerbsError::connection)
+        })
     }
 
     /// The next event that is wanted; others have their effects.
@@ -285,7 +297,7 @@ impl<T: Connectable> Connection<T> {
     fn end(&self) {
         self.progress().over = true;
         // One that is in ERR, or in RESET, needs nothing.
-        let _ = self.qp.fail();
+        let _ = self.qp.give_up();
     }
 
     /// What both sides agreed on.

@@ -16,6 +16,7 @@ use super::connection::{channel, wait};
 use super::private_data::{value, written};
 use super::{Connectable, Connection, ConnectionParams, EPHEMERAL, PrivateData, room};
 use crate::device::Device;
+use crate::device::calls::called;
 use crate::ground::error::{Result, VerbsError};
 use crate::queue_pair::QueuePair;
 
@@ -50,6 +51,10 @@ impl Listener {
     /// # Errors
     /// `Invalid`: the address is none of the device's. As [`Device::listen`].
     pub fn bind(device: &Device, address: SocketAddr, backlog: usize) -> Result<Listener> {
+        called(device, "rdma_listen", || Listener::listen(device, address, backlog))
+    }
+
+    fn listen(device: &Device, address: SocketAddr, backlog: usize) -> Result<Listener> {
         let place = place(device, address.ip())?;
         let channel = channel()?;
         let entry = |port| {
@@ -204,11 +209,15 @@ impl ConnectionRequest {
     ) -> Result<Connection<T>> {
         const { assert!(P::LEN <= room::ACCEPTANCE_BYTES, "an acceptance has room for 196 bytes") };
         let peer = self.peer();
-        let (Some(id), Ok(channel)) = (self.id.take(), &self.channel) else {
-            return Err(VerbsError::Disconnected { peer });
-        };
-        let request = (id, Arc::clone(channel), peer, &*self.asked);
-        Connection::accept(qp, request, params, &written(private_data))
+        let device = self.device.clone();
+        // One that is refused by a rule keeps its id, and is rejected when it is dropped.
+        called(&device, "rdma_accept", || {
+            let (Some(id), Ok(channel)) = (self.id.take(), &self.channel) else {
+                return Err(VerbsError::Disconnected { peer });
+            };
+            let request = (id, Arc::clone(channel), peer, &*self.asked);
+            Connection::accept(qp, request, params, &written(private_data))
+        })
     }
 
     /// Rejects, and says why.
@@ -219,8 +228,10 @@ impl ConnectionRequest {
         const { assert!(P::LEN <= room::REJECTION_BYTES, "a rejection has room for 148 bytes") };
         let Some(id) = self.id else { return Ok(()) };
         let said = written(private_data);
-        let rejected = self.device.hca().cm_reject(id, &RejectParams::consumer(&said));
-        rejected.map_err(VerbsError::connection)
+        called(&self.device, "rdma_reject", || {
+            let rejected = self.device.hca().cm_reject(id, &RejectParams::consumer(&said));
+            rejected.map_err(VerbsError::connection)
+        })
     }
 
     /// Why there is no channel for it.

@@ -69,11 +69,16 @@ pub(crate) fn simulated() -> (Side, Side) {
 
 /// Devices on 127.89.`net`.1 and .2: each test has its own `net`, so that tests may run at the same time.
 pub(crate) fn udp(net: u8) -> (Side, Side) {
-    let device = |last| {
+    on_udp_with(net, DeviceOptions::new())
+}
+
+/// As [`udp`]; the first device has these options.
+pub(crate) fn on_udp_with(net: u8, options: DeviceOptions) -> (Side, Side) {
+    let device = |options: DeviceOptions, last| {
         let address = IpAddr::V4(Ipv4Addr::new(127, 89, net, last));
-        Device::open(DeviceOptions::new().addresses([address])).unwrap()
+        Side::new(Device::open(options.addresses([address])).unwrap())
     };
-    (Side::new(device(1)), Side::new(device(2)))
+    (device(options, 1), device(DeviceOptions::new(), 2))
 }
 
 /// Runs a test on both kinds of network.

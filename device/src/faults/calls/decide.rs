@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fnv::FnvBuildHasher;
 
+use super::errno::errno_text;
 use super::fate::{CallFate, CallKey};
 use super::rule::{CallFault, CallRule};
 use super::table::CallInfo;
@@ -26,6 +27,20 @@ pub struct CallFired<'a> {
     pub key: CallKey<'a>,
     /// What happens to it by this rule.
     pub fate: CallFate,
+}
+
+impl CallFired<'_> {
+    /// What the rule did, in words.
+    pub fn sentence(&self) -> String {
+        let CallFired { rule, key: CallKey { call, ordinal, qp }, fate, .. } = self;
+        let on = qp.map_or_else(String::new, |qp| format!(" on queue pair {qp}"));
+        let what = match (fate.errno, fate.incident) {
+            (Some(errno), _) => format!("fails {call} with {}", errno_text(errno)),
+            (None, Some(incident)) => format!("has {incident} happen after {call}"),
+            (None, None) => format!("delays {call} by {} us", fate.delay_ns / 1000),
+        };
+        format!("fault \"{rule}\" {what} (call {ordinal} of this name{on})")
+    }
 }
 
 /// What a rule of this process's is about.
@@ -135,9 +150,12 @@ impl Armed {
     fn new(rule: &Rule, tag: &str, triggers: &Arc<Triggers>) -> Option<Armed> {
         let aim = match &rule.what {
             What::Call(call) => call.selector.is_of(tag).then(|| Aim::Calls((**call).clone()))?,
-            What::Recorded(recording) if recording.calls.iter().any(|call| call.tag == tag) => {
-                let own = recording.calls.iter().filter(|call| call.tag == tag);
-                Aim::Recorded(own.map(|call| ((call.call.clone(), call.nth), (call.qp, call.fate))).collect())
+            What::Recorded(recording) => {
+                // What happens to the device is for the device.
+                let own = recording.calls.iter().filter(|one| one.tag == tag && one.fate.incident.is_none());
+                let own = own.map(|call| ((call.call.clone(), call.nth), (call.qp, call.fate)));
+                let own: HashMap<_, _, _> = own.collect();
+                (!own.is_empty()).then_some(Aim::Recorded(own))?
             }
             _ => return None,
         };
@@ -170,8 +188,10 @@ impl Armed {
             && self.when.times.is_none_or(|times| met.applied < times);
         met.applied = met.applied.saturating_add(u64::from(applies));
         applies.then(|| match rule.fault {
-            CallFault::Delay { ns } => CallFate { errno: None, delay_ns: ns },
-            CallFault::Fail { .. } => CallFate { errno: rule.fault.errno_of(key.call), delay_ns: 0 },
+            CallFault::Delay { ns } => CallFate { delay_ns: ns, ..CallFate::default() },
+            CallFault::Fail { .. } => {
+                CallFate { errno: rule.fault.errno_of(key.call), ..CallFate::default() }
+            }
         })
     }
 
@@ -265,7 +285,7 @@ mod tests {
         let mut told = Vec::new();
         let key = CallKey { call: "ibv_reg_mr", ordinal: 1, qp: None };
         let fate = faults.decide(&key, &mut |fired| told.push(fired.rule.to_owned()));
-        assert_eq!(fate, CallFate { errno: Some(libc::EINVAL), delay_ns: 5_001_000 });
+        assert_eq!(fate, CallFate { errno: Some(libc::EINVAL), delay_ns: 5_001_000, incident: None });
         assert_eq!(told, ["slow", "slower", "fail", "fail-2"]);
         assert_eq!(faults.unfired().collect::<Vec<_>>(), ["other"]);
     }

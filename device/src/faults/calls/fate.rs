@@ -4,6 +4,7 @@ use std::hash::Hasher as _;
 
 use fnv::FnvHasher;
 
+use crate::faults::incident::Incident;
 use crate::ground::random::Random;
 
 /// Which call of a process it is.
@@ -24,6 +25,8 @@ pub struct CallFate {
     pub errno: Option<i32>,
     /// It takes so much longer.
     pub delay_ns: u64,
+    /// This happens to the device when it has returned.
+    pub incident: Option<Incident>,
 }
 
 impl CallFate {

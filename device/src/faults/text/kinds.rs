@@ -149,6 +149,15 @@ pub const KINDS: &[Kind] = &[
         imitates: "a switch whose queue grows beyond its threshold",
     },
     Kind {
+        name: "note",
+        does: "nothing happens to the packet; the report has it with its length, so that \"pumice faults \
+               compare\" can say which message differed",
+        fields: &[],
+        about: SELECTOR,
+        example: "note opcode=send,write,read",
+        imitates: "nothing: it is evidence of what the program sent",
+    },
+    Kind {
         name: "answer",
         does: "the request does not leave, and its sender is refused as if by the peer; with=cnp: it leaves, \
                and its sender is told of congestion",
@@ -163,11 +172,17 @@ pub const KINDS: &[Kind] = &[
     Kind {
         name: "reject",
         does: "the request for a connection does not leave, and its sender gets a REJ as if from the peer",
-        fields: &[(
-            "reason",
-            "consumer, no-qp, no-resources, timeout, unsupported, invalid-service-id, stale-connection, \
-             invalid-mtu or a number [default: consumer]",
-        )],
+        fields: &[
+            (
+                "reason",
+                "consumer, no-qp, no-resources, timeout, unsupported, invalid-service-id, \
+                 stale-connection, invalid-mtu or a number [default: consumer]",
+            ),
+            (
+                "private-data",
+                "what the peer says: a text, or bytes as 0x62757379, 148 at most [default: none]",
+            ),
+        ],
         about: SELECTOR,
         example: "reject reason=stale-connection connection=0 peer=192.0.2.7",
         imitates: "a service that is full or not there yet, a peer in TIMEWAIT of an earlier connection",

@@ -3,6 +3,7 @@
 //! All forms have the same fields. A file has a `[[rule]]` table for each rule; a line has the kind of fault
 //! first and then `field=value`; a report has a JSON object for each thing that something happened to.
 
+mod compare;
 mod completion;
 mod completion_event;
 mod error;
@@ -14,6 +15,7 @@ mod rule;
 mod trigger;
 mod units;
 
+pub use compare::{Comparison, Difference, compare};
 pub use completion::CompletionLine;
 pub use completion_event::CompletionEventLine;
 pub use error::TextError;

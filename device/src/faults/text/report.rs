@@ -23,6 +23,7 @@ use crate::faults::identity::{PacketClass, PacketKey, PacketService, side_by_nam
 use crate::faults::incident::{Details, Incident};
 use crate::faults::live::LiveChange;
 use crate::faults::plan::{FaultPlan, Recorded, RecordedCall, Recording, Rule, What, When};
+use crate::faults::rejection::{private_data, private_data_text};
 
 /// For ever, as a number of nanoseconds.
 const FOR_EVER_NS: u64 = u64::MAX;
@@ -82,20 +83,20 @@ const LIVE_NOTE: &str = "this moment is not reproducible";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PacketLine {
-    rule: String,
-    tag: String,
-    service: String,
-    qp: u32,
-    connection: u32,
-    side: String,
-    opcode: String,
-    message: u64,
-    packet: u64,
-    transmission: u32,
+    pub(super) rule: String,
+    pub(super) tag: String,
+    pub(super) service: String,
+    pub(super) qp: u32,
+    pub(super) connection: u32,
+    pub(super) side: String,
+    pub(super) opcode: String,
+    pub(super) message: u64,
+    pub(super) packet: u64,
+    pub(super) transmission: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    peer: Option<IpAddr>,
+    pub(super) peer: Option<IpAddr>,
     #[serde(skip_serializing_if = "is_default")]
-    destination: u32,
+    pub(super) destination: u32,
     #[serde(skip_serializing_if = "is_default")]
     lost: bool,
     #[serde(skip_serializing_if = "is_default")]
@@ -125,6 +126,8 @@ pub struct PacketLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    private_data: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     event: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     object: Option<u32>,
@@ -134,6 +137,9 @@ pub struct PacketLine {
     for_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     partition_ns: Option<u64>,
+    /// The length of a packet that was noted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) bytes: Option<u32>,
 }
 
 /// What a rule did to a call.
@@ -141,7 +147,7 @@ pub struct PacketLine {
 #[serde(deny_unknown_fields)]
 pub struct CallLine {
     rule: String,
-    tag: String,
+    pub(super) tag: String,
     call: String,
     nth: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,12 +156,22 @@ pub struct CallLine {
     errno: Option<String>,
     #[serde(default, skip_serializing_if = "is_default")]
     delay_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    object: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    to: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    for_ns: Option<u64>,
 }
 
 impl CallLine {
     fn recorded(self) -> Result<RecordedCall, String> {
         let errno = self.errno.as_deref().map(errno_from).transpose()?;
-        let fate = CallFate { errno, delay_ns: self.delay_ns };
+        let details = Details { object: self.object, to: self.to, for_ns: self.for_ns };
+        let incident = self.event.map(|word| Incident::of(&word, details)).transpose()?;
+        let fate = CallFate { errno, delay_ns: self.delay_ns, incident };
         Ok(RecordedCall { tag: self.tag, call: self.call, nth: self.nth, qp: self.qp, fate })
     }
 }
@@ -193,7 +209,7 @@ pub fn summaries(text: &str) -> Result<BTreeMap<String, Summary>, TextError> {
 }
 
 /// The lines of a report, with their numbers.
-fn lines(text: &str) -> Result<Vec<(usize, ReportLine)>, TextError> {
+pub(super) fn lines(text: &str) -> Result<Vec<(usize, ReportLine)>, TextError> {
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let line = serde_json::from_str(line).map_err(|_| TextError {
@@ -290,11 +306,13 @@ impl ReportLine {
             timer_code: refused.and_then(|(_, timer_code)| timer_code),
             notified: fate.notified,
             rejected: fate.rejected,
+            private_data: fired.private_data.and_then(|data| private_data_text(data)),
             event: fired.incident.map(|incident| incident.word().to_owned()),
             object: details.object,
             to: details.to,
             for_ns: details.for_ns,
             partition_ns: fired.partition_ns.map(|for_ns| for_ns.unwrap_or(FOR_EVER_NS)),
+            bytes: fired.noted_bytes,
         }))
     }
 
@@ -314,6 +332,8 @@ impl ReportLine {
 
     /// What a rule did to a call.
     pub fn of_call(fired: &CallFired<'_>) -> ReportLine {
+        let incident = fired.fate.incident;
+        let details = incident.map(|incident| incident.details()).unwrap_or_default();
         ReportLine::Call(CallLine {
             rule: fired.rule.to_owned(),
             tag: fired.tag.to_owned(),
@@ -322,6 +342,10 @@ impl ReportLine {
             qp: fired.key.qp,
             errno: fired.fate.errno.map(errno_text),
             delay_ns: fired.fate.delay_ns,
+            event: incident.map(|incident| incident.word().to_owned()),
+            object: details.object,
+            to: details.to,
+            for_ns: details.for_ns,
         })
     }
 
@@ -378,7 +402,9 @@ impl PacketLine {
                 rejected: self.rejected,
             },
             incident,
+            private_data: self.private_data.as_deref().map(private_data).transpose()?.map(Box::new),
             partition_ns: self.partition_ns.map(|ns| (ns != FOR_EVER_NS).then_some(ns)),
+            noted: self.bytes.is_some(),
             tag: self.tag,
         })
     }

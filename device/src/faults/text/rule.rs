@@ -13,6 +13,7 @@ use crate::faults::calls::{CallFault, CallRule, CallSelector, errno_from};
 use crate::faults::identity::{PacketClass, PacketService, side_by_name};
 use crate::faults::incident::{Details, Incident};
 use crate::faults::plan::{Bursts, PacketRule, Rule, Steps, What, When};
+use crate::faults::rejection::private_data;
 use crate::faults::select::PacketSelector;
 
 /// Before the kind: the name of a rule that was given none. It is in no name that is given.
@@ -155,7 +156,11 @@ fn fault(kind: &Kind, fields: &mut Fields) -> Result<Fault, String> {
         },
         "truncate" => Fault::Truncate { bytes: fields.take_as("bytes", number)? },
         "mark" => Fault::Mark,
-        "reject" => Fault::Reject { reason: fields.take_as("reason", reason)?.unwrap_or(CONSUMER_REJECT) },
+        "reject" => Fault::Reject {
+            reason: fields.take_as("reason", reason)?.unwrap_or(CONSUMER_REJECT),
+            private_data: fields.take_as("private-data", private_data)?.unwrap_or_default(),
+        },
+        "note" => Fault::Note,
         "event" => Fault::Happen(incident(fields)?),
         "answer" => {
             let with = fields.take("with").ok_or("it does not say which answer: write with=rnr")?;

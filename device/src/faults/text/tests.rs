@@ -137,6 +137,10 @@ fn what_is_wrong_with_answers_and_events_is_said() {
         ("answer with=cnp service=ud", "ud has no NAKs and heeds no CNPs: write rc or xrc"),
         ("answer with=cnp side=responder", "only the requester is answered: write side=requester"),
         ("reject reason=tired", "reason: tired is no reason of a REJ: write one of consumer,"),
+        (
+            "reject private-data=0x123",
+            "private-data: 0x123 is not bytes in hexadecimal: write two digits for each",
+        ),
         ("reject opcode=rep", "requests for connections are rejected, not rep: write opcode=req"),
         ("reject service=rc", "requests for connections are of service cm, not rc: write service=cm"),
         ("event", "it does not say which event: write kind=port-down"),

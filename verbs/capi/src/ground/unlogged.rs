@@ -1,18 +1,14 @@
 //! Refusals without a reason of their own: the call and its errno are said all the same, so that no call
 //! fails in silence. The better sentence is the one that the refusing code gives (`Errno::because`).
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-
-use pumice_device::event::{Event, Subscribers, Topics};
+use pumice_device::event::{Event, Topics};
 use pumice_device::settings::Log;
 
 use crate::ground::cancellation::RESTART;
 use crate::ground::errno::Errno;
 use crate::ground::gate::{call_of, current};
+use crate::ground::listeners;
 use crate::ground::log::{log_at, logs, take_logged};
-
-/// The subscribers of this process's device; dangling while there is no device.
-static SUBSCRIBERS: Mutex<Weak<Subscribers>> = Mutex::new(Weak::new());
 
 /// A call ends with an errno. `C` is the closure that it runs: its name has that of the call.
 #[cold]
@@ -26,25 +22,18 @@ pub(crate) fn tell<C>(errno: Errno) {
     take_logged();
 }
 
-/// Refused calls are events of this device from now on.
-pub(crate) fn attach(events: &Arc<Subscribers>) {
-    if events.listen(Topics::CALLS) {
-        *SUBSCRIBERS.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(events);
-    }
-}
-
 /// Tells those who listen to the device of a call that was refused.
 fn emit<C>(errno: Errno) {
     if is_answer(errno) {
         return;
     }
-    let events = SUBSCRIBERS.try_lock().ok().and_then(|events| events.upgrade());
-    if let Some(events) = events
+    if listeners::hear(Topics::CALLS)
         && let Some(call) = call_of(std::any::type_name::<C>())
     {
         let Errno(number) = errno;
         let ordinal = current().filter(|made| made.call == call).map(|made| made.ordinal);
-        events.emit(&Event::CallRefused { call: &call, ordinal, errno: number, why: &meaning(errno) });
+        let why = meaning(errno);
+        listeners::emit(&Event::CallRefused { call: &call, ordinal, errno: number, why: &why });
     }
 }
 

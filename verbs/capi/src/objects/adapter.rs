@@ -12,10 +12,10 @@ use super::gid_entries::{gid_entries, gid_entries_now};
 use super::loss::LossWatch;
 use crate::ground::errno::Errno;
 use crate::ground::gate;
+use crate::ground::listeners;
 use crate::ground::log::{self, log_always, log_cause, log_warning, logs};
 use crate::ground::outcome::value;
 use crate::ground::settings::{profile, settings};
-use crate::ground::unlogged;
 use crate::ground::zeroed::zeroed;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
@@ -83,6 +83,7 @@ impl Adapter {
                 None
             },
             fault_report: capture::report(settings),
+            asks_about_calls: false,
             tag: Some(settings.tag_of(std::env::args_os())),
             shuffle: settings.shuffle.map(|seed| ShuffleOptions { seed, placement: profile.placement }),
             capture: capture::source(settings),
@@ -95,7 +96,7 @@ impl Adapter {
             log_warning(|| notice);
         }
         let hca = Arc::new(opened.hca);
-        unlogged::attach(hca.events());
+        listeners::attach(hca.events());
         let distributor = with_signals_blocked(|| Distributor::start(&hca))?;
         let idle = hca.create_cq(CqSetup { depth: 1, uncounted: true, ..CqSetup::default() })?;
         static FAREWELL: Once = Once::new();

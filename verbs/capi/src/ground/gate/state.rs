@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pumice_device::event::Event;
 use pumice_device::faults::Triggers;
-use pumice_device::faults::calls::{CallFate, CallFaults, CallFired, CallKey, errno_text};
+use pumice_device::faults::calls::{CallFate, CallFaults, CallKey};
 use pumice_device::ground::clock::Clock;
 use pumice_device::settings::Log;
 
@@ -16,6 +17,7 @@ use super::inventory;
 use super::names::Names;
 use super::report::Report;
 use crate::ground::environment;
+use crate::ground::listeners;
 use crate::ground::log::{log_always, log_at, logs, print_always};
 use crate::ground::process::own_process;
 
@@ -81,7 +83,7 @@ pub(super) fn returned(made: &Made) {
     let triggers =
         lock().as_ref().filter(|state| state.counts_calls()).and_then(|state| state.triggers.clone());
     if let Some(triggers) = triggers {
-        triggers.called(made.call);
+        triggers.called(made.call, made.ordinal);
     }
 }
 
@@ -161,7 +163,8 @@ impl State {
             let (report, evidence) = (&mut self.report, &mut self.evidence);
             fate = faults.decide(&CallKey { call, ordinal, qp }, &mut |fired| {
                 is_met = true;
-                told.push(sentence(fired));
+                told.push(fired.sentence());
+                listeners::emit(&Event::CallFaultApplied { fault: fired });
                 if let Some(report) = report {
                     report.fired(fired);
                 }
@@ -176,14 +179,4 @@ impl State {
 
 fn open_report(path: &Path) -> Option<Report> {
     Report::open(path).map_err(|sentence| log_always(&sentence)).ok()
-}
-
-fn sentence(fired: &CallFired<'_>) -> String {
-    let CallFired { rule, key: CallKey { call, ordinal, qp }, fate, .. } = fired;
-    let on = qp.map_or_else(String::new, |qp| format!(" on queue pair {qp}"));
-    let what = match fate.errno {
-        Some(errno) => format!("fails {call} with {}", errno_text(errno)),
-        None => format!("delays {call} by {} us", fate.delay_ns / 1000),
-    };
-    format!("fault \"{rule}\" {what} (call {ordinal} of this name{on})")
 }

@@ -1,0 +1,247 @@
+//! The gate at the entry of calls of programs that are linked with the device: calls are counted by name,
+//! rules of a fault plan make them fail or take their time, and a lost device refuses them.
+//!
+//! The C ABI has a gate of its own, because its calls begin before a device is opened.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pumice_transport::types::AsyncEventType;
+
+use crate::event::{Event, Subscriber, Subscribers, Topics};
+use crate::faults::Triggers;
+use crate::faults::calls::{CallFaults, CallKey};
+
+/// What calls look at first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CallWatch(Arc<Watch>);
+
+#[derive(Debug, Default)]
+struct Watch {
+    /// Calls of the data path have to stop at the gate.
+    is_everything: AtomicBool,
+    /// The device is lost.
+    is_lost: AtomicBool,
+}
+
+impl Subscriber for CallWatch {
+    fn topics(&self) -> Topics {
+        Topics::ASYNC_EVENTS
+    }
+
+    fn hear(&self, _at_ns: u64, event: &Event<'_>) {
+        if matches!(event, Event::AsyncEventRaised { event: AsyncEventType::DeviceFatal, .. }) {
+            self.0.is_lost.store(true, Ordering::Release);
+            self.0.is_everything.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// The gate of a device.
+#[derive(Debug)]
+pub struct CallGate {
+    watch: CallWatch,
+    state: Mutex<State>,
+    triggers: Arc<Triggers>,
+    events: Arc<Subscribers>,
+}
+
+#[derive(Debug)]
+struct State {
+    counts: BTreeMap<&'static str, u64>,
+    faults: Option<CallFaults>,
+}
+
+/// A call that has entered, and has to leave.
+#[derive(Debug, Clone, Copy)]
+#[must_use = "the call has to leave"]
+pub struct Entered {
+    key: CallKey<'static>,
+    is_met: bool,
+    /// It does nothing, and fails with this errno.
+    pub refused: Option<i32>,
+    /// It does nothing, because the device is lost.
+    pub is_lost: bool,
+    /// It takes so much longer.
+    pub delay_ns: u64,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy)]
+pub enum CallEnd<'a> {
+    /// It did what it was asked to.
+    Done,
+    /// It found nothing, and how often programs look depends on time: it does not count.
+    Idle,
+    /// It was refused.
+    Refused {
+        /// The errno that it ends with.
+        errno: i32,
+        /// Why, in words.
+        why: &'a str,
+    },
+}
+
+impl CallGate {
+    /// The gate of a device with these rules about calls.
+    pub(crate) fn new(
+        watch: CallWatch,
+        faults: Option<CallFaults>,
+        triggers: Arc<Triggers>,
+        events: Arc<Subscribers>,
+    ) -> CallGate {
+        let watches = faults.is_some() || triggers.count_calls();
+        watch.0.is_everything.store(watches, Ordering::Release);
+        let state = Mutex::new(State { counts: BTreeMap::new(), faults });
+        CallGate { watch, state, triggers, events }
+    }
+
+    /// Whether calls of the data path need not stop here.
+    #[inline]
+    pub fn lets_pass(&self) -> bool {
+        !self.watch.0.is_everything.load(Ordering::Relaxed)
+    }
+
+    /// Who is told of what happens here.
+    pub(crate) fn events(&self) -> &Arc<Subscribers> {
+        &self.events
+    }
+
+    /// A call enters: it is counted, and the rules are asked. `qp` finds the ordinal of its queue pair.
+    pub fn enter(&self, call: &'static str, qp: impl FnOnce() -> Option<u32>) -> Entered {
+        let asks = self.lock().faults.as_ref().is_some_and(CallFaults::need_queue_pairs);
+        let qp = if asks { qp() } else { None };
+        let is_lost = self.watch.0.is_lost.load(Ordering::Acquire) && !outlives_device(call);
+        let mut state = self.lock();
+        let count = state.counts.entry(call).or_default();
+        *count = count.saturating_add(1);
+        let key = CallKey { call, ordinal: *count, qp };
+        let mut entered =
+            Entered { key, is_met: false, refused: is_lost.then_some(libc::EIO), is_lost, delay_ns: 0 };
+        if let Some(faults) = state.faults.as_mut().filter(|_| !is_lost) {
+            let fate = faults.decide(&key, &mut |fired| {
+                entered.is_met = true;
+                self.events.emit(&Event::CallFaultApplied { fault: fired });
+            });
+            (entered.refused, entered.delay_ns) = (fate.errno, fate.delay_ns);
+        }
+        entered
+    }
+
+    /// A call that has entered leaves.
+    pub fn leave(&self, entered: &Entered, end: CallEnd<'_>) {
+        let Entered { key, is_met, .. } = entered;
+        match end {
+            CallEnd::Idle if !is_met => return self.take_back(key),
+            CallEnd::Idle | CallEnd::Done => {}
+            CallEnd::Refused { errno, why } => self.refused(key.call, Some(key.ordinal), errno, why),
+        }
+        if self.triggers.count_calls() {
+            self.triggers.called(key.call, key.ordinal);
+        }
+    }
+
+    /// A call was refused that did not stop here, or has an ordinal.
+    pub fn refused(&self, call: &str, ordinal: Option<u64>, errno: i32, why: &str) {
+        self.events.emit(&Event::CallRefused { call, ordinal, errno, why });
+    }
+
+    fn take_back(&self, key: &CallKey<'static>) {
+        let mut state = self.lock();
+        if let Some(count) = state.counts.get_mut(key.call) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(faults) = &mut state.faults {
+            faults.take_back(key);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a call works although the device is lost.
+fn outlives_device(call: &str) -> bool {
+    call == "ibv_get_async_event"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::FaultPlan;
+    use crate::ground::clock::Clock;
+
+    #[derive(Default)]
+    struct Listener(Arc<Mutex<Vec<String>>>);
+
+    impl Subscriber for Listener {
+        fn topics(&self) -> Topics {
+            Topics::CALLS | Topics::FAULTS
+        }
+
+        fn hear(&self, _at_ns: u64, event: &Event<'_>) {
+            self.0.lock().unwrap().push(match event {
+                Event::CallFaultApplied { fault } => fault.sentence(),
+                Event::CallRefused { call, ordinal, errno, why } => {
+                    format!("{call} {ordinal:?} {errno} {why}")
+                }
+                other => format!("{other:?}"),
+            });
+        }
+    }
+
+    /// A gate with this rule, and what is heard of it.
+    fn gate(rule: Option<&str>) -> (CallGate, CallWatch, Arc<Mutex<Vec<String>>>) {
+        let plan = rule.iter().fold(FaultPlan::seeded(1), |plan, line| plan.with_line(line).unwrap());
+        let listener = Listener::default();
+        let (heard, clock) = (Arc::clone(&listener.0), Clock::monotonic());
+        let events = Arc::new(Subscribers::new(vec![Box::new(listener)], clock.clone()));
+        let triggers = Triggers::new(&plan, &clock);
+        let faults = CallFaults::new(&plan, "one", &triggers);
+        let watch = CallWatch::default();
+        (CallGate::new(watch.clone(), faults, triggers, events), watch, heard)
+    }
+
+    #[test]
+    fn calls_that_rules_meet_and_calls_that_are_refused_are_events() {
+        let (gate, _, heard) = gate(Some("fail call=ibv_alloc_pd nth=2"));
+        assert!(!gate.lets_pass());
+        for wanted in [None, Some(libc::ENOMEM)] {
+            let entered = gate.enter("ibv_alloc_pd", || None);
+            assert_eq!((entered.refused, entered.is_lost), (wanted, false));
+            let end = match entered.refused {
+                Some(errno) => CallEnd::Refused { errno, why: "planned" },
+                None => CallEnd::Done,
+            };
+            gate.leave(&entered, end);
+        }
+        let met = "fault \"fail\" fails ibv_alloc_pd with ENOMEM (call 2 of this name)";
+        assert_eq!(*heard.lock().unwrap(), [met, "ibv_alloc_pd Some(2) 12 planned"]);
+    }
+
+    #[test]
+    fn calls_that_find_nothing_do_not_count() {
+        let (gate, _, heard) = gate(Some("fail call=ibv_poll_cq nth=2"));
+        for _ in 0..3 {
+            let entered = gate.enter("ibv_poll_cq", || None);
+            gate.leave(&entered, CallEnd::Idle);
+        }
+        gate.leave(&gate.enter("ibv_poll_cq", || None), CallEnd::Done);
+        assert_eq!(gate.enter("ibv_poll_cq", || None).refused, Some(libc::EIO));
+        assert_eq!(heard.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_lost_device_refuses_all_but_its_events() {
+        use crate::objects::async_event::AsyncElement;
+        let (gate, watch, _) = gate(None);
+        assert!(gate.lets_pass() && gate.enter("ibv_alloc_pd", || None).refused.is_none());
+        let (event, element) = (AsyncEventType::DeviceFatal, AsyncElement::Device);
+        watch.hear(0, &Event::AsyncEventRaised { event, element });
+        let entered = gate.enter("ibv_alloc_pd", || None);
+        assert!(!gate.lets_pass() && entered.is_lost && entered.refused == Some(libc::EIO));
+        assert_eq!(gate.enter("ibv_get_async_event", || None).refused, None);
+    }
+}

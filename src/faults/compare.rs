@@ -1,0 +1,71 @@
+//! `pumice faults compare`: reports of several runs, and what differs.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use pumice_device::faults::{Comparison, Difference, compare};
+
+use crate::outcome::{CommandError, CommandResult, Outcome};
+
+/// Differences of each report that are printed.
+const SHOWN: usize = 20;
+
+/// Compares reports, each a file and what is in it, with the first one.
+pub(super) fn run(reports: &[(&PathBuf, String)], out: &mut dyn Write) -> CommandResult {
+    let [(first, text), others @ ..] = reports else { return Ok(Outcome::Good) };
+    let (mut outcome, mut same) = (Outcome::Good, 0);
+    for (other, other_text) in others {
+        let compared = compare(text, other_text).map_err(|(which, error)| {
+            let file = if which == 0 { first } else { other };
+            CommandError::Usage(format!("{}: {error}", file.display()))
+        })?;
+        if compared.is_same {
+            same += 1;
+            continue;
+        }
+        if compared.differences.iter().any(|one| matches!(one, Difference::Fate { .. })) {
+            outcome = Outcome::Bad;
+        }
+        tell(first, other, &compared, out).map_err(CommandError::Output)?;
+    }
+    if same == others.len() {
+        writeln!(out, "same").map_err(CommandError::Output)?;
+    }
+    Ok(outcome)
+}
+
+fn tell(first: &Path, other: &Path, compared: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+    let (first, other) = (first.display(), other.display());
+    if compared.differences.is_empty() {
+        let but = "for what timing alone brings about, and the ends of processes";
+        return writeln!(out, "{other}: same but {but}");
+    }
+    for difference in compared.differences.iter().take(SHOWN) {
+        match difference {
+            Difference::Fate { first: Some(line), .. } => {
+                writeln!(out, "{other}: another fate, in {first} alone: {line}")?;
+            }
+            Difference::Fate { other: line, .. } => {
+                let line = line.as_deref().unwrap_or_default();
+                writeln!(out, "{other}: another fate, not in {first}: {line}")?;
+            }
+            Difference::Message { direction, first: before, other: now, fates } => {
+                let none = "there is none";
+                let (before, now) = (before.as_deref().unwrap_or(none), now.as_deref().unwrap_or(none));
+                writeln!(
+                    out,
+                    "{other}: another message: {direction}: {now}; in {first}: {before}; {fates} fates \
+                     differ from there on"
+                )?;
+            }
+        }
+    }
+    let more = compared.differences.len().saturating_sub(SHOWN);
+    if more > 0 {
+        writeln!(out, "{other}: and {more} more")?;
+    }
+    if !compared.has_notes {
+        writeln!(out, "{other}: no rule noted which messages there were: add --fault note to both runs")?;
+    }
+    Ok(())
+}

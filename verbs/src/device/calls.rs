@@ -1,0 +1,123 @@
+//! Calls of this crate as fault plans see them: by the names that they have in C.
+
+use std::time::Duration;
+
+use pumice_device::event::Topics;
+use pumice_device::hca::{CallEnd, Hca};
+use pumice_transport::wire::Qpn;
+
+use super::Device;
+use crate::ground::error::{ListError, Result, VerbsError};
+
+/// What a call answers that was refused.
+pub(crate) trait Refusal: From<VerbsError> {
+    /// Why.
+    fn reason(&self) -> &VerbsError;
+}
+
+impl Refusal for VerbsError {
+    fn reason(&self) -> &VerbsError {
+        self
+    }
+}
+
+impl Refusal for ListError {
+    fn reason(&self) -> &VerbsError {
+        &self.error
+    }
+}
+
+/// Which call it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
+    name: &'static str,
+    /// The queue pair that it is on.
+    qpn: Option<Qpn>,
+}
+
+impl Call {
+    /// A call of this name in C.
+    pub(crate) const fn named(name: &'static str) -> Call {
+        Call { name, qpn: None }
+    }
+
+    /// The same on a queue pair.
+    pub(crate) const fn on(self, qpn: Qpn) -> Call {
+        Call { qpn: Some(qpn), ..self }
+    }
+}
+
+impl Device {
+    /// Makes a call, past the gate.
+    ///
+    /// # Errors
+    /// What the call answers; `Planned`, `DeviceLost`.
+    pub(crate) fn call<T, E: Refusal>(
+        &self,
+        call: Call,
+        run: impl FnOnce() -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let gate = self.hca().calls();
+        let entered = gate.enter(call.name, || self.hca().ordinal_of(call.qpn?));
+        self.take_time(entered.delay_ns);
+        let outcome = match entered.refused {
+            Some(_) if entered.is_lost => Err(VerbsError::DeviceLost.into()),
+            Some(errno) => Err(VerbsError::Planned { call: call.name, errno }.into()),
+            None => run(),
+        };
+        match &outcome {
+            Ok(_) => gate.leave(&entered, CallEnd::Done),
+            Err(error) if matches!(error.reason(), VerbsError::TimedOut { .. }) => {
+                gate.leave(&entered, CallEnd::Idle);
+            }
+            Err(error) => {
+                let (errno, why) = (error.reason().errno(), error.reason().to_string());
+                gate.leave(&entered, CallEnd::Refused { errno, why: &why });
+            }
+        }
+        outcome
+    }
+
+    /// Makes a call of the data path, which the gate looks at only if a plan is about calls.
+    ///
+    /// # Errors
+    /// As [`Device::call`].
+    #[inline]
+    pub(crate) fn data_call<T, E: Refusal>(
+        &self,
+        hca: &Hca,
+        call: Call,
+        run: impl FnOnce() -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        if !hca.calls().lets_pass() {
+            return self.call(call, run);
+        }
+        let outcome = run();
+        if let Err(error) = &outcome {
+            refused(hca, call, error.reason());
+        }
+        outcome
+    }
+
+    /// A rule of the plan delays a call.
+    fn take_time(&self, delay_ns: u64) {
+        match self.simulation() {
+            _ if delay_ns == 0 => {}
+            Some(simulation) => simulation.pass(delay_ns),
+            None => std::thread::sleep(Duration::from_nanos(delay_ns)),
+        }
+    }
+}
+
+/// Tells of a call that was refused without being counted.
+#[cold]
+fn refused(hca: &Hca, call: Call, why: &VerbsError) {
+    if hca.events().listen(Topics::CALLS) {
+        hca.calls().refused(call.name, None, why.errno(), &why.to_string());
+    }
+}
+
+/// A call that is not of the data path.
+pub(crate) fn called<T>(device: &Device, name: &'static str, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    device.call(Call::named(name), run)
+}
