@@ -12,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pumice_transport::wire::ProcessIndex;
 
 use crate::event::{AwaitedEvents, FaultWitness, ReportSource, StepHook, Subscribers, Topics};
+use crate::faults::calls::{CallFaults, CallRules};
 use crate::faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use crate::ground::clock::Clock;
 use crate::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
@@ -35,6 +36,8 @@ pub struct Opening {
     pub tag: Option<String>,
     /// The device asks the plan about calls ([`Hca::calls`]); else that happens before calls reach it.
     pub asks_about_calls: bool,
+    /// Who has the rules about calls, if the device does not ask about them.
+    pub call_rules: Option<Arc<dyn CallRules>>,
     /// A seed decides what the specification leaves open to a device.
     pub shuffle: Option<ShuffleOptions>,
     /// What takes a sentence for each fault that is applied.
@@ -96,6 +99,7 @@ impl Opening {
             triggers: None,
             tag: None,
             asks_about_calls: false,
+            call_rules: None,
             shuffle: None,
             fault_log: None,
             fault_report: None,
@@ -154,20 +158,19 @@ impl Opening {
         let tag = self.tag.take().unwrap_or_else(|| self.hca.name.clone());
         let triggers = self.triggers.take().unwrap_or_else(|| Triggers::new(&self.faults, &clock));
         let mut faults = PlanAtWork::new(&self.faults, &tag, &triggers, &clock);
-        if self.asks_about_calls {
-            faults.of_calls(&self.faults, &tag, &triggers);
-        }
+        let own_plan = if self.asks_about_calls { self.faults.clone() } else { FaultPlan::new() };
+        let own_calls = CallFaults::new(&own_plan, &tag, &triggers);
         if let Some(source) = self.capture {
             faults.keep_notes();
             let out = source().map_err(OpenError::Capture)?;
             let capture = CaptureSubscriber::new(out, time_base_ns).map_err(OpenError::Capture)?;
             self.hca.subscribers.push(Box::new(capture));
         }
-        if triggers.count_events() {
-            self.hca.subscribers.push(Box::new(AwaitedEvents(Arc::clone(&triggers))));
-        }
+        self.hca.subscribers.push(Box::new(AwaitedEvents(Arc::clone(&triggers))));
         let (report, hook) = (self.fault_report.take(), self.fault_log.take());
-        let witness = FaultWitness::new(&tag, self.faults.seed(), faults.names(), report, hook);
+        let mut names = faults.names();
+        names.extend(own_calls.names().map(str::to_owned));
+        let witness = FaultWitness::new(&tag, self.faults.seed(), names, report, hook);
         let witness = witness.map_err(OpenError::Report)?.of_calls(self.asks_about_calls);
         self.hca.subscribers.push(Box::new(witness));
         let calls = CallWatch::default();
@@ -177,13 +180,10 @@ impl Opening {
             port = Box::new(TapPort::new(port, Arc::clone(&subscribers)));
         }
         let shuffle = self.shuffle.map(|options| Arc::new(Shuffle::new(options, &tag, clock.is_virtual())));
-        let attends = faults.packets.as_ref().is_some_and(|faults| faults.attends_calls());
-        let attended = attends.then(|| Arc::clone(&triggers));
-        let calls = CallGate::new(calls, faults.calls.take(), triggers, Arc::clone(&subscribers));
-        let hca = Hca::open_with(self.hca, port, clock, calls, faults, shuffle)?;
-        if let Some(triggers) = attended {
-            hca.attend_calls(&triggers);
-        }
+        let calls = CallGate::new(calls, own_calls, Arc::clone(&triggers), Arc::clone(&subscribers));
+        faults.calls = if self.asks_about_calls { Some(calls.rules()) } else { self.call_rules };
+        let hca = Hca::open_with(self.hca, port, clock, calls, Some(faults), shuffle)?;
+        hca.attend_calls(&triggers);
         Ok(hca)
     }
 }

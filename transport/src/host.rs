@@ -85,6 +85,8 @@ pub struct Ended {
     pub length_bytes: u32,
     /// Whether success makes a completion.
     pub reports: bool,
+    /// Requests of its work queue that ended before it on this connection.
+    pub before: u64,
 }
 
 /// What is known about the process of the peer when a queue pair is about to give it up.

@@ -120,7 +120,8 @@ impl FaultWitness {
             Some(line) => format!("fault \"{rule}\" {what} while the program runs: {line}"),
             None => format!("fault \"{rule}\" {what} while the program runs"),
         });
-        if change.line.is_some() {
+        // What asks about calls elsewhere also says which rules about them never applied.
+        if change.line.is_some() && (self.hears_calls || !change.is_of_calls) {
             state.unused.insert((*rule).to_owned());
         }
     }

@@ -123,6 +123,24 @@ pub(super) struct Size {
 }
 
 impl Fault {
+    /// What plans call it.
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Fault::Drop => "drop",
+            Fault::Duplicate { .. } => "duplicate",
+            Fault::Delay(_) => "delay",
+            Fault::Reorder { .. } => "reorder",
+            Fault::Corrupt { .. } => "corrupt",
+            Fault::Truncate { .. } => "truncate",
+            Fault::Mark => "mark",
+            Fault::Note => "note",
+            Fault::Refuse { .. } | Fault::Notify => "answer",
+            Fault::Happen(_) => "event",
+            Fault::Reject { .. } => "reject",
+            Fault::Partition { .. } => "partition",
+        }
+    }
+
     /// Copies: one.
     pub const DUPLICATE: Fault = Fault::Duplicate { copies: 1 };
     /// Any bit is flipped, and the ICRC shows it.

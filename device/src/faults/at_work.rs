@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::calls::CallFaults;
+use super::calls::CallRules;
 use super::completion_events::CompletionEventFaults;
 use super::completions::CompletionFaults;
 use super::decide::Faults;
@@ -11,48 +11,34 @@ use super::plan::FaultPlan;
 use super::waits::Triggers;
 use crate::ground::clock::Clock;
 
-/// What a plan does to a process of one tag.
-#[derive(Default)]
+/// What a plan does to a process of one tag. A part without rules is there for rules that come while the
+/// program runs.
 pub(crate) struct PlanAtWork {
-    pub(crate) packets: Option<Box<Faults>>,
-    pub(crate) completions: Option<Box<CompletionFaults>>,
-    pub(crate) completion_events: Option<Arc<CompletionEventFaults>>,
-    /// If the device is asked about calls.
-    pub(crate) calls: Option<CallFaults>,
+    pub(crate) packets: Box<Faults>,
+    pub(crate) completions: Box<CompletionFaults>,
+    pub(crate) completion_events: Arc<CompletionEventFaults>,
+    /// Who has the rules about calls, if calls are asked about.
+    pub(crate) calls: Option<Arc<dyn CallRules>>,
 }
 
 impl PlanAtWork {
     pub(crate) fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>, clock: &Clock) -> PlanAtWork {
-        let completion_events = CompletionEventFaults::new(plan, tag, triggers).map(Arc::new);
-        // Events that are put off wait where completions do.
-        let is_needed = completion_events.is_some();
         PlanAtWork {
-            packets: Some(Box::new(Faults::new(plan, tag, triggers, clock.clone()))),
-            completions: CompletionFaults::new(plan, tag, triggers, is_needed).map(Box::new),
-            completion_events,
+            packets: Box::new(Faults::new(plan, tag, triggers, clock.clone())),
+            completions: Box::new(CompletionFaults::new(plan, tag, triggers)),
+            completion_events: Arc::new(CompletionEventFaults::new(plan, tag, triggers)),
             calls: None,
         }
     }
 
-    /// The device is asked about calls, too.
-    pub(crate) fn of_calls(&mut self, plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>) {
-        self.calls = CallFaults::new(plan, tag, triggers);
-    }
-
     /// From now on fates of packets have notes, for captures.
     pub(crate) fn keep_notes(&mut self) {
-        if let Some(packets) = &mut self.packets {
-            packets.keep_notes();
-        }
+        self.packets.keep_notes();
     }
 
-    /// The names of its rules.
+    /// The names of its rules, but for those about calls.
     pub(crate) fn names(&self) -> BTreeSet<String> {
-        let packets = self.packets.iter().flat_map(|faults| faults.names());
-        let completions = self.completions.iter().flat_map(|faults| faults.names());
-        let completion_events = self.completion_events.iter().flat_map(|faults| faults.names());
-        let names: BTreeSet<String> = packets.chain(completions).chain(completion_events).collect();
-        let calls = self.calls.iter().flat_map(CallFaults::names).map(str::to_owned);
-        names.into_iter().chain(calls).collect()
+        let names = self.packets.names().chain(self.completions.names()).map(str::to_owned);
+        names.chain(self.completion_events.names()).collect()
     }
 }

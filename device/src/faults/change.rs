@@ -1,10 +1,14 @@
 //! A plan at work that changes while the program runs.
 
-use super::action::Fault;
-use super::decide::{Aim, Armed, Faults};
+use super::armed::{Found, Origin, Roster};
+use super::calls::CallRules;
+use super::completion_events::CompletionEventFaults;
+use super::completions::CompletionFaults;
+use super::decide::Faults;
 use super::live::{LiveAnswer, LiveChange, LiveOrder, LiveRule, MAX_RULES};
-use super::plan::What;
+use super::plan::{Rule, What};
 use super::text::rule_of_line;
+use super::trigger::Trigger;
 
 /// What the process has done so far, to say when something changed.
 #[derive(Debug, Clone, Copy)]
@@ -15,184 +19,161 @@ pub(crate) struct Moment {
     pub(crate) queue_pairs: u32,
 }
 
-impl Faults {
-    /// Does what it is asked, if it can; `witness` is told of each rule that changes.
+/// The parts of a plan at work, which change together.
+pub(crate) struct Parts<'a> {
+    pub(crate) packets: &'a mut Faults,
+    pub(crate) completions: Option<&'a mut CompletionFaults>,
+    pub(crate) completion_events: Option<&'a CompletionEventFaults>,
+    pub(crate) calls: Option<&'a dyn CallRules>,
+}
+
+/// A rule that came, rested, went on or went.
+struct Changed {
+    name: String,
+    is_of_calls: bool,
+}
+
+/// Is told of each rule that changes.
+pub(crate) type ChangeWitness<'a> = &'a mut dyn FnMut(&LiveChange<'_>);
+
+impl Parts<'_> {
+    /// Does what it is asked, if it can.
     pub(crate) fn obey(
         &mut self,
         order: &LiveOrder,
         moment: Moment,
-        witness: &mut dyn FnMut(&LiveChange<'_>),
+        witness: ChangeWitness<'_>,
     ) -> LiveAnswer {
+        let (what, line) = match order {
+            LiveOrder::List => ("", None),
+            LiveOrder::Add { line } => ("added", Some(line.as_str())),
+            LiveOrder::Pause { .. } => ("paused", None),
+            LiveOrder::Resume { .. } => ("resumed", None),
+            LiveOrder::Clear { .. } => ("cleared", None),
+        };
         let done = match order {
-            LiveOrder::List => Ok(("", Vec::new())),
-            LiveOrder::Add { line } => self.add(line).map(|name| ("added", vec![name])),
-            LiveOrder::Pause { rule } => self.rest(rule.as_deref(), true).map(|names| ("paused", names)),
-            LiveOrder::Resume { rule } => self.rest(rule.as_deref(), false).map(|names| ("resumed", names)),
-            LiveOrder::Clear { rule } => self.clear(rule.as_deref()).map(|names| ("cleared", names)),
+            LiveOrder::List => Ok(Vec::new()),
+            LiveOrder::Add { line } => self.add(line).map(|changed| vec![changed]),
+            LiveOrder::Pause { rule } => self.every(rule.as_deref(), |all, name| all.rest(name, true)),
+            LiveOrder::Resume { rule } => self.every(rule.as_deref(), |all, name| all.rest(name, false)),
+            LiveOrder::Clear { rule } => self.every(rule.as_deref(), |all, name| all.clear(name)),
         };
-        let (refused, what, changed) = match done {
-            Ok((what, changed)) => (None, what, changed),
-            Err(why) => (Some(why), "", Vec::new()),
+        let (refused, changed) = match done {
+            Ok(changed) => (None, changed),
+            Err(why) => (Some(why), Vec::new()),
         };
-        for name in &changed {
-            let line = if let LiveOrder::Add { line } = order { Some(line.as_str()) } else { None };
+        let Faults { tag, seed, .. } = &*self.packets;
+        let (tag, seed) = (tag.clone(), *seed);
+        for Changed { name, is_of_calls } in &changed {
             witness(&LiveChange {
-                tag: &self.tag,
-                seed: self.seed,
+                tag: &tag,
+                seed,
                 what,
                 rule: name,
+                is_of_calls: *is_of_calls,
                 line,
                 after_packets: moment.packets,
                 after_queue_pairs: moment.queue_pairs,
             });
         }
-        let rules = self.rules.iter().map(described).collect();
-        LiveAnswer { tag: self.tag.clone(), seed: self.seed, refused, changed, rules, left_out: 0 }
+        let changed = changed.into_iter().map(|one| one.name).collect();
+        let rules = self.list().into_iter().map(|(_, rule)| rule).collect();
+        LiveAnswer { tag, seed, refused, changed, rules, left_out: 0 }
     }
 
-    /// Takes the rule that a line says; its name.
-    fn add(&mut self, line: &str) -> Result<String, String> {
-        if self.rules.len() >= MAX_RULES {
+    /// The rules of each kind; true with those about calls.
+    fn each(&mut self, look: &mut dyn FnMut(&mut dyn Roster, bool)) {
+        look(self.packets.roster(), false);
+        if let Some(completions) = &mut self.completions {
+            look(completions.roster(), false);
+        }
+        if let Some(events) = self.completion_events {
+            events.with_roster(&mut |roster| look(roster, false));
+        }
+        if let Some(calls) = self.calls {
+            calls.change(&mut |calls| look(calls.roster(), true));
+        }
+    }
+
+    /// All rules, in the order in which they came.
+    fn list(&mut self) -> Vec<Found<LiveRule>> {
+        let mut all = Vec::new();
+        self.each(&mut |roster, _| all.extend(roster.list()));
+        all.sort_by_key(|(id, _)| *id);
+        all
+    }
+
+    /// Takes the rule that a line says.
+    fn add(&mut self, line: &str) -> Result<Changed, String> {
+        let there = self.list();
+        if there.len() >= MAX_RULES {
             return Err(format!("it has {MAX_RULES} rules already: clear some first"));
         }
-        let is_taken = |name: &str| self.rules.iter().any(|armed| armed.name == name);
+        let is_taken = |name: &str| there.iter().any(|(_, rule)| rule.name == name);
         let rule = rule_of_line(line, is_taken)?;
-        if !matches!(rule.what, What::Packet(_)) {
-            return Err("only rules about packets are taken while a program runs: start it with \
-                        pumice run --fault"
-                .to_owned());
-        }
-        if rule.after.is_some() {
-            return Err(
-                "a rule that waits is not taken while a program runs: leave out after, and add it when \
-                        its time has come"
-                    .to_owned(),
-            );
-        }
-        if !self.arm(&rule, Some(line)) {
-            return Err(format!("the rule is about processes with another tag: this one has {}", self.tag));
-        }
-        Ok(rule.name)
-    }
-
-    /// Lets a rule, or all, rest or go on; the names of those that changed.
-    fn rest(&mut self, name: Option<&str>, is_paused: bool) -> Result<Vec<String>, String> {
-        self.known(name)?;
-        let mut changed = Vec::new();
-        for armed in self.rules.iter_mut().filter(|armed| name.is_none_or(|name| armed.name == name)) {
-            if armed.is_paused != is_paused {
-                armed.is_paused = is_paused;
-                changed.push(armed.name.clone());
+        for trigger in rule.triggers() {
+            match trigger {
+                Trigger::Rule(name) if !is_taken(name) => {
+                    return Err(format!("it waits for rule \"{name}\", which is not there: {}", named(&there)));
+                }
+                _ => {}
             }
         }
-        Ok(changed)
+        let origin = Origin { id: self.packets.next_id(), line: Some(line) };
+        if !self.arm(&rule, origin)? {
+            return Err(format!(
+                "the rule is about processes with another tag: this one has {}",
+                self.packets.tag
+            ));
+        }
+        self.packets.triggers.admit(&rule);
+        Ok(Changed { name: rule.name, is_of_calls: matches!(rule.what, What::Call(_)) })
     }
 
-    /// Forgets a rule, or all; the names of those that are gone.
-    fn clear(&mut self, name: Option<&str>) -> Result<Vec<String>, String> {
-        self.known(name)?;
-        let gone = self.rules.extract_if(.., |armed| name.is_none_or(|name| armed.name == name));
-        Ok(gone.map(|armed| armed.name).collect())
+    /// Takes a rule, if it concerns the process: true.
+    fn arm(&mut self, rule: &Rule, origin: Origin<'_>) -> Result<bool, String> {
+        const ELSEWHERE: &str = "this process has no place for rules of this kind: give it to another one";
+        match &rule.what {
+            What::Packet(_) | What::Recorded(_) => Ok(self.packets.arm(rule, origin)),
+            What::Completion(_) => {
+                Ok(self.completions.as_deref_mut().ok_or(ELSEWHERE)?.arm(rule, origin))
+            }
+            What::CompletionEvent(_) => Ok(self.completion_events.ok_or(ELSEWHERE)?.arm(rule, origin)),
+            What::Call(_) => {
+                let mut is_taken = false;
+                let calls = self.calls.ok_or(ELSEWHERE)?;
+                calls.change(&mut |calls| is_taken = calls.arm(rule, origin));
+                Ok(is_taken)
+            }
+        }
     }
 
-    /// A rule that is named must be there.
-    fn known(&self, name: Option<&str>) -> Result<(), String> {
-        let Some(name) = name.filter(|name| !self.rules.iter().any(|armed| armed.name == *name)) else {
-            return Ok(());
-        };
-        let all: Vec<&str> = self.rules.iter().map(|armed| armed.name.as_str()).collect();
-        let there =
-            if all.is_empty() { "it has no rules".to_owned() } else { format!("it has {}", all.join(", ")) };
-        Err(format!("there is no rule \"{name}\": {there}"))
+    /// Does something with a rule, or all; those that changed, in the order in which they came.
+    fn every(
+        &mut self,
+        name: Option<&str>,
+        act: impl Fn(&mut dyn Roster, Option<&str>) -> Vec<Found<String>>,
+    ) -> Result<Vec<Changed>, String> {
+        let there = self.list();
+        if let Some(name) = name.filter(|name| !there.iter().any(|(_, rule)| rule.name == *name)) {
+            return Err(format!("there is no rule \"{name}\": {}", named(&there)));
+        }
+        let mut changed = Vec::new();
+        self.each(&mut |roster, is_of_calls| {
+            let found = act(roster, name).into_iter();
+            changed.extend(found.map(|(id, name)| (id, Changed { name, is_of_calls })));
+        });
+        changed.sort_by_key(|(id, _)| *id);
+        Ok(changed.into_iter().map(|(_, one)| one).collect())
     }
 }
 
-fn described(armed: &Armed) -> LiveRule {
-    LiveRule {
-        name: armed.name.clone(),
-        does: armed.line.clone().unwrap_or_else(|| kind(&armed.aim).to_owned()),
-        live: armed.line.is_some(),
-        paused: armed.is_paused,
-        met: armed.tally.met.get(),
-        applied: armed.tally.applied.get(),
-    }
-}
-
-fn kind(aim: &Aim) -> &'static str {
-    let Aim::Packets(rule) = aim else { return "what a report says" };
-    match rule.fault {
-        Fault::Drop => "drop",
-        Fault::Duplicate { .. } => "duplicate",
-        Fault::Delay(_) => "delay",
-        Fault::Reorder { .. } => "reorder",
-        Fault::Corrupt { .. } => "corrupt",
-        Fault::Truncate { .. } => "truncate",
-        Fault::Mark => "mark",
-        Fault::Note => "note",
-        Fault::Refuse { .. } | Fault::Notify => "answer",
-        Fault::Happen(_) => "event",
-        Fault::Reject { .. } => "reject",
-        Fault::Partition { .. } => "partition",
-    }
+/// Which rules there are, in words.
+fn named(there: &[Found<LiveRule>]) -> String {
+    let all: Vec<&str> = there.iter().map(|(_, rule)| rule.name.as_str()).collect();
+    if all.is_empty() { "it has no rules".to_owned() } else { format!("it has {}", all.join(", ")) }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::faults::plan::FaultPlan;
-    use crate::faults::waits::Triggers;
-    use crate::ground::clock::Clock;
-
-    const NOW: Moment = Moment { packets: 7, queue_pairs: 2 };
-
-    fn names(answer: &LiveAnswer) -> Vec<&str> {
-        answer.rules.iter().map(|rule| rule.name.as_str()).collect()
-    }
-
-    #[test]
-    fn rules_come_rest_and_go() {
-        let (plan, clock) = (FaultPlan::seeded(3), Clock::monotonic());
-        let mut faults = Faults::new(&plan, "server", &Triggers::new(&plan, &clock), clock);
-        assert!(!faults.is_active());
-        let mut told = Vec::new();
-        let mut ask = |faults: &mut Faults, order: LiveOrder| {
-            faults.obey(&order, NOW, &mut |change| {
-                told.push(format!(
-                    "{} {} {:?} {}",
-                    change.what, change.rule, change.line, change.after_packets
-                ));
-            })
-        };
-        let add = |line: &str| LiveOrder::Add { line: line.to_owned() };
-        assert_eq!(names(&ask(&mut faults, add("drop chance=2%"))), ["drop"]);
-        let answer = ask(&mut faults, add("drop chance=3%"));
-        assert_eq!(
-            (names(&answer), answer.changed.as_slice()),
-            (vec!["drop", "drop-2"], &["drop-2".to_owned()][..])
-        );
-        assert!(faults.is_active() && answer.rules[1].live && answer.rules[1].does == "drop chance=3%");
-        for wrong in [
-            "drop name=drop",
-            "drop tag=client",
-            "dorp",
-            "",
-            "fail call=ibv_reg_mr",
-            "drop after=\"bytes 1\"",
-            "late time=1s",
-        ] {
-            let answer = ask(&mut faults, add(wrong));
-            assert!(answer.refused.is_some() && answer.rules.len() == 2, "{wrong}: {answer:?}");
-        }
-        let one = Some("drop-2".to_owned());
-        assert!(ask(&mut faults, LiveOrder::Pause { rule: one.clone() }).rules[1].paused);
-        assert!(ask(&mut faults, LiveOrder::Pause { rule: one.clone() }).changed.is_empty());
-        assert_eq!(ask(&mut faults, LiveOrder::Resume { rule: None }).changed, ["drop-2"]);
-        let answer = ask(&mut faults, LiveOrder::Clear { rule: Some("loss".to_owned()) });
-        assert_eq!(answer.refused.unwrap(), "there is no rule \"loss\": it has drop, drop-2");
-        assert_eq!(names(&ask(&mut faults, LiveOrder::Clear { rule: one })), ["drop"]);
-        assert_eq!(ask(&mut faults, LiveOrder::Clear { rule: None }).changed, ["drop"]);
-        assert!(!faults.is_active());
-        assert_eq!(told[0], "added drop Some(\"drop chance=2%\") 7");
-        assert_eq!(told.len(), 6);
-    }
-}
+#[path = "change_tests.rs"]
+mod tests;

@@ -1,7 +1,6 @@
 //! A plan at work in a device: asked about each packet, it says what happens to it.
 
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -12,16 +11,17 @@ use pumice_transport::types::Fate;
 use pumice_transport::wire::Qpn;
 
 use super::action::{Fault, Size};
+use super::armed::{About, Armed, OF_A_REPORT, Origin, Roster, Rules};
 use super::connections::Connections;
 use super::identity::PacketKey;
 use super::incident::{Incident, Incidents};
 use super::notes::Notes;
 use super::partition::Partitions;
-use super::plan::{FaultPlan, PacketRule, Recorded, Rule, What, When};
+use super::plan::{FaultPlan, PacketRule, Recorded, Rule, What};
 use super::rejection::RejData;
 use super::traffic::{Count, Stream, Traffic};
 use super::trigger::Occurrence;
-use super::waits::{Gate, Triggers};
+use super::waits::Triggers;
 use crate::ground::clock::Clock;
 
 /// Queue pairs that are remembered at a time: more than a device has.
@@ -57,6 +57,8 @@ pub(crate) type Witness<'a> = &'a mut dyn FnMut(&Fired<'_>);
 pub(super) enum Aim {
     Packets(Box<PacketRule>),
     Recorded(HashMap<PacketKey, Effect>),
+    /// What happens to the device when the call has returned that the rule waits for.
+    AfterCall(Incident),
     /// What happens to the device when a call has returned, by its name and ordinal.
     AtCalls(HashMap<(String, u64), Incident>),
 }
@@ -71,37 +73,13 @@ pub(super) struct Effect {
     noted: bool,
 }
 
-/// A rule that concerns this process.
-pub(super) struct Armed {
-    pub(super) name: String,
-    pub(super) after: Option<Gate>,
-    when: When,
-    pub(super) aim: Aim,
-    /// It happens when a call has returned, and meets no packet.
-    pub(super) is_of_calls: bool,
-    /// What it counts by; no other rule of this process has or had it.
-    id: usize,
-    /// Its line, if it was added while the program ran.
-    pub(super) line: Option<String>,
-    /// It rests.
-    pub(super) is_paused: bool,
-    pub(super) tally: Tally,
-}
-
-/// How often a rule was met, and applied.
-#[derive(Default)]
-pub(super) struct Tally {
-    pub(super) met: Cell<u64>,
-    pub(super) applied: Cell<u64>,
-}
-
 /// A plan at work.
 pub(crate) struct Faults {
     pub(super) seed: u64,
     pub(super) tag: String,
-    pub(super) rules: Vec<Armed>,
+    pub(super) rules: Rules<Aim>,
     pub(super) triggers: Arc<Triggers>,
-    /// Rules that there were so far.
+    /// Rules of any kind that there were so far, those that concern other processes too.
     rules_made: usize,
     queue_pairs: BTreeMap<u32, Traffic>,
     /// Packets left before a rule was there: what is seen first of a queue pair may be any packet of it.
@@ -130,12 +108,12 @@ struct Case<'a> {
 impl Faults {
     /// The part of a plan that concerns packets of a process of this tag.
     pub(crate) fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>, clock: Clock) -> Faults {
-        let mut faults = Faults {
+        Faults {
             seed: plan.seed(),
             tag: tag.to_owned(),
-            rules: Vec::new(),
+            rules: Rules::of_plan(plan, triggers, |rule| Aim::new(rule, tag)),
             triggers: Arc::clone(triggers),
-            rules_made: 0,
+            rules_made: plan.rules().len(),
             queue_pairs: BTreeMap::new(),
             is_late: false,
             connections: Connections::default(),
@@ -145,36 +123,30 @@ impl Faults {
             rejection: RejData::NONE,
             notes: None,
             clock,
-        };
-        for rule in plan.rules() {
-            faults.arm(rule, None);
         }
-        faults
     }
 
-    /// Takes a rule, if it concerns this process: true. `line` says it, if the program runs already.
-    pub(super) fn arm(&mut self, rule: &Rule, line: Option<&str>) -> bool {
+    /// Takes a rule while the program runs, if it concerns this process: true.
+    pub(super) fn arm(&mut self, rule: &Rule, origin: Origin<'_>) -> bool {
         let Some(aim) = Aim::new(rule, &self.tag) else { return false };
-        if line.is_some() && self.rules.is_empty() {
+        if self.rules.is_empty() {
             // Nothing was asked about for a while: where traffic stands has to be found out anew.
             self.queue_pairs.clear();
             self.is_late = true;
         }
-        let after = rule.after.as_ref().and_then(|trigger| self.triggers.gate(trigger));
-        let is_of_calls = after.as_ref().is_some_and(Gate::is_of_calls) && rule.is_of_device();
-        self.rules.push(Armed {
-            name: rule.name.clone(),
-            after,
-            is_of_calls,
-            when: rule.when,
-            aim,
-            id: self.rules_made,
-            line: line.map(str::to_owned),
-            is_paused: false,
-            tally: Tally::default(),
-        });
-        self.rules_made += 1;
+        self.rules.push(rule, aim, origin, &self.triggers);
         true
+    }
+
+    /// What the next rule of any kind counts by.
+    pub(super) fn next_id(&mut self) -> usize {
+        self.rules_made += 1;
+        self.rules_made - 1
+    }
+
+    /// The rules, for what is done to rules of every kind.
+    pub(super) fn roster(&mut self) -> &mut dyn Roster {
+        &mut self.rules
     }
 
     /// Whether there are rules: without them there is nothing to ask.
@@ -193,8 +165,8 @@ impl Faults {
     }
 
     /// The names of the rules.
-    pub(crate) fn names(&self) -> BTreeSet<String> {
-        self.rules.iter().map(|armed| armed.name.clone()).collect()
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.rules.names()
     }
 
     /// Whether something is to happen to the device now.
@@ -304,19 +276,17 @@ impl Faults {
     ) -> Fate {
         let (mut fate, mut said) = (Fate::default(), Vec::new());
         let mut happened = Vec::new();
-        for armed in self.rules.iter().filter(|armed| !armed.is_paused) {
+        for armed in self.rules.awake() {
             let applied = match &armed.aim {
                 Aim::Recorded(packets) => packets.get(case.key).cloned(),
-                Aim::Packets(rule)
-                    if !armed.is_of_calls && armed.has_begun() && rule.matches(case.key, case.peer) =>
-                {
+                Aim::Packets(rule) if armed.has_begun() && rule.matches(case.key, case.peer) => {
                     let fault = &rule.fault;
                     let count = counts.entry((armed.id, case.stream)).or_default();
-                    armed.tally.met.update(|met| met.saturating_add(1));
+                    armed.meet();
                     let more = self.ask(armed, fault, case, count);
                     more.map(|fate| Effect::of(fate, fault, case.key))
                 }
-                Aim::Packets(_) | Aim::AtCalls(_) => None,
+                Aim::Packets(_) | Aim::AfterCall(_) | Aim::AtCalls(_) => None,
             };
             let Some(Effect { fate: more, partition_ns, incident, private_data, noted }) = applied else {
                 continue;
@@ -326,7 +296,7 @@ impl Faults {
             }
             fate = fate.and(more);
             happened.extend(incident);
-            armed.tally.applied.update(|applied| applied.saturating_add(1));
+            armed.apply();
             if let Some(for_ns) = partition_ns {
                 self.part(armed, case.peer, for_ns);
             }
@@ -358,7 +328,7 @@ impl Faults {
     }
 
     /// Whether a rule applies to a packet that it is about, and how.
-    fn ask(&self, armed: &Armed, fault: &Fault, case: &Case<'_>, count: &mut Count) -> Option<Fate> {
+    fn ask(&self, armed: &Armed<Aim>, fault: &Fault, case: &Case<'_>, count: &mut Count) -> Option<Fate> {
         let mut random = case.key.draw(self.seed, &armed.name, &self.tag);
         // Drawn in the same order whether needed or not.
         let [chance, stretch, operand] = [(); 3].map(|()| random.next_u64());
@@ -372,14 +342,14 @@ impl Faults {
         let applies = when.steps.is_none_or(|steps| steps.has(count.matched))
             && when.chance_ppm.is_none_or(|ppm| below(chance, ppm))
             && (when.bursts.is_none() || count.bad)
-            && when.times.is_none_or(|times| count.applied < times && !armed.is_spent(fault, times));
+            && when.times.is_none_or(|times| count.applied < times && !is_spent(armed, fault, times));
         let fate = if applies { fault.fate(case.size, operand, &mut count.before) } else { None };
         count.applied = count.applied.saturating_add(u64::from(fate.is_some()));
         fate
     }
 
     /// A partition begins: from the peers that the rule names, or from the one that the packet was for.
-    fn part(&self, armed: &Armed, peer: IpAddr, for_ns: Option<u64>) {
+    fn part(&self, armed: &Armed<Aim>, peer: IpAddr, for_ns: Option<u64>) {
         let until_ns = for_ns.map_or(u64::MAX, |ns| self.clock.now_ns().saturating_add(ns));
         match &armed.aim {
             Aim::Packets(rule) if !rule.selector.peer.is_empty() => {
@@ -415,17 +385,31 @@ impl Effect {
     }
 }
 
-impl Armed {
-    /// Whether it has happened often enough in the process: events are counted over all queue pairs.
-    fn is_spent(&self, fault: &Fault, times: u64) -> bool {
-        matches!(fault, Fault::Happen(_)) && self.tally.applied.get() >= times
+/// Whether a rule has applied often enough in the process: events are counted over all queue pairs.
+fn is_spent(armed: &Armed<Aim>, fault: &Fault, times: u64) -> bool {
+    matches!(fault, Fault::Happen(_)) && armed.applied() >= times
+}
+
+impl About for Aim {
+    fn kind(&self) -> &'static str {
+        match self {
+            Aim::Packets(rule) => rule.fault.kind(),
+            Aim::AfterCall(_) => "event",
+            Aim::Recorded(_) | Aim::AtCalls(_) => OF_A_REPORT,
+        }
     }
 }
 
 impl Aim {
     fn new(rule: &Rule, tag: &str) -> Option<Aim> {
         Some(match &rule.what {
-            What::Packet(rule) => rule.selector.is_of(tag).then(|| Aim::Packets(rule.clone()))?,
+            What::Packet(packets) => {
+                let aim = || match rule.incident_after_call() {
+                    Some(incident) => Aim::AfterCall(incident),
+                    None => Aim::Packets(packets.clone()),
+                };
+                packets.selector.is_of(tag).then(aim)?
+            }
             What::Call(_) | What::Completion(_) | What::CompletionEvent(_) => return None,
             What::Recorded(recording) if !recording.is_of_packets() => {
                 let own = recording.calls.iter().filter(|call| call.tag == tag);
@@ -447,11 +431,5 @@ impl Aim {
                     .collect(),
             ),
         })
-    }
-}
-
-impl Armed {
-    pub(super) fn has_begun(&self) -> bool {
-        self.after.as_ref().is_none_or(Gate::is_open)
     }
 }

@@ -52,7 +52,7 @@ pub struct LiveRule {
     pub live: bool,
     /// It rests.
     pub paused: bool,
-    /// Packets or calls that it was about.
+    /// Packets, calls or completions that it was about.
     pub met: u64,
     /// How often it applied.
     pub applied: u64,
@@ -86,6 +86,8 @@ pub struct LiveChange<'a> {
     pub what: &'static str,
     /// The name of the rule.
     pub rule: &'a str,
+    /// The rule is about calls.
+    pub is_of_calls: bool,
     /// The line that says it, if it was added.
     pub line: Option<&'a str>,
     /// Packets that the process had sent before.

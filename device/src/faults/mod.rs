@@ -12,6 +12,7 @@
 
 mod action;
 mod answer;
+mod armed;
 mod at_calls;
 mod at_work;
 pub mod calls;
@@ -39,7 +40,7 @@ mod wire;
 
 pub use action::{Delay, Fault};
 pub(crate) use at_work::PlanAtWork;
-pub(crate) use change::Moment;
+pub(crate) use change::{Moment, Parts};
 pub(crate) use completion_events::{CompletionEventCounts, CompletionEventFaults};
 pub(crate) use completions::{CompletionFaults, Verdict};
 pub(crate) use decide::Faults;

@@ -332,19 +332,23 @@ impl FaultPlan {
 }
 
 impl Rule {
-    /// Whether something happens to the device by it, whatever packets there are.
-    pub(super) fn is_of_device(&self) -> bool {
-        let What::Packet(rule) = &self.what else { return false };
+    /// What happens to the device by it when a call has returned, whatever packets there are.
+    pub(super) fn incident_after_call(&self) -> Option<Incident> {
+        let (What::Packet(rule), Some(Trigger::Calls { .. })) = (&self.what, &self.after) else {
+            return None;
+        };
         let of_any_packet =
             PacketSelector { tag: None, ..rule.selector.clone() } == PacketSelector::default();
-        let is_of_device = matches!(rule.fault, Fault::Happen(incident) if incident.is_of_device());
         let once =
             When { times: None, ..self.when } == When::default() && self.when.times.is_none_or(|n| n == 1);
-        is_of_device && of_any_packet && once
+        match rule.fault {
+            Fault::Happen(incident) if incident.is_of_device() && of_any_packet && once => Some(incident),
+            _ => None,
+        }
     }
 
     /// What it waits for, and what it makes completions wait for.
-    fn triggers(&self) -> Vec<&Trigger> {
+    pub(super) fn triggers(&self) -> Vec<&Trigger> {
         let until = match &self.what {
             What::Completion(rule) => match &rule.fault {
                 CompletionFault::Late { until, .. } => until.iter().collect(),

@@ -1,23 +1,23 @@
 //! The one place where it is counted what the rules of a plan wait for.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use super::armed::Origin;
 use super::calls::CallKey;
-use super::plan::{FaultPlan, What};
+use super::plan::{FaultPlan, Rule, What};
 use super::trigger::{Occurrence, Trigger};
 use crate::ground::clock::Clock;
 
 /// The triggers of a plan at work in one process: shared by all that asks the plan.
 #[derive(Debug)]
 pub struct Triggers {
-    conditions: Vec<Condition>,
-    /// Something happens to the device at calls that a report names.
-    has_calls: bool,
+    conditions: RwLock<Vec<Arc<Condition>>>,
+    /// Something happens to the device when calls have returned.
+    attends: AtomicBool,
     attendant: Attendant,
     clock: Clock,
-    begin_ns: u64,
 }
 
 /// Is told of each call that has returned, by its name and ordinal.
@@ -43,73 +43,105 @@ struct Condition {
     trigger: Trigger,
     /// How much is missing; 0: it has happened.
     left: AtomicU64,
+    /// It is of a rule that was added while the program ran, and goes with it.
+    is_live: bool,
+    begin_ns: u64,
+    clock: Clock,
 }
 
 /// Whether one trigger of a process has happened.
 #[derive(Debug, Clone)]
-pub(crate) struct Gate {
-    triggers: Arc<Triggers>,
-    index: usize,
-}
+pub(crate) struct Gate(Arc<Condition>);
 
 impl Triggers {
     /// The triggers of a plan, none of which has happened; `clock` is for those that are about time.
     pub fn new(plan: &FaultPlan, clock: &Clock) -> Arc<Triggers> {
-        let mut conditions: Vec<Condition> = Vec::new();
+        let triggers = Triggers {
+            conditions: RwLock::default(),
+            attends: AtomicBool::new(plan.rules().iter().any(is_of_calls)),
+            attendant: Attendant::default(),
+            clock: clock.clone(),
+        };
         for trigger in plan.triggers() {
-            if !conditions.iter().any(|known| known.trigger == *trigger) {
-                let left = AtomicU64::new(trigger.amount());
-                conditions.push(Condition { trigger: trigger.clone(), left });
+            if triggers.gate(trigger).is_none() {
+                triggers.begin(trigger, false);
             }
         }
-        let has_calls = plan.rules().iter().any(|rule| match &rule.what {
-            What::Recorded(recording) => recording.calls.iter().any(|call| call.fate.incident.is_some()),
-            _ => false,
-        });
-        let (attendant, begin_ns) = (Attendant::default(), clock.now_ns());
-        Arc::new(Triggers { conditions, has_calls, attendant, clock: clock.clone(), begin_ns })
+        Arc::new(triggers)
+    }
+
+    fn conditions(&self) -> RwLockReadGuard<'_, Vec<Arc<Condition>>> {
+        self.conditions.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has(&self, is_wanted: impl Fn(&Trigger) -> bool) -> bool {
+        let is_in_use = |one: &Arc<Condition>| !one.is_live || Arc::strong_count(one) > 1;
+        self.conditions().iter().any(|one| is_in_use(one) && is_wanted(&one.trigger))
+    }
+
+    /// From now on it is counted what this trigger waits for.
+    fn begin(&self, trigger: &Trigger, is_live: bool) -> Gate {
+        let (left, clock) = (AtomicU64::new(trigger.amount()), self.clock.clone());
+        let begin_ns = clock.now_ns();
+        let condition = Arc::new(Condition { trigger: trigger.clone(), left, is_live, begin_ns, clock });
+        let mut conditions = self.conditions.write().unwrap_or_else(PoisonError::into_inner);
+        // Those of rules that are gone go now.
+        conditions.retain(|one| !one.is_live || Arc::strong_count(one) > 1);
+        conditions.push(Arc::clone(&condition));
+        Gate(condition)
     }
 
     /// Whether work requests that are carried out have to be told of.
     pub(crate) fn count_work(&self) -> bool {
-        self.conditions
-            .iter()
-            .any(|one| matches!(one.trigger, Trigger::Completions { .. } | Trigger::Bytes { .. }))
+        self.has(|trigger| matches!(trigger, Trigger::Completions { .. } | Trigger::Bytes { .. }))
     }
 
     /// Whether calls that return have to be told of.
     pub fn count_calls(&self) -> bool {
-        self.has_calls || self.conditions.iter().any(|one| matches!(one.trigger, Trigger::Calls { .. }))
+        self.attends.load(Ordering::Relaxed) || self.has(|trigger| matches!(trigger, Trigger::Calls { .. }))
     }
 
     /// A call of this name has returned, which had this ordinal among those of its name.
     pub fn called(&self, call: &str, ordinal: u64) {
         self.note(Occurrence::Call(call));
+        if !self.attends.load(Ordering::Relaxed) {
+            return;
+        }
         let attendant = self.attendant.lock().clone();
         if let Some(attendant) = attendant {
             attendant(&CallKey { call, ordinal, qp: None });
         }
     }
 
-    /// From now on this is told of each call that has returned, in the thread that made it.
+    /// From now on this is told of each call that has returned, in the thread that made it, if something
+    /// happens to the device then.
     pub(crate) fn attend(&self, attendant: Arc<Attends>) {
         *self.attendant.lock() = Some(attendant);
     }
 
-    /// Whether asynchronous events that the program gets have to be told of.
-    pub(crate) fn count_events(&self) -> bool {
-        self.conditions.iter().any(|one| matches!(one.trigger, Trigger::Event(_)))
+    /// Where a trigger of the plan stands; `None` if the plan does not have it.
+    pub(crate) fn gate(&self, trigger: &Trigger) -> Option<Gate> {
+        let conditions = self.conditions();
+        let known = conditions.iter().find(|one| one.trigger == *trigger && !one.is_live)?;
+        Some(Gate(Arc::clone(known)))
     }
 
-    /// Where a trigger of the plan stands; `None` if the plan does not have it.
-    pub(crate) fn gate(self: &Arc<Triggers>, trigger: &Trigger) -> Option<Gate> {
-        let index = self.conditions.iter().position(|one| one.trigger == *trigger)?;
-        Some(Gate { triggers: Arc::clone(self), index })
+    /// Where a trigger of a rule stands that comes from there: one that comes while the program runs waits
+    /// for what happens from then on.
+    pub(super) fn gate_for(&self, trigger: &Trigger, origin: Origin<'_>) -> Option<Gate> {
+        if origin.line.is_some() { Some(self.begin(trigger, true)) } else { self.gate(trigger) }
+    }
+
+    /// A rule comes while the program runs.
+    pub(super) fn admit(&self, rule: &Rule) {
+        if is_of_calls(rule) {
+            self.attends.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Something happened.
     pub(crate) fn note(&self, occurrence: Occurrence<'_>) {
-        for condition in &self.conditions {
+        for condition in self.conditions().iter() {
             let amount = condition.trigger.amount_of(occurrence);
             if amount > 0 {
                 let missing = |left: u64| Some(left.saturating_sub(amount));
@@ -120,20 +152,22 @@ impl Triggers {
     }
 }
 
-impl Gate {
-    /// Whether calls open it.
-    pub(crate) fn is_of_calls(&self) -> bool {
-        let condition = self.triggers.conditions.get(self.index);
-        condition.is_some_and(|one| matches!(one.trigger, Trigger::Calls { .. }))
+/// Whether something happens to the device by it when a call has returned.
+fn is_of_calls(rule: &Rule) -> bool {
+    match &rule.what {
+        What::Recorded(recording) => recording.calls.iter().any(|call| call.fate.incident.is_some()),
+        _ => rule.incident_after_call().is_some(),
     }
+}
 
+impl Gate {
     /// Whether it has happened.
     pub(crate) fn is_open(&self) -> bool {
-        let Triggers { conditions, clock, begin_ns, .. } = &*self.triggers;
-        conditions.get(self.index).is_none_or(|one| match one.trigger {
-            Trigger::Time { ns } => clock.now_ns().saturating_sub(*begin_ns) >= ns,
-            _ => one.left.load(Ordering::Acquire) == 0,
-        })
+        let Condition { trigger, left, begin_ns, clock, .. } = &*self.0;
+        match trigger {
+            Trigger::Time { ns } => clock.now_ns().saturating_sub(*begin_ns) >= *ns,
+            _ => left.load(Ordering::Acquire) == 0,
+        }
     }
 }
 
@@ -173,7 +207,7 @@ mod tests {
         let plan = lines.iter().try_fold(FaultPlan::seeded(7), |plan, line| plan.with_line(line)).unwrap();
         let time = VirtualTime::default();
         let triggers = Triggers::new(&plan, &Clock::Virtual(time.clone()));
-        assert!(triggers.count_calls() && triggers.count_events() && !triggers.count_work());
+        assert!(triggers.count_calls() && !triggers.count_work());
         let gates: Vec<Gate> = plan.triggers().map(|trigger| triggers.gate(trigger).unwrap()).collect();
         let open = || gates.iter().map(Gate::is_open).collect::<Vec<_>>();
         triggers.called("ibv_post_send", 1);

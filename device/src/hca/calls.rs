@@ -11,7 +11,7 @@ use pumice_transport::types::AsyncEventType;
 
 use crate::event::{Event, Subscriber, Subscribers, Topics};
 use crate::faults::Triggers;
-use crate::faults::calls::{CallFaults, CallKey};
+use crate::faults::calls::{CallFaults, CallKey, CallRules};
 
 /// What calls look at first.
 #[derive(Debug, Clone, Default)]
@@ -32,8 +32,8 @@ impl Subscriber for CallWatch {
 
     fn hear(&self, _at_ns: u64, event: &Event<'_>) {
         if matches!(event, Event::AsyncEventRaised { event: AsyncEventType::DeviceFatal, .. }) {
-            self.0.is_lost.store(true, Ordering::Release);
-            self.0.is_everything.store(true, Ordering::Release);
+            self.0.is_lost.store(true, Ordering::SeqCst);
+            self.0.is_everything.store(true, Ordering::SeqCst);
         }
     }
 }
@@ -41,16 +41,46 @@ impl Subscriber for CallWatch {
 /// The gate of a device.
 #[derive(Debug)]
 pub struct CallGate {
+    shared: Arc<Shared>,
+    events: Arc<Subscribers>,
+}
+
+/// What the gate and those who change its rules share.
+#[derive(Debug)]
+struct Shared {
     watch: CallWatch,
     state: Mutex<State>,
     triggers: Arc<Triggers>,
-    events: Arc<Subscribers>,
 }
 
 #[derive(Debug)]
 struct State {
     counts: BTreeMap<&'static str, u64>,
-    faults: Option<CallFaults>,
+    faults: CallFaults,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether calls of the data path have to stop is found out anew.
+    fn look_anew(&self, state: &State) {
+        let Watch { is_everything, is_lost } = &*self.watch.0;
+        let watches = state.faults.is_active() || self.triggers.count_calls();
+        is_everything.store(watches, Ordering::SeqCst);
+        if is_lost.load(Ordering::SeqCst) {
+            is_everything.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+impl CallRules for Shared {
+    fn change(&self, change: &mut dyn FnMut(&mut CallFaults)) {
+        let mut state = self.lock();
+        change(&mut state.faults);
+        self.look_anew(&state);
+    }
 }
 
 /// A call that has entered, and has to leave.
@@ -87,20 +117,25 @@ impl CallGate {
     /// The gate of a device with these rules about calls.
     pub(crate) fn new(
         watch: CallWatch,
-        faults: Option<CallFaults>,
+        faults: CallFaults,
         triggers: Arc<Triggers>,
         events: Arc<Subscribers>,
     ) -> CallGate {
-        let watches = faults.is_some() || triggers.count_calls();
-        watch.0.is_everything.store(watches, Ordering::Release);
         let state = Mutex::new(State { counts: BTreeMap::new(), faults });
-        CallGate { watch, state, triggers, events }
+        let shared = Shared { watch, state, triggers };
+        shared.look_anew(&shared.lock());
+        CallGate { shared: Arc::new(shared), events }
+    }
+
+    /// The rules, for those who change them.
+    pub(crate) fn rules(&self) -> Arc<dyn CallRules> {
+        Arc::<Shared>::clone(&self.shared)
     }
 
     /// Whether calls of the data path need not stop here.
     #[inline]
     pub fn lets_pass(&self) -> bool {
-        !self.watch.0.is_everything.load(Ordering::Relaxed)
+        !self.shared.watch.0.is_everything.load(Ordering::Relaxed)
     }
 
     /// Who is told of what happens here.
@@ -110,17 +145,17 @@ impl CallGate {
 
     /// A call enters: it is counted, and the rules are asked. `qp` finds the ordinal of its queue pair.
     pub fn enter(&self, call: &'static str, qp: impl FnOnce() -> Option<u32>) -> Entered {
-        let asks = self.lock().faults.as_ref().is_some_and(CallFaults::need_queue_pairs);
+        let asks = self.shared.lock().faults.need_queue_pairs();
         let qp = if asks { qp() } else { None };
-        let is_lost = self.watch.0.is_lost.load(Ordering::Acquire) && !outlives_device(call);
-        let mut state = self.lock();
+        let is_lost = self.shared.watch.0.is_lost.load(Ordering::Acquire) && !outlives_device(call);
+        let mut state = self.shared.lock();
         let count = state.counts.entry(call).or_default();
         *count = count.saturating_add(1);
         let key = CallKey { call, ordinal: *count, qp };
         let mut entered =
             Entered { key, is_met: false, refused: is_lost.then_some(libc::EIO), is_lost, delay_ns: 0 };
-        if let Some(faults) = state.faults.as_mut().filter(|_| !is_lost) {
-            let fate = faults.decide(&key, &mut |fired| {
+        if !is_lost {
+            let fate = state.faults.decide(&key, &mut |fired| {
                 entered.is_met = true;
                 self.events.emit(&Event::CallFaultApplied { fault: fired });
             });
@@ -137,8 +172,9 @@ impl CallGate {
             CallEnd::Idle | CallEnd::Done => {}
             CallEnd::Refused { errno, why } => self.refused(key.call, Some(key.ordinal), errno, why),
         }
-        if self.triggers.count_calls() {
-            self.triggers.called(key.call, key.ordinal);
+        let triggers = &self.shared.triggers;
+        if triggers.count_calls() {
+            triggers.called(key.call, key.ordinal);
         }
     }
 
@@ -148,17 +184,11 @@ impl CallGate {
     }
 
     fn take_back(&self, key: &CallKey<'static>) {
-        let mut state = self.lock();
+        let mut state = self.shared.lock();
         if let Some(count) = state.counts.get_mut(key.call) {
             *count = count.saturating_sub(1);
         }
-        if let Some(faults) = &mut state.faults {
-            faults.take_back(key);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        state.faults.take_back(key);
     }
 }
 

@@ -30,6 +30,7 @@ use crate::counters::Counters;
 use crate::driver::{Background, Core};
 use crate::engine::{Engine, QueuePairs};
 use crate::event::{LogHook, LogSubscriber, StepHook, StepSubscriber, Subscriber, Subscribers};
+use crate::faults::calls::CallFaults;
 use crate::faults::{FaultPlan, PlanAtWork, Triggers};
 use crate::ground::clock::Clock;
 use crate::ground::limits::Limits;
@@ -166,8 +167,9 @@ impl Hca {
     pub fn open(mut config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
         let events = Arc::new(config.subscribe(&clock)?);
         let triggers = Triggers::new(&FaultPlan::new(), &clock);
-        let calls = CallGate::new(CallWatch::default(), None, triggers, events);
-        Hca::open_with(config, port, clock, calls, PlanAtWork::default(), None)
+        let faults = CallFaults::new(&FaultPlan::new(), &config.name, &triggers);
+        let calls = CallGate::new(CallWatch::default(), faults, triggers, events);
+        Hca::open_with(config, port, clock, calls, None, None)
     }
 
     /// As [`Hca::open`], with the subscribers of the gate and the port, a fault plan and a shuffled schedule.
@@ -176,15 +178,15 @@ impl Hca {
         mut port: Box<dyn Port>,
         clock: Clock,
         calls: CallGate,
-        faults: PlanAtWork,
+        faults: Option<PlanAtWork>,
         shuffle: Option<Arc<Shuffle>>,
     ) -> Result<Hca, HcaError> {
         let threaded = !clock.is_virtual();
         let events = Arc::clone(calls.events());
         let mut resources = Resources::with_subscribers(config.limits, Arc::clone(&events))?;
-        resources.set_faults(faults.packets);
-        resources.set_completion_faults(faults.completions, &clock);
-        resources.set_pacer(faults.completion_events, &clock);
+        if let Some(faults) = faults {
+            resources.set_plan(faults, &clock);
+        }
         resources.set_shuffle(shuffle);
         resources.pkeys = PkeyTable::new(&config.pkeys, config.limits.pkey_table_len);
         resources.set_number_base(config.process.number_base());

@@ -79,6 +79,8 @@ struct State {
     solicited: bool,
     /// What a shuffled queue knows about the ring.
     held: Option<Box<HeldCompletions>>,
+    /// Completions that made an event.
+    events: u64,
     /// What a fault plan does to events.
     paced: Option<Box<PacedEvents>>,
 }
@@ -132,6 +134,7 @@ impl CompletionQueue {
                 armed: Armed::No,
                 solicited: false,
                 held: None,
+                events: 0,
                 paced: None,
             }),
             common,
@@ -159,11 +162,10 @@ impl CompletionQueue {
         Ok(self)
     }
 
-    /// The same, with events that a fault plan may put off; `ordinal`: of this queue on its device.
-    pub(crate) fn paced(mut self, pacer: EventPacer, ordinal: u32) -> CompletionQueue {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.paced = Some(Box::new(PacedEvents::new(pacer, ordinal)));
-        self
+    /// From now on a fault plan may put off its events; `ordinal`: of this queue on its device.
+    pub(crate) fn pace(&self, pacer: &EventPacer, ordinal: u32) {
+        let paced = || Box::new(PacedEvents::new(pacer.clone(), ordinal));
+        self.lock().paced.get_or_insert_with(paced);
     }
 
     /// An event that was put off comes, if its time has come.
@@ -379,8 +381,11 @@ impl CompletionQueue {
 
     /// A completion came for which the queue is armed.
     fn wake(&self, state: &mut State) -> Pushed {
+        if !state.paced.as_ref().is_some_and(|paced| paced.is_waiting()) {
+            state.events = state.events.saturating_add(1);
+        }
         let paced = match &mut state.paced {
-            Some(paced) if self.channel.is_some() => paced.completed(&self.common.events),
+            Some(paced) if self.channel.is_some() => paced.completed(state.events, &self.common.events),
             _ => Paced::Now,
         };
         match paced {

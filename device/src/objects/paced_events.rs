@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::event::{Event, Subscribers};
+use crate::faults::completion_events::CompletionEventKey;
 use crate::faults::{CompletionEventCounts, CompletionEventFaults};
 use crate::ground::clock::Clock;
 
@@ -50,8 +51,13 @@ impl PacedEvents {
         PacedEvents { pacer, ordinal, counts: CompletionEventCounts::default(), waiting: None }
     }
 
-    /// A completion came for which the queue is armed.
-    pub(super) fn completed(&mut self, events: &Subscribers) -> Paced {
+    /// Whether an event waits.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// A completion came for which the queue is armed: its event is the `nth` of the queue, from 1.
+    pub(super) fn completed(&mut self, nth: u64, events: &Subscribers) -> Paced {
         if let Some(waiting) = &mut self.waiting {
             waiting.more = waiting.more.saturating_sub(1);
             return if waiting.more > 0 {
@@ -63,7 +69,8 @@ impl PacedEvents {
                 Paced::By(waiting.from_ns)
             };
         }
-        let fate = self.pacer.faults.decide(self.ordinal, &mut self.counts, &mut |fault| {
+        let key = CompletionEventKey { cq: self.ordinal, nth };
+        let fate = self.pacer.faults.decide(key, &mut self.counts, &mut |fault| {
             events.emit(&Event::CompletionEventFaultApplied { fault });
         });
         if fate.delay_ns == 0 && fate.more == 0 {

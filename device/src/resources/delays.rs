@@ -18,7 +18,8 @@ impl Resources {
     /// When what was put off is done, in ns.
     #[inline]
     pub(crate) fn late_due_ns(&self) -> Option<u64> {
-        let put_off = self.put_off.as_ref().and_then(|put_off| put_off.due_ns());
+        let at_work = self.put_off.as_ref().filter(|_| self.puts_off);
+        let put_off = at_work.and_then(|put_off| put_off.due_ns());
         match (self.late.as_ref().and_then(|late| late.due_ns), put_off) {
             (Some(late_ns), Some(put_off_ns)) => Some(late_ns.min(put_off_ns)),
             (late_ns, put_off_ns) => late_ns.or(put_off_ns),
@@ -81,7 +82,7 @@ impl Resources {
         if self.late.as_ref().and_then(|late| late.due_ns).is_some_and(|due_ns| due_ns <= now_ns) {
             self.release_late();
         }
-        if self.put_off.is_some() {
+        if self.puts_off {
             self.expire_put_off(now_ns);
         }
     }

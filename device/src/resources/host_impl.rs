@@ -186,7 +186,7 @@ impl Host for DeviceHost<'_> {
 
     #[inline]
     fn judges(&self) -> bool {
-        self.put_off.is_some()
+        self.puts_off
     }
 
     fn judge(&mut self, qp: &QpContext, ended: &Ended) -> Option<WcStatus> {
@@ -194,7 +194,7 @@ impl Host for DeviceHost<'_> {
     }
 
     fn event(&mut self, qp: &QpContext, event: AsyncEventType) {
-        if self.put_off.is_some() {
+        if self.puts_off {
             self.end_wait_of(qp.ordinal);
         }
         if self.late.is_some() {
@@ -271,7 +271,7 @@ impl Resources {
 
     #[inline]
     fn complete(&mut self, qp: &QpContext, mut made: Made) {
-        if self.put_off.is_some() {
+        if self.puts_off {
             let Some(changed) = self.put_off(qp, made) else { return };
             made = changed;
         }

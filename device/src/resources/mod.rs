@@ -17,6 +17,7 @@ mod made;
 mod mapping_check;
 mod memory;
 mod protection_domains;
+mod plan;
 mod put_off;
 mod qp_setup;
 mod queue_pairs;

@@ -4,12 +4,14 @@
 //! queue. An asynchronous event of a queue pair comes after its completions: it ends their wait.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use pumice_transport::host::QpContext;
 
 use super::made::Made;
-use crate::faults::{CompletionFaults, Gate, Verdict};
+use crate::faults::{CompletionEventFaults, CompletionFaults, Gate, Verdict};
 use crate::ground::clock::Clock;
+use crate::objects::paced_events::EventPacer;
 
 /// Completions that may wait on one device; more come at once.
 const MOST_WAITING: usize = 1 << 16;
@@ -22,6 +24,7 @@ pub(super) type WorkQueue = (u32, bool);
 /// What a plan does to completions.
 pub(super) struct PutOff {
     pub(super) faults: Box<CompletionFaults>,
+    pub(super) event_faults: Arc<CompletionEventFaults>,
     clock: Clock,
     queues: BTreeMap<WorkQueue, VecDeque<Waiting>>,
     count: usize,
@@ -42,9 +45,25 @@ pub(super) struct Waiting {
 }
 
 impl PutOff {
-    pub(super) fn new(faults: Box<CompletionFaults>, clock: Clock) -> PutOff {
+    pub(super) fn new(
+        faults: Box<CompletionFaults>,
+        event_faults: Arc<CompletionEventFaults>,
+        clock: Clock,
+    ) -> PutOff {
         let (queues, events) = (BTreeMap::new(), BTreeSet::new());
-        PutOff { faults, clock, queues, count: 0, next: None, events, due_ns: None }
+        PutOff { faults, event_faults, clock, queues, count: 0, next: None, events, due_ns: None }
+    }
+
+    /// Whether there are rules, or something waits.
+    pub(super) fn is_needed(&self) -> bool {
+        let has_rules = self.faults.is_active() || self.event_faults.is_active();
+        has_rules || self.count > 0 || !self.events.is_empty()
+    }
+
+    /// What completion queues ask about their events, if there are rules about them.
+    pub(super) fn pacer(&self) -> Option<EventPacer> {
+        let is_active = self.event_faults.is_active();
+        is_active.then(|| EventPacer { faults: Arc::clone(&self.event_faults), clock: self.clock.clone() })
     }
 
     pub(super) const fn due_ns(&self) -> Option<u64> {

@@ -70,7 +70,7 @@ impl Resources {
                 cq = cq.shuffled(shuffle, ordinal)?;
             }
             if let Some((pacer, ordinal)) = pacer.zip(counted) {
-                cq = cq.paced(pacer, ordinal);
+                cq.pace(&pacer, ordinal);
             }
             Ok(CqEntry { cq: Arc::new(cq), users: 0, ordinal: counted })
         })?;

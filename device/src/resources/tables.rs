@@ -12,10 +12,9 @@ use crate::addresses::gid_table::GidTable;
 use crate::addresses::multicast::MulticastGroups;
 use crate::addresses::pkey_table::PkeyTable;
 use crate::counters::Counters;
-use crate::event::{Event, Subscribers, Topics};
-use crate::faults::calls::CallKey;
-use crate::faults::live::{LiveAnswer, LiveOrder};
-use crate::faults::{Faults, Moment};
+use crate::event::{Subscribers, Topics};
+use crate::faults::Faults;
+use crate::faults::calls::CallRules;
 use crate::ground::error::ResourceError;
 use crate::ground::limits::Limits;
 use crate::ground::table::{Handle, Table};
@@ -88,8 +87,12 @@ pub struct Resources {
     pub(crate) faults: Option<Box<Faults>>,
     /// What a shuffled schedule has put off.
     pub(super) late: Option<Box<Late>>,
-    /// What a fault plan does to completions, if there is one.
+    /// What a fault plan does to completions, and to events of their channels.
     pub(super) put_off: Option<Box<PutOff>>,
+    /// It has something to do: a plan without rules about work requests costs nothing.
+    pub(super) puts_off: bool,
+    /// Who has the rules about calls.
+    pub(super) call_rules: Option<Arc<dyn CallRules>>,
     /// A completion was made since the engine last cleared this.
     pub new_completions: bool,
     /// The receive queue of UC or UD messages that was short of requests last, and the completion queue that
@@ -200,43 +203,11 @@ impl Resources {
             faults: None,
             late: None,
             put_off: None,
+            puts_off: false,
+            call_rules: None,
             new_completions: false,
             short_receives: None,
         })
-    }
-
-    /// From now on a plan decides what happens to packets.
-    pub(crate) fn set_faults(&mut self, faults: Option<Box<Faults>>) {
-        self.faults = faults;
-        self.ask_about_packets();
-    }
-
-    /// What is sent is told to those who decide, while there are rules.
-    fn ask_about_packets(&mut self) {
-        self.topics = self.events.topics();
-        if self.faults.as_ref().is_some_and(|faults| faults.is_active()) {
-            self.topics |= Topics::PACKETS;
-        }
-    }
-
-    /// Another process of this user wants the plan to change.
-    pub(crate) fn change_plan(&mut self, order: &LiveOrder, moment: Moment) -> LiveAnswer {
-        let Resources { faults, events, .. } = self;
-        let Some(faults) = faults else {
-            return LiveAnswer::refusing("its device takes no fault plans: open it with an Opening");
-        };
-        let answer = faults.obey(order, moment, &mut |change| {
-            events.emit(&Event::FaultPlanChanged { change });
-        });
-        self.ask_about_packets();
-        answer
-    }
-
-    /// A call has returned: whether something is to happen to the device.
-    pub(crate) fn called(&mut self, key: &CallKey<'_>) -> bool {
-        let Resources { faults, events, .. } = self;
-        let Some(faults) = faults else { return false };
-        faults.called(key, &mut |fault| events.emit(&Event::CallFaultApplied { fault }))
     }
 
     /// Who listens to events.

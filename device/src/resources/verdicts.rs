@@ -1,29 +1,15 @@
 //! What rules of a fault plan do to work requests that have been carried out, and to their completions.
 
-use std::sync::Arc;
-
 use pumice_transport::host::{Ended, QpContext};
 use pumice_transport::types::WcStatus;
 
 use super::made::Made;
-use super::put_off::{PutOff, Waiting};
+use super::put_off::Waiting;
 use super::tables::Resources;
 use crate::event::Event;
-use crate::faults::{CompletionEventFaults, CompletionFaults, Verdict};
-use crate::ground::clock::Clock;
-use crate::objects::paced_events::EventPacer;
+use crate::faults::Verdict;
 
 impl Resources {
-    /// From now on a plan decides how work requests end.
-    pub(crate) fn set_completion_faults(&mut self, faults: Option<Box<CompletionFaults>>, clock: &Clock) {
-        self.put_off = faults.map(|faults| Box::new(PutOff::new(faults, clock.clone())));
-    }
-
-    /// From now on a plan decides when events of completion channels come. Before completion queues are made.
-    pub(crate) fn set_pacer(&mut self, faults: Option<Arc<CompletionEventFaults>>, clock: &Clock) {
-        self.cq_common.pacer = faults.map(|faults| EventPacer { faults, clock: clock.clone() });
-    }
-
     /// An event of the completion queue in this place comes by then.
     #[cold]
     pub(super) fn put_off_event(&mut self, cq: u32, due_ns: u64) {

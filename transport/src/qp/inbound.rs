@@ -108,11 +108,13 @@ pub(crate) struct Inbound {
     recv: RecvWqe,
     /// `recv` was taken and not yet completed. On UC it may outlive its message: the next one uses it.
     pub(crate) holds_recv: bool,
+    /// Receive requests that were carried out.
+    received: u64,
 }
 
 impl Inbound {
     pub(crate) fn new() -> Inbound {
-        Inbound { message: Message::None, recv: RecvWqe::default(), holds_recv: false }
+        Inbound { message: Message::None, recv: RecvWqe::default(), holds_recv: false, received: 0 }
     }
 
     /// Whether the packet begins a message when none is in progress, or else continues the one that is.
@@ -182,7 +184,7 @@ impl Inbound {
             completion.flags |= WcFlags::WITH_INV;
             completion.invalidated_rkey = ieth.rkey;
         }
-        judge(settings, &completion, host)?;
+        self.judge(settings, &completion, host)?;
         self.complete(settings, packet, completion, host);
         Ok(())
     }
@@ -235,7 +237,7 @@ impl Inbound {
         if has_imm {
             self.take_recv(settings, packet, host)?;
             let completion = self.completion(settings, packet, WcOpcode::RecvRdmaWithImm, total);
-            judge(settings, &completion, host)?;
+            self.judge(settings, &completion, host)?;
             self.complete(settings, packet, completion, host);
         }
         Ok(())
@@ -312,6 +314,31 @@ impl Inbound {
         completion
     }
 
+    /// Asks the host about the receive request in use, which this completion is about to end.
+    ///
+    /// # Errors
+    /// The host gives it another status.
+    #[inline]
+    pub(crate) fn judge<H: Host>(
+        &self,
+        settings: &Settings,
+        completion: &WorkCompletion,
+        host: &mut H,
+    ) -> Result<(), Fault> {
+        if !host.judges() {
+            return Ok(());
+        }
+        let ended = Ended {
+            before: self.received,
+            connection: settings.connection,
+            qp_type: settings.qp_type,
+            opcode: completion.opcode,
+            length_bytes: completion.byte_len,
+            reports: true,
+        };
+        host.judge(&settings.context, &ended).map_or(Ok(()), |status| Err(Fault::Judged(status)))
+    }
+
     /// Ends the message in progress and its receive request.
     pub(crate) fn complete<H: Host>(
         &mut self,
@@ -322,6 +349,7 @@ impl Inbound {
     ) {
         self.message = Message::None;
         self.holds_recv = false;
+        self.received = self.received.wrapping_add(1);
         host.complete_recv(&settings.context, self.recv.cq, completion, packet.bth().solicited);
     }
 
@@ -342,29 +370,6 @@ impl Inbound {
         host.complete_recv(&settings.context, self.recv.cq, completion, false);
         true
     }
-}
-
-/// Asks the host about the receive request in use, which this completion is about to end.
-///
-/// # Errors
-/// The host gives it another status.
-#[inline]
-pub(crate) fn judge<H: Host>(
-    settings: &Settings,
-    completion: &WorkCompletion,
-    host: &mut H,
-) -> Result<(), Fault> {
-    if !host.judges() {
-        return Ok(());
-    }
-    let ended = Ended {
-        connection: settings.connection,
-        qp_type: settings.qp_type,
-        opcode: completion.opcode,
-        length_bytes: completion.byte_len,
-        reports: true,
-    };
-    host.judge(&settings.context, &ended).map_or(Ok(()), |status| Err(Fault::Judged(status)))
 }
 
 /// The key for remote memory that a packet uses, in the right protection domain.

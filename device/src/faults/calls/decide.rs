@@ -9,9 +9,10 @@ use super::errno::errno_text;
 use super::fate::{CallFate, CallKey};
 use super::rule::{CallFault, CallRule};
 use super::table::CallInfo;
-use crate::faults::plan::{FaultPlan, Rule, What, When};
+use crate::faults::armed::{About, Armed, OF_A_REPORT, Origin, Roster, Rules, Tries};
+use crate::faults::plan::{FaultPlan, Rule, What};
 use crate::faults::trigger::Occurrence;
-use crate::faults::waits::{Gate, Triggers};
+use crate::faults::waits::Triggers;
 
 /// Queue pairs for which a rule counts at a time.
 const MAX_QUEUE_PAIRS: usize = 1 << 16;
@@ -46,30 +47,13 @@ impl CallFired<'_> {
 /// What a rule of this process's is about.
 #[derive(Debug)]
 enum Aim {
-    Calls(CallRule),
+    Calls {
+        rule: CallRule,
+        /// What it has counted; if it is about queue pairs, for each of them.
+        counts: BTreeMap<Option<u32>, Tries>,
+    },
     /// Calls by name and ordinal, with their queue pair if the rule was about queue pairs.
     Recorded(HashMap<(String, u64), (Option<u32>, CallFate), FnvBuildHasher>),
-}
-
-/// A rule that concerns this process.
-#[derive(Debug)]
-struct Armed {
-    name: String,
-    after: Option<Gate>,
-    when: When,
-    aim: Aim,
-    /// Calls that it met; if it is about queue pairs, for each of them.
-    met: BTreeMap<Option<u32>, Met>,
-    applied: u64,
-}
-
-/// Calls that a rule met.
-#[derive(Debug, Default)]
-struct Met {
-    /// So many that it is about.
-    matched: u64,
-    /// So many to which it applied.
-    applied: u64,
 }
 
 /// The rules of a plan about calls at work.
@@ -77,18 +61,39 @@ struct Met {
 pub struct CallFaults {
     seed: u64,
     tag: String,
-    rules: Vec<Armed>,
+    rules: Rules<Aim>,
     triggers: Arc<Triggers>,
 }
 
+/// Who has the rules about the calls of a process.
+pub trait CallRules: Send + Sync {
+    /// Changes them; which calls have to be looked at is found out anew afterwards.
+    fn change(&self, change: &mut dyn FnMut(&mut CallFaults));
+}
+
 impl CallFaults {
-    /// The rules about calls that concern a process of this tag; `None` if none does. `triggers` are those of
-    /// the plan in this process.
-    pub fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>) -> Option<CallFaults> {
-        let armed = |rule| Armed::new(rule, tag, triggers);
-        let rules: Vec<Armed> = plan.rules().iter().filter_map(armed).collect();
-        let (seed, triggers) = (plan.seed(), Arc::clone(triggers));
-        (!rules.is_empty()).then(|| CallFaults { seed, tag: tag.to_owned(), rules, triggers })
+    /// The rules about calls that concern a process of this tag. `triggers` are those of the plan in this
+    /// process.
+    pub fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>) -> CallFaults {
+        let rules = Rules::of_plan(plan, triggers, |rule| Aim::new(rule, tag));
+        CallFaults { seed: plan.seed(), tag: tag.to_owned(), rules, triggers: Arc::clone(triggers) }
+    }
+
+    /// Takes a rule while the program runs, if it concerns this process: true.
+    pub(in crate::faults) fn arm(&mut self, rule: &Rule, origin: Origin<'_>) -> bool {
+        let Some(aim) = Aim::new(rule, &self.tag) else { return false };
+        self.rules.push(rule, aim, origin, &self.triggers);
+        true
+    }
+
+    /// The rules, for what is done to rules of every kind.
+    pub(in crate::faults) fn roster(&mut self) -> &mut dyn Roster {
+        &mut self.rules
+    }
+
+    /// Whether there are rules: without them there is nothing to ask.
+    pub fn is_active(&self) -> bool {
+        !self.rules.is_empty()
     }
 
     /// The seed of the plan.
@@ -103,13 +108,18 @@ impl CallFaults {
 
     /// The names of the rules.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.rules.iter().map(|armed| armed.name.as_str())
+        self.rules.names()
+    }
+
+    /// The names of those rules that were there when the program began.
+    pub fn first_names(&self) -> impl Iterator<Item = &str> {
+        self.rules.first_names()
     }
 
     /// Whether any rule asks for the queue pair of a call.
     pub fn need_queue_pairs(&self) -> bool {
-        self.rules.iter().any(|armed| match &armed.aim {
-            Aim::Calls(rule) => rule.selector.qp.is_some(),
+        self.rules.all().any(|armed| match &armed.aim {
+            Aim::Calls { rule, .. } => rule.selector.qp.is_some(),
             Aim::Recorded(calls) => calls.values().any(|(qp, _)| qp.is_some()),
         })
     }
@@ -118,9 +128,9 @@ impl CallFaults {
     /// that gives an errno wins; delays add up.
     pub fn decide(&mut self, key: &CallKey<'_>, witness: &mut dyn FnMut(&CallFired<'_>)) -> CallFate {
         let mut fate = CallFate::default();
-        for armed in &mut self.rules {
-            let Some(more) = armed.ask(key, self.seed, &self.tag) else { continue };
-            armed.applied = armed.applied.saturating_add(1);
+        for armed in self.rules.awake_mut() {
+            let Some(more) = ask(armed, key, self.seed, &self.tag) else { continue };
+            armed.apply();
             fate.errno = fate.errno.or(more.errno);
             fate.delay_ns = fate.delay_ns.saturating_add(more.delay_ns);
             self.triggers.note(Occurrence::Rule(&armed.name));
@@ -132,78 +142,83 @@ impl CallFaults {
     /// A call to which nothing happened turns out not to count: it found nothing, and how often a program
     /// looks depends on time.
     pub fn take_back(&mut self, key: &CallKey<'_>) {
-        for armed in &mut self.rules {
-            let Some(place) = armed.place_of(key) else { continue };
-            if let Some(met) = armed.met.get_mut(&place) {
-                met.matched = met.matched.saturating_sub(1);
+        for armed in self.rules.awake_mut() {
+            let Aim::Calls { rule, counts } = &mut armed.aim else { continue };
+            let count = place_of(rule, key).and_then(|place| counts.get_mut(&place));
+            if let Some(count) = count.filter(|count| count.matched > 0) {
+                count.matched -= 1;
+                armed.unmeet();
             }
         }
     }
 
     /// The names of rules that never applied.
     pub fn unfired(&self) -> impl Iterator<Item = &str> {
-        self.rules.iter().filter(|armed| armed.applied == 0).map(|armed| armed.name.as_str())
+        self.rules.unfired()
     }
 }
 
-impl Armed {
-    fn new(rule: &Rule, tag: &str, triggers: &Arc<Triggers>) -> Option<Armed> {
-        let aim = match &rule.what {
-            What::Call(call) => call.selector.is_of(tag).then(|| Aim::Calls((**call).clone()))?,
+impl Aim {
+    fn new(rule: &Rule, tag: &str) -> Option<Aim> {
+        match &rule.what {
+            What::Call(call) => call
+                .selector
+                .is_of(tag)
+                .then(|| Aim::Calls { rule: (**call).clone(), counts: BTreeMap::new() }),
             What::Recorded(recording) => {
                 // What happens to the device is for the device.
                 let own = recording.calls.iter().filter(|one| one.tag == tag && one.fate.incident.is_none());
                 let own = own.map(|call| ((call.call.clone(), call.nth), (call.qp, call.fate)));
                 let own: HashMap<_, _, _> = own.collect();
-                (!own.is_empty()).then_some(Aim::Recorded(own))?
+                (!own.is_empty()).then_some(Aim::Recorded(own))
             }
-            _ => return None,
-        };
-        let after = rule.after.as_ref().and_then(|trigger| triggers.gate(trigger));
-        let (name, when) = (rule.name.clone(), rule.when);
-        Some(Armed { name, after, when, aim, met: BTreeMap::new(), applied: 0 })
-    }
-
-    /// Whether the rule applies to a call, and how.
-    fn ask(&mut self, key: &CallKey<'_>, seed: u64, tag: &str) -> Option<CallFate> {
-        let place = self.place_of(key);
-        let rule = match &self.aim {
-            Aim::Recorded(calls) => {
-                let (_, fate) = calls.get(&(key.call.to_owned(), key.ordinal))?;
-                return Some(*fate);
-            }
-            Aim::Calls(rule) => rule,
-        };
-        let place = place?;
-        if self.after.as_ref().is_some_and(|gate| !gate.is_open()) {
-            return None;
+            _ => None,
         }
-        if self.met.len() >= MAX_QUEUE_PAIRS && !self.met.contains_key(&place) {
-            return None;
-        }
-        let met = self.met.entry(place).or_default();
-        met.matched = met.matched.saturating_add(1);
-        let applies = self.when.steps.is_none_or(|steps| steps.has(met.matched))
-            && self.when.chance_ppm.is_none_or(|ppm| key.draw(seed, &self.name, tag).chance(ppm))
-            && self.when.times.is_none_or(|times| met.applied < times);
-        met.applied = met.applied.saturating_add(u64::from(applies));
-        applies.then(|| match rule.fault {
-            CallFault::Delay { ns } => CallFate { delay_ns: ns, ..CallFate::default() },
-            CallFault::Fail { .. } => {
-                CallFate { errno: rule.fault.errno_of(key.call), ..CallFate::default() }
-            }
-        })
     }
+}
 
-    /// Where a rule counts a call; `None` if it is not about it.
-    fn place_of(&self, key: &CallKey<'_>) -> Option<Option<u32>> {
-        let Aim::Calls(CallRule { selector, .. }) = &self.aim else { return None };
-        // A call that cannot fail is none of theirs.
-        let is_about = selector.is_about(key.call)
-            && selector.has_queue_pair(key.qp)
-            && CallInfo::of(key.call).is_some();
-        is_about.then(|| key.qp.filter(|_| selector.qp.is_some()))
+impl About for Aim {
+    fn kind(&self) -> &'static str {
+        match self {
+            Aim::Calls { rule, .. } if matches!(rule.fault, CallFault::Delay { .. }) => "slow",
+            Aim::Calls { .. } => "fail",
+            Aim::Recorded(_) => OF_A_REPORT,
+        }
     }
+}
+
+/// Whether a rule applies to a call, and how.
+fn ask(armed: &mut Armed<Aim>, key: &CallKey<'_>, seed: u64, tag: &str) -> Option<CallFate> {
+    let has_begun = armed.has_begun();
+    let (place, mut count) = match &armed.aim {
+        Aim::Recorded(calls) => {
+            return calls.get(&(key.call.to_owned(), key.ordinal)).map(|(_, fate)| *fate);
+        }
+        Aim::Calls { rule, counts } => {
+            let place = place_of(rule, key).filter(|_| has_begun)?;
+            let count = counts.get(&place).copied();
+            if count.is_none() && counts.len() >= MAX_QUEUE_PAIRS {
+                return None;
+            }
+            (place, count.unwrap_or_default())
+        }
+    };
+    let applies = armed.tries(&mut count, || key.draw(seed, &armed.name, tag));
+    let Aim::Calls { rule, counts } = &mut armed.aim else { return None };
+    counts.insert(place, count);
+    applies.then(|| match rule.fault {
+        CallFault::Delay { ns } => CallFate { delay_ns: ns, ..CallFate::default() },
+        CallFault::Fail { .. } => CallFate { errno: rule.fault.errno_of(key.call), ..CallFate::default() },
+    })
+}
+
+/// Where a rule counts a call; `None` if it is not about it.
+fn place_of(rule: &CallRule, key: &CallKey<'_>) -> Option<Option<u32>> {
+    let selector = &rule.selector;
+    // A call that cannot fail is none of theirs.
+    let is_about =
+        selector.is_about(key.call) && selector.has_queue_pair(key.qp) && CallInfo::of(key.call).is_some();
+    is_about.then(|| key.qp.filter(|_| selector.qp.is_some()))
 }
 
 #[cfg(test)]
@@ -213,7 +228,7 @@ mod tests {
 
     fn faults(lines: &[&str]) -> CallFaults {
         let plan = lines.iter().try_fold(FaultPlan::seeded(7), |plan, line| plan.with_line(line)).unwrap();
-        CallFaults::new(&plan, "server", &Triggers::new(&plan, &Clock::monotonic())).unwrap()
+        CallFaults::new(&plan, "server", &Triggers::new(&plan, &Clock::monotonic()))
     }
 
     /// The ordinals of the calls that fail, of ten.

@@ -10,7 +10,7 @@ mod fate;
 mod rule;
 mod table;
 
-pub use decide::{CallFaults, CallFired};
+pub use decide::{CallFaults, CallFired, CallRules};
 pub use errno::{errno_from, errno_name, errno_text};
 pub use fate::{CallFate, CallKey};
 pub(super) use rule::matches as matches_tag;

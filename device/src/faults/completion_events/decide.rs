@@ -1,14 +1,16 @@
 //! Rules about events of completion channels at work.
 
+use std::collections::BTreeMap;
 use std::hash::Hasher as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fnv::FnvHasher;
 
 use super::rule::{CompletionEventFate, CompletionEventKey, CompletionEventRule};
-use crate::faults::plan::{FaultPlan, Rule, What, When};
+use crate::faults::armed::{About, Armed, OF_A_REPORT, Origin, Roster, Rules, Tries};
+use crate::faults::plan::{FaultPlan, Rule, What};
 use crate::faults::trigger::Occurrence;
-use crate::faults::waits::{Gate, Triggers};
+use crate::faults::waits::Triggers;
 use crate::ground::random::Random;
 
 /// A rule applied to an event of a completion channel.
@@ -31,63 +33,64 @@ enum Aim {
     Recorded(Vec<(CompletionEventKey, CompletionEventFate)>),
 }
 
-/// A rule that concerns this process.
-#[derive(Debug)]
-struct Armed {
-    name: String,
-    after: Option<Gate>,
-    when: When,
-    aim: Aim,
-}
-
 /// The rules of a plan about events of completion channels at work.
 #[derive(Debug)]
 pub(crate) struct CompletionEventFaults {
     seed: u64,
     tag: String,
-    rules: Vec<Armed>,
+    rules: Mutex<Rules<Aim>>,
     triggers: Arc<Triggers>,
 }
 
-/// What the rules have counted of one completion queue: its events, and for each rule those that it was about
-/// and those that it applied to.
-#[derive(Debug, Default)]
-pub(crate) struct CompletionEventCounts {
-    events: u64,
-    rules: Vec<(u64, u64)>,
-}
+/// What the rules have counted of one completion queue.
+pub(crate) type CompletionEventCounts = BTreeMap<usize, Tries>;
 
 impl CompletionEventFaults {
-    /// The part of a plan that concerns a process of this tag; `None` if none does.
-    pub(crate) fn new(
-        plan: &FaultPlan,
-        tag: &str,
-        triggers: &Arc<Triggers>,
-    ) -> Option<CompletionEventFaults> {
-        let armed = |rule| Armed::new(rule, tag, triggers);
-        let rules: Vec<Armed> = plan.rules().iter().filter_map(armed).collect();
+    /// The part of a plan that concerns a process of this tag.
+    pub(crate) fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>) -> CompletionEventFaults {
+        let rules = Mutex::new(Rules::of_plan(plan, triggers, |rule| Aim::new(rule, tag)));
         let (seed, tag, triggers) = (plan.seed(), tag.to_owned(), Arc::clone(triggers));
-        (!rules.is_empty()).then_some(CompletionEventFaults { seed, tag, rules, triggers })
+        CompletionEventFaults { seed, tag, rules, triggers }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Rules<Aim>> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a rule while the program runs, if it concerns this process: true.
+    pub(in crate::faults) fn arm(&self, rule: &Rule, origin: Origin<'_>) -> bool {
+        let Some(aim) = Aim::new(rule, &self.tag) else { return false };
+        self.lock().push(rule, aim, origin, &self.triggers);
+        true
+    }
+
+    /// The rules, for what is done to rules of every kind.
+    pub(in crate::faults) fn with_roster(&self, look: &mut dyn FnMut(&mut dyn Roster)) {
+        look(&mut *self.lock());
+    }
+
+    /// Whether there are rules: without them there is nothing to ask.
+    pub(crate) fn is_active(&self) -> bool {
+        !self.lock().is_empty()
     }
 
     /// The names of the rules.
-    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
-        self.rules.iter().map(|armed| armed.name.clone())
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.lock().names().map(str::to_owned).collect()
     }
 
-    /// What happens to the next event of the completion queue with this ordinal, by all rules together.
+    /// What happens to an event of a completion queue, by all rules together.
     pub(crate) fn decide(
         &self,
-        cq: u32,
+        key: CompletionEventKey,
         counts: &mut CompletionEventCounts,
         witness: &mut dyn FnMut(&CompletionEventFired<'_>),
     ) -> CompletionEventFate {
-        counts.events = counts.events.saturating_add(1);
-        counts.rules.resize(self.rules.len(), (0, 0));
-        let key = CompletionEventKey { cq, nth: counts.events };
         let mut all = CompletionEventFate::default();
-        for (armed, count) in self.rules.iter().zip(&mut counts.rules) {
-            let Some(fate) = armed.ask(key, count, self.seed, &self.tag) else { continue };
+        for armed in self.lock().awake() {
+            let count = counts.entry(armed.id).or_default();
+            let Some(fate) = ask(armed, key, count, self.seed, &self.tag) else { continue };
+            armed.apply();
             all.delay_ns = all.delay_ns.saturating_add(fate.delay_ns);
             all.more = all.more.max(fate.more);
             all.within_ns = all.within_ns.max(fate.within_ns);
@@ -98,47 +101,48 @@ impl CompletionEventFaults {
     }
 }
 
-impl Armed {
-    fn new(rule: &Rule, tag: &str, triggers: &Arc<Triggers>) -> Option<Armed> {
-        let aim = match &rule.what {
-            What::CompletionEvent(rule) => rule.selector.is_of(tag).then(|| Aim::Events((**rule).clone()))?,
+impl Aim {
+    fn new(rule: &Rule, tag: &str) -> Option<Aim> {
+        match &rule.what {
+            What::CompletionEvent(rule) => rule.selector.is_of(tag).then(|| Aim::Events((**rule).clone())),
             What::Recorded(recording) if recording.completion_events.iter().any(|one| one.tag == tag) => {
                 let own = recording.completion_events.iter().filter(|one| one.tag == tag);
-                Aim::Recorded(own.map(|one| (one.key, one.fate)).collect())
+                Some(Aim::Recorded(own.map(|one| (one.key, one.fate)).collect()))
             }
-            _ => return None,
-        };
-        let after = rule.after.as_ref().and_then(|trigger| triggers.gate(trigger));
-        Some(Armed { name: rule.name.clone(), after, when: rule.when, aim })
-    }
-
-    /// Whether the rule applies to an event, and how.
-    fn ask(
-        &self,
-        key: CompletionEventKey,
-        count: &mut (u64, u64),
-        seed: u64,
-        tag: &str,
-    ) -> Option<CompletionEventFate> {
-        let rule = match &self.aim {
-            Aim::Recorded(events) => {
-                return events.iter().find(|(known, _)| *known == key).map(|(_, fate)| *fate);
-            }
-            Aim::Events(rule) => rule,
-        };
-        let is_about = rule.selector.cq.is_none_or(|span| span.has(key.cq.into()));
-        if !is_about || !self.after.as_ref().is_none_or(Gate::is_open) {
-            return None;
+            _ => None,
         }
-        let (matched, applied) = count;
-        *matched = matched.saturating_add(1);
-        let when = &self.when;
-        let applies = when.steps.is_none_or(|steps| steps.has(*matched))
-            && when.chance_ppm.is_none_or(|ppm| draw(key, seed, &self.name, tag).chance(ppm))
-            && when.times.is_none_or(|times| *applied < times);
-        *applied = applied.saturating_add(u64::from(applies));
-        applies.then_some(rule.fate)
     }
+}
+
+impl About for Aim {
+    fn kind(&self) -> &'static str {
+        match self {
+            Aim::Events(rule) if rule.fate.more > 0 => "merge-events",
+            Aim::Events(_) => "late-event",
+            Aim::Recorded(_) => OF_A_REPORT,
+        }
+    }
+}
+
+/// Whether a rule applies to an event, and how.
+fn ask(
+    armed: &Armed<Aim>,
+    key: CompletionEventKey,
+    count: &mut Tries,
+    seed: u64,
+    tag: &str,
+) -> Option<CompletionEventFate> {
+    let rule = match &armed.aim {
+        Aim::Recorded(events) => {
+            return events.iter().find(|(known, _)| *known == key).map(|(_, fate)| *fate);
+        }
+        Aim::Events(rule) => rule,
+    };
+    let is_about = rule.selector.cq.is_none_or(|span| span.has(key.cq.into()));
+    if !is_about || !armed.has_begun() {
+        return None;
+    }
+    armed.tries(count, || draw(key, seed, &armed.name, tag)).then_some(rule.fate)
 }
 
 /// What a rule draws for an event: a function of the seed, the rule's name, the process and the event.

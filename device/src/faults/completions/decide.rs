@@ -1,7 +1,7 @@
 //! Rules about completions at work: asked about each work request that has been carried out, they say how it
 //! ends.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use fnv::FnvHashMap;
@@ -11,8 +11,9 @@ use pumice_transport::types::WcStatus;
 use super::key::{CompletionClass, CompletionFate, CompletionKey, WorkSide};
 use super::rule::{CompletionFault, CompletionRule};
 use super::status::can_end;
-use crate::faults::plan::{FaultPlan, Rule, What, When};
-use crate::faults::trigger::Occurrence;
+use crate::faults::armed::{About, Armed, OF_A_REPORT, Origin, Roster, Rules, Tries};
+use crate::faults::plan::{FaultPlan, Rule, What};
+use crate::faults::trigger::{Occurrence, Trigger};
 use crate::faults::waits::{Gate, Triggers};
 
 /// A rule applied to a completion.
@@ -40,16 +41,12 @@ pub(crate) struct Verdict {
 
 /// What a rule of this process's is about.
 enum Aim {
-    Completions(Box<CompletionRule>),
+    Completions {
+        rule: Box<CompletionRule>,
+        /// What it makes completions wait for.
+        until: Option<Gate>,
+    },
     Recorded(HashMap<CompletionKey, CompletionFate>),
-}
-
-/// A rule that concerns this process.
-struct Armed {
-    name: String,
-    after: Option<Gate>,
-    when: When,
-    aim: Aim,
 }
 
 /// What is known of one work queue.
@@ -58,45 +55,67 @@ struct WorkQueue {
     connection: u32,
     /// Work requests that were carried out.
     done: u64,
-    /// What rules have counted: those that they were about, and those that they applied to.
-    counts: BTreeMap<usize, (u64, u64)>,
+    /// What rules have counted.
+    counts: BTreeMap<usize, Tries>,
 }
 
 /// The rules of a plan about completions at work.
 pub(crate) struct CompletionFaults {
     seed: u64,
     tag: String,
-    rules: Vec<Armed>,
+    rules: Rules<Aim>,
     triggers: Arc<Triggers>,
     queues: FnvHashMap<(u32, WorkSide), WorkQueue>,
+    /// Requests were carried out before a rule was there: what is seen first of a work queue says where it
+    /// stands.
+    is_late: bool,
 }
 
 /// Is told of each rule that applies.
 type Witness<'a> = &'a mut dyn FnMut(&CompletionFired<'_>);
 
 impl CompletionFaults {
-    /// The part of a plan that concerns completions of a process of this tag; `None` if none
-    /// does, no rule waits for any, and it is not needed otherwise.
-    pub(crate) fn new(
-        plan: &FaultPlan,
-        tag: &str,
-        triggers: &Arc<Triggers>,
-        is_needed: bool,
-    ) -> Option<CompletionFaults> {
-        let armed = |rule| Armed::new(rule, tag, triggers);
-        let rules: Vec<Armed> = plan.rules().iter().filter_map(armed).collect();
-        (!rules.is_empty() || triggers.count_work() || is_needed).then(|| CompletionFaults {
+    /// The part of a plan that concerns completions of a process of this tag.
+    pub(crate) fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>) -> CompletionFaults {
+        let until = |trigger: &_| triggers.gate(trigger);
+        CompletionFaults {
             seed: plan.seed(),
             tag: tag.to_owned(),
-            rules,
+            rules: Rules::of_plan(plan, triggers, |rule| Aim::new(rule, tag, &until)),
             triggers: Arc::clone(triggers),
             queues: FnvHashMap::default(),
-        })
+            is_late: false,
+        }
+    }
+
+    /// Takes a rule while the program runs, if it concerns this process: true.
+    pub(in crate::faults) fn arm(&mut self, rule: &Rule, origin: Origin<'_>) -> bool {
+        let until = |trigger: &_| self.triggers.gate_for(trigger, origin);
+        let Some(aim) = Aim::new(rule, &self.tag, &until) else { return false };
+        self.rules.push(rule, aim, origin, &self.triggers);
+        true
+    }
+
+    /// Requests were carried out that were not asked about: where work queues stand has to be found out anew.
+    pub(crate) fn begin_late(&mut self) {
+        self.queues.clear();
+        self.is_late = true;
+    }
+
+    /// The rules, for what is done to rules of every kind.
+    pub(in crate::faults) fn roster(&mut self) -> &mut dyn Roster {
+        &mut self.rules
+    }
+
+    /// Whether requests that are carried out have to be told of: there are rules, or rules that wait for
+    /// them.
+    pub(crate) fn is_active(&self) -> bool {
+        !self.rules.is_empty() || self.triggers.count_work()
     }
 
     /// The names of the rules.
-    pub(crate) fn names(&self) -> BTreeSet<String> {
-        self.rules.iter().map(|armed| armed.name.clone()).collect()
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.rules.names()
     }
 
     /// A queue pair was destroyed.
@@ -113,20 +132,27 @@ impl CompletionFaults {
         if queue.connection != ended.connection {
             *queue = WorkQueue { connection: ended.connection, ..WorkQueue::default() };
         }
+        if self.is_late && queue.done == 0 {
+            queue.done = ended.before;
+        }
         let key = CompletionKey { qp, connection: ended.connection, class, message: queue.done };
         queue.done = queue.done.wrapping_add(1);
         let mut verdict = Verdict::default();
         // Whether there is a completion that can be late follows from whether the request fails.
         for ends in [true, false] {
             let case = Case { key: &key, ended, reports: ended.reports || verdict.status.is_some(), ends };
-            for (index, armed) in self.rules.iter().enumerate() {
-                let count = queue.counts.entry(index).or_default();
-                let Some(fate) = armed.ask(&case, count, self.seed, &self.tag) else { continue };
+            for armed in self.rules.awake() {
+                let count = queue.counts.entry(armed.id).or_default();
+                let Some(fate) = ask(armed, &case, count, self.seed, &self.tag) else { continue };
+                armed.apply();
                 if verdict.status.is_none() {
                     (verdict.status, verdict.vendor_err) = (fate.status, fate.vendor_err);
                 }
                 verdict.delay_ns = verdict.delay_ns.saturating_add(fate.delay_ns);
-                verdict.until.extend(fate.until.as_ref().and_then(|until| self.triggers.gate(until)));
+                verdict.until.extend(match &armed.aim {
+                    Aim::Completions { until, .. } => until.clone(),
+                    Aim::Recorded(_) => fate.until.as_ref().and_then(|until| self.triggers.gate(until)),
+                });
                 self.triggers.note(Occurrence::Rule(&armed.name));
                 witness(&CompletionFired { rule: &armed.name, tag: &self.tag, key: &key, fate: &fate });
             }
@@ -146,57 +172,69 @@ struct Case<'a> {
     ends: bool,
 }
 
-impl Armed {
-    fn new(rule: &Rule, tag: &str, triggers: &Arc<Triggers>) -> Option<Armed> {
-        let aim = match &rule.what {
-            What::Completion(rule) => rule.selector.is_of(tag).then(|| Aim::Completions(rule.clone()))?,
+impl Aim {
+    fn new(rule: &Rule, tag: &str, gate: &dyn Fn(&Trigger) -> Option<Gate>) -> Option<Aim> {
+        match &rule.what {
+            What::Completion(rule) if rule.selector.is_of(tag) => {
+                let until = match &rule.fault {
+                    CompletionFault::Late { until, .. } => until.as_ref().and_then(gate),
+                    CompletionFault::End { .. } => None,
+                };
+                Some(Aim::Completions { rule: rule.clone(), until })
+            }
             What::Recorded(recording) if recording.completions.iter().any(|one| one.tag == tag) => {
                 let own = recording.completions.iter().filter(|one| one.tag == tag);
-                Aim::Recorded(own.map(|one| (one.key, one.fate.clone())).collect())
+                Some(Aim::Recorded(own.map(|one| (one.key, one.fate.clone())).collect()))
             }
-            _ => return None,
-        };
-        let after = rule.after.as_ref().and_then(|trigger| triggers.gate(trigger));
-        Some(Armed { name: rule.name.clone(), after, when: rule.when, aim })
-    }
-
-    /// Whether the rule applies to a completion, and how.
-    fn ask(&self, case: &Case<'_>, count: &mut (u64, u64), seed: u64, tag: &str) -> Option<CompletionFate> {
-        let rule = match &self.aim {
-            Aim::Recorded(completions) => {
-                let fate = completions.get(case.key)?;
-                return (fate.status.is_some() == case.ends).then(|| fate.clone());
-            }
-            Aim::Completions(rule) => rule,
-        };
-        let fate = match &rule.fault {
-            CompletionFault::End { status, vendor_err } => {
-                let can_be = can_end(*status, case.key.class, case.ended.qp_type);
-                if !case.ends || !can_be {
-                    return None;
-                }
-                CompletionFate { status: Some(*status), vendor_err: *vendor_err, ..CompletionFate::default() }
-            }
-            CompletionFault::Late { delay_ns, until } => {
-                if case.ends || !case.reports {
-                    return None;
-                }
-                CompletionFate { delay_ns: *delay_ns, until: until.clone(), ..CompletionFate::default() }
-            }
-        };
-        let has_begun = self.after.as_ref().is_none_or(Gate::is_open);
-        if !has_begun || !rule.selector.matches(case.key) {
-            return None;
+            _ => None,
         }
-        let (matched, applied) = count;
-        *matched = matched.saturating_add(1);
-        let when = &self.when;
-        let applies = when.steps.is_none_or(|steps| steps.has(*matched))
-            && when.chance_ppm.is_none_or(|ppm| case.key.draw(seed, &self.name, tag).chance(ppm))
-            && when.times.is_none_or(|times| *applied < times);
-        *applied = applied.saturating_add(u64::from(applies));
-        applies.then_some(fate)
     }
+}
+
+impl About for Aim {
+    fn kind(&self) -> &'static str {
+        match self {
+            Aim::Completions { rule, .. } if matches!(rule.fault, CompletionFault::Late { .. }) => "late",
+            Aim::Completions { .. } => "complete",
+            Aim::Recorded(_) => OF_A_REPORT,
+        }
+    }
+}
+
+/// Whether a rule applies to a completion, and how.
+fn ask(
+    armed: &Armed<Aim>,
+    case: &Case<'_>,
+    count: &mut Tries,
+    seed: u64,
+    tag: &str,
+) -> Option<CompletionFate> {
+    let rule = match &armed.aim {
+        Aim::Recorded(completions) => {
+            let fate = completions.get(case.key)?;
+            return (fate.status.is_some() == case.ends).then(|| fate.clone());
+        }
+        Aim::Completions { rule, .. } => rule,
+    };
+    let fate = match &rule.fault {
+        CompletionFault::End { status, vendor_err } => {
+            let can_be = can_end(*status, case.key.class, case.ended.qp_type);
+            if !case.ends || !can_be {
+                return None;
+            }
+            CompletionFate { status: Some(*status), vendor_err: *vendor_err, ..CompletionFate::default() }
+        }
+        CompletionFault::Late { delay_ns, until } => {
+            if case.ends || !case.reports {
+                return None;
+            }
+            CompletionFate { delay_ns: *delay_ns, until: until.clone(), ..CompletionFate::default() }
+        }
+    };
+    if !armed.has_begun() || !rule.selector.matches(case.key) {
+        return None;
+    }
+    armed.tries(count, || case.key.draw(seed, &armed.name, tag)).then_some(fate)
 }
 
 #[cfg(test)]

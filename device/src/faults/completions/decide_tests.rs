@@ -5,11 +5,17 @@ use pumice_transport::types::{QpType, WcOpcode};
 fn faults(lines: &[&str]) -> CompletionFaults {
     let plan = lines.iter().try_fold(FaultPlan::seeded(7), |plan, line| plan.with_line(line)).unwrap();
     plan.check().unwrap();
-    CompletionFaults::new(&plan, "server", &Triggers::new(&plan, &Clock::monotonic()), false).unwrap()
+    CompletionFaults::new(&plan, "server", &Triggers::new(&plan, &Clock::monotonic()))
 }
 
-const SEND: Ended =
-    Ended { connection: 0, qp_type: QpType::Rc, opcode: WcOpcode::Send, length_bytes: 10, reports: true };
+const SEND: Ended = Ended {
+    connection: 0,
+    qp_type: QpType::Rc,
+    opcode: WcOpcode::Send,
+    length_bytes: 10,
+    reports: true,
+    before: 0,
+};
 const RECV: Ended = Ended { opcode: WcOpcode::Recv, ..SEND };
 
 /// The ordinals of the requests that end with an error, of ten.
@@ -83,7 +89,7 @@ fn rules_are_told_one_by_one_and_replay() {
     assert_eq!(told.len(), 2, "{told:?}");
     let plan = FaultPlan::parse(&told.concat(), 1).unwrap();
     let mut again =
-        CompletionFaults::new(&plan, "server", &Triggers::new(&plan, &Clock::monotonic()), false).unwrap();
+        CompletionFaults::new(&plan, "server", &Triggers::new(&plan, &Clock::monotonic()));
     let mut repeated = Vec::new();
     for _ in 0..3 {
         again.decide(4, &SEND, &mut |it| repeated.push(crate::faults::ReportLine::of_completion(it).text()));

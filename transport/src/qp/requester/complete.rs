@@ -48,6 +48,7 @@ impl Requester {
             opcode: wqe.info().completion,
             length_bytes: wqe.length_bytes,
             reports: wqe.signaled,
+            before: self.queue.head(),
         };
         self.judged = host.judge(&settings.context, &ended);
     }

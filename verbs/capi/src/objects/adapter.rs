@@ -76,7 +76,8 @@ impl Adapter {
         // Signals are for the application's threads.
         let opening = Opening {
             faults: capture::faults(settings)?,
-            triggers: gate::triggers(),
+            triggers: Some(gate::triggers()),
+            call_rules: Some(Arc::new(gate::ProcessCalls)),
             fault_log: if logs(Log::Warn) {
                 Some(Box::new(|said| log_warning(|| said.to_owned())))
             } else {

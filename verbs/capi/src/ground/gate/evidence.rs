@@ -48,7 +48,7 @@ impl Evidence {
     /// Begins: names the rules. `None`: there is no report.
     pub(super) fn begin(pattern: &Path, faults: &CallFaults) -> io::Result<Evidence> {
         let mut evidence = Evidence(fault_report(pattern)?);
-        let rules = faults.names().map(str::to_owned).collect();
+        let rules = faults.first_names().map(str::to_owned).collect();
         evidence.write(&ReportLine::Begin { process: faults.tag().to_owned(), seed: faults.seed(), rules });
         Ok(evidence)
     }

@@ -17,6 +17,8 @@ mod state;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+use pumice_device::faults::calls::{CallFaults, CallRules};
+
 use crate::ground::cancellation;
 use crate::ground::errno::Errno;
 
@@ -60,12 +62,8 @@ pub(super) fn enter(closure: &'static str, about: About) -> Passage {
     if current().is_some() || cancellation::is_repeated() {
         return Passage::UNSEEN;
     }
-    let (watch, entered) = state::enter(closure, about);
-    let is_lost = LOST.load(Ordering::Acquire);
-    let watch = if is_lost { Watch::Everything } else { watch };
-    WATCH.store(watch as u8, Ordering::Relaxed);
-    let Some((made, mut fate)) = entered else { return Passage::UNSEEN };
-    if is_lost && !names::outlives_device(made.call) {
+    let Some((made, mut fate)) = state::enter(closure, about) else { return Passage::UNSEEN };
+    if LOST.load(Ordering::Acquire) && !names::outlives_device(made.call) {
         fate.errno = Some(libc::EIO);
     }
     current::begin(made);
@@ -75,10 +73,27 @@ pub(super) fn enter(closure: &'static str, about: About) -> Passage {
     Passage { is_outer: true, refused: fate.errno.map(Errno) }
 }
 
+/// The rules about calls of this process, for those who change them while the program runs.
+pub(crate) struct ProcessCalls;
+
+impl CallRules for ProcessCalls {
+    fn change(&self, change: &mut dyn FnMut(&mut CallFaults)) {
+        state::change(change);
+    }
+}
+
+/// What the process looks at, by those who hold the state: a change that is later is not undone.
+fn watch_from_now_on(watch: Watch) {
+    WATCH.store(watch as u8, Ordering::SeqCst);
+    if LOST.load(Ordering::SeqCst) {
+        WATCH.store(Watch::Everything as u8, Ordering::SeqCst);
+    }
+}
+
 /// From now on calls fail with EIO, but for those that give objects back or take events.
 pub(crate) fn lose_device() {
-    LOST.store(true, Ordering::Release);
-    WATCH.store(Watch::Everything as u8, Ordering::Release);
+    LOST.store(true, Ordering::SeqCst);
+    WATCH.store(Watch::Everything as u8, Ordering::SeqCst);
 }
 
 /// How a call ended.

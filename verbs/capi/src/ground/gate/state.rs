@@ -26,10 +26,11 @@ struct State {
     process: u32,
     names: Names,
     counts: BTreeMap<&'static str, u64>,
-    faults: Option<CallFaults>,
-    /// What rules of the plan wait for, if there is a plan.
-    triggers: Option<Arc<Triggers>>,
+    faults: CallFaults,
+    /// What rules of the plan wait for.
+    triggers: Arc<Triggers>,
     report: Option<Report>,
+    /// The report of faults, once there are rules about calls.
     evidence: Option<Evidence>,
 }
 
@@ -39,25 +40,22 @@ fn lock() -> MutexGuard<'static, Option<State>> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The call of a closure enters: what to watch from now on, and, if it is a call of the program's that can
-/// fail, which one it is and what happens to it.
-pub(super) fn enter(closure: &'static str, about: About) -> (Watch, Option<(Made, CallFate)>) {
+/// The call of a closure enters: if it is a call of the program's that can fail, which one it is and what
+/// happens to it.
+pub(super) fn enter(closure: &'static str, about: About) -> Option<(Made, CallFate)> {
     let process = own_process();
     let mut told = Vec::new();
-    let (watch, entered) = {
+    let entered = {
         let mut guard = lock();
-        // A fork counts from the beginning.
-        let state = match guard.as_mut() {
-            Some(state) if state.process == process => state,
-            _ => guard.insert(State::new(process)),
-        };
-        (state.watch(), state.enter(closure, about, &mut told))
+        let state = State::of(&mut guard, process);
+        super::watch_from_now_on(state.watch());
+        state.enter(closure, about, &mut told)
     };
     // Without the lock: standard error may be slow.
     for sentence in told {
         log_at(Log::Warn, || sentence);
     }
-    (watch, entered)
+    entered
 }
 
 /// A call does not count after all.
@@ -67,21 +65,27 @@ pub(super) fn take_back(made: &Made) {
     if let Some(count) = state.counts.get_mut(made.call) {
         *count = count.saturating_sub(1);
     }
-    if let Some(faults) = &mut state.faults {
-        faults.take_back(&CallKey { call: made.call, ordinal: made.ordinal, qp: made.qp });
-    }
+    state.faults.take_back(&CallKey { call: made.call, ordinal: made.ordinal, qp: made.qp });
 }
 
-/// What rules of the plan wait for in this process; `None`: there is no plan, or no call has entered.
-pub(crate) fn triggers() -> Option<Arc<Triggers>> {
-    let guard = lock();
-    guard.as_ref().filter(|state| state.process == own_process())?.triggers.clone()
+/// What rules of the plan wait for in this process.
+pub(crate) fn triggers() -> Arc<Triggers> {
+    Arc::clone(&State::of(&mut lock(), own_process()).triggers)
+}
+
+/// Changes the rules about calls while the program runs.
+pub(super) fn change(change: &mut dyn FnMut(&mut CallFaults)) {
+    let mut guard = lock();
+    let state = State::of(&mut guard, own_process());
+    change(&mut state.faults);
+    state.begin_evidence();
+    super::watch_from_now_on(state.watch());
 }
 
 /// A call has returned that counts.
 pub(super) fn returned(made: &Made) {
     let triggers =
-        lock().as_ref().filter(|state| state.counts_calls()).and_then(|state| state.triggers.clone());
+        lock().as_ref().filter(|state| state.counts_calls()).map(|state| Arc::clone(&state.triggers));
     if let Some(triggers) = triggers {
         triggers.called(made.call, made.ordinal);
     }
@@ -98,14 +102,12 @@ pub(super) fn listens() {
 pub(super) fn farewell() {
     let Ok(mut guard) = STATE.try_lock() else { return };
     let Some(state) = guard.as_mut().filter(|state| state.process == own_process()) else { return };
-    if let (Some(evidence), Some(faults)) = (&mut state.evidence, &state.faults) {
-        evidence.end(faults);
+    if let Some(evidence) = &mut state.evidence {
+        evidence.end(&state.faults);
     }
-    if let Some(faults) = &state.faults {
-        let never: Vec<String> = faults.unfired().map(|name| format!("\"{name}\"")).collect();
-        if !never.is_empty() && logs(Log::Warn) {
-            print_always(&format!("these rules of the fault plan never applied: {}", never.join(", ")));
-        }
+    let never: Vec<String> = state.faults.unfired().map(|name| format!("\"{name}\"")).collect();
+    if !never.is_empty() && logs(Log::Warn) {
+        print_always(&format!("these rules of the fault plan never applied: {}", never.join(", ")));
     }
     if let Some(report) = &mut state.report {
         report.ended(&state.counts, inventory::leftovers().as_deref());
@@ -120,26 +122,37 @@ impl State {
             inventory::keep();
         }
         // A plan that cannot be used is said when the device is opened, which fails.
-        let plan = settings.and_then(|settings| settings.load_faults().ok());
+        let plan = settings.and_then(|settings| settings.load_faults().ok()).unwrap_or_default();
         let tag = settings.map(|settings| settings.tag_of(std::env::args_os())).unwrap_or_default();
-        let triggers = plan.as_ref().map(|plan| Triggers::new(plan, &Clock::monotonic()));
-        let rules = plan.as_ref().zip(triggers.as_ref());
-        let faults = rules.and_then(|(plan, triggers)| CallFaults::new(plan, &tag, triggers));
-        let pattern = settings.and_then(|settings| settings.fault_report.as_deref());
-        let evidence = faults.as_ref().zip(pattern).and_then(|(faults, pattern)| {
-            // That it cannot be written is said when the device is opened, too.
-            Evidence::begin(pattern, faults).ok()
-        });
+        let triggers = Triggers::new(&plan, &Clock::monotonic());
+        let faults = CallFaults::new(&plan, &tag, &triggers);
         let (names, counts) = (Names::default(), BTreeMap::new());
-        State { process, names, counts, faults, triggers, report, evidence }
+        let mut state = State { process, names, counts, faults, triggers, report, evidence: None };
+        state.begin_evidence();
+        state
+    }
+
+    /// That of this process: a fork counts from the beginning.
+    fn of(known: &mut Option<State>, process: u32) -> &mut State {
+        let own = known.take().filter(|state| state.process == process);
+        known.insert(own.unwrap_or_else(|| State::new(process)))
+    }
+
+    /// Begins the report of faults, if there are rules and it has not begun.
+    fn begin_evidence(&mut self) {
+        let pattern = environment::settings().ok().and_then(|settings| settings.fault_report.as_deref());
+        if let Some(pattern) = pattern.filter(|_| self.evidence.is_none() && self.faults.is_active()) {
+            // That it cannot be written is said when the device is opened, too.
+            self.evidence = Evidence::begin(pattern, &self.faults).ok();
+        }
     }
 
     fn counts_calls(&self) -> bool {
-        self.triggers.as_ref().is_some_and(|triggers| triggers.count_calls())
+        self.triggers.count_calls()
     }
 
     fn watch(&self) -> Watch {
-        if self.faults.is_some() || self.report.is_some() || self.counts_calls() {
+        if self.faults.is_active() || self.report.is_some() || self.counts_calls() {
             Watch::Everything
         } else {
             Watch::Little
@@ -156,12 +169,12 @@ impl State {
         let count = self.counts.entry(call).or_default();
         *count = count.saturating_add(1);
         let ordinal = *count;
-        let asks = self.faults.as_ref().is_some_and(CallFaults::need_queue_pairs);
+        let asks = self.faults.need_queue_pairs();
         let qp = about.queue_pair.filter(|_| asks).and_then(|ordinal| ordinal(about.address));
         let (mut fate, mut is_met) = (CallFate::default(), false);
-        if let Some(faults) = &mut self.faults {
+        if self.faults.is_active() {
             let (report, evidence) = (&mut self.report, &mut self.evidence);
-            fate = faults.decide(&CallKey { call, ordinal, qp }, &mut |fired| {
+            fate = self.faults.decide(&CallKey { call, ordinal, qp }, &mut |fired| {
                 is_met = true;
                 told.push(fired.sentence());
                 listeners::emit(&Event::CallFaultApplied { fault: fired });
