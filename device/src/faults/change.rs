@@ -114,7 +114,10 @@ impl Parts<'_> {
         for trigger in rule.triggers() {
             match trigger {
                 Trigger::Rule(name) if !is_taken(name) => {
-                    return Err(format!("it waits for rule \"{name}\", which is not there: {}", named(&there)));
+                    return Err(format!(
+                        "it waits for rule \"{name}\", which is not there: {}",
+                        named(&there)
+                    ));
                 }
                 _ => {}
             }
@@ -135,9 +138,7 @@ impl Parts<'_> {
         const ELSEWHERE: &str = "this process has no place for rules of this kind: give it to another one";
         match &rule.what {
             What::Packet(_) | What::Recorded(_) => Ok(self.packets.arm(rule, origin)),
-            What::Completion(_) => {
-                Ok(self.completions.as_deref_mut().ok_or(ELSEWHERE)?.arm(rule, origin))
-            }
+            What::Completion(_) => Ok(self.completions.as_deref_mut().ok_or(ELSEWHERE)?.arm(rule, origin)),
             What::CompletionEvent(_) => Ok(self.completion_events.ok_or(ELSEWHERE)?.arm(rule, origin)),
             What::Call(_) => {
                 let mut is_taken = false;

@@ -49,7 +49,8 @@ pub(crate) fn handle_datagram<H: Host>(
     completion.src_qp = deth.source.value();
     completion.flags |= WcFlags::GRH;
     completion.sl = packet_type(arrival.flow.destination);
-    if let Some(failure) = inbound.judge(settings, &completion, host).err().and_then(|it| it.buffer_failure()) {
+    if let Some(failure) = inbound.judge(settings, &completion, host).err().and_then(|it| it.buffer_failure())
+    {
         return Err(failure);
     }
     inbound.complete(settings, packet, completion, host);

@@ -88,8 +88,7 @@ fn rules_are_told_one_by_one_and_replay() {
     }
     assert_eq!(told.len(), 2, "{told:?}");
     let plan = FaultPlan::parse(&told.concat(), 1).unwrap();
-    let mut again =
-        CompletionFaults::new(&plan, "server", &Triggers::new(&plan, &Clock::monotonic()));
+    let mut again = CompletionFaults::new(&plan, "server", &Triggers::new(&plan, &Clock::monotonic()));
     let mut repeated = Vec::new();
     for _ in 0..3 {
         again.decide(4, &SEND, &mut |it| repeated.push(crate::faults::ReportLine::of_completion(it).text()));

@@ -1,0 +1,150 @@
+//! What the tests of `pumice fault` share: a folder where processes meet, and programs that are told what to do.
+
+// Each test file uses a part of it.
+#![allow(dead_code)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A folder of a test's own, where its processes meet.
+pub struct Place(pub PathBuf);
+
+impl Place {
+    pub fn new(name: &str) -> Place {
+        let folder = std::env::temp_dir().join(format!("pumice-fault-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::DirBuilder::new().mode(0o700).create(&folder).expect("the folder of temporary files is writable");
+        Place(folder)
+    }
+
+    pub fn pumice(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+        for variable in pumice_device::settings::VARIABLES {
+            command.env_remove(variable);
+        }
+        command.env("XDG_RUNTIME_DIR", &self.0).args(arguments);
+        command
+    }
+
+    /// Exit code, standard output and standard error of `pumice fault`.
+    pub fn fault(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = self.pumice(&["fault"]);
+        let Output { status, stdout, stderr } = command.args(arguments).output().expect("it can be run");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        (status.code(), text(stdout), text(stderr))
+    }
+
+    /// The rules of the only process, or of the one with this tag.
+    pub fn rules(&self, selector: &[&str]) -> Vec<Value> {
+        let (code, out, said) = self.fault(&[&["list", "--json"], selector].concat());
+        assert_eq!(code, Some(0), "{out}{said}");
+        let all: Value = serde_json::from_str(&out).expect("JSON");
+        let all = all.as_array().expect("an array");
+        assert_eq!(all.len(), 1, "{out}");
+        all[0]["rules"].as_array().expect("rules").clone()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Compiles `tests/fault/<name>.c`; none if there is no compiler or no library.
+pub fn compile(place: &Place, name: &str) -> Option<PathBuf> {
+    if !Path::new("/usr/include/infiniband/verbs.h").exists()
+        || Command::new("cc").arg("--version").output().is_err()
+    {
+        eprintln!("**** SKIPPED: apt-get install gcc libibverbs-dev");
+        return None;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fault/{name}.c"));
+    let program = place.0.join(name);
+    let flags = ["-std=gnu11", "-Wall", "-Werror", "-O1", "-o"];
+    let built = Command::new("cc").args(flags).arg(&program).arg(source).arg("-libverbs").output();
+    let built = built.expect("cc runs");
+    assert!(built.status.success(), "cc: {}", String::from_utf8_lossy(&built.stderr));
+    Some(program)
+}
+
+/// A program that does what it is told by lines.
+pub struct Paced {
+    pub child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+}
+
+impl Paced {
+    /// Starts it on an address that no other test uses; `end` is the address's last number.
+    pub fn start(place: &Place, program: &Path, end: u8, options: &[&str]) -> Paced {
+        Paced::begin(place, program, end, &["run"], options)
+    }
+
+    /// The same by this command.
+    pub fn begin(place: &Place, program: &Path, end: u8, by: &[&str], options: &[&str]) -> Paced {
+        let own = std::process::id();
+        let address = format!("127.{}.{}.{end}", 150 + (own >> 8 & 0x1f), own & 0xff);
+        let mut command = place.pumice(by);
+        command
+            .args(["--addr", &address])
+            .args(options)
+            .arg("--")
+            .arg(program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program can be run");
+        let (to, from) = (child.stdin.take(), child.stdout.take().expect("a pipe"));
+        Paced { child, to, from: BufReader::new(from) }
+    }
+
+    /// Starts one that sends to itself.
+    pub fn alone(place: &Place, program: &Path, end: u8, options: &[&str]) -> Paced {
+        let mut paced = Paced::start(place, program, end, options);
+        paced.hears("ready\n");
+        paced
+    }
+
+    pub fn says(&mut self) -> String {
+        let mut line = String::new();
+        self.from.read_line(&mut line).expect("text");
+        line
+    }
+
+    pub fn hears(&mut self, expected: &str) {
+        assert_eq!(self.says(), expected);
+    }
+
+    pub fn is_told(&mut self, line: &str) {
+        let to = self.to.as_mut().expect("it was not ended");
+        writeln!(to, "{line}").expect("the program reads");
+    }
+
+    /// Does something with as many messages.
+    pub fn does(&mut self, what: &str, messages: u32) {
+        self.is_told(&format!("{what}{messages}"));
+        self.hears(&format!("done {messages}\n"));
+    }
+
+    pub fn sends(&mut self, messages: u32) {
+        self.does("", messages);
+    }
+
+    /// It ends; the rest of what it says, and its exit code.
+    pub fn last_words(mut self) -> (String, Option<i32>) {
+        self.to = None;
+        let mut rest = String::new();
+        self.from.read_to_string(&mut rest).expect("text");
+        (rest, self.child.wait().expect("it ends").code())
+    }
+
+    pub fn ends(self) {
+        let (rest, code) = self.last_words();
+        assert_eq!(code, Some(0), "{rest}");
+    }
+}
