@@ -12,17 +12,17 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use serde_json::Value;
 
 /// A folder of a test's own, where its processes meet.
-pub struct Place(pub PathBuf);
+pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
-    pub fn new(name: &str) -> Place {
+    pub(crate) fn new(name: &str) -> Place {
         let folder = std::env::temp_dir().join(format!("pumice-fault-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::DirBuilder::new().mode(0o700).create(&folder).expect("the folder of temporary files is writable");
         Place(folder)
     }
 
-    pub fn pumice(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn pumice(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
         for variable in pumice_device::settings::VARIABLES {
             command.env_remove(variable);
@@ -32,7 +32,7 @@ impl Place {
     }
 
     /// Exit code, standard output and standard error of `pumice fault`.
-    pub fn fault(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+    pub(crate) fn fault(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = self.pumice(&["fault"]);
         let Output { status, stdout, stderr } = command.args(arguments).output().expect("it can be run");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
@@ -40,7 +40,7 @@ impl Place {
     }
 
     /// The rules of the only process, or of the one with this tag.
-    pub fn rules(&self, selector: &[&str]) -> Vec<Value> {
+    pub(crate) fn rules(&self, selector: &[&str]) -> Vec<Value> {
         let (code, out, said) = self.fault(&[&["list", "--json"], selector].concat());
         assert_eq!(code, Some(0), "{out}{said}");
         let all: Value = serde_json::from_str(&out).expect("JSON");
@@ -57,7 +57,7 @@ impl Drop for Place {
 }
 
 /// Compiles `tests/fault/<name>.c`; none if there is no compiler or no library.
-pub fn compile(place: &Place, name: &str) -> Option<PathBuf> {
+pub(crate) fn compile(place: &Place, name: &str) -> Option<PathBuf> {
     if !Path::new("/usr/include/infiniband/verbs.h").exists()
         || Command::new("cc").arg("--version").output().is_err()
     {
@@ -74,20 +74,20 @@ pub fn compile(place: &Place, name: &str) -> Option<PathBuf> {
 }
 
 /// A program that does what it is told by lines.
-pub struct Paced {
-    pub child: Child,
+pub(crate) struct Paced {
+    pub(crate) child: Child,
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
 }
 
 impl Paced {
     /// Starts it on an address that no other test uses; `end` is the address's last number.
-    pub fn start(place: &Place, program: &Path, end: u8, options: &[&str]) -> Paced {
+    pub(crate) fn start(place: &Place, program: &Path, end: u8, options: &[&str]) -> Paced {
         Paced::begin(place, program, end, &["run"], options)
     }
 
     /// The same by this command.
-    pub fn begin(place: &Place, program: &Path, end: u8, by: &[&str], options: &[&str]) -> Paced {
+    pub(crate) fn begin(place: &Place, program: &Path, end: u8, by: &[&str], options: &[&str]) -> Paced {
         let own = std::process::id();
         let address = format!("127.{}.{}.{end}", 150 + (own >> 8 & 0x1f), own & 0xff);
         let mut command = place.pumice(by);
@@ -104,46 +104,46 @@ impl Paced {
     }
 
     /// Starts one that sends to itself.
-    pub fn alone(place: &Place, program: &Path, end: u8, options: &[&str]) -> Paced {
+    pub(crate) fn alone(place: &Place, program: &Path, end: u8, options: &[&str]) -> Paced {
         let mut paced = Paced::start(place, program, end, options);
         paced.hears("ready\n");
         paced
     }
 
-    pub fn says(&mut self) -> String {
+    pub(crate) fn says(&mut self) -> String {
         let mut line = String::new();
         self.from.read_line(&mut line).expect("text");
         line
     }
 
-    pub fn hears(&mut self, expected: &str) {
+    pub(crate) fn hears(&mut self, expected: &str) {
         assert_eq!(self.says(), expected);
     }
 
-    pub fn is_told(&mut self, line: &str) {
+    pub(crate) fn is_told(&mut self, line: &str) {
         let to = self.to.as_mut().expect("it was not ended");
         writeln!(to, "{line}").expect("the program reads");
     }
 
     /// Does something with as many messages.
-    pub fn does(&mut self, what: &str, messages: u32) {
+    pub(crate) fn does(&mut self, what: &str, messages: u32) {
         self.is_told(&format!("{what}{messages}"));
         self.hears(&format!("done {messages}\n"));
     }
 
-    pub fn sends(&mut self, messages: u32) {
+    pub(crate) fn sends(&mut self, messages: u32) {
         self.does("", messages);
     }
 
     /// It ends; the rest of what it says, and its exit code.
-    pub fn last_words(mut self) -> (String, Option<i32>) {
+    pub(crate) fn last_words(mut self) -> (String, Option<i32>) {
         self.to = None;
         let mut rest = String::new();
         self.from.read_to_string(&mut rest).expect("text");
         (rest, self.child.wait().expect("it ends").code())
     }
 
-    pub fn ends(self) {
+    pub(crate) fn ends(self) {
         let (rest, code) = self.last_words();
         assert_eq!(code, Some(0), "{rest}");
     }
