@@ -1,4 +1,4 @@
-/* Does what each line of its standard input says, and says what came of it: messages to itself, calls, events. */
+/* Does what each line of its standard input says, and says what came of it: messages, calls, events. */
 #include "../sweep/steps.h"
 #include <poll.h>
 

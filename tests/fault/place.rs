@@ -1,4 +1,4 @@
-//! What the tests of `pumice fault` share: a folder where processes meet, and programs that are told what to do.
+//! What tests of `pumice fault` share: a folder where processes meet, and programs that do as they are told.
 
 // Each test file uses a part of it.
 #![allow(dead_code)]

@@ -61,7 +61,7 @@ impl<A> Armed<A> {
     fn new(rule: &Rule, aim: A, origin: Origin<'_>, triggers: &Arc<Triggers>) -> Armed<A> {
         Armed {
             name: rule.name.clone(),
-            after: rule.after.as_ref().and_then(|trigger| triggers.gate_for(trigger, origin)),
+            after: rule.after.as_ref().and_then(|trigger| triggers.gate_for(trigger, origin.line.is_some())),
             when: rule.when,
             aim,
             id: origin.id,

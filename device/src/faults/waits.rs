@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use super::armed::Origin;
 use super::calls::CallKey;
 use super::plan::{FaultPlan, Rule, What};
 use super::trigger::{Occurrence, Trigger};
@@ -126,10 +125,10 @@ impl Triggers {
         Some(Gate(Arc::clone(known)))
     }
 
-    /// Where a trigger of a rule stands that comes from there: one that comes while the program runs waits
-    /// for what happens from then on.
-    pub(super) fn gate_for(&self, trigger: &Trigger, origin: Origin<'_>) -> Option<Gate> {
-        if origin.line.is_some() { Some(self.begin(trigger, true)) } else { self.gate(trigger) }
+    /// Where a trigger of a rule stands: one that comes while the program runs waits for what happens from
+    /// then on.
+    pub(super) fn gate_for(&self, trigger: &Trigger, is_live: bool) -> Option<Gate> {
+        if is_live { Some(self.begin(trigger, true)) } else { self.gate(trigger) }
     }
 
     /// A rule comes while the program runs.

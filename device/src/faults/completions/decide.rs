@@ -90,7 +90,7 @@ impl CompletionFaults {
 
     /// Takes a rule while the program runs, if it concerns this process: true.
     pub(in crate::faults) fn arm(&mut self, rule: &Rule, origin: Origin<'_>) -> bool {
-        let until = |trigger: &_| self.triggers.gate_for(trigger, origin);
+        let until = |trigger: &_| self.triggers.gate_for(trigger, origin.line.is_some());
         let Some(aim) = Aim::new(rule, &self.tag, &until) else { return false };
         self.rules.push(rule, aim, origin, &self.triggers);
         true

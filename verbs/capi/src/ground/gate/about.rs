@@ -1,17 +1,5 @@
 //! What is known of calls before they enter.
 
-/// What the process looks at.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Watch {
-    /// It is not known yet.
-    Unknown = 0,
-    /// Calls off the data path only.
-    Little = 1,
-    /// All calls.
-    Everything = 2,
-}
-
 /// What a call is about, for those who ask.
 #[derive(Clone, Copy)]
 pub(crate) struct About {

@@ -14,8 +14,7 @@ mod inventory;
 mod names;
 mod report;
 mod state;
-
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+mod watch;
 
 use pumice_device::faults::calls::{CallFaults, CallRules};
 
@@ -23,23 +22,14 @@ use crate::ground::cancellation;
 use crate::ground::errno::Errno;
 
 pub(crate) use about::About;
-use about::Watch;
 pub(super) use current::current;
 pub(crate) use current::quietly;
 pub(crate) use evidence::fault_report;
 pub(crate) use inventory::{given_back, handed_out, left_behind};
 pub(super) use names::call_of;
 pub(crate) use state::triggers;
-
-static WATCH: AtomicU8 = AtomicU8::new(Watch::Unknown as u8);
-/// The device is lost, until the process ends.
-static LOST: AtomicBool = AtomicBool::new(false);
-
-/// Whether calls of the data path need not stop here.
-#[inline]
-pub(super) fn lets_pass() -> bool {
-    WATCH.load(Ordering::Relaxed) == Watch::Little as u8
-}
+pub(super) use watch::lets_pass;
+pub(crate) use watch::lose_device;
 
 /// A call that has entered, and has to leave.
 #[derive(Clone, Copy)]
@@ -63,7 +53,7 @@ pub(super) fn enter(closure: &'static str, about: About) -> Passage {
         return Passage::UNSEEN;
     }
     let Some((made, mut fate)) = state::enter(closure, about) else { return Passage::UNSEEN };
-    if LOST.load(Ordering::Acquire) && !names::outlives_device(made.call) {
+    if watch::is_lost() && !names::outlives_device(made.call) {
         fate.errno = Some(libc::EIO);
     }
     current::begin(made);
@@ -80,20 +70,6 @@ impl CallRules for ProcessCalls {
     fn change(&self, change: &mut dyn FnMut(&mut CallFaults)) {
         state::change(change);
     }
-}
-
-/// What the process looks at, by those who hold the state: a change that is later is not undone.
-fn watch_from_now_on(watch: Watch) {
-    WATCH.store(watch as u8, Ordering::SeqCst);
-    if LOST.load(Ordering::SeqCst) {
-        WATCH.store(Watch::Everything as u8, Ordering::SeqCst);
-    }
-}
-
-/// From now on calls fail with EIO, but for those that give objects back or take events.
-pub(crate) fn lose_device() {
-    LOST.store(true, Ordering::SeqCst);
-    WATCH.store(Watch::Everything as u8, Ordering::SeqCst);
 }
 
 /// How a call ended.

@@ -10,12 +10,13 @@ use pumice_device::faults::calls::{CallFate, CallFaults, CallKey};
 use pumice_device::ground::clock::Clock;
 use pumice_device::settings::Log;
 
-use super::about::{About, Watch};
+use super::about::About;
 use super::current::Made;
 use super::evidence::Evidence;
 use super::inventory;
 use super::names::Names;
 use super::report::Report;
+use super::watch::{Watch, look_at};
 use crate::ground::environment;
 use crate::ground::listeners;
 use crate::ground::log::{log_always, log_at, logs, print_always};
@@ -48,7 +49,7 @@ pub(super) fn enter(closure: &'static str, about: About) -> Option<(Made, CallFa
     let entered = {
         let mut guard = lock();
         let state = State::of(&mut guard, process);
-        super::watch_from_now_on(state.watch());
+        look_at(state.watch());
         state.enter(closure, about, &mut told)
     };
     // Without the lock: standard error may be slow.
@@ -79,7 +80,7 @@ pub(super) fn change(change: &mut dyn FnMut(&mut CallFaults)) {
     let state = State::of(&mut guard, own_process());
     change(&mut state.faults);
     state.begin_evidence();
-    super::watch_from_now_on(state.watch());
+    look_at(state.watch());
 }
 
 /// A call has returned that counts.

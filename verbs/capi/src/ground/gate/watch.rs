@@ -1,0 +1,44 @@
+//! What calls look at first.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+/// What the process looks at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Watch {
+    /// It is not known yet.
+    Unknown = 0,
+    /// Calls off the data path only.
+    Little = 1,
+    /// All calls.
+    Everything = 2,
+}
+
+static WATCH: AtomicU8 = AtomicU8::new(Watch::Unknown as u8);
+/// The device is lost, until the process ends.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether calls of the data path need not stop at the gate.
+#[inline]
+pub(in crate::ground) fn lets_pass() -> bool {
+    WATCH.load(Ordering::Relaxed) == Watch::Little as u8
+}
+
+/// What to look at, by those who hold the state: a change that is later is not undone.
+pub(super) fn look_at(watch: Watch) {
+    WATCH.store(watch as u8, Ordering::SeqCst);
+    if LOST.load(Ordering::SeqCst) {
+        WATCH.store(Watch::Everything as u8, Ordering::SeqCst);
+    }
+}
+
+/// From now on calls fail with EIO, but for those that give objects back or take events.
+pub(crate) fn lose_device() {
+    LOST.store(true, Ordering::SeqCst);
+    WATCH.store(Watch::Everything as u8, Ordering::SeqCst);
+}
+
+/// Whether the device is lost.
+pub(super) fn is_lost() -> bool {
+    LOST.load(Ordering::SeqCst)
+}
