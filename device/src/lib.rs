@@ -29,5 +29,6 @@ pub mod share;
 pub mod shuffle;
 pub mod sysfs;
 pub mod system;
+pub mod trace;
 pub mod world;
 mod xrc;

@@ -19,6 +19,7 @@ use crate::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
 use crate::port::{CaptureSubscriber, Port, PortError, TapPort, UdpConfig, UdpPort};
 use crate::share::{ShareConfig, ShareError, SharedPort};
 use crate::shuffle::{Shuffle, ShuffleOptions};
+use crate::trace::{ClockBase, TraceSource, TraceSubscriber};
 use crate::world::World;
 
 /// Opens what a capture is written to, once the port is there.
@@ -46,6 +47,8 @@ pub struct Opening {
     pub fault_report: Option<ReportSource>,
     /// Where packets are written to as they meet the network, after the faults.
     pub capture: Option<CaptureSource>,
+    /// Where everything that happens is recorded.
+    pub trace: Option<TraceSource>,
 }
 
 /// UDP of the operating system.
@@ -79,6 +82,9 @@ pub enum OpenError {
     /// The capture cannot be written.
     #[error("packets cannot be captured: {0}")]
     Capture(io::Error),
+    /// The trace cannot be written.
+    #[error("a trace cannot be written: {0}")]
+    Trace(io::Error),
     /// The report of the faults cannot be written.
     #[error("the report of faults cannot be written: {0}")]
     Report(io::Error),
@@ -104,6 +110,7 @@ impl Opening {
             fault_log: None,
             fault_report: None,
             capture: None,
+            trace: None,
         }
     }
 
@@ -165,6 +172,13 @@ impl Opening {
             let out = source().map_err(OpenError::Capture)?;
             let capture = CaptureSubscriber::new(out, time_base_ns).map_err(OpenError::Capture)?;
             self.hca.subscribers.push(Box::new(capture));
+        }
+        if let Some(source) = self.trace {
+            let trace = source().map_err(OpenError::Trace)?;
+            let addresses = self.hca.gids.iter().map(|entry| entry.ip).collect();
+            let names = (self.hca.name.as_str(), tag.as_str());
+            let trace = TraceSubscriber::begin(trace, ClockBase::of(&clock), names, addresses);
+            self.hca.subscribers.push(Box::new(trace.map_err(OpenError::Trace)?));
         }
         self.hca.subscribers.push(Box::new(AwaitedEvents(Arc::clone(&triggers))));
         let (report, hook) = (self.fault_report.take(), self.fault_log.take());

@@ -89,7 +89,11 @@ fn check(settings: &Settings, options: &RunOptions) -> Result<(), CommandError> 
         let sentence = "no interface that is up has an address: bring one up, `ip link set lo up` is enough";
         return Err(CommandError::Failed(sentence.to_owned()));
     }
-    let written = [(settings::CAPTURE, &settings.capture), (settings::FAULT_REPORT, &settings.fault_report)];
+    let written = [
+        (settings::CAPTURE, &settings.capture),
+        (settings::TRACE, &settings.trace),
+        (settings::FAULT_REPORT, &settings.fault_report),
+    ];
     for (variable, file) in written {
         if let Some(file) = file
             && let Err((errno, problem)) = writable(file)

@@ -43,6 +43,12 @@ pub(crate) struct RunOptions {
     /// Write every packet to this pcapng file; %p in its name stands for the process number
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
+    /// Record everything that happens in this file, for "pumice trace"; %p stands for the process number
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Bytes that the trace has at most, as in 64MiB [default: 256MiB]
+    #[arg(long, value_name = "SIZE", requires = "trace")]
+    pub(crate) trace_limit: Option<String>,
     /// Look like another device: default, rxe, connectx, or a TOML file
     #[arg(long, value_name = "PROFILE")]
     pub(crate) profile: Option<PathBuf>,
@@ -85,6 +91,7 @@ impl RunOptions {
             text(settings::SHUFFLE, &self.shuffle),
             text(settings::TAG, &self.tag),
             text(settings::LOG, &self.log),
+            text(settings::TRACE_LIMIT, &self.trace_limit),
         ]
         .into_iter()
         .flatten()
@@ -92,6 +99,9 @@ impl RunOptions {
         // The environment may hold relative paths as well; they are the program's business.
         if let Some(file) = &self.capture {
             set.push((settings::CAPTURE, absolute(file)?));
+        }
+        if let Some(file) = &self.trace {
+            set.push((settings::TRACE, absolute(file)?));
         }
         if let Some(plan) = &self.faults {
             let value = if is_ready(plan) { plan.clone().into_os_string() } else { absolute(plan)? };
@@ -127,6 +137,8 @@ impl RunOptions {
             settings::FAULT => ("--fault", !self.fault.is_empty()),
             settings::FAULT_REPORT => ("--fault-report", self.fault_report.is_some()),
             settings::CAPTURE => ("--capture", self.capture.is_some()),
+            settings::TRACE => ("--trace", self.trace.is_some()),
+            settings::TRACE_LIMIT => ("--trace-limit", self.trace_limit.is_some()),
             settings::PROFILE => ("--profile", self.profile.is_some()),
             settings::LOG => ("--log", self.log.is_some()),
             _ => return None,

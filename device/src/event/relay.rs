@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
-use nix::sys::signal::{SigSet, SigmaskHow};
 
 use crate::ground::awaited::Awaited;
 use crate::ground::error::ResourceError;
+use crate::ground::thread::start_without_signals;
 
 enum Message<T> {
     Item(T),
@@ -46,11 +46,7 @@ impl<T: Send + 'static> Relay<T> {
                 taken.change(|waiting| *waiting = waiting.saturating_sub(1));
             }
         };
-        // Signals are for the program's threads, and the thread inherits that it gets none. If that cannot be
-        // had, handlers run on it, which programs have to expect of libraries.
-        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
-        let started = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-        let _ = before.map(|before| before.thread_set_mask());
+        let started = start_without_signals(name, run);
         let thread = started.map_err(|error| ResourceError::Os {
             what: "start a thread that writes what happens",
             errno: error.raw_os_error().unwrap_or(libc::EAGAIN),

@@ -24,13 +24,11 @@ impl StepSubscriber {
     pub fn on_thread(hook: StepHook) -> Result<StepSubscriber, ResourceError> {
         let take = move |line: String, lost: u64| {
             if lost > 0 {
-                hook(&format!(
-                    "{lost} lines of the trace were lost here: they came faster than they are written"
-                ));
+                hook(&format!("{lost} steps were lost here: they came faster than they are written"));
             }
             hook(&line);
         };
-        Relay::start("pumice-trace", WAITING, take).map(StepSubscriber)
+        Relay::start("pumice-steps", WAITING, take).map(StepSubscriber)
     }
 }
 

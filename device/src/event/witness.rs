@@ -115,14 +115,10 @@ impl FaultWitness {
             let _ = state.sentences.begin();
         }
         state.write(&ReportLine::of_change(change));
-        let LiveChange { rule, what, .. } = change;
-        state.sentences.send(|| match change.line {
-            Some(line) => format!("fault \"{rule}\" {what} while the program runs: {line}"),
-            None => format!("fault \"{rule}\" {what} while the program runs"),
-        });
+        state.sentences.send(|| about_change(change));
         // What asks about calls elsewhere also says which rules about them never applied.
         if change.line.is_some() && (self.hears_calls || !change.is_of_calls) {
-            state.unused.insert((*rule).to_owned());
+            state.unused.insert(change.rule.to_owned());
         }
     }
 }
@@ -224,6 +220,26 @@ impl Subscriber for FaultWitness {
         if let Some(relay) = relay {
             relay.finish();
         }
+    }
+}
+
+/// What a fault plan did to anything but a packet, in words; `None`: that is no such event.
+pub(crate) fn fault_in_words(event: &Event<'_>) -> Option<String> {
+    Some(match event {
+        Event::CallFaultApplied { fault } => fault.sentence(),
+        Event::CompletionFaultApplied { fault, qpn } => about_completion(fault, *qpn),
+        Event::CompletionEventFaultApplied { fault } => about_completion_event(fault),
+        Event::FaultPlanChanged { change } => about_change(change),
+        _ => return None,
+    })
+}
+
+/// What became of a rule while the program runs, in words.
+fn about_change(change: &LiveChange<'_>) -> String {
+    let LiveChange { rule, what, line, .. } = change;
+    match line {
+        Some(line) => format!("fault \"{rule}\" {what} while the program runs: {line}"),
+        None => format!("fault \"{rule}\" {what} while the program runs"),
     }
 }
 

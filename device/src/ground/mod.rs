@@ -1,5 +1,5 @@
 //! What every room stands on: tables with handles, errors with an errno, limits, the clock, random
-//! numbers, values to wait for.
+//! numbers, values to wait for, threads.
 
 pub mod awaited;
 pub mod clock;
@@ -8,3 +8,4 @@ pub mod limits;
 pub(crate) mod probability;
 pub(crate) mod random;
 pub mod table;
+pub(crate) mod thread;

@@ -293,7 +293,7 @@ impl Resources {
     pub(super) fn complete_now(&mut self, qp: &QpContext, made: Made) {
         let Made { cq, completion, released, solicited } = made;
         if self.listens(Topic::Completions) {
-            self.emit(qp, QpEvent::Completed { completion: &completion, cq });
+            self.emit(qp, QpEvent::Completed { completion: &completion, cq, released });
         }
         let Some(entry) = self.cqs.at(cq) else { return };
         self.new_completions = true;

@@ -41,6 +41,10 @@ pub const FAULT: &str = "PUMICE_FAULT";
 pub const FAULT_REPORT: &str = "PUMICE_FAULT_REPORT";
 /// File for a capture of all packets.
 pub const CAPTURE: &str = "PUMICE_CAPTURE";
+/// File for a trace of everything that happens.
+pub const TRACE: &str = "PUMICE_TRACE";
+/// Bytes that it has at most.
+pub const TRACE_LIMIT: &str = "PUMICE_TRACE_LIMIT";
 /// Profile of the device: a name, or a file.
 pub const PROFILE: &str = "PUMICE_PROFILE";
 /// File for a report of the calls that the program makes.
@@ -51,7 +55,7 @@ pub const LOG: &str = "PUMICE_LOG";
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 14] = [
+pub const VARIABLES: [&str; 16] = [
     ADDR,
     DEVICE,
     LOSS,
@@ -62,6 +66,8 @@ pub const VARIABLES: [&str; 14] = [
     FAULT,
     FAULT_REPORT,
     CAPTURE,
+    TRACE,
+    TRACE_LIMIT,
     PROFILE,
     CALL_REPORT,
     LOG,
@@ -102,6 +108,10 @@ pub struct Settings {
     pub tag: Option<String>,
     /// Where all packets are written to, in pcapng; `%p` stands for the process number.
     pub capture: Option<PathBuf>,
+    /// Where everything that happens is recorded; `%p` stands for the process number.
+    pub trace: Option<PathBuf>,
+    /// Bytes that the trace has at most; those of the trace's own choice when none.
+    pub trace_limit_bytes: Option<u64>,
     /// Profile: the name of a built-in one, or a path.
     pub profile: OsString,
     /// Where a report of the calls that the program makes is written to.
@@ -144,6 +154,8 @@ impl Settings {
             shuffle: text(SHUFFLE)?.map(|value| seed(SHUFFLE, &value)).transpose()?,
             tag: text(TAG)?.map(tag).transpose()?,
             capture: path(CAPTURE).map(PathBuf::from),
+            trace: path(TRACE).map(PathBuf::from),
+            trace_limit_bytes: text(TRACE_LIMIT)?.map(|value| trace_limit(&value)).transpose()?,
             profile: path(PROFILE).unwrap_or_else(|| "default".into()),
             call_report: path(CALL_REPORT).map(PathBuf::from),
             log: match text(LOG)? {
@@ -222,6 +234,18 @@ fn tag(value: String) -> Result<String, SettingError> {
 
 fn loss(value: &str) -> Result<u32, SettingError> {
     probability_ppm(value).map_err(|problem| SettingError::new(LOSS, value, problem))
+}
+
+/// A number of bytes with a unit, 1 MiB at least.
+fn trace_limit(value: &str) -> Result<u64, SettingError> {
+    const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("", 0)];
+    let parsed = UNITS.iter().find_map(|(unit, shift)| {
+        let digits = value.strip_suffix(unit)?.trim_end();
+        digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+    });
+    parsed.filter(|bytes| *bytes >= 1 << 20).ok_or_else(|| {
+        SettingError::new(TRACE_LIMIT, value, "it is a number of bytes with KiB, MiB or GiB, 1MiB at least")
+    })
 }
 
 fn seed(variable: &'static str, value: &str) -> Result<u64, SettingError> {

@@ -35,6 +35,8 @@ fn every_variable_is_understood() {
         (SEED, "0x10"),
         (SHUFFLE, "7"),
         (CAPTURE, "/tmp/a.pcapng"),
+        (TRACE, "/tmp/a-%p.trace"),
+        (TRACE_LIMIT, "2GiB"),
         (PROFILE, "rxe"),
         (LOG, "debug"),
     ])
@@ -43,6 +45,8 @@ fn every_variable_is_understood() {
     assert_eq!((settings.device.as_str(), settings.loss_ppm, settings.seed), ("mlx5_0", 10_000, Some(16)));
     assert_eq!(settings.shuffle, Some(7));
     assert_eq!(settings.capture, Some(PathBuf::from("/tmp/a.pcapng")));
+    assert_eq!(settings.trace, Some(PathBuf::from("/tmp/a-%p.trace")));
+    assert_eq!(settings.trace_limit_bytes, Some(2 << 30));
     assert_eq!((settings.profile.to_str(), settings.log), (Some("rxe"), Log::Debug));
     assert_eq!(parse(&[(ADDR, "[::1]")]).unwrap().address, Some("::1".parse().unwrap()));
 }

@@ -11,8 +11,9 @@ mod identity;
 
 use core::fmt;
 
+use crate::path::{Flow, Path};
 use crate::types::{Cause, Counter, Peer, QpState, RecvRequest, SendOpcode, WcStatus, WorkCompletion};
-use crate::wire::{NakCode, Opcode, Packet, Psn, Syndrome};
+use crate::wire::{NakCode, Opcode, Packet, Psn, Qpn, Syndrome};
 
 pub use identity::{Departure, PacketIdentity, Side, Transmissions};
 
@@ -108,6 +109,8 @@ pub enum QpEvent<'a> {
         psn: Psn,
         /// PSNs that it takes.
         packet_count: u32,
+        /// It makes a completion when it succeeds.
+        signaled: bool,
     },
     /// A receive request was posted.
     RecvPosted {
@@ -124,6 +127,10 @@ pub enum QpEvent<'a> {
         psn: Psn,
         /// Bytes from the BTH to the ICRC.
         length_bytes: u32,
+        /// The queue pair that it is for.
+        destination: Qpn,
+        /// Its way.
+        path: &'a Path,
     },
     /// A packet arrived for it, before anything is checked.
     PacketReceived {
@@ -135,6 +142,15 @@ pub enum QpEvent<'a> {
         relative_psn: Option<u32>,
         /// Bytes from the BTH to the ICRC.
         length_bytes: u32,
+        /// Of a datagram: the queue pair that sent it.
+        source: Option<Qpn>,
+        /// Where it came from.
+        flow: &'a Flow,
+    },
+    /// The peer has acknowledged what is before a PSN that it had not acknowledged before.
+    Acknowledged {
+        /// The first PSN without an acknowledgement.
+        before: Psn,
     },
     /// A packet was dropped.
     Dropped {
@@ -202,6 +218,8 @@ pub enum QpEvent<'a> {
         psn: Psn,
         /// Retries that are left.
         retries_left: u8,
+        /// The queue pair's attribute `timeout`: 4.096 µs × 2^`timeout` is waited for at least.
+        timeout: u8,
     },
     /// The peer was silent for longer than its answers take, on a path that is known to lose packets.
     FellSilent {
@@ -220,6 +238,8 @@ pub enum QpEvent<'a> {
         psn: Psn,
         /// Retries that are left; 7 means for ever.
         retries_left: u8,
+        /// For how long nothing is sent, as the peer asks.
+        wait_ns: u64,
     },
     /// A request completed.
     Completed {
@@ -227,6 +247,8 @@ pub enum QpEvent<'a> {
         completion: &'a WorkCompletion,
         /// Handle of the completion queue.
         cq: u32,
+        /// Of a send request: requests that it ends, itself and the unsignaled ones before it. Else 0.
+        released: u32,
     },
     /// Something went wrong, in words for the operator.
     Logged(&'a Cause),
@@ -244,7 +266,9 @@ impl QpEvent<'_> {
         match self {
             QpEvent::StateChanged { .. } => Topic::States,
             QpEvent::SendPosted { .. } | QpEvent::RecvPosted { .. } => Topic::Posts,
-            QpEvent::PacketSent { .. } | QpEvent::PacketReceived { .. } => Topic::Packets,
+            QpEvent::PacketSent { .. } | QpEvent::PacketReceived { .. } | QpEvent::Acknowledged { .. } => {
+                Topic::Packets
+            }
             QpEvent::Dropped { .. } | QpEvent::OutOfSequence { .. } | QpEvent::DuplicateRequest { .. } => {
                 Topic::Drops
             }
@@ -298,6 +322,7 @@ impl QpEvent<'_> {
             | QpEvent::RecvPosted { .. }
             | QpEvent::PacketSent { .. }
             | QpEvent::PacketReceived { .. }
+            | QpEvent::Acknowledged { .. }
             | QpEvent::ReceiverNotReady { .. }
             | QpEvent::Completed { .. }
             | QpEvent::Logged(_) => return None,
@@ -320,12 +345,13 @@ impl fmt::Display for QpEvent<'_> {
                 let bytes: u64 = request.sges.iter().map(|sge| u64::from(sge.length)).sum();
                 write!(f, "post RECV  wr_id {:#x}  {bytes} B", request.wr_id)
             }
-            QpEvent::PacketSent { identity, opcode, psn, length_bytes } => {
+            QpEvent::PacketSent { identity, opcode, psn, length_bytes, .. } => {
                 write!(f, "send {opcode}  psn {}  {length_bytes} B  {identity}", psn.value())
             }
             QpEvent::PacketReceived { opcode, psn, length_bytes, .. } => {
                 write!(f, "receive {opcode}  psn {}  {length_bytes} B", psn.value())
             }
+            QpEvent::Acknowledged { before } => write!(f, "acknowledged before psn {}", before.value()),
             QpEvent::Dropped { reason, opcode, psn } => {
                 write!(f, "drop {opcode}  psn {}  {reason:?}", psn.value())
             }
@@ -342,15 +368,15 @@ impl fmt::Display for QpEvent<'_> {
             QpEvent::SentAgain { psn, packet_count, .. } => {
                 write!(f, "send again  psn {}  {packet_count} packets", psn.value())
             }
-            QpEvent::TimedOut { psn, retries_left } => {
+            QpEvent::TimedOut { psn, retries_left, .. } => {
                 write!(f, "timer expired  psn {}  {retries_left} retries left", psn.value())
             }
             QpEvent::FellSilent { psn } => write!(f, "peer silent  psn {}", psn.value()),
             QpEvent::PeerStarved { psn } => write!(f, "peer without a processor  psn {}", psn.value()),
-            QpEvent::ReceiverNotReady { psn, retries_left } => {
+            QpEvent::ReceiverNotReady { psn, retries_left, .. } => {
                 write!(f, "receiver not ready  psn {}  {retries_left} retries left", psn.value())
             }
-            QpEvent::Completed { completion, cq } => {
+            QpEvent::Completed { completion, cq, .. } => {
                 let WorkCompletion { wr_id, status, opcode, byte_len, .. } = completion;
                 let direction = if opcode.is_recv() { "RECV" } else { "SEND" };
                 write!(f, "complete {direction}  wr_id {wr_id:#x}  {}  cq {cq}", status.name())?;

@@ -3,7 +3,7 @@
 use super::peer_port::Fit;
 use super::requester::{Outstanding, Requester, SendFailure};
 use super::settings::Settings;
-use crate::event::{QpEvent, Repetition};
+use crate::event::{QpEvent, Repetition, Topic};
 use crate::host::{Counter, Host, fault_of};
 use crate::types::{Answer, Heard, WcStatus, WrClass};
 use crate::wire::{NakCode, OperationClass, Packet, Position, Psn, Syndrome, rnr_timer_ns};
@@ -182,6 +182,9 @@ impl Requester {
         }
         let behind = self.cursor_psn().is_before(reached);
         self.acked = reached;
+        if host.listens(Topic::Packets) {
+            host.emit(&settings.context, QpEvent::Acknowledged { before: reached });
+        }
         self.heard = Heard::default();
         self.window.on_acked(reached, count as u32, now_ns);
         self.reload_retries(settings);
@@ -247,8 +250,8 @@ impl Requester {
             return Ok(());
         }
         self.refused_for_now = true;
-        let (psn, retries_left) = (self.acked, self.rnr_retries_left);
-        host.emit(&settings.context, QpEvent::ReceiverNotReady { psn, retries_left });
+        let (psn, retries_left, wait_ns) = (self.acked, self.rnr_retries_left, rnr_timer_ns(timer_code));
+        host.emit(&settings.context, QpEvent::ReceiverNotReady { psn, retries_left, wait_ns });
         if settings.rnr_retry != RNR_RETRY_INFINITE {
             if self.rnr_retries_left == 0 {
                 return Err(SendFailure { status: WcStatus::RnrRetryExcErr, local: false });
@@ -258,7 +261,7 @@ impl Requester {
         self.rewind(settings, Repetition::ReceiverNotReady, host);
         self.timer_ns = None;
         self.early_timer_ns = None;
-        self.rnr_until_ns = Some(now_ns.saturating_add(rnr_timer_ns(timer_code)));
+        self.rnr_until_ns = Some(now_ns.saturating_add(wait_ns));
         Ok(())
     }
 

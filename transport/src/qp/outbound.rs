@@ -60,9 +60,10 @@ impl<'a> Written<'a> {
 
     /// Tells of the packet, which is in the sink.
     pub(crate) fn emit<H: Host>(&self, settings: &Settings, host: &mut H) {
-        let Bth { opcode, psn, .. } = self.headers.bth;
-        let (identity, length_bytes) = (self.identity, self.length_bytes());
-        host.emit(&settings.context, QpEvent::PacketSent { identity, opcode, psn, length_bytes });
+        let Bth { opcode, psn, destination, .. } = self.headers.bth;
+        let (identity, path, length_bytes) = (self.identity, self.path, self.length_bytes());
+        let event = QpEvent::PacketSent { identity, opcode, psn, length_bytes, destination, path };
+        host.emit(&settings.context, event);
     }
 }
 

@@ -19,7 +19,7 @@ impl QueuePair {
         host: &mut H,
     ) {
         if host.listens(Topic::Packets) {
-            self.emit_received(packet, host);
+            self.emit_received(arrival, packet, host);
         }
         match self.check_packet(arrival, packet) {
             Ok(true) => {}
@@ -54,7 +54,7 @@ impl QueuePair {
 
     /// Tells of a packet that arrived for it.
     #[cold]
-    fn emit_received<H: Host>(&self, packet: &Packet<'_>, host: &mut H) {
+    fn emit_received<H: Host>(&self, arrival: &Arrival<'_>, packet: &Packet<'_>, host: &mut H) {
         let psn = packet.bth().psn;
         let first = if packet.info().is_request {
             (self.state >= QpState::Rtr && self.settings.qp_type.is_connected())
@@ -67,6 +67,8 @@ impl QueuePair {
             psn,
             relative_psn: first.map(|first| PacketIdentity::relative(psn, first)),
             length_bytes: packet.bytes().len() as u32,
+            source: packet.deth().map(|deth| deth.source),
+            flow: arrival.flow,
         };
         host.emit(&self.settings.context, event);
     }

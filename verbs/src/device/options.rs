@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pumice_device::addresses::address_watch::GidSource;
@@ -15,6 +15,7 @@ use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
 use pumice_device::shuffle::{Placement, ShuffleOptions};
 use pumice_device::system::interface::{Interface, gid_addresses, interfaces};
+use pumice_device::trace::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, create_private};
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::Qpn;
 
@@ -34,6 +35,8 @@ pub struct DeviceOptions {
     tag: Option<String>,
     shuffle: Option<u64>,
     capture: Option<PathBuf>,
+    trace: Option<PathBuf>,
+    trace_limit_bytes: Option<u64>,
     log: Option<LogHook>,
     fault_log: Option<StepHook>,
     fault_report: Option<PathBuf>,
@@ -110,6 +113,20 @@ impl DeviceOptions {
         self
     }
 
+    /// Records everything that happens in a file that only this user may read, replacing an old one: for
+    /// `pumice trace`, and for [`pumice_device::trace`]. Opening fails if the file is another user's.
+    pub fn trace(mut self, file: impl Into<PathBuf>) -> DeviceOptions {
+        self.trace = Some(file.into());
+        self
+    }
+
+    /// Bytes that the trace has at most; 256 MiB by default. Beyond them records are left out, and counted in
+    /// the head of the trace.
+    pub fn trace_limit_bytes(mut self, limit_bytes: u64) -> DeviceOptions {
+        self.trace_limit_bytes = Some(limit_bytes);
+        self
+    }
+
     /// Is told why queue pairs fail and messages are dropped: on a thread of its own (in a simulation, inside
     /// the call that caused it, where it must not call the device).
     pub fn explain(mut self, explain: impl Fn(Qpn, &Cause) + Send + 'static) -> DeviceOptions {
@@ -181,6 +198,7 @@ impl DeviceOptions {
             fault_log: self.fault_log,
             fault_report: self.fault_report.map(report_source),
             shuffle,
+            trace: self.trace.map(|file| trace_source(file, self.trace_limit_bytes)),
             ..Opening::new(config)
         };
         match self.capture {
@@ -196,6 +214,7 @@ impl From<OpenError> for VerbsError {
             OpenError::Port(error) => VerbsError::Port(error),
             OpenError::Share(error) => VerbsError::Share(error),
             OpenError::Capture(source) => VerbsError::Os { task: "create the capture file", source },
+            OpenError::Trace(source) => VerbsError::Os { task: "write the trace", source },
             OpenError::Report(source) => VerbsError::Os { task: "write the report of faults", source },
             OpenError::Faults(error) => VerbsError::Invalid {
                 object: "device",
@@ -211,6 +230,19 @@ impl From<OpenError> for VerbsError {
 /// Makes the file of a report when the report begins.
 fn report_source(file: PathBuf) -> ReportSource {
     Box::new(move || Ok(Box::new(std::fs::File::create(file)?)))
+}
+
+/// Makes the file of a trace when the port is there.
+fn trace_source(path: PathBuf, limit_bytes: Option<u64>) -> TraceSource {
+    Box::new(move || {
+        let file = create_private(&path)?;
+        file.set_len(0)?;
+        let called = std::env::args_os().next().unwrap_or_default();
+        let program = Path::new(&called).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // A program that wants to know asks the trace's header.
+        let say = Box::new(|_: &str| {});
+        Ok(TraceFile { file, limit_bytes: limit_bytes.unwrap_or(DEFAULT_LIMIT_BYTES), program, say })
+    })
 }
 
 /// The addresses of this machine that make a GID table, best first.

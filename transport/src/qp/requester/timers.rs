@@ -101,8 +101,8 @@ impl Requester {
                 return Ok(());
             }
             self.timer_ns = None;
-            let (psn, retries_left) = (self.acked, self.retries_left);
-            host.emit(&settings.context, QpEvent::TimedOut { psn, retries_left });
+            let (psn, retries_left, timeout) = (self.acked, self.retries_left, settings.timeout);
+            host.emit(&settings.context, QpEvent::TimedOut { psn, retries_left, timeout });
             if self.retries_left == 0 {
                 return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });
             }

@@ -239,7 +239,7 @@ impl Host for FakeHost {
     fn emit(&mut self, _qp: &QpContext, event: QpEvent<'_>) {
         match event {
             QpEvent::Logged(cause) => self.causes.push(*cause),
-            QpEvent::PacketSent { identity, opcode, psn, length_bytes } => self
+            QpEvent::PacketSent { identity, opcode, psn, length_bytes, .. } => self
                 .packets_sent
                 .push(SentEvent { identity, opcode: opcode.byte(), psn: psn.value(), length_bytes }),
             _ if self.listens_to_steps => self.told.push(event.to_string()),

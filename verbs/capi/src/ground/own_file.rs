@@ -1,7 +1,7 @@
 //! Files that a process of several has for itself: captures and reports.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Mutex, PoisonError};
@@ -19,24 +19,39 @@ pub(crate) fn open_own(
     written: &Written,
     close: impl FnOnce(),
 ) -> io::Result<(File, PathBuf)> {
+    open_own_by(pattern, written, close, |path| {
+        OpenOptions::new().write(true).create(true).truncate(false).open(path)
+    })
+}
+
+/// The same; `open` opens a file for writing, or makes it, and leaves what is in it.
+pub(crate) fn open_own_by(
+    pattern: &Path,
+    written: &Written,
+    close: impl FnOnce(),
+    open: impl Fn(&Path) -> io::Result<File>,
+) -> io::Result<(File, PathBuf)> {
     let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
     let own = process::id();
     if let Some((_, path)) = written.as_ref().filter(|(process, _)| *process == own) {
         close();
-        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let mut file = open(path)?;
         // Ours to write: another process that has the lock got it between two of our devices and has taken
         // the file.
         if file.try_lock().is_ok() {
+            if file.metadata()?.is_file() {
+                file.seek(SeekFrom::End(0))?;
+            }
             return Ok((file, path.clone()));
         }
     }
     let mut path = expand(pattern, own);
-    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+    let mut file = open(&path)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             path = beside(&path, own);
-            file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+            file = open(&path)?;
         }
         // A file system without locks.
         Err(TryLockError::Error(_)) => {}

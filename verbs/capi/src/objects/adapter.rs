@@ -10,6 +10,7 @@ use super::device::the_device;
 use super::events::Distributor;
 use super::gid_entries::{gid_entries, gid_entries_now};
 use super::loss::LossWatch;
+use super::trace;
 use crate::ground::errno::Errno;
 use crate::ground::gate;
 use crate::ground::listeners;
@@ -88,6 +89,7 @@ impl Adapter {
             tag: Some(settings.tag_of(std::env::args_os())),
             shuffle: settings.shuffle.map(|seed| ShuffleOptions { seed, placement: profile.placement }),
             capture: capture::source(settings),
+            trace: trace::source(settings),
             hca: config,
         };
         let network = UdpNetwork { address, exclusive: false, buffer_bytes: None };
@@ -127,6 +129,7 @@ fn not_opened(error: OpenError, settings: &Settings) -> Errno {
     match error {
         OpenError::Hca(error) => error.into(),
         OpenError::Capture(error) => capture::refused(settings, &error),
+        OpenError::Trace(error) => trace::refused(settings, &error),
         OpenError::Faults(error) => {
             log_always(&error.to_string());
             Errno(libc::EINVAL)

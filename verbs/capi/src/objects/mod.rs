@@ -26,5 +26,6 @@ pub(crate) mod queue_pair;
 pub(crate) mod send_series;
 pub(crate) mod shared_receive_queue;
 pub(crate) mod thread_domain;
+pub(crate) mod trace;
 pub(crate) mod usage;
 pub(crate) mod xrc_domain;

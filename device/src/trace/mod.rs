@@ -1,0 +1,31 @@
+//! What happened to every message, as a file: `--trace`.
+//!
+//! A [`TraceSubscriber`] listens to the device's events and writes them down in short; a [`TraceReader`] reads
+//! such a file again, whatever is in it. The file is a [`TraceHeader`] and then records, each with the time
+//! that passed since the one before it. What a record holds stands in one list ([`Record`]), from which both
+//! writing and reading follow.
+//!
+//! The file is bounded: beyond its limit records are counted and left out. A thread writes what was recorded
+//! some milliseconds later, so that a process that is killed leaves all but its last moments behind.
+
+mod decode;
+mod encode;
+mod field;
+mod file;
+mod header;
+mod naming;
+mod queue;
+mod reader;
+mod record;
+mod subscriber;
+#[cfg(test)]
+mod tests;
+
+pub use field::TEXT_BYTES;
+pub use file::create_private;
+pub use header::{HeaderError, TraceHeader, VERSION};
+pub use reader::{Item, ReadError, TraceReader};
+pub use record::Record;
+pub use subscriber::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, TraceSubscriber};
+
+pub(crate) use subscriber::ClockBase;

@@ -1,0 +1,386 @@
+//! The subscriber that records: what it listens to, and what it makes of each event.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::BuildHasherDefault;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use fnv::FnvHasher;
+use nix::time::{ClockId, clock_gettime};
+use pumice_transport::event::QpEvent;
+use pumice_transport::host::{Counter, QpContext};
+use pumice_transport::mad::{CmMessage, CommId};
+use pumice_transport::types::Peer;
+use pumice_transport::wire::{Psn, Qpn};
+
+use super::header::TraceHeader;
+use super::naming;
+use super::queue::TraceQueue;
+use super::record::Record;
+use crate::counters::COUNTERS;
+use crate::event::{AsyncElement, Event, Subscriber, Topics, fault_in_words};
+use crate::faults::Fired;
+use crate::ground::clock::Clock;
+
+/// Bytes that a trace has at most, if nothing else is said.
+pub const DEFAULT_LIMIT_BYTES: u64 = 256 << 20;
+
+/// The file of a trace and what the header says.
+pub struct TraceFile {
+    /// Where it is written to: at the end, if the process has opened its device before.
+    pub file: File,
+    /// Bytes that it has at most.
+    pub limit_bytes: u64,
+    /// Name of the program.
+    pub program: String,
+    /// Takes a sentence if the trace is not complete.
+    pub say: Box<dyn Fn(&str) + Send>,
+}
+
+/// Opens the file of a trace, once the port is there.
+pub type TraceSource = Box<dyn FnOnce() -> io::Result<TraceFile> + Send>;
+
+/// What the clocks of the host say when the device's clock says 0.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ClockBase {
+    pub(crate) monotonic_ns: u64,
+    pub(crate) wall_ns: u64,
+}
+
+impl ClockBase {
+    /// Of a clock; 0 of virtual time.
+    pub(crate) fn of(clock: &Clock) -> ClockBase {
+        if clock.is_virtual() {
+            return ClockBase::default();
+        }
+        let read = |id| {
+            clock_gettime(id).map_or(0, |time| {
+                (time.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec() as u64)
+            })
+        };
+        let (now, monotonic, wall) =
+            (clock.now_ns(), read(ClockId::CLOCK_MONOTONIC), read(ClockId::CLOCK_REALTIME));
+        ClockBase { monotonic_ns: monotonic.wrapping_sub(now), wall_ns: wall.wrapping_sub(now) }
+    }
+}
+
+/// Records everything that a timeline is made of.
+pub struct TraceSubscriber {
+    queue: TraceQueue,
+    ways: Mutex<Ways>,
+}
+
+/// The addresses between which packets of queue pairs went last: recorded when they change.
+#[derive(Default)]
+struct Ways {
+    out: HashMap<u32, (IpAddr, IpAddr), BuildHasherDefault<FnvHasher>>,
+    inbound: HashMap<u32, (IpAddr, IpAddr), BuildHasherDefault<FnvHasher>>,
+}
+
+impl TraceSubscriber {
+    /// Begins the trace of a device of this name with these addresses.
+    ///
+    /// # Errors
+    /// The file cannot be written, or there is no thread to be had.
+    pub(crate) fn begin(
+        trace: TraceFile,
+        base: ClockBase,
+        names: (&str, &str),
+        addresses: Vec<IpAddr>,
+    ) -> io::Result<TraceSubscriber> {
+        let (device, tag) = names;
+        let boot = if base.monotonic_ns == 0 { String::new() } else { boot() };
+        let header = TraceHeader {
+            process: std::process::id(),
+            monotonic_base_ns: base.monotonic_ns,
+            wall_base_ns: base.wall_ns,
+            limit_bytes: trace.limit_bytes,
+            boot,
+            program: trace.program,
+            tag: tag.to_owned(),
+            device: device.to_owned(),
+            addresses,
+            ..TraceHeader::default()
+        };
+        let queue = TraceQueue::start(trace.file, header, trace.say)?;
+        Ok(TraceSubscriber { queue, ways: Mutex::new(Ways::default()) })
+    }
+
+    /// The way of a packet, if the queue pair's last one had another.
+    fn way_changed(&self, qp: u32, is_out: bool, way: (IpAddr, IpAddr)) -> bool {
+        let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        let ways = if is_out { &mut ways.out } else { &mut ways.inbound };
+        match ways.get_mut(&qp) {
+            Some(known) if *known == way => false,
+            Some(known) => {
+                *known = way;
+                true
+            }
+            None => {
+                ways.insert(qp, way);
+                true
+            }
+        }
+    }
+
+    fn forget(&self, qp: u32) {
+        let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        ways.out.remove(&qp);
+        ways.inbound.remove(&qp);
+    }
+
+    /// A packet goes or comes: its way first, if it is new.
+    fn hear_way(&self, at_ns: u64, qp: &QpContext, event: &QpEvent<'_>) {
+        let qp = qp.ordinal;
+        match event {
+            QpEvent::PacketSent { path, .. } => {
+                let (from, to) = (path.flow.source, path.flow.destination);
+                if self.way_changed(qp, true, (from, to)) {
+                    self.queue.put(at_ns, &Record::SendsTo { qp, from, to });
+                }
+            }
+            QpEvent::PacketReceived { flow, .. } => {
+                let (from, to) = (flow.source, flow.destination);
+                if self.way_changed(qp, false, (from, to)) {
+                    self.queue.put(at_ns, &Record::ReceivesFrom { qp, from, to });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Names the boot of this host.
+fn boot() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+impl Subscriber for TraceSubscriber {
+    fn topics(&self) -> Topics {
+        Topics::all() - Topics::BATCHES
+    }
+
+    fn hear(&self, at_ns: u64, event: &Event<'_>) {
+        match event {
+            Event::Qp { qp, event: QpEvent::Logged(cause) } => {
+                let text = cause.to_string();
+                self.queue.put(at_ns, &Record::Logged { qp: qp.ordinal, text: &text });
+            }
+            Event::Qp { qp, event } => {
+                self.hear_way(at_ns, qp, event);
+                if let Some(record) = of_queue_pair(qp.ordinal, event) {
+                    self.queue.put(at_ns, &record);
+                }
+            }
+            Event::FaultApplied { fault, .. } => {
+                let deed = fault.deed();
+                self.queue.put(at_ns, &of_fault(fault, &deed));
+            }
+            _ => {
+                if let Some(text) = fault_in_words(event) {
+                    return self.queue.put(at_ns, &Record::FaultNoted { text: &text });
+                }
+                if let Some(record) = of_device(event) {
+                    self.queue.put(at_ns, &record);
+                }
+                if let Event::QpDestroyed { qp } = event {
+                    self.forget(qp.ordinal);
+                }
+            }
+        }
+    }
+
+    fn settle(&self, patience: Duration) {
+        self.queue.settle(patience);
+    }
+
+    fn finish(&self) {
+        self.queue.finish();
+    }
+}
+
+/// What a queue pair did.
+fn of_queue_pair(qp: u32, event: &QpEvent<'_>) -> Option<Record<'static>> {
+    let number = |psn: &Psn| psn.value();
+    Some(match event {
+        QpEvent::PacketSent { identity, opcode, psn, length_bytes, destination, .. } => Record::PacketSent {
+            qp,
+            side: naming::side(identity.side),
+            message: identity.message,
+            psn: psn.value(),
+            transmission: identity.transmission,
+            opcode: opcode.byte(),
+            length: *length_bytes,
+            destination: destination.value(),
+        },
+        QpEvent::PacketReceived { opcode, psn, length_bytes, source, .. } => Record::PacketReceived {
+            qp,
+            psn: psn.value(),
+            opcode: opcode.byte(),
+            length: *length_bytes,
+            source: source.map(Qpn::value),
+        },
+        QpEvent::Acknowledged { before } => Record::Acknowledged { qp, before: before.value() },
+        QpEvent::SendPosted { wr_id, message, opcode, length_bytes, psn, packet_count, signaled } => {
+            Record::SendPosted {
+                qp,
+                message: *message,
+                wr_id: *wr_id,
+                opcode: *opcode as u8,
+                length: *length_bytes,
+                psn: psn.value(),
+                packets: *packet_count,
+                signaled: *signaled,
+            }
+        }
+        QpEvent::RecvPosted { request } => {
+            let bytes = request.sges.iter().map(|sge| u64::from(sge.length)).sum();
+            Record::RecvPosted { qp, wr_id: request.wr_id, bytes }
+        }
+        QpEvent::Completed { completion, cq, released } => Record::Completed {
+            qp,
+            cq: *cq,
+            wr_id: completion.wr_id,
+            status: completion.status as u8,
+            opcode: completion.opcode as u8,
+            bytes: completion.byte_len,
+            released: *released,
+        },
+        QpEvent::StateChanged { from, to, by, connection, peer } => Record::StateChanged {
+            qp,
+            from: *from as u8,
+            to: *to as u8,
+            by: naming::actor(*by),
+            connection: *connection,
+            peer: peer.map(|peer| peer.address),
+            peer_qpn: peer.map_or(0, |Peer { qpn, .. }| qpn.value()),
+        },
+        QpEvent::Dropped { reason, opcode, psn } => {
+            Record::Dropped { qp, counter: name_of(*reason), opcode: opcode.byte(), psn: number(psn) }
+        }
+        QpEvent::OutOfSequence { psn, expected } => {
+            Record::OutOfSequence { qp, psn: number(psn), expected: number(expected) }
+        }
+        QpEvent::DuplicateRequest { opcode, psn } => {
+            Record::DuplicateRequest { qp, opcode: opcode.byte(), psn: number(psn) }
+        }
+        other => return of_recovery(qp, other),
+    })
+}
+
+/// What a queue pair does about refusals and loss.
+fn of_recovery(qp: u32, event: &QpEvent<'_>) -> Option<Record<'static>> {
+    Some(match *event {
+        QpEvent::NakSent { syndrome, psn } => {
+            Record::NakSent { qp, syndrome: syndrome.byte(), psn: psn.value() }
+        }
+        QpEvent::NakReceived { syndrome, psn } => {
+            Record::NakReceived { qp, syndrome: syndrome.byte(), psn: psn.value() }
+        }
+        QpEvent::ImpliedNak { psn } => Record::ImpliedNak { qp, psn: psn.value() },
+        QpEvent::CongestionMarked { psn } => Record::CongestionMarked { qp, psn: psn.value() },
+        QpEvent::CnpSent => Record::CnpSent { qp },
+        QpEvent::CnpReceived => Record::CnpReceived { qp },
+        QpEvent::SentAgain { psn, packet_count, why } => {
+            Record::SentAgain { qp, psn: psn.value(), packets: packet_count, why: naming::repetition(why) }
+        }
+        QpEvent::TimedOut { psn, retries_left, timeout } => {
+            Record::TimedOut { qp, psn: psn.value(), retries_left, timeout }
+        }
+        QpEvent::FellSilent { psn } => Record::FellSilent { qp, psn: psn.value() },
+        QpEvent::PeerStarved { psn } => Record::PeerStarved { qp, psn: psn.value() },
+        QpEvent::ReceiverNotReady { psn, retries_left, wait_ns } => {
+            Record::ReceiverNotReady { qp, psn: psn.value(), retries_left, wait_ns }
+        }
+        _ => return None,
+    })
+}
+
+/// What the device did.
+fn of_device<'a>(event: &Event<'a>) -> Option<Record<'a>> {
+    Some(match *event {
+        Event::Polled { cq, completion } => Record::Polled {
+            cq: cq.index,
+            qpn: completion.qp_num,
+            wr_id: completion.wr_id,
+            status: completion.status as u8,
+            opcode: completion.opcode as u8,
+        },
+        Event::QpCreated { qp, service } => Record::QpCreated {
+            qp: qp.ordinal,
+            qpn: qp.qpn.value(),
+            send_cq: qp.send_cq,
+            recv_cq: qp.recv_cq,
+            service,
+        },
+        Event::QpDestroyed { qp } => Record::QpDestroyed { qp: qp.ordinal },
+        Event::CompletionEventRaised { cq } => Record::CompletionEventRaised { cq: cq.index },
+        Event::CompletionEventDelivered { cq } => Record::CompletionEventDelivered { cq: cq.index },
+        Event::AsyncEventRaised { event, element } => {
+            Record::AsyncEventRaised { event: naming::async_event(event), qpn: about(element) }
+        }
+        Event::AsyncEventDelivered { event, element } => {
+            Record::AsyncEventDelivered { event: naming::async_event(event), qpn: about(element) }
+        }
+        Event::PacketDropped { reason, source, packet } => Record::PacketDropped {
+            counter: name_of(reason),
+            source,
+            qpn: packet.map(|(qpn, ..)| qpn.value()),
+            opcode: packet.map_or(0, |(_, opcode, _)| opcode.byte()),
+            psn: packet.map_or(0, |(.., psn)| psn.value()),
+        },
+        Event::CmSent { message } => {
+            let (message, recipient, service) = of_message(message);
+            Record::CmSent { message, recipient, service }
+        }
+        Event::CmReceived { message } => {
+            let (message, recipient, service) = of_message(message);
+            Record::CmReceived { message, recipient, service }
+        }
+        Event::CmEvent { event, state } => Record::CmEvent {
+            event: naming::cm_event(event),
+            id: event.id().0,
+            state: naming::cm_state(state),
+        },
+        Event::CallRefused { call, ordinal, errno, why } => Record::CallRefused { call, ordinal, errno, why },
+        _ => return None,
+    })
+}
+
+fn of_message(message: &CmMessage) -> (&'static str, u32, Option<u64>) {
+    let CommId(recipient) = message.recipient().unwrap_or(CommId::NONE);
+    (naming::cm_message(message), recipient, message.service().map(|service| service.0))
+}
+
+/// A rule of a fault plan applied to a packet.
+fn of_fault<'a>(fault: &Fired<'a>, deed: &'a str) -> Record<'a> {
+    let Fired { rule, key, fate, .. } = fault;
+    let is_cm = key.service == crate::faults::PacketService::Cm;
+    Record::FaultApplied {
+        rule,
+        deed,
+        qp: (!is_cm).then_some(key.qp),
+        class: key.class.name(),
+        side: naming::side(key.side),
+        message: key.message,
+        packet: key.packet,
+        transmission: key.transmission,
+        lost: fate.lost,
+    }
+}
+
+/// The queue pair that an asynchronous event is about.
+const fn about(element: AsyncElement) -> Option<u32> {
+    match element {
+        AsyncElement::Qp { qpn, .. } => Some(qpn),
+        _ => None,
+    }
+}
+
+fn name_of(counter: Counter) -> &'static str {
+    COUNTERS.get(counter as usize).map_or("", |info| info.name)
+}
