@@ -12,6 +12,7 @@ use crate::run::RunOptions;
 use crate::sim::options::SimOptions;
 use crate::stat::StatOptions;
 use crate::sweep::SweepOptions;
+use crate::trace::TraceOptions;
 
 /// A software RDMA device in user space that speaks RoCEv2.
 #[derive(Debug, Parser)]
@@ -71,6 +72,8 @@ pub(crate) enum Command {
     ///
     /// The exit code is 1 if a process did not answer.
     Stat(StatOptions),
+    /// Show what "pumice run --trace" has recorded: as a timeline for Perfetto, or as text
+    Trace(TraceOptions),
 }
 
 #[derive(Debug, Args)]

@@ -14,6 +14,7 @@ mod run;
 mod sim;
 mod stat;
 mod sweep;
+mod trace;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Sim(options) => sim::run(&options, out),
         Command::Stat(options) => stat::run(&options, out),
         Command::Sweep(options) => sweep::run(&options, out),
+        Command::Trace(options) => trace::run(&options, out),
     }?;
     out.flush()?;
     Ok(outcome)

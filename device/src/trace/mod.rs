@@ -5,6 +5,9 @@
 //! that passed since the one before it. What a record holds stands in one list ([`Record`]), from which both
 //! writing and reading follow.
 //!
+//! A [`Timeline`] is what one or several traces tell together: processes, their queue pairs, and the moments of
+//! each work request, on one clock.
+//!
 //! The file is bounded: beyond its limit records are counted and left out. A thread writes what was recorded
 //! some milliseconds later, so that a process that is killed leaves all but its last moments behind.
 
@@ -20,6 +23,7 @@ mod record;
 mod subscriber;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 pub use field::TEXT_BYTES;
 pub use file::create_private;
@@ -27,5 +31,10 @@ pub use header::{HeaderError, TraceHeader, VERSION};
 pub use reader::{Item, ReadError, TraceReader};
 pub use record::Record;
 pub use subscriber::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, TraceSubscriber};
+
+pub use timeline::{
+    Arrow, End, Message, Moment, MomentKind, Packet, Place, Process, QueuePair, Receive, Setback,
+    SetbackKind, Timeline,
+};
 
 pub(crate) use subscriber::ClockBase;

@@ -42,8 +42,8 @@ macro_rules! records {
             }
 
             /// Whether this version knows a record of this number.
-            pub(super) const fn is_known(number: u8) -> bool {
-                matches!(number, $($number)|*)
+            pub(super) fn is_known(number: u8) -> bool {
+                [$($number),*].contains(&number)
             }
         }
     };

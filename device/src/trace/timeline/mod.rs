@@ -1,0 +1,15 @@
+//! What traces tell, put together: every work request with its moments, on one clock.
+
+mod arrows;
+mod build;
+mod clock;
+mod model;
+mod process;
+mod queue_pair;
+#[cfg(test)]
+mod tests;
+
+pub use model::{
+    Arrow, End, Message, Moment, MomentKind, Packet, Place, Process, QueuePair, Receive, Setback,
+    SetbackKind, Timeline,
+};

@@ -1,0 +1,203 @@
+//! One process of a timeline, record by record.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::model::{Moment, MomentKind, Process};
+use super::queue_pair::QpBuilder;
+use crate::trace::header::TraceHeader;
+use crate::trace::record::Record;
+
+/// Packets, messages, receives, moments and ways that a timeline holds at most, of all traces: some 2 GB.
+const MAX_ITEMS: u64 = 24 << 20;
+/// Queue pairs that it holds at most.
+const MAX_QUEUE_PAIRS: u64 = 1 << 18;
+
+/// How much more may be kept.
+#[derive(Debug)]
+pub(super) struct Room {
+    items: u64,
+    queue_pairs: u64,
+    /// Records of which nothing is kept.
+    pub(super) left_out: u64,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room { items: MAX_ITEMS, queue_pairs: MAX_QUEUE_PAIRS, left_out: 0 }
+    }
+}
+
+impl Room {
+    /// Whether one more thing may be kept.
+    pub(super) fn take(&mut self) -> bool {
+        if self.items == 0 {
+            self.left_out += 1;
+            return false;
+        }
+        self.items -= 1;
+        true
+    }
+}
+
+/// A completion that was made and not polled yet.
+#[derive(Debug, Clone, Copy)]
+struct Unpolled {
+    wr_id: u64,
+    qp: usize,
+    /// Its place among the messages, or the receives, of the queue pair.
+    place: usize,
+}
+
+/// The completion queue, the number of the queue pair, and whether it is of a receive request.
+type Polls = (u32, u32, bool);
+
+/// A process that is being put together.
+#[derive(Debug)]
+pub(super) struct ProcessBuilder {
+    process: Process,
+    queue_pairs: Vec<QpBuilder>,
+    by_ordinal: HashMap<u32, usize>,
+    unpolled: HashMap<Polls, VecDeque<Unpolled>>,
+}
+
+impl ProcessBuilder {
+    pub(super) fn new(header: TraceHeader) -> ProcessBuilder {
+        let process = Process { header, span_ns: (u64::MAX, 0), ..Process::default() };
+        let (queue_pairs, by_ordinal, unpolled) = (Vec::new(), HashMap::new(), HashMap::new());
+        ProcessBuilder { process, queue_pairs, by_ordinal, unpolled }
+    }
+
+    pub(super) fn finish(self) -> Process {
+        let queue_pairs = self.queue_pairs.into_iter().map(QpBuilder::finish).collect();
+        Process { queue_pairs, ..self.process }
+    }
+
+    /// What a record tells.
+    pub(super) fn take(&mut self, at_ns: u64, record: &Record<'_>, room: &mut Room) {
+        let span = &mut self.process.span_ns;
+        *span = (span.0.min(at_ns), span.1.max(at_ns));
+        if let Record::Polled { cq, qpn, wr_id, opcode, .. } = *record {
+            return self.polled(at_ns, (cq, qpn, opcode & 0x80 != 0), wr_id);
+        }
+        if let Some(ordinal) = queue_pair_of(record) {
+            let Some(place) = self.place_of(ordinal, room) else { return };
+            let Some(qp) = self.queue_pairs.get_mut(place) else { return };
+            let ended = qp.take(at_ns, record, room);
+            if let (Some(ended), Record::Completed { cq, wr_id, opcode, .. }) = (ended, *record) {
+                let polls = (cq, qp.qpn(), opcode & 0x80 != 0);
+                let unpolled = Unpolled { wr_id, qp: place, place: ended };
+                self.unpolled.entry(polls).or_default().push_back(unpolled);
+            }
+            return;
+        }
+        let Some((kind, text)) = about_process(record) else { return };
+        if room.take() {
+            self.process.moments.push(Moment { at_ns, kind, text });
+        }
+    }
+
+    fn place_of(&mut self, ordinal: u32, room: &mut Room) -> Option<usize> {
+        if let Some(place) = self.by_ordinal.get(&ordinal) {
+            return Some(*place);
+        }
+        if room.queue_pairs == 0 {
+            room.left_out += 1;
+            return None;
+        }
+        room.queue_pairs -= 1;
+        let place = self.queue_pairs.len();
+        self.queue_pairs.push(QpBuilder::new(ordinal));
+        self.by_ordinal.insert(ordinal, place);
+        Some(place)
+    }
+
+    /// The program polled a completion: of one queue pair's queue, they come in the order in which they were
+    /// made.
+    fn polled(&mut self, at_ns: u64, polls: Polls, wr_id: u64) {
+        let Some(waiting) = self.unpolled.get_mut(&polls) else { return };
+        let Some(found) = waiting.iter().position(|one| one.wr_id == wr_id) else { return };
+        // Completions before it were cleaned away with their queue pair.
+        let Some(one) = waiting.drain(..=found).next_back() else { return };
+        if let Some(qp) = self.queue_pairs.get_mut(one.qp) {
+            qp.polled(at_ns, polls.2, one.place);
+        }
+    }
+}
+
+/// The queue pair that a record is about.
+fn queue_pair_of(record: &Record<'_>) -> Option<u32> {
+    match *record {
+        Record::QpCreated { qp, .. }
+        | Record::QpDestroyed { qp }
+        | Record::StateChanged { qp, .. }
+        | Record::SendPosted { qp, .. }
+        | Record::RecvPosted { qp, .. }
+        | Record::PacketSent { qp, .. }
+        | Record::PacketReceived { qp, .. }
+        | Record::SendsTo { qp, .. }
+        | Record::ReceivesFrom { qp, .. }
+        | Record::Acknowledged { qp, .. }
+        | Record::Dropped { qp, .. }
+        | Record::OutOfSequence { qp, .. }
+        | Record::DuplicateRequest { qp, .. }
+        | Record::NakSent { qp, .. }
+        | Record::NakReceived { qp, .. }
+        | Record::ImpliedNak { qp, .. }
+        | Record::CongestionMarked { qp, .. }
+        | Record::CnpSent { qp }
+        | Record::CnpReceived { qp }
+        | Record::SentAgain { qp, .. }
+        | Record::TimedOut { qp, .. }
+        | Record::FellSilent { qp, .. }
+        | Record::PeerStarved { qp, .. }
+        | Record::ReceiverNotReady { qp, .. }
+        | Record::Completed { qp, .. }
+        | Record::Logged { qp, .. } => Some(qp),
+        Record::FaultApplied { qp, .. } => qp,
+        _ => None,
+    }
+}
+
+/// What happened to no queue pair in particular, in words.
+fn about_process(record: &Record<'_>) -> Option<(MomentKind, String)> {
+    let on = |qpn: Option<u32>| qpn.map_or_else(String::new, |qpn| format!(" of QP {qpn:#x}"));
+    let of = |recipient: u32| if recipient == 0 { String::new() } else { format!(" for {recipient:#010x}") };
+    Some(match *record {
+        Record::CompletionEventRaised { cq } => {
+            (MomentKind::CompletionEvent, format!("completion queue {cq} fires"))
+        }
+        Record::CompletionEventDelivered { cq } => {
+            (MomentKind::CompletionEvent, format!("the program gets an event of completion queue {cq}"))
+        }
+        Record::AsyncEventRaised { event, qpn } => {
+            (MomentKind::AsyncEvent, format!("{event}{} is raised", on(qpn)))
+        }
+        Record::AsyncEventDelivered { event, qpn } => {
+            (MomentKind::AsyncEvent, format!("the program gets {event}{}", on(qpn)))
+        }
+        Record::PacketDropped { counter, source, qpn, psn, .. } => {
+            let about = qpn.map_or_else(String::new, |qpn| format!(" for QP {qpn:#x}, PSN {psn}"));
+            (MomentKind::Drop, format!("a packet from {source}{about} is dropped: {counter}"))
+        }
+        Record::FaultApplied { rule, deed, class, .. } => {
+            (MomentKind::Fault, format!("fault \"{rule}\" {deed} {class}"))
+        }
+        Record::FaultNoted { text } => (MomentKind::Fault, text.to_owned()),
+        Record::CmSent { message, recipient, .. } => {
+            (MomentKind::Cm, format!("sends {message}{}", of(recipient)))
+        }
+        Record::CmReceived { message, recipient, .. } => {
+            (MomentKind::Cm, format!("receives {message}{}", of(recipient)))
+        }
+        Record::CmEvent { event, id, state } => {
+            let state = if state.is_empty() { "over" } else { state };
+            (MomentKind::Cm, format!("connection {id:#010x}: {event}; it is {state}"))
+        }
+        Record::CallRefused { call, ordinal, errno, why } => {
+            let which = ordinal.map_or_else(String::new, |ordinal| format!(" (call {ordinal} of this name)"));
+            (MomentKind::Call, format!("{call}{which} is refused with errno {errno}: {why}"))
+        }
+        Record::Lost { records } => (MomentKind::Missing, format!("{records} records are missing here")),
+        _ => return None,
+    })
+}

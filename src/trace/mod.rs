@@ -1,0 +1,97 @@
+//! `pumice trace`: traces as timelines for Perfetto, as reasons, as text.
+
+mod lanes;
+mod list;
+mod perfetto;
+mod slices;
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use pumice_device::trace::{Timeline, create_private};
+
+use crate::outcome::{CommandError, CommandResult, Outcome};
+
+/// Options of `pumice trace`.
+#[derive(Debug, Args)]
+pub(crate) struct TraceOptions {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Write traces of one or several processes as a Chrome trace: open it in ui.perfetto.dev
+    ///
+    /// Every queue pair has its work requests as spans, and its packets, with an arrow to where they arrived.
+    /// Nothing is sent anywhere by Perfetto's page: it reads the file in the browser.
+    ToPerfetto {
+        /// Traces that "pumice run --trace" has written
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// The file to write; "-" is standard output
+        #[arg(long, short, value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// Print the records of a trace, one a line
+    List {
+        /// The trace; "-" reads standard input
+        file: PathBuf,
+    },
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &TraceOptions, out: &mut dyn Write) -> CommandResult {
+    match &options.action {
+        Action::ToPerfetto { files, output } => to_perfetto(files, output, out),
+        Action::List { file } => list::run(&file.display().to_string(), open(file)?, out),
+    }
+}
+
+fn to_perfetto(files: &[PathBuf], output: &Path, out: &mut dyn Write) -> CommandResult {
+    let timeline = timeline(files)?;
+    if output == Path::new("-") {
+        perfetto::write(&timeline, out).map_err(CommandError::Output)?;
+        return Ok(Outcome::Good);
+    }
+    let failed = |error: std::io::Error| {
+        CommandError::Failed(format!("{} cannot be written: {error}", output.display()))
+    };
+    // What a trace tells is as private as the trace.
+    let file = create_private(output).map_err(failed)?;
+    file.set_len(0).map_err(failed)?;
+    let mut file = BufWriter::new(file);
+    perfetto::write(&timeline, &mut file).and_then(|()| file.flush()).map_err(failed)?;
+    Ok(Outcome::Good)
+}
+
+/// What the traces tell; what their reader should know is said on standard error.
+fn timeline(files: &[PathBuf]) -> Result<Timeline, CommandError> {
+    let mut sources = Vec::new();
+    for file in files {
+        sources.push((file.display().to_string(), open(file)?));
+    }
+    let timeline = Timeline::read(sources).map_err(|(name, error)| {
+        CommandError::Failed(format!("{name} cannot be read as a trace: {error}"))
+    })?;
+    for remark in &timeline.remarks {
+        let _ = writeln!(std::io::stderr(), "pumice: {remark}");
+    }
+    Ok(timeline)
+}
+
+fn open(file: &Path) -> Result<Box<dyn Read>, CommandError> {
+    if file == Path::new("-") {
+        return Ok(Box::new(std::io::stdin()));
+    }
+    let opened = File::open(file).and_then(|opened| {
+        let is_folder = opened.metadata()?.is_dir();
+        if is_folder { Err(std::io::ErrorKind::IsADirectory.into()) } else { Ok(opened) }
+    });
+    let opened = opened.map_err(|error| {
+        CommandError::Failed(format!("{} cannot be read: {error}: name a trace", file.display()))
+    })?;
+    Ok(Box::new(opened))
+}

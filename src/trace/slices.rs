@@ -1,0 +1,128 @@
+//! The spans of a work request: the whole of it, and its parts.
+
+use pumice_device::trace::{Message, Receive};
+use pumice_transport::types::{SendOpcode, WcStatus};
+use serde_json::{Value, json};
+
+/// A span.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Slice {
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) name: String,
+    pub(super) about: Value,
+}
+
+/// Name of a status.
+pub(super) fn status_name(status: u8) -> String {
+    let known = WcStatus::ALL.into_iter().find(|known| *known as u8 == status);
+    known.map_or_else(|| format!("status {status}"), |known| known.name().to_owned())
+}
+
+/// Name of the operation of a send request.
+pub(super) fn opcode_name(opcode: u8) -> String {
+    let known = SendOpcode::from_number(u32::from(opcode));
+    known.map_or_else(|| format!("operation {opcode}"), |known| known.name().to_owned())
+}
+
+/// Microseconds.
+pub(super) fn us(ns: u64) -> Value {
+    json!(ns as f64 / 1000.0)
+}
+
+/// A send request and its parts, the whole first. Parts lie within the whole, and do not overlap.
+pub(super) fn of_message(message: &Message) -> Vec<Slice> {
+    let since = |at_ns: Option<u64>| at_ns.map(|at_ns| us(at_ns.saturating_sub(message.posted_ns)));
+    let end_ns = message.last_ns();
+    let status = message.end.map(|end| status_name(end.status));
+    let whole = Slice {
+        start_ns: message.posted_ns,
+        end_ns,
+        name: match &status {
+            Some(status) if status != WcStatus::Success.name() => {
+                format!("{} {} B: {status}", opcode_name(message.opcode), message.bytes)
+            }
+            _ => format!("{} {} B", opcode_name(message.opcode), message.bytes),
+        },
+        about: json!({
+            "wr_id": format!("{:#x}", message.wr_id),
+            "message": message.number,
+            "connection": message.connection,
+            "status": status.unwrap_or_else(|| "not completed".to_owned()),
+            "signaled": message.signaled,
+            "bytes": message.bytes,
+            "first_psn": message.psn,
+            "packets": message.packets,
+            "packets_sent": message.packets_sent,
+            "transmissions": message.transmissions,
+            "us_until_first_packet": since(message.first_packet_ns),
+            "us_until_last_packet": since(message.last_packet_ns),
+            "us_until_acknowledged": since(message.acknowledged_ns),
+            "us_until_completed": since(message.end.map(|end| end.at_ns)),
+            "us_until_polled": since(message.polled_ns),
+        }),
+    };
+    let mut parts = Parts { at_ns: message.posted_ns, slices: vec![whole] };
+    parts.until(message.first_packet_ns, "waits in the send queue");
+    parts.until(message.last_packet_ns, "packets leave");
+    parts.until(message.acknowledged_ns, "waits for the acknowledgement");
+    parts.until(message.end.map(|end| end.at_ns), "waits for its completion");
+    parts.until(message.polled_ns, "waits for the poll");
+    parts.slices
+}
+
+/// A receive request and its parts.
+pub(super) fn of_receive(receive: &Receive) -> Vec<Slice> {
+    let start_ns = receive.posted_ns.unwrap_or(receive.end.at_ns);
+    let end_ns = receive.polled_ns.unwrap_or(receive.end.at_ns).max(start_ns);
+    let whole = Slice {
+        start_ns,
+        end_ns,
+        name: format!("RECV {} B", receive.bytes),
+        about: json!({
+            "wr_id": format!("{:#x}", receive.wr_id),
+            "status": status_name(receive.end.status),
+            "bytes": receive.bytes,
+        }),
+    };
+    let mut parts = Parts { at_ns: start_ns, slices: vec![whole] };
+    parts.until(Some(receive.end.at_ns), "waits for a message");
+    parts.until(receive.polled_ns, "waits for the poll");
+    parts.slices
+}
+
+struct Parts {
+    at_ns: u64,
+    slices: Vec<Slice>,
+}
+
+impl Parts {
+    /// The next part ends here, if that is known and later than the one before.
+    fn until(&mut self, end_ns: Option<u64>, name: &str) {
+        let Some(end_ns) = end_ns.filter(|end_ns| *end_ns > self.at_ns) else { return };
+        let (start_ns, name, about) = (self.at_ns, name.to_owned(), Value::Null);
+        self.slices.push(Slice { start_ns, end_ns, name, about });
+        self.at_ns = end_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_request_lie_one_after_the_other_within_it() {
+        let message = Message {
+            posted_ns: 10,
+            first_packet_ns: Some(20),
+            last_packet_ns: Some(900),
+            // A late acknowledgement of the first transmission.
+            acknowledged_ns: Some(800),
+            polled_ns: Some(1000),
+            ..Message::default()
+        };
+        let slices = of_message(&message);
+        let parts: Vec<_> = slices.iter().map(|one| (one.start_ns, one.end_ns)).collect();
+        assert_eq!(parts, [(10, 1000), (10, 20), (20, 900), (900, 1000)]);
+    }
+}
