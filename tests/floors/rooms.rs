@@ -59,7 +59,7 @@ pub(super) const HOUSES: [House; 6] = [
                 "what is asked of the operating system outside of ports and sharing",
             ),
             room("counters", &["counters.rs"], "the numbers that operators read"),
-            room("trace", &["trace/"], "what happened, as a file: writing and reading it"),
+            room("trace", &["trace/"], "what happened, as a file"),
             room("addresses", &["addresses/"], "GIDs, P_Keys and groups"),
             room("settings", &["settings/"], "the PUMICE_* variables"),
             room("profile", &["profile/"], "what a device says about itself"),
