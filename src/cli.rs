@@ -59,7 +59,7 @@ pub(crate) enum Command {
     ///
     /// The program takes the place of pumice: its exit code is the exit code. 127 means that there is no
     /// such program, 126 that it cannot be executed.
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// Run HCAs on a simulated network in virtual time and check every byte
     ///
     /// The exit code is 1 if a message arrived wrong or not at all.

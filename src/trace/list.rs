@@ -33,7 +33,7 @@ fn head(header: &TraceHeader, out: &mut dyn Write) -> std::io::Result<()> {
     let TraceHeader { omitted_records, lost_records, monotonic_base_ns, wall_base_ns, .. } = header;
     writeln!(
         out,
-        "ended {ended}; {omitted_records} records omitted, {lost_records} lost; time 0 is {monotonic_base_ns} \
-         ns of the monotonic clock, {wall_base_ns} ns since 1970"
+        "ended {ended}; {omitted_records} records omitted, {lost_records} lost; time 0 is \
+         {monotonic_base_ns} ns of the monotonic clock, {wall_base_ns} ns since 1970"
     )
 }

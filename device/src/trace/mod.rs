@@ -1,12 +1,12 @@
 //! What happened to every message, as a file: `--trace`.
 //!
-//! A [`TraceSubscriber`] listens to the device's events and writes them down in short; a [`TraceReader`] reads
-//! such a file again, whatever is in it. The file is a [`TraceHeader`] and then records, each with the time
+//! A [`TraceSubscriber`] listens to the device's events and writes them down in short; a [`TraceReader`]
+//! reads such a file again, whatever is in it. The file is a [`TraceHeader`] and then records, each with the time
 //! that passed since the one before it. What a record holds stands in one list ([`Record`]), from which both
 //! writing and reading follow.
 //!
-//! A [`Timeline`] is what one or several traces tell together: processes, their queue pairs, and the moments of
-//! each work request, on one clock.
+//! A [`Timeline`] is what one or several traces tell together: processes, their queue pairs, and the moments
+//! of each work request, on one clock.
 //!
 //! The file is bounded: beyond its limit records are counted and left out. A thread writes what was recorded
 //! some milliseconds later, so that a process that is killed leaves all but its last moments behind.

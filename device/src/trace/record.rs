@@ -6,7 +6,9 @@ use super::field::Field;
 
 /// Makes the enum of all records, with their numbers in the file.
 macro_rules! records {
-    ($($(#[$doc:meta])* $number:literal $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* })*) => {
+    ($(
+        $(#[$doc:meta])* $number:literal $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }
+    )*) => {
         /// What happened. Queue pairs are named by their ordinal in the process (`qp`), PSNs are the low 24
         /// bits of numbers, and numbers of enums are those that verbs and the wire have for them.
         #[derive(Debug, Clone, Copy, PartialEq)]

@@ -205,7 +205,9 @@ fn the_file_is_private_and_no_link_is_followed() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_the_reader_panic_or_read_for_ever(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+    fn no_bytes_make_the_reader_panic_or_read_for_ever(
+        bytes in proptest::collection::vec(any::<u8>(), 0..2000)
+    ) {
         let all = [trace(&[(10, packet(5))]), bytes].concat();
         let (read, _) = read_all(Cursor::new(&all));
         prop_assert!(!read.is_empty() && read.len() <= all.len());

@@ -5,7 +5,8 @@ use std::io::Read;
 use super::arrows;
 use super::clock;
 use super::model::Timeline;
-use super::process::{ProcessBuilder, Room};
+use super::process::ProcessBuilder;
+use super::room::Room;
 use crate::trace::reader::{Item, ReadError, TraceReader};
 
 impl Timeline {

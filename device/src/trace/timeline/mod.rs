@@ -6,8 +6,10 @@ mod clock;
 mod model;
 mod process;
 mod queue_pair;
+mod room;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use model::{
     Arrow, End, Message, Moment, MomentKind, Packet, Place, Process, QueuePair, Receive, Setback,

@@ -2,42 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::model::{Moment, MomentKind, Process};
+use super::model::{Moment, Process};
 use super::queue_pair::QpBuilder;
+use super::room::Room;
+use super::words::about_process;
 use crate::trace::header::TraceHeader;
 use crate::trace::record::Record;
-
-/// Packets, messages, receives, moments and ways that a timeline holds at most, of all traces: some 2 GB.
-const MAX_ITEMS: u64 = 24 << 20;
-/// Queue pairs that it holds at most.
-const MAX_QUEUE_PAIRS: u64 = 1 << 18;
-
-/// How much more may be kept.
-#[derive(Debug)]
-pub(super) struct Room {
-    items: u64,
-    queue_pairs: u64,
-    /// Records of which nothing is kept.
-    pub(super) left_out: u64,
-}
-
-impl Default for Room {
-    fn default() -> Room {
-        Room { items: MAX_ITEMS, queue_pairs: MAX_QUEUE_PAIRS, left_out: 0 }
-    }
-}
-
-impl Room {
-    /// Whether one more thing may be kept.
-    pub(super) fn take(&mut self) -> bool {
-        if self.items == 0 {
-            self.left_out += 1;
-            return false;
-        }
-        self.items -= 1;
-        true
-    }
-}
 
 /// A completion that was made and not polled yet.
 #[derive(Debug, Clone, Copy)]
@@ -100,11 +70,9 @@ impl ProcessBuilder {
         if let Some(place) = self.by_ordinal.get(&ordinal) {
             return Some(*place);
         }
-        if room.queue_pairs == 0 {
-            room.left_out += 1;
+        if !room.take_queue_pair() {
             return None;
         }
-        room.queue_pairs -= 1;
         let place = self.queue_pairs.len();
         self.queue_pairs.push(QpBuilder::new(ordinal));
         self.by_ordinal.insert(ordinal, place);
@@ -156,48 +124,4 @@ fn queue_pair_of(record: &Record<'_>) -> Option<u32> {
         Record::FaultApplied { qp, .. } => qp,
         _ => None,
     }
-}
-
-/// What happened to no queue pair in particular, in words.
-fn about_process(record: &Record<'_>) -> Option<(MomentKind, String)> {
-    let on = |qpn: Option<u32>| qpn.map_or_else(String::new, |qpn| format!(" of QP {qpn:#x}"));
-    let of = |recipient: u32| if recipient == 0 { String::new() } else { format!(" for {recipient:#010x}") };
-    Some(match *record {
-        Record::CompletionEventRaised { cq } => {
-            (MomentKind::CompletionEvent, format!("completion queue {cq} fires"))
-        }
-        Record::CompletionEventDelivered { cq } => {
-            (MomentKind::CompletionEvent, format!("the program gets an event of completion queue {cq}"))
-        }
-        Record::AsyncEventRaised { event, qpn } => {
-            (MomentKind::AsyncEvent, format!("{event}{} is raised", on(qpn)))
-        }
-        Record::AsyncEventDelivered { event, qpn } => {
-            (MomentKind::AsyncEvent, format!("the program gets {event}{}", on(qpn)))
-        }
-        Record::PacketDropped { counter, source, qpn, psn, .. } => {
-            let about = qpn.map_or_else(String::new, |qpn| format!(" for QP {qpn:#x}, PSN {psn}"));
-            (MomentKind::Drop, format!("a packet from {source}{about} is dropped: {counter}"))
-        }
-        Record::FaultApplied { rule, deed, class, .. } => {
-            (MomentKind::Fault, format!("fault \"{rule}\" {deed} {class}"))
-        }
-        Record::FaultNoted { text } => (MomentKind::Fault, text.to_owned()),
-        Record::CmSent { message, recipient, .. } => {
-            (MomentKind::Cm, format!("sends {message}{}", of(recipient)))
-        }
-        Record::CmReceived { message, recipient, .. } => {
-            (MomentKind::Cm, format!("receives {message}{}", of(recipient)))
-        }
-        Record::CmEvent { event, id, state } => {
-            let state = if state.is_empty() { "over" } else { state };
-            (MomentKind::Cm, format!("connection {id:#010x}: {event}; it is {state}"))
-        }
-        Record::CallRefused { call, ordinal, errno, why } => {
-            let which = ordinal.map_or_else(String::new, |ordinal| format!(" (call {ordinal} of this name)"));
-            (MomentKind::Call, format!("{call}{which} is refused with errno {errno}: {why}"))
-        }
-        Record::Lost { records } => (MomentKind::Missing, format!("{records} records are missing here")),
-        _ => return None,
-    })
 }

@@ -2,11 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use pumice_transport::types::QpState;
-use pumice_transport::wire::Syndrome;
-
-use super::model::{End, Message, Moment, MomentKind, Packet, QueuePair, Receive, Setback, SetbackKind};
-use super::process::Room;
+use super::model::{End, Message, Moment, Packet, QueuePair, Receive, Setback, SetbackKind};
+use super::room::Room;
+use super::words::about_queue_pair;
 use crate::trace::record::Record;
 
 /// Receive requests whose completion is waited for, at most.
@@ -57,10 +55,8 @@ impl QpBuilder {
                 self.qp.service = service.to_owned();
             }
             Record::SendPosted { .. } => self.send_posted(at_ns, record, room),
-            Record::RecvPosted { wr_id, .. } => {
-                if self.posted.len() < MAX_WAITING {
-                    self.posted.push_back((at_ns, wr_id));
-                }
+            Record::RecvPosted { wr_id, .. } if self.posted.len() < MAX_WAITING => {
+                self.posted.push_back((at_ns, wr_id));
             }
             Record::PacketSent { .. } => self.packet_sent(at_ns, record, room),
             Record::PacketReceived { psn, opcode, length, source, .. } => {
@@ -85,7 +81,11 @@ impl QpBuilder {
             _ => {}
         }
         self.setback(at_ns, record);
-        if let Some((kind, text)) = self.in_words(record)
+        if let Record::StateChanged { connection, peer, peer_qpn, .. } = *record {
+            self.connection = connection;
+            self.qp.peer = peer.map(|peer| (peer, peer_qpn)).or(self.qp.peer);
+        }
+        if let Some((kind, text)) = about_queue_pair(record)
             && room.take()
         {
             self.qp.moments.push(Moment { at_ns, kind, text });
@@ -261,95 +261,6 @@ impl QpBuilder {
                 message.setbacks.push(Setback { at_ns, kind, is_own, silent_since_ns });
             }
         }
-    }
-
-    /// What happened besides messages and packets, in words.
-    fn in_words(&mut self, record: &Record<'_>) -> Option<(MomentKind, String)> {
-        Some(match *record {
-            Record::QpDestroyed { .. } => (MomentKind::State, "destroyed".to_owned()),
-            Record::StateChanged { from, to, by, connection, peer, peer_qpn, .. } => {
-                self.connection = connection;
-                if let Some(peer) = peer {
-                    self.qp.peer = Some((peer, peer_qpn));
-                }
-                (MomentKind::State, state_in_words(from, to, by))
-            }
-            Record::Dropped { counter, psn, .. } => {
-                (MomentKind::Drop, format!("packet with PSN {psn} is dropped: {counter}"))
-            }
-            Record::OutOfSequence { psn, expected, .. } => (
-                MomentKind::Drop,
-                format!("PSN {psn} comes, and {expected} was expected: a packet is missing"),
-            ),
-            Record::DuplicateRequest { psn, .. } => {
-                (MomentKind::Drop, format!("PSN {psn} comes again, and is not executed again"))
-            }
-            Record::NakSent { syndrome, psn, .. } => {
-                (MomentKind::Refusal, format!("answers {} to PSN {psn}", nak_in_words(syndrome)))
-            }
-            Record::NakReceived { syndrome, psn, .. } => {
-                (MomentKind::Refusal, format!("gets {} for PSN {psn}", nak_in_words(syndrome)))
-            }
-            Record::ImpliedNak { psn, .. } => {
-                (MomentKind::Refusal, format!("the answer to PSN {psn} is missing: a later one has come"))
-            }
-            Record::CongestionMarked { psn, .. } => {
-                (MomentKind::Refusal, format!("PSN {psn} was marked as congested"))
-            }
-            Record::CnpSent { .. } => (MomentKind::Refusal, "sends a congestion notification".to_owned()),
-            Record::CnpReceived { .. } => (MomentKind::Refusal, "gets a congestion notification".to_owned()),
-            Record::FaultApplied { rule, deed, class, message, packet, transmission, .. } => (
-                MomentKind::Fault,
-                format!(
-                    "fault \"{rule}\" {deed} {class} of message {message}, packet {packet}, \
-                     transmission {transmission}"
-                ),
-            ),
-            Record::Logged { text, .. } => (MomentKind::Log, text.to_owned()),
-            _ => return recovery_in_words(record),
-        })
-    }
-}
-
-fn recovery_in_words(record: &Record<'_>) -> Option<(MomentKind, String)> {
-    let text = match *record {
-        Record::SentAgain { psn, packets, .. } => {
-            format!("goes back to PSN {psn}: {packets} packets were under way")
-        }
-        Record::TimedOut { psn, retries_left, timeout, .. } => format!(
-            "the acknowledgement timer expires at PSN {psn} (timeout {timeout}, {retries_left} retries left)"
-        ),
-        Record::FellSilent { psn, .. } => {
-            format!("the peer is silent about PSN {psn} for longer than its answers take")
-        }
-        Record::PeerStarved { psn, .. } => {
-            format!("the timer expires at PSN {psn}, but the peer's process had no processor")
-        }
-        Record::ReceiverNotReady { psn, retries_left, wait_ns, .. } => format!(
-            "the peer has no receive request for PSN {psn}: waits {} us ({retries_left} retries left)",
-            wait_ns / 1000
-        ),
-        _ => return None,
-    };
-    Some((MomentKind::Recovery, text))
-}
-
-fn state_in_words(from: u8, to: u8, by: u8) -> String {
-    let name = |state: u8| QpState::from_verbs(u32::from(state)).map_or("?", QpState::name);
-    let who = match by {
-        0 => "by the program",
-        1 => "because a send request failed",
-        2 => "because a request of the peer or a receive request failed",
-        _ => "by the device",
-    };
-    format!("{} to {} {who}", name(from), name(to))
-}
-
-fn nak_in_words(syndrome: u8) -> String {
-    match Syndrome::from_byte(syndrome) {
-        Syndrome::RnrNak { timer_code } => format!("RNR NAK (timer code {timer_code})"),
-        Syndrome::Nak(code) => format!("NAK {code:?}"),
-        other => format!("{other:?}"),
     }
 }
 
