@@ -18,6 +18,7 @@ use crate::ground::log::{self, log_always, log_cause, log_warning, logs};
 use crate::ground::outcome::value;
 use crate::ground::settings::{profile, settings};
 use crate::ground::zeroed::zeroed;
+use pumice_device::event::StepHook;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::objects::completion_queue::CompletionQueue;
@@ -79,11 +80,7 @@ impl Adapter {
             faults: capture::faults(settings)?,
             triggers: Some(gate::triggers()),
             call_rules: Some(Arc::new(gate::ProcessCalls)),
-            fault_log: if logs(Log::Warn) {
-                Some(Box::new(|said| log_warning(|| said.to_owned())))
-            } else {
-                None
-            },
+            fault_log: fault_log(),
             fault_report: capture::report(settings),
             asks_about_calls: false,
             tag: Some(settings.tag_of(std::env::args_os())),
@@ -122,6 +119,11 @@ impl Adapter {
     pub(crate) const fn distributor(&self) -> &Distributor {
         &self.distributor
     }
+}
+
+/// What takes sentences about faults.
+fn fault_log() -> Option<StepHook> {
+    logs(Log::Warn).then(|| -> StepHook { Box::new(|said| log_warning(|| said.to_owned())) })
 }
 
 /// Says why the device is not opened.
