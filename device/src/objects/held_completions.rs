@@ -50,6 +50,8 @@ pub(super) struct HeldCompletions {
     added: u64,
     taken: u64,
     armings: u64,
+    /// Completions that had been added when the queue was last armed.
+    added_at_arming: u64,
     /// The last arming made an event at once.
     fired_at_arming: bool,
     /// Polls that found nothing but what waits, since one found something.
@@ -66,6 +68,7 @@ impl HeldCompletions {
             added: 0,
             taken: 0,
             armings: 0,
+            added_at_arming: 0,
             fired_at_arming: false,
             empty_polls: 0,
         }
@@ -157,14 +160,16 @@ impl HeldCompletions {
         1 + random.below(asked as u64) as usize
     }
 
-    /// The queue is armed: whether that makes an event at once. Never twice in succession, so that a program
-    /// which arms again after an event comes to sleep.
+    /// The queue is armed: whether that makes an event at once. Such an event tells of a completion that came
+    /// since the last arming, which the program may have polled already. Never twice in succession, so that a
+    /// program which arms again after an event comes to sleep.
     pub(super) fn armed(&mut self) -> bool {
         self.release();
         self.armings += 1;
         let mut random = self.shuffle.draw(Choice::SpuriousEvent, &[self.ordinal.into(), self.armings]);
         let drawn = random.chance(self.shuffle.share_ppm(Choice::SpuriousEvent));
-        self.fired_at_arming = drawn && !self.fired_at_arming;
+        let came = std::mem::replace(&mut self.added_at_arming, self.added) != self.added;
+        self.fired_at_arming = drawn && came && !self.fired_at_arming;
         self.fired_at_arming
     }
 
