@@ -134,6 +134,7 @@ impl Engine {
             }
         }
         if self.gsi.has_mads() {
+            self.resources.release_before_messages();
             let Engine { gsi, port, .. } = self;
             gsi.read_mads(now_ns, &mut **port);
             self.send_mads(now_ns);

@@ -1,5 +1,6 @@
 //! What a rule does to a packet, and the amounts that are left to chance.
 
+use pumice_transport::event::{Departure, Side};
 use pumice_transport::types::{Fate, Flips};
 use pumice_transport::wire::Syndrome;
 
@@ -114,12 +115,26 @@ pub enum Delay {
     },
 }
 
+/// Of the BTH and the ICRC.
+const BARE_BYTES: u32 = 16;
+
 /// How long a packet is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     /// From the BTH to the ICRC.
     pub(super) length_bytes: u32,
     pub(super) payload_bytes: u32,
+}
+
+impl Size {
+    /// Of an answer to a READ the AETH does not count. Whether the packet has one depends on where the repeated
+    /// request began, and so on when the requester gave up waiting.
+    pub(super) fn of(departure: &Departure<'_>) -> Size {
+        let Departure { length_bytes, payload_bytes, identity, .. } = *departure;
+        let answers_read = identity.side == Side::Responder && payload_bytes > 0;
+        let bare_bytes = payload_bytes.next_multiple_of(4) + BARE_BYTES;
+        Size { length_bytes: if answers_read { bare_bytes } else { length_bytes }, payload_bytes }
+    }
 }
 
 impl Fault {

@@ -46,7 +46,7 @@ pub struct Fired<'a> {
     pub private_data: Option<&'a RejData>,
     /// The address that the packet is for.
     pub peer: IpAddr,
-    /// Its length from the BTH to the ICRC, in bytes, if the rule only notes it.
+    /// Its payload, in bytes, if the rule only notes it.
     pub noted_bytes: Option<u32>,
 }
 
@@ -225,7 +225,7 @@ impl Faults {
         if let Some((key, stream)) = of_connection.key(qp.ordinal, departure)
             && !(parted && is_sent_until_it_arrives(&key, stream))
         {
-            let size = Size { length_bytes: departure.length_bytes, payload_bytes: departure.payload_bytes };
+            let size = Size::of(departure);
             let case = Case { key: &key, stream, size, peer };
             let decided = self.apply(&case, &mut of_connection.counts, witness);
             of_connection.decided(&key, stream, departure.psn_count, decided.arrives());
@@ -303,7 +303,7 @@ impl Faults {
             self.triggers.note(Occurrence::Rule(&armed.name));
             let (rule, tag, key, peer) = (armed.name.as_str(), self.tag.as_str(), case.key, case.peer);
             let private_data = private_data.as_deref();
-            let noted_bytes = noted.then_some(case.size.length_bytes);
+            let noted_bytes = noted.then_some(case.size.payload_bytes);
             let fired = Fired {
                 rule,
                 tag,

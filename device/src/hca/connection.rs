@@ -252,9 +252,10 @@ impl Hca {
             let more = gsi.close(now_ns, &mut **port);
             engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
             if !more {
-                return;
+                break;
             }
         }
+        engine.port.release(now_ns);
     }
 
     fn cm_begin(

@@ -526,9 +526,10 @@ impl State {
     #[cold]
     fn hold(&mut self, ordinal: u32, completion: &WorkCompletion) {
         let receives = completion.opcode.is_recv();
-        let urgent = completion.status != WcStatus::Success || self.armed != Armed::No;
+        let failed = completion.status != WcStatus::Success;
+        let urgent = failed || self.armed != Armed::No;
         if let Some(held) = &mut self.held {
-            held.added(WorkQueue { ordinal, receives }, completion.qp_num, urgent);
+            held.added(WorkQueue { ordinal, receives }, completion.qp_num, urgent, failed);
         }
     }
 

@@ -84,13 +84,14 @@ impl HeldCompletions {
         })
     }
 
-    /// A completion was added to the end of the ring. One that is `urgent` and all before it wait no longer.
-    pub(super) fn added(&mut self, of: WorkQueue, qpn: u32, urgent: bool) {
+    /// A completion was added to the end of the ring. One that is `urgent` and all before it wait no longer. One
+    /// that `failed` is not overtaken: what is flushed after it is its consequence.
+    pub(super) fn added(&mut self, of: WorkQueue, qpn: u32, urgent: bool, failed: bool) {
         let (count, _) = self.counts.entry(of).or_insert((0, qpn));
         *count += 1;
         let identity = [self.ordinal.into(), of.ordinal.into(), of.receives.into(), *count];
         let mut random = self.shuffle.draw(Choice::Hold, &identity);
-        let waits = random.chance(self.shuffle.share_ppm(Choice::Hold));
+        let waits = random.chance(self.shuffle.share_ppm(Choice::Hold)) && !failed;
         let (later, exponent) = (1 + random.below(MOST_LATER), random.below(PATIENCE_EXPONENTS));
         let later = if waits { later } else { 0 };
         let patience = match (waits, self.shuffle.is_virtual_time()) {
@@ -100,6 +101,10 @@ impl HeldCompletions {
         };
         self.added += 1;
         self.tickets.push_back(Ticket { of, due: self.added + later, patience, later });
+        if failed {
+            // They come in the order of the ring.
+            self.tickets.iter_mut().for_each(|ticket| ticket.later = 0);
+        }
         if urgent {
             self.release();
         }

@@ -131,6 +131,26 @@ fn a_failure_brings_everything_before_it() {
 }
 
 #[test]
+fn what_is_flushed_comes_after_the_failure_that_flushed_it() {
+    for seed in 0..SEEDS {
+        let (cq, _) = queue(seed, 100, false);
+        push(&cq, 1, false, 0);
+        let failed =
+            |status, opcode| WorkCompletion { status, opcode, qp_num: 1, ..WorkCompletion::default() };
+        let send = failed(WcStatus::RemOpErr, WcOpcode::Send);
+        let receive = failed(WcStatus::WrFlushErr, WcOpcode::Recv);
+        assert_eq!(cq.push_of(1, send, 0, false), Pushed::Stored);
+        assert_eq!(cq.push_of(1, receive, 0, false), Pushed::Stored);
+        let mut statuses = Vec::new();
+        while !cq.is_empty() {
+            statuses.extend(poll(&cq, 16).iter().map(|wc| wc.status));
+        }
+        statuses.retain(|status| *status != WcStatus::Success);
+        assert_eq!(statuses, [WcStatus::RemOpErr, WcStatus::WrFlushErr], "seed {seed}");
+    }
+}
+
+#[test]
 fn in_virtual_time_the_second_poll_of_a_call_finds_what_there_is() {
     for seed in 0..SEEDS {
         let (cq, _) = queue(seed, 100, true);

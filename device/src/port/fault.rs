@@ -18,6 +18,8 @@ const MAX_LATE: usize = 4096;
 const CONGESTION_EXPERIENCED: u8 = 0b11;
 /// How long to wait after the port below was busy with the rest of a batch.
 const BUSY_RETRY_NS: u64 = 100_000;
+/// How often a busy port is asked again when all is released at once.
+const RELEASE_ATTEMPTS: usize = 64;
 
 /// What went wrong so far, in packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -233,14 +235,19 @@ impl<P: Port> FaultPort<P> {
             return Ok(());
         }
         self.send_pending(now_ns)?;
-        let mut due: Vec<Held> = self.late.extract_if(.., |late| late.release_at_ns <= now_ns).collect();
-        due.extend(self.held.extract_if(.., |held| held.release_at_ns <= now_ns));
+        self.fall_due(now_ns);
+        self.send_pending(now_ns)
+    }
+
+    /// What is held back until `until_ns` at the latest is to be sent next.
+    fn fall_due(&mut self, until_ns: u64) {
+        let mut due: Vec<Held> = self.late.extract_if(.., |late| late.release_at_ns <= until_ns).collect();
+        due.extend(self.held.extract_if(.., |held| held.release_at_ns <= until_ns));
         due.sort_by_key(|held| held.release_at_ns);
         for held in due {
             let run = Run::of(&held.path, &held.bytes, held.comment);
             self.pending.extend(std::iter::repeat_n(run, held.copies));
         }
-        self.send_pending(now_ns)
     }
 }
 
@@ -351,6 +358,16 @@ impl<P: Port> PortLayer for FaultPort<P> {
                 handler(received);
             }
         })
+    }
+
+    fn release_through(&mut self, now_ns: u64) {
+        self.fall_due(u64::MAX);
+        for _ in 0..RELEASE_ATTEMPTS {
+            if self.send_pending(now_ns).is_ok() {
+                break;
+            }
+        }
+        self.inner.release(now_ns);
     }
 
     fn held_until_ns(&self) -> Option<u64> {

@@ -205,6 +205,21 @@ fn it_works_around_a_simulated_port() {
 }
 
 #[test]
+fn what_is_held_back_leaves_in_the_order_of_its_times_when_the_device_closes() {
+    let late = |delay_ns| Fate { delay_ns, ..NOTHING };
+    let behind = Fate { behind_packets: 9, behind_ns: 2_000_000, ..NOTHING };
+    let mut port = faulty();
+    send(&mut port, 0, &packets(0..4, true), &[(0, late(3_000_000)), (1, behind), (2, late(1_000_000))])
+        .unwrap();
+    assert_eq!(batches(port.inner()), [vec![3]]);
+    port.release(0);
+    assert_eq!(batches(port.inner()), [vec![3], vec![2], vec![1], vec![0]]);
+    assert_eq!(port.next_event_ns(), None, "nothing is left");
+    port.release(0);
+    assert_eq!(batches(port.inner()).len(), 4, "each leaves once");
+}
+
+#[test]
 fn what_is_late_comes_after_its_time_and_in_the_order_of_release() {
     let late = |delay_ns| Fate { delay_ns, ..NOTHING };
     let cut = Fate { kept_bytes: Some(12), ..NOTHING };

@@ -32,6 +32,10 @@ pub trait Port: Send {
         None
     }
 
+    /// The device closes, or its process ends: layers send at once what they hold back. What the port is too
+    /// busy for is lost.
+    fn release(&mut self, _now_ns: u64) {}
+
     /// Starts receiving what is sent to a multicast group. A group joined twice must be left twice.
     ///
     /// # Errors
@@ -80,6 +84,11 @@ pub trait PortLayer: Send {
         None
     }
 
+    /// [`Port::release`] of the whole.
+    fn release_through(&mut self, now_ns: u64) {
+        self.below_mut().release(now_ns);
+    }
+
     /// [`Port::group`] of the whole.
     fn group_through(&mut self) -> Option<&mut dyn ProcessGroup> {
         self.below_mut().group()
@@ -105,6 +114,10 @@ impl<L: PortLayer> Port for L {
 
     fn next_event_ns(&self) -> Option<u64> {
         [self.below().next_event_ns(), self.held_until_ns()].into_iter().flatten().min()
+    }
+
+    fn release(&mut self, now_ns: u64) {
+        self.release_through(now_ns);
     }
 
     fn join(&mut self, group: IpAddr) -> io::Result<()> {

@@ -49,6 +49,23 @@ impl Resources {
         }
     }
 
+    /// A program that is told of an event of a connection finds the completions that came before it: when its
+    /// peer disconnects, the peer's last message is there.
+    #[inline]
+    pub(crate) fn release_before_messages(&mut self) {
+        if self.is_shuffled() {
+            self.release_all();
+        }
+    }
+
+    #[cold]
+    fn release_all(&mut self) {
+        self.release_late();
+        for (_, entry) in self.cqs.iter() {
+            entry.cq.release_held();
+        }
+    }
+
     /// A queue pair is destroyed.
     pub(super) fn forget_schedule_of(&mut self, ordinal: u32) {
         self.release_late();

@@ -24,7 +24,12 @@ fn pair(program: &str, arguments: &[&str]) {
     pair_on([kit::address(), kit::address()], program, arguments);
 }
 
-fn pair_on([one, other]: [Ipv4Addr; 2], program: &str, arguments: &[&str]) {
+fn pair_on(addresses: [Ipv4Addr; 2], program: &str, arguments: &[&str]) {
+    pair_with(addresses, program, arguments, None);
+}
+
+/// `fault`: a rule for the server.
+fn pair_with([one, other]: [Ipv4Addr; 2], program: &str, arguments: &[&str], fault: Option<&str>) {
     if !installed(program) {
         return;
     }
@@ -34,7 +39,9 @@ fn pair_on([one, other]: [Ipv4Addr; 2], program: &str, arguments: &[&str]) {
         command.args(["-d", "pumice0", "-g", "0", "-p", &port]).args(arguments);
         command
     };
-    let mut server = kit::start(&mut common(one));
+    let mut serve = common(one);
+    serve.envs(fault.map(|rule| ("PUMICE_FAULT", rule)));
+    let mut server = kit::start(&mut serve);
     // It does not say when it listens: the client's first tries may be too early.
     let client = loop {
         let client = common(other).arg("127.0.0.1").output().expect("timeout(1) runs");
@@ -82,6 +89,15 @@ fn rc_pingpong_with_extended_calls() {
 #[test]
 fn uc_pingpong() {
     pair("ibv_uc_pingpong", &["-n", "300"]);
+}
+
+/// The server's last message is delayed for longer than the server lives; the client waits for it.
+#[test]
+fn a_delayed_packet_outlives_the_process_that_sent_it() {
+    let addresses = [kit::address(), kit::address()];
+    let rule = "delay time=50s side=requester message=9";
+    pair_with(addresses, "ibv_uc_pingpong", &["-n", "10"], Some(rule));
+    pair_with(addresses, "ibv_ud_pingpong", &["-n", "10", "-s", "1024"], Some(rule));
 }
 
 #[test]

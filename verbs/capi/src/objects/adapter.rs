@@ -179,6 +179,7 @@ extern "C" fn farewell() {
             adapter.hca.end_schedule();
             adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
             adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
+            adapter.hca.release_packets();
             adapter.hca.events().settle(LOG_PATIENCE);
             capture::flush_capture();
         }
