@@ -127,8 +127,8 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Of an answer to a READ the AETH does not count. Whether the packet has one depends on where the repeated
-    /// request began, and so on when the requester gave up waiting.
+    /// Of an answer to a READ the AETH does not count. Whether the packet has one depends on where the
+    /// repeated request began, and so on when the requester gave up waiting.
     pub(super) fn of(departure: &Departure<'_>) -> Size {
         let Departure { length_bytes, payload_bytes, identity, .. } = *departure;
         let answers_read = identity.side == Side::Responder && payload_bytes > 0;

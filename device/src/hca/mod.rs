@@ -327,8 +327,9 @@ impl Hca {
         }
     }
 
-    /// Before the process exits, and after [`end_schedule`](Hca::end_schedule) and a poll: packets that a fault
-    /// plan delays leave, unless another thread drives. They are in the network, so they outlive their sender.
+    /// Before the process exits, and after [`end_schedule`](Hca::end_schedule) and a poll: packets that a
+    /// fault plan delays leave, unless another thread drives. They are in the network, so they outlive
+    /// their sender.
     pub fn release_packets(&self) {
         if let Some(mut engine) = self.core.try_lock() {
             engine.port.release(self.core.clock.now_ns());

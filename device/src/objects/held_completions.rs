@@ -84,8 +84,8 @@ impl HeldCompletions {
         })
     }
 
-    /// A completion was added to the end of the ring. One that is `urgent` and all before it wait no longer. One
-    /// that `failed` is not overtaken: what is flushed after it is its consequence.
+    /// A completion was added to the end of the ring. One that is `urgent` and all before it wait no longer.
+    /// One that `failed` is not overtaken: what is flushed after it is its consequence.
     pub(super) fn added(&mut self, of: WorkQueue, qpn: u32, urgent: bool, failed: bool) {
         let (count, _) = self.counts.entry(of).or_insert((0, qpn));
         *count += 1;
