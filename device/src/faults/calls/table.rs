@@ -5,9 +5,10 @@
 //! libibverbs, librdmacm and the kernel's commands behind the call are known to give.
 
 use libc::{
-    EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT, EAGAIN, EBADF, EBUSY, ECONNREFUSED, EFAULT, EHOSTUNREACH, EINTR,
-    EINVAL, EIO, EISCONN, EMFILE, ENETUNREACH, ENFILE, ENODATA, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOSYS,
-    ENOTCONN, EOPNOTSUPP, EPERM, ETIMEDOUT,
+    EACCES, EADDRINUSE, EADDRNOTAVAIL, EAFNOSUPPORT, EAGAIN, EALREADY, EBADF, EBUSY, ECONNABORTED,
+    ECONNREFUSED, ECONNRESET, EDESTADDRREQ, EEXIST, EFAULT, EHOSTUNREACH, EINPROGRESS, EINTR, EINVAL, EIO,
+    EISCONN, EMFILE, EMSGSIZE, ENETUNREACH, ENFILE, ENOBUFS, ENODATA, ENODEV, ENOENT, ENOMEM, ENOPROTOOPT,
+    ENOSPC, ENOSYS, ENOTCONN, ENOTSOCK, EOPNOTSUPP, EPERM, EPIPE, EPROTO, EPROTONOSUPPORT, ETIMEDOUT,
 };
 
 /// The errnos of a call. The first is what a rule without an errno uses.
@@ -107,6 +108,102 @@ const ADVISE: Errnos = Errnos::Listed(&[ENOMEM, EOPNOTSUPP, EFAULT, EINVAL, EPER
 const ECE: Errnos = Errnos::Listed(&[EINVAL, EOPNOTSUPP]);
 const NOTIFY: Errnos = Errnos::Usual(&[EINVAL, EISCONN, ENODEV, EIO]);
 
+// Calls of rsockets: rsocket(7) lists no errnos, and says that they behave as those of sockets. So these are
+// the errnos of the manual pages of those in section 2, and what rsockets gives besides when a peer is gone.
+const SOCKET: Errnos = Errnos::Usual(&[
+    ENOMEM,
+    ENOBUFS,
+    EMFILE,
+    ENFILE,
+    EACCES,
+    EAFNOSUPPORT,
+    EINVAL,
+    EPROTONOSUPPORT,
+    EOPNOTSUPP,
+]);
+const BIND: Errnos = Errnos::Usual(&[EADDRINUSE, EADDRNOTAVAIL, EACCES, EBADF, EINVAL, ENOTSOCK, EFAULT]);
+const LISTEN: Errnos = Errnos::Usual(&[EADDRINUSE, EBADF, EINVAL, ENOTSOCK, EOPNOTSUPP]);
+const ACCEPT: Errnos = Errnos::Usual(&[
+    ECONNABORTED,
+    EMFILE,
+    ENFILE,
+    ENOBUFS,
+    ENOMEM,
+    EAGAIN,
+    EINTR,
+    EBADF,
+    EFAULT,
+    EINVAL,
+    ENOTSOCK,
+    EOPNOTSUPP,
+    EPERM,
+    EPROTO,
+]);
+const CONNECT_SOCKET: Errnos = Errnos::Usual(&[
+    ECONNREFUSED,
+    ETIMEDOUT,
+    ENETUNREACH,
+    EHOSTUNREACH,
+    ECONNRESET,
+    EADDRINUSE,
+    EADDRNOTAVAIL,
+    EAFNOSUPPORT,
+    EACCES,
+    EPERM,
+    EAGAIN,
+    EALREADY,
+    EINPROGRESS,
+    EINTR,
+    EISCONN,
+    EBADF,
+    EFAULT,
+    EINVAL,
+    ENOMEM,
+    ENOTSOCK,
+]);
+const SHUTDOWN: Errnos = Errnos::Usual(&[ENOTCONN, EBADF, EINVAL, ENOTSOCK]);
+const CLOSE: Errnos = Errnos::Usual(&[EIO, EBADF, EINTR]);
+const SEND: Errnos = Errnos::Usual(&[
+    ECONNRESET,
+    EPIPE,
+    ENOBUFS,
+    ENOMEM,
+    EAGAIN,
+    EINTR,
+    ENOTCONN,
+    EMSGSIZE,
+    EDESTADDRREQ,
+    EISCONN,
+    EACCES,
+    EBADF,
+    EFAULT,
+    EINVAL,
+    ENOTSOCK,
+    EOPNOTSUPP,
+    EIO,
+]);
+const RECEIVE: Errnos = Errnos::Usual(&[
+    ECONNRESET,
+    ECONNREFUSED,
+    ENOMEM,
+    EAGAIN,
+    EINTR,
+    ENOTCONN,
+    ETIMEDOUT,
+    EBADF,
+    EFAULT,
+    EINVAL,
+    ENOTSOCK,
+    EIO,
+]);
+const WAIT_SOCKETS: Errnos = Errnos::Usual(&[ENOMEM, EINTR, EINVAL, EFAULT, EBADF]);
+const NAME: Errnos = Errnos::Usual(&[ENOTCONN, ENOBUFS, EBADF, EFAULT, EINVAL, ENOTSOCK]);
+const OPTION: Errnos = Errnos::Usual(&[ENOPROTOOPT, EBADF, EFAULT, EINVAL, ENOTSOCK, EOPNOTSUPP]);
+const FILE_FLAGS: Errnos = Errnos::Usual(&[EINVAL, EACCES, EAGAIN, EBADF, EPERM, EOPNOTSUPP]);
+const MAP: Errnos = Errnos::Usual(&[ENOMEM, EINVAL, EBADF, ENOTSOCK, ENOTCONN, EOPNOTSUPP]);
+const EPOLL: Errnos = Errnos::Usual(&[ENOMEM, EMFILE, ENFILE, EINVAL]);
+const EPOLL_CONTROL: Errnos = Errnos::Usual(&[ENOMEM, ENOSPC, EEXIST, ENOENT, EBADF, EINVAL, EPERM, EFAULT]);
+
 /// All calls that can fail, by name.
 pub const CALLS: &[CallInfo] = &[
     call("ibv_advise_mr", "ibv_advise_mr", ADVISE),
@@ -199,6 +296,10 @@ pub const CALLS: &[CallInfo] = &[
     call("ibv_start_poll", "ibv_create_cq_ex", POLL),
     call("ibv_unreg_xrc_rcv_qp", "", DESTROY),
     call("ibv_wr_complete", "ibv_wr_post", POST),
+    call("raccept", "rsocket", ACCEPT),
+    call("rbind", "rsocket", BIND),
+    call("rclose", "rsocket", CLOSE),
+    call("rconnect", "rsocket", CONNECT_SOCKET),
     call("rdma_accept", "rdma_accept", CONNECT),
     call("rdma_ack_cm_event", "rdma_ack_cm_event", CM),
     call("rdma_bind_addr", "rdma_bind_addr", ADDRESS),
@@ -234,6 +335,32 @@ pub const CALLS: &[CallInfo] = &[
     call("rdma_set_local_ece", "rdma_set_local_ece", CM),
     call("rdma_set_option", "rdma_set_option", CM),
     call("rdma_write_cm_event", "", CM),
+    call("repoll_create", "", EPOLL),
+    call("repoll_ctl", "", EPOLL_CONTROL),
+    call("repoll_wait", "", WAIT_SOCKETS),
+    call("rfcntl", "rsocket", FILE_FLAGS),
+    call("rgetpeername", "rsocket", NAME),
+    call("rgetsockname", "rsocket", NAME),
+    call("rgetsockopt", "rsocket", OPTION),
+    call("riomap", "rsocket", MAP),
+    call("riounmap", "rsocket", MAP),
+    call("riowrite", "rsocket", SEND),
+    call("rlisten", "rsocket", LISTEN),
+    call("rpoll", "rsocket", WAIT_SOCKETS),
+    call("rread", "rsocket", RECEIVE),
+    call("rreadv", "rsocket", RECEIVE),
+    call("rrecv", "rsocket", RECEIVE),
+    call("rrecvfrom", "rsocket", RECEIVE),
+    call("rrecvmsg", "rsocket", RECEIVE),
+    call("rselect", "rsocket", WAIT_SOCKETS),
+    call("rsend", "rsocket", SEND),
+    call("rsendmsg", "rsocket", SEND),
+    call("rsendto", "rsocket", SEND),
+    call("rsetsockopt", "rsocket", OPTION),
+    call("rshutdown", "rsocket", SHUTDOWN),
+    call("rsocket", "rsocket", SOCKET),
+    call("rwrite", "rsocket", SEND),
+    call("rwritev", "rsocket", SEND),
 ];
 
 #[cfg(test)]

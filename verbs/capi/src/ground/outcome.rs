@@ -191,20 +191,37 @@ pub(crate) fn value<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     quietly(|| walled(|| Ok(call()))).unwrap_or(otherwise)
 }
 
-/// Conventions for rsockets, whose calls end as those of sockets do: the gate does not count them, and what
-/// they do by other calls is their own.
+/// Conventions for rsockets, whose calls end as those of sockets do: what they do by other calls is their own.
 pub(crate) mod sockets {
-    use super::{Errno, TRY_AGAIN, Uncancelled, c_int, quietly, set_errno, walled};
+    use super::{About, End, Errno, TRY_AGAIN, Uncancelled, c_int, found, gate, quietly, set_errno, walled};
     use crate::ground::cancellation::RESTART;
 
-    fn contained<T>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    /// Runs a call of this name past the gate. Errnos of sockets are answers, of which nothing is said.
+    fn contained<T>(
+        name: &'static str,
+        call: impl FnOnce() -> Result<T, Errno>,
+        is_idle: impl FnOnce(&T) -> bool,
+    ) -> Result<T, Errno> {
         let _whole = Uncancelled::begin();
-        quietly(|| walled(call))
+        let passage = gate::enter(name, About::NOTHING);
+        let outcome = match passage.refused {
+            None => quietly(|| walled(call)),
+            Some(errno) => Err(errno),
+        };
+        let end = || match &outcome {
+            Ok(outcome) if is_idle(outcome) => End::Idle,
+            Err(RESTART) => End::Again,
+            // How often a program tries depends on time.
+            Err(Errno(libc::EAGAIN | libc::EINTR | libc::EALREADY)) => End::Idle,
+            Ok(_) | Err(Errno(libc::EINPROGRESS)) => End::Done,
+            Err(_) => End::Failed,
+        };
+        gate::leave(passage, end, About::NOTHING);
+        outcome
     }
 
-    /// As [`super::attempt`].
-    pub(crate) fn attempt<T: From<i8>>(call: impl FnOnce() -> Result<T, Errno>) -> T {
-        contained(call).unwrap_or_else(|errno| {
+    fn ended<T: From<i8>>(outcome: Result<T, Errno>) -> T {
+        outcome.unwrap_or_else(|errno| {
             if errno == RESTART {
                 return T::from(TRY_AGAIN);
             }
@@ -213,20 +230,35 @@ pub(crate) mod sockets {
         })
     }
 
+    /// As [`super::attempt`], of the call with this name, which its closure does not know.
+    pub(crate) fn attempt_of<T: From<i8>>(name: &'static str, call: impl FnOnce() -> Result<T, Errno>) -> T {
+        ended(contained(name, call, found))
+    }
+
+    /// As [`super::attempt`].
+    pub(crate) fn attempt<T: From<i8>, C: FnOnce() -> Result<T, Errno>>(call: C) -> T {
+        attempt_of(std::any::type_name::<C>(), call)
+    }
+
+    /// As [`super::attempt`], of a call that found nothing if it returns 0.
+    pub(crate) fn polled<C: FnOnce() -> Result<c_int, Errno>>(call: C) -> c_int {
+        ended(contained(std::any::type_name::<C>(), call, |count| *count == 0))
+    }
+
     /// As [`super::number`].
-    pub(crate) fn number(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
-        contained(call).unwrap_or_else(|Errno(errno)| {
-            set_errno(errno);
-            -1
-        })
+    pub(crate) fn number<C: FnOnce() -> Result<c_int, Errno>>(call: C) -> c_int {
+        ended(contained(std::any::type_name::<C>(), call, found))
     }
 
     /// For calls that return a number of bytes, or -1 and errno.
-    pub(crate) fn count(call: impl FnOnce() -> Result<isize, Errno>) -> isize {
-        contained(call).unwrap_or_else(|Errno(errno)| {
-            set_errno(errno);
-            -1
-        })
+    pub(crate) fn count<C: FnOnce() -> Result<isize, Errno>>(call: C) -> isize {
+        ended(contained(std::any::type_name::<C>(), call, found))
+    }
+
+    /// A call that is none of the program's, and is refused.
+    pub(crate) fn not_for_the_library(Errno(errno): Errno) -> c_int {
+        set_errno(errno);
+        -1
     }
 }
 

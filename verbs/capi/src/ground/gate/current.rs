@@ -20,6 +20,8 @@ const QUIET: Made = Made { call: "", ordinal: 0, qp: None, is_met: false };
 
 thread_local! {
     static CURRENT: Cell<Option<Made>> = const { Cell::new(None) };
+    /// A call whose attempt has ended without an outcome, until the next one.
+    static BETWEEN: Cell<Option<Made>> = const { Cell::new(None) };
 }
 
 /// The call of the program that this thread is in.
@@ -34,6 +36,16 @@ pub(super) fn begin(made: Made) {
 
 pub(super) fn end() -> Option<Made> {
     CURRENT.try_with(Cell::take).ok().flatten()
+}
+
+/// The call goes on with another attempt.
+pub(super) fn put_aside(made: Made) {
+    let _ = BETWEEN.try_with(|between| between.set(Some(made)));
+}
+
+/// The call that goes on.
+pub(super) fn take_aside() -> Option<Made> {
+    BETWEEN.try_with(Cell::take).ok().flatten()
 }
 
 /// Runs something whose calls of this library are not the program's.

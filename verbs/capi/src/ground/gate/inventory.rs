@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::current::current;
+use super::names::is_of_sockets;
 
 /// An object that the program has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +48,9 @@ const OF_IDENTIFIERS: [&str; 4] = ["identifier", "event channel", "queue pair", 
 pub(crate) fn handed_out(address: usize, kind: &'static str) {
     let Some(mut inventory) = lock() else { return };
     let Some(made) = current().filter(|made| !made.call.is_empty()) else { return };
+    if is_of_sockets(made.call) {
+        return;
+    }
     if made.call.starts_with("rdma_") && !OF_IDENTIFIERS.contains(&kind) {
         return;
     }

@@ -49,8 +49,13 @@ impl Passage {
 #[cold]
 #[inline(never)]
 pub(super) fn enter(closure: &'static str, about: About) -> Passage {
-    if current().is_some() || cancellation::is_repeated() {
+    if current().is_some() {
         return Passage::UNSEEN;
+    }
+    if cancellation::is_repeated() {
+        let Some(made) = current::take_aside() else { return Passage::UNSEEN };
+        current::begin(made);
+        return Passage { is_outer: true, refused: None };
     }
     let Some((made, mut fate)) = state::enter(closure, about) else { return Passage::UNSEEN };
     if watch::is_lost() && !names::outlives_device(made.call) {
@@ -83,8 +88,8 @@ pub(super) enum End {
     Failed,
 }
 
-/// The call after which peers can connect.
-const LISTEN: &str = "rdma_listen";
+/// The calls after which peers can connect.
+const LISTEN: [&str; 2] = ["rdma_listen", "rlisten"];
 
 /// A call that has entered leaves.
 #[inline]
@@ -100,7 +105,8 @@ fn left(passage: Passage, end: End, about: About) {
     let Some(made) = current::end() else { return };
     match end {
         End::Idle if passage.refused.is_none() => return state::take_back(&made),
-        End::Done if made.call == LISTEN => state::listens(),
+        End::Done if LISTEN.contains(&made.call) => state::listens(),
+        End::Again => current::put_aside(made),
         End::Failed if names::gives_back(made.call) => inventory::excuse(about.address),
         _ => {}
     }

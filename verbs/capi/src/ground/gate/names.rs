@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use fnv::FnvBuildHasher;
 
-/// The call that a closure belongs to. Calls of rsockets end as those of sockets do, and have no rules; what
-/// nothing here serves says its name itself.
+/// The call that a closure belongs to; what nothing here serves says its name itself.
 pub(in crate::ground) fn call_of(closure: &str) -> Option<String> {
-    if closure.contains("::rsocket::") || closure.contains("::unserved::") {
+    if closure.contains("::unserved::") {
         return None;
     }
     let call = closure.split("::").filter(|part| !part.starts_with("{{")).last()?.trim_start_matches('_');
-    let has_prefix = ["ibv_", "rdma_", "mlx", "efadv_", "manadv_"].iter().any(|p| call.starts_with(p));
+    let has_prefix = closure.contains("::rsocket::")
+        || ["ibv_", "rdma_", "mlx", "efadv_", "manadv_"].iter().any(|p| call.starts_with(p));
     Some(if has_prefix { call.to_owned() } else { format!("ibv_{call}") })
 }
 
@@ -29,6 +29,11 @@ impl Names {
     }
 }
 
+/// Whether it is a call of rsockets, whose objects of verbs are its own.
+pub(super) fn is_of_sockets(call: &str) -> bool {
+    call.starts_with('r') && !call.starts_with("rdma_")
+}
+
 /// Whether a call gives an object back.
 pub(super) fn gives_back(call: &str) -> bool {
     const STARTS: [&str; 6] =
@@ -39,7 +44,8 @@ pub(super) fn gives_back(call: &str) -> bool {
 /// Whether a call works although the device is lost.
 pub(super) fn outlives_device(call: &str) -> bool {
     const EVENTS: [&str; 3] = ["ibv_get_async_event", "rdma_get_cm_event", "rdma_ack_cm_event"];
-    gives_back(call) || EVENTS.contains(&call)
+    // What is below a socket says that the device is lost.
+    gives_back(call) || EVENTS.contains(&call) || is_of_sockets(call)
 }
 
 #[cfg(test)]
@@ -53,7 +59,8 @@ mod tests {
             ("pumice::queue_pair::create_qp_ex::{{closure}}::{{closure}}", Some("ibv_create_qp_ex")),
             ("pumice::query::_ibv_query_gid_ex::{{closure}}", Some("ibv_query_gid_ex")),
             ("pumice::rdma_cm::bind::rdma_listen::{{closure}}", Some("rdma_listen")),
-            ("pumice::rsocket::calls::data::rrecv::{{closure}}", None),
+            ("pumice::rsocket::calls::connection::raccept::{{closure}}::{{closure}}", Some("raccept")),
+            ("::rsocket::rrecv", Some("rrecv")),
             ("pumice::ground::unserved::int::{{closure}}", None),
         ] {
             assert_eq!(call_of(closure).as_deref(), call, "{closure}");

@@ -9,7 +9,7 @@ use super::room::{RoomPointer, stream};
 use crate::ground::cancellation::blocking;
 use crate::ground::errno::{Errno, NOT_SUPPORTED};
 use crate::ground::outcome::TRY_AGAIN;
-use crate::ground::outcome::sockets::{attempt, number};
+use crate::ground::outcome::sockets::{attempt, not_for_the_library, number};
 use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rsocket::parts::options::Options;
 use crate::rsocket::parts::reentry::{Inside, is_inside};
@@ -20,12 +20,12 @@ use crate::rsocket::sockets::table::{self, Removed, Socket, socket};
 
 /// socket(2): for streams (TCP) and datagrams (UDP) of IPv4 and IPv6.
 pub(crate) extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    // A socket of the library's own.
+    if is_inside() {
+        return not_for_the_library(NOT_SUPPORTED);
+    }
     number(|| {
         let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
-        // A socket of the library's own.
-        if is_inside() {
-            return Err(NOT_SUPPORTED);
-        }
         let _inside = Inside::enter();
         if !matches!(domain, libc::AF_INET | libc::AF_INET6) {
             return Err(NOT_SUPPORTED);

@@ -8,7 +8,7 @@ use super::room::RoomPointer;
 use crate::ground::cancellation::blocking;
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::ground::outcome::TRY_AGAIN;
-use crate::ground::outcome::sockets::attempt;
+use crate::ground::outcome::sockets::attempt_of;
 use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rsocket::parts::buffers::{Buffers, DataPointer, Vector, VectorsPointer, check};
 use crate::rsocket::parts::reentry::Inside;
@@ -21,7 +21,7 @@ pub(crate) extern "C-unwind" fn rrecv(
     len: usize,
     flags: c_int,
 ) -> isize {
-    rrecvfrom(descriptor, buf, len, flags, RoomPointer::NULL, None)
+    receive_one("::rsocket::rrecv", descriptor, buf.vector(len), flags, RoomPointer::NULL, None)
 }
 
 pub(crate) extern "C-unwind" fn rrecvfrom(
@@ -30,10 +30,23 @@ pub(crate) extern "C-unwind" fn rrecvfrom(
     len: usize,
     flags: c_int,
     src_addr: RoomPointer,
+    addrlen: Option<&mut socklen_t>,
+) -> isize {
+    receive_one("::rsocket::rrecvfrom", descriptor, buf.vector(len), flags, src_addr, addrlen)
+}
+
+/// Receives into one buffer, by the call of this name.
+#[inline(always)]
+fn receive_one(
+    call: &'static str,
+    descriptor: c_int,
+    into: Vector,
+    flags: c_int,
+    src_addr: RoomPointer,
     mut addrlen: Option<&mut socklen_t>,
 ) -> isize {
-    in_attempts(|moved| {
-        let list = [buf.vector(len)];
+    in_attempts(call, |moved| {
+        let list = [into];
         receive(descriptor, check(&list)?, moved, flags, src_addr, addrlen.as_deref_mut())
     })
 }
@@ -43,7 +56,7 @@ pub(crate) extern "C-unwind" fn rrecvmsg(
     mut msg: Option<&mut msghdr>,
     flags: c_int,
 ) -> isize {
-    in_attempts(|moved| {
+    in_attempts("::rsocket::rrecvmsg", |moved| {
         let msg = msg.as_deref_mut().ok_or(Errno(libc::EFAULT))?;
         let list = parts_of(msg)?;
         let name = RoomPointer::of_name(msg);
@@ -60,11 +73,13 @@ fn parts_of<'a>(msg: &msghdr) -> Result<&'a [Vector], Errno> {
 }
 
 pub(crate) extern "C-unwind" fn rread(descriptor: c_int, buf: DataPointer, count: usize) -> isize {
-    rrecv(descriptor, buf, count, 0)
+    receive_one("::rsocket::rread", descriptor, buf.vector(count), 0, RoomPointer::NULL, None)
 }
 
 pub(crate) extern "C-unwind" fn rreadv(descriptor: c_int, iov: VectorsPointer, iovcnt: c_int) -> isize {
-    in_attempts(|moved| receive(descriptor, iov.list(iovcnt)?, moved, 0, RoomPointer::NULL, None))
+    in_attempts("::rsocket::rreadv", |moved| {
+        receive(descriptor, iov.list(iovcnt)?, moved, 0, RoomPointer::NULL, None)
+    })
 }
 
 pub(crate) extern "C-unwind" fn rsend(
@@ -73,7 +88,7 @@ pub(crate) extern "C-unwind" fn rsend(
     len: usize,
     flags: c_int,
 ) -> isize {
-    rsendto(descriptor, buf, len, flags, AddressPointer::NULL, 0)
+    send_one("::rsocket::rsend", descriptor, buf.vector(len), flags, AddressPointer::NULL, 0)
 }
 
 pub(crate) extern "C-unwind" fn rsendto(
@@ -84,15 +99,28 @@ pub(crate) extern "C-unwind" fn rsendto(
     dest_addr: AddressPointer,
     addrlen: socklen_t,
 ) -> isize {
-    in_attempts(|moved| {
-        let list = [buf.vector(len)];
+    send_one("::rsocket::rsendto", descriptor, buf.vector(len), flags, dest_addr, addrlen)
+}
+
+/// Sends from one buffer, by the call of this name.
+#[inline(always)]
+fn send_one(
+    call: &'static str,
+    descriptor: c_int,
+    from: Vector,
+    flags: c_int,
+    dest_addr: AddressPointer,
+    addrlen: socklen_t,
+) -> isize {
+    in_attempts(call, |moved| {
+        let list = [from];
         send(descriptor, check(&list)?, moved, flags, dest_addr, addrlen)
     })
 }
 
 /// Control data (credentials, descriptors) cannot be sent: EOPNOTSUPP.
 pub(crate) extern "C-unwind" fn rsendmsg(descriptor: c_int, msg: Option<&msghdr>, flags: c_int) -> isize {
-    in_attempts(|moved| {
+    in_attempts("::rsocket::rsendmsg", |moved| {
         let msg = msg.ok_or(Errno(libc::EFAULT))?;
         if !msg.msg_control.is_null() && msg.msg_controllen > 0 {
             return Err(NOT_SUPPORTED);
@@ -102,19 +130,24 @@ pub(crate) extern "C-unwind" fn rsendmsg(descriptor: c_int, msg: Option<&msghdr>
 }
 
 pub(crate) extern "C-unwind" fn rwrite(descriptor: c_int, buf: DataPointer, count: usize) -> isize {
-    rsend(descriptor, buf, count, 0)
+    send_one("::rsocket::rwrite", descriptor, buf.vector(count), 0, AddressPointer::NULL, 0)
 }
 
 pub(crate) extern "C-unwind" fn rwritev(descriptor: c_int, iov: VectorsPointer, iovcnt: c_int) -> isize {
-    in_attempts(|moved| send(descriptor, iov.list(iovcnt)?, moved, 0, AddressPointer::NULL, 0))
+    in_attempts("::rsocket::rwritev", |moved| {
+        send(descriptor, iov.list(iovcnt)?, moved, 0, AddressPointer::NULL, 0)
+    })
 }
 
-/// Makes attempts until one has an outcome; each gets how many bytes those before have moved.
+/// Makes attempts of the call of this name until one has an outcome; each gets how many bytes those before have moved.
 #[inline(always)]
-pub(super) fn in_attempts<F: FnMut(&mut usize) -> Result<isize, Errno>>(mut one: F) -> isize {
+pub(super) fn in_attempts<F: FnMut(&mut usize) -> Result<isize, Errno>>(
+    call: &'static str,
+    mut one: F,
+) -> isize {
     const { assert!(!std::mem::needs_drop::<F>(), "what the closure owns would be lost with the thread") };
     let mut moved = 0;
-    blocking(isize::from(TRY_AGAIN), || attempt(|| one(&mut moved)))
+    blocking(isize::from(TRY_AGAIN), || attempt_of(call, || one(&mut moved)))
 }
 
 /// Goes on with what earlier attempts have left of a list: how many bytes all of them have moved.

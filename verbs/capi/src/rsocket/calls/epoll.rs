@@ -12,7 +12,7 @@ use crate::ground::arguments::{OutArray, Places};
 use crate::ground::cancellation::blocking;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::TRY_AGAIN;
-use crate::ground::outcome::sockets::{attempt, number};
+use crate::ground::outcome::sockets::{number, polled};
 use crate::ground::system_call;
 use crate::rsocket::parts::reentry::Inside;
 use crate::rsocket::parts::waker::Waker;
@@ -79,7 +79,7 @@ pub(crate) extern "C-unwind" fn repoll_wait(
     timeout: c_int,
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
-        attempt(|| {
+        polled(|| {
             let _inside = Inside::enter();
             let interest = interest(epfd)?;
             let count = usize::try_from(maxevents).ok().filter(|count| *count > 0).ok_or(INVALID)?;

@@ -42,7 +42,7 @@ pub(crate) extern "C-unwind" fn riowrite(
     offset: off_t,
     flags: c_int,
 ) -> usize {
-    let written = in_attempts(|moved| {
+    let written = in_attempts("::rsocket::riowrite", |moved| {
         let _inside = Inside::enter();
         let from = [buf.vector(length)];
         let (stream, offset) = (stream(descriptor)?, (offset as u64).wrapping_add(*moved as u64));

@@ -8,7 +8,7 @@ use libc::{fd_set, nfds_t, pollfd, timeval};
 use crate::ground::cancellation::{begun, blocking};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::TRY_AGAIN;
-use crate::ground::outcome::sockets::attempt;
+use crate::ground::outcome::sockets::polled;
 use crate::rsocket::parts::reentry::Inside;
 use crate::rsocket::sockets::waiting::{deadline, wait};
 
@@ -41,7 +41,7 @@ impl EntriesPointer {
 /// poll(2), for sockets and other descriptors.
 pub(crate) extern "C-unwind" fn rpoll(fds: EntriesPointer, nfds: nfds_t, timeout: c_int) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
-        attempt(|| {
+        polled(|| {
             let _inside = Inside::enter();
             Ok(wait(fds.entries(nfds)?, deadline(timeout))? as c_int)
         })
@@ -57,7 +57,7 @@ pub(crate) extern "C-unwind" fn rselect(
     timeout: Option<&timeval>,
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
-        attempt(|| {
+        polled(|| {
             let _inside = Inside::enter();
             let sets = [readfds.as_deref_mut(), writefds.as_deref_mut(), exceptfds.as_deref_mut()];
             select(nfds, sets, timeout)
