@@ -126,7 +126,7 @@ fn a_capture_has_what_a_plan_lost_and_says_what_it_harmed() {
     assert_eq!(totals["lost"], 1);
     let said = |psn: u32| -> Vec<&str> {
         let sends = packets.iter().filter(|one| one["psn"] == psn && one["opcode"] == "RC_SEND_ONLY");
-        sends.filter_map(|one| one["comment"].as_str()).collect()
+        sends.filter_map(|one| one["comments"][0].as_str()).collect()
     };
     let of = |psn: u32, transmission: u32| {
         format!(
@@ -134,7 +134,8 @@ fn a_capture_has_what_a_plan_lost_and_says_what_it_harmed() {
         )
     };
     assert_eq!(said(2), [format!("pumice: lost: fault \"third\" loses {}", of(2, 1))]);
-    let lost = packets.iter().find(|one| one["comment"].as_str().is_some_and(|text| text.contains("third")));
+    let lost =
+        packets.iter().find(|one| one["comments"][0].as_str().is_some_and(|text| text.contains("third")));
     assert_eq!(lost.map(|one| &one["icrc"]), Some(&"ok".into()), "it is whole");
     // The third is met twice.
     let twice = format!("pumice: harmed: fault \"duplicate\" sends 1 more of {}", of(4, 1));

@@ -1,6 +1,7 @@
 //! `pumice fault` with rules of every kind: calls, completions, events of channels, and rules that wait.
 
 use std::fs;
+use std::process::Output;
 
 use serde_json::Value;
 
@@ -132,4 +133,48 @@ fn events_of_channels_and_of_the_device_are_met_in_a_program_without_a_plan() {
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let late = lines.iter().find(|line| line["rule"] == "late-event" && line["nth"].is_u64());
     assert_eq!(late.map(|line| &line["nth"]), Some(&5.into()), "{text}");
+}
+
+#[test]
+fn calls_of_rsockets_fail_by_their_names() {
+    let place = Place::new("sockets");
+    let Some(program) = compile(&place, "sockets") else { return };
+    let report = place.0.join("report");
+    let own = std::process::id();
+    let address = format!("127.{}.{}.9", 150 + (own >> 8 & 0x1f), own & 0xff);
+    let run = |faults: &[&str]| -> Output {
+        let mut command = place.pumice(&["run", "--addr", &address, "--tag", "one"]);
+        command.args(faults).arg("--").arg(&program).arg(&address);
+        command.output().expect("it can be run")
+    };
+    let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+
+    let none = run(&[]);
+    let steps = ["rsocket", "rbind", "rlisten", "rsocket", "rconnect", "rwrite", "rread", "rclose"];
+    let all_good: String = steps.map(|step| format!("{step} 0\n")).concat();
+    assert_eq!((said(&none), none.status.code()), (all_good, Some(0)), "{}", errors(&none));
+
+    let report_text = report.to_str().expect("UTF-8");
+    let rules = ["fail call=rsocket nth=2 errno=EMFILE", "fail name=bind call=rbind times=1"];
+    let more =
+        ["fail name=peer call=rconnect nth=1", "fail name=data call=rwrite nth=1 errno=ENOSPC force=true"];
+    let mut faults = vec!["--fault-report", report_text];
+    rules.iter().chain(&more).for_each(|rule| faults.extend(["--fault", rule]));
+    let output = run(&faults);
+    let expected = "rsocket 0\nrbind 98\nrbind 0\nrlisten 0\nrsocket 24\nrsocket 0\nrconnect 111\nrconnect 0\n\
+                    rwrite 28\nrwrite 0\nrread 0\nrclose 0\n";
+    assert_eq!((said(&output).as_str(), output.status.code()), (expected, Some(0)), "{}", errors(&output));
+    let report_lines = fs::read_to_string(&report).expect("a report");
+    for part in ["\"call\":\"rsocket\",\"nth\":2", "\"call\":\"rconnect\",\"nth\":1"] {
+        assert!(report_lines.contains(part), "{part}: {report_lines}");
+    }
+
+    let wrong = run(&["--fault", "fail call=rread errno=ENOSPC"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        errors(&wrong).contains("rread does not fail with ENOSPC: write one of ECONNRESET"),
+        "{}",
+        errors(&wrong)
+    );
 }

@@ -30,9 +30,14 @@ struct Pair {
 }
 
 fn pair(qp_type: QpType, plan: &FaultPlan) -> Pair {
+    pair_of(qp_type, plan, &FaultPlan::new())
+}
+
+/// The same, with a plan for each.
+fn pair_of(qp_type: QpType, plan: &FaultPlan, of_peer: &FaultPlan) -> Pair {
     let mut world = World::new(FabricConfig { seed: 1, delay_ns: 1_000, ..FabricConfig::default() });
     let (a, report) = node(&mut world, "10.0.0.1", plan);
-    let (b, _) = node(&mut world, "10.0.0.2", &FaultPlan::new());
+    let (b, _) = node(&mut world, "10.0.0.2", of_peer);
     let (qa, qb) = (a.create_qp(qp_type), b.create_qp(qp_type));
     match qp_type {
         QpType::Ud => {
@@ -61,6 +66,31 @@ impl Pair {
                 SendRequest { sges: &[self.a.sge(0, 64)], flags, ..SendRequest::new(k, SendOpcode::Send) };
             self.a.hca.post_send(self.qa, &request).unwrap();
         }
+    }
+
+    /// `b` sends so many messages to a shared receive queue of `a`'s.
+    fn send_to_srq(&self, srq: Handle, number: u32, count: u64) {
+        for wr_id in 0..count {
+            let request = RecvRequest { wr_id, sges: &[self.a.sge(0, 64)] };
+            self.a.hca.post_srq_recv(srq, &request).unwrap();
+        }
+        for k in 0..count {
+            let sges = [self.b.sge(0, 64)];
+            let request =
+                SendRequest { xrc_srqn: number, sges: &sges, ..SendRequest::new(k, SendOpcode::Send) };
+            self.b.hca.post_send(self.qb, &request).unwrap();
+        }
+    }
+
+    /// Takes the next completions of `b`, so many.
+    fn take_of_peer(&mut self, count: usize) -> Vec<WorkCompletion> {
+        let mut all = Vec::new();
+        let (b, world) = (&self.b, &mut self.world);
+        assert!(world.run_until(SECOND_NS, || {
+            all.extend(b.drain());
+            all.len() == count
+        }));
+        all
     }
 
     /// Takes the next completions of `a`, so many.
@@ -294,9 +324,9 @@ fn a_request_of_a_shared_receive_queue_fails_with_its_queue_pair_alone() {
 }
 
 /// `b` sends to a shared receive queue of `a`'s XRC domain: the pair, the queue's number, and its completion
-/// queue. Each end has the plan of its node.
-fn xrc(plan: &FaultPlan) -> (Pair, u32, Handle) {
-    let mut pair = pair(QpType::Rc, plan);
+/// queue. Each end has a plan.
+fn xrc(plan: &FaultPlan, of_initiator: &FaultPlan) -> (Pair, u32, Handle) {
+    let mut pair = pair_of(QpType::Rc, plan, of_initiator);
     let xrcd = pair.a.hca.open_xrcd().unwrap();
     let xrc = Some((xrcd, pair.a.cq.handle()));
     let setup = SrqSetup { pd: pair.a.pd, max_wr: 8, max_sge: 1, cookie: 0, xrc };
@@ -314,25 +344,32 @@ fn xrc(plan: &FaultPlan) -> (Pair, u32, Handle) {
 #[test]
 fn a_receive_of_an_xrc_target_fails_with_the_target_and_the_initiator_is_told() {
     let plan = plan_of(&["complete status=local-length side=receive qp=1 message=1"]);
-    let (mut pair, number, srq) = xrc(&plan);
-    for wr_id in 0..3 {
-        let request = RecvRequest { wr_id, sges: &[pair.a.sge(0, 64)] };
-        pair.a.hca.post_srq_recv(srq, &request).unwrap();
-    }
-    for k in 0..3 {
-        let sges = [pair.b.sge(0, 64)];
-        let request = SendRequest { xrc_srqn: number, sges: &sges, ..SendRequest::new(k, SendOpcode::Send) };
-        pair.b.hca.post_send(pair.qb, &request).unwrap();
-    }
+    let (mut pair, number, srq) = xrc(&plan, &FaultPlan::new());
+    pair.send_to_srq(srq, number, 3);
     assert_eq!(seen(&pair.take(2)), [(0, Success), (1, WcStatus::LocLenErr)]);
     assert_eq!(pair.a.state(pair.qa), QpState::Err);
-    let mut of_peer = Vec::new();
-    let (b, world) = (&pair.b, &mut pair.world);
-    assert!(world.run_until(SECOND_NS, || {
-        of_peer.extend(b.drain());
-        of_peer.len() == 3
-    }));
+    let of_peer = pair.take_of_peer(3);
     assert_eq!(seen(&of_peer), [(0, Success), (1, WcStatus::RemInvReqErr), (2, WrFlushErr)]);
+}
+
+#[test]
+fn a_send_of_an_xrc_initiator_fails_and_the_target_has_what_arrived() {
+    for (name, status) in [
+        ("retry-exceeded", WcStatus::RetryExcErr),
+        ("remote-access", WcStatus::RemAccessErr),
+        ("flushed", WrFlushErr),
+    ] {
+        let rule = format!("complete status={name} vendor-err=129 side=send qp=1 message=1");
+        let (mut pair, number, srq) = xrc(&FaultPlan::new(), &plan_of(&[&rule]));
+        pair.send_to_srq(srq, number, 3);
+        let of_initiator = pair.take_of_peer(3);
+        assert_eq!(seen(&of_initiator), [(0, Success), (1, status), (2, WrFlushErr)], "{name}");
+        assert_eq!(of_initiator[1].vendor_err, 129);
+        assert_eq!(pair.b.state(pair.qb), QpState::Err);
+        // The message has arrived, and the target hears of nothing.
+        assert_eq!(seen(&pair.take(2))[..2], [(0, Success), (1, Success)], "{name}");
+        assert_eq!(pair.a.state(pair.qa), QpState::Rts);
+    }
 }
 
 /// The sorted report of `a` while it sends and receives 40 messages, in a network of this seed.

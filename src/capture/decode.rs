@@ -37,7 +37,7 @@ pub(crate) fn decode(frame: &Frame<'_>) -> Decoded {
     let verdict = check_icrc(&datagram);
     // It is printed, perhaps on a terminal.
     let plain = |text: &str| text.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
-    let comment = frame.comment.map(plain);
+    let comments: Vec<String> = frame.comments.iter().map(|text| plain(text)).collect();
     if verdict != Icrc::Ok
         && let Some(segment_bytes) = batch_segment_bytes(&datagram)
     {
@@ -46,13 +46,13 @@ pub(crate) fn decode(frame: &Frame<'_>) -> Decoded {
             segments
                 .map(|(payload, index)| Record {
                     batch_index: Some(index),
-                    comment: comment.clone(),
+                    comments: comments.clone(),
                     ..record(time_ns, &datagram, payload, check_segment(&datagram, payload, index))
                 })
                 .collect(),
         );
     }
-    Decoded::Roce(vec![Record { comment, ..record(time_ns, &datagram, datagram.payload, verdict) }])
+    Decoded::Roce(vec![Record { comments, ..record(time_ns, &datagram, datagram.payload, verdict) }])
 }
 
 fn record(time_ns: u64, datagram: &Datagram<'_>, payload: &[u8], icrc: Icrc) -> Record {

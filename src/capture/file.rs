@@ -24,7 +24,7 @@ pub(crate) struct Frame<'a> {
     /// Whether it was captured where it was sent, if the capture says so.
     pub(crate) is_outbound: Option<bool>,
     /// What the capture says about it.
-    pub(crate) comment: Option<&'a str>,
+    pub(crate) comments: Vec<&'a str>,
 }
 
 /// Calls `each` with every frame of a capture, in order.
@@ -89,7 +89,7 @@ fn pcap_frames<E>(
             bytes: &packet.data,
             cut: packet.incl_len < packet.orig_len,
             is_outbound: None,
-            comment: None,
+            comments: Vec::new(),
         };
         each(&frame).map_err(Reason::Callback)?;
     }
@@ -158,7 +158,7 @@ fn pcapng_frames<E>(
                     bytes: &packet.data,
                     cut: packet.data.len() < packet.original_len as usize,
                     is_outbound: packet.options.iter().find_map(is_outbound),
-                    comment: packet.options.iter().find_map(comment),
+                    comments: packet.options.iter().filter_map(comment).collect(),
                 };
                 each(&frame).map_err(Reason::Callback)?;
             }
@@ -170,7 +170,7 @@ fn pcapng_frames<E>(
                     bytes: packet.data.get(..length).unwrap_or_default(),
                     cut: packet.data.len() < packet.original_len as usize,
                     is_outbound: None,
-                    comment: None,
+                    comments: Vec::new(),
                 };
                 each(&frame).map_err(Reason::Callback)?;
             }

@@ -42,8 +42,8 @@ pub(crate) struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) malformed: Option<String>,
     /// What the capture says about it: what a fault plan did to it, in captures of this device.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) comment: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) comments: Vec<String>,
 }
 
 impl Default for Record {
@@ -66,7 +66,7 @@ impl Default for Record {
             payload_bytes: 0,
             icrc: Icrc::Missing,
             malformed: None,
-            comment: None,
+            comments: Vec::new(),
         }
     }
 }
@@ -120,15 +120,15 @@ impl Record {
             Icrc::Bad { right_for_ip_id: None } => write!(out, "  icrc BAD")?,
             Icrc::Bad { right_for_ip_id: Some(id) } => write!(out, "  icrc BAD (right for IP ID {id})")?,
         }
-        match &self.comment {
-            Some(comment) => writeln!(out, "  [{comment}]"),
-            None => writeln!(out),
+        for comment in &self.comments {
+            write!(out, "  [{comment}]")?;
         }
+        writeln!(out)
     }
 
     /// Whether a fault plan lost it, so that it was never on the network.
     pub(crate) fn is_lost(&self) -> bool {
-        self.comment.as_deref().is_some_and(|comment| comment.starts_with(LOST))
+        self.comments.iter().any(|comment| comment.starts_with(LOST))
     }
 }
 
@@ -387,6 +387,17 @@ mod tests {
         assert_eq!(json["flags"], serde_json::json!(["solicited", "ack-request"]));
         assert_eq!(json["icrc"], "bad");
         assert_eq!(json["icrc_right_for_ip_id"], 7);
+    }
+
+    #[test]
+    fn all_comments_are_shown_and_any_says_that_it_was_lost() {
+        let comments = ["pumice: call 3", "pumice: lost: a rule"].map(str::to_owned).to_vec();
+        let record = Record { comments, ..Record::default() };
+        assert!(text(&record).ends_with("  [pumice: call 3]  [pumice: lost: a rule]\n"), "{}", text(&record));
+        assert!(record.is_lost() && !Record::default().is_lost());
+        let json = serde_json::to_value(&record).expect("a record is JSON");
+        assert_eq!(json["comments"], serde_json::json!(["pumice: call 3", "pumice: lost: a rule"]));
+        assert!(serde_json::to_value(Record::default()).expect("JSON").get("comments").is_none());
     }
 
     #[test]

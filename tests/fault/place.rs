@@ -67,7 +67,12 @@ pub(crate) fn compile(place: &Place, name: &str) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fault/{name}.c"));
     let program = place.0.join(name);
     let flags = ["-std=gnu11", "-Wall", "-Werror", "-O1", "-o"];
-    let built = Command::new("cc").args(flags).arg(&program).arg(source).arg("-libverbs").output();
+    let built = Command::new("cc")
+        .args(flags)
+        .arg(&program)
+        .arg(source)
+        .args(["-libverbs", "-lrdmacm", "-lpthread"])
+        .output();
     let built = built.expect("cc runs");
     assert!(built.status.success(), "cc: {}", String::from_utf8_lossy(&built.stderr));
     Some(program)

@@ -207,3 +207,7 @@ fn count_overtaking(outcomes: &mut [Outcome]) {
         outcome.overtaken_by = u16::try_from(later.filter(|other| **other < own).count()).unwrap_or(u16::MAX);
     }
 }
+
+#[cfg(test)]
+#[path = "sides_tests.rs"]
+mod tests;

@@ -339,7 +339,7 @@ pub(super) fn channel() -> Result<Arc<CmChannel>> {
     Ok(Arc::new(channel))
 }
 
-/// Waits for an event that means something.
+/// Waits for an event that means something: `rdma_get_cm_event` to rules of fault plans.
 pub(super) fn wait<R>(
     device: &Device,
     channel: &CmChannel,
@@ -352,7 +352,7 @@ pub(super) fn wait<R>(
     let descriptor = channel.as_fd().as_raw_fd();
     // A failing poll(2) turns this into polling, which still ends in time.
     let sleep = |left| drop(wait_readable(&[descriptor], None, Some(left)));
-    device.wait(awaited, timeout, 1, attempt, sleep)
+    called(device, "rdma_get_cm_event", || device.wait(awaited, timeout, 1, attempt, sleep))
 }
 
 impl<T: Connectable> AsFd for Connection<T> {

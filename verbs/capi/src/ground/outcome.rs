@@ -193,17 +193,28 @@ pub(crate) fn value<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
 
 /// Conventions for rsockets, whose calls end as those of sockets do: what they do by other calls is their own.
 pub(crate) mod sockets {
-    use super::{About, End, Errno, TRY_AGAIN, Uncancelled, c_int, found, gate, quietly, set_errno, walled};
+    use super::{About, End, Errno, Passage, TRY_AGAIN, Uncancelled};
+    use super::{c_int, found, gate, quietly, set_errno, type_name, walled};
     use crate::ground::cancellation::RESTART;
 
-    /// Runs a call of this name past the gate. Errnos of sockets are answers, of which nothing is said.
+    /// A call of this name enters.
+    fn enter(name: &'static str) -> Passage {
+        gate::enter(name, About::NOTHING)
+    }
+
+    /// As `enter`, of the data path.
+    fn enter_data_path(name: &'static str) -> Passage {
+        if gate::lets_pass() { Passage::UNSEEN } else { enter(name) }
+    }
+
+    /// Runs a call past the gate. Errnos of sockets are answers, of which nothing is said.
     fn contained<T>(
-        name: &'static str,
+        entered: impl FnOnce() -> Passage,
         call: impl FnOnce() -> Result<T, Errno>,
         is_idle: impl FnOnce(&T) -> bool,
     ) -> Result<T, Errno> {
         let _whole = Uncancelled::begin();
-        let passage = gate::enter(name, About::NOTHING);
+        let passage = entered();
         let outcome = match passage.refused {
             None => quietly(|| walled(call)),
             Some(errno) => Err(errno),
@@ -230,29 +241,29 @@ pub(crate) mod sockets {
         })
     }
 
-    /// As [`super::attempt`], of the call with this name, which its closure does not know.
+    /// As [`super::attempt`], of the call of the data path with this name, which its closure does not know.
     pub(crate) fn attempt_of<T: From<i8>>(name: &'static str, call: impl FnOnce() -> Result<T, Errno>) -> T {
-        ended(contained(name, call, found))
+        ended(contained(|| enter_data_path(name), call, found))
     }
 
     /// As [`super::attempt`].
     pub(crate) fn attempt<T: From<i8>, C: FnOnce() -> Result<T, Errno>>(call: C) -> T {
-        attempt_of(std::any::type_name::<C>(), call)
+        ended(contained(|| enter(type_name::<C>()), call, found))
     }
 
     /// As [`super::attempt`], of a call that found nothing if it returns 0.
     pub(crate) fn polled<C: FnOnce() -> Result<c_int, Errno>>(call: C) -> c_int {
-        ended(contained(std::any::type_name::<C>(), call, |count| *count == 0))
+        ended(contained(|| enter_data_path(type_name::<C>()), call, |count| *count == 0))
     }
 
     /// As [`super::number`].
     pub(crate) fn number<C: FnOnce() -> Result<c_int, Errno>>(call: C) -> c_int {
-        ended(contained(std::any::type_name::<C>(), call, found))
+        ended(contained(|| enter(type_name::<C>()), call, found))
     }
 
     /// For calls that return a number of bytes, or -1 and errno.
     pub(crate) fn count<C: FnOnce() -> Result<isize, Errno>>(call: C) -> isize {
-        ended(contained(std::any::type_name::<C>(), call, found))
+        ended(contained(|| enter(type_name::<C>()), call, found))
     }
 
     /// A call that is none of the program's, and is refused.
