@@ -194,7 +194,7 @@ impl CallGate {
 
 /// Whether a call works although the device is lost.
 fn outlives_device(call: &str) -> bool {
-    call == "ibv_get_async_event"
+    matches!(call, "ibv_get_async_event" | "rdma_get_cm_event")
 }
 
 #[cfg(test)]

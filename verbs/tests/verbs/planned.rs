@@ -90,7 +90,11 @@ fn check_report(report: &std::path::Path) {
 #[test]
 fn connections_fail_by_rule_and_the_peer_is_told() {
     let simulation = Simulation::new(FabricConfig::default());
-    let rules = ["fail name=listen call=rdma_listen nth=1 errno=EADDRINUSE", "fail call=rdma_accept"];
+    let rules = [
+        "fail name=listen call=rdma_listen nth=1 errno=EADDRINUSE",
+        "fail name=events call=rdma_get_cm_event nth=1 errno=EBADF",
+        "fail call=rdma_accept",
+    ];
     let server = Side::new(simulation.device_with(options(1, plan(&rules))).unwrap());
     let rules = ["fail call=rdma_connect nth=1 errno=ENETUNREACH"];
     let client = Side::new(simulation.device_with(options(2, plan(&rules))).unwrap());
@@ -103,6 +107,8 @@ fn connections_fail_by_rule_and_the_peer_is_told() {
     };
     assert_eq!(connect().unwrap_err().errno(), libc::ENETUNREACH);
     let connection = connect().unwrap();
+    // A wait that a rule ends takes nothing.
+    assert_eq!(listener.request(LIMIT).unwrap_err().errno(), libc::EBADF);
     let request = listener.request(LIMIT).unwrap();
     let accepted = request.accept(&server_qp, &ConnectionParams::default(), &());
     assert!(matches!(accepted, Err(VerbsError::Planned { call: "rdma_accept", .. })));
