@@ -162,8 +162,8 @@ fn calls_of_rsockets_fail_by_their_names() {
     let mut faults = vec!["--fault-report", report_text];
     rules.iter().chain(&more).for_each(|rule| faults.extend(["--fault", rule]));
     let output = run(&faults);
-    let expected = "rsocket 0\nrbind 98\nrbind 0\nrlisten 0\nrsocket 24\nrsocket 0\nrconnect 111\nrconnect 0\n\
-                    rwrite 28\nrwrite 0\nrread 0\nrclose 0\n";
+    let expected = "rsocket 0\nrbind 98\nrbind 0\nrlisten 0\nrsocket 24\nrsocket 0\nrconnect 111\n\
+                    rconnect 0\nrwrite 28\nrwrite 0\nrread 0\nrclose 0\n";
     assert_eq!((said(&output).as_str(), output.status.code()), (expected, Some(0)), "{}", errors(&output));
     let report_lines = fs::read_to_string(&report).expect("a report");
     for part in ["\"call\":\"rsocket\",\"nth\":2", "\"call\":\"rconnect\",\"nth\":1"] {

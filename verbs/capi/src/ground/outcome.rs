@@ -191,7 +191,7 @@ pub(crate) fn value<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     quietly(|| walled(|| Ok(call()))).unwrap_or(otherwise)
 }
 
-/// Conventions for rsockets, whose calls end as those of sockets do: what they do by other calls is their own.
+/// Conventions for rsockets, whose calls end as those of sockets do. Calls below them are their own.
 pub(crate) mod sockets {
     use super::{About, End, Errno, Passage, TRY_AGAIN, Uncancelled};
     use super::{c_int, found, gate, quietly, set_errno, type_name, walled};

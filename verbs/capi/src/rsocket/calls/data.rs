@@ -139,7 +139,8 @@ pub(crate) extern "C-unwind" fn rwritev(descriptor: c_int, iov: VectorsPointer, 
     })
 }
 
-/// Makes attempts of the call of this name until one has an outcome; each gets how many bytes those before have moved.
+/// Makes attempts of the call of this name until one has an outcome; each gets how many bytes those before
+/// have moved.
 #[inline(always)]
 pub(super) fn in_attempts<F: FnMut(&mut usize) -> Result<isize, Errno>>(
     call: &'static str,
