@@ -1,9 +1,10 @@
-//! `pumice trace`: traces as timelines for Perfetto, as reasons, as text.
+//! `pumice trace`: traces as timelines for Perfetto, as reasons why messages were slow, as text.
 
 mod lanes;
 mod list;
 mod perfetto;
 mod slices;
+mod why;
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -35,6 +36,18 @@ enum Action {
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
     },
+    /// Say where the time of the slowest and of all failed messages went, and what to change
+    Why {
+        /// Traces that "pumice run --trace" has written
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// So many of the slowest
+        #[arg(long, value_name = "N", default_value_t = 10)]
+        slowest: usize,
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the records of a trace, one a line
     List {
         /// The trace; "-" reads standard input
@@ -46,6 +59,7 @@ enum Action {
 pub(crate) fn run(options: &TraceOptions, out: &mut dyn Write) -> CommandResult {
     match &options.action {
         Action::ToPerfetto { files, output } => to_perfetto(files, output, out),
+        Action::Why { files, slowest, json } => why::run(&timeline(files)?, *slowest, *json, out),
         Action::List { file } => list::run(&file.display().to_string(), open(file)?, out),
     }
 }

@@ -6,7 +6,7 @@
 //! both writing and reading follow.
 //!
 //! A [`Timeline`] is what one or several traces tell together: processes, their queue pairs, and the moments
-//! of each work request, on one clock.
+//! of each work request, on one clock. [`Reasons`] say of it where the time of slow messages went.
 //!
 //! The file is bounded: beyond its limit records are counted and left out. A thread writes what was recorded
 //! some milliseconds later, so that a process that is killed leaves all but its last moments behind.
@@ -24,6 +24,7 @@ mod subscriber;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod why;
 
 pub use field::TEXT_BYTES;
 pub use file::create_private;
@@ -36,5 +37,7 @@ pub use timeline::{
     Arrow, End, Message, Moment, MomentKind, Packet, Place, Process, QueuePair, Receive, Setback,
     SetbackKind, Timeline,
 };
+
+pub use why::{Fate, Part, PartKind, Reasons, Story};
 
 pub(crate) use subscriber::ClockBase;

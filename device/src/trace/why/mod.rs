@@ -1,0 +1,81 @@
+//! Where the time of a message went, and what to change: derived from the events of a timeline.
+
+mod loss;
+mod story;
+#[cfg(test)]
+mod tests;
+mod times;
+mod words;
+
+use std::cmp::Reverse;
+
+use super::timeline::{Message, Place, Process, Timeline};
+
+pub use loss::Fate;
+pub use story::Story;
+pub use times::{Part, PartKind};
+
+/// Failed messages that are told at most; the oldest ones.
+const MAX_FAILED: usize = 100;
+/// The status of a request that was not executed, because one before it failed.
+const FLUSHED: u8 = 5;
+
+/// The messages that failed, oldest first, and the slowest of the others, slowest first.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Reasons {
+    /// Messages that failed, without those that were flushed after one that failed; at most 100.
+    pub failed: Vec<Story>,
+    /// Messages that failed and are not told of, because there are too many.
+    pub more_failed: u64,
+    /// Messages that were flushed.
+    pub flushed: u64,
+    /// Messages that had not ended when the traces ended.
+    pub unfinished: u64,
+    /// The slowest messages that did not fail.
+    pub slowest: Vec<Story>,
+    /// All messages of the traces.
+    pub messages: u64,
+}
+
+/// How long a message took: until the program had its completion, or to the end of the trace.
+fn duration_ns(process: &Process, message: &Message) -> u64 {
+    let last_ns = if message.end.is_some() { message.last_ns() } else { process.span_ns.1 };
+    last_ns.saturating_sub(message.posted_ns)
+}
+
+impl Reasons {
+    /// Of a timeline; so many of the slowest.
+    pub fn of(timeline: &Timeline, slowest: usize) -> Reasons {
+        let (mut failed, mut others) = (Vec::new(), Vec::new());
+        let (mut flushed, mut unfinished, mut messages) = (0, 0, 0);
+        for (process, one) in timeline.processes.iter().enumerate() {
+            for (queue_pair, qp) in one.queue_pairs.iter().enumerate() {
+                for (number, message) in qp.messages.iter().enumerate() {
+                    messages += 1;
+                    let place = Place { process, queue_pair, packet: number };
+                    match message.end.map(|end| end.status) {
+                        Some(0) => others.push((Reverse(duration_ns(one, message)), number, place)),
+                        Some(FLUSHED) => flushed += 1,
+                        Some(_) => failed.push((message.posted_ns, place)),
+                        None => {
+                            unfinished += 1;
+                            others.push((Reverse(duration_ns(one, message)), number, place));
+                        }
+                    }
+                }
+            }
+        }
+        failed.sort_by_key(|(posted_ns, _)| *posted_ns);
+        others.sort_by_key(|(duration_ns, number, _)| (*duration_ns, *number));
+        let arrows = loss::Arrows::of(timeline);
+        let story = |place: &Place| Story::of(timeline, &arrows, *place);
+        Reasons {
+            more_failed: failed.len().saturating_sub(MAX_FAILED) as u64,
+            failed: failed.iter().take(MAX_FAILED).filter_map(|(_, place)| story(place)).collect(),
+            flushed,
+            unfinished,
+            slowest: others.iter().take(slowest).filter_map(|(.., place)| story(place)).collect(),
+            messages,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The story of one message.
+
+use pumice_transport::types::{SendOpcode, WcStatus};
+
+use super::loss::{Arrows, Fate, Owner};
+use super::times::{Part, parts};
+use super::{duration_ns, words};
+use crate::trace::timeline::{Message, MomentKind, Place, QueuePair, Setback, SetbackKind, Timeline};
+
+/// Where the time of one message went.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Story {
+    /// The process, its program, and its tag.
+    pub process: u32,
+    /// Name of the program.
+    pub program: String,
+    /// What fault plans call the process.
+    pub tag: String,
+    /// Number of the queue pair.
+    pub qpn: u32,
+    /// Its ordinal in the process.
+    pub qp: u32,
+    /// The ordinal of the request on the queue pair since it was reset.
+    pub message: u64,
+    /// Of the request.
+    pub wr_id: u64,
+    /// Name of its operation.
+    pub operation: String,
+    /// Its length.
+    pub bytes: u32,
+    /// Name of its status; none if it has not ended.
+    pub status: Option<String>,
+    /// From the post to the poll of its completion, or to the end of the trace, in ns.
+    pub duration_ns: u64,
+    /// Since the first record of all traces, in ns.
+    pub posted_ns: u64,
+    /// How often its most repeated packet was sent.
+    pub transmissions: u32,
+    /// Requests of the queue pair that were posted before it and had not ended.
+    pub requests_before: u64,
+    /// Where the time went, longest first.
+    pub parts: Vec<Part>,
+    /// What happened to it, a sentence each.
+    pub happened: Vec<String>,
+    /// What to change, a sentence each.
+    pub remedies: Vec<String>,
+}
+
+impl Story {
+    /// Of the message at this place.
+    pub(super) fn of(timeline: &Timeline, arrows: &Arrows, place: Place) -> Option<Story> {
+        let process = timeline.processes.get(place.process)?;
+        let owner = Owner { timeline, arrows, process: place.process, queue_pair: place.queue_pair };
+        let qp = owner.qp()?;
+        let message = qp.messages.get(place.packet)?;
+        let duration_ns = duration_ns(process, message);
+        let parts = parts(message, message.posted_ns.saturating_add(duration_ns));
+        let status = message.end.map(|end| end.status);
+        let before = qp.messages.iter().take(place.packet).rev();
+        let requests_before = before.take_while(|one| is_open(one, message.posted_ns)).count() as u64;
+        let mut story = Story {
+            process: process.header.process,
+            program: process.header.program.clone(),
+            tag: process.header.tag.clone(),
+            qpn: qp.qpn,
+            qp: qp.ordinal,
+            message: message.number,
+            wr_id: message.wr_id,
+            operation: operation(message.opcode),
+            bytes: message.bytes,
+            status: status.map(status_name),
+            duration_ns,
+            posted_ns: message.posted_ns,
+            transmissions: message.transmissions,
+            requests_before,
+            parts,
+            happened: Vec::new(),
+            remedies: Vec::new(),
+        };
+        story.tell_setbacks(&owner, message);
+        story.tell_failure(qp, message);
+        words::remedies(&mut story, message);
+        Some(story)
+    }
+
+    /// What kept it from going on, the same things together.
+    fn tell_setbacks(&mut self, owner: &Owner<'_>, message: &Message) {
+        let mut told: Vec<(&Setback, Option<Fate>, u32)> = Vec::new();
+        for setback in &message.setbacks {
+            let asks = matches!(
+                setback.kind,
+                SetbackKind::TimedOut { .. } | SetbackKind::Silence | SetbackKind::SequenceNak
+            );
+            let fate = if asks && setback.is_own { owner.fate(message, setback.at_ns) } else { None };
+            let same = |other: &Setback| {
+                let kind = std::mem::discriminant(&other.kind) == std::mem::discriminant(&setback.kind);
+                kind && other.is_own == setback.is_own
+            };
+            match told.last_mut() {
+                Some((last, known, count)) if same(last) && *known == fate => *count += 1,
+                _ => told.push((setback, fate, 1)),
+            }
+        }
+        self.happened =
+            told.iter().map(|(setback, fate, count)| words::setback(setback, *fate, *count)).collect();
+    }
+
+    /// What the log says of a failure.
+    fn tell_failure(&mut self, qp: &QueuePair, message: &Message) {
+        let Some(end) = message.end.filter(|end| end.status != 0) else { return };
+        let logged = qp.moments.iter().filter(|moment| {
+            moment.kind == MomentKind::Log && (message.posted_ns..=end.at_ns).contains(&moment.at_ns)
+        });
+        self.happened.extend(logged.last().map(|moment| moment.text.clone()));
+    }
+}
+
+/// Whether a request had not ended at a time.
+fn is_open(message: &Message, at_ns: u64) -> bool {
+    message.end.is_none_or(|end| end.at_ns > at_ns)
+}
+
+fn operation(opcode: u8) -> String {
+    let known = SendOpcode::from_number(u32::from(opcode));
+    known.map_or_else(|| format!("operation {opcode}"), |known| known.name().to_owned())
+}
+
+fn status_name(status: u8) -> String {
+    let known = WcStatus::ALL.into_iter().find(|known| *known as u8 == status);
+    known.map_or_else(|| format!("status {status}"), |known| known.name().to_owned())
+}

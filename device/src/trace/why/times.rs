@@ -1,0 +1,79 @@
+//! The time of a message, in parts that do not overlap.
+
+use crate::trace::timeline::{Message, Setback, SetbackKind};
+
+/// What a part of the time went to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PartKind {
+    /// In the send queue, before its first packet.
+    SendQueue,
+    /// Packets go and answers come.
+    Network,
+    /// Until the acknowledgement timer expired.
+    Timeout,
+    /// Until the peer was silent for longer than its answers take.
+    Silence,
+    /// The peer had no receive request, and asked for this time.
+    ReceiverNotReady,
+    /// The peer's process had no processor.
+    PeerStarved,
+    /// Acknowledged, until it completed: requests before it had not completed.
+    Completion,
+    /// Completed, until the program polled.
+    Poll,
+}
+
+/// A part of the time of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Part {
+    /// What it went to.
+    pub kind: PartKind,
+    /// How long it was, in ns.
+    pub ns: u64,
+}
+
+/// What a setback cost: from when to when nothing else could happen.
+fn wait_of(setback: &Setback) -> Option<(PartKind, u64, u64)> {
+    let Setback { at_ns, silent_since_ns, .. } = *setback;
+    match setback.kind {
+        SetbackKind::TimedOut { .. } => Some((PartKind::Timeout, silent_since_ns, at_ns)),
+        SetbackKind::Silence => Some((PartKind::Silence, silent_since_ns, at_ns)),
+        SetbackKind::PeerStarved => Some((PartKind::PeerStarved, silent_since_ns, at_ns)),
+        SetbackKind::ReceiverNotReady { wait_ns, .. } => {
+            Some((PartKind::ReceiverNotReady, at_ns, at_ns.saturating_add(wait_ns)))
+        }
+        // The peer noticed by itself: there was no wait.
+        SetbackKind::SequenceNak | SetbackKind::MissingAnswer => None,
+    }
+}
+
+/// The parts of a message's time, longest first; `end_ns` is where its time ends.
+pub(super) fn parts(message: &Message, end_ns: u64) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut add = |kind, from_ns: u64, to_ns: u64| {
+        let ns = to_ns.saturating_sub(from_ns);
+        match parts.iter_mut().find(|part| part.kind == kind) {
+            Some(part) => part.ns = part.ns.saturating_add(ns),
+            None if ns > 0 => parts.push(Part { kind, ns }),
+            None => {}
+        }
+    };
+    let completed_ns = message.end.map_or(end_ns, |end| end.at_ns).min(end_ns);
+    let first_ns = message.first_packet_ns.unwrap_or(completed_ns).min(completed_ns);
+    add(PartKind::SendQueue, message.posted_ns, first_ns);
+    let answered_ns = message.acknowledged_ns.unwrap_or(completed_ns).clamp(first_ns, completed_ns);
+    let mut at_ns = first_ns;
+    for setback in &message.setbacks {
+        let Some((kind, from_ns, to_ns)) = wait_of(setback) else { continue };
+        let (from_ns, to_ns) = (from_ns.clamp(at_ns, answered_ns), to_ns.clamp(at_ns, answered_ns));
+        add(PartKind::Network, at_ns, from_ns);
+        add(kind, from_ns, to_ns);
+        at_ns = to_ns.max(at_ns);
+    }
+    add(PartKind::Network, at_ns, answered_ns);
+    add(PartKind::Completion, answered_ns, completed_ns);
+    add(PartKind::Poll, completed_ns, end_ns);
+    parts.sort_by(|one, other| other.ns.cmp(&one.ns));
+    parts
+}
