@@ -125,5 +125,133 @@ fn one_lost_packet_is_seen_in_the_timeline_of_two_processes() {
     assert!(has("the acknowledgement timer expires") && has("fault \"one\" loses send"), "{moments:?}");
     assert!(has("INIT to RTR by the program"), "{moments:?}");
     assert!(found["counters"].to_string().contains("completions that wait"), "{found}");
+    let output = trace(&["why", "--slowest", "1", &server, &client]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let text = out(&output);
+    for part in [
+        "600 send requests: 0 failed, 0 were flushed",
+        "Request 150 of QP",
+        "ended with SUCCESS. Of this: ",
+        "ms until the acknowledgement timer expired",
+        "(timeout 14) expired",
+        "the fault plan had lost its packet with PSN",
+        "a smaller `timeout` (now 14: 67.1 ms at least) notices a loss sooner",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    // Without the peer's trace the plan's loss is still known, and JSON says the same.
+    let output = trace(&["why", "--json", &client]);
+    let reasons: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!((&reasons["messages"], &reasons["slowest"][0]["message"]), (&300.into(), &150.into()));
+    assert_eq!(reasons["slowest"][0]["parts"][0]["kind"], "timeout");
+    fs::remove_dir_all(&folder).expect("a folder of ours");
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_its_records() {
+    if !installed("ibv_rc_pingpong") {
+        return;
+    }
+    let folder = scratch("killed");
+    let own = folder.join("%p.trace").display().to_string();
+    // More rounds than there is time for: the server is killed in the middle.
+    let port = port(1);
+    let options = ["--addr", "127.101.2.3", "--trace", own.as_str()];
+    let mut server = end(&options, &port, "100000000").stdout(Stdio::null()).spawn().expect("it can be run");
+    let path = folder.join(format!("{}.trace", server.id()));
+    let mut client = end(&["--addr", "127.101.2.4", "--log", "off"], &port, "100000000");
+    client.arg("localhost").stdout(Stdio::null()).stderr(Stdio::null());
+    let grown = |path: &Path| fs::metadata(path).is_ok_and(|about| about.len() > 100_000);
+    let mut peer = client.spawn().expect("it can be run");
+    while !grown(&path) {
+        assert!(server.try_wait().expect("a child of ours").is_none(), "the server has ended");
+        if peer.try_wait().expect("a child of ours").is_some() {
+            peer = client.spawn().expect("it can be run");
+        }
+        std::thread::yield_now();
+    }
+    // std kills with SIGKILL.
+    server.kill().expect("a child of ours");
+    server.wait().expect("a child of ours");
+    peer.kill().expect("a child of ours");
+    peer.wait().expect("a child of ours");
+    let path = path.display().to_string();
+    let output = trace(&["list", &path]);
+    let text = out(&output);
+    assert!(output.status.success() || err(&output).contains("inside of a record"), "{output:?}");
+    assert!(text.contains("ended suddenly") && text.matches("Polled").count() > 1000, "{}", text.len());
+    let output = trace(&["why", &path]);
+    assert!(output.status.success() && out(&output).contains("send requests"), "{output:?}");
+    fs::remove_dir_all(&folder).expect("a folder of ours");
+}
+
+#[test]
+fn what_is_no_trace_is_refused_in_a_sentence() {
+    let folder = scratch("bad");
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        fs::write(&path, bytes).expect("a new file");
+        path.display().to_string()
+    };
+    let mut newer = b"pumitrc\n\x02\x01".to_vec();
+    newer.resize(64, 0);
+    let mut damaged = b"pumitrc\n\x01\x00".to_vec();
+    damaged.resize(28, 0);
+    damaged.extend_from_slice(&[0xff; 40]);
+    for (path, part) in [
+        (file("empty", b""), "it is no trace"),
+        (file("foreign", b"\x0a\x0d\x0d\x0a and so on"), "it is no trace"),
+        (file("short", b"pumitrc\n\x01\x00"), "its header is cut off"),
+        (file("newer", &newer), "it has version 258, and this program reads up to version 1"),
+        (file("damaged", &damaged), "its header is damaged"),
+        (folder.display().to_string(), "cannot be read"),
+        (folder.join("none").display().to_string(), "cannot be read"),
+    ] {
+        for action in [&["list", &path][..], &["why", &path], &["to-perfetto", &path, "-o", "-"]] {
+            let output = trace(action);
+            let text = err(&output);
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            assert!(text.starts_with("pumice: ") && text.contains(part), "{part}: {text}");
+            assert!(text.lines().count() == 1 && output.stdout.is_empty(), "{text}");
+        }
+    }
+    fs::remove_dir_all(&folder).expect("a folder of ours");
+}
+
+#[test]
+fn a_trace_has_its_limit_and_is_for_its_owner_only() {
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+    if !installed("ibv_rc_pingpong") {
+        return;
+    }
+    let folder = scratch("limit");
+    let own = folder.join("own.trace").display().to_string();
+    let port = port(2);
+    let options = ["--addr", "127.101.2.5", "--trace", own.as_str(), "--trace-limit", "1MiB"];
+    let server = end(&options, &port, "20000").stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let server = server.expect("it can be run");
+    let output = client(&["--addr", "127.101.2.6"], &port, "20000");
+    assert!(output.status.success(), "{output:?}");
+    let server = server.wait_with_output().expect("a child of ours");
+    let said = err(&server);
+    assert!(said.contains("records were left out") && said.contains("limit of 1 MiB"), "{said}");
+    let about = fs::metadata(&own).expect("a trace");
+    assert!(about.mode() & 0o7777 == 0o600 && about.len() <= 1 << 20, "{about:?}");
+    let output = trace(&["why", &own]);
+    assert!(output.status.success() && err(&output).contains("reached its limit of 1 MiB"), "{output:?}");
+    // A link is not followed: the device is not opened.
+    let link = folder.join("link");
+    symlink(&own, &link).expect("a link");
+    let output = pumice()
+        .args(["run", "--addr", "127.101.2.7", "--trace"])
+        .arg(&link)
+        .args(["--", "ibv_devinfo", "-d", "pumice0"])
+        .output()
+        .expect("it can be run");
+    assert!(err(&output).contains("symbolic link, which is not followed"), "{output:?}");
+    let output = pumice().args(["run", "--trace", &own, "--trace-limit", "7", "--", "true"]).output();
+    let output = output.expect("it can be run");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(err(&output).contains("--trace-limit 7: it is a number of bytes with KiB"), "{output:?}");
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }

@@ -22,8 +22,8 @@ fn text(reasons: &Reasons, out: &mut dyn Write) -> io::Result<()> {
     let failures = failed.len() as u64 + more_failed;
     writeln!(
         out,
-        "{messages} send requests: {failures} failed, {flushed} were flushed after a failure, {unfinished} had \
-         not ended"
+        "{messages} send requests: {failures} failed, {flushed} were flushed after a failure, \
+         {unfinished} had not ended"
     )?;
     for story in failed {
         writeln!(out, "\nFAILED  {story}")?;

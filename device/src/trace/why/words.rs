@@ -26,9 +26,8 @@ pub(super) fn setback(setback: &Setback, fate: Option<Fate>, count: u32) -> Stri
     let waited = time(setback.at_ns.saturating_sub(setback.silent_since_ns));
     let what = match setback.kind {
         SetbackKind::TimedOut { timeout, .. } => {
-            format!(
-                "the acknowledgement timer (timeout {timeout}) expired {waited} after the last packet was sent"
-            )
+            let timer = format!("the acknowledgement timer (timeout {timeout})");
+            format!("{timer} expired {waited} after the last packet was sent")
         }
         SetbackKind::Silence => {
             format!(
@@ -109,8 +108,8 @@ pub(super) fn remedies(story: &mut Story, message: &Message) {
 fn remedy(kind: PartKind, timeout: Option<u8>, before: u64) -> Option<String> {
     Some(match kind {
         PartKind::SendQueue if before > 0 => format!(
-            "{before} requests were before it on the queue pair: post fewer at once, or spread them over several \
-             queue pairs"
+            "{before} requests were before it on the queue pair: post fewer at once, or spread them over \
+             several queue pairs"
         ),
         PartKind::SendQueue => {
             "the queue pair waited to send: see its states and repetitions before".to_owned()
