@@ -72,7 +72,7 @@ pub(crate) enum Command {
     ///
     /// The exit code is 1 if a process did not answer.
     Stat(StatOptions),
-    /// Show what "pumice run --trace" has recorded: as a timeline for Perfetto, or as text
+    /// Show what "pumice run --trace" has recorded: as a timeline for Perfetto, or why messages were slow
     Trace(TraceOptions),
 }
 

@@ -22,6 +22,8 @@ mod replay;
 mod scene;
 #[path = "../../fuzz/bodies/share_record.rs"]
 mod share_record;
+#[path = "../../fuzz/bodies/trace.rs"]
+mod trace;
 #[path = "../../fuzz/bodies/xrc.rs"]
 mod xrc;
 
@@ -73,4 +75,9 @@ fn targets_of_shared_domains() {
 #[test]
 fn device_profiles() {
     replay("profile", 5_000, profile::survive);
+}
+
+#[test]
+fn traces() {
+    replay("trace", 20_000, trace::survive);
 }

@@ -7,7 +7,8 @@ pub const TEXT_BYTES: usize = 600;
 /// Bytes of the longest number.
 pub(super) const NUMBER_BYTES: usize = 10;
 
-/// Something that a record is made of. Emitting and parsing are inverses, but for texts that are too long.
+/// Something that a record is made of. Emitting and parsing are inverses, but for texts that are too long, and
+/// control characters, which become question marks: texts are shown on terminals.
 pub(super) trait Field<'a>: Sized {
     /// Appends it.
     fn emit(&self, out: &mut Vec<u8>);
@@ -127,12 +128,21 @@ impl<'a> Field<'a> for &'a str {
         let cut = (0..=TEXT_BYTES.min(self.len())).rev().find(|end| self.is_char_boundary(*end));
         let text = self.get(..cut.unwrap_or(0)).unwrap_or_default();
         put_number(text.len() as u64, out);
+        let start = out.len();
         out.extend_from_slice(text.as_bytes());
+        // A control character is one byte, or two of which the first is 0xc2.
+        if text.contains(char::is_control) {
+            let written = out.get_mut(start..).unwrap_or_default();
+            for (at, control) in text.match_indices(char::is_control) {
+                written.iter_mut().skip(at).take(control.len()).for_each(|byte| *byte = b'?');
+            }
+        }
     }
 
     fn parse(bytes: &mut &'a [u8]) -> Option<&'a str> {
         let count = usize::try_from(take_number(bytes)?).ok().filter(|count| *count <= TEXT_BYTES)?;
-        std::str::from_utf8(take_bytes(bytes, count)?).ok()
+        let text = std::str::from_utf8(take_bytes(bytes, count)?).ok()?;
+        (!text.contains(char::is_control)).then_some(text)
     }
 }
 

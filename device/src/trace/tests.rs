@@ -134,6 +134,18 @@ fn texts_are_cut_where_a_character_ends() {
     assert_eq!(read[0].matches('é').count(), TEXT_BYTES / 2);
 }
 
+#[test]
+fn control_characters_are_neither_written_nor_read() {
+    let bytes = trace(&[(1, Record::FaultNoted { text: "a\x1b[2Jé\u{85}\nb" })]);
+    let (read, error) = read_all(&bytes[..]);
+    assert!(error.is_none());
+    assert!(read[0].contains("\"a?[2Jé???b\""), "{}", read[0]);
+    let mut hostile = trace(&[(1, Record::FaultNoted { text: "harmless" })]);
+    let end = hostile.len();
+    hostile[end - 3] = 0x1b;
+    assert!(matches!(read_all(&hostile[..]), (read, Some(ReadError::Damaged { .. })) if read.is_empty()));
+}
+
 fn scratch(name: &str) -> std::path::PathBuf {
     let folder = std::env::temp_dir().join(format!("pumice-trace-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);

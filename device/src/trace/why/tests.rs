@@ -90,10 +90,11 @@ fn the_slowest_comes_first_and_its_story_names_what_was_lost() {
         "asked for 5.0 ms of patience",
         "A packet of it was sent 3 times",
         "a smaller `timeout` (now 14: 67.1 ms at least)",
-        "poll more often",
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }
+    // A fifth of the time is not worth a remedy.
+    assert!(!text.contains("poll more often"), "{text}");
     // What the traces do not tell is not claimed.
     let text = Reasons::of(&timeline(slow(), false), 1).slowest[0].to_string();
     assert!(text.contains("the peer's trace would tell which"), "{text}");

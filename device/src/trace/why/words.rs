@@ -9,6 +9,8 @@ use crate::trace::timeline::{Message, Setback, SetbackKind};
 
 /// A part of the time is told if it is at least this share of it: one in so many.
 const TOLD_SHARE: u64 = 20;
+/// It is worth a remedy if it is at least this share: one in so many.
+const REMEDY_SHARE: u64 = 4;
 
 /// A time with a unit that fits it.
 pub(super) fn time(ns: u64) -> String {
@@ -81,8 +83,8 @@ pub(super) fn remedies(story: &mut Story, message: &Message) {
         _ => None,
     });
     let mut remedies = Vec::new();
-    let told = story.parts.iter().filter(|part| is_told(part.ns, story.duration_ns));
-    for kind in told.map(|part| part.kind) {
+    let long = story.parts.iter().filter(|part| is_share(part.ns, story.duration_ns, REMEDY_SHARE));
+    for kind in long.map(|part| part.kind) {
         remedies.extend(remedy(kind, timeout, story.requests_before));
     }
     let of_status = match story.status.as_deref() {
@@ -134,8 +136,8 @@ fn remedy(kind: PartKind, timeout: Option<u8>, before: u64) -> Option<String> {
     })
 }
 
-fn is_told(ns: u64, of_ns: u64) -> bool {
-    ns > 0 && ns >= of_ns / TOLD_SHARE
+fn is_share(ns: u64, of_ns: u64, share: u64) -> bool {
+    ns > 0 && ns >= of_ns / share
 }
 
 impl fmt::Display for Story {
@@ -148,7 +150,7 @@ impl fmt::Display for Story {
             Some(status) => write!(f, " took {took} and ended with {status}.")?,
             None => write!(f, " has not ended: the trace ends {took} after it was posted.")?,
         }
-        let parts = self.parts.iter().filter(|part| is_told(part.ns, self.duration_ns));
+        let parts = self.parts.iter().filter(|part| is_share(part.ns, self.duration_ns, TOLD_SHARE));
         let parts: Vec<String> = parts.map(|one| format!("{} {}", time(one.ns), part(one.kind))).collect();
         if !parts.is_empty() {
             write!(f, " Of this: {}.", parts.join("; "))?;
