@@ -108,10 +108,10 @@ impl Story {
     /// What the log says of a failure.
     fn tell_failure(&mut self, qp: &QueuePair, message: &Message) {
         let Some(end) = message.end.filter(|end| end.status != 0) else { return };
-        let logged = qp.moments.iter().filter(|moment| {
+        let mut logged = qp.moments.iter().filter(|moment| {
             moment.kind == MomentKind::Log && (message.posted_ns..=end.at_ns).contains(&moment.at_ns)
         });
-        self.happened.extend(logged.last().map(|moment| moment.text.clone()));
+        self.happened.extend(logged.next_back().map(|moment| moment.text.clone()));
     }
 }
 

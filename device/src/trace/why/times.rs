@@ -1,5 +1,7 @@
 //! The time of a message, in parts that do not overlap.
 
+use std::cmp::Reverse;
+
 use crate::trace::timeline::{Message, Setback, SetbackKind};
 
 /// What a part of the time went to.
@@ -74,6 +76,6 @@ pub(super) fn parts(message: &Message, end_ns: u64) -> Vec<Part> {
     add(PartKind::Network, at_ns, answered_ns);
     add(PartKind::Completion, answered_ns, completed_ns);
     add(PartKind::Poll, completed_ns, end_ns);
-    parts.sort_by(|one, other| other.ns.cmp(&one.ns));
+    parts.sort_by_key(|part| Reverse(part.ns));
     parts
 }
