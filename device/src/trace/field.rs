@@ -7,8 +7,8 @@ pub const TEXT_BYTES: usize = 600;
 /// Bytes of the longest number.
 pub(super) const NUMBER_BYTES: usize = 10;
 
-/// Something that a record is made of. Emitting and parsing are inverses, but for texts that are too long, and
-/// control characters, which become question marks: texts are shown on terminals.
+/// Something that a record is made of. Emitting and parsing are inverses, but for texts that are too long,
+/// and control characters, which become question marks: texts are shown on terminals.
 pub(super) trait Field<'a>: Sized {
     /// Appends it.
     fn emit(&self, out: &mut Vec<u8>);

@@ -9,7 +9,8 @@ mod words;
 
 use std::cmp::Reverse;
 
-use super::timeline::{Message, Place, Process, Timeline};
+use super::timeline::{Place, Timeline};
+use times::duration_ns;
 
 pub use loss::Fate;
 pub use story::Story;
@@ -35,12 +36,6 @@ pub struct Reasons {
     pub slowest: Vec<Story>,
     /// All messages of the traces.
     pub messages: u64,
-}
-
-/// How long a message took: until the program had its completion, or to the end of the trace.
-fn duration_ns(process: &Process, message: &Message) -> u64 {
-    let last_ns = if message.end.is_some() { message.last_ns() } else { process.span_ns.1 };
-    last_ns.saturating_sub(message.posted_ns)
 }
 
 impl Reasons {

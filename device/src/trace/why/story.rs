@@ -1,10 +1,12 @@
 //! The story of one message.
 
+use std::fmt;
+
 use pumice_transport::types::{SendOpcode, WcStatus};
 
 use super::loss::{Arrows, Fate, Owner};
-use super::times::{Part, parts};
-use super::{duration_ns, words};
+use super::times::{Part, duration_ns, parts};
+use super::words;
 use crate::trace::timeline::{Message, MomentKind, Place, QueuePair, Setback, SetbackKind, Timeline};
 
 /// Where the time of one message went.
@@ -79,7 +81,8 @@ impl Story {
         };
         story.tell_setbacks(&owner, message);
         story.tell_failure(qp, message);
-        words::remedies(&mut story, message);
+        let Story { parts, status, .. } = &story;
+        story.remedies = words::remedies(parts, duration_ns, requests_before, status.as_deref(), message);
         Some(story)
     }
 
@@ -112,6 +115,38 @@ impl Story {
             moment.kind == MomentKind::Log && (message.posted_ns..=end.at_ns).contains(&moment.at_ns)
         });
         self.happened.extend(logged.next_back().map(|moment| moment.text.clone()));
+    }
+}
+
+impl fmt::Display for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Story { message, wr_id, operation, bytes, qpn, program, process, tag, .. } = self;
+        write!(f, "Request {message} of QP {qpn:#x} ({program} {process}, tag {tag}; wr_id {wr_id:#x}, ")?;
+        write!(f, "{operation} of {bytes} B, posted at {})", words::time(self.posted_ns))?;
+        let took = words::time(self.duration_ns);
+        match &self.status {
+            Some(status) => write!(f, " took {took} and ended with {status}.")?,
+            None => write!(f, " has not ended: the trace ends {took} after it was posted.")?,
+        }
+        let parts = self.parts.iter().filter(|part| words::is_told(part.ns, self.duration_ns));
+        let parts: Vec<String> =
+            parts.map(|one| format!("{} {}", words::time(one.ns), words::part(one.kind))).collect();
+        if !parts.is_empty() {
+            write!(f, " Of this: {}.", parts.join("; "))?;
+        }
+        for happened in &self.happened {
+            let mut letters = happened.chars();
+            let first: String =
+                letters.next().map(|letter| letter.to_uppercase().collect()).unwrap_or_default();
+            write!(f, " {first}{}.", letters.as_str().trim_end_matches('.'))?;
+        }
+        if self.transmissions > 1 {
+            write!(f, " A packet of it was sent {} times.", self.transmissions)?;
+        }
+        if !self.remedies.is_empty() {
+            write!(f, " What to change: {}.", self.remedies.join("; "))?;
+        }
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::times::parts;
 use super::*;
-use crate::trace::timeline::{End, Packet, QueuePair, Setback, SetbackKind};
+use crate::trace::timeline::{End, Message, Packet, Process, QueuePair, Setback, SetbackKind};
 
 const MS: u64 = 1_000_000;
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::trace::timeline::{Message, Setback, SetbackKind};
+use crate::trace::timeline::{Message, Process, Setback, SetbackKind};
 
 /// What a part of the time went to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -33,6 +33,12 @@ pub struct Part {
     pub kind: PartKind,
     /// How long it was, in ns.
     pub ns: u64,
+}
+
+/// How long a message took: until the program had its completion, or to the end of the trace.
+pub(super) fn duration_ns(process: &Process, message: &Message) -> u64 {
+    let last_ns = if message.end.is_some() { message.last_ns() } else { process.span_ns.1 };
+    last_ns.saturating_sub(message.posted_ns)
 }
 
 /// What a setback cost: from when to when nothing else could happen.

@@ -1,10 +1,7 @@
 //! A story in words.
 
-use std::fmt;
-
 use super::loss::Fate;
-use super::story::Story;
-use super::times::PartKind;
+use super::times::{Part, PartKind};
 use crate::trace::timeline::{Message, Setback, SetbackKind};
 
 /// A part of the time is told if it is at least this share of it: one in so many.
@@ -63,7 +60,7 @@ fn lost(fate: Fate) -> String {
 }
 
 /// Where a part of the time went.
-const fn part(kind: PartKind) -> &'static str {
+pub(super) const fn part(kind: PartKind) -> &'static str {
     match kind {
         PartKind::SendQueue => "in the send queue, before its first packet",
         PartKind::Network => "on the network and at the peer",
@@ -77,17 +74,23 @@ const fn part(kind: PartKind) -> &'static str {
 }
 
 /// What to change: about the parts that are told, and about the status.
-pub(super) fn remedies(story: &mut Story, message: &Message) {
+pub(super) fn remedies(
+    parts: &[Part],
+    duration_ns: u64,
+    before: u64,
+    status: Option<&str>,
+    message: &Message,
+) -> Vec<String> {
     let timeout = message.setbacks.iter().find_map(|setback| match setback.kind {
         SetbackKind::TimedOut { timeout, .. } => Some(timeout),
         _ => None,
     });
     let mut remedies = Vec::new();
-    let long = story.parts.iter().filter(|part| is_share(part.ns, story.duration_ns, REMEDY_SHARE));
+    let long = parts.iter().filter(|part| is_share(part.ns, duration_ns, REMEDY_SHARE));
     for kind in long.map(|part| part.kind) {
-        remedies.extend(remedy(kind, timeout, story.requests_before));
+        remedies.extend(remedy(kind, timeout, before));
     }
-    let of_status = match story.status.as_deref() {
+    let of_status = match status {
         Some("RETRY_EXC_ERR") => {
             Some("see whether the peer lives, is in RTR and can be reached; else raise retry_cnt")
         }
@@ -104,7 +107,7 @@ pub(super) fn remedies(story: &mut Story, message: &Message) {
         _ => None,
     };
     remedies.extend(of_status.map(str::to_owned));
-    story.remedies = remedies;
+    remedies
 }
 
 fn remedy(kind: PartKind, timeout: Option<u8>, before: u64) -> Option<String> {
@@ -136,37 +139,11 @@ fn remedy(kind: PartKind, timeout: Option<u8>, before: u64) -> Option<String> {
     })
 }
 
-fn is_share(ns: u64, of_ns: u64, share: u64) -> bool {
+const fn is_share(ns: u64, of_ns: u64, share: u64) -> bool {
     ns > 0 && ns >= of_ns / share
 }
 
-impl fmt::Display for Story {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Story { message, wr_id, operation, bytes, qpn, program, process, tag, .. } = self;
-        write!(f, "Request {message} of QP {qpn:#x} ({program} {process}, tag {tag}; wr_id {wr_id:#x}, ")?;
-        write!(f, "{operation} of {bytes} B, posted at {})", time(self.posted_ns))?;
-        let took = time(self.duration_ns);
-        match &self.status {
-            Some(status) => write!(f, " took {took} and ended with {status}.")?,
-            None => write!(f, " has not ended: the trace ends {took} after it was posted.")?,
-        }
-        let parts = self.parts.iter().filter(|part| is_share(part.ns, self.duration_ns, TOLD_SHARE));
-        let parts: Vec<String> = parts.map(|one| format!("{} {}", time(one.ns), part(one.kind))).collect();
-        if !parts.is_empty() {
-            write!(f, " Of this: {}.", parts.join("; "))?;
-        }
-        for happened in &self.happened {
-            let mut letters = happened.chars();
-            let first: String =
-                letters.next().map(|letter| letter.to_uppercase().collect()).unwrap_or_default();
-            write!(f, " {first}{}.", letters.as_str().trim_end_matches('.'))?;
-        }
-        if self.transmissions > 1 {
-            write!(f, " A packet of it was sent {} times.", self.transmissions)?;
-        }
-        if !self.remedies.is_empty() {
-            write!(f, " What to change: {}.", self.remedies.join("; "))?;
-        }
-        Ok(())
-    }
+/// Whether a part of the time is told.
+pub(super) const fn is_told(ns: u64, of_ns: u64) -> bool {
+    is_share(ns, of_ns, TOLD_SHARE)
 }
