@@ -228,9 +228,9 @@ fn a_trace_has_its_limit_and_is_for_its_owner_only() {
     let own = folder.join("own.trace").display().to_string();
     let port = port(2);
     let options = ["--addr", "127.101.2.5", "--trace", own.as_str(), "--trace-limit", "1MiB"];
-    let server = end(&options, &port, "20000").stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let server = end(&options, &port, "10000").stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let server = server.expect("it can be run");
-    let output = client(&["--addr", "127.101.2.6"], &port, "20000");
+    let output = client(&["--addr", "127.101.2.6"], &port, "10000");
     assert!(output.status.success(), "{output:?}");
     let server = server.wait_with_output().expect("a child of ours");
     let said = err(&server);
