@@ -114,9 +114,10 @@ fn one_lost_packet_is_seen_in_the_timeline_of_two_processes() {
         |tag: &str| processes.iter().any(|name| name.as_str().is_some_and(|name| name.ends_with(tag)));
     assert!(processes.len() == 2 && is_of("(client)") && is_of("(server)"), "{processes:?}");
     assert_eq!(found["requests"], 600, "{found}");
-    // Packets of both ways arrive at another process than the one that sent them.
+    // Packets of both ways arrive at another process than the one that sent them: each request, and its
+    // acknowledgement unless a later one speaks for it.
     assert_eq!(found["arrows"], found["across"]);
-    assert!(found["arrows"].as_u64().is_some_and(|arrows| arrows >= 1200), "{found}");
+    assert!(found["arrows"].as_u64().is_some_and(|arrows| arrows > 600), "{found}");
     let [lost] = found["lost"].as_array().expect("a list").as_slice() else { panic!("{}", found["lost"]) };
     assert_eq!((&lost["message"], &lost["transmission"]), (&150.into(), &1.into()));
     assert_eq!(lost["arrival"], "none: a fault plan lost it");
