@@ -37,7 +37,7 @@ pub struct Opening {
     pub tag: Option<String>,
     /// The device asks the plan about calls ([`Hca::calls`]); else that happens before calls reach it.
     pub asks_about_calls: bool,
-    /// Who has the rules about calls, if the device does not ask about them.
+    /// The gate that holds the rules about calls, if the device does not ask about them.
     pub call_rules: Option<Arc<dyn CallRules>>,
     /// A seed decides what the specification leaves open to a device.
     pub shuffle: Option<ShuffleOptions>,

@@ -17,7 +17,7 @@ pub(crate) struct PlanAtWork {
     pub(crate) packets: Box<Faults>,
     pub(crate) completions: Box<CompletionFaults>,
     pub(crate) completion_events: Arc<CompletionEventFaults>,
-    /// Who has the rules about calls, if calls are asked about.
+    /// The gate that holds the rules about calls, if calls are asked about.
     pub(crate) calls: Option<Arc<dyn CallRules>>,
 }
 

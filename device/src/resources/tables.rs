@@ -91,7 +91,7 @@ pub struct Resources {
     pub(super) put_off: Option<Box<PutOff>>,
     /// It has something to do: a plan without rules about work requests costs nothing.
     pub(super) puts_off: bool,
-    /// Who has the rules about calls.
+    /// The gate that holds the rules about calls.
     pub(super) call_rules: Option<Arc<dyn CallRules>>,
     /// A completion was made since the engine last cleared this.
     pub new_completions: bool,

@@ -34,8 +34,6 @@ struct Shared {
     state: Mutex<State>,
     /// There is something for the thread to do.
     wake: Condvar,
-    /// The thread has done it.
-    written: Condvar,
 }
 
 #[derive(Default)]
@@ -102,8 +100,7 @@ impl TraceQueue {
             limit_bytes: header.limit_bytes,
             ..State::default()
         };
-        let shared =
-            Arc::new(Shared { state: Mutex::new(state), wake: Condvar::new(), written: Condvar::new() });
+        let shared = Arc::new(Shared { state: Mutex::new(state), wake: Condvar::new() });
         let own = Arc::clone(&shared);
         let run = move || own.run(&mut Output { file, header_at, header: &mut header, say, said: false });
         let thread = start_without_signals("pumice-trace", run)?;
@@ -198,7 +195,6 @@ impl Shared {
                 state.is_urgent = false;
             }
             drop(state);
-            self.written.notify_all();
             if is_ended {
                 return;
             }

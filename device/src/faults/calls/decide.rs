@@ -65,7 +65,7 @@ pub struct CallFaults {
     triggers: Arc<Triggers>,
 }
 
-/// Who has the rules about the calls of a process.
+/// The gate that holds the rules about the calls of a process.
 pub trait CallRules: Send + Sync {
     /// Changes them; which calls have to be looked at is found out anew afterwards.
     fn change(&self, change: &mut dyn FnMut(&mut CallFaults));

@@ -109,7 +109,7 @@ const ECE: Errnos = Errnos::Listed(&[EINVAL, EOPNOTSUPP]);
 const NOTIFY: Errnos = Errnos::Usual(&[EINVAL, EISCONN, ENODEV, EIO]);
 
 // Calls of rsockets: rsocket(7) lists no errnos, and says that they behave as those of sockets. So these are
-// the errnos of the manual pages of those in section 2, and what rsockets gives besides when a peer is gone.
+// errnos that the calls of sockets are known to give, and what rsockets gives when a peer has ended.
 const SOCKET: Errnos = Errnos::Usual(&[
     ENOMEM,
     ENOBUFS,
