@@ -30,6 +30,10 @@ pub(crate) enum Command {
     ///
     /// The exit code is 1 if the ICRC of a packet is wrong.
     Capture(CaptureOptions),
+    /// Run a program as "pumice run" does, and say what it does wrong with verbs
+    ///
+    /// What is found is said on standard error when it is found, with call stacks, and summed up at the exit.
+    Check(Box<RunOptions>),
     /// Look for what keeps the device from working here, and say what to do about it
     ///
     /// The exit code is 1 if a problem keeps the device from working.

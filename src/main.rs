@@ -45,6 +45,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
     let outcome = match command {
         Command::Devices(options) => devices::run(&options, out),
         Command::Capture(options) => capture::run(&options, out),
+        Command::Check(options) => run::check::check(*options),
         Command::Doctor(options) => doctor::run(&options, out),
         Command::Explain(options) => explain::run(&options, out),
         Command::Fault(options) => fault::run(&options, out),

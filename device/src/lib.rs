@@ -8,6 +8,7 @@
 )]
 
 pub mod addresses;
+pub mod check;
 pub mod counters;
 mod driver;
 mod engine;

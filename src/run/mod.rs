@@ -1,5 +1,6 @@
 //! `pumice run`: checks the settings, puts them into the environment, and becomes the program.
 
+pub(crate) mod check;
 mod library;
 mod options;
 mod preload;
@@ -13,7 +14,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pumice_device::settings::{self, SettingError, Settings};
+use pumice_device::settings::{self, CheckSettings, SettingError, Settings};
 use pumice_device::system::interface::interfaces;
 use rustix::io::Errno;
 
@@ -24,6 +25,9 @@ use program::Program;
 
 /// Runs the command. Returns only when the program could not be started.
 pub(crate) fn run(options: &RunOptions) -> CommandResult {
+    if let Some(code) = options.check.check_exit {
+        return check::run(options, code);
+    }
     let (mut command, program, tag) = prepare(options)?;
     note(options, &tag, std::process::id())?;
     Err(program.not_run(&command.exec()))
@@ -31,8 +35,14 @@ pub(crate) fn run(options: &RunOptions) -> CommandResult {
 
 /// Runs the program beside this process, and waits until it ends; its exit code, as shells say it.
 pub(crate) fn run_beside(options: &RunOptions) -> Result<u8, CommandError> {
+    run_beside_with(options, &[])
+}
+
+/// The same, with further variables.
+fn run_beside_with(options: &RunOptions, more: &[(&str, &Path)]) -> Result<u8, CommandError> {
     use std::os::unix::process::ExitStatusExt as _;
     let (mut command, program, tag) = prepare(options)?;
+    command.envs(more.iter().copied());
     let mut child = command.spawn().map_err(|error| program.not_run(&error))?;
     note(options, &tag, child.id())?;
     let status =
@@ -89,9 +99,13 @@ fn check(settings: &Settings, options: &RunOptions) -> Result<(), CommandError> 
         let sentence = "no interface that is up has an address: bring one up, `ip link set lo up` is enough";
         return Err(CommandError::Failed(sentence.to_owned()));
     }
+    let none = CheckSettings::default();
+    let checked = settings.check.as_ref().unwrap_or(&none);
+    checked.load_suppressions().map_err(refuse)?;
     let written = [
         (settings::CAPTURE, &settings.capture),
         (settings::TRACE, &settings.trace),
+        (settings::CHECK_REPORT, &checked.report),
         (settings::FAULT_REPORT, &settings.fault_report),
     ];
     for (variable, file) in written {

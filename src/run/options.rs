@@ -9,6 +9,51 @@ use pumice_device::settings;
 
 use super::record;
 
+/// What `pumice run --check` and `pumice check` look for, and where they report it.
+#[derive(Debug, Args)]
+pub(crate) struct CheckOptions {
+    /// Say what the program does wrong with verbs, as "pumice check" does; --check=perf: and what is slow
+    #[arg(long, value_name = "perf", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+          value_parser = ["1", "perf"], hide_possible_values = true)]
+    pub(crate) check: Option<String>,
+    /// Write what was found to this file as well; %p in its name stands for the process number
+    #[arg(long, value_name = "FILE")]
+    pub(crate) check_report: Option<PathBuf>,
+    /// Format of that file: text, json or sarif [default: by its extension]
+    #[arg(long, value_name = "FORMAT", requires = "check_report")]
+    pub(crate) check_format: Option<String>,
+    /// Exit with this code if the program ends well and something was found
+    #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) check_exit: Option<u8>,
+    /// Do not report what this file names; see docs/checks
+    #[arg(long, value_name = "FILE")]
+    pub(crate) suppress: Option<PathBuf>,
+}
+
+impl CheckOptions {
+    /// Whether the program is checked.
+    pub(super) fn is_on(&self) -> bool {
+        let others = [&self.check_report, &self.suppress].iter().any(|file| file.is_some());
+        self.check.is_some() || self.check_exit.is_some() || others
+    }
+
+    fn variables(&self) -> Result<Vec<(&'static str, OsString)>, String> {
+        let mut set = Vec::new();
+        if self.is_on() {
+            set.push((settings::CHECK, self.check.as_deref().unwrap_or("1").into()));
+        }
+        for (name, file) in
+            [(settings::CHECK_REPORT, &self.check_report), (settings::CHECK_SUPPRESS, &self.suppress)]
+        {
+            if let Some(file) = file {
+                set.push((name, absolute(file)?));
+            }
+        }
+        set.extend(self.check_format.iter().map(|format| (settings::CHECK_FORMAT, format.into())));
+        Ok(set)
+    }
+}
+
 /// Options of `pumice run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
@@ -69,6 +114,8 @@ pub(crate) struct RunOptions {
     /// Make rsockets of the program's TCP sockets: connections go over RDMA, to peers that do the same
     #[arg(long)]
     pub(crate) rsocket: bool,
+    #[command(flatten)]
+    pub(crate) check: CheckOptions,
     /// The program and its arguments
     // Without allow_hyphen_values an unknown option in front of the program is refused, not taken for the
     // program.
@@ -121,6 +168,7 @@ impl RunOptions {
             let value = if is_name(profile) { profile.clone().into_os_string() } else { absolute(profile)? };
             set.push((settings::PROFILE, value));
         }
+        set.extend(self.check.variables()?);
         Ok(set)
     }
 
@@ -140,6 +188,9 @@ impl RunOptions {
             settings::TRACE => ("--trace", self.trace.is_some()),
             settings::TRACE_LIMIT => ("--trace-limit", self.trace_limit.is_some()),
             settings::PROFILE => ("--profile", self.profile.is_some()),
+            settings::CHECK_REPORT => ("--check-report", self.check.check_report.is_some()),
+            settings::CHECK_FORMAT => ("--check-format", self.check.check_format.is_some()),
+            settings::CHECK_SUPPRESS => ("--suppress", self.check.suppress.is_some()),
             settings::LOG => ("--log", self.log.is_some()),
             _ => return None,
         };

@@ -60,6 +60,7 @@ pub(super) const HOUSES: [House; 6] = [
             ),
             room("counters", &["counters.rs"], "the numbers that operators read"),
             room("trace", &["trace/"], "what happened, as a file"),
+            room("check", &["check/"], "what programs do wrong"),
             room("addresses", &["addresses/"], "GIDs, P_Keys and groups"),
             room("settings", &["settings/"], "the PUMICE_* variables"),
             room("profile", &["profile/"], "what a device says about itself"),

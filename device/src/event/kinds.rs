@@ -44,7 +44,7 @@ bitflags! {
         const POLLS = 1 << Topic::COUNT;
         /// Asynchronous events of verbs, raised and delivered.
         const ASYNC_EVENTS = 1 << (Topic::COUNT + 1);
-        /// Completion events, raised and delivered.
+        /// Completion queues armed; completion events, raised and delivered.
         const COMPLETION_EVENTS = 1 << (Topic::COUNT + 2);
         /// Queue pairs made and destroyed.
         const OBJECTS = 1 << (Topic::COUNT + 3);
@@ -184,6 +184,13 @@ pub enum Event<'a> {
         /// The completion.
         completion: &'a WorkCompletion,
     },
+    /// The program armed a completion queue.
+    Armed {
+        /// The completion queue.
+        cq: Handle,
+        /// For solicited completions only.
+        solicited_only: bool,
+    },
     /// An armed completion queue fired.
     CompletionEventRaised {
         /// The completion queue.
@@ -229,9 +236,9 @@ impl Event<'_> {
                 Topics::BATCHES
             }
             Event::Polled { .. } => Topics::POLLS,
-            Event::CompletionEventRaised { .. } | Event::CompletionEventDelivered { .. } => {
-                Topics::COMPLETION_EVENTS
-            }
+            Event::Armed { .. }
+            | Event::CompletionEventRaised { .. }
+            | Event::CompletionEventDelivered { .. } => Topics::COMPLETION_EVENTS,
             Event::AsyncEventRaised { .. } | Event::AsyncEventDelivered { .. } => Topics::ASYNC_EVENTS,
         }
     }

@@ -251,6 +251,7 @@ impl CompletionQueue {
     /// its last poll found the queue empty, and they came before it armed.
     pub fn arm(&self, solicited_only: bool) {
         let mut state = self.lock();
+        self.common.events.emit(&Event::Armed { cq: self.handle, solicited_only });
         if state.armed == Armed::No {
             self.common.armed.add();
         }

@@ -5,6 +5,7 @@
 //! `libpumice.so` reads it again.
 
 mod addresses;
+mod check;
 mod error;
 mod faults;
 mod log;
@@ -18,6 +19,7 @@ use fnv::FnvHasher;
 
 pub use crate::ground::probability::probability_ppm;
 
+pub use check::CheckSettings;
 pub use error::SettingError;
 pub use log::{Log, standard_error_is_free};
 
@@ -49,13 +51,23 @@ pub const TRACE_LIMIT: &str = "PUMICE_TRACE_LIMIT";
 pub const PROFILE: &str = "PUMICE_PROFILE";
 /// File for a report of the calls that the program makes.
 pub const CALL_REPORT: &str = "PUMICE_CALL_REPORT";
+/// Whether what the program does wrong is looked for: 1, or "perf" to look for slow ways too.
+pub const CHECK: &str = "PUMICE_CHECK";
+/// File for the report of what was found.
+pub const CHECK_REPORT: &str = "PUMICE_CHECK_REPORT";
+/// Format of that file.
+pub const CHECK_FORMAT: &str = "PUMICE_CHECK_FORMAT";
+/// File that says what is not to be reported.
+pub const CHECK_SUPPRESS: &str = "PUMICE_CHECK_SUPPRESS";
+/// File that gets a byte from each process that finds something.
+pub const CHECK_MARK: &str = "PUMICE_CHECK_MARK";
 /// How much is explained on standard error.
 pub const LOG: &str = "PUMICE_LOG";
 /// The older way to say PUMICE_LOG=warn: set to anything but nothing or 0.
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 16] = [
+pub const VARIABLES: [&str; 21] = [
     ADDR,
     DEVICE,
     LOSS,
@@ -70,6 +82,11 @@ pub const VARIABLES: [&str; 16] = [
     TRACE_LIMIT,
     PROFILE,
     CALL_REPORT,
+    CHECK,
+    CHECK_REPORT,
+    CHECK_FORMAT,
+    CHECK_SUPPRESS,
+    CHECK_MARK,
     LOG,
     EXPLAIN,
 ];
@@ -116,6 +133,8 @@ pub struct Settings {
     pub profile: OsString,
     /// Where a report of the calls that the program makes is written to.
     pub call_report: Option<PathBuf>,
+    /// Whether and how to look for what the program does wrong.
+    pub check: Option<CheckSettings>,
     /// How much is explained on standard error.
     pub log: Log,
 }
@@ -158,6 +177,7 @@ impl Settings {
             trace_limit_bytes: text(TRACE_LIMIT)?.map(|value| trace_limit(&value)).transpose()?,
             profile: path(PROFILE).unwrap_or_else(|| "default".into()),
             call_report: path(CALL_REPORT).map(PathBuf::from),
+            check: CheckSettings::parse(text(CHECK)?, text(CHECK_FORMAT)?, &path)?,
             log: match text(LOG)? {
                 Some(value) => {
                     Log::parse(&value).map_err(|problem| SettingError::new(LOG, value, problem))?

@@ -38,12 +38,17 @@ fn every_variable_is_understood() {
         (TRACE, "/tmp/a-%p.trace"),
         (TRACE_LIMIT, "2GiB"),
         (PROFILE, "rxe"),
+        (CHECK, "perf"),
+        (CHECK_FORMAT, "sarif"),
         (LOG, "debug"),
     ])
     .unwrap();
     assert_eq!(settings.address, Some("127.0.0.9".parse().unwrap()));
     assert_eq!((settings.device.as_str(), settings.loss_ppm, settings.seed), ("mlx5_0", 10_000, Some(16)));
     assert_eq!(settings.shuffle, Some(7));
+    let check = settings.check.unwrap();
+    assert!(check.looks_for_slow && check.format == Some(crate::check::report::Format::Sarif));
+    assert!(parse(&[(CHECK, "yes")]).is_err() && parse(&[(CHECK, "0")]).unwrap().check.is_none());
     assert_eq!(settings.capture, Some(PathBuf::from("/tmp/a.pcapng")));
     assert_eq!(settings.trace, Some(PathBuf::from("/tmp/a-%p.trace")));
     assert_eq!(settings.trace_limit_bytes, Some(2 << 30));

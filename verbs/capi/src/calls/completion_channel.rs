@@ -1,10 +1,12 @@
 //! Completion channels and their events.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::time::Duration;
 
 use crate::ground::abi::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::ground::arguments::{Out, Trusted};
-use crate::ground::cancellation::blocking;
+use crate::ground::cancellation::{RESTART, begun, blocking};
+use crate::ground::check;
 use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, pointer_of, take_back};
 use crate::ground::outcome::data_path::value;
@@ -28,6 +30,9 @@ pub(crate) extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
     })
 }
 
+/// A thread that has slept for so long may sleep for ever.
+const LONG: Duration = Duration::from_secs(1);
+
 /// The next event of a channel: waits for it unless the descriptor is O_NONBLOCK (EAGAIN). A signal
 /// ends the wait (EINTR). A thread that waits can be cancelled.
 pub(crate) extern "C-unwind" fn ibv_get_cq_event(
@@ -38,7 +43,12 @@ pub(crate) extern "C-unwind" fn ibv_get_cq_event(
     blocking(c_int::from(TRY_AGAIN), || {
         attempt(|| {
             let (cq, cq_context) = (cq.place()?, cq_context.place()?);
-            let event = channel.held::<Channel>()?.next()?;
+            let event = channel.held::<Channel>()?.next().inspect_err(|errno| {
+                if *errno == RESTART && check::is_on() {
+                    let (address, is_long) = (channel.as_ptr().addr() as u64, begun().elapsed() >= LONG);
+                    check::tell(|checker| checker.sleeps(address, is_long));
+                }
+            })?;
             let fired: *mut ibv_cq = pointer_of(event.cookie);
             // SAFETY: the cookie is the address of the queue, which is not gone while an event is not
             // acknowledged.

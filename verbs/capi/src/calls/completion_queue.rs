@@ -6,6 +6,7 @@ use pumice_transport::types::{WcFlags, WcStatus, WorkCompletion};
 
 use crate::ground::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_wc};
 use crate::ground::arguments::{OutArray, Trusted};
+use crate::ground::check;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::About;
 use crate::ground::handles::{live, take_back};
@@ -43,6 +44,8 @@ pub(crate) extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
         let held = live::<Cq>(cq)?;
         held.hca().resize_cq(held.queue().handle(), u32::try_from(cqe).map_err(|_| INVALID)?)?;
         held.show_depth();
+        let queue = held.queue();
+        check::tell(|checker| checker.cq_resized(queue.handle().index, queue.depth()));
         Ok(())
     })
 }
@@ -52,7 +55,15 @@ pub(crate) extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     status_of(About::of(cq), || {
         let held = live::<Cq>(cq)?;
         let context = held.context()?;
-        context.hca().destroy_cq(held.queue().handle())?;
+        let (queue, events) = (held.queue(), held.events());
+        check::waits_for_acknowledgements(cq.addr(), "completion events", "ibv_ack_cq_events", || {
+            queue.unacked_events()
+        });
+        check::waits_for_acknowledgements(cq.addr(), "asynchronous events", "ibv_ack_async_event", || {
+            events.unacknowledged()
+        });
+        context.hca().destroy_cq(queue.handle())?;
+        check::tell(|checker| checker.cq_destroyed(queue.handle().index));
         context.disown(Owned::CompletionQueue(held.queue().handle().pack()));
         context.forget_events(held.events());
         held.events().wait_acknowledged();
@@ -88,7 +99,7 @@ pub(crate) extern "C" fn poll_cq(
     num_entries: c_int,
     wc: OutArray<'_, ibv_wc>,
 ) -> c_int {
-    data_path::polled(|| {
+    data_path::polled(About::of(cq.as_ptr()), || {
         let cq = cq.held::<Cq>()?;
         if cq.context_pointer().is_null() {
             return Err(INVALID);

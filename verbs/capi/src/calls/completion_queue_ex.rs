@@ -11,7 +11,9 @@ use crate::ground::abi::{
     ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_poll_cq_attr,
 };
 use crate::ground::arguments::{In, Trusted};
+use crate::ground::check;
 use crate::ground::errno::{INVALID, NOT_SUPPORTED};
+use crate::ground::gate::About;
 use crate::ground::handles::live;
 use crate::ground::outcome::data_path;
 use crate::ground::outcome::{pointer, status};
@@ -103,7 +105,7 @@ fn take(cq: &Cq) -> c_int {
 
 /// Begins to poll: other threads wait until `end_poll`, unless there was nothing.
 extern "C" fn start_poll(cq: Trusted<'_, ibv_cq>, attributes: In<'_, ibv_poll_cq_attr>) -> c_int {
-    data_path::code(libc::ENOENT, || {
+    data_path::code(About::of(cq.as_ptr()), libc::ENOENT, || {
         let Some(cq) = cq.optional::<Cq>() else { return libc::EINVAL };
         if attributes.optional().is_some_and(|attributes| attributes.comp_mask != 0) {
             return libc::EINVAL;
@@ -118,7 +120,7 @@ extern "C" fn start_poll(cq: Trusted<'_, ibv_cq>, attributes: In<'_, ibv_poll_cq
 }
 
 extern "C" fn next_poll(cq: Trusted<'_, ibv_cq>) -> c_int {
-    data_path::code(libc::ENOENT, || {
+    data_path::code(About::of(cq.as_ptr()), libc::ENOENT, || {
         let Some(cq) = cq.optional::<Cq>() else { return libc::EINVAL };
         // A shuffled schedule may end the batch here.
         if cq.queue().most_of(2) < 2 { libc::ENOENT } else { take(cq) }
@@ -179,6 +181,33 @@ extern "C" fn read_dlid_path_bits(cq: Trusted<'_, ibv_cq>) -> u8 {
     read(cq, |polled| polled.completion.dlid_path_bits)
 }
 
+/// A field that only a successful completion has is read, by a program that is checked.
+fn look_at_read(cq: Trusted<'_, ibv_cq>, field: &str) {
+    let address = cq.as_ptr().addr() as u64;
+    let status = cq.optional::<Cq>().map(|cq| cq.turn().with(|polled| polled.completion.status));
+    if let Some(status) = status.filter(|status| *status != WcStatus::Success) {
+        check::tell(|checker| checker.field_of_error_read(address, field, status));
+    }
+}
+
+/// The functions that read, as checked programs have them.
+macro_rules! checked {
+    ($($checked:ident $plain:ident $field:literal $returns:ty;)*) => {
+        $(extern "C" fn $checked(cq: Trusted<'_, ibv_cq>) -> $returns {
+            look_at_read(cq, $field);
+            $plain(cq)
+        })*
+    };
+}
+
+checked! {
+    checked_opcode read_opcode "opcode" c_uint;
+    checked_byte_len read_byte_len "byte_len" u32;
+    checked_imm_data read_imm_data "imm_data" u32;
+    checked_src_qp read_src_qp "src_qp" u32;
+    checked_wc_flags read_wc_flags "wc_flags" c_uint;
+}
+
 /// In cycles of the device's clock, as `ibv_query_rt_values_ex` reads it: ns.
 extern "C" fn read_completion_ts(cq: Trusted<'_, ibv_cq>) -> u64 {
     read(cq, |polled| polled.at_ns)
@@ -228,6 +257,13 @@ fn set_operations(c: &mut ibv_cq_ex) {
     c.read_dlid_path_bits = operation!(read_dlid_path_bits);
     c.read_completion_ts = operation!(read_completion_ts);
     c.read_completion_wallclock_ns = operation!(read_completion_wallclock_ns);
+    if check::is_on() {
+        c.read_opcode = operation!(checked_opcode);
+        c.read_byte_len = operation!(checked_byte_len);
+        c.read_imm_data = operation!(checked_imm_data);
+        c.read_src_qp = operation!(checked_src_qp);
+        c.read_wc_flags = operation!(checked_wc_flags);
+    }
     // No program may ask for these; one that does so anyway reads zeros.
     c.read_cvlan = operation!(read_nothing);
     c.read_flow_tag = operation!(read_nothing);

@@ -3,6 +3,9 @@
 
 use std::ffi::{c_int, c_void};
 
+use pumice_device::check::Checker;
+
+use crate::ground::check;
 use crate::ground::outcome::status;
 
 /// `IBV_FORK_UNNEEDED`.
@@ -13,6 +16,7 @@ pub(crate) extern "C" fn ibv_fork_init() -> c_int {
 }
 
 pub(crate) extern "C" fn ibv_is_fork_initialized() -> c_int {
+    check::tell(Checker::cares_for_forks);
     UNNEEDED
 }
 

@@ -12,6 +12,7 @@ use pumice_transport::wire::Qpn;
 use super::window_bind::{TYPE_2, window_bind};
 use crate::ground::abi::{ibv_ah, ibv_qp, ibv_send_wr};
 use crate::ground::arguments::{Out, Trusted};
+use crate::ground::check;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::handles::find;
 use crate::ground::outcome::data_path::status_or;
@@ -110,6 +111,14 @@ fn request<'a>(qp: &Qp, posted: &Posted<'a, ibv_send_wr>) -> Result<SendRequest<
     Ok(request)
 }
 
+/// A post was refused: if the queue was full, the checker looks whether it can ever be free again.
+#[cold]
+pub(crate) fn tell_if_full(qp: &Qp, errno: Errno) {
+    if errno == Errno(libc::ENOMEM) {
+        check::tell(|checker| checker.send_queue_is_full(qp.number().value()));
+    }
+}
+
 /// A program's list of requests.
 type List<'a> = Requests<'a, ibv_send_wr>;
 
@@ -123,6 +132,7 @@ impl<'a> Poster<'a> {
     /// The first request of `list` was refused.
     #[cold]
     fn refuse(&self, list: List<'a>, errno: Errno) -> Errno {
+        tell_if_full(self.qp, errno);
         let mut unposted = list;
         while let Some((request, rest)) = unposted.split_first() {
             if request.get().opcode == SendOpcode::BindWindow as u32

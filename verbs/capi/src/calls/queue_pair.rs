@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 
+use pumice_device::check::QpMade;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::QpInit;
 use pumice_transport::types::{LocalData, QpType, WR_OPCODES};
@@ -16,8 +17,9 @@ use crate::ground::abi::{
     ofed_qp_init_attr,
 };
 use crate::ground::arguments::InOut;
+use crate::ground::check;
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::handles::{Room, hand_out_shared, live, live_or_none, take_back};
+use crate::ground::handles::{Room, find, hand_out_shared, live, live_or_none, take_back};
 use crate::ground::outcome::{pointer, status_of};
 use crate::ground::refusal::check_mask;
 use crate::ground::turn::Turn;
@@ -129,7 +131,29 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
             _domain_use: pd.and_then(|pd| pd.begin_use()),
         },
     );
-    Ok((hand_out_shared(&room.fill(qp)), attributes))
+    let pointer = hand_out_shared(&room.fill(qp));
+    tell_made(pointer, qp_type, &attributes);
+    Ok((pointer, attributes))
+}
+
+/// Tells the checker of a new queue pair.
+fn tell_made(pointer: *mut ibv_qp, qp_type: QpType, attributes: &ibv_qp_init_attr) {
+    if !check::is_on() {
+        return;
+    }
+    let Some(made) = find::<Qp>(pointer) else { return };
+    let handle = |cq| find::<Cq>(cq).map(|cq| cq.queue().handle().index);
+    let has_own_receives = attributes.srq.is_null();
+    let made = QpMade {
+        address: pointer.addr() as u64,
+        number: made.number().value(),
+        ordinal: made.hca().ordinal_of(made.number()).unwrap_or_default(),
+        service: qp_type.name(),
+        send_cq: handle(attributes.send_cq),
+        recv_cq: handle(attributes.recv_cq).filter(|_| has_own_receives),
+        capacity: capacity_from(&attributes.cap),
+    };
+    check::tell(|checker| checker.qp_made(&made));
 }
 
 /// The domain of an OFED 1.x queue pair; NULL for any other type. Only OFED's structure has it: behind
@@ -304,7 +328,10 @@ pub(crate) extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
 pub(crate) extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     status_of(Qp::about(qp), || {
         let held = live::<Qp>(qp)?;
-        let context = held.context()?;
+        let (context, events) = (held.context()?, held.events());
+        check::waits_for_acknowledgements(qp.addr(), "asynchronous events", "ibv_ack_async_event", || {
+            events.unacknowledged()
+        });
         // The peer gets the acknowledgements that it is owed before they can no longer be made. Datagrams owe
         // none, and programs such as UCX have given back their memory by now.
         if !held.is_datagram() {

@@ -2,13 +2,16 @@
 
 use std::ffi::c_int;
 
+use pumice_device::check::ModifyFacts;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
-use pumice_transport::types::QpCapacity;
+use pumice_transport::types::{Gid, QpCapacity};
 
 use super::address_handle::{vector_from, vector_to};
 use crate::ground::abi::{ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
 use crate::ground::arguments::{In, Out, Place};
+use crate::ground::check;
 use crate::ground::errno::Errno;
+use crate::ground::gate::current;
 use crate::ground::handles::live;
 use crate::ground::outcome::status_of;
 use crate::objects::local_identifier;
@@ -125,6 +128,25 @@ pub(crate) fn write_attributes(attr: &Place<'_, ibv_qp_attr>, c: &ibv_qp_attr, a
 const RESET: u32 = 0;
 const ERROR: u32 = 6;
 
+/// Tells the checker of a change that the program itself asks for.
+fn tell_modified(qp: &Qp, attributes: &QpAttributes, mask: AttributeMask, is_done: bool) {
+    let is_of_program = || current().is_some_and(|made| made.call.starts_with("ibv_"));
+    if !check::is_on() || !is_of_program() {
+        return;
+    }
+    let (hca, vector) = (qp.hca(), &attributes.address_vector);
+    let has_vector = mask.contains(AttributeMask::AV);
+    let gids = if has_vector { hca.gids() } else { Vec::new() };
+    let source = gids.iter().find(|(index, _)| *index == vector.sgid_index);
+    let facts = ModifyFacts {
+        is_done,
+        active_mtu: hca.active_mtu(),
+        source_is_ipv4: source.map(|(_, entry)| entry.ip.is_ipv4()),
+        peer_is_here: gids.iter().any(|(_, entry)| Gid::from(entry.ip) == vector.dgid),
+    };
+    check::tell(|checker| checker.qp_modified(qp.number().value(), attributes, mask, &facts));
+}
+
 pub(crate) extern "C" fn ibv_modify_qp(
     qp: *mut ibv_qp,
     attr: In<'_, ibv_qp_attr>,
@@ -143,7 +165,9 @@ pub(crate) extern "C" fn ibv_modify_qp(
             // else.
             held.hca().drive_out();
         }
-        held.hca().modify_qp(held.number(), &attributes, mask)?;
+        let done = held.hca().modify_qp(held.number(), &attributes, mask);
+        tell_modified(&held, &attributes, mask, done.is_ok());
+        done?;
         if mask.contains(AttributeMask::STATE) {
             held.show_state(attributes.qp_state);
         }

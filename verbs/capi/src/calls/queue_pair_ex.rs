@@ -10,7 +10,7 @@ use pumice_transport::types::{
     AtomicOperation, FlushRange, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge,
 };
 
-use super::post_send::{BATCH, destination};
+use super::post_send::{BATCH, destination, tell_if_full};
 use super::window_bind::{TYPE_2, window_bind};
 use crate::ground::abi::operation;
 use crate::ground::abi::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge};
@@ -46,7 +46,9 @@ fn post(series: &Series, qp: &Qp) -> Result<(), Errno> {
         posted.map_err(|(position, error)| {
             let unposted = parts.iter().skip(position).filter_map(|part| part.window.as_ref());
             unposted.for_each(|window| show_not_posted(window));
-            Errno::from(error)
+            let errno = Errno::from(error);
+            tell_if_full(qp, errno);
+            errno
         })?;
     }
     Ok(())

@@ -10,6 +10,7 @@ use crate::ground::abi::{
     ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd,
 };
 use crate::ground::arguments::{In, InOut, Out};
+use crate::ground::check;
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::ground::gate::About;
 use crate::ground::handles::{Room, hand_out_shared, live, take_back};
@@ -155,6 +156,10 @@ pub(crate) extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     status_of(About::of(srq), || {
         let held = live::<Srq>(srq)?;
         let context = held.context()?;
+        let events = held.events();
+        check::waits_for_acknowledgements(srq.addr(), "asynchronous events", "ibv_ack_async_event", || {
+            events.unacknowledged()
+        });
         context.hca().destroy_srq(held.handle())?;
         context.disown(Owned::SharedReceiveQueue(held.handle().pack()));
         context.forget_events(held.events());

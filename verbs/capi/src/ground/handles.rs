@@ -13,8 +13,9 @@ use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::abi::ibv_context;
+use super::check;
 use super::errno::{Errno, INVALID};
-use super::gate::{given_back, handed_out, left_behind};
+use super::gate::{current, given_back, handed_out, left_behind};
 
 /// An object of ours behind a C pointer.
 ///
@@ -128,6 +129,8 @@ fn identity_of<T: Listed>(object: &Arc<T>) -> Identity {
 
 #[cold]
 fn absent(kind: &str, address: usize, found: Option<&str>) -> Errno {
+    let call = current().map_or("a call", |made| made.call);
+    check::tell(|checker| checker.used(address as u64, call));
     Errno(libc::ENOENT).because(|| match found {
         Some(found) => format!("{address:#x} is a {found}, but a {kind} belongs here"),
         None => {

@@ -97,8 +97,8 @@ pub(crate) mod data_path {
 
     /// As [`super::negative`], of a call that found nothing if it returns 0.
     #[inline]
-    pub(crate) fn polled<C: FnOnce() -> Result<c_int, Errno>>(call: C) -> c_int {
-        let outcome = passed(enter::<C>(About::NOTHING), About::NOTHING, call, |count| *count == 0);
+    pub(crate) fn polled<C: FnOnce() -> Result<c_int, Errno>>(about: About, call: C) -> c_int {
+        let outcome = passed(enter::<C>(about), about, call, |count| *count == 0);
         outcome.unwrap_or_else(|Errno(errno)| {
             set_errno(errno);
             -errno
@@ -107,8 +107,8 @@ pub(crate) mod data_path {
 
     /// For calls that return an errno as a number, of which `idle` says that there is nothing.
     #[inline]
-    pub(crate) fn code<C: FnOnce() -> c_int>(idle: c_int, call: C) -> c_int {
-        let outcome = passed(enter::<C>(About::NOTHING), About::NOTHING, || Ok(call()), |code| *code == idle);
+    pub(crate) fn code<C: FnOnce() -> c_int>(about: About, idle: c_int, call: C) -> c_int {
+        let outcome = passed(enter::<C>(about), about, || Ok(call()), |code| *code == idle);
         outcome.unwrap_or_else(|Errno(errno)| errno)
     }
 

@@ -11,6 +11,7 @@ use super::events::Distributor;
 use super::gid_entries::{gid_entries, gid_entries_now};
 use super::loss::LossWatch;
 use super::trace;
+use crate::ground::check;
 use crate::ground::errno::Errno;
 use crate::ground::gate;
 use crate::ground::listeners;
@@ -61,6 +62,7 @@ impl Adapter {
             ..HcaConfig::new(&the_device().name(), gids)
         };
         config.subscribers.push(Box::new(LossWatch));
+        config.subscribers.extend(with_signals_blocked(check::subscriber));
         // An address that comes later can be used if the socket has its IP version.
         let any_version = address.is_ipv6();
         let offered = config.gids.clone();

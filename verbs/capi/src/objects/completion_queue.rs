@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use pumice_device::check::CqMade;
 use pumice_device::hca::{CqSetup, Hca};
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_transport::types::WorkCompletion;
@@ -13,6 +14,7 @@ use super::context::Context;
 use super::events::EventSource;
 use super::usage::Use;
 use crate::ground::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex};
+use crate::ground::check;
 use crate::ground::errno::Errno;
 use crate::ground::handles::{
     Held, Identity, Listed, Room, Shown, hand_out_shared, live_or_none, show, shown,
@@ -108,7 +110,8 @@ impl Cq {
             wall_ns: 0,
             wall_clock: wall_clock.then(|| WallClock::new(hca.clock())),
         };
-        Ok(hand_out_shared(&room.fill(Cq {
+        let (handle, depth) = (queue.handle().index, queue.depth());
+        let pointer = hand_out_shared(&room.fill(Cq {
             c: Shown::new(c),
             queue,
             hca: Arc::clone(hca),
@@ -116,7 +119,10 @@ impl Cq {
             stamps,
             turn: Turn::new(polled),
             _domain_use: domain_use,
-        })))
+        }));
+        let (address, channel) = (pointer.addr() as u64, channel.addr() as u64);
+        check::tell(|checker| checker.cq_made(&CqMade { address, handle, depth, channel }));
+        Ok(pointer)
     }
 
     #[inline]

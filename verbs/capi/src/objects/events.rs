@@ -89,6 +89,11 @@ impl EventSource {
         }
     }
 
+    /// Events that the program got and has not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        self.unacknowledged.look(|count| u64::from(*count))
+    }
+
     /// Blocks until the program has acknowledged all events: an object must not vanish under a thread that
     /// looks at its event.
     pub(crate) fn wait_acknowledged(&self) {

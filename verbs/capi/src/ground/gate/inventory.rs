@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::current::current;
 use super::names::is_of_sockets;
+use crate::ground::check;
 
 /// An object that the program has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +47,9 @@ const OF_IDENTIFIERS: [&str; 4] = ["identifier", "event channel", "queue pair", 
 
 /// The program gets an object.
 pub(crate) fn handed_out(address: usize, kind: &'static str) {
-    let Some(mut inventory) = lock() else { return };
+    if !IS_KEPT.load(Ordering::Relaxed) && !check::is_on() {
+        return;
+    }
     let Some(made) = current().filter(|made| !made.call.is_empty()) else { return };
     if is_of_sockets(made.call) {
         return;
@@ -54,12 +57,15 @@ pub(crate) fn handed_out(address: usize, kind: &'static str) {
     if made.call.starts_with("rdma_") && !OF_IDENTIFIERS.contains(&kind) {
         return;
     }
+    check::tell(|checker| checker.object_made(address as u64, kind, made.call));
+    let Some(mut inventory) = lock() else { return };
     let object = Object { kind, call: made.call, ordinal: made.ordinal, is_excused: false };
     inventory.held.insert(address, object);
 }
 
 /// The program gave an object back.
 pub(crate) fn given_back(address: usize) {
+    check::tell(|checker| checker.object_destroyed(address as u64));
     if let Some(mut inventory) = lock() {
         inventory.held.remove(&address);
     }
@@ -67,6 +73,7 @@ pub(crate) fn given_back(address: usize) {
 
 /// An object went with its context, which the program has closed.
 pub(crate) fn left_behind(address: usize) {
+    check::tell(|checker| checker.object_left_behind(address as u64));
     if let Some(mut inventory) = lock()
         && let Some(object) = inventory.held.remove(&address)
     {

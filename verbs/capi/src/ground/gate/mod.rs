@@ -19,10 +19,11 @@ mod watch;
 use pumice_device::faults::calls::{CallFaults, CallRules};
 
 use crate::ground::cancellation;
+use crate::ground::check;
 use crate::ground::errno::Errno;
 
 pub(crate) use about::About;
-pub(super) use current::current;
+pub(crate) use current::current;
 pub(crate) use current::quietly;
 pub(crate) use evidence::fault_report;
 pub(crate) use inventory::{given_back, handed_out, left_behind};
@@ -61,6 +62,7 @@ pub(super) fn enter(closure: &'static str, about: About) -> Passage {
     if watch::is_lost() && !names::outlives_device(made.call) {
         fate.errno = Some(libc::EIO);
     }
+    check::tell(|checker| checker.enters(made.call, about.address as u64));
     current::begin(made);
     if fate.delay_ns > 0 {
         std::thread::sleep(std::time::Duration::from_nanos(fate.delay_ns));
@@ -107,7 +109,10 @@ fn left(passage: Passage, end: End, about: About) {
         End::Idle if passage.refused.is_none() => return state::take_back(&made),
         End::Done if LISTEN.contains(&made.call) => state::listens(),
         End::Again => current::put_aside(made),
-        End::Failed if names::gives_back(made.call) => inventory::excuse(about.address),
+        End::Failed if names::gives_back(made.call) => {
+            inventory::excuse(about.address);
+            check::tell(|checker| checker.destroy_failed(about.address as u64));
+        }
         _ => {}
     }
     if end != End::Again {

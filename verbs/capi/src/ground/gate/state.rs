@@ -17,6 +17,7 @@ use super::inventory;
 use super::names::Names;
 use super::report::Report;
 use super::watch::{Watch, look_at};
+use crate::ground::check;
 use crate::ground::environment;
 use crate::ground::listeners;
 use crate::ground::log::{log_always, log_at, logs, print_always};
@@ -153,7 +154,7 @@ impl State {
     }
 
     fn watch(&self) -> Watch {
-        if self.faults.is_active() || self.report.is_some() || self.counts_calls() {
+        if self.faults.is_active() || self.report.is_some() || self.counts_calls() || check::is_on() {
             Watch::Everything
         } else {
             Watch::Little

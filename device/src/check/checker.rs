@@ -1,0 +1,108 @@
+//! What is known of the program, and how a finding is made of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::finding::{Finding, Findings, Related};
+use super::kind::{Family, Kind};
+use super::objects::Objects;
+use super::queues::{Cq, Qp};
+use super::stack::{Stack, Stacks};
+
+/// Puts the return addresses of the program's frames into a list, innermost first.
+pub type Capture = fn(&mut Vec<u64>);
+
+/// Looks at what a program does with verbs, and knows what is wrong with it.
+///
+/// It is told of calls by those who take them, and of events by [`super::CheckSubscriber`]. It calls nothing
+/// but [`Capture`].
+pub struct Checker {
+    capture: Capture,
+    stacks: Stacks,
+    findings: Findings,
+    pub(super) objects: Objects,
+    /// By handle.
+    pub(super) cqs: BTreeMap<u32, Cq>,
+    /// Their handles by the addresses of the program's pointers.
+    pub(super) cq_handles: BTreeMap<u64, u32>,
+    /// By number.
+    pub(super) qps: BTreeMap<u32, Qp>,
+    /// Looks for slow ways too.
+    pub(super) looks_for_slow: bool,
+    /// The program has asked for safe forks, or asked whether they are.
+    pub(super) knows_forks: bool,
+    /// The program has asked for attributes that the connection manager chooses.
+    pub(super) asks_for_attributes: bool,
+    /// Registrations by place, for those who look for slow ways.
+    pub(super) registrations: BTreeMap<u64, u32>,
+}
+
+impl fmt::Debug for Checker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checker").field("findings", &self.findings).finish_non_exhaustive()
+    }
+}
+
+/// What a check found, before it is an entry.
+pub(super) struct Found {
+    pub(super) object: String,
+    pub(super) numbers: String,
+    pub(super) place: Stack,
+    pub(super) related: Vec<Related>,
+}
+
+impl Checker {
+    /// Knows of nothing yet. `looks_for_slow`: slow ways are findings too.
+    pub fn new(capture: Capture, looks_for_slow: bool) -> Checker {
+        Checker {
+            capture,
+            stacks: Stacks::default(),
+            findings: Findings::default(),
+            objects: Objects::default(),
+            cqs: BTreeMap::new(),
+            cq_handles: BTreeMap::new(),
+            qps: BTreeMap::new(),
+            looks_for_slow,
+            knows_forks: false,
+            asks_for_attributes: false,
+            registrations: BTreeMap::new(),
+        }
+    }
+
+    /// What was found.
+    pub fn findings(&mut self) -> &mut Findings {
+        &mut self.findings
+    }
+
+    /// Where the calling thread is.
+    pub(super) fn here(&mut self) -> Stack {
+        let mut addresses = Vec::new();
+        (self.capture)(&mut addresses);
+        self.stacks.keep(&addresses)
+    }
+
+    pub(super) fn found(&mut self, kind: &'static Kind, found: Found) {
+        if kind.family == Family::Slow && !self.looks_for_slow {
+            return;
+        }
+        let Found { object, numbers, place, related } = found;
+        let is_other = |one: &Related| !one.place.is_unknown() && one.place != place;
+        let related = related.into_iter().filter(is_other).collect();
+        self.findings.add(Finding { kind, place, object, numbers, related, count: 1 });
+    }
+
+    /// It was found once more, at a place that need not be told apart.
+    pub(super) fn found_again(&mut self, kind: &'static Kind, object: &str) {
+        self.findings.again(kind, object);
+    }
+}
+
+/// Another place of a finding.
+pub(super) fn related(what: impl Into<String>, place: &Stack) -> Related {
+    Related { what: what.into(), place: place.clone() }
+}
+
+/// As in "1 packet" and "2 packets".
+pub(super) fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}

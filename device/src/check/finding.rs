@@ -1,0 +1,124 @@
+//! What was found, one entry for each kind and place.
+
+use std::collections::HashMap;
+
+use fnv::FnvBuildHasher;
+
+use super::kind::Kind;
+use super::stack::Stack;
+
+/// Entries that are kept; what comes beyond is counted.
+pub const MAX_FINDINGS: usize = 256;
+
+/// Another place that belongs to a finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Related {
+    /// What happened there, as in "completion queue 0 was made here".
+    pub what: String,
+    /// Where.
+    pub place: Stack,
+}
+
+/// Something that a program does wrong.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// What is wrong.
+    pub kind: &'static Kind,
+    /// Where the program did it.
+    pub place: Stack,
+    /// The object that it is about, as in "queue pair 3 (number 0x12)".
+    pub object: String,
+    /// A sentence with the numbers of the first time.
+    pub numbers: String,
+    /// Other places that belong to it.
+    pub related: Vec<Related>,
+    /// How often it was found.
+    pub count: u64,
+}
+
+/// All findings of a process.
+#[derive(Debug, Default)]
+pub struct Findings {
+    list: Vec<Finding>,
+    places: HashMap<(&'static str, Stack), usize, FnvBuildHasher>,
+    told: usize,
+    left_out: u64,
+}
+
+impl Findings {
+    /// Adds a finding, or counts one that is there.
+    pub(super) fn add(&mut self, finding: Finding) {
+        let related = || finding.related.first().map(|one| one.place.clone()).unwrap_or_default();
+        let place = if finding.place.is_unknown() { related() } else { finding.place.clone() };
+        let key = (finding.kind.name, place);
+        if let Some(known) = self.places.get(&key).and_then(|index| self.list.get_mut(*index)) {
+            known.count = known.count.saturating_add(1);
+        } else if self.list.len() >= MAX_FINDINGS {
+            self.left_out = self.left_out.saturating_add(1);
+        } else {
+            self.places.insert(key, self.list.len());
+            self.list.push(finding);
+        }
+    }
+
+    /// Counts the latest finding of a kind about an object once more, wherever it was.
+    pub(super) fn again(&mut self, kind: &'static Kind, object: &str) {
+        let latest =
+            self.list.iter_mut().rev().find(|one| one.kind.name == kind.name && one.object == object);
+        if let Some(latest) = latest {
+            latest.count = latest.count.saturating_add(1);
+        }
+    }
+
+    /// Those that were not given out yet.
+    pub fn news(&mut self) -> Vec<Finding> {
+        let news = self.list.get(self.told..).unwrap_or_default().to_vec();
+        self.told = self.list.len();
+        news
+    }
+
+    /// All of them, oldest first.
+    pub fn all(&self) -> &[Finding] {
+        &self.list
+    }
+
+    /// How many had no room.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kind::{CQ_TOO_SMALL, LOST_WAKEUP};
+    use super::super::stack::Stacks;
+    use super::*;
+
+    fn finding(kind: &'static Kind, place: Stack) -> Finding {
+        let (object, numbers) = (String::from("queue pair 0"), String::new());
+        Finding { kind, place, object, numbers, related: Vec::new(), count: 1 }
+    }
+
+    #[test]
+    fn a_place_has_one_entry_for_each_kind() {
+        let (mut findings, mut stacks) = (Findings::default(), Stacks::default());
+        for address in [1, 2, 1, 1] {
+            findings.add(finding(&CQ_TOO_SMALL, stacks.keep(&[address])));
+        }
+        findings.add(finding(&LOST_WAKEUP, stacks.keep(&[1])));
+        let counts: Vec<u64> = findings.all().iter().map(|one| one.count).collect();
+        assert_eq!(counts, [3, 1, 1]);
+        assert_eq!((findings.news().len(), findings.news().len()), (3, 0));
+        findings.again(&CQ_TOO_SMALL, "queue pair 0");
+        assert_eq!(findings.all()[1].count, 2);
+    }
+
+    #[test]
+    fn the_number_of_entries_is_bounded() {
+        let (mut findings, mut stacks) = (Findings::default(), Stacks::default());
+        for address in 0..1000 {
+            findings.add(finding(&CQ_TOO_SMALL, stacks.keep(&[address])));
+        }
+        assert_eq!((findings.all().len(), findings.left_out()), (MAX_FINDINGS, 744));
+    }
+}

@@ -1,0 +1,246 @@
+//! The table of checks: what each finds, why that matters on real hardware, and the remedy.
+
+/// What a check is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Completion queues and their events.
+    Completions,
+    /// Attributes of connections, and what comes of them.
+    Connections,
+    /// Forks, exits and the lives of objects.
+    Process,
+    /// What works, and costs time. Looked for only if asked.
+    Slow,
+}
+
+impl Family {
+    /// Its name, as reports have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Family::Completions => "completions",
+            Family::Connections => "connections",
+            Family::Process => "process",
+            Family::Slow => "slow",
+        }
+    }
+}
+
+/// A kind of finding.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Its name in reports and suppressions, which stays as it is.
+    pub name: &'static str,
+    /// What it is about.
+    pub family: Family,
+    /// What the program does, in a sentence.
+    pub what: &'static str,
+    /// Why it matters on real hardware.
+    pub why: &'static str,
+    /// What to do about it.
+    pub remedy: &'static str,
+}
+
+macro_rules! kinds {
+    ($($constant:ident $name:literal $family:ident
+        what: $what:expr, why: $why:expr, remedy: $remedy:expr;)*) => {
+        $(
+            #[doc = $what]
+            pub static $constant: Kind =
+                Kind { name: $name, family: Family::$family, what: $what, why: $why, remedy: $remedy };
+        )*
+
+        /// All kinds, family by family.
+        pub static KINDS: &[&Kind] = &[$(&$constant),*];
+    };
+}
+
+kinds! {
+    CQ_TOO_SMALL "cq-too-small" Completions
+        what: "A completion queue has room for fewer completions than can come to it.",
+        why: "When more completions come than fit, the queue overruns: the adapter raises CQ_ERR, completions \
+            are lost, and all queue pairs on it go to the error state.",
+        remedy: "Make the completion queue as deep as all receives and signaled sends that can be under way on \
+            it at once, over all queue pairs, or post fewer before polling.";
+
+    SEND_QUEUE_NEVER_REAPED "send-queue-never-reaped" Completions
+        what: "A send queue is full of requests without IBV_SEND_SIGNALED, so no completion will free it.",
+        why: "An adapter frees entries of a send queue only when a completion is polled. Without one, each \
+            further post fails with ENOMEM for ever.",
+        remedy: "Signal a request at least once for each length of the send queue, and poll its completion \
+            before the queue is full.";
+
+    COMPLETIONS_NEVER_POLLED "completions-never-polled" Completions
+        what: "Completions came to a completion queue that the program never polled.",
+        why: "The program does not learn of failures, may reuse buffers too early, and the queue overruns once \
+            it is full.",
+        remedy: "Poll the queue, or post requests without asking for completions.";
+
+    LOST_WAKEUP "lost-wakeup" Completions
+        what: "The program sleeps for a completion event while completions wait in the queue.",
+        why: "Arming a queue promises an event for the next completion only. Those that came between the last \
+            poll and the arming wait for ever if no other comes.",
+        remedy: "After ibv_req_notify_cq poll once more until the queue is empty, and sleep only then; arm \
+            again after each event.";
+
+    EVENTS_NOT_ACKNOWLEDGED "events-not-acknowledged" Completions
+        what: "The program destroys an object whose events it got and did not acknowledge.",
+        why: "The destroying call blocks until all events are acknowledged. If the acknowledgement would come \
+            later in the same thread, the program hangs for ever.",
+        remedy: "Call ibv_ack_cq_events or ibv_ack_async_event for each event before destroying the object.";
+
+    WC_FIELD_OF_ERROR "wc-field-of-error" Completions
+        what: "The program reads a field of a failed completion that is valid for successful ones only.",
+        why: "Of a failed completion only wr_id, status, qp_num and vendor_err are defined. On adapters the \
+            other fields hold whatever was there before.",
+        remedy: "Look at the status first; know the operation of a failed request from its wr_id.";
+
+    RECEIVE_TOO_LATE "receive-too-late" Connections
+        what: "Messages come to a queue pair before the program has posted receives for them.",
+        why: "Reliable peers get RNR NAKs and pause each time, for min_rnr_timer at least; after rnr_retry \
+            pauses the connection fails. Unreliable services lose the message.",
+        remedy: "Post receives before the peer may send, and post new ones before answering.";
+
+    TIMEOUT_FOR_EVER "timeout-for-ever" Connections
+        what: "A queue pair goes to RTS with timeout 0, which means to wait for ever.",
+        why: "If a packet or its acknowledgement is lost, nothing is sent again and no error comes: the request \
+            hangs for ever.",
+        remedy: "Set timeout to 14 or so (4.096 µs × 2^timeout).";
+
+    RNR_TIMER_LONGEST "rnr-timer-longest" Connections
+        what: "A queue pair goes to RTR with min_rnr_timer 0, which is the longest wait of all, 655.36 ms.",
+        why: "Each time that the peer finds no receive it pauses for more than half a second. The code 0 looks \
+            like no wait at all; 1 is the shortest, 0.01 ms.",
+        remedy: "Set min_rnr_timer to 12 (0.64 ms) or so.";
+
+    RETRIES_ZERO "retries-zero" Connections
+        what: "A queue pair goes to RTS with retry_cnt 0, so nothing is ever sent again.",
+        why: "A single lost packet ends the connection with RETRY_EXC_ERR.",
+        remedy: "Set retry_cnt to 7.";
+
+    MTU_ABOVE_ACTIVE "mtu-above-active" Connections
+        what: "A queue pair asks for a path MTU above the active MTU of the port.",
+        why: "The call fails here, and on other ports with another active MTU. Where it does not fail, packets \
+            that are too long for the link are dropped.",
+        remedy: "Use the smaller of both ports' active_mtu, which ibv_query_port tells.";
+
+    READ_DEPTH_MISMATCH "read-depth-mismatch" Connections
+        what: "A queue pair may have more READs and atomics under way (max_rd_atomic) than its peer serves at \
+            once (max_dest_rd_atomic).",
+        why: "A responder with fewer resources answers the surplus with a NAK, and the connection fails with \
+            REM_INV_REQ_ERR as soon as enough are under way.",
+        remedy: "Exchange the values, and set max_rd_atomic to at most the peer's max_dest_rd_atomic.";
+
+    GID_OF_OTHER_FAMILY "gid-of-other-family" Connections
+        what: "The GID at sgid_index is of another IP version than the peer's GID.",
+        why: "Packets cannot go from an IPv4 address to an IPv6 address: nothing arrives, and the requests fail \
+            with RETRY_EXC_ERR.",
+        remedy: "Choose the GID index by the peer's GID: an IPv4-mapped one (::ffff:a.b.c.d) for an \
+            IPv4-mapped peer.";
+
+    QKEY_MISMATCH "qkey-mismatch" Connections
+        what: "Datagrams came with another Q_Key than that of the queue pair, and were dropped.",
+        why: "The adapter drops such datagrams without telling either side. A remote_qkey with the highest bit \
+            set sends the sender's own Q_Key instead.",
+        remedy: "Give senders, as remote_qkey, the Q_Key with which the receiver went to INIT.";
+
+    PKEY_MISMATCH "pkey-mismatch" Connections
+        what: "Packets came with a P_Key that does not match that of the queue pair, and were dropped.",
+        why: "The adapter drops such packets without telling either side; reliable senders fail with \
+            RETRY_EXC_ERR.",
+        remedy: "Let both sides choose the index of the same P_Key, and not two limited memberships.";
+
+    CONNECTED_TOO_LATE "connected-too-late" Connections
+        what: "Packets of the peer came before the queue pair was in RTR, and were dropped.",
+        why: "The peer sends them again after its timeout, if it has one, so the connection begins slowly; \
+            with few retries it fails with RETRY_EXC_ERR.",
+        remedy: "Let each side tell the other that it is in RTR before the other one sends.";
+
+    IN_FLIGHT_AT_DESTROY "in-flight-at-destroy" Connections
+        what: "The program destroys a connected queue pair while signaled send requests are not completed.",
+        why: "What is under way may or may not arrive, and no completion will tell.",
+        remedy: "Poll the completions of all requests before ibv_destroy_qp, or move the queue pair to ERR and \
+            poll those that are flushed.";
+
+    FORK_WITHOUT_INIT "fork-without-init" Process
+        what: "The program forks while memory is registered, and has not called ibv_fork_init.",
+        why: "Where the kernel does not copy registered pages at a fork, the parent's next write moves the page \
+            away from the adapter: data goes to memory that the program does not see.",
+        remedy: "Call ibv_fork_init before any other call of verbs, or ask ibv_is_fork_initialized whether it \
+            is needed.";
+
+    USED_AFTER_FORK "used-after-fork" Process
+        what: "A child process uses an object that its parent made.",
+        why: "The child has no mapping of the adapter's doorbells and queues, and its calls on the device's \
+            file change the parent's objects.",
+        remedy: "Open the device in the child, and make its own objects there.";
+
+    USED_AFTER_DESTROY "used-after-destroy" Process
+        what: "The program gives a call an object that it has destroyed.",
+        why: "The memory of the object is freed: the call crashes, or reaches another object that was made \
+            since.",
+        remedy: "Forget the pointer when the object is destroyed, and destroy it after its last use.";
+
+    OBJECTS_LEFT "objects-left" Process
+        what: "The program ends well, or closes a device, and has not destroyed an object.",
+        why: "The kernel cleans up at exit, but a device that stays open leaks pinned memory and queue pairs, \
+            and peers are not told that the connection is over.",
+        remedy: "Destroy objects in the reverse order of making them, and close the device.";
+
+    MTU_BELOW_PATH "mtu-below-path" Slow
+        what: "A queue pair uses a smaller path MTU than the port's active MTU.",
+        why: "Each message is cut into more packets than needed, each with its headers and its processing.",
+        remedy: "Use the smaller of both ports' active_mtu.";
+
+    REGISTERING_IN_LOOP "registering-in-loop" Slow
+        what: "The program registers memory again and again at one place.",
+        why: "A registration pins pages and calls the kernel: it takes longer than most messages.",
+        remedy: "Register buffers once, and keep them; or use a cache of registrations.";
+
+    SIGNAL_ON_EVERY_REQUEST "signal-on-every-request" Slow
+        what: "The program asks for a completion of each of many send requests.",
+        why: "Each completion is written by the adapter over PCIe and polled by the program.",
+        remedy: "Signal one request of many, at least one for each length of the send queue.";
+}
+
+impl Kind {
+    /// The kind of a name.
+    pub fn named(name: &str) -> Option<&'static Kind> {
+        KINDS.iter().find(|kind| kind.name == name).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_words_with_dashes_and_differ() {
+        for (place, kind) in KINDS.iter().enumerate() {
+            assert!(kind.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{}", kind.name);
+            assert_eq!(KINDS.iter().position(|other| other.name == kind.name), Some(place));
+            for sentence in [kind.what, kind.why, kind.remedy] {
+                assert!(sentence.ends_with('.') && !sentence.contains("  "), "{}: {sentence}", kind.name);
+            }
+        }
+        assert_eq!(Kind::named("lost-wakeup"), Some(&LOST_WAKEUP));
+    }
+
+    #[test]
+    fn every_kind_has_a_page_that_says_the_same_and_every_page_a_kind() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/checks");
+        let list = std::fs::read_to_string(folder.join("README.md")).unwrap();
+        for kind in KINDS {
+            let page = std::fs::read_to_string(folder.join(format!("{}.md", kind.name)));
+            let page = page.unwrap_or_else(|error| panic!("{}: {error}", kind.name));
+            for part in [kind.name, kind.what, kind.why, kind.remedy, "```c"] {
+                assert!(page.contains(part), "{}: {part}", kind.name);
+            }
+            let row = format!("| [{0}]({0}.md) | {1} |", kind.name, kind.what);
+            assert!(list.contains(&row), "{row}");
+        }
+        let pages = std::fs::read_dir(folder).unwrap().map(|page| page.unwrap().path());
+        let names = pages.map(|page| page.file_stem().unwrap().to_string_lossy().into_owned());
+        let others: Vec<String> = names.filter(|name| Kind::named(name).is_none()).collect();
+        assert!(others.iter().all(|name| ["README", "found"].contains(&name.as_str())), "{others:?}");
+    }
+}

@@ -1,0 +1,29 @@
+//! What programs do wrong with verbs: the table of checks, and the checker that finds them.
+//!
+//! [`Checker`] is sans-IO: it is told of calls and of the device's events, and asks for nothing but the call
+//! stack. What it finds are [`Finding`]s, one for each kind and place; everything that it remembers is
+//! bounded. Symbols, files and threads are the business of those who own it.
+
+mod checker;
+mod completions;
+mod connections;
+mod finding;
+pub mod kind;
+mod objects;
+mod process;
+mod queues;
+pub mod report;
+mod stack;
+mod subscriber;
+mod suppress;
+#[cfg(test)]
+mod tests;
+
+pub use checker::{Capture, Checker};
+pub use completions::CqMade;
+pub use connections::{ModifyFacts, QpMade};
+pub use finding::{Finding, Findings, MAX_FINDINGS, Related};
+pub use kind::{Family, KINDS, Kind};
+pub use stack::{MAX_FRAMES, Stack};
+pub use subscriber::CheckSubscriber;
+pub use suppress::Suppressions;

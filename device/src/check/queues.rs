@@ -1,0 +1,102 @@
+//! What is known of completion queues and queue pairs.
+
+use pumice_transport::types::{QpCapacity, QpState};
+
+use super::stack::Stack;
+
+/// How a completion queue is armed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Armed {
+    #[default]
+    No,
+    Solicited,
+    Any,
+}
+
+/// A completion queue of the program.
+#[derive(Debug, Default)]
+pub(super) struct Cq {
+    /// As in "completion queue 0".
+    pub(super) name: String,
+    pub(super) address: u64,
+    pub(super) depth: u32,
+    /// Address of its channel; 0 if it has none.
+    pub(super) channel: u64,
+    pub(super) made: Stack,
+    /// Completions that wait to be polled.
+    pub(super) unpolled: u64,
+    /// Posted requests that will complete on it.
+    pub(super) expected: u64,
+    /// Completions that came and succeeded.
+    pub(super) successes: u64,
+    /// Calls that polled.
+    pub(super) polls: u64,
+    pub(super) armed: Armed,
+    /// It was armed for all completions once.
+    pub(super) was_armed: bool,
+    /// Events that the program has not got.
+    pub(super) events_queued: u64,
+    /// Changes with everything that happens to it.
+    pub(super) activity: u64,
+    /// That of the last look of a thread that sleeps.
+    pub(super) activity_seen: u64,
+    /// Looks in sequence at which nothing had happened.
+    pub(super) looks_at_rest: u32,
+    pub(super) told_small: bool,
+    pub(super) told_asleep: bool,
+}
+
+impl Cq {
+    /// Something happened to it.
+    pub(super) fn stir(&mut self) {
+        self.activity = self.activity.wrapping_add(1);
+    }
+}
+
+/// A queue pair of the program.
+#[derive(Debug, Default)]
+pub(super) struct Qp {
+    /// As in "queue pair 3 (number 0x12)".
+    pub(super) name: String,
+    pub(super) service: &'static str,
+    pub(super) state: QpState,
+    pub(super) send_cq: u32,
+    pub(super) recv_cq: u32,
+    pub(super) capacity: QpCapacity,
+    pub(super) made: Stack,
+    /// Where it last went to INIT, RTR and RTS.
+    pub(super) to_init: Stack,
+    pub(super) to_rtr: Stack,
+    pub(super) to_rts: Stack,
+    /// Send requests that are posted and not ended.
+    pub(super) sends: u64,
+    /// Of these, those that will make a completion.
+    pub(super) signaled: u64,
+    /// Receives that are posted and not completed.
+    pub(super) receives: u64,
+    /// Completions that wait to be polled.
+    pub(super) sends_unpolled: u64,
+    pub(super) receives_unpolled: u64,
+    /// Send requests posted in all, and signaled ones.
+    pub(super) posted: u64,
+    pub(super) posted_signaled: u64,
+    /// Receives completed in all.
+    pub(super) received: u64,
+    /// Messages that found no receive, and the PSN of the last.
+    pub(super) unready: u64,
+    pub(super) unready_psn: Option<u32>,
+    /// One has found none since a receive was last posted.
+    pub(super) is_late: bool,
+    pub(super) late_posts: u64,
+    /// Packets that came before RTR.
+    pub(super) early_packets: u64,
+    pub(super) destination: Option<u32>,
+    pub(super) peer_is_here: bool,
+    pub(super) max_rd_atomic: Option<u8>,
+    pub(super) max_dest_rd_atomic: Option<u8>,
+    pub(super) told_full: bool,
+    pub(super) told_late: u32,
+    pub(super) told_qkey: bool,
+    pub(super) told_pkey: bool,
+    pub(super) told_depth: bool,
+}

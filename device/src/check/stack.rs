@@ -1,0 +1,65 @@
+//! Call stacks as return addresses. Equal ones share their memory.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use fnv::FnvBuildHasher;
+
+/// Return addresses that are kept of a stack, the program's innermost first.
+pub const MAX_FRAMES: usize = 24;
+/// Different stacks that are kept; later ones are empty.
+const MAX_STACKS: usize = 4096;
+
+/// Where something was done, as the return addresses of the program's frames, innermost first; empty if it is
+/// not known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Stack(Arc<[u64]>);
+
+impl Stack {
+    /// Return addresses, innermost first.
+    pub fn addresses(&self) -> &[u64] {
+        &self.0
+    }
+
+    /// Whether nothing is known.
+    pub fn is_unknown(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// All stacks that were captured.
+#[derive(Debug, Default)]
+pub(super) struct Stacks(HashSet<Stack, FnvBuildHasher>);
+
+impl Stacks {
+    /// The stack with these addresses, of which the first [`MAX_FRAMES`] count.
+    pub(super) fn keep(&mut self, addresses: &[u64]) -> Stack {
+        let stack = Stack(addresses.iter().take(MAX_FRAMES).copied().collect());
+        if let Some(known) = self.0.get(&stack) {
+            return known.clone();
+        }
+        if self.0.len() >= MAX_STACKS {
+            return Stack::default();
+        }
+        self.0.insert(stack.clone());
+        stack
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_stacks_share_memory_and_their_number_is_bounded() {
+        let mut stacks = Stacks::default();
+        let (one, other) = (stacks.keep(&[1, 2]), stacks.keep(&[1, 2]));
+        assert!(Arc::ptr_eq(&one.0, &other.0));
+        assert_eq!(stacks.keep(&[7; 100]).addresses().len(), MAX_FRAMES);
+        for address in 0..2 * MAX_STACKS as u64 {
+            stacks.keep(&[address, 9]);
+        }
+        assert!(stacks.keep(&[5, 5]).is_unknown());
+        assert_eq!(stacks.keep(&[1, 2]), one, "what is known stays known");
+    }
+}

@@ -1,0 +1,72 @@
+//! How the checker hears of the device's events.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pumice_transport::event::QpEvent;
+use pumice_transport::host::{Counter, QpContext};
+use pumice_transport::types::{Cause, DropReason};
+use pumice_transport::wire::Syndrome;
+
+use super::checker::Checker;
+use crate::event::{Event, Subscriber, Topics};
+
+/// Tells a checker of events. Its lock is taken under the engine's, so who holds it must not call the device.
+pub struct CheckSubscriber(pub Arc<Mutex<Checker>>);
+
+impl Subscriber for CheckSubscriber {
+    fn topics(&self) -> Topics {
+        Topics::STATES
+            | Topics::POSTS
+            | Topics::DROPS
+            | Topics::REFUSALS
+            | Topics::COMPLETIONS
+            | Topics::LOG
+            | Topics::POLLS
+            | Topics::COMPLETION_EVENTS
+            | Topics::OBJECTS
+    }
+
+    fn hear(&self, _at_ns: u64, event: &Event<'_>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).hear(event);
+    }
+}
+
+impl Checker {
+    /// Something happened.
+    pub fn hear(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Qp { qp, event } => self.hear_of_qp(qp, event),
+            Event::QpDestroyed { qp } => self.qp_destroyed(qp),
+            Event::Polled { cq, completion } => self.polled(cq.index, completion),
+            Event::Armed { cq, solicited_only } => self.cq_armed(cq.index, *solicited_only),
+            Event::CompletionEventRaised { cq } => self.event_raised(cq.index),
+            Event::CompletionEventDelivered { cq } => self.event_delivered(cq.index),
+            _ => {}
+        }
+    }
+
+    fn hear_of_qp(&mut self, qp: &QpContext, event: &QpEvent<'_>) {
+        let number = qp.qpn.value();
+        match event {
+            QpEvent::StateChanged { to, .. } => self.state_changed(number, *to),
+            QpEvent::SendPosted { signaled, .. } => self.send_posted(number, *signaled),
+            QpEvent::RecvPosted { .. } => self.receive_posted(number),
+            QpEvent::Completed { completion, cq, released } => {
+                self.completed(number, *cq, completion, *released);
+            }
+            QpEvent::NakSent { syndrome: Syndrome::RnrNak { .. }, psn } => {
+                self.found_no_receive(number, psn.value());
+            }
+            QpEvent::Dropped { reason: Counter::RxNoReceive, psn, .. } => {
+                self.found_no_receive(number, psn.value());
+            }
+            QpEvent::Dropped { reason: Counter::RxBadQkey, .. } => self.other_qkey(number),
+            QpEvent::Logged(Cause::PacketDropped { reason, .. }) => match reason {
+                DropReason::NotReceiving { .. } => self.came_early(number),
+                DropReason::OtherPartition { given, own } => self.other_pkey(number, *given, *own),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The checker, told of calls and events as a device and the C ABI tell it.
+
+use std::cell::Cell;
+
+use pumice_transport::qp::{AttributeMask, QpAttributes};
+use pumice_transport::types::{Mtu, QpCapacity, QpState, WcStatus, WorkCompletion};
+
+use super::*;
+
+thread_local! {
+    static LINE: Cell<u64> = const { Cell::new(1) };
+}
+
+fn capture(addresses: &mut Vec<u64>) {
+    addresses.push(LINE.get());
+}
+
+/// What follows happens at this line of the program.
+fn at(line: u64) {
+    LINE.set(line);
+}
+
+const CHANNEL: u64 = 0x3000;
+
+/// A checker that knows a completion queue of this depth and a queue pair on it.
+fn checker(depth: u32) -> Checker {
+    let mut checker = Checker::new(capture, true);
+    at(1);
+    checker.object_made(0x1000, "completion queue", "ibv_create_cq");
+    checker.cq_made(&CqMade { address: 0x1000, handle: 5, depth, channel: CHANNEL });
+    at(2);
+    checker.object_made(0x2000, "queue pair", "ibv_create_qp");
+    let capacity = QpCapacity { max_send_wr: 4, max_recv_wr: 4, ..QpCapacity::default() };
+    checker.qp_made(&QpMade {
+        address: 0x2000,
+        number: 0x12,
+        ordinal: 0,
+        service: "RC",
+        send_cq: Some(5),
+        recv_cq: Some(5),
+        capacity,
+    });
+    checker
+}
+
+fn completion(opcode: pumice_transport::types::WcOpcode) -> WorkCompletion {
+    WorkCompletion { qp_num: 0x12, opcode, status: WcStatus::Success, ..WorkCompletion::default() }
+}
+
+fn kinds(checker: &mut Checker) -> Vec<(&'static str, u64, u64)> {
+    let all = checker.findings().all().iter();
+    all.map(|one| (one.kind.name, one.place.addresses().first().copied().unwrap_or(0), one.count)).collect()
+}
+
+fn send() -> WorkCompletion {
+    completion(pumice_transport::types::WcOpcode::Send)
+}
+
+#[test]
+fn a_queue_is_too_small_if_more_can_complete_than_fits() {
+    let mut checker = checker(2);
+    at(10);
+    checker.send_posted(0x12, true);
+    checker.send_posted(0x12, false);
+    checker.receive_posted(0x12);
+    assert_eq!(kinds(&mut checker), []);
+    checker.completed(0x12, 5, &send(), 1);
+    at(11);
+    checker.receive_posted(0x12);
+    checker.receive_posted(0x12);
+    assert_eq!(kinds(&mut checker), [("cq-too-small", 11, 1)], "one waits to be polled, two will come");
+}
+
+#[test]
+fn what_was_polled_or_flushed_by_a_reset_has_room_again() {
+    let mut checker = checker(1);
+    for _ in 0..100 {
+        checker.send_posted(0x12, true);
+        checker.completed(0x12, 5, &send(), 1);
+        checker.polled(5, &send());
+    }
+    for _ in 0..100 {
+        checker.receive_posted(0x12);
+        checker.state_changed(0x12, QpState::Reset);
+    }
+    assert_eq!(kinds(&mut checker), []);
+}
+
+#[test]
+fn a_full_queue_is_hopeless_without_a_signaled_request() {
+    let mut checker = checker(8);
+    at(20);
+    (0..4).for_each(|_| checker.send_posted(0x12, false));
+    checker.send_queue_is_full(0x12);
+    checker.send_queue_is_full(0x12);
+    assert_eq!(kinds(&mut checker), [("send-queue-never-reaped", 20, 1)]);
+    let mut checker = self::checker(8);
+    checker.send_posted(0x12, true);
+    (0..3).for_each(|_| checker.send_posted(0x12, false));
+    checker.send_queue_is_full(0x12);
+    checker.completed(0x12, 5, &send(), 1);
+    checker.send_queue_is_full(0x12);
+    assert_eq!(kinds(&mut checker), [], "a completion is to come, or to be polled");
+}
+
+#[test]
+fn a_thread_that_sleeps_beside_completions_is_told_once() {
+    let mut checker = checker(8);
+    checker.send_posted(0x12, true);
+    checker.completed(0x12, 5, &send(), 1);
+    let sleep = |checker: &mut Checker| (1..30).for_each(|look| checker.sleeps(CHANNEL, look >= 10));
+    sleep(&mut checker);
+    assert_eq!(kinds(&mut checker), [], "it was never armed: the program may poll it when it likes");
+    checker.cq_armed(5, true);
+    sleep(&mut checker);
+    assert_eq!(kinds(&mut checker), [], "completions that are not solicited do not wake");
+    checker.cq_armed(5, false);
+    at(30);
+    checker.sleeps(CHANNEL + 1, true);
+    sleep(&mut checker);
+    sleep(&mut checker);
+    assert_eq!(kinds(&mut checker), [("lost-wakeup", 30, 1)]);
+}
+
+#[test]
+fn a_thread_that_is_about_to_be_woken_sleeps_well() {
+    let mut checker = checker(8);
+    checker.cq_armed(5, false);
+    checker.completed(0x12, 5, &send(), 1);
+    checker.event_raised(5);
+    (1..30).for_each(|_| checker.sleeps(CHANNEL, true));
+    checker.event_delivered(5);
+    for _ in 1..30 {
+        checker.sleeps(CHANNEL, true);
+        checker.cq_polled(0x1000);
+    }
+    assert_eq!(kinds(&mut checker), [], "another thread polls");
+}
+
+#[test]
+fn attributes_are_found_that_mean_something_else() {
+    let mut checker = checker(8);
+    let facts = ModifyFacts {
+        is_done: true,
+        active_mtu: Mtu::Mtu2048,
+        source_is_ipv4: Some(true),
+        peer_is_here: true,
+    };
+    let mut attributes = QpAttributes { qp_state: 2, path_mtu: 5, ..QpAttributes::default() };
+    at(40);
+    let rtr =
+        AttributeMask::STATE | AttributeMask::PATH_MTU | AttributeMask::MIN_RNR_TIMER | AttributeMask::AV;
+    checker.qp_modified(0x12, &attributes, rtr, &facts);
+    attributes = QpAttributes { qp_state: 3, dest_qp_num: 0x12, max_rd_atomic: 4, ..attributes };
+    at(41);
+    let rts = AttributeMask::STATE
+        | AttributeMask::TIMEOUT
+        | AttributeMask::RETRY_CNT
+        | AttributeMask::DEST_QPN
+        | AttributeMask::MAX_QP_RD_ATOMIC
+        | AttributeMask::MAX_DEST_RD_ATOMIC;
+    checker.qp_modified(0x12, &attributes, rts, &facts);
+    let found = [
+        ("rnr-timer-longest", 40, 1),
+        ("mtu-above-active", 40, 1),
+        ("gid-of-other-family", 40, 1),
+        ("timeout-for-ever", 41, 1),
+        ("read-depth-mismatch", 41, 1),
+    ];
+    assert_eq!(kinds(&mut checker), found);
+}
+
+#[test]
+fn receives_are_late_if_messages_keep_coming_before_them() {
+    let mut checker = checker(100);
+    let recv = completion(pumice_transport::types::WcOpcode::Recv);
+    for message in 0..6 {
+        checker.found_no_receive(0x12, message);
+        checker.found_no_receive(0x12, message);
+        at(50);
+        checker.receive_posted(0x12);
+        checker.completed(0x12, 5, &recv, 0);
+        checker.polled(5, &recv);
+    }
+    assert_eq!(kinds(&mut checker), [("receive-too-late", 50, 3)], "from the fourth on");
+}
+
+#[test]
+fn objects_are_found_that_are_gone_left_or_of_the_parent() {
+    let mut checker = checker(8);
+    at(60);
+    checker.object_destroyed(0x2000);
+    at(61);
+    checker.used(0x2000, "ibv_post_send");
+    checker.used(0x9999, "ibv_post_send");
+    checker.ends(true);
+    assert_eq!(kinds(&mut checker), [("used-after-destroy", 61, 1), ("objects-left", 1, 1)]);
+    checker.forked();
+    at(62);
+    checker.used(0x1000, "ibv_poll_cq");
+    checker.ends(false);
+    assert_eq!(kinds(&mut checker), [("used-after-fork", 62, 1)]);
+}
+
+#[test]
+fn a_fork_beside_registered_memory_is_found_unless_the_program_cares() {
+    let mut checker = checker(8);
+    checker.forks();
+    at(70);
+    checker.object_made(0x4000, "memory region", "ibv_reg_mr");
+    at(71);
+    checker.forks();
+    assert_eq!(kinds(&mut checker), [("fork-without-init", 71, 1)]);
+    checker.cares_for_forks();
+    checker.forks();
+    assert_eq!(checker.findings().all()[0].count, 1);
+}

@@ -1,0 +1,75 @@
+//! How programs are checked.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use super::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, SettingError};
+use crate::check::Suppressions;
+use crate::check::report::Format;
+
+/// How to look for what the program does wrong.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CheckSettings {
+    /// Looks for slow ways too.
+    pub looks_for_slow: bool,
+    /// Where the report is written to; `%p` stands for the process number.
+    pub report: Option<PathBuf>,
+    /// How it is written; by the extension of its name when none.
+    pub format: Option<Format>,
+    /// A file that says what is not to be reported.
+    pub suppressions: Option<PathBuf>,
+    /// A file that gets a byte from each process that finds something.
+    pub mark: Option<PathBuf>,
+}
+
+/// Bytes of a file of suppressions that are read.
+const MAX_SUPPRESSIONS_BYTES: u64 = 1 << 20;
+
+impl CheckSettings {
+    /// What is not to be reported.
+    ///
+    /// # Errors
+    /// The file cannot be read: what the system says; a line makes no sense: EINVAL.
+    pub fn load_suppressions(&self) -> Result<Suppressions, SettingError> {
+        let Some(path) = &self.suppressions else { return Ok(Suppressions::default()) };
+        let refused = |problem: String| SettingError::new(CHECK_SUPPRESS, path.to_string_lossy(), problem);
+        let mut text = String::new();
+        let read =
+            File::open(path).and_then(|file| file.take(MAX_SUPPRESSIONS_BYTES).read_to_string(&mut text));
+        read.map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+            refused(format!("it cannot be read: {error}")).with_errno(errno)
+        })?;
+        Suppressions::parse(&text).map_err(refused)
+    }
+
+    /// Those of the variables; `None`: nothing is checked.
+    pub(super) fn parse(
+        check: Option<String>,
+        format: Option<String>,
+        path: &impl Fn(&'static str) -> Option<OsString>,
+    ) -> Result<Option<CheckSettings>, SettingError> {
+        let looks_for_slow = match check.as_deref() {
+            None | Some("0") => return Ok(None),
+            Some("1") => false,
+            Some("perf") => true,
+            Some(other) => {
+                return Err(SettingError::new(CHECK, other, "it is 1, perf for slow ways too, or 0"));
+            }
+        };
+        let as_format = |name: String| {
+            Format::named(&name)
+                .ok_or_else(|| SettingError::new(CHECK_FORMAT, name, "the formats are text, json and sarif"))
+        };
+        let file = |name| path(name).map(PathBuf::from);
+        Ok(Some(CheckSettings {
+            looks_for_slow,
+            report: file(CHECK_REPORT),
+            format: format.map(as_format).transpose()?,
+            suppressions: file(CHECK_SUPPRESS),
+            mark: file(CHECK_MARK),
+        }))
+    }
+}

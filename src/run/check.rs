@@ -1,0 +1,42 @@
+//! `pumice check`, and exit codes that tell of findings.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use pumice_device::settings::CHECK_MARK;
+use pumice_device::share::runtime_folder;
+
+use super::{RunOptions, run_beside_with};
+use crate::outcome::{CommandError, CommandResult, Outcome};
+
+/// Runs `pumice check`: `pumice run --check`.
+pub(crate) fn check(mut options: RunOptions) -> CommandResult {
+    options.check.check.get_or_insert_with(|| "1".to_owned());
+    super::run(&options)
+}
+
+/// Runs the program beside this process. Its exit code, or `code` if it ended well and something was found, in
+/// this process of it or another.
+pub(super) fn run(options: &RunOptions, code: u8) -> CommandResult {
+    let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
+    let mark = runtime.join(format!("check-{}", std::process::id()));
+    File::create(&mark)?;
+    let outcome = run_beside_with(options, &[(CHECK_MARK, &mark)]);
+    let has_found = is_marked(&mark);
+    let _ = fs::remove_file(&mark);
+    match outcome? {
+        0 if has_found => {
+            let sentence = format!("the program ended well, and something was found: exit code {code}");
+            Err(CommandError::Program { sentence, exit_code: code })
+        }
+        0 => Ok(Outcome::Good),
+        exit_code => {
+            let sentence = format!("the program ended with {exit_code}");
+            Err(CommandError::Program { sentence, exit_code })
+        }
+    }
+}
+
+fn is_marked(mark: &Path) -> bool {
+    fs::metadata(mark).is_ok_and(|about| about.len() > 0)
+}

@@ -1,0 +1,22 @@
+#include "ends.h"
+
+int main(void)
+{
+	struct ends ends;
+	open_device(&ends);
+	make_ends(&ends, 8);
+	MUST(!to_init(ends.here) && !to_init(ends.there));
+	MUST(!to_rtr(ends.here, ends.there->qp_num) && !to_rts(ends.here));
+#ifndef FIXED
+	MUST(!post(&ends, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED));
+	struct timespec pause = {.tv_nsec = 50000000};
+	nanosleep(&pause, NULL);
+#endif
+	MUST(!to_rtr(ends.there, ends.here->qp_num)); // BUG: connected-too-late
+#ifdef FIXED
+	MUST(!post(&ends, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED));
+#endif
+	poll_one(ends.send_cq);
+	close_device(&ends);
+	return 0;
+}

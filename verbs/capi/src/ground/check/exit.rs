@@ -1,0 +1,43 @@
+//! The end of the process: what is left is told, after the destructors of the program and of its libraries.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use super::{CHECKER, is_on, writer};
+use crate::ground::outcome::value;
+
+/// The exit status, once it is known.
+static STATUS: AtomicI32 = AtomicI32::new(-1);
+
+unsafe extern "C" {
+    fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
+
+extern "C" fn note_status(status: c_int, _argument: *mut c_void) {
+    STATUS.store(status & 0xff, Ordering::Relaxed);
+}
+
+/// From now on the exit status is noted.
+pub(super) fn watch() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        // SAFETY: the object is never unmapped (it is linked with -z nodelete).
+        unsafe { on_exit(note_status, ptr::null_mut()) };
+    });
+}
+
+/// Runs after the functions of atexit(3) and the destructors of all that depends on this library.
+extern "C" fn last() {
+    if CHECKER.get().is_none() || !is_on() {
+        return;
+    }
+    value((), || writer::end(STATUS.load(Ordering::Relaxed) == 0));
+}
+
+// SAFETY: the loader calls what is in this section when the process exits, with arguments that a C function
+// without parameters does not look at.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static LAST: extern "C" fn() = last;

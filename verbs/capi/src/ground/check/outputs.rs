@@ -1,0 +1,192 @@
+//! Where findings go: standard error, and the file of the report.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek as _, Write as _};
+use std::sync::Mutex;
+
+use pumice_device::check::report::{About, Entry, Format, json, sarif, text_entry, text_summary};
+use pumice_device::check::{Finding, Suppressions};
+use pumice_device::settings::CheckSettings;
+
+use super::symbols;
+use crate::ground::environment;
+use crate::ground::log::{log_always, print_always};
+use crate::ground::own_file::{Written, open_own};
+
+/// What was found and is not suppressed, and where it goes.
+pub(crate) struct Outputs {
+    settings: Option<&'static CheckSettings>,
+    suppressions: Suppressions,
+    /// By the place of their findings; `None` if suppressed.
+    entries: Vec<Option<Entry>>,
+    left_out: u64,
+    report: Option<File>,
+    is_open: bool,
+    has_thread: bool,
+    is_marked: bool,
+    is_over: bool,
+}
+
+impl Outputs {
+    /// Nothing is open.
+    pub(super) fn new() -> Outputs {
+        let settings = environment::settings().ok().and_then(|settings| settings.check.as_ref());
+        let suppressions =
+            settings.map(CheckSettings::load_suppressions).unwrap_or(Ok(Suppressions::default()));
+        let suppressions = suppressions.unwrap_or_else(|error| {
+            log_always(&error.to_string());
+            Suppressions::default()
+        });
+        Outputs {
+            settings,
+            suppressions,
+            entries: Vec::new(),
+            left_out: 0,
+            report: None,
+            is_open: false,
+            has_thread: false,
+            is_marked: false,
+            is_over: false,
+        }
+    }
+
+    /// The program has the device: there will be a report.
+    pub(super) fn open(&mut self) {
+        if !std::mem::replace(&mut self.is_open, true) {
+            self.open_report();
+        }
+    }
+
+    fn open_report(&mut self) {
+        static WRITTEN: Written = Mutex::new(None);
+        if self.report.is_some() {
+            return;
+        }
+        let pattern = self.settings.and_then(|settings| settings.report.as_deref());
+        let opened = pattern.map(|pattern| open_own(pattern, &WRITTEN, || {}));
+        match opened {
+            Some(Ok((file, _))) => self.report = Some(file),
+            Some(Err(error)) => log_always(&format!("the report of checks cannot be written: {error}")),
+            None => {}
+        }
+    }
+
+    pub(super) const fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Whether the caller is to start the thread.
+    pub(super) fn begins_thread(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_thread, true)
+    }
+
+    /// This is a child: its parent writes what was found before.
+    pub(super) fn forked(&mut self) {
+        self.entries.clear();
+        self.left_out = 0;
+        // The descriptor is the parent's too; closing the child's leaves its lock.
+        self.report = None;
+        (self.is_open, self.has_thread, self.is_marked, self.is_over) = (false, false, false, false);
+    }
+
+    /// Tells of what is new. `counts`: of all findings.
+    pub(super) fn add(&mut self, news: Vec<Finding>, counts: &[u64], left_out: u64) {
+        self.left_out = left_out;
+        for (entry, count) in self.entries.iter_mut().zip(counts) {
+            if let Some(entry) = entry {
+                entry.finding.count = *count;
+            }
+        }
+        if news.is_empty() {
+            return;
+        }
+        // A child may have findings without a device of its own.
+        self.open_report();
+        for finding in news {
+            let entry = Entry::new(finding, symbols::frames);
+            if self.suppressions.cover(&entry) {
+                self.entries.push(None);
+                continue;
+            }
+            let text = text_entry(&entry);
+            print_always(&text);
+            if self.format() == Format::Text {
+                self.append(&(text + "\n"));
+            }
+            self.mark();
+            self.entries.push(Some(entry));
+        }
+        self.rewrite(false);
+    }
+
+    /// The process ends.
+    pub(super) fn end(&mut self) {
+        let is_said = std::mem::replace(&mut self.is_over, true);
+        if is_said || !(self.is_open || self.entries.iter().any(Option::is_some)) {
+            return;
+        }
+        let summary = text_summary(&self.told(), &self.about(true));
+        print_always(&summary);
+        if self.format() == Format::Text {
+            self.append(&(summary + "\n"));
+        }
+        self.rewrite(true);
+    }
+
+    fn format(&self) -> Format {
+        let given = self.settings.and_then(|settings| settings.format);
+        let file = self.settings.and_then(|settings| settings.report.as_deref());
+        given.or_else(|| file.map(Format::of_file)).unwrap_or_default()
+    }
+
+    fn told(&self) -> Vec<Entry> {
+        self.entries.iter().flatten().cloned().collect()
+    }
+
+    fn about(&self, is_whole: bool) -> About {
+        let program = std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned();
+        let suppressed = self.entries.iter().filter(|entry| entry.is_none()).count() as u64;
+        About { program, process: std::process::id(), is_whole, suppressed, left_out: self.left_out }
+    }
+
+    fn append(&mut self, text: &str) {
+        if let Some(file) = &mut self.report {
+            // A disk that is full must not end the program.
+            let _ = file.write_all(text.as_bytes());
+        }
+    }
+
+    /// Writes a report that is one document again.
+    fn rewrite(&mut self, is_whole: bool) {
+        let (entries, about) = (self.told(), self.about(is_whole));
+        let document = match self.format() {
+            Format::Text => return,
+            Format::Json => json(&entries, &about),
+            Format::Sarif => sarif(&entries, &about),
+        };
+        if let Some(file) = &mut self.report {
+            // As above. The new document is never shorter, but for the counts of processes that end.
+            let _ = replace(file, document.as_bytes());
+        }
+    }
+
+    /// Tells the command line, once, that there is something.
+    fn mark(&mut self) {
+        let Some(mark) = self.settings.and_then(|settings| settings.mark.as_deref()) else { return };
+        if !std::mem::replace(&mut self.is_marked, true) {
+            let written =
+                OpenOptions::new().append(true).open(mark).and_then(|mut file| file.write_all(b"x"));
+            // The command line is gone: then it does not ask.
+            let _ = written;
+        }
+    }
+}
+
+fn replace(file: &mut File, document: &[u8]) -> io::Result<()> {
+    file.rewind()?;
+    file.write_all(document)?;
+    if file.metadata()?.is_file() {
+        file.set_len(document.len() as u64)?;
+    }
+    Ok(())
+}

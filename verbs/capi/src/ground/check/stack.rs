@@ -1,0 +1,62 @@
+//! Call stacks of the calling thread.
+
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use pumice_device::check::MAX_FRAMES;
+
+/// Frames that are looked at: those of this library come first.
+const MAX_DEPTH: usize = 96;
+
+/// Puts the return addresses of the program's frames into `addresses`, innermost first. Takes no lock, but for
+/// those of the unwinder.
+pub(super) fn capture(addresses: &mut Vec<u64>) {
+    let own = own_range();
+    let mut depth = 0;
+    let mut look = |frame: &backtrace::Frame| {
+        let address = frame.ip().addr() as u64;
+        // What is called back by this library's frames is below frames of the program.
+        if address != 0 && !own.contains(&address) {
+            addresses.push(address);
+        }
+        depth += 1;
+        depth < MAX_DEPTH && addresses.len() < MAX_FRAMES
+    };
+    // SAFETY: on Linux unwinding needs no synchronisation; that is for the symbols of another system.
+    unsafe { backtrace::trace_unsynchronized(&mut look) };
+}
+
+/// Where this library is in memory.
+fn own_range() -> &'static Range<u64> {
+    static RANGE: OnceLock<Range<u64>> = OnceLock::new();
+    RANGE.get_or_init(|| {
+        let mut found = 0..0_u64;
+        // SAFETY: the function is called with `found` while it lives.
+        unsafe { libc::dl_iterate_phdr(Some(look_at), (&raw mut found).cast()) };
+        found
+    })
+}
+
+/// Called for each loaded object; ends the walk at the one that has this function.
+unsafe extern "C" fn look_at(info: *mut libc::dl_phdr_info, _size: usize, found: *mut c_void) -> c_int {
+    // SAFETY: the loader gives a description that is valid during the call.
+    let info = unsafe { &*info };
+    let headers = match info.dlpi_phdr.is_null() {
+        true => return 0,
+        // SAFETY: the loader says how many there are.
+        false => unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) },
+    };
+    let loaded = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+    let (start, end) = loaded.fold((u64::MAX, 0), |(first, last): (u64, u64), header| {
+        let start = info.dlpi_addr.wrapping_add(header.p_vaddr);
+        (first.min(start), last.max(start.wrapping_add(header.p_memsz)))
+    });
+    let range = start..end;
+    if !range.contains(&((look_at as *const c_void).addr() as u64)) {
+        return 0;
+    }
+    // SAFETY: `own_range` gives the address of its variable.
+    unsafe { *found.cast::<Range<u64>>() = range };
+    1
+}

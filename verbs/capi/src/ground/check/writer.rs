@@ -1,0 +1,79 @@
+//! What was found is written by a thread of its own, because finding symbols takes long.
+
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pumice_device::check::Checker;
+use pumice_device::system::cancellation::Uncancelled;
+
+pub(super) use super::outputs::Outputs;
+use super::{checker, is_on};
+
+/// How often the thread looks for something new.
+const PERIOD: Duration = Duration::from_millis(25);
+/// How long an exit waits for the writer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+static OUTPUTS: LazyLock<Mutex<Outputs>> = LazyLock::new(|| Mutex::new(Outputs::new()));
+
+/// What is written, which one thread has at a time; taken before the checker's lock.
+pub(super) fn lock() -> MutexGuard<'static, Outputs> {
+    OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the thread of this process, if it does not run. The caller has signals blocked.
+pub(super) fn start() {
+    let mut outputs = lock();
+    outputs.open();
+    if !outputs.begins_thread() {
+        return;
+    }
+    let writes = || {
+        while is_on() {
+            write_news(&mut lock());
+            thread::sleep(PERIOD);
+        }
+    };
+    // Without a thread everything is written at the end.
+    let _ = thread::Builder::new().name("pumice-check".to_owned()).spawn(writes);
+}
+
+fn write_news(outputs: &mut Outputs) {
+    let _whole = Uncancelled::begin();
+    let (news, counts, left_out) = {
+        let mut checker = checker().lock().unwrap_or_else(PoisonError::into_inner);
+        take(&mut checker)
+    };
+    outputs.add(news, &counts, left_out);
+}
+
+fn take(checker: &mut Checker) -> (Vec<pumice_device::check::Finding>, Vec<u64>, u64) {
+    let findings = checker.findings();
+    let news = findings.news();
+    let counts = findings.all().iter().map(|one| one.count).collect();
+    (news, counts, findings.left_out())
+}
+
+/// The process ends: everything is written. Waits only so long for locks, because programs also exit from
+/// signal handlers.
+pub(super) fn end(is_well: bool) {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if let Ok(mut outputs) = OUTPUTS.try_lock() {
+            let Ok(mut checker) = checker().try_lock() else {
+                drop(outputs);
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            if outputs.is_open() {
+                checker.ends(is_well);
+            }
+            let (news, counts, left_out) = take(&mut checker);
+            drop(checker);
+            outputs.add(news, &counts, left_out);
+            return outputs.end();
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
