@@ -1,6 +1,7 @@
 //! The pumice command line: it knows every floor and contains none of their work.
 
 mod capture;
+mod check;
 mod cli;
 mod devices;
 mod doctor;
@@ -45,14 +46,14 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
     let outcome = match command {
         Command::Devices(options) => devices::run(&options, out),
         Command::Capture(options) => capture::run(&options, out),
-        Command::Check(options) => run::check::check(*options),
+        Command::Check(options) => check::check(*options),
         Command::Doctor(options) => doctor::run(&options, out),
         Command::Explain(options) => explain::run(&options, out),
         Command::Fault(options) => fault::run(&options, out),
         Command::Faults(options) => faults::run(&options, out),
         Command::Perf(options) => perf::run(&options, out),
         Command::Replay(options) => replay::run(*options, out),
-        Command::Run(options) => run::run(&options),
+        Command::Run(options) => check::run(&options),
         Command::Sim(options) => sim::run(&options, out),
         Command::Stat(options) => stat::run(&options, out),
         Command::Sweep(options) => sweep::run(&options, out),

@@ -59,7 +59,8 @@ fn findings(name: &str, program: &Path, words: &[&str]) -> (Vec<Value>, Output) 
     let output = pumice(&words, program);
     // A child process has a report of its own, beside that of its parent.
     let folder = report.parent().expect("it is in a folder");
-    let files = fs::read_dir(folder).expect("the folder is ours").map(|file| file.expect("it is there").path());
+    let files =
+        fs::read_dir(folder).expect("the folder is ours").map(|file| file.expect("it is there").path());
     let mut found = Vec::new();
     for file in files {
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{name}: {error}: {output:?}"));

@@ -1,6 +1,5 @@
 //! `pumice run`: checks the settings, puts them into the environment, and becomes the program.
 
-pub(crate) mod check;
 mod library;
 mod options;
 mod preload;
@@ -25,9 +24,6 @@ use program::Program;
 
 /// Runs the command. Returns only when the program could not be started.
 pub(crate) fn run(options: &RunOptions) -> CommandResult {
-    if let Some(code) = options.check.check_exit {
-        return check::run(options, code);
-    }
     let (mut command, program, tag) = prepare(options)?;
     note(options, &tag, std::process::id())?;
     Err(program.not_run(&command.exec()))
@@ -39,7 +35,7 @@ pub(crate) fn run_beside(options: &RunOptions) -> Result<u8, CommandError> {
 }
 
 /// The same, with further variables.
-fn run_beside_with(options: &RunOptions, more: &[(&str, &Path)]) -> Result<u8, CommandError> {
+pub(crate) fn run_beside_with(options: &RunOptions, more: &[(&str, &Path)]) -> Result<u8, CommandError> {
     use std::os::unix::process::ExitStatusExt as _;
     let (mut command, program, tag) = prepare(options)?;
     command.envs(more.iter().copied());

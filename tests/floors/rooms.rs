@@ -135,7 +135,10 @@ pub(super) const HOUSES: [House; 6] = [
             room("outcome", &["outcome.rs"], "the ways in which a command can end"),
             room(
                 "commands",
-                &["explain/", "fault/", "faults/", "perf/", "run/", "sim/", "stat/", "sweep/", "trace/"],
+                &[
+                    "check/", "explain/", "fault/", "faults/", "perf/", "run/", "sim/", "stat/", "sweep/",
+                    "trace/",
+                ],
                 "one module for each command: arguments in, text or JSON out",
             ),
             room("cli", &["cli.rs"], "the grammar of the command line"),

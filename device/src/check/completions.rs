@@ -260,7 +260,8 @@ impl Checker {
         let Some(object) = self.objects.at(address) else { return };
         let (made, object) = (object.made.clone(), object.name());
         let numbers = format!(
-            "events of {object} that are not acknowledged: {count} {events} ({remedy}); the call blocks until they are"
+            "events of {object} that are not acknowledged: {count} {events} ({remedy}); the call blocks \
+             until they are"
         );
         let related = vec![related(format!("{object} was made here"), &made)];
         self.found(&EVENTS_NOT_ACKNOWLEDGED, Found { object, numbers, place, related });

@@ -57,59 +57,62 @@ macro_rules! kinds {
 kinds! {
     CQ_TOO_SMALL "cq-too-small" Completions
         what: "A completion queue has room for fewer completions than can come to it.",
-        why: "When more completions come than fit, the queue overruns: the adapter raises CQ_ERR, completions \
-            are lost, and all queue pairs on it go to the error state.",
-        remedy: "Make the completion queue as deep as all receives and signaled sends that can be under way on \
-            it at once, over all queue pairs, or post fewer before polling.";
+        why: "When more completions come than fit, the queue overruns: the adapter raises CQ_ERR, \
+            completions are lost, and all queue pairs on it go to the error state.",
+        remedy: "Make the completion queue as deep as all receives and signaled sends that can be under \
+            way on it at once, over all queue pairs, or post fewer before polling.";
 
     SEND_QUEUE_NEVER_REAPED "send-queue-never-reaped" Completions
-        what: "A send queue is full of requests without IBV_SEND_SIGNALED, so no completion will free it.",
-        why: "An adapter frees entries of a send queue only when a completion is polled. Without one, each \
-            further post fails with ENOMEM for ever.",
-        remedy: "Signal a request at least once for each length of the send queue, and poll its completion \
-            before the queue is full.";
+        what: "A send queue is full of requests without IBV_SEND_SIGNALED, so no completion will free \
+            it.",
+        why: "An adapter frees entries of a send queue only when a completion is polled. Without one, \
+            each further post fails with ENOMEM for ever.",
+        remedy: "Signal a request at least once for each length of the send queue, and poll its \
+            completion before the queue is full.";
 
     COMPLETIONS_NEVER_POLLED "completions-never-polled" Completions
         what: "Completions came to a completion queue that the program never polled.",
-        why: "The program does not learn of failures, may reuse buffers too early, and the queue overruns once \
-            it is full.",
+        why: "The program does not learn of failures, may reuse buffers too early, and the queue \
+            overruns once it is full.",
         remedy: "Poll the queue, or post requests without asking for completions.";
 
     LOST_WAKEUP "lost-wakeup" Completions
         what: "The program sleeps for a completion event while completions wait in the queue.",
-        why: "Arming a queue promises an event for the next completion only. Those that came between the last \
-            poll and the arming wait for ever if no other comes.",
-        remedy: "After ibv_req_notify_cq poll once more until the queue is empty, and sleep only then; arm \
-            again after each event.";
+        why: "Arming a queue promises an event for the next completion only. Those that came between \
+            the last poll and the arming wait for ever if no other comes.",
+        remedy: "After ibv_req_notify_cq poll once more until the queue is empty, and sleep only then; \
+            arm again after each event.";
 
     EVENTS_NOT_ACKNOWLEDGED "events-not-acknowledged" Completions
         what: "The program destroys an object whose events it got and did not acknowledge.",
-        why: "The destroying call blocks until all events are acknowledged. If the acknowledgement would come \
-            later in the same thread, the program hangs for ever.",
-        remedy: "Call ibv_ack_cq_events or ibv_ack_async_event for each event before destroying the object.";
+        why: "The destroying call blocks until all events are acknowledged. If the acknowledgement \
+            would come later in the same thread, the program hangs for ever.",
+        remedy: "Call ibv_ack_cq_events or ibv_ack_async_event for each event before destroying the \
+            object.";
 
     WC_FIELD_OF_ERROR "wc-field-of-error" Completions
         what: "The program reads a field of a failed completion that is valid for successful ones only.",
-        why: "Of a failed completion only wr_id, status, qp_num and vendor_err are defined. On adapters the \
-            other fields hold whatever was there before.",
+        why: "Of a failed completion only wr_id, status, qp_num and vendor_err are defined. On \
+            adapters the other fields hold whatever was there before.",
         remedy: "Look at the status first; know the operation of a failed request from its wr_id.";
 
     RECEIVE_TOO_LATE "receive-too-late" Connections
         what: "Messages come to a queue pair before the program has posted receives for them.",
-        why: "Reliable peers get RNR NAKs and pause each time, for min_rnr_timer at least; after rnr_retry \
-            pauses the connection fails. Unreliable services lose the message.",
+        why: "Reliable peers get RNR NAKs and pause each time, for min_rnr_timer at least; after \
+            rnr_retry pauses the connection fails. Unreliable services lose the message.",
         remedy: "Post receives before the peer may send, and post new ones before answering.";
 
     TIMEOUT_FOR_EVER "timeout-for-ever" Connections
         what: "A queue pair goes to RTS with timeout 0, which means to wait for ever.",
-        why: "If a packet or its acknowledgement is lost, nothing is sent again and no error comes: the request \
-            hangs for ever.",
+        why: "If a packet or its acknowledgement is lost, nothing is sent again and no error comes: \
+            the request hangs for ever.",
         remedy: "Set timeout to 14 or so (4.096 µs × 2^timeout).";
 
     RNR_TIMER_LONGEST "rnr-timer-longest" Connections
-        what: "A queue pair goes to RTR with min_rnr_timer 0, which is the longest wait of all, 655.36 ms.",
-        why: "Each time that the peer finds no receive it pauses for more than half a second. The code 0 looks \
-            like no wait at all; 1 is the shortest, 0.01 ms.",
+        what: "A queue pair goes to RTR with min_rnr_timer 0, which is the longest wait of all, 655.36 \
+            ms.",
+        why: "Each time that the peer finds no receive it pauses for more than half a second. The code \
+            0 looks like no wait at all; 1 is the shortest, 0.01 ms.",
         remedy: "Set min_rnr_timer to 12 (0.64 ms) or so.";
 
     RETRIES_ZERO "retries-zero" Connections
@@ -119,28 +122,28 @@ kinds! {
 
     MTU_ABOVE_ACTIVE "mtu-above-active" Connections
         what: "A queue pair asks for a path MTU above the active MTU of the port.",
-        why: "The call fails here, and on other ports with another active MTU. Where it does not fail, packets \
-            that are too long for the link are dropped.",
+        why: "The call fails here, and on other ports with another active MTU. Where it does not fail, \
+            packets that are too long for the link are dropped.",
         remedy: "Use the smaller of both ports' active_mtu, which ibv_query_port tells.";
 
     READ_DEPTH_MISMATCH "read-depth-mismatch" Connections
-        what: "A queue pair may have more READs and atomics under way (max_rd_atomic) than its peer serves at \
-            once (max_dest_rd_atomic).",
-        why: "A responder with fewer resources answers the surplus with a NAK, and the connection fails with \
-            REM_INV_REQ_ERR as soon as enough are under way.",
+        what: "A queue pair may have more READs and atomics under way (max_rd_atomic) than its peer \
+            serves at once (max_dest_rd_atomic).",
+        why: "A responder with fewer resources answers the surplus with a NAK, and the connection \
+            fails with REM_INV_REQ_ERR as soon as enough are under way.",
         remedy: "Exchange the values, and set max_rd_atomic to at most the peer's max_dest_rd_atomic.";
 
     GID_OF_OTHER_FAMILY "gid-of-other-family" Connections
         what: "The GID at sgid_index is of another IP version than the peer's GID.",
-        why: "Packets cannot go from an IPv4 address to an IPv6 address: nothing arrives, and the requests fail \
-            with RETRY_EXC_ERR.",
+        why: "Packets cannot go from an IPv4 address to an IPv6 address: nothing arrives, and the \
+            requests fail with RETRY_EXC_ERR.",
         remedy: "Choose the GID index by the peer's GID: an IPv4-mapped one (::ffff:a.b.c.d) for an \
             IPv4-mapped peer.";
 
     QKEY_MISMATCH "qkey-mismatch" Connections
         what: "Datagrams came with another Q_Key than that of the queue pair, and were dropped.",
-        why: "The adapter drops such datagrams without telling either side. A remote_qkey with the highest bit \
-            set sends the sender's own Q_Key instead.",
+        why: "The adapter drops such datagrams without telling either side. A remote_qkey with the \
+            highest bit set sends the sender's own Q_Key instead.",
         remedy: "Give senders, as remote_qkey, the Q_Key with which the receiver went to INIT.";
 
     PKEY_MISMATCH "pkey-mismatch" Connections
@@ -151,44 +154,46 @@ kinds! {
 
     CONNECTED_TOO_LATE "connected-too-late" Connections
         what: "Packets of the peer came before the queue pair was in RTR, and were dropped.",
-        why: "The peer sends them again after its timeout, if it has one, so the connection begins slowly; \
-            with few retries it fails with RETRY_EXC_ERR.",
+        why: "The peer sends them again after its timeout, if it has one, so the connection begins \
+            slowly; with few retries it fails with RETRY_EXC_ERR.",
         remedy: "Let each side tell the other that it is in RTR before the other one sends.";
 
     IN_FLIGHT_AT_DESTROY "in-flight-at-destroy" Connections
-        what: "The program destroys a connected queue pair while signaled send requests are not completed.",
+        what: "The program destroys a connected queue pair while signaled send requests are not \
+            completed.",
         why: "What is under way may or may not arrive, and no completion will tell.",
-        remedy: "Poll the completions of all requests before ibv_destroy_qp, or move the queue pair to ERR and \
-            poll those that are flushed.";
+        remedy: "Poll the completions of all requests before ibv_destroy_qp, or move the queue pair to \
+            ERR and poll those that are flushed.";
 
     FORK_WITHOUT_INIT "fork-without-init" Process
         what: "The program forks while memory is registered, and has not called ibv_fork_init.",
-        why: "Where the kernel does not copy registered pages at a fork, the parent's next write moves the page \
-            away from the adapter: data goes to memory that the program does not see.",
-        remedy: "Call ibv_fork_init before any other call of verbs, or ask ibv_is_fork_initialized whether it \
-            is needed.";
+        why: "Where the kernel does not copy registered pages at a fork, the parent's next write moves \
+            the page away from the adapter: data goes to memory that the program does not see.",
+        remedy: "Call ibv_fork_init before any other call of verbs, or ask ibv_is_fork_initialized \
+            whether it is needed.";
 
     USED_AFTER_FORK "used-after-fork" Process
         what: "A child process uses an object that its parent made.",
-        why: "The child has no mapping of the adapter's doorbells and queues, and its calls on the device's \
-            file change the parent's objects.",
+        why: "The child has no mapping of the adapter's doorbells and queues, and its calls on the \
+            device's file change the parent's objects.",
         remedy: "Open the device in the child, and make its own objects there.";
 
     USED_AFTER_DESTROY "used-after-destroy" Process
         what: "The program gives a call an object that it has destroyed.",
-        why: "The memory of the object is freed: the call crashes, or reaches another object that was made \
-            since.",
+        why: "The memory of the object is freed: the call crashes, or reaches another object that was \
+            made since.",
         remedy: "Forget the pointer when the object is destroyed, and destroy it after its last use.";
 
     OBJECTS_LEFT "objects-left" Process
         what: "The program ends well, or closes a device, and has not destroyed an object.",
-        why: "The kernel cleans up at exit, but a device that stays open leaks pinned memory and queue pairs, \
-            and peers are not told that the connection is over.",
+        why: "The kernel cleans up at exit, but a device that stays open leaks pinned memory and queue \
+            pairs, and peers are not told that the connection is over.",
         remedy: "Destroy objects in the reverse order of making them, and close the device.";
 
     MTU_BELOW_PATH "mtu-below-path" Slow
         what: "A queue pair uses a smaller path MTU than the port's active MTU.",
-        why: "Each message is cut into more packets than needed, each with its headers and its processing.",
+        why: "Each message is cut into more packets than needed, each with its headers and its \
+            processing.",
         remedy: "Use the smaller of both ports' active_mtu.";
 
     REGISTERING_IN_LOOP "registering-in-loop" Slow

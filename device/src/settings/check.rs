@@ -5,9 +5,20 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::PathBuf;
 
-use super::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, SettingError};
+use super::error::SettingError;
 use crate::check::Suppressions;
 use crate::check::report::Format;
+
+/// Whether what the program does wrong is looked for: 1, or "perf" to look for slow ways too.
+pub const CHECK: &str = "PUMICE_CHECK";
+/// File for the report of what was found.
+pub const CHECK_REPORT: &str = "PUMICE_CHECK_REPORT";
+/// Format of that file.
+pub const CHECK_FORMAT: &str = "PUMICE_CHECK_FORMAT";
+/// File that says what is not to be reported.
+pub const CHECK_SUPPRESS: &str = "PUMICE_CHECK_SUPPRESS";
+/// File that gets a byte from each process that finds something.
+pub const CHECK_MARK: &str = "PUMICE_CHECK_MARK";
 
 /// How to look for what the program does wrong.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

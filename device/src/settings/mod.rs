@@ -19,7 +19,7 @@ use fnv::FnvHasher;
 
 pub use crate::ground::probability::probability_ppm;
 
-pub use check::CheckSettings;
+pub use check::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, CheckSettings};
 pub use error::SettingError;
 pub use log::{Log, standard_error_is_free};
 
@@ -51,16 +51,6 @@ pub const TRACE_LIMIT: &str = "PUMICE_TRACE_LIMIT";
 pub const PROFILE: &str = "PUMICE_PROFILE";
 /// File for a report of the calls that the program makes.
 pub const CALL_REPORT: &str = "PUMICE_CALL_REPORT";
-/// Whether what the program does wrong is looked for: 1, or "perf" to look for slow ways too.
-pub const CHECK: &str = "PUMICE_CHECK";
-/// File for the report of what was found.
-pub const CHECK_REPORT: &str = "PUMICE_CHECK_REPORT";
-/// Format of that file.
-pub const CHECK_FORMAT: &str = "PUMICE_CHECK_FORMAT";
-/// File that says what is not to be reported.
-pub const CHECK_SUPPRESS: &str = "PUMICE_CHECK_SUPPRESS";
-/// File that gets a byte from each process that finds something.
-pub const CHECK_MARK: &str = "PUMICE_CHECK_MARK";
 /// How much is explained on standard error.
 pub const LOG: &str = "PUMICE_LOG";
 /// The older way to say PUMICE_LOG=warn: set to anything but nothing or 0.

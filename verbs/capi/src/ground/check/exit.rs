@@ -1,12 +1,13 @@
 //! The end of the process: what is left is told, after the destructors of the program and of its libraries.
 
 use std::ffi::{c_int, c_void};
+use std::panic::catch_unwind;
 use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::{CHECKER, is_on, writer};
-use crate::ground::outcome::value;
+use super::state::{CHECKER, is_on};
+use super::writer;
 
 /// The exit status, once it is known.
 static STATUS: AtomicI32 = AtomicI32::new(-1);
@@ -33,7 +34,9 @@ extern "C" fn last() {
     if CHECKER.get().is_none() || !is_on() {
         return;
     }
-    value((), || writer::end(STATUS.load(Ordering::Relaxed) == 0));
+    let is_well = STATUS.load(Ordering::Relaxed) == 0;
+    // A panic, which its hook has reported, must not reach the loader.
+    let _ = catch_unwind(|| writer::end(is_well));
 }
 
 // SAFETY: the loader calls what is in this section when the process exits, with arguments that a C function

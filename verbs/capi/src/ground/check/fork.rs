@@ -5,8 +5,9 @@ use std::sync::{MutexGuard, Once};
 
 use pumice_device::check::Checker;
 
-use super::writer::{self, Outputs};
-use super::{checker, lock};
+use super::outputs::Outputs;
+use super::state::{checker, lock};
+use super::writer;
 
 /// Locks that are held over a fork, so that no other thread has one then.
 struct Held {

@@ -8,64 +8,18 @@ mod exit;
 mod fork;
 mod outputs;
 mod stack;
+mod state;
 mod symbols;
 mod writer;
 
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use pumice_device::check::{CheckSubscriber, Checker};
+use pumice_device::check::CheckSubscriber;
 use pumice_device::event::Subscriber;
 
-use crate::ground::environment;
-
-const UNKNOWN: u8 = 0;
-const OFF: u8 = 1;
-const ON: u8 = 2;
-
-static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
-static CHECKER: OnceLock<Arc<Mutex<Checker>>> = OnceLock::new();
-
-/// Whether programs are checked.
-#[inline]
-pub(crate) fn is_on() -> bool {
-    match STATE.load(Ordering::Relaxed) {
-        OFF => false,
-        ON => true,
-        _ => decide(),
-    }
-}
-
-#[cold]
-fn decide() -> bool {
-    let is_on = environment::settings().is_ok_and(|settings| settings.check.is_some());
-    if is_on {
-        checker();
-        fork::watch();
-    }
-    STATE.store(if is_on { ON } else { OFF }, Ordering::Relaxed);
-    is_on
-}
-
-fn checker() -> &'static Arc<Mutex<Checker>> {
-    CHECKER.get_or_init(|| {
-        let settings = environment::settings().ok().and_then(|settings| settings.check.as_ref());
-        let looks_for_slow = settings.is_some_and(|settings| settings.looks_for_slow);
-        Arc::new(Mutex::new(Checker::new(stack::capture, looks_for_slow)))
-    })
-}
-
-fn lock() -> MutexGuard<'static, Checker> {
-    checker().lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Tells the checker, if there is one. It must not call the device.
-#[inline]
-pub(crate) fn tell(say: impl FnOnce(&mut Checker)) {
-    if is_on() {
-        say(&mut lock());
-    }
-}
+use state::checker;
+pub(crate) use state::{is_on, tell};
 
 /// What listens to the events of this process's device, if programs are checked. From now on what is found is
 /// written.
@@ -73,6 +27,7 @@ pub(crate) fn subscriber() -> Option<Box<dyn Subscriber>> {
     if !is_on() {
         return None;
     }
+    fork::watch();
     exit::watch();
     writer::start();
     Some(Box::new(CheckSubscriber(Arc::clone(checker()))))
@@ -86,7 +41,6 @@ pub(crate) fn waits_for_acknowledgements(
     remedy: &str,
     unacknowledged: impl Fn() -> u64,
 ) {
-    use std::time::{Duration, Instant};
     const PATIENCE: Duration = Duration::from_secs(1);
     const LOOK: Duration = Duration::from_millis(5);
     if !is_on() || unacknowledged() == 0 {

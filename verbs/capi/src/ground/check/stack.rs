@@ -9,8 +9,8 @@ use pumice_device::check::MAX_FRAMES;
 /// Frames that are looked at: those of this library come first.
 const MAX_DEPTH: usize = 96;
 
-/// Puts the return addresses of the program's frames into `addresses`, innermost first. Takes no lock, but for
-/// those of the unwinder.
+/// Puts the return addresses of the program's frames into `addresses`, innermost first. Takes no lock, but
+/// for those of the unwinder.
 pub(super) fn capture(addresses: &mut Vec<u64>) {
     let own = own_range();
     let mut depth = 0;

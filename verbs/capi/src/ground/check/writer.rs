@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use pumice_device::check::Checker;
 use pumice_device::system::cancellation::Uncancelled;
 
-pub(super) use super::outputs::Outputs;
-use super::{checker, is_on};
+use super::outputs::Outputs;
+use super::state::{checker, is_on};
 
 /// How often the thread looks for something new.
 const PERIOD: Duration = Duration::from_millis(25);

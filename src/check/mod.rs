@@ -6,18 +6,26 @@ use std::path::Path;
 use pumice_device::settings::CHECK_MARK;
 use pumice_device::share::runtime_folder;
 
-use super::{RunOptions, run_beside_with};
 use crate::outcome::{CommandError, CommandResult, Outcome};
+use crate::run::{self, RunOptions, run_beside_with};
 
 /// Runs `pumice check`: `pumice run --check`.
 pub(crate) fn check(mut options: RunOptions) -> CommandResult {
     options.check.check.get_or_insert_with(|| "1".to_owned());
-    super::run(&options)
+    run(&options)
 }
 
-/// Runs the program beside this process. Its exit code, or `code` if it ended well and something was found, in
-/// this process of it or another.
-pub(super) fn run(options: &RunOptions, code: u8) -> CommandResult {
+/// Runs `pumice run`, beside the program if its exit code may have to be another one.
+pub(crate) fn run(options: &RunOptions) -> CommandResult {
+    match options.check.check_exit {
+        Some(code) => run_told(options, code),
+        None => run::run(options),
+    }
+}
+
+/// Runs the program beside this process. Its exit code, or `code` if it ended well and something was found in
+/// one of its processes.
+fn run_told(options: &RunOptions, code: u8) -> CommandResult {
     let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
     let mark = runtime.join(format!("check-{}", std::process::id()));
     File::create(&mark)?;

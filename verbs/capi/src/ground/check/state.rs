@@ -1,0 +1,57 @@
+//! Whether programs are checked, and the checker.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use pumice_device::check::Checker;
+
+use super::stack;
+use crate::ground::environment;
+
+const UNKNOWN: u8 = 0;
+const OFF: u8 = 1;
+const ON: u8 = 2;
+
+static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+pub(super) static CHECKER: OnceLock<Arc<Mutex<Checker>>> = OnceLock::new();
+
+/// Whether programs are checked.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    match STATE.load(Ordering::Relaxed) {
+        OFF => false,
+        ON => true,
+        _ => decide(),
+    }
+}
+
+#[cold]
+fn decide() -> bool {
+    let is_on = environment::settings().is_ok_and(|settings| settings.check.is_some());
+    if is_on {
+        checker();
+    }
+    STATE.store(if is_on { ON } else { OFF }, Ordering::Relaxed);
+    is_on
+}
+
+/// The checker of this process.
+pub(super) fn checker() -> &'static Arc<Mutex<Checker>> {
+    CHECKER.get_or_init(|| {
+        let settings = environment::settings().ok().and_then(|settings| settings.check.as_ref());
+        let looks_for_slow = settings.is_some_and(|settings| settings.looks_for_slow);
+        Arc::new(Mutex::new(Checker::new(stack::capture, looks_for_slow)))
+    })
+}
+
+pub(super) fn lock() -> MutexGuard<'static, Checker> {
+    checker().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells the checker, if there is one. It must not call the device.
+#[inline]
+pub(crate) fn tell(say: impl FnOnce(&mut Checker)) {
+    if is_on() {
+        say(&mut lock());
+    }
+}
