@@ -36,6 +36,10 @@
 #define QKEY 0x50a4
 /* Of a message that must make its way although its peer is on a busy machine. */
 #define STILL_SECONDS 60
+/* A datagram may wait for as long as a process is stopped that the kernel gave it to: not for longer. */
+#define LATE_SECONDS 30
+/* Numbers of datagrams that are remembered: more than can be sent while one is late. */
+#define REMEMBERED (1u << 26)
 
 enum mode { RC, SRQ, UD, XRC };
 enum end { PEER_GONE, TOLD_TO_END, FAILED };
@@ -43,6 +47,7 @@ enum end { PEER_GONE, TOLD_TO_END, FAILED };
 struct header {
 	uint64_t session, number, sum;
 	uint32_t slot, length;
+	double sent_at;
 	uint64_t own_sum;
 };
 
@@ -316,10 +321,22 @@ static enum end failed(const struct ibv_wc *wc)
 	return FAILED;
 }
 
+/* Whether datagram `number` came before. Those between `next`, which is the number that comes next, and it did not. */
+static int came_before(uint64_t number, uint64_t next)
+{
+	static unsigned char bits[REMEMBERED / 8];
+	for (uint64_t newer = next; newer <= number; newer++)
+		bits[newer % REMEMBERED / 8] &= ~(1 << newer % 8), lost_datagrams++;
+	unsigned char *byte = &bits[number % REMEMBERED / 8], bit = 1 << number % 8;
+	int came = *byte & bit;
+	*byte |= bit;
+	lost_datagrams -= !came;
+	return came;
+}
+
 /* Checks the message in a receive buffer. `next` is the number that comes next. */
 static void check(unsigned index, const struct ibv_wc *wc, uint64_t session, uint64_t *next)
 {
-	static unsigned char seen[4096];
 	struct header header;
 	const unsigned char *at = memory.receives[index] + (mode == UD ? GRH_BYTES : 0);
 	memcpy(&header, at, sizeof(header));
@@ -332,11 +349,12 @@ static void check(unsigned index, const struct ibv_wc *wc, uint64_t session, uin
 		return;
 	}
 	if (mode == UD) {
-		for (uint64_t number = *next; number <= header.number && number < *next + sizeof(seen); number++)
-			seen[number % sizeof(seen)] = 0, lost_datagrams++;
-		if (header.number + sizeof(seen) <= *next || seen[header.number % sizeof(seen)])
-			WRONG("datagram %lu came twice, or much too late", (unsigned long)header.number);
-		seen[header.number % sizeof(seen)] = 1, lost_datagrams--;
+		double seconds = now() - header.sent_at;
+		if (seconds > LATE_SECONDS)
+			WRONG("datagram %lu came %.1f s after it was sent", (unsigned long)header.number, seconds);
+		else if (came_before(header.number, *next))
+			WRONG("datagram %lu came twice; %lu is the next", (unsigned long)header.number,
+			      (unsigned long)*next);
 		if (header.number >= *next)
 			*next = header.number + 1;
 	} else if (header.number != (*next)++) {
@@ -411,7 +429,7 @@ static void send_message(uint64_t number, const struct introduction *own, const 
 	unsigned char *bytes = mode == UD ? send + sizeof(struct header) : memory.sources[slot];
 	uint32_t most = mode == UD ? 300 : next_random() % 8 ? 600 : SLOT_BYTES;
 	uint32_t length = fill(bytes, 1 + next_random() % most);
-	struct header header = {own->session, number, checksum(bytes, length), slot, length, 0};
+	struct header header = {own->session, number, checksum(bytes, length), slot, length, now(), 0};
 	header.own_sum = checksum(&header, offsetof(struct header, own_sum));
 	memcpy(send, &header, sizeof(header));
 	if (mode == UD) {
