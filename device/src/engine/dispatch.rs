@@ -38,6 +38,7 @@ impl Receivers<'_> {
         let mut last_index = u32::MAX;
         let mut segments = received.bytes.chunks(received.segment_bytes.max(1)).enumerate();
         let packets = segments.len() as u64;
+        self.resources.moment.end();
         while let Some((position, bytes)) = segments.next() {
             let packet = match check(received, position, bytes, self.resources) {
                 Ok(packet) => packet,

@@ -304,6 +304,7 @@ impl Engine {
             }
             let unreliable = matches!(entry.qp.qp_type(), QpType::Uc | QpType::Ud);
             sink.turn(TURN_BYTES.min(room).min(left_bytes), unreliable);
+            host.moment.end();
             let progress = entry.qp.transmit_requests(now_ns, &mut host, &mut sink);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             entry.sent(sink.sealed_cost_bytes, sink.sealed_packets, budget);
@@ -373,6 +374,7 @@ impl Engine {
                 continue;
             }
             sink.turn(TURN_BYTES.min(left_bytes), false);
+            host.moment.end();
             let progress = entry.qp.transmit_responses(&mut host, &mut sink);
             targets.publish_failure(&mut entry.qp, &mut entry.sharing, &mut host);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);

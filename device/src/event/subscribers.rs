@@ -33,7 +33,8 @@ pub trait Subscriber: Send + Sync {
 /// The subscribers of a device.
 pub struct Subscribers {
     topics: Topics,
-    list: Vec<Box<dyn Subscriber>>,
+    /// Each with its topics.
+    list: Vec<(Topics, Box<dyn Subscriber>)>,
     clock: Clock,
 }
 
@@ -53,7 +54,8 @@ impl fmt::Debug for Subscribers {
 impl Subscribers {
     /// These, who are told the time of this clock.
     pub fn new(list: Vec<Box<dyn Subscriber>>, clock: Clock) -> Subscribers {
-        let topics = list.iter().fold(Topics::empty(), |all, one| all | one.topics());
+        let list: Vec<_> = list.into_iter().map(|one| (one.topics(), one)).collect();
+        let topics = list.iter().fold(Topics::empty(), |all, (topics, _)| all | *topics);
         Subscribers { topics, list, clock }
     }
 
@@ -73,35 +75,41 @@ impl Subscribers {
     #[inline]
     pub fn emit(&self, event: &Event<'_>) {
         if self.listen(event.topics()) {
-            self.deliver(event);
+            self.deliver(self.now_ns(), event);
         }
     }
 
+    /// Now, on the clock whose times subscribers are told.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// Tells those who listen of something that happened at this time.
     #[cold]
-    fn deliver(&self, event: &Event<'_>) {
-        let at_ns = self.clock.now_ns();
-        for subscriber in self.list.iter().filter(|one| one.topics().intersects(event.topics())) {
+    pub(crate) fn deliver(&self, at_ns: u64, event: &Event<'_>) {
+        let topics = event.topics();
+        for (_, subscriber) in self.list.iter().filter(|(own, _)| own.intersects(topics)) {
             subscriber.hear(at_ns, event);
         }
     }
 
     /// Time passes without events.
     pub(crate) fn pass_time(&self, at_ns: u64) {
-        for subscriber in &self.list {
+        for (_, subscriber) in &self.list {
             subscriber.pass_time(at_ns);
         }
     }
 
     /// Waits until what was heard so far has taken effect, or `patience` is over for each.
     pub fn settle(&self, patience: Duration) {
-        for subscriber in &self.list {
+        for (_, subscriber) in &self.list {
             subscriber.settle(patience);
         }
     }
 
     /// The device closes.
     pub(crate) fn finish(&self) {
-        for subscriber in &self.list {
+        for (_, subscriber) in &self.list {
             subscriber.finish();
         }
     }

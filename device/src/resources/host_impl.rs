@@ -241,8 +241,14 @@ impl Resources {
             self.count(counter, amount);
         }
         if self.listens(event.topic()) {
-            self.events.emit(&Event::Qp { qp, event: &event });
+            self.tell(qp, &event);
         }
+    }
+
+    #[cold]
+    fn tell(&mut self, qp: &QpContext, event: &QpEvent<'_>) {
+        let at_ns = self.moment.of(event.topic(), || self.events.now_ns());
+        self.events.deliver(at_ns, &Event::Qp { qp, event });
     }
 
     /// Why something just went wrong, for the operator's log.

@@ -16,6 +16,7 @@ mod late;
 mod made;
 mod mapping_check;
 mod memory;
+mod moment;
 mod plan;
 mod protection_domains;
 mod put_off;

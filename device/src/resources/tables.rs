@@ -7,6 +7,7 @@ use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 
 use super::late::Late;
+use super::moment::Moment;
 use super::put_off::PutOff;
 use crate::addresses::gid_table::GidTable;
 use crate::addresses::multicast::MulticastGroups;
@@ -57,6 +58,8 @@ pub struct Resources {
     /// The subscribers of events, and the topics that any of them listens to.
     pub(super) events: Arc<Subscribers>,
     pub(super) topics: Topics,
+    /// The time of packets.
+    pub(crate) moment: Moment,
     /// Queue pairs made so far.
     pub(super) qps_made: u32,
     /// Completion queues made so far.
@@ -187,6 +190,7 @@ impl Resources {
             number_base: 0,
             qps: Vec::new(),
             topics: events.topics(),
+            moment: Moment::default(),
             qps_made: 0,
             cqs_made: 0,
             cqs_counted: 0,

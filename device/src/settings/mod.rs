@@ -41,6 +41,8 @@ pub const FAULTS: &str = "PUMICE_FAULTS";
 pub const FAULT: &str = "PUMICE_FAULT";
 /// File for the report of faults.
 pub const FAULT_REPORT: &str = "PUMICE_FAULT_REPORT";
+/// Folder of a record: each process that uses the device notes its tag there.
+pub const RECORD: &str = "PUMICE_RECORD";
 /// File for a capture of all packets.
 pub const CAPTURE: &str = "PUMICE_CAPTURE";
 /// File for a trace of everything that happens.
@@ -57,7 +59,7 @@ pub const LOG: &str = "PUMICE_LOG";
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 21] = [
+pub const VARIABLES: [&str; 22] = [
     ADDR,
     DEVICE,
     LOSS,
@@ -67,6 +69,7 @@ pub const VARIABLES: [&str; 21] = [
     FAULTS,
     FAULT,
     FAULT_REPORT,
+    RECORD,
     CAPTURE,
     TRACE,
     TRACE_LIMIT,
@@ -109,6 +112,8 @@ pub struct Settings {
     pub fault_lines: Vec<String>,
     /// Where a report of the faults is written to; `%p` stands for the process number.
     pub fault_report: Option<PathBuf>,
+    /// The folder of a record, where the process notes its tag.
+    pub record: Option<PathBuf>,
     /// Seed of the schedule; `None`: it is not shuffled.
     pub shuffle: Option<u64>,
     /// What fault plans call the process; see [`Settings::tag_of`].
@@ -160,6 +165,7 @@ impl Settings {
                 value.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
             }),
             fault_report: path(FAULT_REPORT).map(PathBuf::from),
+            record: path(RECORD).map(PathBuf::from),
             shuffle: text(SHUFFLE)?.map(|value| seed(SHUFFLE, &value)).transpose()?,
             tag: text(TAG)?.map(tag).transpose()?,
             capture: path(CAPTURE).map(PathBuf::from),

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::hash::BuildHasherDefault;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fnv::FnvHasher;
@@ -76,8 +76,35 @@ pub struct TraceSubscriber {
 /// The addresses between which packets of queue pairs went last: recorded when they change.
 #[derive(Default)]
 struct Ways {
-    out: HashMap<u32, (IpAddr, IpAddr), BuildHasherDefault<FnvHasher>>,
-    inbound: HashMap<u32, (IpAddr, IpAddr), BuildHasherDefault<FnvHasher>>,
+    out: Direction,
+    inbound: Direction,
+}
+
+/// From where to where.
+type Way = (IpAddr, IpAddr);
+
+#[derive(Default)]
+struct Direction {
+    /// The queue pair of the last packet, and its way: most packets follow one of the same.
+    last: Option<(u32, Way)>,
+    known: HashMap<u32, Way, BuildHasherDefault<FnvHasher>>,
+}
+
+impl Direction {
+    /// A packet of a queue pair goes this way; whether its last one had another.
+    #[inline]
+    fn changes(&mut self, qp: u32, way: Way) -> bool {
+        if self.last == Some((qp, way)) {
+            return false;
+        }
+        self.last = Some((qp, way));
+        self.known.insert(qp, way) != Some(way)
+    }
+
+    fn forget(&mut self, qp: u32) {
+        self.last = None;
+        self.known.remove(&qp);
+    }
 }
 
 impl TraceSubscriber {
@@ -109,27 +136,8 @@ impl TraceSubscriber {
         Ok(TraceSubscriber { queue, ways: Mutex::new(Ways::default()) })
     }
 
-    /// The way of a packet, if the queue pair's last one had another.
-    fn way_changed(&self, qp: u32, is_out: bool, way: (IpAddr, IpAddr)) -> bool {
-        let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
-        let ways = if is_out { &mut ways.out } else { &mut ways.inbound };
-        match ways.get_mut(&qp) {
-            Some(known) if *known == way => false,
-            Some(known) => {
-                *known = way;
-                true
-            }
-            None => {
-                ways.insert(qp, way);
-                true
-            }
-        }
-    }
-
-    fn forget(&self, qp: u32) {
-        let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
-        ways.out.remove(&qp);
-        ways.inbound.remove(&qp);
+    fn ways(&self) -> MutexGuard<'_, Ways> {
+        self.ways.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A packet goes or comes: its way first, if it is new.
@@ -138,13 +146,13 @@ impl TraceSubscriber {
         match event {
             QpEvent::PacketSent { path, .. } => {
                 let (from, to) = (path.flow.source, path.flow.destination);
-                if self.way_changed(qp, true, (from, to)) {
+                if self.ways().out.changes(qp, (from, to)) {
                     self.queue.put(at_ns, &Record::SendsTo { qp, from, to });
                 }
             }
             QpEvent::PacketReceived { flow, .. } => {
                 let (from, to) = (flow.source, flow.destination);
-                if self.way_changed(qp, false, (from, to)) {
+                if self.ways().inbound.changes(qp, (from, to)) {
                     self.queue.put(at_ns, &Record::ReceivesFrom { qp, from, to });
                 }
             }
@@ -188,7 +196,9 @@ impl Subscriber for TraceSubscriber {
                     self.queue.put(at_ns, &record);
                 }
                 if let Event::QpDestroyed { qp } = event {
-                    self.forget(qp.ordinal);
+                    let mut ways = self.ways();
+                    ways.out.forget(qp.ordinal);
+                    ways.inbound.forget(qp.ordinal);
                 }
             }
         }
