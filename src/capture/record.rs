@@ -71,6 +71,8 @@ impl Default for Record {
     }
 }
 
+/// How the comment of a packet begins to which a fault plan did something.
+const PLANNED: &str = "pumice: ";
 /// How the comment of a packet begins that a fault plan has lost.
 const LOST: &str = "pumice: lost: ";
 const DEFAULT_PKEY: u16 = 0xffff;
@@ -129,6 +131,11 @@ impl Record {
     /// Whether a fault plan lost it, so that it was never on the network.
     pub(crate) fn is_lost(&self) -> bool {
         self.comments.iter().any(|comment| comment.starts_with(LOST))
+    }
+
+    /// Whether a fault plan did something to it.
+    pub(crate) fn is_planned(&self) -> bool {
+        self.comments.iter().any(|comment| comment.starts_with(PLANNED))
     }
 }
 

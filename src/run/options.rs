@@ -163,6 +163,7 @@ impl RunOptions {
         if let Some(folder) = &self.record {
             set.push((settings::FAULT_REPORT, absolute(&folder.join(record::FAULTS))?));
             set.push((settings::CAPTURE, absolute(&folder.join(record::PACKETS))?));
+            set.push((settings::RECORD, absolute(folder)?));
         }
         if let Some(profile) = &self.profile {
             let value = if is_name(profile) { profile.clone().into_os_string() } else { absolute(profile)? };
@@ -185,6 +186,7 @@ impl RunOptions {
             settings::FAULT => ("--fault", !self.fault.is_empty()),
             settings::FAULT_REPORT => ("--fault-report", self.fault_report.is_some()),
             settings::CAPTURE => ("--capture", self.capture.is_some()),
+            settings::RECORD => ("--record", self.record.is_some()),
             settings::TRACE => ("--trace", self.trace.is_some()),
             settings::TRACE_LIMIT => ("--trace-limit", self.trace_limit.is_some()),
             settings::PROFILE => ("--profile", self.profile.is_some()),

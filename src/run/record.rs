@@ -1,5 +1,5 @@
-//! A record of what happened to a program's packets: a folder with two files for each process, the report of
-//! faults and the capture, and one for each program that was started, with its tag.
+//! A record of what happened to a program's packets: a folder with three files for each process, the report of
+//! faults, the capture, and one with its tag.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,8 @@ pub(super) fn begin(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| refused(folder, &error))
 }
 
-/// Notes the tag of the program that this process is.
+/// Notes the tag of the program that this process is. A process that uses the device notes its own, which may
+/// be another: the program may run others.
 ///
 /// # Errors
 /// It cannot be written, and the remedy.

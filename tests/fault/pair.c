@@ -1,6 +1,9 @@
 /* One end of a connection: says its queue pair and GID, reads those of the other end, and then posts receive requests
- * ("recv 4"), sends messages one after the other ("send 4") or waits for completions ("wait 4"). */
+ * ("recv 4"), sends messages one after the other ("send 4") or waits for completions ("wait 4"). An argument is the code
+ * of the RNR timer. */
 #include "../sweep/steps.h"
+
+static int rnr_timer = 1;
 
 static int connect_to(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gid)
 {
@@ -11,7 +14,7 @@ static int connect_to(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gid
 		.path_mtu = IBV_MTU_1024,
 		.dest_qp_num = peer,
 		.rq_psn = 7,
-		.min_rnr_timer = 1,
+		.min_rnr_timer = rnr_timer,
 		.ah_attr = {.is_global = 1, .grh = {.dgid = *gid, .hop_limit = 64}, .port_num = 1},
 	};
 	struct ibv_qp_attr rts = {
@@ -75,11 +78,13 @@ static int make_unconnected(struct all *all)
 	return complain("making a queue pair", errno ? errno : EIO);
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
 	struct all all;
 	char what[8];
 	int failed = make_unconnected(&all), messages;
+	if (count > 1)
+		rnr_timer = atoi(arguments[1]);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	failed = failed || say_who(&all) || hear_who(&all);
 	if (!failed)

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+
+use nix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds since some origin, never going back.
 #[derive(Debug, Clone)]
 pub enum Clock {
-    /// The operating system's monotonic clock.
-    Monotonic(Instant),
+    /// The operating system's monotonic clock, less what it said at the origin.
+    Monotonic {
+        /// That, in ns.
+        origin_ns: u64,
+    },
     /// Virtual time, moved by a [`World`](crate::world::World).
     Virtual(VirtualTime),
 }
@@ -16,14 +20,13 @@ pub enum Clock {
 impl Clock {
     /// The operating system's clock, counting from now.
     pub fn monotonic() -> Clock {
-        Clock::Monotonic(Instant::now())
+        Clock::Monotonic { origin_ns: monotonic_ns() }
     }
 
     /// Nanoseconds since the origin.
     pub fn now_ns(&self) -> u64 {
         match self {
-            // 64 bits of nanoseconds last 584 years.
-            Clock::Monotonic(origin) => origin.elapsed().as_nanos() as u64,
+            Clock::Monotonic { origin_ns } => monotonic_ns().saturating_sub(*origin_ns),
             Clock::Virtual(time) => time.now_ns(),
         }
     }
@@ -32,6 +35,15 @@ impl Clock {
     pub fn is_virtual(&self) -> bool {
         matches!(self, Clock::Virtual(_))
     }
+}
+
+/// What CLOCK_MONOTONIC says, in ns. It is read for every step of the data path and every event, so without the
+/// checks of [`std::time::Instant`].
+#[inline]
+pub(crate) fn monotonic_ns() -> u64 {
+    // It cannot fail, and 64 bits of nanoseconds last 584 years.
+    clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .map_or(0, |now| (now.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec() as u64))
 }
 
 /// A shared virtual clock in ns.

@@ -221,6 +221,7 @@ impl Host for DeviceHost<'_> {
 
     fn fate(&mut self, qp: &QpContext, departure: &Departure<'_>) -> Fate {
         let Resources { faults, events, .. } = &mut *self.resources;
+        let faults = faults.as_deref_mut().filter(|faults| faults.is_active());
         let Some(faults) = faults else { return Fate::default() };
         let qpn = Some(qp.qpn);
         faults.decide(qp, departure, &mut |fault| events.emit(&Event::FaultApplied { fault, qpn }))

@@ -1,7 +1,7 @@
 //! From records to bytes: a kind, the length of what follows, the time that passed, the fields. A packet that
 //! follows the one before it on the same queue pair as packets of a message do is a kind and a time.
 
-use super::field::{put_number, zigzag};
+use super::field::{Out, put_number, zigzag};
 use super::record::Record;
 
 /// The packet after the last one that was sent.
@@ -39,6 +39,25 @@ impl Shortened {
         self.received
     }
 
+    /// The number that says it all, if a record is the packet after the last one; else it is to be noted.
+    #[inline]
+    fn number_of_next(&mut self, record: &Record<'_>) -> Option<u8> {
+        let (last, psn, number) = match record {
+            Record::PacketSent { psn, .. } => (&mut self.sent, *psn, NEXT_SENT),
+            Record::PacketReceived { psn, .. } => (&mut self.received, *psn, NEXT_RECEIVED),
+            _ => return None,
+        };
+        let (Record::PacketSent { psn: last_psn, .. } | Record::PacketReceived { psn: last_psn, .. }) =
+            last.as_mut()?
+        else {
+            return None;
+        };
+        *last_psn = last_psn.wrapping_add(1) & PSN_MASK;
+        // Most packets that are no continuation have another PSN.
+        let has_next_psn = *last_psn == psn;
+        (has_next_psn && last.as_ref() == Some(record)).then_some(number)
+    }
+
     /// A record was written in full.
     #[inline]
     pub(super) fn note(&mut self, record: &Record<'_>) {
@@ -63,11 +82,45 @@ impl Shortened {
     }
 }
 
+/// Bytes that a record takes at most: a few numbers, and at most four texts.
+const RECORD_BYTES: usize = 4096;
+
+/// A record that is being put together: its room is there, so that each byte is a store.
+#[derive(Debug)]
+struct Line {
+    bytes: [u8; RECORD_BYTES],
+    used: usize,
+}
+
+impl Default for Line {
+    fn default() -> Line {
+        Line { bytes: [0; RECORD_BYTES], used: 0 }
+    }
+}
+
+impl Out for Line {
+    #[inline]
+    fn push_byte(&mut self, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(self.used) {
+            *place = byte;
+            self.used += 1;
+        }
+    }
+
+    #[inline]
+    fn push_bytes(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.push_byte(*byte);
+        }
+    }
+}
+
 /// Writes records one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Encoder {
     at_ns: u64,
     shortened: Shortened,
+    line: Box<Line>,
 }
 
 impl Encoder {
@@ -76,28 +129,22 @@ impl Encoder {
     pub(super) fn put(&mut self, at_ns: u64, record: &Record<'_>, out: &mut Vec<u8>) {
         let passed = zigzag(at_ns.wrapping_sub(self.at_ns) as i64);
         self.at_ns = at_ns;
-        let short = match record {
-            Record::PacketSent { .. } => {
-                (self.shortened.next_sent().as_ref() == Some(record)).then_some(NEXT_SENT)
+        let short = self.shortened.number_of_next(record);
+        let line = &mut *self.line;
+        line.used = 0;
+        line.push_byte(short.unwrap_or(record.number()));
+        if short.is_some() {
+            put_number(passed, line);
+        } else {
+            line.push_bytes(&[0, 0]);
+            put_number(passed, line);
+            record.emit(line);
+            let length = line.used.saturating_sub(3) as u16;
+            if let Some(place) = line.bytes.get_mut(1..3) {
+                place.copy_from_slice(&length.to_le_bytes());
             }
-            Record::PacketReceived { .. } => {
-                (self.shortened.next_received().as_ref() == Some(record)).then_some(NEXT_RECEIVED)
-            }
-            _ => None,
-        };
-        if let Some(number) = short {
-            out.push(number);
-            return put_number(passed, out);
+            self.shortened.note(record);
         }
-        let start = out.len();
-        out.extend_from_slice(&[record.number(), 0, 0]);
-        put_number(passed, out);
-        record.emit(out);
-        // A record has at most a few texts, each of a limited length.
-        let length = (out.len() - start).saturating_sub(3) as u16;
-        if let Some(place) = out.get_mut(start + 1..start + 3) {
-            place.copy_from_slice(&length.to_le_bytes());
-        }
-        self.shortened.note(record);
+        out.extend_from_slice(line.bytes.get(..line.used).unwrap_or_default());
     }
 }

@@ -7,11 +7,32 @@ pub const TEXT_BYTES: usize = 600;
 /// Bytes of the longest number.
 pub(super) const NUMBER_BYTES: usize = 10;
 
+/// Where bytes are appended.
+pub(super) trait Out {
+    /// Appends a byte.
+    fn push_byte(&mut self, byte: u8);
+
+    /// Appends some.
+    fn push_bytes(&mut self, bytes: &[u8]);
+}
+
+impl Out for Vec<u8> {
+    #[inline]
+    fn push_byte(&mut self, byte: u8) {
+        self.push(byte);
+    }
+
+    #[inline]
+    fn push_bytes(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
 /// Something that a record is made of. Emitting and parsing are inverses, but for texts that are too long,
 /// and control characters, which become question marks: texts are shown on terminals.
 pub(super) trait Field<'a>: Sized {
     /// Appends it.
-    fn emit(&self, out: &mut Vec<u8>);
+    fn emit(&self, out: &mut impl Out);
 
     /// Takes it from the front; `None`: that is none.
     fn parse(bytes: &mut &'a [u8]) -> Option<Self>;
@@ -19,12 +40,12 @@ pub(super) trait Field<'a>: Sized {
 
 /// Appends a number: seven bits a byte, lowest first, the highest bit says that more follow.
 #[inline]
-pub(super) fn put_number(mut value: u64, out: &mut Vec<u8>) {
+pub(super) fn put_number(mut value: u64, out: &mut impl Out) {
     while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+        out.push_byte(value as u8 | 0x80);
         value >>= 7;
     }
-    out.push(value as u8);
+    out.push_byte(value as u8);
 }
 
 /// Takes a number from the front.
@@ -74,7 +95,7 @@ macro_rules! number {
     ($($kind:ty),*) => {$(
         impl Field<'_> for $kind {
             #[inline]
-            fn emit(&self, out: &mut Vec<u8>) {
+            fn emit(&self, out: &mut impl Out) {
                 put_number(u64::from(*self), out);
             }
 
@@ -89,8 +110,8 @@ number!(u16, u32, u64);
 
 impl Field<'_> for u8 {
     #[inline]
-    fn emit(&self, out: &mut Vec<u8>) {
-        out.push(*self);
+    fn emit(&self, out: &mut impl Out) {
+        out.push_byte(*self);
     }
 
     fn parse(bytes: &mut &[u8]) -> Option<u8> {
@@ -100,8 +121,8 @@ impl Field<'_> for u8 {
 
 impl Field<'_> for bool {
     #[inline]
-    fn emit(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(*self));
+    fn emit(&self, out: &mut impl Out) {
+        out.push_byte(u8::from(*self));
     }
 
     fn parse(bytes: &mut &[u8]) -> Option<bool> {
@@ -114,7 +135,7 @@ impl Field<'_> for bool {
 }
 
 impl Field<'_> for i32 {
-    fn emit(&self, out: &mut Vec<u8>) {
+    fn emit(&self, out: &mut impl Out) {
         put_number(zigzag(i64::from(*self)), out);
     }
 
@@ -124,18 +145,18 @@ impl Field<'_> for i32 {
 }
 
 impl<'a> Field<'a> for &'a str {
-    fn emit(&self, out: &mut Vec<u8>) {
+    fn emit(&self, out: &mut impl Out) {
         let cut = (0..=TEXT_BYTES.min(self.len())).rev().find(|end| self.is_char_boundary(*end));
         let text = self.get(..cut.unwrap_or(0)).unwrap_or_default();
         put_number(text.len() as u64, out);
-        let start = out.len();
-        out.extend_from_slice(text.as_bytes());
+        if !text.contains(char::is_control) {
+            return out.push_bytes(text.as_bytes());
+        }
         // A control character is one byte, or two of which the first is 0xc2.
-        if text.contains(char::is_control) {
-            let written = out.get_mut(start..).unwrap_or_default();
-            for (at, control) in text.match_indices(char::is_control) {
-                written.iter_mut().skip(at).take(control.len()).for_each(|byte| *byte = b'?');
-            }
+        for part in text.split_inclusive(char::is_control) {
+            let kept = part.trim_end_matches(char::is_control);
+            out.push_bytes(kept.as_bytes());
+            (kept.len()..part.len()).for_each(|_| out.push_byte(b'?'));
         }
     }
 
@@ -147,15 +168,15 @@ impl<'a> Field<'a> for &'a str {
 }
 
 impl Field<'_> for IpAddr {
-    fn emit(&self, out: &mut Vec<u8>) {
+    fn emit(&self, out: &mut impl Out) {
         match self {
             IpAddr::V4(address) => {
-                out.push(4);
-                out.extend_from_slice(&address.octets());
+                out.push_byte(4);
+                out.push_bytes(&address.octets());
             }
             IpAddr::V6(address) => {
-                out.push(6);
-                out.extend_from_slice(&address.octets());
+                out.push_byte(6);
+                out.push_bytes(&address.octets());
             }
         }
     }
@@ -177,8 +198,8 @@ impl Field<'_> for IpAddr {
 
 impl<'a, T: Field<'a>> Field<'a> for Option<T> {
     #[inline]
-    fn emit(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(self.is_some()));
+    fn emit(&self, out: &mut impl Out) {
+        out.push_byte(u8::from(self.is_some()));
         if let Some(value) = self {
             value.emit(out);
         }

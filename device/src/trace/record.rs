@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::field::Field;
+use super::field::{Field, Out};
 
 /// Makes the enum of all records, with their numbers in the file.
 macro_rules! records {
@@ -30,7 +30,7 @@ macro_rules! records {
 
             /// Appends what is in it.
             #[inline]
-            pub(super) fn emit(&self, out: &mut Vec<u8>) {
+            pub(super) fn emit(&self, out: &mut impl Out) {
                 match self { $(Record::$name { $($field,)* } => { $($field.emit(out);)* })* }
             }
 

@@ -40,12 +40,12 @@ pub(super) fn print(files: &[&PathBuf], out: &mut dyn Write) -> CommandResult {
     Ok(Outcome::Good)
 }
 
-/// What the network lost of each process's packets, as lines of a report in which `rule` did it. Processes:
+/// What the network did to each process's packets, as lines of a report in which `rule` did it. Processes:
 /// their tags and captures, which say the direction of each packet.
 ///
 /// # Errors
 /// A capture cannot be read.
-pub(crate) fn lost_on_the_way(processes: &[(&str, &Path)], rule: &str) -> Result<Vec<String>, CommandError> {
+pub(crate) fn on_the_way(processes: &[(&str, &Path)], rule: &str) -> Result<Vec<String>, CommandError> {
     let mut captures = Vec::new();
     for (tag, file) in processes {
         captures.push((*tag, read(file)?));
@@ -101,7 +101,7 @@ fn head(files: &[&PathBuf], sides: &Sides<'_>, out: &mut dyn Write) -> std::io::
     }
     writeln!(
         out,
-        "# Not looked at: datagrams, connection management, NAKs, congestion notifications. An ACK that a"
+        "# Not looked at: datagrams, connection management, congestion notifications, NAKs but RNR NAKs. An ACK that a"
     )?;
     writeln!(out, "# fault plan of pumice loses is never made, and is in no capture.")?;
     writeln!(out, "seed = 1")

@@ -3,6 +3,12 @@
 use std::io::{self, Write};
 use std::net::IpAddr;
 
+use pumice_transport::wire::rnr_timer_ns;
+use serde_json::Value;
+
+/// A packet that others overtook waits for them no longer than this.
+const OVERTAKEN_WITHIN_NS: u64 = 10_000_000;
+
 /// Which packet.
 #[derive(Debug, Clone)]
 pub(super) struct Key {
@@ -11,10 +17,9 @@ pub(super) struct Key {
     pub(super) side: &'static str,
     pub(super) qp: u32,
     pub(super) opcode: &'static str,
-    /// A number or a range.
-    pub(super) message: String,
-    /// None: any packet of the message.
-    pub(super) packet: Option<(u64, u32)>,
+    pub(super) message: u64,
+    pub(super) packet: u64,
+    pub(super) transmission: u32,
 }
 
 /// What happened to it.
@@ -22,8 +27,51 @@ pub(super) struct Key {
 pub(super) enum Deed {
     Drop,
     Corrupt,
-    Duplicate { copies: u8 },
-    Reorder { packets: u16 },
+    Duplicate {
+        copies: u8,
+    },
+    Reorder {
+        packets: u16,
+    },
+    Delay {
+        ns: u64,
+    },
+    /// The peer answered it with an RNR NAK, whose timer has this code.
+    NotReady {
+        timer_code: u8,
+    },
+}
+
+impl Deed {
+    /// The kind of rule, and its own fields.
+    fn in_a_plan(self) -> (&'static str, String) {
+        match self {
+            Deed::Drop => ("drop", String::new()),
+            Deed::Corrupt => ("corrupt", String::new()),
+            Deed::Duplicate { copies } => ("duplicate", format!("copies = {copies}\n")),
+            Deed::Reorder { packets } => ("reorder", format!("packets = {packets}\n")),
+            Deed::Delay { ns } => ("delay", format!("time = \"{ns}ns\"\n")),
+            Deed::NotReady { timer_code } => {
+                ("answer", format!("with = \"rnr\"\ntimer = \"{}ns\"\n", rnr_timer_ns(timer_code)))
+            }
+        }
+    }
+
+    /// Its fields in a line of a report. `None`: the capture does not say enough of it.
+    fn in_a_report(self) -> Option<Vec<(&'static str, Value)>> {
+        Some(match self {
+            Deed::Drop => vec![("lost", true.into())],
+            Deed::Duplicate { copies } => vec![("copies", copies.into())],
+            Deed::Delay { ns } => vec![("delay_ns", ns.into())],
+            Deed::NotReady { timer_code } => {
+                vec![("lost", true.into()), ("answered", "rnr".into()), ("timer_code", timer_code.into())]
+            }
+            Deed::Reorder { packets } => {
+                vec![("behind_packets", packets.into()), ("behind_ns", OVERTAKEN_WITHIN_NS.into())]
+            }
+            Deed::Corrupt => return None,
+        })
+    }
 }
 
 /// The rules so far.
@@ -44,41 +92,30 @@ impl Rules {
         self.0.push(Done { deed, key, is_planned });
     }
 
-    /// What was lost without a plan, as lines of a report of the process with this tag.
+    /// What happened without a plan, as lines of a report of the process with this tag.
     pub(super) fn lines(&self, rule: &str, tag: &str) -> Vec<String> {
-        let lost = self.0.iter().filter(|done| matches!(done.deed, Deed::Drop) && !done.is_planned);
         let line = |done: &Done| {
-            let Key { service, side, qp, opcode, message, packet, .. } = &done.key;
-            let (packet, transmission) = (*packet)?;
-            let message: u64 = message.parse().ok()?;
-            let fields = serde_json::json!({
+            let Key { service, side, qp, opcode, message, packet, transmission, .. } = &done.key;
+            let mut fields = serde_json::json!({
                 "rule": rule, "tag": tag, "service": service, "qp": qp, "connection": 0, "side": side,
                 "opcode": opcode, "message": message, "packet": packet, "transmission": transmission,
-                "lost": true,
             });
+            let own = done.deed.in_a_report()?.into_iter().map(|(name, value)| (name.to_owned(), value));
+            fields.as_object_mut()?.extend(own);
             Some(fields.to_string())
         };
-        lost.filter_map(line).collect()
+        self.0.iter().filter(|done| !done.is_planned).filter_map(line).collect()
     }
 
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         for (number, Done { deed, key, .. }) in self.0.iter().enumerate() {
-            let (kind, field) = match deed {
-                Deed::Drop => ("drop", None),
-                Deed::Corrupt => ("corrupt", None),
-                Deed::Duplicate { copies } => ("duplicate", Some(format!("copies = {copies}"))),
-                Deed::Reorder { packets } => ("reorder", Some(format!("packets = {packets}"))),
-            };
+            let (kind, fields) = deed.in_a_plan();
             writeln!(out, "\n[[rule]]\nname = \"{kind}-{}\"\ndo = \"{kind}\"", number + 1)?;
-            if let Some(field) = field {
-                writeln!(out, "{field}")?;
-            }
-            let Key { peer, service, side, qp, opcode, message, packet } = key;
+            write!(out, "{fields}")?;
+            let Key { peer, service, side, qp, opcode, message, packet, transmission } = key;
             writeln!(out, "peer = \"{peer}\"\nservice = \"{service}\"\nside = \"{side}\"\nqp = {qp}")?;
             writeln!(out, "opcode = \"{opcode}\"\nmessage = \"{message}\"")?;
-            if let Some((packet, transmission)) = packet {
-                writeln!(out, "packet = {packet}\ntransmission = {transmission}")?;
-            }
+            writeln!(out, "packet = {packet}\ntransmission = {transmission}")?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Which packets were seen where they were sent, which where they arrived, and which of them are the same.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 
 use super::sighting::Sighting;
@@ -78,7 +78,12 @@ pub(super) struct Outcome {
     pub(super) copies: u8,
     /// So many packets that were sent later arrived before it.
     pub(super) overtaken_by: u16,
+    /// So much longer than the fastest packet of the stream it was on its way.
+    pub(super) late_ns: u64,
 }
+
+/// RNR NAKs that came for the requests of a stream: the codes of their timers, in order, by PSN.
+pub(super) type NotReady = HashMap<u32, VecDeque<u8>>;
 
 /// Packets of one queue pair of an address, in the order of sending.
 pub(super) struct Stream<'a> {
@@ -161,6 +166,12 @@ fn outcomes(sent: &[&Sighting], arrived: &[&Sighting]) -> Vec<Outcome> {
     }
     places.values().for_each(|places| in_order(places, &mut outcomes));
     count_overtaking(&mut outcomes);
+    for (one, outcome) in sent.iter().zip(&mut outcomes) {
+        if let Some(arrival) = outcome.arrived_at.and_then(|place| arrived.get(place)) {
+            let late_ns = i128::from(arrival.time_ns) - i128::from(one.time_ns) - offset_ns;
+            outcome.late_ns = u64::try_from(late_ns).unwrap_or(0);
+        }
+    }
     outcomes
 }
 

@@ -26,6 +26,7 @@ fn packet(psn: u32, at_us: u64) -> Sighting {
         answer: None,
         is_damaged: false,
         is_lost: false,
+        is_planned: false,
         is_outbound: None,
     }
 }

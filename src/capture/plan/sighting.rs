@@ -30,6 +30,8 @@ pub(super) struct Sighting {
     pub(super) is_damaged: bool,
     /// A fault plan lost it: it was never on the network.
     pub(super) is_lost: bool,
+    /// A fault plan did something to it.
+    pub(super) is_planned: bool,
     /// Whether it was captured where it was sent, if the capture says so.
     pub(super) is_outbound: Option<bool>,
 }
@@ -73,6 +75,7 @@ fn sighting(frame: &Frame<'_>, record: &Record) -> Option<Sighting> {
         answer: headers.aeth.map(|aeth| (aeth.syndrome, aeth.msn)),
         is_damaged: matches!(record.icrc, Icrc::Bad { .. }),
         is_lost: record.is_lost(),
+        is_planned: record.is_planned(),
         is_outbound: frame.is_outbound,
     })
 }

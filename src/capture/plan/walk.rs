@@ -1,14 +1,17 @@
 //! What became of the packets of a stream, as rules: only of those that a plan would be asked about.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use pumice_device::faults::PacketClass;
 use pumice_device::faults::frontier::{Answers, Requests, unwrap24};
 use pumice_transport::wire::{OperationClass, Position, Service, Syndrome};
 
 use super::rules::{Deed, Key, Rules};
-use super::sides::{Outcome, Sides, Stream};
+use super::sides::{NotReady, Outcome, Sides, Stream};
 use super::sighting::Sighting;
+
+/// What took so much longer than the fastest packet was late.
+const LATE_NS: u64 = 5_000_000;
 
 /// Messages and PSNs of an answer are counted by 24 bits.
 const WRAP: u32 = 0x00ff_ffff;
@@ -18,6 +21,8 @@ struct Begun {
     first_psn: u32,
     /// Number of packets before it, and the message that it belongs to.
     starts: BTreeMap<u64, u64>,
+    /// Of each message that is answered by an ACK: the number of its last packet.
+    ends: BTreeMap<u64, u64>,
 }
 
 impl Begun {
@@ -43,14 +48,21 @@ impl Begun {
                 }
                 reads.push((address, length));
             }
-            places.insert(place, matches!(one.info.position, Position::First | Position::Only));
+            let begins = matches!(one.info.position, Position::First | Position::Only);
+            let is_acknowledged = !matches!(one.info.class, OperationClass::Read | OperationClass::Atomic);
+            places.insert(place, (begins, is_acknowledged));
         }
         let mut messages = 0_u64;
-        let number = |(place, begins): (u64, bool)| {
+        let (mut starts, mut ends) = (BTreeMap::new(), BTreeMap::new());
+        for (place, (begins, is_acknowledged)) in places {
             messages += u64::from(begins);
-            (place, messages.saturating_sub(1))
-        };
-        Some(Begun { first_psn, starts: places.into_iter().map(number).collect() })
+            let message = messages.saturating_sub(1);
+            starts.insert(place, message);
+            if is_acknowledged {
+                ends.insert(message, place);
+            }
+        }
+        Some(Begun { first_psn, starts, ends })
     }
 
     /// PSNs that the request at this place takes: up to the next one.
@@ -74,7 +86,7 @@ impl Begun {
 /// Adds the rules of a stream.
 pub(super) fn walk(sides: &Sides<'_>, stream: &Stream<'_>, rules: &mut Rules) {
     if let Some(begun) = Begun::of(&stream.sent) {
-        requests(stream, &begun, rules);
+        requests(stream, &begun, not_ready(sides, stream, &begun), rules);
     }
     let answers =
         stream.sent.iter().filter(|one| !one.info.is_request && one.info.class != OperationClass::Cnp);
@@ -82,6 +94,22 @@ pub(super) fn walk(sides: &Sides<'_>, stream: &Stream<'_>, rules: &mut Rules) {
     if let Some(begun) = asked(sides, stream, &psns) {
         self::answers(stream, &begun, rules);
     }
+}
+
+/// The RNR NAKs for the requests of a stream: those from its destination whose PSNs are among them.
+fn not_ready(sides: &Sides<'_>, stream: &Stream<'_>, begun: &Begun) -> NotReady {
+    let known = [sides.arrived(stream.destination), sides.sent(stream.destination)];
+    let known = known.into_iter().find(|known| !known.is_empty()).unwrap_or_default();
+    let mut found = NotReady::new();
+    for one in known.iter().filter(|one| one.destination == stream.source) {
+        if let Some((syndrome, _)) = one.answer
+            && let Syndrome::RnrNak { timer_code } = Syndrome::from_byte(syndrome)
+            && begun.fits(&[one.psn]) == 1
+        {
+            found.entry(one.psn).or_default().push_back(timer_code);
+        }
+    }
+    found
 }
 
 /// The requests that a stream answers: those in the other direction whose PSNs fit best.
@@ -128,7 +156,7 @@ fn goes_back_to(stream: &Stream<'_>, is_counted: impl Fn(&Sighting) -> bool) -> 
     again
 }
 
-fn requests(stream: &Stream<'_>, begun: &Begun, rules: &mut Rules) {
+fn requests(stream: &Stream<'_>, begun: &Begun, mut not_ready: NotReady, rules: &mut Rules) {
     let back = goes_back_to(stream, |one| one.info.is_request);
     let (mut frontier, mut near) = (Requests::default(), 0);
     for (index, one) in stream.sent.iter().enumerate().filter(|(_, one)| one.info.is_request) {
@@ -142,7 +170,17 @@ fn requests(stream: &Stream<'_>, begun: &Begun, rules: &mut Rules) {
             (near, 1)
         };
         let outcome = outcome(stream, index, &back);
-        let arrives = say(stream, one, &outcome, begun.message(at.0), at, one.is_damaged, rules);
+        let message = begun.message(at.0);
+        // The n-th of these NAKs is for the n-th transmission that came there.
+        let came = outcome.arrived_at.is_some() || stream.outcomes.is_none() && !one.is_lost;
+        let timer_code = not_ready.get_mut(&one.psn).filter(|_| came).and_then(VecDeque::pop_front);
+        if let Some(timer_code) = timer_code {
+            let key = key(stream, one, message, at);
+            rules.add(Deed::NotReady { timer_code }, key, false);
+            frontier.decided(false, begun.psn_count(at.0));
+            continue;
+        }
+        let arrives = say(stream, one, &outcome, message, at, one.is_damaged, rules);
         frontier.decided(arrives, begun.psn_count(at.0));
     }
 }
@@ -169,10 +207,16 @@ fn answers(stream: &Stream<'_>, begun: &Begun, rules: &mut Rules) {
             done = done.max(last);
             // An ACK speaks for all messages since the one before it; one that says nothing new is not asked
             // about.
-            let lost = stream.outcomes.is_some() && outcome(stream, index, &back).arrived_at.is_none();
-            if lost && last > first {
-                let message = format!("{first}..{}", last - 1);
-                rules.add(Deed::Drop, key(stream, one, message, None), one.is_lost);
+            let outcome = outcome(stream, index, &back);
+            let lost = stream.outcomes.is_some() && outcome.arrived_at.is_none();
+            // A plan is asked about the ACK of each message, also where one packet speaks for several.
+            for (message, packet) in begun.ends.range(first..last.max(first)) {
+                let key = || key(stream, one, *message, (*packet, 1));
+                if lost {
+                    rules.add(Deed::Drop, key(), one.is_lost);
+                } else if outcome.late_ns >= LATE_NS && message + 1 == last {
+                    rules.add(Deed::Delay { ns: outcome.late_ns }, key(), one.is_planned);
+                }
             }
         }
     }
@@ -193,8 +237,8 @@ fn say(
     left_damaged: bool,
     rules: &mut Rules,
 ) -> bool {
-    let is_planned = one.is_lost || left_damaged;
-    let mut add = |deed| rules.add(deed, key(stream, one, message.to_string(), Some(at)), is_planned);
+    let is_planned = one.is_planned || left_damaged;
+    let mut add = |deed| rules.add(deed, key(stream, one, message, at), is_planned);
     if outcome.arrived_at.is_none() {
         add(Deed::Drop);
         return false;
@@ -206,13 +250,15 @@ fn say(
     if outcome.copies > 0 {
         add(Deed::Duplicate { copies: outcome.copies });
     }
-    if outcome.overtaken_by > 0 {
+    if outcome.late_ns >= LATE_NS {
+        add(Deed::Delay { ns: outcome.late_ns });
+    } else if outcome.overtaken_by > 0 {
         add(Deed::Reorder { packets: outcome.overtaken_by });
     }
     true
 }
 
-fn key(stream: &Stream<'_>, one: &Sighting, message: String, packet: Option<(u64, u32)>) -> Key {
+fn key(stream: &Stream<'_>, one: &Sighting, message: u64, (packet, transmission): (u64, u32)) -> Key {
     let class = match one.info.class {
         OperationClass::Send => PacketClass::Send,
         OperationClass::Write => PacketClass::Write,
@@ -236,5 +282,10 @@ fn key(stream: &Stream<'_>, one: &Sighting, message: String, packet: Option<(u64
         opcode: class.name(),
         message,
         packet,
+        transmission,
     }
 }
+
+#[cfg(test)]
+#[path = "walk_tests.rs"]
+mod tests;

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, sock_filter};
 use nix::fcntl::{FcntlArg, fcntl};
-use nix::time::{ClockId, clock_gettime};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{About, Guard};
+use crate::ground::clock;
 use crate::port::{PortError, UdpConfig};
 use crate::share::datagram::{self, Datagram};
 use crate::system::cancellation::{Uncancelled, whole};
@@ -306,9 +306,7 @@ pub(crate) fn now() -> Instant {
 
 /// The same clock in nanoseconds since a beginning that all processes of a host share.
 pub(in crate::share) fn monotonic_ns() -> u64 {
-    // Every kernel that has the calls above has this clock.
-    let Ok(now) = clock_gettime(ClockId::CLOCK_MONOTONIC) else { return 0 };
-    (now.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec() as u64)
+    clock::monotonic_ns()
 }
 
 /// Lets time pass.

@@ -77,6 +77,8 @@ impl Adapter {
         if logs(Log::Debug) {
             config.steps = Some(Box::new(log::print_step));
         }
+        let tag = settings.tag_of(std::env::args_os());
+        capture::note_tag(settings, &tag);
         // Signals are for the application's threads.
         let opening = Opening {
             faults: capture::faults(settings)?,
@@ -85,7 +87,7 @@ impl Adapter {
             fault_log: fault_log(),
             fault_report: capture::report(settings),
             asks_about_calls: false,
-            tag: Some(settings.tag_of(std::env::args_os())),
+            tag: Some(tag),
             shuffle: settings.shuffle.map(|seed| ShuffleOptions { seed, placement: profile.placement }),
             capture: capture::source(settings),
             trace: trace::source(settings),
