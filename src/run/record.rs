@@ -1,5 +1,5 @@
-//! A record of what happened to a program's packets: a folder with three files for each process, the report of
-//! faults, the capture, and one with its tag.
+//! A record of what happened to a program's packets: a folder with three files for each process, the report
+//! of faults, the capture, and one with its tag.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -37,8 +37,8 @@ impl Clock {
     }
 }
 
-/// What CLOCK_MONOTONIC says, in ns. It is read for every step of the data path and every event, so without the
-/// checks of [`std::time::Instant`].
+/// What CLOCK_MONOTONIC says, in ns. It is read for every step of the data path and every event, so without
+/// the checks of [`std::time::Instant`].
 #[inline]
 pub(crate) fn monotonic_ns() -> u64 {
     // It cannot fail, and 64 bits of nanoseconds last 584 years.

@@ -1,4 +1,5 @@
-//! When the packets of a batch went or came: reading the clock for each of them would cost more than to note it.
+//! When the packets of a batch went or came: to read the clock for each of them would cost more than to note
+//! it.
 
 use pumice_transport::event::Topic;
 

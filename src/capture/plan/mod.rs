@@ -101,8 +101,8 @@ fn head(files: &[&PathBuf], sides: &Sides<'_>, out: &mut dyn Write) -> std::io::
     }
     writeln!(
         out,
-        "# Not looked at: datagrams, connection management, congestion notifications, NAKs but RNR NAKs. An ACK that a"
+        "# Not looked at: datagrams, connection management, congestion notifications, NAKs but RNR NAKs."
     )?;
-    writeln!(out, "# fault plan of pumice loses is never made, and is in no capture.")?;
+    writeln!(out, "# An ACK that a fault plan of pumice loses is never made, and is in no capture.")?;
     writeln!(out, "seed = 1")
 }

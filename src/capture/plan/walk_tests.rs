@@ -49,7 +49,8 @@ fn answer(at_ms: u64, psn: u32, syndrome: u8, messages: u32) -> Sighting {
     Sighting { answer: Some((syndrome, messages)), payload_bytes: 0, ..packet(ACK, at_ms, psn) }
 }
 
-/// What the network did, as lines of a report: of each packet where it was sent, and when it arrived if it did.
+/// What the network did, as lines of a report. Of each packet: where it was sent, and when it arrived, if it
+/// did.
 fn lines(packets: &[(Sighting, Option<u64>)], source: u8) -> Vec<Value> {
     let sent = packets.iter().map(|(one, _)| Sighting { is_outbound: Some(true), ..one.clone() }).collect();
     let arrived = packets.iter().filter_map(|(one, at_ms)| {
