@@ -90,7 +90,7 @@ fn is_at(finding: &Value, name: &str, line: u64) -> bool {
 }
 
 /// Programs with planted bugs, and the further words that a run of them needs.
-const PLANTED: [(&str, &[&str]); 21] = [
+const PLANTED: [(&str, &[&str]); 23] = [
     ("cq_too_small", &[]),
     ("send_queue_never_reaped", &[]),
     ("completions_never_polled", &[]),
@@ -103,12 +103,14 @@ const PLANTED: [(&str, &[&str]); 21] = [
     ("wrong_way", &[]),
     ("mtu_above_active", &[]),
     ("qkey_mismatch", &[]),
+    ("pkey_mismatch", &["--profile", "tests/check/two_pkeys.toml"]),
     ("connected_too_late", &[]),
     ("in_flight_at_destroy", &[]),
     ("fork_without_init", &[]),
     ("used_after_fork", &[]),
     ("used_after_destroy", &[]),
     ("destroyed_twice", &[]),
+    ("posted_after_destroy", &[]),
     ("objects_left", &[]),
     ("left_at_close", &[]),
     ("slow", &["--check=perf"]),

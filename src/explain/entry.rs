@@ -16,6 +16,8 @@ pub(super) enum Kind {
     CmEvent,
     /// Of `pumice stat`.
     Counter,
+    /// What `pumice check` finds.
+    Check,
 }
 
 impl Kind {
@@ -25,7 +27,7 @@ impl Kind {
             Kind::Status => "IBV_WC_",
             Kind::AsyncEvent => "IBV_EVENT_",
             Kind::CmEvent => "RDMA_CM_EVENT_",
-            Kind::Errno | Kind::Counter => "",
+            Kind::Errno | Kind::Counter | Kind::Check => "",
         }
     }
 
@@ -37,6 +39,15 @@ impl Kind {
             Kind::AsyncEvent => "asynchronous event of ibv_get_async_event,",
             Kind::CmEvent => "event of rdma_get_cm_event,",
             Kind::Counter => "counter of `pumice stat`",
+            Kind::Check => "finding of `pumice check`",
+        }
+    }
+
+    /// Above its causes, and above what to look at.
+    pub(super) const fn headings(self) -> [&'static str; 2] {
+        match self {
+            Kind::Check => ["Why it matters on real hardware", "Remedy"],
+            _ => ["Usual causes", "What to look at"],
         }
     }
 
@@ -48,6 +59,7 @@ impl Kind {
             Kind::AsyncEvent => "Asynchronous events (IBV_EVENT_*)",
             Kind::CmEvent => "Events of the connection manager (RDMA_CM_EVENT_*)",
             Kind::Counter => "Counters of `pumice stat`",
+            Kind::Check => "Findings of `pumice check`",
         }
     }
 }

@@ -2,6 +2,7 @@
 //! to look at.
 
 mod async_event;
+mod check;
 mod cm_event;
 mod counter;
 mod entry;
@@ -66,7 +67,7 @@ fn print(kind: Kind, entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
     let number = entry.number.map(|number| format!(" {number}")).unwrap_or_default();
     writeln!(out, "{full}: {}{number}", kind.description())?;
     writeln!(out, "  {}", entry.meaning)?;
-    for (heading, sentences) in [("Usual causes", entry.causes), ("What to look at", entry.look_at)] {
+    for (heading, sentences) in kind.headings().into_iter().zip([entry.causes, entry.look_at]) {
         if !sentences.is_empty() {
             writeln!(out, "  {heading}:")?;
         }

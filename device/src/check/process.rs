@@ -93,18 +93,22 @@ impl Checker {
         }
     }
 
-    /// The program makes a call, which is given the object at this address; 0 if none.
-    pub fn enters(&mut self, call: &str, address: u64) {
+    /// The program makes a call, which is given the object at this address; 0 if none. True: it may crash in
+    /// the call, so what was found should be written before.
+    pub fn enters(&mut self, call: &str, address: u64) -> bool {
         match call {
             "ibv_poll_cq" | "ibv_start_poll" => self.cq_polled(address),
             "ibv_fork_init" => self.cares_for_forks(),
             // It may have chosen min_rnr_timer.
             "rdma_init_qp_attr" => self.asks_for_attributes = true,
             // Closing the parent's device closes nothing of the child's.
-            "ibv_close_device" if self.objects.inherited(address).is_some() => return,
+            "ibv_close_device" if self.objects.inherited(address).is_some() => {
+                return false;
+            }
             _ => {}
         }
         self.used(address, call);
+        self.objects.gone(address).is_some()
     }
 
     /// The program has cared for forks: it called `ibv_fork_init`, or asked whether that is needed.

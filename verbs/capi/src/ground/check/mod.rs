@@ -21,6 +21,15 @@ use pumice_device::event::Subscriber;
 use state::checker;
 pub(crate) use state::{is_on, tell};
 
+/// The program makes a call, which is given the object at this address; 0 if none.
+pub(crate) fn enters(call: &str, address: usize) {
+    let mut may_crash = false;
+    tell(|checker| may_crash = checker.enters(call, address as u64));
+    if may_crash {
+        writer::write_now();
+    }
+}
+
 /// What listens to the events of this process's device, if programs are checked. From now on what is found is
 /// written.
 pub(crate) fn subscriber() -> Option<Box<dyn Subscriber>> {

@@ -65,7 +65,11 @@ impl Outputs {
         let pattern = self.settings.and_then(|settings| settings.report.as_deref());
         let opened = pattern.map(|pattern| open_own(pattern, &WRITTEN, || {}));
         match opened {
-            Some(Ok((file, _))) => self.report = Some(file),
+            Some(Ok((file, _))) => {
+                self.report = Some(file);
+                // Also a process that is killed leaves a document.
+                self.rewrite(false);
+            }
             Some(Err(error)) => log_always(&format!("the report of checks cannot be written: {error}")),
             None => {}
         }

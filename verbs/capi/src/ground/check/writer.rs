@@ -39,6 +39,11 @@ pub(super) fn start() {
     let _ = thread::Builder::new().name("pumice-check".to_owned()).spawn(writes);
 }
 
+/// Writes what is new, in the calling thread.
+pub(super) fn write_now() {
+    write_news(&mut lock());
+}
+
 fn write_news(outputs: &mut Outputs) {
     let _whole = Uncancelled::begin();
     let (news, counts, left_out) = {

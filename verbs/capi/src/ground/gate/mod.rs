@@ -62,7 +62,7 @@ pub(super) fn enter(closure: &'static str, about: About) -> Passage {
     if watch::is_lost() && !names::outlives_device(made.call) {
         fate.errno = Some(libc::EIO);
     }
-    check::tell(|checker| checker.enters(made.call, about.address as u64));
+    check::enters(made.call, about.address);
     current::begin(made);
     if fate.delay_ns > 0 {
         std::thread::sleep(std::time::Duration::from_nanos(fate.delay_ns));
