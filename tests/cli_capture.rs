@@ -1,5 +1,6 @@
 //! `pumice capture` on captures of other implementations' packets and on what is no capture.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -168,4 +169,41 @@ fn a_reader_that_leaves_is_no_failure() {
     assert!(line.contains(" > "), "{line}");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+/// The kinds of the rules of a plan, and how many there are of each.
+fn kinds(plan: &str) -> BTreeMap<&str, usize> {
+    let mut kinds = BTreeMap::new();
+    for kind in plan.lines().filter_map(|line| line.strip_prefix("do = ")) {
+        *kinds.entry(kind.trim_matches('"')).or_default() += 1;
+    }
+    kinds
+}
+
+#[test]
+fn captures_of_another_implementation_become_plans() {
+    // Of these only the requester's side was captured. Nothing was wrong in those that are not named.
+    let wrong = [
+        ("6.1/rc-loss", "drop", 2),
+        ("6.12/rc-loss", "drop", 2),
+        ("6.1/rc-retry-exhausted", "drop", 3),
+        ("6.12/rc-retry-exhausted", "drop", 3),
+        ("6.1/rc-rnr", "answer", 3),
+        ("6.12/rc-rnr", "answer", 4),
+        ("6.1/rc-rnr-exhausted", "answer", 3),
+        ("6.12/rc-rnr-exhausted", "answer", 3),
+    ];
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for (name, kind, count) in wrong {
+        let output = capture(&folder.join(name).with_extension("pcap"), &["--faults"]);
+        let plan = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(kinds(&plan), BTreeMap::from([(kind, count)]), "{name}: {plan}");
+    }
+    for name in
+        ["rc-send", "rc-write", "rc-read", "rc-atomic", "rc-psn-wrap", "uc-send-write", "tool-send_bw"]
+    {
+        let output = capture(&folder.join("6.12").join(name).with_extension("pcap"), &["--faults"]);
+        let plan = String::from_utf8(output.stdout).expect("text");
+        assert!(output.status.success() && kinds(&plan).is_empty(), "{name}: {plan}");
+    }
 }

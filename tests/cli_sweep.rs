@@ -1,8 +1,9 @@
 //! `pumice sweep` on programs with planted faults, and on one without.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
@@ -37,14 +38,21 @@ fn compile(name: &str) -> Option<PathBuf> {
 }
 
 fn sweep(options: &[&str], program: &Path) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+    swept(Command::new(env!("CARGO_BIN_EXE_pumice")), options, program)
+        .output()
+        .expect("the program can be run")
+}
+
+/// The command that sweeps a program; `command` is `pumice`, or runs it.
+fn swept(mut command: Command, options: &[&str], program: &Path) -> Command {
     for variable in pumice_device::settings::VARIABLES {
         command.env_remove(variable);
     }
     // An address that no other test uses.
     let own = std::process::id();
     command.env("PUMICE_ADDR", format!("127.{}.{}.9", 80 + (own >> 8 & 0x3f), own & 0xff));
-    command.arg("sweep").args(options).arg("--").arg(program).output().expect("the program can be run")
+    command.arg("sweep").args(options).arg("--").arg(program);
+    command
 }
 
 fn findings(output: &Output) -> Vec<Value> {
@@ -157,6 +165,58 @@ fn nothing_is_found_in_a_correct_program() {
     assert_eq!(again.lines().count(), written.lines().count());
     let other = sweep(&["--resume", &journal_name], Path::new("/bin/true"));
     assert_eq!(other.status.code(), Some(1), "{other:?}");
+}
+
+#[test]
+fn a_sweep_that_control_c_stops_goes_on_where_it_was() {
+    let Some(program) = compile("hangs_without_request") else { return };
+    let journal = scratch("control-c").join("journal");
+    let name = journal.to_string_lossy();
+    let read = || fs::read_to_string(&journal).unwrap_or_default();
+    // It cannot come to its end: one of its runs hangs for ever.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+    command.process_group(0).stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut stopped = swept(command, &["--resume", &name, "--timeout", "100000s"], &program);
+    let mut stopped = stopped.spawn().expect("the program can be run");
+    while read().lines().count() < 3 {
+        assert!(stopped.try_wait().expect("it is a child").is_none(), "{}", read());
+        std::thread::yield_now();
+    }
+    // As a terminal does: to the whole group.
+    let group = format!("-{}", stopped.id());
+    let sent = Command::new("kill").args(["-INT", "--", &group]).status().expect("kill runs");
+    let stopped = stopped.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&stopped.stderr);
+    assert!(sent.success() && stopped.status.code() == Some(1), "{said}");
+    assert!(said.contains("the same command goes on with what is left"), "{said}");
+    let kept = read();
+    assert!(kept.ends_with('\n') && !kept.contains("\"hang\""), "{kept}");
+
+    let resumed = sweep(&["--resume", &name, "--timeout", "2s", "--json"], &program);
+    assert_eq!(resumed.status.code(), Some(1), "{resumed:?}");
+    assert!(read().starts_with(&kept), "{}", read());
+    let found = findings(&resumed);
+    assert!(found.iter().any(|finding| finding["verdict"] == "hang"), "{found:#?}");
+    assert_eq!(read().lines().count(), found.len(), "the run without faults, and a heading: {found:#?}");
+}
+
+#[test]
+fn jobs_of_a_user_without_privileges_have_namespaces_of_their_own() {
+    let Some(program) = compile("correct") else { return };
+    // This user, but with another number: that of no administrator.
+    let as_user = ["--user", "--map-user=1000", "--map-group=1000"];
+    let is_possible = Command::new("unshare").args(as_user).arg("true").status().is_ok_and(|it| it.success());
+    if !is_possible {
+        eprintln!("**** SKIPPED: user namespaces are forbidden here");
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command.args(as_user).arg(env!("CARGO_BIN_EXE_pumice")).env("XDG_RUNTIME_DIR", scratch("user"));
+    let output = swept(command, &["--strict", "--jobs", "3", "--json"], &program).output();
+    let output = output.expect("the program can be run");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let found = findings(&output);
+    assert!(found.len() > 10 && found.iter().skip(1).all(|one| one["verdict"] == "handled"), "{found:#?}");
 }
 
 #[test]

@@ -97,7 +97,8 @@ fn places(jobs: u16) -> Vec<Place> {
 
 /// A program that fails by itself cannot be swept.
 fn check_usual(usual: &Run) -> Result<(), CommandError> {
-    let said = usual.said.first().map_or_else(String::new, |line| format!(": {line}"));
+    let said = usual.said.first().or(usual.explained.last());
+    let said = said.map_or_else(String::new, |line| format!(": {line}"));
     let sentence = match usual.end {
         End::Exit(0) if usual.report.calls.is_empty() => {
             "the program made no verbs calls: name one that uses the device".to_owned()

@@ -79,6 +79,8 @@ pub(super) struct Run {
     pub(super) met_fault: bool,
     /// What the swept program said, without sentences of this project.
     pub(super) said: Vec<String>,
+    /// Sentences of this project about it.
+    pub(super) explained: Vec<String>,
     pub(super) took: Duration,
 }
 
@@ -108,12 +110,13 @@ impl Files {
         Files { report, faults, stdout: file("stdout"), stderr: file("stderr") }
     }
 
-    /// What was said, without sentences of this project.
-    fn said(&self) -> Vec<String> {
+    /// What was said by the program, and by this project.
+    fn said(&self) -> (Vec<String>, Vec<String>) {
         let read = |file: &Path| String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned();
         let (errors, output) = (read(&self.stderr), read(&self.stdout));
         let lines = errors.lines().chain(output.lines()).map(str::trim_end);
-        lines.filter(|line| !line.is_empty() && !line.starts_with("pumice: ")).map(str::to_owned).collect()
+        let lines = lines.filter(|line| !line.is_empty()).map(str::to_owned);
+        lines.partition(|line| !line.starts_with("pumice: "))
     }
 }
 
@@ -185,13 +188,15 @@ impl<'a> Runner<'a> {
         // Both sides end before their files are read.
         drop((serving, running));
         let faults = FaultReport::read(&files.faults);
+        let (said, explained) = files.said();
         Ok(Some(Run {
             end,
             report: CallReport::read(&files.report),
             completed: faults.completed(COMPLETIONS),
             messages: faults.messages(STEPS),
             met_fault: faults.has(RULE),
-            said: files.said(),
+            said,
+            explained,
             took,
         }))
     }
