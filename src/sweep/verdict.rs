@@ -157,7 +157,16 @@ mod tests {
         let said = said.iter().map(|line| (*line).to_owned()).collect();
         let report = CallReport { fired, left, ..CallReport::default() };
         let took = Duration::ZERO;
-        Run { end, report, completed: Vec::new(), messages: Vec::new(), met_fault: false, said, took }
+        Run {
+            end,
+            report,
+            completed: Vec::new(),
+            messages: Vec::new(),
+            met_fault: false,
+            said,
+            explained: Vec::new(),
+            took,
+        }
     }
 
     #[test]
