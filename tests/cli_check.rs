@@ -90,7 +90,7 @@ fn is_at(finding: &Value, name: &str, line: u64) -> bool {
 }
 
 /// Programs with planted bugs, and the further words that a run of them needs.
-const PLANTED: [(&str, &[&str]); 23] = [
+const PLANTED: [(&str, &[&str]); 24] = [
     ("cq_too_small", &[]),
     ("send_queue_never_reaped", &[]),
     ("completions_never_polled", &[]),
@@ -114,6 +114,7 @@ const PLANTED: [(&str, &[&str]); 23] = [
     ("objects_left", &[]),
     ("left_at_close", &[]),
     ("slow", &["--check=perf"]),
+    ("slow_calls", &["--check=perf"]),
 ];
 
 #[test]

@@ -16,6 +16,7 @@ int main(void)
 	MUST(!post_receive(&ends, ends.there));
 	MUST(!post(&ends, IBV_WR_SEND, 0));
 	poll_one(ends.recv_cq);
+	drive(ends.recv_cq);
 #endif
 	close_device(&ends);
 	return 0;

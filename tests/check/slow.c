@@ -26,7 +26,7 @@ int main(void)
 			MUST(mr && !ibv_dereg_mr(mr));
 		}
 #endif
-		MUST(!post(&ends, IBV_WR_RDMA_WRITE, flags));
+		MUST(!post(&ends, IBV_WR_RDMA_WRITE, flags | IBV_SEND_INLINE));
 		if (flags)
 			poll_one(ends.send_cq);
 	}

@@ -6,7 +6,7 @@ use std::fmt;
 use super::finding::{Finding, Findings, Related};
 use super::kind::{Family, Kind};
 use super::objects::Objects;
-use super::queues::{Cq, Qp};
+use super::queues::{Cq, Posts, Qp};
 use super::stack::{Stack, Stacks};
 
 /// Puts the return addresses of the program's frames into a list, innermost first.
@@ -33,6 +33,7 @@ pub struct Checker {
     pub(super) knows_forks: bool,
     /// The program has asked for attributes that the connection manager chooses.
     pub(super) asks_for_attributes: bool,
+    pub(super) posts: Posts,
     /// Registrations by place, for those who look for slow ways.
     pub(super) registrations: BTreeMap<u64, u32>,
 }
@@ -65,6 +66,7 @@ impl Checker {
             looks_for_slow,
             knows_forks: false,
             asks_for_attributes: false,
+            posts: Posts::default(),
             registrations: BTreeMap::new(),
         }
     }

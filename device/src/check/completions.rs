@@ -64,10 +64,13 @@ impl Checker {
 
     /// The program polls, whether there is something or not.
     pub fn cq_polled(&mut self, address: u64) {
-        let handle = self.cq_handles.get(&address);
-        if let Some(cq) = handle.and_then(|handle| self.cqs.get_mut(handle)) {
+        let Some(handle) = self.cq_handles.get(&address).copied() else { return };
+        if let Some(cq) = self.cqs.get_mut(&handle) {
             cq.polls = cq.polls.saturating_add(1);
             cq.stir();
+            let taken = std::mem::take(&mut cq.taken);
+            let waiting = cq.unpolled;
+            self.look_at_poll(handle, taken, waiting);
         }
     }
 
@@ -99,6 +102,7 @@ impl Checker {
 
     pub(super) fn send_posted(&mut self, number: u32, signaled: bool) {
         let Some(qp) = self.qps.get_mut(&number) else { return };
+        self.posts.requests = self.posts.requests.saturating_add(1);
         qp.sends = qp.sends.saturating_add(1);
         qp.posted = qp.posted.saturating_add(1);
         if signaled {
@@ -170,6 +174,7 @@ impl Checker {
         if let Some(cq) = self.cqs.get_mut(&handle) {
             cq.unpolled = cq.unpolled.saturating_sub(1);
             cq.polls = cq.polls.saturating_add(1);
+            cq.taken = cq.taken.saturating_add(1);
             cq.stir();
         }
         if let Some(qp) = self.qps.get_mut(&completion.qp_num) {

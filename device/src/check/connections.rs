@@ -11,7 +11,7 @@ use super::checker::{Checker, Found, counted, related};
 use super::kind::{
     CONNECTED_TOO_LATE, GID_OF_OTHER_FAMILY, IN_FLIGHT_AT_DESTROY, Kind, MTU_ABOVE_ACTIVE, MTU_BELOW_PATH,
     PKEY_MISMATCH, QKEY_MISMATCH, READ_DEPTH_MISMATCH, RECEIVE_TOO_LATE, RETRIES_ZERO, RNR_TIMER_LONGEST,
-    SIGNAL_ON_EVERY_REQUEST, TIMEOUT_FOR_EVER,
+    TIMEOUT_FOR_EVER,
 };
 use super::queues::Qp;
 use super::stack::Stack;
@@ -23,9 +23,6 @@ const LATE_SHARE: u64 = 8;
 const LATE_PLACES: u32 = 16;
 /// The largest code that looks like that of an MTU.
 const MAX_MTU_CODE: u32 = 9;
-/// Signaled requests in sequence before that is told, and the shortest send queue of which it is.
-const MANY_SIGNALED: u64 = 1024;
-const LONG_SEND_QUEUE: u32 = 16;
 
 /// A queue pair that the program has made.
 #[derive(Debug, Clone, Copy)]
@@ -297,14 +294,5 @@ impl Checker {
         }
         self.tell_signals(&qp);
         self.forget_requests(&mut qp);
-    }
-
-    fn tell_signals(&mut self, qp: &Qp) {
-        let is_every = qp.posted == qp.posted_signaled && qp.posted >= MANY_SIGNALED;
-        if is_every && qp.capacity.max_send_wr >= LONG_SEND_QUEUE {
-            let numbers = format!("all {} send requests of {} made completions", qp.posted, qp.name);
-            let (object, place) = (qp.name.clone(), qp.made.clone());
-            self.found(&SIGNAL_ON_EVERY_REQUEST, Found { object, numbers, place, related: Vec::new() });
-        }
     }
 }

@@ -205,6 +205,22 @@ kinds! {
         what: "The program asks for a completion of each of many send requests.",
         why: "Each completion is written by the adapter over PCIe and polled by the program.",
         remedy: "Signal one request of many, at least one for each length of the send queue.";
+
+    SHORT_WITHOUT_INLINE "short-without-inline" Slow
+        what: "The program sends many short requests, and none of their payload inline.",
+        why: "For each request the adapter reads the payload from memory over PCIe, which takes longer \
+            than to get it with the request.",
+        remedy: "Ask for max_inline_data, and set IBV_SEND_INLINE on short requests.";
+
+    ONE_POST_PER_DOORBELL "one-post-per-doorbell" Slow
+        what: "The program posts requests one by one where one call could post a list.",
+        why: "Each call rings the adapter's doorbell, a write over PCIe.",
+        remedy: "Link the requests by their next pointers, and call ibv_post_send once.";
+
+    POLLS_ONE_AT_A_TIME "polls-one-at-a-time" Slow
+        what: "The program polls one completion at a time while several wait.",
+        why: "Each call takes the lock of the queue and tells the adapter how far it was read.",
+        remedy: "Give ibv_poll_cq an array of 16 or more.";
 }
 
 impl Kind {

@@ -13,6 +13,7 @@ mod objects;
 mod process;
 mod queues;
 pub mod report;
+mod slow;
 mod stack;
 mod subscriber;
 mod suppress;

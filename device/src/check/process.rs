@@ -1,17 +1,11 @@
 //! The process: lives of objects, forks, and the end.
 
 use super::checker::{Checker, Found, counted, related};
-use super::kind::{
-    FORK_WITHOUT_INIT, OBJECTS_LEFT, REGISTERING_IN_LOOP, USED_AFTER_DESTROY, USED_AFTER_FORK,
-};
+use super::kind::{FORK_WITHOUT_INIT, OBJECTS_LEFT, USED_AFTER_DESTROY, USED_AFTER_FORK};
 use super::objects::Object;
 
-/// Registrations at one place before that is told.
-const MANY_REGISTRATIONS: u32 = 100;
-/// Places of registrations that are counted.
-const MAX_PLACES: usize = 1024;
 /// What messages call memory regions.
-const REGION: &str = "memory region";
+pub(super) const REGION: &str = "memory region";
 
 impl Checker {
     /// The program gets an object from a call.
@@ -21,20 +15,6 @@ impl Checker {
             self.count_registration(&made);
         }
         self.objects.add(address, kind, call, made);
-    }
-
-    fn count_registration(&mut self, made: &super::stack::Stack) {
-        let Some(first) = made.addresses().first() else { return };
-        if self.registrations.len() >= MAX_PLACES && !self.registrations.contains_key(first) {
-            return;
-        }
-        let count = self.registrations.entry(*first).or_default();
-        *count = count.saturating_add(1);
-        if *count == MANY_REGISTRATIONS {
-            let numbers = format!("memory was registered {MANY_REGISTRATIONS} times here");
-            let (object, place) = (REGION.to_owned(), made.clone());
-            self.found(&REGISTERING_IN_LOOP, Found { object, numbers, place, related: Vec::new() });
-        }
     }
 
     /// The program has destroyed an object.
@@ -96,6 +76,7 @@ impl Checker {
     /// The program makes a call, which is given the object at this address; 0 if none. True: it may crash in
     /// the call, so what was found should be written before.
     pub fn enters(&mut self, call: &str, address: u64) -> bool {
+        self.look_at_posts(call, address);
         match call {
             "ibv_poll_cq" | "ibv_start_poll" => self.cq_polled(address),
             "ibv_fork_init" => self.cares_for_forks(),

@@ -42,6 +42,10 @@ pub(super) struct Cq {
     pub(super) activity_seen: u64,
     /// Looks in sequence at which nothing had happened.
     pub(super) looks_at_rest: u32,
+    /// Completions that the last call took.
+    pub(super) taken: u32,
+    /// Calls that took one of several.
+    pub(super) small_polls: u32,
     pub(super) told_small: bool,
     pub(super) told_asleep: bool,
 }
@@ -51,6 +55,19 @@ impl Cq {
     pub(super) fn stir(&mut self) {
         self.activity = self.activity.wrapping_add(1);
     }
+}
+
+/// Calls of `ibv_post_send` in sequence, without another call between them.
+#[derive(Debug, Default)]
+pub(super) struct Posts {
+    /// Of the queue pair.
+    pub(super) address: u64,
+    /// Requests that the last call posted.
+    pub(super) requests: u32,
+    /// Calls in sequence that posted one request each.
+    pub(super) run: u32,
+    /// Calls in long sequences.
+    pub(super) wasted: u32,
 }
 
 /// A queue pair of the program.
@@ -80,6 +97,8 @@ pub(super) struct Qp {
     /// Send requests posted in all, and signaled ones.
     pub(super) posted: u64,
     pub(super) posted_signaled: u64,
+    /// Short ones whose payload was read from memory.
+    pub(super) short: u32,
     /// Receives completed in all.
     pub(super) received: u64,
     /// Messages that found no receive, and the PSN of the last.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::{Counter, QpContext};
-use pumice_transport::types::{Cause, DropReason};
+use pumice_transport::types::{Cause, DropReason, WrClass};
 use pumice_transport::wire::Syndrome;
 
 use super::checker::Checker;
@@ -49,7 +49,12 @@ impl Checker {
         let number = qp.qpn.value();
         match event {
             QpEvent::StateChanged { to, .. } => self.state_changed(number, *to),
-            QpEvent::SendPosted { signaled, .. } => self.send_posted(number, *signaled),
+            QpEvent::SendPosted { signaled, inline, length_bytes, opcode, .. } => {
+                self.send_posted(number, *signaled);
+                if !inline && opcode.info().class != WrClass::Local {
+                    self.posted_from_memory(number, *length_bytes);
+                }
+            }
             QpEvent::RecvPosted { .. } => self.receive_posted(number),
             QpEvent::Completed { completion, cq, released } => {
                 self.completed(number, *cq, completion, *released);

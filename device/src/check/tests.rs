@@ -215,3 +215,44 @@ fn a_fork_beside_registered_memory_is_found_unless_the_program_cares() {
     checker.forks();
     assert_eq!(checker.findings().all()[0].count, 1);
 }
+
+#[test]
+fn slow_ways_are_found_at_the_thousandth_time() {
+    let mut checker = checker(1 << 20);
+    at(80);
+    for _ in 0..1100 {
+        checker.enters("ibv_post_send", 0x2000);
+        checker.send_posted(0x12, false);
+        checker.posted_from_memory(0x12, 64);
+        checker.posted_from_memory(0x12, 65);
+    }
+    let slow = [("short-without-inline", 80, 1), ("one-post-per-doorbell", 80, 1)];
+    assert_eq!(kinds(&mut checker), slow);
+    at(81);
+    (0..2000).for_each(|_| checker.completed(0x12, 5, &send(), 1));
+    for _ in 0..1100 {
+        checker.enters("ibv_poll_cq", 0x1000);
+        checker.polled(5, &send());
+    }
+    assert_eq!(kinds(&mut checker)[2], ("polls-one-at-a-time", 81, 1));
+}
+
+#[test]
+fn lists_pauses_and_whole_polls_are_not_slow() {
+    let mut checker = checker(1 << 20);
+    for _ in 0..20_000 {
+        checker.enters("ibv_post_send", 0x2000);
+        (0..2).for_each(|_| checker.send_posted(0x12, false));
+    }
+    for _ in 0..20_000 {
+        checker.enters("ibv_post_send", 0x2000);
+        checker.send_posted(0x12, false);
+        checker.enters("ibv_poll_cq", 0x1000);
+    }
+    (0..4000).for_each(|_| checker.completed(0x12, 5, &send(), 1));
+    for _ in 0..2000 {
+        checker.enters("ibv_poll_cq", 0x1000);
+        (0..2).for_each(|_| checker.polled(5, &send()));
+    }
+    assert_eq!(kinds(&mut checker), []);
+}

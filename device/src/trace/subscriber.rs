@@ -235,7 +235,7 @@ fn of_queue_pair(qp: u32, event: &QpEvent<'_>) -> Option<Record<'static>> {
             source: source.map(Qpn::value),
         },
         QpEvent::Acknowledged { before } => Record::Acknowledged { qp, before: before.value() },
-        QpEvent::SendPosted { wr_id, message, opcode, length_bytes, psn, packet_count, signaled } => {
+        QpEvent::SendPosted { wr_id, message, opcode, length_bytes, psn, packet_count, signaled, .. } => {
             Record::SendPosted {
                 qp,
                 message: *message,

@@ -111,6 +111,8 @@ pub enum QpEvent<'a> {
         packet_count: u32,
         /// It makes a completion when it succeeds.
         signaled: bool,
+        /// Its payload was taken when it was posted.
+        inline: bool,
     },
     /// A receive request was posted.
     RecvPosted {

@@ -112,8 +112,17 @@ impl QueuePair {
             let (wr_id, opcode) = (request.wr_id, request.opcode);
             let message = self.requester.queue.tail().wrapping_sub(1);
             let psn = first_psn;
-            let event =
-                QpEvent::SendPosted { wr_id, message, opcode, length_bytes, psn, packet_count, signaled };
+            let inline = request.flags.contains(SendFlags::INLINE);
+            let event = QpEvent::SendPosted {
+                wr_id,
+                message,
+                opcode,
+                length_bytes,
+                psn,
+                packet_count,
+                signaled,
+                inline,
+            };
             host.emit(&self.settings.context, event);
         }
         if matches!(self.state, QpState::Err | QpState::Sqe) {
