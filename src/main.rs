@@ -8,6 +8,7 @@ mod doctor;
 mod explain;
 mod fault;
 mod faults;
+mod observe;
 mod outcome;
 mod perf;
 mod replay;

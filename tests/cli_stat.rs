@@ -6,11 +6,14 @@ use std::process::{Command, Output};
 
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::ground::clock::Clock;
-use pumice_device::hca::{Hca, HcaConfig};
+use pumice_device::hca::{Hca, HcaConfig, QpInit};
 use pumice_device::port::UdpConfig;
+use pumice_device::resources::CqSetup;
 use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_transport::host::Counter;
-use pumice_transport::types::Mtu;
+use pumice_transport::qp::{AttributeMask, QpAttributes};
+use pumice_transport::types::{Mtu, QpCapacity, QpState, QpType};
+use pumice_transport::wire::Qpn;
 use serde_json::Value;
 
 /// A registry and a UDP port of their own.
@@ -83,6 +86,53 @@ fn counters_of_running_processes_are_shown() {
     devices[1].counters().add(Counter::RxBadIcrc, 1);
     let shown = text(&place.stat(&["--all", "--pid", &std::process::id().to_string()]));
     assert!(shown.contains("42") && shown.contains("rx_bad_pkey"), "{shown}");
+}
+
+#[test]
+fn a_process_with_many_queue_pairs_is_asked_page_by_page() {
+    let place = Place::new("many", 2);
+    let device = hca(place.open());
+    let pd = device.alloc_pd().expect("a PD");
+    let setup = CqSetup { depth: 16, ..CqSetup::default() };
+    let cq = device.create_cq(setup).expect("a CQ").handle();
+    let (max_send_wr, max_recv_wr) = (4, 4);
+    let capacity = QpCapacity { max_send_wr, max_recv_wr, max_send_sge: 1, ..QpCapacity::default() };
+    let mut numbers: Vec<u64> = (0..400)
+        .map(|_| {
+            let init = QpInit {
+                qp_type: QpType::Rc,
+                pd: Some(pd),
+                send_cq: Some(cq),
+                recv_cq: Some(cq),
+                srq: None,
+                xrcd: None,
+                capacity,
+                signal_all: true,
+                cookie: 0,
+            };
+            u64::from(device.create_qp(&init).expect("a queue pair").0.value())
+        })
+        .collect();
+    // The last one goes to ERR, which is said in words.
+    let last = Qpn::new(numbers[399] as u32);
+    let state =
+        |state: QpState| QpAttributes { qp_state: state as u32, port_num: 1, ..QpAttributes::default() };
+    let init =
+        AttributeMask::STATE | AttributeMask::PKEY_INDEX | AttributeMask::PORT | AttributeMask::ACCESS_FLAGS;
+    device.modify_qp(last, &state(QpState::Init), init).expect("INIT");
+    device.modify_qp(last, &state(QpState::Err), AttributeMask::STATE).expect("ERR");
+    numbers.sort_unstable();
+    let all: Value = serde_json::from_slice(&place.stat(&["--json"]).stdout).expect("JSON");
+    let objects = &all[0]["objects"];
+    let qps = objects["qps"].as_array().expect("an array");
+    let shown: Vec<u64> = qps.iter().map(|qp| qp["qpn"].as_u64().expect("a number")).collect();
+    let failed = qps.iter().find(|qp| qp["qpn"] == last.value()).expect("it is listed");
+    assert_eq!(failed["state"], "ERR");
+    assert!(failed["last_error"].as_str().is_some_and(|words| words.contains("modify")), "{failed}");
+    assert_eq!(shown, numbers, "each once, in order");
+    assert_eq!((&objects["totals"]["qps"], &objects["cqs"][0]["users"]), (&400.into(), &800.into()));
+    let text = text(&place.stat(&[]));
+    assert!(text.contains("and 384 more queue pairs (--all shows more)"), "{text}");
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub mod fuzzing;
 pub mod ground;
 pub mod gsi;
 pub mod hca;
+pub mod inspect;
 pub mod memory;
 pub mod objects;
 pub mod opening;

@@ -7,15 +7,11 @@ use pumice_device::faults::live::{LiveOrder, LiveRule};
 use pumice_device::share::Obeyed;
 use serde::Serialize;
 
+use crate::observe::{plain, program};
 use crate::outcome::CommandError;
-use crate::stat::program;
 
 const SILENT: &str =
     "does not answer: it is stopped, or just begins or ends, or is of an older version; try again";
-
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
 
 /// A process in a few words.
 pub(super) fn title(obeyed: &Obeyed) -> String {

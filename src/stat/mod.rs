@@ -1,65 +1,75 @@
-//! `pumice stat`: what the running processes of this user have counted.
+//! `pumice stat`: what the running processes of this user have counted, and what they do.
 
 mod options;
-mod program;
 mod table;
+mod watch;
 
 use std::io::Write;
 use std::time::Duration;
 
-use pumice_device::share::{Report, reports};
+use pumice_device::inspect::Collected;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::observe::{Place, Snapshot, plain};
 use crate::outcome::{CommandError, CommandResult, Outcome};
 pub(crate) use options::StatOptions;
-pub(crate) use program::program;
 
 /// How long processes are waited for. One that lives answers within a millisecond or two.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs the command.
 pub(crate) fn run(options: &StatOptions, out: &mut dyn Write) -> CommandResult {
-    let mut found = reports(options.port, options.registry.as_deref(), PATIENCE)
-        .map_err(|error| CommandError::Failed(format!("the processes cannot be asked: {error}")))?;
-    if let Some(pid) = options.pid {
-        found.retain(|report| report.sharer.pid == pid);
-        if found.is_empty() {
-            return Err(CommandError::Failed(format!(
-                "no process {pid} of this user shares UDP port {}; without --pid all that do are shown",
-                options.port
-            )));
-        }
+    let registry = options.registry.as_deref();
+    let place = Place { port: options.port, registry, pid: options.pid, patience: PATIENCE };
+    if let Some(interval) = options.watch {
+        let how = watch::Watch { interval, count: options.count, json: options.json };
+        return watch::watch(&place, &how, out);
+    }
+    let found = place.look().map_err(CommandError::Failed)?;
+    if let Some(pid) = options.pid
+        && found.processes.is_empty()
+    {
+        return Err(CommandError::Failed(format!(
+            "no process {pid} of this user shares UDP port {}; without --pid all that do are shown",
+            options.port
+        )));
     }
     if options.json {
         print_json(&found, out)?;
     } else {
-        table::print(&found, options, out)?;
+        table::print(&found.processes, options, out)?;
     }
-    let silent = found.iter().any(|report| report.counters.is_none());
+    let silent = found.processes.iter().any(|process| !process.answers());
     Ok(if silent { Outcome::Bad } else { Outcome::Good })
 }
 
-fn print_json(found: &[Report], out: &mut dyn Write) -> Result<(), CommandError> {
+fn print_json(found: &Snapshot, out: &mut dyn Write) -> Result<(), CommandError> {
     #[derive(Serialize)]
-    struct Process {
+    struct Process<'a> {
         pid: u32,
-        program: Option<String>,
+        program: Option<&'a str>,
         process_index: u8,
         address: std::net::IpAddr,
         /// Null: it did not answer.
         counters: Option<Map<String, Value>>,
+        tag: Option<String>,
+        /// Null: it did not answer. `totals` says how many there are: the lists may hold fewer.
+        objects: Option<&'a Collected>,
     }
-    let processes: Vec<Process> = found
+    let processes: Vec<Process<'_>> = found
+        .processes
         .iter()
-        .map(|report| Process {
-            pid: report.sharer.pid,
-            program: program(report.sharer.pid),
-            process_index: report.sharer.process.value(),
-            address: report.address(),
-            counters: report.counters.as_ref().map(|counters| {
+        .map(|process| Process {
+            pid: process.pid,
+            program: process.program.as_deref(),
+            process_index: process.index,
+            address: process.address,
+            counters: process.counters.as_ref().map(|counters| {
                 counters.iter().map(|(name, value)| (name.clone(), Value::from(*value))).collect()
             }),
+            tag: process.objects.as_ref().map(|objects| plain(&objects.tag)),
+            objects: process.objects.as_ref(),
         })
         .collect();
     serde_json::to_writer_pretty(&mut *out, &processes)?;

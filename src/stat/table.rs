@@ -3,10 +3,11 @@
 use std::io::{self, Write};
 
 use pumice_device::counters::COUNTERS;
-use pumice_device::share::Report;
+use pumice_device::inspect::Collected;
+use pumice_transport::wire::Qpn;
 
 use super::options::StatOptions;
-use super::program::program;
+use crate::observe::{Process, plain, round_trip};
 
 /// What the counters that are not the device's mean.
 const SHARING: [(&str, &str); 6] = [
@@ -21,19 +22,21 @@ const SHARING: [(&str, &str); 6] = [
     ("share_mended", "looks at the registry that repair the steering"),
 ];
 
-pub(super) fn print(found: &[Report], options: &StatOptions, out: &mut dyn Write) -> io::Result<()> {
+/// Queue pairs of one process that are shown without `--all`.
+const MOST_QPS: usize = 16;
+
+pub(super) fn print(found: &[Process], options: &StatOptions, out: &mut dyn Write) -> io::Result<()> {
     if found.is_empty() {
         return writeln!(out, "no process of this user shares UDP port {}", options.port);
     }
-    for (place, report) in found.iter().enumerate() {
+    for (place, process) in found.iter().enumerate() {
         if place > 0 {
             writeln!(out)?;
         }
-        let name = program(report.sharer.pid).unwrap_or_else(|| "?".to_owned());
-        let address = report.address();
-        let (pid, index) = (report.sharer.pid, report.sharer.process);
+        let name = process.program.as_deref().unwrap_or("?");
+        let Process { pid, index, address, .. } = process;
         writeln!(out, "process {pid} ({name})  process index {index}  {address}")?;
-        let Some(counters) = &report.counters else {
+        let Some(counters) = &process.counters else {
             writeln!(out, "  does not answer: it is stopped, or just begins or ends; try again")?;
             continue;
         };
@@ -47,6 +50,34 @@ pub(super) fn print(found: &[Report], options: &StatOptions, out: &mut dyn Write
         if !any {
             writeln!(out, "  nothing counted yet")?;
         }
+        if let Some(objects) = &process.objects {
+            queue_pairs(objects, if options.all { usize::MAX } else { MOST_QPS }, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn queue_pairs(objects: &Collected, most: usize, out: &mut dyn Write) -> io::Result<()> {
+    for qp in objects.qps.iter().take(most) {
+        let peer = match qp.peer {
+            Some(peer) => format!(" with {} of {}", Qpn::new(peer.qpn), peer.address),
+            None => String::new(),
+        };
+        let (service, state) = (plain(&qp.service), plain(&qp.state));
+        write!(out, "  queue pair {}  {service} {state}{peer}", Qpn::new(qp.qpn))?;
+        write!(out, "  {} of {} sends ended, {} messages received", qp.ended, qp.posted, qp.received)?;
+        match qp.rtt_ns {
+            Some(ns) => writeln!(out, ", round trip {}", round_trip(ns))?,
+            None => writeln!(out)?,
+        }
+        if let Some(error) = &qp.last_error {
+            writeln!(out, "    last error: {}", plain(error))?;
+        }
+    }
+    let left = objects.qps.len().saturating_sub(most) as u64 + u64::from(objects.qps_left_out());
+    if left > 0 {
+        let all = if objects.qps.len() > most { " (--all shows more)" } else { "" };
+        writeln!(out, "  and {left} more queue pairs{all}")?;
     }
     Ok(())
 }
@@ -58,23 +89,17 @@ fn meaning(name: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
-
-    use pumice_device::share::Sharer;
-    use pumice_transport::wire::ProcessIndex;
-
     use super::*;
+    use crate::observe::tests::{process, qp};
 
-    fn report(counters: Option<Vec<(&str, u64)>>) -> Report {
-        let sharer =
-            Sharer { process: ProcessIndex::new(3), pid: u32::MAX, address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+    fn counted(counters: Option<Vec<(&str, u64)>>) -> Process {
         let own =
             |list: Vec<(&str, u64)>| list.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        Report { sharer, counters: counters.map(own) }
+        Process { counters: counters.map(own), ..process(u32::MAX, Vec::new()) }
     }
 
-    fn text(found: &[Report], all: bool) -> String {
-        let options = StatOptions { json: false, all, pid: None, port: 4791, registry: None };
+    fn text(found: &[Process], all: bool) -> String {
+        let options = StatOptions { all, port: 4791, ..StatOptions::default() };
         let mut out = Vec::new();
         print(found, &options, &mut out).expect("a Vec takes everything");
         String::from_utf8(out).expect("text")
@@ -83,11 +108,23 @@ mod tests {
     #[test]
     fn counters_come_with_their_meaning_and_zeros_only_when_asked_for() {
         let found =
-            [report(Some(vec![("rx_bad_icrc", 7), ("timeout", 0), ("of_the_future", 1)])), report(None)];
+            [counted(Some(vec![("rx_bad_icrc", 7), ("timeout", 0), ("of_the_future", 1)])), counted(None)];
         let some = text(&found, false);
         assert!(some.contains("packets with a wrong ICRC") && some.contains("of_the_future"), "{some}");
         assert!(!some.contains("timeout") && some.contains("does not answer"), "{some}");
         assert!(text(&found, true).contains("timeout"));
         assert!(text(&[], false).contains("no process"));
+    }
+
+    #[test]
+    fn queue_pairs_are_few_unless_all_are_asked_for_and_their_words_are_harmless() {
+        let mut failed = qp(0x01_0011);
+        failed.last_error = Some("retry\u{1b}[2J counter".to_owned());
+        let many = (0..40).map(|_| failed.clone()).collect();
+        let shown = text(&[process(1, many)], false);
+        assert!(shown.contains("queue pair 0x010011  RC RTS with 0x020011 of 127.0.0.2"), "{shown}");
+        assert!(shown.contains("last error: retry?[2J counter") && !shown.contains('\u{1b}'), "{shown}");
+        assert!(shown.contains("and 24 more queue pairs (--all shows more)"), "{shown}");
+        assert!(!text(&[process(1, vec![failed])], false).contains("more"));
     }
 }

@@ -52,6 +52,7 @@ pub(super) const HOUSES: [House; 6] = [
                 &["faults/"],
                 "what goes wrong on purpose: plans, and the fates of packets, calls and completions",
             ),
+            room("inspect", &["inspect/"], "what a process says of its objects when asked"),
             room("event", &["event/"], "everything that happens, as one stream, and who listens"),
             room(
                 "system",
@@ -133,6 +134,7 @@ pub(super) const HOUSES: [House; 6] = [
         folder: "src",
         rooms: &[
             room("outcome", &["outcome.rs"], "the ways in which a command can end"),
+            room("observe", &["observe/"], "what running processes do, and what changed between two looks"),
             room(
                 "commands",
                 &[

@@ -85,6 +85,7 @@ pub(crate) struct Sink<'a> {
     /// Cost of what was sealed in this turn.
     pub(crate) sealed_cost_bytes: u64,
     pub(crate) sealed_packets: u32,
+    pub(crate) sealed_bytes: u64,
     /// The queue pair of the turn is unreliable: the port is asked before each batch.
     unreliable: bool,
     /// The port does not admit the next batch of this turn.
@@ -107,6 +108,7 @@ impl<'a> Sink<'a> {
             quota_bytes: 0,
             sealed_cost_bytes: 0,
             sealed_packets: 0,
+            sealed_bytes: 0,
             unreliable: false,
             held: false,
         }
@@ -119,6 +121,7 @@ impl<'a> Sink<'a> {
         self.quota_bytes = quota_bytes;
         self.sealed_cost_bytes = 0;
         self.sealed_packets = 0;
+        self.sealed_bytes = 0;
     }
 
     /// Sends the open batch. False: the port is busy and the batch waits.
@@ -217,6 +220,7 @@ impl Transmit for Sink<'_> {
         self.quota_bytes = self.quota_bytes.saturating_sub(cost);
         self.sealed_cost_bytes += cost;
         self.sealed_packets += 1;
+        self.sealed_bytes += length as u64;
     }
 
     fn abandon(&mut self) {

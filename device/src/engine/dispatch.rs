@@ -48,7 +48,7 @@ impl Receivers<'_> {
                 }
             };
             match packet.bth().destination {
-                Qpn::MULTICAST => self.deliver_to_group(now_ns, &arrival, &packet),
+                Qpn::MULTICAST => self.deliver_to_group(now_ns, &arrival, &packet, bytes.len()),
                 Qpn::GSI => self.deliver_to_management(received, &packet),
                 destination => {
                     let Some(index) = self.find(destination, &packet) else {
@@ -100,6 +100,7 @@ impl Receivers<'_> {
         {
             return self.deliver_run(now_ns, arrival, index, ProcessIndex::of_srqn(xrceth.srqn), first, rest);
         }
+        entry.traffic.received(first.bytes.len());
         self.resources.handles_packet_of(Some(entry.qp.context().ordinal));
         let mut host = self.resources.host(self.checks.of_arrivals(&entry.qp));
         entry.qp.handle_packet(now_ns, arrival, first.packet, &mut host);
@@ -131,6 +132,7 @@ impl Receivers<'_> {
             }
             return false;
         }
+        entry.traffic.received(bytes.len());
         // What it does is in the shared record when it has been handled.
         resources.release_late();
         let mut host = resources.host(checks.of_connections());
@@ -165,7 +167,13 @@ impl Receivers<'_> {
     }
 
     /// One copy for each queue pair attached to the group.
-    fn deliver_to_group(&mut self, now_ns: u64, arrival: &Arrival<'_>, packet: &Packet<'_>) {
+    fn deliver_to_group(
+        &mut self,
+        now_ns: u64,
+        arrival: &Arrival<'_>,
+        packet: &Packet<'_>,
+        arrival_bytes: usize,
+    ) {
         let resources = &mut *self.resources;
         if packet.info().service != Service::Ud {
             resources.drop_packet(Counter::RxWrongService, arrival.flow.source, Some(packet));
@@ -184,6 +192,7 @@ impl Receivers<'_> {
                 continue;
             }
             if let Some((index, entry)) = self.entries.queue_pairs.by_number(qpn) {
+                entry.traffic.received(arrival_bytes);
                 let mut host = resources.host(self.checks.of_arrivals(&entry.qp));
                 entry.qp.handle_packet(now_ns, arrival, packet, &mut host);
                 self.touched.push(index);

@@ -307,6 +307,7 @@ impl Engine {
             host.moment.end();
             let progress = entry.qp.transmit_requests(now_ns, &mut host, &mut sink);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
+            entry.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
             entry.sent(sink.sealed_cost_bytes, sink.sealed_packets, budget);
             entry.account(budget);
             deadlines.register(index, entry.qp.deadline_ns());
@@ -376,6 +377,7 @@ impl Engine {
             sink.turn(TURN_BYTES.min(left_bytes), false);
             host.moment.end();
             let progress = entry.qp.transmit_responses(&mut host, &mut sink);
+            entry.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
             targets.publish_failure(&mut entry.qp, &mut entry.sharing, &mut host);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             if progress == Progress::Blocked {

@@ -11,6 +11,7 @@ mod dispatch;
 mod drive;
 mod entries;
 mod incidents;
+mod inspect;
 mod orders;
 mod plight;
 mod queue_pairs;

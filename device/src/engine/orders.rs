@@ -5,6 +5,7 @@ use pumice_transport::host::Counter;
 use super::Engine;
 use crate::faults::Moment;
 use crate::faults::live::{LiveAnswer, LiveOrder};
+use crate::inspect::Question;
 use crate::port::{FaultPort, Nowhere};
 
 impl Engine {
@@ -12,6 +13,13 @@ impl Engine {
     #[cold]
     pub(super) fn obey(&mut self) {
         while let Some(order) = self.port.group().and_then(|group| group.next_order()) {
+            if let Some(Question::Inspect { cursor }) = Question::decode(&order.text) {
+                let page = self.inspect(cursor).encode();
+                if let Some(group) = self.port.group() {
+                    group.answer_question(&order, &page);
+                }
+                continue;
+            }
             let answer = match LiveOrder::decode(&order.text) {
                 Some(wanted) => self.change_plan(&wanted),
                 None => {
@@ -24,7 +32,7 @@ impl Engine {
         }
     }
 
-    fn change_plan(&mut self, order: &LiveOrder) -> LiveAnswer {
+    pub(super) fn change_plan(&mut self, order: &LiveOrder) -> LiveAnswer {
         let packets = self.resources.counters.value(Counter::TxPackets);
         let moment = Moment { packets, queue_pairs: self.resources.queue_pairs_made() };
         let answer = self.resources.change_plan(order, moment);

@@ -20,8 +20,32 @@ const FIRST_INDEX: u32 = 17;
 /// every process a megabyte, because the table is as long as its highest index.
 const START_INDICES: u64 = 1 << 14;
 
+/// Packets of a queue pair since it was made: requests and responses, with their bytes from the BTH to the ICRC.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Traffic {
+    pub(crate) sent_packets: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_packets: u64,
+    pub(crate) received_bytes: u64,
+}
+
+impl Traffic {
+    #[inline]
+    pub(crate) fn sent(&mut self, packets: u32, bytes: u64) {
+        self.sent_packets += u64::from(packets);
+        self.sent_bytes += bytes;
+    }
+
+    #[inline]
+    pub(crate) fn received(&mut self, bytes: usize) {
+        self.received_packets += 1;
+        self.received_bytes += bytes as u64;
+    }
+}
+
 /// A queue pair and what the engine keeps about it.
 pub(crate) struct QpEntry {
+    pub(crate) traffic: Traffic,
     pub(crate) qp: QueuePair,
     /// Peer process, once connected.
     pub(crate) peer: Option<u32>,
@@ -38,6 +62,7 @@ pub(crate) struct QpEntry {
 impl QpEntry {
     pub(crate) fn new(qp: QueuePair, sharing: Sharing) -> QpEntry {
         QpEntry {
+            traffic: Traffic::default(),
             qp,
             peer: None,
             in_flight_packets: 0,
@@ -189,6 +214,12 @@ impl QueuePairs {
     /// The queue pair with this index.
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut QpEntry> {
         self.entries.get_mut(index as usize)?.as_deref_mut()
+    }
+
+    /// The queue pairs from an index on.
+    pub(crate) fn from_index(&self, index: u32) -> impl Iterator<Item = (u32, &QpEntry)> {
+        let entries = (index..).zip(self.entries.iter().skip(index as usize));
+        entries.filter_map(|(index, entry)| Some((index, entry.as_deref()?)))
     }
 
     /// The queue pair with this number.

@@ -82,6 +82,12 @@ pub trait ProcessGroup {
         let _ = (order, answer);
     }
 
+    /// Tells the process that asked something what it asked. If the answer is lost, it asks again: nothing is
+    /// kept.
+    fn answer_question(&mut self, order: &Order, answer: &[u8]) {
+        let _ = (order, answer);
+    }
+
     /// Forwards packets to another process. The caller keeps what is `Full`.
     fn try_forward(&mut self, process: ProcessIndex, received: &Received<'_>) -> Forwarded {
         let _ = (process, received);

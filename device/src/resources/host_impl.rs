@@ -240,6 +240,10 @@ impl Resources {
     pub(crate) fn emit(&mut self, qp: &QpContext, event: QpEvent<'_>) {
         if let Some((counter, amount)) = event.counter() {
             self.count(counter, amount);
+            self.note(qp.qpn, counter, amount);
+        }
+        if let QpEvent::Logged(cause) = event {
+            self.note_error(qp.qpn, cause);
         }
         if self.listens(event.topic()) {
             self.tell(qp, &event);

@@ -12,6 +12,7 @@ mod host_impl;
 #[cfg(test)]
 mod host_tests;
 mod incidents;
+mod inspect;
 mod late;
 mod made;
 mod mapping_check;
@@ -24,6 +25,7 @@ mod qp_setup;
 mod queue_pairs;
 mod queues;
 mod tables;
+mod tally;
 mod users;
 mod verdicts;
 mod xrc;

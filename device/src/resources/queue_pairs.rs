@@ -9,6 +9,7 @@ use pumice_transport::wire::Qpn;
 
 use super::qp_setup::QpSetup;
 use super::tables::{Attachment, NO_OBJECT, QpFault, Receives, Resources};
+use super::tally::Tally;
 use super::users::cq_use;
 use crate::event::Event;
 use crate::ground::error::ResourceError;
@@ -85,6 +86,7 @@ impl Resources {
             xrcd: setup.xrcd,
             account: Arc::clone(&account),
             fatal: false,
+            tally: Tally::default(),
         };
         if self.qps.len() <= place {
             self.qps.resize_with(place + 1, || None);
@@ -312,12 +314,12 @@ impl Resources {
         self.qp_faults.push(QpFault { qpn, cause: Cause::CqOverrun { cq, depth, completes } });
     }
 
-    fn attachment(&self, qpn: Qpn) -> Option<&Attachment> {
+    pub(super) fn attachment(&self, qpn: Qpn) -> Option<&Attachment> {
         let attachment = self.qps.get(usize::from(qpn.index()))?.as_deref()?;
         (attachment.context.qpn == qpn).then_some(attachment)
     }
 
-    fn attachment_mut(&mut self, qpn: Qpn) -> Option<&mut Attachment> {
+    pub(super) fn attachment_mut(&mut self, qpn: Qpn) -> Option<&mut Attachment> {
         let attachment = self.qps.get_mut(usize::from(qpn.index()))?.as_deref_mut()?;
         (attachment.context.qpn == qpn).then_some(attachment)
     }

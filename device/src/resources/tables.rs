@@ -9,6 +9,7 @@ use pumice_transport::wire::Qpn;
 use super::late::Late;
 use super::moment::Moment;
 use super::put_off::PutOff;
+use super::tally::Tally;
 use crate::addresses::gid_table::GidTable;
 use crate::addresses::multicast::MulticastGroups;
 use crate::addresses::pkey_table::PkeyTable;
@@ -153,6 +154,8 @@ pub(super) struct Attachment {
     pub(super) account: Arc<EventAccount>,
     /// QP_FATAL was raised and the engine told.
     pub(super) fatal: bool,
+    /// What happened to it that does not happen to every packet.
+    pub(super) tally: Tally,
 }
 
 /// Where receive requests come from.

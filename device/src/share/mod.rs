@@ -48,6 +48,7 @@ pub(crate) mod folder;
 pub(crate) mod fuzzing;
 mod giving;
 mod holders;
+mod inspecting;
 mod local;
 pub(crate) mod lock;
 mod medium;
@@ -80,6 +81,7 @@ use pumice_transport::wire::ProcessIndex;
 
 pub use error::{Holder, ShareError};
 pub use giving::{Obeyed, order};
+pub use inspecting::{Inspected, inspect};
 pub use medium::Medium;
 pub use places::runtime_folder;
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};

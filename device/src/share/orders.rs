@@ -1,4 +1,4 @@
-//! The orders that came to a process: to change its fault plan while it runs.
+//! The orders that came to a process: to change its fault plan while it runs, or to say what objects it has.
 //!
 //! An order comes as counters are asked for (`report`), through the socket that forwarded packets come to,
 //! which checks the sender's user. It has a number: a process that gets no answer gives it again, and it must
@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use pumice_transport::wire::ProcessIndex;
 
 use crate::faults::live::{LiveAnswer, MAX_ANSWER_BYTES};
+use crate::inspect::MAX_PAGE_BYTES;
 use crate::port::Order;
 
 /// What an answer begins with, before the process index and the number of the order.
@@ -21,20 +22,28 @@ const MAX_ANSWERED: usize = 16;
 
 /// The longest answer to an order.
 pub(super) const MAX_BYTES: usize = HEADER_BYTES + MAX_ANSWER_BYTES;
+const _: () = assert!(MAX_PAGE_BYTES <= MAX_ANSWER_BYTES, "a page of objects fits");
 
-fn encode(process: ProcessIndex, number: u64, answer: &[u8]) -> Vec<u8> {
+/// An answer, as it is sent.
+pub(super) fn encode(process: ProcessIndex, number: u64, answer: &[u8]) -> Vec<u8> {
     [&MAGIC[..], &[process.value()], &number.to_le_bytes(), answer].concat()
 }
 
 /// The answer to the order with this number; nothing if it is none.
 pub(super) fn decode(bytes: &[u8], number: u64) -> Option<(ProcessIndex, LiveAnswer)> {
+    let (process, answer) = answer_to(bytes, number)?;
+    Some((process, LiveAnswer::decode(answer)?))
+}
+
+/// What stands in the answer to the order with this number.
+pub(super) fn answer_to(bytes: &[u8], number: u64) -> Option<(ProcessIndex, &[u8])> {
     let (magic, bytes) = bytes.split_first_chunk::<8>()?;
     let (&process, bytes) = bytes.split_first()?;
     let (of_order, answer) = bytes.split_first_chunk::<8>()?;
     if *magic != MAGIC || u64::from_le_bytes(*of_order) != number {
         return None;
     }
-    Some((ProcessIndex::new(process), LiveAnswer::decode(answer)?))
+    Some((ProcessIndex::new(process), answer))
 }
 
 /// The orders that came to a process.

@@ -54,6 +54,7 @@ pub(crate) fn handle_datagram<H: Host>(
         return Err(failure);
     }
     inbound.complete(settings, packet, completion, host);
+    inbound.messages += 1;
     Ok(())
 }
 

@@ -110,11 +110,14 @@ pub(crate) struct Inbound {
     pub(crate) holds_recv: bool,
     /// Receive requests that were carried out.
     received: u64,
+    /// Messages that arrived whole, WRITEs without a receive request included.
+    pub(crate) messages: u64,
 }
 
 impl Inbound {
     pub(crate) fn new() -> Inbound {
-        Inbound { message: Message::None, recv: RecvWqe::default(), holds_recv: false, received: 0 }
+        let recv = RecvWqe::default();
+        Inbound { message: Message::None, recv, holds_recv: false, received: 0, messages: 0 }
     }
 
     /// Whether the packet begins a message when none is in progress, or else continues the one that is.
@@ -146,11 +149,15 @@ impl Inbound {
         packet: &Packet<'_>,
         host: &mut H,
     ) -> Result<(), Fault> {
-        if packet.info().class == OperationClass::Write {
+        let accepted = if packet.info().class == OperationClass::Write {
             self.accept_write(settings, packet, host)
         } else {
             self.accept_send(settings, packet, host)
+        };
+        if accepted.is_ok() && packet.info().position.ends() {
+            self.messages += 1;
         }
+        accepted
     }
 
     fn accept_send<H: Host>(

@@ -73,6 +73,11 @@ impl Window {
         self.packets
     }
 
+    /// Round trip time, smoothed, in ns; none before the first sample.
+    pub(crate) fn rtt_ns(&self) -> Option<u64> {
+        (self.smoothed_rtt_ns != 0).then_some(self.smoothed_rtt_ns)
+    }
+
     /// How often a long message asks for an acknowledgement, so that the window keeps moving.
     pub(crate) fn ack_interval(&self) -> u32 {
         (self.packets / 8).clamp(1, 16)

@@ -30,7 +30,7 @@ use crate::share::local::Local;
 use crate::share::medium::Medium;
 use crate::share::membership::{Membership, Repaired};
 use crate::share::memory_folder::MemoryFolder;
-use crate::share::orders::Orders;
+use crate::share::orders::{self, Orders};
 use crate::share::progress::{self, Looks, Signs};
 use crate::share::published::Published;
 use crate::share::relay::Relay;
@@ -276,6 +276,11 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
     fn answer_order(&mut self, order: &Order, answer: &[u8]) {
         let text = self.orders.answer(self.process, order, answer);
         // A process that does not get the answer gives the order again.
+        let _ = self.relay.answer(order.asker, &text);
+    }
+
+    fn answer_question(&mut self, order: &Order, answer: &[u8]) {
+        let text = orders::encode(self.process, order.number, answer);
         let _ = self.relay.answer(order.asker, &text);
     }
 

@@ -27,6 +27,7 @@ impl Responder {
         self.responses.remember(replay, settings.max_dest_rd_atomic);
         self.expected = self.expected.plus(count);
         self.msn = (self.msn + 1) & 0xff_ffff;
+        self.inbound.messages += 1;
     }
 
     pub(super) fn accept_read<H: Host>(

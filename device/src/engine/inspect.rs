@@ -1,0 +1,102 @@
+//! What this process says of its objects when another process of the same user asks.
+
+use pumice_transport::qp::Figures;
+
+use super::Engine;
+use super::queue_pairs::QpEntry;
+use crate::faults::live::LiveOrder;
+use crate::inspect::{Cursor, List, Page, PeerView, QpView, Totals, Writer};
+use crate::resources::NO_OBJECT;
+
+impl Engine {
+    /// A page of the objects, beginning at `cursor`.
+    #[cold]
+    pub(super) fn inspect(&mut self, cursor: Cursor) -> Page {
+        let plan = self.change_plan(&LiveOrder::List);
+        let totals = self.totals(plan.rules.len() as u32);
+        let rules = if cursor == Cursor::BEGIN { plan.rules } else { Vec::new() };
+        let mut writer = Writer::new(&plan.tag, totals, rules);
+        let next = self.write_from(cursor, &mut writer);
+        writer.finish(next)
+    }
+
+    fn totals(&self, rules: u32) -> Totals {
+        let counts = self.resources.counts();
+        Totals {
+            qps: self.queue_pairs.count(),
+            cqs: counts.cqs as u32,
+            srqs: self.resources.srqs_from(0).count() as u32,
+            regions: counts.regions_and_windows as u32,
+            rules,
+        }
+    }
+
+    /// Writes objects until there is no room; where the next page begins.
+    fn write_from(&self, cursor: Cursor, writer: &mut Writer) -> Option<Cursor> {
+        let from = |list| if cursor.list == list { cursor.from } else { 0 };
+        if cursor.list <= List::Qps {
+            for (index, entry) in self.queue_pairs.from_index(from(List::Qps)) {
+                if !writer.qp(self.view(entry)) {
+                    return Some(Cursor { list: List::Qps, from: index });
+                }
+            }
+        }
+        if cursor.list <= List::Cqs {
+            for cq in self.resources.cqs_from(from(List::Cqs)) {
+                let number = cq.number;
+                if !writer.cq(cq) {
+                    return Some(Cursor { list: List::Cqs, from: number });
+                }
+            }
+        }
+        for srq in self.resources.srqs_from(from(List::Srqs)) {
+            let number = srq.number;
+            if !writer.srq(srq) {
+                return Some(Cursor { list: List::Srqs, from: number });
+            }
+        }
+        None
+    }
+
+    fn view(&self, entry: &QpEntry) -> QpView {
+        let QpEntry { qp, traffic, .. } = entry;
+        let Figures { posted, ended, received, .. } = qp.figures();
+        let Figures { in_flight_packets, window_packets, rtt_ns, waits_for_receiver, .. } = qp.figures();
+        let context = qp.context();
+        let tally = self.resources.tally(context.qpn).cloned().unwrap_or_default();
+        let object = |number: u32| Some(number).filter(|number| *number != NO_OBJECT);
+        let own_receives = self.resources.own_receives(context.recv_queue);
+        QpView {
+            qpn: context.qpn.value(),
+            ordinal: context.ordinal,
+            service: qp.qp_type().name().to_owned(),
+            state: qp.state().name().to_owned(),
+            peer: qp.peer().map(|(address, qpn)| PeerView { address, qpn: qpn.value() }),
+            posted,
+            ended,
+            received,
+            sent_packets: traffic.sent_packets,
+            sent_bytes: traffic.sent_bytes,
+            received_packets: traffic.received_packets,
+            received_bytes: traffic.received_bytes,
+            repeated_packets: tally.repeated_packets,
+            timeouts: tally.timeouts,
+            rnr_naks_sent: tally.rnr_naks_sent,
+            rnr_naks_received: tally.rnr_naks_received,
+            naks_sent: tally.naks_sent,
+            naks_received: tally.naks_received,
+            dropped: tally.dropped,
+            in_flight_packets,
+            window_packets,
+            rtt_ns,
+            waits_for_receiver,
+            send_queue_depth: qp.capacity().max_send_wr,
+            receives_posted: own_receives,
+            recv_queue_depth: qp.capacity().max_recv_wr,
+            send_cq: object(context.send_cq),
+            recv_cq: object(context.recv_cq),
+            srq: object(context.recv_queue).filter(|_| own_receives.is_none()),
+            last_error: tally.last_error.as_ref().map(ToString::to_string),
+        }
+    }
+}

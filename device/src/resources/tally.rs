@@ -1,0 +1,100 @@
+//! What each queue pair counts beside the device: rare events only, so that packets cost nothing.
+
+use pumice_transport::host::Counter;
+use pumice_transport::types::Cause;
+use pumice_transport::wire::Qpn;
+
+use super::tables::Resources;
+
+/// What happened to a queue pair since it was made.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tally {
+    /// Packets sent again.
+    pub(crate) repeated_packets: u64,
+    /// Acknowledgement timers that expired.
+    pub(crate) timeouts: u64,
+    pub(crate) rnr_naks_sent: u64,
+    pub(crate) rnr_naks_received: u64,
+    /// Other NAKs.
+    pub(crate) naks_sent: u64,
+    pub(crate) naks_received: u64,
+    /// Packets for it that were dropped.
+    pub(crate) dropped: u64,
+    /// Why something went wrong last.
+    pub(crate) last_error: Option<Box<Cause>>,
+}
+
+impl Tally {
+    fn note(&mut self, counter: Counter, amount: u64) {
+        let count = match counter {
+            Counter::RetransmittedPackets => &mut self.repeated_packets,
+            Counter::Timeout => &mut self.timeouts,
+            Counter::TxRnrNak => &mut self.rnr_naks_sent,
+            Counter::RxRnrNak => &mut self.rnr_naks_received,
+            Counter::TxNakSequence
+            | Counter::TxNakInvalid
+            | Counter::TxNakAccess
+            | Counter::TxNakOperation => &mut self.naks_sent,
+            Counter::RxNakSequence | Counter::RxNakFatal => &mut self.naks_received,
+            Counter::RxWrongService
+            | Counter::RxWrongState
+            | Counter::RxBadPkey
+            | Counter::RxBadQkey
+            | Counter::RxWrongAddress
+            | Counter::RxWrongPort
+            | Counter::RxNoReceive
+            | Counter::RxMessageDropped
+            | Counter::RxUnexpectedResponse => &mut self.dropped,
+            _ => return,
+        };
+        *count = count.saturating_add(amount);
+    }
+}
+
+impl Resources {
+    /// Counts for a queue pair what the device has counted.
+    #[cold]
+    pub(super) fn note(&mut self, qpn: Qpn, counter: Counter, amount: u64) {
+        if let Some(attachment) = self.attachment_mut(qpn) {
+            attachment.tally.note(counter, amount);
+        }
+    }
+
+    /// Remembers why something went wrong with a queue pair.
+    #[cold]
+    pub(super) fn note_error(&mut self, qpn: Qpn, cause: &Cause) {
+        if let Some(attachment) = self.attachment_mut(qpn) {
+            attachment.tally.last_error = Some(Box::new(*cause));
+        }
+    }
+
+    /// What a queue pair has counted; nothing for an XRC target, which may be several processes.
+    pub(crate) fn tally(&self, qpn: Qpn) -> Option<&Tally> {
+        self.attachment(qpn).map(|attachment| &attachment.tally)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_the_device_are_sorted_into_those_of_a_queue_pair() {
+        let mut tally = Tally::default();
+        for (counter, amount) in [
+            (Counter::RetransmittedPackets, 5),
+            (Counter::Timeout, 1),
+            (Counter::TxRnrNak, 2),
+            (Counter::RxRnrNak, 3),
+            (Counter::TxNakAccess, 1),
+            (Counter::RxNakSequence, 4),
+            (Counter::RxBadQkey, 6),
+            (Counter::RxCnp, 9),
+        ] {
+            tally.note(counter, amount);
+        }
+        let Tally { repeated_packets, timeouts, rnr_naks_sent, rnr_naks_received, .. } = tally;
+        assert_eq!((repeated_packets, timeouts, rnr_naks_sent, rnr_naks_received), (5, 1, 2, 3));
+        assert_eq!((tally.naks_sent, tally.naks_received, tally.dropped), (1, 4, 6));
+    }
+}

@@ -1,0 +1,42 @@
+//! Waiting that SIGINT and SIGTERM end.
+
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// The end of a pipe that signals write to.
+#[derive(Debug)]
+pub(crate) struct Interrupt {
+    signals: UnixStream,
+}
+
+impl Interrupt {
+    /// From now on the two signals end waits instead of the process.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn new() -> io::Result<Interrupt> {
+        let (signals, writer) = UnixStream::pair()?;
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
+        }
+        Ok(Interrupt { signals })
+    }
+
+    /// Waits. True if a signal has come.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn wait(&self, time: Duration) -> io::Result<bool> {
+        // A timeout of 0 would mean none.
+        self.signals.set_read_timeout(Some(time.max(Duration::from_millis(1))))?;
+        match (&self.signals).read(&mut [0]) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What the running processes of this user do: a look at all of them, and what changed between two looks.
+
+mod interrupt;
+mod rates;
+mod words;
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use pumice_device::inspect::Collected;
+use pumice_device::share::{Inspected, Report, inspect, reports};
+
+pub(crate) use interrupt::Interrupt;
+pub(crate) use rates::{ProcessRates, QpRates, rates};
+pub(crate) use words::{plain, program, quantity, round_trip};
+
+/// One look at all processes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Snapshot {
+    pub(crate) processes: Vec<Process>,
+}
+
+/// A process at a moment. Its names are made harmless for a terminal; what is inside `objects` is as the
+/// process says it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    pub(crate) index: u8,
+    pub(crate) address: IpAddr,
+    pub(crate) program: Option<String>,
+    /// None: it did not answer.
+    pub(crate) counters: Option<Vec<(String, u64)>>,
+    /// None: it did not answer, or does not know the question.
+    pub(crate) objects: Option<Collected>,
+}
+
+/// Where to look.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// The UDP port that the processes share.
+    pub(crate) port: u16,
+    /// The folder of the registry, if it is not the usual one.
+    pub(crate) registry: Option<&'a Path>,
+    /// Only the process with this number.
+    pub(crate) pid: Option<u32>,
+    /// How long an answer is waited for.
+    pub(crate) patience: Duration,
+}
+
+impl Place<'_> {
+    /// Looks at all processes.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn look(&self) -> Result<Snapshot, String> {
+        let said = |error| format!("the processes cannot be asked: {error}");
+        let counted = reports(self.port, self.registry, self.patience).map_err(said)?;
+        let seen = inspect(self.port, self.registry, self.patience).map_err(said)?;
+        Ok(Snapshot { processes: joined(counted, seen, self.pid) })
+    }
+}
+
+/// What two questions have found out; a process that came or went in between is in one of them only.
+fn joined(counted: Vec<Report>, mut seen: Vec<Inspected>, pid: Option<u32>) -> Vec<Process> {
+    let wanted = counted.into_iter().filter(|report| pid.is_none_or(|pid| report.sharer.pid == pid));
+    wanted
+        .map(|report| {
+            let place = seen.iter().position(|other| other.sharer == report.sharer);
+            Process {
+                pid: report.sharer.pid,
+                index: report.sharer.process.value(),
+                address: report.sharer.address,
+                program: program(report.sharer.pid),
+                counters: report.counters,
+                objects: place.and_then(|place| seen.swap_remove(place).objects),
+            }
+        })
+        .collect()
+}
+
+impl Process {
+    /// What identifies it between two looks.
+    pub(crate) fn key(&self) -> (u32, u8) {
+        (self.pid, self.index)
+    }
+
+    /// A counter; 0 if the process does not count it.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let found = self.counters.iter().flatten().find(|(other, _)| other == name);
+        found.map_or(0, |(_, value)| *value)
+    }
+
+    /// Whether it answered at all.
+    pub(crate) fn answers(&self) -> bool {
+        self.counters.is_some()
+    }
+
+    /// Its tag, made harmless.
+    pub(crate) fn tag(&self) -> String {
+        self.objects.as_ref().map_or_else(String::new, |objects| plain(&objects.tag))
+    }
+
+    /// How often rules of faults applied.
+    pub(crate) fn faults_applied(&self) -> u64 {
+        let rules = self.objects.iter().flat_map(|objects| &objects.rules);
+        rules.fold(0, |sum, rule| sum.saturating_add(rule.applied))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::net::Ipv4Addr;
+
+    use pumice_device::inspect::{CqView, PeerView, QpView, SrqView, Totals};
+    use pumice_device::share::Sharer;
+    use pumice_transport::wire::ProcessIndex;
+
+    use super::*;
+
+    /// A queue pair of which nothing has happened.
+    pub(crate) fn qp(qpn: u32) -> QpView {
+        QpView {
+            qpn,
+            ordinal: qpn & 0xffff,
+            service: "RC".to_owned(),
+            state: "RTS".to_owned(),
+            peer: Some(PeerView { address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), qpn: 0x02_0011 }),
+            posted: 0,
+            ended: 0,
+            received: 0,
+            sent_packets: 0,
+            sent_bytes: 0,
+            received_packets: 0,
+            received_bytes: 0,
+            repeated_packets: 0,
+            timeouts: 0,
+            rnr_naks_sent: 0,
+            rnr_naks_received: 0,
+            naks_sent: 0,
+            naks_received: 0,
+            dropped: 0,
+            in_flight_packets: 0,
+            window_packets: 64,
+            rtt_ns: Some(21_000),
+            waits_for_receiver: false,
+            send_queue_depth: 16,
+            receives_posted: Some(8),
+            recv_queue_depth: 16,
+            send_cq: Some(0),
+            recv_cq: Some(0),
+            srq: None,
+            last_error: None,
+        }
+    }
+
+    /// A process with these queue pairs, a completion queue and a shared receive queue.
+    pub(crate) fn process(pid: u32, qps: Vec<QpView>) -> Process {
+        let totals = Totals { qps: qps.len() as u32, cqs: 1, srqs: 1, regions: 2, rules: 0 };
+        let cq = CqView { number: 0, depth: 32, filled: 8, armed: true, failed: false, users: 2 };
+        let srq = SrqView { number: 1, ordinal: 0, depth: 64, posted: 16, limit: 4, xrc: false };
+        let objects =
+            Collected { tag: "one".to_owned(), totals, qps, cqs: vec![cq], srqs: vec![srq], rules: vec![] };
+        Process {
+            pid,
+            index: 1,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            program: Some("paced".to_owned()),
+            counters: Some(Vec::new()),
+            objects: Some(objects),
+        }
+    }
+
+    #[test]
+    fn a_process_that_answers_one_question_only_is_shown_with_what_it_said() {
+        let sharer =
+            |pid| Sharer { process: ProcessIndex::new(3), pid, address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        let counted = [1, 2, 3].map(|pid| Report { sharer: sharer(pid), counters: Some(Vec::new()) });
+        let seen = [3, 1].map(|pid| Inspected { sharer: sharer(pid), objects: Some(Collected::default()) });
+        let all = joined(counted.to_vec(), seen.to_vec(), None);
+        let has: Vec<(u32, bool)> = all.iter().map(|one| (one.pid, one.objects.is_some())).collect();
+        assert_eq!(has, [(1, true), (2, false), (3, true)]);
+        assert_eq!(joined(counted.to_vec(), Vec::new(), Some(2)).len(), 1);
+    }
+}

@@ -1,0 +1,75 @@
+//! Names and numbers as people read them. Names come from other processes: what could move the cursor of a
+//! terminal, or hide text, is replaced.
+
+/// The text without characters that a terminal would obey.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if is_harmless(c) { c } else { '?' }).collect()
+}
+
+fn is_harmless(c: char) -> bool {
+    // Marks of direction and characters without width make text read otherwise than it is.
+    !c.is_control()
+        && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// The name of a process, if it is of our PID namespace.
+pub(crate) fn program(pid: u32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(plain(name.trim_end()))
+}
+
+/// A number in at most five characters, with a decimal prefix: 0, 0.4, 17, 1.2k, 350k, 2.1M.
+pub(crate) fn quantity(value: f64) -> String {
+    if !value.is_finite() || value <= 0.0 {
+        return "0".to_owned();
+    }
+    let mut scaled = value;
+    let mut prefix = "";
+    for next in ["k", "M", "G", "T", "P", "E"] {
+        if scaled < 999.5 {
+            break;
+        }
+        scaled /= 1000.0;
+        prefix = next;
+    }
+    if scaled >= 9.95 || (prefix.is_empty() && scaled.fract() == 0.0) {
+        format!("{scaled:.0}{prefix}")
+    } else if scaled < 0.05 {
+        "<0.1".to_owned()
+    } else {
+        format!("{scaled:.1}{prefix}")
+    }
+}
+
+/// A round trip time with its unit: "21us", "1.5ms".
+pub(crate) fn round_trip(ns: u64) -> String {
+    match ns {
+        0..1000 => format!("{ns}ns"),
+        1000..1_000_000 => format!("{}us", ns / 1000),
+        1_000_000..1_000_000_000 => format!("{:.1}ms", ns as f64 / 1e6),
+        _ => format!("{:.1}s", ns as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_take_five_characters() {
+        let shown = [0.0, 0.01, 0.4, 3.0, 17.0, 999.0, 999.9, 1234.0, 9990.0, 350_000.0, 2.1e6, 1e21];
+        let expected = ["0", "<0.1", "0.4", "3", "17", "999", "1.0k", "1.2k", "10k", "350k", "2.1M", "1000E"];
+        assert_eq!(shown.map(quantity), expected);
+        assert_eq!([f64::NAN, -1.0, f64::INFINITY].map(quantity), ["0", "0", "0"]);
+    }
+
+    #[test]
+    fn names_do_not_move_the_cursor() {
+        assert_eq!(plain("a\u{1b}[2Jb\r\u{7}\u{9b}c\u{202e}d\u{200b}é"), "a?[2Jb???c?d?é");
+    }
+
+    #[test]
+    fn round_trips_have_their_unit() {
+        assert_eq!([7, 21_900, 1_500_000, 2_000_000_000].map(round_trip), ["7ns", "21us", "1.5ms", "2.0s"]);
+    }
+}
