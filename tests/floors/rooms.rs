@@ -52,7 +52,7 @@ pub(super) const HOUSES: [House; 6] = [
                 &["faults/"],
                 "what goes wrong on purpose: plans, and the fates of packets, calls and completions",
             ),
-            room("inspect", &["inspect/"], "what a process says of its objects when asked"),
+            room("inspect", &["inspect/"], "what a process tells of its objects"),
             room("event", &["event/"], "everything that happens, as one stream, and who listens"),
             room(
                 "system",
@@ -134,7 +134,7 @@ pub(super) const HOUSES: [House; 6] = [
         folder: "src",
         rooms: &[
             room("outcome", &["outcome.rs"], "the ways in which a command can end"),
-            room("observe", &["observe/"], "what running processes do, and what changed between two looks"),
+            room("observe", &["observe/"], "what running processes do"),
             room(
                 "commands",
                 &[
