@@ -10,14 +10,15 @@ mod place;
 
 use place::{Paced, Place, compile};
 
-fn stat(place: &Place) -> Value {
-    let output = place.pumice(&["stat", "--json"]).output().expect("it can be run");
+/// Of this process only: other tests run beside this one.
+fn stat(place: &Place, pid: &str) -> Value {
+    let output = place.pumice(&["stat", "--json", "--pid", pid]).output().expect("it can be run");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-fn watch(place: &Place, options: &[&str]) -> Child {
-    let mut command = place.pumice(&["stat", "--watch", "0.1"]);
+fn watch(place: &Place, pid: &str, options: &[&str]) -> Child {
+    let mut command = place.pumice(&["stat", "--watch", "0.1", "--pid", pid]);
     command.args(options).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("it can be run")
 }
@@ -33,7 +34,7 @@ fn queue_pairs_are_shown_with_peer_counts_and_faults() {
     let mut paced =
         Paced::alone(&place, &program, 41, &["--tag", "one", "--fault", "drop opcode=send nth=3"]);
     paced.sends(5);
-    let all = stat(&place);
+    let all = stat(&place, &paced.child.id().to_string());
     assert_eq!((&all[0]["tag"], all.as_array().map(Vec::len)), (&"one".into(), Some(1)), "{all}");
     let objects = &all[0]["objects"];
     let totals = &objects["totals"];
@@ -55,7 +56,11 @@ fn queue_pairs_are_shown_with_peer_counts_and_faults() {
     assert_eq!((&cq["filled"], &cq["failed"], &cq["users"]), (&0.into(), &false.into(), &2.into()), "{cq}");
     assert!(cq["depth"].as_u64() >= Some(8), "{cq}");
     assert_eq!(objects["rules"][0]["applied"], 1);
-    let text = place.pumice(&["stat"]).output().expect("it can be run").stdout;
+    let text = place
+        .pumice(&["stat", "--pid", &paced.child.id().to_string()])
+        .output()
+        .expect("it can be run")
+        .stdout;
     let text = String::from_utf8(text).expect("text");
     assert!(
         text.contains("  RC RTS with 0x") && text.contains("5 of 5 sends ended, 5 messages received"),
@@ -71,7 +76,7 @@ fn rnr_naks_are_counted_for_the_queue_pair_that_they_are_for() {
     let rule = "answer with=rnr timer=0.01ms times=1 qp=0 message=1";
     let mut paced = Paced::alone(&place, &program, 42, &["--fault", rule]);
     paced.sends(3);
-    let all = stat(&place);
+    let all = stat(&place, &paced.child.id().to_string());
     let qp = &all[0]["objects"]["qps"][0];
     assert_eq!((&qp["ended"], &qp["rnr_naks_received"]), (&3.into(), &1.into()), "{qp}");
     paced.ends();
@@ -82,8 +87,9 @@ fn watching_gives_rates_until_it_is_interrupted() {
     let place = Place::new("watch-rates");
     let Some(program) = compile(&place, "paced") else { return };
     let mut paced = Paced::alone(&place, &program, 43, &["--tag", "one"]);
+    let pid = paced.child.id().to_string();
     paced.sends(7);
-    let mut child = watch(&place, &["--json"]);
+    let mut child = watch(&place, &pid, &["--json"]);
     let mut lines = lines(&mut child);
     // It has looked before: what is sent from now on is in the rates.
     lines.next().expect("a line");
@@ -113,19 +119,20 @@ fn watching_ends_after_its_count_and_with_its_reader() {
     let place = Place::new("watch-ends");
     let Some(program) = compile(&place, "paced") else { return };
     let mut paced = Paced::alone(&place, &program, 44, &["--tag", "a tag"]);
+    let pid = paced.child.id().to_string();
     paced.sends(1);
-    let mut child = watch(&place, &["--count", "2"]);
+    let mut child = watch(&place, &pid, &["--count", "2"]);
     let all: Vec<String> = lines(&mut child).collect();
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
     assert_eq!(all.len(), 3, "{all:?}");
     assert!(all[0].trim_start().starts_with("TIME_S"), "{all:?}");
     let words: Vec<&str> = all[1].split_whitespace().collect();
     assert_eq!((words.len(), words[2], words[3], words[4]), (14, "paced", "a_tag", "1"), "{all:?}");
-    let mut child = watch(&place, &["--json"]);
+    let mut child = watch(&place, &pid, &["--json"]);
     lines(&mut child).next().expect("a line");
     assert_eq!(child.wait().expect("it ends").code(), Some(0), "its reader went away");
     paced.ends();
-    let mut child = watch(&place, &["--json", "--count", "1"]);
+    let mut child = watch(&place, &pid, &["--json", "--count", "1"]);
     let line: Value = serde_json::from_str(&lines(&mut child).next().expect("a line")).expect("JSON");
     assert_eq!(line["processes"], Value::Array(Vec::new()), "{line}");
     assert!(child.wait().expect("it ends").success());

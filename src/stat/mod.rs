@@ -18,10 +18,14 @@ pub(crate) use options::StatOptions;
 /// How long processes are waited for. One that lives answers within a millisecond or two.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The same at each of many looks: a process that is stopped delays the others.
+const WATCH_PATIENCE: Duration = Duration::from_millis(500);
+
 /// Runs the command.
 pub(crate) fn run(options: &StatOptions, out: &mut dyn Write) -> CommandResult {
     let registry = options.registry.as_deref();
-    let place = Place { port: options.port, registry, pid: options.pid, patience: PATIENCE };
+    let patience = if options.watch.is_some() { WATCH_PATIENCE } else { PATIENCE };
+    let place = Place { port: options.port, registry, pid: options.pid, patience };
     if let Some(interval) = options.watch {
         let how = watch::Watch { interval, count: options.count, json: options.json };
         return watch::watch(&place, &how, out);
