@@ -35,7 +35,7 @@ impl Engine {
     fn write_from(&self, cursor: Cursor, writer: &mut Writer) -> Option<Cursor> {
         let from = |list| if cursor.list == list { cursor.from } else { 0 };
         if cursor.list <= List::Qps {
-            for (index, entry) in self.queue_pairs.from_index(from(List::Qps)) {
+            for (index, entry) in self.queue_pairs.starting_at(from(List::Qps)) {
                 if !writer.qp(self.view(entry)) {
                     return Some(Cursor { list: List::Qps, from: index });
                 }

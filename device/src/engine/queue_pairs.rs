@@ -217,7 +217,7 @@ impl QueuePairs {
     }
 
     /// The queue pairs from an index on.
-    pub(crate) fn from_index(&self, index: u32) -> impl Iterator<Item = (u32, &QpEntry)> {
+    pub(crate) fn starting_at(&self, index: u32) -> impl Iterator<Item = (u32, &QpEntry)> {
         let entries = (index..).zip(self.entries.iter().skip(index as usize));
         entries.filter_map(|(index, entry)| Some((index, entry.as_deref()?)))
     }
