@@ -9,7 +9,8 @@ pub(crate) fn plain(text: &str) -> String {
 fn is_harmless(c: char) -> bool {
     // Marks of direction and characters without width make text read otherwise than it is.
     !c.is_control()
-        && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        && !matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// The name of a process, if it is of our PID namespace.

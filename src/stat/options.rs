@@ -19,7 +19,8 @@ pub(crate) struct StatOptions {
     #[arg(long)]
     pub(crate) pid: Option<u32>,
     /// Print what each process does per second, again and again
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
+    #[arg(value_parser = seconds)]
     pub(crate) watch: Option<Duration>,
     /// With --watch: end after so many times
     #[arg(long, value_name = "N", requires = "watch")]

@@ -20,7 +20,8 @@ const FIRST_INDEX: u32 = 17;
 /// every process a megabyte, because the table is as long as its highest index.
 const START_INDICES: u64 = 1 << 14;
 
-/// Packets of a queue pair since it was made: requests and responses, with their bytes from the BTH to the ICRC.
+/// Packets of a queue pair since it was made, requests and responses, with their bytes from the BTH to the
+/// ICRC.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Traffic {
     pub(crate) sent_packets: u64,

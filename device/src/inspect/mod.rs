@@ -1,8 +1,8 @@
 //! What a process says of its objects when another process of the same user asks: queue pairs, completion
 //! queues, shared receive queues, rules of faults.
 //!
-//! Questions and answers are JSON objects. A process with many objects answers page by page, so that no answer
-//! is longer than a datagram and none holds the engine's lock for long. Both are read like packets: bounded,
+//! Questions and answers are JSON objects. A process with many objects answers page by page, so that no
+//! answer is longer than a datagram and none holds the engine's lock for long. Both are read like packets: bounded,
 //! and refused if they are malformed.
 
 mod collect;

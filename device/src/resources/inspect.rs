@@ -1,6 +1,11 @@
-//! Completion queues and shared receive queues as other processes of the same user see them.
+//! What queue pairs count beside the device, and other objects as processes of the same user see them.
+
+use pumice_transport::host::Counter;
+use pumice_transport::types::Cause;
+use pumice_transport::wire::Qpn;
 
 use super::tables::{Receives, Resources};
+use super::tally::Tally;
 use crate::inspect::{CqView, SrqView};
 
 impl Resources {
@@ -38,5 +43,28 @@ impl Resources {
             Receives::Own(queue) => Some(queue.len()),
             Receives::Shared(_) => None,
         }
+    }
+}
+
+impl Resources {
+    /// Counts for a queue pair what the device has counted.
+    #[cold]
+    pub(super) fn note(&mut self, qpn: Qpn, counter: Counter, amount: u64) {
+        if let Some(attachment) = self.attachment_mut(qpn) {
+            attachment.tally.note(counter, amount);
+        }
+    }
+
+    /// Remembers why something went wrong with a queue pair.
+    #[cold]
+    pub(super) fn note_error(&mut self, qpn: Qpn, cause: &Cause) {
+        if let Some(attachment) = self.attachment_mut(qpn) {
+            attachment.tally.last_error = Some(Box::new(*cause));
+        }
+    }
+
+    /// What a queue pair has counted; nothing for an XRC target, which may be several processes.
+    pub(crate) fn tally(&self, qpn: Qpn) -> Option<&Tally> {
+        self.attachment(qpn).map(|attachment| &attachment.tally)
     }
 }

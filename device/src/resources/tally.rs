@@ -2,9 +2,6 @@
 
 use pumice_transport::host::Counter;
 use pumice_transport::types::Cause;
-use pumice_transport::wire::Qpn;
-
-use super::tables::Resources;
 
 /// What happened to a queue pair since it was made.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +22,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn note(&mut self, counter: Counter, amount: u64) {
+    pub(super) fn note(&mut self, counter: Counter, amount: u64) {
         let count = match counter {
             Counter::RetransmittedPackets => &mut self.repeated_packets,
             Counter::Timeout => &mut self.timeouts,
@@ -48,29 +45,6 @@ impl Tally {
             _ => return,
         };
         *count = count.saturating_add(amount);
-    }
-}
-
-impl Resources {
-    /// Counts for a queue pair what the device has counted.
-    #[cold]
-    pub(super) fn note(&mut self, qpn: Qpn, counter: Counter, amount: u64) {
-        if let Some(attachment) = self.attachment_mut(qpn) {
-            attachment.tally.note(counter, amount);
-        }
-    }
-
-    /// Remembers why something went wrong with a queue pair.
-    #[cold]
-    pub(super) fn note_error(&mut self, qpn: Qpn, cause: &Cause) {
-        if let Some(attachment) = self.attachment_mut(qpn) {
-            attachment.tally.last_error = Some(Box::new(*cause));
-        }
-    }
-
-    /// What a queue pair has counted; nothing for an XRC target, which may be several processes.
-    pub(crate) fn tally(&self, qpn: Qpn) -> Option<&Tally> {
-        self.attachment(qpn).map(|attachment| &attachment.tally)
     }
 }
 

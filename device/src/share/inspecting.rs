@@ -20,9 +20,9 @@ pub struct Inspected {
     pub objects: Option<Collected>,
 }
 
-/// Asks all processes that share a UDP port of this network namespace about their objects. `folder` is that of
-/// [`ShareConfig`](super::ShareConfig). A process with many objects is asked up to [`MAX_PAGES`] times. Takes at
-/// most `patience` for each page and each of this user's folders.
+/// Asks all processes that share a UDP port of this network namespace about their objects. `folder` is that
+/// of [`ShareConfig`](super::ShareConfig). A process with many objects is asked up to [`MAX_PAGES`] times.
+/// Takes at most `patience` for each page and each of this user's folders.
 ///
 /// # Errors
 /// The registry cannot be opened or read; no socket is to be had.

@@ -2,8 +2,8 @@
 
 use super::{QueuePair, Receiver};
 
-/// The numbers of a queue pair at a moment. What is counted begins at 0 when the queue pair is made, and again
-/// when it goes to RESET.
+/// The numbers of a queue pair at a moment. What is counted begins at 0 when the queue pair is made, and
+/// again when it goes to RESET.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Send requests posted.
