@@ -2,8 +2,8 @@
 //! queues, shared receive queues, rules of faults.
 //!
 //! Questions and answers are JSON objects. A process with many objects answers page by page, so that no
-//! answer is longer than a datagram and none holds the engine's lock for long. Both are read like packets: bounded,
-//! and refused if they are malformed.
+//! answer is longer than a datagram and none holds the engine's lock for long. Both are read like packets:
+//! bounded, and refused if they are malformed.
 
 mod collect;
 mod objects;
