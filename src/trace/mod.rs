@@ -1,9 +1,10 @@
-//! `pumice trace`: traces as timelines for Perfetto, as reasons why messages were slow, as text.
+//! `pumice trace`: traces as a page, as timelines for Perfetto, as reasons why messages were slow, as text.
 
 mod lanes;
 mod list;
 mod perfetto;
 mod slices;
+mod view;
 mod why;
 
 use std::fs::File;
@@ -36,6 +37,17 @@ enum Action {
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
     },
+    /// Make one page of traces: packets between queue pairs, a timeline, and a table of work requests
+    ///
+    /// The page has everything in itself and loads nothing: open it in any browser, also without a network.
+    View {
+        /// Traces that "pumice run --trace" has written
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// The page to write; "-" is standard output
+        #[arg(long, short, value_name = "FILE", default_value = "trace.html")]
+        output: PathBuf,
+    },
     /// Say where the time of the slowest and of all failed messages went, and what to change
     Why {
         /// Traces that "pumice run --trace" has written
@@ -58,16 +70,22 @@ enum Action {
 /// Runs the command.
 pub(crate) fn run(options: &TraceOptions, out: &mut dyn Write) -> CommandResult {
     match &options.action {
-        Action::ToPerfetto { files, output } => to_perfetto(files, output, out),
+        Action::ToPerfetto { files, output } => save(&timeline(files)?, output, out, perfetto::write),
+        Action::View { files, output } => save(&timeline(files)?, output, out, view::write),
         Action::Why { files, slowest, json } => why::run(&timeline(files)?, *slowest, *json, out),
         Action::List { file } => list::run(&file.display().to_string(), open(file)?, out),
     }
 }
 
-fn to_perfetto(files: &[PathBuf], output: &Path, out: &mut dyn Write) -> CommandResult {
-    let timeline = timeline(files)?;
+/// Writes a timeline in some form to a file, or to standard output.
+fn save(
+    timeline: &Timeline,
+    output: &Path,
+    out: &mut dyn Write,
+    write: fn(&Timeline, &mut dyn Write) -> std::io::Result<()>,
+) -> CommandResult {
     if output == Path::new("-") {
-        perfetto::write(&timeline, out).map_err(CommandError::Output)?;
+        write(timeline, out).map_err(CommandError::Output)?;
         return Ok(Outcome::Good);
     }
     let failed = |error: std::io::Error| {
@@ -77,7 +95,7 @@ fn to_perfetto(files: &[PathBuf], output: &Path, out: &mut dyn Write) -> Command
     let file = create_private(output).map_err(failed)?;
     file.set_len(0).map_err(failed)?;
     let mut file = BufWriter::new(file);
-    perfetto::write(&timeline, &mut file).and_then(|()| file.flush()).map_err(failed)?;
+    write(timeline, &mut file).and_then(|()| file.flush()).map_err(failed)?;
     Ok(Outcome::Good)
 }
 

@@ -33,12 +33,14 @@ const TOP: [&str; 20] = [
     "verbs",
 ];
 /// Kinds of text by the ends of their names.
-const TEXTS: [&str; 13] =
-    ["rs", "toml", "md", "txt", "c", "h", "sh", "py", "awk", "tsv", "supp", "lock", "svg"];
+const TEXTS: [&str; 16] = [
+    "rs", "toml", "md", "txt", "c", "h", "sh", "py", "awk", "tsv", "supp", "lock", "svg", "html", "css", "js",
+];
 /// Folders with files without such an end: programs that the shell runs, seeds of the fuzzer.
 const WITHOUT_END: [&str; 3] = ["scripts", ".ci", "fuzz/seeds"];
 /// Folders with files that are no text, and the end of their names.
-const BINARIES: [(&str, &str); 3] = [("tests/golden", "pcap"), ("fuzz/seeds", "pcap"), ("fuzz/seeds", "")];
+const BINARIES: [(&str, &str); 4] =
+    [("tests/golden", "pcap"), ("fuzz/seeds", "pcap"), ("fuzz/seeds", ""), ("docs/pictures", "png")];
 
 #[test]
 fn every_source_is_compiled() {

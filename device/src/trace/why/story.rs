@@ -12,6 +12,9 @@ use crate::trace::timeline::{Message, MomentKind, Place, QueuePair, Setback, Set
 /// Where the time of one message went.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Story {
+    /// The places of its process, of its queue pair, and of the message there.
+    #[serde(skip)]
+    pub place: (usize, usize, usize),
     /// The process, its program, and its tag.
     pub process: u32,
     /// Name of the program.
@@ -61,6 +64,7 @@ impl Story {
         let before = qp.messages.iter().take(place.packet).rev();
         let requests_before = before.take_while(|one| is_open(one, message.posted_ns)).count() as u64;
         let mut story = Story {
+            place: (place.process, place.queue_pair, place.packet),
             process: process.header.process,
             program: process.header.program.clone(),
             tag: process.header.tag.clone(),
@@ -130,7 +134,7 @@ impl fmt::Display for Story {
         }
         let parts = self.parts.iter().filter(|part| words::is_told(part.ns, self.duration_ns));
         let parts: Vec<String> =
-            parts.map(|one| format!("{} {}", words::time(one.ns), words::part(one.kind))).collect();
+            parts.map(|one| format!("{} {}", words::time(one.ns), one.kind.words())).collect();
         if !parts.is_empty() {
             write!(f, " Of this: {}.", parts.join("; "))?;
         }

@@ -26,6 +26,34 @@ pub enum PartKind {
     Poll,
 }
 
+impl PartKind {
+    /// All of them, in the order in which they come in the life of a message.
+    pub const ALL: [PartKind; 8] = [
+        PartKind::SendQueue,
+        PartKind::Network,
+        PartKind::Timeout,
+        PartKind::Silence,
+        PartKind::ReceiverNotReady,
+        PartKind::PeerStarved,
+        PartKind::Completion,
+        PartKind::Poll,
+    ];
+
+    /// Where the time went, in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            PartKind::SendQueue => "in the send queue, before its first packet",
+            PartKind::Network => "on the network and at the peer",
+            PartKind::Timeout => "until the acknowledgement timer expired",
+            PartKind::Silence => "until the peer's silence was taken for a loss",
+            PartKind::ReceiverNotReady => "waiting until the peer might have a receive request",
+            PartKind::PeerStarved => "while the peer's process had no processor",
+            PartKind::Completion => "acknowledged, until it completed",
+            PartKind::Poll => "completed, until the program polled",
+        }
+    }
+}
+
 /// A part of the time of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Part {
@@ -33,6 +61,15 @@ pub struct Part {
     pub kind: PartKind,
     /// How long it was, in ns.
     pub ns: u64,
+}
+
+impl Part {
+    /// How long a message of this process took in ns, to the end of the trace if it has not ended, and the
+    /// parts of that time, longest first.
+    pub fn of(process: &Process, message: &Message) -> (u64, Vec<Part>) {
+        let duration_ns = duration_ns(process, message);
+        (duration_ns, parts(message, message.posted_ns.saturating_add(duration_ns)))
+    }
 }
 
 /// How long a message took: until the program had its completion, or to the end of the trace.

@@ -59,20 +59,6 @@ fn lost(fate: Fate) -> String {
     }
 }
 
-/// Where a part of the time went.
-pub(super) const fn part(kind: PartKind) -> &'static str {
-    match kind {
-        PartKind::SendQueue => "in the send queue, before its first packet",
-        PartKind::Network => "on the network and at the peer",
-        PartKind::Timeout => "until the acknowledgement timer expired",
-        PartKind::Silence => "until the peer's silence was taken for a loss",
-        PartKind::ReceiverNotReady => "waiting until the peer might have a receive request",
-        PartKind::PeerStarved => "while the peer's process had no processor",
-        PartKind::Completion => "acknowledged, until it completed",
-        PartKind::Poll => "completed, until the program polled",
-    }
-}
-
 /// What to change: about the parts that are told, and about the status.
 pub(super) fn remedies(
     parts: &[Part],

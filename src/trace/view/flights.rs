@@ -1,0 +1,234 @@
+//! Packets from where they were sent to where they arrived, as columns in order of time.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use pumice_device::trace::{Message, Packet, Place, QueuePair, Timeline};
+use pumice_transport::wire::{Opcode, Service};
+use serde::Serialize;
+
+use super::data::{Numbering, peer};
+use super::requests::Requests;
+
+/// A fault plan lost it.
+const LOST: u8 = 1;
+/// It was dropped on arrival.
+const DROPPED: u8 = 2;
+/// It was sent to a process whose trace is here, and no arrival is in that trace.
+const NOT_ARRIVED: u8 = 4;
+/// It answers a request: an acknowledgement, or a response of a READ or an atomic.
+const ANSWER: u8 = 8;
+/// It arrived once more than it was sent.
+const DOUBLED: u8 = 16;
+/// Requests that are looked at for the one that an answer belongs to.
+const MAX_LOOKED_AT: usize = 4096;
+
+/// Columns with a row for each packet; -1 is what is not known.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Flights {
+    /// When it was sent, or when it arrived if no trace tells that it was sent; each after the one before.
+    after_ns: Vec<u64>,
+    /// From then until it arrived.
+    took_ns: Vec<i64>,
+    /// Places of the queue pairs.
+    from: Vec<i32>,
+    to: Vec<i32>,
+    opcode: Vec<u8>,
+    psn: Vec<u32>,
+    bytes: Vec<u32>,
+    transmission: Vec<u32>,
+    /// The row of the request that it belongs to, or answers.
+    request: Vec<i64>,
+    flags: Vec<u8>,
+    /// Names of the opcodes that there are.
+    opcodes: Vec<(u8, String)>,
+    /// Packets beyond the limit.
+    #[serde(skip)]
+    pub(super) left_out: usize,
+}
+
+/// A row before it has its place.
+struct Flight {
+    at_ns: u64,
+    took_ns: Option<u64>,
+    from: Option<usize>,
+    to: Option<usize>,
+    packet: Packet,
+    request: Option<usize>,
+    flags: u8,
+}
+
+/// What finds the other ends of packets and the requests that they belong to.
+struct Finder<'a> {
+    timeline: &'a Timeline,
+    numbering: &'a Numbering,
+    requests: &'a Requests,
+    /// Queue pairs by the addresses of their processes and their numbers.
+    by_address: HashMap<(IpAddr, u32), (usize, usize)>,
+}
+
+impl Flights {
+    pub(super) fn of(
+        timeline: &Timeline,
+        numbering: &Numbering,
+        requests: &Requests,
+        most: usize,
+    ) -> Flights {
+        let mut flights = Finder::new(timeline, numbering, requests).all();
+        flights.sort_by_key(|flight| flight.at_ns);
+        let mut columns = Flights { left_out: flights.len().saturating_sub(most), ..Flights::default() };
+        let mut before_ns = 0;
+        let number = |place: Option<usize>| place.map_or(-1, |place| place as i32);
+        for flight in flights.iter().take(most) {
+            let Packet { opcode, psn, length, transmission, .. } = flight.packet;
+            columns.after_ns.push(flight.at_ns - before_ns);
+            before_ns = flight.at_ns;
+            columns.took_ns.push(flight.took_ns.map_or(-1, |ns| ns as i64));
+            columns.from.push(number(flight.from));
+            columns.to.push(number(flight.to));
+            columns.opcode.push(opcode);
+            columns.psn.push(psn);
+            columns.bytes.push(length);
+            columns.transmission.push(transmission);
+            columns.request.push(flight.request.map_or(-1, |row| row as i64));
+            columns.flags.push(flight.flags);
+        }
+        let mut opcodes = columns.opcode.clone();
+        opcodes.sort_unstable();
+        opcodes.dedup();
+        let name = |byte: u8| (byte, Opcode::from_byte(byte).to_string());
+        columns.opcodes = opcodes.into_iter().map(name).collect();
+        columns
+    }
+}
+
+const fn key(place: Place) -> (usize, usize, usize) {
+    (place.process, place.queue_pair, place.packet)
+}
+
+impl<'a> Finder<'a> {
+    fn new(timeline: &'a Timeline, numbering: &'a Numbering, requests: &'a Requests) -> Finder<'a> {
+        let mut by_address = HashMap::new();
+        for (process, one) in timeline.processes.iter().enumerate() {
+            for (place, qp) in one.queue_pairs.iter().enumerate() {
+                for address in &one.header.addresses {
+                    by_address.insert((*address, qp.qpn), (process, place));
+                }
+            }
+        }
+        Finder { timeline, numbering, requests, by_address }
+    }
+
+    fn all(&self) -> Vec<Flight> {
+        let mut arrivals: HashMap<(usize, usize, usize), Vec<Place>> = HashMap::new();
+        let mut departures = HashMap::new();
+        for arrow in &self.timeline.arrows {
+            arrivals.entry(key(arrow.from)).or_default().push(arrow.to);
+            departures.insert(key(arrow.to), arrow.from);
+        }
+        let mut flights = Vec::new();
+        for (process, one) in self.timeline.processes.iter().enumerate() {
+            for (queue_pair, qp) in one.queue_pairs.iter().enumerate() {
+                for (number, packet) in qp.packets.iter().enumerate() {
+                    let place = Place { process, queue_pair, packet: number };
+                    if packet.is_sent {
+                        let ends = arrivals.get(&key(place)).map_or(&[][..], Vec::as_slice);
+                        self.departure(place, qp, packet, ends, &mut flights);
+                    } else if !departures.contains_key(&key(place)) {
+                        flights.push(self.arrival(place, qp, packet));
+                    }
+                }
+            }
+        }
+        flights
+    }
+
+    fn packet(&self, place: Place) -> Option<&'a Packet> {
+        self.timeline.processes.get(place.process)?.queue_pairs.get(place.queue_pair)?.packets.get(place.packet)
+    }
+
+    fn place(&self, place: Place) -> usize {
+        self.numbering.place(place.process, place.queue_pair)
+    }
+
+    /// A packet that was sent, once for each time that it arrived.
+    fn departure(&self, at: Place, qp: &QueuePair, packet: &Packet, ends: &[Place], out: &mut Vec<Flight>) {
+        let answers = packet.side != 0;
+        let flags = u8::from(packet.is_lost) * LOST | u8::from(answers) * ANSWER;
+        let request = if answers {
+            self.peer_of(qp).and_then(|owner| self.answered(owner, packet))
+        } else {
+            self.sent_for((at.process, at.queue_pair), qp, packet)
+        };
+        let flight = |to, took_ns, flags| Flight {
+            at_ns: packet.at_ns,
+            took_ns,
+            from: Some(self.place(at)),
+            to,
+            packet: *packet,
+            request,
+            flags,
+        };
+        for (number, end) in ends.iter().enumerate() {
+            let Some(arrived) = self.packet(*end) else { continue };
+            let doubled = u8::from(number > 0) * DOUBLED;
+            let dropped = u8::from(arrived.is_dropped) * DROPPED;
+            let took_ns = arrived.at_ns.saturating_sub(packet.at_ns);
+            out.push(flight(Some(self.place(*end)), Some(took_ns), flags | doubled | dropped));
+        }
+        if ends.is_empty() {
+            let to = qp.ways.get(packet.way.map_or(usize::MAX, |way| way as usize));
+            let to = to.and_then(|(_, to)| self.by_address.get(&(*to, packet.other_qpn)).copied());
+            // Congestion notifications have no PSN by which their arrival could be found.
+            let service = Opcode::from_byte(packet.opcode).info().map(|info| info.service);
+            let is_expected = !packet.is_lost && service.is_some_and(|service| service != Service::Cnp);
+            let missing = to.filter(|(process, _)| {
+                let process = self.timeline.processes.get(*process);
+                is_expected && process.is_some_and(|one| one.span_ns.1 > packet.at_ns)
+            });
+            let missing = u8::from(missing.is_some()) * NOT_ARRIVED;
+            out.push(flight(to.map(|(process, qp)| self.numbering.place(process, qp)), None, flags | missing));
+        }
+    }
+
+    /// A packet that arrived, and whose departure is in no trace.
+    fn arrival(&self, at: Place, qp: &QueuePair, packet: &Packet) -> Flight {
+        let info = Opcode::from_byte(packet.opcode).info();
+        let answers = info.is_some_and(|info| !info.is_request);
+        Flight {
+            at_ns: packet.at_ns,
+            took_ns: Some(0),
+            from: self.peer_of(qp).map(|(process, qp)| self.numbering.place(process, qp)),
+            to: Some(self.place(at)),
+            packet: *packet,
+            request: if answers { self.answered((at.process, at.queue_pair), packet) } else { None },
+            flags: u8::from(packet.is_dropped) * DROPPED | u8::from(answers) * ANSWER,
+        }
+    }
+
+    fn peer_of(&self, qp: &QueuePair) -> Option<(usize, usize)> {
+        qp.peer.and_then(|peer| self.by_address.get(&peer).copied()).or_else(|| peer(self.timeline, qp))
+    }
+
+    /// The request that a packet of the requester belongs to: the latest one of its number.
+    fn sent_for(&self, owner: (usize, usize), qp: &QueuePair, packet: &Packet) -> Option<usize> {
+        let before = qp.messages.partition_point(|message| message.posted_ns <= packet.at_ns);
+        let last = qp.messages.get(before.checked_sub(1)?)?;
+        let of_connection = |message: &Message| (message.connection, message.number);
+        let wanted = (last.connection, packet.message);
+        let found = qp.messages.binary_search_by_key(&wanted, of_connection).ok()?;
+        self.requests.of_message(self.numbering.place(owner.0, owner.1), found)
+    }
+
+    /// The request of this queue pair that a packet answers: the latest one that has its PSN.
+    fn answered(&self, (process, queue_pair): (usize, usize), packet: &Packet) -> Option<usize> {
+        let qp = self.timeline.processes.get(process)?.queue_pairs.get(queue_pair)?;
+        let before = qp.messages.partition_point(|message| message.posted_ns <= packet.at_ns);
+        let has_it = |message: &Message| {
+            packet.psn.wrapping_sub(message.psn) & 0x00ff_ffff < message.packets.max(1)
+        };
+        let looked_at = before.saturating_sub(MAX_LOOKED_AT)..before;
+        let found = qp.messages.get(looked_at.clone())?.iter().rposition(has_it)?;
+        self.requests.of_message(self.numbering.place(process, queue_pair), looked_at.start + found)
+    }
+}

@@ -1,0 +1,166 @@
+//! Work requests as columns, in the order in which they were posted.
+
+use pumice_device::trace::{Message, Part, PartKind, Process, QueuePair, Receive, Timeline};
+use pumice_transport::types::{SendOpcode, WcStatus};
+use serde::Serialize;
+
+use super::data::Numbering;
+
+/// The part of a receive request's time before its message came: behind those of send requests.
+const UNTIL_A_MESSAGE: usize = PartKind::ALL.len();
+
+/// Columns with a row for each work request. Times but `posted_ns` are ns after it was posted, or -1.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Requests {
+    queue_pair: Vec<usize>,
+    /// 0: send request; 1: receive request.
+    is_receive: Vec<u8>,
+    /// Its ordinal since the queue pair was reset.
+    number: Vec<u64>,
+    /// As text, because a number of JavaScript has 53 bits.
+    wr_id: Vec<String>,
+    /// Places in `operations` and `statuses`; -1: it has not ended.
+    operation: Vec<usize>,
+    status: Vec<i32>,
+    bytes: Vec<u32>,
+    posted_ns: Vec<u64>,
+    /// Until its completion was polled, or the trace ended.
+    duration_ns: Vec<u64>,
+    first_packet_ns: Vec<i64>,
+    last_packet_ns: Vec<i64>,
+    acknowledged_ns: Vec<i64>,
+    completed_ns: Vec<i64>,
+    polled_ns: Vec<i64>,
+    psn: Vec<u32>,
+    packets: Vec<u32>,
+    packets_sent: Vec<u32>,
+    transmissions: Vec<u32>,
+    signaled: Vec<u8>,
+    /// Pairs: what a part of the time went to, and ns; in the order of a message's life.
+    parts: Vec<Vec<u64>>,
+    operations: Vec<String>,
+    statuses: Vec<String>,
+    /// The row of each message, by queue pair and place there.
+    #[serde(skip)]
+    rows: Vec<Vec<usize>>,
+}
+
+/// A request before it has its row.
+enum Source<'a> {
+    Send(&'a Process, &'a Message, usize),
+    Receive(&'a Receive, usize),
+}
+
+impl Requests {
+    pub(super) fn of(timeline: &Timeline, numbering: &Numbering) -> Requests {
+        let mut sources = Vec::new();
+        let mut requests = Requests::default();
+        for (process, one) in timeline.processes.iter().enumerate() {
+            for (place, qp) in one.queue_pairs.iter().enumerate() {
+                let queue_pair = numbering.place(process, place);
+                let QueuePair { messages, receives, .. } = qp;
+                requests.rows.push(vec![0; messages.len()]);
+                let sends = messages.iter().enumerate().map(|(number, message)| {
+                    (message.posted_ns, queue_pair, Source::Send(one, message, number))
+                });
+                sources.extend(sends);
+                let receives = receives.iter().enumerate();
+                sources.extend(receives.map(|(number, receive)| {
+                    let posted_ns = receive.posted_ns.unwrap_or(receive.end.at_ns);
+                    (posted_ns, queue_pair, Source::Receive(receive, number))
+                }));
+            }
+        }
+        sources.sort_by_key(|(posted_ns, ..)| *posted_ns);
+        for (row, (posted_ns, queue_pair, source)) in sources.into_iter().enumerate() {
+            requests.queue_pair.push(queue_pair);
+            requests.posted_ns.push(posted_ns);
+            match source {
+                Source::Send(process, message, number) => {
+                    if let Some(place) = requests.rows.get_mut(queue_pair).and_then(|of| of.get_mut(number)) {
+                        *place = row;
+                    }
+                    requests.push_send(process, message);
+                }
+                Source::Receive(receive, number) => requests.push_receive(receive, posted_ns, number),
+            }
+        }
+        requests
+    }
+
+    /// The row of a message, by the places of its queue pair and of itself there.
+    pub(super) fn of_message(&self, queue_pair: usize, message: usize) -> Option<usize> {
+        self.rows.get(queue_pair)?.get(message).copied()
+    }
+
+    fn push_send(&mut self, process: &Process, message: &Message) {
+        let after = |at_ns: Option<u64>| {
+            at_ns.map_or(-1, |at_ns| at_ns.saturating_sub(message.posted_ns) as i64)
+        };
+        let operation = SendOpcode::from_number(u32::from(message.opcode));
+        let operation =
+            operation.map_or_else(|| format!("operation {}", message.opcode), |one| one.name().to_owned());
+        let (duration_ns, mut parts) = Part::of(process, message);
+        let ordinal = |part: &Part| PartKind::ALL.iter().position(|kind| *kind == part.kind).unwrap_or(0);
+        parts.sort_by_key(ordinal);
+        self.is_receive.push(0);
+        self.number.push(message.number);
+        self.wr_id.push(format!("{:#x}", message.wr_id));
+        self.operation.push(place_in(&mut self.operations, operation));
+        let status = message.end.map(|end| status_name(end.status));
+        self.status.push(status.map_or(-1, |name| place_in(&mut self.statuses, name) as i32));
+        self.bytes.push(message.bytes);
+        self.duration_ns.push(duration_ns);
+        self.first_packet_ns.push(after(message.first_packet_ns));
+        self.last_packet_ns.push(after(message.last_packet_ns));
+        self.acknowledged_ns.push(after(message.acknowledged_ns));
+        self.completed_ns.push(after(message.end.map(|end| end.at_ns)));
+        self.polled_ns.push(after(message.polled_ns));
+        self.psn.push(message.psn);
+        self.packets.push(message.packets);
+        self.packets_sent.push(message.packets_sent);
+        self.transmissions.push(message.transmissions);
+        self.signaled.push(u8::from(message.signaled));
+        self.parts.push(parts.iter().flat_map(|part| [ordinal(part) as u64, part.ns]).collect());
+    }
+
+    fn push_receive(&mut self, receive: &Receive, posted_ns: u64, number: usize) {
+        let completed_ns = receive.end.at_ns.saturating_sub(posted_ns);
+        let polled_ns = receive.polled_ns.map(|at_ns| at_ns.saturating_sub(posted_ns));
+        let duration_ns = polled_ns.unwrap_or(completed_ns).max(completed_ns);
+        let poll = PartKind::ALL.iter().position(|kind| *kind == PartKind::Poll).unwrap_or(0);
+        let parts = [(UNTIL_A_MESSAGE, completed_ns), (poll, duration_ns - completed_ns)];
+        let parts = parts.into_iter().filter(|(_, ns)| *ns > 0);
+        self.is_receive.push(1);
+        self.number.push(number as u64);
+        self.wr_id.push(format!("{:#x}", receive.wr_id));
+        self.operation.push(place_in(&mut self.operations, "RECV".to_owned()));
+        self.status.push(place_in(&mut self.statuses, status_name(receive.end.status)) as i32);
+        self.bytes.push(receive.bytes);
+        self.duration_ns.push(duration_ns);
+        self.first_packet_ns.push(-1);
+        self.last_packet_ns.push(-1);
+        self.acknowledged_ns.push(-1);
+        self.completed_ns.push(completed_ns as i64);
+        self.polled_ns.push(polled_ns.map_or(-1, |ns| ns as i64));
+        self.psn.push(0);
+        self.packets.push(0);
+        self.packets_sent.push(0);
+        self.transmissions.push(0);
+        self.signaled.push(1);
+        self.parts.push(parts.flat_map(|(kind, ns)| [kind as u64, ns]).collect());
+    }
+}
+
+fn status_name(status: u8) -> String {
+    let known = WcStatus::ALL.into_iter().find(|known| *known as u8 == status);
+    known.map_or_else(|| format!("status {status}"), |known| known.name().to_owned())
+}
+
+/// The place of a name in a list of few, to which it is added if it is not there.
+fn place_in(names: &mut Vec<String>, name: String) -> usize {
+    names.iter().position(|known| *known == name).unwrap_or_else(|| {
+        names.push(name);
+        names.len() - 1
+    })
+}
