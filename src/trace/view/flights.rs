@@ -144,7 +144,13 @@ impl<'a> Finder<'a> {
     }
 
     fn packet(&self, place: Place) -> Option<&'a Packet> {
-        self.timeline.processes.get(place.process)?.queue_pairs.get(place.queue_pair)?.packets.get(place.packet)
+        self.timeline
+            .processes
+            .get(place.process)?
+            .queue_pairs
+            .get(place.queue_pair)?
+            .packets
+            .get(place.packet)
     }
 
     fn place(&self, place: Place) -> usize {
@@ -187,7 +193,11 @@ impl<'a> Finder<'a> {
                 is_expected && process.is_some_and(|one| one.span_ns.1 > packet.at_ns)
             });
             let missing = u8::from(missing.is_some()) * NOT_ARRIVED;
-            out.push(flight(to.map(|(process, qp)| self.numbering.place(process, qp)), None, flags | missing));
+            out.push(flight(
+                to.map(|(process, qp)| self.numbering.place(process, qp)),
+                None,
+                flags | missing,
+            ));
         }
     }
 
@@ -224,9 +234,8 @@ impl<'a> Finder<'a> {
     fn answered(&self, (process, queue_pair): (usize, usize), packet: &Packet) -> Option<usize> {
         let qp = self.timeline.processes.get(process)?.queue_pairs.get(queue_pair)?;
         let before = qp.messages.partition_point(|message| message.posted_ns <= packet.at_ns);
-        let has_it = |message: &Message| {
-            packet.psn.wrapping_sub(message.psn) & 0x00ff_ffff < message.packets.max(1)
-        };
+        let has_it =
+            |message: &Message| packet.psn.wrapping_sub(message.psn) & 0x00ff_ffff < message.packets.max(1);
         let looked_at = before.saturating_sub(MAX_LOOKED_AT)..before;
         let found = qp.messages.get(looked_at.clone())?.iter().rposition(has_it)?;
         self.requests.of_message(self.numbering.place(process, queue_pair), looked_at.start + found)

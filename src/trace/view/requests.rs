@@ -94,9 +94,8 @@ impl Requests {
     }
 
     fn push_send(&mut self, process: &Process, message: &Message) {
-        let after = |at_ns: Option<u64>| {
-            at_ns.map_or(-1, |at_ns| at_ns.saturating_sub(message.posted_ns) as i64)
-        };
+        let after =
+            |at_ns: Option<u64>| at_ns.map_or(-1, |at_ns| at_ns.saturating_sub(message.posted_ns) as i64);
         let operation = SendOpcode::from_number(u32::from(message.opcode));
         let operation =
             operation.map_or_else(|| format!("operation {}", message.opcode), |one| one.name().to_owned());

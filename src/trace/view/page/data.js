@@ -3,7 +3,7 @@
 /** Bits of a packet's flags, as in flights.rs. */
 const LOST = 1, DROPPED = 2, NOT_ARRIVED = 4, ANSWER = 8, DOUBLED = 16;
 const TROUBLE = LOST | DROPPED | NOT_ARRIVED;
-/** Requests of a queue pair that are drawn beside each other, at most: the last lane is of receive requests. */
+/** Requests of a queue pair that are drawn beside each other; the last lane is of receive requests. */
 const LANES = 4, SEND_LANES = 3;
 
 class Trace {
@@ -86,7 +86,7 @@ class Trace {
     return hasLoss[request] || hasFailed[request] || transmissions[request] > 1 || status[request] < 0;
   }
 
-  /** A lane for each request, so that few overlap; what finds no free lane shares the one that is free first. */
+  /** A lane for each request, so that few overlap: the one that is free first. */
   lanes() {
     const { requests } = this, until = this.queuePairs.map(() => new Float64Array(LANES));
     requests.lane = new Uint8Array(requests.count);
@@ -142,7 +142,8 @@ class Trace {
     const again = packets.transmission[i] > 1 ? `, sent for the ${packets.transmission[i]}. time` : "";
     const fate = flags & LOST ? ", lost by a fault plan" : flags & DROPPED ? ", dropped on arrival"
       : flags & NOT_ARRIVED ? ", did not arrive" : flags & DOUBLED ? ", doubled on its way" : "";
-    return `${this.opcodeName(packets.opcode[i])} PSN ${packets.psn[i]}, ${packets.bytes[i]} B${again}${fate}`;
+    const name = this.opcodeName(packets.opcode[i]);
+    return `${name} PSN ${packets.psn[i]}, ${packets.bytes[i]} B${again}${fate}`;
   }
 }
 

@@ -30,8 +30,8 @@ class Detail {
     const statuses = [...counts].map(([name, count]) => `${count.toLocaleString("en")} ${name}`).join(", ");
     return [
       element("h2", {}, "Where to look first"),
-      element("p", {}, `Requests: ${statuses || "none"}. Choose one in the table, in the timeline or in the ladder; ` +
-        "press n for the next with trouble, and ? for all keys."),
+      element("p", {}, `Requests: ${statuses || "none"}. Choose one in the table, in the timeline or ` +
+        "in the ladder; press n for the next with trouble, and ? for all keys."),
       items.length > 0 ? element("h3", {}, "Failed, then the slowest") : "",
       element("ol", {}, ...items),
     ];
@@ -58,8 +58,10 @@ class Detail {
     const { peer } = trace.queuePairs[requests.queue_pair[request]];
     const to = peer === null || requests.is_receive[request] ? "" : ` to ${trace.queuePairName(peer)}`;
     const ended = requests.status[request] < 0 ? "has not completed" : `ended with ${status}`;
-    return `${trace.operationName(request)} of ${requests.bytes[request]} B${to}, wr_id ${requests.wr_id[request]}, ` +
-      `posted at ${timeText(requests.at[request], 3)}; it ${ended} after ${timeText(requests.duration_ns[request])}.`;
+    const took = timeText(requests.duration_ns[request]);
+    return `${trace.operationName(request)} of ${requests.bytes[request]} B${to}, ` +
+      `wr_id ${requests.wr_id[request]}, posted at ${timeText(requests.at[request], 3)}; ` +
+      `it ${ended} after ${took}.`;
   }
 
   parts(request) {
@@ -75,7 +77,8 @@ class Detail {
     const { page } = this, { packets, requests } = page.trace, list = page.trace.packetsOf(request);
     if (list.length === 0) return [];
     const rows = [...list.slice(0, MOST_LISTED)].map((i) => {
-      const isBad = packets.flags[i] & TROUBLE, kind = isBad ? "failed" : packets.transmission[i] > 1 ? "again" : "";
+      const isAgain = packets.transmission[i] > 1;
+      const kind = packets.flags[i] & TROUBLE ? "failed" : isAgain ? "again" : "";
       return element("tr", {},
         element("td", { class: "number" }, `+${timeText(packets.at[i] - requests.at[request])}`),
         element("td", { class: kind }, page.trace.packetText(i)),

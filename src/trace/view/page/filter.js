@@ -44,7 +44,8 @@ class Filter {
     if (this.operation >= 0 && requests.operation[i] !== this.operation) return false;
     if (wanted.status !== "" && !this.hasStatus(i)) return false;
     if (this.packetOpcode >= 0) {
-      if (!trace.packetsOf(i).some((packet) => trace.packets.opcode[packet] === this.packetOpcode)) return false;
+      const isIt = (packet) => trace.packets.opcode[packet] === this.packetOpcode;
+      if (!trace.packetsOf(i).some(isIt)) return false;
     }
     return this.words.every((word) => this.requestHas(i, word));
   }

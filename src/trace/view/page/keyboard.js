@@ -9,11 +9,13 @@ const KEYS = [
   ["wheel, drag", "zoom and move the timeline and the ladder; Shift and wheel moves"],
 ];
 const SIGNS = [
-  ["a request's packet", 0, 1], ["an answer", ANSWER, 1], ["sent again", 0, 2], ["lost by a fault plan", LOST, 1],
-  ["sent and not arrived", NOT_ARRIVED, 1], ["dropped on arrival", DROPPED, 1], ["doubled on its way", DOUBLED, 1],
+  ["a request's packet", 0, 1], ["an answer", ANSWER, 1], ["sent again", 0, 2],
+  ["lost by a fault plan", LOST, 1], ["sent and not arrived", NOT_ARRIVED, 1],
+  ["dropped on arrival", DROPPED, 1], ["doubled on its way", DOUBLED, 1],
 ];
 const MARKS = [
-  ["◆", "a fault plan"], ["▲", "a NAK or a congestion notification"], ["↻", "the requester repeats, or waits"],
+  ["◆", "a fault plan"], ["▲", "a NAK or a congestion notification"],
+  ["↻", "the requester repeats, or waits"],
   ["⊘", "a packet was dropped, or came again"], ["!", "something went wrong"], ["•", "states and others"],
 ];
 
@@ -59,7 +61,8 @@ class Keyboard {
     const actions = {
       "/": () => byId("search").focus(), "?": () => this.openHelp(), t: () => page.toggleTheme(),
       "+": () => page.axis.zoom(0.6), "=": () => page.axis.zoom(0.6), "-": () => page.axis.zoom(1 / 0.6),
-      "0": () => page.axis.whole(), ArrowLeft: () => page.axis.pan(-0.15), ArrowRight: () => page.axis.pan(0.15),
+      "0": () => page.axis.whole(), ArrowLeft: () => page.axis.pan(-0.15),
+      ArrowRight: () => page.axis.pan(0.15),
       ArrowUp: () => page.table.move(-1), ArrowDown: () => page.table.move(1),
       n: () => page.nextTrouble(1), N: () => page.nextTrouble(-1), z: () => page.showChosen(),
     };

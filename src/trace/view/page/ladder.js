@@ -110,7 +110,8 @@ class Ladder {
     this.order = this.lifelines();
     this.lineAt = new Map();
     const room = this.width - LADDER_LEFT, apart = room / Math.max(1, this.order.length);
-    this.order.forEach((qp, place) => this.lineAt.set(qp, Math.round(LADDER_LEFT + apart * (place + 0.5)) + 0.5));
+    const at = (place) => Math.round(LADDER_LEFT + apart * (place + 0.5)) + 0.5;
+    this.order.forEach((qp, place) => this.lineAt.set(qp, at(place)));
     this.apart = apart;
     this.drawAxis();
     context.save();
@@ -150,7 +151,8 @@ class Ladder {
     context.fillRect(0, 0, this.width, LADDER_TOP);
     context.textAlign = "center";
     for (const [qp, x] of this.lineAt) {
-      const { process, qpn, service } = page.trace.queuePairs[qp], { tag, program } = page.trace.processes[process];
+      const { process, qpn, service } = page.trace.queuePairs[qp];
+      const { tag, program } = page.trace.processes[process];
       context.fillStyle = page.colours.text;
       context.font = "600 12px system-ui, 'DejaVu Sans', sans-serif";
       context.fillText(this.cut(tag || program), x, 14);
@@ -188,12 +190,14 @@ class Ladder {
       const qp = requests.queue_pair[i], lanes = filled.get(qp);
       if (!lanes || !filter.requests[i] || requests.end[i] < axis.from) continue;
       const lane = requests.lane[i], top = Math.max(LADDER_TOP, this.y(requests.at[i]));
-      const bottom = Math.min(this.height + 2, Math.max(this.y(requests.end[i]), top + 1));
-      // A bar that another one hides is not drawn.
-      if (bottom <= lanes[lane]) continue;
-      lanes[lane] = bottom;
+      const bottom = Math.ceil(Math.min(this.height + 2, Math.max(this.y(requests.end[i]), top + 1)));
+      // A bar that another one hides is not drawn, unless something went wrong.
+      const isSeen = i === page.chosen || page.trace.hasTrouble(i);
+      if (bottom <= lanes[lane] && !isSeen) continue;
+      const from = isSeen ? top : Math.max(top, lanes[lane]);
+      lanes[lane] = Math.max(lanes[lane], bottom);
       const x = this.lineAt.get(qp) + this.outside(qp) * (7 + lane * LANE_WIDTH) - (LANE_WIDTH - 2) / 2;
-      this.drawBar(i, x, top, bottom);
+      this.drawBar(i, x, from, bottom);
     }
     context.lineWidth = 1;
     for (const x of this.lineAt.values()) {
@@ -213,7 +217,7 @@ class Ladder {
     } else {
       let at = requests.at[request];
       for (const [kind, ns] of page.trace.partsOf(request)) {
-        const [from, to] = [Math.max(LADDER_TOP, this.y(at)), Math.min(this.height, this.y(at + ns))];
+        const [from, to] = [Math.max(top, this.y(at)), Math.min(this.height, this.y(at + ns))];
         context.fillStyle = page.colours.parts[kind];
         if (to > from) context.fillRect(x, from, width, to - from);
         at += ns;
@@ -272,19 +276,22 @@ class Ladder {
     this.shownCount = count;
   }
 
-  /** So many packets that each row of pixels is a band whose strength is their number; trouble stays apart. */
+  /** Each row of pixels is a band whose strength is the number of its packets; trouble stays apart. */
   drawBands(first, last, apart) {
     const { context, page } = this, { packets } = page.trace, { filter } = page;
     const rows = Math.ceil(this.height / 2) + 1, bands = new Map(), troubles = new Set();
     const perRow = (rows - LADDER_TOP / 2) / page.axis.span, origin = page.axis.from;
     const lines = page.trace.queuePairs.length + 1;
+    let band = null, bandOf = -1;
     for (let i = first; i < last; i++) {
       if (!filter.packets[i]) continue;
       const row = Math.floor(LADDER_TOP / 2 + (packets.at[i] - origin) * perRow);
       if (row < 0 || row >= rows) continue;
       const pair = (packets.from[i] + 1) * lines + packets.to[i] + 1;
-      let band = bands.get(pair);
-      if (!band) bands.set(pair, band = new Uint32Array(rows));
+      if (pair !== bandOf) {
+        if (!bands.has(pair)) bands.set(pair, new Uint32Array(rows));
+        [band, bandOf] = [bands.get(pair), pair];
+      }
       band[row]++;
       if (!(packets.flags[i] & TROUBLE) && packets.transmission[i] < 2) continue;
       const place = (pair * rows + row) * 2 + (packets.flags[i] & TROUBLE ? 1 : 0);
@@ -324,14 +331,20 @@ class Ladder {
           context.lineTo(x1, y1);
         }
       });
-      // Ends that would be on one another are drawn once.
-      const taken = new Set();
-      for (const [i, [x0, , x1, y1]] of list) {
-        const flags = packets.flags[i], key = `${x1} ${Math.round(y1 / (flags & TROUBLE ? 10 : 4))}`;
-        if (taken.has(key)) continue;
-        taken.add(key);
-        drawEnd(context, flags, x1, y1, Math.sign(x1 - x0), page.colours);
-      }
+    }
+    const all = Object.values(looks).flat();
+    this.drawEnds(all, 0, 4);
+    this.drawEnds(all, TROUBLE, 10);
+  }
+
+  /** The ends of packets with or without trouble; those that would be on one another are drawn once. */
+  drawEnds(list, trouble, apart) {
+    const { packets } = this.page.trace, taken = new Set();
+    for (const [i, [x0, , x1, y1]] of list) {
+      const flags = packets.flags[i], place = x1 * 10000 + Math.round(y1 / apart);
+      if ((trouble === 0) !== ((flags & TROUBLE) === 0) || taken.has(place)) continue;
+      taken.add(place);
+      drawEnd(this.context, flags, x1, y1, Math.sign(x1 - x0), this.page.colours);
     }
   }
 
@@ -368,7 +381,8 @@ class Ladder {
         : packets.flags[i] & NOT_ARRIVED ? " did not arrive" : "";
       const long = `${page.trace.opcodeName(packets.opcode[i])} PSN ${packets.psn[i]} ${packets.bytes[i]} B`;
       const short = `PSN ${packets.psn[i]}`;
-      const text = [long, short, ""].find((text) => text.length + again.length + fate.length <= letters || !text);
+      const space = letters - again.length - fate.length;
+      const text = [long, short, ""].find((text) => text.length <= space || !text);
       if (!text) continue;
       taken.set(key, y);
       const whole = text + again + fate, width = context.measureText(whole).width;

@@ -83,9 +83,8 @@ class Page {
 
   /** After a filter has changed. */
   filtered() {
-    const { trace, filter } = this, share = (shown, all) => {
-      return shown === all ? all.toLocaleString("en") : `${shown.toLocaleString("en")} of ${all.toLocaleString("en")}`;
-    };
+    const { trace, filter } = this, number = (count) => count.toLocaleString("en");
+    const share = (shown, all) => shown === all ? number(all) : `${number(shown)} of ${number(all)}`;
     byId("totals").textContent = [
       countText(trace.processes.length, "process", "processes"),
       `${share(filter.shownRequests, trace.requests.count)} requests`,
@@ -149,7 +148,8 @@ class Page {
   }
 
   packetWay(i) {
-    const { packets } = this.trace, name = (qp) => qp < 0 ? "not in these traces" : this.trace.queuePairName(qp);
+    const { packets } = this.trace;
+    const name = (qp) => qp < 0 ? "not in these traces" : this.trace.queuePairName(qp);
     const took = packets.tookNs[i] > 0 ? `, ${timeText(packets.tookNs[i])}` : "";
     return `${name(packets.from[i])} → ${name(packets.to[i])}${took}`;
   }

@@ -148,7 +148,8 @@ class Table {
   key(event) {
     if (event.target.closest("#requests-head")) return;
     const page = Math.max(1, Math.floor(this.body.clientHeight / ROW_HEIGHT) - 1), end = this.rows.length;
-    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -end, End: end }[event.key];
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -end, End: end };
+    const step = steps[event.key];
     if (event.key === "Enter") this.page.showChosen();
     else if (step !== undefined) this.move(step);
     else return;

@@ -78,7 +78,7 @@ function prepareCanvas(canvas, width, height) {
 function readColours() {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-  const names = ["back", "panel", "line", "text", "soft", "accent", "chosen", "bad", "warn", "answer", "packet"];
+  const names = ["back", "panel", "line", "text", "soft", "accent", "bad", "warn", "answer", "packet"];
   const colours = Object.fromEntries(names.map((name) => [name, colour(name)]));
   colours.parts = [0, 1, 2, 3, 4, 5, 6, 7, 8].map((part) => colour(`part-${part}`));
   return colours;

@@ -1,11 +1,12 @@
 // The timeline: a row for each queue pair with its requests, its packets and what happened to it.
 
-const TIMELINE_LEFT = 190, OVERVIEW_HEIGHT = 30, AXIS_HEIGHT = 18, BAR_HEIGHT = 7, TICK_HEIGHT = 8, MARK_HEIGHT = 13;
+const TIMELINE_LEFT = 190, OVERVIEW_HEIGHT = 30, AXIS_HEIGHT = 18, BAR_HEIGHT = 7;
+const TICK_HEIGHT = 8, MARK_HEIGHT = 13;
 /** Rows that are drawn at most; filters choose others. */
 const MOST_ROWS = 200;
 /** Signs of moments by kind; the others have a dot. */
-const MOMENT_SIGNS = new Map([["fault", "◆"], ["refusal", "▲"], ["recovery", "↻"], ["drop", "⊘"], ["call", "!"],
-  ["log", "!"], ["async event", "!"], ["missing", "?"]]);
+const MOMENT_SIGNS = new Map([["fault", "◆"], ["refusal", "▲"], ["recovery", "↻"], ["drop", "⊘"],
+  ["call", "!"], ["log", "!"], ["async event", "!"], ["missing", "?"]]);
 
 class Timeline {
   constructor(canvas, page) {
@@ -172,13 +173,15 @@ class Timeline {
       if (!row || !filter.requests[i] || requests.end[i] < axis.from) continue;
       const lane = requests.lane[i], slot = row.qp * LANES + lane;
       const left = Math.max(TIMELINE_LEFT, this.x(requests.at[i]));
-      const right = Math.min(this.width, Math.max(this.x(requests.end[i]), left + 1));
+      const right = Math.ceil(Math.min(this.width, Math.max(this.x(requests.end[i]), left + 1)));
       const top = row.top + 2 + lane * BAR_HEIGHT;
       if (i === page.chosen) chosen = [left, top, right];
       // Bars of less than a pixel that would be on one another are one; trouble is drawn whatever it covers.
-      if (right <= filled[slot] && !page.trace.hasTrouble(i)) continue;
-      filled[slot] = right;
-      this.drawBar(i, left, right, top);
+      const isSeen = i === page.chosen || page.trace.hasTrouble(i);
+      if (right <= filled[slot] && !isSeen) continue;
+      const from = isSeen ? left : Math.max(left, filled[slot]);
+      filled[slot] = Math.max(filled[slot], right);
+      this.drawBar(i, from, right, top);
     }
     if (chosen === null) return;
     const { context } = this, [left, top, right] = chosen;
@@ -191,13 +194,14 @@ class Timeline {
     const { context, page } = this, { requests } = page.trace, height = BAR_HEIGHT - 1.5;
     if (right - left < 4) {
       const { parts, bad, warn } = page.colours;
-      context.fillStyle = requests.hasFailed[request] ? bad : page.trace.hasTrouble(request) ? warn : parts[1];
+      const usual = page.trace.hasTrouble(request) ? warn : parts[1];
+      context.fillStyle = requests.hasFailed[request] ? bad : usual;
       context.fillRect(left, top, right - left, height);
       return;
     }
     let at = requests.at[request];
     for (const [kind, ns] of page.trace.partsOf(request)) {
-      const [from, to] = [Math.max(TIMELINE_LEFT, this.x(at)), Math.min(this.width, this.x(at + ns))];
+      const [from, to] = [Math.max(left, this.x(at)), Math.min(this.width, this.x(at + ns))];
       context.fillStyle = page.colours.parts[kind];
       if (to > from) context.fillRect(from, top, to - from, height);
       at += ns;
@@ -211,18 +215,20 @@ class Timeline {
     const columns = Math.ceil(this.width), scale = (this.width - TIMELINE_LEFT) / axis.span;
     const drawn = new Uint8Array(columns * page.trace.queuePairs.length * 2);
     const crosses = new Set(), ticks = [[], [], []];
+    // Where a queue pair's packets are; 0: it has no row.
+    const tops = Int32Array.from(page.trace.queuePairs, (_, qp) => this.rowOf.get(qp)?.packets ?? 0);
     const tick = (qp, at, isReceived, i) => {
-      const row = this.rowOf.get(qp), x = Math.floor(TIMELINE_LEFT + (at - axis.from) * scale);
-      if (!row || x < TIMELINE_LEFT || x >= columns) return;
+      const top = tops[qp], x = Math.floor(TIMELINE_LEFT + (at - axis.from) * scale);
+      if (top === 0 || x < TIMELINE_LEFT || x >= columns) return;
       const isChosen = page.chosen >= 0 && packets.request[i] === page.chosen;
       const place = (qp * 2 + isReceived) * columns + x;
       const look = isChosen ? 2 : packets.transmission[i] > 1 ? 1 : 0;
       if (!drawn[place] || drawn[place] < look + 1) {
         drawn[place] = look + 1;
-        ticks[look].push(x, row.packets + isReceived * TICK_HEIGHT);
+        ticks[look].push(x, top + isReceived * TICK_HEIGHT);
       }
       const isLost = packets.flags[i] & (isReceived ? DROPPED : LOST | NOT_ARRIVED);
-      if (isLost) crosses.add(`${Math.round(x / 3) * 3} ${row.packets + isReceived * TICK_HEIGHT}`);
+      if (isLost) crosses.add(`${Math.round(x / 3) * 3} ${top + isReceived * TICK_HEIGHT}`);
     };
     for (let i = first; i < last; i++) {
       if (!filter.packets[i]) continue;
@@ -231,8 +237,8 @@ class Timeline {
     }
     [page.colours.packet, page.colours.warn, page.colours.accent].forEach((colour, look) => {
       context.fillStyle = colour;
-      const list = ticks[look];
-      for (let n = 0; n < list.length; n += 2) context.fillRect(list[n], list[n + 1], look + 1, TICK_HEIGHT - 2);
+      const list = ticks[look], height = TICK_HEIGHT - 2;
+      for (let n = 0; n < list.length; n += 2) context.fillRect(list[n], list[n + 1], look + 1, height);
     });
     context.strokeStyle = page.colours.bad;
     context.lineWidth = 2;
@@ -279,10 +285,12 @@ class Timeline {
     if (mark) return { request: -1, moment: mark[0] };
     const row = this.list?.find(({ top, height }) => y >= top && y < top + height);
     if (!row || x < TIMELINE_LEFT) return { request: -1 };
-    const lane = Math.floor((y - row.top - 2) / BAR_HEIGHT), perPixel = page.axis.span / (this.width - TIMELINE_LEFT);
+    const lane = Math.floor((y - row.top - 2) / BAR_HEIGHT);
+    const perPixel = page.axis.span / (this.width - TIMELINE_LEFT);
     const at = page.axis.from + (x - TIMELINE_LEFT) * perPixel;
     let found = -1;
-    const first = firstAtLeast(requests.endMax, at - 3 * perPixel), last = firstAtLeast(requests.at, at + perPixel);
+    const first = firstAtLeast(requests.endMax, at - 3 * perPixel);
+    const last = firstAtLeast(requests.at, at + perPixel);
     for (let i = first; i < last; i++) {
       if (requests.queue_pair[i] !== row.qp || !page.filter.requests[i]) continue;
       if (requests.end[i] < at - 3 * perPixel || (lane < row.lanes && requests.lane[i] !== lane)) continue;
