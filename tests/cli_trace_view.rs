@@ -171,12 +171,12 @@ fn packets_are_those_of(timeline: &Timeline, found: &Value) {
         wanted.push([from.at_ns as i64, took_ns, i64::from(from.opcode), i64::from(from.psn)]);
     }
     let mut at_ns = 0;
-    let columns = ["after_ns", "took_ns", "opcode", "psn"].map(|name| column(found, name));
+    let [took_ns, opcode, psn] = ["took_ns", "opcode", "psn"].map(|name| column(found, name));
     let mut rows = Vec::new();
-    for row in 0..columns[0].len() {
-        at_ns += columns[0][row];
-        if columns[1][row] >= 0 {
-            rows.push([at_ns, columns[1][row], columns[2][row], columns[3][row]]);
+    for (row, after_ns) in column(found, "after_ns").into_iter().enumerate() {
+        at_ns += after_ns;
+        if took_ns[row] >= 0 {
+            rows.push([at_ns, took_ns[row], opcode[row], psn[row]]);
         }
     }
     rows.sort_unstable();

@@ -160,7 +160,7 @@ impl<'a> Finder<'a> {
     /// A packet that was sent, once for each time that it arrived.
     fn departure(&self, at: Place, qp: &QueuePair, packet: &Packet, ends: &[Place], out: &mut Vec<Flight>) {
         let answers = packet.side != 0;
-        let flags = u8::from(packet.is_lost) * LOST | u8::from(answers) * ANSWER;
+        let flags = (u8::from(packet.is_lost) * LOST) | (u8::from(answers) * ANSWER);
         let request = if answers {
             self.peer_of(qp).and_then(|owner| self.answered(owner, packet))
         } else {
@@ -212,7 +212,7 @@ impl<'a> Finder<'a> {
             to: Some(self.place(at)),
             packet: *packet,
             request: if answers { self.answered((at.process, at.queue_pair), packet) } else { None },
-            flags: u8::from(packet.is_dropped) * DROPPED | u8::from(answers) * ANSWER,
+            flags: (u8::from(packet.is_dropped) * DROPPED) | (u8::from(answers) * ANSWER),
         }
     }
 
