@@ -1,12 +1,13 @@
 //! What the page's script reads: lists of processes and queue pairs, and columns of requests and packets.
 //!
-//! Times are ns since the first record of all traces. A column has a number for each row; -1 stands for what is
-//! not known. `page/data.js` reads it.
+//! Times are ns since the first record of all traces. A column has a number for each row; -1 stands for what
+//! is not known. `page/data.js` reads it.
 
-use pumice_device::trace::{PartKind, QueuePair, Reasons, Timeline};
+use pumice_device::trace::{PartKind, Reasons, Timeline};
 use serde::Serialize;
 
 use super::flights::Flights;
+use super::numbering::{Numbering, peer};
 use super::requests::Requests;
 
 /// Packets that a page has at most: a browser holds some 200 bytes for each.
@@ -61,29 +62,6 @@ struct MomentRow {
     queue_pair: Option<usize>,
     kind: &'static str,
     text: String,
-}
-
-/// Queue pairs of all processes, one after the other: their places in the page.
-#[derive(Debug)]
-pub(super) struct Numbering {
-    /// Place of each process's first queue pair.
-    firsts: Vec<usize>,
-}
-
-impl Numbering {
-    fn of(timeline: &Timeline) -> Numbering {
-        let mut next = 0;
-        let firsts = timeline.processes.iter().map(|process| {
-            next += process.queue_pairs.len();
-            next - process.queue_pairs.len()
-        });
-        Numbering { firsts: firsts.collect() }
-    }
-
-    /// The place of a queue pair of a process.
-    pub(super) fn place(&self, process: usize, queue_pair: usize) -> usize {
-        self.firsts.get(process).map_or(queue_pair, |first| first + queue_pair)
-    }
 }
 
 impl Data {
@@ -144,15 +122,6 @@ fn queue_pairs(timeline: &Timeline, numbering: &Numbering) -> Vec<QueuePairRow> 
         }));
     }
     rows
-}
-
-/// The peer's process and queue pair, if its trace is among these.
-pub(super) fn peer(timeline: &Timeline, qp: &QueuePair) -> Option<(usize, usize)> {
-    let (address, qpn) = qp.peer?;
-    timeline.processes.iter().enumerate().find_map(|(process, one)| {
-        let place = one.queue_pairs.iter().position(|other| other.qpn == qpn)?;
-        one.header.addresses.contains(&address).then_some((process, place))
-    })
 }
 
 /// What happened besides requests and packets, in order of time.

@@ -7,7 +7,7 @@ use pumice_device::trace::{Message, Packet, Place, QueuePair, Timeline};
 use pumice_transport::wire::{Opcode, Service};
 use serde::Serialize;
 
-use super::data::{Numbering, peer};
+use super::numbering::{Numbering, peer};
 use super::requests::Requests;
 
 /// A fault plan lost it.

@@ -4,7 +4,7 @@ use pumice_device::trace::{Message, Part, PartKind, Process, QueuePair, Receive,
 use pumice_transport::types::{SendOpcode, WcStatus};
 use serde::Serialize;
 
-use super::data::Numbering;
+use super::numbering::Numbering;
 
 /// The part of a receive request's time before its message came: behind those of send requests.
 const UNTIL_A_MESSAGE: usize = PartKind::ALL.len();

@@ -12,8 +12,8 @@ fn primes(count: usize) -> Vec<u32> {
     (2..).filter(|n| (2..*n).all(|divisor| n % divisor != 0)).take(count).collect()
 }
 
-/// The first 32 bits of the fraction of a number's root of this degree: the largest `x` with `x^degree` at most
-/// `number * 2^(32 * degree)`, without its whole part.
+/// The first 32 bits of the fraction of a number's root of this degree: the largest `x` with `x^degree` at
+/// most `number * 2^(32 * degree)`, without its whole part.
 fn fraction_of_root(number: u32, degree: u32) -> u32 {
     // Bits from the highest: the root of any of these primes is below 2^5.
     let mut root: u128 = 0;
