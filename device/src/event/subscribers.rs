@@ -75,7 +75,7 @@ impl Subscribers {
     #[inline]
     pub fn emit(&self, event: &Event<'_>) {
         if self.listen(event.topics()) {
-            self.deliver(self.now_ns(), event);
+            self.deliver(self.now_ns(), event.topics(), event);
         }
     }
 
@@ -84,10 +84,9 @@ impl Subscribers {
         self.clock.now_ns()
     }
 
-    /// Tells those who listen of something that happened at this time.
+    /// Tells those who listen to these topics, which are those of the event, what happened at this time.
     #[cold]
-    pub(crate) fn deliver(&self, at_ns: u64, event: &Event<'_>) {
-        let topics = event.topics();
+    pub(crate) fn deliver(&self, at_ns: u64, topics: Topics, event: &Event<'_>) {
         for (_, subscriber) in self.list.iter().filter(|(own, _)| own.intersects(topics)) {
             subscriber.hear(at_ns, event);
         }

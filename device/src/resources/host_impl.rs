@@ -245,15 +245,16 @@ impl Resources {
         if let QpEvent::Logged(cause) = event {
             self.note_error(qp.qpn, cause);
         }
-        if self.listens(event.topic()) {
-            self.tell(qp, &event);
+        let topic = event.topic();
+        if self.listens(topic) {
+            self.tell(qp, topic, &event);
         }
     }
 
     #[cold]
-    fn tell(&mut self, qp: &QpContext, event: &QpEvent<'_>) {
-        let at_ns = self.moment.of(event.topic(), || self.events.now_ns());
-        self.events.deliver(at_ns, &Event::Qp { qp, event });
+    fn tell(&mut self, qp: &QpContext, topic: Topic, event: &QpEvent<'_>) {
+        let at_ns = self.moment.of(topic, || self.events.now_ns());
+        self.events.deliver(at_ns, Topics::from_bits_retain(topic.bit()), &Event::Qp { qp, event });
     }
 
     /// Why something just went wrong, for the operator's log.

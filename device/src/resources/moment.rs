@@ -1,35 +1,36 @@
-//! When the packets of a batch went or came: to read the clock for each of them would cost more than to note
-//! it.
+//! When what comes in batches happened: packets that leave or arrive together, and the completions that they
+//! bring. To read the clock for each would cost more than to note it.
 
 use pumice_transport::event::Topic;
 
-/// Packets that have one time at most.
-const PACKETS: u32 = 16;
+/// Events that have one time at most.
+const EVENTS: u32 = 16;
 
 /// The time of the packets that a queue pair sends, or that arrive together.
 #[derive(Debug, Default)]
 pub(crate) struct Moment {
     at_ns: u64,
-    /// Packets that have this time, too.
-    packets_left: u32,
+    /// Events that have this time, too.
+    events_left: u32,
 }
 
 impl Moment {
-    /// Packets that follow belong to another batch.
+    /// What follows belongs to another batch.
     #[inline]
     pub(crate) fn end(&mut self) {
-        self.packets_left = 0;
+        self.events_left = 0;
     }
 
-    /// The time of an event of this topic. `now_ns` reads the clock: packets share what it says with those
-    /// before them; all else has a time of its own.
+    /// The time of an event of this topic. `now_ns` reads the clock: packets and completions share what it
+    /// says with those before them; all else has a time of its own.
     #[inline]
     pub(super) fn of(&mut self, topic: Topic, now_ns: impl FnOnce() -> u64) -> u64 {
-        if topic == Topic::Packets && self.packets_left > 0 {
-            self.packets_left -= 1;
+        let is_of_batches = matches!(topic, Topic::Packets | Topic::Completions);
+        if is_of_batches && self.events_left > 0 {
+            self.events_left -= 1;
         } else {
             self.at_ns = now_ns();
-            self.packets_left = PACKETS - 1;
+            self.events_left = EVENTS - 1;
         }
         self.at_ns
     }
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_of_a_batch_share_a_time_and_nothing_else_does() {
+    fn packets_of_a_batch_share_a_time_with_their_completions_and_nothing_else_does() {
         let mut moment = Moment::default();
         let mut reads = 0;
         let mut at = |moment: &mut Moment, topic| {
@@ -49,10 +50,11 @@ mod tests {
                 reads
             })
         };
-        assert_eq!((0..PACKETS).map(|_| at(&mut moment, Topic::Packets)).max(), Some(1));
+        assert_eq!((1..EVENTS).map(|_| at(&mut moment, Topic::Packets)).max(), Some(1));
+        assert_eq!(at(&mut moment, Topic::Completions), 1);
         assert_eq!(at(&mut moment, Topic::Packets), 2, "a long batch takes time");
-        assert_eq!(at(&mut moment, Topic::Completions), 3);
-        assert_eq!(at(&mut moment, Topic::Completions), 4);
+        assert_eq!(at(&mut moment, Topic::States), 3);
+        assert_eq!(at(&mut moment, Topic::States), 4);
         assert_eq!(at(&mut moment, Topic::Packets), 4, "no packet is older than what happened before it");
         moment.end();
         assert_eq!(at(&mut moment, Topic::Packets), 5);

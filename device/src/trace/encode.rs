@@ -1,7 +1,7 @@
 //! From records to bytes: a kind, the length of what follows, the time that passed, the fields. A packet that
 //! follows the one before it on the same queue pair as packets of a message do is a kind and a time.
 
-use super::field::{Out, put_number, zigzag};
+use super::field::{NUMBER_BYTES, Out, zigzag};
 use super::record::Record;
 
 /// The packet after the last one that was sent.
@@ -113,6 +113,21 @@ impl Out for Line {
             self.push_byte(*byte);
         }
     }
+
+    #[inline]
+    fn push_number(&mut self, mut value: u64) {
+        let room = self.bytes.get_mut(self.used..).and_then(<[u8]>::first_chunk_mut::<NUMBER_BYTES>);
+        // A number takes at least a byte, and at most all of them.
+        for place in room.into_iter().flatten() {
+            self.used += 1;
+            if value < 0x80 {
+                *place = value as u8;
+                return;
+            }
+            *place = value as u8 | 0x80;
+            value >>= 7;
+        }
+    }
 }
 
 /// Writes records one after the other.
@@ -134,10 +149,10 @@ impl Encoder {
         line.used = 0;
         line.push_byte(short.unwrap_or(record.number()));
         if short.is_some() {
-            put_number(passed, line);
+            line.push_number(passed);
         } else {
             line.push_bytes(&[0, 0]);
-            put_number(passed, line);
+            line.push_number(passed);
             record.emit(line);
             let length = line.used.saturating_sub(3) as u16;
             if let Some(place) = line.bytes.get_mut(1..3) {

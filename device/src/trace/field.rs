@@ -14,6 +14,15 @@ pub(super) trait Out {
 
     /// Appends some.
     fn push_bytes(&mut self, bytes: &[u8]);
+
+    /// Appends a number: seven bits a byte, lowest first, the highest bit says that more follow.
+    fn push_number(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.push_byte(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.push_byte(value as u8);
+    }
 }
 
 impl Out for Vec<u8> {
@@ -36,16 +45,6 @@ pub(super) trait Field<'a>: Sized {
 
     /// Takes it from the front; `None`: that is none.
     fn parse(bytes: &mut &'a [u8]) -> Option<Self>;
-}
-
-/// Appends a number: seven bits a byte, lowest first, the highest bit says that more follow.
-#[inline]
-pub(super) fn put_number(mut value: u64, out: &mut impl Out) {
-    while value >= 0x80 {
-        out.push_byte(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push_byte(value as u8);
 }
 
 /// Takes a number from the front.
@@ -96,7 +95,7 @@ macro_rules! number {
         impl Field<'_> for $kind {
             #[inline]
             fn emit(&self, out: &mut impl Out) {
-                put_number(u64::from(*self), out);
+                out.push_number(u64::from(*self));
             }
 
             fn parse(bytes: &mut &[u8]) -> Option<$kind> {
@@ -136,7 +135,7 @@ impl Field<'_> for bool {
 
 impl Field<'_> for i32 {
     fn emit(&self, out: &mut impl Out) {
-        put_number(zigzag(i64::from(*self)), out);
+        out.push_number(zigzag(i64::from(*self)));
     }
 
     fn parse(bytes: &mut &[u8]) -> Option<i32> {
@@ -148,7 +147,7 @@ impl<'a> Field<'a> for &'a str {
     fn emit(&self, out: &mut impl Out) {
         let cut = (0..=TEXT_BYTES.min(self.len())).rev().find(|end| self.is_char_boundary(*end));
         let text = self.get(..cut.unwrap_or(0)).unwrap_or_default();
-        put_number(text.len() as u64, out);
+        out.push_number(text.len() as u64);
         if !text.contains(char::is_control) {
             return out.push_bytes(text.as_bytes());
         }

@@ -24,6 +24,7 @@ mod subscriber;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod ways;
 mod why;
 
 pub use field::TEXT_BYTES;

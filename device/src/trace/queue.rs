@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::encode::Encoder;
 use super::header::{CHANGING_AT, TraceHeader};
 use super::record::Record;
+use super::ways::{Way, Ways};
 use crate::ground::thread::start_without_signals;
 
 /// Bytes that wait to be written at most; beyond that records are lost, and counted.
@@ -39,6 +40,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     encoder: Encoder,
+    ways: Ways,
     waiting: Vec<u8>,
     /// Bytes of the file, with those that wait.
     file_bytes: u64,
@@ -109,12 +111,25 @@ impl TraceQueue {
 
     /// Something happened. Never waits for the file.
     pub(super) fn put(&self, at_ns: u64, record: &Record<'_>) {
+        self.put_on_way(at_ns, None, record);
+    }
+
+    /// The same; the way of a packet comes before it, if it is new.
+    pub(super) fn put_on_way(&self, at_ns: u64, way: Option<Way>, record: &Record<'_>) {
         let mut state = self.shared.lock();
+        if let Some(change) = way.and_then(|way| state.ways.note(way)) {
+            state.put(at_ns, &change);
+        }
         state.put(at_ns, record);
         if std::mem::replace(&mut state.is_idle, false) {
             drop(state);
             self.shared.wake.notify_one();
         }
+    }
+
+    /// A queue pair was destroyed.
+    pub(super) fn forget(&self, qp: u32) {
+        self.shared.lock().ways.forget(qp);
     }
 
     /// Has everything written, and waits for it, but not for longer than `patience`, and not for a lock: the

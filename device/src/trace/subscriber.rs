@@ -1,17 +1,13 @@
 //! The subscriber that records: what it listens to, and what it makes of each event.
 
-use std::collections::HashMap;
 use std::fs::File;
-use std::hash::BuildHasherDefault;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fnv::FnvHasher;
 use nix::time::{ClockId, clock_gettime};
 use pumice_transport::event::QpEvent;
-use pumice_transport::host::{Counter, QpContext};
+use pumice_transport::host::Counter;
 use pumice_transport::mad::{CmMessage, CommId};
 use pumice_transport::types::Peer;
 use pumice_transport::wire::{Psn, Qpn};
@@ -20,6 +16,7 @@ use super::header::TraceHeader;
 use super::naming;
 use super::queue::TraceQueue;
 use super::record::Record;
+use super::ways::Way;
 use crate::counters::COUNTERS;
 use crate::event::{AsyncElement, Event, Subscriber, Topics, fault_in_words};
 use crate::faults::Fired;
@@ -70,41 +67,6 @@ impl ClockBase {
 /// Records everything that a timeline is made of.
 pub struct TraceSubscriber {
     queue: TraceQueue,
-    ways: Mutex<Ways>,
-}
-
-/// The addresses between which packets of queue pairs went last: recorded when they change.
-#[derive(Default)]
-struct Ways {
-    out: Direction,
-    inbound: Direction,
-}
-
-/// From where to where.
-type Way = (IpAddr, IpAddr);
-
-#[derive(Default)]
-struct Direction {
-    /// The queue pair of the last packet, and its way: most packets follow one of the same.
-    last: Option<(u32, Way)>,
-    known: HashMap<u32, Way, BuildHasherDefault<FnvHasher>>,
-}
-
-impl Direction {
-    /// A packet of a queue pair goes this way; whether its last one had another.
-    #[inline]
-    fn changes(&mut self, qp: u32, way: Way) -> bool {
-        if self.last == Some((qp, way)) {
-            return false;
-        }
-        self.last = Some((qp, way));
-        self.known.insert(qp, way) != Some(way)
-    }
-
-    fn forget(&mut self, qp: u32) {
-        self.last = None;
-        self.known.remove(&qp);
-    }
 }
 
 impl TraceSubscriber {
@@ -133,31 +95,7 @@ impl TraceSubscriber {
             ..TraceHeader::default()
         };
         let queue = TraceQueue::start(trace.file, header, trace.say)?;
-        Ok(TraceSubscriber { queue, ways: Mutex::new(Ways::default()) })
-    }
-
-    fn ways(&self) -> MutexGuard<'_, Ways> {
-        self.ways.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A packet goes or comes: its way first, if it is new.
-    fn hear_way(&self, at_ns: u64, qp: &QpContext, event: &QpEvent<'_>) {
-        let qp = qp.ordinal;
-        match event {
-            QpEvent::PacketSent { path, .. } => {
-                let (from, to) = (path.flow.source, path.flow.destination);
-                if self.ways().out.changes(qp, (from, to)) {
-                    self.queue.put(at_ns, &Record::SendsTo { qp, from, to });
-                }
-            }
-            QpEvent::PacketReceived { flow, .. } => {
-                let (from, to) = (flow.source, flow.destination);
-                if self.ways().inbound.changes(qp, (from, to)) {
-                    self.queue.put(at_ns, &Record::ReceivesFrom { qp, from, to });
-                }
-            }
-            _ => {}
-        }
+        Ok(TraceSubscriber { queue })
     }
 }
 
@@ -179,9 +117,8 @@ impl Subscriber for TraceSubscriber {
                 self.queue.put(at_ns, &Record::Logged { qp: qp.ordinal, text: &text });
             }
             Event::Qp { qp, event } => {
-                self.hear_way(at_ns, qp, event);
                 if let Some(record) = of_queue_pair(qp.ordinal, event) {
-                    self.queue.put(at_ns, &record);
+                    self.queue.put_on_way(at_ns, way_of(qp.ordinal, event), &record);
                 }
             }
             Event::FaultApplied { fault, .. } => {
@@ -196,9 +133,7 @@ impl Subscriber for TraceSubscriber {
                     self.queue.put(at_ns, &record);
                 }
                 if let Event::QpDestroyed { qp } = event {
-                    let mut ways = self.ways();
-                    ways.out.forget(qp.ordinal);
-                    ways.inbound.forget(qp.ordinal);
+                    self.queue.forget(qp.ordinal);
                 }
             }
         }
@@ -211,6 +146,16 @@ impl Subscriber for TraceSubscriber {
     fn finish(&self) {
         self.queue.finish();
     }
+}
+
+/// The way of a packet of this queue pair that goes or comes.
+fn way_of(qp: u32, event: &QpEvent<'_>) -> Option<Way> {
+    let (is_out, flow) = match event {
+        QpEvent::PacketSent { path, .. } => (true, &path.flow),
+        QpEvent::PacketReceived { flow, .. } => (false, *flow),
+        _ => return None,
+    };
+    Some(Way { qp, is_out, from: flow.source, to: flow.destination })
 }
 
 /// What a queue pair did.
