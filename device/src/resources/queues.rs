@@ -83,6 +83,8 @@ impl Resources {
     /// `Invalid`: out of range, less than what waits in it, or a stale handle.
     pub fn resize_cq(&mut self, cq: Handle, depth: u32) -> Result<(), ResourceError> {
         check_size("completion queue depth", depth, 1, self.limits.max_cqe)?;
+        // What a shuffled schedule puts off may be in the queue already.
+        self.release_late();
         self.cqs.require(cq)?.cq.resize(depth)
     }
 
