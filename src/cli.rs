@@ -12,6 +12,7 @@ use crate::run::RunOptions;
 use crate::sim::options::SimOptions;
 use crate::stat::StatOptions;
 use crate::sweep::SweepOptions;
+use crate::top::TopOptions;
 use crate::trace::TraceOptions;
 
 /// A software RDMA device in user space that speaks RoCEv2.
@@ -76,6 +77,10 @@ pub(crate) enum Command {
     ///
     /// The exit code is 1 if a process did not answer.
     Stat(StatOptions),
+    /// Show live in the terminal what the running processes of this user do: queue pairs, rates, errors
+    ///
+    /// The keys are in the bottom line. For pipes there is "pumice stat --watch".
+    Top(TopOptions),
     /// Show what "pumice run --trace" has recorded: as a timeline for Perfetto, or why messages were slow
     Trace(TraceOptions),
 }

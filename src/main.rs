@@ -16,6 +16,7 @@ mod run;
 mod sim;
 mod stat;
 mod sweep;
+mod top;
 mod trace;
 
 use std::io::{self, BufWriter, Write};
@@ -58,6 +59,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Sim(options) => sim::run(&options, out),
         Command::Stat(options) => stat::run(&options, out),
         Command::Sweep(options) => sweep::run(&options, out),
+        Command::Top(options) => top::run(options),
         Command::Trace(options) => trace::run(&options, out),
     }?;
     out.flush()?;

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::observe::{Place, Snapshot, plain};
 use crate::outcome::{CommandError, CommandResult, Outcome};
-pub(crate) use options::StatOptions;
+pub(crate) use options::{StatOptions, seconds};
 
 /// How long processes are waited for. One that lives answers within a millisecond or two.
 const PATIENCE: Duration = Duration::from_secs(2);

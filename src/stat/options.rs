@@ -34,7 +34,7 @@ pub(crate) struct StatOptions {
 }
 
 /// A time between two looks.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let wrong = || format!("\"{text}\" is not a time from 0.1 to 3600 seconds");
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
     if (0.1..=3600.0).contains(&seconds) { Ok(Duration::from_secs_f64(seconds)) } else { Err(wrong()) }

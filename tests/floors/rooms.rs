@@ -139,7 +139,7 @@ pub(super) const HOUSES: [House; 6] = [
                 "commands",
                 &[
                     "check/", "explain/", "fault/", "faults/", "perf/", "run/", "sim/", "stat/", "sweep/",
-                    "trace/",
+                    "top/", "trace/",
                 ],
                 "one module for each command: arguments in, text or JSON out",
             ),

@@ -1,10 +1,9 @@
 //! A timeline as one page that any browser shows, also without a network.
 //!
 //! `page/` has the page's own text, style and script; they and the data are put into one file. Names and
-//! texts of a trace are hostile: they are JSON in an element that no
-//! browser executes, without a `<` that could end
-//! that element, and the script puts them onto the page as text only. The page's policy allows its own script
-//! and style by their digests, and no loading of anything.
+//! texts of a trace are hostile: they are JSON in an element that no browser executes, without a `<` that
+//! could end that element, and the script puts them onto the page as text only. The page's policy allows its
+//! own script and style by their digests, and no loading of anything.
 
 mod data;
 mod flights;

@@ -1,0 +1,105 @@
+//! One queue pair with all its numbers.
+
+use pumice_device::inspect::{CqView, QpView};
+use pumice_transport::wire::Qpn;
+
+use super::look::Look;
+use super::rows::Key;
+use crate::observe::{Process, QpRates, plain, quantity, round_trip};
+
+/// The text; the queue pair may be gone.
+pub(super) fn detail(look: &Look, key: Key) -> String {
+    let mut processes = look.snapshot.processes.iter().zip(&look.rates);
+    let process = processes.find(|(process, _)| process.key() == (key.0, key.1));
+    let found = process.and_then(|(process, rates)| {
+        let mut qps = process.objects.as_ref()?.qps.iter().zip(&rates.qps);
+        let (qp, rates) = qps.find(|(qp, _)| qp.qpn == key.2)?;
+        Some(text(process, qp, rates))
+    });
+    found.unwrap_or_else(|| format!("queue pair {} of process {} is gone", Qpn::new(key.2), key.0))
+}
+
+fn text(process: &Process, qp: &QpView, rates: &QpRates) -> String {
+    let peer = match qp.peer {
+        Some(peer) => format!("{} of {}", Qpn::new(peer.qpn), peer.address),
+        None => "none".to_owned(),
+    };
+    let waits = if qp.waits_for_receiver { ", waits: the peer had no receive request" } else { "" };
+    let receives = match (qp.receives_posted, qp.srq) {
+        (Some(posted), _) => format!("{posted} of {} posted", qp.recv_queue_depth),
+        (None, Some(srq)) => shared(process, srq),
+        (None, None) => "none".to_owned(),
+    };
+    let rtt = qp.rtt_ns.map_or_else(|| "not measured yet".to_owned(), round_trip);
+    let lines = [
+        format!(
+            "{} {} of process {}, made as number {}",
+            Qpn::new(qp.qpn),
+            plain(&qp.service),
+            process.pid,
+            qp.ordinal
+        ),
+        format!("state        {}{waits}", plain(&qp.state)),
+        format!("peer         {peer}"),
+        format!(
+            "sends        {} posted, {} ended, {}/s; depth {}",
+            qp.posted,
+            qp.ended,
+            quantity(rates.sends),
+            qp.send_queue_depth
+        ),
+        format!("received     {} messages, {}/s", qp.received, quantity(rates.receives)),
+        format!(
+            "packets out  {}, {}/s, {}B/s",
+            qp.sent_packets,
+            quantity(rates.sent_packets),
+            quantity(rates.sent_bytes)
+        ),
+        format!(
+            "packets in   {}, {}/s, {}B/s",
+            qp.received_packets,
+            quantity(rates.received_packets),
+            quantity(rates.received_bytes)
+        ),
+        format!(
+            "in flight    {} packets, window {}, round trip {rtt}",
+            qp.in_flight_packets, qp.window_packets
+        ),
+        format!("sent again   {} packets, {} timeouts", qp.repeated_packets, qp.timeouts),
+        format!("RNR NAKs     {} sent, {} received", qp.rnr_naks_sent, qp.rnr_naks_received),
+        format!(
+            "other NAKs   {} sent, {} received; {} packets dropped",
+            qp.naks_sent, qp.naks_received, qp.dropped
+        ),
+        format!("receives     {receives}"),
+        format!("completions  send {}; receive {}", queue(process, qp.send_cq), queue(process, qp.recv_cq)),
+        format!("last error   {}", qp.last_error.as_deref().map_or_else(|| "none".to_owned(), plain)),
+    ];
+    lines.join("\n")
+}
+
+fn shared(process: &Process, number: u32) -> String {
+    let srqs = process.objects.iter().flat_map(|objects| &objects.srqs);
+    match srqs.into_iter().find(|srq| srq.number == number) {
+        Some(srq) => format!("SRQ {number}: {} of {} posted, limit {}", srq.posted, srq.depth, srq.limit),
+        None => format!("SRQ {number}"),
+    }
+}
+
+fn queue(process: &Process, number: Option<u32>) -> String {
+    let Some(number) = number else { return "none".to_owned() };
+    let cqs = process.objects.iter().flat_map(|objects| &objects.cqs);
+    match cqs.into_iter().find(|cq| cq.number == number) {
+        Some(CqView { filled, depth, failed, armed, .. }) => {
+            let state = if *failed {
+                ", overran"
+            } else if *armed {
+                ", armed"
+            } else {
+                ""
+            };
+            format!("CQ {number}: {filled} of {depth}{state}")
+        }
+        None => format!("CQ {number}"),
+    }
+}

@@ -1,0 +1,244 @@
+//! What is shown, and what keys do to it: no terminal and no clock.
+
+use ratatui::crossterm::event::KeyCode;
+
+use super::look::Look;
+use super::rows::{Key, List, Row, rows};
+
+/// The longest filter, in characters.
+const MAX_FILTER: usize = 64;
+
+/// What the keys mean now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Lists,
+    /// The filter is being written.
+    Filter,
+    /// One queue pair.
+    Detail(Key),
+    Help,
+}
+
+/// The whole state of the screen.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) look: Look,
+    pub(super) mode: Mode,
+    pub(super) list: List,
+    /// Column that the list is sorted by.
+    pub(super) column: usize,
+    pub(super) reverse: bool,
+    pub(super) filter: String,
+    /// The row that is chosen, and where it was shown last.
+    pub(super) selected: Option<Key>,
+    pub(super) place: usize,
+    pub(super) frozen: bool,
+    pub(super) colors: bool,
+    /// Why the last look failed.
+    pub(super) trouble: Option<String>,
+    /// No look has been taken yet.
+    pub(super) waits: bool,
+}
+
+impl View {
+    pub(super) fn new(colors: bool) -> View {
+        View {
+            look: Look::default(),
+            mode: Mode::Lists,
+            list: List::QueuePairs,
+            column: 0,
+            reverse: false,
+            filter: String::new(),
+            selected: None,
+            place: 0,
+            frozen: false,
+            colors,
+            trouble: None,
+            waits: true,
+        }
+    }
+
+    /// A new look; nothing changes while the view is frozen.
+    pub(super) fn take(&mut self, look: Look) {
+        self.waits = false;
+        self.trouble = None;
+        if !self.frozen {
+            self.look = look;
+        }
+    }
+
+    /// A look failed.
+    pub(super) fn fails(&mut self, why: String) {
+        self.trouble = Some(why);
+    }
+
+    /// The rows of the list; the chosen row stays chosen wherever it has gone, and if it is gone, the one in
+    /// its place is.
+    pub(super) fn rows(&mut self) -> Vec<Row> {
+        let all = rows(&self.look, self.list, &self.filter, self.column, self.reverse);
+        let found = self.selected.and_then(|key| all.iter().position(|row| row.key == key));
+        self.place = found.unwrap_or(self.place).min(all.len().saturating_sub(1));
+        self.selected = all.get(self.place).map(|row| row.key);
+        all
+    }
+
+    /// Does what a key says. True: the command ends.
+    pub(super) fn handle_key(&mut self, key: KeyCode) -> bool {
+        match self.mode {
+            Mode::Filter => self.write_filter(key),
+            Mode::Help => self.mode = Mode::Lists,
+            Mode::Detail(_) => match key {
+                KeyCode::Char('q') => return true,
+                KeyCode::Esc | KeyCode::Backspace | KeyCode::Left => self.mode = Mode::Lists,
+                KeyCode::Char(' ') => self.frozen = !self.frozen,
+                _ => {}
+            },
+            Mode::Lists => return self.in_lists(key),
+        }
+        false
+    }
+
+    fn in_lists(&mut self, key: KeyCode) -> bool {
+        match key {
+            KeyCode::Char('q') => return true,
+            KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
+            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Char(' ') => self.frozen = !self.frozen,
+            KeyCode::Char('r') => self.reverse = !self.reverse,
+            KeyCode::Char('s') => self.column = (self.column + 1) % self.list.columns().len(),
+            KeyCode::Tab => self.turn_to(1),
+            KeyCode::BackTab => self.turn_to(List::ALL.len() - 1),
+            KeyCode::Up | KeyCode::Char('k') => self.step(|place, _| place.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.step(|place, _| place + 1),
+            KeyCode::PageUp => self.step(|place, _| place.saturating_sub(10)),
+            KeyCode::PageDown => self.step(|place, _| place + 10),
+            KeyCode::Home | KeyCode::Char('g') => self.step(|_, _| 0),
+            KeyCode::End | KeyCode::Char('G') => self.step(|_, last| last),
+            KeyCode::Enter if self.list == List::QueuePairs => {
+                self.rows();
+                if let Some(key) = self.selected {
+                    self.mode = Mode::Detail(key);
+                }
+            }
+            KeyCode::Esc => self.filter.clear(),
+            _ => {}
+        }
+        false
+    }
+
+    fn turn_to(&mut self, forward: usize) {
+        let now = List::ALL.iter().position(|list| *list == self.list).unwrap_or(0);
+        self.list = List::ALL[(now + forward) % List::ALL.len()];
+        (self.column, self.reverse, self.selected, self.place) = (0, false, None, 0);
+    }
+
+    fn step(&mut self, to: impl FnOnce(usize, usize) -> usize) {
+        let all = self.rows();
+        let last = all.len().saturating_sub(1);
+        self.place = to(self.place, last).min(last);
+        self.selected = all.get(self.place).map(|row| row.key);
+    }
+
+    fn write_filter(&mut self, key: KeyCode) {
+        match key {
+            KeyCode::Enter => self.mode = Mode::Lists,
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.mode = Mode::Lists;
+            }
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(c) if !c.is_control() && self.filter.chars().count() < MAX_FILTER => {
+                self.filter.push(c)
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::observe::Snapshot;
+    use crate::observe::tests::{process, qp};
+
+    /// Two looks at a process with three queue pairs, of which one has failed.
+    pub(in crate::top) fn view() -> View {
+        let mut busy = qp(0x01_0012);
+        busy.ended = 1200;
+        let mut failed = qp(0x01_0013);
+        failed.state = "ERR".to_owned();
+        failed.last_error = Some("RETRY_EXC_ERR \u{1b}[2Jafter 7 retries".to_owned());
+        let before =
+            Snapshot { processes: vec![process(17, vec![qp(0x01_0011), qp(0x01_0012), failed.clone()])] };
+        let now = Snapshot { processes: vec![process(17, vec![qp(0x01_0011), busy, failed])] };
+        let mut view = View::new(false);
+        view.take(Look::after(&before, now, 1_000_000_000));
+        view
+    }
+
+    fn numbers(view: &mut View) -> Vec<u32> {
+        view.rows().iter().map(|row| row.key.2 & 0xff).collect()
+    }
+
+    #[test]
+    fn rows_are_sorted_reversed_and_filtered_by_keys() {
+        let mut view = view();
+        assert_eq!(numbers(&mut view), [0x11, 0x12, 0x13]);
+        for _ in 0..5 {
+            view.handle_key(KeyCode::Char('s'));
+        }
+        view.handle_key(KeyCode::Char('r'));
+        assert_eq!(numbers(&mut view)[0], 0x12, "by sends, downward");
+        for key in ['/', 'e', 'x', 'c', '_'] {
+            view.handle_key(KeyCode::Char(key));
+        }
+        assert_eq!(numbers(&mut view), [0x13], "the error holds it");
+        view.handle_key(KeyCode::Esc);
+        assert_eq!((numbers(&mut view).len(), view.mode), (3, Mode::Lists));
+    }
+
+    #[test]
+    fn the_chosen_row_stays_chosen_and_is_drilled_into() {
+        let mut view = view();
+        view.handle_key(KeyCode::Char('j'));
+        view.rows();
+        assert_eq!(view.selected, Some((17, 1, 0x01_0012)));
+        view.handle_key(KeyCode::Char('r'));
+        view.handle_key(KeyCode::Enter);
+        assert_eq!(view.mode, Mode::Detail((17, 1, 0x01_0012)));
+        view.handle_key(KeyCode::Esc);
+        for key in [KeyCode::End, KeyCode::Down, KeyCode::Home, KeyCode::Up, KeyCode::PageDown] {
+            assert!(!view.handle_key(key));
+        }
+        assert_eq!(view.place, 2);
+        assert!(view.handle_key(KeyCode::Char('q')));
+    }
+
+    #[test]
+    fn a_frozen_view_keeps_what_it_shows() {
+        let mut view = view();
+        view.handle_key(KeyCode::Char(' '));
+        view.take(Look::default());
+        assert_eq!(numbers(&mut view).len(), 3);
+        view.handle_key(KeyCode::Char(' '));
+        view.take(Look::default());
+        assert!(numbers(&mut view).is_empty() && view.selected.is_none());
+        view.handle_key(KeyCode::Enter);
+        assert_eq!(view.mode, Mode::Lists, "there is nothing to drill into");
+    }
+
+    #[test]
+    fn the_other_lists_have_their_rows() {
+        let mut view = view();
+        view.handle_key(KeyCode::Tab);
+        assert_eq!(view.rows()[0].cells, ["17", "0", "25", "8", "32", "2", "armed"]);
+        view.handle_key(KeyCode::Tab);
+        assert_eq!(view.rows()[0].cells, ["17", "1", "25", "16", "64", "4", "basic"]);
+        view.handle_key(KeyCode::Tab);
+        assert!(view.rows().is_empty());
+        view.handle_key(KeyCode::BackTab);
+        assert_eq!(view.list, List::SharedReceiveQueues);
+    }
+}
