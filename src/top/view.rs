@@ -72,8 +72,8 @@ impl View {
         self.trouble = Some(why);
     }
 
-    /// The rows of the list; the chosen row stays chosen wherever it has gone, and if it is gone, the one in
-    /// its place is.
+    /// The rows of the list. The chosen row stays chosen when sorting moves it. If it is not in the list any
+    /// more, the row in its place is chosen.
     pub(super) fn rows(&mut self) -> Vec<Row> {
         let all = rows(&self.look, self.list, &self.filter, self.column, self.reverse);
         let found = self.selected.and_then(|key| all.iter().position(|row| row.key == key));

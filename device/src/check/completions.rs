@@ -54,7 +54,7 @@ impl Checker {
         }
     }
 
-    /// A completion queue is gone.
+    /// The program destroyed a completion queue.
     pub fn cq_destroyed(&mut self, handle: u32) {
         if let Some(cq) = self.cqs.remove(&handle) {
             self.cq_handles.remove(&cq.address);

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{CqView, Cursor, Page, QpView, SrqView, Totals};
 use crate::faults::live::LiveRule;
 
-/// Pages that are asked of one process for one look: some 3,000 queue pairs.
+/// Pages that are asked of one process for one look. A page has at most 60,000 bytes.
 pub const MAX_PAGES: usize = 24;
 
 /// What a process has said of its objects, over all pages.

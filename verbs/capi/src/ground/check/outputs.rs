@@ -180,7 +180,7 @@ impl Outputs {
         if !std::mem::replace(&mut self.is_marked, true) {
             let written =
                 OpenOptions::new().append(true).open(mark).and_then(|mut file| file.write_all(b"x"));
-            // The command line is gone: then it does not ask.
+            // The command that started the program has ended, so it does not look for the mark.
             let _ = written;
         }
     }
