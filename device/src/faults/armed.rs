@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::live::LiveRule;
+use super::live::{LiveRule, MAX_RULES};
 use super::plan::{FaultPlan, Rule, When};
 use super::waits::{Gate, Triggers};
 use crate::ground::random::Random;
@@ -112,9 +112,16 @@ impl<A> Armed<A> {
     }
 }
 
+/// Names of forgotten rules that are kept.
+const MAX_FORGOTTEN: usize = MAX_RULES;
+
 /// The rules of one kind that concern this process.
 #[derive(Debug)]
-pub(super) struct Rules<A>(Vec<Armed<A>>);
+pub(super) struct Rules<A> {
+    list: Vec<Armed<A>>,
+    /// The names of those that were forgotten before they applied.
+    forgotten: Vec<String>,
+}
 
 impl<A> Rules<A> {
     /// Those of a plan; `aim` says what a rule is about, if it is of this kind and concerns the process.
@@ -125,47 +132,51 @@ impl<A> Rules<A> {
     ) -> Rules<A> {
         let all = plan.rules().iter().enumerate();
         let armed = |(id, rule)| Some(Armed::new(rule, aim(rule)?, Origin { id, line: None }, triggers));
-        Rules(all.filter_map(armed).collect())
+        Rules { list: all.filter_map(armed).collect(), forgotten: Vec::new() }
     }
 
     /// Also this one.
     pub(super) fn push(&mut self, rule: &Rule, aim: A, origin: Origin<'_>, triggers: &Arc<Triggers>) {
-        self.0.push(Armed::new(rule, aim, origin, triggers));
+        self.list.push(Armed::new(rule, aim, origin, triggers));
     }
 
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     /// All, those that rest too.
     pub(super) fn all(&self) -> impl Iterator<Item = &Armed<A>> {
-        self.0.iter()
+        self.list.iter()
     }
 
     /// Those that do not rest.
     pub(super) fn awake(&self) -> impl Iterator<Item = &Armed<A>> {
-        self.0.iter().filter(|armed| !armed.is_paused)
+        self.list.iter().filter(|armed| !armed.is_paused)
     }
 
     /// Those that do not rest, to count something.
     pub(super) fn awake_mut(&mut self) -> impl Iterator<Item = &mut Armed<A>> {
-        self.0.iter_mut().filter(|armed| !armed.is_paused)
+        self.list.iter_mut().filter(|armed| !armed.is_paused)
     }
 
     /// Their names.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|armed| armed.name.as_str())
+        self.list.iter().map(|armed| armed.name.as_str())
     }
 
-    /// The names of those that never applied.
+    /// The names of those that never applied, first those that were forgotten. A name that a rule has which
+    /// did is not among them.
     pub(super) fn unfired(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(|armed| armed.applied() == 0).map(|armed| armed.name.as_str())
+        let is_there = |name: &&str| !self.list.iter().any(|armed| armed.name == *name);
+        let forgotten = self.forgotten.iter().map(String::as_str).filter(is_there);
+        let unused = self.list.iter().filter(|armed| armed.applied() == 0);
+        forgotten.chain(unused.map(|armed| armed.name.as_str()))
     }
 
     /// The names of those that were there when the program began.
     pub(super) fn first_names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(|armed| armed.line.is_none()).map(|armed| armed.name.as_str())
+        self.list.iter().filter(|armed| armed.line.is_none()).map(|armed| armed.name.as_str())
     }
 }
 
@@ -185,7 +196,7 @@ pub(super) trait Roster {
 impl<A: About> Roster for Rules<A> {
     fn rest(&mut self, name: Option<&str>, is_paused: bool) -> Vec<Found<String>> {
         let mut changed = Vec::new();
-        for armed in self.0.iter_mut().filter(|armed| name.is_none_or(|name| armed.name == name)) {
+        for armed in self.list.iter_mut().filter(|armed| name.is_none_or(|name| armed.name == name)) {
             if std::mem::replace(&mut armed.is_paused, is_paused) != is_paused {
                 changed.push((armed.id, armed.name.clone()));
             }
@@ -194,8 +205,16 @@ impl<A: About> Roster for Rules<A> {
     }
 
     fn clear(&mut self, name: Option<&str>) -> Vec<Found<String>> {
-        let gone = self.0.extract_if(.., |armed| name.is_none_or(|name| armed.name == name));
-        gone.map(|armed| (armed.id, armed.name)).collect()
+        let gone = self.list.extract_if(.., |armed| name.is_none_or(|name| armed.name == name));
+        let gone: Vec<Armed<A>> = gone.collect();
+        for armed in &gone {
+            // The name may have been that of another rule before.
+            self.forgotten.retain(|forgotten| *forgotten != armed.name);
+            if armed.applied() == 0 && self.forgotten.len() < MAX_FORGOTTEN {
+                self.forgotten.push(armed.name.clone());
+            }
+        }
+        gone.into_iter().map(|armed| (armed.id, armed.name)).collect()
     }
 
     fn list(&self) -> Vec<Found<LiveRule>> {
@@ -207,6 +226,6 @@ impl<A: About> Roster for Rules<A> {
             met: armed.tally.met.load(Ordering::Relaxed),
             applied: armed.applied(),
         };
-        self.0.iter().map(|armed| (armed.id, described(armed))).collect()
+        self.list.iter().map(|armed| (armed.id, described(armed))).collect()
     }
 }

@@ -80,6 +80,30 @@ fn replay(program: &Path, faults: &Path) {
     assert_eq!(without_qp(calls(faults)), without_qp(calls(&again)));
 }
 
+/// `ibv_get_cq_event` looks every 100 ms whether its thread was cancelled, and waits again. That it did so is
+/// none of the plan's business: the call counts once, is delayed once, and what waits for its return begins.
+#[test]
+fn a_call_that_waits_in_several_attempts_is_one_call() {
+    let Some(program) = kit::compile("slow_waiting") else { return };
+    let report = kit::scratch("slow-waiting").join("calls.jsonl");
+    let mut command = kit::on(kit::address(), &program);
+    let rules = "
+        slow call=ibv_get_cq_event time=150ms
+        late-event time=450ms
+        fail name=after call=ibv_alloc_pd errno=ENOMEM after=\"call ibv_get_cq_event 2\" times=1";
+    command.env("PUMICE_FAULT", rules).env("PUMICE_CALL_REPORT", &report);
+    let text = kit::succeeded("slow_waiting", &command.output().expect("timeout(1) runs"));
+    assert!(!text.contains("never applied"), "{text}");
+    let report = fs::read_to_string(report).expect("the report is written");
+    let delayed: Vec<&str> = report.lines().filter(|line| line.contains("\"rule\":\"slow\"")).collect();
+    assert_eq!(delayed.len(), 2, "{report}");
+    for (line, nth) in delayed.iter().zip(1..) {
+        assert!(line.contains(&format!("\"call\":\"ibv_get_cq_event\",\"nth\":{nth},")), "{report}");
+    }
+    let end = report.lines().last().unwrap_or_default();
+    assert!(end.contains(r#""ibv_get_cq_event":2,"#), "{end}");
+}
+
 #[test]
 fn a_capture_says_what_was_done_to_a_call() {
     let Some(program) = kit::compile("completion_faults") else { return };
