@@ -109,6 +109,12 @@ impl Core {
         self.drive_locked(&mut engine, now_ns, Acknowledge::Now, MappingCheckPolicy::Everything);
     }
 
+    /// Drives the engine once; requests that a shuffled schedule keeps back leave.
+    pub(crate) fn drive_held(&self) {
+        self.lock().end_holding();
+        self.drive_out();
+    }
+
     pub(crate) fn drive_locked(
         &self,
         engine: &mut Engine,

@@ -231,6 +231,13 @@ impl Engine {
         self.reply.posted(now_ns);
     }
 
+    /// What a shuffled schedule keeps back leaves with the next turn.
+    pub(crate) fn end_holding(&mut self) {
+        if self.resources.is_shuffled() && self.held_until_ns.is_some() {
+            self.held_until_ns = Some(0);
+        }
+    }
+
     /// How long a shuffled schedule keeps back what was just posted to a queue pair.
     fn departure_delay_ns(&mut self, index: u32) -> Option<u64> {
         if !self.resources.is_shuffled() {

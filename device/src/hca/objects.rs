@@ -75,6 +75,10 @@ impl Hca {
     /// # Errors
     /// Out of range, or smaller than what it holds.
     pub fn resize_cq(&self, cq: Handle, depth: u32) -> Result<(), HcaError> {
+        if self.core.lock().resources.is_shuffled() {
+            // Programs that count on a fast device find the completions of what they have posted.
+            self.core.drive_held();
+        }
         Ok(self.core.lock().resources.resize_cq(cq, depth)?)
     }
 

@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use pumice_verbs::{DeviceOptions, FabricConfig, RecvRequest, SendRequest, Simulation};
+use pumice_verbs::{
+    DeviceOptions, FabricConfig, RecvRequest, SendRequest, Simulation, UdEndpoint, UdQueuePair,
+};
 
 use crate::kit::{Side, connected};
 
@@ -89,6 +91,29 @@ fn everything_is_in_its_place_at_its_completion_with_every_seed() {
             qp.post_send(&SendRequest::read(&back, target).wr_id(5).signaled()).unwrap();
             a.expect(5);
             assert_eq!(a.memory.to_vec(150_000, LENGTH).unwrap(), sent, "READ, seed {seed}, round {round}");
+        }
+    }
+}
+
+/// A datagram completes when it has left. Programs make a queue smaller right after they have posted, and
+/// expect that the call fails.
+#[test]
+fn a_queue_that_is_resized_has_the_completions_of_what_was_posted_with_every_seed() {
+    for seed in 0..SEEDS {
+        let (_simulation, a, b) = shuffled(seed);
+        let qp = UdQueuePair::builder(&a.domain, &a.cq, &a.cq).build().unwrap();
+        qp.activate(7).unwrap();
+        let peer = UdEndpoint { gid: b.device.gids()[0].1.gid, ..qp.endpoint().unwrap() };
+        let address = a.domain.ud_address(&peer).unwrap();
+        for wr_id in 0..6 {
+            let request = SendRequest::send_to(&address, &[]).inline(b"datagram").wr_id(wr_id).signaled();
+            qp.post_send(&request).unwrap();
+        }
+        let refused = a.cq.resize(5).unwrap_err().to_string();
+        assert!(refused.contains("less than the 6 completions that wait in it"), "seed {seed}: {refused}");
+        a.cq.resize(6).unwrap();
+        for wr_id in 0..6 {
+            a.expect(wr_id);
         }
     }
 }
