@@ -1,10 +1,12 @@
 //! From a frame to what is shown of it.
 
+use std::hash::{DefaultHasher, Hasher};
+
 use pumice_transport::path::ROCE_PORT;
 use pumice_transport::wire::{Bth, Datagram, LinkType, Packet, Verdict, decapsulate, icrc};
 
 use super::file::Frame;
-use super::management::Management;
+use super::management::{Management, message_of};
 use super::record::{Congestion, Flags, Icrc, Record};
 
 /// What a frame is.
@@ -77,11 +79,22 @@ fn record(time_ns: u64, datagram: &Datagram<'_>, payload: &[u8], icrc: Icrc) -> 
         Ok(packet) => {
             record.headers = packet.headers().into();
             record.cm = Management::of(&packet);
+            record.message = record.cm.is_some().then(|| message_of(&packet)).flatten();
+            if packet.headers().deth.is_some() {
+                record.digest = digest(packet.payload());
+            }
             record.payload_bytes = packet.payload().len();
         }
         Err(error) => record.malformed = Some(error.to_string()),
     }
     record
+}
+
+/// A digest by which datagrams are told apart.
+fn digest(payload: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(payload);
+    hasher.finish()
 }
 
 /// The capture has the whole IP header, so the check is exact. Where it fails, the identification for which

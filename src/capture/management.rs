@@ -70,6 +70,12 @@ impl Fields {
     }
 }
 
+/// The message of connection management that a packet has, if it can be read.
+pub(crate) fn message_of(packet: &Packet<'_>) -> Option<Box<CmMessage>> {
+    let mad = Mad::parse(packet.payload()).ok()?;
+    CmMessage::parse(&mad).ok().map(Box::new)
+}
+
 impl Management {
     /// What a packet says to queue pair 1; `None`: it is not for it.
     pub(crate) fn of(packet: &Packet<'_>) -> Option<Management> {

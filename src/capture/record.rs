@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 
+use pumice_transport::mad::CmMessage;
 use pumice_transport::types::AtomicOperation;
 use pumice_transport::wire::{self, Bth, NakCode, Syndrome, credits, rnr_timer_ns};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -35,6 +36,12 @@ pub(crate) struct Record {
     pub(crate) headers: Headers,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cm: Option<Management>,
+    /// A digest of the payload of a datagram.
+    #[serde(skip)]
+    pub(crate) digest: u64,
+    /// The message of connection management, as it was sent.
+    #[serde(skip)]
+    pub(crate) message: Option<Box<CmMessage>>,
     pub(crate) payload_bytes: usize,
     #[serde(flatten)]
     pub(crate) icrc: Icrc,
@@ -63,6 +70,8 @@ impl Default for Record {
             flags: Flags::default(),
             headers: Headers::default(),
             cm: None,
+            digest: 0,
+            message: None,
             payload_bytes: 0,
             icrc: Icrc::Missing,
             malformed: None,

@@ -9,7 +9,7 @@ use pumice_device::faults::FaultPlan;
 use pumice_device::settings::DEFAULT_SEED;
 use serde_json::Value;
 
-use crate::capture::plan::on_the_way;
+use crate::capture::plan::{Captured, on_the_way};
 use crate::cli::ReplayOptions;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::run::record::{self, Recorded};
@@ -68,9 +68,12 @@ fn evidence(processes: &[Recorded]) -> Result<Vec<String>, CommandError> {
     for file in processes.iter().filter_map(|process| process.faults.as_deref()) {
         lines.extend(read(file)?.lines().map(str::to_owned));
     }
-    let captured: Vec<(&str, &Path)> = processes
+    let captured: Vec<Captured<'_>> = processes
         .iter()
-        .filter_map(|process| Some((process.tag.as_str(), process.packets.as_deref()?)))
+        .filter_map(|process| {
+            let (packets, queue_pairs) = (process.packets.as_deref()?, process.queue_pairs.as_deref());
+            Some(Captured { tag: &process.tag, packets, queue_pairs })
+        })
         .collect();
     lines.extend(on_the_way(&captured, NETWORK)?);
     Ok(lines)

@@ -1,5 +1,5 @@
-//! A record of what happened to a program's packets: a folder with three files for each process, the report
-//! of faults, the capture, and one with its tag.
+//! A record of what happened to a program's packets: a folder with four files for each process, the report
+//! of faults, the capture, one with its tag and one with its queue pairs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,8 @@ pub(crate) struct Recorded {
     pub(crate) faults: Option<PathBuf>,
     /// The capture, if the process sent or received anything.
     pub(crate) packets: Option<PathBuf>,
+    /// Its queue pairs, if it made any.
+    pub(crate) queue_pairs: Option<PathBuf>,
 }
 
 /// Makes the folder.
@@ -63,7 +65,7 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Recorded>, String> {
     let recorded = |path: &PathBuf| {
         let there = |extension: &str| Some(path.with_extension(extension)).filter(|file| file.exists());
         let tag = fs::read_to_string(path).map_err(broken)?;
-        Ok(Recorded { tag, faults: there("faults"), packets: there("pcapng") })
+        Ok(Recorded { tag, faults: there("faults"), packets: there("pcapng"), queue_pairs: there("qps") })
     };
     tags.iter().map(recorded).collect()
 }

@@ -13,7 +13,7 @@ const MAX_CONNECTIONS: usize = 65_536;
 
 /// The connections of a process, by the order in which they were asked for.
 #[derive(Debug, Default)]
-pub(super) struct Connections {
+pub struct Connections {
     known: BTreeMap<CommId, Connection>,
     made: BTreeMap<(Side, IpAddr), u32>,
 }
@@ -29,7 +29,7 @@ struct Connection {
 impl Connections {
     /// A message is sent to this peer. `None`: the plan is not asked about it, since it let an earlier one
     /// through.
-    pub(super) fn key(&mut self, peer: IpAddr, message: &CmMessage) -> Option<PacketKey> {
+    pub fn key(&mut self, peer: IpAddr, message: &CmMessage) -> Option<PacketKey> {
         let class = PacketClass::of_message(message);
         let connection = self.connection(peer, message);
         let lost = (*connection.lost.entry(class).or_insert(Some(0)))?;
@@ -48,7 +48,7 @@ impl Connections {
     }
 
     /// What was decided about that message.
-    pub(super) fn decided(&mut self, message: &CmMessage, arrives: bool) {
+    pub fn decided(&mut self, message: &CmMessage, arrives: bool) {
         let class = PacketClass::of_message(message);
         if let Some(connection) = self.known.get_mut(&own_id(message))
             && let Some(lost) = connection.lost.get_mut(&class)

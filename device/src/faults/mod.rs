@@ -19,7 +19,7 @@ pub mod calls;
 mod change;
 pub mod completion_events;
 pub mod completions;
-mod connections;
+pub mod connections;
 mod decide;
 mod deed;
 pub mod frontier;

@@ -1,5 +1,6 @@
 //! From captures to a fault plan: what the network did to packets becomes rules that do it again.
 
+mod datagrams;
 mod rules;
 mod sides;
 mod sighting;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
+use datagrams::{Datagrams, Ordinals};
 use rules::Rules;
 use sides::{Sides, streams};
 use sighting::{Sighting, sightings};
@@ -19,7 +21,8 @@ use sighting::{Sighting, sightings};
 pub(super) fn print(files: &[&PathBuf], out: &mut dyn Write) -> CommandResult {
     let mut captures: Vec<Vec<Sighting>> = Vec::new();
     for file in files {
-        captures.push(read(file)?);
+        let seen = read(file)?;
+        captures.push(seen.into_iter().filter(|one| one.datagram.is_none()).collect());
     }
     if captures.iter().all(Vec::is_empty) {
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
@@ -40,31 +43,46 @@ pub(super) fn print(files: &[&PathBuf], out: &mut dyn Write) -> CommandResult {
     Ok(Outcome::Good)
 }
 
-/// What the network did to each process's packets, as lines of a report in which `rule` did it. Processes:
-/// their tags and captures, which say the direction of each packet.
+/// What is recorded of a process.
+pub(crate) struct Captured<'a> {
+    pub(crate) tag: &'a str,
+    /// Its capture, which says the direction of each packet.
+    pub(crate) packets: &'a Path,
+    /// Its queue pairs; without them they are numbered in the order in which they are first seen sending.
+    pub(crate) queue_pairs: Option<&'a Path>,
+}
+
+/// What the network did to each process's packets, as lines of a report in which `rule` did it.
 ///
 /// # Errors
 /// A capture cannot be read.
-pub(crate) fn on_the_way(processes: &[(&str, &Path)], rule: &str) -> Result<Vec<String>, CommandError> {
+pub(crate) fn on_the_way(processes: &[Captured<'_>], rule: &str) -> Result<Vec<String>, CommandError> {
     let mut captures = Vec::new();
-    for (tag, file) in processes {
-        captures.push((*tag, read(file)?));
+    for process in processes {
+        let noted = process.queue_pairs.map(std::fs::read_to_string).and_then(Result::ok).unwrap_or_default();
+        captures.push((process.tag, read(process.packets)?, noted));
     }
-    let arrivals: Vec<Sighting> = captures
-        .iter()
-        .flat_map(|(_, seen)| seen)
-        .filter(|one| one.is_outbound == Some(false))
-        .cloned()
-        .collect();
+    let arrived = |one: &&Sighting| one.is_outbound == Some(false);
+    let all = || captures.iter().flat_map(|(_, seen, _)| seen);
+    let (arrivals, of_datagrams): (Vec<Sighting>, Vec<Sighting>) =
+        all().filter(arrived).cloned().partition(|one| one.datagram.is_none());
+    let network = Datagrams::of(all(), &of_datagrams);
     let mut lines = Vec::new();
-    for (tag, seen) in &captures {
-        let own = seen.iter().filter(|one| one.is_outbound == Some(true)).cloned().collect();
+    for (tag, seen, noted) in &captures {
+        let sent: Vec<Sighting> = seen.iter().filter(|one| one.is_outbound == Some(true)).cloned().collect();
+        let ordinals = Ordinals::of(&sent, noted);
+        let (own, own_datagrams): (Vec<Sighting>, Vec<Sighting>) =
+            sent.into_iter().partition(|one| one.datagram.is_none());
         let both = [own, arrivals.clone()];
         let sides = Sides::of(&both);
         let mut rules = Rules::default();
         for source in sides.sources() {
-            streams(&sides, source).iter().for_each(|stream| walk::walk(&sides, stream, &mut rules));
+            for mut stream in streams(&sides, source) {
+                stream.ordinal = ordinals.of_connected(stream.destination, stream.qpn);
+                walk::walk(&sides, &stream, &mut rules);
+            }
         }
+        network.walk(&own_datagrams, &ordinals, &mut rules);
         lines.extend(rules.lines(rule, tag));
     }
     Ok(lines)

@@ -20,6 +20,17 @@ pub(super) struct Key {
     pub(super) message: u64,
     pub(super) packet: u64,
     pub(super) transmission: u32,
+    /// Of a datagram or a message of connection management.
+    pub(super) of_peer: Option<OfPeer>,
+}
+
+/// What names a packet besides where one queue pair has several peers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OfPeer {
+    /// The ordinal of the connection.
+    pub(super) connection: u32,
+    /// The ordinal of the destination queue pair among those of the peer's address.
+    pub(super) destination: u32,
 }
 
 /// What happened to it.
@@ -100,6 +111,15 @@ impl Rules {
                 "rule": rule, "tag": tag, "service": service, "qp": qp, "connection": 0, "side": side,
                 "opcode": opcode, "message": message, "packet": packet, "transmission": transmission,
             });
+            if let (Some(OfPeer { connection, destination }), Some(fields)) =
+                (done.key.of_peer, fields.as_object_mut())
+            {
+                fields.insert("connection".to_owned(), connection.into());
+                fields.insert("peer".to_owned(), done.key.peer.to_string().into());
+                if destination > 0 {
+                    fields.insert("destination".to_owned(), destination.into());
+                }
+            }
             let own = done.deed.in_a_report()?.into_iter().map(|(name, value)| (name.to_owned(), value));
             fields.as_object_mut()?.extend(own);
             Some(fields.to_string())
@@ -112,7 +132,7 @@ impl Rules {
             let (kind, fields) = deed.in_a_plan();
             writeln!(out, "\n[[rule]]\nname = \"{kind}-{}\"\ndo = \"{kind}\"", number + 1)?;
             write!(out, "{fields}")?;
-            let Key { peer, service, side, qp, opcode, message, packet, transmission } = key;
+            let Key { peer, service, side, qp, opcode, message, packet, transmission, .. } = key;
             writeln!(out, "peer = \"{peer}\"\nservice = \"{service}\"\nside = \"{side}\"\nqp = {qp}")?;
             writeln!(out, "opcode = \"{opcode}\"\nmessage = \"{message}\"")?;
             writeln!(out, "packet = {packet}\ntransmission = {transmission}")?;

@@ -132,14 +132,15 @@ pub(super) fn streams<'a>(sides: &Sides<'a>, source: IpAddr) -> Vec<Stream<'a>> 
 }
 
 /// What makes two sightings one packet, or two transmissions of it.
-type Likeness = (u32, u8, usize, Option<(u8, u32)>);
+type Likeness = (u32, u8, usize, Option<(u8, u32)>, Option<u64>);
 
 fn likeness(one: &Sighting) -> Likeness {
-    (one.psn, one.info.opcode.byte(), one.payload_bytes, one.answer)
+    let digest = one.datagram.as_ref().map(|datagram| datagram.digest);
+    (one.psn, one.info.opcode.byte(), one.payload_bytes, one.answer, digest)
 }
 
 /// Finds each arrival among what was sent.
-fn outcomes(sent: &[&Sighting], arrived: &[&Sighting]) -> Vec<Outcome> {
+pub(super) fn outcomes(sent: &[&Sighting], arrived: &[&Sighting]) -> Vec<Outcome> {
     let mut places: HashMap<Likeness, Vec<usize>> = HashMap::new();
     for (place, one) in sent.iter().enumerate().filter(|(_, one)| !one.is_lost) {
         places.entry(likeness(one)).or_default().push(place);

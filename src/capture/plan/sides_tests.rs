@@ -28,6 +28,7 @@ fn packet(psn: u32, at_us: u64) -> Sighting {
         is_lost: false,
         is_planned: false,
         is_outbound: None,
+        datagram: None,
     }
 }
 

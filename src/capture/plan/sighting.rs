@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::net::IpAddr;
 
+use pumice_transport::mad::CmMessage;
 use pumice_transport::wire::{OpcodeInfo, Service};
 
 use crate::capture::decode::{Decoded, decode};
@@ -12,7 +13,7 @@ use crate::capture::record::{Icrc, Record};
 /// Packets that are looked at; a capture may have any number.
 const MAX_PACKETS: usize = 20_000_000;
 
-/// A packet of a connection, where it was captured.
+/// A packet, where it was captured.
 #[derive(Debug, Clone)]
 pub(super) struct Sighting {
     pub(super) time_ns: u64,
@@ -34,9 +35,22 @@ pub(super) struct Sighting {
     pub(super) is_planned: bool,
     /// Whether it was captured where it was sent, if the capture says so.
     pub(super) is_outbound: Option<bool>,
+    /// Of a datagram.
+    pub(super) datagram: Option<Datagram>,
 }
 
-/// The packets of connections in a capture, in order.
+/// What a datagram has that packets of connections have not.
+#[derive(Debug, Clone)]
+pub(super) struct Datagram {
+    /// The queue pair that sent it.
+    pub(super) from_qpn: u32,
+    /// Of its payload.
+    pub(super) digest: u64,
+    /// The message of connection management that it is.
+    pub(super) message: Option<Box<CmMessage>>,
+}
+
+/// The packets of connections and the datagrams of a capture, in order.
 ///
 /// # Errors
 /// What is wrong with the capture.
@@ -62,8 +76,8 @@ pub(super) fn sightings(input: impl Read) -> Result<Vec<Sighting>, String> {
 fn sighting(frame: &Frame<'_>, record: &Record) -> Option<Sighting> {
     let headers = record.headers.wire()?;
     let info = headers.bth.opcode.info()?;
-    let is_connected = matches!(info.service, Service::Rc | Service::Uc | Service::Xrc);
-    is_connected.then(|| Sighting {
+    let is_known = matches!(info.service, Service::Rc | Service::Uc | Service::Xrc | Service::Ud);
+    is_known.then(|| Sighting {
         time_ns: record.time_ns,
         source: record.source,
         destination: record.destination,
@@ -77,5 +91,10 @@ fn sighting(frame: &Frame<'_>, record: &Record) -> Option<Sighting> {
         is_lost: record.is_lost(),
         is_planned: record.is_planned(),
         is_outbound: frame.is_outbound,
+        datagram: headers.deth.map(|deth| Datagram {
+            from_qpn: deth.source.value(),
+            digest: record.digest,
+            message: record.message.clone(),
+        }),
     })
 }

@@ -11,7 +11,7 @@ use super::sides::{NotReady, Outcome, Sides, Stream};
 use super::sighting::Sighting;
 
 /// What took so much longer than the fastest packet was late.
-const LATE_NS: u64 = 5_000_000;
+pub(super) const LATE_NS: u64 = 5_000_000;
 
 /// Messages and PSNs of an answer are counted by 24 bits.
 const WRAP: u32 = 0x00ff_ffff;
@@ -283,6 +283,7 @@ fn key(stream: &Stream<'_>, one: &Sighting, message: u64, (packet, transmission)
         message,
         packet,
         transmission,
+        of_peer: None,
     }
 }
 

@@ -36,6 +36,7 @@ fn packet(opcode: u8, at_ms: u64, psn: u32) -> Sighting {
         is_lost: false,
         is_planned: false,
         is_outbound: None,
+        datagram: None,
     }
 }
 

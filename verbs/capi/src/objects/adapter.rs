@@ -10,6 +10,7 @@ use super::device::the_device;
 use super::events::Distributor;
 use super::gid_entries::{gid_entries, gid_entries_now};
 use super::loss::LossWatch;
+use super::record;
 use super::trace;
 use crate::ground::check;
 use crate::ground::errno::Errno;
@@ -62,7 +63,8 @@ impl Adapter {
             ..HcaConfig::new(&the_device().name(), gids)
         };
         config.subscribers.push(Box::new(LossWatch));
-        config.subscribers.extend(with_signals_blocked(check::subscriber));
+        let listening = with_signals_blocked(check::subscriber).into_iter();
+        config.subscribers.extend(listening.chain(record::subscriber(settings)));
         // An address that comes later can be used if the socket has its IP version.
         let any_version = address.is_ipv6();
         let offered = config.gids.clone();
@@ -77,8 +79,7 @@ impl Adapter {
         if logs(Log::Debug) {
             config.steps = Some(Box::new(log::print_step));
         }
-        let tag = settings.tag_of(std::env::args_os());
-        capture::note_tag(settings, &tag);
+        let tag = record::noted_tag(settings);
         // Signals are for the application's threads.
         let opening = Opening {
             faults: capture::faults(settings)?,

@@ -38,19 +38,6 @@ pub(crate) fn source(settings: &Settings) -> Option<CaptureSource> {
     }))
 }
 
-/// Notes the tag of this process in the record, if there is one: the process may be a child of the program
-/// that was started to be recorded.
-pub(crate) fn note_tag(settings: &Settings, tag: &str) {
-    let Some(folder) = &settings.record else { return };
-    let file = folder.join(format!("{}.tag", process::id()));
-    let _whole = Uncancelled::begin();
-    if let Err(error) = std::fs::write(&file, tag) {
-        log_at(Log::Warn, || {
-            format!("{} cannot be written: {error}: the record lacks this process", file.display())
-        });
-    }
-}
-
 /// What the settings want to go wrong.
 ///
 /// # Errors

@@ -23,6 +23,7 @@ pub(crate) mod memory_region;
 pub(crate) mod memory_window;
 pub(crate) mod protection_domain;
 pub(crate) mod queue_pair;
+pub(crate) mod record;
 pub(crate) mod send_series;
 pub(crate) mod shared_receive_queue;
 pub(crate) mod thread_domain;

@@ -1,0 +1,214 @@
+//! What became of datagrams and of messages of connection management, as rules.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+
+use pumice_device::faults::connections::Connections;
+use pumice_device::faults::{PacketClass, PacketKey};
+use pumice_transport::event::Side;
+
+use super::rules::{Deed, Key, OfPeer, Rules};
+use super::sides::{Outcome, outcomes};
+use super::sighting::Sighting;
+use super::walk::LATE_NS;
+
+/// The queue pair to which messages of connection management go.
+const MANAGEMENT_QPN: u32 = 1;
+
+/// By what a queue pair of a process is known in its capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Own {
+    /// Packets of connections do not name who sent them.
+    To(IpAddr, u32),
+    From(u32),
+}
+
+/// The ordinals of the queue pairs of a process.
+#[derive(Debug, Default)]
+pub(super) struct Ordinals(HashMap<Own, u32>);
+
+impl Ordinals {
+    /// Those that the process has noted; others that sent these packets come after them, in the order in
+    /// which they are first seen sending.
+    pub(super) fn of(sent: &[Sighting], noted: &str) -> Ordinals {
+        let mut ordinals = Ordinals(noted.lines().filter_map(noted_in).collect());
+        let mut next = ordinals.0.values().max().map_or(0, |last| last.saturating_add(1));
+        for one in sent {
+            let own = match &one.datagram {
+                None => Own::To(one.destination, one.qpn),
+                Some(datagram) if datagram.from_qpn == MANAGEMENT_QPN => continue,
+                Some(datagram) => Own::From(datagram.from_qpn),
+            };
+            ordinals.0.entry(own).or_insert_with(|| {
+                let ordinal = next;
+                next = next.saturating_add(1);
+                ordinal
+            });
+        }
+        ordinals
+    }
+
+    /// That of the queue pair that is connected to this one.
+    pub(super) fn of_connected(&self, destination: IpAddr, qpn: u32) -> u32 {
+        self.0.get(&Own::To(destination, qpn)).copied().unwrap_or_default()
+    }
+}
+
+/// A line that the process has noted about a queue pair.
+fn noted_in(line: &str) -> Option<(Own, u32)> {
+    let mut words = line.split(' ');
+    let what = words.next()?;
+    let ordinal = words.next()?.parse().ok()?;
+    let own = match what {
+        "made" => Own::From(words.next()?.parse().ok()?),
+        "connected" => Own::To(words.next()?.parse().ok()?, words.next()?.parse().ok()?),
+        _ => return None,
+    };
+    Some((own, ordinal))
+}
+
+/// Datagrams that arrived at the processes of a record, and the queue pairs that belong to them.
+pub(super) struct Datagrams<'a> {
+    arrived: BTreeMap<(IpAddr, IpAddr, u32), Vec<&'a Sighting>>,
+    /// Of those that are not known, what does not arrive may have arrived elsewhere.
+    known: HashSet<(IpAddr, u32)>,
+}
+
+impl<'a> Datagrams<'a> {
+    /// `all` packets of the record, and the datagrams among them that arrived.
+    pub(super) fn of<'b>(all: impl Iterator<Item = &'b Sighting>, arrivals: &'a [Sighting]) -> Datagrams<'a> {
+        let mut known = HashSet::new();
+        for one in all {
+            match (&one.datagram, one.is_outbound) {
+                (Some(datagram), Some(true)) => known.insert((one.source, datagram.from_qpn)),
+                (Some(_), Some(false)) => known.insert((one.destination, one.qpn)),
+                _ => false,
+            };
+        }
+        let mut arrived: BTreeMap<_, Vec<&Sighting>> = BTreeMap::new();
+        for one in arrivals {
+            arrived.entry((one.source, one.destination, one.qpn)).or_default().push(one);
+        }
+        Datagrams { arrived, known }
+    }
+
+    /// Adds the rules about what a process sent, in order.
+    pub(super) fn walk(&self, sent: &[Sighting], ordinals: &Ordinals, rules: &mut Rules) {
+        let (messages, datagrams): (Vec<&Sighting>, Vec<&Sighting>) = sent.iter().partition(|one| {
+            one.datagram.as_ref().is_some_and(|datagram| datagram.from_qpn == MANAGEMENT_QPN)
+        });
+        self.walk_datagrams(&datagrams, ordinals, rules);
+        self.walk_messages(&messages, rules);
+    }
+
+    /// What became of datagrams to one queue pair; `None`: it is not known.
+    fn outcomes(&self, sent: &[&Sighting]) -> Option<Vec<Outcome>> {
+        let first = sent.first()?;
+        let is_known = self.known.contains(&(first.destination, first.qpn));
+        // A group has as many arrivals as members.
+        if !is_known || first.destination.is_multicast() {
+            return None;
+        }
+        let place = (first.source, first.destination, first.qpn);
+        Some(outcomes(sent, self.arrived.get(&place).map(Vec::as_slice).unwrap_or_default()))
+    }
+
+    fn walk_datagrams(&self, sent: &[&Sighting], ordinals: &Ordinals, rules: &mut Rules) {
+        let mut groups: BTreeMap<(u32, IpAddr, u32), Vec<&Sighting>> = BTreeMap::new();
+        let mut places: HashMap<(u32, IpAddr), Vec<u32>> = HashMap::new();
+        for one in sent {
+            let from_qpn = one.datagram.as_ref().map_or(0, |datagram| datagram.from_qpn);
+            groups.entry((from_qpn, one.destination, one.qpn)).or_default().push(one);
+            let of_address = places.entry((from_qpn, one.destination)).or_default();
+            if !of_address.contains(&one.qpn) {
+                of_address.push(one.qpn);
+            }
+        }
+        for ((from_qpn, peer, qpn), group) in &groups {
+            let Some(outcomes) = self.outcomes(group) else { continue };
+            let of_address = places.get(&(*from_qpn, *peer));
+            let destination = of_address.and_then(|all| all.iter().position(|known| known == qpn));
+            let destination = destination.and_then(|place| u32::try_from(place).ok()).unwrap_or_default();
+            let qp = ordinals.0.get(&Own::From(*from_qpn)).copied().unwrap_or_default();
+            for ((one, outcome), number) in group.iter().zip(&outcomes).zip(0_u64..) {
+                let key = Key {
+                    peer: *peer,
+                    service: "ud",
+                    side: "requester",
+                    qp,
+                    opcode: PacketClass::Send.name(),
+                    message: number,
+                    packet: number,
+                    transmission: 1,
+                    of_peer: Some(OfPeer { connection: 0, destination }),
+                };
+                say(one, outcome, &key, rules);
+            }
+        }
+    }
+
+    fn walk_messages(&self, sent: &[&Sighting], rules: &mut Rules) {
+        let mut groups: BTreeMap<(IpAddr, IpAddr), Vec<(usize, &Sighting)>> = BTreeMap::new();
+        for (place, one) in sent.iter().enumerate() {
+            groups.entry((one.source, one.destination)).or_default().push((place, one));
+        }
+        let mut fates: BTreeMap<usize, Outcome> = BTreeMap::new();
+        for group in groups.values() {
+            let alone: Vec<&Sighting> = group.iter().map(|(_, one)| *one).collect();
+            if let Some(outcomes) = self.outcomes(&alone) {
+                fates.extend(group.iter().map(|(place, _)| *place).zip(outcomes));
+            }
+        }
+        let mut connections = Connections::default();
+        for (place, one) in sent.iter().enumerate() {
+            let Some(message) = one.datagram.as_ref().and_then(|datagram| datagram.message.as_deref()) else {
+                continue;
+            };
+            // One that the plan has let through before is not asked about.
+            let Some(key) = connections.key(one.destination, message) else { continue };
+            let outcome = fates.get(&place);
+            let arrives = !one.is_lost && outcome.is_none_or(|it| it.arrived_at.is_some() && !it.is_damaged);
+            connections.decided(message, arrives);
+            if let Some(outcome) = outcome.filter(|_| !key.class.depends_on_time()) {
+                say(one, outcome, &of_management(&key, one.destination), rules);
+            }
+        }
+    }
+}
+
+fn of_management(key: &PacketKey, peer: IpAddr) -> Key {
+    Key {
+        peer,
+        service: key.service.name(),
+        side: if key.side == Side::Requester { "requester" } else { "responder" },
+        qp: key.qp,
+        opcode: key.class.name(),
+        message: key.message,
+        packet: key.packet,
+        transmission: key.transmission,
+        of_peer: Some(OfPeer { connection: key.connection, destination: key.destination }),
+    }
+}
+
+/// Adds the rules about a datagram.
+fn say(one: &Sighting, outcome: &Outcome, key: &Key, rules: &mut Rules) {
+    let mut add = |deed| rules.add(deed, key.clone(), one.is_planned || one.is_damaged);
+    if outcome.arrived_at.is_none() {
+        return add(Deed::Drop);
+    }
+    if outcome.is_damaged || one.is_damaged {
+        return add(Deed::Corrupt);
+    }
+    if outcome.copies > 0 {
+        add(Deed::Duplicate { copies: outcome.copies });
+    }
+    if outcome.late_ns >= LATE_NS {
+        add(Deed::Delay { ns: outcome.late_ns });
+    } else if outcome.overtaken_by > 0 {
+        add(Deed::Reorder { packets: outcome.overtaken_by });
+    }
+}
+
+#[cfg(test)]
+#[path = "datagrams_tests.rs"]
+mod tests;

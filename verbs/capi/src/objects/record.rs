@@ -1,0 +1,72 @@
+//! What a record has of a process besides its packets: its tag, and its queue pairs by ordinal.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process;
+use std::sync::{Mutex, PoisonError};
+
+use pumice_device::event::{Event, Subscriber, Topics};
+use pumice_device::settings::{Log, Settings};
+use pumice_device::system::cancellation::Uncancelled;
+use pumice_transport::event::QpEvent;
+use pumice_transport::types::QpState;
+
+use crate::ground::log::log_at;
+
+/// The tag of this process, noted in the record, if there is one: the process may be a child of the program
+/// that was started to be recorded.
+pub(crate) fn noted_tag(settings: &Settings) -> String {
+    let tag = settings.tag_of(std::env::args_os());
+    if let Some(folder) = &settings.record {
+        let file = folder.join(format!("{}.tag", process::id()));
+        let _whole = Uncancelled::begin();
+        if let Err(error) = std::fs::write(&file, &tag) {
+            complain(&file, &error);
+        }
+    }
+    tag
+}
+
+/// Notes the queue pairs, if there is a record: packets do not say which one of the process sent them.
+pub(crate) fn subscriber(settings: &Settings) -> Option<Box<dyn Subscriber>> {
+    let file = settings.record.as_ref()?.join(format!("{}.qps", process::id()));
+    let _whole = Uncancelled::begin();
+    // A device that is opened again counts queue pairs from the beginning: what it does is told by the first.
+    match File::options().append(true).create(true).open(&file) {
+        Ok(out) => Some(Box::new(QueuePairs(Mutex::new(out)))),
+        Err(error) => {
+            complain(&file, &error);
+            None
+        }
+    }
+}
+
+fn complain(file: &Path, error: &std::io::Error) {
+    log_at(Log::Warn, || {
+        format!("{} cannot be written: {error}: the record lacks this process", file.display())
+    });
+}
+
+/// Writes a line for each queue pair that is made or connected.
+struct QueuePairs(Mutex<File>);
+
+impl Subscriber for QueuePairs {
+    fn topics(&self) -> Topics {
+        Topics::OBJECTS | Topics::STATES
+    }
+
+    fn hear(&self, _at_ns: u64, event: &Event<'_>) {
+        let line = match event {
+            Event::QpCreated { qp, .. } => format!("made {} {}\n", qp.ordinal, qp.qpn.value()),
+            Event::Qp { qp, event: QpEvent::StateChanged { to: QpState::Rtr, peer: Some(peer), .. } } => {
+                format!("connected {} {} {}\n", qp.ordinal, peer.address, peer.qpn.value())
+            }
+            _ => return,
+        };
+        let _whole = Uncancelled::begin();
+        let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A disk that is full must not end the program; the replay then counts by the packets.
+        let _ = out.write_all(line.as_bytes());
+    }
+}
