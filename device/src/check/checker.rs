@@ -6,6 +6,7 @@ use std::fmt;
 use super::finding::{Finding, Findings, Related};
 use super::kind::{Family, Kind};
 use super::objects::Objects;
+use super::ordering::Ordering;
 use super::queues::{Cq, Posts, Qp};
 use super::stack::{Stack, Stacks};
 
@@ -34,6 +35,7 @@ pub struct Checker {
     /// The program has asked for attributes that the connection manager chooses.
     pub(super) asks_for_attributes: bool,
     pub(super) posts: Posts,
+    pub(super) ordering: Ordering,
     /// Registrations by place, for those who look for slow ways.
     pub(super) registrations: BTreeMap<u64, u32>,
 }
@@ -67,6 +69,7 @@ impl Checker {
             knows_forks: false,
             asks_for_attributes: false,
             posts: Posts::default(),
+            ordering: Ordering::default(),
             registrations: BTreeMap::new(),
         }
     }

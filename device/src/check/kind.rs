@@ -3,6 +3,8 @@
 /// What a check is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
+    /// Requests that rely on an order that is not promised.
+    Ordering,
     /// Completion queues and their events.
     Completions,
     /// Attributes of connections, and what comes of them.
@@ -17,6 +19,7 @@ impl Family {
     /// Its name, as reports have it.
     pub const fn name(self) -> &'static str {
         match self {
+            Family::Ordering => "ordering",
             Family::Completions => "completions",
             Family::Connections => "connections",
             Family::Process => "process",
@@ -55,6 +58,44 @@ macro_rules! kinds {
 }
 
 kinds! {
+    REMOTE_RACE "remote-race" Ordering
+        what: "Two requests of different queue pairs use the same memory of a peer, at least one writes it, \
+            and nothing orders them.",
+        why: "Queue pairs are not ordered with respect to each other. Which bytes stay, or whether a READ \
+            brings old, new or mixed bytes, differs from run to run.",
+        remedy: "Poll the completion of the first request before posting the second one, use one queue pair \
+            for both, or let the peers agree by messages who writes when.";
+
+    WRITE_PASSES_READ "write-passes-read" Ordering
+        what: "A WRITE follows a READ of the same remote memory on the same queue pair, without a fence.",
+        why: "A responder may take the bytes of a READ later than it executes WRITEs that follow, so the \
+            READ may bring what the WRITE stored.",
+        remedy: "Set IBV_SEND_FENCE on the WRITE, or poll the completion of the READ first.";
+
+    READ_RESULT_EARLY "read-result-early" Ordering
+        what: "A request sends memory that an earlier READ or atomic has still to fill.",
+        why: "An adapter may take the payload before the answer of the READ has come, and sends what was in \
+            the memory before.",
+        remedy: "Set IBV_SEND_FENCE on the request if it is on the same queue pair, or poll the completion \
+            of the READ or atomic first.";
+
+    NOTIFIED_ON_OTHER_QP "notified-on-other-qp" Ordering
+        what: "The program tells the peer of WRITEs by messages on another queue pair, before the WRITEs are \
+            known to have arrived.",
+        why: "Queue pairs are not ordered with respect to each other: the message may arrive first, and the \
+            peer reads old bytes.",
+        remedy: "Send the message on the queue pair of the WRITE, use RDMA_WRITE_WITH_IMM, or poll the \
+            completion of the WRITE before posting the message.";
+
+    WRITE_POLLED_IN_MEMORY "write-polled-in-memory" Ordering
+        what: "The program looks at memory in order to know that a WRITE of more than 8 bytes has arrived.",
+        why: "The specification does not say in which order the bytes of a WRITE are placed: the last byte \
+            may be there before the others. Adapters with relaxed ordering, and paths that split a \
+            message, do that.",
+        remedy: "Use RDMA_WRITE_WITH_IMM or a SEND after the WRITE on the same queue pair, and wait for its \
+            completion; or write a flag of at most 8 aligned bytes by a second WRITE on the same queue \
+            pair, where the adapter is known to keep that order.";
+
     CQ_TOO_SMALL "cq-too-small" Completions
         what: "A completion queue has room for fewer completions than can come to it.",
         why: "When more completions come than fit, the queue overruns: the adapter raises CQ_ERR, \

@@ -24,6 +24,7 @@ impl Subscriber for CheckSubscriber {
             | Topics::POLLS
             | Topics::COMPLETION_EVENTS
             | Topics::OBJECTS
+            | Topics::ACCESSES
     }
 
     fn hear(&self, _at_ns: u64, event: &Event<'_>) {
@@ -36,8 +37,14 @@ impl Checker {
     pub fn hear(&mut self, event: &Event<'_>) {
         match event {
             Event::Qp { qp, event } => self.hear_of_qp(qp, event),
-            Event::QpDestroyed { qp } => self.qp_destroyed(qp),
-            Event::Polled { cq, completion } => self.polled(cq.index, completion),
+            Event::QpDestroyed { qp } => {
+                self.order_of_end(qp.qpn.value());
+                self.qp_destroyed(qp);
+            }
+            Event::Polled { cq, completion } => {
+                self.polled(cq.index, completion);
+                self.order_of_poll(completion);
+            }
             Event::Armed { cq, solicited_only } => self.cq_armed(cq.index, *solicited_only),
             Event::CompletionEventRaised { cq } => self.event_raised(cq.index),
             Event::CompletionEventDelivered { cq } => self.event_delivered(cq.index),
@@ -48,9 +55,13 @@ impl Checker {
     fn hear_of_qp(&mut self, qp: &QpContext, event: &QpEvent<'_>) {
         let number = qp.qpn.value();
         match event {
-            QpEvent::StateChanged { to, .. } => self.state_changed(number, *to),
-            QpEvent::SendPosted { signaled, inline, length_bytes, opcode, .. } => {
+            QpEvent::StateChanged { to, peer, .. } => {
+                self.state_changed(number, *to);
+                self.order_of_state(number, *to, *peer);
+            }
+            QpEvent::SendPosted { signaled, inline, length_bytes, opcode, message, request, .. } => {
                 self.send_posted(number, *signaled);
+                self.order_of_post(number, *message, *length_bytes, request);
                 if !inline && opcode.info().class != WrClass::Local {
                     self.posted_from_memory(number, *length_bytes);
                 }
@@ -58,7 +69,12 @@ impl Checker {
             QpEvent::RecvPosted { .. } => self.receive_posted(number),
             QpEvent::Completed { completion, cq, released } => {
                 self.completed(number, *cq, completion, *released);
+                self.order_of_completion(number, completion, *released);
             }
+            QpEvent::RemoteAccess { class, range, ends } => {
+                self.order_of_access(number, *class, range, *ends);
+            }
+            QpEvent::RemoteWriteEnded { has_imm } => self.order_of_write(number, *has_imm),
             QpEvent::NakSent { syndrome: Syndrome::RnrNak { .. }, psn } => {
                 self.found_no_receive(number, psn.value());
             }

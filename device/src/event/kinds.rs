@@ -38,6 +38,8 @@ bitflags! {
         const RECOVERY = Topic::Recovery.bit();
         /// Requests completed.
         const COMPLETIONS = Topic::Completions.bit();
+        /// What peers do with registered memory.
+        const ACCESSES = Topic::Accesses.bit();
         /// Sentences for the operator.
         const LOG = Topic::Log.bit();
         /// Completions that the program polled; frequent.

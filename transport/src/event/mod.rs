@@ -12,8 +12,11 @@ mod identity;
 use core::fmt;
 
 use crate::path::{Flow, Path};
-use crate::types::{Cause, Counter, Peer, QpState, RecvRequest, SendOpcode, WcStatus, WorkCompletion};
-use crate::wire::{NakCode, Opcode, Packet, Psn, Qpn, Syndrome};
+use crate::types::{
+    Cause, Counter, Peer, QpState, RecvRequest, RemoteRange, SendOpcode, SendRequest, WcStatus,
+    WorkCompletion,
+};
+use crate::wire::{NakCode, Opcode, OperationClass, Packet, Psn, Qpn, Syndrome};
 
 pub use identity::{Departure, PacketIdentity, Side, Transmissions};
 
@@ -35,6 +38,8 @@ pub enum Topic {
     Recovery,
     /// Requests completed.
     Completions,
+    /// What peers do with registered memory.
+    Accesses,
     /// Sentences for the operator.
     Log,
 }
@@ -113,6 +118,8 @@ pub enum QpEvent<'a> {
         signaled: bool,
         /// Its payload was taken when it was posted.
         inline: bool,
+        /// The request as it was given.
+        request: &'a SendRequest<'a>,
     },
     /// A receive request was posted.
     RecvPosted {
@@ -252,6 +259,21 @@ pub enum QpEvent<'a> {
         /// Of a send request: requests that it ends, itself and the unsignaled ones before it. Else 0.
         released: u32,
     },
+    /// The peer writes or changes registered memory: the first packet of its request, or the only one, was
+    /// executed.
+    RemoteAccess {
+        /// A WRITE or an atomic.
+        class: OperationClass,
+        /// The whole range of the request.
+        range: RemoteRange,
+        /// It was the only packet.
+        ends: bool,
+    },
+    /// The last packet of a WRITE was executed, of which there was an [`QpEvent::RemoteAccess`] before.
+    RemoteWriteEnded {
+        /// An immediate came with it, so a receive request completes.
+        has_imm: bool,
+    },
     /// Something went wrong, in words for the operator.
     Logged(&'a Cause),
 }
@@ -286,6 +308,7 @@ impl QpEvent<'_> {
             | QpEvent::PeerStarved { .. }
             | QpEvent::ReceiverNotReady { .. } => Topic::Recovery,
             QpEvent::Completed { .. } => Topic::Completions,
+            QpEvent::RemoteAccess { .. } | QpEvent::RemoteWriteEnded { .. } => Topic::Accesses,
             QpEvent::Logged(_) => Topic::Log,
         }
     }
@@ -327,6 +350,8 @@ impl QpEvent<'_> {
             | QpEvent::Acknowledged { .. }
             | QpEvent::ReceiverNotReady { .. }
             | QpEvent::Completed { .. }
+            | QpEvent::RemoteAccess { .. }
+            | QpEvent::RemoteWriteEnded { .. }
             | QpEvent::Logged(_) => return None,
         };
         Some((counter, 1))
@@ -384,6 +409,10 @@ impl fmt::Display for QpEvent<'_> {
                 write!(f, "complete {direction}  wr_id {wr_id:#x}  {}  cq {cq}", status.name())?;
                 if *status == WcStatus::Success { write!(f, "  {byte_len} B") } else { Ok(()) }
             }
+            QpEvent::RemoteAccess { class, range, .. } => {
+                write!(f, "peer {class:?}  {} B at {:#x}", range.length_bytes, range.address)
+            }
+            QpEvent::RemoteWriteEnded { .. } => f.write_str("peer Write ends"),
             QpEvent::Logged(cause) => write!(f, "{cause}"),
         }
     }

@@ -2,10 +2,11 @@
 //! memory that the message names. All services put messages together here; what a fault leads to is theirs to
 //! say.
 
+use crate::event::{QpEvent, Topic};
 use crate::host::{Ended, Host, MemoryError, NoRecv, RecvWqe, RemoteKey, fault_of};
 use crate::qp::settings::Settings;
-use crate::types::{Access, Detail, WcFlags, WcOpcode, WcStatus, WorkCompletion};
-use crate::wire::{OperationClass, Packet};
+use crate::types::{Access, Detail, RemoteRange, WcFlags, WcOpcode, WcStatus, WorkCompletion};
+use crate::wire::{OperationClass, Packet, Reth};
 
 /// A message of which some packets have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,12 +236,18 @@ impl Inbound {
         if !payload.is_empty() {
             host.remote_write(key, address, payload).map_err(Fault::RemoteMemory)?;
         }
+        if let Some(reth) = reth {
+            tell_access(settings, reth, ends, host);
+        }
         if !ends {
             let (address, remaining) = (address.wrapping_add(bytes), remaining - bytes);
             self.message = Message::Write { rkey, address, remaining, total };
             return Ok(());
         }
         self.message = Message::None;
+        if host.listens(Topic::Accesses) {
+            host.emit(&settings.context, QpEvent::RemoteWriteEnded { has_imm });
+        }
         if has_imm {
             self.take_recv(settings, packet, host)?;
             let completion = self.completion(settings, packet, WcOpcode::RecvRdmaWithImm, total);
@@ -376,6 +383,15 @@ impl Inbound {
         };
         host.complete_recv(&settings.context, self.recv.cq, completion, false);
         true
+    }
+}
+
+/// Tells that the first packet of a WRITE was executed.
+fn tell_access<H: Host>(settings: &Settings, reth: Reth, ends: bool, host: &mut H) {
+    if host.listens(Topic::Accesses) {
+        let range = RemoteRange { rkey: reth.rkey, address: reth.address, length_bytes: reth.length.into() };
+        let class = OperationClass::Write;
+        host.emit(&settings.context, QpEvent::RemoteAccess { class, range, ends });
     }
 }
 

@@ -122,6 +122,7 @@ impl QueuePair {
                 packet_count,
                 signaled,
                 inline,
+                request,
             };
             host.emit(&self.settings.context, event);
         }

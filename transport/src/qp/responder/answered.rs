@@ -3,12 +3,13 @@
 use super::Responder;
 use super::check::{flush_access, packets_of, range_of};
 use super::refusal::{Refused, Stop};
+use crate::event::{QpEvent, Topic};
 use crate::host::{Host, MemoryError, RemoteKey};
 use crate::qp::inbound::remote_key;
 use crate::qp::response::{ReadRequest, Replay, ReplayKind};
 use crate::qp::settings::Settings;
 use crate::types::{Access, AtomicOperation};
-use crate::wire::Packet;
+use crate::wire::{OperationClass, Packet};
 
 impl Responder {
     /// Requests that are answered by a response of their own need a place in the queue.
@@ -80,6 +81,10 @@ impl Responder {
         }
         let key = remote_key(settings, packet, range.rkey, host)?;
         let original = host.remote_atomic(key, range.address, operation).map_err(Refused::access)?;
+        if host.listens(Topic::Accesses) {
+            let class = OperationClass::Atomic;
+            host.emit(&settings.context, QpEvent::RemoteAccess { class, range, ends: true });
+        }
         let psn = self.expected;
         if operation.returns_original() {
             self.remember(settings, 1, ReplayKind::Atomic { original });

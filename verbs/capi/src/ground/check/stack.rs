@@ -27,6 +27,17 @@ pub(super) fn capture(addresses: &mut Vec<u64>) {
     unsafe { backtrace::trace_unsynchronized(&mut look) };
 }
 
+/// How often the calling thread has waited in the operating system.
+pub(super) fn switches() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills the structure, which is valid when it is all zero.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    usage.ru_nvcsw.unsigned_abs()
+}
+
 /// Where this library is in memory.
 fn own_range() -> &'static Range<u64> {
     static RANGE: OnceLock<Range<u64>> = OnceLock::new();

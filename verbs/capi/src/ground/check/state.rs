@@ -40,7 +40,8 @@ pub(super) fn checker() -> &'static Arc<Mutex<Checker>> {
     CHECKER.get_or_init(|| {
         let settings = environment::settings().ok().and_then(|settings| settings.check.as_ref());
         let looks_for_slow = settings.is_some_and(|settings| settings.looks_for_slow);
-        Arc::new(Mutex::new(Checker::new(stack::capture, looks_for_slow)))
+        let checker = Checker::new(stack::capture, looks_for_slow).with_switches(stack::switches);
+        Arc::new(Mutex::new(checker))
     })
 }
 

@@ -1,0 +1,75 @@
+//! WRITEs of peers into the memory of this process.
+
+use pumice_transport::types::RemoteRange;
+use pumice_transport::wire::OperationClass;
+
+use super::super::checker::{Checker, Found, related};
+use super::super::kind::REMOTE_RACE;
+use super::in_words;
+
+/// Queue pairs that are compared with one that a WRITE begins on.
+const MAX_COMPARED: usize = 64;
+
+/// A WRITE of which packets are to come.
+#[derive(Debug, Clone)]
+pub(super) struct Incoming {
+    range: RemoteRange,
+    /// What another queue pair's peer did meanwhile to bytes of the range.
+    met: Option<(u32, RemoteRange)>,
+}
+
+fn share_bytes(one: &RemoteRange, other: &RemoteRange) -> bool {
+    let end = |range: &RemoteRange| range.address.saturating_add(range.length_bytes);
+    one.rkey == other.rkey && one.address < end(other) && other.address < end(one)
+}
+
+impl Checker {
+    pub(in super::super) fn order_of_access(
+        &mut self,
+        number: u32,
+        class: OperationClass,
+        range: &RemoteRange,
+        ends: bool,
+    ) {
+        let others =
+            self.ordering.qps.iter_mut().filter(|(other, qp)| **other != number && qp.incoming.is_some());
+        for (_, qp) in others.take(MAX_COMPARED) {
+            if let Some(open) = qp.incoming.as_mut().filter(|open| share_bytes(&open.range, range)) {
+                open.met.get_or_insert((number, *range));
+            }
+        }
+        let Some(qp) = self.ordering.qps.get_mut(&number) else { return };
+        if class == OperationClass::Write {
+            qp.echo.begins(range.length_bytes);
+            qp.incoming = (!ends).then_some(Incoming { range: *range, met: None });
+        }
+    }
+
+    /// The last packet of a WRITE was executed.
+    pub(in super::super) fn order_of_write(&mut self, number: u32, has_imm: bool) {
+        if !self.is_connected_to_own(number) {
+            self.heard();
+        }
+        let told = self.ordering.told;
+        let Some(qp) = self.ordering.qps.get_mut(&number) else { return };
+        if !has_imm {
+            qp.echo.written(told);
+        }
+        if let Some(Incoming { range, met: Some((other, its)) }) = qp.incoming.take() {
+            self.tell_meeting(number, &range, other, &its);
+        }
+    }
+
+    fn tell_meeting(&mut self, number: u32, range: &RemoteRange, other: u32, its: &RemoteRange) {
+        let (object, second) = (self.name_of(number), self.name_of(other));
+        let made = |number: u32| self.qps.get(&number).map(|qp| qp.made.clone()).unwrap_or_default();
+        let (place, second_made) = (made(number), made(other));
+        let numbers = format!(
+            "while a WRITE came to {object}, {}, another request came to {second}, {}",
+            in_words(range),
+            in_words(its)
+        );
+        let related = vec![related(format!("{second} was made here"), &second_made)];
+        self.found(&REMOTE_RACE, Found { object, numbers, place, related });
+    }
+}

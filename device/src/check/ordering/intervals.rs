@@ -1,0 +1,103 @@
+//! Ranges of memory, found by the bytes that they share with another range.
+
+use std::collections::BTreeMap;
+
+/// Ranges that are kept; later ones are not noted.
+const MAX_RANGES: usize = 1 << 16;
+/// Ranges that a search looks at.
+const MAX_LOOKS: usize = 512;
+
+/// Names a range that was noted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RangeId<K> {
+    space: K,
+    start: u64,
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Noted<V> {
+    end: u64,
+    value: V,
+}
+
+/// Ranges of bytes, each with a value. `K` tells address spaces apart.
+#[derive(Debug)]
+pub(super) struct Intervals<K, V> {
+    ranges: BTreeMap<RangeId<K>, Noted<V>>,
+    /// No range is longer.
+    longest: u64,
+    next: u64,
+}
+
+impl<K, V> Default for Intervals<K, V> {
+    fn default() -> Intervals<K, V> {
+        Intervals { ranges: BTreeMap::new(), longest: 0, next: 0 }
+    }
+}
+
+impl<K: Ord + Copy, V> Intervals<K, V> {
+    /// Notes a range; `None` if it is empty, or there are too many.
+    pub(super) fn insert(&mut self, space: K, start: u64, bytes: u64, value: V) -> Option<RangeId<K>> {
+        if bytes == 0 || self.ranges.len() >= MAX_RANGES {
+            return None;
+        }
+        self.longest = self.longest.max(bytes);
+        self.next += 1;
+        let id = RangeId { space, start, number: self.next };
+        self.ranges.insert(id, Noted { end: start.saturating_add(bytes), value });
+        Some(id)
+    }
+
+    pub(super) fn remove(&mut self, id: RangeId<K>) {
+        self.ranges.remove(&id);
+        if self.ranges.is_empty() {
+            self.longest = 0;
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.ranges.clear();
+        self.longest = 0;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// The values of the ranges that share bytes with this one, and their first bytes.
+    pub(super) fn sharing(&self, space: K, start: u64, bytes: u64) -> impl Iterator<Item = (u64, &V)> {
+        let first = RangeId { space, start: start.saturating_sub(self.longest), number: 0 };
+        let end = RangeId { space, start: start.saturating_add(bytes), number: 0 };
+        let found = if bytes == 0 { first..first } else { first..end };
+        let near = self.ranges.range(found).take(MAX_LOOKS);
+        near.filter(move |(_, noted)| noted.end > start).map(|(id, noted)| (id.start, &noted.value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_found_by_the_bytes_they_share() {
+        let mut ranges = Intervals::default();
+        let one = ranges.insert(1, 100, 10, 'a').unwrap();
+        ranges.insert(1, 100, 1, 'b').unwrap();
+        ranges.insert(1, 109, u64::MAX, 'c').unwrap();
+        ranges.insert(2, 100, 10, 'd').unwrap();
+        assert_eq!(ranges.insert(1, 7, 0, 'e'), None);
+        let found = |ranges: &Intervals<i32, char>, space, start, bytes| -> String {
+            ranges.sharing(space, start, bytes).map(|(_, value)| *value).collect()
+        };
+        assert_eq!(found(&ranges, 1, 100, 1), "ab");
+        assert_eq!(found(&ranges, 1, 101, 8), "a");
+        assert_eq!(found(&ranges, 1, 101, 9), "ac");
+        assert_eq!(found(&ranges, 1, 0, 100), "");
+        assert_eq!(found(&ranges, 1, 100, 0), "");
+        assert_eq!(found(&ranges, 2, u64::MAX, 9), "");
+        ranges.remove(one);
+        assert_eq!(found(&ranges, 1, 101, 9), "c");
+        assert_eq!(found(&ranges, 1, u64::MAX - 1, 9), "c", "ranges end at the last address");
+    }
+}

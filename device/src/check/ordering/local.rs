@@ -1,0 +1,61 @@
+//! Requests that send what an earlier READ or atomic has still to bring.
+
+use pumice_transport::types::{SendFlags, SendRequest};
+
+use super::super::checker::{Checker, Found, related};
+use super::super::kind::READ_RESULT_EARLY;
+use super::super::stack::Stack;
+
+/// Memory that a READ or an atomic fills.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Landing {
+    number: u32,
+    message: u64,
+    name: &'static str,
+    place: Stack,
+}
+
+impl Checker {
+    /// A request is posted: its buffers may be those of a READ that is not over.
+    pub(super) fn look_at_source(&mut self, number: u32, request: &SendRequest<'_>) {
+        let is_sent = request.opcode.info().data.is_sent() && !request.flags.contains(SendFlags::INLINE);
+        if !is_sent || self.ordering.landings.is_empty() {
+            return;
+        }
+        let fenced = self.ordering.qps.get(&number).map_or(0, |qp| qp.fenced);
+        let open = |landing: &&Landing| landing.number != number || landing.message >= fenced;
+        let ranges = request.sges.iter().flat_map(|sge| {
+            self.ordering.landings.sharing((), sge.address, sge.length.into()).map(|(_, landing)| landing)
+        });
+        let Some(landing) = ranges.into_iter().find(open).cloned() else { return };
+        let object = self.name_of(number);
+        let place = self.here();
+        let way = if landing.number == number { "IBV_SEND_FENCE" } else { "a polled completion" };
+        let numbers = format!(
+            "{} on {object} sends memory that a {} of {} fills, which is not known to be over; there is no {way} \
+             between them",
+            request.opcode.name(),
+            landing.name,
+            self.name_of(landing.number),
+        );
+        let related = vec![related(format!("the {} was posted here", landing.name), &landing.place)];
+        self.found(&READ_RESULT_EARLY, Found { object, numbers, place, related });
+    }
+
+    /// Keeps where the answer of a request goes.
+    pub(super) fn keep_destination(&mut self, number: u32, message: u64, request: &SendRequest<'_>) {
+        let info = request.opcode.info();
+        if info.data.is_sent() || !info.needs_response() || request.sges.is_empty() {
+            return;
+        }
+        let landing = Landing { number, message, name: info.name, place: self.place_of_post(number) };
+        let ordering = &mut self.ordering;
+        let Some(qp) = ordering.qps.get_mut(&number) else { return };
+        for sge in request.sges {
+            let noted = ordering.landings.insert((), sge.address, sge.length.into(), landing.clone());
+            if let Some(old) = noted.and_then(|id| qp.local.keep(message, id)) {
+                ordering.landings.remove(old);
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Requests of which one writes memory of the peer that another one uses, and nothing orders them.
+
+use pumice_transport::types::{RemoteRange, SendRequest, WrClass};
+
+use super::super::checker::{Checker, Found, related};
+use super::super::kind::{Kind, REMOTE_RACE, WRITE_PASSES_READ};
+use super::super::stack::Stack;
+use super::{PeerProcess, in_words};
+
+/// Memory of a peer: the peer, and the R_Key.
+pub(super) type Space = (PeerProcess, u32);
+
+/// What a request does with memory of a peer.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Access {
+    number: u32,
+    message: u64,
+    class: WrClass,
+    name: &'static str,
+    place: Stack,
+}
+
+/// The memory of the peer that a request names.
+fn target_of(request: &SendRequest<'_>, length_bytes: u32) -> Option<(WrClass, RemoteRange)> {
+    let info = request.opcode.info();
+    let length_bytes = match info.class {
+        WrClass::Write | WrClass::Read => length_bytes.into(),
+        WrClass::Atomic => 8,
+        // ATOMIC WRITE, with its one word; FLUSH uses no bytes.
+        WrClass::Confirmed if info.data.is_sent() => 8,
+        _ => return None,
+    };
+    let range = RemoteRange { rkey: request.remote.rkey, address: request.remote.address, length_bytes };
+    let class = if info.class == WrClass::Confirmed { WrClass::Atomic } else { info.class };
+    (length_bytes > 0).then_some((class, range))
+}
+
+/// Whether the bytes depend on which of two requests of different queue pairs is first.
+fn conflict(one: WrClass, other: WrClass) -> bool {
+    one == WrClass::Write || other == WrClass::Write
+}
+
+impl Checker {
+    /// A request is posted: others may use the same memory of the peer.
+    pub(super) fn look_at_target(&mut self, number: u32, length_bytes: u32, request: &SendRequest<'_>) {
+        if self.ordering.remote.is_empty() {
+            return;
+        }
+        let Some((class, range)) = target_of(request, length_bytes) else { return };
+        let Some(qp) = self.ordering.qps.get(&number) else { return };
+        let (space, fenced) = ((qp.peer, range.rkey), qp.fenced);
+        let against = |access: &Access| -> Option<&'static Kind> {
+            if access.number != number {
+                return conflict(class, access.class).then_some(&REMOTE_RACE);
+            }
+            let passes = class == WrClass::Write && access.class == WrClass::Read && access.message >= fenced;
+            passes.then_some(&WRITE_PASSES_READ)
+        };
+        let mut shared = self.ordering.remote.sharing(space, range.address, range.length_bytes);
+        let found = shared.find_map(|(_, access)| Some((against(access)?, access.clone())));
+        drop(shared);
+        let Some((kind, access)) = found else { return };
+        self.tell_order(kind, number, request.opcode.name(), &range, &access);
+    }
+
+    fn tell_order(
+        &mut self,
+        kind: &'static Kind,
+        number: u32,
+        name: &'static str,
+        range: &RemoteRange,
+        access: &Access,
+    ) {
+        let place = self.here();
+        let (object, other) = (self.name_of(number), self.name_of(access.number));
+        let numbers = format!(
+            "{name} on {object}, {}; a {} on {other} of bytes of this range was posted before and is not known \
+             to be over",
+            in_words(range),
+            access.name
+        );
+        let related = vec![related(format!("the {} was posted here", access.name), &access.place)];
+        self.found(kind, Found { object, numbers, place, related });
+    }
+
+    /// Keeps what a request does with memory of the peer, if another one can meet it.
+    pub(super) fn keep_target(
+        &mut self,
+        number: u32,
+        message: u64,
+        length_bytes: u32,
+        is_shared: bool,
+        request: &SendRequest<'_>,
+    ) {
+        let Some((class, range)) = target_of(request, length_bytes) else { return };
+        if !is_shared && class != WrClass::Read {
+            return;
+        }
+        let place = self.place_of_post(number);
+        let access = Access { number, message, class, name: request.opcode.name(), place };
+        let ordering = &mut self.ordering;
+        let Some(qp) = ordering.qps.get_mut(&number) else { return };
+        let space = (qp.peer, range.rkey);
+        let noted = ordering.remote.insert(space, range.address, range.length_bytes, access);
+        if let Some(old) = noted.and_then(|id| qp.remote.keep(message, id)) {
+            ordering.remote.remove(old);
+        }
+    }
+}
