@@ -6,7 +6,7 @@ use std::fmt;
 use super::finding::{Finding, Findings, Related};
 use super::kind::{Family, Kind};
 use super::objects::Objects;
-use super::ordering::Ordering;
+use super::orders::Ordering;
 use super::queues::{Cq, Posts, Qp};
 use super::stack::{Stack, Stacks};
 

@@ -3,25 +3,13 @@
 use pumice_transport::types::RemoteRange;
 use pumice_transport::wire::OperationClass;
 
-use super::super::checker::{Checker, Found, related};
-use super::super::kind::REMOTE_RACE;
-use super::in_words;
+use super::words::in_words;
+use crate::check::checker::{Checker, Found, related};
+use crate::check::kind::REMOTE_RACE;
+use crate::check::orders::{Incoming, share_bytes};
 
 /// Queue pairs that are compared with one that a WRITE begins on.
 const MAX_COMPARED: usize = 64;
-
-/// A WRITE of which packets are to come.
-#[derive(Debug, Clone)]
-pub(super) struct Incoming {
-    range: RemoteRange,
-    /// What another queue pair's peer did meanwhile to bytes of the range.
-    met: Option<(u32, RemoteRange)>,
-}
-
-fn share_bytes(one: &RemoteRange, other: &RemoteRange) -> bool {
-    let end = |range: &RemoteRange| range.address.saturating_add(range.length_bytes);
-    one.rkey == other.rkey && one.address < end(other) && other.address < end(one)
-}
 
 impl Checker {
     pub(in super::super) fn order_of_access(

@@ -2,18 +2,9 @@
 
 use pumice_transport::types::{SendFlags, SendRequest};
 
-use super::super::checker::{Checker, Found, related};
-use super::super::kind::READ_RESULT_EARLY;
-use super::super::stack::Stack;
-
-/// Memory that a READ or an atomic fills.
-#[derive(Debug, Clone)]
-pub(in super::super) struct Landing {
-    number: u32,
-    message: u64,
-    name: &'static str,
-    place: Stack,
-}
+use crate::check::checker::{Checker, Found, related};
+use crate::check::kind::READ_RESULT_EARLY;
+use crate::check::orders::Landing;
 
 impl Checker {
     /// A request is posted: its buffers may be those of a READ that is not over.
@@ -32,8 +23,8 @@ impl Checker {
         let place = self.here();
         let way = if landing.number == number { "IBV_SEND_FENCE" } else { "a polled completion" };
         let numbers = format!(
-            "{} on {object} sends memory that a {} of {} fills, which is not known to be over; there is no {way} \
-             between them",
+            "{} on {object} sends memory that a {} of {} fills, which is not known to be over; there is no \
+             {way} between them",
             request.opcode.name(),
             landing.name,
             self.name_of(landing.number),

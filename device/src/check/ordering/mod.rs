@@ -5,50 +5,19 @@
 //! longer compared with what is posted after it.
 
 mod incoming;
-mod intervals;
 mod local;
 mod notices;
-mod queue_pairs;
 mod remote;
 mod spinning;
 #[cfg(test)]
 mod tests;
+mod words;
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
-
-use pumice_transport::types::{Peer, QpState, RemoteRange, SendRequest, WorkCompletion};
-use pumice_transport::wire::ProcessIndex;
+use pumice_transport::types::{Peer, QpState, SendRequest, WorkCompletion};
 
 use super::checker::Checker;
-use intervals::Intervals;
-use queue_pairs::{MAX_PLACES, OrderedQp};
-
-pub use spinning::Switches;
-
-/// The process that a queue pair is connected to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct PeerProcess {
-    address: IpAddr,
-    process: ProcessIndex,
-}
-
-/// What is known about the order of requests.
-#[derive(Debug, Default)]
-pub(super) struct Ordering {
-    /// Connected queue pairs, by number.
-    qps: BTreeMap<u32, OrderedQp>,
-    /// How many of them a peer has.
-    peers: BTreeMap<PeerProcess, u32>,
-    /// What requests that are not known to be over do with memory of peers.
-    remote: Intervals<remote::Space, remote::Access>,
-    /// Memory of the program that READs and atomics will fill.
-    landings: Intervals<(), local::Landing>,
-    notices: BTreeMap<PeerProcess, notices::Notices>,
-    /// Changes when the program may have been told of anything.
-    told: u64,
-    switches: Option<Switches>,
-}
+use super::orders::{MAX_PLACES, Notices, OrderedQp, PeerProcess};
+use super::stack::Stack;
 
 impl Checker {
     /// A send request was posted, the `message`-th of its queue pair.
@@ -74,10 +43,10 @@ impl Checker {
     }
 
     /// Where the newest request of a queue pair was posted, for the first ones.
-    fn place_of_post(&mut self, number: u32) -> super::stack::Stack {
-        let Some(qp) = self.ordering.qps.get_mut(&number) else { return Default::default() };
+    fn place_of_post(&mut self, number: u32) -> Stack {
+        let Some(qp) = self.ordering.qps.get_mut(&number) else { return Stack::default() };
         if qp.places >= MAX_PLACES {
-            return Default::default();
+            return Stack::default();
         }
         qp.places += 1;
         self.here()
@@ -113,7 +82,7 @@ impl Checker {
     /// A peer may have told that what was posted before has arrived.
     fn heard(&mut self) {
         self.ordering.remote.clear();
-        self.ordering.notices.values_mut().for_each(notices::Notices::heard);
+        self.ordering.notices.values_mut().for_each(Notices::heard);
     }
 
     pub(super) fn order_of_state(&mut self, number: u32, to: QpState, peer: Option<Peer>) {
@@ -163,9 +132,4 @@ impl Checker {
     fn name_of(&self, number: u32) -> String {
         self.qps.get(&number).map_or_else(|| format!("queue pair number {number:#x}"), |qp| qp.name.clone())
     }
-}
-
-/// As in "64 bytes at 0x1000".
-fn in_words(range: &RemoteRange) -> String {
-    format!("{} at {:#x}", super::checker::counted(range.length_bytes, "byte"), range.address)
 }

@@ -2,58 +2,9 @@
 
 use pumice_transport::types::{SendOpcode, SendRequest, WrClass};
 
-use super::super::checker::{Checker, Found, counted, related};
-use super::super::kind::NOTIFIED_ON_OTHER_QP;
-use super::super::stack::Stack;
-
-/// Times in sequence that a message follows WRITEs of another queue pair, before that is told. Messages that
-/// have nothing to do with the WRITEs do not take turns with them for so long.
-const TURNS: u32 = 8;
-
-/// The WRITEs and the messages to one peer.
-#[derive(Debug, Default)]
-pub(super) struct Notices {
-    /// The newest WRITE without a message after it.
-    written: Option<Written>,
-    /// The queue pairs of the WRITEs and of the messages.
-    pair: (u32, u32),
-    turns: u32,
-    is_told: bool,
-}
-
-#[derive(Debug)]
-struct Written {
-    number: u32,
-    message: u64,
-    place: Stack,
-}
-
-impl Notices {
-    /// The peer may have told that the WRITEs have arrived.
-    pub(super) fn heard(&mut self) {
-        self.written = None;
-    }
-
-    /// A message on `number`; `is_over`: the program knows that the WRITE before it is over. Returns the WRITE
-    /// if the message is one too many.
-    fn told_of(&mut self, number: u32, is_over: impl Fn(&Written) -> bool) -> Option<Written> {
-        let Some(written) = self.written.take() else {
-            if self.pair.1 == number {
-                self.turns = 0;
-            }
-            return None;
-        };
-        let pair = (written.number, number);
-        if written.number == number || is_over(&written) {
-            self.turns = 0;
-            return None;
-        }
-        self.turns = if pair == self.pair { self.turns + 1 } else { 1 };
-        self.pair = pair;
-        let is_one_too_many = self.turns >= TURNS && !std::mem::replace(&mut self.is_told, true);
-        is_one_too_many.then_some(written)
-    }
-}
+use crate::check::checker::{Checker, Found, counted, related};
+use crate::check::kind::NOTIFIED_ON_OTHER_QP;
+use crate::check::orders::{NOTICE_TURNS, Written};
 
 impl Checker {
     pub(super) fn look_at_notice(&mut self, number: u32, message: u64, request: &SendRequest<'_>) {
@@ -83,9 +34,9 @@ impl Checker {
         let place = self.here();
         let (object, other) = (self.name_of(number), self.name_of(written.number));
         let numbers = format!(
-            "{name} on {object} followed RDMA_WRITEs on {other} to the same peer {}, each time before the WRITE's \
-             completion was polled",
-            counted(TURNS.into(), "time")
+            "{name} on {object} followed RDMA_WRITEs on {other} to the same peer {}, each time before the \
+             WRITE's completion was polled",
+            counted(NOTICE_TURNS.into(), "time")
         );
         let related = vec![related("the last RDMA_WRITE was posted here", &written.place)];
         self.found(&NOTIFIED_ON_OTHER_QP, Found { object, numbers, place, related });

@@ -2,43 +2,10 @@
 
 use pumice_transport::types::{RemoteRange, SendRequest, WrClass};
 
-use super::super::checker::{Checker, Found, related};
-use super::super::kind::{Kind, REMOTE_RACE, WRITE_PASSES_READ};
-use super::super::stack::Stack;
-use super::{PeerProcess, in_words};
-
-/// Memory of a peer: the peer, and the R_Key.
-pub(super) type Space = (PeerProcess, u32);
-
-/// What a request does with memory of a peer.
-#[derive(Debug, Clone)]
-pub(in super::super) struct Access {
-    number: u32,
-    message: u64,
-    class: WrClass,
-    name: &'static str,
-    place: Stack,
-}
-
-/// The memory of the peer that a request names.
-fn target_of(request: &SendRequest<'_>, length_bytes: u32) -> Option<(WrClass, RemoteRange)> {
-    let info = request.opcode.info();
-    let length_bytes = match info.class {
-        WrClass::Write | WrClass::Read => length_bytes.into(),
-        WrClass::Atomic => 8,
-        // ATOMIC WRITE, with its one word; FLUSH uses no bytes.
-        WrClass::Confirmed if info.data.is_sent() => 8,
-        _ => return None,
-    };
-    let range = RemoteRange { rkey: request.remote.rkey, address: request.remote.address, length_bytes };
-    let class = if info.class == WrClass::Confirmed { WrClass::Atomic } else { info.class };
-    (length_bytes > 0).then_some((class, range))
-}
-
-/// Whether the bytes depend on which of two requests of different queue pairs is first.
-fn conflict(one: WrClass, other: WrClass) -> bool {
-    one == WrClass::Write || other == WrClass::Write
-}
+use super::words::in_words;
+use crate::check::checker::{Checker, Found, related};
+use crate::check::kind::{Kind, REMOTE_RACE, WRITE_PASSES_READ};
+use crate::check::orders::{Access, conflict, target_of};
 
 impl Checker {
     /// A request is posted: others may use the same memory of the peer.
@@ -74,8 +41,8 @@ impl Checker {
         let place = self.here();
         let (object, other) = (self.name_of(number), self.name_of(access.number));
         let numbers = format!(
-            "{name} on {object}, {}; a {} on {other} of bytes of this range was posted before and is not known \
-             to be over",
+            "{name} on {object}, {}; a {} on {other} of bytes of this range was posted before and is not \
+             known to be over",
             in_words(range),
             access.name
         );

@@ -9,7 +9,7 @@ const MAX_LOOKS: usize = 512;
 
 /// Names a range that was noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct RangeId<K> {
+pub(in crate::check) struct RangeId<K> {
     space: K,
     start: u64,
     number: u64,
@@ -23,7 +23,7 @@ struct Noted<V> {
 
 /// Ranges of bytes, each with a value. `K` tells address spaces apart.
 #[derive(Debug)]
-pub(super) struct Intervals<K, V> {
+pub(in crate::check) struct Intervals<K, V> {
     ranges: BTreeMap<RangeId<K>, Noted<V>>,
     /// No range is longer.
     longest: u64,
@@ -38,7 +38,13 @@ impl<K, V> Default for Intervals<K, V> {
 
 impl<K: Ord + Copy, V> Intervals<K, V> {
     /// Notes a range; `None` if it is empty, or there are too many.
-    pub(super) fn insert(&mut self, space: K, start: u64, bytes: u64, value: V) -> Option<RangeId<K>> {
+    pub(in crate::check) fn insert(
+        &mut self,
+        space: K,
+        start: u64,
+        bytes: u64,
+        value: V,
+    ) -> Option<RangeId<K>> {
         if bytes == 0 || self.ranges.len() >= MAX_RANGES {
             return None;
         }
@@ -49,24 +55,29 @@ impl<K: Ord + Copy, V> Intervals<K, V> {
         Some(id)
     }
 
-    pub(super) fn remove(&mut self, id: RangeId<K>) {
+    pub(in crate::check) fn remove(&mut self, id: RangeId<K>) {
         self.ranges.remove(&id);
         if self.ranges.is_empty() {
             self.longest = 0;
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::check) fn clear(&mut self) {
         self.ranges.clear();
         self.longest = 0;
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::check) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// The values of the ranges that share bytes with this one, and their first bytes.
-    pub(super) fn sharing(&self, space: K, start: u64, bytes: u64) -> impl Iterator<Item = (u64, &V)> {
+    pub(in crate::check) fn sharing(
+        &self,
+        space: K,
+        start: u64,
+        bytes: u64,
+    ) -> impl Iterator<Item = (u64, &V)> {
         let first = RangeId { space, start: start.saturating_sub(self.longest), number: 0 };
         let end = RangeId { space, start: start.saturating_add(bytes), number: 0 };
         let found = if bytes == 0 { first..first } else { first..end };

@@ -4,17 +4,20 @@ use std::collections::VecDeque;
 
 use pumice_transport::types::{SendFlags, SendRequest};
 
+use super::echo::Echo;
+use super::incoming::Incoming;
 use super::intervals::RangeId;
-use super::{PeerProcess, incoming, remote, spinning};
+use super::peer::PeerProcess;
+use super::remote::Space;
 
 /// Requests and completions that are remembered of a queue pair.
 const MAX_KEPT: usize = 1 << 14;
 /// Posts of a queue pair whose place is captured, because that costs time.
-pub(super) const MAX_PLACES: u32 = 64;
+pub(in crate::check) const MAX_PLACES: u32 = 64;
 
 /// Ranges of requests, oldest first.
 #[derive(Debug)]
-pub(super) struct Ranges<K>(VecDeque<(u64, RangeId<K>)>);
+pub(in crate::check) struct Ranges<K>(VecDeque<(u64, RangeId<K>)>);
 
 impl<K> Default for Ranges<K> {
     fn default() -> Ranges<K> {
@@ -24,13 +27,13 @@ impl<K> Default for Ranges<K> {
 
 impl<K: Copy> Ranges<K> {
     /// Keeps a range of a request, and returns one that is too many.
-    pub(super) fn keep(&mut self, message: u64, id: RangeId<K>) -> Option<RangeId<K>> {
+    pub(in crate::check) fn keep(&mut self, message: u64, id: RangeId<K>) -> Option<RangeId<K>> {
         self.0.push_back((message, id));
         if self.0.len() > MAX_KEPT { self.0.pop_front().map(|(_, id)| id) } else { None }
     }
 
     /// The next range of a request before `known`.
-    pub(super) fn over(&mut self, known: u64) -> Option<RangeId<K>> {
+    pub(in crate::check) fn over(&mut self, known: u64) -> Option<RangeId<K>> {
         let (message, id) = *self.0.front()?;
         if message >= known {
             return None;
@@ -42,27 +45,27 @@ impl<K: Copy> Ranges<K> {
 
 /// A connected queue pair.
 #[derive(Debug)]
-pub(super) struct OrderedQp {
-    pub(super) peer: PeerProcess,
+pub(in crate::check) struct OrderedQp {
+    pub(in crate::check) peer: PeerProcess,
     /// Requests before this one are over.
     ended: u64,
     /// What `ended` was at the completions that wait to be polled.
     unpolled: VecDeque<u64>,
     /// The program knows that requests before this one are over.
-    pub(super) known: u64,
+    pub(in crate::check) known: u64,
     /// A request with a fence is the newest that this queue pair has of them: requests before it were over
     /// when later ones began.
-    pub(super) fenced: u64,
-    pub(super) remote: Ranges<remote::Space>,
-    pub(super) local: Ranges<()>,
-    pub(super) places: u32,
+    pub(in crate::check) fenced: u64,
+    pub(in crate::check) remote: Ranges<Space>,
+    pub(in crate::check) local: Ranges<()>,
+    pub(in crate::check) places: u32,
     /// A WRITE of the peer of which packets are to come.
-    pub(super) incoming: Option<incoming::Incoming>,
-    pub(super) echo: spinning::Echo,
+    pub(in crate::check) incoming: Option<Incoming>,
+    pub(in crate::check) echo: Echo,
 }
 
 impl OrderedQp {
-    pub(super) fn new(peer: PeerProcess) -> OrderedQp {
+    pub(in crate::check) fn new(peer: PeerProcess) -> OrderedQp {
         OrderedQp {
             peer,
             ended: 0,
@@ -73,17 +76,17 @@ impl OrderedQp {
             local: Ranges::default(),
             places: 0,
             incoming: None,
-            echo: spinning::Echo::default(),
+            echo: Echo::default(),
         }
     }
 
-    pub(super) fn fence(&mut self, message: u64, request: &SendRequest<'_>) {
+    pub(in crate::check) fn fence(&mut self, message: u64, request: &SendRequest<'_>) {
         if request.flags.contains(SendFlags::FENCE) {
             self.fenced = message;
         }
     }
 
-    pub(super) fn completed(&mut self, released: u32) {
+    pub(in crate::check) fn completed(&mut self, released: u32) {
         self.ended = self.ended.saturating_add(released.max(1).into());
         self.unpolled.push_back(self.ended);
         if self.unpolled.len() > MAX_KEPT {
@@ -91,7 +94,7 @@ impl OrderedQp {
         }
     }
 
-    pub(super) fn polled(&mut self) {
+    pub(in crate::check) fn polled(&mut self) {
         if let Some(ended) = self.unpolled.pop_front() {
             self.known = self.known.max(ended);
         }

@@ -1,0 +1,40 @@
+//! What is remembered of requests in order to know which of them nothing orders.
+
+mod echo;
+mod incoming;
+mod intervals;
+mod local;
+mod notices;
+mod peer;
+mod queue_pair;
+mod remote;
+
+use std::collections::BTreeMap;
+
+pub(super) use incoming::{Incoming, share_bytes};
+use intervals::Intervals;
+pub(super) use local::Landing;
+pub(super) use notices::{NOTICE_TURNS, Notices, Written};
+pub(super) use peer::PeerProcess;
+pub(super) use queue_pair::{MAX_PLACES, OrderedQp};
+pub(super) use remote::{Access, conflict, target_of};
+
+/// How often the calling thread has waited in the operating system since it began.
+pub type Switches = fn() -> u64;
+
+/// What is known about the order of requests.
+#[derive(Debug, Default)]
+pub(super) struct Ordering {
+    /// Connected queue pairs, by number.
+    pub(super) qps: BTreeMap<u32, OrderedQp>,
+    /// How many of them a peer has.
+    pub(super) peers: BTreeMap<PeerProcess, u32>,
+    /// What requests that are not known to be over do with memory of peers.
+    pub(super) remote: Intervals<remote::Space, Access>,
+    /// Memory of the program that READs and atomics will fill.
+    pub(super) landings: Intervals<(), Landing>,
+    pub(super) notices: BTreeMap<PeerProcess, Notices>,
+    /// Changes when the program may have been told of anything.
+    pub(super) told: u64,
+    pub(super) switches: Option<Switches>,
+}
