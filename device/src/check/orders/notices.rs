@@ -30,8 +30,8 @@ impl Notices {
         self.written = None;
     }
 
-    /// A message on `number`; `is_over`: the program knows that the WRITE before it is over. Returns the WRITE
-    /// if the message is one too many.
+    /// A message on `number`; `is_over`: the program knows that the WRITE before it is over. Returns the
+    /// WRITE if the message is one too many.
     pub(in crate::check) fn told_of(
         &mut self,
         number: u32,
