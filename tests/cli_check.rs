@@ -90,8 +90,9 @@ fn is_at(finding: &Value, name: &str, line: u64) -> bool {
 }
 
 /// Programs with planted bugs, and the further words that a run of them needs.
-const PLANTED: [(&str, &[&str]); 28] = [
+const PLANTED: [(&str, &[&str]); 29] = [
     ("remote_race", &[]),
+    ("peers_race", &["--fault", "drop qp=0 opcode=write message=0 packet=7 transmission=1"]),
     ("read_relied_on", &[]),
     ("notified_on_other_qp", &[]),
     ("write_polled_in_memory", &[]),
