@@ -75,7 +75,7 @@ pub(crate) enum Command {
     Sweep(SweepOptions),
     /// Show what the running processes of this user have counted: traffic, drops by reason, retries
     ///
-    /// The exit code is 1 if a process did not answer.
+    /// The exit code is 1 if a process did not answer. With --listen it serves metrics until ^C.
     Stat(StatOptions),
     /// Show live in the terminal what the running processes of this user do: queue pairs, rates, errors
     ///

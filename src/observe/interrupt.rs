@@ -1,9 +1,12 @@
 //! Waiting that SIGINT and SIGTERM end.
 
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// The end of a pipe that signals write to.
@@ -23,6 +26,20 @@ impl Interrupt {
             signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
         }
         Ok(Interrupt { signals })
+    }
+
+    /// Waits until something can be read from `input`, and no longer than `time`. True if a signal has come.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn wait_beside(&self, input: &impl AsFd, time: Duration) -> io::Result<bool> {
+        let mut both = [PollFd::new(&self.signals, PollFlags::IN), PollFd::new(input, PollFlags::IN)];
+        let time = Timespec::try_from(time).map_err(|_| io::ErrorKind::InvalidInput)?;
+        match poll(&mut both, Some(&time)) {
+            Ok(_) => Ok(!both[0].revents().is_empty()),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Waits. True if a signal has come.

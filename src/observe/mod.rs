@@ -159,8 +159,8 @@ pub(crate) mod tests {
         let totals = Totals { qps: qps.len() as u32, cqs: 1, srqs: 1, regions: 2, rules: 0 };
         let cq = CqView { number: 0, depth: 32, filled: 8, armed: true, failed: false, users: 2 };
         let srq = SrqView { number: 1, ordinal: 0, depth: 64, posted: 16, limit: 4, xrc: false };
-        let objects =
-            Collected { tag: "one".to_owned(), totals, qps, cqs: vec![cq], srqs: vec![srq], rules: vec![] };
+        let objects = Collected { totals, qps, cqs: vec![cq], srqs: vec![srq], ..Collected::default() };
+        let objects = Collected { tag: "one".to_owned(), device: "pumice0".to_owned(), ..objects };
         Process {
             pid,
             index: 1,

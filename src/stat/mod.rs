@@ -1,10 +1,14 @@
 //! `pumice stat`: what the running processes of this user have counted, and what they do.
 
+mod counters;
+mod listen;
+mod metrics;
 mod options;
 mod table;
 mod watch;
 
 use std::io::Write;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use pumice_device::inspect::Collected;
@@ -23,6 +27,17 @@ const WATCH_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Runs the command.
 pub(crate) fn run(options: &StatOptions, out: &mut dyn Write) -> CommandResult {
+    if let Some(address) = options.listen {
+        let service = listen::Service {
+            port: options.port,
+            registry: options.registry.clone(),
+            pid: options.pid,
+            most_qps: options.per_qp.map(usize::from),
+            allowed: options.allow_user.clone(),
+            turn: Mutex::default(),
+        };
+        return listen::serve(address, service, out);
+    }
     let registry = options.registry.as_deref();
     let patience = if options.watch.is_some() { WATCH_PATIENCE } else { PATIENCE };
     let place = Place { port: options.port, registry, pid: options.pid, patience };

@@ -1,5 +1,6 @@
 //! The options of `pumice stat`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,12 +26,42 @@ pub(crate) struct StatOptions {
     /// With --watch: end after so many times
     #[arg(long, value_name = "N", requires = "watch")]
     pub(crate) count: Option<u64>,
+    /// Answer Prometheus: metrics over HTTP, on loopback, for programs of this user
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9464")]
+    #[arg(value_parser = loopback, conflicts_with_all = ["json", "all", "watch"])]
+    pub(crate) listen: Option<SocketAddr>,
+    /// With --listen: series for each queue pair, up to so many in all
+    #[arg(long, value_name = "MOST", requires = "listen", num_args = 0..=1, default_missing_value = "100")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) per_qp: Option<u16>,
+    /// With --listen: answer programs of the user with this number, too
+    #[arg(long, value_name = "UID", requires = "listen")]
+    pub(crate) allow_user: Vec<u32>,
     /// The UDP port that the processes share
     #[arg(long, default_value_t = ROCE_PORT)]
     pub(crate) port: u16,
     /// Where the registry of processes is, if not in the usual folder
     #[arg(long, hide = true)]
     pub(crate) registry: Option<PathBuf>,
+}
+
+/// An address of loopback with a port. Others would show this user's processes to the network.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.to_owned(),
+    };
+    let address: SocketAddr = address.parse().map_err(|_| {
+        format!("\"{text}\" is not an address with a port, like 127.0.0.1:9464 or [::1]:9464")
+    })?;
+    if address.ip().is_loopback() {
+        return Ok(address);
+    }
+    Err(format!(
+        "{} is not an address of loopback: metrics are for programs on this host, and another host sees \
+         what a program here forwards",
+        address.ip()
+    ))
 }
 
 /// A time between two looks.
@@ -43,6 +74,25 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_addresses_of_loopback_are_listened_on() {
+        for (text, address) in [
+            ("127.0.0.1:9464", "127.0.0.1:9464"),
+            ("127.8.8.8:0", "127.8.8.8:0"),
+            ("localhost:80", "127.0.0.1:80"),
+            ("[::1]:9464", "[::1]:9464"),
+        ] {
+            assert_eq!(loopback(text).map(|address| address.to_string()).as_deref(), Ok(address));
+        }
+        for text in ["0.0.0.0:9464", "[::]:9464", "10.0.0.1:1", "[::ffff:127.0.0.1]:1"] {
+            let said = loopback(text).expect_err(text);
+            assert!(said.contains("is not an address of loopback"), "{said}");
+        }
+        for text in ["", "9464", "127.0.0.1", "localhost", "::1:9464", "127.0.0.1:99999"] {
+            assert!(loopback(text).is_err_and(|said| said.contains("with a port")), "{text}");
+        }
+    }
 
     #[test]
     fn times_are_seconds() {

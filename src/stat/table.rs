@@ -2,25 +2,12 @@
 
 use std::io::{self, Write};
 
-use pumice_device::counters::COUNTERS;
 use pumice_device::inspect::Collected;
 use pumice_transport::wire::Qpn;
 
+use super::counters::meaning;
 use super::options::StatOptions;
 use crate::observe::{Process, plain, round_trip};
-
-/// What the counters that are not the device's mean.
-const SHARING: [(&str, &str); 6] = [
-    ("share_forwarded", "runs of packets forwarded to the process they are for"),
-    ("share_forward_dropped", "runs of packets lost because that process did not keep up"),
-    ("share_taken_over", "runs of packets taken over from other processes"),
-    ("share_rejected", "datagrams of others, dropped"),
-    (
-        "share_rerouted",
-        "requests forwarded to another process, because the one that the kernel chose did not run",
-    ),
-    ("share_mended", "looks at the registry that repair the steering"),
-];
 
 /// Queue pairs of one process that are shown without `--all`.
 const MOST_QPS: usize = 16;
@@ -80,11 +67,6 @@ fn queue_pairs(objects: &Collected, most: usize, out: &mut dyn Write) -> io::Res
         writeln!(out, "  and {left} more queue pairs{all}")?;
     }
     Ok(())
-}
-
-fn meaning(name: &str) -> &'static str {
-    let device = COUNTERS.iter().map(|info| (info.name, info.meaning));
-    device.chain(SHARING).find(|(other, _)| *other == name).map_or("", |(_, meaning)| meaning)
 }
 
 #[cfg(test)]

@@ -60,6 +60,8 @@ pub(crate) struct Engine {
     pub(super) is_armed: bool,
     /// What it is in because of a fault plan.
     pub(super) plight: Plight,
+    /// What other processes are told that the device is called.
+    pub(super) device_name: String,
 }
 
 /// When responses may leave.
@@ -80,6 +82,7 @@ impl Engine {
         queue_pairs: QueuePairs,
         port: Box<dyn Port>,
         gsi: Gsi,
+        device_name: String,
     ) -> Engine {
         let mut engine = Engine {
             counters: Arc::clone(&resources.counters),
@@ -100,6 +103,7 @@ impl Engine {
             targets: SharedTargets::default(),
             is_armed: false,
             plight: Plight::default(),
+            device_name,
         };
         engine.arm();
         engine

@@ -15,7 +15,7 @@ impl Engine {
         let plan = self.change_plan(&LiveOrder::List);
         let totals = self.totals(plan.rules.len() as u32);
         let rules = if cursor == Cursor::BEGIN { plan.rules } else { Vec::new() };
-        let mut writer = Writer::new(&plan.tag, totals, rules);
+        let mut writer = Writer::new(&plan.tag, &self.device_name, totals, rules);
         let next = self.write_from(cursor, &mut writer);
         writer.finish(next)
     }

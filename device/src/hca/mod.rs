@@ -203,7 +203,8 @@ impl Hca {
         let gsi =
             Gsi::new(CmConfig::new(config.ca_guid), config.process, starts.next_u64(), Arc::clone(&events));
         let queue_pairs = QueuePairs::new(starts.next_u64());
-        let core = Arc::new(Core::new(Engine::new(resources, queue_pairs, port, gsi), clock)?);
+        let engine = Engine::new(resources, queue_pairs, port, gsi, config.name.clone());
+        let core = Arc::new(Core::new(engine, clock)?);
         let background = if threaded {
             let watch = config.gid_source.and_then(|source| AddressWatch::new(source).ok());
             Some(Background::start(Arc::clone(&core), watch)?)

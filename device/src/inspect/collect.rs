@@ -13,6 +13,8 @@ pub const MAX_PAGES: usize = 24;
 pub struct Collected {
     /// What fault plans call the process. From another process: it may hold any character.
     pub tag: String,
+    /// The name of its device; empty if the process is of a version that does not say it. As `tag`.
+    pub device: String,
     /// How many objects there are; the lists below may hold fewer.
     pub totals: Totals,
     /// Queue pairs, by number.
@@ -31,6 +33,7 @@ impl Collected {
     pub(crate) fn add(&mut self, at: Cursor, page: Page) -> Option<Cursor> {
         if at == Cursor::BEGIN {
             self.tag = page.tag;
+            self.device = page.device;
             self.rules = page.rules;
         }
         self.totals = page.totals;

@@ -20,7 +20,7 @@ pub(crate) const MAX_PAGE_BYTES: usize = 60_000;
 /// What of a page is for the rules of faults, in bytes.
 const RULES_BYTES: usize = 20_000;
 /// Room for what stands around the objects, in bytes.
-const FRAME_BYTES: usize = 2_000;
+const FRAME_BYTES: usize = 4_000;
 /// The longest tag, and the longest error, in characters.
 const MAX_TEXT: usize = 300;
 
@@ -82,6 +82,9 @@ pub struct Totals {
 pub struct Page {
     /// What fault plans call the process.
     pub tag: String,
+    /// The name of its device; empty if the process is of a version that does not say it.
+    #[serde(default)]
+    pub device: String,
     /// How many objects there are.
     pub totals: Totals,
     /// Queue pairs.
@@ -128,10 +131,10 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// An empty page with these rules, as far as they have room.
-    pub(crate) fn new(tag: &str, totals: Totals, rules: Vec<LiveRule>) -> Writer {
+    /// An empty page of a process with these names, and with these rules as far as they have room.
+    pub(crate) fn new(tag: &str, device: &str, totals: Totals, rules: Vec<LiveRule>) -> Writer {
         let mut writer = Writer {
-            page: Page { tag: clipped(tag), totals, ..Page::default() },
+            page: Page { tag: clipped(tag), device: clipped(device), totals, ..Page::default() },
             left_bytes: MAX_PAGE_BYTES - FRAME_BYTES,
         };
         let least = writer.left_bytes - RULES_BYTES;
@@ -219,7 +222,10 @@ mod tests {
             met: u64::MAX,
             applied: u64::MAX,
         };
-        let mut writer = Writer::new(&"\u{1}".repeat(10_000), Totals::default(), vec![rule; 4096]);
+        let mut writer = {
+            let long = "\u{1}".repeat(10_000);
+            Writer::new(&long, &long, Totals::default(), vec![rule; 4096])
+        };
         let mut taken = 0_u32;
         while writer.qp(QpView { last_error: Some("\"".repeat(1000)), ..qp(u32::MAX) }) {
             taken += 1;
