@@ -134,7 +134,17 @@ fn one_lost_packet_is_seen_in_the_timeline_of_two_processes() {
     let has = |part: &str| moments.iter().any(|one| one.as_str().is_some_and(|text| text.contains(part)));
     assert!(has("the acknowledgement timer expires") && has("fault \"one\" loses send"), "{moments:?}");
     assert!(has("INIT to RTR by the program"), "{moments:?}");
-    assert!(found["counters"].to_string().contains("completions that wait"), "{found}");
+    let counters = found["counters"].to_string();
+    for counter in ["completions that wait", "round trip", "window", "packets in flight"] {
+        assert!(counters.contains(counter), "{counter}: {counters}");
+    }
+    // scripts/checks/perfetto.sh reads what is in it.
+    let own_format = folder.join("out.pftrace").display().to_string();
+    let output = trace(&["to-perfetto", &server, &client, "-o", &own_format]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let (own_format, json) = (fs::read(&own_format).expect("a file"), fs::read(&json).expect("a file"));
+    // A packet of a trace is field 1, and has its length.
+    assert!(own_format.first() == Some(&0x0a) && own_format.len() < json.len(), "{}", own_format.len());
     let output = trace(&["why", "--slowest", "600", &server, &client]);
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     // On a busy machine another one may have been slower.

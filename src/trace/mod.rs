@@ -25,7 +25,7 @@ pub(crate) struct TraceOptions {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Write traces of one or several processes as a Chrome trace: open it in ui.perfetto.dev
+    /// Write traces of one or several processes as a timeline: open it in ui.perfetto.dev
     ///
     /// Every queue pair has its work requests as spans, and its packets, with an arrow to where they arrived.
     /// Nothing is sent anywhere by Perfetto's page: it reads the file in the browser.
@@ -33,7 +33,8 @@ enum Action {
         /// Traces that "pumice run --trace" has written
         #[arg(required = true)]
         files: Vec<PathBuf>,
-        /// The file to write; "-" is standard output
+        /// The file to write; "-" is standard output. If it ends with .pftrace it has Perfetto's own format,
+        /// which is smaller; else it is Chrome trace JSON
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
     },
@@ -70,7 +71,11 @@ enum Action {
 /// Runs the command.
 pub(crate) fn run(options: &TraceOptions, out: &mut dyn Write) -> CommandResult {
     match &options.action {
-        Action::ToPerfetto { files, output } => save(&timeline(files)?, output, out, perfetto::write),
+        Action::ToPerfetto { files, output } => {
+            let is_own_format = output.extension().is_some_and(|end| end == "pftrace");
+            let write = if is_own_format { perfetto::write_pftrace } else { perfetto::write_json };
+            save(&timeline(files)?, output, out, write)
+        }
         Action::View { files, output } => save(&timeline(files)?, output, out, view::write),
         Action::Why { files, slowest, json } => why::run(&timeline(files)?, *slowest, *json, out),
         Action::List { file } => list::run(&file.display().to_string(), open(file)?, out),

@@ -10,6 +10,7 @@ pub(super) struct Slice {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) name: String,
+    /// An object of numbers, strings and truths, or nothing.
     pub(super) about: Value,
 }
 
@@ -26,7 +27,7 @@ pub(super) fn opcode_name(opcode: u8) -> String {
 }
 
 /// Microseconds.
-pub(super) fn us(ns: u64) -> Value {
+fn us(ns: u64) -> Value {
     json!(ns as f64 / 1000.0)
 }
 

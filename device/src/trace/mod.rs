@@ -35,7 +35,7 @@ pub use record::Record;
 pub use subscriber::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, TraceSubscriber};
 
 pub use timeline::{
-    Arrow, End, Message, Moment, MomentKind, Packet, Place, Process, QueuePair, Receive, Setback,
+    Arrow, End, Measure, Message, Moment, MomentKind, Packet, Place, Process, QueuePair, Receive, Setback,
     SetbackKind, Timeline,
 };
 

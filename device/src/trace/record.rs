@@ -428,6 +428,17 @@ records! {
         /// What went wrong.
         text: &'a str,
     }
+    /// What the requester knows of the path; at most once a millisecond.
+    40 Measured {
+        /// Of this queue pair.
+        qp: u32,
+        /// Round trip time, smoothed, in ns; 0 before the first sample.
+        rtt_ns: u64,
+        /// Request packets that may be unacknowledged.
+        window_packets: u32,
+        /// Request packets that were unacknowledged before the last acknowledgement.
+        in_flight_packets: u32,
+    }
     /// Records are missing here, because they came faster than they were written.
     39 Lost {
         /// How many.

@@ -227,7 +227,7 @@ fn of_queue_pair(qp: u32, event: &QpEvent<'_>) -> Option<Record<'static>> {
     })
 }
 
-/// What a queue pair does about refusals and loss.
+/// What a queue pair does about refusals and loss, and what it knows of the path.
 fn of_recovery(qp: u32, event: &QpEvent<'_>) -> Option<Record<'static>> {
     Some(match *event {
         QpEvent::NakSent { syndrome, psn } => {
@@ -250,6 +250,9 @@ fn of_recovery(qp: u32, event: &QpEvent<'_>) -> Option<Record<'static>> {
         QpEvent::PeerStarved { psn } => Record::PeerStarved { qp, psn: psn.value() },
         QpEvent::ReceiverNotReady { psn, retries_left, wait_ns } => {
             Record::ReceiverNotReady { qp, psn: psn.value(), retries_left, wait_ns }
+        }
+        QpEvent::Measured { rtt_ns, window_packets, in_flight_packets } => {
+            Record::Measured { qp, rtt_ns: rtt_ns.unwrap_or(0), window_packets, in_flight_packets }
         }
         _ => return None,
     })

@@ -161,6 +161,15 @@ pub enum QpEvent<'a> {
         /// The first PSN without an acknowledgement.
         before: Psn,
     },
+    /// What the requester knows of the path: when an acknowledgement came, and at most once a millisecond.
+    Measured {
+        /// Round trip time, smoothed, in ns; none before the first sample.
+        rtt_ns: Option<u64>,
+        /// Request packets that may be unacknowledged.
+        window_packets: u32,
+        /// Request packets that were unacknowledged before the acknowledgement came.
+        in_flight_packets: u32,
+    },
     /// A packet was dropped.
     Dropped {
         /// The counter that has it, by the name that `pumice stat` prints.
@@ -290,9 +299,10 @@ impl QpEvent<'_> {
         match self {
             QpEvent::StateChanged { .. } => Topic::States,
             QpEvent::SendPosted { .. } | QpEvent::RecvPosted { .. } => Topic::Posts,
-            QpEvent::PacketSent { .. } | QpEvent::PacketReceived { .. } | QpEvent::Acknowledged { .. } => {
-                Topic::Packets
-            }
+            QpEvent::PacketSent { .. }
+            | QpEvent::PacketReceived { .. }
+            | QpEvent::Acknowledged { .. }
+            | QpEvent::Measured { .. } => Topic::Packets,
             QpEvent::Dropped { .. } | QpEvent::OutOfSequence { .. } | QpEvent::DuplicateRequest { .. } => {
                 Topic::Drops
             }
@@ -348,6 +358,7 @@ impl QpEvent<'_> {
             | QpEvent::PacketSent { .. }
             | QpEvent::PacketReceived { .. }
             | QpEvent::Acknowledged { .. }
+            | QpEvent::Measured { .. }
             | QpEvent::ReceiverNotReady { .. }
             | QpEvent::Completed { .. }
             | QpEvent::RemoteAccess { .. }
@@ -379,6 +390,13 @@ impl fmt::Display for QpEvent<'_> {
                 write!(f, "receive {opcode}  psn {}  {length_bytes} B", psn.value())
             }
             QpEvent::Acknowledged { before } => write!(f, "acknowledged before psn {}", before.value()),
+            QpEvent::Measured { rtt_ns, window_packets, in_flight_packets } => {
+                write!(f, "{in_flight_packets} packets in flight  window {window_packets}")?;
+                match rtt_ns {
+                    Some(ns) => write!(f, "  round trip {ns} ns"),
+                    None => Ok(()),
+                }
+            }
             QpEvent::Dropped { reason, opcode, psn } => {
                 write!(f, "drop {opcode}  psn {}  {reason:?}", psn.value())
             }

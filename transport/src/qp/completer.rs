@@ -181,12 +181,18 @@ impl Requester {
             return;
         }
         let behind = self.cursor_psn().is_before(reached);
+        let in_flight_packets = self.in_flight();
         self.acked = reached;
-        if host.listens(Topic::Packets) {
-            host.emit(&settings.context, QpEvent::Acknowledged { before: reached });
-        }
         self.heard = Heard::default();
         self.window.on_acked(reached, count as u32, now_ns);
+        if host.listens(Topic::Packets) {
+            host.emit(&settings.context, QpEvent::Acknowledged { before: reached });
+            if self.window.is_told_again(now_ns) {
+                let (rtt_ns, window_packets) = (self.window.rtt_ns(), self.window.packets());
+                let measured = QpEvent::Measured { rtt_ns, window_packets, in_flight_packets };
+                host.emit(&settings.context, measured);
+            }
+        }
         self.reload_retries(settings);
         self.implied_nak_seen = false;
         self.refused_for_now = false;

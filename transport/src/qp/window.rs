@@ -15,6 +15,8 @@ const MINIMUM_PACKETS: u32 = 4;
 const PRODUCT_ROUNDS: u32 = 16;
 /// Least time between two reactions to CNPs.
 const CNP_INTERVAL_NS: u64 = 50_000;
+/// Least time between two events that tell what is known.
+const TELL_INTERVAL_NS: u64 = 1_000_000;
 /// DCQCN's gain g = 1/256 in 1/1024 units of alpha.
 const ALPHA_ONE: u32 = 1024;
 
@@ -44,6 +46,7 @@ pub(crate) struct Window {
     recovery_end: Option<Psn>,
     alpha: u32,
     last_cnp_ns: Option<u64>,
+    last_told_ns: Option<u64>,
 }
 
 impl Window {
@@ -65,7 +68,17 @@ impl Window {
             recovery_end: None,
             alpha: ALPHA_ONE,
             last_cnp_ns: None,
+            last_told_ns: None,
         }
+    }
+
+    /// Whether it is time to tell subscribers of events what is known.
+    pub(crate) fn is_told_again(&mut self, now_ns: u64) -> bool {
+        let is_time = self.last_told_ns.is_none_or(|last| now_ns.saturating_sub(last) >= TELL_INTERVAL_NS);
+        if is_time {
+            self.last_told_ns = Some(now_ns);
+        }
+        is_time
     }
 
     /// PSNs that may be unacknowledged now.

@@ -64,6 +64,8 @@ fn shift_process(process: &mut Process, shift: u64) {
     for qp in &mut process.queue_pairs {
         qp.moments.iter_mut().for_each(|moment| later(&mut moment.at_ns));
         qp.packets.iter_mut().for_each(|packet| later(&mut packet.at_ns));
+        qp.measures.iter_mut().for_each(|measure| later(&mut measure.at_ns));
+        qp.rnr_naks_ns.iter_mut().for_each(later);
         for receive in &mut qp.receives {
             later(&mut receive.end.at_ns);
             receive.posted_ns.iter_mut().chain(&mut receive.polled_ns).for_each(later);

@@ -12,6 +12,6 @@ mod tests;
 mod words;
 
 pub use model::{
-    Arrow, End, Message, Moment, MomentKind, Packet, Place, Process, QueuePair, Receive, Setback,
+    Arrow, End, Measure, Message, Moment, MomentKind, Packet, Place, Process, QueuePair, Receive, Setback,
     SetbackKind, Timeline,
 };

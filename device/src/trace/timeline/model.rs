@@ -49,8 +49,25 @@ pub struct QueuePair {
     pub packets: Vec<Packet>,
     /// What else happened to it.
     pub moments: Vec<Moment>,
+    /// What its requester knew of the path.
+    pub measures: Vec<Measure>,
+    /// When RNR NAKs came to it, and when it sent some.
+    pub rnr_naks_ns: Vec<u64>,
     /// The ways of its packets, from and to; [`Packet::way`] is a place here.
     pub ways: Vec<(IpAddr, IpAddr)>,
+}
+
+/// What a requester knew of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measure {
+    /// When.
+    pub at_ns: u64,
+    /// Round trip time, smoothed, in ns.
+    pub rtt_ns: Option<u64>,
+    /// Request packets that may be unacknowledged.
+    pub window_packets: u32,
+    /// Request packets that were unacknowledged.
+    pub in_flight_packets: u32,
 }
 
 /// How a work request ended.

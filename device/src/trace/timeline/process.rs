@@ -105,6 +105,7 @@ fn queue_pair_of(record: &Record<'_>) -> Option<u32> {
         | Record::SendsTo { qp, .. }
         | Record::ReceivesFrom { qp, .. }
         | Record::Acknowledged { qp, .. }
+        | Record::Measured { qp, .. }
         | Record::Dropped { qp, .. }
         | Record::OutOfSequence { qp, .. }
         | Record::DuplicateRequest { qp, .. }

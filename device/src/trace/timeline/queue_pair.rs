@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::model::{End, Message, Moment, Packet, QueuePair, Receive, Setback, SetbackKind};
+use super::model::{End, Measure, Message, Moment, Packet, QueuePair, Receive, Setback, SetbackKind};
+use pumice_transport::wire::Syndrome;
+
 use super::room::Room;
 use super::words::about_queue_pair;
 use crate::trace::record::Record;
@@ -68,6 +70,13 @@ impl QpBuilder {
             Record::SendsTo { from, to, .. } => self.way_out = self.way((from, to), room),
             Record::ReceivesFrom { from, to, .. } => self.way_in = self.way((from, to), room),
             Record::Acknowledged { before, .. } => self.acknowledge(at_ns, before),
+            Record::Measured { .. } => self.measured(at_ns, record, room),
+            Record::NakSent { syndrome, .. } | Record::NakReceived { syndrome, .. } => {
+                let is_rnr = matches!(Syndrome::from_byte(syndrome), Syndrome::RnrNak { .. });
+                if is_rnr && room.take() {
+                    self.qp.rnr_naks_ns.push(at_ns);
+                }
+            }
             Record::Completed { wr_id, opcode, .. } if opcode & 0x80 != 0 => {
                 return self.received(at_ns, wr_id, record, room);
             }
@@ -91,6 +100,14 @@ impl QpBuilder {
             self.qp.moments.push(Moment { at_ns, kind, text });
         }
         None
+    }
+
+    fn measured(&mut self, at_ns: u64, record: &Record<'_>, room: &mut Room) {
+        let Record::Measured { rtt_ns, window_packets, in_flight_packets, .. } = *record else { return };
+        let rtt_ns = (rtt_ns != 0).then_some(rtt_ns);
+        if room.take() {
+            self.qp.measures.push(Measure { at_ns, rtt_ns, window_packets, in_flight_packets });
+        }
     }
 
     /// The program polled the completion of the request at this place.

@@ -1,0 +1,179 @@
+//! A timeline for Perfetto: as Chrome trace JSON, or in Perfetto's own format.
+//!
+//! A process of the timeline is a process there, and has tracks: one for what happened to no queue pair, and
+//! for each queue pair as many as its work requests need in order not to overlap, one for its packets and one
+//! for the rest.
+
+mod chrome;
+mod counters;
+mod pftrace;
+mod protobuf;
+mod sink;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io::{self, Write};
+
+use pumice_device::trace::{Packet, Place, Process, QueuePair, Timeline};
+use pumice_transport::wire::Opcode;
+use serde_json::json;
+
+use super::lanes::Lanes;
+use super::slices::{self, Slice};
+use chrome::Chrome;
+use pftrace::Pftrace;
+use sink::{ArrowEnd, Sink, Track};
+
+/// How long a packet is drawn, so that an arrow has something to begin at.
+const PACKET_NS: u64 = 1000;
+/// The track of what happened to no queue pair.
+const PROCESS_TRACK: u64 = 1;
+
+/// Writes the timeline as Chrome trace JSON.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn write_json(timeline: &Timeline, out: &mut dyn Write) -> io::Result<()> {
+    write(timeline, &mut Chrome::begin(out)?)
+}
+
+/// Writes the timeline in Perfetto's own format.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn write_pftrace(timeline: &Timeline, out: &mut dyn Write) -> io::Result<()> {
+    write(timeline, &mut Pftrace::begin(out))
+}
+
+fn write(timeline: &Timeline, out: &mut dyn Sink) -> io::Result<()> {
+    let mut ends = HashMap::new();
+    for (number, arrow) in timeline.arrows.iter().enumerate() {
+        // A packet that was doubled has one arrow: to its first arrival.
+        let (id, from) = (number as u64, key(arrow.from));
+        if let Entry::Vacant(entry) = ends.entry(from) {
+            entry.insert(ArrowEnd { id, begins: true });
+            ends.insert(key(arrow.to), ArrowEnd { id, begins: false });
+        }
+    }
+    for (place, process) in timeline.processes.iter().enumerate() {
+        let pid = place as u64 + 1;
+        let header = &process.header;
+        out.process(pid, &format!("{} {} ({})", header.program, header.process, header.tag))?;
+        moments(out, process, pid)?;
+        let mut next = Track { process: pid, place: PROCESS_TRACK + 1 };
+        for (queue_pair, qp) in process.queue_pairs.iter().enumerate() {
+            next = requests(out, qp, next)?;
+            let place = Place { process: place, queue_pair, packet: 0 };
+            next = packets(out, qp, next, place, &ends)?;
+            counters::of_queue_pair(out, qp, pid)?;
+        }
+        counters::of_completion_queues(out, process, pid)?;
+    }
+    out.finish(&timeline.remarks)
+}
+
+const fn key(place: Place) -> (usize, usize, usize) {
+    (place.process, place.queue_pair, place.packet)
+}
+
+/// The arrow that begins or ends at a packet.
+type Ends = HashMap<(usize, usize, usize), ArrowEnd>;
+
+/// What a queue pair is called.
+fn title(qp: &QueuePair) -> String {
+    let peer = qp.peer.map_or_else(String::new, |(address, qpn)| format!(" to {address} QP {qpn:#x}"));
+    format!("QP {:#x} {}{peer}", qp.qpn, qp.service)
+}
+
+/// What happened to no queue pair.
+fn moments(out: &mut dyn Sink, process: &Process, pid: u64) -> io::Result<()> {
+    if process.moments.is_empty() {
+        return Ok(());
+    }
+    let track = Track { process: pid, place: PROCESS_TRACK };
+    out.track(track, "connections, calls and events")?;
+    let mut moments = process.moments.iter();
+    moments.try_for_each(|moment| out.mark(track, moment.kind.name(), &moment.text, moment.at_ns))
+}
+
+/// The work requests of a queue pair, from this track on; the next free track.
+fn requests(out: &mut dyn Sink, qp: &QueuePair, track: Track) -> io::Result<Track> {
+    let sends = qp.messages.iter().map(slices::of_message).collect();
+    let track = beside(out, (&format!("{}: send requests", title(qp)), "send"), sends, track)?;
+    let receives = qp.receives.iter().map(slices::of_receive).collect();
+    beside(out, (&format!("{}: receive requests", title(qp)), "receive"), receives, track)
+}
+
+/// Spans with their parts, on as many tracks as they need.
+fn beside(
+    out: &mut dyn Sink,
+    (name, category): (&str, &str),
+    mut spans: Vec<Vec<Slice>>,
+    first: Track,
+) -> io::Result<Track> {
+    spans.sort_by_key(|slices| slices.first().map_or(0, |whole| whole.start_ns));
+    let mut lanes = Lanes::default();
+    for slices in &spans {
+        let [whole, parts @ ..] = slices.as_slice() else { continue };
+        let known = lanes.count();
+        let track = after(first, lanes.take(whole.start_ns, whole.end_ns));
+        if lanes.count() > known {
+            out.track(track, name)?;
+        }
+        out.span(track, category, whole, parts)?;
+    }
+    Ok(after(first, lanes.count()))
+}
+
+fn after(track: Track, count: usize) -> Track {
+    Track { place: track.place + count as u64, ..track }
+}
+
+/// Packets of a queue pair with their arrows, and what happened besides; the next free track.
+fn packets(out: &mut dyn Sink, qp: &QueuePair, first: Track, place: Place, ends: &Ends) -> io::Result<Track> {
+    for (is_sent, track, name) in
+        [(true, first, "packets sent"), (false, after(first, 1), "packets received")]
+    {
+        out.track(track, &format!("{}: {name}", title(qp)))?;
+        let of_direction = qp.packets.iter().enumerate().filter(|(_, packet)| packet.is_sent == is_sent);
+        let mut of_direction = of_direction.peekable();
+        while let Some((number, packet)) = of_direction.next() {
+            let next_ns = of_direction.peek().map_or(u64::MAX, |(_, next)| next.at_ns);
+            let end_ns = next_ns.min(packet.at_ns + PACKET_NS).max(packet.at_ns);
+            let arrow = ends.get(&key(Place { packet: number, ..place })).copied();
+            out.packet(track, &packet_slice(qp, packet, end_ns, arrow.is_some()), arrow)?;
+        }
+    }
+    let mut moments = qp.moments.iter();
+    moments.try_for_each(|moment| out.mark(first, moment.kind.name(), &moment.text, moment.at_ns))?;
+    Ok(after(first, 2))
+}
+
+fn packet_slice(qp: &QueuePair, packet: &Packet, end_ns: u64, has_arrow: bool) -> Slice {
+    let opcode = Opcode::from_byte(packet.opcode);
+    let again = if packet.transmission > 1 { format!(" ({}x)", packet.transmission) } else { String::new() };
+    let fate = match (packet.is_lost, packet.is_dropped) {
+        (true, _) => " lost",
+        (_, true) => " dropped",
+        _ => "",
+    };
+    let way = packet.way.and_then(|way| qp.ways.get(way as usize));
+    let mut about = json!({"psn": packet.psn, "bytes": packet.length});
+    if let Some(about) = about.as_object_mut() {
+        if packet.is_sent {
+            about.insert("message".to_owned(), json!(packet.message));
+            about.insert("transmission".to_owned(), json!(packet.transmission));
+            about.insert("to_qp".to_owned(), json!(format!("{:#x}", packet.other_qpn)));
+        }
+        if let Some((from, to)) = way {
+            about.insert("way".to_owned(), json!(format!("{from} to {to}")));
+        }
+        if !has_arrow {
+            let other = if packet.is_sent { "arrival" } else { "departure" };
+            let known = if packet.is_lost { "none: a fault plan lost it" } else { "not in these traces" };
+            about.insert(other.to_owned(), json!(known));
+        }
+    }
+    let name = format!("{opcode} PSN {}{again}{fate}", packet.psn);
+    Slice { start_ns: packet.at_ns, end_ns, name, about }
+}

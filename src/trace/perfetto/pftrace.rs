@@ -1,0 +1,169 @@
+//! Perfetto's own format: a sequence of packets in protocol buffers. The numbers of fields are those of
+//! `trace_packet.proto`, `track_descriptor.proto`, `track_event.proto` and `debug_annotation.proto`.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use super::super::slices::Slice;
+use super::protobuf::Message;
+use super::sink::{ArrowEnd, CounterTrack, Sink, Track, Unit};
+
+/// `TrackEvent.Type`.
+const BEGIN: u64 = 1;
+const END: u64 = 2;
+const INSTANT: u64 = 3;
+const COUNTER: u64 = 4;
+
+/// `TrackDescriptor.ChildTracksOrdering`: by rank.
+const EXPLICIT: u64 = 3;
+/// All packets are of one sequence, which keeps the order of those with the same time.
+const SEQUENCE: u64 = 1;
+/// `SEQ_INCREMENTAL_STATE_CLEARED`: nothing before the first packet is missing.
+const CLEARED: u64 = 1;
+
+/// Writes packets.
+pub(super) struct Pftrace<'a> {
+    out: &'a mut dyn Write,
+    counters: u64,
+    is_begun: bool,
+}
+
+impl<'a> Pftrace<'a> {
+    pub(super) fn begin(out: &'a mut dyn Write) -> Pftrace<'a> {
+        Pftrace { out, counters: 0, is_begun: false }
+    }
+
+    /// `Trace.packet` with the sequence that all have.
+    fn put(&mut self, packet: Message) -> io::Result<()> {
+        let first = !std::mem::replace(&mut self.is_begun, true);
+        let packet = packet.number(10, SEQUENCE);
+        let packet = if first { packet.number(13, CLEARED) } else { packet };
+        self.out.write_all(Message::default().message(1, &packet).bytes())
+    }
+
+    fn describe(&mut self, track: &Message) -> io::Result<()> {
+        self.put(Message::default().message(60, track))
+    }
+
+    fn event(&mut self, at_ns: u64, event: &Message) -> io::Result<()> {
+        self.put(Message::default().number(8, at_ns).message(11, event))
+    }
+
+    fn begin_slice(
+        &mut self,
+        track: Track,
+        category: &str,
+        slice: &Slice,
+        arrow: Option<ArrowEnd>,
+    ) -> io::Result<()> {
+        let event = Message::default().number(9, BEGIN).number(11, id(track));
+        let mut event = event.text(22, category).text(23, &slice.name);
+        for (name, value) in slice.about.as_object().into_iter().flatten() {
+            if let Some(annotation) = annotation(name, value) {
+                event = event.message(4, &annotation);
+            }
+        }
+        if let Some(ArrowEnd { id, begins }) = arrow {
+            event = event.fixed(if begins { 47 } else { 48 }, id);
+        }
+        self.event(slice.start_ns, &event)
+    }
+
+    fn end_slice(&mut self, track: Track, slice: &Slice) -> io::Result<()> {
+        let event = Message::default().number(9, END).number(11, id(track));
+        self.event(slice.end_ns.max(slice.start_ns), &event)
+    }
+}
+
+/// The number of a track, which no other has. That of a process is its track 0.
+const fn id(track: Track) -> u64 {
+    track.process << 32 | track.place
+}
+
+const fn process_id(process: u64) -> u64 {
+    id(Track { process, place: 0 })
+}
+
+/// `DebugAnnotation`; none for what is not known.
+fn annotation(name: &str, value: &Value) -> Option<Message> {
+    let named = Message::default().text(10, name);
+    Some(match value {
+        Value::Bool(is) => named.number(2, u64::from(*is)),
+        Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+            (Some(number), ..) => named.number(3, number),
+            (None, Some(number), _) => named.signed(4, number),
+            (None, None, number) => named.real(5, number?),
+        },
+        Value::String(text) => named.text(6, text),
+        Value::Null | Value::Array(_) | Value::Object(_) => return None,
+    })
+}
+
+/// `CounterDescriptor` of a unit.
+fn counter_descriptor(unit: Unit) -> Message {
+    let known = |unit| Message::default().number(3, unit);
+    match unit {
+        Unit::Nanoseconds => known(1),
+        Unit::Bytes => known(3),
+        Unit::Packets => Message::default().text(6, "packets"),
+        Unit::Naks => Message::default().text(6, "NAKs"),
+        Unit::Completions => Message::default().text(6, "completions"),
+    }
+}
+
+impl Sink for Pftrace<'_> {
+    fn process(&mut self, process: u64, name: &str) -> io::Result<()> {
+        let about = Message::default().number(1, process).text(6, name);
+        let track = Message::default().number(1, process_id(process)).message(3, &about);
+        self.describe(&track.number(11, EXPLICIT))
+    }
+
+    fn track(&mut self, track: Track, name: &str) -> io::Result<()> {
+        let about = Message::default().number(1, id(track)).text(2, name);
+        self.describe(&about.number(5, process_id(track.process)).number(12, track.place))
+    }
+
+    fn span(&mut self, track: Track, category: &str, whole: &Slice, parts: &[Slice]) -> io::Result<()> {
+        self.begin_slice(track, category, whole, None)?;
+        for part in parts {
+            self.begin_slice(track, category, part, None)?;
+            self.end_slice(track, part)?;
+        }
+        self.end_slice(track, whole)
+    }
+
+    fn packet(&mut self, track: Track, slice: &Slice, arrow: Option<ArrowEnd>) -> io::Result<()> {
+        self.begin_slice(track, "packet", slice, arrow)?;
+        self.end_slice(track, slice)
+    }
+
+    fn mark(&mut self, track: Track, category: &str, name: &str, at_ns: u64) -> io::Result<()> {
+        let event = Message::default().number(9, INSTANT).number(11, id(track));
+        self.event(at_ns, &event.text(22, category).text(23, name))
+    }
+
+    fn counter(&mut self, counter: CounterTrack<'_>, values: &[(u64, i64)]) -> io::Result<()> {
+        if values.is_empty() {
+            return Ok(());
+        }
+        // Tracks have the places below.
+        self.counters += 1;
+        let own = process_id(counter.process) | 1 << 31 | self.counters;
+        let about = Message::default().number(1, own).text(2, counter.name);
+        let about = about.number(5, process_id(counter.process));
+        self.describe(
+            &about.message(8, &counter_descriptor(counter.unit)).number(12, 1 << 30 | self.counters),
+        )?;
+        for &(at_ns, value) in values {
+            let event = Message::default().number(9, COUNTER).number(11, own);
+            self.event(at_ns, &event.signed(30, value))?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _remarks: &[String]) -> io::Result<()> {
+        // Remarks were said on standard error; this format has no place for them.
+        Ok(())
+    }
+}
