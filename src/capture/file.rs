@@ -27,6 +27,23 @@ pub(crate) struct Frame<'a> {
     pub(crate) comments: Vec<&'a str>,
 }
 
+/// Whether a file that begins with these bytes is a capture: true for pcapng, false for pcap.
+fn is_pcapng(magic: &[u8]) -> Option<bool> {
+    match magic {
+        [0x0a, 0x0d, 0x0d, 0x0a] => Some(true),
+        [0xa1, 0xb2, 0xc3, 0xd4]
+        | [0xd4, 0xc3, 0xb2, 0xa1]
+        | [0xa1, 0xb2, 0x3c, 0x4d]
+        | [0x4d, 0x3c, 0xb2, 0xa1] => Some(false),
+        _ => None,
+    }
+}
+
+/// Whether a file that begins with these four bytes is a capture.
+pub(crate) fn is_capture(magic: &[u8]) -> bool {
+    is_pcapng(magic).is_some()
+}
+
 /// Calls `each` with every frame of a capture, in order.
 ///
 /// # Errors
@@ -38,13 +55,8 @@ pub(crate) fn for_each_frame<E>(
 ) -> Result<(), Reason<E>> {
     let mut magic = Vec::with_capacity(4);
     input.by_ref().take(4).read_to_end(&mut magic).map_err(|error| Reason::Broken(error.to_string()))?;
-    let pcapng = match magic[..] {
-        [0x0a, 0x0d, 0x0d, 0x0a] => true,
-        [0xa1, 0xb2, 0xc3, 0xd4]
-        | [0xd4, 0xc3, 0xb2, 0xa1]
-        | [0xa1, 0xb2, 0x3c, 0x4d]
-        | [0x4d, 0x3c, 0xb2, 0xa1] => false,
-        _ => return Err(Reason::Broken("it is neither a pcapng nor a pcap file".to_owned())),
+    let Some(pcapng) = is_pcapng(&magic) else {
+        return Err(Reason::Broken("it is neither a pcapng nor a pcap file".to_owned()));
     };
     let input = Cursor::new(magic).chain(input);
     if pcapng { pcapng_frames(input, &mut each) } else { pcap_frames(input, &mut each) }

@@ -1,9 +1,13 @@
 //! `pumice capture`: the RoCE packets of a capture file, one line each, with their ICRCs checked.
 
 mod decode;
-mod file;
+pub(crate) mod file;
+mod homes;
 mod management;
+mod messages;
+mod pairs;
 pub(crate) mod plan;
+pub(crate) mod processes;
 mod record;
 mod totals;
 

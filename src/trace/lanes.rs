@@ -30,7 +30,7 @@ impl Lanes {
             }
         };
         // A span of no length still takes its place.
-        self.busy.push(Reverse((end_ns.max(start_ns + 1), lane)));
+        self.busy.push(Reverse((end_ns.max(start_ns.saturating_add(1)), lane)));
         lane
     }
 

@@ -8,12 +8,14 @@ mod view;
 mod why;
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use pumice_device::trace::{Timeline, create_private};
 
+use crate::capture::file::is_capture;
+use crate::capture::processes::processes;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
 /// Options of `pumice trace`.
@@ -30,7 +32,7 @@ enum Action {
     /// Every queue pair has its work requests as spans, and its packets, with an arrow to where they arrived.
     /// Nothing is sent anywhere by Perfetto's page: it reads the file in the browser.
     ToPerfetto {
-        /// Traces that "pumice run --trace" has written
+        /// Traces that "pumice run --trace" has written, and captures (pcapng, pcap)
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// The file to write; "-" is standard output. If it ends with .pftrace it has Perfetto's own format,
@@ -42,7 +44,7 @@ enum Action {
     ///
     /// The page has everything in itself and loads nothing: open it in any browser, also without a network.
     View {
-        /// Traces that "pumice run --trace" has written
+        /// Traces that "pumice run --trace" has written, and captures (pcapng, pcap)
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// The page to write; "-" is standard output
@@ -51,7 +53,7 @@ enum Action {
     },
     /// Say where the time of the slowest and of all failed messages went, and what to change
     Why {
-        /// Traces that "pumice run --trace" has written
+        /// Traces that "pumice run --trace" has written, and captures (pcapng, pcap)
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// So many of the slowest
@@ -104,13 +106,23 @@ fn save(
     Ok(Outcome::Good)
 }
 
-/// What the traces tell; what their reader should know is said on standard error.
+/// What traces and captures tell; what their reader should know is said on standard error.
 fn timeline(files: &[PathBuf]) -> Result<Timeline, CommandError> {
-    let mut sources = Vec::new();
+    let (mut sources, mut captures) = (Vec::new(), Vec::new());
     for file in files {
-        sources.push((file.display().to_string(), open(file)?));
+        let (name, mut source) = (file.display().to_string(), open(file)?);
+        let mut magic = Vec::with_capacity(4);
+        source.by_ref().take(4).read_to_end(&mut magic).map_err(|error| {
+            CommandError::Failed(format!("{name} cannot be read: {error}: name a trace or a capture"))
+        })?;
+        let is_capture = is_capture(&magic);
+        let whole = Cursor::new(magic).chain(source);
+        if is_capture { captures.push((name, whole)) } else { sources.push((name, whole)) }
     }
-    let timeline = Timeline::read(sources).map_err(|(name, error)| {
+    let captured = processes(captures).map_err(|(name, why)| {
+        CommandError::Failed(format!("{name} cannot be read as a capture of RoCE packets: {why}"))
+    })?;
+    let timeline = Timeline::read_with(sources, captured).map_err(|(name, error)| {
         CommandError::Failed(format!("{name} cannot be read as a trace: {error}"))
     })?;
     for remark in &timeline.remarks {
@@ -128,7 +140,7 @@ fn open(file: &Path) -> Result<Box<dyn Read>, CommandError> {
         if is_folder { Err(std::io::ErrorKind::IsADirectory.into()) } else { Ok(opened) }
     });
     let opened = opened.map_err(|error| {
-        CommandError::Failed(format!("{} cannot be read: {error}: name a trace", file.display()))
+        CommandError::Failed(format!("{} cannot be read: {error}: name a trace or a capture", file.display()))
     })?;
     Ok(Box::new(opened))
 }

@@ -136,12 +136,27 @@ pub(super) const HOUSES: [House; 6] = [
             room("outcome", &["outcome.rs"], "the ways in which a command can end"),
             room("observe", &["observe/"], "what running processes do"),
             room(
+                "captures",
+                &[
+                    "capture/decode.rs",
+                    "capture/file.rs",
+                    "capture/homes.rs",
+                    "capture/management.rs",
+                    "capture/messages.rs",
+                    "capture/pairs.rs",
+                    "capture/plan/",
+                    "capture/processes.rs",
+                    "capture/record.rs",
+                ],
+                "packets of captures",
+            ),
+            room(
                 "commands",
                 &[
                     "check/", "explain/", "fault/", "faults/", "perf/", "run/", "sim/", "stat/", "sweep/",
                     "top/", "trace/",
                 ],
-                "one module for each command: arguments in, text or JSON out",
+                "arguments in, text or JSON out",
             ),
             room("cli", &["cli.rs"], "the grammar of the command line"),
             room(

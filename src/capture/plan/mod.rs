@@ -15,7 +15,9 @@ use crate::outcome::{CommandError, CommandResult, Outcome};
 use datagrams::{Datagrams, Ordinals};
 use rules::Rules;
 use sides::{Sides, streams};
-use sighting::{Sighting, sightings};
+use sighting::sightings;
+
+pub(super) use sighting::{Sighting, all_sightings};
 
 /// Prints the plan of one capture, or of one of the sender's side and one of the receiver's side.
 pub(super) fn print(files: &[&PathBuf], out: &mut dyn Write) -> CommandResult {

@@ -15,39 +15,39 @@ const MAX_PACKETS: usize = 20_000_000;
 
 /// A packet, where it was captured.
 #[derive(Debug, Clone)]
-pub(super) struct Sighting {
-    pub(super) time_ns: u64,
-    pub(super) source: IpAddr,
-    pub(super) destination: IpAddr,
+pub(crate) struct Sighting {
+    pub(crate) time_ns: u64,
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
     /// The queue pair that it is for.
-    pub(super) qpn: u32,
-    pub(super) psn: u32,
-    pub(super) info: &'static OpcodeInfo,
-    pub(super) payload_bytes: usize,
+    pub(crate) qpn: u32,
+    pub(crate) psn: u32,
+    pub(crate) info: &'static OpcodeInfo,
+    pub(crate) payload_bytes: usize,
     /// Of a request that names memory: from where, and how many bytes.
-    pub(super) memory: Option<(u64, u32)>,
+    pub(crate) memory: Option<(u64, u32)>,
     /// Of an answer: its syndrome, and how many messages are done.
-    pub(super) answer: Option<(u8, u32)>,
-    pub(super) is_damaged: bool,
+    pub(crate) answer: Option<(u8, u32)>,
+    pub(crate) is_damaged: bool,
     /// A fault plan lost it: it was never on the network.
-    pub(super) is_lost: bool,
+    pub(crate) is_lost: bool,
     /// A fault plan did something to it.
-    pub(super) is_planned: bool,
+    pub(crate) is_planned: bool,
     /// Whether it was captured where it was sent, if the capture says so.
-    pub(super) is_outbound: Option<bool>,
+    pub(crate) is_outbound: Option<bool>,
     /// Of a datagram.
-    pub(super) datagram: Option<Datagram>,
+    pub(crate) datagram: Option<Datagram>,
 }
 
 /// What a datagram has that packets of connections have not.
 #[derive(Debug, Clone)]
-pub(super) struct Datagram {
+pub(crate) struct Datagram {
     /// The queue pair that sent it.
-    pub(super) from_qpn: u32,
+    pub(crate) from_qpn: u32,
     /// Of its payload.
-    pub(super) digest: u64,
+    pub(crate) digest: u64,
     /// The message of connection management that it is.
-    pub(super) message: Option<Box<CmMessage>>,
+    pub(crate) message: Option<Box<CmMessage>>,
 }
 
 /// The packets of connections and the datagrams of a capture, in order.
@@ -55,13 +55,21 @@ pub(super) struct Datagram {
 /// # Errors
 /// What is wrong with the capture.
 pub(super) fn sightings(input: impl Read) -> Result<Vec<Sighting>, String> {
+    all_sightings(input, MAX_PACKETS)
+}
+
+/// The same of a capture with at most `most` of them.
+///
+/// # Errors
+/// What is wrong with the capture.
+pub(crate) fn all_sightings(input: impl Read, most: usize) -> Result<Vec<Sighting>, String> {
     let mut all = Vec::new();
     let read = for_each_frame(input, |frame| {
         if let Decoded::Roce(records) = decode(frame) {
             all.extend(records.iter().filter_map(|record| sighting(frame, record)));
         }
-        if all.len() > MAX_PACKETS {
-            return Err(format!("it has more than {MAX_PACKETS} packets: cut it into parts"));
+        if all.len() > most {
+            return Err(format!("there are more than {most} packets: cut it into parts"));
         }
         Ok(())
     });

@@ -139,7 +139,7 @@ fn packets(out: &mut dyn Sink, qp: &QueuePair, first: Track, place: Place, ends:
         let mut of_direction = of_direction.peekable();
         while let Some((number, packet)) = of_direction.next() {
             let next_ns = of_direction.peek().map_or(u64::MAX, |(_, next)| next.at_ns);
-            let end_ns = next_ns.min(packet.at_ns + PACKET_NS).max(packet.at_ns);
+            let end_ns = next_ns.min(packet.at_ns.saturating_add(PACKET_NS)).max(packet.at_ns);
             let arrow = ends.get(&key(Place { packet: number, ..place })).copied();
             out.packet(track, &packet_slice(qp, packet, end_ns, arrow.is_some()), arrow)?;
         }

@@ -10,7 +10,7 @@ use super::model::{Arrow, Packet, Place, QueuePair, Timeline};
 /// What a packet has at both ends: its way, the queue pair that it is for, its direction and its PSN; of a
 /// datagram also the queue pair that sends it.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Key {
+pub(super) struct Key {
     from: IpAddr,
     to: IpAddr,
     destination: u32,
@@ -20,7 +20,7 @@ struct Key {
 }
 
 impl Key {
-    fn of(qp: &QueuePair, packet: &Packet) -> Option<Key> {
+    pub(super) fn of(qp: &QueuePair, packet: &Packet) -> Option<Key> {
         let (from, to) = *qp.ways.get(packet.way? as usize)?;
         let opcode = Opcode::from_byte(packet.opcode);
         let info = opcode.info()?;

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::arrows;
 use super::clock;
-use super::model::Timeline;
+use super::model::{Process, Timeline};
 use super::process::ProcessBuilder;
 use super::room::Room;
 use crate::trace::reader::{Item, ReadError, TraceReader};
@@ -20,6 +20,18 @@ impl Timeline {
     pub fn read<R: Read>(
         traces: impl IntoIterator<Item = (String, R)>,
     ) -> Result<Timeline, (String, ReadError)> {
+        Timeline::read_with(traces, Vec::new())
+    }
+
+    /// The same with processes that are known otherwise. Their times are ns since the bases in their headers,
+    /// and those with other boots have other clocks.
+    ///
+    /// # Errors
+    /// As [`Timeline::read`].
+    pub fn read_with<R: Read>(
+        traces: impl IntoIterator<Item = (String, R)>,
+        others: Vec<Process>,
+    ) -> Result<Timeline, (String, ReadError)> {
         let (mut timeline, mut room) = (Timeline::default(), Room::default());
         for (name, source) in traces {
             let reader = TraceReader::open(source).map_err(|error| (name.clone(), error))?;
@@ -31,9 +43,10 @@ impl Timeline {
                 room.left_out
             ));
         }
-        let times = clock::align(&mut timeline);
+        timeline.processes.extend(others);
+        clock::align(&mut timeline);
         arrows::draw(&mut timeline);
-        clock::check(&mut timeline, times);
+        clock::check(&mut timeline);
         Ok(timeline)
     }
 

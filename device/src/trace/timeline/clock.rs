@@ -1,59 +1,98 @@
-//! One clock for all processes: that of the host, or its wall clock where they are of several hosts or boots.
+//! One clock for all processes: that of the host, or the clocks of several hosts put beside each other.
 
+use super::hosts::{self, Put};
 use super::model::{Message, Process, Timeline};
 
-/// By what the processes are put beside each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Times {
-    /// The monotonic clock of the host that all ran on.
-    Monotonic,
-    /// The wall clocks of several hosts.
-    Wall,
-}
-
 /// Makes all times those since the first record of all.
-pub(super) fn align(timeline: &mut Timeline) -> Times {
-    let first_boot = timeline.processes.first().map(|process| process.header.boot.clone());
-    let is_one = timeline.processes.iter().all(|process| Some(&process.header.boot) == first_boot.as_ref());
-    let times = if is_one { Times::Monotonic } else { Times::Wall };
-    let base = |process: &Process| match times {
-        Times::Monotonic => process.header.monotonic_base_ns,
-        Times::Wall => process.header.wall_base_ns,
-    };
-    let first = |process: &Process| base(process).wrapping_add(process.span_ns.0);
-    // A process without records has no time.
-    let told = timeline.processes.iter().filter(|process| process.span_ns.0 <= process.span_ns.1);
-    let origin = told.map(first).min().unwrap_or(0);
-    for process in &mut timeline.processes {
-        let shift = base(process).wrapping_sub(origin);
-        shift_process(process, shift);
+pub(super) fn align(timeline: &mut Timeline) {
+    let mut boots: Vec<&str> = Vec::new();
+    let mut host_of = Vec::new();
+    for process in &timeline.processes {
+        let boot = process.header.boot.as_str();
+        let known = boots.iter().position(|other| *other == boot);
+        host_of.push(known.unwrap_or(boots.len()));
+        if known.is_none() {
+            boots.push(boot);
+        }
     }
-    times
+    let put = if boots.len() > 1 {
+        hosts::put(timeline, &host_of, boots.len())
+    } else {
+        vec![Put { shift_ns: 0, by: None }]
+    };
+    let base = |(process, host): (&Process, &usize)| {
+        let shift_ns = put.get(*host).map_or(0, |put| put.shift_ns);
+        // Modulo 2^64: only differences count.
+        process.header.monotonic_base_ns.wrapping_add(shift_ns as u64)
+    };
+    let bases: Vec<u64> = timeline.processes.iter().zip(&host_of).map(base).collect();
+    // A process without records has no time.
+    let told =
+        timeline.processes.iter().zip(&bases).filter(|(process, _)| process.span_ns.0 <= process.span_ns.1);
+    let firsts = told.map(|(process, base)| base.wrapping_add(process.span_ns.0));
+    let some = firsts.clone().next().unwrap_or(0);
+    let earliest_ns = firsts.map(|first| first.wrapping_sub(some) as i64).min().unwrap_or(0);
+    let origin = some.wrapping_add(earliest_ns as u64);
+    for (process, base) in timeline.processes.iter_mut().zip(&bases) {
+        shift_process(process, base.wrapping_sub(origin));
+    }
+    tell(timeline, &host_of, &put);
 }
 
-/// Says what does not fit together.
-pub(super) fn check(timeline: &mut Timeline, times: Times) {
-    if times == Times::Wall {
+/// Says how the clocks of hosts were put beside each other.
+fn tell(timeline: &mut Timeline, host_of: &[usize], put: &[Put]) {
+    for (host, put) in put.iter().enumerate().skip(1) {
+        let Some(by) = put.by else { continue };
+        let first = host_of.iter().position(|one| *one == host);
+        let Some(header) = first.and_then(|place| timeline.processes.get(place)).map(|one| &one.header)
+        else {
+            continue;
+        };
+        let right = if by.error_ns < 0 {
+            let ns = by.error_ns.abs();
+            format!("the clocks have run apart by some {ns} ns meanwhile")
+        } else {
+            format!("that is right within {} ns, half of a round trip", by.error_ns)
+        };
+        timeline.remarks.push(format!(
+            "the clock of the host of {} {} was put beside another one's by {} packets each way; {right}",
+            header.program, header.process, by.packets
+        ));
+    }
+    if put.iter().skip(1).any(|put| put.by.is_none()) {
         timeline.remarks.push(
-            "the traces are of several hosts or boots: they are put beside each other by their wall clocks, \
-             which may differ"
+            "the traces are of several hosts or boots, and no packets say how their clocks differ: they are \
+             put beside each other by their wall clocks, which may differ"
                 .to_owned(),
         );
     }
+}
+
+/// Says what does not fit together.
+pub(super) fn check(timeline: &mut Timeline) {
     if timeline.processes.len() < 2 {
         return;
     }
-    for (place, process) in timeline.processes.iter().enumerate() {
-        let has_packets = process.queue_pairs.iter().any(|qp| !qp.packets.is_empty());
-        let meets = |arrow: &super::Arrow| arrow.from.process == place || arrow.to.process == place;
-        if has_packets && !timeline.arrows.iter().any(meets) {
-            timeline.remarks.push(format!(
-                "no packet of process {} ({}) was sent or received by another process of these traces: they \
-                 may not belong together",
-                process.header.process, process.header.program
-            ));
-        }
+    let has_packets = |process: &Process| process.queue_pairs.iter().any(|qp| !qp.packets.is_empty());
+    let alone: Vec<String> = timeline
+        .processes
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| has_packets(one))
+        .filter(|(place, _)| {
+            let meets = |arrow: &super::Arrow| arrow.from.process == *place || arrow.to.process == *place;
+            !timeline.arrows.iter().any(meets)
+        })
+        .map(|(_, one)| format!("{} ({})", one.header.process, one.header.program))
+        .collect();
+    if alone.is_empty() {
+        return;
     }
+    let names = alone.join(" and of ");
+    timeline.remarks.push(format!(
+        "no packet of process {names} was sent or received by another process of these traces: they may not \
+         belong together"
+    ));
 }
 
 fn shift_process(process: &mut Process, shift: u64) {

@@ -3,6 +3,7 @@
 mod arrows;
 mod build;
 mod clock;
+mod hosts;
 mod model;
 mod process;
 mod queue_pair;

@@ -1,0 +1,57 @@
+use pumice_device::trace::{Reasons, Timeline};
+use pumice_transport::types::WcStatus;
+
+use super::*;
+
+fn golden(name: &str) -> Vec<u8> {
+    let file = format!("{}/tests/golden/6.12/{name}.pcap", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(file).expect("a capture")
+}
+
+fn of(bytes: &[u8]) -> Result<Vec<Process>, (String, String)> {
+    processes(vec![("a capture".to_owned(), bytes)])
+}
+
+#[test]
+fn queue_pairs_know_their_peers_though_packets_name_one_only() {
+    let all = of(&golden("rc-send")).expect("a capture");
+    let [one, other] = all.as_slice() else { panic!("{all:?}") };
+    let (qp, peer) = (&one.queue_pairs[0], &other.queue_pairs[0]);
+    assert_eq!((one.queue_pairs.len(), other.queue_pairs.len()), (1, 1), "{all:?}");
+    assert_eq!(qp.peer, Some((other.header.addresses[0], peer.qpn)));
+    assert_eq!(peer.peer, Some((one.header.addresses[0], qp.qpn)));
+    assert_eq!((qp.service.as_str(), qp.packets.len()), ("RC", peer.packets.len()));
+    let messages = qp.messages.iter().chain(&peer.messages);
+    assert!(messages.clone().count() > 0);
+    for message in messages {
+        assert!(message.acknowledged_ns > message.first_packet_ns, "{message:?}");
+        assert_eq!(message.packets, message.packets_sent, "{message:?}");
+    }
+}
+
+#[test]
+fn naks_and_repetitions_are_told() {
+    let all = of(&golden("rc-rnr")).expect("a capture");
+    let naks: usize = all.iter().flat_map(|one| &one.queue_pairs).map(|qp| qp.rnr_naks_ns.len()).sum();
+    let again = all.iter().flat_map(|one| &one.queue_pairs).flat_map(|qp| &qp.messages);
+    assert!(naks > 0 && again.clone().any(|message| message.transmissions > 1));
+    let all = of(&golden("rc-nak-access-write")).expect("a capture");
+    let mut messages = all.iter().flat_map(|one| &one.queue_pairs).flat_map(|qp| &qp.messages);
+    let refused = WcStatus::RemAccessErr as u8;
+    assert!(messages.any(|message| message.end.is_some_and(|end| end.status == refused)));
+}
+
+#[test]
+fn no_damage_makes_the_reader_panic() {
+    for name in ["rc-send", "rc-rnr", "cm-rping"] {
+        let whole = golden(name);
+        for place in (0..whole.len()).step_by(11) {
+            let mut bytes = whole.clone();
+            bytes[place] ^= [0x01, 0x80, 0xff][place % 3];
+            let Ok(all) = of(&bytes) else { continue };
+            let nothing: [(String, &[u8]); 0] = [];
+            let timeline = Timeline::read_with(nothing, all).expect("no trace that could be wrong");
+            assert!(Reasons::of(&timeline, 3).slowest.len() <= 3);
+        }
+    }
+}
