@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use pumice_device::trace::{End, Message};
+use pumice_device::trace::{End, Message, Setback, SetbackKind};
 use pumice_transport::types::{SendOpcode, WcStatus};
-use pumice_transport::wire::{Operation, Position, Service};
+use pumice_transport::wire::{NakCode, Operation, Position, Service, Syndrome, rnr_timer_ns};
 
 use super::plan::Sighting;
 
@@ -12,9 +12,10 @@ use super::plan::Sighting;
 const ATOMIC_BYTES: u32 = 8;
 /// Low bits of a PSN.
 const PSN_MASK: u32 = 0x00ff_ffff;
-/// Bits of a syndrome that say what it is: 0 an ACK, 3 a NAK.
-const KIND: u8 = 0x60;
-const NAK: u8 = 0x60;
+/// Of RNR NAKs: the attribute for any number.
+const RETRIES_FOR_EVER: u8 = 7;
+/// Setbacks that a message keeps.
+const MAX_SETBACKS: usize = 64;
 
 /// Messages that are being put together.
 #[derive(Debug, Default)]
@@ -24,11 +25,14 @@ pub(super) struct Messages {
     sent: HashMap<u32, u32>,
     /// Messages before this place are over.
     over: usize,
+    /// When the last packet was sent.
+    sent_ns: u64,
 }
 
 impl Messages {
     /// A request was sent: the message it belongs to, and which transmission it is.
     pub(super) fn sent(&mut self, at_ns: u64, one: &Sighting) -> (u64, u32) {
+        self.sent_ns = at_ns;
         let times = self.sent.entry(one.psn).or_default();
         *times = times.saturating_add(1);
         let transmission = *times;
@@ -75,18 +79,38 @@ impl Messages {
     pub(super) fn answered(&mut self, at_ns: u64, one: &Sighting) {
         let Some((syndrome, _)) = one.answer else { return };
         let whole = matches!(one.info.position, Position::Last | Position::Only);
-        if syndrome & KIND == 0 && whole {
+        if matches!(Syndrome::from_byte(syndrome), Syndrome::Ack { .. }) && whole {
             self.acknowledge(at_ns, one.psn);
         }
-        // A sequence NAK acknowledges what is before it; the others end the message.
-        let status = match (syndrome & KIND, syndrome & !KIND) {
-            (NAK, 1) => WcStatus::RemInvReqErr,
-            (NAK, 2) => WcStatus::RemAccessErr,
-            (NAK, 3) => WcStatus::RemOpErr,
+        let status = match Syndrome::from_byte(syndrome) {
+            Syndrome::Nak(NakCode::InvalidRequest) => WcStatus::RemInvReqErr,
+            Syndrome::Nak(NakCode::RemoteAccess) => WcStatus::RemAccessErr,
+            Syndrome::Nak(NakCode::RemoteOperation) => WcStatus::RemOpErr,
+            Syndrome::Nak(NakCode::Sequence) => {
+                return self.set_back(at_ns, one.psn, SetbackKind::SequenceNak);
+            }
+            Syndrome::RnrNak { timer_code } => {
+                let wait_ns = rnr_timer_ns(timer_code);
+                // A capture does not tell how many retries are left.
+                let kind = SetbackKind::ReceiverNotReady { wait_ns, retries_left: RETRIES_FOR_EVER };
+                return self.set_back(at_ns, one.psn, kind);
+            }
             _ => return,
         };
         if let Some(message) = self.of_psn(one.psn).filter(|message| message.end.is_none()) {
             message.end = end(at_ns, status);
+        }
+    }
+
+    /// Tells the message with this PSN, and those behind it, what keeps them from going on.
+    fn set_back(&mut self, at_ns: u64, psn: u32, kind: SetbackKind) {
+        let silent_since_ns = self.sent_ns;
+        for message in self.all.iter_mut().skip(self.over).take(LOOKED_AT) {
+            let own = ahead(message.psn, psn) < message.packets;
+            let is_behind = ahead(psn, message.psn) < 1 << 23;
+            if (own || is_behind) && message.setbacks.len() < MAX_SETBACKS {
+                message.setbacks.push(Setback { at_ns, kind, is_own: own, silent_since_ns });
+            }
         }
     }
 
@@ -114,7 +138,7 @@ impl Messages {
 }
 
 /// Messages that are looked at for the one that a packet belongs to.
-const LOOKED_AT: usize = 4096;
+const LOOKED_AT: usize = 256;
 
 /// PSNs from one to another.
 const fn ahead(from: u32, to: u32) -> u32 {

@@ -1,7 +1,7 @@
 //! What captures tell, as processes of a timeline: an address is a process, and has the queue pairs that
 //! packets name.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::net::IpAddr;
 
@@ -16,8 +16,9 @@ use super::plan::{Sighting, all_sightings};
 
 /// Packets of all captures of a timeline: some 200 bytes each.
 const MAX_PACKETS: usize = 4_000_000;
-/// Queue pairs of an address. Beyond them, packets of others are those of queue pair 0.
-const MAX_QUEUE_PAIRS: usize = 1 << 16;
+/// Addresses of all captures, and their queue pairs: each queue pair is compared with all others.
+const MAX_ADDRESSES: usize = 1024;
+const MAX_QUEUE_PAIRS: usize = 1 << 14;
 /// How long a capture may take: 146 years. Times beyond are damage.
 const MAX_SPAN_NS: u64 = 1 << 62;
 /// Bytes of a packet beside its headers: the ICRC.
@@ -29,6 +30,16 @@ struct Builder {
     qp: QueuePair,
     messages: Messages,
     ways: HashMap<(IpAddr, IpAddr), u32>,
+}
+
+/// An address that is being put together.
+#[derive(Debug)]
+struct ProcessBuilder {
+    home: Home,
+    process: Process,
+    builders: Vec<Builder>,
+    /// Places of queue pairs by their numbers.
+    places: HashMap<u32, usize>,
 }
 
 /// The processes of captures: their names, and what is in them.
@@ -47,17 +58,38 @@ pub(crate) fn processes(captures: Vec<(String, impl Read)>) -> Result<Vec<Proces
         names.push(name);
         all.push(seen);
     }
+    let homes = homes(&all);
+    if homes.len() > MAX_ADDRESSES {
+        let name = names.pop().unwrap_or_default();
+        return Err((name, format!("there are packets of more than {MAX_ADDRESSES} addresses: filter it")));
+    }
     let pairs = Pairs::of(&all);
-    let processes = homes(&all).into_iter().filter_map(|home| {
-        let name = names.get(home.capture)?;
-        Some(process(&home, name, all.get(home.capture)?, &pairs))
-    });
-    Ok(processes.collect())
+    let (mut processes, mut queue_pairs) = (Vec::new(), 0);
+    for (capture, (name, seen)) in names.into_iter().zip(&all).enumerate() {
+        let first_ns = seen.iter().map(|one| one.time_ns).min().unwrap_or(0);
+        let mut here = BTreeMap::new();
+        for home in homes.iter().filter(|home| home.capture == capture) {
+            here.insert(home.address, ProcessBuilder::new(*home, header(home, &name, first_ns)));
+        }
+        for one in seen {
+            let at_ns = one.time_ns.saturating_sub(first_ns).min(MAX_SPAN_NS);
+            let other = (one.destination != one.source).then_some(one.destination);
+            for address in [Some(one.source), other].into_iter().flatten() {
+                let Some(builder) = here.get_mut(&address) else { continue };
+                queue_pairs += usize::from(builder.take(at_ns, one, pairs.sender(one)));
+            }
+            if queue_pairs > MAX_QUEUE_PAIRS {
+                return Err((name, format!("there are more than {MAX_QUEUE_PAIRS} queue pairs: filter it")));
+            }
+        }
+        processes.extend(here.into_values().map(ProcessBuilder::finish));
+    }
+    Ok(processes)
 }
 
-fn process(home: &Home, name: &str, seen: &[Sighting], pairs: &Pairs) -> Process {
-    let first_ns = seen.iter().map(|one| one.time_ns).min().unwrap_or(0);
-    let header = TraceHeader {
+/// What a trace of this address would say of itself.
+fn header(home: &Home, name: &str, first_ns: u64) -> TraceHeader {
+    TraceHeader {
         monotonic_base_ns: first_ns,
         wall_base_ns: first_ns,
         // Each capture has a clock of its own.
@@ -66,33 +98,38 @@ fn process(home: &Home, name: &str, seen: &[Sighting], pairs: &Pairs) -> Process
         tag: name.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
         addresses: vec![home.address],
         ..TraceHeader::default()
-    };
-    let mut process = Process { header, span_ns: (u64::MAX, 0), ..Process::default() };
-    let (mut builders, mut places) = (Vec::<Builder>::new(), HashMap::new());
-    for one in seen {
-        let Some(what) = home.seen(one) else { continue };
-        let at_ns = one.time_ns.saturating_sub(first_ns).min(MAX_SPAN_NS);
-        process.span_ns = (process.span_ns.0.min(at_ns), process.span_ns.1.max(at_ns));
-        let sender = pairs.sender(one);
+    }
+}
+
+impl ProcessBuilder {
+    fn new(home: Home, header: TraceHeader) -> ProcessBuilder {
+        let process = Process { header, span_ns: (u64::MAX, 0), ..Process::default() };
+        ProcessBuilder { home, process, builders: Vec::new(), places: HashMap::new() }
+    }
+
+    /// A packet of this capture. True if it is the first one of a queue pair.
+    fn take(&mut self, at_ns: u64, one: &Sighting, sender: Option<u32>) -> bool {
+        let Some(what) = self.home.seen(one) else { return false };
+        let span = &mut self.process.span_ns;
+        *span = (span.0.min(at_ns), span.1.max(at_ns));
         let own = if what == Seen::Sent { sender.unwrap_or(0) } else { one.qpn };
-        let own = if builders.len() < MAX_QUEUE_PAIRS || places.contains_key(&own) { own } else { 0 };
-        let place = *places.entry(own).or_insert(builders.len());
-        if place == builders.len() {
-            let qp = QueuePair {
-                ordinal: place as u32,
-                qpn: own,
-                service: service(one).to_owned(),
-                ..QueuePair::default()
-            };
-            builders.push(Builder { qp, ..Builder::default() });
+        let place = *self.places.entry(own).or_insert(self.builders.len());
+        let is_new = place == self.builders.len();
+        if is_new {
+            let service = service(one).to_owned();
+            let qp = QueuePair { ordinal: place as u32, qpn: own, service, ..QueuePair::default() };
+            self.builders.push(Builder { qp, ..Builder::default() });
         }
-        if let Some(builder) = builders.get_mut(place) {
+        if let Some(builder) = self.builders.get_mut(place) {
             builder.take(at_ns, what, one, sender);
         }
+        is_new
     }
-    let whole =
-        builders.into_iter().map(|builder| QueuePair { messages: builder.messages.finish(), ..builder.qp });
-    Process { queue_pairs: whole.collect(), ..process }
+
+    fn finish(self) -> Process {
+        let whole = |builder: Builder| QueuePair { messages: builder.messages.finish(), ..builder.qp };
+        Process { queue_pairs: self.builders.into_iter().map(whole).collect(), ..self.process }
+    }
 }
 
 /// The name that verbs have for a service.

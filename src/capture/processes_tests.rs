@@ -1,4 +1,4 @@
-use pumice_device::trace::{Reasons, Timeline};
+use pumice_device::trace::{Reasons, SetbackKind, Timeline};
 use pumice_transport::types::WcStatus;
 
 use super::*;
@@ -35,6 +35,9 @@ fn naks_and_repetitions_are_told() {
     let naks: usize = all.iter().flat_map(|one| &one.queue_pairs).map(|qp| qp.rnr_naks_ns.len()).sum();
     let again = all.iter().flat_map(|one| &one.queue_pairs).flat_map(|qp| &qp.messages);
     assert!(naks > 0 && again.clone().any(|message| message.transmissions > 1));
+    let setbacks = again.flat_map(|message| &message.setbacks);
+    let waits = setbacks.filter(|setback| matches!(setback.kind, SetbackKind::ReceiverNotReady { .. }));
+    assert_eq!(waits.count(), naks, "one message, and each NAK is about it");
     let all = of(&golden("rc-nak-access-write")).expect("a capture");
     let mut messages = all.iter().flat_map(|one| &one.queue_pairs).flat_map(|qp| &qp.messages);
     let refused = WcStatus::RemAccessErr as u8;
@@ -54,4 +57,20 @@ fn no_damage_makes_the_reader_panic() {
             assert!(Reasons::of(&timeline, 3).slowest.len() <= 3);
         }
     }
+}
+
+#[test]
+fn captures_of_too_many_addresses_are_refused() {
+    let mut whole = golden("rc-send");
+    // The first packet, from ever new addresses: 16 bytes of its own, 14 of Ethernet, 12 of IP before it.
+    let length = 16 + u32::from_le_bytes([whole[32], whole[33], whole[34], whole[35]]) as usize;
+    let mut packet = whole[24..24 + length].to_vec();
+    whole.truncate(24);
+    for number in 0..=MAX_ADDRESSES as u16 {
+        let [high, low] = number.to_be_bytes();
+        packet[16 + 14 + 12..][..4].copy_from_slice(&[10, 1, high, low]);
+        whole.extend_from_slice(&packet);
+    }
+    let (_, why) = of(&whole).expect_err("too many");
+    assert_eq!(why, "there are packets of more than 1024 addresses: filter it");
 }

@@ -234,6 +234,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_is_told_once_a_millisecond() {
+        let mut w = window();
+        let told: [bool; 6] =
+            [5, 6, 1_000_004, 1_000_005, 2_000_004, 9_000_000].map(|now_ns| w.is_told_again(now_ns));
+        assert_eq!(told, [true, false, false, true, false, true]);
+    }
+
+    #[test]
     fn the_window_grows_to_the_limit_and_no_further() {
         let mut w = window();
         let mut psn = Psn::new(0);

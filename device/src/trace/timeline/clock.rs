@@ -73,18 +73,16 @@ pub(super) fn check(timeline: &mut Timeline) {
     if timeline.processes.len() < 2 {
         return;
     }
+    let mut meets = vec![false; timeline.processes.len()];
+    for place in timeline.arrows.iter().flat_map(|arrow| [arrow.from.process, arrow.to.process]) {
+        if let Some(meets) = meets.get_mut(place) {
+            *meets = true;
+        }
+    }
     let has_packets = |process: &Process| process.queue_pairs.iter().any(|qp| !qp.packets.is_empty());
-    let alone: Vec<String> = timeline
-        .processes
-        .iter()
-        .enumerate()
-        .filter(|(_, one)| has_packets(one))
-        .filter(|(place, _)| {
-            let meets = |arrow: &super::Arrow| arrow.from.process == *place || arrow.to.process == *place;
-            !timeline.arrows.iter().any(meets)
-        })
-        .map(|(_, one)| format!("{} ({})", one.header.process, one.header.program))
-        .collect();
+    let alone = timeline.processes.iter().zip(meets).filter(|(one, meets)| !meets && has_packets(one));
+    let name = |one: &Process| format!("{} ({})", one.header.process, one.header.program);
+    let alone: Vec<String> = alone.map(|(one, _)| name(one)).collect();
     if alone.is_empty() {
         return;
     }

@@ -159,3 +159,33 @@ fn a_trace_that_is_cut_tells_what_it_has() {
     let (name, error) = Timeline::read([("x".to_owned(), &b"nothing"[..])]).unwrap_err();
     assert_eq!((name.as_str(), error.to_string().as_str()), ("x", "it is no trace"));
 }
+
+#[test]
+fn measures_and_rnr_naks_are_kept_in_their_order() {
+    let measured = |rtt_ns, window_packets, in_flight_packets| Record::Measured {
+        qp: 0,
+        rtt_ns,
+        window_packets,
+        in_flight_packets,
+    };
+    let bytes = trace(
+        1,
+        500,
+        &[
+            (10, measured(0, 64, 1)),
+            (20, Record::NakReceived { qp: 0, syndrome: 0x2c, psn: 7 }),
+            (30, Record::NakReceived { qp: 0, syndrome: 0x60, psn: 7 }),
+            (1_000_010, measured(21_000, 80, 17)),
+        ],
+    );
+    let timeline = Timeline::read([("a".to_owned(), &bytes[..])]).unwrap();
+    let qp = &timeline.processes[0].queue_pairs[0];
+    let measure = |at_ns, rtt_ns, window_packets, in_flight_packets| Measure {
+        at_ns,
+        rtt_ns,
+        window_packets,
+        in_flight_packets,
+    };
+    assert_eq!(qp.measures, [measure(0, None, 64, 1), measure(1_000_000, Some(21_000), 80, 17)]);
+    assert_eq!(qp.rnr_naks_ns, [10]);
+}
