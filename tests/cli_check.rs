@@ -90,7 +90,7 @@ fn is_at(finding: &Value, name: &str, line: u64) -> bool {
 }
 
 /// Programs with planted bugs, and the further words that a run of them needs.
-const PLANTED: [(&str, &[&str]); 29] = [
+const PLANTED: [(&str, &[&str]); 34] = [
     ("remote_race", &[]),
     ("peers_race", &["--fault", "drop qp=0 opcode=write message=0 packet=7 transmission=1"]),
     ("read_relied_on", &[]),
@@ -111,6 +111,11 @@ const PLANTED: [(&str, &[&str]); 29] = [
     ("pkey_mismatch", &["--profile", "tests/check/two_pkeys.toml"]),
     ("connected_too_late", &[]),
     ("in_flight_at_destroy", &[]),
+    ("send_buffer_changed", &[]),
+    ("receive_buffer_written", &[]),
+    ("unmapped_while_in_use", &[]),
+    ("deregistered_while_in_use", &[]),
+    ("stale_rkey", &[]),
     ("fork_without_init", &[]),
     ("used_after_fork", &[]),
     ("used_after_destroy", &[]),

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::finding::{Finding, Findings, Related};
 use super::kind::{Family, Kind};
+use super::memory::Memory;
 use super::objects::Objects;
 use super::orders::Ordering;
 use super::queues::{Cq, Posts, Qp};
@@ -38,6 +39,8 @@ pub struct Checker {
     pub(super) ordering: Ordering,
     /// Registrations by place, for those who look for slow ways.
     pub(super) registrations: BTreeMap<u64, u32>,
+    /// What posted requests use.
+    pub(super) memory: Memory,
 }
 
 impl fmt::Debug for Checker {
@@ -71,6 +74,7 @@ impl Checker {
             posts: Posts::default(),
             ordering: Ordering::default(),
             registrations: BTreeMap::new(),
+            memory: Memory::default(),
         }
     }
 

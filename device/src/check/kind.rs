@@ -9,6 +9,8 @@ pub enum Family {
     Completions,
     /// Attributes of connections, and what comes of them.
     Connections,
+    /// Buffers and keys that requests use.
+    Memory,
     /// Forks, exits and the lives of objects.
     Process,
     /// What works, and costs time. Looked for only if asked.
@@ -22,6 +24,7 @@ impl Family {
             Family::Ordering => "ordering",
             Family::Completions => "completions",
             Family::Connections => "connections",
+            Family::Memory => "memory",
             Family::Process => "process",
             Family::Slow => "slow",
         }
@@ -205,6 +208,40 @@ kinds! {
         why: "What is under way may or may not arrive, and no completion will tell.",
         remedy: "Poll the completions of all requests before ibv_destroy_qp, or move the queue pair to \
             ERR and poll those that are flushed.";
+
+    SEND_BUFFER_CHANGED "send-buffer-changed" Memory
+        what: "The payload of a send request changes before the request is complete.",
+        why: "The adapter reads the payload when it sends, and again if it must send again: the peer \
+            gets the old contents, the new ones, or a mixture.",
+        remedy: "Leave the buffer as it is until the completion of the request, or of a later one, is \
+            polled; use several buffers in turn, or IBV_SEND_INLINE for short payload.";
+
+    RECEIVE_BUFFER_WRITTEN "receive-buffer-written" Memory
+        what: "The program writes to the buffer of a posted receive.",
+        why: "A message may be stored there at any time: what the program writes is lost, or destroys \
+            the message.",
+        remedy: "Prepare a buffer before its receive is posted, and touch it again only after its \
+            completion is polled.";
+
+    FREED_WHILE_IN_USE "freed-while-in-use" Memory
+        what: "The program frees or unmaps memory that a posted request uses.",
+        why: "The adapter goes on with the pages that it has pinned: what it sends or stores is not \
+            what the program has at that address by then.",
+        remedy: "Free buffers after the completions of all requests that use them are polled, and after \
+            ibv_dereg_mr.";
+
+    DEREGISTERED_WHILE_IN_USE "deregistered-while-in-use" Memory
+        what: "The program deregisters a memory region that a posted request uses.",
+        why: "The request fails with LOC_PROT_ERR when its turn comes, and its queue pair goes to the \
+            error state.",
+        remedy: "Poll the completions of the requests first; to take back receives, move the queue pair \
+            to ERR or destroy it.";
+
+    STALE_RKEY "stale-rkey" Memory
+        what: "A peer uses the R_Key of a memory region that was deregistered.",
+        why: "The request is refused, and the peer's queue pair fails with REM_ACCESS_ERR. If the key is \
+            given to another region, the peer reads or writes that one.",
+        remedy: "Deregister memory only after the peer has said that it is done with it.";
 
     FORK_WITHOUT_INIT "fork-without-init" Process
         what: "The program forks while memory is registered, and has not called ibv_fork_init.",

@@ -118,6 +118,7 @@ impl Checker {
         self.cqs.clear();
         self.cq_handles.clear();
         self.qps.clear();
+        self.memory_forked();
         *self.findings() = super::finding::Findings::default();
     }
 

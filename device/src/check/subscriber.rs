@@ -25,6 +25,8 @@ impl Subscriber for CheckSubscriber {
             | Topics::COMPLETION_EVENTS
             | Topics::OBJECTS
             | Topics::ACCESSES
+            | Topics::PACKETS
+            | Topics::REGIONS
     }
 
     fn hear(&self, _at_ns: u64, event: &Event<'_>) {
@@ -35,6 +37,7 @@ impl Subscriber for CheckSubscriber {
 impl Checker {
     /// Something happened.
     pub fn hear(&mut self, event: &Event<'_>) {
+        self.hear_of_memory(event);
         match event {
             Event::Qp { qp, event } => self.hear_of_qp(qp, event),
             Event::QpDestroyed { qp } => {

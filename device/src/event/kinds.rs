@@ -9,7 +9,7 @@ use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::{Counter, QpContext};
 use pumice_transport::mad::CmMessage;
 use pumice_transport::path::Path;
-use pumice_transport::types::{AsyncEventType, WorkCompletion};
+use pumice_transport::types::{AsyncEventType, RecvRequest, WorkCompletion};
 use pumice_transport::wire::{Opcode, Psn, Qpn};
 
 use super::element::AsyncElement;
@@ -58,6 +58,8 @@ bitflags! {
         const CALLS = 1 << (Topic::COUNT + 6);
         /// Messages and events of connection management.
         const CM = 1 << (Topic::COUNT + 7);
+        /// Memory registered and deregistered.
+        const REGIONS = 1 << (Topic::COUNT + 8);
     }
 }
 
@@ -83,6 +85,34 @@ pub enum Event<'a> {
     QpDestroyed {
         /// The queue pair.
         qp: &'a QpContext,
+    },
+    /// A receive request was posted to a shared receive queue.
+    SharedRecvPosted {
+        /// The shared receive queue, as [`QpContext::recv_queue`] names it.
+        srq: u32,
+        /// The request.
+        request: &'a RecvRequest<'a>,
+    },
+    /// A shared receive queue was destroyed.
+    SrqDestroyed {
+        /// The shared receive queue.
+        srq: u32,
+    },
+    /// Memory of the process was registered, or a registration changed.
+    RegionRegistered {
+        /// The key, for scatter/gather elements and for peers.
+        key: u32,
+        /// First byte in this process.
+        address: u64,
+        /// Bytes.
+        length: u64,
+        /// The first byte's address as users of the key say it.
+        iova: u64,
+    },
+    /// A registration ended.
+    RegionDeregistered {
+        /// The key that it had.
+        key: u32,
     },
     /// A packet was dropped before a queue pair saw it.
     PacketDropped {
@@ -225,7 +255,11 @@ impl Event<'_> {
     pub const fn topics(&self) -> Topics {
         match self {
             Event::Qp { event, .. } => Topics::from_bits_retain(event.topic().bit()),
-            Event::QpCreated { .. } | Event::QpDestroyed { .. } => Topics::OBJECTS,
+            Event::QpCreated { .. } | Event::QpDestroyed { .. } | Event::SrqDestroyed { .. } => {
+                Topics::OBJECTS
+            }
+            Event::SharedRecvPosted { .. } => Topics::POSTS,
+            Event::RegionRegistered { .. } | Event::RegionDeregistered { .. } => Topics::REGIONS,
             Event::PacketDropped { .. } => Topics::DROPS,
             Event::FaultApplied { .. }
             | Event::FaultPlanChanged { .. }

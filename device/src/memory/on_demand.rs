@@ -49,6 +49,27 @@ pub(super) fn store(target: u64, data: &[u8]) -> Result<(), MemoryError> {
     finished(copied, data.len())
 }
 
+/// Most ranges of one [`read_mapped`].
+const MAX_RANGES: usize = 64;
+
+/// Copies ranges (process address, bytes) one behind the other to the front of `out`, at most 64 of them. False:
+/// one of them is not mapped, or the kernel does not let the process ask; `out` is then partly written.
+pub fn read_mapped(ranges: &[(u64, usize)], out: &mut [u8]) -> bool {
+    let wanted = ranges.iter().fold(0_usize, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    if ranges.len() > MAX_RANGES || wanted > out.len() || !is_available() {
+        return false;
+    }
+    let mut remote = [range(0, 0); MAX_RANGES];
+    for (place, (address, bytes)) in remote.iter_mut().zip(ranges) {
+        *place = range(*address, *bytes);
+    }
+    let local = iovec { iov_base: out.as_mut_ptr().cast(), iov_len: wanted };
+    let count = ranges.len() as libc::c_ulong;
+    // SAFETY: `local` is part of the exclusive `out`. The kernel checks `remote`, and only reads there.
+    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, remote.as_ptr(), count, 0) };
+    finished(copied, wanted).is_ok()
+}
+
 fn range(address: u64, length: usize) -> iovec {
     iovec { iov_base: std::ptr::with_exposed_provenance_mut::<c_void>(address as usize), iov_len: length }
 }
@@ -102,6 +123,17 @@ mod tests {
             let mut back = vec![0; length];
             load(base + offset, &mut back).unwrap();
             assert_eq!(back, data, "{length} bytes at {offset}");
+        }
+        let mut out = [1; 16];
+        assert!(read_mapped(&[(base, 8), (base + page, 8)], &mut out));
+        for (ranges, what) in [
+            (&[(base, 8), (base + 2 * page - 4, 8)][..], "not mapped"),
+            (&[(base, 17)][..], "too long"),
+            (&[(base, usize::MAX), (base, 2)][..], "far too long"),
+            (&[(base, 0); MAX_RANGES + 1][..], "too many"),
+            (&[(u64::MAX, 8)][..], "beyond the end"),
+        ] {
+            assert!(!read_mapped(ranges, &mut out), "{what}");
         }
         let mut out = [1; 16];
         assert_eq!(load(base + page, &mut out), Ok(()));

@@ -219,7 +219,8 @@ impl RegionTable {
         Some(entry)
     }
 
-    pub(super) fn key_of(&self, handle: Handle) -> u32 {
+    /// The key of a region; 0: a stale handle.
+    pub(crate) fn key_of(&self, handle: Handle) -> u32 {
         self.entries.get(handle).map_or(0, |entry| entry.grant.key)
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pumice_transport::types::{Access, Sge};
 
 use super::tables::Resources;
+use crate::event::{Event, Topics};
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
 use crate::memory::{
@@ -31,6 +32,7 @@ impl Resources {
         // SAFETY: the caller vouches for the range.
         let keys = unsafe { self.memory.register(pd.index, address, length, iova, access) }?;
         self.use_pd(pd);
+        self.tell_registered(&keys);
         Ok(keys)
     }
 
@@ -59,6 +61,7 @@ impl Resources {
             self.use_pd(pd);
             self.release_pd(old_pd);
         }
+        self.tell_registered(&keys);
         Ok(keys)
     }
 
@@ -68,9 +71,21 @@ impl Resources {
     /// `Busy`: windows are bound to the region. `Invalid`: a stale handle.
     pub fn deregister_region(&mut self, region: Handle) -> Result<(), ResourceError> {
         self.release_late();
+        let key = self.memory.key_of(region);
         let info = self.memory.deregister(region)?;
         self.release_pd(info.pd);
+        self.events.emit(&Event::RegionDeregistered { key });
         Ok(())
+    }
+
+    /// Tells of memory that is registered now.
+    fn tell_registered(&self, keys: &RegionKeys) {
+        if !self.events.listen(Topics::REGIONS) {
+            return;
+        }
+        if let Ok(RegionInfo { address, length, iova, .. }) = self.memory.region(keys.handle) {
+            self.events.emit(&Event::RegionRegistered { key: keys.rkey, address, length, iova });
+        }
     }
 
     /// Allocates a memory window.
@@ -116,6 +131,7 @@ impl Resources {
         self.pds.require(pd)?;
         let keys = self.memory.register_device_memory(pd.index, memory, offset, length, access)?;
         self.use_pd(pd);
+        self.tell_registered(&keys);
         Ok(keys)
     }
 

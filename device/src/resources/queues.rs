@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use pumice_transport::event::Topic;
 use pumice_transport::types::RecvRequest;
 
 use super::tables::{CqEntry, NO_OBJECT, Receives, Resources, check_size};
 use super::users::check_unused;
+use crate::event::Event;
 use crate::ground::clock::Clock;
 use crate::ground::error::ResourceError;
 use crate::ground::table::{Handle, check_room};
@@ -169,7 +171,11 @@ impl Resources {
     /// `Invalid`: too many elements, a stale handle. `NoMemory`: the queue is full.
     #[inline]
     pub fn post_srq_recv(&mut self, srq: Handle, request: &RecvRequest<'_>) -> Result<(), ResourceError> {
-        self.srq_mut(srq)?.post(request)
+        self.srq_mut(srq)?.post(request)?;
+        if self.listens(Topic::Posts) {
+            self.events.emit(&Event::SharedRecvPosted { srq: srq.index, request });
+        }
+        Ok(())
     }
 
     /// The shared receive queue with this handle.
@@ -212,6 +218,7 @@ impl Resources {
             self.release_cq(xrc.cq);
         }
         self.async_events.purge(&account);
+        self.events.emit(&Event::SrqDestroyed { srq: handle.index });
         Ok(account)
     }
 

@@ -6,6 +6,7 @@
 
 mod exit;
 mod fork;
+mod known_stacks;
 mod outputs;
 mod stack;
 mod state;

@@ -1,21 +1,40 @@
 //! Call stacks of the calling thread.
 
+use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::OnceLock;
 
 use pumice_device::check::MAX_FRAMES;
 
+use super::known_stacks::{KnownStack, KnownStacks};
+
 /// Frames that are looked at: those of this library come first.
 const MAX_DEPTH: usize = 96;
 
+thread_local! {
+    static KNOWN: RefCell<KnownStacks> = const { RefCell::new(KnownStacks::new()) };
+}
+
 /// Puts the return addresses of the program's frames into `addresses`, innermost first. Takes no lock, but
-/// for those of the unwinder.
+/// for those of the unwinder. A stack that this thread had before is known again without unwinding.
 pub(super) fn capture(addresses: &mut Vec<u64>) {
+    let here = (&raw const addresses).addr() as u64;
+    let is_known = KNOWN.try_with(|known| known.try_borrow().is_ok_and(|known| known.find(here, addresses)));
+    if is_known.unwrap_or(true) {
+        return;
+    }
+    let mut stack = KnownStack::new(here);
+    unwind(addresses, &mut stack);
+    let _ = KNOWN.try_with(|known| known.try_borrow_mut().map(|mut known| known.keep(stack, addresses)));
+}
+
+fn unwind(addresses: &mut Vec<u64>, stack: &mut KnownStack) {
     let own = own_range();
     let mut depth = 0;
     let mut look = |frame: &backtrace::Frame| {
         let address = frame.ip().addr() as u64;
+        stack.add(frame.sp().addr() as u64, address);
         // What is called back by this library's frames is below frames of the program.
         if address != 0 && !own.contains(&address) {
             addresses.push(address);

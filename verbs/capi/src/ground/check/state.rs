@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pumice_device::check::Checker;
+use pumice_device::memory::{on_demand_is_available, read_mapped};
 
 use super::stack;
 use crate::ground::environment;
@@ -40,7 +41,10 @@ pub(super) fn checker() -> &'static Arc<Mutex<Checker>> {
     CHECKER.get_or_init(|| {
         let settings = environment::settings().ok().and_then(|settings| settings.check.as_ref());
         let looks_for_slow = settings.is_some_and(|settings| settings.looks_for_slow);
-        let checker = Checker::new(stack::capture, looks_for_slow).with_switches(stack::switches);
+        let mut checker = Checker::new(stack::capture, looks_for_slow).with_switches(stack::switches);
+        if on_demand_is_available() {
+            checker.reads_memory_by(read_mapped);
+        }
         Arc::new(Mutex::new(checker))
     })
 }

@@ -1,0 +1,106 @@
+//! What is found: contents that changed, memory and regions that went, keys that are no longer valid.
+
+use pumice_transport::host::MemoryError;
+use pumice_transport::types::RemoteRange;
+
+use super::super::checker::{Checker, Found, counted, related};
+use super::super::kind::{
+    DEREGISTERED_WHILE_IN_USE, FREED_WHILE_IN_USE, RECEIVE_BUFFER_WRITTEN, SEND_BUFFER_CHANGED, STALE_RKEY,
+};
+use super::payload::Contents;
+use super::requests::Posted;
+
+impl Checker {
+    /// A send request is over as far as the peer is concerned: is its payload what it was?
+    pub(super) fn look_at_payload(&mut self, posted: &Posted) {
+        if posted.is_shared || posted.at_post == Contents::Unknown {
+            return;
+        }
+        let now = self.memory.reader.contents(posted.spans());
+        if now == Contents::Unmapped {
+            return self.tell_unmapped(posted);
+        }
+        let when = match posted.at_departure {
+            Some(left) if left != posted.at_post => "before its last packet had left",
+            _ if now == posted.at_post => return,
+            Some(_) => "after its packets had left: they are not sent again unless one is lost",
+            None => "before it was complete",
+        };
+        let object = self.owner_of(posted.queue);
+        let (wr_id, bytes) = (posted.wr_id, posted.bytes());
+        let numbers =
+            format!("the {bytes} bytes of request {wr_id:#x} of {object}, posted here, changed {when}");
+        let place = posted.place.clone();
+        self.found(&SEND_BUFFER_CHANGED, Found { object, numbers, place, related: Vec::new() });
+    }
+
+    /// The first message for a receive comes: is its buffer as it was posted?
+    pub(super) fn look_at_receive(&mut self, posted: &Posted, now: Contents) {
+        if now == Contents::Unmapped {
+            return self.tell_unmapped(posted);
+        }
+        if now == posted.at_post || Contents::Unknown == posted.at_post {
+            return;
+        }
+        let object = self.owner_of(posted.queue);
+        let (wr_id, bytes) = (posted.wr_id, posted.bytes());
+        let numbers = format!(
+            "the buffer of {bytes} bytes of receive {wr_id:#x} of {object}, posted here, had changed when its \
+             message came"
+        );
+        let place = posted.place.clone();
+        self.found(&RECEIVE_BUFFER_WRITTEN, Found { object, numbers, place, related: Vec::new() });
+    }
+
+    fn tell_unmapped(&mut self, posted: &Posted) {
+        let object = self.owner_of(posted.queue);
+        let (role, wr_id, bytes) = (posted.role.name(), posted.wr_id, posted.bytes());
+        let numbers = format!(
+            "{role} of {object}, {wr_id:#x}, posted here, is under way, and its buffer of {bytes} bytes is not \
+             mapped any more"
+        );
+        let place = posted.place.clone();
+        self.found(&FREED_WHILE_IN_USE, Found { object, numbers, place, related: Vec::new() });
+    }
+
+    /// The program deregisters memory.
+    pub(super) fn region_ended(&mut self, key: u32) {
+        let place = self.here();
+        if let Some((count, oldest)) = self.memory.requests.users_of(key) {
+            let (role, wr_id, posted) = (oldest.role.name(), oldest.wr_id, oldest.place.clone());
+            let owner = self.owner_of(oldest.queue);
+            let object = self.memory.regions.at(key).map(|region| region.name(key)).unwrap_or_default();
+            let numbers = format!(
+                "posted requests that use {object}: {count}; the oldest is {role} of {owner}, {wr_id:#x}"
+            );
+            let made = self.place_of_region(key);
+            let related = vec![
+                related("it was posted here", &posted),
+                related("the memory was registered here", &made),
+            ];
+            let found = Found { object, numbers, place: place.clone(), related };
+            self.found(&DEREGISTERED_WHILE_IN_USE, found);
+        }
+        self.memory.regions.end(key, place);
+    }
+
+    /// A request of the peer was refused or dropped for this reason; it names this memory.
+    pub(super) fn key_refused(&mut self, qp: u32, reason: &str, range: &RemoteRange) {
+        let RemoteRange { rkey, address, length_bytes } = *range;
+        if reason != MemoryError::UnknownKey.reason() || self.memory.regions.at(rkey).is_some() {
+            return;
+        }
+        let Some(gone) = self.memory.regions.gone(rkey).cloned() else { return };
+        let object = gone.region.name(rkey);
+        let owner = self.qps.get(&qp).map(|qp| qp.name.clone()).unwrap_or_default();
+        let numbers = format!(
+            "the peer of {owner} asked for {} at {address:#x} of {object}, which is deregistered",
+            counted(length_bytes, "byte")
+        );
+        let related = vec![
+            related("the memory was deregistered here", &gone.ended),
+            related("the memory was registered here", &gone.region.made),
+        ];
+        self.found(&STALE_RKEY, Found { object, numbers, place: gone.ended, related });
+    }
+}

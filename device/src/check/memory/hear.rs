@@ -1,0 +1,286 @@
+//! Events that tell of memory: registrations, posts, packets, and the end of requests.
+
+use pumice_transport::event::{QpEvent, Side};
+use pumice_transport::host::QpContext;
+use pumice_transport::types::{
+    Cause, Detail, QpState, RecvRequest, RemoteRange, Sge, WcStatus, WorkCompletion, WrClass,
+};
+use pumice_transport::wire::{Opcode, OpcodeInfo, OperationClass, Psn};
+
+use super::super::checker::Checker;
+use super::super::stack::Stack;
+use super::payload::{Contents, Read};
+use super::regions::Region;
+use super::requests::{Part, Posted, QueueId, Role};
+use super::span::Span;
+use crate::event::Event;
+
+impl Checker {
+    /// Memory is read like this, to see whether it changes; without it, no contents are looked at.
+    pub fn reads_memory_by(&mut self, read: Read) {
+        self.memory.reader.read = Some(read);
+    }
+
+    /// Something happened that may be about memory.
+    pub(in crate::check) fn hear_of_memory(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Qp { qp, event } if self.qps.contains_key(&qp.qpn.value()) => {
+                self.hear_of_buffers(qp, event);
+            }
+            Event::RegionRegistered { key, address, length, iova } => {
+                let made = self.here();
+                let region = Region { address: *address, length: *length, iova: *iova, made };
+                self.memory.regions.add(*key, region);
+            }
+            Event::RegionDeregistered { key } => self.region_ended(*key),
+            Event::SharedRecvPosted { srq, request } => {
+                self.receive_posted_to(QueueId::Shared(*srq), request);
+            }
+            Event::SrqDestroyed { srq } => self.memory.requests.drop_queue(QueueId::Shared(*srq)),
+            Event::QpDestroyed { qp } => self.forget_buffers(qp.qpn.value()),
+            _ => {}
+        }
+    }
+
+    fn hear_of_buffers(&mut self, qp: &QpContext, event: &QpEvent<'_>) {
+        let number = qp.qpn.value();
+        match event {
+            QpEvent::SendPosted {
+                wr_id,
+                message,
+                opcode,
+                length_bytes,
+                psn,
+                packet_count,
+                signaled,
+                inline,
+                request,
+            } => {
+                let queue = QueueId::Sends(number);
+                if *inline || *length_bytes == 0 || opcode.info().class == WrClass::Local {
+                    return self.memory.requests.pass(queue, *message);
+                }
+                let role = if opcode.info().data.is_sent() { Role::Payload } else { Role::Answer };
+                self.post(queue, *message, *wr_id, role, request.sges, psn.plus(*packet_count), *signaled);
+            }
+            QpEvent::RecvPosted { request } => self.receive_posted_to(QueueId::Receives(number), request),
+            QpEvent::PacketSent { identity, psn, .. } if identity.side == Side::Requester => {
+                self.request_left(number, identity.message, psn.next());
+            }
+            QpEvent::PacketReceived { opcode, .. } => self.packet_came(qp, *opcode),
+            QpEvent::RemoteAccess { range, ends, .. } => self.peer_stores(number, range, *ends),
+            QpEvent::RemoteWriteEnded { .. } => {
+                if let Some((_, span)) = self.memory.named.get_mut(&number) {
+                    *span = None;
+                }
+            }
+            QpEvent::Acknowledged { before } => self.acknowledged(number, *before),
+            QpEvent::Completed { completion, released, .. } => self.request_ended(qp, completion, *released),
+            QpEvent::StateChanged { to: QpState::Reset, .. } => self.forget_buffers(number),
+            QpEvent::Logged(Cause::RequestRefused { reason, detail, .. })
+            | QpEvent::Logged(Cause::MessageDropped { reason, detail, .. }) => {
+                let named = match detail {
+                    Detail::Remote(range) => Some(*range),
+                    _ => self.memory.named.get(&number).map(|(range, _)| *range),
+                };
+                if let Some(range) = named {
+                    self.key_refused(number, reason, &range);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn receive_posted_to(&mut self, queue: QueueId, request: &RecvRequest<'_>) {
+        let number = self.memory.requests.next_number(queue);
+        self.post(queue, number, request.wr_id, Role::Receive, request.sges, Psn::new(0), true);
+    }
+
+    /// The buffers of a request, if all of them are in regions that are known.
+    fn parts_of(&self, sges: &[Sge]) -> Option<Vec<Part>> {
+        let used = sges.iter().filter(|sge| sge.length > 0);
+        used.map(|sge| {
+            let span = self.memory.regions.locate(sge.lkey, sge.address, sge.length.into())?;
+            Some(Part { key: sge.lkey, span })
+        })
+        .collect()
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are the fields of a new record")]
+    fn post(
+        &mut self,
+        queue: QueueId,
+        number: u64,
+        wr_id: u64,
+        role: Role,
+        sges: &[Sge],
+        end_psn: Psn,
+        is_signaled: bool,
+    ) {
+        let parts = self.parts_of(sges).filter(|parts| !parts.is_empty());
+        let Some(parts) = parts else { return self.memory.requests.pass(queue, number) };
+        let place = self.here();
+        let mut posted = Posted {
+            queue,
+            number,
+            wr_id,
+            role,
+            parts,
+            place,
+            end_psn,
+            is_signaled,
+            at_post: Contents::Unknown,
+            at_departure: None,
+            is_shared: false,
+            is_settled: false,
+        };
+        posted.is_shared = self.share(&posted);
+        if !posted.is_shared && role != Role::Answer {
+            posted.at_post = self.memory.reader.contents(posted.spans());
+        }
+        self.memory.requests.add(posted);
+    }
+
+    /// Whether the device stores something in the buffers of a new request that other requests use as well, or
+    /// the other way round. The others are marked.
+    fn share(&mut self, posted: &Posted) -> bool {
+        let arriving = |span: &Option<Span>| span.is_some_and(|span| posted.overlaps(span));
+        let mut is_shared = self.memory.named.values().any(|(_, span)| arriving(span));
+        for span in posted.spans() {
+            for identity in self.memory.requests.overlapping(span) {
+                let Some(other) = self.memory.requests.at_mut(identity) else { continue };
+                if posted.role != Role::Payload || other.role != Role::Payload {
+                    other.is_shared = true;
+                    is_shared = true;
+                }
+            }
+        }
+        is_shared
+    }
+
+    /// A packet of a request left; `next` is the PSN after its own.
+    fn request_left(&mut self, qp: u32, message: u64, next: Psn) {
+        let Some(identity) = self.memory.requests.find(QueueId::Sends(qp), message) else { return };
+        let Some(posted) = self.memory.requests.at(identity) else { return };
+        let is_last = posted.end_psn == next && posted.at_departure.is_none();
+        if !is_last || posted.is_shared || posted.role != Role::Payload {
+            return;
+        }
+        let contents = self.memory.reader.contents(posted.spans());
+        if let Some(posted) = self.memory.requests.at_mut(identity) {
+            posted.at_departure = Some(contents);
+        }
+    }
+
+    /// A packet came, and nothing of it is stored yet.
+    fn packet_came(&mut self, qp: &QpContext, opcode: Opcode) {
+        let begins = |info: &OpcodeInfo| info.class == OperationClass::Send && info.position.begins();
+        if opcode.info().is_some_and(|info| info.is_request && begins(info)) {
+            self.message_begins(qp);
+        }
+    }
+
+    /// The first packet of a WRITE of the peer, or an atomic, has been stored; `ends`: it is the only one.
+    fn peer_stores(&mut self, qp: u32, range: &RemoteRange, ends: bool) {
+        let span = self.memory.regions.locate(range.rkey, range.address, range.length_bytes);
+        for identity in span.map(|span| self.memory.requests.overlapping(span)).unwrap_or_default() {
+            if let Some(posted) = self.memory.requests.at_mut(identity) {
+                posted.is_shared = true;
+            }
+        }
+        self.memory.named.insert(qp, (*range, span.filter(|_| !ends)));
+    }
+
+    fn receives_of(&self, qp: &QpContext) -> QueueId {
+        let shared = QueueId::Shared(qp.recv_queue);
+        if self.memory.requests.knows(shared) { shared } else { QueueId::Receives(qp.qpn.value()) }
+    }
+
+    /// The first packet of a message came, for the oldest receive.
+    fn message_begins(&mut self, qp: &QpContext) {
+        // Which receive of a shared queue it takes is not told.
+        let queue = QueueId::Receives(qp.qpn.value());
+        let Some(identity) = self.memory.requests.oldest(queue) else { return };
+        let Some(posted) = self.memory.requests.at_mut(identity) else { return };
+        if !std::mem::replace(&mut posted.is_settled, true) && !posted.is_shared {
+            let contents = self.memory.reader.contents(posted.spans());
+            let posted = posted.clone();
+            self.look_at_receive(&posted, contents);
+        }
+    }
+
+    /// The peer has acknowledged what is before a PSN.
+    fn acknowledged(&mut self, qp: u32, before: Psn) {
+        let queue = QueueId::Sends(qp);
+        let mut over = Vec::new();
+        for identity in self.memory.requests.from(queue, 0) {
+            let Some(posted) = self.memory.requests.at(identity) else { continue };
+            if before.is_before(posted.end_psn) {
+                break;
+            }
+            if !posted.is_settled && !posted.is_signaled && posted.role == Role::Payload {
+                over.push(identity);
+            }
+        }
+        for identity in over {
+            let Some(posted) = self.memory.requests.at_mut(identity) else { continue };
+            posted.is_settled = true;
+            let posted = posted.clone();
+            self.look_at_payload(&posted);
+        }
+    }
+
+    fn request_ended(&mut self, qp: &QpContext, completion: &WorkCompletion, released: u32) {
+        let number = qp.qpn.value();
+        if !completion.opcode.is_recv() {
+            let ended = self.memory.requests.end(QueueId::Sends(number), released.max(1).into());
+            if completion.status == WcStatus::Success {
+                let unsettled = ended.iter().filter(|one| one.role == Role::Payload && !one.is_settled);
+                unsettled.for_each(|posted| self.look_at_payload(posted));
+            }
+            return;
+        }
+        match self.receives_of(qp) {
+            queue @ QueueId::Shared(_) => {
+                self.memory.requests.end_by_id(queue, completion.wr_id);
+            }
+            queue if self.memory.requests.knows(queue) => {
+                self.memory.requests.end(queue, 1);
+            }
+            // An XRC target takes them from the queue that each message names.
+            _ => {
+                for queue in self.memory.requests.shared_queues() {
+                    self.memory.requests.end_by_id(queue, completion.wr_id);
+                }
+            }
+        }
+    }
+
+    /// A queue pair was reset or destroyed.
+    fn forget_buffers(&mut self, qp: u32) {
+        self.memory.requests.drop_queue(QueueId::Sends(qp));
+        self.memory.requests.drop_queue(QueueId::Receives(qp));
+        self.memory.named.remove(&qp);
+    }
+
+    /// This process is a child.
+    pub(in crate::check) fn memory_forked(&mut self) {
+        self.memory.requests.clear();
+        self.memory.named.clear();
+    }
+
+    /// What a message calls the owner of a queue.
+    pub(super) fn owner_of(&self, queue: QueueId) -> String {
+        match queue {
+            QueueId::Sends(qp) | QueueId::Receives(qp) => {
+                self.qps.get(&qp).map(|qp| qp.name.clone()).unwrap_or_default()
+            }
+            QueueId::Shared(_) => "a shared receive queue".to_owned(),
+        }
+    }
+
+    /// Where a region was registered.
+    pub(super) fn place_of_region(&self, key: u32) -> Stack {
+        self.memory.regions.at(key).map(|region| region.made.clone()).unwrap_or_default()
+    }
+}

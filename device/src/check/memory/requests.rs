@@ -1,0 +1,259 @@
+//! The requests that are posted, and the memory that they use.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use fnv::FnvBuildHasher;
+use pumice_transport::wire::Psn;
+
+use super::super::stack::Stack;
+use super::payload::Contents;
+use super::span::Span;
+
+/// Requests that are remembered at once; of others nothing is said.
+const MAX_POSTED: usize = 1 << 17;
+/// Other requests that are looked at for one that overlaps.
+const MAX_LOOKS: usize = 64;
+
+/// A queue that requests are posted to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum QueueId {
+    /// The send queue of a queue pair, by its number.
+    Sends(u32),
+    /// The receive queue of a queue pair, by its number.
+    Receives(u32),
+    /// A shared receive queue, as events name it.
+    Shared(u32),
+}
+
+/// What a request does with its buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// They are sent.
+    Payload,
+    /// The answer to a READ or an atomic is stored in them.
+    Answer,
+    /// A message is stored in them.
+    Receive,
+}
+
+impl Role {
+    /// As in "a receive".
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Role::Payload => "a send request",
+            Role::Answer => "a READ or an atomic",
+            Role::Receive => "a receive",
+        }
+    }
+}
+
+/// A buffer of a request, and the key that it was given with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) key: u32,
+    pub(super) span: Span,
+}
+
+/// A posted request.
+#[derive(Debug, Clone)]
+pub(super) struct Posted {
+    pub(super) queue: QueueId,
+    /// How many were posted to the queue before it.
+    pub(super) number: u64,
+    pub(super) wr_id: u64,
+    pub(super) role: Role,
+    pub(super) parts: Vec<Part>,
+    pub(super) place: Stack,
+    /// The PSN after its last packet.
+    pub(super) end_psn: Psn,
+    pub(super) is_signaled: bool,
+    /// What its buffers held when it was posted, and when its last packet left.
+    pub(super) at_post: Contents,
+    pub(super) at_departure: Option<Contents>,
+    /// The device stores something else in its buffers, too, or sends from them: contents say nothing.
+    pub(super) is_shared: bool,
+    /// Its message has begun, or the peer has acknowledged it.
+    pub(super) is_settled: bool,
+}
+
+impl Posted {
+    pub(super) fn spans(&self) -> impl Iterator<Item = Span> + Clone {
+        self.parts.iter().map(|part| part.span)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.spans().map(Span::bytes).sum()
+    }
+
+    pub(super) fn overlaps(&self, span: Span) -> bool {
+        self.parts.iter().any(|part| part.span.overlaps(span))
+    }
+}
+
+/// The requests of one queue that have not ended.
+#[derive(Debug, Default)]
+struct Queue {
+    posted: u64,
+    ended: u64,
+    /// Numbers and identities, oldest first.
+    list: VecDeque<(u64, u64)>,
+}
+
+/// All posted requests.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    entries: HashMap<u64, Posted, FnvBuildHasher>,
+    next: u64,
+    queues: HashMap<QueueId, Queue, FnvBuildHasher>,
+    /// By first byte and identity.
+    index: BTreeMap<(u64, u64), Span>,
+    longest: u64,
+    /// Requests by the keys of their buffers.
+    uses: HashMap<u32, u32, FnvBuildHasher>,
+}
+
+impl Requests {
+    /// The number of the next request of a queue.
+    pub(super) fn next_number(&self, queue: QueueId) -> u64 {
+        self.queues.get(&queue).map_or(0, |queue| queue.posted)
+    }
+
+    /// A request is posted of which nothing is remembered.
+    pub(super) fn pass(&mut self, queue: QueueId, number: u64) {
+        self.queues.entry(queue).or_default().posted = number.wrapping_add(1);
+    }
+
+    /// Remembers a request, if there is room; gives its identity.
+    pub(super) fn add(&mut self, posted: Posted) -> Option<u64> {
+        self.pass(posted.queue, posted.number);
+        if self.entries.len() >= MAX_POSTED {
+            return None;
+        }
+        let identity = self.next;
+        self.next = self.next.wrapping_add(1);
+        if let Some(queue) = self.queues.get_mut(&posted.queue) {
+            queue.list.push_back((posted.number, identity));
+        }
+        for part in &posted.parts {
+            self.index.insert((part.span.start, identity), part.span);
+            self.longest = self.longest.max(part.span.bytes());
+            let uses = self.uses.entry(part.key).or_default();
+            *uses = uses.saturating_add(1);
+        }
+        self.entries.insert(identity, posted);
+        Some(identity)
+    }
+
+    pub(super) fn at(&self, identity: u64) -> Option<&Posted> {
+        self.entries.get(&identity)
+    }
+
+    pub(super) fn at_mut(&mut self, identity: u64) -> Option<&mut Posted> {
+        self.entries.get_mut(&identity)
+    }
+
+    /// The identity of a request by its queue and number.
+    pub(super) fn find(&self, queue: QueueId, number: u64) -> Option<u64> {
+        let list = &self.queues.get(&queue)?.list;
+        let place = list.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        list.get(place).map(|(_, identity)| *identity)
+    }
+
+    /// The oldest request of a queue that has not ended, if it is remembered.
+    pub(super) fn oldest(&self, queue: QueueId) -> Option<u64> {
+        self.find(queue, self.queues.get(&queue)?.ended)
+    }
+
+    /// The requests of a queue whose number is at least `from`, oldest first.
+    pub(super) fn from(&self, queue: QueueId, from: u64) -> impl Iterator<Item = u64> + '_ {
+        let list = self.queues.get(&queue).map(|queue| &queue.list);
+        let first = list.map_or(0, |list| list.partition_point(|(number, _)| *number < from));
+        list.into_iter().flat_map(move |list| list.range(first..)).map(|(_, identity)| *identity)
+    }
+
+    /// So many of the oldest requests of a queue end: those of them that are remembered.
+    pub(super) fn end(&mut self, queue: QueueId, count: u64) -> Vec<Posted> {
+        let Some(known) = self.queues.get_mut(&queue) else { return Vec::new() };
+        known.ended = known.ended.saturating_add(count).min(known.posted);
+        let over = known.list.partition_point(|(number, _)| *number < known.ended);
+        let over: Vec<u64> = known.list.drain(..over).map(|(_, identity)| identity).collect();
+        over.into_iter().filter_map(|identity| self.forget(identity)).collect()
+    }
+
+    /// A request of a shared receive queue ends. Several with its `wr_id` cannot be told apart, so all of them
+    /// are forgotten.
+    pub(super) fn end_by_id(&mut self, queue: QueueId, wr_id: u64) -> Option<Posted> {
+        let list = &self.queues.get(&queue)?.list;
+        let is_it = |identity: &u64| self.entries.get(identity).is_some_and(|one| one.wr_id == wr_id);
+        let alike: Vec<u64> = list.iter().map(|(_, identity)| *identity).filter(is_it).collect();
+        if let Some(known) = self.queues.get_mut(&queue) {
+            known.list.retain(|(_, identity)| !alike.contains(identity));
+        }
+        let forgotten: Vec<Posted> = alike.iter().filter_map(|one| self.forget(*one)).collect();
+        <[Posted; 1]>::try_from(forgotten).ok().map(|[only]| only)
+    }
+
+    /// Shared receive queues.
+    pub(super) fn shared_queues(&self) -> Vec<QueueId> {
+        let is_shared = |queue: &&QueueId| matches!(queue, QueueId::Shared(_));
+        self.queues.keys().filter(is_shared).copied().collect()
+    }
+
+    pub(super) fn knows(&self, queue: QueueId) -> bool {
+        self.queues.contains_key(&queue)
+    }
+
+    /// A queue is reset or destroyed.
+    pub(super) fn drop_queue(&mut self, queue: QueueId) {
+        let Some(known) = self.queues.remove(&queue) else { return };
+        for (_, identity) in known.list {
+            self.forget(identity);
+        }
+    }
+
+    fn forget(&mut self, identity: u64) -> Option<Posted> {
+        let posted = self.entries.remove(&identity)?;
+        for part in &posted.parts {
+            self.index.remove(&(part.span.start, identity));
+            if let Some(uses) = self.uses.get_mut(&part.key) {
+                *uses = uses.saturating_sub(1);
+                if *uses == 0 {
+                    self.uses.remove(&part.key);
+                }
+            }
+        }
+        if self.entries.is_empty() {
+            self.longest = 0;
+        }
+        Some(posted)
+    }
+
+    /// Requests that use bytes of a range.
+    pub(super) fn overlapping(&self, span: Span) -> Vec<u64> {
+        let first = span.start.saturating_sub(self.longest);
+        let mut found: Vec<u64> = Vec::new();
+        for ((_, identity), other) in self.index.range((first, 0)..(span.end, 0)).rev().take(MAX_LOOKS) {
+            if other.overlaps(span) && !found.contains(identity) {
+                found.push(*identity);
+            }
+        }
+        found
+    }
+
+    /// Requests that use the region of a key and are under way: how many, and the oldest.
+    pub(super) fn users_of(&self, key: u32) -> Option<(u64, &Posted)> {
+        self.uses.get(&key)?;
+        let uses = |one: &&Posted| {
+            let is_over = one.is_settled && one.role == Role::Payload;
+            !is_over && one.parts.iter().any(|part| part.key == key)
+        };
+        let all = || self.entries.iter().filter(|(_, one)| uses(one));
+        let (_, oldest) = all().min_by_key(|(identity, _)| **identity)?;
+        Some((all().count() as u64, oldest))
+    }
+
+    /// This is a child process.
+    pub(super) fn clear(&mut self) {
+        *self = Requests::default();
+    }
+}

@@ -1,0 +1,336 @@
+//! The checker, told of registrations, posts, packets and completions as a device tells of them.
+
+use std::cell::{Cell, RefCell};
+
+use pumice_transport::event::{PacketIdentity, QpEvent, Side};
+use pumice_transport::host::{MemoryError, QpContext};
+use pumice_transport::path::{Flow, Path};
+use pumice_transport::types::{
+    Cause, Detail, QpCapacity, RecvRequest, RemoteRange, SendOpcode, SendRequest, Sge, WcOpcode, WcStatus,
+    WorkCompletion,
+};
+use pumice_transport::wire::{Opcode, OperationClass, Psn, Qpn};
+
+use super::super::{Checker, QpMade};
+use crate::event::Event;
+
+thread_local! {
+    static LINE: Cell<u64> = const { Cell::new(1) };
+    /// What is mapped, from [`MEMORY`] on.
+    static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+const MEMORY: u64 = 0x10_0000;
+const KEY: u32 = 0x1203;
+const QP: u32 = 0x12;
+/// Packets of SENDs of the service RC.
+const FIRST: Opcode = Opcode::from_byte(0x00);
+const LAST: Opcode = Opcode::from_byte(0x02);
+const ONLY: Opcode = Opcode::from_byte(0x04);
+
+fn capture(addresses: &mut Vec<u64>) {
+    addresses.push(LINE.get());
+}
+
+fn read(ranges: &[(u64, usize)], out: &mut [u8]) -> bool {
+    BYTES.with_borrow(|bytes| {
+        let mut out = out.iter_mut();
+        ranges.iter().all(|(start, length)| {
+            let first = (*start - MEMORY) as usize;
+            let Some(part) = bytes.get(first..first + length) else { return false };
+            part.iter().zip(&mut out).for_each(|(byte, place)| *place = *byte);
+            true
+        })
+    })
+}
+
+/// What follows happens at this line of the program.
+fn at(line: u64) {
+    LINE.set(line);
+}
+
+/// The program writes.
+fn write(offset: usize) {
+    BYTES.with_borrow_mut(|bytes| bytes[offset] ^= 1);
+}
+
+struct Rung(Checker);
+
+impl Rung {
+    /// A checker that knows a queue pair, and 64 KiB of memory under a key.
+    fn new() -> Rung {
+        BYTES.set(vec![0; 0x10000]);
+        let mut checker = Checker::new(capture, false);
+        checker.reads_memory_by(read);
+        at(1);
+        checker.object_made(0x2000, "queue pair", "ibv_create_qp");
+        checker.qp_made(&QpMade {
+            address: 0x2000,
+            number: QP,
+            ordinal: 0,
+            service: "RC",
+            send_cq: Some(5),
+            recv_cq: Some(5),
+            capacity: QpCapacity::default(),
+        });
+        let mut rung = Rung(checker);
+        rung.device(&Event::RegionRegistered { key: KEY, address: MEMORY, length: 0x10000, iova: 0 });
+        rung
+    }
+
+    fn device(&mut self, event: &Event<'_>) {
+        self.0.hear(event);
+    }
+
+    fn qp(&mut self, event: &QpEvent<'_>) {
+        let qp = context();
+        self.0.hear(&Event::Qp { qp: &qp, event });
+    }
+
+    fn send(&mut self, message: u64, opcode: SendOpcode, signaled: bool, sges: &[Sge]) {
+        let length_bytes = sges.iter().map(|sge| sge.length).sum();
+        let psn = Psn::new(message as u32);
+        let (wr_id, packet_count, inline) = (message, 1, false);
+        let request = SendRequest { sges, ..SendRequest::new(wr_id, opcode) };
+        self.qp(&QpEvent::SendPosted {
+            wr_id,
+            message,
+            opcode,
+            length_bytes,
+            psn,
+            packet_count,
+            signaled,
+            inline,
+            request: &request,
+        });
+    }
+
+    fn leaves(&mut self, message: u64) {
+        let path = path();
+        let identity =
+            PacketIdentity { side: Side::Requester, message, relative_psn: message as u32, transmission: 1 };
+        self.qp(&QpEvent::PacketSent {
+            identity,
+            opcode: ONLY,
+            psn: Psn::new(message as u32),
+            length_bytes: 30,
+            destination: Qpn::new(QP),
+            path: &path,
+        });
+    }
+
+    fn receive(&mut self, wr_id: u64, sges: &[Sge]) {
+        self.qp(&QpEvent::RecvPosted { request: &RecvRequest { wr_id, sges } });
+    }
+
+    fn comes(&mut self, opcode: Opcode) {
+        let flow = path().flow;
+        self.qp(&QpEvent::PacketReceived {
+            opcode,
+            psn: Psn::new(0),
+            relative_psn: None,
+            length_bytes: 30,
+            source: None,
+            flow: &flow,
+        });
+    }
+
+    fn stores(&mut self, range: RemoteRange, ends: bool) {
+        self.qp(&QpEvent::RemoteAccess { class: OperationClass::Write, range, ends });
+    }
+
+    fn completes(&mut self, opcode: WcOpcode, status: WcStatus, wr_id: u64, released: u32) {
+        let completion = WorkCompletion { wr_id, status, opcode, qp_num: QP, ..WorkCompletion::default() };
+        self.qp(&QpEvent::Completed { completion: &completion, cq: 5, released });
+    }
+
+    fn sent(&mut self) {
+        self.completes(WcOpcode::Send, WcStatus::Success, 0, 1);
+    }
+
+    /// Kinds, lines and counts of what was found.
+    fn found(&mut self) -> Vec<(&'static str, u64, u64)> {
+        let all = self.0.findings().all().iter();
+        all.map(|one| (one.kind.name, one.place.addresses()[0], one.count)).collect()
+    }
+
+    fn numbers(&mut self) -> String {
+        self.0.findings().all().iter().map(|one| one.numbers.as_str()).collect()
+    }
+}
+
+fn path() -> Path {
+    let here = [127, 0, 0, 1].into();
+    let flow = Flow { source: here, destination: here, source_port: 1, destination_port: 4791 };
+    Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 }
+}
+
+fn context() -> QpContext {
+    let qpn = Qpn::new(QP);
+    QpContext { qpn, pd: 1, send_cq: 5, recv_cq: 5, recv_queue: 9, xrcd: 0, ordinal: 0 }
+}
+
+fn sge(offset: u64, length: u32) -> Sge {
+    Sge { address: offset, length, lkey: KEY }
+}
+
+fn range(offset: u64, length: u64) -> RemoteRange {
+    RemoteRange { rkey: KEY, address: offset, length_bytes: length }
+}
+
+#[test]
+fn payload_that_changes_is_found_at_its_post() {
+    let mut rung = Rung::new();
+    at(10);
+    rung.send(0, SendOpcode::Send, true, &[sge(0, 8), sge(64, 8)]);
+    rung.leaves(0);
+    rung.sent();
+    write(0);
+    assert_eq!(rung.found(), [], "it was complete");
+    at(11);
+    rung.send(1, SendOpcode::Send, true, &[sge(0, 8), sge(64, 8)]);
+    write(8);
+    rung.leaves(1);
+    write(71);
+    rung.sent();
+    assert_eq!(rung.found(), [("send-buffer-changed", 11, 1)]);
+    assert!(rung.numbers().contains("after its packets had left"), "{}", rung.numbers());
+    at(12);
+    rung.send(2, SendOpcode::RdmaWrite, true, &[sge(0, 0x8000)]);
+    write(0x7fff);
+    rung.leaves(2);
+    write(0x7fff);
+    rung.sent();
+    assert_eq!(rung.found().last(), Some(&("send-buffer-changed", 12, 1)));
+    assert!(rung.numbers().contains("before its last packet had left"), "{}", rung.numbers());
+}
+
+#[test]
+fn a_request_without_a_completion_is_over_when_it_is_acknowledged() {
+    let mut rung = Rung::new();
+    at(20);
+    for message in 0..3 {
+        rung.send(message, SendOpcode::Send, message == 2, &[sge(message * 8, 8)]);
+        rung.leaves(message);
+    }
+    rung.qp(&QpEvent::Acknowledged { before: Psn::new(1) });
+    write(0);
+    assert_eq!(rung.found(), []);
+    write(8);
+    rung.completes(WcOpcode::Send, WcStatus::Success, 2, 3);
+    assert_eq!(rung.found(), [("send-buffer-changed", 20, 1)], "the second one only");
+}
+
+#[test]
+fn what_fails_what_is_stored_and_what_the_device_changes_is_not_told() {
+    let mut rung = Rung::new();
+    rung.send(0, SendOpcode::Send, true, &[sge(0, 8)]);
+    write(0);
+    rung.completes(WcOpcode::Send, WcStatus::RetryExcErr, 0, 1);
+    rung.send(1, SendOpcode::RdmaRead, true, &[sge(0, 8)]);
+    write(0);
+    rung.sent();
+    // A WRITE of the peer under way when the request is posted, and one that comes later.
+    rung.stores(range(0, 0x2000), false);
+    rung.send(2, SendOpcode::Send, true, &[sge(0x1000, 8)]);
+    write(0x1000);
+    rung.sent();
+    rung.qp(&QpEvent::RemoteWriteEnded { has_imm: false });
+    rung.send(3, SendOpcode::Send, true, &[sge(0x1000, 8)]);
+    rung.stores(range(0x1004, 1), true);
+    write(0x1004);
+    rung.sent();
+    // The answer comes into the same buffer.
+    rung.receive(0, &[sge(0x3000, 8)]);
+    write(0x3000);
+    rung.send(4, SendOpcode::Send, true, &[sge(0x3004, 8)]);
+    rung.comes(ONLY);
+    write(0x3004);
+    rung.sent();
+    assert_eq!(rung.found(), []);
+    rung.send(5, SendOpcode::Send, true, &[sge(0x1000, 8)]);
+    write(0x1000);
+    rung.sent();
+    assert_eq!(rung.found().len(), 1, "the WRITE is over");
+}
+
+#[test]
+fn a_receive_is_looked_at_when_its_message_begins() {
+    let mut rung = Rung::new();
+    at(30);
+    rung.receive(7, &[sge(0, 0x1000)]);
+    at(31);
+    rung.receive(8, &[sge(0x1000, 0x1000)]);
+    rung.comes(FIRST);
+    write(0);
+    rung.comes(FIRST);
+    rung.comes(LAST);
+    rung.completes(WcOpcode::Recv, WcStatus::Success, 7, 0);
+    assert_eq!(rung.found(), [], "the message changes it, the first packet came twice");
+    write(0x1fff);
+    rung.comes(ONLY);
+    rung.completes(WcOpcode::Recv, WcStatus::Success, 8, 0);
+    assert_eq!(rung.found(), [("receive-buffer-written", 31, 1)]);
+}
+
+#[test]
+fn memory_that_is_not_mapped_any_more_is_found() {
+    let mut rung = Rung::new();
+    at(40);
+    rung.send(0, SendOpcode::Send, true, &[sge(0x8000, 8)]);
+    rung.leaves(0);
+    BYTES.set(vec![0; 0x8000]);
+    rung.sent();
+    assert_eq!(rung.found(), [("freed-while-in-use", 40, 1)]);
+}
+
+#[test]
+fn a_region_is_in_use_until_the_requests_are_over() {
+    let mut rung = Rung::new();
+    let end = Event::RegionDeregistered { key: KEY };
+    let begin = Event::RegionRegistered { key: KEY, address: MEMORY, length: 0x10000, iova: 0 };
+    rung.send(0, SendOpcode::Send, true, &[sge(0, 8)]);
+    rung.receive(0, &[sge(0, 8)]);
+    rung.completes(WcOpcode::Recv, WcStatus::WrFlushErr, 0, 0);
+    rung.sent();
+    rung.send(1, SendOpcode::Send, false, &[sge(0, 8)]);
+    rung.qp(&QpEvent::Acknowledged { before: Psn::new(2) });
+    rung.device(&end);
+    assert_eq!(rung.found(), []);
+    rung.device(&begin);
+    let requests =
+        [RecvRequest { wr_id: 3, sges: &[sge(0, 8)] }, RecvRequest { wr_id: 4, sges: &[sge(0, 8)] }];
+    for request in &requests {
+        rung.device(&Event::SharedRecvPosted { srq: 9, request });
+    }
+    rung.completes(WcOpcode::Recv, WcStatus::Success, 4, 0);
+    at(50);
+    rung.device(&end);
+    assert_eq!(rung.found(), [("deregistered-while-in-use", 50, 1)]);
+    assert!(rung.numbers().contains(": 1; the oldest is a receive of a shared receive queue, 0x3"));
+    rung.device(&begin);
+    rung.device(&Event::SrqDestroyed { srq: 9 });
+    rung.device(&Event::QpDestroyed { qp: &context() });
+    rung.device(&end);
+    assert_eq!(rung.found().len(), 1);
+}
+
+#[test]
+fn a_key_is_stale_if_its_region_is_gone() {
+    let mut rung = Rung::new();
+    let refused = |reason, detail| Cause::RequestRefused { syndrome: None, psn: Psn::new(0), reason, detail };
+    let (unknown, other) = (MemoryError::UnknownKey.reason(), MemoryError::OutOfRange.reason());
+    let remote = Detail::Remote(range(0, 8));
+    rung.qp(&QpEvent::Logged(&refused(unknown, remote)));
+    at(60);
+    rung.device(&Event::RegionDeregistered { key: KEY });
+    rung.qp(&QpEvent::Logged(&refused(other, remote)));
+    rung.qp(&QpEvent::Logged(&refused(
+        unknown,
+        Detail::Remote(RemoteRange { rkey: KEY + 1, ..range(0, 8) }),
+    )));
+    assert_eq!(rung.found(), []);
+    rung.stores(range(0, 0x2000), false);
+    rung.qp(&QpEvent::Logged(&refused(unknown, Detail::None)));
+    assert_eq!(rung.found(), [("stale-rkey", 60, 1)]);
+}
