@@ -93,7 +93,7 @@ mod tests {
         let addresses = ranges.iter().flat_map(|(start, bytes)| *start..*start + *bytes as u64);
         let total: usize = ranges.iter().map(|(_, bytes)| *bytes).sum();
         assert_eq!(total, out.len());
-        out.iter_mut().zip(addresses.clone()).for_each(|(byte, address)| *byte = (address * 7 >> 3) as u8);
+        out.iter_mut().zip(addresses.clone()).for_each(|(byte, address)| *byte = ((address * 7) >> 3) as u8);
         addresses.into_iter().all(|address| address < 1 << 20)
     }
 
