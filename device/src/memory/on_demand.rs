@@ -52,8 +52,8 @@ pub(super) fn store(target: u64, data: &[u8]) -> Result<(), MemoryError> {
 /// Most ranges of one [`read_mapped`].
 const MAX_RANGES: usize = 64;
 
-/// Copies ranges (process address, bytes) one behind the other to the front of `out`, at most 64 of them. False:
-/// one of them is not mapped, or the kernel does not let the process ask; `out` is then partly written.
+/// Copies ranges (process address, bytes) one behind the other to the front of `out`, at most 64 of them.
+/// False: one of them is not mapped, or the kernel does not let the process ask; then `out` is partly filled.
 pub fn read_mapped(ranges: &[(u64, usize)], out: &mut [u8]) -> bool {
     let wanted = ranges.iter().fold(0_usize, |sum, (_, bytes)| sum.saturating_add(*bytes));
     if ranges.len() > MAX_RANGES || wanted > out.len() || !is_available() {

@@ -45,8 +45,8 @@ impl Checker {
         let object = self.owner_of(posted.queue);
         let (wr_id, bytes) = (posted.wr_id, posted.bytes());
         let numbers = format!(
-            "the buffer of {bytes} bytes of receive {wr_id:#x} of {object}, posted here, had changed when its \
-             message came"
+            "the buffer of {bytes} bytes of receive {wr_id:#x} of {object}, posted here, had changed when \
+             its message came"
         );
         let place = posted.place.clone();
         self.found(&RECEIVE_BUFFER_WRITTEN, Found { object, numbers, place, related: Vec::new() });
@@ -56,8 +56,8 @@ impl Checker {
         let object = self.owner_of(posted.queue);
         let (role, wr_id, bytes) = (posted.role.name(), posted.wr_id, posted.bytes());
         let numbers = format!(
-            "{role} of {object}, {wr_id:#x}, posted here, is under way, and its buffer of {bytes} bytes is not \
-             mapped any more"
+            "{role} of {object}, {wr_id:#x}, posted here, is under way, and its buffer of {bytes} bytes is \
+             not mapped any more"
         );
         let place = posted.place.clone();
         self.found(&FREED_WHILE_IN_USE, Found { object, numbers, place, related: Vec::new() });

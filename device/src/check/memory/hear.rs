@@ -141,8 +141,8 @@ impl Checker {
         self.memory.requests.add(posted);
     }
 
-    /// Whether the device stores something in the buffers of a new request that other requests use as well, or
-    /// the other way round. The others are marked.
+    /// Whether the device stores something in the buffers of a new request that other requests use as well,
+    /// or the other way round. The others are marked.
     fn share(&mut self, posted: &Posted) -> bool {
         let arriving = |span: &Option<Span>| span.is_some_and(|span| posted.overlaps(span));
         let mut is_shared = self.memory.named.values().any(|(_, span)| arriving(span));

@@ -1,8 +1,8 @@
 //! Memory: buffers that change, overlap or go while posted requests use them, and keys of regions that are
 //! gone.
 //!
-//! What a posted request uses is remembered as ranges of process addresses; contents as checksums, of all bytes
-//! up to [`payload::MAX_BYTES`], beyond of blocks. Nothing is found of what is not remembered.
+//! What a posted request uses is remembered as ranges of process addresses; contents as checksums, of all
+//! bytes up to [`payload::MAX_BYTES`], beyond of blocks. Nothing is found of what is not remembered.
 
 mod changes;
 mod hear;

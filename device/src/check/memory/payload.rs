@@ -6,8 +6,8 @@ use super::span::Span;
 /// ranges are asked for at once.
 pub type Read = fn(&[(u64, usize)], &mut [u8]) -> bool;
 
-/// Bytes of a payload that are looked at: all of a shorter one; of a longer one its begin, its end, and blocks
-/// between them.
+/// Bytes of a payload that are looked at: all of a shorter one; of a longer one its begin, its end, and
+/// blocks between them.
 pub(super) const MAX_BYTES: u64 = 16 << 10;
 /// Of a longer payload: bytes at its begin and at its end.
 const EDGE_BYTES: u64 = 4 << 10;
@@ -21,7 +21,7 @@ const MAX_RANGES: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contents {
     /// Its checksum.
-    Sum(u32),
+    Sum(u64),
     /// It is not mapped.
     Unmapped,
     /// It has too many pieces to look at.
@@ -61,7 +61,7 @@ impl Reader {
             self.bytes.resize(wanted, 0);
         }
         let Some(out) = self.bytes.get_mut(..wanted) else { return Contents::Unknown };
-        if read(&self.ranges, out) { Contents::Sum(crc32fast::hash(out)) } else { Contents::Unmapped }
+        if read(&self.ranges, out) { Contents::Sum(checksum(out)) } else { Contents::Unmapped }
     }
 
     /// Adds `bytes` of the ranges, from `offset` on, to what is read.
@@ -84,6 +84,15 @@ impl Reader {
     }
 }
 
+/// A checksum that differs if a single word of 8 bytes does: each step is one to one in the word.
+fn checksum(bytes: &[u8]) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |sum: u64, word: u64| (sum.rotate_left(23) ^ word).wrapping_mul(ODD);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let sum = words.iter().fold(bytes.len() as u64, |sum, word| mix(sum, u64::from_le_bytes(*word)));
+    rest.iter().fold(sum, |sum, byte| mix(sum, u64::from(*byte)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +104,18 @@ mod tests {
         assert_eq!(total, out.len());
         out.iter_mut().zip(addresses.clone()).for_each(|(byte, address)| *byte = ((address * 7) >> 3) as u8);
         addresses.into_iter().all(|address| address < 1 << 20)
+    }
+
+    #[test]
+    fn every_bit_counts() {
+        let mut bytes = [7_u8; 43];
+        let sum = checksum(&bytes);
+        for bit in 0..8 * bytes.len() {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(checksum(&bytes), sum, "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        assert_ne!(checksum(&bytes[..42]), sum);
     }
 
     #[test]

@@ -180,8 +180,8 @@ impl Requests {
         over.into_iter().filter_map(|identity| self.forget(identity)).collect()
     }
 
-    /// A request of a shared receive queue ends. Several with its `wr_id` cannot be told apart, so all of them
-    /// are forgotten.
+    /// A request of a shared receive queue ends. Several with its `wr_id` cannot be told apart, so all of
+    /// them are forgotten.
     pub(super) fn end_by_id(&mut self, queue: QueueId, wr_id: u64) -> Option<Posted> {
         let list = &self.queues.get(&queue)?.list;
         let is_it = |identity: &u64| self.entries.get(identity).is_some_and(|one| one.wr_id == wr_id);
