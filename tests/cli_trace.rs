@@ -172,6 +172,33 @@ fn one_lost_packet_is_seen_in_the_timeline_of_two_processes() {
 }
 
 #[test]
+fn a_capture_stands_in_for_the_trace_of_a_peer() {
+    if !installed("ibv_rc_pingpong") || !installed("python3") {
+        return;
+    }
+    let folder = scratch("captured");
+    let [server_trace, capture, json] =
+        ["server.trace", "client.pcapng", "out.json"].map(|name| folder.join(name).display().to_string());
+    let port = port(3);
+    let options = ["--addr", "127.101.2.8", "--trace", server_trace.as_str()];
+    let mut server = end(&options, &port, "100").stdout(Stdio::null()).spawn().expect("it can be run");
+    let client = client(&["--addr", "127.101.2.9", "--capture", capture.as_str()], &port, "100");
+    assert!(client.status.success(), "{client:?}");
+    assert!(server.wait().expect("a child of ours").success());
+    let output = trace(&["to-perfetto", &server_trace, &capture, "-o", &json]);
+    // The two have no clock in common but their packets.
+    let said = err(&output);
+    assert!(output.status.success() && said.contains("was put beside another one's by"), "{output:?}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let found = checked(Path::new(&json));
+    assert_eq!((found["requests"].as_u64(), &found["arrows"]), (Some(200), &found["across"]), "{found}");
+    let processes = found["processes"].to_string();
+    assert!(processes.contains("127.101.2.9") && !processes.contains("127.101.2.8"), "{processes}");
+    assert!(found["arrows"].as_u64().is_some_and(|arrows| arrows > 200), "{found}");
+    fs::remove_dir_all(&folder).expect("a folder of ours");
+}
+
+#[test]
 fn a_process_that_is_killed_leaves_its_records() {
     if !installed("ibv_rc_pingpong") {
         return;

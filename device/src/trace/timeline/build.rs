@@ -1,6 +1,8 @@
 //! Makes a timeline of traces.
 
+use std::collections::HashSet;
 use std::io::Read;
+use std::net::IpAddr;
 
 use super::arrows;
 use super::clock;
@@ -24,7 +26,8 @@ impl Timeline {
     }
 
     /// The same with processes that are known otherwise. Their times are ns since the bases in their headers,
-    /// and those with other boots have other clocks.
+    /// and those with other boots have other clocks. One with an address that a trace is of is left out,
+    /// because the trace tells more.
     ///
     /// # Errors
     /// As [`Timeline::read`].
@@ -43,7 +46,10 @@ impl Timeline {
                 room.left_out
             ));
         }
-        timeline.processes.extend(others);
+        let traced: HashSet<IpAddr> =
+            timeline.processes.iter().flat_map(|process| &process.header.addresses).copied().collect();
+        let is_traced = |process: &Process| process.header.addresses.iter().any(|one| traced.contains(one));
+        timeline.processes.extend(others.into_iter().filter(|other| !is_traced(other)));
         clock::align(&mut timeline);
         arrows::draw(&mut timeline);
         clock::check(&mut timeline);
