@@ -90,7 +90,7 @@ fn is_at(finding: &Value, name: &str, line: u64) -> bool {
 }
 
 /// Programs with planted bugs, and the further words that a run of them needs.
-const PLANTED: [(&str, &[&str]); 34] = [
+const PLANTED: [(&str, &[&str]); 36] = [
     ("remote_race", &[]),
     ("peers_race", &["--fault", "drop qp=0 opcode=write message=0 packet=7 transmission=1"]),
     ("read_relied_on", &[]),
@@ -113,6 +113,8 @@ const PLANTED: [(&str, &[&str]); 34] = [
     ("in_flight_at_destroy", &[]),
     ("send_buffer_changed", &[]),
     ("receive_buffer_written", &[]),
+    ("buffers_overlap", &[]),
+    ("write_into_posted", &[]),
     ("unmapped_while_in_use", &[]),
     ("deregistered_while_in_use", &[]),
     ("stale_rkey", &[]),

@@ -223,6 +223,19 @@ kinds! {
         remedy: "Prepare a buffer before its receive is posted, and touch it again only after its \
             completion is polled.";
 
+    BUFFERS_OVERLAP "buffers-overlap" Memory
+        what: "The buffers of two posted requests overlap, and what came for one harmed the other.",
+        why: "A message is lost when another is stored over it before the program has polled its \
+            completion; payload that is changed before it leaves arrives changed.",
+        remedy: "Give each posted receive and READ a buffer of its own, and post it again only after \
+            its contents are used.";
+
+    WRITE_INTO_POSTED "write-into-posted" Memory
+        what: "A peer's WRITE or atomic stores to the buffer of a posted request, and one of both is lost.",
+        why: "What a WRITE stores in a buffer of a posted receive is lost when a message comes there; \
+            payload that it changes before it leaves arrives changed.",
+        remedy: "Give peers memory to write to that no posted request uses.";
+
     FREED_WHILE_IN_USE "freed-while-in-use" Memory
         what: "The program frees or unmaps memory that a posted request uses.",
         why: "The adapter goes on with the pages that it has pinned: what it sends or stores is not \

@@ -3,7 +3,7 @@
 use pumice_transport::event::{QpEvent, Side};
 use pumice_transport::host::QpContext;
 use pumice_transport::types::{
-    Cause, Detail, QpState, RecvRequest, RemoteRange, Sge, WcStatus, WorkCompletion, WrClass,
+    Cause, Detail, QpState, RecvRequest, RemoteRange, Sge, WcOpcode, WcStatus, WorkCompletion, WrClass,
 };
 use pumice_transport::wire::{Opcode, OpcodeInfo, OperationClass, Psn};
 
@@ -29,6 +29,8 @@ impl Checker {
             }
             Event::RegionRegistered { key, address, length, iova } => {
                 let made = self.here();
+                // A region may be changed: what its requests use is elsewhere now.
+                self.memory.requests.key_changes(*key);
                 let region = Region { address: *address, length: *length, iova: *iova, made };
                 self.memory.regions.add(*key, region);
             }
@@ -37,6 +39,7 @@ impl Checker {
                 self.receive_posted_to(QueueId::Shared(*srq), request);
             }
             Event::SrqDestroyed { srq } => self.memory.requests.drop_queue(QueueId::Shared(*srq)),
+            Event::Polled { completion, .. } => self.landed_was_polled(completion),
             Event::QpDestroyed { qp } => self.forget_buffers(qp.qpn.value()),
             _ => {}
         }
@@ -57,6 +60,9 @@ impl Checker {
                 request,
             } => {
                 let queue = QueueId::Sends(number);
+                if *inline {
+                    self.prepared_in_place(request.sges);
+                }
                 if *inline || *length_bytes == 0 || opcode.info().class == WrClass::Local {
                     return self.memory.requests.pass(queue, *message);
                 }
@@ -70,8 +76,9 @@ impl Checker {
             QpEvent::PacketReceived { opcode, .. } => self.packet_came(qp, *opcode),
             QpEvent::RemoteAccess { range, ends, .. } => self.peer_stores(number, range, *ends),
             QpEvent::RemoteWriteEnded { .. } => {
-                if let Some((_, span)) = self.memory.named.get_mut(&number) {
-                    *span = None;
+                let named = self.memory.named.get_mut(&number);
+                if let Some(span) = named.and_then(|(_, span)| span.take()) {
+                    self.look_at_stored(number, span);
                 }
             }
             QpEvent::Acknowledged { before } => self.acknowledged(number, *before),
@@ -94,6 +101,20 @@ impl Checker {
     fn receive_posted_to(&mut self, queue: QueueId, request: &RecvRequest<'_>) {
         let number = self.memory.requests.next_number(queue);
         self.post(queue, number, request.wr_id, Role::Receive, request.sges, Psn::new(0), true);
+    }
+
+    /// Payload was copied from these buffers, whose keys do not count: the program has prepared it there, and
+    /// may have posted a receive of the answer before.
+    fn prepared_in_place(&mut self, sges: &[Sge]) {
+        for sge in sges.iter().filter(|sge| sge.length > 0) {
+            for identity in self.memory.requests.overlapping(Span::new(sge.address, sge.length.into())) {
+                if let Some(posted) = self.memory.requests.at_mut(identity)
+                    && posted.role == Role::Receive
+                {
+                    posted.is_shared = true;
+                }
+            }
+        }
     }
 
     /// The buffers of a request, if all of them are in regions that are known.
@@ -132,30 +153,33 @@ impl Checker {
             at_post: Contents::Unknown,
             at_departure: None,
             is_shared: false,
+            meets_another: false,
+            written: None,
             is_settled: false,
         };
-        posted.is_shared = self.share(&posted);
-        if !posted.is_shared && role != Role::Answer {
+        self.share(&mut posted);
+        if role == Role::Payload || (role == Role::Receive && !posted.is_shared) {
             posted.at_post = self.memory.reader.contents(posted.spans());
         }
         self.memory.requests.add(posted);
     }
 
-    /// Whether the device stores something in the buffers of a new request that other requests use as well,
-    /// or the other way round. The others are marked.
-    fn share(&mut self, posted: &Posted) -> bool {
+    /// Marks a new request if the device stores something in its buffers that other requests use as well, or
+    /// the other way round; and the others.
+    fn share(&mut self, posted: &mut Posted) {
         let arriving = |span: &Option<Span>| span.is_some_and(|span| posted.overlaps(span));
-        let mut is_shared = self.memory.named.values().any(|(_, span)| arriving(span));
-        for span in posted.spans() {
+        posted.is_shared = self.memory.named.values().any(|(_, span)| arriving(span));
+        for Part { span, .. } in posted.parts.clone() {
             for identity in self.memory.requests.overlapping(span) {
                 let Some(other) = self.memory.requests.at_mut(identity) else { continue };
                 if posted.role != Role::Payload || other.role != Role::Payload {
-                    other.is_shared = true;
-                    is_shared = true;
+                    (other.is_shared, posted.is_shared) = (true, true);
+                }
+                if posted.role != Role::Payload && other.role != Role::Payload {
+                    (other.meets_another, posted.meets_another) = (true, true);
                 }
             }
         }
-        is_shared
     }
 
     /// A packet of a request left; `next` is the PSN after its own.
@@ -163,10 +187,13 @@ impl Checker {
         let Some(identity) = self.memory.requests.find(QueueId::Sends(qp), message) else { return };
         let Some(posted) = self.memory.requests.at(identity) else { return };
         let is_last = posted.end_psn == next && posted.at_departure.is_none();
-        if !is_last || posted.is_shared || posted.role != Role::Payload {
+        if !is_last || posted.role != Role::Payload {
             return;
         }
-        let contents = self.memory.reader.contents(posted.spans());
+        let contents = match posted.is_shared {
+            true => Contents::Unknown,
+            false => self.memory.reader.contents(posted.spans()),
+        };
         if let Some(posted) = self.memory.requests.at_mut(identity) {
             posted.at_departure = Some(contents);
         }
@@ -186,9 +213,13 @@ impl Checker {
         for identity in span.map(|span| self.memory.requests.overlapping(span)).unwrap_or_default() {
             if let Some(posted) = self.memory.requests.at_mut(identity) {
                 posted.is_shared = true;
+                posted.written = span.filter(|_| posted.role == Role::Receive).or(posted.written);
             }
         }
         self.memory.named.insert(qp, (*range, span.filter(|_| !ends)));
+        if let Some(span) = span {
+            self.look_at_stored(qp, span);
+        }
     }
 
     fn receives_of(&self, qp: &QpContext) -> QueueId {
@@ -202,11 +233,16 @@ impl Checker {
         let queue = QueueId::Receives(qp.qpn.value());
         let Some(identity) = self.memory.requests.oldest(queue) else { return };
         let Some(posted) = self.memory.requests.at_mut(identity) else { return };
-        if !std::mem::replace(&mut posted.is_settled, true) && !posted.is_shared {
-            let contents = self.memory.reader.contents(posted.spans());
-            let posted = posted.clone();
-            self.look_at_receive(&posted, contents);
+        let is_first = !std::mem::replace(&mut posted.is_settled, true);
+        if !is_first || (posted.is_shared && !posted.meets_another) {
+            return;
         }
+        let posted = posted.clone();
+        if posted.is_shared {
+            return self.look_before_message(&posted);
+        }
+        let contents = self.memory.reader.contents(posted.spans());
+        self.look_at_receive(&posted, contents);
     }
 
     /// The peer has acknowledged what is before a PSN.
@@ -237,22 +273,25 @@ impl Checker {
             if completion.status == WcStatus::Success {
                 let unsettled = ended.iter().filter(|one| one.role == Role::Payload && !one.is_settled);
                 unsettled.for_each(|posted| self.look_at_payload(posted));
+                let answers = ended.iter().filter(|one| one.role == Role::Answer);
+                answers.for_each(|posted| self.stored(posted, posted.bytes(), false));
             }
             return;
         }
-        match self.receives_of(qp) {
-            queue @ QueueId::Shared(_) => {
-                self.memory.requests.end_by_id(queue, completion.wr_id);
-            }
-            queue if self.memory.requests.knows(queue) => {
-                self.memory.requests.end(queue, 1);
-            }
+        let ended = match self.receives_of(qp) {
+            queue @ QueueId::Shared(_) => self.memory.requests.end_by_id(queue, completion.wr_id),
+            queue if self.memory.requests.knows(queue) => self.memory.requests.end(queue, 1).pop(),
             // An XRC target takes them from the queue that each message names.
             _ => {
                 for queue in self.memory.requests.shared_queues() {
                     self.memory.requests.end_by_id(queue, completion.wr_id);
                 }
+                None
             }
+        };
+        let is_message = completion.status == WcStatus::Success && completion.opcode == WcOpcode::Recv;
+        if let Some(posted) = ended.filter(|_| is_message) {
+            self.stored(&posted, completion.byte_len.into(), true);
         }
     }
 
@@ -261,12 +300,14 @@ impl Checker {
         self.memory.requests.drop_queue(QueueId::Sends(qp));
         self.memory.requests.drop_queue(QueueId::Receives(qp));
         self.memory.named.remove(&qp);
+        self.memory.landed.retain(|one| one.queue_pair() != Some(qp));
     }
 
     /// This process is a child.
     pub(in crate::check) fn memory_forked(&mut self) {
         self.memory.requests.clear();
         self.memory.named.clear();
+        self.memory.landed.clear();
     }
 
     /// What a message calls the owner of a queue.

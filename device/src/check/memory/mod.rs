@@ -6,6 +6,7 @@
 
 mod changes;
 mod hear;
+mod overlaps;
 mod payload;
 mod regions;
 mod requests;

@@ -10,10 +10,10 @@ pub type Read = fn(&[(u64, usize)], &mut [u8]) -> bool;
 /// blocks between them.
 pub(super) const MAX_BYTES: u64 = 16 << 10;
 /// Of a longer payload: bytes at its begin and at its end.
-const EDGE_BYTES: u64 = 4 << 10;
+const EDGE_BYTES: u64 = 1 << 10;
 /// Blocks between, and the bytes of each.
 const BLOCKS: u64 = 8;
-const BLOCK_BYTES: u64 = 1 << 10;
+const BLOCK_BYTES: u64 = 256;
 /// Ranges of one read.
 const MAX_RANGES: usize = 64;
 
@@ -125,7 +125,8 @@ mod tests {
             let whole = reader.contents([Span::new(start, bytes)].into_iter());
             assert!(matches!(whole, Contents::Sum(_)), "{bytes} bytes");
             let looked: usize = reader.ranges.iter().map(|(_, bytes)| *bytes).sum();
-            assert_eq!(looked as u64, bytes.min(MAX_BYTES), "{bytes} bytes");
+            let some = 2 * EDGE_BYTES + BLOCKS * BLOCK_BYTES;
+            assert_eq!(looked as u64, if bytes > MAX_BYTES { some } else { bytes }, "{bytes} bytes");
             let middle = bytes / 3;
             let two = [Span::new(start, middle), Span::new(start + middle, bytes - middle)];
             assert_eq!(reader.contents(two.into_iter()), whole, "{bytes} bytes");

@@ -72,6 +72,10 @@ pub(super) struct Posted {
     pub(super) at_departure: Option<Contents>,
     /// The device stores something else in its buffers, too, or sends from them: contents say nothing.
     pub(super) is_shared: bool,
+    /// It stores what arrives, and another request stores to the same buffers.
+    pub(super) meets_another: bool,
+    /// Where a WRITE of a peer came into the buffers.
+    pub(super) written: Option<Span>,
     /// Its message has begun, or the peer has acknowledged it.
     pub(super) is_settled: bool,
 }
@@ -250,6 +254,16 @@ impl Requests {
         let all = || self.entries.iter().filter(|(_, one)| uses(one));
         let (_, oldest) = all().min_by_key(|(identity, _)| **identity)?;
         Some((all().count() as u64, oldest))
+    }
+
+    /// The registration of a key changes: nothing is said of requests that use it.
+    pub(super) fn key_changes(&mut self, key: u32) {
+        if self.uses.contains_key(&key) {
+            let uses = |one: &&mut Posted| one.parts.iter().any(|part| part.key == key);
+            self.entries.values_mut().filter(uses).for_each(|one| {
+                (one.is_shared, one.at_post) = (true, Contents::Unknown);
+            });
+        }
     }
 
     /// This is a child process.

@@ -1,13 +1,14 @@
 //! What is known of the memory that a program gives to its device.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use fnv::FnvBuildHasher;
 use pumice_transport::types::RemoteRange;
 
-use super::payload::Reader;
+use super::super::stack::Stack;
+use super::payload::{Contents, Reader};
 use super::regions::Regions;
-use super::requests::Requests;
+use super::requests::{QueueId, Requests, Role};
 use super::span::Span;
 
 /// The memory of a program, as far as its device has to do with it.
@@ -19,4 +20,27 @@ pub(in crate::check) struct Memory {
     /// By the number of the queue pair that serves it: what the latest request of the peer names, and where
     /// that is while its packets arrive.
     pub(super) named: HashMap<u32, (RemoteRange, Option<Span>), FnvBuildHasher>,
+    /// Requests whose buffers overlap, and whose completions wait to be polled; oldest first.
+    pub(super) landed: VecDeque<Landed>,
+}
+
+/// What came into buffers that another request uses, too.
+#[derive(Debug)]
+pub(super) struct Landed {
+    pub(super) queue: QueueId,
+    pub(super) role: Role,
+    pub(super) wr_id: u64,
+    pub(super) spans: Vec<Span>,
+    pub(super) contents: Contents,
+    pub(super) place: Stack,
+}
+
+impl Landed {
+    /// The number of its queue pair, if it has one of its own.
+    pub(super) const fn queue_pair(&self) -> Option<u32> {
+        match self.queue {
+            QueueId::Sends(qp) | QueueId::Receives(qp) => Some(qp),
+            QueueId::Shared(_) => None,
+        }
+    }
 }

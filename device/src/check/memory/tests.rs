@@ -13,6 +13,7 @@ use pumice_transport::wire::{Opcode, OperationClass, Psn, Qpn};
 
 use super::super::{Checker, QpMade};
 use crate::event::Event;
+use crate::ground::table::Handle;
 
 thread_local! {
     static LINE: Cell<u64> = const { Cell::new(1) };
@@ -137,6 +138,19 @@ impl Rung {
 
     fn stores(&mut self, range: RemoteRange, ends: bool) {
         self.qp(&QpEvent::RemoteAccess { class: OperationClass::Write, range, ends });
+    }
+
+    fn receives(&mut self, wr_id: u64, byte_len: u32) {
+        let (opcode, qp_num) = (WcOpcode::Recv, QP);
+        let completion = WorkCompletion { wr_id, opcode, qp_num, byte_len, ..WorkCompletion::default() };
+        self.qp(&QpEvent::Completed { completion: &completion, cq: 5, released: 0 });
+    }
+
+    fn polls(&mut self, wr_id: u64) {
+        let (opcode, qp_num) = (WcOpcode::Recv, QP);
+        let completion = WorkCompletion { wr_id, opcode, qp_num, ..WorkCompletion::default() };
+        let cq = Handle { index: 5, generation: 0 };
+        self.device(&Event::Polled { cq, completion: &completion });
     }
 
     fn completes(&mut self, opcode: WcOpcode, status: WcStatus, wr_id: u64, released: u32) {
@@ -333,4 +347,114 @@ fn a_key_is_stale_if_its_region_is_gone() {
     rung.stores(range(0, 0x2000), false);
     rung.qp(&QpEvent::Logged(&refused(unknown, Detail::None)));
     assert_eq!(rung.found(), [("stale-rkey", 60, 1)]);
+}
+
+#[test]
+fn receives_overlap_if_a_message_replaces_another_that_was_not_polled() {
+    let mut rung = Rung::new();
+    for line in 70..73 {
+        at(line);
+        rung.receive(line, &[sge(0, 64)]);
+    }
+    rung.comes(ONLY);
+    write(3);
+    rung.receives(70, 8);
+    rung.polls(70);
+    // It looks at what it polled, and changes it.
+    write(3);
+    rung.comes(ONLY);
+    write(3);
+    rung.receives(71, 8);
+    // The same contents come again.
+    at(73);
+    rung.receive(73, &[sge(0, 64)]);
+    rung.comes(ONLY);
+    rung.receives(72, 8);
+    assert_eq!(rung.found(), []);
+    rung.comes(ONLY);
+    write(3);
+    rung.receives(73, 8);
+    assert_eq!(rung.found(), [("buffers-overlap", 73, 1)]);
+    assert!(rung.numbers().contains("replaced what had come for a receive"), "{}", rung.numbers());
+}
+
+#[test]
+fn a_receive_overlaps_payload_if_its_message_changes_what_has_not_left() {
+    let mut rung = Rung::new();
+    at(80);
+    rung.receive(1, &[sge(0, 64)]);
+    rung.send(0, SendOpcode::Send, true, &[sge(0, 64)]);
+    rung.leaves(0);
+    rung.comes(ONLY);
+    write(3);
+    rung.receives(1, 64);
+    rung.sent();
+    assert_eq!(rung.found(), [], "the answer to a request may come into its buffer");
+    at(81);
+    rung.receive(2, &[sge(0, 64)]);
+    at(82);
+    rung.send(1, SendOpcode::Send, true, &[sge(8, 64)]);
+    rung.comes(ONLY);
+    write(9);
+    rung.receives(2, 64);
+    rung.leaves(1);
+    rung.sent();
+    assert_eq!(rung.found(), [("buffers-overlap", 81, 1)]);
+}
+
+#[test]
+fn a_write_into_posted_buffers_is_found_if_it_is_lost_or_sent() {
+    let mut rung = Rung::new();
+    at(90);
+    rung.receive(1, &[sge(0, 64)]);
+    rung.stores(range(32, 8), true);
+    rung.comes(ONLY);
+    rung.receives(1, 32);
+    assert_eq!(rung.found(), [], "the message is shorter");
+    rung.receive(2, &[sge(0, 64)]);
+    rung.stores(range(32, 8), true);
+    rung.comes(ONLY);
+    rung.receives(2, 33);
+    assert_eq!(rung.found(), [("write-into-posted", 90, 1)]);
+    at(91);
+    rung.send(0, SendOpcode::Send, true, &[sge(0, 64)]);
+    write(5);
+    rung.stores(range(5, 1), true);
+    rung.leaves(0);
+    rung.sent();
+    at(92);
+    rung.send(1, SendOpcode::Send, true, &[sge(0, 64)]);
+    rung.leaves(1);
+    write(5);
+    rung.stores(range(5, 1), true);
+    rung.sent();
+    assert_eq!(rung.found(), [("write-into-posted", 90, 1), ("write-into-posted", 91, 1)]);
+}
+
+#[test]
+fn a_buffer_may_be_prepared_for_inline_payload_and_a_region_may_change() {
+    let mut rung = Rung::new();
+    rung.receive(1, &[sge(0, 64)]);
+    write(5);
+    let sges = [Sge { address: MEMORY, length: 8, lkey: 0 }];
+    let request = SendRequest { sges: &sges, ..SendRequest::new(0, SendOpcode::Send) };
+    rung.qp(&QpEvent::SendPosted {
+        wr_id: 0,
+        message: 0,
+        opcode: SendOpcode::Send,
+        length_bytes: 8,
+        psn: Psn::new(0),
+        packet_count: 1,
+        signaled: true,
+        inline: true,
+        request: &request,
+    });
+    rung.comes(ONLY);
+    rung.receives(1, 8);
+    rung.receive(2, &[sge(0, 64)]);
+    rung.device(&Event::RegionRegistered { key: KEY, address: MEMORY + 64, length: 64, iova: 0 });
+    write(5);
+    rung.comes(ONLY);
+    rung.receives(2, 8);
+    assert_eq!(rung.found(), []);
 }

@@ -1,0 +1,172 @@
+//! What is found where the device stores to memory that another posted request uses: only what was harmed in
+//! fact, because programs that do not look at the contents, or use a buffer for a request and its answer, are
+//! right.
+
+use pumice_transport::types::WorkCompletion;
+
+use super::super::checker::{Checker, Found, related};
+use super::super::kind::{BUFFERS_OVERLAP, Kind, WRITE_INTO_POSTED};
+use super::payload::Contents;
+use super::requests::{Posted, Role};
+use super::span::Span;
+use super::state::Landed;
+
+/// Completions that are remembered until the program polls them.
+const MAX_LANDED: usize = 64;
+
+/// The first bytes of ranges.
+fn first_of(spans: impl Iterator<Item = Span>, mut bytes: u64) -> Vec<Span> {
+    let mut first = Vec::new();
+    for span in spans {
+        let now = bytes.min(span.bytes());
+        if now > 0 {
+            first.push(Span::new(span.start, now));
+        }
+        bytes -= now;
+    }
+    first
+}
+
+impl Checker {
+    /// So many bytes came into the buffers of a request, which is complete; `is_message`: of a SEND.
+    pub(super) fn stored(&mut self, posted: &Posted, bytes: u64, is_message: bool) {
+        let spans = first_of(posted.spans(), bytes);
+        if is_message && posted.written.is_some_and(|written| spans.iter().any(|one| one.overlaps(written))) {
+            self.tell_written_over(posted);
+        }
+        if !posted.is_shared {
+            return;
+        }
+        for span in &spans {
+            self.look_at_unsent(*span, &BUFFERS_OVERLAP, posted);
+        }
+        if !posted.meets_another {
+            return;
+        }
+        self.look_at_landed(posted, &spans);
+        let contents = self.memory.reader.contents(spans.iter().copied());
+        if self.memory.landed.len() >= MAX_LANDED {
+            self.memory.landed.pop_front();
+        }
+        if posted.is_signaled {
+            let Posted { queue, role, wr_id, ref place, .. } = *posted;
+            let place = place.clone();
+            self.memory.landed.push_back(Landed { queue, role, wr_id, spans, contents, place });
+        }
+    }
+
+    /// The latest completion that the program has not polled and whose data lies in these ranges.
+    fn landed_in(&mut self, spans: &[Span]) -> Option<usize> {
+        let is_there =
+            |one: &Landed| one.spans.iter().any(|own| spans.iter().any(|span| own.overlaps(*span)));
+        self.memory.landed.iter().rposition(is_there)
+    }
+
+    /// A message begins to come into the buffers of a request: what they hold now is what is lost.
+    pub(super) fn look_before_message(&mut self, posted: &Posted) {
+        let spans: Vec<Span> = posted.spans().collect();
+        let Some(place) = self.landed_in(&spans) else { return };
+        let Some(landed) = self.memory.landed.get_mut(place) else { return };
+        landed.contents = self.memory.reader.contents(landed.spans.iter().copied());
+    }
+
+    /// Whether what came now replaced something that the program could not have looked at.
+    fn look_at_landed(&mut self, posted: &Posted, spans: &[Span]) {
+        let Some(place) = self.landed_in(spans) else { return };
+        let Some(landed) = self.memory.landed.get(place) else { return };
+        let now = self.memory.reader.contents(landed.spans.iter().copied());
+        let is_known = matches!((landed.contents, now), (Contents::Sum(_), Contents::Sum(_)));
+        if !is_known || now == landed.contents {
+            return;
+        }
+        let Some(landed) = self.memory.landed.remove(place) else { return };
+        let (object, other) = (self.owner_of(posted.queue), self.owner_of(landed.queue));
+        let numbers = format!(
+            "what came for {} of {object}, {:#x}, posted here, replaced what had come for {} of {other}, \
+             {:#x}, whose completion was not polled yet",
+            posted.role.name(),
+            posted.wr_id,
+            landed.role.name(),
+            landed.wr_id
+        );
+        let related = vec![related("the other one was posted here", &landed.place)];
+        self.found(&BUFFERS_OVERLAP, Found { object, numbers, place: posted.place.clone(), related });
+    }
+
+    /// The device has stored to a range: does it change payload that has not left yet? `by`: the request
+    /// whose data it is.
+    fn look_at_unsent(&mut self, span: Span, kind: &'static Kind, by: &Posted) {
+        for send in self.unsent_changed(span) {
+            let (object, other) = (self.owner_of(by.queue), self.owner_of(send.queue));
+            let numbers = format!(
+                "what came for {} of {object}, {:#x}, posted here, changed the payload of request {:#x} of \
+                 {other}, which had not left yet",
+                by.role.name(),
+                by.wr_id,
+                send.wr_id
+            );
+            let related = vec![related("the send request was posted here", &send.place)];
+            self.found(kind, Found { object, numbers, place: by.place.clone(), related });
+        }
+    }
+
+    /// The peer of a queue pair has stored to a range by a WRITE or an atomic.
+    pub(super) fn look_at_stored(&mut self, qp: u32, span: Span) {
+        for send in self.unsent_changed(span) {
+            let object = self.owner_of(send.queue);
+            let by = self.qps.get(&qp).map(|qp| qp.name.clone()).unwrap_or_default();
+            let numbers = format!(
+                "a WRITE or an atomic of the peer of {by} changed the payload of request {:#x} of {object}, \
+                 posted here, which had not left yet",
+                send.wr_id
+            );
+            let place = send.place.clone();
+            self.found(&WRITE_INTO_POSTED, Found { object, numbers, place, related: Vec::new() });
+        }
+    }
+
+    /// Send requests with payload in a range that has changed and has not left. They are not told of again.
+    fn unsent_changed(&mut self, span: Span) -> Vec<Posted> {
+        let mut changed = Vec::new();
+        for identity in self.memory.requests.overlapping(span) {
+            let Some(send) = self.memory.requests.at(identity) else { continue };
+            let is_unsent = send.role == Role::Payload && send.at_departure.is_none();
+            if !is_unsent || !matches!(send.at_post, Contents::Sum(_)) {
+                continue;
+            }
+            let now = self.memory.reader.contents(send.spans());
+            if !matches!(now, Contents::Sum(_)) || now == send.at_post {
+                continue;
+            }
+            changed.push(send.clone());
+            if let Some(send) = self.memory.requests.at_mut(identity) {
+                send.at_post = Contents::Unknown;
+            }
+        }
+        changed
+    }
+
+    fn tell_written_over(&mut self, posted: &Posted) {
+        let object = self.owner_of(posted.queue);
+        let numbers = format!(
+            "a WRITE or an atomic of a peer came into the buffer of receive {:#x} of {object}, posted here, \
+             and then a message replaced it",
+            posted.wr_id
+        );
+        let place = posted.place.clone();
+        self.found(&WRITE_INTO_POSTED, Found { object, numbers, place, related: Vec::new() });
+    }
+
+    /// The program polls a completion.
+    pub(super) fn landed_was_polled(&mut self, completion: &WorkCompletion) {
+        let is_receive = completion.opcode.is_recv();
+        let is_it = |one: &Landed| {
+            one.wr_id == completion.wr_id
+                && one.queue_pair().is_none_or(|qp| qp == completion.qp_num)
+                && (one.role == Role::Receive) == is_receive
+        };
+        if let Some(place) = self.memory.landed.iter().position(is_it) {
+            self.memory.landed.remove(place);
+        }
+    }
+}
