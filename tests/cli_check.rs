@@ -195,6 +195,51 @@ fn suppressed_findings_are_only_counted() {
     assert!(text.contains("line 1: \"where=main\" is none of kind="), "{text}");
 }
 
+/// A report that the schema of SARIF 2.1.0 accepts.
+fn sarif_log(file: &Path) -> Value {
+    let schema = include_str!("golden/sarif/sarif-schema-2.1.0.json");
+    let mut schema: Value = serde_json::from_str(schema).expect("the schema is JSON");
+    // Its pattern for languages has a stray bracket, and is no regular expression. Our reports have none.
+    for place in ["run", "toolComponent"] {
+        let language = &mut schema["definitions"][place]["properties"]["language"];
+        assert_eq!(language["pattern"], "^[a-zA-Z]{2}|^[a-zA-Z]{2}-[a-zA-Z]{2}]?$");
+        language.as_object_mut().expect("a property").remove("pattern");
+    }
+    let judge = jsonschema::options().should_validate_formats(true).build(&schema).expect("it is a schema");
+    let log: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).expect("it is JSON");
+    let problems: Vec<String> =
+        judge.iter_errors(&log).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(problems.is_empty(), "{problems:#?}");
+    // The judge is one that judges.
+    let mut broken = log.clone();
+    broken["runs"][0]["results"][0]["level"] = "loud".into();
+    broken["runs"][0]["tool"]["driver"]["rules"][0]["shortDescription"] = "plain".into();
+    assert_eq!(judge.iter_errors(&broken).count(), 2, "{broken}");
+    log
+}
+
+#[test]
+fn reports_are_sarif_by_its_schema_with_lines_and_related_places() {
+    for name in ["used_after_destroy", "lost_wakeup", "objects_left"] {
+        let Some(program) = compile(name, &["-g"]) else { return };
+        // A name that has to be written differently in a URI.
+        let report = scratch("sarif of a schema").join("a report.sarif");
+        let output = pumice(&["check", "--check-report", &report.to_string_lossy()], &program);
+        let log = sarif_log(&report);
+        let results = log["runs"][0]["results"].as_array().expect("results are a list");
+        assert!(!results.is_empty(), "{name}: {output:?}");
+        for result in results {
+            let place = &result["locations"][0]["physicalLocation"];
+            assert!(place["region"]["startLine"].is_u64(), "{name}: {result}");
+            assert!(
+                place["artifactLocation"]["uri"]
+                    .as_str()
+                    .is_some_and(|uri| uri.ends_with(".c") || uri.ends_with("ends.h"))
+            );
+        }
+    }
+}
+
 #[test]
 fn a_report_is_sarif_and_programs_without_debug_information_have_functions() {
     let Some(program) = compile("used_after_destroy", &["-rdynamic"]) else { return };
@@ -204,10 +249,52 @@ fn a_report_is_sarif_and_programs_without_debug_information_have_functions() {
     let files: Vec<PathBuf> =
         fs::read_dir(folder).expect("it is there").map(|file| file.unwrap().path()).collect();
     let [file] = files.as_slice() else { panic!("{files:?} {output:?}") };
-    let log: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).expect("it is JSON");
+    let log = sarif_log(file);
     let result = &log["runs"][0]["results"][0];
     assert_eq!((&log["version"], &result["ruleId"]), (&"2.1.0".into(), &"used-after-destroy".into()));
     let frame = &result["stacks"][0]["frames"][0]["location"];
     assert_eq!(frame["logicalLocations"][0]["name"], "main");
     assert!(frame["physicalLocation"]["address"]["relativeAddress"].is_u64(), "{frame}");
+}
+
+/// Asks for more completions than there is room for, by the Rust API.
+#[inline(never)]
+fn plants_in_rust() -> pumice_verbs::Result<()> {
+    use pumice_verbs::{Device, DeviceOptions, RcQueuePair, RecvRequest};
+    let own: std::net::IpAddr = std::env::var("PUMICE_ADDR").expect("set").parse().expect("an address");
+    let device = Device::open(DeviceOptions::new().addresses([own]))?;
+    let (domain, cq) = (device.protection_domain()?, device.completion_queue(2)?);
+    let qp = RcQueuePair::builder(&domain, &cq, &cq).build()?;
+    (0..3).try_for_each(|wr_id| qp.post_recv(&RecvRequest { wr_id, sges: &[] }))
+}
+
+/// What a program is told by that it is the planted one.
+const PLANTS: &str = "PUMICE_TEST_PLANTS";
+
+/// Not a test: what the next one runs as a program.
+#[test]
+fn rust_program() {
+    if std::env::var_os(PLANTS).is_some() {
+        plants_in_rust().expect("the device works");
+    }
+}
+
+#[test]
+fn programs_that_use_the_rust_api_are_checked_by_the_same_command() {
+    let report = scratch("rust").join("report.json");
+    let own = std::env::current_exe().expect("a test knows its program");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+    let process = std::process::id();
+    command.env("PUMICE_ADDR", format!("127.{}.{}.251", 150 + (process >> 8 & 0x3f), process & 0xff));
+    command.args(["check", "--check-exit", "42", "--check-report"]).arg(&report).arg("--").arg(own);
+    let output = command.args(["--exact", "rust_program"]).env(PLANTS, "1").output().expect("it can be run");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(42), "{text}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(report).expect("a report")).expect("JSON");
+    let [found] = report["findings"].as_array().expect("a list").as_slice() else { panic!("{report}") };
+    assert_eq!(found["kind"], "cq-too-small");
+    let functions =
+        found["stack"].as_array().into_iter().flatten().filter_map(|frame| frame["function"].as_str());
+    let functions: Vec<&str> = functions.collect();
+    assert!(functions.iter().any(|name| name.contains("plants_in_rust")), "{functions:?}");
 }

@@ -39,9 +39,14 @@ const TEXTS: [&str; 17] = [
 ];
 /// Folders with files without such an end: programs that the shell runs, seeds of the fuzzer.
 const WITHOUT_END: [&str; 3] = ["scripts", ".ci", "fuzz/seeds"];
-/// Folders with files that are no text, and the end of their names.
-const BINARIES: [(&str, &str); 4] =
-    [("tests/golden", "pcap"), ("fuzz/seeds", "pcap"), ("fuzz/seeds", ""), ("docs/pictures", "png")];
+/// Folders with files that are no text, or a text of others, and the end of their names.
+const BINARIES: [(&str, &str); 5] = [
+    ("tests/golden", "pcap"),
+    ("tests/golden/sarif", "json"),
+    ("fuzz/seeds", "pcap"),
+    ("fuzz/seeds", ""),
+    ("docs/pictures", "png"),
+];
 
 #[test]
 fn every_source_is_compiled() {

@@ -86,6 +86,7 @@ pub(super) const HOUSES: [House; 6] = [
         rooms: &[
             room("ground", &["ground/"], "errors, slices of memory, memory that is owned"),
             room("transport", &["transport/"], "services as types, and what may be chosen when connecting"),
+            room("check", &["check/"], "what programs do wrong"),
             room("device", &["device/"], "devices on networks and in simulations, and waiting"),
             room("objects", &["objects/"], "what programs make of a device, queue pairs apart"),
             room("queue pairs", &["queue_pair/"], "queue pairs, their requests, memory windows"),

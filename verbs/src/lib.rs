@@ -109,6 +109,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod check;
 mod device;
 mod ground;
 mod objects;
@@ -116,6 +117,7 @@ mod queue_pair;
 pub mod rdma_cm;
 pub mod transport;
 
+pub use check::CheckOptions;
 pub use device::options::DeviceOptions;
 pub use device::simulation::Simulation;
 pub use device::{AsyncEvent, Device, DeviceInfo};
@@ -137,6 +139,7 @@ pub use transport::options::{
 
 // The field's own words, as the floors below define them.
 pub use pumice_device::addresses::gid_table::GidEntry;
+pub use pumice_device::check::report::{Entry, Frame};
 pub use pumice_device::counters::{CounterInfo, Counters};
 pub use pumice_device::faults::{Fault, FaultPlan, WirePlan};
 pub use pumice_device::ground::limits::Limits;

@@ -56,6 +56,21 @@ impl CheckSettings {
         Suppressions::parse(&text).map_err(refused)
     }
 
+    /// Those of the variables of this process; `None`: nothing is checked.
+    ///
+    /// # Errors
+    /// A variable makes no sense, or is no text.
+    pub fn of_environment() -> Result<Option<CheckSettings>, SettingError> {
+        let text = |name| match std::env::var(name) {
+            Ok(value) => Ok(Some(value)),
+            Err(std::env::VarError::NotPresent) => Ok(None),
+            Err(std::env::VarError::NotUnicode(value)) => {
+                Err(SettingError::new(name, value.to_string_lossy(), "it is no UTF-8 text"))
+            }
+        };
+        CheckSettings::parse(text(CHECK)?, text(CHECK_FORMAT)?, &|name| std::env::var_os(name))
+    }
+
     /// Those of the variables; `None`: nothing is checked.
     pub(super) fn parse(
         check: Option<String>,

@@ -9,6 +9,9 @@ use pumice_transport::wire::Qpn;
 use super::Device;
 use crate::ground::error::{ListError, Result, VerbsError};
 
+/// The errno of a queue that is full.
+const ENOMEM: i32 = 12;
+
 /// What a call answers that was refused.
 pub(crate) trait Refusal: From<VerbsError> {
     /// Why.
@@ -71,6 +74,7 @@ impl Device {
                 gate.leave(&entered, CallEnd::Idle);
             }
             Err(error) => {
+                self.look_if_full(call, error.reason());
                 let (errno, why) = (error.reason().errno(), error.reason().to_string());
                 gate.leave(&entered, CallEnd::Refused { errno, why: &why });
             }
@@ -94,9 +98,21 @@ impl Device {
         }
         let outcome = run();
         if let Err(error) = &outcome {
+            self.look_if_full(call, error.reason());
             refused(hca, call, error.reason());
         }
         outcome
+    }
+
+    /// A post was refused: if the send queue is full, the check looks whether it can ever be free again.
+    #[cold]
+    fn look_if_full(&self, call: Call, why: &VerbsError) {
+        if let (Some(check), Some(qpn)) = (self.check(), call.qpn)
+            && call.name == "ibv_post_send"
+            && why.errno() == ENOMEM
+        {
+            check.send_queue_is_full(qpn);
+        }
     }
 
     /// A rule of the plan delays a call.

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::check::report::Entry;
 use pumice_device::counters::Counters;
 use pumice_device::ground::limits::Limits;
 use pumice_device::ground::table::Handle;
@@ -19,6 +20,7 @@ use pumice_device::objects::async_event::AsyncElement;
 use pumice_transport::types::{AsyncEventType, Mtu};
 use pumice_transport::wire::Qpn;
 
+use crate::check::Check;
 use crate::ground::buffer::Buffer;
 use crate::ground::error::{Result, VerbsError};
 use options::DeviceOptions;
@@ -35,6 +37,7 @@ pub struct Device(Arc<Inner>);
 struct Inner {
     hca: Arc<Hca>,
     simulation: Option<Simulation>,
+    check: Option<Arc<Check>>,
     /// Memory whose owner let go of it while windows were bound to it.
     orphans: Mutex<Vec<(Handle, Buffer)>>,
     randomness: RandomState,
@@ -107,13 +110,25 @@ impl Device {
     /// # Errors
     /// `Invalid`: an address is not of this machine, or there is none. `Port`: the UDP port cannot be had.
     /// `Os`: no capture file, descriptor or thread.
-    pub fn open(options: DeviceOptions) -> Result<Device> {
-        Ok(Device::new(options.open()?, None))
+    pub fn open(mut options: DeviceOptions) -> Result<Device> {
+        let (check, subscriber) = options.take_check()?.map(Check::new).unzip();
+        let device = Device::new(options.open(subscriber)?, None, check);
+        device.check().inspect(|check| check.begin());
+        Ok(device)
     }
 
-    pub(crate) fn new(hca: Arc<Hca>, simulation: Option<Simulation>) -> Device {
+    pub(crate) fn new(hca: Arc<Hca>, simulation: Option<Simulation>, check: Option<Arc<Check>>) -> Device {
         let (orphans, randomness) = (Mutex::default(), RandomState::new());
-        Device(Arc::new(Inner { hca, simulation, orphans, randomness }))
+        Device(Arc::new(Inner { hca, simulation, check, orphans, randomness }))
+    }
+
+    /// What the program did wrong with this device until now ([`DeviceOptions::check`]).
+    pub fn findings(&self) -> Vec<Entry> {
+        self.0.check.as_ref().map(|check| check.findings()).unwrap_or_default()
+    }
+
+    pub(crate) fn check(&self) -> Option<&Arc<Check>> {
+        self.0.check.as_ref()
     }
 
     /// Device name.
@@ -235,6 +250,9 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if let Some(check) = &self.check {
+            check.end();
+        }
         // A simulation may drive the HCA further. What is still registered must stay.
         for (region, buffer) in self.orphans().drain(..) {
             if self.hca.dereg_mr(region).is_err() {

@@ -8,6 +8,7 @@ use pumice_transport::types::Mtu;
 use super::Device;
 use super::options::DeviceOptions;
 use super::simulation::Simulation;
+use crate::check::Check;
 use crate::ground::error::{Result, VerbsError};
 
 impl Simulation {
@@ -24,7 +25,8 @@ impl Simulation {
     ///
     /// # Errors
     /// `Invalid`: no address. `Os`: no capture file.
-    pub fn device_with(&self, options: DeviceOptions) -> Result<Device> {
+    pub fn device_with(&self, mut options: DeviceOptions) -> Result<Device> {
+        let (check, subscriber) = options.take_check()?.map(Check::new).unzip();
         let mut inner = self.lock();
         let link_mtu = u32::try_from(inner.world.fabric().config().link_mtu).unwrap_or(u32::MAX);
         let mtu = Mtu::largest_for_link(link_mtu).unwrap_or(Mtu::Mtu256);
@@ -39,9 +41,11 @@ impl Simulation {
             });
         }
         let name = options.name.clone().unwrap_or_else(|| format!("pumice{}", inner.device_count));
-        let hca = options.into_opening(name, gids).in_world(&mut inner.world)?;
+        let mut opening = options.into_opening(name, gids);
+        opening.hca.subscribers.extend(subscriber);
+        let hca = opening.in_world(&mut inner.world)?;
         inner.device_count += 1;
         drop(inner);
-        Ok(Device::new(hca, Some(self.clone())))
+        Ok(Device::new(hca, Some(self.clone()), check))
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pumice_device::addresses::address_watch::GidSource;
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::event::{LogHook, ReportSource, StepHook};
+use pumice_device::event::{LogHook, ReportSource, StepHook, Subscriber};
 use pumice_device::faults::FaultPlan;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{Hca, HcaConfig};
@@ -19,6 +19,7 @@ use pumice_device::trace::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, create_p
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::Qpn;
 
+use crate::check::CheckOptions;
 use crate::ground::error::{Result, VerbsError};
 
 pub(crate) const DEFAULT_NAME: &str = "pumice0";
@@ -37,6 +38,7 @@ pub struct DeviceOptions {
     capture: Option<PathBuf>,
     trace: Option<PathBuf>,
     trace_limit_bytes: Option<u64>,
+    check: Option<CheckOptions>,
     log: Option<LogHook>,
     fault_log: Option<StepHook>,
     fault_report: Option<PathBuf>,
@@ -127,6 +129,19 @@ impl DeviceOptions {
         self
     }
 
+    /// Looks for what the program does wrong: it is said on standard error when it is found, stands in the
+    /// report, and is to be had from [`crate::Device::findings`]. Without this, the variables `PUMICE_CHECK`
+    /// and its kin decide, which `pumice check` sets.
+    pub fn check(mut self, check: CheckOptions) -> DeviceOptions {
+        self.check = Some(check);
+        self
+    }
+
+    /// The check that is asked for, here or by the environment.
+    pub(crate) fn take_check(&mut self) -> Result<Option<CheckOptions>> {
+        self.check.take().map_or_else(CheckOptions::of_environment, |check| Ok(Some(check)))
+    }
+
     /// Is told why queue pairs fail and messages are dropped: on a thread of its own (in a simulation, inside
     /// the call that caused it, where it must not call the device).
     pub fn explain(mut self, explain: impl Fn(Qpn, &Cause) + Send + 'static) -> DeviceOptions {
@@ -161,7 +176,7 @@ impl DeviceOptions {
         self
     }
 
-    pub(crate) fn open(self) -> Result<Arc<Hca>> {
+    pub(crate) fn open(self, subscriber: Option<Box<dyn Subscriber>>) -> Result<Arc<Hca>> {
         let gids = if self.addresses.is_empty() { machine_gids()? } else { gids_of(&self.addresses)? };
         if gids.is_empty() {
             return Err(VerbsError::Invalid {
@@ -177,6 +192,7 @@ impl DeviceOptions {
         let network = UdpNetwork { address, exclusive: self.exclusive, buffer_bytes: self.buffer_bytes };
         let name = self.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
         let mut opening = self.into_opening(name, gids);
+        opening.hca.subscribers.extend(subscriber);
         opening.hca.gid_source = follows.then(|| -> GidSource { Box::new(|| machine_gids().ok()) });
         let opened = opening.on_udp(&network)?;
         Ok(Arc::new(opened.hca))

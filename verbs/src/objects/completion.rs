@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca};
-use pumice_device::objects::completion_channel::CompletionChannel as DeviceChannel;
+use pumice_device::objects::completion_channel::{CompletionChannel as DeviceChannel, CqEvent};
 use pumice_device::objects::completion_queue::CompletionQueue as DeviceQueue;
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
+use crate::check::{Check, LOOK};
 use crate::device::Device;
 use crate::device::calls::called;
 use crate::ground::error::{Result, VerbsError};
@@ -78,6 +79,10 @@ impl CompletionQueue {
         if let Some(channel) = channel {
             channel.0.queues().push(Arc::downgrade(&queue));
         }
+        if let Some(check) = device.check() {
+            let at = channel.map_or(0, |channel| address_of(&channel.0.channel));
+            check.cq_made(address_of(&queue), queue.handle().index, queue.depth(), at);
+        }
         Ok(CompletionQueue(Arc::new(Inner { queue, hca, device: device.clone(), channel: channel.cloned() })))
     }
 
@@ -86,7 +91,18 @@ impl CompletionQueue {
     /// plan is about it; those about `ibv_poll_cq` are about [`CompletionQueue::wait`] and its kin.
     #[inline]
     pub fn poll(&self, out: &mut [WorkCompletion]) -> usize {
-        self.0.hca.poll_cq(&self.0.queue, out)
+        let found = self.0.hca.poll_cq(&self.0.queue, out);
+        if found == 0 {
+            self.found_nothing();
+        }
+        found
+    }
+
+    #[inline]
+    fn found_nothing(&self) {
+        if let Some(check) = self.0.device.check() {
+            check.cq_polled(address_of(&self.0.queue));
+        }
     }
 
     /// Polls until there are completions: how many came, at least one. On a simulated device virtual time
@@ -167,6 +183,9 @@ impl CompletionQueue {
     pub fn resize(&self, depth: u32) -> Result<()> {
         called(&self.0.device, "ibv_resize_cq", || {
             let resized = self.0.hca.resize_cq(self.0.queue.handle(), depth);
+            if let (Some(check), Ok(())) = (self.0.device.check(), &resized) {
+                check.cq_resized(self.0.queue.handle().index, self.0.queue.depth());
+            }
             resized.map_err(VerbsError::refused("completion queue"))
         })
     }
@@ -207,6 +226,11 @@ impl CompletionQueue {
     }
 }
 
+/// By which the check of a device knows an object.
+fn address_of<T>(object: &Arc<T>) -> u64 {
+    Arc::as_ptr(object).addr() as u64
+}
+
 /// No completion will ever come.
 fn overran() -> VerbsError {
     VerbsError::Invalid {
@@ -221,6 +245,9 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // All its users held it alive. Blocks while another thread is between getting an event and
         // acknowledging it, which is inside `CompletionChannel::wait`.
+        if let Some(check) = self.device.check() {
+            check.cq_destroyed(address_of(&self.queue), self.queue.handle().index);
+        }
         let _ = self.hca.destroy_cq(self.queue.handle());
         if let Some(channel) = &self.channel {
             let gone = self.queue.handle();
@@ -277,11 +304,9 @@ impl CompletionChannel {
     }
 
     fn next(&self, timeout: Duration) -> Result<CompletionEvent> {
-        let device = &self.0.device;
-        let event = if let Some(simulation) = device.simulation() {
-            simulation.wait(timeout, || self.0.channel.try_event())
-        } else {
-            device.hca().wait_cq_event(&self.0.channel, Some(timeout.min(LONGEST_WAIT)))
+        let event = match self.0.device.check() {
+            None => self.attempt(timeout),
+            Some(check) => self.attempt_by_looks(timeout, check),
         };
         let event = event.ok_or(VerbsError::TimedOut { awaited: "completion event", after: timeout })?;
         let queue = self.0.queues().iter().filter_map(Weak::upgrade).find(|queue| queue.handle() == event.cq);
@@ -289,6 +314,29 @@ impl CompletionChannel {
             queue.ack_events(1);
         }
         Ok(CompletionEvent { queue: event.cq, cookie: event.cookie })
+    }
+
+    fn attempt(&self, timeout: Duration) -> Option<CqEvent> {
+        let device = &self.0.device;
+        if let Some(simulation) = device.simulation() {
+            simulation.wait(timeout, || self.0.channel.try_event())
+        } else {
+            device.hca().wait_cq_event(&self.0.channel, Some(timeout.min(LONGEST_WAIT)))
+        }
+    }
+
+    /// As [`CompletionChannel::attempt`]; looks now and then whether it waits in vain.
+    fn attempt_by_looks(&self, timeout: Duration, check: &Check) -> Option<CqEvent> {
+        let mut waited = Duration::ZERO;
+        loop {
+            let slice = LOOK.min(timeout.saturating_sub(waited));
+            let event = self.attempt(slice);
+            waited = waited.saturating_add(LOOK);
+            if event.is_some() || waited >= timeout {
+                return event;
+            }
+            check.sleeps(address_of(&self.0.channel), waited);
+        }
     }
 }
 

@@ -99,6 +99,9 @@ impl MemoryRegion {
             keys.map_err(VerbsError::refused("memory region"))
         })?;
         let iova = if access.contains(Access::ZERO_BASED) { 0 } else { address };
+        if let Some(check) = device.check() {
+            check.region_made(keys.lkey);
+        }
         Ok(MemoryRegion(Arc::new(Inner {
             buffer: Some(buffer),
             writable,
@@ -323,6 +326,9 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         let buffer = self.buffer.take();
+        if let Some(check) = self.registration().domain.device().check() {
+            check.region_destroyed(self.lkey);
+        }
         self.registration().domain.device().deregister(self.handle, buffer);
     }
 }

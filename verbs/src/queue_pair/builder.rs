@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 
+use pumice_device::check::QpMade;
 use pumice_device::hca::QpInit;
 use pumice_transport::types::{Access, QpCapacity};
 
@@ -200,6 +201,17 @@ impl<T: Transport> QueuePairBuilder<T> {
         };
         let hca = Arc::clone(self.device.shared_hca());
         let (qpn, capacity) = hca.create_qp(&init).map_err(VerbsError::refused("queue pair"))?;
+        if let Some(check) = self.device.check() {
+            check.qp_made(QpMade {
+                address: 0,
+                number: qpn.value(),
+                ordinal: hca.ordinal_of(qpn).unwrap_or_default(),
+                service: T::TYPE.name(),
+                send_cq: init.send_cq.map(|cq| cq.index),
+                recv_cq: init.recv_cq.filter(|_| init.srq.is_none()).map(|cq| cq.index),
+                capacity,
+            });
+        }
         let local = Local {
             gid: entry.gid,
             gid_index: self.gid_index,

@@ -137,7 +137,11 @@ impl<T: Transport> QueuePair<T> {
 
     /// As [`QueuePair::modify`], inside of a call.
     pub(crate) fn change(&self, attributes: &QpAttributes, mask: AttributeMask) -> Result<()> {
-        self.0.hca.modify_qp(self.0.qpn, attributes, mask).map_err(VerbsError::refused("queue pair"))
+        let done = self.0.hca.modify_qp(self.0.qpn, attributes, mask);
+        if let Some(check) = self.0.device.check() {
+            check.qp_modified(&self.0.hca, self.0.qpn, attributes, mask, done.is_ok());
+        }
+        done.map_err(VerbsError::refused("queue pair"))
     }
 
     /// Back to where the builder left it: requests are forgotten without completions, receives can be
@@ -266,5 +270,8 @@ impl Drop for Inner {
             let _ = self.hca.detach_mcast(self.qpn, group);
         }
         let _ = self.hca.destroy_qp(self.qpn);
+        if let Some(check) = self.device.check() {
+            check.qp_destroyed(self.qpn);
+        }
     }
 }

@@ -9,6 +9,7 @@ mod kit;
 mod lifetime;
 mod messages;
 mod one_sided;
+mod options;
 mod planned;
 #[path = "../../../transport/tests/cm/request.rs"]
 mod request;

@@ -1,0 +1,143 @@
+//! Where findings go: standard error, the file of the report, and the program.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use pumice_device::check::Finding;
+use pumice_device::check::report::{About, Entry, Format, json, sarif, text_entry, text_summary};
+
+use super::options::CheckOptions;
+use super::stack;
+
+/// What the devices of this process have found, by the file of their report: they share it.
+static REPORTS: Mutex<BTreeMap<PathBuf, Report>> = Mutex::new(BTreeMap::new());
+
+#[derive(Default)]
+struct Report {
+    /// By device.
+    devices: BTreeMap<u64, Vec<Entry>>,
+    /// Devices that are open.
+    open: u64,
+}
+
+/// What one device has found.
+pub(super) struct Output {
+    options: CheckOptions,
+    /// The file of the report, and which of its devices this is.
+    place: Option<(PathBuf, u64)>,
+    /// By the place of their findings; `None` if suppressed.
+    entries: Vec<Option<Entry>>,
+    left_out: u64,
+    is_over: bool,
+}
+
+impl Output {
+    /// Begins the report, if there is to be one.
+    pub(super) fn new(options: CheckOptions) -> Output {
+        let mut output = Output { options, place: None, entries: Vec::new(), left_out: 0, is_over: false };
+        if let Some(pattern) = &output.options.settings.report {
+            let name = pattern.to_string_lossy().replace("%p", &std::process::id().to_string());
+            let path = PathBuf::from(name);
+            let mut reports = REPORTS.lock().unwrap_or_else(PoisonError::into_inner);
+            let report = reports.entry(path.clone()).or_default();
+            let device = report.devices.len() as u64;
+            report.devices.insert(device, Vec::new());
+            report.open += 1;
+            output.place = Some((path, device));
+        }
+        output.rewrite();
+        output
+    }
+
+    /// What was found and is not suppressed.
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        self.entries.iter().flatten().cloned().collect()
+    }
+
+    /// Tells of what is new. `counts`: of all findings.
+    pub(super) fn add(&mut self, news: Vec<Finding>, counts: &[u64], left_out: u64) {
+        self.left_out = left_out;
+        let mut has_changed = !news.is_empty();
+        for finding in news {
+            let entry = Entry::new(finding, stack::frames);
+            if self.options.suppressions.cover(&entry) {
+                self.entries.push(None);
+                continue;
+            }
+            self.say(&text_entry(&entry));
+            self.mark();
+            self.entries.push(Some(entry));
+        }
+        for (entry, count) in self.entries.iter_mut().zip(counts) {
+            if let Some(entry) = entry.as_mut().filter(|entry| entry.finding.count != *count) {
+                (entry.finding.count, has_changed) = (*count, true);
+            }
+        }
+        if has_changed {
+            self.rewrite();
+        }
+    }
+
+    /// The device is closed.
+    pub(super) fn end(&mut self) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        if let Some((path, _)) = &self.place
+            && let Some(report) = REPORTS.lock().unwrap_or_else(PoisonError::into_inner).get_mut(path)
+        {
+            report.open = report.open.saturating_sub(1);
+        }
+        self.say(&text_summary(&self.entries(), &self.about(true)));
+        self.rewrite();
+    }
+
+    fn about(&self, is_whole: bool) -> About {
+        let program = std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned();
+        let suppressed = self.entries.iter().filter(|entry| entry.is_none()).count() as u64;
+        About { program, process: std::process::id(), is_whole, suppressed, left_out: self.left_out }
+    }
+
+    fn say(&self, text: &str) {
+        if !self.options.is_quiet {
+            // Nothing is to be done if it is closed.
+            let _ = std::io::stderr().write_all(format!("pumice: {text}\n").as_bytes());
+        }
+    }
+
+    /// Writes the report again, with what other devices have found.
+    fn rewrite(&self) {
+        let Some((path, device)) = &self.place else { return };
+        let mut reports = REPORTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(report) = reports.get_mut(path) else { return };
+        report.devices.insert(*device, self.entries());
+        let all: Vec<Entry> = report.devices.values().flatten().cloned().collect();
+        let about = self.about(report.open == 0);
+        let document = match self.options.format() {
+            Format::Text => {
+                let mut text: String = all.iter().map(|entry| text_entry(entry) + "\n").collect();
+                text.push_str(&text_summary(&all, &about));
+                text + "\n"
+            }
+            Format::Json => json(&all, &about),
+            Format::Sarif => sarif(&all, &about),
+        };
+        if let Err(error) = fs::write(path, document) {
+            self.say(&format!("the report of checks cannot be written: {}: {error}", path.display()));
+        }
+    }
+
+    /// Tells `pumice check`, once for each device, that there is something.
+    fn mark(&self) {
+        let Some(mark) = &self.options.settings.mark else { return };
+        if self.entries.iter().all(Option::is_none) {
+            let written =
+                OpenOptions::new().append(true).open(mark).and_then(|mut file| file.write_all(b"x"));
+            // The command that started the program has ended, so it does not look for the mark.
+            let _ = written;
+        }
+    }
+}

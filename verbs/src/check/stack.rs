@@ -1,0 +1,122 @@
+//! Call stacks of the calling thread, and their symbols.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use pumice_device::check::MAX_FRAMES;
+use pumice_device::check::report::Frame;
+
+/// Frames that are looked at: those of the device come first.
+const MAX_DEPTH: usize = 128;
+/// Return addresses of which it is remembered whose they are.
+const MAX_KNOWN: usize = 1 << 16;
+/// What is between the program's calls and the checker.
+const OWN: [&str; 7] =
+    ["pumice_verbs::", "pumice_device::", "pumice_transport::", "backtrace::", "core::", "alloc::", "std::"];
+/// Below the program's functions: what starts them.
+const BEFORE_MAIN: [&str; 4] =
+    ["std::sys::backtrace::__rust_begin_short_backtrace", "std::rt::lang_start", "__libc_start", "_start"];
+
+/// Whether a return address is one of the device's or of the standard library.
+static KNOWN: LazyLock<Mutex<HashMap<u64, bool>>> = LazyLock::new(Mutex::default);
+
+/// Looks for symbols once, outside of all locks: the first time takes long.
+pub(super) fn prepare() {
+    capture(&mut Vec::new());
+}
+
+/// Puts the return addresses of the program's frames into `addresses`, innermost first.
+pub(super) fn capture(addresses: &mut Vec<u64>) {
+    let mut all = Vec::new();
+    backtrace::trace(|frame| {
+        all.push(frame.ip().addr() as u64);
+        all.len() < MAX_DEPTH
+    });
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut is_own = |address: &u64| {
+        if let Some(is_own) = known.get(address) {
+            return *is_own;
+        }
+        let is_own = outermost_name(*address).is_some_and(|name| is_of_the_device(&name));
+        if known.len() < MAX_KNOWN {
+            known.insert(*address, is_own);
+        }
+        is_own
+    };
+    let first = all.iter().position(|address| !is_own(address)).unwrap_or(all.len());
+    addresses.extend(all.iter().skip(first).take(MAX_FRAMES));
+}
+
+/// The name of the function that was not inlined.
+fn outermost_name(address: u64) -> Option<String> {
+    let mut outermost = None;
+    backtrace::resolve(pointer(address), |symbol| {
+        outermost = symbol.name().map(|name| format!("{name:#}"));
+    });
+    outermost
+}
+
+fn pointer(address: u64) -> *mut c_void {
+    ptr::without_provenance_mut(address as usize)
+}
+
+/// As in "pumice_verbs::device::Device::call" and "<pumice_verbs::device::Inner as Drop>::drop".
+fn is_of_the_device(name: &str) -> bool {
+    let name = name.trim_start_matches(['<', '&', '*', '(', '[']).trim_start_matches("mut ");
+    OWN.iter().any(|own| name.starts_with(own))
+}
+
+/// The frames of return addresses, inlined functions included; those of the device and those before `main`
+/// are left out.
+pub(super) fn frames(addresses: &[u64]) -> Vec<Frame> {
+    let mut frames: Vec<Frame> = addresses.iter().flat_map(|address| at(*address)).collect();
+    let named = |frame: &Frame| frame.function.clone().unwrap_or_default();
+    let is_before = |frame: &Frame| BEFORE_MAIN.iter().any(|known| named(frame).starts_with(known));
+    if let Some(end) = frames.iter().position(is_before) {
+        frames.truncate(end);
+    }
+    let first = frames.iter().position(|frame| !is_of_the_device(&named(frame))).unwrap_or(0);
+    frames.drain(..first);
+    let last = frames.iter().rposition(|frame| !is_of_the_device(&named(frame)));
+    frames.truncate(last.map_or(0, |last| last + 1));
+    frames
+}
+
+fn at(address: u64) -> Vec<Frame> {
+    let program = std::env::current_exe().unwrap_or_default().to_string_lossy().into_owned();
+    let unknown = Frame { object: program, offset: address, ..Frame::default() };
+    let mut found = Vec::new();
+    backtrace::resolve(pointer(address), |symbol| {
+        found.push(Frame {
+            function: symbol.name().map(|name| format!("{name:#}")),
+            file: symbol.filename().map(|file| file.to_string_lossy().into_owned()),
+            line: symbol.lineno(),
+            ..unknown.clone()
+        });
+    });
+    if found.is_empty() {
+        found.push(unknown);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_the_device_are_told_from_those_of_programs() {
+        for (name, is_own) in [
+            ("pumice_verbs::device::calls::Device::call", true),
+            ("<pumice_verbs::objects::completion::Inner as core::ops::drop::Drop>::drop", true),
+            ("core::ptr::drop_in_place", true),
+            ("check_planted::cq_too_small", false),
+            ("pumice_perf::session::run", false),
+            ("<my::Pumice as Drop>::drop", false),
+        ] {
+            assert_eq!(is_of_the_device(name), is_own, "{name}");
+        }
+    }
+}
