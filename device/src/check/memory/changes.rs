@@ -8,7 +8,7 @@ use super::super::kind::{
     DEREGISTERED_WHILE_IN_USE, FREED_WHILE_IN_USE, RECEIVE_BUFFER_WRITTEN, SEND_BUFFER_CHANGED, STALE_RKEY,
 };
 use super::payload::Contents;
-use super::requests::Posted;
+use super::requests::{Posted, QueueId};
 
 impl Checker {
     /// A send request is over as far as the peer is concerned: is its payload what it was?
@@ -23,6 +23,8 @@ impl Checker {
         let when = match posted.at_departure {
             Some(left) if left != posted.at_post => "before its last packet had left",
             _ if now == posted.at_post => return,
+            // What is never sent again was read when it left.
+            Some(_) if !self.sends_again(posted.queue) => return,
             Some(_) => "after its packets had left: they are not sent again unless one is lost",
             None => "before it was complete",
         };
@@ -32,6 +34,12 @@ impl Checker {
             format!("the {bytes} bytes of request {wr_id:#x} of {object}, posted here, changed {when}");
         let place = posted.place.clone();
         self.found(&SEND_BUFFER_CHANGED, Found { object, numbers, place, related: Vec::new() });
+    }
+
+    /// Whether a queue pair sends packets again that are lost.
+    fn sends_again(&self, queue: QueueId) -> bool {
+        let QueueId::Sends(qp) = queue else { return false };
+        self.qps.get(&qp).is_some_and(|qp| !matches!(qp.service, "UC" | "UD"))
     }
 
     /// The first message for a receive comes: is its buffer as it was posted?

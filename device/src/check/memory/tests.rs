@@ -60,6 +60,11 @@ struct Rung(Checker);
 impl Rung {
     /// A checker that knows a queue pair, and 64 KiB of memory under a key.
     fn new() -> Rung {
+        Rung::of("RC")
+    }
+
+    /// The same with a queue pair of this service.
+    fn of(service: &'static str) -> Rung {
         BYTES.set(vec![0; 0x10000]);
         let mut checker = Checker::new(capture, false);
         checker.reads_memory_by(read);
@@ -69,7 +74,7 @@ impl Rung {
             address: 0x2000,
             number: QP,
             ordinal: 0,
-            service: "RC",
+            service,
             send_cq: Some(5),
             recv_cq: Some(5),
             capacity: QpCapacity::default(),
@@ -217,6 +222,22 @@ fn payload_that_changes_is_found_at_its_post() {
     rung.sent();
     assert_eq!(rung.found().last(), Some(&("send-buffer-changed", 12, 1)));
     assert!(rung.numbers().contains("before its last packet had left"), "{}", rung.numbers());
+}
+
+#[test]
+fn a_datagram_is_not_sent_again_so_only_a_change_before_it_leaves_is_found() {
+    let mut rung = Rung::of("UD");
+    rung.send(0, SendOpcode::Send, true, &[sge(0, 8)]);
+    rung.leaves(0);
+    write(0);
+    rung.sent();
+    assert_eq!(rung.found(), []);
+    at(15);
+    rung.send(1, SendOpcode::Send, true, &[sge(0, 8)]);
+    write(0);
+    rung.leaves(1);
+    rung.sent();
+    assert_eq!(rung.found(), [("send-buffer-changed", 15, 1)]);
 }
 
 #[test]
