@@ -9,6 +9,11 @@ use super::stack::Stack;
 
 /// Entries that are kept; what comes beyond is counted.
 pub const MAX_FINDINGS: usize = 256;
+/// Innermost frames that make two places look alike.
+const PLACE_FRAMES: usize = 3;
+/// Entries of places that look alike; a further way to them is counted with the last of these. A library that
+/// posts from one function is called in many ways.
+const MAX_WAYS: usize = 4;
 
 /// Another place that belongs to a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +46,8 @@ pub struct Finding {
 pub struct Findings {
     list: Vec<Finding>,
     places: HashMap<(&'static str, Stack), usize, FnvBuildHasher>,
+    /// The entries of the places whose innermost frames are these.
+    ways: HashMap<(&'static str, Vec<u64>), Vec<usize>, FnvBuildHasher>,
     told: usize,
     left_out: u64,
 }
@@ -50,12 +57,17 @@ impl Findings {
     pub(super) fn add(&mut self, finding: Finding) {
         let related = || finding.related.first().map(|one| one.place.clone()).unwrap_or_default();
         let place = if finding.place.is_unknown() { related() } else { finding.place.clone() };
+        let innermost = place.addresses().iter().take(PLACE_FRAMES).copied().collect();
         let key = (finding.kind.name, place);
-        if let Some(known) = self.places.get(&key).and_then(|index| self.list.get_mut(*index)) {
+        let ways = self.ways.entry((finding.kind.name, innermost)).or_default();
+        let latest = ways.last().copied().filter(|_| ways.len() >= MAX_WAYS);
+        let index = self.places.get(&key).copied().or(latest);
+        if let Some(known) = index.and_then(|index| self.list.get_mut(index)) {
             known.count = known.count.saturating_add(1);
         } else if self.list.len() >= MAX_FINDINGS {
             self.left_out = self.left_out.saturating_add(1);
         } else {
+            ways.push(self.list.len());
             self.places.insert(key, self.list.len());
             self.list.push(finding);
         }
@@ -111,6 +123,18 @@ mod tests {
         assert_eq!((findings.news().len(), findings.news().len()), (3, 0));
         findings.again(&CQ_TOO_SMALL, "queue pair 0");
         assert_eq!(findings.all()[1].count, 2);
+    }
+
+    #[test]
+    fn a_place_has_four_entries_for_the_ways_to_it() {
+        let (mut findings, mut stacks) = (Findings::default(), Stacks::default());
+        for way in [0, 1, 2, 3, 4, 5, 0] {
+            findings.add(finding(&CQ_TOO_SMALL, stacks.keep(&[7, 8, 9, way])));
+        }
+        findings.add(finding(&LOST_WAKEUP, stacks.keep(&[7, 8, 9, 4])));
+        findings.add(finding(&CQ_TOO_SMALL, stacks.keep(&[7, 8, 10, 4])));
+        let counts: Vec<u64> = findings.all().iter().map(|one| one.count).collect();
+        assert_eq!(counts, [2, 1, 1, 3, 1, 1]);
     }
 
     #[test]
