@@ -90,7 +90,7 @@ fn is_at(finding: &Value, name: &str, line: u64) -> bool {
 }
 
 /// Programs with planted bugs, and the further words that a run of them needs.
-const PLANTED: [(&str, &[&str]); 36] = [
+const PLANTED: [(&str, &[&str]); 37] = [
     ("remote_race", &[]),
     ("peers_race", &["--fault", "drop qp=0 opcode=write message=0 packet=7 transmission=1"]),
     ("read_relied_on", &[]),
@@ -101,6 +101,7 @@ const PLANTED: [(&str, &[&str]); 36] = [
     ("completions_never_polled", &[]),
     ("lost_wakeup", &[]),
     ("sleeps_unarmed", &[]),
+    ("sleeps_in_poll", &[]),
     ("events_not_acknowledged", &[]),
     ("wc_field_of_error", &[]),
     ("receive_too_late", &[]),

@@ -27,6 +27,8 @@ pub struct Checker {
     pub(super) cqs: BTreeMap<u32, Cq>,
     /// Their handles by the addresses of the program's pointers.
     pub(super) cq_handles: BTreeMap<u64, u32>,
+    /// Descriptors of completion channels, by the addresses of the program's pointers.
+    pub(super) channels: BTreeMap<u64, i32>,
     /// By number.
     pub(super) qps: BTreeMap<u32, Qp>,
     /// Looks for slow ways too.
@@ -67,6 +69,7 @@ impl Checker {
             objects: Objects::default(),
             cqs: BTreeMap::new(),
             cq_handles: BTreeMap::new(),
+            channels: BTreeMap::new(),
             qps: BTreeMap::new(),
             looks_for_slow,
             knows_forks: false,

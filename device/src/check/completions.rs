@@ -14,7 +14,7 @@ use super::queues::{Armed, Cq, Qp};
 const LOOKS_AT_REST: u32 = 10;
 
 /// As in "2 completions wait".
-fn waiting(count: u64) -> String {
+pub(super) fn waiting(count: u64) -> String {
     format!("{} {}", counted(count, "completion"), if count == 1 { "waits" } else { "wait" })
 }
 
@@ -76,8 +76,10 @@ impl Checker {
 
     /// The program arms a completion queue.
     pub fn cq_armed(&mut self, handle: u32, solicited_only: bool) {
+        let armed_at = self.here();
         let Some(cq) = self.cqs.get_mut(&handle) else { return };
         cq.stir();
+        cq.armed_at = armed_at;
         if !solicited_only {
             (cq.armed, cq.was_armed) = (Armed::Any, true);
         } else if cq.armed == Armed::No {

@@ -4,6 +4,7 @@
 //! stack. What it finds are [`Finding`]s, one for each kind and place; everything that it remembers is
 //! bounded. Symbols, files and threads are the business of those who own it.
 
+mod asleep;
 mod checker;
 mod completions;
 mod connections;

@@ -23,6 +23,10 @@ pub(super) struct Cq {
     /// Address of its channel; 0 if it has none.
     pub(super) channel: u64,
     pub(super) made: Stack,
+    /// Where it was last armed.
+    pub(super) armed_at: Stack,
+    /// Activity at the last look from aside, and looks in sequence at which it was the same.
+    pub(super) rest: (u64, u32),
     /// Completions that wait to be polled.
     pub(super) unpolled: u64,
     /// Posted requests that will complete on it.

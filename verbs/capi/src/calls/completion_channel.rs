@@ -1,6 +1,7 @@
 //! Completion channels and their events.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
 use crate::ground::abi::{ibv_comp_channel, ibv_context, ibv_cq};
@@ -18,7 +19,11 @@ use crate::objects::context::Context;
 pub(crate) extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
     pointer(|| {
         Context::of(context)?;
-        Ok(hand_out(Channel::new(context)?))
+        let channel = Channel::new(context)?;
+        let descriptor = channel.channel().as_fd().as_raw_fd();
+        let pointer = hand_out(channel);
+        check::tell(|checker| checker.channel_made(pointer.addr() as u64, descriptor));
+        Ok(pointer)
     })
 }
 
@@ -26,6 +31,7 @@ pub(crate) extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
     status_of(About::of(channel), || {
         live::<Channel>(channel)?.channel().check_unused()?;
         take_back::<Channel>(channel);
+        check::tell(|checker| checker.channel_destroyed(channel.addr() as u64));
         Ok(())
     })
 }

@@ -4,6 +4,7 @@
 //! stop at the gate. Stacks are captured as return addresses, in the thread of the program; a thread of this
 //! library finds the symbols and writes.
 
+mod asleep;
 mod exit;
 mod fork;
 mod known_stacks;

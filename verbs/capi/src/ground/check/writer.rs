@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 use pumice_device::check::Checker;
 use pumice_device::system::cancellation::Uncancelled;
 
+use super::asleep;
 use super::outputs::Outputs;
-use super::state::{checker, is_on};
+use super::state::{self, checker, is_on};
 
 /// How often the thread looks for something new.
 const PERIOD: Duration = Duration::from_millis(25);
+/// Turns of the thread between two looks at completions that wait: a tenth of a second.
+const TURNS_OF_LOOK: u64 = 4;
 /// How long an exit waits for the writer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -30,13 +33,32 @@ pub(super) fn start() {
         return;
     }
     let writes = || {
-        while is_on() {
+        for turn in 1_u64.. {
+            if !is_on() {
+                return;
+            }
+            if turn % TURNS_OF_LOOK == 0 {
+                look_at_sleepers();
+            }
             write_news(&mut lock());
             thread::sleep(PERIOD);
         }
     };
     // Without a thread everything is written at the end.
     let _ = thread::Builder::new().name("pumice-check".to_owned()).spawn(writes);
+}
+
+/// Tells of threads that sleep beside completions that wait.
+fn look_at_sleepers() {
+    let waiting = state::lock().look_at_waiting();
+    if waiting.is_empty() {
+        return;
+    }
+    let descriptors: Vec<i32> = waiting.iter().map(|(_, descriptor)| *descriptor).collect();
+    let awaited = asleep::awaited(&descriptors);
+    for (handle, _) in waiting.iter().filter(|(_, descriptor)| awaited.contains(descriptor)) {
+        state::lock().sleeps_in_poll(*handle);
+    }
 }
 
 /// Writes what is new, in the calling thread.
