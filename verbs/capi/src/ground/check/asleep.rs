@@ -8,8 +8,8 @@ const MAX_POLLED: usize = 1024;
 /// Bytes of a `struct pollfd`.
 const POLLFD_BYTES: usize = 8;
 
-/// Those of the descriptors for which a thread sleeps in poll(2), select(2) or epoll_wait(2), or in a call like
-/// these.
+/// Those of the descriptors for which a thread sleeps in poll(2), select(2) or epoll_wait(2), or in a call
+/// like these.
 pub(super) fn awaited(descriptors: &[i32]) -> Vec<i32> {
     let mut awaited = Vec::new();
     for thread in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
