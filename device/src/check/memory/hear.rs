@@ -169,6 +169,17 @@ impl Checker {
     fn share(&mut self, posted: &mut Posted) {
         let arriving = |span: &Option<Span>| span.is_some_and(|span| posted.overlaps(span));
         posted.is_shared = self.memory.named.values().any(|(_, span)| arriving(span));
+        if let [Part { span, .. }] = posted.parts.as_slice()
+            && let Some(alike) = self.memory.requests.newest_alike(posted.role, *span)
+        {
+            // It has met all others already, and they it.
+            if posted.role != Role::Payload {
+                (alike.is_shared, alike.meets_another) = (true, true);
+            }
+            posted.is_shared |= alike.is_shared;
+            posted.meets_another = alike.meets_another;
+            return;
+        }
         for Part { span, .. } in posted.parts.clone() {
             for identity in self.memory.requests.overlapping(span) {
                 let Some(other) = self.memory.requests.at_mut(identity) else { continue };

@@ -128,10 +128,9 @@ impl Checker {
     /// Send requests with payload in a range that has changed and has not left. They are not told of again.
     fn unsent_changed(&mut self, span: Span) -> Vec<Posted> {
         let mut changed = Vec::new();
-        for identity in self.memory.requests.overlapping(span) {
+        for identity in self.memory.requests.sending(span) {
             let Some(send) = self.memory.requests.at(identity) else { continue };
-            let is_unsent = send.role == Role::Payload && send.at_departure.is_none();
-            if !is_unsent || !matches!(send.at_post, Contents::Sum(_)) {
+            if send.at_departure.is_some() || !matches!(send.at_post, Contents::Sum(_)) {
                 continue;
             }
             let now = self.memory.reader.contents(send.spans());

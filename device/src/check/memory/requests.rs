@@ -110,7 +110,7 @@ pub(super) struct Requests {
     next: u64,
     queues: HashMap<QueueId, Queue, FnvBuildHasher>,
     /// By first byte and identity.
-    index: BTreeMap<(u64, u64), Span>,
+    index: BTreeMap<(u64, u64), (Span, Role)>,
     longest: u64,
     /// Requests by the keys of their buffers.
     uses: HashMap<u32, u32, FnvBuildHasher>,
@@ -139,7 +139,7 @@ impl Requests {
             queue.list.push_back((posted.number, identity));
         }
         for part in &posted.parts {
-            self.index.insert((part.span.start, identity), part.span);
+            self.index.insert((part.span.start, identity), (part.span, posted.role));
             self.longest = self.longest.max(part.span.bytes());
             let uses = self.uses.entry(part.key).or_default();
             *uses = uses.saturating_add(1);
@@ -234,14 +234,32 @@ impl Requests {
 
     /// Requests that use bytes of a range.
     pub(super) fn overlapping(&self, span: Span) -> Vec<u64> {
+        self.overlapping_of(span, |_| true)
+    }
+
+    /// Those of them that send these bytes.
+    pub(super) fn sending(&self, span: Span) -> Vec<u64> {
+        self.overlapping_of(span, |role| role == Role::Payload)
+    }
+
+    fn overlapping_of(&self, span: Span, is_wanted: impl Fn(Role) -> bool) -> Vec<u64> {
         let first = span.start.saturating_sub(self.longest);
         let mut found: Vec<u64> = Vec::new();
-        for ((_, identity), other) in self.index.range((first, 0)..(span.end, 0)).rev().take(MAX_LOOKS) {
-            if other.overlaps(span) && !found.contains(identity) {
+        let near = self.index.range((first, 0)..(span.end, 0)).rev().take(MAX_LOOKS);
+        for ((_, identity), (other, role)) in near {
+            if is_wanted(*role) && other.overlaps(span) && !found.contains(identity) {
                 found.push(*identity);
             }
         }
         found
+    }
+
+    /// The newest request with just this buffer, if it does the same with it.
+    pub(super) fn newest_alike(&mut self, role: Role, span: Span) -> Option<&mut Posted> {
+        let mut same_start = self.index.range((span.start, 0)..=(span.start, u64::MAX));
+        let ((_, identity), alike) = same_start.next_back()?;
+        let identity = (*alike == (span, role)).then_some(*identity)?;
+        self.entries.get_mut(&identity).filter(|one| one.parts.len() == 1)
     }
 
     /// Requests that use the region of a key and are under way: how many, and the oldest.
