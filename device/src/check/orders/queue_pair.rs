@@ -53,8 +53,8 @@ pub(in crate::check) struct OrderedQp {
     unpolled: VecDeque<u64>,
     /// The program knows that requests before this one are over.
     pub(in crate::check) known: u64,
-    /// A request with a fence is the newest that this queue pair has of them: requests before it were over
-    /// when later ones began.
+    /// The newest request with IBV_SEND_FENCE: READs and atomics before it are over when it begins, and when
+    /// later requests begin.
     pub(in crate::check) fenced: u64,
     pub(in crate::check) remote: Ranges<Space>,
     pub(in crate::check) local: Ranges<()>,
