@@ -111,6 +111,7 @@ fn the_page_has_what_the_traces_have() {
     assert!(found["queue_pairs"][0]["peer"] == 1 && found["queue_pairs"][1]["peer"] == 0, "{found}");
     requests_are_those_of(&timeline, &found["requests"]);
     packets_are_those_of(&timeline, &found["packets"]);
+    counters_are_those_of(&timeline, &found["counters"]);
     // The lost packet: sent by the client for its request 30, without an arrival.
     let (flags, requests) = (column(&found["packets"], "flags"), column(&found["packets"], "request"));
     let lost: Vec<usize> = (0..flags.len()).filter(|row| flags[*row] & 1 != 0).collect();
@@ -182,6 +183,47 @@ fn packets_are_those_of(timeline: &Timeline, found: &Value) {
     rows.sort_unstable();
     wanted.sort_unstable();
     assert_eq!(rows, wanted);
+}
+
+/// Times and values of the counter of this name of a queue pair.
+fn values(found: &Value, queue_pair: usize, name: &str) -> Vec<(u64, u64)> {
+    let counters = found.as_array().expect("a list");
+    let counter = counters.iter().find(|one| {
+        let of_queue_pair = one["queue_pairs"].as_array().expect("a list").contains(&queue_pair.into());
+        of_queue_pair && one["name"].as_str().is_some_and(|text| text.contains(name))
+    });
+    let Some(counter) = counter else { return Vec::new() };
+    let mut at_ns = 0;
+    let times = column(counter, "after_ns").into_iter().map(|after_ns| {
+        at_ns += after_ns as u64;
+        at_ns
+    });
+    times.zip(column(counter, "value").into_iter().map(|value| value as u64)).collect()
+}
+
+fn counters_are_those_of(timeline: &Timeline, found: &Value) {
+    for (place, qp) in timeline.processes.iter().flat_map(|one| &one.queue_pairs).enumerate() {
+        // A value that is the one before changes nothing.
+        let changes = |mut values: Vec<(u64, u64)>| {
+            values.dedup_by_key(|(_, value)| *value);
+            values
+        };
+        let trips = qp.measures.iter().filter_map(|one| Some((one.at_ns, one.rtt_ns?)));
+        assert_eq!(values(found, place, "round trip"), changes(trips.collect()));
+        let windows = qp.measures.iter().map(|one| (one.at_ns, one.window_packets.into()));
+        assert_eq!(values(found, place, "window"), changes(windows.collect()));
+        assert!(!qp.measures.is_empty(), "{place}");
+        let again = qp.packets.iter().filter(|packet| packet.is_sent && packet.transmission > 1);
+        let again: Vec<_> = again.zip(1..).map(|(packet, count)| (packet.at_ns, count)).collect();
+        assert_eq!(values(found, place, "packets sent again"), again);
+        // Everything was acknowledged and polled in the end.
+        for name in ["bytes under way", "completions that wait"] {
+            let values = values(found, place, name);
+            assert_eq!(values.last().map(|(_, value)| *value), Some(0), "{name}: {values:?}");
+            let most = if name == "bytes under way" { 100 } else { 1 };
+            assert!(values.iter().any(|(_, value)| *value >= most), "{name}: {values:?}");
+        }
+    }
 }
 
 /// A trace whose names try to become markup.

@@ -1,5 +1,6 @@
 //! `pumice trace`: traces as a page, as timelines for Perfetto, as reasons why messages were slow, as text.
 
+mod counters;
 mod lanes;
 mod list;
 mod perfetto;

@@ -190,6 +190,90 @@ def is_moved_by_the_mouse(browser, _):
     expect(browser.run("page.chosen >= 0"), True, "a click chooses")
 
 
+# Where a counter of a queue pair is drawn, in the window: its left, its middle and its width; and its place in its row.
+TRACK = """(() => {{ const row = page.timeline.list[{0}];
+  const place = row.tracks.findIndex(({{ name }}) => name === {1});
+  const {{ x, y, width }} = page.timeline.canvas.getBoundingClientRect();
+  const middle = row.tracksTop + (place + 0.5) * TRACK_HEIGHT;
+  return [x + TIMELINE_LEFT, y + middle, width - TIMELINE_LEFT, middle]; }})()"""
+# How many colours are in a column of a track. A copy is read: the page's own canvas is not made for it.
+COLUMN = """(() => {{ const ratio = devicePixelRatio, high = Math.round(TRACK_HEIGHT * ratio);
+  const copy = new OffscreenCanvas(1, high).getContext("2d", {{ willReadFrequently: true }});
+  copy.drawImage(page.timeline.canvas, -Math.round({0} * ratio), -Math.round(({1} - TRACK_HEIGHT / 2) * ratio));
+  return new Set(new Uint32Array(copy.getImageData(0, 0, 1, high).data.buffer)).size; }})()"""
+PRESSED = "document.querySelector('#counters').getAttribute('aria-pressed')"
+CURSOR = "document.querySelector('#cursor').textContent"
+
+
+def shows_counters(browser, page):
+    browser.open(page)
+    # Of four queue pairs they are not shown unless asked for.
+    height = "page.timeline.height"
+    expect(browser.run(PRESSED), "false", "counters at first")
+    plain = browser.run(height)
+    browser.key("c")
+    expect(browser.run(PRESSED), "true", "counters after c")
+    names = set(browser.run("page.trace.countersOf[0].map(({ name }) => name)"))
+    wanted = {"bytes under way", "round trip", "window", "packets in flight"}
+    expect(wanted <= names and any("completions that wait" in name for name in names), True, f"counters {names}")
+    tracks = browser.run("page.timeline.list.reduce((sum, { tracks }) => sum + tracks.length, 0)")
+    expect(browser.run(f"{height} - {plain} > {tracks - 1} * TRACK_HEIGHT"), True, "room for the tracks")
+    has_values_by_pointer(browser)
+    has_values_by_keys(browser)
+    browser.run("page.choose(5)")
+    browser.drawn()
+    table = browser.run("document.querySelector('#counter-values').textContent")
+    for part in ("bytes under way", "round trip", "8,192 B"):
+        expect_in(part, table, "the counters of a request")
+    browser.key("Escape")
+    expect(browser.run(CURSOR), "", "the cursor after Escape")
+    browser.click("#counters")
+    expect((browser.run(PRESSED), browser.run(height)), ("false", plain), "without counters again")
+
+
+def has_values_by_pointer(browser):
+    """A counter's area is drawn where it has a value, moves with the time, and tells the value."""
+    of_bytes = "page.trace.countersOf[0].find(({ name }) => name === 'bytes under way')"
+    browser.run(f"(() => {{ const c = {of_bytes}, i = c.value.indexOf(c.most); "
+                "page.axis.set(2 * c.at[i] - c.at[i + 1], 2 * c.at[i + 1] - c.at[i]); })()")
+    browser.drawn()
+    left, top, width, middle = browser.run(TRACK.format(0, "'bytes under way'"))
+    column = "TIMELINE_LEFT + page.axis.place(({0}), page.timeline.width - TIMELINE_LEFT)"
+    until = column.format(f"((c) => c.at[c.value.indexOf(c.most) + 1])({of_bytes})")
+    # Beside the step the area has its colour, its edge and the background; behind it, the edge of 0 and the background.
+    colours = [browser.run(COLUMN.format(f"({until} + {step})", middle)) for step in (-20, 20)]
+    expect(colours, [3, 2], "colours before and behind a step")
+    browser.mouse("mouseMoved", left + width / 2, top)
+    expect_in("bytes under way: 8,192 B", browser.run("document.querySelector('#tip').textContent"), "the tip")
+    chosen = browser.run("page.chosen")
+    browser.click_at(left + width / 2, top)
+    expect_in("bytes under way: 8,192 B", browser.run(CURSOR), "the cursor's words")
+    expect(browser.run("page.chosen"), chosen, "a click on a counter chooses no request")
+    browser.run("page.axis.pan(2)")
+    browser.drawn()
+    expect(browser.run(COLUMN.format(f"({until} - 20)", middle)), 1, "colours where the track was, after moving")
+
+
+def has_values_by_keys(browser):
+    """Brackets go from change to change, and say what changed."""
+    browser.key("0")
+    browser.key("Escape")
+    changes = browser.run("[...new Set(page.trace.counters.flatMap(({ at }) => [...at]))].sort((a, b) => a - b).slice(0, 3)")
+    found = []
+    for key in ("]", "]", "]", "[", "["):
+        browser.key(key)
+        found.append(browser.run("page.counters.cursor"))
+    expect(found, [*changes, changes[1], changes[0]], "the cursor's times")
+    words = browser.run(CURSOR)
+    expect(browser.run("page.counters.told(page.counters.cursor, page.trace.counters)"), words, "what the cursor says")
+    expect(": " in words and " · " in words, True, words)
+    # At the end it goes no further, and an earlier time that is not shown is moved to.
+    browser.run("page.axis.set(page.trace.endNs * 0.9, page.trace.endNs); page.counters.setCursor(null)")
+    browser.key("[")
+    expect(browser.run("page.counters.cursor <= page.axis.to && page.counters.cursor >= page.axis.from"), True,
+           "the cursor is in view")
+
+
 def shows_hostile_texts_as_text(browser, page):
     browser.open(page)
     expect(browser.run("window.hacked"), None, "a script of a name was run")
@@ -224,7 +308,7 @@ def main(lossy, hostile, many, pictures=None):
     browser = Browser()
     checks = [(loads_nothing_else, lossy), (tells_the_lost_packet, lossy), (searches, lossy), (filters, lossy),
               (sorts_and_keeps_few_rows, lossy), (is_used_by_keys, lossy), (is_dark_and_light, lossy),
-              (is_moved_by_the_mouse, lossy), (shows_hostile_texts_as_text, hostile)]
+              (is_moved_by_the_mouse, lossy), (shows_counters, lossy), (shows_hostile_texts_as_text, hostile)]
     for check, page in [*checks, (lambda browser, page: is_fluent(browser, page, pictures), many)]:
         name = "is_fluent" if check.__name__ == "<lambda>" else check.__name__
         try:
@@ -249,6 +333,8 @@ def take_pictures(browser, lossy, pictures):
     browser.picture(pictures / "lost-packet.png")
     browser.run("page.axis.set(...((i) => [page.trace.requests.at[i] - 2e4, page.trace.requests.at[i] + 12e4])(page.chosen))")
     browser.picture(pictures / "ladder.png")
+    browser.key("c")
+    browser.picture(pictures / "counters.png")
     browser.key("t")
     browser.picture(pictures / "dark.png")
     browser.key("?")

@@ -5,9 +5,10 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
+use super::super::counters::Unit;
 use super::super::slices::Slice;
 use super::protobuf::Message;
-use super::sink::{ArrowEnd, CounterTrack, Sink, Track, Unit};
+use super::sink::{ArrowEnd, CounterTrack, Sink, Track};
 
 /// `TrackEvent.Type`.
 const BEGIN: u64 = 1;

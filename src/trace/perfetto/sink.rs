@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::super::counters::Unit;
 use super::super::slices::Slice;
 
 /// A track of a process.
@@ -19,16 +20,6 @@ pub(super) struct ArrowEnd {
     pub(super) id: u64,
     /// The arrow begins here; else it ends here.
     pub(super) begins: bool,
-}
-
-/// What a counter counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unit {
-    Bytes,
-    Packets,
-    Nanoseconds,
-    Naks,
-    Completions,
 }
 
 /// A counter of a process.

@@ -6,6 +6,7 @@
 use pumice_device::trace::{PartKind, Reasons, Timeline};
 use serde::Serialize;
 
+use super::counters::{self, CounterRow};
 use super::flights::Flights;
 use super::numbering::{Numbering, peer};
 use super::requests::Requests;
@@ -29,6 +30,7 @@ pub(super) struct Data {
     /// The stories of some requests: the request, and its story in words.
     stories: Vec<(usize, String)>,
     packets: Flights,
+    counters: Vec<CounterRow>,
     moments: Vec<MomentRow>,
 }
 
@@ -76,6 +78,10 @@ impl Data {
                 packets.left_out
             ));
         }
+        let (counters, left_out) = counters::rows(timeline, &numbering);
+        if left_out > 0 {
+            remarks.push(format!("{left_out} values of counters are not in this page"));
+        }
         let moments = moments(timeline, &numbering, &mut remarks);
         let reasons = Reasons::of(timeline, STORIES);
         let told = reasons.failed.iter().chain(&reasons.slowest);
@@ -93,6 +99,7 @@ impl Data {
             parts: parts.collect(),
             stories: stories.collect(),
             packets,
+            counters,
             moments,
             requests,
         }

@@ -5,6 +5,7 @@
 //! could end that element, and the script puts them onto the page as text only. The page's policy allows its
 //! own script and style by their digests, and no loading of anything.
 
+mod counters;
 mod data;
 mod flights;
 mod numbering;
@@ -20,12 +21,13 @@ use data::Data;
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 /// The script's parts, those that others use first.
-const SCRIPT: [&str; 10] = [
+const SCRIPT: [&str; 11] = [
     include_str!("page/words.js"),
     include_str!("page/data.js"),
     include_str!("page/filter.js"),
     include_str!("page/time_axis.js"),
     include_str!("page/ladder.js"),
+    include_str!("page/counters.js"),
     include_str!("page/timeline.js"),
     include_str!("page/table.js"),
     include_str!("page/detail.js"),

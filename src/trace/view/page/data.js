@@ -19,6 +19,7 @@ class Trace {
     this.readRequests(raw.requests);
     this.linkPackets();
     this.lanes();
+    this.readCounters(raw.counters);
   }
 
   readPackets(raw) {
@@ -104,6 +105,19 @@ class Trace {
     for (const places of [this.packets.from, this.packets.to]) {
       for (const qp of places) if (qp >= 0) this.used[qp] = 1;
     }
+  }
+
+  /** Counters, and those of each queue pair; one of a completion queue is of several. */
+  readCounters(raw) {
+    this.countersOf = this.queuePairs.map(() => []);
+    this.counters = raw.map(({ queue_pairs: queuePairs, name, unit, after_ns: after, value }) => {
+      let last = 0;
+      const at = Float64Array.from(after, (ns) => last += ns);
+      const most = value.reduce((most, one) => Math.max(most, one), 1);
+      const counter = { queuePairs, name, unit, at, value: Float64Array.from(value), most };
+      for (const qp of queuePairs) this.countersOf[qp].push(counter);
+      return counter;
+    });
   }
 
   processName(place) {

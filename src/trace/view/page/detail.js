@@ -49,6 +49,7 @@ class Detail {
       element("h3", {}, "Where its time went"), this.parts(request),
       ...this.packets(request),
       ...this.moments(request),
+      ...this.counters(request),
     ];
   }
 
@@ -106,6 +107,27 @@ class Detail {
     return [
       element("h3", {}, "What happened meanwhile"),
       element("table", { id: "moments" }, element("tbody", {}, ...rows)),
+    ];
+  }
+
+  /** What the counters of its queue pair were while it was under way. */
+  counters(request) {
+    const { trace } = this.page, { requests } = trace;
+    const [from, to] = [requests.at[request], requests.end[request]];
+    const rows = trace.countersOf[requests.queue_pair[request]].flatMap((counter) => {
+      const found = counterOver(counter, from, to);
+      if (!found) return [];
+      const cells = [found.first, found.least, found.most, found.last].map((value) => {
+        return element("td", { class: "number" }, valueText(counter, value));
+      });
+      return [element("tr", {}, element("td", {}, counter.name), ...cells)];
+    });
+    if (rows.length === 0) return [];
+    const names = ["counter", "when it was posted", "least", "most", "at its end"];
+    const head = element("tr", {}, ...names.map((name) => element("th", {}, name)));
+    return [
+      element("h3", {}, "Counters meanwhile"),
+      element("table", { id: "counter-values" }, element("thead", {}, head), element("tbody", {}, ...rows)),
     ];
   }
 }

@@ -5,6 +5,8 @@ const KEYS = [
   ["← →", "earlier, later"], ["+ −", "show less time, more time"], ["0", "show all of the time"],
   ["↑ ↓", "the request above, below; with Page, Home, End in the table"],
   ["n  N", "next, previous request with trouble"], ["z  Enter", "show the time of the chosen request"],
+  ["c", "counters below the packets of each queue pair, or none"],
+  ["[ ]", "to where a counter changed before, after; a click on a counter goes to its time"],
   ["t", "dark or light"], ["Tab", "to the next part of the page"],
   ["wheel, drag", "zoom and move the timeline and the ladder; Shift and wheel moves"],
 ];
@@ -17,6 +19,7 @@ const MARKS = [
   ["◆", "a fault plan"], ["▲", "a NAK or a congestion notification"],
   ["↻", "the requester repeats, or waits"],
   ["⊘", "a packet was dropped, or came again"], ["!", "something went wrong"], ["•", "states and others"],
+  ["▂▆▃", "a counter: its full height is its largest value"],
 ];
 
 class Keyboard {
@@ -54,7 +57,10 @@ class Keyboard {
     if (this.help.open || event.ctrlKey || event.altKey || event.metaKey) return;
     if (event.key === "Escape") {
       if (isTyping) event.target.blur();
-      else page.choose(-1);
+      else {
+        page.counters.setCursor(null);
+        page.choose(-1);
+      }
       return;
     }
     if (isTyping) return;
@@ -65,6 +71,7 @@ class Keyboard {
       ArrowRight: () => page.axis.pan(0.15),
       ArrowUp: () => page.table.move(-1), ArrowDown: () => page.table.move(1),
       n: () => page.nextTrouble(1), N: () => page.nextTrouble(-1), z: () => page.showChosen(),
+      c: () => page.counters.toggle(), "[": () => page.counters.step(-1), "]": () => page.counters.step(1),
     };
     const action = actions[event.key];
     if (!action || (event.key.startsWith("Arrow") && event.target.closest("#detail"))) return;

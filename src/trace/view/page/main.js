@@ -8,6 +8,7 @@ class Page {
     this.frames = [];
     this.axis = new TimeAxis(trace.endNs, () => this.schedule());
     this.chooseTheme(matchMedia("(prefers-color-scheme: dark)").matches);
+    this.counters = new Counters(this);
     this.timeline = new Timeline(byId("timeline-canvas"), this);
     this.ladder = new Ladder(byId("ladder-canvas"), this);
     this.table = new Table(this);
@@ -63,6 +64,7 @@ class Page {
     byId("clear").addEventListener("click", () => this.clearFilters());
     byId("theme").addEventListener("click", () => this.toggleTheme());
     byId("whole").addEventListener("click", () => this.axis.whole());
+    byId("counters").addEventListener("click", () => this.counters.toggle());
     byId("trouble").addEventListener("click", () => this.nextTrouble(1));
     byId("remarks").hidden = trace.remarks.length === 0;
     byId("remarks").append(...trace.remarks.map((text) => element("li", {}, text)));

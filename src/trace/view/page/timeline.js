@@ -2,8 +2,8 @@
 
 const TIMELINE_LEFT = 190, OVERVIEW_HEIGHT = 30, AXIS_HEIGHT = 18, BAR_HEIGHT = 7;
 const TICK_HEIGHT = 8, MARK_HEIGHT = 13;
-/** Rows that are drawn at most; filters choose others. */
-const MOST_ROWS = 200;
+/** Rows that are drawn at most, and their pixels; filters choose others. */
+const MOST_ROWS = 200, MOST_HEIGHT = 13000;
 /** Signs of moments by kind; the others have a dot. */
 const MOMENT_SIGNS = new Map([["fault", "◆"], ["refusal", "▲"], ["recovery", "↻"], ["drop", "⊘"],
   ["call", "!"], ["log", "!"], ["async event", "!"], ["missing", "?"]]);
@@ -21,6 +21,8 @@ class Timeline {
     canvas.addEventListener("pointerleave", () => page.tip(null));
     canvas.addEventListener("click", (event) => {
       if (canvas.wasDragged || event.offsetY < OVERVIEW_HEIGHT) return;
+      const place = this.counterAt(event.offsetX, event.offsetY);
+      if (place) return page.counters.setCursor(place.at, page.counters.text(place, " · "));
       const found = this.find(event.offsetX, event.offsetY);
       if (found.request >= 0) page.choose(found.request);
     });
@@ -41,14 +43,17 @@ class Timeline {
   }
 
   rows() {
-    const { trace, filter } = this.page;
+    const { trace, filter, counters } = this.page, rows = [], seen = new Set();
     let top = OVERVIEW_HEIGHT + AXIS_HEIGHT;
-    return filter.queuePairs.slice(0, MOST_ROWS).map((qp) => {
-      const lanes = LANES, height = lanes * BAR_HEIGHT + 2 * TICK_HEIGHT + MARK_HEIGHT + 6;
-      const row = { qp, top, height, lanes, packets: top + lanes * BAR_HEIGHT + 4 };
+    for (const qp of filter.queuePairs.slice(0, MOST_ROWS)) {
+      const lanes = LANES, packets = top + lanes * BAR_HEIGHT + 4;
+      const tracksTop = packets + 2 * TICK_HEIGHT + MARK_HEIGHT;
+      const tracks = counters.tracks(qp, seen), height = tracksTop - top + 2 + tracks.length * TRACK_HEIGHT;
+      if (top + height > MOST_HEIGHT) break;
+      rows.push({ qp, top, height, lanes, packets, tracks, tracksTop });
       top += height;
-      return row;
-    });
+    }
+    return rows;
   }
 
   draw() {
@@ -72,6 +77,7 @@ class Timeline {
     this.drawRequests();
     this.drawPackets();
     this.drawMoments();
+    page.counters.draw(this);
     context.restore();
     this.drawNames();
   }
@@ -143,7 +149,8 @@ class Timeline {
   drawNames() {
     const { context, page } = this;
     context.textAlign = "left";
-    for (const { qp, top, height, packets } of this.list) {
+    for (const row of this.list) {
+      const { qp, top, height, packets } = row;
       const { process } = page.trace.queuePairs[qp];
       context.fillStyle = page.colours.text;
       context.fillText(page.trace.queuePairName(qp).slice(0, 30), 12, top + 8);
@@ -153,6 +160,7 @@ class Timeline {
       context.textAlign = "right";
       context.fillText("sent", TIMELINE_LEFT - 6, packets + 4);
       context.fillText("received", TIMELINE_LEFT - 6, packets + 13);
+      page.counters.drawNames(this, row);
       context.textAlign = "left";
       context.strokeStyle = page.colours.line;
       context.lineWidth = 0.8;
@@ -279,6 +287,15 @@ class Timeline {
     }
   }
 
+  /** The counter at a place of the canvas, and the time there; null: there is none. */
+  counterAt(x, y) {
+    const row = this.list?.find(({ top, height }) => y >= top && y < top + height);
+    if (!row || x < TIMELINE_LEFT) return null;
+    const counter = row.tracks[Math.floor((y - row.tracksTop) / TRACK_HEIGHT)];
+    const perPixel = this.page.axis.span / (this.width - TIMELINE_LEFT);
+    return counter ? { counter, at: this.page.axis.from + (x - TIMELINE_LEFT) * perPixel, perPixel } : null;
+  }
+
   find(x, y) {
     const { page } = this, { requests } = page.trace;
     const mark = this.marks?.find(([, left, top]) => Math.abs(left - x) < 6 && Math.abs(top - y) < 7);
@@ -301,6 +318,8 @@ class Timeline {
 
   hover(event) {
     if (event.buttons) return this.page.tip(null);
+    const place = this.counterAt(event.offsetX, event.offsetY);
+    if (place) return this.page.tip(this.page.counters.text(place), event);
     const { request, moment } = this.find(event.offsetX, event.offsetY);
     if (moment) this.page.tip(`${timeText(moment.at_ns)}: ${moment.text}`, event);
     else this.page.tip(request >= 0 ? this.page.requestText(request) : null, event);

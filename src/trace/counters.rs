@@ -1,0 +1,96 @@
+//! Counters of a timeline: what queue pairs have under way, and what completion queues hold.
+
+use std::collections::BTreeMap;
+
+use pumice_device::trace::{Measure, Process, QueuePair};
+
+/// What a counter counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Bytes,
+    Packets,
+    Nanoseconds,
+    Naks,
+    Completions,
+}
+
+/// A counter of a queue pair.
+#[derive(Debug)]
+pub(super) struct Counter {
+    /// What it counts, in words.
+    pub(super) name: &'static str,
+    pub(super) unit: Unit,
+    /// Times in ns and values; each value holds until the next.
+    pub(super) values: Vec<(u64, i64)>,
+}
+
+/// How many completions wait for the program in a completion queue.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// The completion queue: its place in the table.
+    pub(super) cq: u32,
+    /// Places of the queue pairs whose completions are in it.
+    pub(super) queue_pairs: Vec<usize>,
+    /// Times in ns and values; each value holds until the next.
+    pub(super) values: Vec<(u64, i64)>,
+}
+
+/// What a queue pair has under way, what it has sent again, and what it measured. Counters that never had a
+/// value are among them.
+pub(super) fn of_queue_pair(qp: &QueuePair) -> [Counter; 6] {
+    let mut steps = Vec::new();
+    for message in &qp.messages {
+        let over = message.acknowledged_ns.or(message.end.map(|end| end.at_ns));
+        if let (Some(first), Some(over)) = (message.first_packet_ns, over) {
+            steps.push((first, i64::from(message.bytes)));
+            steps.push((over.max(first), -i64::from(message.bytes)));
+        }
+    }
+    let again = qp.packets.iter().filter(|packet| packet.is_sent && packet.transmission > 1);
+    let again = again.map(|packet| (packet.at_ns, 1)).collect();
+    let refused = qp.rnr_naks_ns.iter().map(|at_ns| (*at_ns, 1)).collect();
+    let counter = |name, unit, values| Counter { name, unit, values };
+    [
+        counter("bytes under way", Unit::Bytes, running(steps)),
+        counter("packets sent again", Unit::Packets, running(again)),
+        counter("RNR NAKs", Unit::Naks, running(refused)),
+        counter("round trip", Unit::Nanoseconds, measured(qp, |one| one.rtt_ns)),
+        counter("window", Unit::Packets, measured(qp, |one| Some(one.window_packets.into()))),
+        counter("packets in flight", Unit::Packets, measured(qp, |one| Some(one.in_flight_packets.into()))),
+    ]
+}
+
+/// Completions that wait for the program, by completion queue.
+pub(super) fn of_completion_queues(process: &Process) -> Vec<Waiting> {
+    let mut queues: BTreeMap<u32, Waiting> = BTreeMap::new();
+    for (place, qp) in process.queue_pairs.iter().enumerate() {
+        let sends = qp.messages.iter().filter_map(|one| Some((one.end?, one.polled_ns)));
+        let receives = qp.receives.iter().map(|one| (one.end, one.polled_ns));
+        for (end, polled_ns) in sends.chain(receives).filter(|(end, _)| end.has_completion) {
+            let waiting = queues.entry(end.cq).or_default();
+            if waiting.queue_pairs.last() != Some(&place) {
+                waiting.queue_pairs.push(place);
+            }
+            waiting.values.push((end.at_ns, 1));
+            waiting.values.extend(polled_ns.map(|at_ns| (at_ns, -1)));
+        }
+    }
+    let whole = |(cq, waiting): (u32, Waiting)| Waiting { cq, values: running(waiting.values), ..waiting };
+    queues.into_iter().map(whole).collect()
+}
+
+fn measured(qp: &QueuePair, value: fn(&Measure) -> Option<u64>) -> Vec<(u64, i64)> {
+    let values = qp.measures.iter().filter_map(|one| Some((one.at_ns, value(one)?)));
+    values.map(|(at_ns, value)| (at_ns, i64::try_from(value).unwrap_or(i64::MAX))).collect()
+}
+
+/// The values of a counter, from its steps.
+fn running(mut steps: Vec<(u64, i64)>) -> Vec<(u64, i64)> {
+    steps.sort_unstable();
+    let mut value = 0;
+    for (_, step) in &mut steps {
+        value += *step;
+        *step = value;
+    }
+    steps
+}
