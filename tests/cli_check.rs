@@ -90,7 +90,7 @@ fn is_at(finding: &Value, name: &str, line: u64) -> bool {
 }
 
 /// Programs with planted bugs, and the further words that a run of them needs.
-const PLANTED: [(&str, &[&str]); 37] = [
+const PLANTED: [(&str, &[&str]); 46] = [
     ("remote_race", &[]),
     ("peers_race", &["--fault", "drop qp=0 opcode=write message=0 packet=7 transmission=1"]),
     ("read_relied_on", &[]),
@@ -126,6 +126,15 @@ const PLANTED: [(&str, &[&str]); 37] = [
     ("posted_after_destroy", &[]),
     ("objects_left", &[]),
     ("left_at_close", &[]),
+    ("rnr_retries_zero", &[]),
+    ("rnr_retry_for_ever", &["--fault", "answer with=rnr timer=491.52ms times=4 qp=0 message=0"]),
+    ("shared_receive_written", &[]),
+    ("stack_buffer", &[]),
+    ("async_events_never_read", &[]),
+    ("event_left", &[]),
+    ("thread_domain_shared", &["--fault", "slow call=ibv_post_send time=1s"]),
+    ("single_threaded_cq", &["--fault", "slow call=ibv_req_notify_cq time=1s"]),
+    ("srq_limit_never_armed", &["--check=perf"]),
     ("slow", &["--check=perf"]),
     ("slow_calls", &["--check=perf"]),
 ];
@@ -157,6 +166,18 @@ fn nothing_is_found_where_the_bugs_are_mended() {
         assert!(found.is_empty(), "{name}: {found:#?}");
         assert!(output.status.success(), "{name}: {output:?}");
     }
+}
+
+#[test]
+fn fields_that_failed_completions_do_not_have_are_filled_conspicuously() {
+    let Some(program) = compile("fields_of_error", &[]) else { return };
+    let (found, output) = findings("fields_of_error", &program, &[]);
+    assert!(found.is_empty() && output.status.success(), "{found:#?} {output:?}");
+    let fields = String::from_utf8_lossy(&output.stdout);
+    let of_words = ["0xdeadbeef"; 5].join(" ");
+    assert_eq!(fields.trim(), format!("{of_words} 0xbeef 0xbeef 0xef 0xef"));
+    let unchecked = pumice(&["run"], &program);
+    assert!(!String::from_utf8_lossy(&unchecked.stdout).contains("0xdeadbeef"), "{unchecked:?}");
 }
 
 #[test]

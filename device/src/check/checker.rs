@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::events::Async;
 use super::finding::{Finding, Findings, Related};
 use super::kind::{Family, Kind};
 use super::memory::Memory;
 use super::objects::Objects;
 use super::orders::Ordering;
-use super::queues::{Cq, Posts, Qp};
+use super::queues::{Cq, Posts, Qp, Srq};
 use super::stack::{Stack, Stacks};
+use super::threads::Threads;
 
 /// Puts the return addresses of the program's frames into a list, innermost first.
 pub type Capture = fn(&mut Vec<u64>);
@@ -31,6 +33,8 @@ pub struct Checker {
     pub(super) channels: BTreeMap<u64, i32>,
     /// By number.
     pub(super) qps: BTreeMap<u32, Qp>,
+    /// By handle.
+    pub(super) srqs: BTreeMap<u32, Srq>,
     /// Looks for slow ways too.
     pub(super) looks_for_slow: bool,
     /// The program has asked for safe forks, or asked whether they are.
@@ -43,6 +47,10 @@ pub struct Checker {
     pub(super) registrations: BTreeMap<u64, u32>,
     /// What posted requests use.
     pub(super) memory: Memory,
+    /// Asynchronous events.
+    pub(super) asynchronous: Async,
+    /// Objects that one thread at a time may use.
+    pub(super) threads: Threads,
 }
 
 impl fmt::Debug for Checker {
@@ -71,6 +79,7 @@ impl Checker {
             cq_handles: BTreeMap::new(),
             channels: BTreeMap::new(),
             qps: BTreeMap::new(),
+            srqs: BTreeMap::new(),
             looks_for_slow,
             knows_forks: false,
             asks_for_attributes: false,
@@ -78,6 +87,8 @@ impl Checker {
             ordering: Ordering::default(),
             registrations: BTreeMap::new(),
             memory: Memory::default(),
+            asynchronous: Async::default(),
+            threads: Threads::default(),
         }
     }
 

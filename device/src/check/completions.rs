@@ -1,12 +1,11 @@
 //! Completions: queues that are too small or never polled, send queues that fill, threads that sleep while
-//! completions wait, events without acknowledgement, fields that mean nothing.
+//! completions wait, fields that mean nothing.
 
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
 use super::checker::{Checker, Found, counted, related};
 use super::kind::{
-    COMPLETIONS_NEVER_POLLED, CQ_TOO_SMALL, EVENTS_NOT_ACKNOWLEDGED, LOST_WAKEUP, SEND_QUEUE_NEVER_REAPED,
-    WC_FIELD_OF_ERROR,
+    COMPLETIONS_NEVER_POLLED, CQ_TOO_SMALL, LOST_WAKEUP, SEND_QUEUE_NEVER_REAPED, WC_FIELD_OF_ERROR,
 };
 use super::queues::{Armed, Cq, Qp};
 
@@ -84,21 +83,6 @@ impl Checker {
             (cq.armed, cq.was_armed) = (Armed::Any, true);
         } else if cq.armed == Armed::No {
             (cq.armed, cq.was_armed) = (Armed::Solicited, false);
-        }
-    }
-
-    pub(super) fn event_raised(&mut self, handle: u32) {
-        if let Some(cq) = self.cqs.get_mut(&handle) {
-            cq.armed = Armed::No;
-            cq.events_queued = cq.events_queued.saturating_add(1);
-            cq.stir();
-        }
-    }
-
-    pub(super) fn event_delivered(&mut self, handle: u32) {
-        if let Some(cq) = self.cqs.get_mut(&handle) {
-            cq.events_queued = cq.events_queued.saturating_sub(1);
-            cq.stir();
         }
     }
 
@@ -258,20 +242,6 @@ impl Checker {
         let related = vec![related(format!("{object} was made here"), &cq.made)];
         let numbers = format!("{} in {object}; {state}", waiting(count));
         self.found(&LOST_WAKEUP, Found { object, numbers, place, related });
-    }
-
-    /// The program destroys the object at an address, and has not acknowledged so many events of it for a
-    /// second.
-    pub fn waits_for_acknowledgements(&mut self, address: u64, count: u64, events: &str, remedy: &str) {
-        let place = self.here();
-        let Some(object) = self.objects.at(address) else { return };
-        let (made, object) = (object.made.clone(), object.name());
-        let numbers = format!(
-            "events of {object} that are not acknowledged: {count} {events} ({remedy}); the call blocks \
-             until they are"
-        );
-        let related = vec![related(format!("{object} was made here"), &made)];
-        self.found(&EVENTS_NOT_ACKNOWLEDGED, Found { object, numbers, place, related });
     }
 
     /// The program reads a field of a failed completion that has no meaning then.

@@ -201,11 +201,12 @@ impl Checker {
     }
 
     /// A message came and found no receive.
-    pub(super) fn found_no_receive(&mut self, number: u32, psn: u32) {
-        let Some(qp) = self.qps.get_mut(&number) else { return };
+    pub(super) fn found_no_receive(&mut self, context: &QpContext, psn: u32) {
+        let Some(qp) = self.qps.get_mut(&context.qpn.value()) else { return };
         if qp.unready_psn != Some(psn) {
             qp.unready = qp.unready.saturating_add(1);
             (qp.unready_psn, qp.is_late) = (Some(psn), true);
+            self.srq_was_empty(context.recv_queue);
         }
     }
 

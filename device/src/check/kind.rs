@@ -128,11 +128,18 @@ kinds! {
             arm again after each event.";
 
     EVENTS_NOT_ACKNOWLEDGED "events-not-acknowledged" Completions
-        what: "The program destroys an object whose events it got and did not acknowledge.",
+        what: "The program got events of an object, and destroys it or ends without acknowledging them.",
         why: "The destroying call blocks until all events are acknowledged. If the acknowledgement \
             would come later in the same thread, the program hangs for ever.",
         remedy: "Call ibv_ack_cq_events or ibv_ack_async_event for each event before destroying the \
             object.";
+
+    ASYNC_EVENTS_NEVER_READ "async-events-never-read" Completions
+        what: "Asynchronous events of failures or limits came, and the program never read one.",
+        why: "Nothing else tells of a completion queue that overran, of a request of the peer that was \
+            refused, or of a shared receive queue that runs low: the program waits for what cannot come.",
+        remedy: "Let a thread call ibv_get_async_event and ibv_ack_async_event in a loop, or poll the async_fd \
+            of the context.";
 
     WC_FIELD_OF_ERROR "wc-field-of-error" Completions
         what: "The program reads a field of a failed completion that is valid for successful ones only.",
@@ -163,6 +170,19 @@ kinds! {
         what: "A queue pair goes to RTS with retry_cnt 0, so nothing is ever sent again.",
         why: "A single lost packet ends the connection with RETRY_EXC_ERR.",
         remedy: "Set retry_cnt to 7.";
+
+    RNR_RETRIES_ZERO "rnr-retries-zero" Connections
+        what: "A queue pair with rnr_retry 0 ended at the first message for which the peer had no receive.",
+        why: "A receive that is posted a moment too late ends the connection with RNR_RETRY_EXC_ERR. The wait \
+            that the peer asks for with min_rnr_timer does not help, because nothing is sent a second time.",
+        remedy: "Set rnr_retry to 7, or to 1 to 6 for a limit, and post receives before the peer can send.";
+
+    RNR_RETRY_FOR_EVER "rnr-retry-for-ever" Connections
+        what: "A queue pair with rnr_retry 7 has waited for more than a second for the peer to post a receive.",
+        why: "The value 7 is no number but means for ever: if the peer posts no receive, the request never \
+            completes and no error comes.",
+        remedy: "Let the peer post receives before this side sends; to learn of a peer that does not, set \
+            rnr_retry to 6 or less.";
 
     MTU_ABOVE_ACTIVE "mtu-above-active" Connections
         what: "A queue pair asks for a path MTU above the active MTU of the port.",
@@ -275,6 +295,13 @@ kinds! {
             made since.",
         remedy: "Forget the pointer when the object is destroyed, and destroy it after its last use.";
 
+    THREAD_DOMAIN_SHARED "thread-domain-shared" Process
+        what: "Two threads are at the same time in calls with objects that are for one thread at a time.",
+        why: "The library takes no locks for objects of a thread domain, nor for a completion queue with \
+            IBV_CREATE_CQ_ATTR_SINGLE_THREADED: the queue is damaged, requests and completions are lost.",
+        remedy: "Give each thread a thread domain of its own, take a lock of the program's own around the \
+            calls, or do not ask for one thread.";
+
     OBJECTS_LEFT "objects-left" Process
         what: "The program ends well, or closes a device, and has not destroyed an object.",
         why: "The kernel cleans up at exit, but a device that stays open leaks pinned memory and queue \
@@ -307,6 +334,13 @@ kinds! {
         what: "The program posts requests one by one where one call could post a list.",
         why: "Each call rings the adapter's doorbell, a write over PCIe.",
         remedy: "Link the requests by their next pointers, and call ibv_post_send once.";
+
+    SRQ_LIMIT_NEVER_ARMED "srq-limit-never-armed" Slow
+        what: "A shared receive queue ran empty, and its limit was never armed.",
+        why: "Each sender waits and sends again, once the queue is empty; messages of the services UC and UD \
+            are lost. Only the limit tells before.",
+        remedy: "Arm the limit with ibv_modify_srq and IBV_SRQ_LIMIT, post receives at \
+            IBV_EVENT_SRQ_LIMIT_REACHED, and arm it again; or make the queue longer.";
 
     POLLS_ONE_AT_A_TIME "polls-one-at-a-time" Slow
         what: "The program polls one completion at a time while several wait.",

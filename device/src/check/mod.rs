@@ -8,6 +8,7 @@ mod asleep;
 mod checker;
 mod completions;
 mod connections;
+mod events;
 mod finding;
 pub mod kind;
 mod memory;
@@ -23,13 +24,15 @@ mod subscriber;
 mod suppress;
 #[cfg(test)]
 mod tests;
+mod threads;
+mod unready;
 
 pub use checker::{Capture, Checker};
 pub use completions::CqMade;
 pub use connections::{ModifyFacts, QpMade};
 pub use finding::{Finding, Findings, MAX_FINDINGS, Related};
 pub use kind::{Family, KINDS, Kind};
-pub use memory::Read as ReadMemory;
+pub use memory::{OwnStack, Read as ReadMemory};
 pub use orders::Switches;
 pub use stack::{MAX_FRAMES, Stack};
 pub use subscriber::CheckSubscriber;

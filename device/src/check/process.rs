@@ -1,8 +1,10 @@
 //! The process: lives of objects, forks, and the end.
 
 use super::checker::{Checker, Found, counted, related};
+use super::events::Async;
 use super::kind::{FORK_WITHOUT_INIT, OBJECTS_LEFT, USED_AFTER_DESTROY, USED_AFTER_FORK};
 use super::objects::Object;
+use super::threads::Threads;
 
 /// What messages call memory regions.
 pub(super) const REGION: &str = "memory region";
@@ -22,6 +24,7 @@ impl Checker {
         if self.objects.at(address).is_some() {
             let destroyed = self.here();
             self.objects.remove(address, destroyed);
+            self.leaves_thread_domain(address);
         }
     }
 
@@ -118,6 +121,9 @@ impl Checker {
         self.cqs.clear();
         self.cq_handles.clear();
         self.qps.clear();
+        self.srqs.clear();
+        self.asynchronous = Async::default();
+        self.threads = Threads::default();
         self.memory_forked();
         *self.findings() = super::finding::Findings::default();
     }
@@ -129,6 +135,7 @@ impl Checker {
             return;
         }
         cqs.values().for_each(|cq| self.tell_never_polled(cq));
+        self.tell_events_left(&cqs);
         for object in self.objects.live() {
             let place = object.made.clone();
             self.tell_left(&object, place, "at the end of the process");

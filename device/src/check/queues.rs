@@ -38,6 +38,9 @@ pub(super) struct Cq {
     pub(super) armed: Armed,
     /// It was armed for all completions once.
     pub(super) was_armed: bool,
+    /// Events that the program got and has not acknowledged, and where it got the first of them.
+    pub(super) unacknowledged: u64,
+    pub(super) got_at: Stack,
     /// Events that the program has not got.
     pub(super) events_queued: u64,
     /// Changes with everything that happens to it.
@@ -113,6 +116,10 @@ pub(super) struct Qp {
     pub(super) late_posts: u64,
     /// Packets that came before RTR.
     pub(super) early_packets: u64,
+    /// The attribute `rnr_retry`, and where it was given.
+    pub(super) rnr_retry: Option<u8>,
+    pub(super) rnr_retry_at: Stack,
+    pub(super) rnr: RnrWaits,
     pub(super) destination: Option<u32>,
     pub(super) peer_is_here: bool,
     pub(super) max_rd_atomic: Option<u8>,
@@ -122,4 +129,34 @@ pub(super) struct Qp {
     pub(super) told_qkey: bool,
     pub(super) told_pkey: bool,
     pub(super) told_depth: bool,
+    pub(super) told_rnr: bool,
+}
+
+/// How long a peer has had no receive for a message.
+#[derive(Debug, Default)]
+pub(super) struct RnrWaits {
+    /// Of the message; none if the peer always had receives.
+    pub(super) psn: Option<u32>,
+    /// RNR NAKs for it.
+    pub(super) naks: u64,
+    /// Waits that have ended with another of them.
+    pub(super) waited_ns: u64,
+    /// The one that has not ended.
+    pub(super) waits_ns: u64,
+}
+
+/// A shared receive queue of the program.
+#[derive(Debug, Default)]
+pub(super) struct Srq {
+    /// As in "shared receive queue 0".
+    pub(super) name: String,
+    pub(super) made: Stack,
+    /// The program has posted to it.
+    pub(super) was_filled: bool,
+    /// Messages that found it empty after that, and whether one did since a receive was last posted.
+    pub(super) missed: u64,
+    pub(super) is_empty: bool,
+    /// The program has armed its limit.
+    pub(super) was_armed: bool,
+    pub(super) is_told: bool,
 }

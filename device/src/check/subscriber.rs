@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::{Counter, QpContext};
-use pumice_transport::types::{Cause, DropReason, WrClass};
+use pumice_transport::types::{Cause, DropReason, WcStatus, WrClass};
 use pumice_transport::wire::Syndrome;
 
 use super::checker::Checker;
@@ -19,10 +19,12 @@ impl Subscriber for CheckSubscriber {
             | Topics::POSTS
             | Topics::DROPS
             | Topics::REFUSALS
+            | Topics::RECOVERY
             | Topics::COMPLETIONS
             | Topics::LOG
             | Topics::POLLS
             | Topics::COMPLETION_EVENTS
+            | Topics::ASYNC_EVENTS
             | Topics::OBJECTS
             | Topics::ACCESSES
             | Topics::PACKETS
@@ -51,6 +53,9 @@ impl Checker {
             Event::Armed { cq, solicited_only } => self.cq_armed(cq.index, *solicited_only),
             Event::CompletionEventRaised { cq } => self.event_raised(cq.index),
             Event::CompletionEventDelivered { cq } => self.event_delivered(cq.index),
+            Event::AsyncEventRaised { event, element } => self.async_event_raised(*event, *element),
+            Event::SharedRecvPosted { srq, .. } => self.srq_filled(*srq),
+            Event::SrqDestroyed { srq } => self.srq_destroyed(*srq),
             _ => {}
         }
     }
@@ -73,16 +78,25 @@ impl Checker {
             QpEvent::Completed { completion, cq, released } => {
                 self.completed(number, *cq, completion, *released);
                 self.order_of_completion(number, completion, *released);
+                if completion.status == WcStatus::RnrRetryExcErr {
+                    self.send_failed(number, completion.status);
+                }
             }
             QpEvent::RemoteAccess { class, range, ends } => {
                 self.order_of_access(number, *class, range, *ends);
             }
             QpEvent::RemoteWriteEnded { has_imm } => self.order_of_write(number, *has_imm),
             QpEvent::NakSent { syndrome: Syndrome::RnrNak { .. }, psn } => {
-                self.found_no_receive(number, psn.value());
+                self.found_no_receive(qp, psn.value());
             }
             QpEvent::Dropped { reason: Counter::RxNoReceive, psn, .. } => {
-                self.found_no_receive(number, psn.value());
+                self.found_no_receive(qp, psn.value());
+            }
+            QpEvent::NakReceived { syndrome: Syndrome::RnrNak { .. }, psn } => {
+                self.peer_had_no_receive(number, psn.value());
+            }
+            QpEvent::ReceiverNotReady { retries_left, wait_ns, .. } => {
+                self.waits_for_receive(number, *retries_left, *wait_ns);
             }
             QpEvent::Dropped { reason: Counter::RxBadQkey, .. } => self.other_qkey(number),
             QpEvent::Logged(Cause::PacketDropped { reason, .. }) => match reason {

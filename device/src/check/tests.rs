@@ -2,8 +2,10 @@
 
 use std::cell::Cell;
 
+use pumice_transport::host::QpContext;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{Mtu, QpCapacity, QpState, WcStatus, WorkCompletion};
+use pumice_transport::wire::Qpn;
 
 use super::*;
 
@@ -174,9 +176,11 @@ fn attributes_are_found_that_mean_something_else() {
 fn receives_are_late_if_messages_keep_coming_before_them() {
     let mut checker = checker(100);
     let recv = completion(pumice_transport::types::WcOpcode::Recv);
+    let qpn = Qpn::new(0x12);
+    let context = QpContext { qpn, pd: 1, send_cq: 5, recv_cq: 5, recv_queue: 9, xrcd: 0, ordinal: 0 };
     for message in 0..6 {
-        checker.found_no_receive(0x12, message);
-        checker.found_no_receive(0x12, message);
+        checker.found_no_receive(&context, message);
+        checker.found_no_receive(&context, message);
         at(50);
         checker.receive_posted(0x12);
         checker.completed(0x12, 5, &recv, 0);
@@ -255,4 +259,117 @@ fn lists_pauses_and_whole_polls_are_not_slow() {
         (0..2).for_each(|_| checker.polled(5, &send()));
     }
     assert_eq!(kinds(&mut checker), []);
+}
+
+#[test]
+fn a_long_wait_for_a_receive_is_told_once_where_it_has_no_limit() {
+    let mut checker = checker(8);
+    at(90);
+    checker.rnr_retry_set(0x12, 7);
+    at(91);
+    let wait = |checker: &mut Checker, psn, retries_left, milliseconds: u64| {
+        checker.peer_had_no_receive(0x12, psn);
+        checker.waits_for_receive(0x12, retries_left, milliseconds * 1_000_000);
+    };
+    (0..20).for_each(|_| wait(&mut checker, 1, 6, 500));
+    (2..20).for_each(|psn| wait(&mut checker, psn, 7, 900));
+    (0..3).for_each(|_| wait(&mut checker, 20, 7, 500));
+    assert_eq!(kinds(&mut checker), [], "a limit, other messages, a wait that may end with a receive");
+    (0..3).for_each(|_| wait(&mut checker, 20, 7, 500));
+    assert_eq!(kinds(&mut checker), [("rnr-retry-for-ever", 90, 1)]);
+    let numbers = &checker.findings().all()[0].numbers;
+    assert!(numbers.contains("waited for 1500 ms") && numbers.ends_with("4 RNR NAKs"), "{numbers}");
+}
+
+#[test]
+fn a_connection_that_ends_because_of_no_retries_is_told_where_they_were_set() {
+    let mut checker = checker(8);
+    at(92);
+    checker.rnr_retry_set(0x12, 0);
+    at(93);
+    checker.send_failed(0x12, WcStatus::RnrRetryExcErr);
+    checker.peer_had_no_receive(0x12, 1);
+    checker.send_failed(0x12, WcStatus::RetryExcErr);
+    assert_eq!(kinds(&mut checker), [], "a planned failure, another failure");
+    checker.send_failed(0x12, WcStatus::RnrRetryExcErr);
+    checker.send_failed(0x12, WcStatus::RnrRetryExcErr);
+    assert_eq!(kinds(&mut checker), [("rnr-retries-zero", 92, 1)]);
+}
+
+#[test]
+fn an_empty_shared_queue_is_told_unless_its_limit_was_armed() {
+    let mut checker = checker(8);
+    for (address, handle) in [(0x5000, 9), (0x6000, 10)] {
+        at(94);
+        checker.object_made(address, "shared receive queue", "ibv_create_srq");
+        checker.srq_made(address, handle);
+        checker.srq_was_empty(handle);
+        at(95);
+        checker.srq_filled(handle);
+        checker.srq_filled(handle);
+        assert_eq!(kinds(&mut checker), [], "it was not filled yet");
+    }
+    checker.srq_limit_armed(9);
+    for handle in [9, 10, 10] {
+        checker.srq_was_empty(handle);
+        at(96);
+        checker.srq_filled(handle);
+        checker.srq_destroyed(if handle == 9 { 9 } else { 11 });
+    }
+    assert_eq!(kinds(&mut checker), [("srq-limit-never-armed", 96, 1)]);
+    assert_eq!(checker.findings().all()[0].object, "shared receive queue 1");
+}
+
+#[test]
+fn events_that_are_left_are_told_at_the_end() {
+    use pumice_transport::types::AsyncEventType;
+    let mut checker = checker(8);
+    let of_queue = crate::event::AsyncElement::Cq { cookie: 0x1000 };
+    checker.async_event_raised(AsyncEventType::CqErr, of_queue);
+    at(97);
+    (0..2).for_each(|_| checker.event_delivered(5));
+    at(98);
+    checker.event_delivered(5);
+    checker.events_acknowledged(5, 2);
+    checker.async_event_got(0x2000);
+    checker.async_event_acknowledged(0x2000);
+    at(99);
+    checker.async_event_got(0x1000);
+    checker.ends(true);
+    let found: Vec<_> = kinds(&mut checker).into_iter().filter(|one| one.0 != "objects-left").collect();
+    assert_eq!(found, [("events-not-acknowledged", 97, 1), ("events-not-acknowledged", 99, 1)]);
+    let mut checker = self::checker(8);
+    checker.async_event_raised(AsyncEventType::CommEst, of_queue);
+    checker.async_event_raised(AsyncEventType::CqErr, crate::event::AsyncElement::Cq { cookie: 0x7000 });
+    checker.ends(true);
+    assert!(kinds(&mut checker).iter().all(|one| one.0 == "objects-left"), "no failure, no object");
+    checker.async_event_raised(AsyncEventType::CqErr, of_queue);
+    checker.ends(true);
+    assert!(kinds(&mut checker).contains(&("async-events-never-read", 1, 1)));
+}
+
+#[test]
+fn threads_meet_if_they_are_inside_of_one_domain_at_a_time() {
+    let mut checker = checker(8);
+    let (cq, qp, domain) = (0x1000, 0x2000, 0x8000);
+    checker.belongs_to_thread_domain(qp, domain);
+    at(100);
+    checker.thread_enters(1, "ibv_post_send", qp);
+    at(101);
+    checker.thread_enters(2, "ibv_poll_cq", cq);
+    checker.thread_leaves(2, cq);
+    checker.thread_enters(1, "ibv_post_recv", qp);
+    checker.thread_leaves(1, qp);
+    checker.thread_enters(2, "ibv_post_send", qp);
+    checker.thread_leaves(2, qp);
+    assert_eq!(kinds(&mut checker), [], "another object, the same thread, one after the other");
+    checker.belongs_to_thread_domain(cq, domain);
+    checker.thread_enters(2, "ibv_post_send", qp);
+    at(102);
+    checker.thread_enters(1, "ibv_poll_cq", cq);
+    checker.thread_leaves(1, cq);
+    assert_eq!(kinds(&mut checker), [("thread-domain-shared", 102, 1)]);
+    checker.object_destroyed(qp);
+    checker.thread_enters(1, "ibv_poll_cq", cq);
+    assert_eq!(checker.findings().all()[0].count, 1);
 }

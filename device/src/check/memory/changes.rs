@@ -30,8 +30,16 @@ impl Checker {
         };
         let object = self.owner_of(posted.queue);
         let (wr_id, bytes) = (posted.wr_id, posted.bytes());
-        let numbers =
-            format!("the {bytes} bytes of request {wr_id:#x} of {object}, posted here, changed {when}");
+        let stack = match posted.is_on_stack {
+            true => {
+                "; they are on the stack of the thread that posted it, whose function may have returned: \
+                 IBV_SEND_INLINE copies short payload at the post"
+            }
+            false => "",
+        };
+        let numbers = format!(
+            "the {bytes} bytes of request {wr_id:#x} of {object}, posted here, changed {when}{stack}"
+        );
         let place = posted.place.clone();
         self.found(&SEND_BUFFER_CHANGED, Found { object, numbers, place, related: Vec::new() });
     }

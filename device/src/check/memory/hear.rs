@@ -13,12 +13,18 @@ use super::payload::{Contents, Read};
 use super::regions::Region;
 use super::requests::{Part, Posted, QueueId, Role};
 use super::span::Span;
+use super::state::OwnStack;
 use crate::event::Event;
 
 impl Checker {
     /// Memory is read like this, to see whether it changes; without it, no contents are looked at.
     pub fn reads_memory_by(&mut self, read: Read) {
         self.memory.reader.read = Some(read);
+    }
+
+    /// The stack of the calling thread is known like this; without it, no buffer is said to be on one.
+    pub fn knows_stacks_by(&mut self, own_stack: OwnStack) {
+        self.memory.own_stack = Some(own_stack);
     }
 
     /// Something happened that may be about memory.
@@ -141,6 +147,8 @@ impl Checker {
         let parts = self.parts_of(sges).filter(|parts| !parts.is_empty());
         let Some(parts) = parts else { return self.memory.requests.pass(queue, number) };
         let place = self.here();
+        let (low, high) = self.memory.own_stack.map(|own| own()).unwrap_or_default();
+        let is_on_stack = parts.iter().all(|part| low <= part.span.start && part.span.end <= high);
         let mut posted = Posted {
             queue,
             number,
@@ -150,6 +158,7 @@ impl Checker {
             place,
             end_psn,
             is_signaled,
+            is_on_stack,
             at_post: Contents::Unknown,
             at_departure: None,
             is_shared: false,
@@ -238,11 +247,27 @@ impl Checker {
         if self.memory.requests.knows(shared) { shared } else { QueueId::Receives(qp.qpn.value()) }
     }
 
+    /// The receive that a message takes, of which the first packet came: the oldest one. Of a shared queue, the
+    /// oldest that no message of another queue pair has taken: at least as many are taken here as in fact,
+    /// because a packet that is dropped takes one as well.
+    fn receive_of_message(&mut self, qp: &QpContext) -> Option<u64> {
+        let number = qp.qpn.value();
+        match self.receives_of(qp) {
+            shared @ QueueId::Shared(_) => {
+                if self.memory.taken.contains_key(&number) {
+                    return None;
+                }
+                let identity = self.memory.requests.oldest_unsettled(shared)?;
+                self.memory.taken.insert(number, identity);
+                Some(identity)
+            }
+            own => self.memory.requests.oldest(own),
+        }
+    }
+
     /// The first packet of a message came, for the oldest receive.
     fn message_begins(&mut self, qp: &QpContext) {
-        // Which receive of a shared queue it takes is not told.
-        let queue = QueueId::Receives(qp.qpn.value());
-        let Some(identity) = self.memory.requests.oldest(queue) else { return };
+        let Some(identity) = self.receive_of_message(qp) else { return };
         let Some(posted) = self.memory.requests.at_mut(identity) else { return };
         let is_first = !std::mem::replace(&mut posted.is_settled, true);
         if !is_first || (posted.is_shared && !posted.meets_another) {
@@ -289,6 +314,7 @@ impl Checker {
             }
             return;
         }
+        self.memory.taken.remove(&number);
         let ended = match self.receives_of(qp) {
             queue @ QueueId::Shared(_) => self.memory.requests.end_by_id(queue, completion.wr_id),
             queue if self.memory.requests.knows(queue) => self.memory.requests.end(queue, 1).pop(),
@@ -311,6 +337,7 @@ impl Checker {
         self.memory.requests.drop_queue(QueueId::Sends(qp));
         self.memory.requests.drop_queue(QueueId::Receives(qp));
         self.memory.named.remove(&qp);
+        self.memory.taken.remove(&qp);
         self.memory.landed.retain(|one| one.queue_pair() != Some(qp));
     }
 
@@ -318,6 +345,7 @@ impl Checker {
     pub(in crate::check) fn memory_forked(&mut self) {
         self.memory.requests.clear();
         self.memory.named.clear();
+        self.memory.taken.clear();
         self.memory.landed.clear();
     }
 

@@ -17,3 +17,4 @@ mod tests;
 
 pub use payload::Read;
 pub(super) use state::Memory;
+pub use state::OwnStack;

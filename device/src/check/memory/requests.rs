@@ -67,6 +67,8 @@ pub(super) struct Posted {
     /// The PSN after its last packet.
     pub(super) end_psn: Psn,
     pub(super) is_signaled: bool,
+    /// All of it lies on the stack of the thread that posted it.
+    pub(super) is_on_stack: bool,
     /// What its buffers held when it was posted, and when its last packet left.
     pub(super) at_post: Contents,
     pub(super) at_departure: Option<Contents>,
@@ -166,6 +168,13 @@ impl Requests {
     /// The oldest request of a queue that has not ended, if it is remembered.
     pub(super) fn oldest(&self, queue: QueueId) -> Option<u64> {
         self.find(queue, self.queues.get(&queue)?.ended)
+    }
+
+    /// The oldest request of a shared queue whose message has not begun.
+    pub(super) fn oldest_unsettled(&self, queue: QueueId) -> Option<u64> {
+        let list = &self.queues.get(&queue)?.list;
+        let is_it = |identity: &u64| self.entries.get(identity).is_some_and(|one| !one.is_settled);
+        list.iter().map(|(_, identity)| *identity).take(MAX_LOOKS).find(is_it)
     }
 
     /// The requests of a queue whose number is at least `from`, oldest first.

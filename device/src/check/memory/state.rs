@@ -11,15 +11,21 @@ use super::regions::Regions;
 use super::requests::{QueueId, Requests, Role};
 use super::span::Span;
 
+/// The stack of the calling thread: its first byte, and the first one behind it.
+pub type OwnStack = fn() -> (u64, u64);
+
 /// The memory of a program, as far as its device has to do with it.
 #[derive(Debug, Default)]
 pub(in crate::check) struct Memory {
     pub(super) reader: Reader,
+    pub(super) own_stack: Option<OwnStack>,
     pub(super) regions: Regions,
     pub(super) requests: Requests,
     /// By the number of the queue pair that serves it: what the latest request of the peer names, and where
     /// that is while its packets arrive.
     pub(super) named: HashMap<u32, (RemoteRange, Option<Span>), FnvBuildHasher>,
+    /// Receives of shared queues whose messages arrive, by the numbers of the queue pairs.
+    pub(super) taken: HashMap<u32, u64, FnvBuildHasher>,
     /// Requests whose buffers overlap, and whose completions wait to be polled; oldest first.
     pub(super) landed: VecDeque<Landed>,
 }

@@ -479,3 +479,65 @@ fn a_buffer_may_be_prepared_for_inline_payload_and_a_region_may_change() {
     rung.receives(2, 8);
     assert_eq!(rung.found(), []);
 }
+
+#[test]
+fn receives_of_a_shared_queue_are_looked_at_in_their_order() {
+    let mut rung = Rung::new();
+    let post = |rung: &mut Rung, line: u64| {
+        at(line);
+        let request = RecvRequest { wr_id: line, sges: &[sge(line * 64, 64)] };
+        rung.device(&Event::SharedRecvPosted { srq: 9, request: &request });
+    };
+    for line in 100..104 {
+        post(&mut rung, line);
+    }
+    rung.comes(ONLY);
+    write(100 * 64);
+    rung.receives(100, 8);
+    write(100 * 64);
+    rung.comes(FIRST);
+    write(101 * 64);
+    rung.comes(FIRST);
+    rung.comes(LAST);
+    rung.receives(101, 8);
+    assert_eq!(rung.found(), [], "the messages change them, the first packet came twice");
+    write(102 * 64);
+    write(103 * 64);
+    rung.comes(ONLY);
+    rung.receives(102, 8);
+    assert_eq!(rung.found(), [("receive-buffer-written", 102, 1)]);
+    rung.comes(ONLY);
+    assert_eq!(rung.found().last(), Some(&("receive-buffer-written", 103, 1)));
+}
+
+#[test]
+fn what_overlaps_in_a_shared_queue_is_found_as_in_others() {
+    let mut rung = Rung::new();
+    for line in [110, 111] {
+        at(line);
+        let request = RecvRequest { wr_id: line, sges: &[sge(0, 64)] };
+        rung.device(&Event::SharedRecvPosted { srq: 9, request: &request });
+    }
+    rung.comes(ONLY);
+    write(3);
+    rung.receives(110, 8);
+    rung.comes(ONLY);
+    write(3);
+    rung.receives(111, 8);
+    assert_eq!(rung.found(), [("buffers-overlap", 111, 1)]);
+}
+
+#[test]
+fn payload_that_changes_on_a_stack_is_said_to_be_there() {
+    for says in [true, false] {
+        let mut rung = Rung::new();
+        let stack: fn() -> (u64, u64) =
+            if says { || (MEMORY, MEMORY + 64) } else { || (MEMORY + 8, MEMORY + 64) };
+        rung.0.knows_stacks_by(stack);
+        rung.send(0, SendOpcode::Send, true, &[sge(0, 8), sge(56, 8)]);
+        write(0);
+        rung.sent();
+        assert_eq!(rung.numbers().contains("IBV_SEND_INLINE copies"), says);
+        assert_eq!(rung.found().len(), 1);
+    }
+}

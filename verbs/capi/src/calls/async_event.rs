@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::ground::abi::{ibv_async_event, ibv_context};
 use crate::ground::arguments::{In, Out};
+use crate::ground::check;
 use crate::ground::errno::{INVALID, set_errno};
 use crate::ground::outcome::{number, value};
 use crate::objects::context::Context;
@@ -40,12 +41,18 @@ pub(crate) extern "C-unwind" fn ibv_get_async_event(
     }
 }
 
+/// The address of what an event is about; a number if that is none.
+fn about(event: &ibv_async_event) -> u64 {
+    event.element.addr() as u64
+}
+
 /// False: another thread was faster, or the event's object is gone.
 #[inline(never)]
 extern "C" fn take_event(context: *mut ibv_context, event: Out<'_, ibv_async_event>) -> bool {
     value(false, || {
         let taken = Context::of(context).ok().and_then(|open| open.async_events().take());
         let (Some(taken), Some(place)) = (taken, event.optional()) else { return false };
+        check::tell(|checker| checker.async_event_got(about(&taken)));
         place.set(taken);
         true
     })
@@ -54,6 +61,7 @@ extern "C" fn take_event(context: *mut ibv_context, event: Out<'_, ibv_async_eve
 pub(crate) extern "C" fn ibv_ack_async_event(event: In<'_, ibv_async_event>) {
     value((), || {
         if let Some(event) = event.optional() {
+            check::tell(|checker| checker.async_event_acknowledged(about(event)));
             acknowledge(event);
         }
     });

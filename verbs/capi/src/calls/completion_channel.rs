@@ -70,6 +70,8 @@ pub(crate) extern "C" fn ibv_ack_cq_events(cq: Trusted<'_, ibv_cq>, nevents: c_u
     value((), || {
         if let Some(queue) = cq.optional::<Cq>() {
             queue.queue().ack_events(nevents.into());
+            let handle = queue.queue().handle().index;
+            check::tell(|checker| checker.events_acknowledged(handle, nevents.into()));
         }
     });
 }

@@ -145,6 +145,9 @@ pub(crate) fn imm_or_key(completion: &WorkCompletion) -> u32 {
 fn to_c(completion: &WorkCompletion) -> ibv_wc {
     if completion.status != WcStatus::Success {
         show_refused(completion.qp_num);
+        if check::is_on() {
+            return failed_to_c(completion);
+        }
     }
     ibv_wc {
         wr_id: completion.wr_id,
@@ -160,5 +163,29 @@ fn to_c(completion: &WorkCompletion) -> ibv_wc {
         slid: completion.slid,
         sl: completion.sl,
         dlid_path_bits: completion.dlid_path_bits,
+    }
+}
+
+/// What checked programs find in the fields that a failed completion does not have. Adapters leave there what
+/// was there before.
+const NO_FIELD: u32 = 0xdead_beef;
+
+/// A failed completion, as checked programs get it.
+#[cold]
+fn failed_to_c(completion: &WorkCompletion) -> ibv_wc {
+    ibv_wc {
+        wr_id: completion.wr_id,
+        status: completion.status as u32,
+        opcode: NO_FIELD,
+        vendor_err: completion.vendor_err,
+        byte_len: NO_FIELD,
+        imm_data: NO_FIELD,
+        qp_num: completion.qp_num,
+        src_qp: NO_FIELD,
+        wc_flags: NO_FIELD,
+        pkey_index: NO_FIELD as u16,
+        slid: NO_FIELD as u16,
+        sl: NO_FIELD as u8,
+        dlid_path_bits: NO_FIELD as u8,
     }
 }

@@ -26,6 +26,7 @@ use crate::objects::protection_domain::Pd;
 const MASK_FLAGS: u32 = 1;
 const MASK_PD: u32 = 1 << 1;
 /// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED` and `..._IGNORE_OVERRUN`: true or harmless here.
+const SINGLE_THREADED: u32 = 1;
 const KNOWN_FLAGS: u32 = 3;
 /// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP` and `..._TIMESTAMP_WALLCLOCK`.
 const WC_STAMP: u64 = 1 << 7;
@@ -54,8 +55,10 @@ pub(crate) extern "C" fn create_cq_ex(
         if attributes.comp_mask & MASK_FLAGS != 0 && attributes.flags & !KNOWN_FLAGS != 0 {
             return Err(NOT_SUPPORTED);
         }
-        let domain_use = if attributes.comp_mask & MASK_PD != 0 {
-            let domain = live::<Pd>(attributes.parent_domain)?;
+        let domain = (attributes.comp_mask & MASK_PD != 0)
+            .then(|| live::<Pd>(attributes.parent_domain))
+            .transpose()?;
+        let domain_use = if let Some(domain) = &domain {
             let not_parent = || INVALID.because(|| "completion queues are made in parent domains".to_owned());
             Some(domain.begin_use().ok_or_else(not_parent)?)
         } else {
@@ -72,7 +75,15 @@ pub(crate) extern "C" fn create_cq_ex(
             domain_use,
             set_operations,
         };
-        Cq::create(context, wanted).map(<*mut ibv_cq>::cast)
+        let cq = Cq::create(context, wanted)?;
+        match domain {
+            Some(domain) => domain.tell_thread_of(cq),
+            None if attributes.comp_mask & MASK_FLAGS != 0 && attributes.flags & SINGLE_THREADED != 0 => {
+                check::for_one_thread(cq.addr(), cq.addr());
+            }
+            None => {}
+        }
+        Ok(cq.cast())
     })
 }
 

@@ -56,6 +56,6 @@ pub(crate) extern "C" fn alloc_parent_domain(
             return Err(INVALID
                 .because(|| "a parent domain is made of a protection domain of its context".to_owned()));
         }
-        Ok(hand_out(Pd::parent_of(&domain, thread.as_deref())))
+        Ok(hand_out(Pd::parent_of(&domain, thread.as_deref(), attributes.td)))
     })
 }

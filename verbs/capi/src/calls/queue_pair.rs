@@ -128,11 +128,14 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
             events,
             registration: None,
             series,
-            _domain_use: pd.and_then(|pd| pd.begin_use()),
+            _domain_use: pd.as_ref().and_then(|pd| pd.begin_use()),
         },
     );
     let pointer = hand_out_shared(&room.fill(qp));
     tell_made(pointer, qp_type, &attributes);
+    if let Some(pd) = &pd {
+        pd.tell_thread_of(pointer);
+    }
     Ok((pointer, attributes))
 }
 

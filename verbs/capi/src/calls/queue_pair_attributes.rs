@@ -128,10 +128,18 @@ pub(crate) fn write_attributes(attr: &Place<'_, ibv_qp_attr>, c: &ibv_qp_attr, a
 const RESET: u32 = 0;
 const ERROR: u32 = 6;
 
-/// Tells the checker of a change that the program itself asks for.
+/// Tells the checker of a change: what follows from `rnr_retry`, and all of one that the program itself asks
+/// for.
 fn tell_modified(qp: &Qp, attributes: &QpAttributes, mask: AttributeMask, is_done: bool) {
+    if !check::is_on() {
+        return;
+    }
+    if is_done && mask.contains(AttributeMask::RNR_RETRY) {
+        let (number, rnr_retry) = (qp.number().value(), attributes.rnr_retry);
+        check::tell(|checker| checker.rnr_retry_set(number, rnr_retry));
+    }
     let is_of_program = || current().is_some_and(|made| made.call.starts_with("ibv_"));
-    if !check::is_on() || !is_of_program() {
+    if !is_of_program() {
         return;
     }
     let (hca, vector) = (qp.hca(), &attributes.address_vector);

@@ -61,7 +61,10 @@ pub(crate) fn create(
         (c.xrc_domain, c.xrc_cq) = (xrcd, cq);
     }
     let hca = Arc::clone(context.hca());
-    Ok(hand_out_shared(&room.fill(Srq::new(c, hca, handle, events, domain.begin_use()))))
+    let pointer = hand_out_shared(&room.fill(Srq::new(c, hca, handle, events, domain.begin_use())));
+    check::tell(|checker| checker.srq_made(pointer.addr() as u64, handle.index));
+    domain.tell_thread_of(pointer);
+    Ok(pointer)
 }
 
 pub(crate) extern "C" fn ibv_create_srq(
@@ -127,7 +130,11 @@ pub(crate) extern "C" fn ibv_modify_srq(
             max_wr: (mask & CHANGE_MAX_WR != 0).then_some(attributes.max_wr),
             limit: (mask & CHANGE_LIMIT != 0).then_some(attributes.srq_limit),
         };
-        Ok(srq.hca().modify_srq(srq.handle(), change)?)
+        srq.hca().modify_srq(srq.handle(), change)?;
+        if change.limit.is_some_and(|limit| limit > 0) {
+            check::tell(|checker| checker.srq_limit_armed(srq.handle().index));
+        }
+        Ok(())
     })
 }
 

@@ -7,7 +7,8 @@ use pumice_device::ground::table::Handle;
 use super::context::Context;
 use super::thread_domain::Td;
 use super::usage::{Usage, Use};
-use crate::ground::abi::{ibv_context, ibv_pd};
+use crate::ground::abi::{ibv_context, ibv_pd, ibv_td};
+use crate::ground::check;
 use crate::ground::errno::Errno;
 use crate::ground::handles::{Held, Identity, Listed, Shown, shown};
 
@@ -20,6 +21,8 @@ pub(crate) struct Pd {
     usage: Usage,
     /// Of a parent domain: of the protection domain and of the thread domain.
     parent: Option<(Use, Option<Use>)>,
+    /// Of a parent domain: the program's pointer to its thread domain; 0 if it has none.
+    thread_domain: usize,
 }
 
 // SAFETY: the first field is the C structure.
@@ -38,12 +41,19 @@ impl Listed for Pd {
 impl Pd {
     pub(crate) fn new(context: *mut ibv_context, handle: Handle) -> Pd {
         let c = Shown::new(ibv_pd { context, handle: handle.index });
-        Pd { c, handle, usage: Usage::default(), parent: None }
+        Pd { c, handle, usage: Usage::default(), parent: None, thread_domain: 0 }
     }
 
-    pub(crate) fn parent_of(domain: &Pd, thread: Option<&Td>) -> Pd {
+    pub(crate) fn parent_of(domain: &Pd, thread: Option<&Td>, thread_domain: *mut ibv_td) -> Pd {
         let parent = Some((domain.usage.begin(), thread.map(Td::begin_use)));
-        Pd { parent, ..Pd::new(domain.context_pointer(), domain.handle) }
+        Pd { parent, thread_domain: thread_domain.addr(), ..Pd::new(domain.context_pointer(), domain.handle) }
+    }
+
+    /// Tells the checker that an object of the domain is for one thread at a time, if the program promised so.
+    pub(crate) fn tell_thread_of<T>(&self, object: *const T) {
+        if self.thread_domain != 0 {
+            check::for_one_thread(object.addr(), self.thread_domain);
+        }
     }
 
     pub(crate) const fn is_parent(&self) -> bool {

@@ -12,6 +12,7 @@ mod outputs;
 mod stack;
 mod state;
 mod symbols;
+mod threads;
 mod writer;
 
 use std::sync::Arc;
@@ -22,9 +23,11 @@ use pumice_device::event::Subscriber;
 
 use state::checker;
 pub(crate) use state::{is_on, tell};
+pub(crate) use threads::{for_one_thread, leaves};
 
 /// The program makes a call, which is given the object at this address; 0 if none.
-pub(crate) fn enters(call: &str, address: usize) {
+pub(crate) fn enters(call: &'static str, address: usize) {
+    threads::enters(call, address);
     let mut may_crash = false;
     tell(|checker| may_crash = checker.enters(call, address as u64));
     if may_crash {

@@ -1,6 +1,6 @@
 //! Call stacks of the calling thread.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -14,6 +14,7 @@ const MAX_DEPTH: usize = 96;
 
 thread_local! {
     static KNOWN: RefCell<KnownStacks> = const { RefCell::new(KnownStacks::new()) };
+    static OWN_STACK: OnceCell<(u64, u64)> = const { OnceCell::new() };
 }
 
 /// Puts the return addresses of the program's frames into `addresses`, innermost first. Takes no lock, but
@@ -55,6 +56,31 @@ pub(super) fn switches() -> u64 {
         usage.assume_init()
     };
     usage.ru_nvcsw.unsigned_abs()
+}
+
+/// The stack of the calling thread: its first byte, and the first one behind it. Both 0 if it is not known.
+pub(super) fn own_stack() -> (u64, u64) {
+    let known = OWN_STACK.try_with(|own| *own.get_or_init(ask_for_stack));
+    known.unwrap_or_default()
+}
+
+fn ask_for_stack() -> (u64, u64) {
+    let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
+    let (mut first, mut bytes) = (std::ptr::null_mut(), 0);
+    // SAFETY: the first function fills the structure if it returns 0; then the second reads it, and the third
+    // frees what the first allocated.
+    unsafe {
+        if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
+            return (0, 0);
+        }
+        let known = libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut first, &raw mut bytes);
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        if known != 0 {
+            return (0, 0);
+        }
+    }
+    let first = first.addr() as u64;
+    (first, first.saturating_add(bytes as u64))
 }
 
 /// Where this library is in memory.

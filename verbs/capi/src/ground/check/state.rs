@@ -45,6 +45,7 @@ pub(super) fn checker() -> &'static Arc<Mutex<Checker>> {
         if on_demand_is_available() {
             checker.reads_memory_by(read_mapped);
         }
+        checker.knows_stacks_by(stack::own_stack);
         Arc::new(Mutex::new(checker))
     })
 }

@@ -105,6 +105,7 @@ pub(super) fn leave(passage: Passage, end: impl FnOnce() -> End, about: About) {
 #[inline(never)]
 fn left(passage: Passage, end: End, about: About) {
     let Some(made) = current::end() else { return };
+    check::leaves(about.address);
     match end {
         End::Idle if passage.refused.is_none() => return state::take_back(&made),
         End::Done if LISTEN.contains(&made.call) => state::listens(),

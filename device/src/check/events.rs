@@ -1,0 +1,158 @@
+//! Events: those that are not acknowledged, and those that the program never reads.
+
+use std::collections::BTreeMap;
+
+use pumice_transport::types::AsyncEventType;
+
+use super::checker::{Checker, Found, counted, related};
+use super::kind::{ASYNC_EVENTS_NEVER_READ, EVENTS_NOT_ACKNOWLEDGED};
+use super::queues::{Armed, Cq};
+use super::stack::Stack;
+use crate::event::AsyncElement;
+
+/// Objects with asynchronous events that are not acknowledged; of others nothing is said.
+const MAX_OBJECTS: usize = 4096;
+
+/// Asynchronous events.
+#[derive(Debug, Default)]
+pub(super) struct Async {
+    /// The program has got one.
+    is_read: bool,
+    /// Those that tell of something that nothing else tells of.
+    raised: u64,
+    /// The first of these: what it says of which object, and where that was made.
+    first: Option<(&'static str, String, Stack)>,
+    /// Those that the program got and has not acknowledged, by the addresses of their objects, and where it
+    /// got the first of them.
+    unacknowledged: BTreeMap<u64, (u64, Stack)>,
+}
+
+/// The name of an event that tells of something that a program has to know.
+const fn name_of(event: AsyncEventType) -> Option<&'static str> {
+    match event {
+        AsyncEventType::CqErr => Some("IBV_EVENT_CQ_ERR"),
+        AsyncEventType::QpFatal => Some("IBV_EVENT_QP_FATAL"),
+        AsyncEventType::QpReqErr => Some("IBV_EVENT_QP_REQ_ERR"),
+        AsyncEventType::QpAccessErr => Some("IBV_EVENT_QP_ACCESS_ERR"),
+        AsyncEventType::SrqErr => Some("IBV_EVENT_SRQ_ERR"),
+        AsyncEventType::SrqLimitReached => Some("IBV_EVENT_SRQ_LIMIT_REACHED"),
+        _ => None,
+    }
+}
+
+impl Checker {
+    pub(super) fn event_raised(&mut self, handle: u32) {
+        if let Some(cq) = self.cqs.get_mut(&handle) {
+            cq.armed = Armed::No;
+            cq.events_queued = cq.events_queued.saturating_add(1);
+            cq.stir();
+        }
+    }
+
+    pub(super) fn event_delivered(&mut self, handle: u32) {
+        let Some(cq) = self.cqs.get_mut(&handle) else { return };
+        cq.events_queued = cq.events_queued.saturating_sub(1);
+        cq.stir();
+        cq.unacknowledged = cq.unacknowledged.saturating_add(1);
+        if cq.unacknowledged == 1 {
+            let got_at = self.here();
+            if let Some(cq) = self.cqs.get_mut(&handle) {
+                cq.got_at = got_at;
+            }
+        }
+    }
+
+    /// The program acknowledges so many completion events.
+    pub fn events_acknowledged(&mut self, handle: u32, count: u64) {
+        if let Some(cq) = self.cqs.get_mut(&handle) {
+            cq.unacknowledged = cq.unacknowledged.saturating_sub(count);
+        }
+    }
+
+    pub(super) fn async_event_raised(&mut self, event: AsyncEventType, element: AsyncElement) {
+        let (AsyncElement::Cq { cookie } | AsyncElement::Qp { cookie, .. } | AsyncElement::Srq { cookie }) =
+            element
+        else {
+            return;
+        };
+        // What has no object is the device's own, or that of a call that made it for itself.
+        if let (Some(name), Some(object)) = (name_of(event), self.objects.at(cookie)) {
+            self.asynchronous.raised = self.asynchronous.raised.saturating_add(1);
+            let first = || (name, object.name(), object.made.clone());
+            self.asynchronous.first.get_or_insert_with(first);
+        }
+    }
+
+    /// The program gets an asynchronous event; `address`: of the object that it is about, 0 if none.
+    pub fn async_event_got(&mut self, address: u64) {
+        self.asynchronous.is_read = true;
+        if self.objects.at(address).is_none() {
+            return;
+        }
+        let place = self.here();
+        let known = &mut self.asynchronous.unacknowledged;
+        if known.len() < MAX_OBJECTS || known.contains_key(&address) {
+            let (count, _) = known.entry(address).or_insert((0, place));
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// The program acknowledges an asynchronous event about the object at an address.
+    pub fn async_event_acknowledged(&mut self, address: u64) {
+        let known = &mut self.asynchronous.unacknowledged;
+        if let Some((count, _)) = known.get_mut(&address) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                known.remove(&address);
+            }
+        }
+    }
+
+    /// The program destroys the object at an address, and has not acknowledged so many events of it for a
+    /// second.
+    pub fn waits_for_acknowledgements(&mut self, address: u64, count: u64, events: &str, remedy: &str) {
+        let place = self.here();
+        let Some(object) = self.objects.at(address) else { return };
+        let (made, object) = (object.made.clone(), object.name());
+        let numbers = format!(
+            "events of {object} that are not acknowledged: {count} {events} ({remedy}); the call blocks \
+             until they are"
+        );
+        let related = vec![related(format!("{object} was made here"), &made)];
+        self.found(&EVENTS_NOT_ACKNOWLEDGED, Found { object, numbers, place, related });
+    }
+
+    /// The process ends well: events that are left.
+    pub(super) fn tell_events_left(&mut self, cqs: &BTreeMap<u32, Cq>) {
+        let unacknowledged = std::mem::take(&mut self.asynchronous.unacknowledged);
+        let asynchronous = unacknowledged.into_iter().filter_map(|(address, (count, got_at))| {
+            let object = self.objects.at(address)?;
+            Some((object.name(), object.made.clone(), count, "asynchronous event", got_at))
+        });
+        let of_queues = cqs.values().filter(|cq| cq.unacknowledged > 0);
+        let completion = of_queues.map(|cq| {
+            (cq.name.clone(), cq.made.clone(), cq.unacknowledged, "completion event", cq.got_at.clone())
+        });
+        let left: Vec<_> = completion.chain(asynchronous).collect();
+        for (object, made, count, events, place) in left {
+            let numbers = format!(
+                "{} of {object}, got here, is not acknowledged at the end of the process: the object cannot be \
+                 destroyed",
+                counted(count, events)
+            );
+            let related = vec![related(format!("{object} was made here"), &made)];
+            self.found(&EVENTS_NOT_ACKNOWLEDGED, Found { object, numbers, place, related });
+        }
+        self.tell_unread();
+    }
+
+    fn tell_unread(&mut self) {
+        let Async { is_read, raised, .. } = self.asynchronous;
+        let Some((name, object, place)) = self.asynchronous.first.take().filter(|_| !is_read) else { return };
+        let numbers = format!(
+            "{} came, the first of them {name} of {object}, and the program never called ibv_get_async_event",
+            counted(raised, "asynchronous event")
+        );
+        self.found(&ASYNC_EVENTS_NEVER_READ, Found { object, numbers, place, related: Vec::new() });
+    }
+}

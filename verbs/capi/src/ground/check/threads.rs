@@ -1,0 +1,39 @@
+//! Objects that the program has promised to use with one thread at a time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::state::{is_on, tell};
+
+/// There is such an object.
+static HAS_ANY: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static OWN: u8 = const { 0 };
+}
+
+/// A number that no other thread has now: an address of its own.
+fn own() -> u64 {
+    OWN.try_with(|own| (own as *const u8).addr() as u64).unwrap_or_default()
+}
+
+/// The object at an address is for one thread at a time, together with the others of `domain`: the address of
+/// a thread domain, or its own.
+pub(crate) fn for_one_thread(address: usize, domain: usize) {
+    if is_on() {
+        tell(|checker| checker.belongs_to_thread_domain(address as u64, domain as u64));
+        HAS_ANY.store(true, Ordering::Relaxed);
+    }
+}
+
+pub(super) fn enters(call: &'static str, address: usize) {
+    if address != 0 && HAS_ANY.load(Ordering::Relaxed) {
+        tell(|checker| checker.thread_enters(own(), call, address as u64));
+    }
+}
+
+/// A call of which [`super::enters`] was told ends.
+pub(crate) fn leaves(address: usize) {
+    if address != 0 && HAS_ANY.load(Ordering::Relaxed) {
+        tell(|checker| checker.thread_leaves(own(), address as u64));
+    }
+}
