@@ -5,7 +5,7 @@ int main(void)
 	static char others[64];
 	struct ends ends;
 	open_device(&ends);
-	make_ends(&ends, 8);
+	make_ends(&ends, 8); // BUG: async-events-never-read
 	connect_ends(&ends);
 	struct ibv_mr *mr =
 		ibv_reg_mr(ends.pd, others, sizeof(others), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
