@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::events::Async;
 use super::finding::{Finding, Findings, Related};
 use super::kind::{Family, Kind};
 use super::memory::Memory;
 use super::objects::Objects;
 use super::orders::Ordering;
-use super::queues::{Cq, Posts, Qp, Srq};
+use super::queues::{Async, Cq, Posts, Qp, Srq, Threads};
 use super::stack::{Stack, Stacks};
-use super::threads::Threads;
 
 /// Puts the return addresses of the program's frames into a list, innermost first.
 pub type Capture = fn(&mut Vec<u64>);

@@ -6,26 +6,11 @@ use pumice_transport::types::AsyncEventType;
 
 use super::checker::{Checker, Found, counted, related};
 use super::kind::{ASYNC_EVENTS_NEVER_READ, EVENTS_NOT_ACKNOWLEDGED};
-use super::queues::{Armed, Cq};
-use super::stack::Stack;
+use super::queues::{Armed, Async, Cq};
 use crate::event::AsyncElement;
 
 /// Objects with asynchronous events that are not acknowledged; of others nothing is said.
 const MAX_OBJECTS: usize = 4096;
-
-/// Asynchronous events.
-#[derive(Debug, Default)]
-pub(super) struct Async {
-    /// The program has got one.
-    is_read: bool,
-    /// Those that tell of something that nothing else tells of.
-    raised: u64,
-    /// The first of these: what it says of which object, and where that was made.
-    first: Option<(&'static str, String, Stack)>,
-    /// Those that the program got and has not acknowledged, by the addresses of their objects, and where it
-    /// got the first of them.
-    unacknowledged: BTreeMap<u64, (u64, Stack)>,
-}
 
 /// The name of an event that tells of something that a program has to know.
 const fn name_of(event: AsyncEventType) -> Option<&'static str> {
@@ -136,8 +121,8 @@ impl Checker {
         let left: Vec<_> = completion.chain(asynchronous).collect();
         for (object, made, count, events, place) in left {
             let numbers = format!(
-                "{} of {object}, got here, is not acknowledged at the end of the process: the object cannot be \
-                 destroyed",
+                "{} of {object}, got here, is not acknowledged at the end of the process: the object cannot \
+                 be destroyed",
                 counted(count, events)
             );
             let related = vec![related(format!("{object} was made here"), &made)];

@@ -138,8 +138,8 @@ kinds! {
         what: "Asynchronous events of failures or limits came, and the program never read one.",
         why: "Nothing else tells of a completion queue that overran, of a request of the peer that was \
             refused, or of a shared receive queue that runs low: the program waits for what cannot come.",
-        remedy: "Let a thread call ibv_get_async_event and ibv_ack_async_event in a loop, or poll the async_fd \
-            of the context.";
+        remedy: "Let a thread call ibv_get_async_event and ibv_ack_async_event in a loop, or poll the \
+            async_fd of the context.";
 
     WC_FIELD_OF_ERROR "wc-field-of-error" Completions
         what: "The program reads a field of a failed completion that is valid for successful ones only.",
@@ -173,12 +173,13 @@ kinds! {
 
     RNR_RETRIES_ZERO "rnr-retries-zero" Connections
         what: "A queue pair with rnr_retry 0 ended at the first message for which the peer had no receive.",
-        why: "A receive that is posted a moment too late ends the connection with RNR_RETRY_EXC_ERR. The wait \
-            that the peer asks for with min_rnr_timer does not help, because nothing is sent a second time.",
+        why: "A receive that is posted a moment too late ends the connection with RNR_RETRY_EXC_ERR. The \
+            wait that the peer asks for with min_rnr_timer does not help, because nothing is sent a second time.",
         remedy: "Set rnr_retry to 7, or to 1 to 6 for a limit, and post receives before the peer can send.";
 
     RNR_RETRY_FOR_EVER "rnr-retry-for-ever" Connections
-        what: "A queue pair with rnr_retry 7 has waited for more than a second for the peer to post a receive.",
+        what: "A queue pair with rnr_retry 7 has waited for more than a second for the peer to post a \
+            receive.",
         why: "The value 7 is no number but means for ever: if the peer posts no receive, the request never \
             completes and no error comes.",
         remedy: "Let the peer post receives before this side sends; to learn of a peer that does not, set \

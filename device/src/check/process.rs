@@ -1,10 +1,9 @@
 //! The process: lives of objects, forks, and the end.
 
 use super::checker::{Checker, Found, counted, related};
-use super::events::Async;
 use super::kind::{FORK_WITHOUT_INIT, OBJECTS_LEFT, USED_AFTER_DESTROY, USED_AFTER_FORK};
 use super::objects::Object;
-use super::threads::Threads;
+use super::queues::{Async, Threads};
 
 /// What messages call memory regions.
 pub(super) const REGION: &str = "memory region";

@@ -1,4 +1,6 @@
-//! What is known of completion queues and queue pairs.
+//! What is known of queues, of their events, and of the threads that use them.
+
+use std::collections::BTreeMap;
 
 use pumice_transport::types::{QpCapacity, QpState};
 
@@ -159,4 +161,36 @@ pub(super) struct Srq {
     /// The program has armed its limit.
     pub(super) was_armed: bool,
     pub(super) is_told: bool,
+}
+
+/// Asynchronous events.
+#[derive(Debug, Default)]
+pub(super) struct Async {
+    /// The program has got one.
+    pub(super) is_read: bool,
+    /// Those that tell of something that nothing else tells of.
+    pub(super) raised: u64,
+    /// The first of these: what it says of which object, and where that was made.
+    pub(super) first: Option<(&'static str, String, Stack)>,
+    /// Those that the program got and has not acknowledged, by the addresses of their objects, and where it
+    /// got the first of them.
+    pub(super) unacknowledged: BTreeMap<u64, (u64, Stack)>,
+}
+
+/// A thread in a call that is given an object of a domain.
+#[derive(Debug)]
+pub(super) struct Inside {
+    pub(super) thread: u64,
+    pub(super) call: &'static str,
+    pub(super) address: u64,
+    pub(super) place: Stack,
+}
+
+/// Domains, and the threads that are inside of them.
+#[derive(Debug, Default)]
+pub(super) struct Threads {
+    /// Domains by the addresses of their objects. A domain is named by an address, too.
+    pub(super) domains: BTreeMap<u64, u64>,
+    /// The one thread that is inside of a domain; further ones are told of.
+    pub(super) inside: BTreeMap<u64, Inside>,
 }

@@ -1,32 +1,12 @@
-//! Objects that one thread at a time may use: those of a thread domain, and completion queues that are made for
-//! a single thread.
-
-use std::collections::BTreeMap;
+//! Objects that one thread at a time may use: those of a thread domain, and completion queues that are made
+//! for a single thread.
 
 use super::checker::{Checker, Found, related};
 use super::kind::THREAD_DOMAIN_SHARED;
-use super::stack::Stack;
+use super::queues::Inside;
 
 /// Objects of thread domains that are known; of others nothing is said.
 const MAX_MEMBERS: usize = 1 << 17;
-
-/// A thread in a call that is given an object of a domain.
-#[derive(Debug)]
-struct Inside {
-    thread: u64,
-    call: &'static str,
-    address: u64,
-    place: Stack,
-}
-
-/// Domains, and the threads that are inside of them.
-#[derive(Debug, Default)]
-pub(super) struct Threads {
-    /// Domains by the addresses of their objects. A domain is named by an address, too.
-    domains: BTreeMap<u64, u64>,
-    /// The one thread that is inside of a domain; further ones are told of.
-    inside: BTreeMap<u64, Inside>,
-}
 
 impl Checker {
     /// The object at an address may be used by one thread at a time, together with all others of the domain:

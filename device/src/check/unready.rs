@@ -13,8 +13,8 @@ const FOR_EVER: u8 = 7;
 const LONG_NS: u64 = 1_000_000_000;
 
 impl Checker {
-    /// A change of a queue pair that succeeded has set `rnr_retry`, be it the program's own call or one that a
-    /// call of the connection manager makes.
+    /// A change of a queue pair that succeeded has set `rnr_retry`, be it the program's own call or one that
+    /// a call of the connection manager makes.
     pub fn rnr_retry_set(&mut self, number: u32, rnr_retry: u8) {
         let place = self.here();
         if let Some(qp) = self.qps.get_mut(&number) {

@@ -49,7 +49,8 @@ impl Pd {
         Pd { parent, thread_domain: thread_domain.addr(), ..Pd::new(domain.context_pointer(), domain.handle) }
     }
 
-    /// Tells the checker that an object of the domain is for one thread at a time, if the program promised so.
+    /// Tells the checker that an object of the domain is for one thread at a time, if the program promised
+    /// that.
     pub(crate) fn tell_thread_of<T>(&self, object: *const T) {
         if self.thread_domain != 0 {
             check::for_one_thread(object.addr(), self.thread_domain);
