@@ -174,7 +174,8 @@ kinds! {
     RNR_RETRIES_ZERO "rnr-retries-zero" Connections
         what: "A queue pair with rnr_retry 0 ended at the first message for which the peer had no receive.",
         why: "A receive that is posted a moment too late ends the connection with RNR_RETRY_EXC_ERR. The \
-            wait that the peer asks for with min_rnr_timer does not help, because nothing is sent a second time.",
+            wait that the peer asks for with min_rnr_timer does not help, because nothing is sent a second \
+            time.",
         remedy: "Set rnr_retry to 7, or to 1 to 6 for a limit, and post receives before the peer can send.";
 
     RNR_RETRY_FOR_EVER "rnr-retry-for-ever" Connections

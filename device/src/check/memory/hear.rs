@@ -248,8 +248,8 @@ impl Checker {
     }
 
     /// The receive that a message takes, of which the first packet came: the oldest one. Of a shared queue,
-    /// the oldest that no message of another queue pair has taken: at least as many are taken here as in fact,
-    /// because a packet that is dropped takes one as well.
+    /// the oldest that no message of another queue pair has taken: at least as many are taken here as in
+    /// fact, because a packet that is dropped takes one as well.
     fn receive_of_message(&mut self, qp: &QpContext) -> Option<u64> {
         let number = qp.qpn.value();
         match self.receives_of(qp) {
