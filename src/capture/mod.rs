@@ -94,11 +94,15 @@ fn show(
 
 #[cfg(test)]
 #[path = "../../fuzz/replay.rs"]
-mod replay;
+pub(crate) mod replay;
 
 #[cfg(test)]
 #[path = "../../fuzz/bodies/capture.rs"]
 mod fuzzed;
+
+#[cfg(test)]
+#[path = "../../fuzz/bodies/capture_timeline.rs"]
+mod fuzzed_timeline;
 
 #[cfg(test)]
 mod tests {
@@ -222,6 +226,7 @@ mod tests {
     fn damaged_captures_of_the_corpus() {
         let fuzz = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz"));
         replay::replay(fuzz, "capture", 4_000, fuzzed::survive);
+        replay::replay(fuzz, "capture_timeline", 4_000, fuzzed_timeline::survive);
     }
 
     #[test]

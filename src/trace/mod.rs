@@ -145,3 +145,46 @@ fn open(file: &Path) -> Result<Box<dyn Read>, CommandError> {
     })?;
     Ok(Box::new(opened))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::sink;
+    use std::path::Path;
+
+    use super::*;
+    use crate::capture::replay::replay;
+
+    /// Everything that a timeline is written as; the bytes of the page.
+    fn written(timeline: &Timeline) -> usize {
+        let mut page = Vec::new();
+        view::write(timeline, &mut page).expect("memory");
+        perfetto::write_json(timeline, &mut sink()).expect("nowhere");
+        perfetto::write_pftrace(timeline, &mut sink()).expect("nowhere");
+        why::run(timeline, 3, false, &mut sink()).expect("nowhere");
+        // Whatever names are in the file: the page's own two scripts, and what closes them.
+        let page = String::from_utf8(page).expect("UTF-8");
+        assert_eq!((page.matches("<script").count(), page.matches("</script").count()), (2, 2));
+        page.len()
+    }
+
+    #[test]
+    fn damaged_traces_of_the_corpus_are_written_in_every_form() {
+        let fuzz = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz"));
+        replay(fuzz, "trace", 1_000, |bytes| {
+            let (half, _) = bytes.split_at(bytes.len() / 2);
+            // As two hosts, one of which was cut.
+            let both = [("one".to_owned(), half), ("other".to_owned(), bytes)];
+            Timeline::read(both).map_or(0, |timeline| written(&timeline))
+        });
+    }
+
+    #[test]
+    fn damaged_captures_of_the_corpus_are_written_in_every_form() {
+        let fuzz = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz"));
+        replay(fuzz, "capture_timeline", 1_000, |bytes| {
+            let Ok(captured) = processes(vec![("one".to_owned(), bytes)]) else { return 0 };
+            let no_traces: [(String, &[u8]); 0] = [];
+            Timeline::read_with(no_traces, captured).map_or(0, |timeline| written(&timeline))
+        });
+    }
+}

@@ -1,0 +1,28 @@
+//! What the command line reads captures with: private there.
+
+#[path = "../../src/capture/decode.rs"]
+pub(crate) mod decode;
+#[path = "../../src/capture/file.rs"]
+pub(crate) mod file;
+#[path = "../../src/capture/homes.rs"]
+mod homes;
+#[path = "../../src/capture/management.rs"]
+mod management;
+#[path = "../../src/capture/messages.rs"]
+mod messages;
+#[path = "../../src/capture/pairs.rs"]
+mod pairs;
+#[path = "../../src/capture/processes.rs"]
+mod processes;
+#[path = "../../src/capture/record.rs"]
+pub(crate) mod record;
+#[path = "../../src/capture/plan/sighting.rs"]
+mod sighting;
+
+#[path = "capture_timeline.rs"]
+pub(crate) mod capture_timeline;
+
+/// Of the plan, only what reads packets.
+mod plan {
+    pub(super) use super::sighting::{Sighting, all_sightings};
+}
