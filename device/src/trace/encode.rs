@@ -98,6 +98,17 @@ impl Default for Line {
     }
 }
 
+impl Line {
+    /// Its length is known now.
+    #[inline]
+    fn finish(&mut self) {
+        let length = self.used.saturating_sub(3) as u16;
+        if let Some(place) = self.bytes.get_mut(1..3) {
+            place.copy_from_slice(&length.to_le_bytes());
+        }
+    }
+}
+
 impl Out for Line {
     #[inline]
     fn push_byte(&mut self, byte: u8) {
@@ -142,8 +153,7 @@ impl Encoder {
     /// Appends a record that was made at this time.
     #[inline]
     pub(super) fn put(&mut self, at_ns: u64, record: &Record<'_>, out: &mut Vec<u8>) {
-        let passed = zigzag(at_ns.wrapping_sub(self.at_ns) as i64);
-        self.at_ns = at_ns;
+        let passed = self.pass(at_ns);
         let short = self.shortened.number_of_next(record);
         let line = &mut *self.line;
         line.used = 0;
@@ -154,12 +164,29 @@ impl Encoder {
             line.push_bytes(&[0, 0]);
             line.push_number(passed);
             record.emit(line);
-            let length = line.used.saturating_sub(3) as u16;
-            if let Some(place) = line.bytes.get_mut(1..3) {
-                place.copy_from_slice(&length.to_le_bytes());
-            }
+            line.finish();
             self.shortened.note(record);
         }
         out.extend_from_slice(line.bytes.get(..line.used).unwrap_or_default());
+    }
+
+    /// The same of the number and the fields of a record that is no packet.
+    pub(super) fn put_emitted(&mut self, at_ns: u64, number: u8, fields: &[u8], out: &mut Vec<u8>) {
+        let passed = self.pass(at_ns);
+        let line = &mut *self.line;
+        line.used = 0;
+        line.push_bytes(&[number, 0, 0]);
+        line.push_number(passed);
+        line.push_bytes(fields);
+        line.finish();
+        out.extend_from_slice(line.bytes.get(..line.used).unwrap_or_default());
+    }
+
+    /// Time passes; how much, as a number.
+    #[inline]
+    const fn pass(&mut self, at_ns: u64) -> u64 {
+        let passed = zigzag(at_ns.wrapping_sub(self.at_ns) as i64);
+        self.at_ns = at_ns;
+        passed
     }
 }

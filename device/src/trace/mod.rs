@@ -24,6 +24,7 @@ mod subscriber;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod waiting;
 mod ways;
 mod why;
 

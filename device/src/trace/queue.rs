@@ -1,4 +1,5 @@
-//! Records on their way to the file: they wait in memory for a few milliseconds, and a thread writes them.
+//! Records on their way to the file: they wait in memory for a few milliseconds, and a thread makes bytes of
+//! them and writes those.
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -10,14 +11,15 @@ use std::time::{Duration, Instant};
 use super::encode::Encoder;
 use super::header::{CHANGING_AT, TraceHeader};
 use super::record::Record;
-use super::ways::{Way, Ways};
+use super::waiting::{Queued, Waiting, reuse, usual_list};
+use super::ways::Way;
 use crate::ground::thread::start_without_signals;
 
-/// Bytes that wait to be written at most; beyond that records are lost, and counted.
-const WAITING_BYTES: usize = 8 << 20;
 /// How long records wait, so that the thread is not woken for each. With the time of a write it stays below
 /// 10 ms.
 const GATHER: Duration = Duration::from_millis(4);
+/// Bytes that are written at once.
+const WRITE_BYTES: usize = 1 << 18;
 /// Bytes that are kept of the limit for what is written at the end.
 const RESERVE_BYTES: u64 = 4096;
 /// Between two looks at a lock that must not be waited for.
@@ -39,45 +41,12 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    encoder: Encoder,
-    ways: Ways,
-    waiting: Vec<u8>,
-    /// Bytes of the file, with those that wait.
-    file_bytes: u64,
-    limit_bytes: u64,
-    /// Left out because of the limit.
-    omitted: u64,
-    /// Lost because they came too fast, or could not be written.
-    lost: u64,
-    /// Of these, those that no record has told of yet.
-    untold: u64,
+    queued: Queued,
     /// The thread waits for something to do.
     is_idle: bool,
     /// The thread is to write at once.
     is_urgent: bool,
     is_ended: bool,
-    has_failed: bool,
-}
-
-impl State {
-    fn put(&mut self, at_ns: u64, record: &Record<'_>) {
-        if self.has_failed || self.waiting.len() >= WAITING_BYTES {
-            self.lost += 1;
-            self.untold += 1;
-            return;
-        }
-        if self.file_bytes + RESERVE_BYTES >= self.limit_bytes {
-            self.omitted += 1;
-            return;
-        }
-        let before = self.waiting.len();
-        if self.untold > 0 {
-            let lost = Record::Lost { records: std::mem::take(&mut self.untold) };
-            self.encoder.put(at_ns, &lost, &mut self.waiting);
-        }
-        self.encoder.put(at_ns, record, &mut self.waiting);
-        self.file_bytes += (self.waiting.len() - before) as u64;
-    }
 }
 
 impl TraceQueue {
@@ -96,31 +65,41 @@ impl TraceQueue {
         let bytes = header.emit();
         file.write_all(&[section, bytes.as_slice()].concat())?;
         let header_at = end + section.len() as u64;
-        let state = State {
-            waiting: Vec::with_capacity(1 << 18),
-            file_bytes: header_at + bytes.len() as u64,
-            limit_bytes: header.limit_bytes,
-            ..State::default()
-        };
+        let mut state = State::default();
+        state.queued.swap(&mut usual_list());
         let shared = Arc::new(Shared { state: Mutex::new(state), wake: Condvar::new() });
         let own = Arc::clone(&shared);
-        let run = move || own.run(&mut Output { file, header_at, header: &mut header, say, said: false });
+        let run = move || {
+            let file_bytes = header_at + bytes.len() as u64;
+            let (encoder, bytes) = (Encoder::default(), Vec::with_capacity(WRITE_BYTES));
+            let header = &mut header;
+            let mut output =
+                Output { file, file_bytes, encoder, bytes, omitted: 0, header_at, header, say, said: false };
+            own.run(&mut output);
+        };
         let thread = start_without_signals("pumice-trace", run)?;
         Ok(TraceQueue { shared, thread: Mutex::new(Some(thread)), process: std::process::id() })
     }
 
     /// Something happened. Never waits for the file.
     pub(super) fn put(&self, at_ns: u64, record: &Record<'_>) {
-        self.put_on_way(at_ns, None, record);
+        let mut fields = Vec::new();
+        record.emit(&mut fields);
+        let mut state = self.shared.lock();
+        state.queued.put_emitted(at_ns, record.number(), fields);
+        self.wake_if_idle(state);
     }
 
-    /// The same; the way of a packet comes before it, if it is new.
-    pub(super) fn put_on_way(&self, at_ns: u64, way: Option<Way>, record: &Record<'_>) {
+    /// The same of a record without texts of others; the way of a packet comes before it, if it is new.
+    #[inline]
+    pub(super) fn put_value(&self, at_ns: u64, way: Option<Way>, record: Record<'static>) {
         let mut state = self.shared.lock();
-        if let Some(change) = way.and_then(|way| state.ways.note(way)) {
-            state.put(at_ns, &change);
-        }
-        state.put(at_ns, record);
+        state.queued.put(at_ns, way, record);
+        self.wake_if_idle(state);
+    }
+
+    #[inline]
+    fn wake_if_idle(&self, mut state: MutexGuard<'_, State>) {
         if std::mem::replace(&mut state.is_idle, false) {
             drop(state);
             self.shared.wake.notify_one();
@@ -129,7 +108,7 @@ impl TraceQueue {
 
     /// A queue pair was destroyed.
     pub(super) fn forget(&self, qp: u32) {
-        self.shared.lock().ways.forget(qp);
+        self.shared.lock().queued.forget(qp);
     }
 
     /// Has everything written, and waits for it, but not for longer than `patience`, and not for a lock: the
@@ -171,6 +150,13 @@ impl TraceQueue {
 /// What the thread has for itself.
 struct Output<'a> {
     file: File,
+    /// Bytes of the file, with those that wait here.
+    file_bytes: u64,
+    encoder: Encoder,
+    /// Records as bytes, before they are written.
+    bytes: Vec<u8>,
+    /// Left out because of the limit.
+    omitted: u64,
     /// Where the header is in the file.
     header_at: u64,
     header: &'a mut TraceHeader,
@@ -180,7 +166,7 @@ struct Output<'a> {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic inside of the encoder leaves half a record, which readers find out.
+        // What a panic leaves behind is whole: a record waits or it does not.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -194,18 +180,19 @@ impl Shared {
 
     /// The thread: waits for records, gathers some more, writes them.
     fn run(&self, output: &mut Output<'_>) {
-        let mut spare = Vec::with_capacity(1 << 18);
+        let mut taken = usual_list();
         loop {
             let mut state = self.wait_for_work();
-            std::mem::swap(&mut state.waiting, &mut spare);
+            state.queued.swap(&mut taken);
             let (is_urgent, is_ended) = (state.is_urgent, state.is_ended);
-            let (omitted, lost) = (state.omitted, state.lost);
+            let (omitted, lost) = (state.queued.omitted, state.queued.lost);
             drop(state);
-            let result = output.write(&spare);
-            spare.clear();
-            output.account(omitted, lost, is_urgent || is_ended);
+            let result = output.write(&taken);
+            reuse(&mut taken);
+            output.account(omitted + output.omitted, lost, is_urgent || is_ended);
             let mut state = self.lock();
-            state.has_failed |= result.is_err();
+            state.queued.has_failed |= result.is_err();
+            state.queued.is_full = output.is_full();
             if is_urgent {
                 state.is_urgent = false;
             }
@@ -219,7 +206,7 @@ impl Shared {
     fn wait_for_work(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         let hurries = |state: &State| state.is_urgent || state.is_ended;
-        if state.waiting.is_empty() && !hurries(&state) {
+        if state.queued.records.is_empty() && !hurries(&state) {
             state.is_idle = true;
             let idle = |state: &mut State| state.is_idle && !hurries(state);
             state = self.wake.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
@@ -232,11 +219,40 @@ impl Shared {
 }
 
 impl Output<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if bytes.is_empty() {
+    /// Makes bytes of records, and writes them.
+    fn write(&mut self, records: &[Waiting]) -> io::Result<()> {
+        for one in records {
+            if self.is_full() {
+                self.omitted += 1;
+                continue;
+            }
+            let before = self.bytes.len();
+            match one {
+                Waiting::Value(at_ns, record) => self.encoder.put(*at_ns, record, &mut self.bytes),
+                Waiting::Emitted(at_ns, number, fields) => {
+                    self.encoder.put_emitted(*at_ns, *number, fields, &mut self.bytes);
+                }
+            }
+            self.file_bytes += (self.bytes.len() - before) as u64;
+            if self.bytes.len() >= WRITE_BYTES {
+                self.flush()?;
+            }
+        }
+        self.flush()
+    }
+
+    /// Whether the file has no room for another record.
+    const fn is_full(&self) -> bool {
+        self.file_bytes + RESERVE_BYTES >= self.header.limit_bytes
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.bytes.is_empty() {
             return Ok(());
         }
-        self.file.write_all(bytes).inspect_err(|error| {
+        let written = self.file.write_all(&self.bytes);
+        self.bytes.clear();
+        written.inspect_err(|error| {
             (self.say)(&format!(
                 "the trace ends here: it cannot be written: {error}; what comes from now on is missing in it"
             ));

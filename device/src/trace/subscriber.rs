@@ -118,12 +118,28 @@ impl Subscriber for TraceSubscriber {
             }
             Event::Qp { qp, event } => {
                 if let Some(record) = of_queue_pair(qp.ordinal, event) {
-                    self.queue.put_on_way(at_ns, way_of(qp.ordinal, event), &record);
+                    self.queue.put_value(at_ns, way_of(qp.ordinal, event), record);
                 }
             }
             Event::FaultApplied { fault, .. } => {
                 let deed = fault.deed();
                 self.queue.put(at_ns, &of_fault(fault, &deed));
+            }
+            Event::Polled { cq, completion } => {
+                let record = Record::Polled {
+                    cq: cq.index,
+                    qpn: completion.qp_num,
+                    wr_id: completion.wr_id,
+                    status: completion.status as u8,
+                    opcode: completion.opcode as u8,
+                };
+                self.queue.put_value(at_ns, None, record);
+            }
+            Event::CompletionEventRaised { cq } => {
+                self.queue.put_value(at_ns, None, Record::CompletionEventRaised { cq: cq.index });
+            }
+            Event::CompletionEventDelivered { cq } => {
+                self.queue.put_value(at_ns, None, Record::CompletionEventDelivered { cq: cq.index });
             }
             _ => {
                 if let Some(text) = fault_in_words(event) {
@@ -258,16 +274,9 @@ fn of_recovery(qp: u32, event: &QpEvent<'_>) -> Option<Record<'static>> {
     })
 }
 
-/// What the device did.
+/// What the device did besides completions.
 fn of_device<'a>(event: &Event<'a>) -> Option<Record<'a>> {
     Some(match *event {
-        Event::Polled { cq, completion } => Record::Polled {
-            cq: cq.index,
-            qpn: completion.qp_num,
-            wr_id: completion.wr_id,
-            status: completion.status as u8,
-            opcode: completion.opcode as u8,
-        },
         Event::QpCreated { qp, service } => Record::QpCreated {
             qp: qp.ordinal,
             qpn: qp.qpn.value(),
@@ -276,8 +285,6 @@ fn of_device<'a>(event: &Event<'a>) -> Option<Record<'a>> {
             service,
         },
         Event::QpDestroyed { qp } => Record::QpDestroyed { qp: qp.ordinal },
-        Event::CompletionEventRaised { cq } => Record::CompletionEventRaised { cq: cq.index },
-        Event::CompletionEventDelivered { cq } => Record::CompletionEventDelivered { cq: cq.index },
         Event::AsyncEventRaised { event, element } => {
             Record::AsyncEventRaised { event: naming::async_event(event), qpn: about(element) }
         }
