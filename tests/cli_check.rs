@@ -90,7 +90,7 @@ fn is_at(finding: &Value, name: &str, line: u64) -> bool {
 }
 
 /// Programs with planted bugs, and the further words that a run of them needs.
-const PLANTED: [(&str, &[&str]); 46] = [
+const PLANTED: [(&str, &[&str]); 47] = [
     ("remote_race", &[]),
     ("peers_race", &["--fault", "drop qp=0 opcode=write message=0 packet=7 transmission=1"]),
     ("read_relied_on", &[]),
@@ -117,6 +117,7 @@ const PLANTED: [(&str, &[&str]); 46] = [
     ("buffers_overlap", &[]),
     ("write_into_posted", &[]),
     ("unmapped_while_in_use", &[]),
+    ("freed_while_in_use", &[]),
     ("deregistered_while_in_use", &[]),
     ("stale_rkey", &[]),
     ("fork_without_init", &[]),
@@ -178,6 +179,16 @@ fn fields_that_failed_completions_do_not_have_are_filled_conspicuously() {
     assert_eq!(fields.trim(), format!("{of_words} 0xbeef 0xbeef 0xef 0xef"));
     let unchecked = pumice(&["run"], &program);
     assert!(!String::from_utf8_lossy(&unchecked.stdout).contains("0xdeadbeef"), "{unchecked:?}");
+}
+
+#[test]
+fn posted_receives_are_filled_if_that_is_asked_for() {
+    let Some(program) = compile("reads_early", &[]) else { return };
+    for (words, early) in [(&["--check=poison"][..], "0xa5 0xa5 0"), (&[], "0 0 0")] {
+        let (found, output) = findings("reads_early", &program, words);
+        assert!(found.is_empty() && output.status.success(), "{found:#?} {output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), format!("{early} 0x33"), "{words:?}");
+    }
 }
 
 #[test]

@@ -12,9 +12,11 @@ use super::record;
 /// What `pumice run --check` and `pumice check` look for, and where they report it.
 #[derive(Debug, Args)]
 pub(crate) struct CheckOptions {
-    /// Say what the program does wrong with verbs, as "pumice check" does; --check=perf: and what is slow
-    #[arg(long, value_name = "perf", num_args = 0..=1, require_equals = true, default_missing_value = "1",
-          value_parser = ["1", "perf"], hide_possible_values = true)]
+    /// Say what the program does wrong with verbs, as "pumice check" does; --check=perf: and what is slow;
+    /// --check=poison: and fill receives that are posted, so that reading too early shows
+    #[arg(long, value_name = "perf|poison", num_args = 0..=1, require_equals = true,
+          default_missing_value = "1", value_parser = ["1", "perf", "poison", "perf,poison"],
+          hide_possible_values = true)]
     pub(crate) check: Option<String>,
     /// Write what was found to this file as well; %p in its name stands for the process number
     #[arg(long, value_name = "FILE")]

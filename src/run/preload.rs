@@ -1,7 +1,8 @@
 //! What the loader loads before the program.
 //!
 //! Always the small preload that shows the program a private /sys/class/infiniband and leads packages with a
-//! libibverbs of their own to the device; with `--rsocket` the one that makes rsockets of TCP sockets.
+//! libibverbs of their own to the device; with `--rsocket` the one that makes rsockets of TCP sockets; for a
+//! program that is checked the one that tells what it frees.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -18,6 +19,7 @@ use super::sysfs;
 /// The preloads, beside libpumice.so.
 const SYSFS: &str = "libpumice_sysfs.so";
 const RSOCKET: &str = "libpumice_rsocket.so";
+const CHECK: &str = "libpumice_check.so";
 /// Names the folder with the private tree to the preload.
 const FOLDER: &str = "PUMICE_SYSFS";
 /// Names libpumice.so to it.
@@ -54,6 +56,17 @@ pub(super) fn prepare(
             );
         }
         Err(_) => {}
+    }
+    if settings.check.is_some() {
+        match find("--check", CHECK, object) {
+            Ok(preload) => list.push(preload),
+            Err(sentence) => {
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "pumice: {sentence}; so memory that is freed and stays mapped is not found"
+                );
+            }
+        }
     }
     if !list.is_empty() {
         command.env(LD_PRELOAD, preloads(&list, std::env::var_os(LD_PRELOAD)));

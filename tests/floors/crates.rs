@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 9] = [
+pub(super) const PACKAGES: [&str; 10] = [
     "",
     "transport",
     "device",
@@ -14,6 +14,7 @@ pub(super) const PACKAGES: [&str; 9] = [
     "verbs/capi",
     "verbs/sysfs",
     "verbs/rspreload",
+    "verbs/checkpreload",
     "fuzz",
 ];
 

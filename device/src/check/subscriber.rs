@@ -8,6 +8,7 @@ use pumice_transport::types::{Cause, DropReason, WcStatus, WrClass};
 use pumice_transport::wire::Syndrome;
 
 use super::checker::Checker;
+use super::holder::holding;
 use crate::event::{Event, Subscriber, Topics};
 
 /// Tells a checker of events. Its lock is taken under the engine's, so who holds it must not call the device.
@@ -32,7 +33,7 @@ impl Subscriber for CheckSubscriber {
     }
 
     fn hear(&self, _at_ns: u64, event: &Event<'_>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).hear(event);
+        holding(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).hear(event));
     }
 }
 

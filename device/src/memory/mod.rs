@@ -26,7 +26,7 @@ pub use advice::{Advice, PageRange};
 pub use device_memory::{DeviceMemory, DeviceMemoryPool};
 pub use mapping::check_mapped;
 pub use mapping_check::MappingCheck;
-pub use on_demand::{is_available as on_demand_is_available, read_mapped};
+pub use on_demand::{fill_mapped, is_available as on_demand_is_available, read_mapped};
 pub use region::{RegionChange, RegionInfo, RegionKeys};
 pub use region_table::RegionTable;
 pub use window::WindowKeys;

@@ -70,6 +70,32 @@ pub fn read_mapped(ranges: &[(u64, usize)], out: &mut [u8]) -> bool {
     finished(copied, wanted).is_ok()
 }
 
+/// What [`fill_mapped`] fills with.
+const PATTERN: u8 = 0xa5;
+
+/// Fills ranges (process address, bytes) with bytes 0xa5. False: one of them is not mapped for writing, or
+/// the kernel does not let the process ask; then they are partly filled.
+pub fn fill_mapped(ranges: &[(u64, usize)]) -> bool {
+    static BYTES: [u8; 1 << 16] = [PATTERN; 1 << 16];
+    is_available()
+        && ranges.iter().all(|(address, bytes)| {
+            let mut done = 0;
+            while done < *bytes {
+                let now = BYTES.len().min(bytes - done);
+                let local = iovec { iov_base: BYTES.as_ptr().cast_mut().cast(), iov_len: now };
+                let remote = range(address.wrapping_add(done as u64), now);
+                // SAFETY: `local` is only read. The kernel checks `remote`; the program has given this memory
+                // to a receive, so that the device may write to it.
+                let copied = unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) };
+                if finished(copied, now).is_err() {
+                    return false;
+                }
+                done += now;
+            }
+            true
+        })
+}
+
 fn range(address: u64, length: usize) -> iovec {
     iovec { iov_base: std::ptr::with_exposed_provenance_mut::<c_void>(address as usize), iov_len: length }
 }

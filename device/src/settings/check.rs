@@ -9,7 +9,8 @@ use super::error::SettingError;
 use crate::check::Suppressions;
 use crate::check::report::Format;
 
-/// Whether what the program does wrong is looked for: 1, or "perf" to look for slow ways too.
+/// Whether what the program does wrong is looked for: 1, or words with commas between them: "perf" to look
+/// for slow ways too, "poison" to fill the buffers of posted receives.
 pub const CHECK: &str = "PUMICE_CHECK";
 /// File for the report of what was found.
 pub const CHECK_REPORT: &str = "PUMICE_CHECK_REPORT";
@@ -25,6 +26,8 @@ pub const CHECK_MARK: &str = "PUMICE_CHECK_MARK";
 pub struct CheckSettings {
     /// Looks for slow ways too.
     pub looks_for_slow: bool,
+    /// Fills the buffers of posted receives with a pattern.
+    pub poisons: bool,
     /// Where the report is written to; `%p` stands for the process number.
     pub report: Option<PathBuf>,
     /// How it is written; by the extension of its name when none.
@@ -77,21 +80,23 @@ impl CheckSettings {
         format: Option<String>,
         path: &impl Fn(&'static str) -> Option<OsString>,
     ) -> Result<Option<CheckSettings>, SettingError> {
-        let looks_for_slow = match check.as_deref() {
+        let words: Vec<&str> = match check.as_deref() {
             None | Some("0") => return Ok(None),
-            Some("1") => false,
-            Some("perf") => true,
-            Some(other) => {
-                return Err(SettingError::new(CHECK, other, "it is 1, perf for slow ways too, or 0"));
-            }
+            Some("1") => Vec::new(),
+            Some(words) => words.split(',').collect(),
         };
+        if words.iter().any(|word| !["perf", "poison"].contains(word)) {
+            let problem = "it is 1, perf for slow ways too, poison to fill receives, perf,poison, or 0";
+            return Err(SettingError::new(CHECK, words.join(","), problem));
+        }
         let as_format = |name: String| {
             Format::named(&name)
                 .ok_or_else(|| SettingError::new(CHECK_FORMAT, name, "the formats are text, json and sarif"))
         };
         let file = |name| path(name).map(PathBuf::from);
         Ok(Some(CheckSettings {
-            looks_for_slow,
+            looks_for_slow: words.contains(&"perf"),
+            poisons: words.contains(&"poison"),
             report: file(CHECK_REPORT),
             format: format.map(as_format).transpose()?,
             suppressions: file(CHECK_SUPPRESS),

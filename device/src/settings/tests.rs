@@ -48,6 +48,9 @@ fn every_variable_is_understood() {
     assert_eq!(settings.shuffle, Some(7));
     let check = settings.check.unwrap();
     assert!(check.looks_for_slow && check.format == Some(crate::check::report::Format::Sarif));
+    assert!(!check.poisons);
+    let both = parse(&[(CHECK, "poison,perf")]).unwrap().check.unwrap();
+    assert!(both.poisons && both.looks_for_slow && parse(&[(CHECK, "perf,")]).is_err());
     assert!(parse(&[(CHECK, "yes")]).is_err() && parse(&[(CHECK, "0")]).unwrap().check.is_none());
     assert_eq!(settings.capture, Some(PathBuf::from("/tmp/a.pcapng")));
     assert_eq!(settings.trace, Some(PathBuf::from("/tmp/a-%p.trace")));

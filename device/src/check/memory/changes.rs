@@ -69,6 +69,9 @@ impl Checker {
     }
 
     fn tell_unmapped(&mut self, posted: &Posted) {
+        if posted.is_freed {
+            return;
+        }
         let object = self.owner_of(posted.queue);
         let (role, wr_id, bytes) = (posted.role.name(), posted.wr_id, posted.bytes());
         let numbers = format!(

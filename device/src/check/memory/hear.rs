@@ -49,6 +49,7 @@ impl Checker {
             Event::QpDestroyed { qp } => self.forget_buffers(qp.qpn.value()),
             _ => {}
         }
+        self.tell_bounds();
     }
 
     fn hear_of_buffers(&mut self, qp: &QpContext, event: &QpEvent<'_>) {
@@ -164,9 +165,13 @@ impl Checker {
             is_shared: false,
             meets_another: false,
             written: None,
+            is_freed: false,
             is_settled: false,
         };
         self.share(&mut posted);
+        if role == Role::Receive && !posted.is_shared {
+            self.poison(&posted);
+        }
         if role == Role::Payload || (role == Role::Receive && !posted.is_shared) {
             posted.at_post = self.memory.reader.contents(posted.spans());
         }
@@ -346,6 +351,7 @@ impl Checker {
         self.memory.requests.clear();
         self.memory.named.clear();
         self.memory.taken.clear();
+        self.tell_bounds();
         self.memory.landed.clear();
     }
 

@@ -5,6 +5,7 @@
 //! bytes up to [`payload::MAX_BYTES`], beyond of blocks. Nothing is found of what is not remembered.
 
 mod changes;
+mod freed;
 mod hear;
 mod overlaps;
 mod payload;
@@ -17,4 +18,4 @@ mod tests;
 
 pub use payload::Read;
 pub(super) use state::Memory;
-pub use state::OwnStack;
+pub use state::{Fill, OwnStack, Watch};

@@ -78,6 +78,8 @@ pub(super) struct Posted {
     pub(super) meets_another: bool,
     /// Where a WRITE of a peer came into the buffers.
     pub(super) written: Option<Span>,
+    /// The program has freed a buffer of it, which is told.
+    pub(super) is_freed: bool,
     /// Its message has begun, or the peer has acknowledged it.
     pub(super) is_settled: bool,
 }
@@ -269,6 +271,13 @@ impl Requests {
         let ((_, identity), alike) = same_start.next_back()?;
         let identity = (*alike == (span, role)).then_some(*identity)?;
         self.entries.get_mut(&identity).filter(|one| one.parts.len() == 1)
+    }
+
+    /// All memory that requests use lies from the one up to before the other.
+    pub(super) fn bounds(&self) -> (u64, u64) {
+        let first = self.index.first_key_value().map_or(0, |((start, _), _)| *start);
+        let last = self.index.last_key_value().map_or(0, |((start, _), _)| *start);
+        (first, if last == 0 { 0 } else { last.saturating_add(self.longest) })
     }
 
     /// Requests that use the region of a key and are under way: how many, and the oldest.

@@ -541,3 +541,59 @@ fn payload_that_changes_on_a_stack_is_said_to_be_there() {
         assert_eq!(rung.found().len(), 1);
     }
 }
+
+thread_local! {
+    static BOUNDS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+#[test]
+fn freed_memory_is_found_where_it_is_freed_while_a_request_uses_it() {
+    let mut rung = Rung::new();
+    rung.0.tells_bounds_to(|low, high| BOUNDS.set((low, high)));
+    at(120);
+    rung.send(0, SendOpcode::Send, true, &[sge(64, 8)]);
+    rung.receive(1, &[sge(256, 64)]);
+    let (low, high) = BOUNDS.get();
+    assert!(low == MEMORY + 64 && (MEMORY + 320..=MEMORY + 384).contains(&high), "{low:#x} {high:#x}");
+    let users = [(0, 64), (0, 65), (71, 1), (72, 184), (256, 1)];
+    let found = users.map(|(offset, bytes)| rung.0.user_of(MEMORY + offset, bytes));
+    assert_eq!(found, [None, Some(0), Some(0), None, Some(1)]);
+    at(121);
+    rung.0.memory_freed(0, "free");
+    rung.0.memory_freed(77, "free");
+    write(64);
+    rung.leaves(0);
+    rung.sent();
+    assert_eq!(rung.found(), [("freed-while-in-use", 121, 1)], "that it changes is not told as well");
+    assert!(
+        rung.numbers().starts_with("free gives back memory that a send request of"),
+        "{}",
+        rung.numbers()
+    );
+    rung.device(&Event::RegionDeregistered { key: KEY });
+    assert_eq!(rung.0.user_of(MEMORY + 256, 1), None, "its region is gone, which is told");
+    rung.device(&Event::QpDestroyed { qp: &context() });
+    assert_eq!(BOUNDS.get(), (0, 0));
+}
+
+#[test]
+fn receives_are_filled_unless_another_request_uses_their_buffers() {
+    let mut rung = Rung::new();
+    rung.0.poisons_by(|ranges| {
+        for (start, bytes) in ranges {
+            let first = (start - MEMORY) as usize;
+            BYTES.with_borrow_mut(|all| all[first..first + bytes].fill(0xa5));
+        }
+        true
+    });
+    rung.send(0, SendOpcode::Send, true, &[sge(0, 8)]);
+    rung.receive(1, &[sge(0, 8), sge(32, 8)]);
+    rung.receive(2, &[sge(64, 8), sge(96, 8)]);
+    let filled = BYTES.with_borrow(|all| (0..128).filter(|offset| all[*offset] == 0xa5).count());
+    assert_eq!(filled, 16);
+    rung.comes(ONLY);
+    rung.receives(1, 8);
+    rung.comes(ONLY);
+    rung.receives(2, 8);
+    assert_eq!(rung.found(), [], "it was filled before it was looked at");
+}

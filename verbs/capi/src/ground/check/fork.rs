@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::{MutexGuard, Once};
 
-use pumice_device::check::Checker;
+use pumice_device::check::{Checker, set_holds_checker};
 
 use super::outputs::Outputs;
 use super::state::{checker, lock};
@@ -32,6 +32,7 @@ pub(super) fn watch() {
 
 extern "C" fn before() {
     let outputs = writer::lock();
+    set_holds_checker(true);
     let mut checker = lock();
     checker.forks();
     let _ = HELD.try_with(|held| held.replace(Some(Held { outputs, checker })));
@@ -39,6 +40,7 @@ extern "C" fn before() {
 
 extern "C" fn in_parent() {
     let _ = HELD.try_with(RefCell::take);
+    set_holds_checker(false);
 }
 
 extern "C" fn in_child() {
@@ -47,4 +49,5 @@ extern "C" fn in_child() {
         checker.forked();
         outputs.forked();
     }
+    set_holds_checker(false);
 }

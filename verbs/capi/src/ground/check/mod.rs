@@ -7,8 +7,10 @@
 mod asleep;
 mod exit;
 mod fork;
+mod freed;
 mod known_stacks;
 mod outputs;
+mod preload;
 mod stack;
 mod state;
 mod symbols;
@@ -42,6 +44,7 @@ pub(crate) fn subscriber() -> Option<Box<dyn Subscriber>> {
         return None;
     }
     fork::watch();
+    freed::watch();
     exit::watch();
     writer::start();
     Some(Box::new(CheckSubscriber(Arc::clone(checker()))))

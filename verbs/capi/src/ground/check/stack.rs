@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use pumice_device::check::MAX_FRAMES;
 
 use super::known_stacks::{KnownStack, KnownStacks};
+use super::preload;
 
 /// Frames that are looked at: those of this library come first.
 const MAX_DEPTH: usize = 96;
@@ -31,13 +32,13 @@ pub(super) fn capture(addresses: &mut Vec<u64>) {
 }
 
 fn unwind(addresses: &mut Vec<u64>, stack: &mut KnownStack) {
-    let own = own_range();
+    let own = own_ranges();
     let mut depth = 0;
     let mut look = |frame: &backtrace::Frame| {
         let address = frame.ip().addr() as u64;
         stack.add(frame.sp().addr() as u64, address);
         // What is called back by this library's frames is below frames of the program.
-        if address != 0 && !own.contains(&address) {
+        if address != 0 && !own.iter().any(|range| range.contains(&address)) {
             addresses.push(address);
         }
         depth += 1;
@@ -83,19 +84,29 @@ fn ask_for_stack() -> (u64, u64) {
     (first, first.saturating_add(bytes as u64))
 }
 
-/// Where this library is in memory.
-fn own_range() -> &'static Range<u64> {
-    static RANGE: OnceLock<Range<u64>> = OnceLock::new();
-    RANGE.get_or_init(|| {
-        let mut found = 0..0_u64;
-        // SAFETY: the function is called with `found` while it lives.
-        unsafe { libc::dl_iterate_phdr(Some(look_at), (&raw mut found).cast()) };
-        found
-    })
+/// Where this library and its preload are in memory.
+fn own_ranges() -> &'static [Range<u64>; 2] {
+    static RANGES: OnceLock<[Range<u64>; 2]> = OnceLock::new();
+    RANGES.get_or_init(|| [range_of((look_at as *const c_void).addr()), range_of(preload::function().addr())])
 }
 
-/// Called for each loaded object; ends the walk at the one that has this function.
-unsafe extern "C" fn look_at(info: *mut libc::dl_phdr_info, _size: usize, found: *mut c_void) -> c_int {
+/// An address, and the range of the object that has it, once it is found.
+struct Sought {
+    address: u64,
+    found: Range<u64>,
+}
+
+fn range_of(address: usize) -> Range<u64> {
+    let mut sought = Sought { address: address as u64, found: 0..0 };
+    // SAFETY: the function is called with `sought` while it lives.
+    unsafe { libc::dl_iterate_phdr(Some(look_at), (&raw mut sought).cast()) };
+    sought.found
+}
+
+/// Called for each loaded object; ends the walk at the one that has the address.
+unsafe extern "C" fn look_at(info: *mut libc::dl_phdr_info, _size: usize, sought: *mut c_void) -> c_int {
+    // SAFETY: `range_of` gives the address of its variable.
+    let sought = unsafe { &mut *sought.cast::<Sought>() };
     // SAFETY: the loader gives a description that is valid during the call.
     let info = unsafe { &*info };
     let headers = match info.dlpi_phdr.is_null() {
@@ -109,10 +120,9 @@ unsafe extern "C" fn look_at(info: *mut libc::dl_phdr_info, _size: usize, found:
         (first.min(start), last.max(start.wrapping_add(header.p_memsz)))
     });
     let range = start..end;
-    if !range.contains(&((look_at as *const c_void).addr() as u64)) {
-        return 0;
+    let is_it = range.contains(&sought.address);
+    if is_it {
+        sought.found = range;
     }
-    // SAFETY: `own_range` gives the address of its variable.
-    unsafe { *found.cast::<Range<u64>>() = range };
-    1
+    c_int::from(is_it)
 }

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use pumice_device::check::Checker;
-use pumice_device::memory::{on_demand_is_available, read_mapped};
+use pumice_device::check::{Checker, holding};
+use pumice_device::memory::{fill_mapped, on_demand_is_available, read_mapped};
 
 use super::stack;
 use crate::ground::environment;
@@ -46,6 +46,9 @@ pub(super) fn checker() -> &'static Arc<Mutex<Checker>> {
             checker.reads_memory_by(read_mapped);
         }
         checker.knows_stacks_by(stack::own_stack);
+        if settings.is_some_and(|settings| settings.poisons) {
+            checker.poisons_by(fill_mapped);
+        }
         Arc::new(Mutex::new(checker))
     })
 }
@@ -58,6 +61,6 @@ pub(super) fn lock() -> MutexGuard<'static, Checker> {
 #[inline]
 pub(crate) fn tell(say: impl FnOnce(&mut Checker)) {
     if is_on() {
-        say(&mut lock());
+        holding(|| say(&mut lock()));
     }
 }

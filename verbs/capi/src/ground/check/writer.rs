@@ -4,7 +4,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pumice_device::check::Checker;
+use pumice_device::check::{Checker, holding};
 use pumice_device::system::cancellation::Uncancelled;
 
 use super::asleep;
@@ -50,14 +50,14 @@ pub(super) fn start() {
 
 /// Tells of threads that sleep beside completions that wait.
 fn look_at_sleepers() {
-    let waiting = state::lock().look_at_waiting();
+    let waiting = holding(|| state::lock().look_at_waiting());
     if waiting.is_empty() {
         return;
     }
     let descriptors: Vec<i32> = waiting.iter().map(|(_, descriptor)| *descriptor).collect();
     let awaited = asleep::awaited(&descriptors);
     for (handle, _) in waiting.iter().filter(|(_, descriptor)| awaited.contains(descriptor)) {
-        state::lock().sleeps_in_poll(*handle);
+        holding(|| state::lock().sleeps_in_poll(*handle));
     }
 }
 
@@ -68,10 +68,10 @@ pub(super) fn write_now() {
 
 fn write_news(outputs: &mut Outputs) {
     let _whole = Uncancelled::begin();
-    let (news, counts, left_out) = {
+    let (news, counts, left_out) = holding(|| {
         let mut checker = checker().lock().unwrap_or_else(PoisonError::into_inner);
         take(&mut checker)
-    };
+    });
     outputs.add(news, &counts, left_out);
 }
 
@@ -93,10 +93,12 @@ pub(super) fn end(is_well: bool) {
                 thread::sleep(Duration::from_millis(1));
                 continue;
             };
-            if outputs.is_open() {
-                checker.ends(is_well);
-            }
-            let (news, counts, left_out) = take(&mut checker);
+            let (news, counts, left_out) = holding(|| {
+                if outputs.is_open() {
+                    checker.ends(is_well);
+                }
+                take(&mut checker)
+            });
             drop(checker);
             outputs.add(news, &counts, left_out);
             return outputs.end();

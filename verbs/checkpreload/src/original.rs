@@ -1,0 +1,50 @@
+//! The next object's functions, behind ours of the same names.
+
+use std::ffi::{CStr, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+/// A function of the next object that has it.
+pub(crate) struct Original {
+    name: &'static CStr,
+    /// Null until it is known.
+    address: AtomicPtr<c_void>,
+    is_sought: AtomicBool,
+}
+
+impl Original {
+    pub(crate) const fn new(name: &'static CStr) -> Original {
+        Original { name, address: AtomicPtr::new(null_mut()), is_sought: AtomicBool::new(false) }
+    }
+
+    /// Its address; null while it is being looked for, which may call it, and if there is none.
+    #[inline]
+    pub(crate) fn address(&self) -> *mut c_void {
+        let known = self.address.load(Ordering::Relaxed);
+        if known.is_null() { self.find() } else { known }
+    }
+
+    #[cold]
+    fn find(&self) -> *mut c_void {
+        if self.is_sought.swap(true, Ordering::Acquire) {
+            return self.address.load(Ordering::Relaxed);
+        }
+        // SAFETY: a name that ends with NUL.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.address.store(found, Ordering::Relaxed);
+        self.is_sought.store(false, Ordering::Release);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_found_by_their_names() {
+        let (known, unknown) = (Original::new(c"getpid"), Original::new(c"no_such_function_at_all"));
+        assert!(!known.address().is_null() && known.address() == known.address());
+        assert!(unknown.address().is_null() && unknown.address().is_null());
+    }
+}
