@@ -13,14 +13,14 @@ int main(void)
 	MUST(page != MAP_FAILED);
 	struct ibv_mr *mr = ibv_reg_mr(ends.pd, page, BYTES, IBV_ACCESS_LOCAL_WRITE);
 	MUST(mr);
-	struct ibv_sge sge;
-	struct ibv_send_wr wr = request(&ends, &sge, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED), *bad;
-	sge = (struct ibv_sge){.addr = (uintptr_t)page, .length = 64, .lkey = mr->lkey};
-	MUST(!ibv_post_send(ends.here, &wr, &bad)); // BUG: freed-while-in-use
+	struct ibv_sge sge = {.addr = (uintptr_t)page, .length = 64, .lkey = mr->lkey};
+	struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
+	MUST(!ibv_post_recv(ends.there, &wr, &bad));
 #ifndef FIXED
-	MUST(!munmap(page, BYTES));
+	MUST(!munmap(page, BYTES)); // BUG: freed-while-in-use
 #endif
-	poll_one(ends.send_cq);
+	MUST(!ibv_destroy_qp(ends.there));
+	ends.there = NULL;
 	MUST(!ibv_dereg_mr(mr));
 #ifdef FIXED
 	MUST(!munmap(page, BYTES));
