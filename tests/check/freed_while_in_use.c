@@ -22,6 +22,8 @@ int main(void)
 	connect_ends(&ends);
 	char *one = malloc(BYTES), *other = malloc(BYTES), *behind = malloc(BYTES);
 	MUST(one && other && behind);
+	memset(one, 1, BYTES);
+	memset(other, 2, BYTES);
 	struct ibv_mr *of_one = send_from(&ends, one), *of_other = send_from(&ends, other);
 	free(behind);
 #ifndef FIXED
