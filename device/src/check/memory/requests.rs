@@ -78,7 +78,7 @@ pub(super) struct Posted {
     pub(super) meets_another: bool,
     /// Where a WRITE of a peer came into the buffers.
     pub(super) written: Option<Span>,
-    /// The program has freed a buffer of it, which is told.
+    /// The program has freed a buffer of it, which is told, or its key stands for other memory now.
     pub(super) is_freed: bool,
     /// Its message has begun, or the peer has acknowledged it.
     pub(super) is_settled: bool,
@@ -297,7 +297,7 @@ impl Requests {
         if self.uses.contains_key(&key) {
             let uses = |one: &&mut Posted| one.parts.iter().any(|part| part.key == key);
             self.entries.values_mut().filter(uses).for_each(|one| {
-                (one.is_shared, one.at_post) = (true, Contents::Unknown);
+                (one.is_shared, one.at_post, one.is_freed) = (true, Contents::Unknown, true);
             });
         }
     }

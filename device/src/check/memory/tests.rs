@@ -475,6 +475,7 @@ fn a_buffer_may_be_prepared_for_inline_payload_and_a_region_may_change() {
     rung.receive(2, &[sge(0, 64)]);
     rung.device(&Event::RegionRegistered { key: KEY, address: MEMORY + 64, length: 64, iova: 0 });
     write(5);
+    assert_eq!(rung.0.user_of(MEMORY, 64), None, "the key stands for other memory");
     rung.comes(ONLY);
     rung.receives(2, 8);
     assert_eq!(rung.found(), []);
