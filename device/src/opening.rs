@@ -17,6 +17,7 @@ use crate::faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use crate::ground::clock::Clock;
 use crate::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
 use crate::port::{CaptureSubscriber, Port, PortError, TapPort, UdpConfig, UdpPort};
+use crate::settings::Wire;
 use crate::share::{ShareConfig, ShareError, SharedPort};
 use crate::shuffle::{Shuffle, ShuffleOptions};
 use crate::trace::{ClockBase, TraceSource, TraceSubscriber};
@@ -60,6 +61,8 @@ pub struct UdpNetwork {
     pub exclusive: bool,
     /// Bytes asked for as socket buffers, each way; 4 MiB by default.
     pub buffer_bytes: Option<usize>,
+    /// How packets reach other processes of this host.
+    pub wire: Wire,
 }
 
 /// A device on UDP.
@@ -138,7 +141,8 @@ impl Opening {
             self.hca.process = ProcessIndex::NONE;
             Box::new(UdpPort::bind(&udp).map_err(OpenError::Port)?)
         } else {
-            let shared = SharedPort::open(&ShareConfig::new(udp)).map_err(OpenError::Share)?;
+            let share = ShareConfig { udp_only: network.wire == Wire::Udp, ..ShareConfig::new(udp) };
+            let shared = SharedPort::open(&share).map_err(OpenError::Share)?;
             self.hca.process = shared.process();
             notice = shared.notice().map(str::to_owned);
             Box::new(shared)

@@ -96,6 +96,10 @@ pub(crate) struct RunOptions {
     /// Bytes that the trace has at most, as in 64MiB [default: 256MiB]
     #[arg(long, value_name = "SIZE", requires = "trace")]
     pub(crate) trace_limit: Option<String>,
+    /// How packets reach this user's other processes on this host: udp, or auto (shared memory where both
+    /// programs may use it) [default: udp]
+    #[arg(long, value_name = "WIRE")]
+    pub(crate) wire: Option<String>,
     /// Look like another device: default, rxe, connectx, or a TOML file
     #[arg(long, value_name = "PROFILE")]
     pub(crate) profile: Option<PathBuf>,
@@ -140,6 +144,7 @@ impl RunOptions {
             text(settings::SHUFFLE, &self.shuffle),
             text(settings::TAG, &self.tag),
             text(settings::LOG, &self.log),
+            text(settings::WIRE, &self.wire),
             text(settings::TRACE_LIMIT, &self.trace_limit),
         ]
         .into_iter()
@@ -195,6 +200,7 @@ impl RunOptions {
             settings::CHECK_REPORT => ("--check-report", self.check.check_report.is_some()),
             settings::CHECK_FORMAT => ("--check-format", self.check.check_format.is_some()),
             settings::CHECK_SUPPRESS => ("--suppress", self.check.suppress.is_some()),
+            settings::WIRE => ("--wire", self.wire.is_some()),
             settings::LOG => ("--log", self.log.is_some()),
             _ => return None,
         };

@@ -148,6 +148,7 @@ pub use pumice_device::gsi::ConnectionError;
 pub use pumice_device::hca::{Hca, HcaError};
 pub use pumice_device::memory::WindowType;
 pub use pumice_device::objects::async_event::AsyncElement;
+pub use pumice_device::settings::Wire;
 pub use pumice_device::objects::srq::SrqAttributes;
 pub use pumice_device::port::{Fabric, FabricConfig, FabricStats, PortError};
 pub use pumice_transport::host::Counter;

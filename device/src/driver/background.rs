@@ -7,11 +7,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::core::Core;
-use super::handover::{Bell, Handover, Word};
+use super::handover::{Bell, Handover};
 use super::policy::{Action, Input, Left, Policy};
 use crate::addresses::address_watch::AddressWatch;
 use crate::engine::{Acknowledge, Engine};
 use crate::ground::error::ResourceError;
+use crate::ground::word::Word;
 use crate::port::wait_readable;
 use crate::resources::MappingCheckPolicy;
 use crate::system::event_fd::EventFd;

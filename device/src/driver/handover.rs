@@ -7,52 +7,11 @@
 //! **Invariants**: a thread announces its sleep, and a call looks at the announcement, while it holds the
 //! engine's lock. The bell is readable only from the ring that set `rung` until the clear that resets it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::policy::{self, EmptyPoll, Idling, Left, Signals};
+use crate::ground::word::Word;
 use crate::system::event_fd::EventFd;
-
-/// An atomic number: the standard library's, or that of the model.
-pub(crate) trait Word {
-    fn new(value: u64) -> Self;
-    fn load(&self, order: Ordering) -> u64;
-    fn store(&self, value: u64, order: Ordering);
-    fn swap(&self, value: u64, order: Ordering) -> u64;
-    fn add(&self, value: u64, order: Ordering);
-    fn sub(&self, value: u64, order: Ordering);
-}
-
-impl Word for AtomicU64 {
-    #[inline]
-    fn new(value: u64) -> AtomicU64 {
-        AtomicU64::new(value)
-    }
-
-    #[inline]
-    fn load(&self, order: Ordering) -> u64 {
-        self.load(order)
-    }
-
-    #[inline]
-    fn store(&self, value: u64, order: Ordering) {
-        self.store(value, order);
-    }
-
-    #[inline]
-    fn swap(&self, value: u64, order: Ordering) -> u64 {
-        self.swap(value, order)
-    }
-
-    #[inline]
-    fn add(&self, value: u64, order: Ordering) {
-        self.fetch_add(value, order);
-    }
-
-    #[inline]
-    fn sub(&self, value: u64, order: Ordering) {
-        self.fetch_sub(value, order);
-    }
-}
 
 /// What ends a wait of the background thread.
 pub(crate) trait Bell {

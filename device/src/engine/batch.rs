@@ -28,6 +28,8 @@ const NO_LIMITS: PortLimits = PortLimits {
     max_batch_bytes: 0,
     receive_buffer_bytes: 0,
     packet_cost: PacketCost::UDP_SOCKET,
+    needs_icrc: true,
+    waits_for_room: false,
 };
 
 /// The open batch.
@@ -124,6 +126,12 @@ impl<'a> Sink<'a> {
         self.sealed_bytes = 0;
     }
 
+    /// What the way to the peer of the last batch takes.
+    #[inline]
+    pub(crate) fn limits(&self) -> &PortLimits {
+        &self.builder.limits
+    }
+
     /// Sends the open batch. False: the port is busy and the batch waits.
     pub(crate) fn flush(&mut self) -> bool {
         let builder = &mut *self.builder;
@@ -134,7 +142,8 @@ impl<'a> Sink<'a> {
         let Some(path) = &builder.path else { return true };
         let Some(bytes) = builder.buffer.get(..builder.used_bytes) else { return true };
         let (segment_bytes, fates) = (builder.segment_bytes, &builder.fates);
-        let batch = GsoBatch { path, segment_bytes, bytes, fates, comments: &[] };
+        let has_icrc = builder.limits.needs_icrc;
+        let batch = GsoBatch { path, segment_bytes, bytes, has_icrc, fates, comments: &[] };
         let packets = builder.segment_count as u64;
         match self.port.transmit(self.now_ns, &batch) {
             Ok(()) => {
@@ -168,8 +177,10 @@ impl<'a> Sink<'a> {
     }
 
     /// Whether a batch for this peer may be begun in this turn.
-    fn admits(&mut self, peer: Peer) -> bool {
-        !self.unreliable || self.port.group().is_none_or(|group| group.admits(self.now_ns, peer))
+    #[inline]
+    fn admits(&mut self, peer: Peer, limits: &PortLimits) -> bool {
+        let asks = self.unreliable || limits.waits_for_room;
+        !asks || self.port.group().is_none_or(|group| group.admits(self.now_ns, peer))
     }
 }
 
@@ -186,19 +197,21 @@ impl Transmit for Sink<'_> {
         }
         let begins = self.builder.used_bytes == 0;
         let peer = Peer { address: path.flow.destination, process };
-        if begins && !self.admits(peer) {
-            self.held = true;
-            return None;
-        }
-        let builder = &mut *self.builder;
         if begins {
-            builder.limits = self.port.limits(peer);
+            let limits = self.port.limits(peer);
+            if !self.admits(peer, &limits) {
+                self.held = true;
+                return None;
+            }
+            let builder = &mut *self.builder;
+            builder.limits = limits;
             builder.segment_bytes = length_bytes;
             builder.process = process;
             if builder.path.as_ref() != Some(path) {
                 builder.path = Some(path.clone());
             }
         }
+        let builder = &mut *self.builder;
         builder.begun_bytes = length_bytes;
         let start = builder.used_bytes;
         builder.buffer.get_mut(start..start + length_bytes)
@@ -211,8 +224,10 @@ impl Transmit for Sink<'_> {
         let start = builder.used_bytes;
         let Some(path) = &builder.path else { return };
         let Some(packet) = builder.buffer.get_mut(start..start + length) else { return };
-        // Segmentation offload numbers the packets of a batch from IP ID 0.
-        icrc::seal_for_peers(&path.flow, builder.segment_count as u16, packet);
+        if builder.limits.needs_icrc {
+            // Segmentation offload numbers the packets of a batch from IP ID 0.
+            icrc::seal_for_peers(&path.flow, builder.segment_count as u16, packet);
+        }
         builder.used_bytes += length;
         builder.segment_count += 1;
         builder.closed = length < builder.segment_bytes;

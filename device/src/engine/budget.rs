@@ -25,6 +25,9 @@ fn packets_in_half(limits: &PortLimits, length_bytes: usize) -> u32 {
     packets.clamp(4, 4096) as u32
 }
 
+/// What may be in flight to a peer at least, however small its buffer.
+const LEAST_LIMIT_BYTES: u64 = 65_536;
+
 /// What is in flight to one peer.
 #[derive(Debug)]
 struct PeerBudget {
@@ -66,11 +69,19 @@ impl Budget {
         };
         if let Some(budget) = self.peers.get_mut(number as usize) {
             budget.peer = Some(peer);
-            budget.limit_bytes = (limits.receive_buffer_bytes as u64 * 3 / 4).max(65_536);
-            budget.packet_cost = limits.packet_cost;
             budget.users += 1;
         }
+        self.change_limits(number, limits);
         number
+    }
+
+    /// What the way to a peer takes may change while queue pairs talk to it.
+    #[inline]
+    pub(crate) fn change_limits(&mut self, number: u32, limits: &PortLimits) {
+        if let Some(budget) = self.peers.get_mut(number as usize) {
+            budget.limit_bytes = (limits.receive_buffer_bytes as u64 * 3 / 4).max(LEAST_LIMIT_BYTES);
+            budget.packet_cost = limits.packet_cost;
+        }
     }
 
     /// A queue pair no longer talks to this peer; what it was charged has been given back.
@@ -147,7 +158,14 @@ mod tests {
 
     fn limits(receive_buffer_bytes: usize) -> PortLimits {
         let packet_cost = PacketCost::UDP_SOCKET;
-        PortLimits { max_segments: 64, max_batch_bytes: 65_507, receive_buffer_bytes, packet_cost }
+        PortLimits {
+            max_segments: 64,
+            max_batch_bytes: 65_507,
+            receive_buffer_bytes,
+            packet_cost,
+            needs_icrc: true,
+            waits_for_room: false,
+        }
     }
 
     fn peer(last_byte: u8, process: u8) -> Peer {

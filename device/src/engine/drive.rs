@@ -33,7 +33,7 @@ const DEFERRED_BATCHES: u32 = 16;
 /// What one transmit call sends before other threads get the lock, in bytes as the peer's budget counts
 /// them.
 const TRANSMIT_BYTES: u64 = 4 * 1024 * 1024;
-/// How long unreliable senders wait before they ask again whether their receiver keeps up.
+/// How long a queue pair waits before it asks again whether its peer has room.
 const HOLD_NS: u64 = 10_000;
 
 /// Everything behind the lock of an HCA.
@@ -48,8 +48,10 @@ pub(crate) struct Engine {
     responders: Ready,
     touched: Ready,
     deadlines: Deadlines,
-    /// Unreliable senders whose receiver does not keep up, and when they try again.
+    /// Senders whose receiver has no room, and when they try again.
     held: Ready,
+    /// Responders whose requester has no room.
+    held_responders: Ready,
     held_until_ns: Option<u64>,
     pub(crate) gsi: Gsi,
     /// Batches since acknowledgements began to wait for the application.
@@ -96,6 +98,7 @@ impl Engine {
             touched: Ready::default(),
             deadlines: Deadlines::default(),
             held: Ready::default(),
+            held_responders: Ready::default(),
             held_until_ns: None,
             gsi,
             deferred_batches: 0,
@@ -319,6 +322,11 @@ impl Engine {
             let progress = entry.qp.transmit_requests(now_ns, &mut host, &mut sink);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             entry.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
+            if let Some(peer) = entry.peer
+                && sink.sealed_packets > 0
+            {
+                budget.change_limits(peer, sink.limits());
+            }
             entry.sent(sink.sealed_cost_bytes, sink.sealed_packets, budget);
             entry.account(budget);
             deadlines.register(index, entry.qp.deadline_ns());
@@ -360,6 +368,8 @@ impl Engine {
             deferred_batches,
             reply,
             targets,
+            held_responders,
+            held_until_ns,
             ..
         } = self;
         // They would promise what a shuffled schedule has not done yet.
@@ -391,7 +401,10 @@ impl Engine {
             entry.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
             targets.publish_failure(&mut entry.qp, &mut entry.sharing, &mut host);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
-            if progress == Progress::Blocked {
+            if progress == Progress::Blocked && sink.held {
+                held_responders.push(index);
+                held_until_ns.get_or_insert(now_ns.saturating_add(HOLD_NS));
+            } else if progress == Progress::Blocked {
                 responders.push(index);
                 unfinished = true;
                 if sink.builder.is_stalled() || left_bytes == 0 {
@@ -422,6 +435,9 @@ impl Engine {
             self.held_until_ns = None;
             while let Some(index) = self.held.pop() {
                 self.senders.push(index);
+            }
+            while let Some(index) = self.held_responders.pop() {
+                self.responders.push(index);
             }
         }
         while let Some(index) = self.deadlines.pop_due(now_ns) {

@@ -9,3 +9,4 @@ pub(crate) mod probability;
 pub(crate) mod random;
 pub mod table;
 pub(crate) mod thread;
+pub(crate) mod word;

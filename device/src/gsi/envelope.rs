@@ -56,6 +56,7 @@ impl Inbound {
             hop_limit: self.hop_limit,
             segment_bytes: PACKET_BYTES,
             bytes: &self.packet,
+            has_icrc: true,
         }
     }
 }

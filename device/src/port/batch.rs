@@ -22,6 +22,8 @@ pub struct GsoBatch<'a> {
     pub segment_bytes: usize,
     /// The packets, one after the other, not empty. The ICRC of the k-th (from 0) is made with IP ID k.
     pub bytes: &'a [u8],
+    /// The packets have an ICRC: the port needs it ([`PortLimits::needs_icrc`](super::PortLimits)).
+    pub has_icrc: bool,
     /// What a fault plan does to some of the packets, by their place in the batch, upwards; empty without
     /// one.
     pub fates: &'a [(u16, Fate)],
@@ -32,7 +34,7 @@ pub struct GsoBatch<'a> {
 impl<'a> GsoBatch<'a> {
     /// A batch to whose packets nothing happens.
     pub fn new(path: &'a Path, segment_bytes: usize, bytes: &'a [u8]) -> GsoBatch<'a> {
-        GsoBatch { path, segment_bytes, bytes, fates: &[], comments: &[] }
+        GsoBatch { path, segment_bytes, bytes, has_icrc: true, fates: &[], comments: &[] }
     }
 
     /// The packets of the batch, in order. A `segment_bytes` of zero makes one packet of everything.
@@ -60,6 +62,9 @@ pub struct Received<'a> {
     pub segment_bytes: usize,
     /// The packets, one after the other, not empty.
     pub bytes: &'a [u8],
+    /// The packets have an ICRC. Those that another process of this host put into memory have none unless
+    /// that process has to show it, and there is nothing on their way that could damage them.
+    pub has_icrc: bool,
 }
 
 impl<'a> Received<'a> {

@@ -8,7 +8,7 @@ use pumice_transport::types::Fate;
 
 use super::damage::damage;
 use super::segments;
-use super::{GsoBatch, Port, PortLayer, PortLimits, Received, TransmitError};
+use super::{GsoBatch, Peer, Port, PortLayer, PortLimits, Received, TransmitError};
 use crate::event::{Event, Subscribers};
 use crate::faults::{Notes, Partitions};
 
@@ -321,6 +321,11 @@ impl<P: Port> PortLayer for FaultPort<P> {
 
     fn below_mut(&mut self) -> &mut P {
         &mut self.inner
+    }
+
+    /// A packet that is damaged, or sent in another place, shows it in its ICRC.
+    fn limits_through(&self, peer: Peer) -> PortLimits {
+        PortLimits { needs_icrc: true, ..self.inner.limits(peer) }
     }
 
     fn transmit_through(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {

@@ -36,7 +36,14 @@ impl Port for Tape {
     }
     fn limits(&self, _peer: Peer) -> PortLimits {
         let packet_cost = PacketCost::UDP_SOCKET;
-        PortLimits { max_segments: 4, max_batch_bytes: 65_507, receive_buffer_bytes: 1 << 20, packet_cost }
+        PortLimits {
+            max_segments: 4,
+            max_batch_bytes: 65_507,
+            receive_buffer_bytes: 1 << 20,
+            packet_cost,
+            needs_icrc: true,
+            waits_for_room: false,
+        }
     }
     fn descriptors(&self) -> Vec<RawFd> {
         Vec::new()
@@ -80,7 +87,7 @@ const NOTHING: Fate = Fate {
 const TWICE: Fate = Fate { copies: 1, ..NOTHING };
 
 fn send(port: &mut impl Port, now_ns: u64, bytes: &[u8], fates: &[(u16, Fate)]) -> Result<(), TransmitError> {
-    port.transmit(now_ns, &GsoBatch { path: &path(), segment_bytes: 20, bytes, fates, comments: &[] })
+    port.transmit(now_ns, &GsoBatch { fates, ..GsoBatch::new(&path(), 20, bytes) })
 }
 
 /// The first byte of every packet of every batch.

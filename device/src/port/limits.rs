@@ -26,6 +26,11 @@ pub struct PortLimits {
     pub receive_buffer_bytes: usize,
     /// What a packet takes of that buffer.
     pub packet_cost: PacketCost,
+    /// The packets have an ICRC. Without it, what is in the place of the ICRC has no meaning.
+    pub needs_icrc: bool,
+    /// The port is asked before each batch whether there is room
+    /// ([`ProcessGroup::admits`](super::ProcessGroup::admits)), and loses none for want of it.
+    pub waits_for_room: bool,
 }
 
 /// What a packet takes of a receive buffer: a multiple of its length plus its bookkeeping, and no less than a

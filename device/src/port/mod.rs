@@ -14,7 +14,7 @@ mod fault;
 mod group;
 mod limits;
 mod nowhere;
-mod segments;
+pub(crate) mod segments;
 mod tap;
 mod traits;
 mod udp;

@@ -21,7 +21,14 @@ impl Port for Nowhere {
 
     fn limits(&self, _peer: Peer) -> PortLimits {
         let packet_cost = PacketCost::UDP_SOCKET;
-        PortLimits { max_segments: 1, max_batch_bytes: 0, receive_buffer_bytes: 0, packet_cost }
+        PortLimits {
+            max_segments: 1,
+            max_batch_bytes: 0,
+            receive_buffer_bytes: 0,
+            packet_cost,
+            needs_icrc: true,
+            waits_for_room: false,
+        }
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

@@ -23,6 +23,15 @@ pub(super) fn renumber(flow: &Flow, from: u16, to: u16, packet: &mut [u8]) {
     }
 }
 
+/// The packets of a batch that has no ICRC, with those that its packets would have by UDP.
+pub(crate) fn sealed(flow: &Flow, segment_bytes: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut sealed = bytes.to_vec();
+    for (index, packet) in sealed.chunks_mut(segment_bytes.max(1)).enumerate() {
+        icrc::seal_for_peers(flow, ip_id(index), packet);
+    }
+    sealed
+}
+
 /// Whether a packet's ICRC was made for this IP ID.
 pub(super) fn is_made_for(flow: &Flow, ip_id: u16, packet: &[u8]) -> bool {
     let standard = packet

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pumice_transport::path::Path;
 
-use super::{GsoBatch, Port, PortLayer, Received, TransmitError};
+use super::{GsoBatch, Peer, Port, PortLayer, PortLimits, Received, TransmitError, segments};
 use crate::event::{Event, Subscribers};
 
 /// Emits an event for every batch that the port below has sent or received, and for none that it refuses. It
@@ -33,6 +33,11 @@ impl<P: Port> PortLayer for TapPort<P> {
         &mut self.inner
     }
 
+    /// Captures show the ICRC.
+    fn limits_through(&self, peer: Peer) -> PortLimits {
+        PortLimits { needs_icrc: true, ..self.inner.limits(peer) }
+    }
+
     fn transmit_through(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
         self.inner.transmit(now_ns, batch)?;
         let GsoBatch { path, segment_bytes, bytes, comments, .. } = *batch;
@@ -51,8 +56,13 @@ impl<P: Port> PortLayer for TapPort<P> {
                 hop_limit: received.hop_limit,
                 flow_label: 0,
             };
-            let (segment_bytes, bytes) = (received.segment_bytes, received.bytes);
-            subscribers.emit(&Event::BatchReceived { path: &path, segment_bytes, bytes });
+            let Received { segment_bytes, bytes, .. } = *received;
+            if received.has_icrc {
+                subscribers.emit(&Event::BatchReceived { path: &path, segment_bytes, bytes });
+            } else {
+                let sealed = segments::sealed(&path.flow, segment_bytes, bytes);
+                subscribers.emit(&Event::BatchReceived { path: &path, segment_bytes, bytes: &sealed });
+            }
             handler(received);
         });
         subscribers.pass_time(now_ns);

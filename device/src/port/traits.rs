@@ -66,6 +66,11 @@ pub trait PortLayer: Send {
     /// The port below.
     fn below_mut(&mut self) -> &mut Self::Below;
 
+    /// [`Port::limits`] of the whole.
+    fn limits_through(&self, peer: Peer) -> PortLimits {
+        self.below().limits(peer)
+    }
+
     /// [`Port::transmit`] of the whole.
     ///
     /// # Errors
@@ -105,7 +110,7 @@ impl<L: PortLayer> Port for L {
     }
 
     fn limits(&self, peer: Peer) -> PortLimits {
-        self.below().limits(peer)
+        self.limits_through(peer)
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

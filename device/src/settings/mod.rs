@@ -9,6 +9,7 @@ mod check;
 mod error;
 mod faults;
 mod log;
+mod wire;
 
 use std::ffi::OsString;
 use std::hash::Hasher as _;
@@ -22,6 +23,7 @@ pub use crate::ground::probability::probability_ppm;
 pub use check::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, CheckSettings};
 pub use error::SettingError;
 pub use log::{Log, standard_error_is_free};
+pub use wire::Wire;
 
 /// The one local address to use.
 pub const ADDR: &str = "PUMICE_ADDR";
@@ -53,13 +55,15 @@ pub const TRACE_LIMIT: &str = "PUMICE_TRACE_LIMIT";
 pub const PROFILE: &str = "PUMICE_PROFILE";
 /// File for a report of the calls that the program makes.
 pub const CALL_REPORT: &str = "PUMICE_CALL_REPORT";
+/// How packets reach other processes of this host.
+pub const WIRE: &str = "PUMICE_WIRE";
 /// How much is explained on standard error.
 pub const LOG: &str = "PUMICE_LOG";
 /// The older way to say PUMICE_LOG=warn: set to anything but nothing or 0.
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 22] = [
+pub const VARIABLES: [&str; 23] = [
     ADDR,
     DEVICE,
     LOSS,
@@ -80,6 +84,7 @@ pub const VARIABLES: [&str; 22] = [
     CHECK_FORMAT,
     CHECK_SUPPRESS,
     CHECK_MARK,
+    WIRE,
     LOG,
     EXPLAIN,
 ];
@@ -130,6 +135,8 @@ pub struct Settings {
     pub call_report: Option<PathBuf>,
     /// Whether and how to look for what the program does wrong.
     pub check: Option<CheckSettings>,
+    /// How packets reach other processes of this host.
+    pub wire: Wire,
     /// How much is explained on standard error.
     pub log: Log,
 }
@@ -174,6 +181,7 @@ impl Settings {
             profile: path(PROFILE).unwrap_or_else(|| "default".into()),
             call_report: path(CALL_REPORT).map(PathBuf::from),
             check: CheckSettings::parse(text(CHECK)?, text(CHECK_FORMAT)?, &path)?,
+            wire: text(WIRE)?.map_or(Ok(Wire::default()), |value| Wire::parse(&value))?,
             log: match text(LOG)? {
                 Some(value) => {
                     Log::parse(&value).map_err(|problem| SettingError::new(LOG, value, problem))?

@@ -72,6 +72,16 @@ pub(super) struct Backlog {
     reserved: Option<Charge>,
 }
 
+/// The process that begins an entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OwnPlace {
+    pub(super) process: ProcessIndex,
+    /// What its socket is bound to.
+    pub(super) address: IpAddr,
+    /// A number that no owner of this process index had before.
+    pub(super) incarnation: u64,
+}
+
 /// Something added to an entry.
 #[derive(Debug)]
 pub(super) struct Charge {
@@ -93,20 +103,20 @@ impl Charge {
 }
 
 impl Backlog {
-    /// Opens the table in `file` and begins the entry of `process`, whose socket is bound to `address`.
-    /// `local` are the host's addresses.
+    /// Opens the table in `file` and begins the entry of a process. `local` are the host's addresses.
     ///
     /// # Errors
     /// What the system says: then there is no table, and nothing waits.
     pub(super) fn open(
         file: &File,
         neighbours: Neighbours,
-        process: ProcessIndex,
-        address: IpAddr,
+        place: OwnPlace,
         local: Vec<IpAddr>,
         receive_buffer_bytes: usize,
     ) -> std::io::Result<Backlog> {
+        let OwnPlace { process, address, incarnation } = place;
         let own = BacklogTable::map(file)?;
+        own.incarnation(process).store(incarnation, Ordering::Relaxed);
         let reachable: Vec<IpAddr> = local.iter().copied().filter(|each| !each.is_loopback()).collect();
         own.begin(process, address, &reachable);
         Ok(Backlog {
@@ -122,7 +132,7 @@ impl Backlog {
     }
 
     /// Whether `peer` is in this namespace and keeps its entry.
-    fn is_here(&self, peer: Peer) -> bool {
+    pub(super) fn is_here(&self, peer: Peer) -> bool {
         self.own.names(peer) || self.own.is_wildcard(peer.process) && self.is_local(peer.address)
     }
 
@@ -213,6 +223,12 @@ impl Backlog {
         bypassed.load(Ordering::Relaxed) != 0 && bypassed.swap(0, Ordering::AcqRel) != 0
     }
 
+    /// The number that the owner of a process index has written down.
+    #[inline]
+    pub(super) fn incarnation(&self, process: ProcessIndex) -> u64 {
+        self.own.incarnation(process).load(Ordering::Relaxed)
+    }
+
     /// Whether a destination is on this host, in this network namespace.
     pub(super) fn is_local(&self, destination: IpAddr) -> bool {
         destination.is_loopback() || self.local.contains(&destination)
@@ -297,9 +313,12 @@ mod tests {
         fn of(&self, process: u8, address: &str) -> Backlog {
             let local = vec![address_of("192.0.2.1")];
             let none = Neighbours::new("/nowhere".into(), 4791);
-            Backlog::open(&self.0, none, ProcessIndex::new(process), address_of(address), local, BUFFER_BYTES)
-                .unwrap()
+            Backlog::open(&self.0, none, place(process, address), local, BUFFER_BYTES).unwrap()
         }
+    }
+
+    fn place(process: u8, address: &str) -> OwnPlace {
+        OwnPlace { process: ProcessIndex::new(process), address: address_of(address), incarnation: 1 }
     }
 
     fn address_of(text: &str) -> IpAddr {
@@ -430,15 +449,7 @@ mod tests {
         let at = |name: &str, process, address: &str| {
             let file = open(&format!("{name}-backlog"));
             let neighbours = Neighbours::new(top.clone(), port);
-            Backlog::open(
-                &file,
-                neighbours,
-                ProcessIndex::new(process),
-                address_of(address),
-                Vec::new(),
-                BUFFER_BYTES,
-            )
-            .unwrap()
+            Backlog::open(&file, neighbours, place(process, address), Vec::new(), BUFFER_BYTES).unwrap()
         };
         let live = open(&far);
         let mut sender = at(&near, 1, "192.0.2.1");

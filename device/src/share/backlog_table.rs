@@ -19,7 +19,9 @@ const PROGRESS: usize = PROCESSES * WORDS_PER_PROCESS;
 const PROGRESS_WORDS_PER_PROCESS: usize = 8;
 const LOOKED: usize = 0;
 const BYPASSED: usize = 1;
-const WORDS: usize = PROGRESS + PROCESSES * PROGRESS_WORDS_PER_PROCESS;
+/// Behind all of these: a word per process index that its owners differ in.
+const INCARNATION: usize = PROGRESS + PROCESSES * PROGRESS_WORDS_PER_PROCESS;
+const WORDS: usize = INCARNATION + PROCESSES;
 const OFFERED: usize = 0;
 const TAKEN: usize = 8;
 /// 0: no process keeps the entry. Otherwise the IP version of the socket's address.
@@ -79,6 +81,13 @@ impl BacklogTable {
         static NOTHING: AtomicU64 = AtomicU64::new(0);
         let place = PROGRESS + usize::from(process) * PROGRESS_WORDS_PER_PROCESS + word;
         self.memory.words().get(place).unwrap_or(&NOTHING)
+    }
+
+    /// A number that the owner has written down, and no owner before it had.
+    #[inline]
+    pub(super) fn incarnation(&self, process: ProcessIndex) -> &AtomicU64 {
+        static NOTHING: AtomicU64 = AtomicU64::new(0);
+        self.memory.words().get(INCARNATION + usize::from(process)).unwrap_or(&NOTHING)
     }
 
     /// Begins the entry of a process whose socket is bound to `address`; `host` are addresses that a

@@ -1,7 +1,7 @@
-//! Unix datagrams of which the kernel names the sender.
+//! Unix datagrams of which the kernel names the sender, with the descriptors that come with them.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use libc::{c_int, c_void};
@@ -10,27 +10,31 @@ use crate::system::system_call;
 
 /// The header of a control message: its length, level and type.
 const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
-/// A control message with the sender in it. There is room for exactly one: in more room there might be
-/// descriptors, which this process would have to close.
-const CONTROL_BYTES: usize =
-    HEADER_BYTES + size_of::<libc::ucred>().next_multiple_of(align_of::<libc::cmsghdr>());
+const fn message_bytes(payload_bytes: usize) -> usize {
+    HEADER_BYTES + payload_bytes.next_multiple_of(align_of::<libc::cmsghdr>())
+}
+
+/// Room for a control message with the sender in it and one with a descriptor. The kernel closes descriptors
+/// that find no room.
+const CONTROL_BYTES: usize = message_bytes(size_of::<libc::ucred>()) + message_bytes(size_of::<c_int>());
 
 /// As `cmsghdr` wants it.
 #[repr(C, align(16))]
 struct Control([u8; CONTROL_BYTES]);
 
 /// A datagram in the buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Datagram {
     pub(super) length_bytes: usize,
     /// The sender's real user, if the socket asks for it (SO_PASSCRED).
     pub(super) uid: Option<u32>,
     /// It was longer than the buffer.
     pub(super) truncated: bool,
+    /// The first descriptor that came with it.
+    pub(super) descriptor: Option<OwnedFd>,
 }
 
-/// Takes a datagram if there is one. Descriptors that come with it are refused by giving them no room, and
-/// the kernel closes them.
+/// Takes a datagram if there is one.
 pub(super) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
     let mut control = Control([0; CONTROL_BYTES]);
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast::<c_void>(), iov_len: buffer.len() };
@@ -53,44 +57,99 @@ pub(super) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<Datagra
             error => Err(error),
         };
     };
-    let uid = control.0.get(..message.msg_controllen).and_then(sender);
-    Ok(Some(Datagram { length_bytes, uid, truncated: message.msg_flags & libc::MSG_TRUNC != 0 }))
+    let mut datagram = Datagram {
+        length_bytes,
+        uid: None,
+        truncated: message.msg_flags & libc::MSG_TRUNC != 0,
+        descriptor: None,
+    };
+    let mut rest = control.0.get(..message.msg_controllen).unwrap_or_default();
+    while let Some((kind, payload, behind)) = next_message(rest) {
+        rest = behind;
+        match kind {
+            libc::SCM_CREDENTIALS => datagram.uid = number_at(payload, UID_OFFSET).map(c_int::cast_unsigned),
+            libc::SCM_RIGHTS => {
+                for number in payload.as_chunks().0 {
+                    // SAFETY: the kernel has just made this descriptor for this process and told only this
+                    // call. Those that are not the first are closed here.
+                    let descriptor = unsafe { OwnedFd::from_raw_fd(c_int::from_ne_bytes(*number)) };
+                    datagram.descriptor.get_or_insert(descriptor);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(Some(datagram))
 }
 
-/// The user in a control message, if it is one of credentials: a `cmsghdr` and a `ucred`.
-fn sender(control: &[u8]) -> Option<u32> {
-    let number = |at: usize| control.get(at..)?.first_chunk().copied().map(c_int::from_ne_bytes);
+/// Where the user is in credentials.
+const UID_OFFSET: usize = std::mem::offset_of!(libc::ucred, uid);
+
+fn number_at(bytes: &[u8], at: usize) -> Option<c_int> {
+    bytes.get(at..)?.first_chunk().copied().map(c_int::from_ne_bytes)
+}
+
+/// The type and the payload of the first control message of a socket, and what is behind it.
+fn next_message(control: &[u8]) -> Option<(c_int, &[u8], &[u8])> {
     let length = usize::from_ne_bytes(control.first_chunk().copied()?);
-    let level = number(std::mem::offset_of!(libc::cmsghdr, cmsg_level))?;
-    let kind = number(std::mem::offset_of!(libc::cmsghdr, cmsg_type))?;
-    let is_whole = length >= HEADER_BYTES + size_of::<libc::ucred>();
-    let uid = number(HEADER_BYTES + std::mem::offset_of!(libc::ucred, uid))?;
-    (is_whole && level == libc::SOL_SOCKET && kind == libc::SCM_CREDENTIALS).then_some(uid.cast_unsigned())
+    let level = number_at(control, std::mem::offset_of!(libc::cmsghdr, cmsg_level))?;
+    let kind = number_at(control, std::mem::offset_of!(libc::cmsghdr, cmsg_type))?;
+    let payload = control.get(HEADER_BYTES..length).filter(|_| level == libc::SOL_SOCKET)?;
+    let behind = control.get(length.next_multiple_of(align_of::<libc::cmsghdr>())..).unwrap_or_default();
+    Some((kind, payload, behind))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
+    use std::io::IoSlice;
+    use std::os::fd::{AsFd, AsRawFd};
     use std::os::unix::net::UnixDatagram;
 
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     use socket2::SockRef;
 
     use super::super::process;
     use super::*;
+
+    fn what_came(datagram: Option<Datagram>) -> Option<(usize, Option<u32>, bool, bool)> {
+        datagram.map(|came| (came.length_bytes, came.uid, came.truncated, came.descriptor.is_some()))
+    }
 
     #[test]
     fn the_sender_is_named() {
         let (a, b) = UnixDatagram::pair().unwrap();
         let fd = b.as_raw_fd();
         let mut buffer = [0; 8];
-        assert_eq!(receive(fd, &mut buffer).unwrap(), None);
+        assert_eq!(what_came(receive(fd, &mut buffer).unwrap()), None);
         a.send(b"1").unwrap();
-        let nameless = Datagram { length_bytes: 1, uid: None, truncated: false };
-        assert_eq!(receive(fd, &mut buffer).unwrap(), Some(nameless));
+        assert_eq!(what_came(receive(fd, &mut buffer).unwrap()), Some((1, None, false, false)));
         SockRef::from(&b).set_passcred(true).unwrap();
         a.send(b"0123456789").unwrap();
-        let named = Datagram { length_bytes: 8, uid: Some(process::real_uid()), truncated: true };
-        assert_eq!(receive(fd, &mut buffer).unwrap(), Some(named));
+        let named = (8, Some(process::real_uid()), true, false);
+        assert_eq!(what_came(receive(fd, &mut buffer).unwrap()), Some(named));
         assert_eq!(&buffer, b"01234567");
+    }
+
+    #[test]
+    fn the_first_descriptor_comes_and_the_others_are_closed() {
+        let (a, b) = UnixDatagram::pair().unwrap();
+        SockRef::from(&b).set_passcred(true).unwrap();
+        let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let (near, far) = UnixDatagram::pair().unwrap();
+        let mut buffer = [0; 8];
+        for sent in [1, 2, 5] {
+            let before = open();
+            let mut space = [std::mem::MaybeUninit::uninit(); 128];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let all = vec![far.as_fd(); sent];
+            assert!(control.push(SendAncillaryMessage::ScmRights(&all)));
+            sendmsg(&a, &[IoSlice::new(b"x")], &mut control, SendFlags::empty()).unwrap();
+            let came = receive(b.as_raw_fd(), &mut buffer).unwrap().unwrap();
+            assert_eq!((came.length_bytes, came.uid), (1, Some(process::real_uid())));
+            assert_eq!(open(), before + 1, "{sent} were sent");
+            let came = UnixDatagram::from(came.descriptor.unwrap());
+            near.send(b"through").unwrap();
+            assert_eq!(came.recv(&mut buffer).unwrap(), 7);
+        }
     }
 }

@@ -66,6 +66,8 @@ pub(crate) mod record;
 mod registry;
 mod relay;
 mod report;
+mod ring;
+mod same_host;
 mod services;
 #[cfg(test)]
 mod simulation;

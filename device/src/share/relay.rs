@@ -12,7 +12,7 @@
 //! the registry removes it.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use pumice_transport::path::Flow;
 use pumice_transport::wire::ProcessIndex;
@@ -22,13 +22,14 @@ use super::sockets::{Sent, Sockets};
 use super::system::{self, DatagramSocket, Guard};
 use super::{process, record};
 use crate::faults::live::MAX_ORDER_BYTES;
-use crate::port::{Order, Received};
+use crate::port::{Order, Received, segments};
 
 const MAGIC: [u8; 4] = *b"pmR1";
 const KIND_BATCH: u8 = 1;
 const KIND_LOOK: u8 = 2;
 const KIND_ASK: u8 = 3;
 const KIND_ORDER: u8 = 4;
+const KIND_RING: u8 = 5;
 const HEADER_BYTES: usize = 48;
 /// A batch is at most one UDP datagram.
 const BUFFER_BYTES: usize = HEADER_BYTES + 65_536;
@@ -48,6 +49,8 @@ pub(super) enum Incoming<'a> {
     Ask(u64),
     /// A process of this user gives an order.
     Order(Order),
+    /// A process says something about a ring: what, and the descriptor that came with it.
+    Ring(&'a [u8], Option<OwnedFd>),
     /// Of another user, or malformed.
     Rejected,
 }
@@ -99,7 +102,11 @@ impl Relay {
         header.put(14, &received.flow.destination_port.to_le_bytes());
         header.put(16, &source);
         header.put(32, &destination);
-        self.send(registry, process, &header.0, received.bytes)
+        if received.has_icrc {
+            return self.send(registry, process, &header.0, received.bytes);
+        }
+        let sealed = segments::sealed(&received.flow, received.segment_bytes, received.bytes);
+        self.send(registry, process, &header.0, &sealed)
     }
 
     /// Asks `process` to look at the registry.
@@ -108,6 +115,25 @@ impl Relay {
         header.put(0, &MAGIC);
         header.put(4, &[KIND_LOOK]);
         self.send(registry, process, &header.0, &[])
+    }
+
+    /// Says something about a ring to `process`, with a descriptor or without.
+    pub(super) fn send_ring(
+        &self,
+        registry: &Registry,
+        process: ProcessIndex,
+        text: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Sent {
+        let mut header = Header([0; HEADER_BYTES]);
+        header.put(0, &MAGIC);
+        header.put(4, &[KIND_RING]);
+        let Some(descriptor) = descriptor else { return self.send(registry, process, &header.0, text) };
+        if !is_taken(registry, process) {
+            return Sent::NoProcess;
+        }
+        let bytes = [&header.0, text].concat();
+        self.sockets.send_descriptor_to_process(&self.socket, process, &bytes, descriptor)
     }
 
     /// Answers the asker with this number.
@@ -128,7 +154,10 @@ impl Relay {
         if came.uid != Some(self.uid) || came.truncated {
             return Incoming::Rejected;
         }
-        self.buffer.get(..came.length_bytes).and_then(parse).unwrap_or(Incoming::Rejected)
+        match self.buffer.get(..came.length_bytes).and_then(parse) {
+            Some(Incoming::Ring(text, _)) => Incoming::Ring(text, came.descriptor),
+            other => other.unwrap_or(Incoming::Rejected),
+        }
     }
 }
 
@@ -220,10 +249,15 @@ fn send(
     header: &[u8],
     bytes: &[u8],
 ) -> Sent {
-    if system::guards(Guard::OwnerBeforeRelay) && !registry.is_taken(process) {
+    if !is_taken(registry, process) {
         return Sent::NoProcess;
     }
     sockets.send_to_process(socket, process, header, bytes)
+}
+
+/// Whether `process` is there to be sent to.
+fn is_taken(registry: &Registry, process: ProcessIndex) -> bool {
+    !system::guards(Guard::OwnerBeforeRelay) || registry.is_taken(process)
 }
 
 struct Header([u8; HEADER_BYTES]);
@@ -254,6 +288,9 @@ fn parse(bytes: &[u8]) -> Option<Incoming<'_>> {
     if kind == KIND_ASK {
         return source.first_chunk::<8>().map(|number| Incoming::Ask(u64::from_le_bytes(*number)));
     }
+    if kind == KIND_RING {
+        return Some(Incoming::Ring(bytes, None));
+    }
     if kind == KIND_ORDER {
         let (asker, number) = source.split_first_chunk::<8>()?;
         let (asker, number) = (u64::from_le_bytes(*asker), u64::from_le_bytes(*number.first_chunk()?));
@@ -275,6 +312,7 @@ fn parse(bytes: &[u8]) -> Option<Incoming<'_>> {
         hop_limit,
         segment_bytes,
         bytes,
+        has_icrc: true,
     }))
 }
 
@@ -294,7 +332,7 @@ mod tests {
     fn batch(address: &str, bytes: &'static [u8]) -> Received<'static> {
         let address: IpAddr = address.parse().unwrap();
         let flow = Flow { source: address, destination: address, source_port: 77, destination_port: 4791 };
-        Received { flow, traffic_class: 3, hop_limit: 63, segment_bytes: 4, bytes }
+        Received { flow, traffic_class: 3, hop_limit: 63, segment_bytes: 4, bytes, has_icrc: true }
     }
 
     /// A folder with a registry, and two opens of it that have the process indices 1 and 2.

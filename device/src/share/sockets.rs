@@ -1,6 +1,7 @@
 //! The unix sockets of the processes that share a port: names in the folder of the registry.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use pumice_transport::wire::ProcessIndex;
@@ -74,14 +75,20 @@ impl Sockets {
         self.send_to(socket, &asker_name(&self.stem, number), &[], text)
     }
 
+    /// Sends with a descriptor to the socket that has the name of a process.
+    pub(super) fn send_descriptor_to_process(
+        &self,
+        socket: &DatagramSocket,
+        process: ProcessIndex,
+        bytes: &[u8],
+        descriptor: BorrowedFd<'_>,
+    ) -> Sent {
+        let name = folder::process_socket_name(&self.stem, process);
+        outcome(socket.send_descriptor(self.folder.opened(), &name, bytes, descriptor))
+    }
+
     fn send_to(&self, socket: &DatagramSocket, name: &str, header: &[u8], bytes: &[u8]) -> Sent {
-        match socket.send(self.folder.opened(), name, header, bytes) {
-            Ok(()) => Sent::Done,
-            Err(error) => match error.raw_os_error() {
-                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Sent::Full,
-                _ => Sent::NoProcess,
-            },
-        }
+        outcome(socket.send(self.folder.opened(), name, header, bytes))
     }
 
     /// Removes the names of sockets of all process indices without an owner, those of processes that were
@@ -108,6 +115,16 @@ impl Sockets {
             }
         }
         Ok(())
+    }
+}
+
+fn outcome(sent: io::Result<()>) -> Sent {
+    match sent {
+        Ok(()) => Sent::Done,
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Sent::Full,
+            _ => Sent::NoProcess,
+        },
     }
 }
 

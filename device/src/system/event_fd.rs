@@ -1,8 +1,10 @@
 //! A file descriptor that wakes a thread of the device's own.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{read, write};
 
 use crate::ground::error::ResourceError;
@@ -22,6 +24,20 @@ impl EventFd {
         eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(EventFd).map_err(|error| {
             ResourceError::Os { what: "eventfd to wake a thread", errno: error.raw_os_error() }
         })
+    }
+
+    /// The bell of another process, which sent this descriptor.
+    ///
+    /// # Errors
+    /// `InvalidData`: it is something else than an eventfd, which a write might wait for.
+    pub(crate) fn of(descriptor: OwnedFd) -> io::Result<EventFd> {
+        let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+        let kind = std::fs::read_link(link)?;
+        if kind.as_os_str() != "anon_inode:[eventfd]" {
+            return Err(io::Error::from(io::ErrorKind::InvalidData));
+        }
+        fcntl_setfl(&descriptor, OFlags::NONBLOCK)?;
+        Ok(EventFd(descriptor))
     }
 
     /// Sets the bit; the threads that wait are woken even if it is set already.
@@ -45,7 +61,6 @@ impl AsFd for EventFd {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
     use std::time::Duration;
 
     use super::*;

@@ -14,6 +14,7 @@ struct Outgoing {
     hop_limit: u8,
     segment_bytes: usize,
     bytes: Vec<u8>,
+    has_icrc: bool,
 }
 
 /// Packets that leave for other processes when the port is free.
@@ -30,6 +31,7 @@ impl Forwarding {
             && last.process == process
             && last.flow == received.flow
             && last.segment_bytes == step
+            && last.has_icrc == received.has_icrc
             && last.bytes.len().is_multiple_of(step)
             && last.bytes.len() + packet.len() <= usize::from(u16::MAX)
         {
@@ -43,6 +45,7 @@ impl Forwarding {
             hop_limit: received.hop_limit,
             segment_bytes: step,
             bytes: packet.to_vec(),
+            has_icrc: received.has_icrc,
         });
     }
 
@@ -53,8 +56,9 @@ impl Forwarding {
         }
         let Some(group) = port.group() else { return self.runs.clear() };
         for run in self.runs.drain(..) {
-            let Outgoing { process, flow, traffic_class, hop_limit, segment_bytes, ref bytes } = run;
-            group.forward(process, &Received { flow, traffic_class, hop_limit, segment_bytes, bytes });
+            let Outgoing { process, flow, traffic_class, hop_limit, segment_bytes, ref bytes, has_icrc } = run;
+            let received = Received { flow, traffic_class, hop_limit, segment_bytes, bytes, has_icrc };
+            group.forward(process, &received);
         }
     }
 }

@@ -13,6 +13,7 @@ use pumice_device::faults::FaultPlan;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
+use pumice_device::settings::Wire;
 use pumice_device::shuffle::{Placement, ShuffleOptions};
 use pumice_device::system::interface::{Interface, gid_addresses, interfaces};
 use pumice_device::trace::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, create_private};
@@ -44,6 +45,7 @@ pub struct DeviceOptions {
     fault_report: Option<PathBuf>,
     exclusive: bool,
     buffer_bytes: Option<usize>,
+    wire: Wire,
 }
 
 impl fmt::Debug for DeviceOptions {
@@ -176,6 +178,12 @@ impl DeviceOptions {
         self
     }
 
+    /// How packets reach other processes of this user in this network namespace; by default by UDP.
+    pub fn wire(mut self, wire: Wire) -> DeviceOptions {
+        self.wire = wire;
+        self
+    }
+
     pub(crate) fn open(self, subscriber: Option<Box<dyn Subscriber>>) -> Result<Arc<Hca>> {
         let gids = if self.addresses.is_empty() { machine_gids()? } else { gids_of(&self.addresses)? };
         if gids.is_empty() {
@@ -189,7 +197,8 @@ impl DeviceOptions {
         let follows = self.addresses.is_empty();
         let wildcard = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let address = if let [only] = *self.addresses { only } else { wildcard };
-        let network = UdpNetwork { address, exclusive: self.exclusive, buffer_bytes: self.buffer_bytes };
+        let (exclusive, buffer_bytes, wire) = (self.exclusive, self.buffer_bytes, self.wire);
+        let network = UdpNetwork { address, exclusive, buffer_bytes, wire };
         let name = self.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
         let mut opening = self.into_opening(name, gids);
         opening.hca.subscribers.extend(subscriber);

@@ -58,6 +58,7 @@ impl Port for SimPort {
                 hop_limit: packet.hop_limit,
                 segment_bytes: packet.bytes.len(),
                 bytes: &packet.bytes,
+                has_icrc: true,
             });
         }
         true
@@ -69,6 +70,8 @@ impl Port for SimPort {
             max_batch_bytes: MAX_BATCH_BYTES,
             receive_buffer_bytes: lock(&self.network).receive_buffer_bytes(),
             packet_cost: PacketCost::UDP_SOCKET,
+            needs_icrc: true,
+            waits_for_room: false,
         }
     }
 

@@ -72,6 +72,8 @@ impl UdpPort {
                 max_batch_bytes: MAX_BATCH_BYTES,
                 receive_buffer_bytes,
                 packet_cost: PacketCost::UDP_SOCKET,
+                needs_icrc: true,
+                waits_for_room: false,
             },
             buffer: vec![0; 65_536],
             scratch: Vec::new(),
@@ -315,6 +317,7 @@ fn received<'a>(buffer: &'a [u8], arrival: &Arrival, bound: IpAddr, port: u16) -
         hop_limit: arrival.hop_limit,
         segment_bytes: arrival.segment_bytes.unwrap_or(arrival.length_bytes).min(arrival.length_bytes),
         bytes: buffer.get(..arrival.length_bytes)?,
+        has_icrc: true,
     })
 }
 

@@ -20,6 +20,8 @@ pub struct ShareStats {
     pub rerouted: u64,
     /// Times that this process looked at the registry to repair the steering.
     pub repaired: u64,
+    /// Batches lost because a process of this host did not take what was in the ring to it for long.
+    pub ring_lost: u64,
 }
 
 /// The numbers behind [`ShareStats`], which outlive the port and may be read from any thread.
@@ -31,6 +33,7 @@ pub struct ShareCounters {
     pub(super) rejected: AtomicU64,
     pub(super) rerouted: AtomicU64,
     pub(super) repaired: AtomicU64,
+    pub(super) ring_lost: AtomicU64,
 }
 
 impl ShareCounters {
@@ -43,6 +46,7 @@ impl ShareCounters {
             rejected: self.rejected.load(Ordering::Relaxed),
             rerouted: self.rerouted.load(Ordering::Relaxed),
             repaired: self.repaired.load(Ordering::Relaxed),
+            ring_lost: self.ring_lost.load(Ordering::Relaxed),
         }
     }
 }

@@ -72,7 +72,7 @@ impl LoopedGroups {
     pub(super) fn receive(&mut self, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         let Some(looped) = self.queue.pop_front() else { return false };
         let Looped { flow, traffic_class, hop_limit, segment_bytes, ref bytes } = looped;
-        handler(&Received { flow, traffic_class, hop_limit, segment_bytes, bytes });
+        handler(&Received { flow, traffic_class, hop_limit, segment_bytes, bytes, has_icrc: true });
         true
     }
 
@@ -84,7 +84,7 @@ impl LoopedGroups {
     /// Keeps a batch for this process, if it has joined the group.
     pub(super) fn push(&mut self, received: &Received<'_>) {
         if self.takes(&received.flow) && self.queue.len() < LIMIT {
-            let Received { flow, traffic_class, hop_limit, segment_bytes, bytes } = *received;
+            let Received { flow, traffic_class, hop_limit, segment_bytes, bytes, .. } = *received;
             self.queue.push_back(Looped {
                 flow,
                 traffic_class,

@@ -5,6 +5,7 @@ mod looped;
 mod opening;
 mod receiving;
 mod requests;
+mod rings;
 mod sending;
 
 use std::io;
@@ -34,6 +35,7 @@ use crate::share::orders::{self, Orders};
 use crate::share::progress::{self, Looks, Signs};
 use crate::share::published::Published;
 use crate::share::relay::Relay;
+use crate::share::same_host::SameHost;
 use crate::share::services::Services;
 use crate::share::sockets::Sent;
 use crate::share::system;
@@ -41,6 +43,7 @@ use crate::share::system::GroupPort;
 use counters::{count, note_sent};
 use looped::LoopedGroups;
 use requests::{Requests, is_for_all};
+use rings::{Looking, RingLook};
 
 pub use counters::{ShareCounters, ShareStats};
 pub use opening::ShareConfig;
@@ -93,6 +96,9 @@ pub struct SharedPort<M: Medium = GroupPort> {
     counters: Arc<ShareCounters>,
     /// IPv6 groups that the kernel has no route for.
     looped: LoopedGroups,
+    /// Rings to and from the other processes.
+    same_host: SameHost,
+    looking: Looking,
     /// What the device behind the port counts, for processes that ask.
     device: Option<Arc<Counters>>,
     /// What other processes want to be done with the fault plan.
@@ -171,6 +177,11 @@ impl<M: Medium> Port for SharedPort<M> {
         if is_for_all(batch.bytes) && self.request(now_ns, batch) {
             return Ok(());
         }
+        if self.same_host.is_on()
+            && let Some(sent) = self.transmit_by_ring(now_ns, batch)
+        {
+            return sent;
+        }
         let sent = self.transmit_by_medium(now_ns, batch);
         if sent == Err(TransmitError::Unreachable) { self.loop_group(now_ns, batch) } else { sent }
     }
@@ -179,16 +190,28 @@ impl<M: Medium> Port for SharedPort<M> {
         if self.looped.receive(handler) {
             return true;
         }
+        let mut taken = false;
+        if self.same_host.has_inbound() {
+            match self.receive_by_ring(now_ns, handler) {
+                RingLook::Batch => return true,
+                RingLook::BatchAndSocket => taken = true,
+                RingLook::Nothing if !self.looking.is_due(now_ns) => return false,
+                RingLook::Nothing => {}
+            }
+        }
         self.receives = self.receives.wrapping_add(1);
-        if self.receives.is_multiple_of(RELAY_INTERVAL) && self.receive_relayed(handler) {
+        if self.receives.is_multiple_of(RELAY_INTERVAL) && self.receive_relayed(now_ns, handler) {
             return true;
         }
-        let mut taken = self.receive_by_medium(now_ns, handler);
+        let came = self.receive_by_medium(now_ns, handler);
+        self.looking.looked(now_ns, came);
+        taken |= came;
         if !taken {
             self.settled = true;
             if self.relay_due {
-                taken = self.receive_relayed(handler);
+                taken = self.receive_relayed(now_ns, handler);
             }
+            self.sweep_rings(now_ns);
             if let Some(published) = &mut self.published {
                 published.publish_now_and_then(now_ns);
             }
@@ -207,7 +230,7 @@ impl<M: Medium> Port for SharedPort<M> {
     }
 
     fn limits(&self, peer: Peer) -> PortLimits {
-        self.medium.limits(peer)
+        self.same_host.limits(peer.process).unwrap_or_else(|| self.medium.limits(peer))
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
@@ -217,6 +240,7 @@ impl<M: Medium> Port for SharedPort<M> {
         }
         let mut all = self.medium.descriptors();
         all.push(self.relay.as_raw_fd());
+        all.extend(self.same_host.prepare_sleep());
         all.extend(self.adopted.iter().map(|(_, relay)| relay.as_raw_fd()));
         all
     }
@@ -240,6 +264,9 @@ impl<M: Medium> Port for SharedPort<M> {
 
 impl<M: Medium> ProcessGroup for SharedPort<M> {
     fn admits(&mut self, now_ns: u64, peer: Peer) -> bool {
+        if let Some(admits) = self.ring_admits(now_ns, peer) {
+            return admits;
+        }
         self.backlog.as_mut().is_none_or(|backlog| backlog.admits(now_ns, peer))
     }
 
@@ -260,6 +287,7 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
 
     fn woken(&mut self) {
         self.relay_due = true;
+        self.looking.woken();
     }
 
     fn observe(&mut self, counters: &Arc<Counters>) {

@@ -11,8 +11,9 @@ use pumice_transport::wire::ProcessIndex;
 use super::SharedPort;
 use super::looped::LoopedGroups;
 use super::requests::Requests;
+use super::rings::Looking;
 use crate::port::{PortError, UdpConfig};
-use crate::share::backlog::Backlog;
+use crate::share::backlog::{Backlog, OwnPlace};
 use crate::share::local::Local;
 use crate::share::medium::Medium as _;
 use crate::share::members::{Member, Members};
@@ -25,6 +26,7 @@ use crate::share::progress::Looks;
 use crate::share::published::Published;
 use crate::share::registry::{Loaded, Registry};
 use crate::share::relay::Relay;
+use crate::share::same_host::SameHost;
 use crate::share::services::Services;
 use crate::share::system::{self, GroupPort};
 use crate::share::{ShareError, elsewhere, folder, holders, process, published};
@@ -41,12 +43,14 @@ pub struct ShareConfig {
     /// Where the registry is, instead of the user's folder for such things: for tests. All processes that
     /// share a port have to name the same one.
     pub folder: Option<PathBuf>,
+    /// All batches go by UDP, also to processes of this host.
+    pub udp_only: bool,
 }
 
 impl ShareConfig {
     /// A UDP port shared through the user's registry.
     pub fn new(udp: UdpConfig) -> ShareConfig {
-        ShareConfig { udp, folder: None }
+        ShareConfig { udp, folder: None, udp_only: true }
     }
 }
 
@@ -141,17 +145,19 @@ impl SharedPort {
         for stranger in strangers {
             relay.send_look(membership.registry(), stranger);
         }
+        let incarnation = member.inode << 32 | u64::from(member.pid);
         let backlog = folder::open(folder, &folder::backlog_name(port)).ok().and_then(|file| {
             let buffer_bytes = udp.receive_buffer_bytes();
             let neighbours = Neighbours::new(folder.to_owned(), port);
-            Backlog::open(&file, neighbours, process, udp.address(), system::host_addresses(), buffer_bytes)
-                .ok()
+            let place = OwnPlace { process, address: udp.address(), incarnation };
+            Backlog::open(&file, neighbours, place, system::host_addresses(), buffer_bytes).ok()
         });
         if let Some(backlog) = &backlog {
             stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
         }
         let published = folder::open(folder, &published::file_name(port)).ok();
         let published = published.and_then(|file| Published::open(&file, process).ok());
+        let same_host = SameHost::new(process, incarnation, config.udp_only || backlog.is_none());
         Ok(SharedPort {
             medium: udp,
             backlog,
@@ -175,6 +181,8 @@ impl SharedPort {
             evidence: None,
             last_repair_ns: None,
             looped: LoopedGroups::default(),
+            same_host,
+            looking: Looking::default(),
             counters: Arc::default(),
             device: None,
             orders: Orders::default(),

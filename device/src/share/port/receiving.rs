@@ -17,7 +17,12 @@ use crate::share::{report, system};
 
 impl<M: Medium> SharedPort<M> {
     /// Takes a batch from the relay. True if anything was taken.
-    pub(super) fn receive_relayed(&mut self, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+    pub(super) fn receive_relayed(
+        &mut self,
+        now_ns: u64,
+        handler: &mut dyn FnMut(&Received<'_>),
+    ) -> bool {
+        let mut heard = None;
         self.relay_due = match self.relay.receive() {
             Incoming::Nothing => false,
             Incoming::Look => {
@@ -28,6 +33,10 @@ impl<M: Medium> SharedPort<M> {
                 let text = report::encode(self.process, &self.counters.stats(), self.device.as_deref());
                 // A process that does not wait for the answer asks again.
                 let _ = self.relay.answer(asker, &text);
+                true
+            }
+            Incoming::Ring(text, descriptor) => {
+                heard = Some((text.to_vec(), descriptor));
                 true
             }
             Incoming::Order(order) => {
@@ -50,6 +59,9 @@ impl<M: Medium> SharedPort<M> {
                 true
             }
         };
+        if let Some((text, descriptor)) = heard {
+            self.hear_of_ring(now_ns, &text, descriptor);
+        }
         let mut more = self.relay_due;
         for (_, relay) in &mut self.adopted {
             match relay.receive() {
@@ -65,6 +77,7 @@ impl<M: Medium> SharedPort<M> {
                 Incoming::Look
                 | Incoming::Ask(_)
                 | Incoming::Order(_)
+                | Incoming::Ring(..)
                 | Incoming::Batch(_)
                 | Incoming::Rejected => {
                     count(&self.counters.rejected);
@@ -169,7 +182,7 @@ fn took(backlog: Option<&Backlog>, received: &Received<'_>) {
 }
 
 /// Whether a batch from another process is what it should have sent here.
-fn is_for(
+pub(super) fn is_for(
     received: &Received<'_>,
     membership: &Membership,
     local: &Local,

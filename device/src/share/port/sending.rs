@@ -11,7 +11,7 @@ use super::SharedPort;
 use super::counters::{count, note_sent};
 use super::looped;
 use super::requests::service;
-use crate::port::{GsoBatch, Peer, Received, TransmitError};
+use crate::port::{GsoBatch, Peer, Received, TransmitError, segments};
 use crate::share::medium::Medium;
 use crate::share::membership::Server;
 use crate::share::sockets::Sent;
@@ -24,6 +24,11 @@ impl<M: Medium> SharedPort<M> {
         now_ns: u64,
         batch: &GsoBatch<'_>,
     ) -> Result<(), TransmitError> {
+        if !batch.has_icrc {
+            // The ring that it was made for is no more.
+            let bytes = &segments::sealed(&batch.path.flow, batch.segment_bytes, batch.bytes);
+            return self.transmit_by_medium(now_ns, &GsoBatch { bytes, has_icrc: true, ..*batch });
+        }
         let Some(backlog) = &mut self.backlog else { return self.medium.transmit(now_ns, batch) };
         let peer = batch.peer();
         let charge = backlog.offer(peer, batch.bytes, batch.segment_bytes);
@@ -49,6 +54,7 @@ impl<M: Medium> SharedPort<M> {
             hop_limit: looped::hop_limit(path.hop_limit),
             segment_bytes: if batch.segment_bytes == 0 { batch.bytes.len() } else { batch.segment_bytes },
             bytes: batch.bytes,
+            has_icrc: batch.has_icrc,
         };
         let registry = self.membership.registry();
         let members = registry.peek();
@@ -112,7 +118,7 @@ impl<M: Medium> SharedPort<M> {
     /// Hands requests to a process, which also steers anew. False: it is not possible.
     fn hand_to(&mut self, process: ProcessIndex, path: &Path, bytes: &[u8], segment_bytes: usize) -> bool {
         let (flow, traffic_class, hop_limit) = (path.flow, path.traffic_class, path.hop_limit);
-        let received = Received { flow, traffic_class, hop_limit, segment_bytes, bytes };
+        let received = Received { flow, traffic_class, hop_limit, segment_bytes, bytes, has_icrc: true };
         let registry = self.membership.registry();
         let sent = self.relay.send_batch(registry, process, &received) == Sent::Done;
         self.relay.send_look(registry, process);

@@ -43,7 +43,7 @@ impl Drop for Folder {
 
 fn config(folder: &Path, address: IpAddr, port: u16) -> ShareConfig {
     let udp = UdpConfig { port, buffer_bytes: 1 << 20, ..UdpConfig::new(address) };
-    ShareConfig { udp, folder: Some(folder.to_owned()) }
+    ShareConfig { folder: Some(folder.to_owned()), ..ShareConfig::new(udp) }
 }
 
 /// Sends a batch of packets to these process indices, numbered from `first`.

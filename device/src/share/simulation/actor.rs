@@ -92,7 +92,7 @@ pub(super) fn now_ns() -> u64 {
 /// A process from its beginning to its end.
 pub(super) fn live(pid: Pid, plan: &Plan, ledger: &SharedLedger) {
     let udp = UdpConfig { port: PORT, ..UdpConfig::new(plan.address) };
-    let config = ShareConfig { udp, folder: Some(plan.folder.clone()) };
+    let config = ShareConfig { folder: Some(plan.folder.clone()), ..ShareConfig::new(udp) };
     let begun_ns = now_ns();
     let port = match SharedPort::open(&config) {
         Ok(port) => port,

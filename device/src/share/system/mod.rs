@@ -7,8 +7,11 @@
 
 mod memory;
 mod real;
+mod ring_pages;
 #[cfg(test)]
 mod switch;
+
+pub(super) use ring_pages::{RingFile, RingPages};
 
 #[cfg(not(test))]
 pub(super) use memory::SharedMemory;

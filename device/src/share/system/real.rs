@@ -2,8 +2,9 @@
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,9 @@ use std::time::{Duration, Instant};
 use libc::{c_int, sock_filter};
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::net::{
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg_addr,
+};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{About, Guard};
@@ -188,6 +192,24 @@ impl DatagramSocket {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let to = folder.address(name)?;
         whole(|| self.0.send_to_vectored_with_flags(&parts, &to, flags)).map(|_| ())
+    }
+
+    /// Sends one datagram with a descriptor to the socket of a name, without waiting.
+    pub(in crate::share) fn send_descriptor(
+        &self,
+        folder: &OpenFolder,
+        name: &str,
+        bytes: &[u8],
+        descriptor: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let to = SocketAddrUnix::new(folder.way.join(name))?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [descriptor];
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        sendmsg_addr(&self.0, &to, &[IoSlice::new(bytes)], &mut control, flags)?;
+        Ok(())
     }
 
     /// Takes a datagram if there is one.

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -285,7 +285,7 @@ impl Port for GroupPort {
             return false;
         };
         let Packet { flow, segment_bytes, bytes } = packet;
-        handler(&Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes, bytes: &bytes });
+        handler(&Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes, bytes: &bytes, has_icrc: true });
         true
     }
 
@@ -293,7 +293,14 @@ impl Port for GroupPort {
         let GroupPort::Real(port) = self else {
             let packet_cost = PacketCost::UDP_SOCKET;
             let (max_segments, max_batch_bytes) = (64, 65_507);
-            return PortLimits { max_segments, max_batch_bytes, receive_buffer_bytes: 4 << 20, packet_cost };
+            return PortLimits {
+                max_segments,
+                max_batch_bytes,
+                receive_buffer_bytes: 4 << 20,
+                packet_cost,
+                needs_icrc: true,
+                waits_for_room: false,
+            };
         };
         port.limits(peer)
     }
@@ -398,6 +405,22 @@ impl DatagramSocket {
         }
     }
 
+    /// Simulated processes share no rings, so they have no descriptor to send.
+    pub(in crate::share) fn send_descriptor(
+        &self,
+        folder: &OpenFolder,
+        name: &str,
+        bytes: &[u8],
+        descriptor: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        match (self, folder) {
+            (DatagramSocket::Real(socket), OpenFolder::Real(folder)) => {
+                socket.send_descriptor(folder, name, bytes, descriptor)
+            }
+            _ => Err(mixed()),
+        }
+    }
+
     pub(in crate::share) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
         let descriptor = match self {
             DatagramSocket::Real(socket) => return socket.receive(buffer),
@@ -407,7 +430,8 @@ impl DatagramSocket {
         Ok(came.map(|(uid, bytes)| {
             let length_bytes = bytes.len().min(buffer.len());
             buffer[..length_bytes].copy_from_slice(&bytes[..length_bytes]);
-            Datagram { length_bytes, uid: Some(uid), truncated: bytes.len() > length_bytes }
+            let truncated = bytes.len() > length_bytes;
+            Datagram { length_bytes, uid: Some(uid), truncated, descriptor: None }
         }))
     }
 

@@ -1,0 +1,45 @@
+//! An atomic number that a model may put in place of the standard library's.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// An atomic number: the standard library's, or that of the model.
+pub(crate) trait Word {
+    fn new(value: u64) -> Self;
+    fn load(&self, order: Ordering) -> u64;
+    fn store(&self, value: u64, order: Ordering);
+    fn swap(&self, value: u64, order: Ordering) -> u64;
+    fn add(&self, value: u64, order: Ordering);
+    fn sub(&self, value: u64, order: Ordering);
+}
+
+impl Word for AtomicU64 {
+    #[inline]
+    fn new(value: u64) -> AtomicU64 {
+        AtomicU64::new(value)
+    }
+
+    #[inline]
+    fn load(&self, order: Ordering) -> u64 {
+        self.load(order)
+    }
+
+    #[inline]
+    fn store(&self, value: u64, order: Ordering) {
+        self.store(value, order);
+    }
+
+    #[inline]
+    fn swap(&self, value: u64, order: Ordering) -> u64 {
+        self.swap(value, order)
+    }
+
+    #[inline]
+    fn add(&self, value: u64, order: Ordering) {
+        self.fetch_add(value, order);
+    }
+
+    #[inline]
+    fn sub(&self, value: u64, order: Ordering) {
+        self.fetch_sub(value, order);
+    }
+}

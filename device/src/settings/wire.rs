@@ -1,0 +1,35 @@
+//! How packets reach other processes of this host.
+
+use super::{SettingError, WIRE};
+
+/// The medium to processes of this user in this network namespace. To all others it is UDP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wire {
+    /// Rings in shared memory, where both processes can have them, else UDP.
+    Auto,
+    /// UDP on the loopback interface.
+    #[default]
+    Udp,
+}
+
+impl Wire {
+    /// `auto` or `udp`.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn parse(value: &str) -> Result<Wire, SettingError> {
+        match value {
+            "auto" => Ok(Wire::Auto),
+            "udp" => Ok(Wire::Udp),
+            _ => Err(SettingError::new(WIRE, value, "it is auto or udp")),
+        }
+    }
+
+    /// The value that means it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Wire::Auto => "auto",
+            Wire::Udp => "udp",
+        }
+    }
+}

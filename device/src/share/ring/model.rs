@@ -1,0 +1,180 @@
+//! A model of the ring's two sides.
+//!
+//! loom runs `producer.rs` and `consumer.rs` on its own atomics, in every order of the two threads (with a
+//! bound on preemptions) and with every value that the memory model lets a load return. A batch that is seen
+//! before its bytes shows as wrong bytes, and a wake-up that is lost as a deadlock.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use loom::sync::atomic::{AtomicU64, fence};
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+
+use super::*;
+use crate::ground::word::Word;
+
+/// An atomic of loom.
+struct ModelWord(AtomicU64);
+
+impl Word for ModelWord {
+    fn new(value: u64) -> ModelWord {
+        ModelWord(AtomicU64::new(value))
+    }
+
+    fn load(&self, order: Ordering) -> u64 {
+        self.0.load(order)
+    }
+
+    fn store(&self, value: u64, order: Ordering) {
+        self.0.store(value, order);
+    }
+
+    fn swap(&self, value: u64, order: Ordering) -> u64 {
+        self.0.swap(value, order)
+    }
+
+    fn add(&self, value: u64, order: Ordering) {
+        self.0.fetch_add(value, order);
+    }
+
+    fn sub(&self, value: u64, order: Ordering) {
+        self.0.fetch_sub(value, order);
+    }
+}
+
+/// What the model leaves out, to show that it finds the harm.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Without {
+    Nothing,
+    /// The fences between a slot and the word of a sleeper.
+    Fences,
+}
+
+/// Words that both sides see. The data is one byte a cache line, in an atomic of its own: a batch of 49 to 64
+/// bytes is enough to use it.
+struct Shared {
+    words: Vec<ModelWord>,
+    data: Vec<ModelWord>,
+    without: Without,
+}
+
+#[derive(Clone)]
+struct ModelMemory(Arc<Shared>);
+
+/// Two slots, and data for one batch: every second batch meets what the one before it left.
+fn geometry() -> Geometry {
+    Geometry::new(2, 64).unwrap()
+}
+
+impl ModelMemory {
+    fn new(without: Without) -> ModelMemory {
+        let words = (0..geometry().words()).map(|_| Word::new(0)).collect();
+        ModelMemory(Arc::new(Shared { words, data: vec![Word::new(0)], without }))
+    }
+}
+
+impl RingMemory for ModelMemory {
+    type Word = ModelWord;
+
+    fn word(&self, index: usize) -> &ModelWord {
+        &self.0.words[index]
+    }
+
+    fn write(&self, place: usize, bytes: &[u8]) {
+        self.0.data[place / 64].store(u64::from(bytes[0]), Ordering::Relaxed);
+    }
+
+    fn read(&self, place: usize, bytes: &mut [u8]) {
+        bytes.fill(self.0.data[place / 64].load(Ordering::Relaxed) as u8);
+    }
+
+    fn fence(&self) {
+        if self.0.without != Without::Fences {
+            fence(Ordering::SeqCst);
+        }
+    }
+}
+
+/// The consumer's bell.
+#[derive(Clone)]
+struct Bell(Arc<(Mutex<bool>, Condvar)>);
+
+impl Bell {
+    fn ring(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+
+    fn wait(&self) {
+        let mut rung = self.0.0.lock().unwrap();
+        while !*rung {
+            rung = self.0.1.wait(rung).unwrap();
+        }
+        *rung = false;
+    }
+}
+
+const BATCHES: u8 = 3;
+
+/// A producer of three batches that spins on a full ring, and a consumer that sleeps on an empty one.
+fn exchange(without: Without, length_bytes: u32) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(move || {
+        let memory = ModelMemory::new(without);
+        let bell = Bell(Arc::new((Mutex::new(false), Condvar::new())));
+        let mut producer = Producer::new(memory.clone(), geometry());
+        let mut consumer = Consumer::new(memory, geometry());
+        let other = bell.clone();
+        let sender = thread::spawn(move || {
+            for number in 1..=BATCHES {
+                let bytes = vec![number; length_bytes as usize];
+                let slot = Slot { kind: Kind::Sealed, path: 0, segment_bytes: length_bytes, length_bytes };
+                loop {
+                    match producer.push(&slot, &bytes).unwrap() {
+                        Pushed::Done => break,
+                        Pushed::DoneWake => {
+                            other.ring();
+                            break;
+                        }
+                        Pushed::Full => thread::yield_now(),
+                    }
+                }
+            }
+        });
+        let mut buffer = Box::new([0; MAX_BATCH_BYTES as usize]);
+        let mut expected = 1;
+        while expected <= BATCHES {
+            match consumer.take(&mut buffer).unwrap() {
+                Some(slot) => {
+                    assert_eq!(slot.length_bytes, length_bytes);
+                    assert_eq!((buffer[0], buffer[length_bytes as usize - 1]), (expected, expected));
+                    expected += 1;
+                }
+                None => {
+                    if consumer.prepare_sleep() {
+                        bell.wait();
+                    }
+                }
+            }
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn small_batches_arrive_whole_and_no_sleeper_is_forgotten() {
+    exchange(Without::Nothing, 8);
+}
+
+#[test]
+fn large_batches_arrive_whole_and_no_sleeper_is_forgotten() {
+    exchange(Without::Nothing, 64);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_the_fences_a_sleeper_is_forgotten() {
+    exchange(Without::Fences, 8);
+}

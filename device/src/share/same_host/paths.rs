@@ -1,0 +1,155 @@
+//! Paths of batches, which are said once for a ring and then have a number.
+
+use std::net::IpAddr;
+
+use pumice_transport::path::{Flow, Path};
+
+use crate::share::record;
+use crate::share::ring::INLINE_BYTES;
+
+/// Paths that a ring knows at a time. The next one takes the place of the oldest.
+pub(super) const MAX_PATHS: usize = 16;
+
+/// TTL of batches that leave it to the port: that of the kernel.
+const DEFAULT_HOP_LIMIT: u8 = 64;
+
+/// How batches travel, as their receiver sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) flow: Flow,
+    pub(super) traffic_class: u8,
+    pub(super) hop_limit: u8,
+}
+
+impl Way {
+    /// The way of a path.
+    pub(super) fn of(path: &Path) -> Way {
+        let hop_limit = if path.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { path.hop_limit };
+        Way { flow: path.flow, traffic_class: path.traffic_class, hop_limit }
+    }
+
+    /// As bytes: family, marks, ports, addresses. `None`: the addresses are of two families.
+    pub(super) fn encode(&self) -> Option<[u8; INLINE_BYTES]> {
+        let (family, source) = record::address_bytes(self.flow.source);
+        let (other_family, destination) = record::address_bytes(self.flow.destination);
+        let [s0, s1] = self.flow.source_port.to_le_bytes();
+        let [d0, d1] = self.flow.destination_port.to_le_bytes();
+        let mut bytes = [0; INLINE_BYTES];
+        let (head, rest) = bytes.split_first_chunk_mut::<16>()?;
+        head.split_first_chunk_mut::<7>()?.0.clone_from(&[
+            family,
+            self.traffic_class,
+            self.hop_limit,
+            s0,
+            s1,
+            d0,
+            d1,
+        ]);
+        let (first, rest) = rest.split_first_chunk_mut::<16>()?;
+        *first = source;
+        *rest.first_chunk_mut::<16>()? = destination;
+        (family == other_family).then_some(bytes)
+    }
+
+    /// The way in these bytes.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Way> {
+        let (head, rest) = bytes.split_first_chunk::<16>()?;
+        let [family, traffic_class, hop_limit, s0, s1, d0, d1, ..] = *head;
+        let (source, rest) = rest.split_first_chunk::<16>()?;
+        let address = |bytes: &[u8; 16]| -> Option<IpAddr> { record::address_from(family, bytes) };
+        let flow = Flow {
+            source: address(source)?,
+            destination: address(rest.first_chunk::<16>()?)?,
+            source_port: u16::from_le_bytes([s0, s1]),
+            destination_port: u16::from_le_bytes([d0, d1]),
+        };
+        Some(Way { flow, traffic_class, hop_limit })
+    }
+}
+
+/// The paths of a ring, as its producer knows them.
+#[derive(Debug, Default)]
+pub(super) struct PathNumbers {
+    known: Vec<Path>,
+    last: usize,
+    next: usize,
+}
+
+/// The number of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Number {
+    Known(u8),
+    /// The consumer has to be told first.
+    New(u8),
+}
+
+impl PathNumbers {
+    /// The number that a path has, or that it would have.
+    #[inline]
+    pub(super) fn find(&mut self, path: &Path) -> Number {
+        if self.known.get(self.last) == Some(path) {
+            return Number::Known(self.last as u8);
+        }
+        match self.known.iter().position(|known| known == path) {
+            Some(number) => {
+                self.last = number;
+                Number::Known(number as u8)
+            }
+            None => Number::New(self.next as u8),
+        }
+    }
+
+    /// The path has the number that `find` gave it.
+    pub(super) fn learn(&mut self, path: &Path) {
+        match self.known.get_mut(self.next) {
+            Some(known) => *known = path.clone(),
+            None => self.known.push(path.clone()),
+        }
+        self.last = self.next;
+        self.next = (self.next + 1) % MAX_PATHS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(source: &str, destination: &str, traffic_class: u8) -> Path {
+        let flow = Flow {
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            source_port: 4791,
+            destination_port: 4792,
+        };
+        Path { flow, traffic_class, hop_limit: 0, flow_label: 0 }
+    }
+
+    #[test]
+    fn ways_are_bytes_and_back() {
+        for (source, destination) in [("127.0.0.1", "10.0.0.9"), ("::1", "fe80::7")] {
+            let way = Way::of(&path(source, destination, 0x63));
+            assert_eq!(way.hop_limit, 64);
+            let bytes = way.encode().unwrap();
+            assert_eq!(Way::decode(&bytes), Some(way));
+            let mut other = bytes;
+            other[0] = 5;
+            assert_eq!(Way::decode(&other), None);
+        }
+        assert_eq!(Way::of(&path("127.0.0.1", "::1", 0)).encode(), None);
+    }
+
+    #[test]
+    fn a_path_keeps_its_number_until_sixteen_others_have_come() {
+        let mut numbers = PathNumbers::default();
+        let all: Vec<Path> = (0..17).map(|class| path("::1", "::1", class)).collect();
+        for (number, path) in (0..).zip(&all[..16]) {
+            assert_eq!(numbers.find(path), Number::New(number));
+            numbers.learn(path);
+        }
+        assert_eq!(numbers.find(&all[0]), Number::Known(0));
+        assert_eq!(numbers.find(&all[16]), Number::New(0));
+        numbers.learn(&all[16]);
+        assert_eq!(numbers.find(&all[16]), Number::Known(0));
+        assert_eq!(numbers.find(&all[0]), Number::New(1));
+    }
+}

@@ -1,0 +1,372 @@
+//! All rings of a process, by the process at the other end.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use pumice_transport::path::Path;
+use pumice_transport::wire::ProcessIndex;
+
+use super::inbound::{BatchBuffer, Inbound};
+use super::message::{Message, Refusal};
+use super::outbound::{Closed, OpenRing, Outbound, Put, Room};
+use crate::port::{GsoBatch, PacketCost, PortLimits, Received};
+use crate::share::ring::{Consumer, Geometry, MAX_BATCH_BYTES, Producer};
+use crate::share::system::{RingFile, RingPages};
+use crate::system::event_fd::EventFd;
+
+/// Rings that other processes may send through: one for each process, and old ones that are being emptied.
+const MAX_INBOUND: usize = 512;
+/// Bytes of a batch. Small enough to stay in the first-level cache between two copies.
+const BATCH_BYTES: usize = 16 << 10;
+/// What batches in a ring take of it: their bytes, and a share of the slots.
+const RING_COST: PacketCost = PacketCost { least_bytes: 256, factor: 1, overhead_bytes: 64 };
+/// Slots and bytes of data of a ring, for the first rings, for some more, and for all others: a process may
+/// have 253 neighbours.
+const SIZES: [(usize, Option<Geometry>); 3] = [
+    (8, Geometry::new(4096, 1 << 20)),
+    (32, Geometry::new(1024, 1 << 18)),
+    (usize::MAX, Geometry::new(256, 1 << 16)),
+];
+
+/// What this process says to another one.
+#[derive(Debug)]
+pub(in crate::share) struct Says {
+    pub(in crate::share) to: ProcessIndex,
+    text: Vec<u8>,
+    descriptor: Option<OwnedFd>,
+}
+
+impl Says {
+    fn new(to: ProcessIndex, message: &Message, descriptor: Option<OwnedFd>) -> Says {
+        Says { to, text: message.encode().to_vec(), descriptor }
+    }
+
+    /// The bytes.
+    pub(in crate::share) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// What goes with them.
+    pub(in crate::share) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.descriptor.as_ref().map(AsFd::as_fd)
+    }
+}
+
+/// What a look at the rings brought.
+#[derive(Debug)]
+pub(in crate::share) enum Took {
+    /// All are empty.
+    Nothing,
+    /// A batch, which the handler has seen, or which was not for this process.
+    Batch { is_accepted: bool },
+    /// A ring is used no more: its producer is to be told.
+    Broken(Says),
+}
+
+/// The rings of a process.
+#[derive(Debug)]
+pub(in crate::share) struct SameHost {
+    process: ProcessIndex,
+    /// What stands in the table for this process.
+    incarnation: u64,
+    /// What other processes ring; without it there are no rings.
+    bell: Option<EventFd>,
+    outbound: Box<[Option<Outbound>]>,
+    inbound: Vec<Inbound>,
+    /// The ring that is looked at first.
+    turn: usize,
+    /// Number of the next ring.
+    next_number: u64,
+    buffer: Box<BatchBuffer>,
+}
+
+impl SameHost {
+    /// No rings yet; with `udp_only` there never are.
+    pub(in crate::share) fn new(process: ProcessIndex, incarnation: u64, udp_only: bool) -> SameHost {
+        let bell = if udp_only { None } else { EventFd::new().ok() };
+        SameHost {
+            process,
+            incarnation,
+            bell,
+            outbound: (0..256).map(|_| None).collect(),
+            inbound: Vec::new(),
+            turn: 0,
+            next_number: 1,
+            buffer: Box::new([0; MAX_BATCH_BYTES as usize]),
+        }
+    }
+
+    /// Whether this process uses rings.
+    #[inline]
+    pub(in crate::share) fn is_on(&self) -> bool {
+        self.bell.is_some()
+    }
+
+    /// Whether other processes send through rings.
+    #[inline]
+    pub(in crate::share) fn has_inbound(&self) -> bool {
+        !self.inbound.is_empty()
+    }
+
+    #[inline]
+    fn open(&mut self, process: ProcessIndex) -> Option<&mut OpenRing> {
+        match self.outbound.get_mut(usize::from(process)) {
+            Some(Some(Outbound::Open(ring))) => Some(ring),
+            _ => None,
+        }
+    }
+
+    /// Whether batches to a process go through a ring.
+    #[inline]
+    pub(in crate::share) fn is_open(&self, process: ProcessIndex) -> bool {
+        matches!(self.outbound.get(usize::from(process)), Some(Some(Outbound::Open(_))))
+    }
+
+    fn close(&mut self, now_ns: u64, process: ProcessIndex, closed: Closed) {
+        if let Some(place) = self.outbound.get_mut(usize::from(process)) {
+            *place = Some(Outbound::closed(closed, now_ns));
+        }
+    }
+
+    /// What a batch to a process may be, if it goes through a ring.
+    #[inline]
+    pub(in crate::share) fn limits(&self, process: ProcessIndex) -> Option<PortLimits> {
+        let Some(Some(Outbound::Open(ring))) = self.outbound.get(usize::from(process)) else { return None };
+        let data_bytes = ring.geometry().data_bytes() as usize;
+        Some(PortLimits {
+            max_segments: BATCH_BYTES,
+            max_batch_bytes: BATCH_BYTES.min(data_bytes / 4),
+            receive_buffer_bytes: data_bytes,
+            packet_cost: RING_COST,
+            needs_icrc: false,
+            waits_for_room: true,
+        })
+    }
+
+    /// Whether a process should be invited now.
+    #[inline]
+    pub(in crate::share) fn invites(&self, now_ns: u64, process: ProcessIndex) -> bool {
+        let way = self.outbound.get(usize::from(process));
+        way.is_some_and(|way| way.as_ref().is_none_or(|way| way.is_due(now_ns)))
+    }
+
+    /// Makes a ring to a process, and says so to it. Nothing: there is no memory.
+    pub(in crate::share) fn invite(&mut self, now_ns: u64, to: ProcessIndex) -> Option<Says> {
+        let rings = self.outbound.iter().flatten().filter(|way| !matches!(way, Outbound::Closed { .. })).count();
+        let (_, geometry) = SIZES.into_iter().find(|(up_to, _)| rings < *up_to)?;
+        let geometry = geometry?;
+        let Ok((pages, file)) = RingPages::create(geometry) else {
+            self.close(now_ns, to, Closed::Impossible);
+            return None;
+        };
+        let number = self.next_number;
+        self.next_number += 1;
+        let producer = Box::new(Producer::new(pages, geometry));
+        if let Some(place) = self.outbound.get_mut(usize::from(to)) {
+            *place = Some(Outbound::Invited { number, asked_ns: now_ns, producer });
+        }
+        let message = Message::Invite { from: self.process, number, geometry };
+        Some(Says::new(to, &message, Some(file.into_descriptor())))
+    }
+
+    /// The last invitation could not be sent.
+    pub(in crate::share) fn not_invited(&mut self, now_ns: u64, to: ProcessIndex) {
+        self.close(now_ns, to, Closed::Impossible);
+    }
+
+    /// Hears what another process says about a ring; the result is the answer. `None` also for nonsense.
+    pub(in crate::share) fn hear(
+        &mut self,
+        now_ns: u64,
+        text: &[u8],
+        descriptor: Option<OwnedFd>,
+    ) -> Option<Says> {
+        match Message::decode(text)? {
+            Message::Invite { from, number, geometry } => {
+                let answer = self.accept(from, number, geometry, descriptor);
+                let (message, descriptor) = match answer {
+                    Ok(bell) => {
+                        let incarnation = self.incarnation;
+                        (Message::Accept { from: self.process, number, incarnation }, Some(bell))
+                    }
+                    Err(refusal) => (Message::Refuse { from: self.process, number, refusal }, None),
+                };
+                Some(Says::new(from, &message, descriptor))
+            }
+            Message::Accept { from, number, incarnation } => {
+                self.accepted(from, number, incarnation, descriptor);
+                None
+            }
+            Message::Refuse { from, number, refusal } => {
+                self.refused(now_ns, from, number, refusal);
+                None
+            }
+        }
+    }
+
+    /// Takes a ring; the result is the bell for its producer.
+    fn accept(
+        &mut self,
+        from: ProcessIndex,
+        number: u64,
+        geometry: Geometry,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<OwnedFd, Refusal> {
+        let bell = self.bell.as_ref().ok_or(Refusal::UdpOnly)?;
+        self.inbound.retain(|ring| !ring.is_superseded || ring.has_more());
+        if self.inbound.len() >= MAX_INBOUND {
+            return Err(Refusal::TooMany);
+        }
+        let file = RingFile::new(descriptor.ok_or(Refusal::Memory)?);
+        let pages = RingPages::open(&file, geometry).map_err(|_| Refusal::Memory)?;
+        let bell = bell.as_fd().try_clone_to_owned().map_err(|_| Refusal::Memory)?;
+        for ring in self.inbound.iter_mut().filter(|ring| ring.from == from) {
+            ring.is_superseded = true;
+        }
+        self.inbound.push(Inbound::new(from, number, Consumer::new(pages, geometry)));
+        Ok(bell)
+    }
+
+    /// A process has the ring now.
+    fn accepted(&mut self, from: ProcessIndex, number: u64, incarnation: u64, bell: Option<OwnedFd>) {
+        let Some(place) = self.outbound.get_mut(usize::from(from)) else { return };
+        let is_answer = matches!(place, Some(Outbound::Invited { number: asked, .. }) if *asked == number);
+        let Some(bell) = bell.and_then(|bell| EventFd::of(bell).ok()).filter(|_| is_answer) else { return };
+        if let Some(Outbound::Invited { producer, .. }) = place.take() {
+            *place = Some(Outbound::Open(Box::new(OpenRing::new(number, *producer, bell, incarnation))));
+        }
+    }
+
+    fn refused(&mut self, now_ns: u64, from: ProcessIndex, number: u64, refusal: Refusal) {
+        let is_known = match self.outbound.get(usize::from(from)) {
+            Some(Some(Outbound::Invited { number: asked, .. })) => *asked == number,
+            Some(Some(Outbound::Open(ring))) => ring.number() == number,
+            _ => false,
+        };
+        if is_known {
+            self.close(now_ns, from, Closed::Refused(refusal));
+        }
+    }
+
+    /// Whether a batch may be put into the ring to a process now; `None`: there is no ring.
+    #[inline]
+    pub(in crate::share) fn room(&mut self, now_ns: u64, process: ProcessIndex) -> Option<Room> {
+        let ring = self.open(process)?;
+        let room = ring.room(now_ns, BATCH_BYTES as u32);
+        if room.is_err() {
+            self.close(now_ns, process, Closed::Broken);
+        }
+        room.ok()
+    }
+
+    /// The process at the other end of a ring has gone.
+    pub(in crate::share) fn is_gone(&mut self, now_ns: u64, process: ProcessIndex) {
+        self.close(now_ns, process, Closed::Gone);
+    }
+
+    /// Whether the ring to a process knows a path, so that it needs no check any more.
+    #[inline]
+    pub(in crate::share) fn knows(&mut self, process: ProcessIndex, path: &Path) -> bool {
+        self.open(process).is_some_and(|ring| ring.knows(path))
+    }
+
+    /// Puts a batch into the ring to a process. `incarnation` is what stands in the table for it now.
+    /// `None`: it does not go through a ring.
+    #[inline]
+    pub(in crate::share) fn put(
+        &mut self,
+        now_ns: u64,
+        process: ProcessIndex,
+        incarnation: u64,
+        batch: &GsoBatch<'_>,
+    ) -> Option<Put> {
+        let ring = self.open(process)?;
+        let closed = if ring.incarnation != incarnation {
+            Closed::Gone
+        } else if batch.bytes.len() > ring.geometry().data_bytes() as usize {
+            return None;
+        } else {
+            match ring.put(batch) {
+                Ok(put) => return Some(put),
+                Err(_) => Closed::Broken,
+            }
+        };
+        self.close(now_ns, process, closed);
+        None
+    }
+
+    /// Whether a ring that is new has something: what came by UDP is to be taken first.
+    #[inline]
+    pub(in crate::share) fn has_fresh(&self) -> bool {
+        self.inbound.iter().any(|ring| ring.is_fresh && ring.has_more())
+    }
+
+    /// What came by UDP before has been taken.
+    pub(in crate::share) fn settle_fresh(&mut self) {
+        for ring in &mut self.inbound {
+            ring.is_fresh &= !ring.has_more();
+        }
+    }
+
+    /// Takes a batch from one of the rings in turn, and gives it to `handler` if `accepts` says that it is for
+    /// this process.
+    #[inline]
+    pub(in crate::share) fn receive(
+        &mut self,
+        accepts: impl Fn(&Received<'_>) -> bool,
+        handler: &mut dyn FnMut(&Received<'_>),
+    ) -> Took {
+        let count = self.inbound.len();
+        for step in 0..count {
+            let index = (self.turn + step) % count;
+            let Some(ring) = self.inbound.get_mut(index) else { break };
+            if ring.is_fresh {
+                continue;
+            }
+            match ring.take(&mut self.buffer) {
+                Ok(None) => {}
+                Ok(Some(received)) => {
+                    // The same one goes on, for as long as its data is in the cache.
+                    self.turn = index;
+                    let is_accepted = accepts(&received);
+                    if is_accepted {
+                        handler(&received);
+                    }
+                    return Took::Batch { is_accepted };
+                }
+                Err(_) => {
+                    let ring = self.inbound.swap_remove(index);
+                    let refusal = Refusal::Broken;
+                    let message = Message::Refuse { from: self.process, number: ring.number, refusal };
+                    return Took::Broken(Says::new(ring.from, &message, None));
+                }
+            }
+        }
+        self.turn = 0;
+        Took::Nothing
+    }
+
+    /// Gives the next ring its turn.
+    pub(in crate::share) fn next_turn(&mut self) {
+        self.turn = self.turn.wrapping_add(1);
+    }
+
+    /// A thread of this process is about to sleep: producers ring the bell from now on. The result is what
+    /// to wait on; it is readable already if there is something to take.
+    pub(in crate::share) fn prepare_sleep(&self) -> Option<RawFd> {
+        let bell = self.bell.as_ref().filter(|_| self.has_inbound())?;
+        bell.clear();
+        let mut may_sleep = true;
+        for ring in &self.inbound {
+            may_sleep &= ring.prepare_sleep();
+        }
+        if !may_sleep {
+            bell.set();
+        }
+        Some(bell.as_fd().as_raw_fd())
+    }
+
+    /// Forgets the rings of processes that have gone, when they are empty. `lives`: whether a process does.
+    pub(in crate::share) fn sweep(&mut self, lives: impl Fn(ProcessIndex) -> bool) {
+        self.inbound.retain(|ring| ring.has_more() || !ring.is_superseded && lives(ring.from));
+    }
+}
