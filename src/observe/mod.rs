@@ -126,6 +126,7 @@ pub(crate) mod tests {
             service: "RC".to_owned(),
             state: "RTS".to_owned(),
             peer: Some(PeerView { address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), qpn: 0x02_0011 }),
+            medium: Some("shared memory".to_owned()),
             posted: 0,
             ended: 0,
             received: 0,

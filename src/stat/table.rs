@@ -57,6 +57,9 @@ fn queue_pairs(objects: &Collected, most: usize, out: &mut dyn Write) -> io::Res
             Some(ns) => writeln!(out, ", round trip {}", round_trip(ns))?,
             None => writeln!(out)?,
         }
+        if let Some(medium) = &qp.medium {
+            writeln!(out, "    by {}", plain(medium))?;
+        }
         if let Some(error) = &qp.last_error {
             writeln!(out, "    last error: {}", plain(error))?;
         }

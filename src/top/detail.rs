@@ -41,6 +41,7 @@ fn text(process: &Process, qp: &QpView, rates: &QpRates) -> String {
         ),
         format!("state        {}{waits}", plain(&qp.state)),
         format!("peer         {peer}"),
+        format!("medium       {}", qp.medium.as_deref().map_or_else(|| "not said".to_owned(), plain)),
         format!(
             "sends        {} posted, {} ended, {}/s; depth {}",
             qp.posted,

@@ -5,6 +5,7 @@ use pumice_transport::qp::Figures;
 use super::Engine;
 use super::queue_pairs::QpEntry;
 use crate::faults::live::LiveOrder;
+use crate::port::{Peer, PeerMedium};
 use crate::inspect::{Cursor, List, Page, PeerView, QpView, Totals, Writer};
 use crate::resources::NO_OBJECT;
 
@@ -58,6 +59,15 @@ impl Engine {
         None
     }
 
+    /// What carries packets to a peer, in words.
+    fn medium_to(&self, peer: Peer) -> String {
+        match self.port.medium_to(peer) {
+            PeerMedium::Ring => "shared memory".to_owned(),
+            PeerMedium::Udp(why) => format!("UDP: {why}"),
+            PeerMedium::Simulated => "a simulated network".to_owned(),
+        }
+    }
+
     fn view(&self, entry: &QpEntry) -> QpView {
         let QpEntry { qp, traffic, .. } = entry;
         let Figures { posted, ended, received, .. } = qp.figures();
@@ -72,6 +82,7 @@ impl Engine {
             service: qp.qp_type().name().to_owned(),
             state: qp.state().name().to_owned(),
             peer: qp.peer().map(|(address, qpn)| PeerView { address, qpn: qpn.value() }),
+            medium: qp.peer().map(|(address, qpn)| self.medium_to(Peer { address, process: qpn.process() })),
             posted,
             ended,
             received,

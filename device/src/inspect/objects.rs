@@ -27,6 +27,10 @@ pub struct QpView {
     pub state: String,
     /// The other end, once there is one.
     pub peer: Option<PeerView>,
+    /// What carries its packets to the peer, in words; none without a peer, and if the process is of a
+    /// version that does not say it.
+    #[serde(default)]
+    pub medium: Option<String>,
     /// Send requests posted.
     pub posted: u64,
     /// Send requests that ended, well or badly.
@@ -125,6 +129,7 @@ pub(super) mod tests {
             service: "XRC_SEND".to_owned(),
             state: "RESET".to_owned(),
             peer: Some(PeerView { address: IpAddr::from([0xffff; 8]), qpn: 0xff_ffff }),
+            medium: Some("UDP: it is no process of this user in this network namespace".to_owned()),
             posted: u64::MAX,
             ended: u64::MAX,
             received: u64::MAX,

@@ -33,6 +33,17 @@ pub struct PortLimits {
     pub waits_for_room: bool,
 }
 
+/// What carries batches to a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerMedium {
+    /// A ring in shared memory.
+    Ring,
+    /// UDP datagrams, and why not a ring.
+    Udp(&'static str),
+    /// A network that is simulated.
+    Simulated,
+}
+
 /// What a packet takes of a receive buffer: a multiple of its length plus its bookkeeping, and no less than a
 /// smallest cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

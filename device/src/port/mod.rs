@@ -26,7 +26,7 @@ pub use directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
 pub use fabric::{Fabric, FabricConfig, FabricStats, SimPort};
 pub use fault::{FaultPort, FaultStats};
 pub use group::{Commons, Forwarded, Order, ProcessGroup};
-pub use limits::{PacketCost, Peer, PortLimits};
+pub use limits::{PacketCost, Peer, PeerMedium, PortLimits};
 pub(crate) use nowhere::Nowhere;
 pub use tap::TapPort;
 pub use traits::{Port, PortLayer};

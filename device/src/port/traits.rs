@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 
 use super::batch::{GsoBatch, Received, TransmitError};
 use super::group::ProcessGroup;
-use super::limits::{Peer, PortLimits};
+use super::limits::{Peer, PeerMedium, PortLimits};
 
 /// A way to the network. The caller gives the time; only the simulated port and layers look at it.
 pub trait Port: Send {
@@ -22,6 +22,12 @@ pub trait Port: Send {
 
     /// What fits in a batch to this peer, and the peer's receive buffer.
     fn limits(&self, peer: Peer) -> PortLimits;
+
+    /// What carries batches to this peer now, for people who ask.
+    fn medium_to(&self, peer: Peer) -> PeerMedium {
+        let _ = peer;
+        PeerMedium::Udp("the process does not share its UDP port")
+    }
 
     /// What to poll(2) for readability; empty for simulated ports. Changes on `join` and `leave`.
     fn descriptors(&self) -> Vec<RawFd>;
@@ -111,6 +117,10 @@ impl<L: PortLayer> Port for L {
 
     fn limits(&self, peer: Peer) -> PortLimits {
         self.limits_through(peer)
+    }
+
+    fn medium_to(&self, peer: Peer) -> PeerMedium {
+        self.below().medium_to(peer)
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

@@ -229,6 +229,12 @@ impl Backlog {
         self.own.incarnation(process).load(Ordering::Relaxed)
     }
 
+    /// As if another process had the index.
+    #[cfg(test)]
+    pub(super) fn set_incarnation(&self, process: ProcessIndex, incarnation: u64) {
+        self.own.incarnation(process).store(incarnation, Ordering::Relaxed);
+    }
+
     /// Whether a destination is on this host, in this network namespace.
     pub(super) fn is_local(&self, destination: IpAddr) -> bool {
         destination.is_loopback() || self.local.contains(&destination)

@@ -6,7 +6,9 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
 use super::network::{Network, lock};
-use crate::port::{GsoBatch, PacketCost, Peer, Port, PortLimits, Received, TransmitError};
+use crate::port::{
+    GsoBatch, PacketCost, Peer, PeerMedium, Port, PortLimits, Received, TransmitError,
+};
 
 /// As a UDP socket of Linux 6.9 or later.
 const MAX_SEGMENTS: usize = 128;
@@ -73,6 +75,10 @@ impl Port for SimPort {
             needs_icrc: true,
             waits_for_room: false,
         }
+    }
+
+    fn medium_to(&self, _peer: Peer) -> PeerMedium {
+        PeerMedium::Simulated
     }
 
     fn descriptors(&self) -> Vec<RawFd> {

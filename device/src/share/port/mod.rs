@@ -22,7 +22,7 @@ use pumice_transport::wire::ProcessIndex;
 
 use crate::counters::Counters;
 use crate::port::{
-    Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Order, Peer, Port, PortLimits, ProcessGroup,
+    Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Order, Peer, PeerMedium, Port, PortLimits, ProcessGroup,
     Received, ServiceDirectory, ServiceEntry, TransmitError,
 };
 use crate::share::backlog::Backlog;
@@ -233,6 +233,16 @@ impl<M: Medium> Port for SharedPort<M> {
         self.same_host.limits(peer.process).unwrap_or_else(|| self.medium.limits(peer))
     }
 
+    fn medium_to(&self, peer: Peer) -> PeerMedium {
+        if !self.same_host.is_on() {
+            return PeerMedium::Udp("this process uses UDP only");
+        }
+        if !self.backlog.as_ref().is_some_and(|backlog| backlog.is_here(peer)) {
+            return PeerMedium::Udp("it is no process of this user in this network namespace");
+        }
+        self.same_host.medium_to(peer.process)
+    }
+
     fn descriptors(&self) -> Vec<RawFd> {
         // They are asked for by a thread that is about to sleep.
         if let Some(published) = &self.published {
@@ -422,5 +432,7 @@ impl<M: Medium> Drop for SharedPort<M> {
     }
 }
 
+#[cfg(test)]
+mod ring_tests;
 #[cfg(test)]
 mod tests;

@@ -114,8 +114,8 @@ impl<M: Medium> SharedPort<M> {
         let is_own = bound == source || bound.is_unspecified() && backlog.is_local(source);
         is_own
             && (path.flow.source_port, path.flow.destination_port) == (port, port)
-            && peer.process != self.process
-            && !self.local.contains(peer.process)
+            // An adopted index has no process that could take a ring.
+            && (peer.process == self.process || !self.local.contains(peer.process))
             && backlog.is_here(peer)
     }
 
@@ -142,7 +142,8 @@ impl<M: Medium> SharedPort<M> {
             Room::Yes => Some(true),
             Room::No => Some(false),
             Room::NoLook => {
-                let lives = self.membership.registry().is_taken(peer.process);
+                let lives =
+                    peer.process == self.process || self.membership.registry().is_taken(peer.process);
                 if !lives {
                     self.same_host.is_gone(now_ns, peer.process);
                 }

@@ -14,24 +14,30 @@ use crate::share::registry::Registry;
 use crate::share::{ShareError, steering};
 
 /// A folder of its own for the registry, removed at the end, and addresses that no other test uses.
-struct Folder(PathBuf, u8);
+pub(super) struct Folder(PathBuf, u8);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub(super) fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("pumice-share-{name}-{}", std::process::id()));
         fs::create_dir(&path).unwrap();
         static COUNT: AtomicU8 = AtomicU8::new(0);
         Folder(path.join("registry"), COUNT.fetch_add(8, Ordering::Relaxed))
     }
 
-    fn address(&self, number: u8) -> IpAddr {
+    pub(super) fn address(&self, number: u8) -> IpAddr {
         let pid = std::process::id();
         let [high, low] = [1 + (pid % 200) as u8, (pid / 200 % 250) as u8];
         IpAddr::V4(Ipv4Addr::new(127, high, low, self.1 + number))
     }
 
-    fn open(&self, address: IpAddr, port: u16) -> SharedPort {
+    pub(super) fn open(&self, address: IpAddr, port: u16) -> SharedPort {
         SharedPort::open(&config(&self.0, address, port)).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A port that uses rings.
+    pub(super) fn open_with_rings(&self, address: IpAddr, port: u16) -> SharedPort {
+        let config = ShareConfig { udp_only: false, ..config(&self.0, address, port) };
+        SharedPort::open(&config).unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
@@ -47,7 +53,7 @@ fn config(folder: &Path, address: IpAddr, port: u16) -> ShareConfig {
 }
 
 /// Sends a batch of packets to these process indices, numbered from `first`.
-fn send(from: &mut SharedPort, to: IpAddr, first: u8, processes: &[u8]) {
+pub(super) fn send(from: &mut SharedPort, to: IpAddr, first: u8, processes: &[u8]) {
     let port = from.medium().port();
     let source = from.medium().address();
     let flow = Flow { source, destination: to, source_port: port, destination_port: port };
@@ -61,7 +67,7 @@ fn send(from: &mut SharedPort, to: IpAddr, first: u8, processes: &[u8]) {
 
 /// What a port has: the process index and the number of each packet, until `count` came or nothing comes for
 /// long.
-fn received(port: &mut SharedPort, now_ns: u64, count: usize) -> Vec<(u8, u8)> {
+pub(super) fn received(port: &mut SharedPort, now_ns: u64, count: usize) -> Vec<(u8, u8)> {
     let mut all = Vec::new();
     loop {
         let more = port.receive(now_ns, &mut |received| {
@@ -82,7 +88,7 @@ fn received(port: &mut SharedPort, now_ns: u64, count: usize) -> Vec<(u8, u8)> {
 }
 
 /// Lets a port that is not expected to get anything look at what it has.
-fn look(port: &mut SharedPort, now_ns: u64) {
+pub(super) fn look(port: &mut SharedPort, now_ns: u64) {
     port.woken();
     assert_eq!(received(port, now_ns, 0), []);
 }

@@ -48,6 +48,12 @@ impl<M: RingMemory> Producer<M> {
         self.geometry
     }
 
+    /// Writes nonsense into the next slot.
+    #[cfg(test)]
+    pub(in crate::share) fn scribble(&mut self) {
+        self.memory.word(self.geometry.slot_word(self.written.slots)).store(u64::MAX, Ordering::Release);
+    }
+
     /// Whether so many slots, and batches of so many bytes in all, fit in now.
     ///
     /// # Errors

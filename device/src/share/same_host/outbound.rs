@@ -32,6 +32,21 @@ pub(super) enum Closed {
     Impossible,
 }
 
+impl Closed {
+    /// The reason in words.
+    pub(super) fn why(self) -> &'static str {
+        match self {
+            Closed::Refused(Refusal::UdpOnly) => "the other process uses UDP only",
+            Closed::Refused(Refusal::Memory) => "the other process cannot map the ring",
+            Closed::Refused(Refusal::Broken) => "the other process found the ring damaged",
+            Closed::Refused(Refusal::TooMany) => "the other process has too many rings",
+            Closed::Broken => "the ring was found damaged",
+            Closed::Gone => "the process that had the ring has ended",
+            Closed::Impossible => "there is no memory for a ring, or the process cannot be asked",
+        }
+    }
+}
+
 /// The state of the way to a process.
 #[derive(Debug)]
 pub(super) enum Outbound {
@@ -119,6 +134,13 @@ impl OpenRing {
     #[inline]
     pub(super) fn knows(&mut self, path: &Path) -> bool {
         matches!(self.paths.find(path), Number::Known(_))
+    }
+
+    /// Writes nonsense into the ring.
+    #[cfg(test)]
+    pub(super) fn scribble(&mut self) {
+        self.producer.scribble();
+        self.bell.set();
     }
 
     /// Whether a batch of so many bytes fits, with the description of its path.

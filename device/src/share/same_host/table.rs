@@ -8,7 +8,7 @@ use pumice_transport::wire::ProcessIndex;
 use super::inbound::{BatchBuffer, Inbound};
 use super::message::{Message, Refusal};
 use super::outbound::{Closed, OpenRing, Outbound, Put, Room};
-use crate::port::{GsoBatch, PacketCost, PortLimits, Received};
+use crate::port::{GsoBatch, PacketCost, PeerMedium, PortLimits, Received};
 use crate::share::ring::{Consumer, Geometry, MAX_BATCH_BYTES, Producer};
 use crate::share::system::{RingFile, RingPages};
 use crate::system::event_fd::EventFd;
@@ -142,6 +142,17 @@ impl SameHost {
         })
     }
 
+    /// What carries batches to a process.
+    pub(in crate::share) fn medium_to(&self, process: ProcessIndex) -> PeerMedium {
+        let why = match self.outbound.get(usize::from(process)).and_then(Option::as_ref) {
+            Some(Outbound::Open(_)) => return PeerMedium::Ring,
+            None => "nothing was sent to it yet",
+            Some(Outbound::Invited { .. }) => "it has not answered yet whether it takes a ring",
+            Some(Outbound::Closed { closed, .. }) => closed.why(),
+        };
+        PeerMedium::Udp(why)
+    }
+
     /// Whether a process should be invited now.
     #[inline]
     pub(in crate::share) fn invites(&self, now_ns: u64, process: ProcessIndex) -> bool {
@@ -163,6 +174,10 @@ impl SameHost {
         let producer = Box::new(Producer::new(pages, geometry));
         if let Some(place) = self.outbound.get_mut(usize::from(to)) {
             *place = Some(Outbound::Invited { number, asked_ns: now_ns, producer });
+        }
+        if to == self.process {
+            self.accept_own(number, geometry, file);
+            return None;
         }
         let message = Message::Invite { from: self.process, number, geometry };
         Some(Says::new(to, &message, Some(file.into_descriptor())))
@@ -226,6 +241,12 @@ impl SameHost {
         Ok(bell)
     }
 
+    /// Takes the ring from this process to itself.
+    fn accept_own(&mut self, number: u64, geometry: Geometry, file: RingFile) {
+        let bell = self.accept(self.process, number, geometry, Some(file.into_descriptor()));
+        self.accepted(self.process, number, self.incarnation, bell.ok());
+    }
+
     /// A process has the ring now.
     fn accepted(&mut self, from: ProcessIndex, number: u64, incarnation: u64, bell: Option<OwnedFd>) {
         let Some(place) = self.outbound.get_mut(usize::from(from)) else { return };
@@ -256,6 +277,12 @@ impl SameHost {
             self.close(now_ns, process, Closed::Broken);
         }
         room.ok()
+    }
+
+    /// Writes nonsense into the ring to a process.
+    #[cfg(test)]
+    pub(in crate::share) fn scribble(&mut self, process: ProcessIndex) {
+        self.open(process).unwrap().scribble();
     }
 
     /// The process at the other end of a ring has gone.
@@ -365,8 +392,12 @@ impl SameHost {
         Some(bell.as_fd().as_raw_fd())
     }
 
-    /// Forgets the rings of processes that have gone, when they are empty. `lives`: whether a process does.
+    /// Forgets the rings of processes that have gone, when they are empty. `lives`: whether another process
+    /// does.
     pub(in crate::share) fn sweep(&mut self, lives: impl Fn(ProcessIndex) -> bool) {
-        self.inbound.retain(|ring| ring.has_more() || !ring.is_superseded && lives(ring.from));
+        let own = self.process;
+        self.inbound.retain(|ring| {
+            ring.has_more() || !ring.is_superseded && (ring.from == own || lives(ring.from))
+        });
     }
 }

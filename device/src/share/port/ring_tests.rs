@@ -1,0 +1,243 @@
+//! Several ports in one process that exchange batches through rings.
+
+use std::time::Duration;
+
+use super::tests::{Folder, look, received, send};
+use super::*;
+use crate::port::wait_readable;
+
+/// A port that sends, one that receives, and the ring between them.
+struct Pair {
+    folder: Folder,
+    to: IpAddr,
+    sender: SharedPort,
+    receiver: SharedPort,
+}
+
+impl Pair {
+    fn new(name: &str) -> Pair {
+        let folder = Folder::new(name);
+        let to = folder.address(1);
+        let receiver = folder.open_with_rings(to, 4791);
+        let sender = folder.open_with_rings(folder.address(2), 4791);
+        let mut pair = Pair { folder, to, sender, receiver };
+        pair.meet();
+        assert!(pair.is_open());
+        pair
+    }
+
+    /// The first batch, which goes by UDP and invites, and what comes of the invitation.
+    fn meet(&mut self) {
+        self.send(1);
+        assert_eq!(self.received(1), [1]);
+        look(&mut self.receiver, 0);
+        look(&mut self.sender, 0);
+    }
+
+    fn is_open(&self) -> bool {
+        self.sender.same_host.is_open(self.receiver.process)
+    }
+
+    fn send(&mut self, number: u8) {
+        send(&mut self.sender, self.to, number, &[self.receiver.process.value()]);
+    }
+
+    fn received(&mut self, count: usize) -> Vec<u8> {
+        received(&mut self.receiver, 0, count).into_iter().map(|(_, number)| number).collect()
+    }
+
+    fn peer(&self) -> Peer {
+        Peer { address: self.to, process: self.receiver.process }
+    }
+
+    fn path(&self) -> pumice_transport::path::Path {
+        let source = self.sender.medium().address();
+        let flow = pumice_transport::path::Flow {
+            source,
+            destination: self.to,
+            source_port: 4791,
+            destination_port: 4791,
+        };
+        pumice_transport::path::Path { flow, traffic_class: 0, hop_limit: 0, flow_label: 0 }
+    }
+}
+
+fn is_readable(port: &SharedPort) -> bool {
+    wait_readable(&port.descriptors(), None, Some(Duration::ZERO)).unwrap()
+}
+
+#[test]
+fn the_second_batch_goes_through_a_ring_and_wakes_a_sleeper() {
+    let mut pair = Pair::new("ring");
+    assert!(!is_readable(&pair.receiver));
+    let socket = pair.receiver.medium().descriptors();
+    pair.send(2);
+    assert!(!wait_readable(&socket, None, Some(Duration::ZERO)).unwrap(), "not by UDP");
+    assert!(is_readable(&pair.receiver), "the bell rings");
+    assert_eq!(pair.received(1), [2]);
+    assert!(!is_readable(&pair.receiver));
+    for round in 0..200 {
+        pair.send(round);
+        pair.send(round + 1);
+        assert_eq!(pair.received(2), [round, round + 1]);
+    }
+    let limits = pair.sender.limits(pair.peer());
+    assert!(!limits.needs_icrc && limits.waits_for_room, "{limits:?}");
+}
+
+#[test]
+fn what_went_by_udp_comes_before_what_is_in_a_new_ring() {
+    let folder = Folder::new("order");
+    let to = folder.address(1);
+    let mut receiver = folder.open_with_rings(to, 4791);
+    let mut sender = folder.open_with_rings(folder.address(2), 4791);
+    let process = receiver.process.value();
+    send(&mut sender, to, 1, &[process]);
+    // The receiver hears of the ring, and takes no packet.
+    receiver.relay_due = true;
+    assert!(receiver.receive_relayed(0, &mut |_| panic!("a batch")));
+    look(&mut sender, 0);
+    assert!(sender.same_host.is_open(receiver.process));
+    send(&mut sender, to, 2, &[process]);
+    assert_eq!(received(&mut receiver, 0, 2), [(process, 1), (process, 2)]);
+}
+
+#[test]
+fn a_full_ring_refuses_and_loses_nothing_until_patience_ends() {
+    let mut pair = Pair::new("full");
+    let peer = pair.peer();
+    let mut sent = 0_u32;
+    while pair.sender.admits(0, peer) {
+        pair.send((sent % 200) as u8);
+        sent += 1;
+        assert!(sent < 100_000);
+    }
+    assert!(sent > 1000, "{sent}");
+    assert!(!pair.sender.admits(999_999_999, peer), "the process lives");
+    assert!(pair.sender.admits(1_000_000_000, peer), "as lost as by UDP");
+    let all = pair.received(sent as usize);
+    assert!(all.iter().enumerate().all(|(index, number)| (index % 200) as u8 == *number));
+    assert_eq!((all.len() as u32, pair.sender.counters().stats().ring_lost), (sent, 0));
+    assert!(pair.sender.admits(1_000_000_001, peer));
+}
+
+#[test]
+fn batches_to_a_process_that_has_gone_go_by_udp_and_its_successor_gets_a_ring_of_its_own() {
+    let mut pair = Pair::new("gone");
+    let (process, peer) = (pair.receiver.process, pair.peer());
+    // Batches lie in the ring of a process that ends.
+    while pair.sender.admits(0, peer) {
+        pair.send(7);
+    }
+    let mut others = Vec::new();
+    let old = std::mem::replace(&mut pair.receiver, pair.folder.open_with_rings(pair.folder.address(3), 4791));
+    drop(old);
+    assert!(pair.sender.admits(2_000_000, peer), "it does not live");
+    assert!(!pair.sender.same_host.is_open(process));
+    // Indices go round.
+    let heir = loop {
+        let next = pair.folder.open_with_rings(pair.to, 4791);
+        if next.process == process {
+            break next;
+        }
+        others.push(next);
+        if others.len() > 3 {
+            others.remove(0);
+        }
+    };
+    pair.receiver = heir;
+    send(&mut pair.sender, pair.to, 9, &[process.value()]);
+    assert_eq!(pair.received(1), [9]);
+}
+
+#[test]
+fn a_ring_to_another_incarnation_is_not_used() {
+    let mut pair = Pair::new("incarnation");
+    let process = pair.receiver.process;
+    let backlog = pair.sender.backlog.as_ref().unwrap();
+    let before = backlog.incarnation(process);
+    backlog.set_incarnation(process, before + 1);
+    pair.send(2);
+    assert!(!pair.is_open());
+    backlog_of(&pair).set_incarnation(process, before);
+    assert_eq!(pair.received(1), [2], "by UDP");
+}
+
+fn backlog_of(pair: &Pair) -> &Backlog {
+    pair.sender.backlog.as_ref().unwrap()
+}
+
+#[test]
+fn a_process_that_wants_udp_only_takes_no_ring() {
+    let folder = Folder::new("udp-only");
+    let to = folder.address(1);
+    let mut receiver = folder.open(to, 4791);
+    let mut sender = folder.open_with_rings(folder.address(2), 4791);
+    let process = receiver.process;
+    for number in 0..5 {
+        send(&mut sender, to, number, &[process.value()]);
+        assert_eq!(received(&mut receiver, 0, 1), [(process.value(), number)]);
+        look(&mut receiver, 0);
+        look(&mut sender, 0);
+        assert!(!sender.same_host.is_open(process));
+    }
+    // And it sends through none.
+    send(&mut receiver, folder.address(2), 9, &[sender.process.value()]);
+    assert_eq!(received(&mut sender, 0, 1), [(sender.process.value(), 9)]);
+    look(&mut sender, 0);
+    assert!(!receiver.same_host.is_open(sender.process));
+}
+
+#[test]
+fn a_scribbled_ring_ends_and_udp_goes_on() {
+    let mut pair = Pair::new("scribble");
+    pair.send(2);
+    assert_eq!(pair.received(1), [2]);
+    pair.sender.same_host.scribble(pair.receiver.process);
+    look(&mut pair.receiver, 0);
+    assert_eq!(pair.receiver.counters().stats().rejected, 1);
+    look(&mut pair.sender, 0);
+    assert!(!pair.is_open(), "the receiver has said so");
+    pair.send(3);
+    assert_eq!(pair.received(1), [3]);
+}
+
+#[test]
+fn batches_that_are_not_for_the_receiver_are_rejected() {
+    let mut pair = Pair::new("reject");
+    let path = pair.path();
+    let process = pair.receiver.process;
+    // A packet for process 200 in the ring to another one: no sender does that.
+    let packet = [0, 0, 0, 0, 0, 200, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0];
+    let incarnation = backlog_of(&pair).incarnation(process);
+    let batch = GsoBatch::new(&path, 16, &packet);
+    assert!(pair.sender.same_host.put(0, process, incarnation, &batch).is_some());
+    assert!(pair.received(0).is_empty());
+    assert_eq!(pair.receiver.counters().stats().rejected, 1);
+    pair.send(4);
+    assert_eq!(pair.received(1), [4]);
+}
+
+#[test]
+fn a_batch_without_icrc_gets_one_where_it_goes_by_udp() {
+    let mut pair = Pair::new("seal");
+    let process = pair.receiver.process;
+    let mut packet = [0; 28];
+    packet[5] = process.value();
+    let path = pair.path();
+    let unsealed = GsoBatch { has_icrc: false, ..GsoBatch::new(&path, 28, &packet) };
+    let mut came = Vec::new();
+    let mut take = |pair: &mut Pair| {
+        came.clear();
+        pair.receiver.woken();
+        while pair.receiver.receive(0, &mut |received| came.push((received.has_icrc, received.bytes.to_vec()))) {}
+        came.clone()
+    };
+    pair.sender.transmit(0, &unsealed).unwrap();
+    assert_eq!(take(&mut pair), [(false, packet.to_vec())]);
+    pair.sender.same_host.is_gone(0, process);
+    pair.sender.transmit(0, &unsealed).unwrap();
+    let sealed = crate::port::segments::sealed(&path.flow, 28, &packet);
+    assert_ne!(sealed, packet);
+    assert_eq!(take(&mut pair), [(true, sealed)]);
+}
