@@ -20,6 +20,8 @@ mod profile;
 mod replay;
 #[path = "../../fuzz/bodies/scene.rs"]
 mod scene;
+#[path = "../../fuzz/bodies/ring.rs"]
+mod ring;
 #[path = "../../fuzz/bodies/share_record.rs"]
 mod share_record;
 #[path = "../../fuzz/bodies/trace.rs"]
@@ -60,6 +62,11 @@ fn targets_and_initiators_of_xrc() {
 #[test]
 fn messages_for_queue_pair_1() {
     replay("gsi", 1_000, gsi::survive);
+}
+
+#[test]
+fn rings() {
+    replay("ring", 100_000, ring::survive);
 }
 
 #[test]

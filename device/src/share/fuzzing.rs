@@ -1,6 +1,15 @@
-//! What fuzzing reaches of this module: its records, read, written and read again.
+//! What fuzzing reaches of this module: its records and messages, read, written and read again, and rings whose
+//! other side writes anything.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pumice_transport::wire::ProcessIndex;
 
 use super::record;
+use super::ring::{Consumer, Geometry, Kind, MAX_BATCH_BYTES, Producer, RingMemory, Slot};
+use super::same_host::{Inbound, is_message};
 
 /// Reads bytes as a registry, as they are and with a right checksum. `None`: they are none; false: what was
 /// read is something else after it was written and read again.
@@ -12,4 +21,85 @@ pub fn share_record_is_stable(bytes: &[u8]) -> Option<bool> {
     let members = record::decode(bytes).or_else(|| record::decode(&sealed))?;
     let written = record::encode(&members);
     Some(record::decode(&written).is_some_and(|again| record::encode(&again) == written))
+}
+
+/// Reads bytes as a message about a ring; as [`share_record_is_stable`].
+pub fn ring_message_is_stable(bytes: &[u8]) -> Option<bool> {
+    is_message(bytes)
+}
+
+/// The size of the rings below: small, so that every part of them is reached.
+const SIZE: Option<Geometry> = Geometry::new(8, 512);
+
+/// Memory of this process in the place of shared memory.
+#[derive(Clone)]
+struct Heap(Rc<(Vec<AtomicU64>, RefCell<Vec<u8>>)>);
+
+impl RingMemory for Heap {
+    type Word = AtomicU64;
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        static NOTHING: AtomicU64 = AtomicU64::new(0);
+        self.0.0.get(index).unwrap_or(&NOTHING)
+    }
+
+    fn write(&self, place: usize, bytes: &[u8]) {
+        if let Some(to) = self.0.1.borrow_mut().get_mut(place..place + bytes.len()) {
+            to.copy_from_slice(bytes);
+        }
+    }
+
+    fn read(&self, place: usize, bytes: &mut [u8]) {
+        if let Some(from) = self.0.1.borrow().get(place..place + bytes.len()) {
+            bytes.copy_from_slice(from);
+        }
+    }
+
+    fn fence(&self) {}
+}
+
+impl Heap {
+    /// A ring that consists of these bytes, with zeros behind them.
+    fn of(bytes: &[u8], geometry: Geometry) -> Heap {
+        let mut whole = bytes.to_vec();
+        whole.resize(geometry.bytes(), 0);
+        let (words, data) = whole.split_at(geometry.words() * size_of::<u64>());
+        let words = words.as_chunks().0.iter().map(|word| AtomicU64::new(u64::from_le_bytes(*word)));
+        Heap(Rc::new((words.collect(), RefCell::new(data.to_vec()))))
+    }
+}
+
+/// Takes what is in a ring that consists of these bytes: the number of batches. Then writes into a ring
+/// whose consumer claims to have taken what the bytes say, and takes it again.
+///
+/// # Panics
+/// More was taken than a ring holds, or a batch came otherwise than it went.
+pub fn survive_ring(bytes: &[u8]) -> usize {
+    let Some(geometry) = SIZE else { return 0 };
+    let mut buffer = Box::new([0; MAX_BATCH_BYTES as usize]);
+    let mut inbound = Inbound::new(ProcessIndex::FIRST, 1, Consumer::new(Heap::of(bytes, geometry), geometry));
+    let mut batches = 0;
+    while let Ok(Some(received)) = inbound.take(&mut buffer) {
+        assert!(!received.bytes.is_empty() && received.segment_bytes <= received.bytes.len());
+        batches += 1;
+        assert!(batches <= geometry.slots() as usize, "more than the slots hold");
+    }
+    let heap = Heap::of(&[], geometry);
+    let mut producer = Producer::new(heap.clone(), geometry);
+    let mut consumer = Consumer::new(heap.clone(), geometry);
+    for claim in bytes.as_chunks::<4>().0 {
+        let [word, taken, length, takes] = *claim;
+        let length = usize::from(length) + 1;
+        let slot = Slot { kind: Kind::Sealed, path: 0, segment_bytes: 1, length_bytes: length as u32 };
+        if producer.push(&slot, &vec![taken; length]).is_err() {
+            break;
+        }
+        if takes % 3 == 0 {
+            // The first line of the header: what the consumer has taken.
+            heap.word(usize::from(word) % 9).store(u64::from(taken), Ordering::Relaxed);
+        } else if consumer.take(&mut buffer).is_err() {
+            break;
+        }
+    }
+    batches
 }

@@ -4,20 +4,20 @@ use pumice_transport::wire::ProcessIndex;
 
 use super::paths::{MAX_PATHS, Way};
 use crate::port::Received;
-use crate::share::ring::{Broken, Consumer, Kind, MAX_BATCH_BYTES};
+use crate::share::ring::{Broken, Consumer, Kind, MAX_BATCH_BYTES, RingMemory};
 use crate::share::system::RingPages;
 
 /// Room for a batch that was copied out of a ring.
-pub(super) type BatchBuffer = [u8; MAX_BATCH_BYTES as usize];
+pub(in crate::share) type BatchBuffer = [u8; MAX_BATCH_BYTES as usize];
 
 /// The consumer of a ring, and what the producer has said about paths.
 #[derive(Debug)]
-pub(super) struct Inbound {
+pub(in crate::share) struct Inbound<M = RingPages> {
     /// The process that invited this one.
     pub(super) from: ProcessIndex,
     /// Which of that process's rings it is.
     pub(super) number: u64,
-    consumer: Consumer<RingPages>,
+    consumer: Consumer<M>,
     ways: [Option<Way>; MAX_PATHS],
     /// Nothing was taken yet: batches that went by UDP before come first.
     pub(super) is_fresh: bool,
@@ -25,8 +25,8 @@ pub(super) struct Inbound {
     pub(super) is_superseded: bool,
 }
 
-impl Inbound {
-    pub(super) fn new(from: ProcessIndex, number: u64, consumer: Consumer<RingPages>) -> Inbound {
+impl<M: RingMemory> Inbound<M> {
+    pub(in crate::share) fn new(from: ProcessIndex, number: u64, consumer: Consumer<M>) -> Inbound<M> {
         Inbound { from, number, consumer, ways: [None; MAX_PATHS], is_fresh: true, is_superseded: false }
     }
 
@@ -41,7 +41,10 @@ impl Inbound {
     /// # Errors
     /// The producer wrote what no producer writes.
     #[inline]
-    pub(super) fn take<'b>(&mut self, buffer: &'b mut BatchBuffer) -> Result<Option<Received<'b>>, Broken> {
+    pub(in crate::share) fn take<'b>(
+        &mut self,
+        buffer: &'b mut BatchBuffer,
+    ) -> Result<Option<Received<'b>>, Broken> {
         // A producer describes a path before a batch that takes it: one slot each.
         for _ in 0..=MAX_PATHS {
             let Some(slot) = self.consumer.take(buffer)? else { return Ok(None) };

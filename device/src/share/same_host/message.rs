@@ -75,6 +75,11 @@ impl Message {
     }
 }
 
+/// Whether bytes are a message, which is then the same when it is written again.
+pub(in crate::share) fn is_message(bytes: &[u8]) -> Option<bool> {
+    Message::decode(bytes).map(|message| message.encode() == *bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,5 +22,7 @@ mod outbound;
 mod paths;
 mod table;
 
+pub(super) use inbound::Inbound;
+pub(super) use message::is_message;
 pub(super) use outbound::{Put, Room};
 pub(super) use table::{SameHost, Says, Took};
