@@ -18,10 +18,10 @@ mod packet;
 mod profile;
 #[path = "../../fuzz/replay.rs"]
 mod replay;
-#[path = "../../fuzz/bodies/scene.rs"]
-mod scene;
 #[path = "../../fuzz/bodies/ring.rs"]
 mod ring;
+#[path = "../../fuzz/bodies/scene.rs"]
+mod scene;
 #[path = "../../fuzz/bodies/share_record.rs"]
 mod share_record;
 #[path = "../../fuzz/bodies/trace.rs"]

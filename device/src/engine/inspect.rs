@@ -5,8 +5,8 @@ use pumice_transport::qp::Figures;
 use super::Engine;
 use super::queue_pairs::QpEntry;
 use crate::faults::live::LiveOrder;
-use crate::port::{Peer, PeerMedium};
 use crate::inspect::{Cursor, List, Page, PeerView, QpView, Totals, Writer};
+use crate::port::{Peer, PeerMedium};
 use crate::resources::NO_OBJECT;
 
 impl Engine {

@@ -181,7 +181,7 @@ impl Settings {
             profile: path(PROFILE).unwrap_or_else(|| "default".into()),
             call_report: path(CALL_REPORT).map(PathBuf::from),
             check: CheckSettings::parse(text(CHECK)?, text(CHECK_FORMAT)?, &path)?,
-            wire: text(WIRE)?.map_or(Ok(Wire::default()), |value| Wire::parse(&value))?,
+            wire: text(WIRE)?.map_or(Ok(Wire::default()), wire)?,
             log: match text(LOG)? {
                 Some(value) => {
                     Log::parse(&value).map_err(|problem| SettingError::new(LOG, value, problem))?
@@ -258,6 +258,10 @@ fn tag(value: String) -> Result<String, SettingError> {
 
 fn loss(value: &str) -> Result<u32, SettingError> {
     probability_ppm(value).map_err(|problem| SettingError::new(LOSS, value, problem))
+}
+
+fn wire(value: String) -> Result<Wire, SettingError> {
+    Wire::parse(&value).map_err(|problem| SettingError::new(WIRE, value, problem))
 }
 
 /// A number of bytes with a unit, 1 MiB at least.

@@ -1,7 +1,5 @@
 //! How packets reach other processes of this host.
 
-use super::{SettingError, WIRE};
-
 /// The medium to processes of this user in this network namespace. To all others it is UDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wire {
@@ -17,11 +15,11 @@ impl Wire {
     ///
     /// # Errors
     /// It is neither.
-    pub fn parse(value: &str) -> Result<Wire, SettingError> {
+    pub fn parse(value: &str) -> Result<Wire, &'static str> {
         match value {
             "auto" => Ok(Wire::Auto),
             "udp" => Ok(Wire::Udp),
-            _ => Err(SettingError::new(WIRE, value, "it is auto or udp")),
+            _ => Err("it is auto or udp"),
         }
     }
 

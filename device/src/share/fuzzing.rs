@@ -1,5 +1,5 @@
-//! What fuzzing reaches of this module: its records and messages, read, written and read again, and rings whose
-//! other side writes anything.
+//! What fuzzing reaches of this module: its records and messages, read, written and read again, and rings
+//! whose other side writes anything.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -77,7 +77,8 @@ impl Heap {
 pub fn survive_ring(bytes: &[u8]) -> usize {
     let Some(geometry) = SIZE else { return 0 };
     let mut buffer = Box::new([0; MAX_BATCH_BYTES as usize]);
-    let mut inbound = Inbound::new(ProcessIndex::FIRST, 1, Consumer::new(Heap::of(bytes, geometry), geometry));
+    let mut inbound =
+        Inbound::new(ProcessIndex::FIRST, 1, Consumer::new(Heap::of(bytes, geometry), geometry));
     let mut batches = 0;
     while let Ok(Some(received)) = inbound.take(&mut buffer) {
         assert!(!received.bytes.is_empty() && received.segment_bytes <= received.bytes.len());

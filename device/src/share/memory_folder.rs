@@ -147,7 +147,11 @@ mod tests {
         fn port(&self) -> SharedPort {
             let address = IpAddr::from([127, 200, (std::process::id() % 250) as u8, 77]);
             let udp = UdpConfig { port: 4790, ..UdpConfig::new(address) };
-            SharedPort::open(&ShareConfig { folder: Some(self.0.join("registries")), ..ShareConfig::new(udp) }).unwrap()
+            SharedPort::open(&ShareConfig {
+                folder: Some(self.0.join("registries")),
+                ..ShareConfig::new(udp)
+            })
+            .unwrap()
         }
 
         fn names(&self, folder: &str) -> Vec<String> {

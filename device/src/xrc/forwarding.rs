@@ -56,7 +56,8 @@ impl Forwarding {
         }
         let Some(group) = port.group() else { return self.runs.clear() };
         for run in self.runs.drain(..) {
-            let Outgoing { process, flow, traffic_class, hop_limit, segment_bytes, ref bytes, has_icrc } = run;
+            let Outgoing { process, flow, traffic_class, hop_limit, segment_bytes, ref bytes, has_icrc } =
+                run;
             let received = Received { flow, traffic_class, hop_limit, segment_bytes, bytes, has_icrc };
             group.forward(process, &received);
         }

@@ -6,9 +6,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
 use super::network::{Network, lock};
-use crate::port::{
-    GsoBatch, PacketCost, Peer, PeerMedium, Port, PortLimits, Received, TransmitError,
-};
+use crate::port::{GsoBatch, PacketCost, Peer, PeerMedium, Port, PortLimits, Received, TransmitError};
 
 /// As a UDP socket of Linux 6.9 or later.
 const MAX_SEGMENTS: usize = 128;

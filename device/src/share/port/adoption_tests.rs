@@ -22,7 +22,8 @@ fn a_reserved_index_is_not_given_out_and_its_packets_come_to_the_adopter() {
     assert_eq!(low.counters().stats().forwarded, 0);
     let bytes = [0, 0, 0, 0, 0, 2, 0, 1, 7, 0, 0, 0, 0, 0, 0, 0];
     let flow = Flow { source: to, destination: to, source_port: 4791, destination_port: 4791 };
-    let run = Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes, has_icrc: true };
+    let run =
+        Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes, has_icrc: true };
     assert!(low.forward(ProcessIndex::new(2), &run));
     assert_eq!(received(&mut adopter, 0, 1), [(2, 7)]);
     // The registry says so.
@@ -50,7 +51,14 @@ fn only_packets_for_an_srq_here_are_taken_from_others() {
     // index 1; an RC SEND.
     let packet = |opcode, srq_process| [opcode, 0, 0, 0, 0, 1, 0, 1, 7, 0, 0, 0, 0, srq_process, 0, 1];
     for (bytes, taken) in [(packet(0xa4, 2), true), (packet(0xa4, 1), false), (packet(0x04, 2), false)] {
-        let run = Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes, has_icrc: true };
+        let run = Received {
+            flow,
+            traffic_class: 0,
+            hop_limit: 64,
+            segment_bytes: 16,
+            bytes: &bytes,
+            has_icrc: true,
+        };
         let rejected = b.counters().stats().rejected;
         assert!(a.forward(ProcessIndex::new(2), &run));
         b.woken();

@@ -1,6 +1,7 @@
 //! A port that is shared with other processes.
 
 mod counters;
+mod looking;
 mod looped;
 mod opening;
 mod receiving;
@@ -22,8 +23,8 @@ use pumice_transport::wire::ProcessIndex;
 
 use crate::counters::Counters;
 use crate::port::{
-    Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Order, Peer, PeerMedium, Port, PortLimits, ProcessGroup,
-    Received, ServiceDirectory, ServiceEntry, TransmitError,
+    Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Order, Peer, PeerMedium, Port, PortLimits,
+    ProcessGroup, Received, ServiceDirectory, ServiceEntry, TransmitError,
 };
 use crate::share::backlog::Backlog;
 use crate::share::folder::Folder;
@@ -41,9 +42,9 @@ use crate::share::sockets::Sent;
 use crate::share::system;
 use crate::share::system::GroupPort;
 use counters::{count, note_sent};
+use looking::{Looking, RingLook};
 use looped::LoopedGroups;
 use requests::{Requests, is_for_all};
-use rings::{Looking, RingLook};
 
 pub use counters::{ShareCounters, ShareStats};
 pub use opening::ShareConfig;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use pumice_transport::wire::ProcessIndex;
 
 use super::SharedPort;
+use super::looking::Looking;
 use super::looped::LoopedGroups;
 use super::requests::Requests;
-use super::rings::Looking;
 use crate::port::{PortError, UdpConfig};
 use crate::share::backlog::{Backlog, OwnPlace};
 use crate::share::local::Local;

@@ -17,11 +17,7 @@ use crate::share::{report, system};
 
 impl<M: Medium> SharedPort<M> {
     /// Takes a batch from the relay. True if anything was taken.
-    pub(super) fn receive_relayed(
-        &mut self,
-        now_ns: u64,
-        handler: &mut dyn FnMut(&Received<'_>),
-    ) -> bool {
+    pub(super) fn receive_relayed(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         let mut heard = None;
         self.relay_due = match self.relay.receive() {
             Incoming::Nothing => false,

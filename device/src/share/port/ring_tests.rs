@@ -130,7 +130,8 @@ fn batches_to_a_process_that_has_gone_go_by_udp_and_its_successor_gets_a_ring_of
         pair.send(7);
     }
     let mut others = Vec::new();
-    let old = std::mem::replace(&mut pair.receiver, pair.folder.open_with_rings(pair.folder.address(3), 4791));
+    let old =
+        std::mem::replace(&mut pair.receiver, pair.folder.open_with_rings(pair.folder.address(3), 4791));
     drop(old);
     assert!(pair.sender.admits(2_000_000, peer), "it does not live");
     assert!(!pair.sender.same_host.is_open(process));
@@ -230,7 +231,10 @@ fn a_batch_without_icrc_gets_one_where_it_goes_by_udp() {
     let mut take = |pair: &mut Pair| {
         came.clear();
         pair.receiver.woken();
-        while pair.receiver.receive(0, &mut |received| came.push((received.has_icrc, received.bytes.to_vec()))) {}
+        while pair
+            .receiver
+            .receive(0, &mut |received| came.push((received.has_icrc, received.bytes.to_vec())))
+        {}
         came.clone()
     };
     pair.sender.transmit(0, &unsealed).unwrap();

@@ -3,8 +3,8 @@
 //!
 //! The memory has three parts ([`Geometry`]):
 //!
-//! * **A header**: what the consumer has taken (slots and bytes of data, both since the beginning), and a word
-//!   by which a consumer that is about to sleep asks to be woken. Each has a cache line of its own.
+//! * **A header**: what the consumer has taken (slots and bytes of data, both since the beginning), and a
+//!   word by which a consumer that is about to sleep asks to be woken. Each has a cache line of its own.
 //! * **Slots** of a cache line each. The first word of a slot says in which lap round the ring it was
 //!   written; the producer writes it last, so that a consumer which sees the lap sees the rest. 48 bytes of
 //!   a batch fit in the slot itself: every request, response and acknowledgement of 8 bytes of payload.
@@ -23,7 +23,7 @@ mod consumer;
 mod geometry;
 mod memory;
 #[cfg(test)]
-mod model;
+mod model_tests;
 mod producer;
 mod slot;
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
+use super::Broken;
 use super::geometry::{Geometry, TAKEN_BYTES, TAKEN_SLOTS, WAITS};
 use super::memory::RingMemory;
 use super::slot::{self, Slot};
-use super::Broken;
 use crate::ground::word::Word;
 
 /// What became of a batch.

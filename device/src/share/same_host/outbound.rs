@@ -107,7 +107,12 @@ pub(in crate::share) enum Room {
 }
 
 impl OpenRing {
-    pub(super) fn new(number: u64, producer: Producer<RingPages>, bell: EventFd, incarnation: u64) -> OpenRing {
+    pub(super) fn new(
+        number: u64,
+        producer: Producer<RingPages>,
+        bell: EventFd,
+        incarnation: u64,
+    ) -> OpenRing {
         OpenRing {
             number,
             producer,

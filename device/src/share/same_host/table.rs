@@ -162,7 +162,8 @@ impl SameHost {
 
     /// Makes a ring to a process, and says so to it. Nothing: there is no memory.
     pub(in crate::share) fn invite(&mut self, now_ns: u64, to: ProcessIndex) -> Option<Says> {
-        let rings = self.outbound.iter().flatten().filter(|way| !matches!(way, Outbound::Closed { .. })).count();
+        let rings =
+            self.outbound.iter().flatten().filter(|way| !matches!(way, Outbound::Closed { .. })).count();
         let (_, geometry) = SIZES.into_iter().find(|(up_to, _)| rings < *up_to)?;
         let geometry = geometry?;
         let Ok((pages, file)) = RingPages::create(geometry) else {
@@ -334,8 +335,8 @@ impl SameHost {
         }
     }
 
-    /// Takes a batch from one of the rings in turn, and gives it to `handler` if `accepts` says that it is for
-    /// this process.
+    /// Takes a batch from one of the rings in turn, and gives it to `handler` if `accepts` says that it is
+    /// for this process.
     #[inline]
     pub(in crate::share) fn receive(
         &mut self,
@@ -396,8 +397,7 @@ impl SameHost {
     /// does.
     pub(in crate::share) fn sweep(&mut self, lives: impl Fn(ProcessIndex) -> bool) {
         let own = self.process;
-        self.inbound.retain(|ring| {
-            ring.has_more() || !ring.is_superseded && (ring.from == own || lives(ring.from))
-        });
+        self.inbound
+            .retain(|ring| ring.has_more() || !ring.is_superseded && (ring.from == own || lives(ring.from)));
     }
 }

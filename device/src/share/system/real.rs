@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 use libc::{c_int, sock_filter};
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
-use rustix::net::{
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg_addr,
-};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg_addr};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{About, Guard};

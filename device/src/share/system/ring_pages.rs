@@ -61,7 +61,8 @@ impl RingPages {
     /// says.
     pub(in crate::share) fn open(file: &RingFile, geometry: Geometry) -> io::Result<RingPages> {
         let is_sealed = fcntl_get_seals(&file.0)?.contains(SEALS);
-        let is_long = u64::try_from(fstat(&file.0)?.st_size).is_ok_and(|bytes| bytes >= geometry.bytes() as u64);
+        let is_long =
+            u64::try_from(fstat(&file.0)?.st_size).is_ok_and(|bytes| bytes >= geometry.bytes() as u64);
         if !is_sealed || !is_long {
             return Err(io::Error::from(io::ErrorKind::InvalidData));
         }

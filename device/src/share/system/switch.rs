@@ -285,7 +285,14 @@ impl Port for GroupPort {
             return false;
         };
         let Packet { flow, segment_bytes, bytes } = packet;
-        handler(&Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes, bytes: &bytes, has_icrc: true });
+        handler(&Received {
+            flow,
+            traffic_class: 0,
+            hop_limit: 64,
+            segment_bytes,
+            bytes: &bytes,
+            has_icrc: true,
+        });
         true
     }
 

@@ -94,8 +94,7 @@ impl Adapter {
             trace: trace::source(settings),
             hca: config,
         };
-        let network =
-            UdpNetwork { address, exclusive: false, buffer_bytes: None, wire: settings.wire };
+        let network = UdpNetwork { address, exclusive: false, buffer_bytes: None, wire: settings.wire };
         let opened =
             with_signals_blocked(|| opening.on_udp(&network)).map_err(|error| not_opened(error, settings))?;
         if let Some(notice) = opened.notice {
