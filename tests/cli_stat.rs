@@ -31,7 +31,7 @@ impl Place {
     fn open(&self) -> SharedPort {
         let address = IpAddr::V4(Ipv4Addr::new(127, 108, 4, 1));
         let udp = UdpConfig { port: self.port, ..UdpConfig::new(address) };
-        let config = ShareConfig { udp, folder: Some(self.folder.clone()) };
+        let config = ShareConfig { folder: Some(self.folder.clone()), ..ShareConfig::new(udp) };
         SharedPort::open(&config).expect("a port of our own")
     }
 

@@ -417,7 +417,8 @@ impl Scene {
 
     fn node(&self, last: u8) -> Node {
         let address = self.address(last);
-        let config = ShareConfig { udp: UdpConfig::new(address), folder: Some(self.folder.clone()) };
+        let config =
+            ShareConfig { folder: Some(self.folder.clone()), ..ShareConfig::new(UdpConfig::new(address)) };
         let port = SharedPort::open(&config).unwrap_or_else(|error| panic!("{error}"));
         let gids = vec![GidEntry::new(address, "lo", 1, Mtu::Mtu1024)];
         let config = HcaConfig { process: port.process(), ..HcaConfig::new("pumice0", gids) };

@@ -109,7 +109,7 @@ fn forward(port: &mut SharedPort, index: u8) -> bool {
     bytes[5] = index;
     port.forward(
         ProcessIndex::new(index),
-        &Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes },
+        &Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes, has_icrc: true },
     )
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn config() -> ShareConfig {
     let address: IpAddr = std::env::var("PUMICE_SHARING_ADDRESS").unwrap().parse().unwrap();
     // None: where a program's processes meet that is told nothing.
     let folder = std::env::var_os("PUMICE_SHARING_FOLDER").filter(|folder| !folder.is_empty());
-    ShareConfig { udp: UdpConfig::new(address), folder: folder.map(PathBuf::from) }
+    ShareConfig { folder: folder.map(PathBuf::from), ..ShareConfig::new(UdpConfig::new(address)) }
 }
 
 pub(crate) fn say(text: &str) {

@@ -52,7 +52,7 @@ impl Scene {
     }
 
     pub(crate) fn config(&self, address: IpAddr) -> ShareConfig {
-        ShareConfig { udp: UdpConfig::new(address), folder: Some(self.folder.clone()) }
+        ShareConfig { folder: Some(self.folder.clone()), ..ShareConfig::new(UdpConfig::new(address)) }
     }
 
     /// The registry file of this network namespace.

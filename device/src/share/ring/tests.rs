@@ -1,5 +1,5 @@
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::geometry::{TAKEN_BYTES, TAKEN_SLOTS, WAITS};
@@ -7,12 +7,12 @@ use super::*;
 
 /// Memory of this process in the place of shared memory.
 #[derive(Clone)]
-struct Heap(Arc<(Vec<AtomicU64>, RefCell<Vec<u8>>)>);
+struct Heap(Rc<(Vec<AtomicU64>, RefCell<Vec<u8>>)>);
 
 impl Heap {
     fn new(geometry: Geometry) -> Heap {
         let words = (0..geometry.words()).map(|_| AtomicU64::new(0)).collect();
-        Heap(Arc::new((words, RefCell::new(vec![0; geometry.data_bytes() as usize]))))
+        Heap(Rc::new((words, RefCell::new(vec![0; geometry.data_bytes() as usize]))))
     }
 
     fn set(&self, word: usize, value: u64) {
