@@ -63,13 +63,13 @@ impl Message {
         let [[kind, from, 0, 0, 0, 0, 0, 0], number, a, b] = bytes.as_chunks::<8>().0 else { return None };
         let [number, a, b] = [number, a, b].map(|word| u64::from_le_bytes(*word));
         let from = Some(ProcessIndex::new(*from)).filter(|from| from.is_of_process())?;
-        match kind {
-            1 => {
+        match (kind, b) {
+            (1, _) => {
                 let geometry = Geometry::new(u32::try_from(a).ok()?, u32::try_from(b).ok()?)?;
                 Some(Message::Invite { from, number, geometry })
             }
-            2 => Some(Message::Accept { from, number, incarnation: a }),
-            3 => Some(Message::Refuse { from, number, refusal: Refusal::of(a)? }),
+            (2, 0) => Some(Message::Accept { from, number, incarnation: a }),
+            (3, 0) => Some(Message::Refuse { from, number, refusal: Refusal::of(a)? }),
             _ => None,
         }
     }
