@@ -229,6 +229,11 @@ impl Backlog {
         self.own.incarnation(process).load(Ordering::Relaxed)
     }
 
+    /// Ends the entry of a process that has gone and whose index this one has adopted.
+    pub(super) fn end_of_adopted(&self, process: ProcessIndex) {
+        self.own.end(process);
+    }
+
     /// As if another process had the index.
     #[cfg(test)]
     pub(super) fn set_incarnation(&self, process: ProcessIndex, incarnation: u64) {

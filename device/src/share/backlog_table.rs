@@ -106,8 +106,9 @@ impl BacklogTable {
         self.word(process, OWNER).store(family, Ordering::Release);
     }
 
-    /// Ends the entry of a process.
+    /// Ends the entry of a process, and with it the use of rings to that process.
     pub(super) fn end(&self, process: ProcessIndex) {
+        self.incarnation(process).store(0, Ordering::Relaxed);
         self.word(process, OWNER).store(0, Ordering::Release);
     }
 

@@ -28,12 +28,18 @@ const BUFFER_BYTES: usize = 8192;
 const BUFFERS: usize = 3 * WINDOW;
 const MAX_QPS: usize = 8;
 
+/// Whether the processes use UDP only. With PUMICE_WIRE=auto the same tests run on rings.
+pub(crate) fn is_udp_only() -> bool {
+    std::env::var("PUMICE_WIRE").as_deref() != Ok("auto")
+}
+
 /// What the parent wants of this process.
 pub(crate) fn config() -> ShareConfig {
     let address: IpAddr = std::env::var("PUMICE_SHARING_ADDRESS").unwrap().parse().unwrap();
     // None: where a program's processes meet that is told nothing.
     let folder = std::env::var_os("PUMICE_SHARING_FOLDER").filter(|folder| !folder.is_empty());
-    ShareConfig { folder: folder.map(PathBuf::from), ..ShareConfig::new(UdpConfig::new(address)) }
+    let folder = folder.map(PathBuf::from);
+    ShareConfig { folder, udp_only: is_udp_only(), ..ShareConfig::new(UdpConfig::new(address)) }
 }
 
 pub(crate) fn say(text: &str) {

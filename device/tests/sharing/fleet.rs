@@ -13,6 +13,8 @@ use std::time::Duration;
 use pumice_device::port::UdpConfig;
 use pumice_device::share::{ShareConfig, Sharer, sharers};
 
+use crate::child::is_udp_only;
+
 /// How long an answer may take before the test has failed. Nothing waits for this in a run that passes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -52,7 +54,11 @@ impl Scene {
     }
 
     pub(crate) fn config(&self, address: IpAddr) -> ShareConfig {
-        ShareConfig { folder: Some(self.folder.clone()), ..ShareConfig::new(UdpConfig::new(address)) }
+        ShareConfig {
+            folder: Some(self.folder.clone()),
+            udp_only: is_udp_only(),
+            ..ShareConfig::new(UdpConfig::new(address))
+        }
     }
 
     /// The registry file of this network namespace.

@@ -359,6 +359,9 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
         let bind = || Relay::bind(&sockets, process).ok();
         let Some(relay) = self.membership.adopt(fd, process, &mut self.services, bind) else { return false };
         self.adopted.push((process, relay));
+        if let Some(backlog) = &self.backlog {
+            backlog.end_of_adopted(process);
+        }
         self.local.set(process, true);
         // Others may have sent to the name since it was free.
         self.relay_due = true;

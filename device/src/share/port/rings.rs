@@ -76,7 +76,8 @@ impl<M: Medium> SharedPort<M> {
     /// Whether there is room for a batch in the ring to a process; `None`: there is no ring.
     #[inline]
     pub(super) fn ring_admits(&mut self, now_ns: u64, peer: Peer) -> Option<bool> {
-        match self.same_host.room(now_ns, peer.process)? {
+        let incarnation = self.backlog.as_ref()?.incarnation(peer.process);
+        match self.same_host.room(now_ns, peer.process, incarnation)? {
             Room::Yes => Some(true),
             Room::No => Some(false),
             Room::NoLook => {

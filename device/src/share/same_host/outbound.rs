@@ -9,9 +9,9 @@ use crate::share::ring::{Broken, Geometry, Kind, Producer, Pushed, Slot};
 use crate::share::system::RingPages;
 use crate::system::event_fd::EventFd;
 
-/// How long an answer to an invitation is waited for before the next one is sent.
+/// How long an answer to an invitation is waited for.
 const ANSWER_PATIENCE_NS: u64 = 1_000_000_000;
-/// How long UDP is used after a refusal.
+/// How long UDP is used before the next invitation.
 const REFUSED_FOR_NS: u64 = 10_000_000_000;
 /// How long a sender waits for a consumer that takes nothing, before batches are lost as they would be by
 /// UDP.
@@ -28,6 +28,8 @@ pub(super) enum Closed {
     Broken,
     /// The process has gone.
     Gone,
+    /// The process did not answer.
+    NoAnswer,
     /// There is no memory for a ring, or no message can be sent.
     Impossible,
 }
@@ -42,6 +44,7 @@ impl Closed {
             Closed::Refused(Refusal::TooMany) => "the other process has too many rings",
             Closed::Broken => "the ring was found damaged",
             Closed::Gone => "the process that had the ring has ended",
+            Closed::NoAnswer => "the other process has not answered whether it takes a ring",
             Closed::Impossible => "there is no memory for a ring, or the process cannot be asked",
         }
     }

@@ -160,8 +160,13 @@ impl SameHost {
         way.is_some_and(|way| way.as_ref().is_none_or(|way| way.is_due(now_ns)))
     }
 
-    /// Makes a ring to a process, and says so to it. Nothing: there is no memory.
+    /// Makes a ring to a process, and says so to it. Nothing: there is no memory, or the process has not
+    /// answered the last time.
     pub(in crate::share) fn invite(&mut self, now_ns: u64, to: ProcessIndex) -> Option<Says> {
+        if matches!(self.outbound.get(usize::from(to)), Some(Some(Outbound::Invited { .. }))) {
+            self.close(now_ns, to, Closed::NoAnswer);
+            return None;
+        }
         let rings =
             self.outbound.iter().flatten().filter(|way| !matches!(way, Outbound::Closed { .. })).count();
         let (_, geometry) = SIZES.into_iter().find(|(up_to, _)| rings < *up_to)?;
@@ -269,15 +274,26 @@ impl SameHost {
         }
     }
 
-    /// Whether a batch may be put into the ring to a process now; `None`: there is no ring.
+    /// Whether a batch may be put into the ring to a process now. `incarnation` is what stands in the table
+    /// for it now. `None`: there is no ring.
     #[inline]
-    pub(in crate::share) fn room(&mut self, now_ns: u64, process: ProcessIndex) -> Option<Room> {
+    pub(in crate::share) fn room(
+        &mut self,
+        now_ns: u64,
+        process: ProcessIndex,
+        incarnation: u64,
+    ) -> Option<Room> {
         let ring = self.open(process)?;
-        let room = ring.room(now_ns, BATCH_BYTES as u32);
-        if room.is_err() {
-            self.close(now_ns, process, Closed::Broken);
-        }
-        room.ok()
+        let closed = if ring.incarnation == incarnation {
+            match ring.room(now_ns, BATCH_BYTES as u32) {
+                Ok(room) => return Some(room),
+                Err(_) => Closed::Broken,
+            }
+        } else {
+            Closed::Gone
+        };
+        self.close(now_ns, process, closed);
+        None
     }
 
     /// Writes nonsense into the ring to a process.
