@@ -122,7 +122,8 @@ fn the_survivor_of_many_kills_has_whole_packets_and_leaks_nothing() {
         victim.say(&own.value().to_string());
         let (received, begun) = (survivor.received, Instant::now());
         // Both directions work.
-        while survivor.port.medium_to(survivor.peer) != PeerMedium::Ring || survivor.received < received + 10 {
+        while survivor.port.medium_to(survivor.peer) != PeerMedium::Ring || survivor.received < received + 10
+        {
             assert!(begun.elapsed().as_secs() < 60, "kill {kill}: no ring: {:?}", survivor.port);
             survivor.send();
             survivor.receive();
