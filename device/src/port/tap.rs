@@ -39,11 +39,14 @@ impl<P: Port> PortLayer for TapPort<P> {
     }
 
     fn transmit_through(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        // The receiver may have the packets before the call returns: they leave when it begins.
+        let left_ns = self.subscribers.now_ns();
         self.inner.transmit(now_ns, batch)?;
         let GsoBatch { path, segment_bytes, bytes, comments, .. } = *batch;
         // A size of zero makes one packet of everything.
         let segment_bytes = if segment_bytes == 0 { bytes.len() } else { segment_bytes };
-        self.subscribers.emit(&Event::BatchSent { path, segment_bytes, bytes, comments });
+        let event = Event::BatchSent { path, segment_bytes, bytes, comments };
+        self.subscribers.deliver(left_ns, event.topics(), &event);
         Ok(())
     }
 
@@ -67,5 +70,65 @@ impl<P: Port> PortLayer for TapPort<P> {
         });
         subscribers.pass_time(now_ns);
         took
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Mutex;
+
+    use pumice_transport::path::Flow;
+
+    use super::*;
+    use crate::event::{Subscriber, Topics};
+    use crate::ground::clock::{Clock, VirtualTime};
+    use crate::port::Nowhere;
+
+    /// A port that takes 1000 ns to send.
+    struct Slow(Nowhere, VirtualTime);
+
+    impl PortLayer for Slow {
+        type Below = Nowhere;
+
+        fn below(&self) -> &Nowhere {
+            &self.0
+        }
+
+        fn below_mut(&mut self) -> &mut Nowhere {
+            &mut self.0
+        }
+
+        fn transmit_through(&mut self, _now_ns: u64, _batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+            self.1.advance_to(self.1.now_ns() + 1000);
+            Ok(())
+        }
+    }
+
+    struct Times(Arc<Mutex<Vec<u64>>>);
+
+    impl Subscriber for Times {
+        fn topics(&self) -> Topics {
+            Topics::BATCHES
+        }
+
+        fn hear(&self, at_ns: u64, _event: &Event<'_>) {
+            self.0.lock().unwrap().push(at_ns);
+        }
+    }
+
+    #[test]
+    fn a_batch_leaves_before_its_receiver_can_have_it() {
+        let (time, times) = (VirtualTime::default(), Arc::new(Mutex::new(Vec::new())));
+        let list: Vec<Box<dyn Subscriber>> = vec![Box::new(Times(Arc::clone(&times)))];
+        let subscribers = Arc::new(Subscribers::new(list, Clock::Virtual(time.clone())));
+        let mut port = TapPort::new(Slow(Nowhere, time), subscribers);
+        let (source, destination) = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let flow = Flow { source, destination, source_port: 4791, destination_port: 4791 };
+        let path = Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
+        for _ in 0..2 {
+            port.transmit(0, &GsoBatch::new(&path, 16, &[0; 16])).unwrap();
+        }
+        assert_eq!(*times.lock().unwrap(), [0, 1000]);
     }
 }
