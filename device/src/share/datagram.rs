@@ -101,7 +101,7 @@ fn next_message(control: &[u8]) -> Option<(c_int, &[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::IoSlice;
+    use std::io::{IoSlice, Read as _};
     use std::os::fd::{AsFd, AsRawFd};
     use std::os::unix::net::UnixDatagram;
 
@@ -134,19 +134,21 @@ mod tests {
     fn the_first_descriptor_comes_and_the_others_are_closed() {
         let (a, b) = UnixDatagram::pair().unwrap();
         SockRef::from(&b).set_passcred(true).unwrap();
-        let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-        let (near, far) = UnixDatagram::pair().unwrap();
         let mut buffer = [0; 8];
-        for sent in [1, 2, 5] {
-            let before = open();
+        for others in [0, 1, 4] {
+            let (near, far) = UnixDatagram::pair().unwrap();
+            let (mut end, other) = std::io::pipe().unwrap();
             let mut space = [std::mem::MaybeUninit::uninit(); 128];
             let mut control = SendAncillaryBuffer::new(&mut space);
-            let all = vec![far.as_fd(); sent];
+            let all: Vec<_> = [far.as_fd()].into_iter().chain((0..others).map(|_| other.as_fd())).collect();
             assert!(control.push(SendAncillaryMessage::ScmRights(&all)));
             sendmsg(&a, &[IoSlice::new(b"x")], &mut control, SendFlags::empty()).unwrap();
+            drop(all);
+            drop((far, other));
             let came = receive(b.as_raw_fd(), &mut buffer).unwrap().unwrap();
             assert_eq!((came.length_bytes, came.uid), (1, Some(process::real_uid())));
-            assert_eq!(open(), before + 1, "{sent} were sent");
+            // A pipe ends when no process has its other end any more.
+            assert_eq!(end.read(&mut buffer).unwrap(), 0, "{others} others");
             let came = UnixDatagram::from(came.descriptor.unwrap());
             near.send(b"through").unwrap();
             assert_eq!(came.recv(&mut buffer).unwrap(), 7);
