@@ -13,7 +13,7 @@ use std::time::Duration;
 use pumice_device::port::UdpConfig;
 use pumice_device::share::{ShareConfig, Sharer, sharers};
 
-use crate::child::is_udp_only;
+use crate::child::{self, is_udp_only};
 
 /// How long an answer may take before the test has failed. Nothing waits for this in a run that passes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -35,6 +35,13 @@ impl Scene {
         let [high, low] = [201 + (pid % 50) as u8, (pid / 50 % 250) as u8];
         let address = IpAddr::V4(Ipv4Addr::new(127, high, low, number as u8 + 1));
         Scene { folder, address, owned: true }
+    }
+
+    /// The scene of the process that started this one.
+    pub(crate) fn of_child() -> Scene {
+        let config = child::config();
+        let folder = config.folder.expect("a process of a scene has its folder");
+        Scene { folder, address: config.udp.address, owned: false }
     }
 
     pub(crate) fn with_folder(&self, folder: &str) -> Scene {

@@ -32,6 +32,7 @@ fn process() {
         Ok("hca") => child::run(),
         Ok("bare") => bare::run(),
         Ok("flood") => ring_kills::run(),
+        Ok("survivor") => ring_kills::survive(),
         Ok("xrc") => xrc_child::run(),
         Ok("stranger") => users::run_stranger(),
         _ => {}
