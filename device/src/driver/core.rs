@@ -60,6 +60,9 @@ impl Core {
     pub(crate) fn poll(&self, cq: u32) -> bool {
         self.handover.polled();
         let Some(mut engine) = self.try_lock() else { return false };
+        if engine.is_passed_over() {
+            return false;
+        }
         let now_ns = self.clock.now_ns();
         let checks = MappingCheckPolicy::DatagramsNotPolled { cq };
         let received = self.step(&mut engine, now_ns, Acknowledge::Now, checks);

@@ -99,6 +99,7 @@ impl Budget {
     }
 
     /// What may still be sent to a peer now, in bytes.
+    #[inline]
     pub(crate) fn room_bytes(&self, number: u32) -> u64 {
         self.peers
             .get(number as usize)
@@ -106,12 +107,14 @@ impl Budget {
     }
 
     /// What packets to a peer cost; without one, what they cost a UDP socket.
+    #[inline]
     pub(crate) fn packet_cost(&self, number: Option<u32>) -> PacketCost {
         let budget = number.and_then(|number| self.peers.get(number as usize));
         budget.map_or(PacketCost::UDP_SOCKET, |budget| budget.packet_cost)
     }
 
     /// What one queue pair has in flight changed.
+    #[inline]
     pub(crate) fn change(&mut self, number: u32, before_bytes: u64, after_bytes: u64) {
         if let Some(budget) = self.peers.get_mut(number as usize) {
             budget.in_flight_bytes = (budget.in_flight_bytes + after_bytes).saturating_sub(before_bytes);
@@ -130,6 +133,7 @@ impl Budget {
     }
 
     /// A queue pair that waited and may go on.
+    #[inline]
     pub(crate) fn pop_released(&mut self) -> Option<u32> {
         self.released.pop()
     }

@@ -33,6 +33,9 @@ const DEFERRED_BATCHES: u32 = 16;
 /// What one transmit call sends before other threads get the lock, in bytes as the peer's budget counts
 /// them.
 const TRANSMIT_BYTES: u64 = 4 * 1024 * 1024;
+/// Polls in a row that pass over an engine whose port is quiet. A poll that does not reads the clock, looks at
+/// timers and perhaps at the socket, and costs as much as four that do.
+const MOST_PASSED_OVER: u32 = 7;
 /// How long a queue pair waits before it asks again whether its peer has room.
 const HOLD_NS: u64 = 10_000;
 
@@ -57,6 +60,8 @@ pub(crate) struct Engine {
     /// Batches since acknowledgements began to wait for the application.
     deferred_batches: u32,
     reply: ReplyHabit,
+    /// Polls in a row that did nothing because the port was quiet.
+    passed_over: u32,
     pub(super) targets: SharedTargets,
     /// The port does what a fault plan decides.
     pub(super) is_armed: bool,
@@ -103,6 +108,7 @@ impl Engine {
             gsi,
             deferred_batches: 0,
             reply: ReplyHabit::default(),
+            passed_over: 0,
             targets: SharedTargets::default(),
             is_armed: false,
             plight: Plight::default(),
@@ -110,6 +116,15 @@ impl Engine {
         };
         engine.arm();
         engine
+    }
+
+    /// Whether a poll has nothing to do here, as far as that can be seen without the time. Now and then the
+    /// answer is no, so that timers come up.
+    #[inline]
+    pub(crate) fn is_passed_over(&mut self) -> bool {
+        let passes = self.passed_over < MOST_PASSED_OVER && self.port.is_quiet() && !self.has_backlog();
+        self.passed_over = if passes { self.passed_over + 1 } else { 0 };
+        passes
     }
 
     /// Takes a batch of packets from the port to their queue pairs. True if there were any.
@@ -157,7 +172,12 @@ impl Engine {
     }
 
     /// Sends what queue pair 1 has to say. False: the port has no more room.
+    #[inline]
     pub(super) fn send_mads(&mut self, now_ns: u64) -> bool {
+        !self.gsi.wants_to_send() || self.send_waiting_mads(now_ns)
+    }
+
+    fn send_waiting_mads(&mut self, now_ns: u64) -> bool {
         let Engine { resources, port, counters, builder, gsi, .. } = self;
         gsi.forward_detained(now_ns, &mut **port);
         let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
@@ -173,6 +193,7 @@ impl Engine {
     }
 
     /// Looks at every queue pair that something happened to: what it wants to do next.
+    #[inline]
     pub(crate) fn settle(&mut self) {
         if self.resources.faults.as_deref().is_some_and(Faults::has_incidents) {
             self.happen();
@@ -227,8 +248,13 @@ impl Engine {
     }
 
     /// The application posted send requests to a queue pair.
+    #[inline]
     pub(crate) fn posted(&mut self, index: u32, now_ns: u64) {
         match self.departure_delay_ns(index) {
+            // The usual way: nothing else about the queue pair has changed.
+            None if self.queue_pairs.at_mut(index).is_some_and(|entry| entry.qp.wants_to_send()) => {
+                self.senders.push(index);
+            }
             None => self.touch(index),
             Some(delay_ns) => {
                 self.held.push(index);
@@ -246,6 +272,7 @@ impl Engine {
     }
 
     /// How long a shuffled schedule keeps back what was just posted to a queue pair.
+    #[inline]
     fn departure_delay_ns(&mut self, index: u32) -> Option<u64> {
         if !self.resources.is_shuffled() {
             return None;
@@ -411,7 +438,10 @@ impl Engine {
                     break;
                 }
             }
-            touched.push(index);
+            // A response that could not be made has changed more than the list of responses.
+            if progress == Progress::Blocked {
+                touched.push(index);
+            }
         }
         sink.flush();
         unfinished

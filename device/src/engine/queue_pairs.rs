@@ -88,6 +88,7 @@ impl QpEntry {
     }
 
     /// Packets were sent: what they cost. PSNs beyond them are READ responses to come.
+    #[inline]
     pub(crate) fn sent(&mut self, cost_bytes: u64, packets: u32, budget: &Budget) {
         let now = self.qp.in_flight();
         let psns = now.saturating_sub(self.in_flight_packets);
@@ -98,6 +99,7 @@ impl QpEntry {
 
     /// Brings the budget in line with what is in flight; what was acknowledged is released in
     /// proportion.
+    #[inline]
     pub(crate) fn account(&mut self, budget: &mut Budget) {
         let now = self.qp.in_flight();
         let before = self.in_flight_packets;
@@ -213,6 +215,7 @@ impl QueuePairs {
     }
 
     /// The queue pair with this index.
+    #[inline]
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut QpEntry> {
         self.entries.get_mut(index as usize)?.as_deref_mut()
     }
@@ -224,6 +227,7 @@ impl QueuePairs {
     }
 
     /// The queue pair with this number.
+    #[inline]
     pub(crate) fn by_number(&mut self, qpn: Qpn) -> Option<(u32, &mut QpEntry)> {
         let own_index = u32::from(qpn.index());
         let own = self.entries.get(own_index as usize).and_then(Option::as_deref);

@@ -11,6 +11,7 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
+    #[inline]
     pub(crate) fn push(&mut self, index: u32) {
         let at = index as usize;
         if self.member.len() <= at {
@@ -23,6 +24,7 @@ impl Ready {
         }
     }
 
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<u32> {
         let index = self.queue.pop_front()?;
         if let Some(member) = self.member.get_mut(index as usize) {
@@ -31,10 +33,12 @@ impl Ready {
         Some(index)
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -52,6 +56,7 @@ const NONE: u64 = u64::MAX;
 
 impl Deadlines {
     /// Queue pair `index` wants to be woken at `deadline_ns`.
+    #[inline]
     pub(crate) fn register(&mut self, index: u32, deadline_ns: Option<u64>) {
         let Some(deadline_ns) = deadline_ns else { return };
         let at = index as usize;
@@ -67,6 +72,7 @@ impl Deadlines {
     }
 
     /// The earliest entry; the deadline itself may have moved later.
+    #[inline]
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse((at_ns, _))| *at_ns)
     }

@@ -69,17 +69,26 @@ impl Gsi {
         }
     }
 
+    #[inline]
     pub(crate) fn has_mads(&self) -> bool {
         !self.inbox.is_empty()
     }
 
     /// When its timers are due.
+    #[inline]
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
         let early = self.early.deadline_ns();
         self.cm.poll_timeout().into_iter().chain(self.peers.next_look_ns()).chain(early).min()
     }
 
+    /// Whether a turn to send would find anything to do.
+    #[inline]
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.cm.wants_to_send() || self.has_backlog()
+    }
+
     /// Something waits to be sent.
+    #[inline]
     pub(crate) fn has_backlog(&self) -> bool {
         self.held_back.is_some() || !self.detained.is_empty()
     }

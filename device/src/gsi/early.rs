@@ -42,6 +42,7 @@ impl EarlyRequests {
     }
 
     /// When the agent should look for their listeners again.
+    #[inline]
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         (!self.waiting.is_empty()).then_some(self.look_at_ns)
     }

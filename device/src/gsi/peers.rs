@@ -35,6 +35,7 @@ pub(super) struct Peers {
 
 impl Peers {
     /// When they are looked at next.
+    #[inline]
     pub(super) fn next_look_ns(&self) -> Option<u64> {
         self.next_look_ns
     }

@@ -20,6 +20,13 @@ pub trait Port: Send {
     /// when it was not fit for the handler.
     fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool;
 
+    /// Whether nothing has come by the ways that are looked at without a system call, and the other ways may
+    /// wait for a few looks more. False: only [`receive`](Port::receive) can tell.
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        false
+    }
+
     /// What fits in a batch to this peer, and the peer's receive buffer.
     fn limits(&self, peer: Peer) -> PortLimits;
 

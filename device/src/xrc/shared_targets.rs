@@ -216,6 +216,7 @@ impl SharedTargets {
     }
 
     /// Forgets the targets that were found to be gone.
+    #[inline]
     pub(crate) fn reap<H: TargetHost>(&mut self, entries: &mut impl Entries, host: &mut H) {
         while let Some(qpn) = self.gone.pop() {
             self.forget(qpn, entries, host);

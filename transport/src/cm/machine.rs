@@ -119,12 +119,19 @@ impl Cm {
         self.transmits.pop_front()
     }
 
+    /// Whether [`Cm::poll_transmit`] has a message.
+    #[inline]
+    pub fn wants_to_send(&self) -> bool {
+        !self.transmits.is_empty()
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
     /// When [`Cm::handle_timeout`] wants to be called: nanoseconds of the clock that `now_ns` counts.
+    #[inline]
     pub fn poll_timeout(&self) -> Option<u64> {
         self.table.next_deadline_ns().into_iter().chain(self.pacer.next_deadline_ns()).min()
     }

@@ -103,6 +103,7 @@ impl Pacer {
     }
 
     /// When something that waits may go although nothing was answered.
+    #[inline]
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
         let first = |peer| {
             let entry = self.peers.get(peer)?;

@@ -134,6 +134,7 @@ impl Table {
         }
     }
 
+    #[inline]
     pub(super) fn next_deadline_ns(&self) -> Option<u64> {
         self.timers.first().map(|(deadline_ns, _)| *deadline_ns)
     }

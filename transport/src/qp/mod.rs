@@ -132,6 +132,7 @@ impl QueuePair {
     }
 
     /// Request PSNs in flight.
+    #[inline]
     pub fn in_flight(&self) -> u32 {
         self.requester.in_flight()
     }
@@ -231,6 +232,7 @@ impl QueuePair {
     }
 
     /// When [`QueuePair::handle_timeout`] wants to be called, in ns.
+    #[inline]
     pub fn deadline_ns(&self) -> Option<u64> {
         self.requester.deadline_ns()
     }
@@ -242,6 +244,7 @@ impl QueuePair {
     }
 
     /// Whether [`QueuePair::transmit_requests`] has anything to try.
+    #[inline]
     pub fn wants_to_send(&self) -> bool {
         matches!(self.state, QpState::Rts | QpState::Sqd)
             && self.requester.wants_to_send(self.state == QpState::Sqd)
@@ -268,6 +271,7 @@ impl QueuePair {
     }
 
     /// How urgently [`QueuePair::transmit_responses`] wants to be called.
+    #[inline]
     pub fn response_urgency(&self) -> Urgency {
         let responses = match &self.receiver {
             Receiver::Reliable(responder) => responder.responses.urgency(),

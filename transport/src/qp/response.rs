@@ -151,6 +151,7 @@ impl Responses {
         }
     }
 
+    #[inline]
     pub(crate) fn urgency(&self) -> Urgency {
         match self.queue.front() {
             None => Urgency::None,

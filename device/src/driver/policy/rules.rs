@@ -104,8 +104,9 @@ impl SpinBeforeSleep {
 
 /// A yield of an application thread that took longer than this let another thread run.
 pub(super) const USEFUL_YIELD_NS: u64 = 2_000;
-/// Empty polls from one yield to the next while no other thread wants the processor.
-pub(super) const LONGEST_YIELD_INTERVAL: u32 = 32;
+/// Empty polls from one yield to the next while no other thread wants the processor. A yield costs as much
+/// as ten polls of rings, which shows in latencies if every wait has one.
+pub(super) const LONGEST_YIELD_INTERVAL: u32 = 512;
 
 /// What an application thread does after a poll that found nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn yields_become_rare_while_no_other_thread_takes_them() {
         let mut idling = Idling::START;
-        for polls in [1, 2, 4, 8, 16, 32, 32] {
+        for polls in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 512] {
             assert_eq!(polls_until_yield(&mut idling), polls);
             idling.yielded(USEFUL_YIELD_NS);
         }

@@ -36,6 +36,12 @@ impl Looking {
         now_ns >= self.due_ns
     }
 
+    /// Whether the socket wants a look whatever time it is.
+    #[inline]
+    pub(super) fn is_busy(&self) -> bool {
+        self.due_ns == 0
+    }
+
     /// The socket was looked at; whether there was something.
     pub(super) fn looked(&mut self, now_ns: u64, found: bool) {
         self.ring_batches = 0;

@@ -68,6 +68,12 @@ impl LoopedGroups {
         now_ns.saturating_sub(*self.full_since_ns.get_or_insert(now_ns)) < PATIENCE_NS
     }
 
+    /// Whether no batch of this process waits for it.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Hands the next batch of this process to `handler`; false: there is none.
     pub(super) fn receive(&mut self, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         let Some(looped) = self.queue.pop_front() else { return false };

@@ -226,6 +226,11 @@ impl<M: Medium> Port for SharedPort<M> {
         taken
     }
 
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        self.same_host.is_quiet() && !self.looking.is_busy() && !self.relay_due && self.looped.is_empty()
+    }
+
     fn next_event_ns(&self) -> Option<u64> {
         self.requests.due_ns()
     }

@@ -344,6 +344,12 @@ impl SameHost {
         self.inbound.iter().any(|ring| ring.is_fresh && ring.has_more())
     }
 
+    /// Whether there are rings to this process, and all are empty.
+    #[inline]
+    pub(in crate::share) fn is_quiet(&self) -> bool {
+        self.has_inbound() && !self.inbound.iter().any(Inbound::has_more)
+    }
+
     /// What came by UDP before has been taken.
     pub(in crate::share) fn settle_fresh(&mut self) {
         for ring in &mut self.inbound {

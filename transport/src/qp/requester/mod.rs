@@ -171,12 +171,14 @@ impl Requester {
     }
 
     /// PSNs in flight.
+    #[inline]
     pub(crate) fn in_flight(&self) -> u32 {
         let position = self.cursor_psn();
         position.since(self.acked).max(0) as u32
     }
 
     /// PSN that the cursor stands at.
+    #[inline]
     pub(crate) fn cursor_psn(&self) -> Psn {
         match self.queue.entry(self.cursor) {
             Some(wqe) => wqe.first_psn.plus(self.cursor_packet),
@@ -206,6 +208,7 @@ impl Requester {
     }
 
     /// Whether a transmit call could do anything (it may still find the window full).
+    #[inline]
     pub(crate) fn wants_to_send(&self, draining: bool) -> bool {
         let waits = self.local_failure.is_some() || self.judged.is_some() || self.waits_for_forged();
         if self.rnr_until_ns.is_some() || waits {

@@ -75,6 +75,7 @@ impl Requester {
     }
 
     /// Next deadline in ns.
+    #[inline]
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
         [self.timer_ns, self.rnr_until_ns, self.early_timer_ns].into_iter().flatten().min()
     }
