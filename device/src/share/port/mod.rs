@@ -84,6 +84,8 @@ pub struct SharedPort<M: Medium = GroupPort> {
     /// Where shared XRC domains are.
     memory: MemoryFolder,
     receives: u32,
+    /// When a look found nothing more to take, last. What a process sent to itself later may still wait.
+    emptied_ns: Option<u64>,
     /// The relay may have something.
     relay_due: bool,
     /// The registry should be looked at.
@@ -196,7 +198,10 @@ impl<M: Medium> Port for SharedPort<M> {
             match self.receive_by_ring(now_ns, handler) {
                 RingLook::Batch => return true,
                 RingLook::BatchAndSocket => taken = true,
-                RingLook::Nothing if !self.looking.is_due(now_ns) => return false,
+                RingLook::Nothing if !self.looking.is_due(now_ns) => {
+                    self.emptied_ns = Some(now_ns);
+                    return false;
+                }
                 RingLook::Nothing => {}
             }
         }
@@ -211,6 +216,9 @@ impl<M: Medium> Port for SharedPort<M> {
             self.settled = true;
             if self.relay_due {
                 taken = self.receive_relayed(now_ns, handler);
+            }
+            if !taken {
+                self.emptied_ns = Some(now_ns);
             }
             self.sweep_rings(now_ns);
             if let Some(published) = &mut self.published {
@@ -288,7 +296,10 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
 
     fn peer_progress(&mut self, now_ns: u64, peer: Peer, since_ns: u64) -> PeerProgress {
         if self.local.is_local(peer.process) {
-            return PeerProgress::Unknown;
+            // This process talks to itself, and has not yet taken what it sent: a program that posts for a
+            // long time on a busy processor.
+            let has_looked = self.emptied_ns.is_some_and(|emptied_ns| emptied_ns >= since_ns);
+            return if has_looked { PeerProgress::Unknown } else { PeerProgress::Starved };
         }
         let since_ns = self.looks.shared_ns(now_ns, since_ns, system::monotonic_ns);
         let last_look_ns = self.backlog.as_ref().and_then(|backlog| backlog.last_look_ns(peer));

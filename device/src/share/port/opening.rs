@@ -175,6 +175,7 @@ impl SharedPort {
             notice: None,
             _elsewhere: None,
             receives: 0,
+            emptied_ns: None,
             relay_due: false,
             repair_due: false,
             settled: false,

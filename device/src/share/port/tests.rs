@@ -465,3 +465,17 @@ fn a_member_of_a_looped_group_that_does_not_read_holds_no_sender_up() {
     assert_eq!(sender.transmit(3, &batch), Ok(()));
     assert_eq!(received(&mut member, 0, 1).len(), 1);
 }
+
+#[test]
+fn a_process_that_has_not_taken_what_it_sent_to_itself_is_waited_for() {
+    let folder = Folder::new("itself");
+    let address = folder.address(1);
+    let mut port = folder.open(address, 4791);
+    let peer = Peer { address, process: port.process() };
+    send(&mut port, address, 0, &[peer.process.value()]);
+    assert_eq!(port.peer_progress(1_000, peer, 500), PeerProgress::Starved);
+    assert_eq!(received(&mut port, 2_000, 1).len(), 1);
+    assert!(!port.receive(3_000, &mut |_| {}));
+    assert_eq!(port.peer_progress(4_000, peer, 500), PeerProgress::Unknown);
+    assert_eq!(port.peer_progress(9_000, peer, 5_000), PeerProgress::Starved, "it sent again since");
+}
