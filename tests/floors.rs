@@ -1,5 +1,6 @@
 //! The architecture as a test: which floor and which room may stand on which, who may use which package,
-//! where `unsafe` may be, and what a source file looks like. ARCHITECTURE.md gives the reasons.
+//! where `unsafe` may be, what a source file looks like, and how documents speak. ARCHITECTURE.md gives the
+//! reasons.
 //!
 //! It needs no package, so that `rustc --edition 2024 --test tests/floors.rs` compiles it in a second.
 
@@ -20,6 +21,8 @@ mod graph;
 mod imports;
 #[path = "floors/known.rs"]
 mod known;
+#[path = "floors/links.rs"]
+mod links;
 #[path = "floors/modules.rs"]
 mod modules;
 #[path = "floors/names.rs"]
@@ -38,6 +41,8 @@ mod token;
 mod tree;
 #[path = "floors/unsafety.rs"]
 mod unsafety;
+#[path = "floors/words.rs"]
+mod words;
 
 /// Fails with every fault on a line of its own.
 fn assert_no(faults: Vec<String>) {

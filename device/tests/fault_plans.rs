@@ -1,5 +1,5 @@
-//! A fault plan of a device does the same to the same packets, whatever the network and the program's timing
-//! do.
+//! A fault plan of a device does the same to the same packets, with every order and timing of the network
+//! and of the program.
 
 mod kit;
 

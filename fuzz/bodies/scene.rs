@@ -1,4 +1,4 @@
-//! A device in virtual time, and a bare port beside it that says whatever the input says.
+//! A device in virtual time, and a bare port beside it, which sends the packets that the input describes.
 
 #![allow(dead_code, reason = "each target uses a part of it")]
 

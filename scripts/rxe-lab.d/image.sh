@@ -179,7 +179,7 @@ make_image() {
         plain_kernel "$cache/work/kernel/boot/vmlinuz-$version" "$image/kernel"
         modules "$cache/work/kernel" "$version" "$root"
 
-        # Busybox for whatever is not there.
+        # Busybox for the commands that are missing.
         for name in $("$root/usr/bin/busybox" --list); do
             [[ -e $root/usr/bin/$name || -e $root/usr/sbin/$name ]] || ln -s busybox "$root/usr/bin/$name"
         done

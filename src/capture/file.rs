@@ -1,4 +1,4 @@
-//! Frames out of a capture file, pcapng or pcap, whichever its first bytes say.
+//! Frames out of a capture file, pcapng or pcap: its first bytes say which.
 
 use std::io::{Cursor, Read};
 use std::time::Duration;
@@ -162,7 +162,7 @@ fn pcapng_frames<E>(
                         packet.interface_id
                     )));
                 };
-                // The reader gives the raw 64-bit count as nanoseconds whatever the unit is.
+                // The reader gives the raw 64-bit count as nanoseconds, also where the unit is another.
                 let ticks = u64::try_from(packet.timestamp.as_nanos()).unwrap_or(u64::MAX);
                 let frame = Frame {
                     time: interface.time(ticks),

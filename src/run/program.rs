@@ -132,7 +132,7 @@ enum Kind {
     Static,
     /// An ELF program of another class or machine.
     OtherMachine,
-    /// A dynamically linked program, a script, whatever else.
+    /// A dynamically linked program, a script or any other file.
     Other,
 }
 

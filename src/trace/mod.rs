@@ -161,7 +161,7 @@ mod tests {
         perfetto::write_json(timeline, &mut sink()).expect("nowhere");
         perfetto::write_pftrace(timeline, &mut sink()).expect("nowhere");
         why::run(timeline, 3, false, &mut sink()).expect("nowhere");
-        // Whatever names are in the file: the page's own two scripts, and what closes them.
+        // No name of the file adds a script: the page has its own two, and their closing tags.
         let page = String::from_utf8(page).expect("UTF-8");
         assert_eq!((page.matches("<script").count(), page.matches("</script").count()), (2, 2));
         page.len()

@@ -147,7 +147,7 @@ UNUSED static int post_receive(struct ends *ends, struct ibv_qp *qp)
 	return ibv_post_recv(qp, &wr, &bad);
 }
 
-/* Polls one completion, whatever its status. */
+/* Polls one completion, of any status. */
 UNUSED static struct ibv_wc poll_one(struct ibv_cq *cq)
 {
 	struct ibv_wc wc;

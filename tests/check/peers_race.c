@@ -65,7 +65,7 @@ static int writer(int is_second, int from, int to, int told, int tell)
 	get(from, &peer, sizeof(peer));
 	connect_to(ends.here, peer.number);
 	put(to, &word, 1);
-	get(from, &word, 1); /* Everybody is in RTS. */
+	get(from, &word, 1); /* All ends are in RTS. */
 	if (is_second) {
 		get(told, &word, 1);
 		write_to(ends.here, &peer, 1024);

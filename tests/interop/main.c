@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Said in place of the 1 that begins whatever tell() sends. */
+/* Said in place of the 1 with which everything that tell() sends begins. */
 static const uint8_t given_up = 2;
 
 static const struct named *const groups[] = {data_scenarios, key_scenarios, datagram_scenarios, newer_scenarios,

@@ -12,7 +12,7 @@ use std::{env, fs};
 /// Lists of symbols: `name node refusal`.
 const LISTS: [&str; 7] = ["ibverbs", "ibverbs_private", "rdmacm", "mlx5", "efa", "mlx4", "mana"];
 /// Symbols of a first version that programs of today do not get: other structures than today's go with them,
-/// so all are refused, whatever serves the same name today.
+/// so all are refused, although a function may serve the same name today.
 const FIRST_VERSIONS: &str = "ibverbs_1_0";
 /// Generations of the private ABI between libibverbs and its providers. The first is the default.
 const PRIVATE_GENERATIONS: [&str; 8] = ["34", "22", "25", "33", "57", "59", "64", "65"];
@@ -109,7 +109,7 @@ impl Exports {
             Ok("aarch64") => "b",
             _ => "jmp",
         };
-        // The jump and its `.symver` must be in one object file, whatever unit the function is in.
+        // The jump and its `.symver` must be in one object file, and the function may be in another one.
         writeln!(
             self.code,
             "core::arch::global_asm!(\

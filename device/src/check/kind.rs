@@ -144,7 +144,7 @@ kinds! {
     WC_FIELD_OF_ERROR "wc-field-of-error" Completions
         what: "The program reads a field of a failed completion that is valid for successful ones only.",
         why: "Of a failed completion only wr_id, status, qp_num and vendor_err are defined. On \
-            adapters the other fields hold whatever was there before.",
+            adapters the other fields keep the bytes that were there before.",
         remedy: "Look at the status first; know the operation of a failed request from its wr_id.";
 
     RECEIVE_TOO_LATE "receive-too-late" Connections

@@ -3,7 +3,7 @@
 //!
 //! An event borrows what it tells of. Who listens is decided when the device opens ([`Subscribers`]), and
 //! events without a listener are not put together. Counters are part of emitting (`Resources::emit`); the
-//! log, the printed steps and whatever comes later are [`Subscriber`]s.
+//! log, the printed steps and all other listeners are [`Subscriber`]s.
 //!
 //! **Invariant**: a subscriber is called under the engine's lock, and from threads that poll without it. It
 //! must not call the device, and must not wait.

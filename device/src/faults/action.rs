@@ -10,7 +10,7 @@ use crate::ground::random::Random;
 
 /// One in a million.
 const MILLION: u64 = 1_000_000;
-/// Late packets come within this time, whatever was drawn.
+/// Late packets come within this time, also if a longer one was drawn.
 const LONGEST_DELAY_NS: u64 = 100_000_000_000;
 
 /// What happens to a packet.

@@ -1,4 +1,4 @@
-//! A rule at work in a process, whatever it is about, and the rules of one kind together.
+//! A rule of any kind at work in a process, and the rules of one kind together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -18,7 +18,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct Partition {
-    /// Empty: everyone.
+    /// Empty: all peers.
     peers: Vec<IpAddr>,
     until_ns: u64,
 }

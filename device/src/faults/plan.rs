@@ -332,7 +332,7 @@ impl FaultPlan {
 }
 
 impl Rule {
-    /// What happens to the device by it when a call has returned, whatever packets there are.
+    /// What happens to the device by it when a call has returned; packets play no part in it.
     pub(super) fn incident_after_call(&self) -> Option<Incident> {
         let (What::Packet(rule), Some(Trigger::Calls { .. })) = (&self.what, &self.after) else {
             return None;

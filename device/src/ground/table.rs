@@ -173,7 +173,7 @@ impl<T> Table<T> {
         self.get_mut(handle).ok_or_else(|| stale(handle))
     }
 
-    /// The object at an index, whatever its generation: for holders that count as users of the
+    /// The object at an index, of any generation: for holders that count as users of the
     /// object, so that it cannot have been replaced.
     #[inline]
     pub fn at(&self, index: u32) -> Option<&T> {

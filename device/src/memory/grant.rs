@@ -38,7 +38,7 @@ pub(super) struct Grant {
 pub(super) enum Backing {
     /// Memory that stays mapped.
     Mapped,
-    /// Whatever the process has mapped there at the time of the access, if anything.
+    /// The memory that the process has mapped there at the time of the access, if there is any.
     OnDemand,
     /// Nothing: reads give zeros, and what is written is gone.
     Nothing,

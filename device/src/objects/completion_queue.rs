@@ -191,7 +191,7 @@ impl CompletionQueue {
         state.held.as_ref().map_or(asked, |held| held.most_of(asked, whole))
     }
 
-    /// Whatever came before an event that the program is told of is found by the next poll.
+    /// The next poll finds every completion that came before an event that the program is told of.
     #[cold]
     pub(crate) fn release_held(&self) {
         if let Some(held) = &mut self.lock().held {

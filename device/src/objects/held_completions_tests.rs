@@ -1,4 +1,4 @@
-//! What a shuffled completion queue keeps, whatever the seed.
+//! What a shuffled completion queue keeps, with every seed.
 
 use pumice_transport::types::{WcOpcode, WcStatus, WorkCompletion};
 

@@ -12,8 +12,8 @@ use super::limits::Peer;
 
 /// Packets of one path and of one size that are sent together: a GSO batch (generic segmentation offload).
 ///
-/// The batch is the unit because sending costs one traversal of the network stack per call, whatever the call
-/// carries.
+/// The batch is the unit because sending costs one traversal of the network stack per call, for a call
+/// with one packet as for a call with many.
 #[derive(Debug, Clone, Copy)]
 pub struct GsoBatch<'a> {
     /// Where all of the packets go.

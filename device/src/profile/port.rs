@@ -9,7 +9,7 @@ use crate::addresses::pkey_table::PkeyTable;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PortProfile {
-    /// Largest path MTU, whatever the link could carry.
+    /// Largest path MTU, also where the link could carry more.
     #[serde(deserialize_with = "mtu")]
     pub max_mtu: Mtu,
     /// Largest message in bytes; only reported.

@@ -25,7 +25,7 @@ use crate::port::Peer;
 
 /// How long a sender waits for an owner that takes nothing.
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// How long a sender waits without having sent anything, whatever the table says.
+/// How long a sender waits without having sent anything, also if the table tells it to wait longer.
 const LONGEST_WAIT_NS: u64 = 2_000_000_000;
 /// The longest batch, as it is charged.
 const BATCH_CHARGE_BYTES: u64 = 68 * 1024;

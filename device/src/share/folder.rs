@@ -56,7 +56,7 @@ pub(crate) fn open(folder: &Path, name: &str) -> Result<File, ShareError> {
 
 /// A folder of this user alone, held open.
 ///
-/// **Invariant**: its owner and its mode were checked through the descriptor, and whatever is in it is
+/// **Invariant**: its owner and its mode were checked through the descriptor, and everything in it is
 /// reached through the descriptor. So a file or a socket in it was made by this user (or by root), even if
 /// another user gives the folder's name to a folder of his own later.
 #[derive(Debug)]

@@ -5,8 +5,8 @@
 //!
 //! * **A process index**, 1 to 254: the top byte of the process's queue pair numbers, handed out by a small
 //!   registry file (`registry`). There is one file per user, network namespace and UDP port, for all
-//!   addresses together: a queue pair number then names one process of the host, whichever address a packet
-//!   came to.
+//!   addresses together: a queue pair number then names one process of the host, at every address of the
+//!   host.
 //! * **Steering** (`steering`): a classic BPF program on the group sends each batch to the socket of the
 //!   process that its first packet names. It is an optimisation, and it can be wrong for a while: when a
 //!   socket closes, the kernel moves the last one of the group into its place.
@@ -30,9 +30,9 @@
 //! with the lowest index (`progress`), which forwards it or refuses it. See [`gsi`](crate::gsi).
 //!
 //! **Fork**: a child shares the descriptors of its parent, so the parent's index and its place in the group
-//! live until the child has exited or called exec, whatever the parent does. Nothing that the child does on
-//! the way out gives up the index of a living parent. Packets for an index whose owner is gone go to another
-//! process, which drops them.
+//! live until the child has exited or called exec, also if the parent ends earlier. A child that exits does
+//! not give up the index of a living parent. Packets for an index whose owner is gone go to another process,
+//! which drops them.
 //!
 //! **XRC** (`xrc`): targets of a domain that processes share outlive the process whose index is
 //! in their number. One of the processes that have them open adopts the index as soon as its owner, fork

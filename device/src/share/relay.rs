@@ -192,7 +192,7 @@ impl Asker {
     pub(super) fn bind(sockets: &Sockets) -> io::Result<Asker> {
         sockets.sweep_askers()?;
         let socket = DatagramSocket::new()?;
-        // The kernel gives no number to two sockets, in whatever namespaces their processes are.
+        // The kernel gives no number to two sockets, also if their processes are in different namespaces.
         let number = socket.inode()?;
         sockets.name_of_asker(&socket, number)?;
         Ok(Asker { socket, sockets: sockets.clone(), number, uid: process::real_uid() })

@@ -73,7 +73,7 @@ impl EventPipe {
         ready == Ok(1) && entry.iter().all(|entry| entry.revents().contains(PollFlags::IN))
     }
 
-    /// Reads what there is, without waiting, whatever the flags of the descriptor are.
+    /// Reads what there is, without waiting, with every setting of the descriptor's flags.
     fn read(&self, bytes: &mut [u8]) -> Option<usize> {
         match preadv2(&self.reader, &mut [IoSliceMut::new(bytes)], HERE, ReadWriteFlags::NOWAIT) {
             Ok(length) => Some(length),

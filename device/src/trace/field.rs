@@ -79,7 +79,7 @@ pub(super) fn take_bytes<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [
     Some(first)
 }
 
-/// A difference of times as a number: small ones are short, whatever their sign.
+/// A difference of times as a number: small ones are short, negative ones too.
 #[inline]
 pub(super) const fn zigzag(difference: i64) -> u64 {
     ((difference << 1) ^ (difference >> 63)) as u64

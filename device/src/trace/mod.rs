@@ -1,9 +1,9 @@
 //! What happened to every message, as a file: `--trace`.
 //!
 //! A [`TraceSubscriber`] listens to the device's events and writes them down in short; a [`TraceReader`]
-//! reads such a file again, whatever is in it. The file is a [`TraceHeader`] and then records, each with the
-//! time that passed since the one before it. What a record holds stands in one list ([`Record`]), from which
-//! both writing and reading follow.
+//! reads such a file again; a damaged file does no harm. The file is a [`TraceHeader`] and then records, each
+//! with the time that passed since the one before it. What a record holds stands in one list ([`Record`]),
+//! from which both writing and reading follow.
 //!
 //! A [`Timeline`] is what one or several traces tell together: processes, their queue pairs, and the moments
 //! of each work request, on one clock. [`Reasons`] say of it where the time of slow messages went.

@@ -1,4 +1,4 @@
-//! Reads a trace, whatever is in it, with a bounded amount of memory.
+//! Reads a trace, of which every byte may be wrong, with a bounded amount of memory.
 
 use std::io::{self, Read};
 

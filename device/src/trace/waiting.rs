@@ -11,7 +11,7 @@ const USUAL_RECORDS: usize = 1 << 13;
 /// A record that waits, and when it was made.
 #[derive(Debug)]
 pub(super) enum Waiting {
-    /// A record without a text that belongs to somebody else.
+    /// A record that borrows no text.
     Value(u64, Record<'static>),
     /// The number and the fields of another one.
     Emitted(u64, u8, Box<[u8]>),

@@ -484,7 +484,7 @@ mod tests {
             assert!(!decode(&damaged, &mut back), "byte {place}");
             assert!(!decode(&bytes[..place], &mut back), "{place} bytes");
         }
-        // With a right checksum, so that the contents are looked at: no panic, whatever they are.
+        // With a right checksum, so that the contents are looked at: none of them causes a panic.
         for place in HEADER_BYTES..bytes.len() {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut forged = bytes.clone();

@@ -207,7 +207,7 @@ fn post_recv_on_ud_gets_the_grh_in_the_first_40_bytes() {
     }
 }
 
-/// The message begins at offset 40 of the buffers whatever their elements are.
+/// The message begins at offset 40 of the buffers, for all lengths of their elements.
 #[test]
 fn post_recv_on_ud_puts_the_message_behind_40_bytes_across_elements() {
     let mut scene = Scene::with(QpType::Ud, no_change, |init| init.capacity.max_recv_sge = 3);

@@ -55,7 +55,7 @@ fn a_queue_of_depth_zero_takes_nothing() {
     assert_eq!(recv.errno(), libc::ENOMEM);
 }
 
-/// With sq_sig_all each request completes, whatever its flags.
+/// With sq_sig_all each request completes, with and without the flag that asks for it.
 #[test]
 fn sq_sig_all_signals_every_request() {
     for signal_all in [true, false] {

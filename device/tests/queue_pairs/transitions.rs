@@ -112,7 +112,7 @@ impl Bench {
     }
 
     fn destroy(&self, qpn: Qpn) {
-        // Whatever a transition raised.
+        // The events that transitions raised.
         self.scene.a.events();
         self.scene.a.hca.destroy_qp(qpn).unwrap();
     }

@@ -1,4 +1,4 @@
-# What `pumice capture` lists, reduced to what must be the same whichever devices are at the two ends: a line for each packet,
+# What `pumice capture` lists, reduced to what must be the same for all devices at the two ends: a line for each packet,
 #
 #   WHO OPCODE PSN FLAGS AND HEADERS BYTES
 #

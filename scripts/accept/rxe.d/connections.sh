@@ -49,7 +49,7 @@ network rxe
 network pumice
 rounds=9
 
-# connect_time SERVER CLIENT FILE: the time that connecting took, in whatever unit this cmtime has.
+# connect_time SERVER CLIENT FILE: the time that connecting took, in the unit of this cmtime.
 connect_time() {
     local server=$1 client=$2 tries=0 process took=""
     number=$((number + 1))

@@ -82,7 +82,7 @@ namespace_of() {
     esac
 }
 
-# listening WHICH PORT: whether someone of that side listens.
+# listening WHICH PORT: whether a process of that side listens.
 listening() {
     local hex namespace in=()
     namespace=$(namespace_of "$1")
@@ -245,7 +245,7 @@ record() {
     recorder=$!
     until grep -q 'listening on' "$told" || ! kill -0 "$recorder" 2>/dev/null; do sleep 0.1; done
     "$@"
-    # tcpdump stops at once when told to, whatever it has not read yet.
+    # When told to stop, tcpdump stops at once, and does not read the packets that still wait.
     while [[ $(stat -c %s "$file") != "$size" ]]; do
         size=$(stat -c %s "$file")
         sleep 1.5

@@ -66,7 +66,7 @@ fn of_two_transmissions_the_nearer_one_arrived() {
     let sent = [packet(0, 0), packet(1, 10), packet(1, 5_000), packet(2, 5_010)];
     let arrived = [packet(0, 100), packet(1, 5_100), packet(2, 5_110)];
     assert_eq!(places(&became(&sent, &arrived)), [Some(0), None, Some(1), Some(2)]);
-    // Both arrived: the first is the first, whichever was nearer.
+    // Both arrived: the first is the first, also where the second was nearer.
     let arrived = [packet(0, 100), packet(1, 5_050), packet(1, 5_100), packet(2, 5_110)];
     assert_eq!(places(&became(&sent, &arrived)), [Some(0), Some(1), Some(2), Some(3)]);
 }

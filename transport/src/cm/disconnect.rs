@@ -3,7 +3,7 @@
 //! **A claim that a connection is stale is checked.** A REQ (or REP) that names a queue pair which is
 //! connected already says that the peer has forgotten the old connection: it started again, and got the same
 //! number. Linux believes it and disconnects. But a REQ needs no secret: every local user of the peer's host,
-//! and everyone who can forge its address, can send one for each queue pair number. So the new message is
+//! and every host that can forge its address, can send one for each queue pair number. So the new message is
 //! refused, as in Linux, and the *old* connection's peer is asked whether it still has it. The question is a
 //! DREQ with both communication ids and queue pair 0, which no connection has. A peer that has the connection
 //! ignores it, because the number is not its queue pair's; one that has not confirms the end with a DREP, as
@@ -121,7 +121,7 @@ impl Cm {
         let id = dreq.remote_id;
         let known = self.table.between(id, dreq.local_id, route);
         let Some(connection) = known.filter(|connection| connection.state != State::Idle) else {
-            // Whatever it was, it is over.
+            // A connection in any state is over now.
             let drep = Drep { local_id: id, remote_id: dreq.local_id, private_data: PrivateData::NONE };
             self.send(*route, &CmMessage::Drep(drep), transaction);
             return Err(Ignored::UnknownId);

@@ -50,7 +50,7 @@ pub struct ListenParams {
 }
 
 impl ListenParams {
-    /// One service at all addresses, for whatever is asked.
+    /// One service at all addresses, for requests of every kind.
     pub const fn new(service_id: ServiceId, backlog: usize) -> ListenParams {
         ListenParams {
             service_id,

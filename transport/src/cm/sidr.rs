@@ -15,8 +15,8 @@ use crate::types::Gid;
 use crate::types::Mtu;
 
 impl Cm {
-    /// Sends a SIDR_REQ. The answer is [`Event::SidrResolved`], whatever it is, or
-    /// [`Event::Unreachable`].
+    /// Sends a SIDR_REQ. Every answer of the peer is [`Event::SidrResolved`]; without an
+    /// answer the event is [`Event::Unreachable`].
     ///
     /// # Errors
     /// Values that do not fit their fields, too much private data, too many connections.

@@ -1,4 +1,4 @@
-//! Parse and emit are inverses, whatever the bytes and whatever the values.
+//! Parse and emit are inverses, for all bytes and all values.
 
 use proptest::prelude::*;
 

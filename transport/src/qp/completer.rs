@@ -40,9 +40,9 @@ impl Requester {
         self.fail_if_due(settings)
     }
 
-    /// How well a response from a new port of the peer's fits. Until its port is known, whatever answers a
-    /// request that is under way is what it is to say next. Then an answer must say that all that was sent
-    /// has arrived, or that the oldest request has not: a fatal NAK is for the port that is known.
+    /// How well a response from a new port of the peer's fits. Until the peer's port is known, every answer
+    /// to a request that is under way fits. Then an answer must say that all that was sent has arrived, or
+    /// that the oldest request has not: a fatal NAK is for the port that is known.
     pub(crate) fn fit(&self, packet: &Packet<'_>, port_is_known: bool) -> Fit {
         let psn = packet.bth().psn;
         let asked = !psn.is_before(self.acked) && psn.is_before(self.sent_end);

@@ -107,7 +107,7 @@ impl QueuePair {
         }
     }
 
-    /// Checks that every packet must pass, whatever it asks for; a failure is a silent drop. False: it does
+    /// Checks that every packet must pass, of each opcode; a failure is a silent drop. False: it does
     /// not come from the UDP port that the peer's packets are known to come from.
     fn check_packet(&self, arrival: &Arrival<'_>, packet: &Packet<'_>) -> Result<bool, Counter> {
         let service = packet.info().service;

@@ -5,7 +5,7 @@ use crate::wire::Syndrome;
 /// What happens to one packet after it was made; by default, nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Fate {
-    /// It is lost, whatever else happens.
+    /// It is lost, also if other fields are set.
     pub lost: bool,
     /// It arrives with the ECN bits CE.
     pub marked: bool,

@@ -48,7 +48,7 @@ pub struct Datagram<'a> {
     pub ip_header: &'a [u8],
     /// The UDP header as received, 8 bytes.
     pub udp_header: &'a [u8],
-    /// What UDP carries; its length is the UDP header's, whatever follows in the frame.
+    /// What UDP carries; its length is the UDP header's, also if more bytes follow in the frame.
     pub payload: &'a [u8],
     /// TOS byte or traffic class.
     pub traffic_class: u8,

@@ -90,8 +90,8 @@ impl Headers {
     }
 
     /// Writes headers, payload and zero pad (not the ICRC) at the start of `out` and returns the
-    /// bytes written, a multiple of 4. The pad count in the BTH is that of `payload`, whatever
-    /// `self.bth.pad_count` says. If `out` is too short nothing is written and 0 returned.
+    /// bytes written, a multiple of 4. The pad count in the BTH is that of `payload`; the
+    /// value of `self.bth.pad_count` has no effect. If `out` is too short nothing is written and 0 returned.
     pub fn emit_packet(&self, payload: &[u8], out: &mut [u8]) -> usize {
         let pad_count = payload.len().wrapping_neg() & 3;
         let header_bytes = self.len();

@@ -71,7 +71,7 @@ impl Position {
     }
 }
 
-/// What a packet asks its receiver to do, whatever its position in the message.
+/// What a packet asks its receiver to do, at each position in the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OperationClass {
     /// A request: data for a receive request.

@@ -250,7 +250,7 @@ fn every_message_in_every_state_changes_it_as_it_should_or_not_at_all() {
             assert_eq!(bench.state(OURS), Some(state));
             let result = bench.receive(*message);
             assert_eq!(bench.state(OURS), Some(next(state, message)), "{state:?}: {message:?}: {result:?}");
-            // Whatever happened: once the consumer has gone, time ends it.
+            // In every case: once the consumer has gone, time ends it.
             bench.cm.destroy(OURS, bench.now_ns).unwrap();
             bench.events();
             for _ in 0..40 {

@@ -197,7 +197,7 @@ fn reset_forgets_the_port() {
 fn uc_and_xrc_peers_have_one_port_too_and_datagrams_have_any() {
     let mut rung = Setup::new(QpType::Uc).build();
     let message = |psn| uc(op::WRITE_ONLY).psn(psn).reth(TARGET_BASE, RKEY, 4);
-    // Whatever was lost before it, the first message is taken.
+    // The first message is taken, although packets before it were lost.
     from(&mut rung, NIC, &message(RQ_PSN + 5000).payload(b"peer"));
     for psn in [RQ_PSN, RQ_PSN + 4999, RQ_PSN + 9000] {
         from(&mut rung, STRANGER, &message(psn).payload(b"evil"));

@@ -19,7 +19,7 @@ fn statement_22_no_packet_leaves_before_the_time_of_the_code() {
         rung.wait(wait_us * 1000 - 1);
         assert_eq!(rung.requests(), [], "code {code} waited too short");
         assert_eq!(rung.qp.deadline_ns(), Some(rung.now_ns + 1), "code {code}");
-        // Whatever else comes in the meantime: the wait is kept.
+        // Other packets and posts in the meantime do not end the wait.
         rung.receive(&nak(NAK_SEQUENCE, SQ_PSN, 0));
         rung.post_send(2, 4);
         assert_eq!(rung.requests(), [], "code {code}");

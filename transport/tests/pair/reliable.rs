@@ -1,4 +1,4 @@
-//! RC: whatever the link does, every message arrives once, whole, and in order.
+//! RC: every message arrives once, whole, and in order, also over a link that loses and reorders packets.
 
 use pumice_transport::host::Counter;
 use pumice_transport::types::{Mtu, QpState, QpType, SendOpcode};

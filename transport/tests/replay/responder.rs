@@ -115,7 +115,7 @@ pub(crate) fn answers_as_rxe(name: &str, before: &Before) -> usize {
     answered.answers.len()
 }
 
-/// Requests that were lost, doubled or out of order on their way: whatever rdma_rxe answered, repetitions
+/// Requests that were lost, doubled or out of order on their way: each answer of rdma_rxe, repetitions
 /// aside, is among our answers, each SEND was received once and the addition was made once.
 pub(crate) fn answers_through_faults(name: &str) {
     let tape = Tape::read(name);

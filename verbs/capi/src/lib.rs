@@ -11,9 +11,10 @@
 //! imports only rooms below it.
 //!
 //! **Invariant**: an object that a program holds is an `Arc` in the register of objects (`ground::handles`),
-//! with its C structure at the beginning, which the program's pointer leads to. Calls find it there, whatever
-//! pointer the program gives. Calls on the data path trust the pointer (`ground::arguments::Trusted`); the
-//! verbs API asks of programs that they do not destroy what they use. NULL is refused everywhere.
+//! with its C structure at the beginning, which the program's pointer leads to. Calls find it there by
+//! any pointer that the program gives. Calls on the data path trust the pointer
+//! (`ground::arguments::Trusted`); the verbs API asks of programs that they do not destroy what they use.
+//! NULL is refused everywhere.
 
 // A program must not be ended by what comes from the network, from its arguments or from shared memory.
 #![cfg_attr(

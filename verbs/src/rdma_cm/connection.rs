@@ -192,7 +192,7 @@ impl<T: Connectable> Connection<T> {
         }
     }
 
-    /// Waits until the connection is over, whichever side ends it, and however.
+    /// Waits until the connection is over. Either side may end it, in any way.
     ///
     /// # Errors
     /// `TimedOut`.
@@ -206,7 +206,7 @@ impl<T: Connectable> Connection<T> {
         self.next("disconnection", timeout, over).map(drop)
     }
 
-    /// Waits for whatever happens next.
+    /// Waits for the next event of the connection.
     ///
     /// # Errors
     /// `TimedOut`. `Refused`: the peer accepted, but the queue pair cannot be connected; the peer is told.

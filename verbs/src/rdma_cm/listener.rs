@@ -31,7 +31,7 @@ pub struct Listener {
 
 impl Device {
     /// Listens at a port of all addresses; 0 chooses one ([`Listener::port`]). The port is for this process
-    /// alone, whatever other processes share the address. 1024 requests may wait; a peer that finds no room
+    /// alone, also if other processes share the address. 1024 requests may wait; a peer that finds no room
     /// asks again.
     ///
     /// # Errors

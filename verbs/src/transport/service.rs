@@ -20,7 +20,7 @@ pub struct Rc;
 /// Unreliable connection: SEND and RDMA WRITE; what is lost is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uc;
-/// Unreliable datagram: messages of at most the path MTU, to anyone.
+/// Unreliable datagram: messages of at most the path MTU, to any peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ud;
 /// XRC initiator: sends to shared receive queues of the peer's process, named by number.

@@ -143,7 +143,7 @@ fn who_only_waits_learns_that_the_client_was_killed_and_the_port_is_free_again()
         })
         .collect();
     clients[1].kill();
-    // One of the three, whichever it was; the others stay.
+    // One of the three has ended; the other two stay.
     let begun = Instant::now();
     let over = loop {
         let found = connections

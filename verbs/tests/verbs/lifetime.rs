@@ -1,4 +1,4 @@
-//! Objects end in the right order, whatever the order in which the application lets go of them.
+//! Objects end in the right order, for every order in which the application drops them.
 
 use std::sync::mpsc;
 use std::time::Duration;

@@ -128,17 +128,17 @@ fn multicast_reaches_members_until_they_leave() {
     let (a, b) = simulated();
     let (sender, member) = (ud(&a, 7), ud(&b, 7));
     let group = Gid::from("239.1.2.3".parse::<std::net::IpAddr>().unwrap());
-    let everyone = a.domain.address_handle(group, 0, &PathOptions::default()).unwrap().multicast(7);
+    let members = a.domain.address_handle(group, 0, &PathOptions::default()).unwrap().multicast(7);
     member.attach_multicast(group).unwrap();
     for wr_id in 0..2 {
         member.post_recv(&RecvRequest { wr_id, sges: &[b.memory.slice(..100).unwrap()] }).unwrap();
     }
-    sender.post_send(&SendRequest::send_to(&everyone, &[]).inline(b"all")).unwrap();
+    sender.post_send(&SendRequest::send_to(&members, &[]).inline(b"all")).unwrap();
     assert_eq!(b.expect(0).byte_len, 43);
     member.detach_multicast(group).unwrap();
     let error = member.detach_multicast(group).unwrap_err();
     assert_eq!(error.object(), "multicast group");
-    sender.post_send(&SendRequest::send_to(&everyone, &[]).inline(b"all").wr_id(9).signaled()).unwrap();
+    sender.post_send(&SendRequest::send_to(&members, &[]).inline(b"all").wr_id(9).signaled()).unwrap();
     a.expect(9);
     a.device.simulation().unwrap().run_for(crate::kit::LIMIT);
     assert_eq!(b.cq.poll(&mut [Default::default()]), 0);

@@ -1,4 +1,4 @@
-//! The fields of one rule, whichever form they come in.
+//! The fields of one rule, in each form of writing a rule.
 
 use std::collections::BTreeMap;
 

@@ -57,8 +57,8 @@ impl Fabric {
         lock(&self.network).config.clone()
     }
 
-    /// From now on nothing passes between the two ports that have these addresses, whichever of their
-    /// addresses it uses. False, and no effect, if one of them is not attached.
+    /// From now on nothing passes between the two ports that have these addresses, by any of their
+    /// addresses. False, and no effect, if one of them is not attached.
     pub fn cut(&self, one: IpAddr, other: IpAddr) -> bool {
         lock(&self.network).set_cut(one, other, true)
     }

@@ -52,8 +52,9 @@ impl RawUdp {
         self.socket.set_read_timeout(limit)
     }
 
-    /// Sends one batch of `batch_segments` packets of `segment_bytes` in one call; the contents are whatever
-    /// was received last. Returns the bytes sent. Give as many as [`UdpPort`](super::UdpPort)'s limits allow.
+    /// Sends one batch of `batch_segments` packets of `segment_bytes` in one call; the contents are those
+    /// of the last packets received. Returns the bytes sent. Give as many as the limits of
+    /// [`UdpPort`](super::UdpPort) allow.
     ///
     /// # Errors
     /// What sendmsg says; `WouldBlock` when the send buffer is full, `InvalidInput` when the batch does not

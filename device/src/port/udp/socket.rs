@@ -110,7 +110,7 @@ impl std::error::Error for PortError {
 pub(super) struct Sharing {
     /// With sockets of the same user that also say so; unicast packets go to one of them.
     pub(super) reuse_port: bool,
-    /// With any socket that also says so; for multicast groups, where everyone gets a copy.
+    /// With any socket that also says so; for multicast groups, where every socket gets a copy.
     pub(super) reuse_address: bool,
 }
 

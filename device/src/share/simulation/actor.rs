@@ -48,7 +48,7 @@ pub(super) struct Plan {
     pub(super) folder: PathBuf,
     /// It ends by itself.
     pub(super) leaves: bool,
-    /// It uses the shared domain once, whatever else it does.
+    /// It uses the shared domain once, beside its other work.
     pub(super) tidies: bool,
 }
 

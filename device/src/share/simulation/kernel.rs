@@ -170,7 +170,7 @@ impl Kernel {
         self.processes.get(&pid).map_or(State::Gone, |process| process.state)
     }
 
-    /// The process ends, in whatever way.
+    /// The process ends: it exits, or is killed.
     pub(super) fn end(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let in_hand = std::mem::take(&mut process.in_hand);

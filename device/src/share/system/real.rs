@@ -118,13 +118,13 @@ impl OpenFolder {
         self.opened.set_permissions(Permissions::from_mode(mode))
     }
 
-    /// A path to the folder, whatever its own leads to by now, for as long as this is open.
+    /// A path to the folder for as long as this is open, also if the folder has been renamed.
     pub(in crate::share) fn way(&self) -> PathBuf {
         // With the dot it is the folder itself, and not the link of /proc, that is opened.
         self.way.join(".")
     }
 
-    /// Opens a file of this folder, whatever the folder's path leads to by now. Makes it if it is not there.
+    /// Opens a file of this folder, also if the folder has been renamed. Makes the file if it is missing.
     pub(in crate::share) fn open_file(&self, name: &str) -> io::Result<File> {
         // NONBLOCK: a FIFO put there must not stop this process.
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;

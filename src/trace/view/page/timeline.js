@@ -184,7 +184,7 @@ class Timeline {
       const right = Math.ceil(Math.min(this.width, Math.max(this.x(requests.end[i]), left + 1)));
       const top = row.top + 2 + lane * BAR_HEIGHT;
       if (i === page.chosen) chosen = [left, top, right];
-      // Bars of less than a pixel that would be on one another are one; trouble is drawn whatever it covers.
+      // Bars of less than a pixel that would be on one another are one; trouble is always drawn, also over other bars.
       const isSeen = i === page.chosen || page.trace.hasTrouble(i);
       if (right <= filled[slot] && !isSeen) continue;
       const from = isSeen ? left : Math.max(left, filled[slot]);

@@ -62,7 +62,7 @@ pub fn check(
     } else {
         Some(current)
     };
-    // What is not supported is said first, whatever else is wrong: so programs find out what they may use.
+    // An unsupported attribute is the first error that is reported: so programs find out what they may use.
     let unsupported = mask.difference(AttributeMask::all().difference(AttributeMask::RATE_LIMIT));
     if !unsupported.is_empty() {
         let step = Step { qp_type, from: current, to: named.unwrap_or(current) };

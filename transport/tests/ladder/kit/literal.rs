@@ -190,7 +190,7 @@ impl Literal {
     }
 
     /// The packet in these bytes. The destination `usual` and the P_Key 0xffff are left out, ACKs
-    /// get the syndrome [`ACK_SYNDROME`] whatever their credits.
+    /// get the syndrome [`ACK_SYNDROME`], for every number of credits.
     ///
     /// Panics when the bytes are too short, or break a rule that holds for every packet sent:
     /// version 0, reserved bits 0, pad bytes 0, a length that is a multiple of four.

@@ -92,7 +92,7 @@ static inline struct ibv_xrc_domain *ofed_qp_xrc_domain(struct ibv_qp *qp)
 }
 
 /*
- * Opens an XRC domain: with fd -1 one of its own, else the one of the file, which everybody of the same user
+ * Opens an XRC domain: with fd -1 one of its own, else the one of the file, which every process of the same user
  * gets who opens it through the same file. oflag: O_CREAT makes it if no process has it open (else EAGAIN),
  * O_EXCL refuses one that a process has open (EINVAL). NULL and errno on failure.
  */
@@ -113,7 +113,7 @@ int ibv_create_xrc_rcv_qp(struct ofed_qp_init_attr *init_attr, uint32_t *xrc_rcv
 int ibv_modify_xrc_rcv_qp(struct ibv_xrc_domain *xrc_domain, uint32_t xrc_rcv_qpn, struct ibv_qp_attr *attr,
 			  int attr_mask);
 
-/* All attributes that are known, whatever attr_mask asks for; valid are those that were set by a modify. */
+/* Returns all attributes that are known, and ignores attr_mask; valid are those that a modify has set. */
 int ibv_query_xrc_rcv_qp(struct ibv_xrc_domain *xrc_domain, uint32_t xrc_rcv_qpn, struct ibv_qp_attr *attr,
 			 int attr_mask, struct ofed_qp_init_attr *init_attr);
 

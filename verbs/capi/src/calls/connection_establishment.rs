@@ -10,8 +10,8 @@ use crate::ground::handles::live;
 use crate::ground::outcome::status;
 use crate::objects::queue_pair::Qp;
 
-/// Whose options they would be: this project's, whatever vendor the device's profile names. No vendor has
-/// this OUI.
+/// The vendor of the options: always this project, also if the device's profile names another vendor. No
+/// vendor has this OUI.
 const VENDOR_ID: u32 = 0xff_ffff;
 /// Options that the queue pair has: none.
 const OPTIONS: u32 = 0;

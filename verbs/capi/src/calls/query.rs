@@ -25,7 +25,7 @@ use crate::objects::local_identifier;
 const ODP_GENERAL: u64 = 3;
 /// Every operation (`IBV_ODP_SUPPORT_*`).
 const ODP_RELIABLE: u32 = 0xff;
-/// Of RC, UC and UD: whatever they have, because all memory is reached the same way.
+/// Of RC, UC and UD: every operation that they have, because all memory is reached the same way.
 const ODP_TRANSPORTS: [u32; 3] = [ODP_RELIABLE, 1 | 1 << 1 | 1 << 2 | 1 << 5, 1 | 1 << 1 | 1 << 5];
 /// Cycles of the device's clock per ms: it counts ns.
 const CLOCK_KHZ: u64 = 1_000_000;

@@ -100,8 +100,8 @@ pub(crate) fn attributes_to(attributes: &QpAttributes) -> ibv_qp_attr {
 }
 
 /// How much of a program's structure there is for a mask: programs built before `rate_limit` have a shorter
-/// one, with that field's bytes beyond its end. A mask with bits that have no name asks for whatever there
-/// is, and does not tell how long the structure is.
+/// one, with that field's bytes beyond its end. A mask with bits that have no name asks for all
+/// attributes, and does not tell how long the structure is.
 const fn length_for(mask: AttributeMask) -> usize {
     if mask.contains(AttributeMask::RATE_LIMIT) {
         size_of::<ibv_qp_attr>()

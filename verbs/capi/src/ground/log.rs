@@ -75,8 +75,8 @@ pub(crate) fn take_logged() -> bool {
     LOGGED.try_with(|logged| logged.replace(false)).unwrap_or(true)
 }
 
-/// Prints what keeps the whole device from being used, whatever PUMICE_LOG is; once, though programs try
-/// again.
+/// Prints what keeps the whole device from being used, at every value of PUMICE_LOG; once, also if programs
+/// try again.
 pub(crate) fn log_always(sentence: &str) {
     note_logged();
     static SAID: Mutex<Option<String>> = Mutex::new(None);

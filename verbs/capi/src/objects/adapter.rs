@@ -189,7 +189,7 @@ extern "C" fn farewell() {
             capture::flush_capture();
         }
         log::report_left_out();
-        // Whatever this drops would wait for threads.
+        // Dropping it would wait for threads.
         std::mem::forget(adapter);
     });
 }

@@ -133,7 +133,7 @@ static void other_domains_are_refused(void)
 		CLAIM(wc.status == (wc.wr_id == 1 ? IBV_WC_LOC_PROT_ERR : IBV_WC_REM_OP_ERR));
 	}
 	reconnect(a, b);
-	/* A shared receive queue scatters into memory of its own domain, whatever the queue pair's is. */
+	/* A shared receive queue scatters into memory of its own domain, not of the queue pair's. */
 	struct ibv_srq_init_attr srq_init = {.attr = {.max_wr = 4, .max_sge = 1}};
 	struct ibv_srq *srq = ibv_create_srq(other, &srq_init);
 	struct ibv_qp_init_attr qp_init = qp_wants(IBV_QPT_RC);

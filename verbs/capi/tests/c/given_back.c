@@ -112,7 +112,7 @@ static struct ibv_qp *writer, *target;
 static _Atomic uint64_t address, key;
 static atomic_bool stop, broken, writing;
 
-/* A thread that writes to whatever region there is. */
+/* A thread that writes to the region that exists at the moment. */
 static void *writes(void *unused)
 {
 	while (!stop) {

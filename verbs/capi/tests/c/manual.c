@@ -67,7 +67,7 @@ static void poll_cq_returns_as_many_as_asked_for_and_there(void)
 		write_self(qp, i, mr->lkey);
 	memset(wc, 0x5a, sizeof(wc));
 	int taken = 0;
-	/* At most three at a time, then whatever is there. */
+	/* At most three at a time, then those that are left. */
 	while (taken < 9) {
 		int count = ibv_poll_cq(cq, 3, wc + taken);
 		CLAIM(count >= 0 && count <= 3 && time(NULL) <= end);

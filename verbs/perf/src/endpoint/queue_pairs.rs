@@ -1,4 +1,4 @@
-//! The queue pairs of one end, of whichever service.
+//! The queue pairs of one end, of each service.
 
 use pumice_verbs::transport::{Receiver, Transport};
 use pumice_verbs::{

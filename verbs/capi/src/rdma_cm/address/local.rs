@@ -59,7 +59,7 @@ pub(crate) fn gid_of_peer(hca: &Hca, entry: &GidEntry, peer: IpAddr) -> Gid {
 }
 
 /// What a program sees as its own address on the way from an entry to a peer: of a loopback connection it
-/// sees loopback, whatever address carries it.
+/// sees loopback, although another address carries it.
 pub(crate) fn shown_source(hca: &Hca, entry: &GidEntry, peer: IpAddr) -> IpAddr {
     let stands_in = peer.is_loopback() && gid_of_peer(hca, entry, peer) == entry.gid;
     if stands_in { peer } else { entry.ip }

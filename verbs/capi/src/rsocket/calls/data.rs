@@ -154,7 +154,7 @@ pub(super) fn in_attempts<F: FnMut(&mut usize) -> Result<isize, Errno>>(
 /// Goes on with what earlier attempts have left of a list: how many bytes all of them have moved.
 ///
 /// # Errors
-/// Those of `step`, unless something was moved. RESTART, whatever was.
+/// Those of `step`, unless bytes were moved. RESTART, also if bytes were moved.
 pub(super) fn go_on(
     list: &[Vector],
     moved: &mut usize,

@@ -1,5 +1,5 @@
 //! The thread that waits for events of the connection manager on behalf of all sockets: it has requests
-//! accepted and ends of connections noticed, whatever the program is doing.
+//! accepted and ends of connections noticed, also while the program makes no calls.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;

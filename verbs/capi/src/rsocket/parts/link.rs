@@ -31,7 +31,7 @@ use crate::rsocket::protocol::sending::Transfer;
 use crate::rsocket::protocol::stream::{Control, Sizes};
 use crate::rsocket::protocol::word::Word;
 
-/// Most bytes that are copied into a request, whatever the program asks for.
+/// Most bytes that are copied into a request, also if the program asks for more.
 pub(crate) const MOST_INLINE: u32 = 512;
 /// Completions that are taken at a time.
 const BATCH: usize = 16;

@@ -48,7 +48,7 @@ impl Word {
         kind << BITS | value
     }
 
-    /// What the bits mean. Limits are counted with 16 bits, whatever else is in the word.
+    /// What the bits mean. Limits are counted with 16 bits; the other bits have no effect on them.
     pub(crate) const fn from_bits(bits: u32) -> Word {
         let value = bits & VALUE;
         match (bits >> BITS, value) {

@@ -21,7 +21,7 @@ use crate::rsocket::parts::options::Options;
 use crate::rsocket::protocol::connection_data::ConnectionData;
 use crate::rsocket::protocol::stream::{End, Stream};
 
-/// Sockets that wait to be accepted, at most, whatever the program asks for.
+/// Sockets that wait to be accepted, at most, also if the program asks for more.
 const MOST_WAITING: usize = 4096;
 
 /// What the thread that waits for events of the connection manager does for streams.

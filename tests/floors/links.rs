@@ -1,0 +1,111 @@
+//! Links of documents lead somewhere.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+
+use super::assert_no;
+use super::tree::{kept_files, read, root};
+
+/// Lines outside of code blocks, with their numbers from 1.
+fn prose(text: &str) -> Vec<(usize, &str)> {
+    let mut is_code = false;
+    let mut lines = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            lines.push((number, line));
+        }
+    }
+    lines
+}
+
+/// The line without its `code`.
+fn without_code(line: &str) -> String {
+    line.split('`').step_by(2).collect()
+}
+
+/// Targets of the links and pictures of a line: `[text](target)`.
+fn targets(line: &str) -> Vec<String> {
+    let line = without_code(line);
+    let ends = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    ends.map(|(target, _)| target.to_owned()).collect()
+}
+
+/// What GitHub makes of a heading: lower case, without punctuation, with hyphens for spaces.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// The anchors of a document; of headings with the same words, the second has `-1` behind it.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let headings = prose(text).into_iter().filter(|(_, line)| line.starts_with('#'));
+    for (_, heading) in headings {
+        let first = anchor(heading.trim_start_matches('#'));
+        let mut next = first.clone();
+        for number in 1.. {
+            if found.insert(next.clone()) {
+                break;
+            }
+            next = format!("{first}-{number}");
+        }
+    }
+    found
+}
+
+/// A path without `.` and `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => _ = plain.pop(),
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// Why a link of a document leads nowhere.
+fn fault(document: &Path, target: &str) -> Option<String> {
+    if target.contains("://") {
+        return None;
+    }
+    let (path, place) = target.split_once('#').unwrap_or((target, ""));
+    let folder = document.parent().unwrap_or(Path::new(""));
+    let path = if path.is_empty() { document.to_owned() } else { plain(&folder.join(path)) };
+    if !root().join(&path).exists() {
+        return Some(format!("there is no {}", path.display()));
+    }
+    let is_there = place.is_empty() || anchors(&read(&path)).contains(place);
+    (!is_there).then(|| format!("{} has no heading #{place}", path.display()))
+}
+
+#[test]
+fn links_of_documents_lead_somewhere() {
+    let is_document = |file: &PathBuf| file.extension().is_some_and(|e| e == "md");
+    let mut faults = Vec::new();
+    for document in kept_files().into_iter().filter(is_document) {
+        for (number, line) in prose(&read(&document)) {
+            for target in targets(line) {
+                if let Some(fault) = fault(&document, &target) {
+                    faults.push(format!("{}:{number}: {target}: {fault}", document.display()));
+                }
+            }
+        }
+    }
+    assert_no(faults);
+}
+
+#[test]
+fn links_and_anchors_are_found() {
+    let text = "# One `two`: three\n```\n# no heading\n[no](link)\n```\n## Four\n## Four\n";
+    assert_eq!(anchors(text), ["four", "four-1", "one-two-three"].map(String::from).into());
+    assert_eq!(targets("[a](b.md#c), `[no](link)` and ![d](e.png)"), ["b.md#c", "e.png"]);
+    assert_eq!(plain(Path::new("docs/checks/../a/./b.md")), Path::new("docs/a/b.md"));
+    assert!(fault(Path::new("docs/x.md"), "../no-such-file.md").is_some());
+    assert!(fault(Path::new("docs/x.md"), "../README.md#no-such-heading").is_some());
+    assert_eq!(fault(Path::new("docs/x.md"), "../README.md#licence"), None);
+}
