@@ -2,7 +2,7 @@
 //!
 //! `process_vm_readv` and `process_vm_writev` on the own process copy like `memcpy`, bring pages in like
 //! an access would, and *report* a page that is not mapped or lacks the right, where a plain access
-//! would kill the process. They cost a system call per copy (README of the C library has figures).
+//! would kill the process. They cost a system call per copy (verbs/capi/SUPPORT.md has figures).
 
 use std::sync::OnceLock;
 
