@@ -33,7 +33,7 @@ pub(crate) enum Command {
     Capture(CaptureOptions),
     /// Run a program as "pumice run" does, and say what it does wrong with verbs
     ///
-    /// What is found is said on standard error when it is found, with call stacks, and summed up at the exit.
+    /// It prints each finding on standard error when it finds it, with call stacks, and a summary at exit.
     Check(Box<RunOptions>),
     /// Look for what keeps the device from working here, and say what to do about it
     ///
@@ -41,24 +41,24 @@ pub(crate) enum Command {
     Doctor(DoctorOptions),
     /// Say what a completion status, errno, event or counter means, its usual causes, and what to look at
     ///
-    /// An unknown name is a usage error, with the names that are most like it.
+    /// An unknown name is a usage error; the message lists similar names.
     Explain(ExplainOptions),
-    /// Add rules of faults to programs that run, show them, let them rest, remove them
+    /// Add rules of faults to running programs; show, pause, resume or remove rules
     ///
-    /// The processes are those of this user that share the UDP port. The exit code is 1 if one refused or did
-    /// not answer, and 2 if several run and none is named.
+    /// The processes are those of this user that share the UDP port. The exit code is 1 if a process refused
+    /// or did not answer, and 2 if several processes run and the command names none.
     Fault(FaultOptions),
-    /// Check fault plans, list the kinds of faults, judge reports of faults
+    /// Check fault plans, list kinds of faults and ready plans, check and compare reports of faults
     Faults(FaultsOptions),
     /// Measure bandwidth, message rate and latency, and check every byte on the way
     ///
     /// "perf loop" runs both ends on this machine and compares them with plain UDP. "perf server" and
     /// "perf client HOST" run on two machines, or in two shells of one.
     Perf(PerfOptions),
-    /// Run a program again as "pumice run --record" has recorded it, and say where it departed
+    /// Run a program again as "pumice run --record" has recorded it, and say where the run departed from that
     ///
-    /// What rules of fault plans and the network did to its packets happens again. The exit code is that of
-    /// the program, or 1 if something else happened to packets than in the record.
+    /// The replay repeats what rules of fault plans and the network did to packets. The exit code is that of
+    /// the program, or 1 if packets had another fate than in the record.
     Replay(Box<ReplayOptions>),
     /// Run a program that uses RDMA on this machine's software device
     ///
@@ -69,11 +69,11 @@ pub(crate) enum Command {
     ///
     /// The exit code is 1 if a message arrived wrong or not at all.
     Sim(SimOptions),
-    /// Run a program again and again, fail another of its verbs calls each time, and say what came of it
+    /// Run a program again and again, fail another of its verbs calls each time, and report the result
     ///
     /// The exit code is 1 if a run crashed, hung or left objects.
     Sweep(SweepOptions),
-    /// Show what the running processes of this user have counted: traffic, drops by reason, retries
+    /// Show the counters of this user's running processes: traffic, drops by reason, retries
     ///
     /// The exit code is 1 if a process did not answer. With --listen it serves metrics until ^C.
     Stat(StatOptions),

@@ -29,14 +29,14 @@ pub(super) enum Action {
         #[command(flatten)]
         target: Target,
     },
-    /// Let a rule rest, or all rules
+    /// Pause a rule, or all rules
     Pause {
         /// The name of the rule
         name: Option<String>,
         #[command(flatten)]
         target: Target,
     },
-    /// Let a rule that rests go on, or all rules
+    /// Resume a paused rule, or all rules
     Resume {
         /// The name of the rule
         name: Option<String>,

@@ -12,22 +12,22 @@ use super::record;
 /// What `pumice run --check` and `pumice check` look for, and where they report it.
 #[derive(Debug, Args)]
 pub(crate) struct CheckOptions {
-    /// Say what the program does wrong with verbs, as "pumice check" does; --check=perf: and what is slow;
-    /// --check=poison: and fill receives that are posted, so that reading too early shows
+    /// Report what the program does wrong with verbs, as "pumice check" does; --check=perf also reports slow
+    /// ways; --check=poison also fills posted receives, so that reading too early shows
     #[arg(long, value_name = "perf|poison", num_args = 0..=1, require_equals = true,
           default_missing_value = "1", value_parser = ["1", "perf", "poison", "perf,poison"],
           hide_possible_values = true)]
     pub(crate) check: Option<String>,
-    /// Write what was found to this file as well; %p in its name stands for the process number
+    /// Write the findings to this file, too; %p in its name stands for the process number
     #[arg(long, value_name = "FILE")]
     pub(crate) check_report: Option<PathBuf>,
     /// Format of that file: text, json or sarif [default: by its extension]
     #[arg(long, value_name = "FORMAT", requires = "check_report")]
     pub(crate) check_format: Option<String>,
-    /// Exit with this code if the program ends well and something was found
+    /// Exit with this code if the program ends with 0 and has findings
     #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) check_exit: Option<u8>,
-    /// Do not report what this file names; see docs/checks
+    /// Do not report findings that this file names; see docs/checks
     #[arg(long, value_name = "FILE")]
     pub(crate) suppress: Option<PathBuf>,
 }
@@ -59,10 +59,10 @@ impl CheckOptions {
 /// Options of `pumice run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
-    /// Use this local address only, any of 127.0.0.0/8 included [default: all addresses of this host]
+    /// Give the device this address only; any of 127.0.0.0/8 will do [default: all addresses of this host]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) addr: Option<String>,
-    /// Name the device like this [default: pumice0]
+    /// Name of the device [default: pumice0]
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Lose this share of all packets on the way out: 1%, 0.01 or 1e-2
@@ -74,8 +74,8 @@ pub(crate) struct RunOptions {
     /// Shuffle by this seed what the specification leaves open: order of completions, of payload, wake-ups
     #[arg(long, value_name = "SEED")]
     pub(crate) shuffle: Option<String>,
-    /// Apply this fault plan: a TOML file, a report of faults, which happen again then, or a ready plan; see
-    /// "pumice faults plans"
+    /// Apply this fault plan: a TOML file, a ready plan (see "pumice faults plans"), or a report of faults,
+    /// which causes the same faults again
     #[arg(long, value_name = "FILE")]
     pub(crate) faults: Option<PathBuf>,
     /// Apply this rule as well, as in 'drop chance=2% opcode=send'; see "pumice faults list"
@@ -84,13 +84,13 @@ pub(crate) struct RunOptions {
     /// Write what the rules did to this file, which is a plan itself; %p stands for the process number
     #[arg(long, value_name = "FILE")]
     pub(crate) fault_report: Option<PathBuf>,
-    /// What fault plans call the program [default: its name, and a number that depends on its arguments]
+    /// Name of the program in fault plans [default: its name, and a number that depends on its arguments]
     #[arg(long, value_name = "TAG")]
     pub(crate) tag: Option<String>,
     /// Write every packet to this pcapng file; %p in its name stands for the process number
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
-    /// Record everything that happens in this file, for "pumice trace"; %p stands for the process number
+    /// Record in this file what happens to messages, for "pumice trace"; %p stands for the process number
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Bytes that the trace has at most, as in 64MiB [default: 256MiB]
@@ -106,15 +106,15 @@ pub(crate) struct RunOptions {
     /// Explain on standard error: off, error, warn, info or debug [default: warn]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log: Option<String>,
-    /// Fail where the program cannot be shown a /sys/class/infiniband and /dev/infiniband with the device;
-    /// without this it runs, and is shown them where that is possible
+    /// Fail where pumice cannot show the program a /sys/class/infiniband and /dev/infiniband with the device;
+    /// without this option the program runs, and sees them where that is possible
     #[arg(long, conflicts_with = "no_preload")]
     pub(crate) sysfs: bool,
     /// Load nothing before the program: it sees the system's /sys/class/infiniband, and packages that bring a
     /// libibverbs of their own do not find the device
     #[arg(long, conflicts_with = "rsocket")]
     pub(crate) no_preload: bool,
-    /// Keep in this folder what happens to packets, for "pumice replay"; several programs may share it
+    /// Record in this folder what happens to packets, for "pumice replay"; several programs may share it
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["fault_report", "capture"])]
     pub(crate) record: Option<PathBuf>,
     /// Make rsockets of the program's TCP sockets: connections go over RDMA, to peers that do the same

@@ -23,14 +23,14 @@ pub(crate) struct StatOptions {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
     #[arg(value_parser = seconds)]
     pub(crate) watch: Option<Duration>,
-    /// With --watch: end after so many times
+    /// With --watch: end after this many intervals
     #[arg(long, value_name = "N", requires = "watch")]
     pub(crate) count: Option<u64>,
     /// Answer Prometheus: metrics over HTTP, on loopback, for programs of this user
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9464")]
     #[arg(value_parser = loopback, conflicts_with_all = ["json", "all", "watch"])]
     pub(crate) listen: Option<SocketAddr>,
-    /// With --listen: series for each queue pair, up to so many in all
+    /// With --listen: add series for each queue pair, for this many queue pairs at most
     #[arg(long, value_name = "MOST", requires = "listen", num_args = 0..=1, default_missing_value = "100")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) per_qp: Option<u16>,

@@ -9,7 +9,7 @@ use clap::Args;
 /// Options of `pumice sweep`.
 #[derive(Debug, Args)]
 pub(crate) struct SweepOptions {
-    /// Fail at most so many calls of each name, completions of each queue pair and kind, and steps of each
+    /// Fail at most this many calls of each name, completions of each queue pair and kind, and steps of each
     /// kind with each peer, from the first on; 0 fails all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) most: u64,
@@ -30,7 +30,7 @@ pub(crate) struct SweepOptions {
     /// A run that takes longer hangs: 800ms, 10s [default: 10 times the run without faults, and 5 s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Run so many at a time, each in a network namespace of its own
+    /// Make this many runs at a time, each in a network namespace of its own
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: u16,
@@ -40,10 +40,10 @@ pub(crate) struct SweepOptions {
     /// Fail the calls of the server, not those of the program
     #[arg(long, requires = "server")]
     pub(crate) sweep_server: bool,
-    /// Objects that a run leaves are no finding
+    /// Do not count objects that a run leaves as a finding
     #[arg(long)]
     pub(crate) allow_leaks: bool,
-    /// A run that succeeds and says nothing although something failed is a finding
+    /// Count as a finding a run that succeeds and prints nothing although a call failed
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print one JSON object per line instead of text
@@ -52,7 +52,7 @@ pub(crate) struct SweepOptions {
     /// Also write JUnit XML to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
-    /// Write each result to this file, and leave out what it has already
+    /// Write each result to this file, and leave out the runs whose results it has
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
     /// The program and its arguments

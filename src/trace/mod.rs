@@ -31,7 +31,7 @@ enum Action {
     /// Write traces of one or several processes as a timeline: open it in ui.perfetto.dev
     ///
     /// Every queue pair has its work requests as spans, and its packets, with an arrow to where they arrived.
-    /// Nothing is sent anywhere by Perfetto's page: it reads the file in the browser.
+    /// Perfetto's page reads the file in the browser, and sends it to no server.
     ToPerfetto {
         /// Traces that "pumice run --trace" has written, and captures (pcapng, pcap)
         #[arg(required = true)]
@@ -43,7 +43,7 @@ enum Action {
     },
     /// Make one page of traces: packets between queue pairs, a timeline, and a table of work requests
     ///
-    /// The page has everything in itself and loads nothing: open it in any browser, also without a network.
+    /// The page loads no other file: open it in any browser, also without a network.
     View {
         /// Traces that "pumice run --trace" has written, and captures (pcapng, pcap)
         #[arg(required = true)]
@@ -57,7 +57,7 @@ enum Action {
         /// Traces that "pumice run --trace" has written, and captures (pcapng, pcap)
         #[arg(required = true)]
         files: Vec<PathBuf>,
-        /// So many of the slowest
+        /// Number of the slowest messages
         #[arg(long, value_name = "N", default_value_t = 10)]
         slowest: usize,
         /// Print one JSON object instead of text
