@@ -1,10 +1,10 @@
-//! Links of documents lead somewhere.
+//! Links of documents lead somewhere, and files that documents name exist.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use super::assert_no;
-use super::tree::{kept_files, read, root};
+use super::tree::{exists, kept_files, read, root};
 
 /// Lines outside of code blocks, with their numbers from 1.
 fn prose(text: &str) -> Vec<(usize, &str)> {
@@ -99,11 +99,46 @@ fn links_of_documents_lead_somewhere() {
     assert_no(faults);
 }
 
+/// The Rust sources and documents that a line names in `code`, by a path from the top folder.
+fn named_files(line: &str) -> Vec<&str> {
+    const TOP: [&str; 7] = ["src/", "transport/", "device/", "verbs/", "tests/", "docs/", "fuzz/"];
+    let is_file = |name: &&str| {
+        let is_path =
+            name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "/._-".contains(c));
+        is_path
+            && (name.ends_with(".rs") || name.ends_with(".md"))
+            && TOP.iter().any(|top| name.starts_with(top))
+    };
+    line.split('`').skip(1).step_by(2).filter(is_file).collect()
+}
+
+#[test]
+fn files_that_documents_name_exist() {
+    let is_document = |file: &PathBuf| file.extension().is_some_and(|e| e == "md");
+    // The changelog also names files of its time.
+    let documents =
+        kept_files().into_iter().filter(is_document).filter(|file| !file.ends_with("CHANGELOG.md"));
+    let mut faults = Vec::new();
+    for document in documents {
+        let folder = document.parent().unwrap_or(Path::new(""));
+        for (number, line) in prose(&read(&document)) {
+            for name in named_files(line) {
+                // The document of a crate may name files of that crate.
+                if !exists(Path::new(name)) && !exists(&folder.join(name)) {
+                    faults.push(format!("{}:{number}: there is no {name}", document.display()));
+                }
+            }
+        }
+    }
+    assert_no(faults);
+}
+
 #[test]
 fn links_and_anchors_are_found() {
     let text = "# One `two`: three\n```\n# no heading\n[no](link)\n```\n## Four\n## Four\n";
     assert_eq!(anchors(text), ["four", "four-1", "one-two-three"].map(String::from).into());
     assert_eq!(targets("[a](b.md#c), `[no](link)` and ![d](e.png)"), ["b.md#c", "e.png"]);
+    assert_eq!(named_files("`src/cli.rs`, `docs/x/NAME.md`, `a b` and `cli.rs`"), ["src/cli.rs"]);
     assert_eq!(plain(Path::new("docs/checks/../a/./b.md")), Path::new("docs/a/b.md"));
     assert!(fault(Path::new("docs/x.md"), "../no-such-file.md").is_some());
     assert!(fault(Path::new("docs/x.md"), "../README.md#no-such-heading").is_some());
