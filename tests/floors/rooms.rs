@@ -35,7 +35,7 @@ pub(super) const HOUSES: [House; 6] = [
                 &["types/"],
                 "the words that all floors share: states, requests, completions, rights",
             ),
-            room("event", &["event/"], "what happens to a queue pair, for those who listen"),
+            room("event", &["event/"], "what happens to a queue pair, for its listeners"),
             room("host", &["host.rs"], "what the protocol asks of the device"),
             room("mad", &["mad/"], "the messages of connection management"),
             room("qp", &["qp/"], "the machines of queue pairs: requester, responder, completer"),
