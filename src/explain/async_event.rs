@@ -5,6 +5,9 @@ use super::entry::Entry;
 /// Of events that hardware has and this device has not.
 const NEVER: &[&str] = &["pumice never raises this event."];
 
+/// Of events that this device has by fault plans only.
+const BY_PLAN: &[&str] = &["pumice raises this event only by a rule \"event\" of a fault plan."];
+
 /// All of them, by number.
 pub(super) const ASYNC_EVENTS: &[Entry] = &[
     Entry {
@@ -79,15 +82,18 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         name: "PATH_MIG_ERR",
         number: Some(7),
         meaning: "A queue pair could not change to its alternate path.",
-        causes: NEVER,
+        causes: BY_PLAN,
         look_at: &["RoCE has no path migration; see SUPPORT.md."],
     },
     Entry {
         name: "DEVICE_FATAL",
         number: Some(8),
         meaning: "The device failed; nothing works on it any more.",
-        causes: &["The operating system refused something that the device cannot do without."],
-        look_at: &["`pumice doctor`.", "The sentence of `--log warn`."],
+        causes: BY_PLAN,
+        look_at: &[
+            "The sentence of `--log warn` names the rule.",
+            "`pumice faults list` explains device-fatal.",
+        ],
     },
     Entry {
         name: "PORT_ACTIVE",
@@ -107,14 +113,17 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         name: "LID_CHANGE",
         number: Some(11),
         meaning: "The LID of the port changed.",
-        causes: &["PUMICE_LID=1 is set and the port came up; RoCE itself has no LIDs."],
+        causes: &[
+            "PUMICE_LID=1 is set and the port came up; RoCE itself has no LIDs.",
+            "A fault plan asks for it (`event kind=lid-change`).",
+        ],
         look_at: &["ibv_query_port."],
     },
     Entry {
         name: "PKEY_CHANGE",
         number: Some(12),
         meaning: "The partition key table of the port changed.",
-        causes: &["The table was changed from outside of the program."],
+        causes: BY_PLAN,
         look_at: &["ibv_query_pkey, and pkeys in the profile (`pumice run --profile`)."],
     },
     Entry {

@@ -7,14 +7,11 @@ const LOG: &str =
 const OLD_TRANSPORT: &str =
     "It belongs to a transport (RD) or a feature that neither RoCE adapters nor pumice have.";
 
+const BY_PLAN: &str = "pumice gives this status only by a rule \"complete\" of a fault plan. Without a plan, \
+                       see what else the completion was read from.";
+
 const fn unused(name: &'static str, number: i32, meaning: &'static str) -> Entry {
-    Entry {
-        name,
-        number: Some(number),
-        meaning,
-        causes: &[OLD_TRANSPORT],
-        look_at: &["pumice never gives this status: see what else the completion was read from."],
-    }
+    Entry { name, number: Some(number), meaning, causes: &[OLD_TRANSPORT], look_at: &[BY_PLAN] }
 }
 
 /// All of them, by number.
@@ -235,7 +232,7 @@ pub(super) const STATUSES: &[Entry] = &[
         number: Some(16),
         meaning: "The peer aborted the operation.",
         causes: &[OLD_TRANSPORT],
-        look_at: &["pumice never gives this status: see what else the completion was read from."],
+        look_at: &[BY_PLAN],
     },
     unused("INV_EECN_ERR", 17, "The number of an end-to-end context is invalid."),
     unused("INV_EEC_STATE_ERR", 18, "An end-to-end context is in the wrong state."),
@@ -243,9 +240,9 @@ pub(super) const STATUSES: &[Entry] = &[
         name: "FATAL_ERR",
         number: Some(19),
         meaning: "The device failed, and the request with it.",
-        causes: &["The operating system refused something that the device cannot do without."],
+        causes: &["A fault plan asks for it; pumice itself never gives this status."],
         look_at: &[
-            "`pumice doctor`.",
+            "`pumice faults list` explains the rule \"complete\".",
             "Asynchronous events: IBV_EVENT_DEVICE_FATAL or IBV_EVENT_QP_FATAL.",
             LOG,
         ],
@@ -255,7 +252,7 @@ pub(super) const STATUSES: &[Entry] = &[
         name: "GENERAL_ERR",
         number: Some(21),
         meaning: "The request failed for a reason that no other status describes.",
-        causes: &["The queue pair failed for a reason that is not the request's."],
+        causes: &["A fault plan or `pumice sweep --completions` asks for it; pumice itself never does so."],
         look_at: &[LOG],
     },
     unused("TM_ERR", 22, "Tag matching of an SRQ failed."),

@@ -9,7 +9,7 @@ pub(super) const WITHOUT_ROOM: usize = 0;
 /// Lines of Rust beyond the width.
 pub(super) const LONG_LINES: usize = 28;
 /// Lines with a word that names no one: a program, process, user or reader.
-pub(super) const UNNAMED: usize = 15;
+pub(super) const UNNAMED: usize = 16;
 /// Functions that do not fit a screen.
 pub(super) const LONG_FUNCTIONS: usize = 1;
 /// Modules with a folder beside their file.

@@ -11,7 +11,8 @@ pub(super) fn first_test_line(source: &Path, text: &str) -> usize {
     }
     // An attribute on a single import or on `mod tests;` does not begin a module of tests.
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let module = |pair: &[&str]| matches!(pair, ["#[cfg(test)]", next] if next.starts_with("mod ") && next.ends_with('{'));
+    let begins = |line: &str| line.starts_with("mod ") && line.ends_with('{');
+    let module = |pair: &[&str]| matches!(pair, ["#[cfg(test)]", next] if begins(next));
     lines.windows(2).position(module).map_or(usize::MAX, |index| index + 1)
 }
 
