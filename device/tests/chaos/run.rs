@@ -11,7 +11,7 @@ use crate::flow::{Direction, Endpoint, RECV, SHARED};
 use crate::image::Image;
 use crate::kit::{self, Node, Random, address_vector};
 use crate::plan::{self, Ends};
-use crate::scenario::{Fate, Pair, Scenario};
+use crate::scenario::{Fate, Medium, Pair, Scenario};
 
 const SRQ_DEPTH: u32 = 8;
 /// Longest virtual time between healing and the end: seven RNR waits, timers and queues fit well.
@@ -27,6 +27,8 @@ pub struct Outcome {
     pub retransmitted: u64,
     pub rnr_naks: u64,
     pub timeouts: u64,
+    /// Times that a sender had to wait for room.
+    pub told_to_wait: u64,
     pub virtual_ms: u64,
     /// Of the fabric; not summed.
     pub digest: u64,
@@ -41,6 +43,7 @@ impl Outcome {
         self.retransmitted += other.retransmitted;
         self.rnr_naks += other.rnr_naks;
         self.timeouts += other.timeouts;
+        self.told_to_wait += other.told_to_wait;
         self.virtual_ms += other.virtual_ms;
         self.digest ^= other.digest;
     }
@@ -64,15 +67,15 @@ struct Chaos {
     random: Random,
 }
 
-pub fn run(seed: u64, verbose: bool) -> Outcome {
+pub fn run(medium: Medium, seed: u64, verbose: bool) -> Outcome {
     let mut random = Random::new(seed);
-    let scenario = Scenario::new(seed, &mut random);
+    let scenario = Scenario::new(medium, seed, &mut random);
     if verbose {
         eprintln!("{scenario:#?}");
     }
     let mut chaos = Chaos::new(&scenario, random);
     chaos.run(&scenario);
-    let outcome = chaos.judge();
+    let outcome = chaos.judge(&scenario);
     chaos.take_down();
     outcome
 }
@@ -190,25 +193,28 @@ impl Chaos {
             let now_ns = self.world.now_ns();
             if cut_at_ns.is_some_and(|at_ns| at_ns <= now_ns) {
                 cut_at_ns = None;
-                self.cut(cut[0]);
+                self.end(scenario, cut[0]);
             }
             if partition_ends_ns.is_some_and(|end_ns| end_ns <= now_ns) {
                 partition_ends_ns = None;
-                self.heal(cut_at_ns.is_none(), &cut);
+                self.heal(scenario, cut_at_ns.is_none(), &cut);
             }
             if !healed && scenario.partitions && partition_ends_ns.is_none() && self.random.percent(2) {
                 let count = scenario.node_count as u64;
                 let nodes = [0; 2].map(|_: i32| self.random.below(count) as usize);
-                self.cut(nodes);
+                self.part(scenario, nodes);
                 partition_ends_ns = Some(now_ns + self.random.below(15_000_000));
             }
             if !healed && now_ns >= scenario.heal_at_ns {
                 healed = true;
                 partition_ends_ns = None;
                 self.world.fabric().play(&WirePlan::new());
-                self.heal(cut_at_ns.is_none(), &cut);
+                self.heal(scenario, cut_at_ns.is_none(), &cut);
             }
             assert!(now_ns < scenario.heal_at_ns + LIVENESS_NS, "stuck:\n{}", self.status());
+        }
+        if scenario.medium == Medium::Rings {
+            self.resume_all();
         }
     }
 
@@ -218,12 +224,37 @@ impl Chaos {
         lines.join("\n")
     }
 
+    /// The end of a path, or of a process.
+    fn end(&self, scenario: &Scenario, nodes: [usize; 2]) {
+        match scenario.dies {
+            Some(dead) => _ = self.world.fabric().kill(self.nodes[dead].ip),
+            None => self.cut(nodes),
+        }
+    }
+
+    /// For a while nothing passes between two nodes, or the first one is stopped.
+    fn part(&self, scenario: &Scenario, nodes: [usize; 2]) {
+        match scenario.medium {
+            Medium::Network => self.cut(nodes),
+            Medium::Rings => _ = self.world.fabric().stop(self.nodes[nodes[0]].ip),
+        }
+    }
+
     fn cut(&self, nodes: [usize; 2]) {
         let [one, other] = nodes.map(|node| self.nodes[node].ip);
         self.world.fabric().cut(one, other);
     }
 
-    fn heal(&self, cut_for_good: bool, cut: &[[usize; 2]]) {
+    fn resume_all(&self) {
+        for node in &self.nodes {
+            self.world.fabric().resume(node.ip);
+        }
+    }
+
+    fn heal(&self, scenario: &Scenario, cut_for_good: bool, cut: &[[usize; 2]]) {
+        if scenario.medium == Medium::Rings {
+            return self.resume_all();
+        }
         self.world.fabric().heal_all();
         if cut_for_good && let Some(&nodes) = cut.first() {
             self.cut(nodes);
@@ -297,7 +328,7 @@ impl Chaos {
     }
 
     /// Everything is done: nothing may happen any more, and memory must be as foreseen.
-    fn judge(&mut self) -> Outcome {
+    fn judge(&mut self, scenario: &Scenario) -> Outcome {
         for _ in 0..200_000 {
             if !self.world.step() {
                 break;
@@ -335,6 +366,12 @@ impl Chaos {
             assert_eq!(state, expected, "{}", direction.status());
         }
         let stats = self.world.fabric().stats();
+        if scenario.medium == Medium::Rings {
+            let lost = [stats.lost, stats.queue_drops, stats.cut_off, stats.reordered, stats.corrupted];
+            assert_eq!(lost, [0; 5], "a ring loses nothing");
+            assert!(scenario.dies.is_some() || stats.receive_drops + stats.unrouted == 0, "{stats:?}");
+        }
+        outcome.told_to_wait = stats.told_to_wait;
         outcome.packets = stats.sent;
         outcome.lost = stats.lost + stats.queue_drops + stats.receive_drops + stats.cut_off;
         outcome.virtual_ms = self.world.now_ns() / 1_000_000;

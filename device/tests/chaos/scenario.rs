@@ -6,12 +6,22 @@ use pumice_transport::types::{Mtu, QpType};
 
 use crate::kit::{Connection, Random};
 
+/// What carries packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Medium {
+    /// A network that loses, doubles, reorders and damages.
+    Network,
+    /// The rings of one host: packets come late and senders wait for room, but nothing is lost unless a
+    /// process dies.
+    Rings,
+}
+
 /// How a connection is meant to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// Everything completes.
     Completes,
-    /// The path is cut for good: retries are exhausted.
+    /// The path is cut for good, or a process dies: retries are exhausted.
     Cut,
     /// The peer stops posting receives: RNR retries are exhausted.
     Starved,
@@ -33,12 +43,15 @@ pub struct Pair {
 
 #[derive(Debug)]
 pub struct Scenario {
+    pub medium: Medium,
     pub fabric: FabricConfig,
     pub node_count: usize,
+    /// On rings: the node that dies.
+    pub dies: Option<usize>,
     pub pairs: Vec<Pair>,
     /// Virtual time at which all faults end.
     pub heal_at_ns: u64,
-    /// Percent of loop turns in which a partition begins.
+    /// Now and then a partition begins, or a process stops.
     pub partitions: bool,
 }
 
@@ -72,8 +85,20 @@ fn fabric(seed: u64, random: &mut Random) -> FabricConfig {
     }
 }
 
+/// Delays, and receivers with little room.
+fn rings(seed: u64, random: &mut Random) -> FabricConfig {
+    FabricConfig {
+        seed,
+        delay_ns: random.between(50, 50_000),
+        jitter_ns: random.below(20_000),
+        receive_buffer_bytes: random.choose(&[128 << 10, 192 << 10, 1 << 20]),
+        back_pressure: true,
+        ..FabricConfig::default()
+    }
+}
+
 impl Scenario {
-    pub fn new(seed: u64, random: &mut Random) -> Scenario {
+    pub fn new(medium: Medium, seed: u64, random: &mut Random) -> Scenario {
         let node_count = random.between(2, 4) as usize;
         let mut pairs = Vec::new();
         for _ in 0..random.between(1, 5) {
@@ -84,15 +109,21 @@ impl Scenario {
                 pairs.push(pair(qp_type, node_count, random));
             }
         }
-        // At most one pair of nodes is cut for good, and with it all that connects them.
+        // At most one pair of nodes is cut for good, and with it all that connects them; or one node dies.
+        let mut dies = None;
         if random.percent(15) {
             let nodes = pairs[0].nodes;
-            if nodes[0] != nodes[1] {
-                for pair in &mut pairs {
-                    if pair.nodes == nodes || pair.nodes == [nodes[1], nodes[0]] {
-                        pair.fate = Fate::Cut;
-                        pair.numbers.timeout = 10;
+            dies = (medium == Medium::Rings).then_some(nodes[1]);
+            for pair in &mut pairs {
+                let ends = match dies {
+                    Some(dead) => pair.nodes.contains(&dead),
+                    None => {
+                        nodes[0] != nodes[1] && (pair.nodes == nodes || pair.nodes == [nodes[1], nodes[0]])
                     }
+                };
+                if ends {
+                    pair.fate = Fate::Cut;
+                    pair.numbers.timeout = 10;
                 }
             }
         } else if random.percent(15) && pairs[0].qp_type == QpType::Rc {
@@ -103,9 +134,15 @@ impl Scenario {
             pair.recv_depth = [64; 2];
             pair.numbers.rnr_retry = random.below(4) as u8;
         }
+        let fabric = match medium {
+            Medium::Network => fabric(seed, random),
+            Medium::Rings => rings(seed, random),
+        };
         Scenario {
-            fabric: fabric(seed, random),
+            medium,
+            fabric,
             node_count,
+            dies,
             pairs,
             heal_at_ns: random.between(20, 400) * 1_000_000,
             partitions: random.percent(40),

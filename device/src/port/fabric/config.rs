@@ -25,6 +25,9 @@ pub struct FabricConfig {
     /// Packets of ECN-capable senders (ECN bits 01 or 10) are marked CE when the queue they join is longer
     /// than this.
     pub ecn_mark_queue_bytes: Option<usize>,
+    /// Packets are not lost for want of room at the receiver: senders wait until there is some, as with the
+    /// rings of one host.
+    pub back_pressure: bool,
 }
 
 impl Default for FabricConfig {
@@ -40,6 +43,7 @@ impl Default for FabricConfig {
             receive_buffer_bytes: 4 << 20,
             faults: WirePlan::new(),
             ecn_mark_queue_bytes: None,
+            back_pressure: false,
         }
     }
 }
@@ -73,4 +77,6 @@ pub struct FabricStats {
     pub queue_drops: u64,
     /// Lost because the receiver's buffer was full or its port gone.
     pub receive_drops: u64,
+    /// Times that a sender was told to wait, because the receiver has no room.
+    pub told_to_wait: u64,
 }

@@ -73,6 +73,23 @@ impl Fabric {
         lock(&self.network).heal_all();
     }
 
+    /// From now on the port with this address takes nothing from its receive buffer, like a process that is
+    /// stopped. False, and no effect, if it is not attached.
+    pub fn stop(&self, address: IpAddr) -> bool {
+        lock(&self.network).set_stopped(address, true)
+    }
+
+    /// Undoes [`stop`](Fabric::stop). False if the address is not attached.
+    pub fn resume(&self, address: IpAddr) -> bool {
+        lock(&self.network).set_stopped(address, false)
+    }
+
+    /// Takes the port with this address off the network, like a process that is killed: what it has not
+    /// taken is gone, what is sent to it is lost, and what it sends is refused. False if it is not attached.
+    pub fn kill(&self, address: IpAddr) -> bool {
+        lock(&self.network).kill(address)
+    }
+
     /// What happened so far.
     pub fn stats(&self) -> FabricStats {
         lock(&self.network).stats

@@ -63,6 +63,10 @@ struct Attachment {
     link: Link,
     inbox: VecDeque<Packet>,
     inbox_charge: usize,
+    /// Of packets on their way here.
+    coming_charge: usize,
+    /// Takes nothing from its inbox.
+    stopped: bool,
 }
 
 #[derive(Debug)]
@@ -147,6 +151,29 @@ impl Network {
             }
         }
         true
+    }
+
+    pub(super) fn set_stopped(&mut self, address: IpAddr, stopped: bool) -> bool {
+        let port = self.owners.get(&address).and_then(|&owner| self.attachments.get_mut(owner));
+        let Some(attachment) = port else { return false };
+        attachment.stopped = stopped;
+        true
+    }
+
+    pub(super) fn kill(&mut self, address: IpAddr) -> bool {
+        let Some(&port) = self.owners.get(&address) else { return false };
+        self.detach(port);
+        true
+    }
+
+    /// Whether the port at `address` has room for whatever a batch may hold, now and when it has all that is
+    /// on its way. One that is not there takes everything.
+    pub(super) fn has_room(&mut self, address: IpAddr, batch_charge: usize) -> bool {
+        let port = self.owners.get(&address).and_then(|&owner| self.attachments.get(owner));
+        let taken = port.map_or(0, |attachment| attachment.inbox_charge + attachment.coming_charge);
+        let has_room = taken + batch_charge <= self.config.receive_buffer_bytes;
+        self.stats.told_to_wait += u64::from(!has_room);
+        has_room
     }
 
     pub(super) fn heal_all(&mut self) {
@@ -284,6 +311,9 @@ impl Network {
         }
         let sequence = self.sequence;
         self.sequence += 1;
+        if let Some(attachment) = self.attachments.get_mut(to) {
+            attachment.coming_charge += link::receive_charge(packet.bytes.len());
+        }
         self.in_flight.push(Reverse(InFlight { arrival_ns, sequence, to, packet }));
     }
 
@@ -300,6 +330,10 @@ impl Network {
         let InFlight { arrival_ns, to, packet, .. } = arrived;
         let charge = link::receive_charge(packet.bytes.len());
         let room = self.config.receive_buffer_bytes;
+        if let Some(attachment) = self.attachments.get_mut(to) {
+            // Of a port that was detached meanwhile nothing is known.
+            attachment.coming_charge = attachment.coming_charge.saturating_sub(charge);
+        }
         match self.attachments.get_mut(to) {
             Some(a) if a.attached && a.inbox_charge + charge <= room => {
                 self.stats.delivered += 1;
@@ -317,7 +351,7 @@ impl Network {
 
     /// The next packet in a port's receive buffer.
     pub(super) fn take(&mut self, port: usize) -> Option<Packet> {
-        let attachment = self.attachments.get_mut(port)?;
+        let attachment = self.attachments.get_mut(port).filter(|attachment| !attachment.stopped)?;
         let packet = attachment.inbox.pop_front()?;
         attachment.inbox_charge -= link::receive_charge(packet.bytes.len());
         Some(packet)

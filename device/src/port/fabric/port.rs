@@ -6,11 +6,18 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
 use super::network::{Network, lock};
-use crate::port::{GsoBatch, PacketCost, Peer, PeerMedium, Port, PortLimits, Received, TransmitError};
+use crate::port::{
+    GsoBatch, PacketCost, Peer, PeerMedium, Port, PortLimits, ProcessGroup, Received, TransmitError,
+};
 
 /// As a UDP socket of Linux 6.9 or later.
 const MAX_SEGMENTS: usize = 128;
 const MAX_BATCH_BYTES: usize = 65_507;
+/// As a ring of one host, on a fabric with back-pressure.
+const WAITING_SEGMENTS: usize = 64;
+const WAITING_BATCH_BYTES: usize = 16 << 10;
+/// More than such a batch takes of a receive buffer.
+const WAITING_BATCH_CHARGE: usize = WAITING_SEGMENTS * 840 + 4 * WAITING_BATCH_BYTES;
 
 /// A port attached to a [`Fabric`](super::Fabric); it detaches when dropped.
 ///
@@ -65,13 +72,20 @@ impl Port for SimPort {
     }
 
     fn limits(&self, _peer: Peer) -> PortLimits {
+        let network = lock(&self.network);
+        let waits_for_room = network.config.back_pressure;
+        let (max_segments, max_batch_bytes) = if waits_for_room {
+            (WAITING_SEGMENTS, WAITING_BATCH_BYTES)
+        } else {
+            (MAX_SEGMENTS, MAX_BATCH_BYTES)
+        };
         PortLimits {
-            max_segments: MAX_SEGMENTS,
-            max_batch_bytes: MAX_BATCH_BYTES,
-            receive_buffer_bytes: lock(&self.network).receive_buffer_bytes(),
+            max_segments,
+            max_batch_bytes,
+            receive_buffer_bytes: network.receive_buffer_bytes(),
             packet_cost: PacketCost::UDP_SOCKET,
             needs_icrc: true,
-            waits_for_room: false,
+            waits_for_room,
         }
     }
 
@@ -102,6 +116,19 @@ impl Port for SimPort {
 
     fn next_event_ns(&self) -> Option<u64> {
         lock(&self.network).next_event_ns()
+    }
+
+    fn group(&mut self) -> Option<&mut dyn ProcessGroup> {
+        let waits_for_room = lock(&self.network).config.back_pressure;
+        if waits_for_room { Some(self) } else { None }
+    }
+}
+
+/// The one process at its address, whose peers may have no room.
+impl ProcessGroup for SimPort {
+    fn admits(&mut self, _now_ns: u64, peer: Peer) -> bool {
+        let mut network = lock(&self.network);
+        !network.config.back_pressure || network.has_room(peer.address, WAITING_BATCH_CHARGE)
     }
 }
 

@@ -1,8 +1,8 @@
 use super::*;
 use crate::faults::{Fault, WirePlan};
-use crate::port::{GsoBatch, Port, TransmitError};
+use crate::port::{GsoBatch, Peer, Port, TransmitError};
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
-use pumice_transport::wire::icrc;
+use pumice_transport::wire::{ProcessIndex, icrc};
 use std::net::IpAddr;
 
 const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
@@ -257,4 +257,37 @@ fn a_full_receive_buffer_drops() {
     assert!(b.receive(1_000, &mut |_| ()));
     send(&mut a, 1_000, &path(A, B), &[9; 4_128]);
     assert_eq!(numbers(&fabric, &mut b), [1, 2, 9]);
+}
+
+#[test]
+fn with_back_pressure_senders_wait_for_a_stopped_port_and_its_death_ends_that() {
+    let config = FabricConfig { receive_buffer_bytes: 256 << 10, back_pressure: true, ..Default::default() };
+    let fabric = Fabric::new(config);
+    let (mut a, mut b) = (fabric.attach(&[A]), fabric.attach(&[B]));
+    let (path, peer) = (path(A, B), Peer { address: B, process: ProcessIndex::NONE });
+    assert!(a.limits(peer).waits_for_room);
+    assert!(fabric.stop(B));
+    let batch = vec![7; a.limits(peer).max_batch_bytes];
+    let admits = |a: &mut SimPort| a.group().unwrap().admits(0, peer);
+    let mut sent = 0;
+    while admits(&mut a) {
+        a.transmit(0, &GsoBatch::new(&path, 256, &batch)).unwrap();
+        sent += batch.len() as u64 / 256;
+    }
+    assert!(sent > 64, "more than one batch fits");
+    assert_eq!(arrivals(&fabric, &mut b), [], "it is stopped");
+    assert!(!admits(&mut a), "what has arrived is still there");
+    assert!(fabric.resume(B));
+    let mut taken = 0;
+    while b.receive(10_000, &mut |_| taken += 1) {}
+    assert_eq!(taken, sent);
+    let stats = fabric.stats();
+    assert_eq!((stats.receive_drops, stats.delivered, stats.told_to_wait), (0, sent, 2));
+    assert!(admits(&mut a));
+    assert!(fabric.kill(B) && !fabric.kill(B) && !fabric.stop(B));
+    for _ in 0..100 {
+        assert!(admits(&mut a), "a dead process holds no sender up");
+        a.transmit(20_000, &GsoBatch::new(&path, 256, &batch)).unwrap();
+    }
+    assert!(b.transmit(20_000, &GsoBatch::new(&self::path(B, A), 256, &batch)).is_err());
 }
