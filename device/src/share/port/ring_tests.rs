@@ -162,6 +162,9 @@ fn a_ring_to_another_incarnation_is_not_used() {
     assert!(!pair.is_open());
     backlog_of(&pair).set_incarnation(process, before);
     assert_eq!(pair.received(1), [2], "by UDP");
+    // The one that has the index now gets a ring with the next batch.
+    pair.meet();
+    assert!(pair.is_open());
 }
 
 fn backlog_of(pair: &Pair) -> &Backlog {

@@ -127,6 +127,15 @@ impl SameHost {
         }
     }
 
+    /// Another process has the index now: the ring to the old one goes, and the new one is invited as if
+    /// there had been none.
+    #[cold]
+    fn forget(&mut self, process: ProcessIndex) {
+        if let Some(place) = self.outbound.get_mut(usize::from(process)) {
+            *place = None;
+        }
+    }
+
     /// What a batch to a process may be, if it goes through a ring.
     #[inline]
     pub(in crate::share) fn limits(&self, process: ProcessIndex) -> Option<PortLimits> {
@@ -284,15 +293,14 @@ impl SameHost {
         incarnation: u64,
     ) -> Option<Room> {
         let ring = self.open(process)?;
-        let closed = if ring.incarnation == incarnation {
-            match ring.room(now_ns, BATCH_BYTES as u32) {
-                Ok(room) => return Some(room),
-                Err(_) => Closed::Broken,
-            }
-        } else {
-            Closed::Gone
-        };
-        self.close(now_ns, process, closed);
+        if ring.incarnation != incarnation {
+            self.forget(process);
+            return None;
+        }
+        match ring.room(now_ns, BATCH_BYTES as u32) {
+            Ok(room) => return Some(room),
+            Err(_) => self.close(now_ns, process, Closed::Broken),
+        }
         None
     }
 
@@ -324,17 +332,17 @@ impl SameHost {
         batch: &GsoBatch<'_>,
     ) -> Option<Put> {
         let ring = self.open(process)?;
-        let closed = if ring.incarnation != incarnation {
-            Closed::Gone
-        } else if batch.bytes.len() > ring.geometry().data_bytes() as usize {
+        if ring.incarnation != incarnation {
+            self.forget(process);
             return None;
-        } else {
-            match ring.put(batch) {
-                Ok(put) => return Some(put),
-                Err(_) => Closed::Broken,
-            }
-        };
-        self.close(now_ns, process, closed);
+        }
+        if batch.bytes.len() > ring.geometry().data_bytes() as usize {
+            return None;
+        }
+        match ring.put(batch) {
+            Ok(put) => return Some(put),
+            Err(_) => self.close(now_ns, process, Closed::Broken),
+        }
         None
     }
 
