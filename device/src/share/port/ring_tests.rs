@@ -152,6 +152,19 @@ fn batches_to_a_process_that_has_gone_go_by_udp_and_its_successor_gets_a_ring_of
 }
 
 #[test]
+fn a_ring_to_a_process_that_has_gone_is_forgotten_though_nothing_is_sent() {
+    let mut pair = Pair::new("swept");
+    let process = pair.receiver.process;
+    let heir = pair.folder.open_with_rings(pair.folder.address(3), 4791);
+    drop(std::mem::replace(&mut pair.receiver, heir));
+    assert!(pair.sender.same_host.is_open(process));
+    look(&mut pair.sender, 2_000_000_000);
+    assert!(!pair.sender.same_host.is_open(process));
+    let why = PeerMedium::Udp("the process that had the ring has ended");
+    assert_eq!(pair.sender.same_host.medium_to(process), why);
+}
+
+#[test]
 fn a_ring_to_another_incarnation_is_not_used() {
     let mut pair = Pair::new("incarnation");
     let process = pair.receiver.process;

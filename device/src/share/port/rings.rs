@@ -144,6 +144,6 @@ impl<M: Medium> SharedPort<M> {
         }
         self.looking.swept_ns = now_ns;
         let registry = self.membership.registry();
-        self.same_host.sweep(|process| registry.is_taken(process));
+        self.same_host.sweep(now_ns, |process| registry.is_taken(process));
     }
 }

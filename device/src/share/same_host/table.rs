@@ -423,10 +423,15 @@ impl SameHost {
         Some(bell.as_fd().as_raw_fd())
     }
 
-    /// Forgets the rings of processes that have gone, when they are empty. `lives`: whether another process
-    /// does.
-    pub(in crate::share) fn sweep(&mut self, lives: impl Fn(ProcessIndex) -> bool) {
+    /// Forgets the rings of processes that have gone, those from them when they are empty. `lives`: whether
+    /// another process does.
+    pub(in crate::share) fn sweep(&mut self, now_ns: u64, lives: impl Fn(ProcessIndex) -> bool) {
         let own = self.process;
+        for process in ProcessIndex::all().filter(|process| *process != own) {
+            if self.is_open(process) && !lives(process) {
+                self.close(now_ns, process, Closed::Gone);
+            }
+        }
         self.inbound
             .retain(|ring| ring.has_more() || !ring.is_superseded && (ring.from == own || lives(ring.from)));
     }
