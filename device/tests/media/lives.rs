@@ -155,3 +155,50 @@ fn peers_on_a_ring_and_on_another_host_share_a_completion_queue_and_an_srq() {
     far.ask(&format!("send qp={far_qp} count={MESSAGES} length=1000"));
     assert_eq!(hub.ask(&format!("tally count={MESSAGES}")), format!("{hub_far}:{MESSAGES}"));
 }
+
+#[test]
+fn rings_to_clients_that_have_gone_make_room_for_those_of_the_next() {
+    const CLIENTS: usize = 12;
+    let scene = Scene::new();
+    let mut server = Remote::start(&scene, false);
+    // Mapped rings, and their KiB.
+    let rings = |server: &mut Remote| -> [u64; 2] {
+        // Looks at its rings, as it would if something came.
+        server.ask("counted");
+        let held = server.ask("held");
+        let mut words = held.split(' ').skip(1).map(|word| word.parse().unwrap());
+        [words.next().unwrap(), words.next().unwrap()]
+    };
+    let meet = |server: &mut Remote, client: &mut Remote| {
+        let [own, theirs] = join([&mut *server, &mut *client], "");
+        let end = Instant::now() + PATIENCE;
+        while [server.ask(&format!("medium qp={own}")), client.ask(&format!("medium qp={theirs}"))]
+            != [RING, RING]
+        {
+            assert!(Instant::now() < end, "no rings");
+            client.ask(&format!("receive qp={theirs} id=1 length=8"));
+            server.ask(&format!("send qp={own} count=1 length=8"));
+            client.ask("poll count=1");
+        }
+    };
+    let gone = |server: &mut Remote| {
+        let end = Instant::now() + PATIENCE;
+        while rings(server) != [0, 0] {
+            assert!(Instant::now() < end, "{:?}", rings(server));
+        }
+    };
+    let mut first = Remote::start(&scene, false);
+    meet(&mut server, &mut first);
+    let with_one = rings(&mut server);
+    assert_eq!(with_one[0], 2);
+    first.quit();
+    gone(&mut server);
+    let mut clients: Vec<Remote> = (0..CLIENTS).map(|_| Remote::start(&scene, false)).collect();
+    clients.iter_mut().for_each(|client| meet(&mut server, client));
+    assert_eq!(rings(&mut server)[0], 2 * CLIENTS as u64);
+    clients.iter_mut().for_each(|client| client.kill());
+    gone(&mut server);
+    let mut last = Remote::start(&scene, false);
+    meet(&mut server, &mut last);
+    assert_eq!(rings(&mut server), with_one, "as large as the first client's");
+}

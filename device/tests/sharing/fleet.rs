@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pumice_device::port::UdpConfig;
-use pumice_device::share::{ShareConfig, Sharer, sharers};
+use pumice_device::share::{ShareConfig, Sharer, inspect, sharers};
 
 use crate::child::{self, is_udp_only};
 
@@ -291,6 +291,29 @@ impl Fleet {
             self.peers[own].process.say(&format!("connect {}", to.join(" ")));
         }
         self.hear_all("connected");
+    }
+
+    /// What carries packets between those that live, in words.
+    pub(crate) fn media(&self) -> Vec<String> {
+        let processes = inspect(4791, Some(&self.folder), PATIENCE).unwrap();
+        let lives = |qpn: u32| self.peers.iter().any(|peer| peer.alive && qpn >> 16 == u32::from(peer.index));
+        let qps = processes.into_iter().filter_map(|process| process.objects).flat_map(|objects| objects.qps);
+        qps.filter(|qp| qp.peer.as_ref().is_some_and(|peer| lives(peer.qpn)))
+            .filter_map(|qp| qp.medium)
+            .collect()
+    }
+
+    /// Exchanges messages until all that live have rings to each other, unless they use UDP only.
+    pub(crate) fn meet(&mut self) {
+        let begun = Instant::now();
+        let is_met = |media: &[String]| {
+            let rings = media.iter().filter(|medium| *medium == "shared memory").count();
+            rings == if is_udp_only() { 0 } else { media.len() } && !media.is_empty()
+        };
+        while !is_met(&self.media()) {
+            assert!(!is_udp_only() && begun.elapsed() < PATIENCE, "{:?}", self.media());
+            self.run(4);
+        }
     }
 
     /// Each queue pair sends and receives `count` messages; all are verified.

@@ -44,6 +44,7 @@ fn eight_processes_talk_to_each_other_and_survive_kills() {
     let scene = Scene::new();
     let mut fleet = Fleet::start(&scene, 8);
     fleet.connect();
+    fleet.meet();
     fleet.run(40);
     for stats in fleet.stats() {
         assert_eq!((stats.unknown_qpn, stats.rejected), (0, 0), "{stats:?}");
@@ -57,6 +58,7 @@ fn eight_processes_talk_to_each_other_and_survive_kills() {
         fleet.finish();
         // Alone again, and nothing of what is verified may be lost or misplaced.
         fleet.run(20);
+        fleet.meet();
     }
     assert_eq!(fleet.members().len(), 5);
     fleet.quit();

@@ -1,4 +1,6 @@
 //! Peers whose processes live and do not run: starved ones are waited for, stopped and dead ones are not.
+//! The peers here never take a ring, because they do not listen; `starved.rs` of the tests of both media has
+//! the same on rings.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

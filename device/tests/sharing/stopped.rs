@@ -1,5 +1,5 @@
 //! Processes that are stopped, or do not look, while they have the lowest process index of an address:
-//! what they do for others, others do.
+//! what they do for others, others do. Messages of the connection manager go by UDP on either medium.
 
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
