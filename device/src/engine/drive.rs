@@ -33,8 +33,8 @@ const DEFERRED_BATCHES: u32 = 16;
 /// What one transmit call sends before other threads get the lock, in bytes as the peer's budget counts
 /// them.
 const TRANSMIT_BYTES: u64 = 4 * 1024 * 1024;
-/// Polls in a row that pass over an engine whose port is quiet. A poll that does not reads the clock, looks at
-/// timers and perhaps at the socket, and costs as much as four that do.
+/// Polls in a row that pass over an engine whose port is quiet. A poll that does not reads the clock, looks
+/// at timers and perhaps at the socket, and costs as much as four that do.
 const MOST_PASSED_OVER: u32 = 7;
 /// How long a queue pair waits before it asks again whether its peer has room.
 const HOLD_NS: u64 = 10_000;
