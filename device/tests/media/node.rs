@@ -150,7 +150,7 @@ impl Local {
         Ok(Local { node, sharing, index: process.value(), looks_away, folder, srq, counted })
     }
 
-    /// At least `count` completions, and whatever else there is.
+    /// At least `count` completions, and all others that there are.
     pub(crate) fn poll(&self, count: usize) -> Vec<WorkCompletion> {
         let end = Instant::now() + PATIENCE;
         let mut all = Vec::new();
@@ -186,7 +186,7 @@ impl Local {
 
     /// What was counted since the last call.
     pub(crate) fn counted(&mut self) -> String {
-        // Whatever was taken from the port before has been counted behind this.
+        // What was taken from the port before has been counted behind this.
         self.node.hca.drive();
         let now = COUNTED.map(|counter| self.node.counter(counter));
         let before = std::mem::replace(&mut self.counted, now);

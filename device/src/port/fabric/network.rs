@@ -166,7 +166,7 @@ impl Network {
         true
     }
 
-    /// Whether the port at `address` has room for whatever a batch may hold, now and when it has all that is
+    /// Whether the port at `address` has room for the largest batch, now and when it has all that is
     /// on its way. One that is not there takes everything.
     pub(super) fn has_room(&mut self, address: IpAddr, batch_charge: usize) -> bool {
         let port = self.owners.get(&address).and_then(|&owner| self.attachments.get(owner));
