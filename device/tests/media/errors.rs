@@ -278,19 +278,21 @@ fn midway(table: &mut Table) {
     table.b.ask("counted");
     table.enter("a region that is deregistered midway", link, &format!("{first}; {rest}"), &there);
 
-    // The order in which what cannot be done any more is given back.
+    // The order in which what cannot be done any more is given back. A SEND without a receive keeps the others
+    // waiting until all have been posted.
     let link = table.pair(QpType::Rc, PATIENT);
     for wr_id in 20..23 {
         let sge = table.a.node.sge(0, 8);
         table.a.node.hca.post_recv(link.here, &RecvRequest { wr_id, sges: &[sge] }).unwrap();
     }
-    table.b.ask(&format!("receive qp={} id=30 count=3 length=8", link.there.value()));
-    let bad = table.b.rkey ^ 1;
-    for (wr_id, rkey) in [(10, table.b.rkey), (11, bad), (12, table.b.rkey), (13, bad)] {
+    let (good, bad) = (table.b.rkey, table.b.rkey ^ 1);
+    table.post_to(link, SendOpcode::Send, good);
+    for (wr_id, rkey) in [(10, good), (11, bad), (12, good), (13, bad)] {
         let sges = [table.a.node.sge(0, 8)];
         table.post(link, &SendRequest { wr_id, ..request(SendOpcode::RdmaWrite, &sges, rkey) });
     }
-    let here = told(&table.a.poll(7));
+    table.b.ask(&format!("receive qp={} id=30 count=3 length=8", link.there.value()));
+    let here = told(&table.a.poll(8));
     let there = table.b.ask("poll count=3");
     // How many requests were under way behind the bad one, time decides.
     table.a.counted();
