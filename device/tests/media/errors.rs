@@ -278,8 +278,8 @@ fn midway(table: &mut Table) {
     table.b.ask("counted");
     table.enter("a region that is deregistered midway", link, &format!("{first}; {rest}"), &there);
 
-    // The order in which what cannot be done any more is given back. A SEND without a receive keeps the others
-    // waiting until all have been posted.
+    // The order in which what cannot be done any more is given back. A SEND without a receive keeps the
+    // others waiting until all have been posted.
     let link = table.pair(QpType::Rc, PATIENT);
     for wr_id in 20..23 {
         let sge = table.a.node.sge(0, 8);
