@@ -9,7 +9,7 @@ use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::ground::clock::Clock;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig, QpInit};
 use pumice_device::objects::completion_queue::CompletionQueue;
-use pumice_device::port::{Peer, ProcessGroup};
+use pumice_device::port::{Peer, Port, ProcessGroup};
 use pumice_device::share::SharedPort;
 use pumice_transport::host::{Counter, PeerProgress};
 use pumice_transport::qp::{AttributeMask, QpAttributes};
@@ -60,8 +60,13 @@ fn a_process_that_has_not_looked_is_starved_unless_it_is_stopped_or_dead() {
         PeerProgress::Unknown,
         "another host"
     );
-    let own_index = own.process().value();
-    assert_eq!(own.peer_progress(now_ns, at(address, own_index), now_ns), PeerProgress::Unknown, "itself");
+    let itself = at(address, own.process().value());
+    assert_eq!(own.peer_progress(now_ns, itself, now_ns), PeerProgress::Starved, "itself");
+    while own.receive(clock.now_ns(), &mut |_| {}) {}
+    let now_ns = clock.now_ns();
+    assert_eq!(own.peer_progress(now_ns, itself, after_ns), PeerProgress::Unknown, "itself has looked");
+    let namesake = at(elsewhere, own.process().value());
+    assert_eq!(own.peer_progress(now_ns, namesake, now_ns), PeerProgress::Unknown, "another host's");
     peer.kill();
     assert_eq!(ask(&mut own, after_ns), PeerProgress::Unknown, "it is dead");
 }

@@ -298,8 +298,9 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
         if self.local.is_local(peer.process) {
             // This process talks to itself, and has not yet taken what it sent: a program that posts for a
             // long time on a busy processor.
+            let is_itself = self.backlog.as_ref().is_some_and(|backlog| backlog.is_local(peer.address));
             let has_looked = self.emptied_ns.is_some_and(|emptied_ns| emptied_ns >= since_ns);
-            return if has_looked { PeerProgress::Unknown } else { PeerProgress::Starved };
+            return if is_itself && !has_looked { PeerProgress::Starved } else { PeerProgress::Unknown };
         }
         let since_ns = self.looks.shared_ns(now_ns, since_ns, system::monotonic_ns);
         let last_look_ns = self.backlog.as_ref().and_then(|backlog| backlog.last_look_ns(peer));
