@@ -52,8 +52,8 @@ pub(crate) enum Command {
     Faults(FaultsOptions),
     /// Measure bandwidth, message rate and latency, and check every byte on the way
     ///
-    /// "perf loop" runs both ends on this machine and compares them with plain UDP. "perf server" and
-    /// "perf client HOST" run on two machines, or in two shells of one.
+    /// "perf loop" runs both ends on this machine and compares them with plain UDP and plain memory. "perf
+    /// server" and "perf client HOST" run on two machines, or in two shells of one.
     Perf(PerfOptions),
     /// Run a program again as "pumice run --record" has recorded it, and say where the run departed from that
     ///
@@ -87,6 +87,9 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct DevicesOptions {
+    /// Say also what carries packets to this user's other processes on this host, and which those are
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// Print one JSON object instead of a table
     #[arg(long)]
     pub(crate) json: bool,

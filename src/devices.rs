@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::cli::DevicesOptions;
 use crate::outcome::{CommandError, CommandResult, Outcome};
+use crate::same_host::SameHost;
 
 /// Name of the one device.
 const DEVICE: &str = "pumice0";
@@ -61,10 +62,15 @@ pub(crate) fn gid_table() -> io::Result<Vec<GidEntry>> {
 pub(crate) fn run(options: &DevicesOptions, out: &mut dyn Write) -> CommandResult {
     let table = gid_table()
         .map_err(|error| CommandError::Failed(format!("the network interfaces cannot be listed: {error}")))?;
+    let same_host = match options.verbose {
+        true => Some(SameHost::examine().map_err(|error| CommandError::Failed(error.to_string()))?),
+        false => None,
+    };
     if options.json {
-        print_json(&table, out)?
+        print_json(&table, same_host, out)?;
     } else {
-        print(&table, out)?
+        print(&table, out)?;
+        same_host.map_or(Ok(()), |found| found.print(out))?;
     }
     Ok(Outcome::Good)
 }
@@ -92,7 +98,11 @@ fn print(table: &[GidEntry], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn print_json(table: &[GidEntry], out: &mut dyn Write) -> Result<(), CommandError> {
+fn print_json(
+    table: &[GidEntry],
+    same_host: Option<SameHost>,
+    out: &mut dyn Write,
+) -> Result<(), CommandError> {
     #[derive(Serialize)]
     struct Gid<'a> {
         index: usize,
@@ -109,6 +119,8 @@ fn print_json(table: &[GidEntry], out: &mut dyn Write) -> Result<(), CommandErro
         link_layer: &'static str,
         active: bool,
         gids: Vec<Gid<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        same_host: Option<SameHost>,
     }
     let gids = table
         .iter()
@@ -121,7 +133,8 @@ fn print_json(table: &[GidEntry], out: &mut dyn Write) -> Result<(), CommandErro
             path_mtu_bytes: entry.path_mtu_bytes(),
         })
         .collect();
-    let device = Device { name: DEVICE, port: 1, link_layer: "Ethernet", active: !table.is_empty(), gids };
+    let (name, link_layer, active) = (DEVICE, "Ethernet", !table.is_empty());
+    let device = Device { name, port: 1, link_layer, active, gids, same_host };
     serde_json::to_writer_pretty(&mut *out, &[device])?;
     writeln!(out)?;
     Ok(())

@@ -13,6 +13,7 @@ mod outcome;
 mod perf;
 mod replay;
 mod run;
+mod same_host;
 mod sim;
 mod stat;
 mod sweep;

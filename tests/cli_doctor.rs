@@ -6,7 +6,12 @@ use std::process::{Command, Output};
 /// Runs the doctor in a network and mount namespace of its own, after `prepare`; none where the system allows
 /// no such namespace.
 fn doctor_after(prepare: &str) -> Option<Output> {
-    let script = format!("ip link set lo up && {prepare} && exec \"$0\" doctor");
+    doctor_through(prepare, "\"$0\" doctor")
+}
+
+/// The same with another command, in which `$0` is the program.
+fn doctor_through(prepare: &str, command: &str) -> Option<Output> {
+    let script = format!("ip link set lo up && {prepare} && exec {command}");
     let unshared = |script: &str| {
         let mut command = Command::new("unshare");
         command.args(["-Urnm", "sh", "-c", script, env!("CARGO_BIN_EXE_pumice")]);
@@ -32,6 +37,54 @@ fn an_ordinary_machine_is_green_and_the_device_was_opened() {
     let Some(output) = doctor_after("mount -t tmpfs none /tmp") else { return };
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(text(&output).contains("bytes arrive by RDMA WRITE"), "{output:?}");
+}
+
+#[test]
+fn the_wire_is_said_and_shared_memory_is_tried() {
+    for wire in ["auto", "udp"] {
+        let prepare = format!("mount -t tmpfs none /tmp && export PUMICE_WIRE={wire}");
+        let Some(output) = doctor_after(&prepare) else { return };
+        let text = text(&output);
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        assert!(
+            text.contains(&format!("PUMICE_WIRE={wire}: packets to this user's other processes")),
+            "{text}"
+        );
+        assert!(text.contains("ok        shared memory   works: sealed memory came through"), "{text}");
+        assert!(text.contains("reaches processes of user 0 in this network namespace (net:["), "{text}");
+    }
+}
+
+/// A program for perl that refuses memfd_create to itself, and then becomes its arguments.
+fn without_memfd_create() -> &'static str {
+    // BPF: load the number of the system call; memfd_create fails with EPERM; all else is allowed.
+    const { assert!(cfg!(target_arch = "x86_64"), "numbers of another architecture's system calls") };
+    "$f = pack('SCCL' x 4, 0x20,0,0,0, 0x15,0,1,319, 0x06,0,0,0x00050001, 0x06,0,0,0x7fff0000); \
+     $p = pack('Sx6P', 4, $f); syscall(157, 38, 1, 0, 0, 0) == 0 or die; \
+     syscall(157, 22, 2, $p) == 0 or die; exec @ARGV"
+}
+
+#[test]
+fn where_shared_memory_is_refused_the_call_and_the_remedy_are_named() {
+    if Command::new("perl").arg("-v").output().is_err() {
+        let _ = writeln!(std::io::stderr(), "**** SKIPPED: a seccomp filter needs perl");
+        return;
+    }
+    let prepare = format!(
+        "mount -t tmpfs none /tmp && export PUMICE_WIRE=auto && set -- perl -e \"{}\" --",
+        without_memfd_create().replace('$', "\\$")
+    );
+    let Some(output) = doctor_through(&prepare, "\"$@\" \"$0\" doctor") else { return };
+    let text = text(&output);
+    // Programs work, by UDP.
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let line = text.lines().find(|line| line.starts_with("warning   shared memory")).unwrap_or_default();
+    assert!(line.contains("all packets go by UDP") && line.contains("memfd_create: "), "{text}");
+    assert!(text.contains("→ Allow memfd_create") && text.contains("bytes arrive by RDMA WRITE"), "{text}");
+    assert!(
+        text.contains("PUMICE_WIRE=auto: packets") && text.contains("UDP, because memory cannot"),
+        "{text}"
+    );
 }
 
 #[test]

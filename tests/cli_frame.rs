@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, Output};
 
+use pumice_device::settings::{WIRE, Wire};
+
 fn pumice(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pumice")).args(arguments).output().expect("the program can be run")
 }
@@ -49,6 +51,40 @@ fn the_device_is_listed_with_loopback_as_a_gid_where_there_is_nothing_else() {
     for (index, gid) in gids.iter().enumerate() {
         assert_eq!(gid["index"], index);
     }
+}
+
+/// `pumice devices -v` with these options, and what the environment says about the wire.
+fn verbose_devices(options: &[&str], wire: Option<&str>) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+    command.args(["devices", "-v"]).args(options).env_remove(WIRE);
+    command.envs(wire.map(|wire| (WIRE, wire))).output().expect("the program can be run")
+}
+
+#[test]
+fn verbose_devices_say_which_wire_is_set_by_what_and_who_is_reached() {
+    for (set, wire, from) in [
+        (Some("auto"), "auto", WIRE),
+        (Some("udp"), "udp", WIRE),
+        (Some(""), Wire::default().name(), "default"),
+        (None, Wire::default().name(), "default"),
+    ] {
+        let devices = json(&verbose_devices(&["--json"], set));
+        let same_host = &devices[0]["same_host"];
+        assert_eq!((&same_host["wire"], &same_host["wire_from"]), (&wire.into(), &from.into()), "{devices}");
+        assert!(same_host["processes"].is_array() && same_host["user"].is_u64(), "{same_host}");
+        // What the machine allows, it says; if it refuses, it says what to do.
+        assert_eq!(same_host["shared_memory"] == true, same_host["obstacle"].is_null(), "{same_host}");
+        assert_eq!(same_host["remedy"].is_null(), same_host["obstacle"].is_null(), "{same_host}");
+        let text = String::from_utf8_lossy(&verbose_devices(&[], set).stdout).into_owned();
+        let words =
+            if from == WIRE { format!("{WIRE}={wire}: ") } else { format!("--wire {wire}, the default: ") };
+        assert!(text.contains(&words) && text.contains("  shared memory  "), "{text}");
+        assert!(text.contains(&format!("processes of user {} in this", same_host["user"])), "{text}");
+    }
+    assert!(json(&pumice(&["devices", "--json"]))[0]["same_host"].is_null(), "without -v nothing is tried");
+    let output = verbose_devices(&[], Some("tcp"));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("it is auto or udp"), "{output:?}");
 }
 
 #[test]

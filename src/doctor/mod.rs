@@ -5,6 +5,7 @@ mod finding;
 mod kernel;
 mod loopback;
 mod port;
+mod same_host;
 
 use std::io::Write;
 use std::path::Path;
@@ -65,6 +66,7 @@ fn examine(proc: &Path, sys: &Path) -> Vec<Finding> {
         )),
     }
     findings.extend(device::device());
+    findings.extend(same_host::same_host());
     findings.extend(loopback::loopback());
     findings.extend(kernel::socket_buffers(proc));
     findings

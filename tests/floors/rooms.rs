@@ -99,12 +99,16 @@ pub(super) const HOUSES: [House; 6] = [
             room("plan", &["plan/"], "what to measure"),
             room(
                 "ground",
-                &["error.rs", "cores.rs", "pattern.rs", "statistics.rs"],
+                &["error.rs", "cores.rs", "machine.rs", "pattern.rs", "statistics.rs"],
                 "errors, cores, contents of messages, medians",
             ),
             room("endpoint", &["endpoint/"], "one end's device, queue pairs and buffers"),
             room("control", &["control/"], "how two ends agree over TCP"),
-            room("rounds", &["rounds/", "raw.rs"], "what an end does in a round; plain UDP as the yardstick"),
+            room(
+                "rounds",
+                &["rounds/", "raw.rs", "memory.rs"],
+                "what an end does in a round; the yardsticks",
+            ),
             room("report", &["report.rs", "pairs.rs"], "what was found"),
             room("ends", &["session/", "server.rs"], "the measuring end and the serving end"),
         ],
@@ -162,7 +166,7 @@ pub(super) const HOUSES: [House; 6] = [
             room("cli", &["cli.rs"], "the grammar of the command line"),
             room(
                 "device commands",
-                &["capture/", "devices.rs", "doctor/", "replay/"],
+                &["capture/", "devices.rs", "doctor/", "replay/", "same_host.rs"],
                 "commands that use the grammar's types",
             ),
         ],

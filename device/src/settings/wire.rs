@@ -1,7 +1,10 @@
 //! How packets reach other processes of this host.
 
+use serde::{Deserialize, Serialize};
+
 /// The medium to processes of this user in this network namespace. To all others it is UDP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Wire {
     /// Rings in shared memory, where both processes can have them, else UDP.
     Auto,

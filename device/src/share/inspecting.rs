@@ -40,6 +40,26 @@ pub fn inspect(port: u16, folder: Option<&Path>, patience: Duration) -> Result<V
     Ok(all)
 }
 
+/// Asks one process, the one with this index and number, about the first of its objects, as many as one
+/// answer holds. None: it is not there, or did not answer within `patience`.
+///
+/// # Errors
+/// As for [`inspect`].
+pub fn inspect_first(
+    port: u16,
+    folder: Option<&Path>,
+    (process, pid): (ProcessIndex, u32),
+    patience: Duration,
+) -> Result<Option<Collected>, ShareError> {
+    let is_it = |sharer: &Sharer| sharer.process == process && sharer.pid == pid;
+    let answers = page(port, folder, patience, &is_it, Cursor::BEGIN)?;
+    Ok(answers.into_iter().find_map(|(_, page)| page).map(|page| {
+        let mut objects = Collected::default();
+        objects.add(Cursor::BEGIN, page);
+        objects
+    }))
+}
+
 /// The first page of a process, and those behind it.
 fn rest(
     port: u16,

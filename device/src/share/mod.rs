@@ -74,6 +74,7 @@ mod simulation;
 mod sockets;
 mod steering;
 pub(crate) mod system;
+mod trial;
 pub(crate) mod wait;
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -83,11 +84,12 @@ use pumice_transport::wire::ProcessIndex;
 
 pub use error::{Holder, ShareError};
 pub use giving::{Obeyed, order};
-pub use inspecting::{Inspected, inspect};
+pub use inspecting::{Inspected, inspect, inspect_first};
 pub use medium::Medium;
 pub use places::runtime_folder;
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};
 pub use report::{Report, reports};
+pub use trial::{RingObstacle, try_ring};
 
 /// The file beside the registry of a UDP port with what the processes of this user count, which the counters
 /// below /sys/class/infiniband are read from.

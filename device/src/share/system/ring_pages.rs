@@ -24,6 +24,14 @@ pub(in crate::share) struct RingPages {
     geometry: Geometry,
 }
 
+/// An error with the call that was refused; fits `map_err`.
+fn refused<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> io::Error {
+    move |error| {
+        let error = error.into();
+        io::Error::new(error.kind(), format!("{call}: {error}"))
+    }
+}
+
 /// Pages as they are handed to another process.
 #[derive(Debug)]
 pub(in crate::share) struct RingFile(OwnedFd);
@@ -44,13 +52,14 @@ impl RingPages {
     /// New pages, all zero. They are reserved now: memory that runs out later must not matter.
     ///
     /// # Errors
-    /// What the system says: no memory, or no such call.
+    /// What the system says, and to which call: no memory, or no such call.
     pub(in crate::share) fn create(geometry: Geometry) -> io::Result<(RingPages, RingFile)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = memfd_create("pumice-ring", flags)?;
-        fallocate(&file, FallocateFlags::empty(), 0, geometry.bytes() as u64)?;
-        fcntl_add_seals(&file, SEALS)?;
-        let pages = RingPages::map(&file, geometry)?;
+        let file = memfd_create("pumice-ring", flags).map_err(refused("memfd_create"))?;
+        fallocate(&file, FallocateFlags::empty(), 0, geometry.bytes() as u64)
+            .map_err(refused("fallocate"))?;
+        fcntl_add_seals(&file, SEALS).map_err(refused("sealing"))?;
+        let pages = RingPages::map(&file, geometry).map_err(refused("mmap"))?;
         Ok((pages, RingFile(file)))
     }
 
