@@ -104,6 +104,109 @@ fn every_latency_is_verified() {
 }
 
 #[test]
+fn shared_memory_is_measured_beside_memory_itself() {
+    let kinds = [
+        (&["--op", "write", "--size", "20000"][..], "memcpy"),
+        (&["--op", "send", "--size", "8"], "cache lines"),
+        (&["--op", "send", "--latency"], "cache lines"),
+        (&["--op", "send", "--latency", "--events"], "futex"),
+        (&["--op", "read", "--latency"], "cache lines"),
+        (&["--op", "write", "--latency", "--passive"], "cache lines"),
+    ];
+    for (kind, yardstick) in kinds {
+        let report = one_report(&[kind, &["--wire", "auto", "--verify"]].concat());
+        let how = [&report["wire"], &report["medium"], &report["yardstick"], &report["verified"]];
+        assert_eq!(how, [&json("auto"), &json("shared memory"), &json(yardstick), &true.into()], "{report}");
+        assert!(report["medium_reason"].is_null() && report["emulated"].is_boolean(), "{report}");
+        for field in ["value", "raw", "ratio", "verified_messages"] {
+            assert!(positive(&report, field), "{kind:?}: {field} in {report}");
+        }
+    }
+}
+
+#[test]
+fn datagrams_have_no_peer_of_whom_the_medium_could_be_said() {
+    let report = one_report(&["--op", "send", "--transport", "ud", "--wire", "auto", "--verify"]);
+    assert_eq!((&report["wire"], &report["medium"]), (&json("auto"), &Value::Null), "{report}");
+    assert!(positive(&report, "value") && report["verified"] == true, "{report}");
+}
+
+#[test]
+fn a_shared_port_says_why_its_packets_go_by_udp() {
+    let options = ["--op", "send", "--latency", "--shared", "--wire", "udp"];
+    let report = one_report(&options);
+    assert_eq!((&report["medium"], &report["yardstick"]), (&json("UDP"), &json("plain UDP")), "{report}");
+    assert_eq!(report["medium_reason"], "this process uses UDP only");
+}
+
+/// Each test with its medium and its yardstick.
+fn what_was_measured(lines: &[Value]) -> Vec<[&str; 3]> {
+    let words = |line| ["test", "medium", "yardstick"].map(|field| word(line, field));
+    lines.iter().map(words).collect()
+}
+
+fn word<'a>(line: &'a Value, field: &str) -> &'a str {
+    line[field].as_str().unwrap_or_else(|| panic!("no {field} in {line}"))
+}
+
+fn json(text: &str) -> Value {
+    text.into()
+}
+
+#[test]
+fn the_suite_measures_both_wires() {
+    let (code, lines, stderr) = short_loop(&[]);
+    assert_eq!(code, Some(0), "{stderr}");
+    let by_udp = ["UDP", "plain UDP"];
+    let [copied, spun, slept] = ["memcpy", "cache lines", "futex"].map(|name| ["shared memory", name]);
+    let latency = "rc_send_latency";
+    let expected = [
+        ("rc_write_bandwidth", by_udp),
+        ("rc_read_bandwidth", by_udp),
+        (latency, by_udp),
+        ("rc_send_latency_events", by_udp),
+        ("rc_write_bandwidth", copied),
+        ("rc_read_bandwidth", copied),
+        (latency, spun),
+        ("rc_send_latency_events", slept),
+    ];
+    let expected = expected.map(|(test, [medium, yardstick])| [test, medium, yardstick]);
+    assert_eq!(what_was_measured(&lines), expected);
+    for line in &lines {
+        for field in ["value", "raw", "ratio", "min", "max"] {
+            assert!(
+                line[field].as_f64().is_some_and(|value| value.is_finite() && value > 0.0),
+                "{field}: {line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn one_test_can_be_measured_on_both_wires_and_the_table_names_them() {
+    let options = ["--op", "atomic", "--latency", "--wire", "both"];
+    let (code, lines, stderr) = short_loop(&options);
+    assert_eq!(code, Some(0), "{stderr}");
+    let media: Vec<&str> = lines.iter().map(|line| word(line, "medium")).collect();
+    assert_eq!(media, ["UDP", "shared memory"]);
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let [own, peer] = addresses();
+    let short = ["loop", "--rounds", "1", "--duration", "0.05", "--addr", &own, "--peer-addr", &peer];
+    let output = perf(&[&short, &options[..]].concat());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut rows = text.lines().skip_while(|line| !line.starts_with("test"));
+    assert!(rows.next().is_some_and(|head| head.contains("medium") && head.ends_with("yardstick")), "{text}");
+    assert!(rows.next().is_some_and(|row| row.contains(" UDP ") && row.contains("plain UDP")), "{text}");
+    assert!(
+        rows.next().is_some_and(|row| row.contains(" shared memory ") && row.contains("cache lines")),
+        "{text}"
+    );
+    // Figures of an emulator are never without this.
+    let says_so = text.starts_with("EMULATED PROCESSORS: latencies here are the emulator's");
+    assert_eq!(lines[0]["emulated"], says_so, "{text}");
+}
+
+#[test]
 fn many_queue_pairs_are_compared_with_one() {
     for count in ["3", "100"] {
         let report =
@@ -120,7 +223,7 @@ fn many_pairs_are_compared_with_one() {
         perf(&["loop", "--json", "--rounds", "1", "--duration", "0.05", "--pairs", "2", "--addr", &own]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
     assert!(positive(&report, "value") && positive(&report, "ratio_one_pair"), "{report}");
-    assert_eq!(report["pairs"], 2);
+    assert_eq!((&report["pairs"], &report["wire"]), (&2.into(), &json("udp")));
 }
 
 #[test]
@@ -168,6 +271,12 @@ impl Drop for Killed {
 
 #[test]
 fn a_server_and_a_client_find_different_addresses_on_one_machine() {
+    for (wire, medium) in [("udp", "UDP"), ("auto", "shared memory")] {
+        client_of_a_server(wire, medium);
+    }
+}
+
+fn client_of_a_server(wire: &str, medium: &str) {
     let [server_address, _] = addresses();
     let free = std::net::TcpListener::bind((server_address.as_str(), 0)).expect("a TCP port");
     let port = free.local_addr().expect("an address").port().to_string();
@@ -183,9 +292,11 @@ fn a_server_and_a_client_find_different_addresses_on_one_machine() {
     assert!(ready.contains(&port), "{ready}");
     let options =
         ["--op", "write", "--size", "64K", "--rounds", "1", "--duration", "0.02", "--verify", "--json"];
-    let output = perf(&[&["client", &server_address, "--oob-port", &port], &options[..]].concat());
+    let client = ["client", &server_address, "--oob-port", &port, "--wire", wire];
+    let output = perf(&[&client, &options[..]].concat());
     assert!(output.status.success(), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("one line of JSON");
     assert!(positive(&report, "verified_bytes") && report["raw"].is_null(), "{report}");
+    assert!(report["medium"] == medium && report["yardstick"].is_null(), "{report}");
     assert!(server.0.wait().expect("it was started").success());
 }

@@ -24,25 +24,33 @@ pub(crate) fn reach(host: &str, port: u16) -> Result<TcpStream, String> {
 ///
 /// # Errors
 /// A sentence.
-pub(crate) fn open(plan: &Plan, stream: TcpStream, settings: &EndSettings) -> Result<Session, String> {
-    let options = SessionOptions { address: settings.addr, capture: settings.capture.clone() };
+pub(crate) fn open(
+    plan: &Plan,
+    stream: TcpStream,
+    settings: &EndSettings,
+    second_core: Option<usize>,
+) -> Result<Session, String> {
+    let (address, capture) = (settings.addr, settings.capture.clone());
+    let options = SessionOptions { address, capture, second_core };
     Session::open(plan, stream, &options).map_err(|error| in_words(&error))
 }
 
-/// Measures plans one after the other, each with a session of its own, and reports each.
+/// Measures plans one after the other, each with a session of its own, and reports each. `second_core` is
+/// that of the second thread of yardsticks.
 ///
 /// # Errors
 /// A sentence.
 pub(crate) fn measure(
     plans: &[Plan],
     settings: &EndSettings,
+    second_core: Option<usize>,
     connect: &dyn Fn() -> Result<TcpStream, String>,
     out: &mut dyn Write,
 ) -> Result<(), String> {
     let mut reporter = Reporter::new(settings.json);
     let unwritten = |error: io::Error| format!("the report cannot be written: {error}");
     for plan in plans {
-        let mut session = open(plan, connect()?, settings)?;
+        let mut session = open(plan, connect()?, settings, second_core)?;
         let bar = progress(plan, settings.json);
         let report = session.run(&mut after_round(plan, &bar)).map_err(|error| in_words(&error))?;
         reporter.print(&report, out).map_err(unwritten)?;

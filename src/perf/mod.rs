@@ -49,9 +49,9 @@ fn run_server(options: &ServerOptions) -> Result<Outcome, String> {
 }
 
 fn run_client(options: &ClientOptions, out: &mut dyn Write) -> Result<Outcome, String> {
-    let plan = options.test.plan(options.raw, None)?;
+    let plans = options.test.described(options.raw, None)?;
     let connect = || measure::reach(&options.host, options.oob_port);
-    measure::measure(&[plan], &options.end, &connect, out)?;
+    measure::measure(&plans, &options.end, None, &connect, out)?;
     Ok(Outcome::Good)
 }
 
@@ -79,7 +79,7 @@ fn run_loop(options: &LoopOptions, out: &mut dyn Write) -> Result<Outcome, Strin
     let serve = Task::Serve { address: peer, core: peer_core };
     let mut server_end = End::start(&serve, &peer_wrapper, Reader::Parent)?;
     let Listening { at } = server_end.answer()?;
-    let measure = Task::Measure { server: at, plans, settings, core: own_core };
+    let measure = Task::Measure { server: at, plans, settings, cores: [own_core, peer_core] };
     let good = End::start(&measure, &own_wrapper, Reader::User)?.wait()?;
     // What went wrong, the measuring end has said.
     Ok(if good { Outcome::Good } else { Outcome::Bad })
@@ -96,10 +96,10 @@ fn run_end(task: &str, out: &mut dyn Write) -> Result<Outcome, String> {
             // Clients are told what is wrong, and say it.
             return Err(in_words(&server.serve(&mut |_| {})));
         }
-        Task::Measure { server, plans, settings, core } => {
+        Task::Measure { server, plans, settings, cores: [core, second] } => {
             process::end_with_parent();
             cores::pin(core);
-            measure::measure(&plans, &settings, &|| connect(server), out)?;
+            measure::measure(&plans, &settings, second, &|| connect(server), out)?;
         }
         Task::Exchange { server, plan, settings } => {
             pairs::exchange(connect(server)?, &plan, &settings, out)?

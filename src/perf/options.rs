@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use pumice_device::settings::Wire;
 use pumice_perf::{DEFAULT_PORT, Operation, Service};
 use serde::{Deserialize, Serialize};
 
@@ -23,11 +24,13 @@ pub(crate) enum Role {
     /// if that is the server's own because both run on one machine, the next loopback address after
     /// 127.0.0.1: only one of them can have UDP port 4791 of an address.
     Client(ClientOptions),
-    /// Measure between two processes of this machine, against plain UDP in the same run
+    /// Measure between two processes of this machine, against plain UDP or plain memory in the same run
     ///
-    /// Every test alternates with plain UDP of the same sizes, and the ratio is the median of the rounds'
-    /// ratios: absolute numbers of a busy or virtual machine mean little. Without --op, a suite of a few
-    /// seconds measures RC WRITE and READ of 1 MiB and the latency of RC SEND.
+    /// Every test alternates with a yardstick: plain UDP of the same sizes or, where packets go through
+    /// shared memory, cache lines on which two threads spin, a futex on which they sleep, or memcpy. The
+    /// ratio is the median of the rounds' ratios: absolute numbers of a busy or virtual machine mean little.
+    /// Without --op, a suite of about 20 seconds measures RC WRITE and READ of 1 MiB and the latency of RC
+    /// SEND, polling and sleeping, on both wires.
     Loop(LoopOptions),
     /// One end of a loop
     #[command(name = "__end", hide = true)]
@@ -58,7 +61,7 @@ pub(crate) struct ClientOptions {
     pub(crate) test: TestOptions,
     #[command(flatten)]
     pub(crate) end: EndSettings,
-    /// Measure plain UDP alternately, and report ratios
+    /// Measure plain UDP alternately, or memory if that carries the packets, and report ratios
     #[arg(long)]
     pub(crate) raw: bool,
 }
@@ -121,11 +124,16 @@ pub(crate) struct TestOptions {
     /// Share the UDP port with other processes, as unmodified programs do
     #[arg(long)]
     pub(crate) shared: bool,
+    /// What carries packets between processes of this user on one host: auto (shared memory, in a shared UDP
+    /// port), udp, or both in turns [default: both for the suite of a loop, what programs have with --shared,
+    /// else udp]
+    #[arg(long, value_enum, value_name = "WIRE")]
+    pub(crate) wire: Option<WireName>,
     /// Check every byte at its destination: whole numbered messages before each round, and the final
     /// contents of all buffers after it
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Seconds of all rounds together, plain UDP not counted [default: 0.25 per round]
+    /// Seconds of all rounds together, yardsticks not counted [default: 0.25 per round]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) duration: Option<f64>,
     /// Rounds
@@ -151,6 +159,28 @@ pub(crate) struct EndSettings {
 pub(crate) struct EndOptions {
     /// JSON
     pub(crate) task: String,
+}
+
+/// What carries packets, as the command line names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WireName {
+    /// Shared memory where both processes can have it, else UDP
+    Auto,
+    /// UDP
+    Udp,
+    /// Each test by UDP, then by shared memory
+    Both,
+}
+
+impl WireName {
+    /// The wires that it stands for.
+    pub(crate) fn wires(self) -> Vec<Wire> {
+        match self {
+            WireName::Auto => vec![Wire::Auto],
+            WireName::Udp => vec![Wire::Udp],
+            WireName::Both => vec![Wire::Udp, Wire::Auto],
+        }
+    }
 }
 
 /// An operation, as the command line names it.

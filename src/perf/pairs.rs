@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::measure::{after_round, open};
 use super::options::{EndSettings, LoopOptions, OperationName};
 use super::process::{End, Listening, Reader, Task};
-use super::report::progress;
+use super::report::{EMULATED, progress};
 use super::wording::in_words;
 use crate::outcome::Outcome;
 
@@ -50,11 +50,17 @@ pub(crate) fn run(count: u16, options: &LoopOptions, out: &mut dyn Write) -> Res
     let mut test = options.test.clone();
     test.op.get_or_insert(OperationName::Send);
     test.latency = true;
-    let plan = test.plan(false, None)?;
+    let plans = test.described(false, None)?;
     let base = match options.end.addr.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)) {
         IpAddr::V4(base) if base.is_loopback() => base,
         other => return Err(format!("pairs need IPv4 loopback addresses, from --addr on; {other} is none")),
     };
+    plans.iter().try_for_each(|plan| measure(count, base, plan, options.end.json, out))?;
+    Ok(Outcome::Good)
+}
+
+/// Pairs of processes from this address on, for one plan.
+fn measure(count: u16, base: Ipv4Addr, plan: &Plan, json: bool, out: &mut dyn Write) -> Result<(), String> {
     let mut servers = Vec::new();
     let mut clients = Vec::new();
     for pair in 0..u32::from(count) {
@@ -66,22 +72,26 @@ pub(crate) fn run(count: u16, options: &LoopOptions, out: &mut dyn Write) -> Res
         let task = Task::Exchange { server: at, plan: plan.clone(), settings };
         clients.push(End::start(&task, &[], Reader::Parent)?);
     }
-    let bar = progress(&plan, options.end.json);
-    let report = pairs::compare(&plan, &mut clients, &mut after_round(&plan, &bar))?;
-    if options.end.json {
-        say(&report, out)?;
-    } else {
-        print(&report, &plan, out).map_err(unwritten)?;
-    }
-    Ok(Outcome::Good)
+    let bar = progress(plan, json);
+    let report = pairs::compare(plan, &mut clients, &mut after_round(plan, &bar))?;
+    if json { say(&report, out) } else { print(&report, plan, out).map_err(unwritten) }
 }
 
 fn print(report: &PairsReport, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    if report.emulated {
+        writeln!(out, "{EMULATED}")?;
+    }
     writeln!(
         out,
-        "{}: {} pairs of processes exchange {} B: {:.0} round trips/s in all, {:.2} times those of one pair \
-        alone ({:.0}/s)",
-        report.test, report.pairs, plan.size_bytes, report.value, report.ratio_one_pair, report.one_pair
+        "{}, --wire {}: {} pairs of processes exchange {} B: {:.0} round trips/s in all, {:.2} times those \
+        of one pair alone ({:.0}/s)",
+        report.test,
+        report.wire.name(),
+        report.pairs,
+        plan.size_bytes,
+        report.value,
+        report.ratio_one_pair,
+        report.one_pair
     )
 }
 
@@ -96,7 +106,7 @@ pub(crate) fn exchange(
     out: &mut dyn Write,
 ) -> Result<(), String> {
     debug_assert_eq!(plan.quantity, Quantity::Latency);
-    let mut session = open(plan, stream, settings)?;
+    let mut session = open(plan, stream, settings, None)?;
     for line in io::stdin().lock().lines() {
         let line = line.map_err(|error| format!("standard input failed: {error}"))?;
         let go: Go = serde_json::from_str(&line).map_err(|error| error.to_string())?;

@@ -1,19 +1,31 @@
 //! The plans that options stand for.
 
+use pumice_device::settings::Wire;
 use pumice_perf::{Operation, Plan, Service};
 use pumice_transport::types::Mtu;
 
-use super::options::{OperationName, ServiceName, TestOptions};
+use super::options::{OperationName, ServiceName, TestOptions, WireName};
 use super::wording::plan_in_words;
 
 const SECONDS_PER_ROUND: f64 = 0.25;
 
 impl TestOptions {
-    /// The one test that the options describe.
+    /// The one test that the options describe, on each wire.
     ///
     /// # Errors
     /// A sentence that says what does not fit together.
-    pub(crate) fn plan(&self, raw: bool, link_mtu: Option<u16>) -> Result<Plan, String> {
+    pub(crate) fn described(&self, raw: bool, link_mtu: Option<u16>) -> Result<Vec<Plan>, String> {
+        // Programs on libpumice.so share their UDP ports, and have the default.
+        let usual = || vec![if self.shared { Wire::default() } else { Wire::Udp }];
+        let wires = self.wire.map_or_else(usual, WireName::wires);
+        wires.into_iter().map(|wire| self.plan(raw, wire, link_mtu)).collect()
+    }
+
+    /// The one test that the options describe, on this wire.
+    ///
+    /// # Errors
+    /// As [`described`](TestOptions::described).
+    fn plan(&self, raw: bool, wire: Wire, link_mtu: Option<u16>) -> Result<Plan, String> {
         let operation = self.op.map_or(Operation::Write, Operation::from);
         let service = Service::from(self.transport);
         let builder = match self.latency {
@@ -29,25 +41,35 @@ impl TestOptions {
             .events(self.events)
             .passive(self.passive)
             .shared(self.shared)
+            .wire(wire)
             .verify(self.verify)
             .raw(raw)
             .rounds(self.rounds, self.round_seconds());
         builder.build().map_err(|error| plan_in_words(&error))
     }
 
-    /// The tests of a loop: the one described, or the suite if none is.
+    /// The tests of a loop: the one described, or the suite if none is. Namespaces have a `link_mtu`, and
+    /// share no memory.
     ///
     /// # Errors
-    /// As [`plan`](TestOptions::plan).
+    /// As [`described`](TestOptions::described).
     pub(crate) fn plans(&self, link_mtu: Option<u16>) -> Result<Vec<Plan>, String> {
         let described = self.op.is_some() || self.size.is_some() || self.latency || self.qps != 1;
         if described || self.transport != ServiceName::Rc {
-            return Ok(vec![self.plan(true, link_mtu)?]);
+            return self.described(true, link_mtu);
         }
-        let suite =
-            [(OperationName::Write, false), (OperationName::Read, false), (OperationName::Send, true)];
-        let with = |(op, latency)| TestOptions { op: Some(op), latency, ..self.clone() }.plan(true, link_mtu);
-        suite.into_iter().map(with).collect()
+        let suite = [
+            (OperationName::Write, false, self.events),
+            (OperationName::Read, false, self.events),
+            (OperationName::Send, true, false),
+            (OperationName::Send, true, true),
+        ];
+        let usual = if link_mtu.is_some() { WireName::Udp } else { WireName::Both };
+        let wires = self.wire.unwrap_or(usual).wires();
+        let test = |wire, (op, latency, events)| {
+            TestOptions { op: Some(op), latency, events, ..self.clone() }.plan(true, wire, link_mtu)
+        };
+        wires.into_iter().flat_map(|wire| suite.map(|of| test(wire, of))).collect()
     }
 
     fn round_seconds(&self) -> f64 {

@@ -17,7 +17,8 @@ pub(crate) enum Task {
     /// Serve clients with a device at this address; says where it listens.
     Serve { address: IpAddr, core: Option<usize> },
     /// Measure against a server and report.
-    Measure { server: SocketAddr, plans: Vec<Plan>, settings: EndSettings, core: Option<usize> },
+    /// `cores`: its own, and that of a second thread for yardsticks.
+    Measure { server: SocketAddr, plans: Vec<Plan>, settings: EndSettings, cores: [Option<usize>; 2] },
     /// Connect to a server, then exchange messages whenever told for how long.
     Exchange { server: SocketAddr, plan: Plan, settings: EndSettings },
 }

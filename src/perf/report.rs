@@ -3,7 +3,12 @@
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use pumice_device::settings::Wire;
 use pumice_perf::{Plan, Report};
+
+/// What is said above figures of a machine whose processors are a program.
+pub(crate) const EMULATED: &str =
+    "EMULATED PROCESSORS: latencies here are the emulator's, the figures mean nothing, and ratios little";
 
 /// Writes reports as they come.
 #[derive(Debug)]
@@ -35,25 +40,35 @@ impl Reporter {
         }
         if !self.headed {
             self.headed = true;
-            let (test, size, value) = ("test", "size", "value");
+            if report.emulated {
+                writeln!(out, "{EMULATED}")?;
+            }
+            let (test, size, medium, value) = ("test", "size", "medium", "value");
             writeln!(
                 out,
-                "{test:<24} {size:>7} {value:>13} {:>10} {:>9} {:>7} {:>6} {:>6}",
-                "p99", "plain UDP", "ratio", "lost", "again"
+                "{test:<24} {size:>6} {medium:<13} {value:>13} {:>8} {:>8} {:>6} {:>5} {:>5}  yardstick",
+                "p99", "raw", "ratio", "lost", "again"
             )?;
         }
+        self.print_row(report, out)
+    }
+
+    fn print_row(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
         let value = format!("{:.2} {}", report.value, report.unit);
+        // Datagrams have no peer of whom the device could say it.
+        let medium = report.medium.as_deref().unwrap_or(report.wire.name());
         write!(
             out,
-            "{:<24} {:>7} {value:>13} {:>10} {:>9} {:>7} {:>6} {:>6}",
+            "{:<24} {:>6} {medium:<13} {value:>13} {:>8} {:>8} {:>6} {:>5} {:>5}  {}",
             report.test,
             size_text(report.size_bytes),
             number(report.p99),
             number(report.raw),
             number(report.ratio),
             report.lost,
-            report.retransmitted
+            report.retransmitted,
+            report.yardstick.unwrap_or("-")
         )?;
         if let Some(ratio) = report.ratio_p99 {
             write!(out, "  p99 ratio {ratio:.2}")?;
@@ -63,6 +78,9 @@ impl Reporter {
         }
         if let Some(ratio) = report.ratio_one_qp {
             write!(out, "  {ratio:.2} of one QP")?;
+        }
+        if let Some(reason) = report.medium_reason.as_deref().filter(|_| report.wire == Wire::Auto) {
+            write!(out, "  UDP because {reason}")?;
         }
         writeln!(out)?;
         out.flush()

@@ -3,8 +3,9 @@
 //!
 //! Two ends, one device each, agree over TCP: a [`Server`] takes its part in the rounds that a [`Session`]
 //! asks for. What is measured is a [`Plan`], what was found a [`Report`]. Each round of the device's may be
-//! followed by one of plain UDP: only ratios from the same run mean something on a machine that others use
-//! too. The ends may be threads of one process, as here, or processes on two machines:
+//! followed by one of plain UDP or, if the packets go through shared memory, of memory: only ratios from the
+//! same run mean something on a machine that others use too. The ends may be threads of one process, as here,
+//! or processes on two machines:
 //!
 //! ```
 //! use std::net::TcpStream;
@@ -48,6 +49,8 @@ mod control;
 pub mod cores;
 mod endpoint;
 mod error;
+pub mod machine;
+mod memory;
 pub mod pairs;
 mod pattern;
 mod plan;

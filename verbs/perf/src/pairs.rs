@@ -1,7 +1,9 @@
 //! Several pairs of ends that exchange messages at the same time.
 
+use pumice_device::settings::Wire;
 use serde::Serialize;
 
+use crate::machine::is_emulated;
 use crate::plan::Plan;
 use crate::statistics::median;
 
@@ -34,6 +36,10 @@ pub struct PairsReport {
     pub value: f64,
     /// "round trips/s".
     pub unit: &'static str,
+    /// How packets may go to a process of the same user on the same host.
+    pub wire: Wire,
+    /// Whether the processors of the machine are a program.
+    pub emulated: bool,
     /// Pairs.
     pub pairs: usize,
     /// Round trips per second of one pair alone: the median of the rounds.
@@ -70,6 +76,8 @@ pub fn compare<P: Pair>(
         test: format!("{}_{}_pairs", plan.service.name(), plan.operation.name()),
         value: median(&all),
         unit: "round trips/s",
+        wire: plan.wire,
+        emulated: is_emulated(),
         pairs: pairs.len(),
         one_pair: median(&one),
         ratio_one_pair: median(&ratios),

@@ -1,8 +1,10 @@
 //! What a measurement found.
 
+use pumice_device::settings::Wire;
 use serde::Serialize;
 
-use crate::endpoint::Traffic;
+use crate::endpoint::{Medium, Traffic};
+use crate::machine::is_emulated;
 use crate::plan::Plan;
 use crate::statistics::{Percentiles, least, median, most};
 
@@ -14,7 +16,7 @@ pub(crate) struct Measured {
     pub(crate) p99: Option<f64>,
     pub(crate) raw: Option<f64>,
     pub(crate) raw_p99: Option<f64>,
-    /// Plain UDP's full round trip, where `raw` is half of it.
+    /// The yardstick's full round trip, where `raw` is half of it.
     pub(crate) raw_round_trip: Option<f64>,
     /// The same with one queue pair.
     pub(crate) one_qp: Option<f64>,
@@ -25,14 +27,22 @@ impl Measured {
         (self.value, self.p99) = (times.p50, Some(times.p99));
     }
 
-    pub(crate) fn set_raw_times(&mut self, times: Percentiles) {
+    /// The yardstick's round trips; none: it has none for this round.
+    pub(crate) fn set_raw_round_trips(&mut self, plan: &Plan, times: Option<Percentiles>) {
+        let Some(round_trip) = times else { return };
+        // One way; a WRITE's completion is compared with it too when the target is passive.
+        let one_way = plan.ping_pong() || plan.passive;
+        let times = round_trip.scaled(if one_way { 0.5 } else { 1.0 });
         (self.raw, self.raw_p99) = (Some(times.p50), Some(times.p99));
+        self.raw_round_trip = Some(round_trip.p50).filter(|_| !plan.ping_pong());
     }
 }
 
-/// What was checked and what went wrong on the way, over all rounds.
-#[derive(Debug, Clone, Copy, Default)]
+/// What was checked and what went wrong on the way, over all rounds, and how they were measured.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Totals {
+    pub(crate) medium: Option<Medium>,
+    pub(crate) yardstick: Option<&'static str>,
     pub(crate) messages: u64,
     /// Messages whose bytes were all compared.
     pub(crate) checked_messages: u64,
@@ -41,8 +51,8 @@ pub(crate) struct Totals {
     pub(crate) traffic: [Traffic; 2],
 }
 
-/// What a measurement found. Ratios to plain UDP are medians of the rounds' ratios, because only rounds that
-/// follow each other mean something on a machine that others use too; they are none without
+/// What a measurement found. Ratios to the yardstick are medians of the rounds' ratios, because only rounds
+/// that follow each other mean something on a machine that others use too; they are none without
 /// [`PlanBuilder::raw`](crate::PlanBuilder::raw).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -53,6 +63,16 @@ pub struct Report {
     pub value: f64,
     /// Unit of all values: [`Quantity::unit`](crate::Quantity::unit).
     pub unit: &'static str,
+    /// How packets may go to a process of the same user on the same host.
+    pub wire: Wire,
+    /// What carried this end's packets: "shared memory" or "UDP". None: the device does not say it, because
+    /// the queue pairs have no peer (UD).
+    pub medium: Option<String>,
+    /// Why that was UDP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub medium_reason: Option<String>,
+    /// Whether the processors of the machine are a program: latencies are then the emulator's.
+    pub emulated: bool,
     /// Payload of a message.
     pub size_bytes: usize,
     /// Path MTU.
@@ -72,19 +92,24 @@ pub struct Report {
     /// Median of the rounds' p99 of latencies, in `unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99: Option<f64>,
-    /// Plain UDP's value, in `unit`.
+    /// What the values are compared with: "plain UDP" or, if packets went through shared memory, "cache
+    /// lines" (two threads spin on them), "futex" (two threads sleep on it) or "memcpy" (of 1 MiB, by one
+    /// thread).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub yardstick: Option<&'static str>,
+    /// The yardstick's value, in `unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw: Option<f64>,
-    /// The device's value by plain UDP's.
+    /// The device's value by the yardstick's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// Plain UDP's p99, in `unit`.
+    /// The yardstick's p99, in `unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw_p99: Option<f64>,
-    /// The device's p99 by plain UDP's.
+    /// The device's p99 by the yardstick's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_p99: Option<f64>,
-    /// The device's latency by plain UDP's full round trip, where that is the better comparison.
+    /// The device's latency by the yardstick's full round trip, where that is the better comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_round_trip: Option<f64>,
     /// The value with all queue pairs by that with one, where there are several.
@@ -129,6 +154,11 @@ impl Report {
             test: plan.name(),
             value: median(&values),
             unit: plan.quantity.unit(),
+            wire: plan.wire,
+            medium: totals.medium.as_ref().map(|medium| medium.name.clone()),
+            medium_reason: totals.medium.as_ref().and_then(|medium| medium.reason.clone()),
+            emulated: is_emulated(),
+            yardstick: totals.yardstick,
             size_bytes: plan.size_bytes,
             mtu_bytes: plan.mtu_bytes,
             qps: plan.qp_count,

@@ -24,7 +24,7 @@ fn serving(address: IpAddr, wording: fn(&PerfError) -> String) -> Server {
 
 fn open(plan: &Plan, server: &Server, address: IpAddr) -> Result<Session, PerfError> {
     let stream = TcpStream::connect(server.local_addr().expect("it listens")).expect("it listens");
-    Session::open(plan, stream, &SessionOptions { address: Some(address), capture: None })
+    Session::open(plan, stream, &SessionOptions { address: Some(address), ..SessionOptions::default() })
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_server_of_something_else_is_an_error() {
             stream.write_all(b"220 mail\r\n").expect("the client reads");
         });
         let plan = Plan::latency(Operation::Send, Service::Rc).build().expect("it can be measured");
-        let options = SessionOptions { address: Some(own), capture: None };
+        let options = SessionOptions { address: Some(own), ..SessionOptions::default() };
         let stream = TcpStream::connect(to).expect("it listens");
         let error = Session::open(&plan, stream, &options).expect_err("no server of measurements");
         assert!(matches!(error, PerfError::Control(_)), "{error:?}");

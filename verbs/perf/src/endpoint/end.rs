@@ -98,7 +98,7 @@ fn open_device(
 ) -> Result<Device> {
     let told = first_failure.clone();
     // Each end has an address of its own, so it need not share the port.
-    let mut options = DeviceOptions::new().exclusive(!plan.shared).addresses([address]);
+    let mut options = DeviceOptions::new().exclusive(!plan.shared).wire(plan.wire).addresses([address]);
     options = options.explain(move |qpn, cause| told.told(qpn, cause));
     if let Some(file) = capture {
         options = options.capture(file);

@@ -1,5 +1,7 @@
 //! Descriptions of measurements, with defaults that suit each other.
 
+use pumice_device::settings::Wire;
+
 use super::check::PlanError;
 use super::{MAX_OUTSTANDING, Operation, Plan, Quantity, Service};
 
@@ -23,7 +25,7 @@ impl Plan {
     /// Measures how much passes per second: bandwidth, or the rate of messages shorter than 512 bytes.
     /// Defaults: messages of 1 MiB (64 KiB on UC, the path MTU on UD, 8 bytes of atomics), a path MTU of
     /// 4096 bytes, one queue pair, requests posted one by one, 5 rounds of 0.25 s, the devices polled,
-    /// nothing verified, no plain UDP.
+    /// nothing verified, no plain UDP, packets by UDP on ports that the devices do not share.
     pub fn throughput(operation: Operation, service: Service) -> PlanBuilder {
         PlanBuilder::new(operation, service, Quantity::Bandwidth)
     }
@@ -49,6 +51,7 @@ impl PlanBuilder {
             events: false,
             passive: false,
             shared: false,
+            wire: Wire::Udp,
             verify: false,
             raw: false,
             rounds: 5,
@@ -106,6 +109,13 @@ impl PlanBuilder {
         self
     }
 
+    /// How packets reach the other end if it is a process of the same user on the same host; by default by
+    /// UDP. [`Wire::Auto`] means [`shared`](PlanBuilder::shared), too.
+    pub fn wire(mut self, wire: Wire) -> PlanBuilder {
+        self.plan.wire = wire;
+        self
+    }
+
     /// Check every byte at its destination: whole numbered messages before each round, and the final contents
     /// of all buffers after it.
     pub fn verify(mut self, verify: bool) -> PlanBuilder {
@@ -113,7 +123,7 @@ impl PlanBuilder {
         self
     }
 
-    /// Alternate with rounds of plain UDP, and report ratios.
+    /// Alternate with rounds of plain UDP, or of memory if that carries the packets, and report ratios.
     pub fn raw(mut self, raw: bool) -> PlanBuilder {
         self.plan.raw = raw;
         self
@@ -143,6 +153,7 @@ impl PlanBuilder {
         if !latency && plan.size_bytes < RATE_BELOW_BYTES {
             plan.quantity = Quantity::Rate;
         }
+        plan.shared |= plan.wire == Wire::Auto;
         plan.post_list = self.post_list.unwrap_or(1);
         plan.depth = self.depth.unwrap_or_else(|| default_depth(plan.size_bytes, plan.post_list, latency));
         plan.check().map(|()| plan)

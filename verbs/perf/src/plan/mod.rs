@@ -3,6 +3,7 @@
 mod builder;
 mod check;
 
+use pumice_device::settings::Wire;
 use serde::{Deserialize, Serialize};
 
 pub use builder::PlanBuilder;
@@ -107,14 +108,23 @@ pub struct Plan {
     pub passive: bool,
     /// Whether the devices share their UDP ports with other processes, as libpumice.so does.
     pub shared: bool,
+    /// How packets reach the other end if it is a process of the same user on the same host; by anything but
+    /// UDP only with `shared`.
+    #[serde(default = "udp")]
+    pub wire: Wire,
     /// Whether every byte is checked at its destination.
     pub verify: bool,
-    /// Whether rounds of plain UDP alternate with those of the device.
+    /// Whether rounds of plain UDP, or of memory, alternate with those of the device.
     pub raw: bool,
     /// Timed rounds.
     pub rounds: usize,
     /// Length of a timed round, in seconds.
     pub round_seconds: f64,
+}
+
+/// The wire of clients that know no other.
+fn udp() -> Wire {
+    Wire::Udp
 }
 
 /// Requests that all queue pairs together may have outstanding: what the receiving side has room for.
@@ -191,6 +201,7 @@ pub(crate) mod tests {
             events: false,
             passive: false,
             shared: false,
+            wire: Wire::Udp,
             verify: false,
             raw: false,
             rounds: 1,

@@ -13,7 +13,7 @@ use crate::raw::{RawEnd, Stream};
 use crate::report::Measured;
 
 impl Session {
-    pub(super) fn raw_round(&mut self, duration: Duration, measured: &mut Measured) -> Result<()> {
+    pub(super) fn plain_udp_round(&mut self, duration: Duration, measured: &mut Measured) -> Result<()> {
         let Some((mut raw, peer)) = self.raw.take() else { return Ok(()) };
         let outcome = self.raw_with(&mut raw, peer, duration, measured);
         self.raw = Some((raw, peer));
@@ -41,14 +41,7 @@ impl Session {
             self.stop(0)?;
             // A machine that is busy with other work may lose every datagram of a round: this round has no
             // yardstick then.
-            let Some(times) = times else { return Ok(()) };
-            measured.raw_round_trip = Some(times.p50);
-            // One way; a WRITE's completion is compared with it too when the target is passive.
-            let one_way = self.plan.ping_pong() || self.plan.passive;
-            measured.set_raw_times(times.scaled(if one_way { 0.5 } else { 1.0 }));
-            if self.plan.ping_pong() {
-                measured.raw_round_trip = None;
-            }
+            measured.set_raw_round_trips(&self.plan, times);
             return Ok(());
         }
         let singles = self.plan.quantity == Quantity::Rate;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::address::device_address;
+use super::yardstick::Yardstick;
 use crate::control::{Contents, Control, Reply, Request, Round, VERSION, unexpected};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Medium};
 use crate::error::{PerfError, Result};
 use crate::pattern::Tag;
 use crate::plan::{Operation, Plan, Quantity, Service};
@@ -27,6 +28,8 @@ pub struct SessionOptions {
     pub address: Option<IpAddr>,
     /// A file for the device's packets, as pcapng; an old one is replaced.
     pub capture: Option<PathBuf>,
+    /// Core of a second thread for the yardsticks of one host, from 0; by default any.
+    pub second_core: Option<usize>,
 }
 
 /// One measurement with one server.
@@ -37,6 +40,9 @@ pub struct Session {
     pub(super) end: Endpoint,
     /// With the address of the server's.
     pub(super) raw: Option<(RawEnd, SocketAddr)>,
+    /// What carried packets to the other end when it was asked for.
+    pub(super) medium: Option<Medium>,
+    pub(super) second_core: Option<usize>,
     pub(super) times: Times,
     pub(super) next_tag: Tag,
     pub(super) totals: Totals,
@@ -67,7 +73,8 @@ impl Session {
             other => return Err(unexpected(&other)),
         }
         let (times, totals) = (Times::new(), Totals::default());
-        Ok(Session { plan: plan.clone(), control, end, raw, times, next_tag: 1, totals })
+        let (plan, second_core) = (plan.clone(), options.second_core);
+        Ok(Session { plan, control, end, raw, medium: None, second_core, times, next_tag: 1, totals })
     }
 
     /// Measures: a warm-up, then all rounds of the plan, about `rounds` × `round_seconds` (as long again with
@@ -83,7 +90,7 @@ impl Session {
     fn all_rounds(&mut self, after_round: &mut dyn FnMut(usize)) -> Result<Report> {
         let duration = Duration::from_secs_f64(self.plan.round_seconds);
         let mut rounds = Vec::with_capacity(self.plan.rounds);
-        self.ours(WARM_UP.min(duration), self.plan.qp_count)?;
+        self.warm_up(WARM_UP.min(duration))?;
         for _ in 0..self.plan.rounds {
             if self.plan.verify {
                 self.checked_phase()?;
@@ -102,6 +109,9 @@ impl Session {
         };
         self.end.settle(false)?;
         self.totals.traffic = [self.end.traffic(), peer];
+        let yardstick = Yardstick::of(&self.plan, self.medium.as_ref());
+        self.totals.yardstick = Some(yardstick.name()).filter(|_| self.plan.raw);
+        self.totals.medium = self.end.medium();
         Ok(Report::new(&self.plan, &rounds, &self.totals))
     }
 
@@ -119,7 +129,7 @@ impl Session {
     }
 
     /// A timed round of our own.
-    fn ours(&mut self, duration: Duration, qp_count: usize) -> Result<Measured> {
+    pub(super) fn ours(&mut self, duration: Duration, qp_count: usize) -> Result<Measured> {
         let tag = self.prepare()?;
         self.start(Round::Ours { contents: Contents::Same { tag } })?;
         let mut measured = Measured::default();

@@ -1,0 +1,308 @@
+//! The yardsticks of one host: what two threads of this process reach through memory with nothing on top. A
+//! second process would have the same cache lines and the same futex.
+
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::futex;
+
+use crate::cores;
+use crate::statistics::{Percentiles, Times};
+
+const LINE_BYTES: usize = 64;
+const WORD_BYTES: usize = size_of::<u64>();
+/// Messages that a stream has under way at most, and after how many the receiver says what it has taken.
+const STREAM_SLOTS: usize = 1024;
+const MESSAGES_PER_CREDIT: u64 = 64;
+/// Bytes of a copy, and of the memory from which and to which is copied: more than caches hold.
+const COPY_BYTES: usize = 1 << 20;
+const COPIED_MEMORY_BYTES: usize = 64 << 20;
+
+/// The second thread, and how both wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pair {
+    /// Its core; where the scheduler puts it when none.
+    pub(crate) core: Option<usize>,
+    yields: bool,
+}
+
+impl Pair {
+    /// A second thread on this core.
+    pub(crate) fn on(core: Option<usize>) -> Pair {
+        // On one core, spinning keeps the other thread from running.
+        let yields = thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
+        Pair { core, yields }
+    }
+
+    fn idle(self) {
+        if self.yields { thread::yield_now() } else { spin_loop() }
+    }
+
+    /// Round trips of messages that both threads spin for, each message in as few cache lines as hold it.
+    pub(crate) fn spin(
+        self,
+        size_bytes: usize,
+        duration: Duration,
+        times: &mut Times,
+    ) -> Option<Percentiles> {
+        let (there, back) = (Slot::new(size_bytes), Slot::new(size_bytes));
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                cores::pin(self.core);
+                for sequence in 1.. {
+                    while !there.take(sequence) {
+                        if over.load(Ordering::Relaxed) {
+                            return;
+                        }
+                        self.idle();
+                    }
+                    back.put(sequence);
+                }
+            });
+            let mut sequence = 0;
+            let percentiles = round_trips(duration, times, || {
+                sequence += 1;
+                there.put(sequence);
+                while !back.take(sequence) {
+                    self.idle();
+                }
+            });
+            over.store(true, Ordering::Relaxed);
+            percentiles
+        })
+    }
+
+    /// Round trips of two threads that sleep on a futex and wake each other.
+    pub(crate) fn sleep(self, duration: Duration, times: &mut Times) -> Option<Percentiles> {
+        let (there, back) = (Sleeper::default(), Sleeper::default());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                cores::pin(self.core);
+                while there.sleep() {
+                    back.wake(self);
+                }
+            });
+            let percentiles = round_trips(duration, times, || {
+                there.wake(self);
+                back.sleep();
+            });
+            there.end();
+            percentiles
+        })
+    }
+
+    /// Messages per second of a stream that both threads spin for.
+    pub(crate) fn stream(self, size_bytes: usize, duration: Duration) -> f64 {
+        let slots: Vec<Slot> = (0..STREAM_SLOTS).map(|_| Slot::new(size_bytes)).collect();
+        let (taken, over) = (Line::default(), AtomicBool::new(false));
+        let taken = taken.first();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                cores::pin(self.core);
+                for (sequence, slot) in (1..).zip(slots.iter().cycle()) {
+                    while !slot.take(sequence) {
+                        if over.load(Ordering::Relaxed) {
+                            return;
+                        }
+                        self.idle();
+                    }
+                    if sequence % MESSAGES_PER_CREDIT == 0 {
+                        taken.store(sequence, Ordering::Release);
+                    }
+                }
+            });
+            let start = Instant::now();
+            for (sequence, slot) in (1_u64..).zip(slots.iter().cycle()) {
+                if sequence % MESSAGES_PER_CREDIT == 1 {
+                    // Room for as many as go before the next look.
+                    let room = STREAM_SLOTS as u64 - MESSAGES_PER_CREDIT;
+                    while sequence.saturating_sub(taken.load(Ordering::Acquire)) > room {
+                        self.idle();
+                    }
+                    if start.elapsed() >= duration {
+                        break;
+                    }
+                }
+                slot.put(sequence);
+            }
+            let per_second = taken.load(Ordering::Acquire) as f64 / start.elapsed().as_secs_f64();
+            over.store(true, Ordering::Relaxed);
+            per_second
+        })
+    }
+}
+
+/// Bytes per second of copies of 1 MiB, one after the other, from one large buffer to another.
+pub(crate) fn copies(duration: Duration) -> f64 {
+    // Other bytes than zero: a page that was never written to would be copied from the cache.
+    let from = vec![1_u8; COPIED_MEMORY_BYTES];
+    let mut to = vec![2_u8; COPIED_MEMORY_BYTES];
+    let start = Instant::now();
+    let mut copied = 0;
+    loop {
+        for (to, from) in to.chunks_exact_mut(COPY_BYTES).zip(from.chunks_exact(COPY_BYTES)) {
+            to.copy_from_slice(black_box(from));
+            black_box(to);
+            copied += COPY_BYTES;
+            let elapsed = start.elapsed();
+            if elapsed >= duration {
+                return copied as f64 / elapsed.as_secs_f64();
+            }
+        }
+    }
+}
+
+/// Calls `exchange` again and again for that time, once at least; the percentiles of its times.
+fn round_trips(duration: Duration, times: &mut Times, mut exchange: impl FnMut()) -> Option<Percentiles> {
+    times.clear();
+    let start = Instant::now();
+    let mut last = start;
+    loop {
+        exchange();
+        let now = Instant::now();
+        times.push(now - last);
+        last = now;
+        if now - start >= duration {
+            return times.percentiles();
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Line([AtomicU64; LINE_BYTES / WORD_BYTES]);
+
+impl Line {
+    #[inline]
+    fn first(&self) -> &AtomicU64 {
+        let [first, ..] = &self.0;
+        first
+    }
+}
+
+/// Cache lines for one message at a time: a sequence number, then the payload.
+#[derive(Debug)]
+struct Slot {
+    first: Line,
+    more: Box<[Line]>,
+    payload_words: usize,
+}
+
+impl Slot {
+    fn new(size_bytes: usize) -> Slot {
+        let payload_words = size_bytes.div_ceil(WORD_BYTES).max(1);
+        let lines = (payload_words + 1).div_ceil(LINE_BYTES / WORD_BYTES);
+        Slot { first: Line::default(), more: (1..lines).map(|_| Line::default()).collect(), payload_words }
+    }
+
+    #[inline]
+    fn each_payload_word(&self, mut with: impl FnMut(&AtomicU64)) {
+        let [_, words @ ..] = &self.first.0;
+        words.iter().take(self.payload_words).for_each(&mut with);
+        let left = self.payload_words.saturating_sub(words.len());
+        self.more.iter().flat_map(|line| &line.0).take(left).for_each(with);
+    }
+
+    #[inline]
+    fn put(&self, sequence: u64) {
+        self.each_payload_word(|word| word.store(sequence, Ordering::Relaxed));
+        self.first.first().store(sequence, Ordering::Release);
+    }
+
+    /// Reads the message with this number; false if it is not there.
+    #[inline]
+    fn take(&self, sequence: u64) -> bool {
+        if self.first.first().load(Ordering::Acquire) != sequence {
+            return false;
+        }
+        let mut all = 0;
+        self.each_payload_word(|word| all |= word.load(Ordering::Relaxed));
+        black_box(all);
+        true
+    }
+}
+
+/// A place to sleep for one thread. It is woken only when it sleeps: two threads that find what they wait for
+/// before they sleep would measure a system call.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Sleeper {
+    /// 0, or [`OVER`].
+    bed: AtomicU32,
+    is_called: AtomicBool,
+}
+
+/// The thread need not sleep any more.
+const OVER: u32 = 1;
+
+impl Sleeper {
+    /// Wakes the thread, when it sleeps.
+    fn wake(&self, pair: Pair) {
+        self.is_called.store(true, Ordering::SeqCst);
+        // A wait may end by itself; the thread has heard the call then.
+        while futex::wake(&self.bed, futex::Flags::empty(), 1) != Ok(1)
+            && self.is_called.load(Ordering::SeqCst)
+        {
+            pair.idle();
+        }
+    }
+
+    /// Sleeps until it is woken; false: it is over.
+    fn sleep(&self) -> bool {
+        loop {
+            // It fails for signals and when it is over.
+            let _ = futex::wait(&self.bed, futex::Flags::empty(), 0, None);
+            if self.bed.load(Ordering::SeqCst) == OVER {
+                return false;
+            }
+            if self.is_called.swap(false, Ordering::SeqCst) {
+                return true;
+            }
+        }
+    }
+
+    fn end(&self) {
+        self.bed.store(OVER, Ordering::SeqCst);
+        let _ = futex::wake(&self.bed, futex::Flags::empty(), 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(2);
+
+    #[test]
+    fn a_message_is_whole_and_in_as_few_lines_as_hold_it() {
+        for (size_bytes, lines) in [(1, 1), (8, 1), (56, 1), (57, 2), (4096, 65)] {
+            let slot = Slot::new(size_bytes);
+            assert_eq!(1 + slot.more.len(), lines, "{size_bytes}");
+            assert!(!slot.take(7));
+            slot.put(7);
+            assert!(slot.take(7) && !slot.take(8));
+            let mut words = 0;
+            slot.each_payload_word(|word| {
+                assert_eq!(word.load(Ordering::Relaxed), 7);
+                words += 1;
+            });
+            assert_eq!(words, size_bytes.div_ceil(WORD_BYTES));
+        }
+    }
+
+    #[test]
+    fn every_yardstick_gives_a_number_and_ends_its_thread() {
+        let (pair, mut times) = (Pair::on(None), Times::new());
+        for size_bytes in [8, 500] {
+            let spun = pair.spin(size_bytes, SHORT, &mut times).expect("one round trip at least");
+            assert!(spun.p50 > 0.0 && spun.p99 >= spun.p50, "{spun:?}");
+            assert!(pair.stream(size_bytes, SHORT).is_finite());
+        }
+        let slept = pair.sleep(SHORT, &mut times).expect("one round trip at least");
+        assert!(slept.p50 > 0.0 && slept.p99 >= slept.p50, "{slept:?}");
+        assert!(copies(SHORT) > 0.0);
+    }
+}
