@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use pumice_device::settings::WIRE;
 use serde_json::Value;
 
 fn perf(arguments: &[&str]) -> Output {
@@ -129,6 +130,22 @@ fn datagrams_have_no_peer_of_whom_the_medium_could_be_said() {
     let report = one_report(&["--op", "send", "--transport", "ud", "--wire", "auto", "--verify"]);
     assert_eq!((&report["wire"], &report["medium"]), (&json("auto"), &Value::Null), "{report}");
     assert!(positive(&report, "value") && report["verified"] == true, "{report}");
+}
+
+#[test]
+fn a_shared_port_has_the_wire_that_programs_have() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for (set, medium) in [("udp", "UDP"), ("auto", "shared memory")] {
+        let [own, peer] = addresses();
+        let short = ["--rounds", "1", "--duration", "0.05", "--json"];
+        let short = [&short[..], &["--addr", &own, "--peer-addr", &peer]].concat();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+        command.args(["perf", "loop", "--op", "send", "--shared"]).args(short).env(WIRE, set);
+        let output = command.output().expect("the program runs");
+        let report: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+        assert_eq!((word(&report, "wire"), word(&report, "medium")), (set, medium), "{report}");
+    }
 }
 
 #[test]

@@ -39,7 +39,10 @@ fn run_server(options: &ServerOptions) -> Result<Outcome, String> {
     let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let at = SocketAddr::new(options.addr.unwrap_or(everywhere), options.oob_port);
     let server = listen(at, options.addr, None)?;
-    note(&format!("serving clients on TCP port {}; Ctrl-C ends it", options.oob_port));
+    note(&format!(
+        "serving clients on TCP port {}, by the wire that each client asks for; Ctrl-C ends it",
+        options.oob_port
+    ));
     if options.once {
         server.serve_one().map_err(|error| in_words(&error))?;
         return Ok(Outcome::Good);

@@ -125,8 +125,8 @@ pub(crate) struct TestOptions {
     #[arg(long)]
     pub(crate) shared: bool,
     /// What carries packets between processes of this user on one host: auto (shared memory, in a shared UDP
-    /// port), udp, or both in turns [default: both for the suite of a loop, what programs have with --shared,
-    /// else udp]
+    /// port), udp, or both in turns [default: both for the suite of a loop; with --shared what programs
+    /// have, by PUMICE_WIRE or its default; else udp]
     #[arg(long, value_enum, value_name = "WIRE")]
     pub(crate) wire: Option<WireName>,
     /// Check every byte at its destination: whole numbered messages before each round, and the final

@@ -1,6 +1,6 @@
 //! The plans that options stand for.
 
-use pumice_device::settings::Wire;
+use pumice_device::settings::{Settings, Wire};
 use pumice_perf::{Operation, Plan, Service};
 use pumice_transport::types::Mtu;
 
@@ -15,9 +15,14 @@ impl TestOptions {
     /// # Errors
     /// A sentence that says what does not fit together.
     pub(crate) fn described(&self, raw: bool, link_mtu: Option<u16>) -> Result<Vec<Plan>, String> {
-        // Programs on libpumice.so share their UDP ports, and have the default.
-        let usual = || vec![if self.shared { Wire::default() } else { Wire::Udp }];
-        let wires = self.wire.map_or_else(usual, WireName::wires);
+        let wires = match self.wire {
+            Some(wire) => wire.wires(),
+            // Programs on libpumice.so share their UDP ports, and have what the environment says.
+            None if self.shared => {
+                vec![Settings::from_environment().map_err(|error| error.to_string())?.wire]
+            }
+            None => vec![Wire::Udp],
+        };
         wires.into_iter().map(|wire| self.plan(raw, wire, link_mtu)).collect()
     }
 

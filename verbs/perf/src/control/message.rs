@@ -9,7 +9,7 @@ use crate::pattern::Tag;
 use crate::plan::Plan;
 
 /// Version of this conversation.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 1;
 
 /// What the client asks of the server.
 #[derive(Debug, Serialize, Deserialize)]
