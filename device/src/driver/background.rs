@@ -106,7 +106,9 @@ fn act<E: Environment>(environment: &mut E, policy: &mut Policy, action: Action)
             let now_ns = environment.now_ns();
             environment.maintain(now_ns);
             let signals = environment.handover().take_signals(|| environment.is_armed());
-            return policy.next(now_ns, Input::Turn(signals));
+            let next = policy.next(now_ns, Input::Turn(signals));
+            environment.handover().note_density(policy.polls_are_dense());
+            return next;
         }
         Action::StandBy { for_ns } => {
             environment.wait_for_bell(for_ns, true);

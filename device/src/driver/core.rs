@@ -60,7 +60,7 @@ impl Core {
     pub(crate) fn poll(&self, cq: u32) -> bool {
         self.handover.polled();
         let Some(mut engine) = self.try_lock() else { return false };
-        if engine.is_passed_over() {
+        if self.handover.polls_are_dense() && engine.is_passed_over() {
             return false;
         }
         let now_ns = self.clock.now_ns();

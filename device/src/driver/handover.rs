@@ -40,6 +40,8 @@ const AWAKE: u64 = 0;
 pub(crate) struct Handover<W, B> {
     /// Polls of empty queues so far: while the number moves, the application drives.
     polls: W,
+    /// The application polls so often that a poll may leave to a later one what can wait.
+    dense: W,
     /// [`Idling`], as a number.
     idling: W,
     /// Application threads that drive while they wait for an event.
@@ -60,6 +62,7 @@ impl<W: Word, B: Bell> Handover<W, B> {
     pub(crate) fn new(bell: B) -> Handover<W, B> {
         Handover {
             polls: W::new(0),
+            dense: W::new(NO),
             idling: W::new(Idling::START.encode()),
             waiters: W::new(0),
             waits_here: W::new(NO),
@@ -83,6 +86,12 @@ impl<W: Word, B: Bell> Handover<W, B> {
     #[inline]
     pub(crate) fn polled(&self) {
         self.polls.store(self.polls().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Whether the application has polled very often lately, as far as the background thread has seen.
+    #[inline]
+    pub(crate) fn polls_are_dense(&self) -> bool {
+        self.dense.load(Ordering::Relaxed) == YES
     }
 
     /// A poll found nothing: what to do before the application gets the processor back.
@@ -161,6 +170,13 @@ impl<W: Word, B: Bell> Handover<W, B> {
     #[inline]
     pub(crate) fn polls(&self) -> u64 {
         self.polls.load(Ordering::Relaxed)
+    }
+
+    /// What the thread has seen of how often the application polls.
+    pub(crate) fn note_density(&self, is_dense: bool) {
+        if self.polls_are_dense() != is_dense {
+            self.dense.store(if is_dense { YES } else { NO }, Ordering::Relaxed);
+        }
     }
 
     /// What application threads have done. Takes their call: the next turn has it no more.

@@ -44,7 +44,7 @@ pub fn inspect(port: u16, folder: Option<&Path>, patience: Duration) -> Result<V
 /// answer holds. None: it is not there, or did not answer within `patience`.
 ///
 /// # Errors
-/// As for [`inspect`].
+/// As for [`inspect()`].
 pub fn inspect_first(
     port: u16,
     folder: Option<&Path>,

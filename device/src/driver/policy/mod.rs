@@ -28,6 +28,9 @@ pub(crate) const SPINNING_TICK_NS: u64 = 10_000_000;
 pub(crate) const ARMED_TICK_NS: u64 = 500_000;
 /// More empty polls than this between two looks mean that the application spins.
 pub(crate) const SPINNING_POLLS: u64 = 500;
+/// More empty polls than this between two looks mean that polls are microseconds apart, so that one of them may
+/// leave to a later one what can wait.
+pub(crate) const DENSE_POLLS: u64 = 2_000;
 /// How long the application must not have polled for packets to count as left in the port.
 pub(crate) const SILENCE_NS: u64 = 50_000;
 /// How long the thread sleeps at most while something waits to be sent.
@@ -106,6 +109,8 @@ pub(crate) enum Action {
 pub(crate) struct Policy {
     /// Polls when the last turn began.
     polls: u64,
+    /// There were more than [`DENSE_POLLS`] between the last two turns.
+    dense: bool,
     /// Polls when the application was last listened to.
     polls_before_silence: u64,
     /// The thread has abstained, and drives in the next turn whether the application polls or not.
@@ -180,9 +185,15 @@ impl Policy {
         }
     }
 
+    /// Whether the application polled very often between the last two turns.
+    pub(crate) const fn polls_are_dense(&self) -> bool {
+        self.dense
+    }
+
     fn begin_turn(&mut self, signals: Signals) -> Action {
         let new_polls = signals.polls.wrapping_sub(self.polls);
         self.polls = signals.polls;
+        self.dense = new_polls > DENSE_POLLS;
         self.watching = self.port_watch.lasts() && signals.waiters == 0;
         let application_drives = new_polls != 0 || signals.waiters > 0;
         let called = signals.called | std::mem::take(&mut self.has_abstained);

@@ -265,3 +265,16 @@ fn an_application_that_sleeps_in_this_device_is_not_called_for() {
     assert!(arming_calls(false));
     assert!(!arming_calls(true));
 }
+
+#[test]
+fn polls_are_dense_while_thousands_come_between_two_turns() {
+    let mut policy = Policy::new(7);
+    let mut dense_after = |polls| {
+        let _ = policy.next(0, polled(polls));
+        policy.polls_are_dense()
+    };
+    assert!(!dense_after(7 + DENSE_POLLS));
+    assert!(dense_after(8 + 2 * DENSE_POLLS));
+    assert!(!dense_after(9 + 2 * DENSE_POLLS), "it polls now and then");
+    assert!(!dense_after(9 + 2 * DENSE_POLLS), "it has stopped");
+}

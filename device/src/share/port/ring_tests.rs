@@ -261,3 +261,19 @@ fn a_batch_without_icrc_gets_one_where_it_goes_by_udp() {
     assert_ne!(sealed, packet);
     assert_eq!(take(&mut pair), [(true, sealed)]);
 }
+
+#[test]
+fn a_port_is_quiet_while_its_rings_are_empty_and_nothing_comes_by_udp() {
+    let mut pair = Pair::new("quiet");
+    // A look long after the last datagram.
+    let now_ns = 1_000_000_000;
+    while pair.receiver.receive(now_ns, &mut |_| {}) {}
+    assert!(pair.receiver.is_quiet());
+    pair.send(2);
+    assert!(!pair.receiver.is_quiet(), "a ring has a batch");
+    assert!(pair.receiver.receive(now_ns, &mut |_| {}));
+    assert!(pair.receiver.is_quiet());
+    pair.receiver.woken();
+    assert!(!pair.receiver.is_quiet(), "the socket is readable");
+    assert!(!pair.sender.is_quiet(), "no ring leads to it");
+}
