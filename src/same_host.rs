@@ -109,7 +109,7 @@ impl SameHost {
             }
         };
         format!(
-            "processes of user {} in this network namespace{namespace} with --wire auto; {now}",
+            "processes of user {} in this network namespace{namespace}, unless one has --wire udp; {now}",
             self.user
         )
     }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -63,6 +64,28 @@ fn queue_pairs_are_shown_with_peer_counts_and_faults() {
         text.contains("  RC RTS with 0x") && text.contains("5 of 5 sends ended, 5 messages received"),
         "{text}"
     );
+    paced.ends();
+}
+
+#[test]
+fn packets_go_through_shared_memory_unless_udp_is_set() {
+    let place = Place::new("watch-wire");
+    let Some(program) = compile(&place, "paced") else { return };
+    let medium = |paced: &Paced| {
+        let all = stat(&place, &paced.child.id().to_string());
+        all[0]["objects"]["qps"][0]["medium"].as_str().expect("a peer has a medium").to_owned()
+    };
+    let mut paced = Paced::alone(&place, &program, 45, &["--wire", "udp"]);
+    paced.sends(3);
+    assert_eq!(medium(&paced), "UDP: this process uses UDP only");
+    paced.ends();
+    let mut paced = Paced::alone(&place, &program, 46, &[]);
+    let begun = Instant::now();
+    // The first packets go by UDP, until there is a ring.
+    while medium(&paced) != "shared memory" {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", medium(&paced));
+        paced.sends(1);
+    }
     paced.ends();
 }
 

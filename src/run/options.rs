@@ -96,8 +96,8 @@ pub(crate) struct RunOptions {
     /// Bytes that the trace has at most, as in 64MiB [default: 256MiB]
     #[arg(long, value_name = "SIZE", requires = "trace")]
     pub(crate) trace_limit: Option<String>,
-    /// How packets reach this user's other processes on this host: udp, or auto (shared memory where both
-    /// programs may use it) [default: udp]
+    /// How packets reach this user's other processes on this host: auto (shared memory where both programs
+    /// may use it, which tcpdump does not see), or udp [default: auto]
     #[arg(long, value_name = "WIRE")]
     pub(crate) wire: Option<String>,
     /// Look like another device: default, rxe, connectx, or a TOML file

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 pub enum Wire {
     /// Rings in shared memory, where both processes can have them, else UDP.
+    #[default]
     Auto,
     /// UDP on the loopback interface.
-    #[default]
     Udp,
 }
 

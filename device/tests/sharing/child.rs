@@ -28,9 +28,10 @@ const BUFFER_BYTES: usize = 8192;
 const BUFFERS: usize = 3 * WINDOW;
 const MAX_QPS: usize = 8;
 
-/// Whether the processes use UDP only. With PUMICE_WIRE=auto the same tests run on rings.
+/// Whether the processes use UDP only. By default they use rings; with PUMICE_WIRE=udp the same tests run
+/// without.
 pub(crate) fn is_udp_only() -> bool {
-    std::env::var("PUMICE_WIRE").as_deref() != Ok("auto")
+    std::env::var("PUMICE_WIRE").as_deref() == Ok("udp")
 }
 
 /// What the parent wants of this process.

@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Scene {
     folder: PathBuf,
     address: IpAddr,
+    /// Its processes use UDP, whatever PUMICE_WIRE says.
+    on_udp: bool,
     owned: bool,
 }
 
@@ -34,22 +36,29 @@ impl Scene {
         let _ = fs::remove_dir_all(&folder);
         let [high, low] = [201 + (pid % 50) as u8, (pid / 50 % 250) as u8];
         let address = IpAddr::V4(Ipv4Addr::new(127, high, low, number as u8 + 1));
-        Scene { folder, address, owned: true }
+        Scene { folder, address, on_udp: false, owned: true }
+    }
+
+    /// A scene of what only UDP has.
+    pub(crate) fn on_udp() -> Scene {
+        let mut scene = Scene::new();
+        scene.on_udp = true;
+        scene
     }
 
     /// The scene of the process that started this one.
     pub(crate) fn of_child() -> Scene {
         let config = child::config();
         let folder = config.folder.expect("a process of a scene has its folder");
-        Scene { folder, address: config.udp.address, owned: false }
+        Scene { folder, address: config.udp.address, on_udp: config.udp_only, owned: false }
     }
 
     pub(crate) fn with_folder(&self, folder: &str) -> Scene {
-        Scene { folder: folder.into(), address: self.address, owned: false }
+        Scene { folder: folder.into(), address: self.address, on_udp: self.on_udp, owned: false }
     }
 
     pub(crate) fn with_address(&self, address: IpAddr) -> Scene {
-        Scene { folder: self.folder.clone(), address, owned: false }
+        Scene { folder: self.folder.clone(), address, on_udp: self.on_udp, owned: false }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -60,10 +69,14 @@ impl Scene {
         self.address
     }
 
+    fn is_on_udp(&self) -> bool {
+        self.on_udp || is_udp_only()
+    }
+
     pub(crate) fn config(&self, address: IpAddr) -> ShareConfig {
         ShareConfig {
             folder: Some(self.folder.clone()),
-            udp_only: is_udp_only(),
+            udp_only: self.is_on_udp(),
             ..ShareConfig::new(UdpConfig::new(address))
         }
     }
@@ -113,6 +126,9 @@ impl Process {
 
     /// Starts this program, which `command` runs, in a role.
     pub(crate) fn run(mut command: Command, scene: &Scene, role: &str) -> Process {
+        if scene.on_udp {
+            command.env("PUMICE_WIRE", "udp");
+        }
         let mut child = command
             .args(["process", "--exact", "--nocapture", "--test-threads=1"])
             .env("PUMICE_SHARING_ROLE", role)
@@ -234,11 +250,13 @@ struct Peer {
 pub(crate) struct Fleet {
     peers: Vec<Peer>,
     folder: PathBuf,
+    on_udp: bool,
 }
 
 impl Fleet {
     pub(crate) fn start(scene: &Scene, count: usize) -> Fleet {
-        let mut fleet = Fleet { peers: Vec::new(), folder: scene.folder().to_owned() };
+        let folder = scene.folder().to_owned();
+        let mut fleet = Fleet { peers: Vec::new(), folder, on_udp: scene.is_on_udp() };
         let started: Vec<Process> = (0..count).map(|_| Process::start(None, scene, "hca")).collect();
         started.into_iter().for_each(|process| fleet.admit(process, scene.address()));
         fleet
@@ -247,7 +265,7 @@ impl Fleet {
     /// More processes like the first.
     pub(crate) fn add(&mut self, count: usize) {
         let address = self.peers[0].address;
-        let scene = Scene { folder: self.folder.clone(), address, owned: false };
+        let scene = Scene { folder: self.folder.clone(), address, on_udp: self.on_udp, owned: false };
         for _ in 0..count {
             self.admit(Process::start(None, &scene, "hca"), address);
         }
@@ -255,6 +273,7 @@ impl Fleet {
 
     pub(crate) fn push(&mut self, prefix: Command, scene: &Scene) {
         self.folder = scene.folder().to_owned();
+        self.on_udp = scene.is_on_udp();
         self.admit(Process::start(Some(prefix), scene, "hca"), scene.address());
     }
 
@@ -305,13 +324,13 @@ impl Fleet {
 
     /// Exchanges messages until all that live have rings to each other, unless they use UDP only.
     pub(crate) fn meet(&mut self) {
-        let begun = Instant::now();
+        let (begun, on_udp) = (Instant::now(), self.on_udp);
         let is_met = |media: &[String]| {
             let rings = media.iter().filter(|medium| *medium == "shared memory").count();
-            rings == if is_udp_only() { 0 } else { media.len() } && !media.is_empty()
+            rings == if on_udp { 0 } else { media.len() } && !media.is_empty()
         };
         while !is_met(&self.media()) {
-            assert!(!is_udp_only() && begun.elapsed() < PATIENCE, "{:?}", self.media());
+            assert!(!on_udp && begun.elapsed() < PATIENCE, "{:?}", self.media());
             self.run(4);
         }
     }

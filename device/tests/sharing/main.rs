@@ -67,11 +67,8 @@ fn eight_processes_talk_to_each_other_and_survive_kills() {
 
 #[test]
 fn wrong_steering_costs_a_detour_and_no_packet() {
-    if !child::is_udp_only() {
-        println!("**** SKIPPED: packets in rings are not steered");
-        return;
-    }
-    let scene = Scene::new();
+    // Packets in rings are not steered.
+    let scene = Scene::on_udp();
     let mut fleet = Fleet::start(&scene, 4);
     fleet.connect();
     fleet.run(10);

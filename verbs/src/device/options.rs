@@ -178,7 +178,9 @@ impl DeviceOptions {
         self
     }
 
-    /// How packets reach other processes of this user in this network namespace; by default by UDP.
+    /// How packets reach other processes of this user in this network namespace: by default
+    /// [`Wire::Auto`], through rings in shared memory where both processes can have them. With
+    /// [`exclusive`](DeviceOptions::exclusive) they go by UDP in any case.
     pub fn wire(mut self, wire: Wire) -> DeviceOptions {
         self.wire = wire;
         self

@@ -48,7 +48,7 @@ pub struct ShareConfig {
 }
 
 impl ShareConfig {
-    /// A UDP port shared through the user's registry.
+    /// A UDP port shared through the user's registry, without rings.
     pub fn new(udp: UdpConfig) -> ShareConfig {
         ShareConfig { udp, folder: None, udp_only: true }
     }
