@@ -8,16 +8,50 @@ use pumice_transport::wire::ProcessIndex;
 
 use super::registry::Registry;
 use super::relay::Asker;
+use super::turns::{Turn, Turns};
 use super::{ShareError, Sharer};
 use crate::port::wait_readable;
 
-/// Between asking and asking again: an answer is lost when more come at once than the kernel holds.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// Whether a process is asked again after an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// It was no answer to the last question.
+    Nothing,
+    /// There is another question.
+    More,
+    /// That was all.
+    All,
+}
+
+/// What is asked of each process, and what becomes of its answers.
+pub(super) trait Conversation {
+    /// What is known of a process so far.
+    type Known: Default;
+    /// What a datagram says.
+    type Answer;
+
+    /// Whether a process is asked.
+    fn is_asked(&self, sharer: &Sharer) -> bool;
+    /// Asks a process; also again, if no answer comes.
+    fn ask(&self, asker: &Asker, registry: &Registry, process: ProcessIndex, known: &Self::Known);
+    /// Reads what came: nothing if it is no answer.
+    fn read(&self, bytes: &[u8]) -> Option<(ProcessIndex, Self::Answer)>;
+    /// Hears the answer of a process.
+    fn hear(
+        &self,
+        registry: &Registry,
+        sharer: &Sharer,
+        known: &mut Self::Known,
+        answer: Self::Answer,
+    ) -> Heard;
+    /// The longest answer.
+    fn max_bytes(&self) -> usize;
+}
 
 /// The answer in a datagram, and whose it is; nothing if it is none.
 pub(super) type Reading<'a, A> = &'a dyn Fn(&[u8]) -> Option<(ProcessIndex, A)>;
 
-/// A question to processes.
+/// One question to each process.
 pub(super) struct Question<'a, A> {
     /// The processes that are asked.
     pub(super) is_asked: &'a dyn Fn(&Sharer) -> bool,
@@ -29,29 +63,55 @@ pub(super) struct Question<'a, A> {
     pub(super) max_bytes: usize,
 }
 
-/// The answers of the processes that share a UDP port of this network namespace; none of one that does not
-/// answer in time. Takes as long as the slowest, and at most `patience` for each of this user's folders.
-pub(super) fn answers<A>(
+impl<A> Conversation for Question<'_, A> {
+    type Known = Option<A>;
+    type Answer = A;
+
+    fn is_asked(&self, sharer: &Sharer) -> bool {
+        (self.is_asked)(sharer)
+    }
+
+    fn ask(&self, asker: &Asker, registry: &Registry, process: ProcessIndex, _: &Option<A>) {
+        (self.ask)(asker, registry, process);
+    }
+
+    fn read(&self, bytes: &[u8]) -> Option<(ProcessIndex, A)> {
+        (self.read)(bytes)
+    }
+
+    fn hear(&self, _: &Registry, _: &Sharer, known: &mut Option<A>, answer: A) -> Heard {
+        *known = Some(answer);
+        Heard::All
+    }
+
+    fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+}
+
+/// What the processes that share a UDP port of this network namespace have answered. They are asked together,
+/// a few at a time. Each answer is waited for `patience`, in one of this user's folders after the other.
+pub(super) fn answers<C: Conversation>(
     port: u16,
     folder: Option<&Path>,
     patience: Duration,
-    question: &Question<'_, A>,
-) -> Result<Vec<(Sharer, Option<A>)>, ShareError> {
+    conversation: &C,
+) -> Result<Vec<(Sharer, C::Known)>, ShareError> {
     let mut all = Vec::new();
     for registry in super::registries(port, folder)? {
-        all.extend(answers_in(&registry, patience, question)?);
+        all.extend(answers_in(&registry, patience, conversation)?);
     }
     Ok(all)
 }
 
-fn answers_in<A>(
+fn answers_in<C: Conversation>(
     registry: &Registry,
     patience: Duration,
-    question: &Question<'_, A>,
-) -> Result<Vec<(Sharer, Option<A>)>, ShareError> {
+    conversation: &C,
+) -> Result<Vec<(Sharer, C::Known)>, ShareError> {
     registry.lock_patiently()?;
-    let sharers = super::sharers_in(registry)?.into_iter().filter(question.is_asked);
-    let mut all: Vec<(Sharer, Option<A>)> = sharers.map(|sharer| (sharer, None)).collect();
+    let sharers = super::sharers_in(registry)?.into_iter().filter(|sharer| conversation.is_asked(sharer));
+    let mut all: Vec<(Sharer, C::Known)> = sharers.map(|sharer| (sharer, C::Known::default())).collect();
     if all.is_empty() {
         registry.unlock();
         return Ok(all);
@@ -62,27 +122,34 @@ fn answers_in<A>(
         source,
     })?;
     registry.unlock();
-    let mut buffer = vec![0; question.max_bytes];
-    let end = Instant::now() + patience;
-    while all.iter().any(|(_, answer)| answer.is_none()) && Instant::now() < end {
-        for (sharer, _) in all.iter().filter(|(_, answer)| answer.is_none()) {
-            // A process that has ended, or does not keep up, is missing at the end.
-            (question.ask)(&asker, registry, sharer.process);
-        }
-        let again = (Instant::now() + ASK_AGAIN).min(end);
-        while all.iter().any(|(_, answer)| answer.is_none()) {
-            let left = again.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let _ = wait_readable(&[asker.as_raw_fd()], None, Some(left));
-            while let Some(bytes) = asker.receive(&mut buffer) {
-                let Some((process, read)) = (question.read)(bytes) else { continue };
-                if let Some((_, answer)) = all.iter_mut().find(|(sharer, _)| sharer.process == process) {
-                    *answer = Some(read);
+    let mut buffer = vec![0; conversation.max_bytes()];
+    let begun = Instant::now();
+    let now_ns = || u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+    let mut turns = Turns::new(all.len(), 0, patience_ns);
+    loop {
+        let at_ns = now_ns();
+        match turns.next(at_ns) {
+            Turn::End => return Ok(all),
+            Turn::Ask(place) => {
+                if let Some((sharer, known)) = all.get(place) {
+                    // A process that has ended, or does not keep up, is missing at the end.
+                    conversation.ask(&asker, registry, sharer.process, known);
                 }
+            }
+            Turn::Wait { until_ns } => {
+                let left = Duration::from_nanos(until_ns.saturating_sub(at_ns));
+                let _ = wait_readable(&[asker.as_raw_fd()], None, Some(left));
+            }
+        }
+        while let Some(bytes) = asker.receive(&mut buffer) {
+            let Some((process, answer)) = conversation.read(bytes) else { continue };
+            let Some(place) = all.iter().position(|(sharer, _)| sharer.process == process) else { continue };
+            let Some((sharer, known)) = all.get_mut(place) else { continue };
+            match conversation.hear(registry, sharer, known, answer) {
+                Heard::Nothing => {}
+                heard => turns.answered(place, now_ns(), heard == Heard::More),
             }
         }
     }
-    Ok(all)
 }

@@ -5,8 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pumice_transport::wire::ProcessIndex;
 
-use super::asking::{Question, answers};
+use super::asking::{Conversation, Heard, answers};
 use super::orders::{self, MAX_BYTES};
+use super::registry::Registry;
+use super::relay::Asker;
 use super::{ShareError, Sharer};
 use crate::inspect::{self, Collected, Cursor, MAX_PAGES, Page};
 
@@ -21,23 +23,15 @@ pub struct Inspected {
 }
 
 /// Asks all processes that share a UDP port of this network namespace about their objects. `folder` is that
-/// of [`ShareConfig`](super::ShareConfig). A process with many objects is asked up to [`MAX_PAGES`] times.
-/// Takes at most `patience` for each page and each of this user's folders.
+/// of [`ShareConfig`](super::ShareConfig). The processes are asked together, and one with many objects up to
+/// [`MAX_PAGES`] times. Takes as long as the slowest: at most `patience` for each of its pages, in each of
+/// this user's folders.
 ///
 /// # Errors
 /// The registry cannot be opened or read; no socket is to be had.
 pub fn inspect(port: u16, folder: Option<&Path>, patience: Duration) -> Result<Vec<Inspected>, ShareError> {
-    let first = page(port, folder, patience, &|_| true, Cursor::BEGIN)?;
-    let mut all = Vec::new();
-    for (sharer, page) in first {
-        let Some(page) = page else {
-            all.push(Inspected { sharer, objects: None });
-            continue;
-        };
-        let objects = rest(port, folder, patience, sharer, page)?;
-        all.push(Inspected { sharer, objects: Some(objects) });
-    }
-    Ok(all)
+    let all = answers(port, folder, patience, &Inspection::new(&|_| true, MAX_PAGES))?;
+    Ok(all.into_iter().map(|(sharer, known)| Inspected { sharer, objects: known.objects }).collect())
 }
 
 /// Asks one process, the one with this index and number, about the first of its objects, as many as one
@@ -52,54 +46,115 @@ pub fn inspect_first(
     patience: Duration,
 ) -> Result<Option<Collected>, ShareError> {
     let is_it = |sharer: &Sharer| sharer.process == process && sharer.pid == pid;
-    let answers = page(port, folder, patience, &is_it, Cursor::BEGIN)?;
-    Ok(answers.into_iter().find_map(|(_, page)| page).map(|page| {
-        let mut objects = Collected::default();
-        objects.add(Cursor::BEGIN, page);
-        objects
-    }))
+    let all = answers(port, folder, patience, &Inspection::new(&is_it, 1))?;
+    Ok(all.into_iter().find_map(|(_, known)| known.objects))
 }
 
-/// The first page of a process, and those behind it.
-fn rest(
-    port: u16,
-    folder: Option<&Path>,
-    patience: Duration,
-    sharer: Sharer,
-    first: Page,
-) -> Result<Collected, ShareError> {
-    let mut objects = Collected::default();
-    let mut next = objects.add(Cursor::BEGIN, first);
-    for _ in 1..MAX_PAGES {
-        let Some(cursor) = next else { break };
-        let answers = page(port, folder, patience, &|other| *other == sharer, cursor)?;
-        let Some(page) = answers.into_iter().find_map(|(_, page)| page) else { break };
-        next = objects.add(cursor, page);
+/// A look at the objects of processes, page by page.
+struct Inspection<'a> {
+    is_asked: &'a dyn Fn(&Sharer) -> bool,
+    /// Pages of one process.
+    max_pages: usize,
+    /// The number of the questions for first pages. That for the next page is greater by one: an answer that
+    /// comes twice is not taken for the next one.
+    first_number: u64,
+}
+
+/// What one process has said.
+#[derive(Debug, Default)]
+struct Known {
+    objects: Option<Collected>,
+    /// Pages that have come.
+    pages: usize,
+    /// Where the next one begins; none: the first.
+    next: Option<Cursor>,
+}
+
+impl Inspection<'_> {
+    fn new(is_asked: &dyn Fn(&Sharer) -> bool, max_pages: usize) -> Inspection<'_> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Inspection { is_asked, max_pages, first_number: now.as_nanos() as u64 }
     }
-    Ok(objects)
+
+    fn number(&self, known: &Known) -> u64 {
+        self.first_number.wrapping_add(known.pages as u64)
+    }
 }
 
-fn page(
-    port: u16,
-    folder: Option<&Path>,
-    patience: Duration,
-    is_asked: &dyn Fn(&Sharer) -> bool,
-    cursor: Cursor,
-) -> Result<Vec<(Sharer, Option<Page>)>, ShareError> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let number = now.as_nanos() as u64;
-    let text = inspect::Question::Inspect { cursor }.encode();
-    let question = Question {
-        is_asked,
-        ask: &|asker, registry, process| {
-            // It is asked again if this is lost.
-            let _ = asker.order(registry, process, number, &text);
-        },
-        read: &|bytes: &[u8]| -> Option<(ProcessIndex, Page)> {
-            let (process, answer) = orders::answer_to(bytes, number)?;
-            Some((process, Page::decode(answer)?))
-        },
-        max_bytes: MAX_BYTES,
-    };
-    answers(port, folder, patience, &question)
+impl Known {
+    /// The page that comes next.
+    fn cursor(&self) -> Cursor {
+        self.next.unwrap_or(Cursor::BEGIN)
+    }
+
+    /// Adds the page. Whether there is another one.
+    fn add(&mut self, page: Page) -> bool {
+        let cursor = self.cursor();
+        self.next = self.objects.get_or_insert_default().add(cursor, page);
+        self.pages += 1;
+        self.next.is_some()
+    }
+}
+
+impl Conversation for Inspection<'_> {
+    type Known = Known;
+    type Answer = (u64, Page);
+
+    fn is_asked(&self, sharer: &Sharer) -> bool {
+        (self.is_asked)(sharer)
+    }
+
+    fn ask(&self, asker: &Asker, registry: &Registry, process: ProcessIndex, known: &Known) {
+        let text = inspect::Question::Inspect { cursor: known.cursor() }.encode();
+        // It is asked again if this is lost.
+        let _ = asker.order(registry, process, self.number(known), &text);
+    }
+
+    fn read(&self, bytes: &[u8]) -> Option<(ProcessIndex, (u64, Page))> {
+        let (process, number, page) = orders::answer_of(bytes)?;
+        Some((process, (number, Page::decode(page)?)))
+    }
+
+    fn hear(
+        &self,
+        registry: &Registry,
+        sharer: &Sharer,
+        known: &mut Known,
+        (number, page): (u64, Page),
+    ) -> Heard {
+        if number != self.number(known) {
+            return Heard::Nothing;
+        }
+        let has_more = known.add(page) && known.pages < self.max_pages;
+        // Another process that has the index by now has other objects.
+        if has_more
+            && registry.peek().is_none_or(|members| members.iter().any(|member| *sharer == member.into()))
+        {
+            Heard::More
+        } else {
+            Heard::All
+        }
+    }
+
+    fn max_bytes(&self) -> usize {
+        MAX_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::List;
+
+    #[test]
+    fn pages_are_asked_one_after_the_other_and_an_answer_counts_once() {
+        let inspection = Inspection::new(&|_| true, 2);
+        let mut known = Known::default();
+        let first = inspection.number(&known);
+        assert_eq!(known.cursor(), Cursor::BEGIN);
+        let next = Cursor { list: List::Cqs, from: 9 };
+        assert!(known.add(Page { next: Some(next), ..Page::default() }));
+        assert_eq!((known.cursor(), inspection.number(&known)), (next, first + 1));
+        assert!(!known.add(Page::default()), "the last one");
+    }
 }

@@ -75,6 +75,7 @@ mod sockets;
 mod steering;
 pub(crate) mod system;
 mod trial;
+mod turns;
 pub(crate) mod wait;
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -152,10 +153,11 @@ fn registries(port: u16, folder: Option<&Path>) -> Result<Vec<Registry>, ShareEr
 /// The processes in a registry. The caller holds the registry's lock.
 fn sharers_in(registry: &Registry) -> Result<Vec<Sharer>, ShareError> {
     let loaded = registry.load(&[])?;
-    let sharer = |member: &members::Member| Sharer {
-        process: member.process,
-        pid: member.pid,
-        address: member.address,
-    };
-    Ok(loaded.members.iter().map(sharer).collect())
+    Ok(loaded.members.iter().map(Sharer::from).collect())
+}
+
+impl From<&members::Member> for Sharer {
+    fn from(member: &members::Member) -> Sharer {
+        Sharer { process: member.process, pid: member.pid, address: member.address }
+    }
 }

@@ -31,19 +31,17 @@ pub(super) fn encode(process: ProcessIndex, number: u64, answer: &[u8]) -> Vec<u
 
 /// The answer to the order with this number; nothing if it is none.
 pub(super) fn decode(bytes: &[u8], number: u64) -> Option<(ProcessIndex, LiveAnswer)> {
-    let (process, answer) = answer_to(bytes, number)?;
+    let (process, of_order, answer) = answer_of(bytes)?;
+    let answer = (of_order == number).then_some(answer)?;
     Some((process, LiveAnswer::decode(answer)?))
 }
 
-/// What stands in the answer to the order with this number.
-pub(super) fn answer_to(bytes: &[u8], number: u64) -> Option<(ProcessIndex, &[u8])> {
+/// What stands in an answer: whose it is, the number of the order, and the rest.
+pub(super) fn answer_of(bytes: &[u8]) -> Option<(ProcessIndex, u64, &[u8])> {
     let (magic, bytes) = bytes.split_first_chunk::<8>()?;
     let (&process, bytes) = bytes.split_first()?;
-    let (of_order, answer) = bytes.split_first_chunk::<8>()?;
-    if *magic != MAGIC || u64::from_le_bytes(*of_order) != number {
-        return None;
-    }
-    Some((ProcessIndex::new(process), answer))
+    let (number, answer) = bytes.split_first_chunk::<8>()?;
+    (*magic == MAGIC).then(|| (ProcessIndex::new(process), u64::from_le_bytes(*number), answer))
 }
 
 /// The orders that came to a process.

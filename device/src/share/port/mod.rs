@@ -49,8 +49,8 @@ use requests::{Requests, is_for_all};
 pub use counters::{ShareCounters, ShareStats};
 pub use opening::ShareConfig;
 
-/// Receives between two looks at the relay while the caller does not say that it is readable: a look costs a
-/// system call.
+/// Looks at the socket between two looks at the relay while the caller does not say that it is readable: a
+/// look costs a system call.
 const RELAY_INTERVAL: u32 = 64;
 /// Time between two attempts to repair the steering.
 const REPAIR_INTERVAL_NS: u64 = 10_000_000;
@@ -88,6 +88,8 @@ pub struct SharedPort<M: Medium = GroupPort> {
     emptied_ns: Option<u64>,
     /// The relay may have something.
     relay_due: bool,
+    /// The next receive looks at the relay first.
+    relay_is_next: bool,
     /// The registry should be looked at.
     repair_due: bool,
     /// Everything that came before the steering was repaired last has been taken: what comes now was steered
@@ -193,6 +195,9 @@ impl<M: Medium> Port for SharedPort<M> {
         if self.looped.receive(handler) {
             return true;
         }
+        if std::mem::take(&mut self.relay_is_next) && self.receive_relayed(now_ns, handler) {
+            return true;
+        }
         let mut taken = false;
         if self.same_host.has_inbound() {
             match self.receive_by_ring(now_ns, handler) {
@@ -206,8 +211,13 @@ impl<M: Medium> Port for SharedPort<M> {
             }
         }
         self.receives = self.receives.wrapping_add(1);
-        if self.receives.is_multiple_of(RELAY_INTERVAL) && self.receive_relayed(now_ns, handler) {
-            return true;
+        if self.receives.is_multiple_of(RELAY_INTERVAL) || taken && self.relay_due {
+            // Orders come while the handler gets nothing: a ring's batch and the relay are two receives.
+            if taken {
+                self.relay_is_next = true;
+            } else if self.receive_relayed(now_ns, handler) {
+                return true;
+            }
         }
         let came = self.receive_by_medium(now_ns, handler);
         self.looking.looked(now_ns, came);
@@ -236,7 +246,11 @@ impl<M: Medium> Port for SharedPort<M> {
 
     #[inline]
     fn is_quiet(&self) -> bool {
-        self.same_host.is_quiet() && !self.looking.is_busy() && !self.relay_due && self.looped.is_empty()
+        self.same_host.is_quiet()
+            && !self.looking.is_busy()
+            && !self.relay_due
+            && !self.relay_is_next
+            && self.looped.is_empty()
     }
 
     fn next_event_ns(&self) -> Option<u64> {

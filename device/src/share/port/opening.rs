@@ -177,6 +177,7 @@ impl SharedPort {
             receives: 0,
             emptied_ns: None,
             relay_due: false,
+            relay_is_next: false,
             repair_due: false,
             settled: false,
             evidence: None,

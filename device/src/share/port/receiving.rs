@@ -16,7 +16,7 @@ use crate::share::sockets::Sent;
 use crate::share::{report, system};
 
 impl<M: Medium> SharedPort<M> {
-    /// Takes a batch from the relay. True if anything was taken.
+    /// Takes a batch from the relay. True if anything was taken. With an order comes no batch.
     pub(super) fn receive_relayed(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         let mut heard = None;
         self.relay_due = match self.relay.receive() {
@@ -40,7 +40,8 @@ impl<M: Medium> SharedPort<M> {
                 if let Some(text) = self.orders.take(order) {
                     let _ = self.relay.answer(asker, text);
                 }
-                true
+                self.relay_due = true;
+                return true;
             }
             Incoming::Batch(received)
                 if is_for(&received, &self.membership, &self.local, &self.looped, self.medium.port()) =>

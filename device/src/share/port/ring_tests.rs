@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use pumice_transport::path::Flow;
+
 use super::tests::{Folder, look, received, send};
 use super::*;
 use crate::port::wait_readable;
+use crate::share::registry::Registry;
+use crate::share::relay::Asker;
 
 /// A port that sends, one that receives, and the ring between them.
 struct Pair {
@@ -52,12 +56,7 @@ impl Pair {
 
     fn path(&self) -> pumice_transport::path::Path {
         let source = self.sender.medium().address();
-        let flow = pumice_transport::path::Flow {
-            source,
-            destination: self.to,
-            source_port: 4791,
-            destination_port: 4791,
-        };
+        let flow = Flow { source, destination: self.to, source_port: 4791, destination_port: 4791 };
         pumice_transport::path::Path { flow, traffic_class: 0, hop_limit: 0, flow_label: 0 }
     }
 }
@@ -276,4 +275,69 @@ fn a_port_is_quiet_while_its_rings_are_empty_and_nothing_comes_by_udp() {
     pair.receiver.woken();
     assert!(!pair.receiver.is_quiet(), "the socket is readable");
     assert!(!pair.sender.is_quiet(), "no ring leads to it");
+}
+
+/// The text of each order that has come, in the calls in which the engine looks for orders: those that take
+/// something and give the handler nothing.
+fn orders(receiver: &mut SharedPort, now_ns: u64, mut refill: impl FnMut()) -> Option<Vec<u8>> {
+    for _ in 0..100_000 {
+        refill();
+        let mut batches = 0;
+        let more = receiver.receive(now_ns, &mut |_| batches += 1);
+        if more
+            && batches == 0
+            && let Some(order) = receiver.next_order()
+        {
+            return Some(order.text);
+        }
+    }
+    None
+}
+
+#[test]
+fn a_question_is_heard_while_a_ring_is_never_empty() {
+    let mut pair = Pair::new("asked");
+    let process = pair.receiver.process;
+    let registry = Registry::open(&pair.folder.0, 4791).unwrap();
+    let asker = Asker::bind(registry.sockets()).unwrap();
+    for (number, is_woken) in [(1, false), (2, true)] {
+        assert_eq!(asker.order(&registry, process, number, b"what?"), Sent::Done);
+        if is_woken {
+            pair.receiver.woken();
+        }
+        let Pair { sender, receiver, to, .. } = &mut pair;
+        let mut batches = 0;
+        let heard = orders(receiver, 1_000_000_000, || {
+            batches += 1;
+            send(sender, *to, 1, &[process.value()]);
+        });
+        assert_eq!(heard.as_deref(), Some(&b"what?"[..]));
+        let most = if is_woken { 40 } else { 33 * RELAY_INTERVAL };
+        assert!(batches <= most, "heard behind {batches} batches");
+        while receiver.receive(0, &mut |_| {}) {}
+    }
+}
+
+#[test]
+fn a_question_and_what_comes_for_an_adopted_index_are_two_receives() {
+    let folder = Folder::new("asked-adopter");
+    let to = folder.address(1);
+    let (mut other, owner, mut adopter) =
+        (folder.open(to, 4791), folder.open(to, 4791), folder.open(to, 4791));
+    let index = owner.process;
+    adopter.reserve_index(index);
+    drop(owner);
+    assert!(adopter.adopt_index(index));
+    while adopter.receive(0, &mut |_| {}) {}
+    let registry = Registry::open(&folder.0, 4791).unwrap();
+    let asker = Asker::bind(registry.sockets()).unwrap();
+    assert_eq!(asker.order(&registry, adopter.process, 1, b"what?"), Sent::Done);
+    let bytes = [0, 0, 0, 0, 0, index.value(), 0, 1, 7, 0, 0, 0, 0, 0, 0, 0];
+    let flow = Flow { source: to, destination: to, source_port: 4791, destination_port: 4791 };
+    let batch =
+        Received { flow, traffic_class: 0, hop_limit: 64, segment_bytes: 16, bytes: &bytes, has_icrc: true };
+    assert!(other.forward(index, &batch));
+    adopter.woken();
+    assert_eq!(orders(&mut adopter, 0, || {}).as_deref(), Some(&b"what?"[..]));
+    assert_eq!(received(&mut adopter, 0, 1), [(index.value(), 7)]);
 }

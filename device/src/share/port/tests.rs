@@ -14,7 +14,7 @@ use crate::share::registry::Registry;
 use crate::share::{ShareError, steering};
 
 /// A folder of its own for the registry, removed at the end, and addresses that no other test uses.
-pub(super) struct Folder(PathBuf, u8);
+pub(super) struct Folder(pub(super) PathBuf, u8);
 
 impl Folder {
     pub(super) fn new(name: &str) -> Folder {
