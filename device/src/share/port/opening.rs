@@ -155,8 +155,7 @@ impl SharedPort {
         if let Some(backlog) = &backlog {
             stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
         }
-        let published = folder::open(folder, &published::file_name(port)).ok();
-        let published = published.and_then(|file| Published::open(&file, process).ok());
+        let published = published_in(folder, port, process);
         let same_host = SameHost::new(process, incarnation, config.udp_only || backlog.is_none());
         Ok(SharedPort {
             medium: udp,
@@ -228,6 +227,12 @@ fn claim(registry: &Registry, members: &mut Members) -> Result<(ProcessIndex, Re
         }
         (None, None) => Err(ShareError::Full { registry: registry.path().to_owned() }),
     }
+}
+
+/// The record of what a process counts.
+fn published_in(folder: &Path, port: u16, process: ProcessIndex) -> Option<Published> {
+    let file = folder::open(folder, &published::file_name(port)).ok()?;
+    Published::open(&file, process).ok()
 }
 
 fn describe(udp: &GroupPort, process: ProcessIndex) -> Result<Member, ShareError> {
