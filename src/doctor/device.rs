@@ -23,8 +23,8 @@ pub(crate) fn device() -> Vec<Finding> {
         }
     };
     let mut options = DeviceOptions::new();
-    if let Some(address) = settings.address {
-        options = options.addresses([address]);
+    if let Some(address) = settings.addresses.first() {
+        options = options.addresses([*address]);
     }
     let mut findings = vec![match exchange(options) {
         Ok(()) => Finding::ok(CHECK, format!("opens, and {BYTES} bytes arrive by RDMA WRITE")),

@@ -89,11 +89,14 @@ fn check(settings: &Settings, options: &RunOptions) -> Result<(), CommandError> 
     let refuse = |error: SettingError| refused(&error, options);
     let found = interfaces()
         .map_err(|error| CommandError::Failed(format!("the network interfaces cannot be listed: {error}")))?;
-    settings.load_profile().map_err(refuse)?;
+    let profile = settings.load_profile().map_err(refuse)?;
     settings.load_faults().map_err(|error| unusable_plan(&error, options))?;
-    if settings.gid_entries(&found).map_err(refuse)?.is_empty() {
-        let sentence = "no interface that is up has an address: bring one up, `ip link set lo up` is enough";
-        return Err(CommandError::Failed(sentence.to_owned()));
+    for device in settings.device_descriptions(&profile, &found).map_err(refuse)? {
+        if device.gid_entries(&found).map_err(refuse)?.is_empty() {
+            let sentence =
+                "no interface that is up has an address: bring one up, `ip link set lo up` is enough";
+            return Err(CommandError::Failed(sentence.to_owned()));
+        }
     }
     let none = CheckSettings::default();
     let checked = settings.check.as_ref().unwrap_or(&none);

@@ -59,12 +59,17 @@ impl CheckOptions {
 /// Options of `pumice run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
-    /// Give the device this address only; any of 127.0.0.0/8 will do [default: all addresses of this host]
+    /// Give the device this address only; any of 127.0.0.0/8 will do; with --devices one for each, with commas
+    /// between them [default: all addresses of this host]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) addr: Option<String>,
-    /// Name of the device [default: pumice0]
+    /// Name of the device; of several that of the first, whose number the others continue [default: pumice0]
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
+    /// Give the program so many devices, with an address each: one of each network interface where there are as
+    /// many, else 127.0.0.1, 127.0.0.2, …
+    #[arg(long, value_name = "N")]
+    pub(crate) devices: Option<String>,
     /// Lose this share of all packets on the way out: 1%, 0.01 or 1e-2
     #[arg(long, value_name = "P")]
     pub(crate) loss: Option<String>,
@@ -139,6 +144,7 @@ impl RunOptions {
         let mut set: Vec<(&'static str, OsString)> = [
             text(settings::ADDR, &self.addr),
             text(settings::DEVICE, &self.device),
+            text(settings::DEVICES, &self.devices),
             text(settings::LOSS, &self.loss),
             text(settings::SEED, &self.seed),
             text(settings::SHUFFLE, &self.shuffle),
@@ -185,6 +191,7 @@ impl RunOptions {
         let (option, given) = match variable {
             settings::ADDR => ("--addr", self.addr.is_some()),
             settings::DEVICE => ("--device", self.device.is_some()),
+            settings::DEVICES => ("--devices", self.devices.is_some()),
             settings::LOSS => ("--loss", self.loss.is_some()),
             settings::SEED => ("--seed", self.seed.is_some()),
             settings::SHUFFLE => ("--shuffle", self.shuffle.is_some()),

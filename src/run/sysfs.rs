@@ -1,9 +1,9 @@
 //! What a program that looks into /sys/class/infiniband and /dev/infiniband sees there.
 
 use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-use pumice_device::addresses::guid::node_guid;
 use pumice_device::settings::Settings;
 use pumice_device::share::{counted_file_name, runtime_folder};
 use pumice_device::sysfs::{MAX_FOLDER_BYTES, Sysfs, SysfsDevice};
@@ -16,7 +16,7 @@ use pumice_transport::path::ROCE_PORT;
 /// A sentence that says why not.
 pub(super) fn make(settings: &Settings) -> Result<PathBuf, String> {
     let runtime = runtime_folder().map_err(|error| error.to_string())?;
-    let tree = tree(settings, &runtime.join(counted_file_name(ROCE_PORT)))?;
+    let tree = tree(settings, &runtime)?;
     let folder = runtime.join(tree.folder_name());
     write(&tree, &folder)?;
     Ok(folder)
@@ -33,18 +33,33 @@ fn write(tree: &Sysfs, folder: &Path) -> Result<(), String> {
     tree.write(folder).map_err(|error| error.to_string())
 }
 
-/// The tree of the device that the settings describe.
-fn tree(settings: &Settings, counted: &Path) -> Result<Sysfs, String> {
+/// The tree of the devices that the settings describe. `runtime`: where processes meet.
+fn tree(settings: &Settings, runtime: &Path) -> Result<Sysfs, String> {
     let found = interfaces().map_err(|error| format!("the network interfaces cannot be listed: {error}"))?;
-    let gids = settings.gid_entries(&found).map_err(|error| error.to_string())?;
     let profile = settings.load_profile().map_err(|error| error.to_string())?;
+    let described = settings.device_descriptions(&profile, &found).map_err(|error| error.to_string())?;
     let processors = fs::read_to_string("/sys/devices/system/cpu/online").ok();
-    Ok(Sysfs::of(&SysfsDevice {
-        name: &settings.device,
-        guid: node_guid(&found, &gids),
-        profile: &profile,
-        gids: &gids,
-        counted: Some(counted),
-        processors: processors.as_deref().map(str::trim),
-    }))
+    let is_only = described.len() == 1;
+    let mut parts = Vec::new();
+    for device in &described {
+        let gids = device.gid_entries(&found).map_err(|error| error.to_string())?;
+        let address = device.address.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+        parts.push((device, gids, runtime.join(counted_file_name(ROCE_PORT, address))));
+    }
+    let devices: Vec<SysfsDevice<'_>> = parts
+        .iter()
+        .enumerate()
+        .map(|(index, (device, gids, counted))| SysfsDevice {
+            index,
+            name: &device.name,
+            guid: device.guid(is_only, &found, gids),
+            profile: &device.profile,
+            gids,
+            counted: Some(counted),
+            numa_node: device.numa_node,
+            pci_address: device.pci_address.as_deref(),
+            processors: processors.as_deref().map(str::trim),
+        })
+        .collect();
+    Ok(Sysfs::of(&devices))
 }

@@ -4,4 +4,5 @@ pub mod address_watch;
 pub mod gid_table;
 pub mod guid;
 pub mod multicast;
+pub(crate) mod offered;
 pub mod pkey_table;

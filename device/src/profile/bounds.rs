@@ -1,6 +1,7 @@
 //! How far a profile may go: what the device can hold, and what verbs can report.
 
-use super::Profile;
+use super::{DeviceProfile, Profile};
+use crate::settings::check_device_name;
 
 /// What verbs report as a C `int`.
 const INT_MAX: u64 = i32::MAX as u64;
@@ -52,7 +53,39 @@ pub(super) fn check(profile: &Profile) -> Result<(), String> {
             return Err(format!("{name} must have at most 63 printable ASCII characters"));
         }
     }
-    check_pkeys(&profile.port.pkeys, limits.pkey_table_len)
+    check_pkeys(&profile.port.pkeys, limits.pkey_table_len)?;
+    for (index, device) in profile.devices.iter().enumerate() {
+        check_device(device, profile).map_err(|problem| format!("device {}: {problem}", index + 1))?;
+    }
+    Ok(())
+}
+
+/// What a device has of its own has the bounds of what it replaces.
+fn check_device(device: &DeviceProfile, profile: &Profile) -> Result<(), String> {
+    if let Some(name) = &device.name {
+        check_device_name(name).map_err(|rule| format!("name {name:?}: {rule}"))?;
+    }
+    if device.address.is_some() && device.interface.is_some() {
+        return Err("name its address or its interface, not both".to_owned());
+    }
+    if let Some(node) = device.numa_node
+        && !(-1..=1023).contains(&node)
+    {
+        return Err(format!("numa_node is {node}, and must be from -1 (none) to 1023"));
+    }
+    if let Some(place) = &device.pci_address
+        && !is_pci_address(place)
+    {
+        return Err(format!("pci_address {place:?}: write it as 0000:18:00.0"));
+    }
+    check(&device.of(profile))
+}
+
+/// Whether a text is domain, bus, device and function, as Linux writes them.
+fn is_pci_address(text: &str) -> bool {
+    let form = b"hhhh:hh:hh.h";
+    let fits = |(byte, form): (u8, &u8)| if *form == b'h' { byte.is_ascii_hexdigit() } else { byte == *form };
+    text.len() == form.len() && text.bytes().zip(form).all(fits)
 }
 
 fn check_pkeys(pkeys: &[u16], places: u16) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Capabilities, PortProfile};
+use super::{Capabilities, DeviceProfile, PortProfile};
 use crate::ground::limits::Limits;
 use crate::shuffle::Placement;
 
@@ -51,6 +51,9 @@ pub struct Profile {
     pub port: PortProfile,
     /// Sizes of tables and queues.
     pub limits: Limits,
+    /// The devices, in order, where there are several, and what each has of its own.
+    #[serde(rename = "device")]
+    pub devices: Vec<DeviceProfile>,
 }
 
 impl Default for Profile {
@@ -71,6 +74,7 @@ impl Default for Profile {
             placement: Placement::Any,
             port: PortProfile::default(),
             limits: Limits::default(),
+            devices: Vec::new(),
         }
     }
 }

@@ -6,6 +6,8 @@
 mod bounds;
 mod capability;
 mod description;
+mod device;
+mod devices;
 mod port;
 mod reading;
 #[cfg(test)]
@@ -13,5 +15,7 @@ mod tests;
 
 pub use capability::Capabilities;
 pub use description::{Atomics, Profile};
+pub use device::DeviceProfile;
+pub use devices::DeviceDescription;
 pub use port::{PortProfile, Speed, Width};
 pub use reading::BUILT_IN;

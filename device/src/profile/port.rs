@@ -95,7 +95,7 @@ impl Width {
     }
 }
 
-fn width<'de, D: Deserializer<'de>>(input: D) -> Result<Width, D::Error> {
+pub(super) fn width<'de, D: Deserializer<'de>>(input: D) -> Result<Width, D::Error> {
     let lanes = u8::deserialize(input)?;
     if WIDTHS.iter().any(|(known, _)| *known == lanes) {
         return Ok(Width(lanes));
@@ -103,7 +103,7 @@ fn width<'de, D: Deserializer<'de>>(input: D) -> Result<Width, D::Error> {
     Err(de::Error::custom(format!("a port has 1, 2, 4, 8 or 12 lanes, not {lanes}")))
 }
 
-fn mtu<'de, D: Deserializer<'de>>(input: D) -> Result<Mtu, D::Error> {
+pub(super) fn mtu<'de, D: Deserializer<'de>>(input: D) -> Result<Mtu, D::Error> {
     let bytes = u32::deserialize(input)?;
     Mtu::from_bytes(bytes as usize)
         .ok_or_else(|| de::Error::custom(format!("a path MTU is 256, 512, 1024, 2048 or 4096, not {bytes}")))

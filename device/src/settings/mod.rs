@@ -4,7 +4,6 @@
 //! network. `pumice run` checks with it what it then hands to the program in the environment, where
 //! `libpumice.so` reads it again.
 
-mod addresses;
 mod check;
 mod error;
 mod faults;
@@ -25,10 +24,12 @@ pub use error::SettingError;
 pub use log::{Log, standard_error_is_free};
 pub use wire::Wire;
 
-/// The one local address to use.
+/// The local address of the device; of several devices one each, with commas between them.
 pub const ADDR: &str = "PUMICE_ADDR";
-/// Name of the device.
+/// Name of the device; of several devices that of the first.
 pub const DEVICE: &str = "PUMICE_DEVICE";
+/// Number of devices.
+pub const DEVICES: &str = "PUMICE_DEVICES";
 /// Share of the packets that is lost on the way out.
 pub const LOSS: &str = "PUMICE_LOSS";
 /// Seed of everything in fault plans that looks random.
@@ -63,9 +64,10 @@ pub const LOG: &str = "PUMICE_LOG";
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 23] = [
+pub const VARIABLES: [&str; 24] = [
     ADDR,
     DEVICE,
+    DEVICES,
     LOSS,
     SEED,
     SHUFFLE,
@@ -91,6 +93,8 @@ pub const VARIABLES: [&str; 23] = [
 
 /// Name of the device when the user gives no other.
 pub const DEFAULT_DEVICE: &str = "pumice0";
+/// Devices of one process at most.
+pub const MAX_DEVICES: usize = 16;
 /// Longest name of a device in bytes: one less than `ibv_device` and sysfs have room for, with a margin.
 const MAX_DEVICE_BYTES: usize = 59;
 /// Longest name of a program that is used as it is, in characters.
@@ -103,10 +107,12 @@ pub const DEFAULT_SEED: u64 = 1;
 /// The settings of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The one local address to use; all of the host's when none.
-    pub address: Option<IpAddr>,
-    /// Name of the device.
-    pub device: String,
+    /// The local addresses to use, one for each device; when empty, one device has all of the host's.
+    pub addresses: Vec<IpAddr>,
+    /// Name of the device; of several devices that of the first, which the others continue.
+    pub device: Option<String>,
+    /// Number of devices, if it is said.
+    pub devices: Option<usize>,
     /// Packets that are lost on the way out, in parts per million.
     pub loss_ppm: u32,
     /// Seed of fault plans; that of the plan, or [`DEFAULT_SEED`], when none.
@@ -163,8 +169,9 @@ impl Settings {
         };
         let explain = text(EXPLAIN)?.is_some_and(|set| set != "0");
         Ok(Settings {
-            address: text(ADDR)?.map(|value| address(&value)).transpose()?,
-            device: text(DEVICE)?.map_or_else(|| Ok(DEFAULT_DEVICE.to_owned()), device)?,
+            addresses: text(ADDR)?.map_or_else(|| Ok(Vec::new()), |value| addresses(&value))?,
+            device: text(DEVICE)?.map(device).transpose()?,
+            devices: text(DEVICES)?.map(|value| devices(&value)).transpose()?,
             loss_ppm: text(LOSS)?.map_or(Ok(0), |value| loss(&value))?,
             seed: text(SEED)?.map(|value| seed(SEED, &value)).transpose()?,
             faults: path(FAULTS).map(PathBuf::from),
@@ -215,7 +222,8 @@ impl Settings {
             // 0xff is in no address and in no UTF-8 text: it separates.
             hasher.write(&[0xff]);
         };
-        mix(self.address.map(|address| address.to_string()).unwrap_or_default().as_bytes());
+        let addresses: Vec<String> = self.addresses.iter().map(IpAddr::to_string).collect();
+        mix(addresses.join(",").as_bytes());
         let mut command = command.into_iter();
         let program = command.next().unwrap_or_default();
         for argument in command {
@@ -229,23 +237,44 @@ impl Settings {
     }
 }
 
-fn address(value: &str) -> Result<IpAddr, SettingError> {
-    let bare = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(value);
-    bare.parse().map_err(|_| {
-        SettingError::new(ADDR, value, "it is not an IP address: write it as 192.0.2.7 or 2001:db8::7")
-    })
+fn addresses(value: &str) -> Result<Vec<IpAddr>, SettingError> {
+    let one = |part: &str| {
+        let bare = part.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(part);
+        bare.parse().map_err(|_| {
+            let which = if part == value { "it".to_owned() } else { format!("{part:?}") };
+            let problem = format!("{which} is not an IP address: write it as 192.0.2.7 or 2001:db8::7");
+            SettingError::new(ADDR, value, problem)
+        })
+    };
+    value.split(',').map(|part| one(part.trim())).collect()
 }
 
 fn device(value: String) -> Result<String, SettingError> {
+    check_device_name(&value).map_err(|rule| SettingError::new(DEVICE, value.clone(), rule))?;
+    Ok(value)
+}
+
+/// Checks what a device is named.
+///
+/// # Errors
+/// The rule, as a sentence.
+pub(crate) fn check_device_name(name: &str) -> Result<(), String> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-    if value.len() <= MAX_DEVICE_BYTES && value.bytes().all(plain) {
-        return Ok(value);
+    if !name.is_empty() && name.len() <= MAX_DEVICE_BYTES && name.bytes().all(plain) {
+        return Ok(());
     }
-    let rule = format!(
+    Err(format!(
         "a device is named with at most {MAX_DEVICE_BYTES} letters, digits, '_' and '-', like \
         {DEFAULT_DEVICE}"
-    );
-    Err(SettingError::new(DEVICE, value, rule))
+    ))
+}
+
+fn devices(value: &str) -> Result<usize, SettingError> {
+    value
+        .parse()
+        .ok()
+        .filter(|count| (1..=MAX_DEVICES).contains(count))
+        .ok_or_else(|| SettingError::new(DEVICES, value, format!("a process has 1 to {MAX_DEVICES} devices")))
 }
 
 fn tag(value: String) -> Result<String, SettingError> {

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 
 use super::*;
-use crate::system::interface::Interface;
 
 fn parse(variables: &[(&'static str, &str)]) -> Result<Settings, SettingError> {
     parse_on(false, variables)
@@ -18,8 +17,9 @@ fn parse_on(free: bool, variables: &[(&'static str, &str)]) -> Result<Settings, 
 #[test]
 fn nothing_said_means_the_plain_device() {
     let settings = parse(&[]).unwrap();
-    assert_eq!(settings.device, "pumice0");
-    assert_eq!((settings.address, settings.loss_ppm, settings.capture.as_ref()), (None, 0, None));
+    assert_eq!((settings.device.as_deref(), settings.devices), (None, None));
+    assert!(settings.addresses.is_empty());
+    assert_eq!((settings.loss_ppm, settings.capture.as_ref()), (0, None));
     assert_eq!((settings.profile.to_str(), settings.log), (Some("default"), Log::Off));
     assert_eq!(settings.shuffle, None);
     let empty: Vec<_> = VARIABLES.iter().map(|name| (*name, "")).collect();
@@ -43,8 +43,9 @@ fn every_variable_is_understood() {
         (LOG, "debug"),
     ])
     .unwrap();
-    assert_eq!(settings.address, Some("127.0.0.9".parse().unwrap()));
-    assert_eq!((settings.device.as_str(), settings.loss_ppm, settings.seed), ("mlx5_0", 10_000, Some(16)));
+    assert_eq!(settings.addresses, ["127.0.0.9".parse::<IpAddr>().unwrap()]);
+    assert_eq!(settings.device.as_deref(), Some("mlx5_0"));
+    assert_eq!((settings.loss_ppm, settings.seed), (10_000, Some(16)));
     assert_eq!(settings.shuffle, Some(7));
     let check = settings.check.unwrap();
     assert!(check.looks_for_slow && check.format == Some(crate::check::report::Format::Sarif));
@@ -56,7 +57,7 @@ fn every_variable_is_understood() {
     assert_eq!(settings.trace, Some(PathBuf::from("/tmp/a-%p.trace")));
     assert_eq!(settings.trace_limit_bytes, Some(2 << 30));
     assert_eq!((settings.profile.to_str(), settings.log), (Some("rxe"), Log::Debug));
-    assert_eq!(parse(&[(ADDR, "[::1]")]).unwrap().address, Some("::1".parse().unwrap()));
+    assert_eq!(parse(&[(ADDR, "[::1]")]).unwrap().addresses, ["::1".parse::<IpAddr>().unwrap()]);
 }
 
 #[test]
@@ -105,33 +106,6 @@ fn processes_lose_different_packets_and_the_same_ones_every_time() {
     assert_ne!(server, tag(&[(ADDR, "127.0.0.2")], &["pingpong"]));
     assert_ne!(tag(&[], &["a", "ab", "c"]), tag(&[], &["a", "a", "bc"]));
     assert_eq!(tag(&[(TAG, "client")], &["pingpong"]), "client");
-}
-
-#[test]
-fn an_address_is_looked_for_on_the_host() {
-    let interface = |name: &str, loopback, address: &str| Interface {
-        name: name.to_owned(),
-        index: 1,
-        up: true,
-        loopback,
-        mtu: 1500,
-        addresses: vec![(address.parse().unwrap(), 8)],
-        mac: None,
-    };
-    let host = [interface("lo", true, "127.0.0.1"), interface("eth0", false, "192.0.2.7")];
-    let on = |address| parse(&[(ADDR, address)]).unwrap().gid_entries(&host);
-    assert_eq!(on("192.0.2.7").unwrap()[0].interface, "eth0");
-    assert_eq!(on("127.9.9.9").unwrap()[0].interface, "lo");
-    let error = on("192.0.2.8").unwrap_err();
-    assert_eq!(error.errno, libc::EADDRNOTAVAIL);
-    assert!(error.to_string().starts_with("PUMICE_ADDR=192.0.2.8: it is no address of this host"), "{error}");
-    let all = |host: &[Interface]| {
-        let entries = parse(&[]).unwrap().gid_entries(host).unwrap();
-        entries.into_iter().map(|entry| entry.ip.to_string()).collect::<Vec<_>>()
-    };
-    assert_eq!(all(&host), ["192.0.2.7"], "loopback is for hosts with nothing else, or asked for");
-    assert_eq!(all(&host[..1]), ["127.0.0.1"]);
-    assert_eq!(on("127.0.0.1").unwrap()[0].interface, "lo");
 }
 
 #[test]

@@ -94,8 +94,8 @@ pub use trial::{RingObstacle, try_ring};
 
 /// The file beside the registry of a UDP port with what the processes of this user count, which the counters
 /// below /sys/class/infiniband are read from.
-pub fn counted_file_name(port: u16) -> String {
-    published::file_name(port)
+pub fn counted_file_name(port: u16, address: IpAddr) -> String {
+    published::file_name(port, address)
 }
 
 use crate::port::UdpConfig;

@@ -47,15 +47,18 @@ const NOT_COUNTED: &str = "N/A (no PMA)";
 
 pub(super) fn entries(device: &SysfsDevice<'_>) -> BTreeMap<String, Entry> {
     let mut tree = Tree(BTreeMap::new());
-    let (name, profile) = (device.name, device.profile);
+    let (name, index, profile) = (device.name, device.index, device.profile);
     tree.link(format!("sys/class/infiniband/{name}"), format!("../../devices/virtual/infiniband/{name}"));
     tree.file("sys/class/infiniband_mad/abi_version", UMAD_ABI);
     tree.file("sys/class/infiniband_verbs/abi_version", UVERBS_ABI);
-    tree.link("sys/class/infiniband_verbs/uverbs0", "../../devices/virtual/infiniband_verbs/uverbs0");
-    tree.link("dev/infiniband/uverbs0", DEVICE_FILE);
+    tree.link(
+        format!("sys/class/infiniband_verbs/uverbs{index}"),
+        format!("../../devices/virtual/infiniband_verbs/uverbs{index}"),
+    );
+    tree.link(format!("dev/infiniband/uverbs{index}"), DEVICE_FILE);
     tree.link("dev/infiniband/rdma_cm", DEVICE_FILE);
 
-    let uverbs = "sys/devices/virtual/infiniband_verbs/uverbs0";
+    let uverbs = format!("sys/devices/virtual/infiniband_verbs/uverbs{index}");
     tree.file(format!("{uverbs}/abi_version"), "1");
     tree.file(format!("{uverbs}/dev"), DEVICE_NUMBER);
     tree.file(format!("{uverbs}/ibdev"), name);
@@ -79,17 +82,22 @@ pub(super) fn entries(device: &SysfsDevice<'_>) -> BTreeMap<String, Entry> {
     parent(&mut tree, &format!("{top}/device"), device);
     port(&mut tree, &format!("{top}/ports/1"), device);
     if let Some(counted) = device.counted {
-        tree.link("live/counted", counted.to_string_lossy());
+        // By name for the files of counters, by index for netlink.
+        tree.link(format!("live/{name}/counted"), counted.to_string_lossy());
+        tree.link(format!("netlink/{index}/counted"), counted.to_string_lossy());
     }
     for (command, answer) in netlink::answers(device) {
-        tree.0.insert(format!("netlink/{command}"), Entry::Bytes(answer));
+        tree.0.insert(format!("netlink/{index}/{command}"), Entry::Bytes(answer));
     }
     tree.0
 }
 
 /// What a device on a bus has: where it is, and its network interface, the one of the first GID.
 fn parent(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
-    tree.file(format!("{top}/numa_node"), "-1");
+    tree.file(format!("{top}/numa_node"), device.numa_node.to_string());
+    if let Some(place) = device.pci_address {
+        tree.file(format!("{top}/uevent"), format!("PCI_SLOT_NAME={place}"));
+    }
     if let Some(mask) = device.processors.and_then(processor_mask) {
         tree.file(format!("{top}/local_cpulist"), device.processors.unwrap_or_default());
         tree.file(format!("{top}/local_cpus"), mask);
@@ -253,11 +261,14 @@ mod tests {
                     [port]\nspeed = 'edr'\nwidth = 4\npkeys = [0xffff, 0x8001]\n[limits]\npkey_table_len = 2";
         let profile = Profile::parse(text).unwrap();
         let device = SysfsDevice {
+            index: 0,
             name: "pumice0",
             guid: [0, 0x11, 0x22, 0xff, 0xfe, 0x33, 0x44, 0x55],
             profile: &profile,
             gids: &gids,
             counted: Some("/run/pumice/counted".as_ref()),
+            numa_node: 1,
+            pci_address: Some("0000:18:00.0"),
             processors: Some("0-1"),
         };
         let entries = entries(&device);
@@ -270,6 +281,8 @@ mod tests {
             ("device/vendor", "0x15b3"),
             ("device/device", "0x1017"),
             ("device/local_cpus", "00000003"),
+            ("device/numa_node", "1"),
+            ("device/uevent", "PCI_SLOT_NAME=0000:18:00.0"),
             ("ports/1/rate", "100 Gb/sec (4X EDR)"),
             ("ports/1/cap_mask", "0x00010000"),
             ("ports/1/gids/0", "0000:0000:0000:0000:0000:ffff:c000:0201"),
@@ -287,9 +300,15 @@ mod tests {
                 "{path}"
             );
         }
-        assert_eq!(entries.get("live/counted"), Some(&Entry::Link("/run/pumice/counted".to_owned())));
+        assert_eq!(entries.get("live/pumice0/counted"), Some(&Entry::Link("/run/pumice/counted".to_owned())));
         let net = entries.get(&format!("{top}/device/net/eth0"));
         assert_eq!(net, Some(&Entry::Link("/sys/class/net/eth0".to_owned())));
+        let second = SysfsDevice { index: 1, name: "pumice1", ..device.clone() };
+        let both = crate::sysfs::Sysfs::of(&[device.clone(), second]).entries;
+        assert!(entries.keys().all(|path| both.contains_key(path)), "the first is there as if it were alone");
+        let of_second = "sys/devices/virtual/infiniband_verbs/uverbs1/ibdev";
+        assert_eq!(both.get(of_second), Some(&Entry::File("pumice1\n".to_owned())));
+        assert!(both.contains_key("netlink/1/17") && both.contains_key("live/pumice1/counted"));
         let without = super::entries(&SysfsDevice { profile: &Profile::default(), gids: &[], ..device });
         assert!(!without.contains_key(&format!("{top}/device/vendor")));
         assert_eq!(without.get(&format!("{top}/device/net")), Some(&Entry::Folder));

@@ -65,7 +65,8 @@ impl Attributes {
     /// Of the device: the port's number, or how many there are.
     fn of(device: &SysfsDevice<'_>, port: bool) -> Attributes {
         let mut all = Attributes::default();
-        all.number(DEV_INDEX, 0);
+        // There are 16 devices at most.
+        all.number(DEV_INDEX, u32::try_from(device.index).unwrap_or(u32::MAX));
         all.text(DEV_NAME, device.name);
         if port {
             all.number(PORT_INDEX, 1);
@@ -167,11 +168,14 @@ mod tests {
         let profile = Profile::parse("fw_ver = '1.2.3'").unwrap();
         let guid = [0, 0x11, 0x22, 0xff, 0xfe, 0x33, 0x44, 0x55];
         let device = SysfsDevice {
+            index: 0,
             name: "pumice0",
             guid,
             profile: &profile,
             gids: &gids,
             counted: None,
+            numa_node: -1,
+            pci_address: None,
             processors: None,
         };
         let answers = answers(&device);

@@ -13,9 +13,9 @@ pub struct Sysfs {
 }
 
 impl Sysfs {
-    /// The tree of a device.
-    pub fn of(device: &SysfsDevice<'_>) -> Sysfs {
-        Sysfs { entries: contents::entries(device) }
+    /// The tree of these devices.
+    pub fn of(devices: &[SysfsDevice<'_>]) -> Sysfs {
+        Sysfs { entries: devices.iter().flat_map(contents::entries).collect() }
     }
 
     /// A name for its folder, another one for other contents: a tree that is in use never changes.

@@ -14,20 +14,18 @@ use crate::calls::{
 };
 use crate::ground::abi::{ibv_context, ibv_context_ops, ibv_device, operation, verbs_context};
 use crate::ground::descriptors;
-use crate::ground::errno::INVALID;
 use crate::ground::outcome::pointer;
 use crate::ground::unserved::refused;
 use crate::ground::zeroed::zeroed;
 use crate::objects::command_file::CommandFile;
 use crate::objects::context::Context;
+use crate::objects::device::{device_at, device_of};
 
 pub(crate) extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     pointer(|| {
-        if device.is_null() {
-            return Err(INVALID);
-        }
-        let (command, file) = CommandFile::create()?;
-        Context::open(command, file, operations()).map_err(|(errno, _)| errno)
+        let device = device_of(device)?;
+        let (command, file) = CommandFile::create(device.index())?;
+        Context::open(device, command, file, operations()).map_err(|(errno, _)| errno)
     })
 }
 
@@ -35,9 +33,10 @@ pub(crate) extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
 pub(crate) extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
     pointer(|| {
         let file = CommandFile::of(cmd_fd)?;
+        let device = device_at(file.device())?;
         // SAFETY: it is open, or it would have no file; the program gives it to `ibv_import_device` for good.
         let command = unsafe { descriptors::given_away(cmd_fd) };
-        Context::open(command, file, operations()).map_err(|(errno, descriptor)| {
+        Context::open(device, command, file, operations()).map_err(|(errno, descriptor)| {
             // It stays the program's.
             std::mem::forget(descriptor);
             errno

@@ -1,7 +1,7 @@
 //! Files of the private tree whose contents change: counters. When a program has opened one, the descriptor
 //! is given another file behind it, in memory, with the number as it is now. What the number is made of is in
-//! the tree (`live/counters/...`), and what the processes have counted in the file that `live/counted` leads
-//! to.
+//! the tree (`live/counters/...`), and what the processes have counted in the file that
+//! `live/DEVICE/counted` leads to.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,14 +52,14 @@ pub(crate) fn is_inside() -> bool {
     INSIDE.load(Ordering::Relaxed)
 }
 
-/// What all processes have counted, by the place of the counter.
+/// What all processes have counted of a device, by the place of the counter.
 pub(crate) struct Totals([u64; RECORD_WORDS]);
 
 impl Totals {
-    /// As it is now; all 0 if nothing was ever counted.
-    pub(crate) fn now() -> Totals {
+    /// As it is now in the file with the name that these parts make; all 0 if nothing was ever counted.
+    pub(crate) fn now(file: &[&[u8]]) -> Totals {
         let mut totals = Totals([0; RECORD_WORDS]);
-        let Some(file) = open_private(&[b"/live/counted"]) else { return totals };
+        let Some(file) = open_private(file) else { return totals };
         let mut room = [0_u8; AT_A_TIME * RECORD_BYTES];
         for first in (0..RECORDS).step_by(AT_A_TIME) {
             let length = file.read(&mut room, first * RECORD_BYTES);
@@ -145,15 +145,17 @@ fn replace(descriptor: c_int) -> Option<()> {
     let mut path = [0_u8; PATH_BYTES];
     let path = path_of(descriptor, &mut path)?;
     let inside = path.strip_prefix(FOLDER.value()?.to_bytes())?;
-    let mut parts = inside.rsplitn(3, |byte| *byte == b'/');
+    let mut parts = inside.rsplitn(6, |byte| *byte == b'/');
     let (name, folder) = (parts.next()?, parts.next()?);
     if !matches!(folder, b"counters" | b"hw_counters") {
         return None;
     }
+    // DEVICE/ports/1/counters/NAME
+    let device = parts.nth(2)?;
     let mut recipe = [0_u8; RECIPE_BYTES];
     let recipe = read_private(&[b"/live/", folder, b"/", name], &mut recipe)?;
     let mut room = [0_u8; NUMBER_BYTES];
-    let text = line(Totals::now().number(recipe)?, &mut room);
+    let text = line(Totals::now(&[b"/live/", device, b"/counted"]).number(recipe)?, &mut room);
     // SAFETY: C strings, bytes that live through the calls, and descriptors: the program's and one of this
     // function's.
     unsafe {

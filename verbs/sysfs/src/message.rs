@@ -40,15 +40,46 @@ pub(crate) struct Request<'a> {
     attributes: &'a [u8],
 }
 
-/// The name of a file: a number.
+/// The name of a file: the index of a device, and the number of a command or a word.
 pub(crate) struct Name {
-    digits: [u8; 2],
+    bytes: [u8; 16],
     length: usize,
 }
 
 impl Name {
+    /// Of a device and a command.
+    fn of(device: u32, command: u16) -> Name {
+        let mut name = Name::of_device(device, b"");
+        name.number(command.into());
+        name
+    }
+
+    /// Of a device and a word.
+    pub(crate) fn of_device(device: u32, word: &[u8]) -> Name {
+        let mut name = Name { bytes: [0; 16], length: 0 };
+        name.number(device);
+        name.put(b'/');
+        word.iter().for_each(|byte| name.put(*byte));
+        name
+    }
+
+    /// A number below 100.
+    fn number(&mut self, number: u32) {
+        if number >= 10 {
+            self.put(b'0' + (number / 10 % 10) as u8);
+        }
+        self.put(b'0' + (number % 10) as u8);
+    }
+
+    fn put(&mut self, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(self.length) {
+            *place = byte;
+            self.length += 1;
+        }
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.digits.get(..self.length).unwrap_or_default()
+        self.bytes.get(..self.length).unwrap_or_default()
     }
 }
 
@@ -91,8 +122,8 @@ impl<'a> Request<'a> {
         self.kind >> 10 == CLIENT && self.command() == STATISTICS
     }
 
-    /// What is wrong with it, as Linux says it: a positive errno.
-    fn fault(&self) -> Option<i32> {
+    /// What is wrong with it where there are so many devices, as Linux says it: a positive errno.
+    fn fault(&self, devices: u32) -> Option<i32> {
         let command = self.command();
         if self.kind >> 10 != CLIENT || command == 0 || command > LAST {
             return Some(libc::EINVAL);
@@ -106,25 +137,25 @@ impl<'a> Request<'a> {
         let device = self.number(DEV_INDEX);
         let port = self.number(PORT_INDEX);
         // A dump need not name a device; one that is named must be there.
-        let wrong_device =
-            if self.is_dump() { device.is_some_and(|index| index != 0) } else { device != Some(0) };
+        let wrong_device = device.map_or(!self.is_dump(), |index| index >= devices);
         let wrong_port = matches!(command, PORT | STATISTICS) && !self.is_dump() && port != Some(1);
         (wrong_device || wrong_port).then_some(libc::EINVAL)
     }
 
-    /// The file of the tree with the attributes of the answer; none for what is not there, or wrong.
-    pub(crate) fn file_name(&self) -> Option<Name> {
+    /// The file of the tree with the attributes of the answer for a device; none for what is not there.
+    fn file_name(&self, device: u32) -> Option<Name> {
         // Statistics of queue pairs or regions: none is bound to a counter.
-        if self.fault().is_some() || self.is_about_statistics() && self.number(STAT_RES).is_some() {
-            return None;
+        let is_absent = self.is_about_statistics() && self.number(STAT_RES).is_some();
+        (!is_absent).then(|| Name::of(device, self.command()))
+    }
+
+    /// The devices that the answer is about, from the first up to the one before the last.
+    fn about(&self, devices: u32) -> (u32, u32) {
+        match self.number(DEV_INDEX) {
+            _ if self.command() == SYSTEM => (0, 1),
+            Some(one) => (one, one.saturating_add(1)),
+            None => (0, devices),
         }
-        let command = self.command() as u8;
-        let (tens, ones) = (b'0' + command / 10, b'0' + command % 10);
-        Some(if command < 10 {
-            Name { digits: [ones, 0], length: 1 }
-        } else {
-            Name { digits: [tens, ones], length: 2 }
-        })
     }
 }
 
@@ -205,36 +236,47 @@ impl Out {
     }
 }
 
-/// The answer to a question: `attributes` are those of the tree, if it has any. `send` is called once per
-/// datagram.
+/// What finds the attributes that the tree has for a device: a file, the device's index, and room for what is in
+/// the file. None: there is no such file.
+pub(crate) type Find<'a> = &'a mut dyn FnMut(&Name, u32, &mut [u8]) -> Option<usize>;
+
+/// The answer to a question where there are so many devices. `send` is called once per datagram.
 pub(crate) fn answers(
     request: &Request<'_>,
     port: u32,
-    attributes: Option<&[u8]>,
+    devices: u32,
+    find: Find<'_>,
     send: &mut dyn FnMut(&[u8]),
 ) {
-    let fault = request.fault().or_else(|| {
-        let nothing = attributes.is_none() && !request.is_dump();
-        nothing.then_some(libc::EOPNOTSUPP)
-    });
-    let mut out = Out::new();
-    if let Some(errno) = fault {
+    let refuse = |errno: i32, send: &mut dyn FnMut(&[u8])| {
+        let mut out = Out::new();
         out.message(request, port, ERROR, 0, [&(-errno).to_ne_bytes(), request.header]);
-        return send(out.all());
+        send(out.all());
+    };
+    if let Some(errno) = request.fault(devices) {
+        return refuse(errno, send);
     }
-    if request.is_dump() {
-        if let Some(attributes) = attributes {
-            out.message(request, port, request.kind, MULTI, [attributes, &[]]);
+    let (flags, (first, end)) = (if request.is_dump() { MULTI } else { 0 }, request.about(devices));
+    let mut attributes = [0_u8; ATTRIBUTES_BYTES];
+    for device in first..end {
+        let length = request.file_name(device).and_then(|name| find(&name, device, &mut attributes));
+        match length.and_then(|length| attributes.get(..length)) {
+            Some(found) => {
+                let mut out = Out::new();
+                out.message(request, port, request.kind, flags, [found, &[]]);
+                send(out.all());
+            }
+            None if request.is_dump() => {}
+            None => return refuse(libc::EOPNOTSUPP, send),
         }
-        out.message(request, port, DONE, MULTI, [&0_i32.to_ne_bytes(), &[]]);
-        return send(out.all());
     }
-    out.message(request, port, request.kind, 0, [attributes.unwrap_or_default(), &[]]);
-    send(out.all());
-    if request.flags & ACK != 0 {
-        let mut ack = Out::new();
-        ack.message(request, port, ERROR, 0, [&0_i32.to_ne_bytes(), request.header]);
-        send(ack.all());
+    let mut out = Out::new();
+    if request.is_dump() {
+        out.message(request, port, DONE, MULTI, [&0_i32.to_ne_bytes(), &[]]);
+        send(out.all());
+    } else if request.flags & ACK != 0 {
+        out.message(request, port, ERROR, 0, [&0_i32.to_ne_bytes(), request.header]);
+        send(out.all());
     }
 }
 
@@ -259,38 +301,47 @@ mod tests {
         bytes
     }
 
-    /// Kind, flags and what comes behind the header of each message, by datagram.
-    fn answered(question: &[u8], attributes: Option<&[u8]>) -> Vec<Vec<(u16, u16, Vec<u8>)>> {
-        let mut datagrams = Vec::new();
-        answers(&Request::parse(question).unwrap(), 4711, attributes, &mut |mut bytes| {
-            let mut messages = Vec::new();
-            while !bytes.is_empty() {
-                let length = word(bytes, 0).unwrap() as usize;
-                assert_eq!((word(bytes, 8), word(bytes, 12)), (Some(77), Some(4711)));
-                let (kind, flags) = (half(bytes, 4).unwrap(), half(bytes, 6).unwrap());
-                messages.push((kind, flags, bytes[16..length].to_vec()));
-                bytes = &bytes[length..];
-            }
-            datagrams.push(messages);
+    /// Kind, flags and what comes behind the header of each message, where a tree has these files.
+    fn answered_from(question: &[u8], devices: u32, files: &[(&str, &[u8])]) -> Vec<(u16, u16, Vec<u8>)> {
+        let mut messages = Vec::new();
+        let mut find = |name: &Name, _: u32, room: &mut [u8]| {
+            let (_, found) = files.iter().find(|(file, _)| file.as_bytes() == name.bytes())?;
+            room[..found.len()].copy_from_slice(found);
+            Some(found.len())
+        };
+        answers(&Request::parse(question).unwrap(), 4711, devices, &mut find, &mut |bytes| {
+            let length = word(bytes, 0).unwrap() as usize;
+            assert_eq!((word(bytes, 8), word(bytes, 12)), (Some(77), Some(4711)));
+            let (kind, flags) = (half(bytes, 4).unwrap(), half(bytes, 6).unwrap());
+            messages.push((kind, flags, bytes[16..length].to_vec()));
+            assert_eq!(bytes.len(), length);
         });
-        datagrams
+        messages
     }
 
     #[test]
     fn a_dump_ends_with_done_and_a_question_with_what_it_asked_for() {
         let device = attribute(DEV_INDEX, &[0; 4]);
         let kind = 5 << 10 | 1;
+        let second = attribute(DEV_INDEX, &[1, 0, 0, 0]);
+        let files = [("0/1", device.as_slice()), ("1/1", &second), ("0/6", b"all"), ("11/17", b"eleven")];
+        let done = (DONE, MULTI, vec![0; 4]);
         let dump = question(1, 0x301, &[]);
-        assert_eq!(Request::parse(&dump).unwrap().file_name().unwrap().bytes(), b"1");
-        let expected = [vec![(kind, MULTI, device.clone()), (DONE, MULTI, vec![0; 4])]];
-        assert_eq!(answered(&dump, Some(&device)), expected);
-        assert_eq!(answered(&question(10, 0x301, &[]), None), [vec![(DONE, MULTI, vec![0; 4])]]);
-        let one = question(1, 5, &device);
+        let both = [(kind, MULTI, device.clone()), (kind, MULTI, second.clone()), done.clone()];
+        assert_eq!(answered_from(&dump, 2, &files), both);
+        let of_one = question(1, 0x301, &second);
+        assert_eq!(answered_from(&of_one, 2, &files), [(kind, MULTI, second.clone()), done.clone()]);
+        assert_eq!(answered_from(&question(10, 0x301, &[]), 2, &files), [done]);
+        let one = question(1, 5, &second);
         let header = one[..16].to_vec();
         let acknowledged = [vec![0; 4], header].concat();
-        let expected = [vec![(kind, 0, device.clone())], vec![(ERROR, 0, acknowledged)]];
-        assert_eq!(answered(&one, Some(&device)), expected);
-        assert_eq!(answered(&question(1, 1, &device), Some(&device)).len(), 1);
+        let expected = [(kind, 0, second.clone()), (ERROR, 0, acknowledged)];
+        assert_eq!(answered_from(&one, 2, &files), expected);
+        assert_eq!(answered_from(&question(1, 1, &device), 2, &files).len(), 1);
+        let system = question(6, 1, &[]);
+        assert_eq!(answered_from(&system, 2, &files), [(5 << 10 | 6, 0, b"all".to_vec())]);
+        let port = [attribute(DEV_INDEX, &[11, 0, 0, 0]), attribute(PORT_INDEX, &[1, 0, 0, 0])].concat();
+        assert_eq!(answered_from(&question(17, 1, &port), 12, &files)[0].2, b"eleven");
     }
 
     #[test]
@@ -306,19 +357,15 @@ mod tests {
             (question(15, 5, &device(0)), libc::EOPNOTSUPP),
             (question(99, 5, &device(0)), libc::EINVAL),
         ] {
-            let request = Request::parse(&question).unwrap();
-            let datagrams = answered(&question, None);
-            assert_eq!(datagrams.len(), 1);
-            let (kind, _, body) = &datagrams[0][0];
+            let messages = answered_from(&question, 1, &[]);
+            assert_eq!(messages.len(), 1);
+            let (kind, _, body) = &messages[0];
             assert_eq!((*kind, word(body, 0)), (ERROR, Some((-errno) as u32)), "{question:?}");
-            assert!(request.file_name().is_none() || errno == libc::EOPNOTSUPP);
         }
         let fine = question(5, 5, &port(1));
-        assert_eq!(Request::parse(&fine).unwrap().file_name().unwrap().bytes(), b"5");
-        let system = question(6, 1, &[]);
-        assert_eq!(Request::parse(&system).unwrap().file_name().unwrap().bytes(), b"6");
+        assert_eq!(answered_from(&fine, 1, &[("0/5", b"port")])[0].2, b"port");
         let of_queue_pairs = question(17, 0x301, &attribute(STAT_RES, &[0; 4]));
-        assert!(Request::parse(&of_queue_pairs).unwrap().file_name().is_none());
+        assert_eq!(answered_from(&of_queue_pairs, 1, &[("0/17", b"numbers")]).len(), 1, "an empty dump");
     }
 
     #[test]
@@ -343,7 +390,7 @@ mod tests {
         let good = question(17, 5, &attribute(DEV_INDEX, &[0; 4]));
         for length in 0..good.len() {
             if let Some(request) = Request::parse(&good[..length]) {
-                answers(&request, 1, None, &mut |_| {});
+                answers(&request, 1, 1, &mut |_, _, _| None, &mut |_| {});
             }
         }
         for place in 0..good.len() {
@@ -351,8 +398,7 @@ mod tests {
                 let mut bad = good.clone();
                 bad[place] = value;
                 let request = Request::parse(&bad).unwrap();
-                request.file_name();
-                answers(&request, 1, Some(&[1; ATTRIBUTES_BYTES]), &mut |_| {});
+                answers(&request, 1, 16, &mut |_, _, room| Some(room.len()), &mut |_| {});
                 put_statistics(&mut bad, &|marks| marks);
             }
         }

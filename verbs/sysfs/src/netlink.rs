@@ -4,7 +4,7 @@
 //! sends a question, the preload puts the answer into the same socket. The socket stays a netlink socket:
 //! binding, polling and receiving are the C library's.
 //!
-//! What is answered is in the tree (`netlink/COMMAND`): the attributes, made by
+//! What is answered is in the tree (`netlink/DEVICE/COMMAND`): the attributes, made by
 //! `device/src/sysfs/netlink.rs`. Here are the headers around them, and the numbers of statistics.
 
 use std::ffi::{c_int, c_void};
@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{msghdr, size_t, sockaddr, sockaddr_nl, socklen_t, ssize_t};
 
-use crate::kernel::read_private;
+use crate::kernel::{open_private, read_private};
 use crate::live::Totals;
-use crate::message::{self, Request};
+use crate::message::{self, Name, Request};
 use crate::original::Original;
 use crate::variable::FOLDER;
 
@@ -24,6 +24,9 @@ const NETLINK_RDMA: c_int = 20;
 const MOST: usize = 4096;
 /// Room for a question that comes in pieces; longer ones are cut, and none has more than a few numbers.
 const QUESTION_BYTES: usize = 512;
+
+/// Where the tree has the answers.
+const FOLDER_OF_ANSWERS: &[u8] = b"/netlink/";
 
 /// Sockets that were made here, by descriptor. One that was closed and is something else now is asked for its
 /// protocol.
@@ -188,23 +191,30 @@ unsafe fn ask(descriptor: c_int, bytes: *const c_void, length: size_t) -> ssize_
     length as ssize_t
 }
 
+/// Devices that a tree has at most, with a margin.
+const MOST_DEVICES: u32 = 64;
+
 /// Answers a question into the socket that it was sent to.
 fn answer(descriptor: c_int, question: &[u8]) {
     let Some(own) = connected_to_itself(descriptor) else { return };
     let Some(request) = Request::parse(question) else { return };
-    let mut attributes = [0_u8; message::ATTRIBUTES_BYTES];
-    let attributes = request.file_name().and_then(|name| {
-        let found = read_private(&[b"/netlink/", name.bytes()], &mut attributes)?;
+    let is_there = |device: &u32| open_private(&[FOLDER_OF_ANSWERS, Name::of_device(*device, b"1").bytes()]);
+    let devices = (0..MOST_DEVICES).take_while(|device| is_there(device).is_some()).count() as u32;
+    let mut find = |name: &Name, device: u32, room: &mut [u8]| {
+        let found = read_private(&[FOLDER_OF_ANSWERS, name.bytes()], room)?;
         if request.is_about_statistics() {
-            let totals = Totals::now();
+            let counted = Name::of_device(device, b"counted");
+            let totals = Totals::now(&[FOLDER_OF_ANSWERS, counted.bytes()]);
             message::put_statistics(found, &|marks| {
                 let places = marks.to_le_bytes().into_iter().filter(|mark| *mark != 0);
                 totals.sum(places.map(|mark| usize::from(mark) - 1))
             });
         }
-        Some(&*found)
+        Some(found.len())
+    };
+    message::answers(&request, own.nl_pid, devices, &mut find, &mut |bytes| {
+        send_back(descriptor, &own, bytes);
     });
-    message::answers(&request, own.nl_pid, attributes, &mut |bytes| send_back(descriptor, &own, bytes));
 }
 
 fn send_back(descriptor: c_int, own: &sockaddr_nl, bytes: &[u8]) {

@@ -155,7 +155,7 @@ impl SharedPort {
         if let Some(backlog) = &backlog {
             stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
         }
-        let published = published_in(folder, port, process);
+        let published = published_in(folder, (config.udp.address, port), process);
         let same_host = SameHost::new(process, incarnation, config.udp_only || backlog.is_none());
         Ok(SharedPort {
             medium: udp,
@@ -229,9 +229,9 @@ fn claim(registry: &Registry, members: &mut Members) -> Result<(ProcessIndex, Re
     }
 }
 
-/// The record of what a process counts.
-fn published_in(folder: &Path, port: u16, process: ProcessIndex) -> Option<Published> {
-    let file = folder::open(folder, &published::file_name(port)).ok()?;
+/// The record of what a process counts on an address and port.
+fn published_in(folder: &Path, on: (IpAddr, u16), process: ProcessIndex) -> Option<Published> {
+    let file = folder::open(folder, &published::file_name(on.1, on.0)).ok()?;
     Published::open(&file, process).ok()
 }
 

@@ -7,24 +7,30 @@ use crate::ground::abi::ibv_device;
 use crate::ground::arguments::{Out, Trusted};
 use crate::ground::errno::Errno;
 use crate::ground::outcome::pointer;
-use crate::objects::device::{Device, device_pointer};
+use crate::objects::device::{Device, devices};
 use crate::objects::gid_entries::gid_entries;
 
-/// A list of devices that ends with NULL: one device, or none on a host without addresses.
+/// A list of devices that ends with NULL: without those that have no address now.
 pub(crate) extern "C" fn ibv_get_device_list(num_devices: Out<'_, c_int>) -> *mut *mut ibv_device {
     pointer(|| {
-        let usable = !gid_entries()?.is_empty();
-        // SAFETY: two pointers, zeroed: NULL.
-        let list = unsafe { libc::calloc(2, size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
+        let mut usable = Vec::new();
+        for device in devices()? {
+            if !gid_entries(device.description())?.is_empty() {
+                usable.push(device.as_ptr());
+            }
+        }
+        let places = usable.len() + 1;
+        // SAFETY: pointers, zeroed: NULL.
+        let list = unsafe { libc::calloc(places, size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
         if list.is_null() {
             return Err(Errno(libc::ENOMEM));
         }
-        if usable {
-            // SAFETY: the first of the two.
-            unsafe { list.write(device_pointer()) };
+        for (index, device) in usable.iter().enumerate() {
+            // SAFETY: one of as many places as there are devices, before the last.
+            unsafe { list.add(index).write(*device) };
         }
         if let Some(num_devices) = num_devices.optional() {
-            num_devices.set(usable.into());
+            num_devices.set(usable.len() as c_int);
         }
         Ok(list)
     })

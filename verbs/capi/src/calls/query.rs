@@ -5,7 +5,6 @@ use std::ffi::{c_char, c_int};
 use pumice_device::addresses::gid_table::{GidEntry, GidTable};
 use pumice_device::addresses::pkey_table::PkeyTable;
 use pumice_device::memory::on_demand_is_available;
-use pumice_device::profile::Profile;
 use pumice_transport::types::WR_OPCODES;
 
 use crate::ground::abi::{
@@ -15,10 +14,8 @@ use crate::ground::abi::{
 use crate::ground::arguments::{In, InOut, Out, OutArray};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::{number, status};
-use crate::ground::settings::profile;
 use crate::ground::zeroed::zeroed;
 use crate::objects::context::Context;
-use crate::objects::device::the_device;
 use crate::objects::local_identifier;
 
 /// `IBV_ODP_SUPPORT` and `IBV_ODP_SUPPORT_IMPLICIT`.
@@ -30,7 +27,8 @@ const ODP_TRANSPORTS: [u32; 3] = [ODP_RELIABLE, 1 | 1 << 1 | 1 << 2 | 1 << 5, 1 
 /// Cycles of the device's clock per ms: it counts ns.
 const CLOCK_KHZ: u64 = 1_000_000;
 
-fn device_attributes(context: &Context, profile: &Profile) -> ibv_device_attr {
+fn device_attributes(context: &Context) -> ibv_device_attr {
+    let profile = context.device().profile();
     let mut attributes: ibv_device_attr = zeroed();
     // A profile leaves room for the NUL.
     for (place, byte) in attributes.fw_ver.iter_mut().zip(profile.fw_ver.bytes()) {
@@ -38,8 +36,8 @@ fn device_attributes(context: &Context, profile: &Profile) -> ibv_device_attr {
     }
     let limits = context.hca().limits();
     let count = |limit: u32| c_int::try_from(limit).unwrap_or(c_int::MAX);
-    attributes.node_guid = the_device().guid();
-    attributes.sys_image_guid = the_device().guid();
+    attributes.node_guid = context.device().guid();
+    attributes.sys_image_guid = context.device().guid();
     attributes.max_mr_size = profile.max_mr_size;
     attributes.page_size_cap = profile.page_size_cap;
     attributes.vendor_id = profile.vendor_id;
@@ -80,7 +78,7 @@ pub(crate) extern "C" fn ibv_query_device(
     status(|| {
         let place = device_attr.place()?;
         let context = Context::of(context)?;
-        place.set(device_attributes(&context, profile()?));
+        place.set(device_attributes(&context));
         Ok(())
     })
 }
@@ -101,7 +99,7 @@ pub(crate) extern "C" fn query_device_ex(
         }
         let mut all: ibv_device_attr_ex = zeroed();
         let context = Context::of(context)?;
-        all.orig_attr = device_attributes(&context, profile()?);
+        all.orig_attr = device_attributes(&context);
         all.max_dm_size = context.hca().limits().max_dm_size;
         all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags)
             | WR_OPCODES.iter().fold(0, |flags, info| flags | info.device_flag);
@@ -140,7 +138,7 @@ pub(crate) extern "C" fn query_port(
         let context = Context::of(context)?;
         let place = port_attr.place()?;
         check_port(port_num.into())?;
-        let port = &profile()?.port;
+        let port = &context.device().profile().port;
         let is_active = context.hca().is_port_active();
         let lid = local_identifier::of_port(context.hca());
         let attributes = ibv_port_attr {
@@ -174,10 +172,10 @@ pub(crate) extern "C" fn ibv_query_port_speed(
     port_speed: Out<'_, u64>,
 ) -> c_int {
     status(|| {
-        Context::of(context)?;
+        let context = Context::of(context)?;
         check_port(port_num)?;
         let place = port_speed.place()?;
-        let port = &profile()?.port;
+        let port = &context.device().profile().port;
         place.set(u64::from(port.speed.lane_rate()) * u64::from(port.width.lanes()));
         Ok(())
     })

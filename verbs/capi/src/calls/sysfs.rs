@@ -8,8 +8,7 @@ use std::sync::OnceLock;
 use crate::ground::arguments::{OutBytes, Text};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::number;
-use crate::ground::settings::profile;
-use crate::objects::device::the_device;
+use crate::objects::device::devices;
 
 pub(crate) extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<std::ffi::CString> = OnceLock::new();
@@ -53,14 +52,14 @@ pub(crate) extern "C" fn ibv_read_sysfs_file(
     })
 }
 
-/// What the files of the device would say, if there were any: `ibv_devinfo` asks for the board.
+/// What the files of a device would say, if there were any: `ibv_devinfo` asks for the board.
 fn of_profile(path: &Path) -> Option<String> {
     let (folder, file) = (path.parent()?, path.file_name()?);
-    let device = the_device().name();
-    if folder.file_name()? != device.as_str() || folder.parent()?.file_name()? != "infiniband" {
+    if folder.parent()?.file_name()? != "infiniband" {
         return None;
     }
-    let profile = profile().ok()?;
+    let name = folder.file_name()?;
+    let profile = devices().ok()?.iter().find(|device| name == device.name())?.profile();
     match file.to_str()? {
         "board_id" if !profile.board_id.is_empty() => Some(profile.board_id.clone()),
         "fw_ver" => Some(profile.fw_ver.clone()),

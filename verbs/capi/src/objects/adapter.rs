@@ -1,4 +1,4 @@
-//! The HCA that all contexts of a process share. The PUMICE_* variables (`pumice_device::settings`) say what
+//! The HCA that all contexts of a device share in a process. The PUMICE_* variables (`pumice_device::settings`) say what
 //! it is like.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,30 +6,30 @@ use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::Duration;
 
 use super::capture;
-use super::device::the_device;
+use super::device::{Device, device_at};
 use super::events::Distributor;
 use super::gid_entries::{gid_entries, gid_entries_now};
 use super::loss::LossWatch;
 use super::record;
 use super::trace;
 use crate::ground::check;
-use crate::ground::errno::Errno;
+use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate;
 use crate::ground::listeners;
 use crate::ground::log::{self, log_always, log_cause, log_warning, logs};
 use crate::ground::outcome::value;
-use crate::ground::settings::{profile, settings};
+use crate::ground::settings::settings;
 use crate::ground::zeroed::zeroed;
 use pumice_device::event::StepHook;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
-use pumice_device::settings::{Log, Settings};
+use pumice_device::settings::{Log, MAX_DEVICES, Settings};
 use pumice_device::shuffle::ShuffleOptions;
 use pumice_transport::types::WorkCompletion;
 
-/// What the contexts of a process share. Dropped with the last of them: the port is free again then.
+/// What the contexts of a device share. Dropped with the last of them: the port is free again then.
 pub(crate) struct Adapter {
     /// Stops before the HCA does.
     distributor: Distributor,
@@ -41,10 +41,10 @@ pub(crate) struct Adapter {
 }
 
 impl Adapter {
-    fn open() -> Result<Adapter, Errno> {
-        let (settings, profile) = (settings()?, profile()?);
-        let gids = gid_entries()?;
-        let address = match (gids.as_slice(), settings.address) {
+    fn open(device: &'static Device) -> Result<Adapter, Errno> {
+        let (settings, profile, description) = (settings()?, device.profile(), device.description());
+        let gids = gid_entries(description)?;
+        let address = match (gids.as_slice(), description.address) {
             ([], _) => {
                 log_always(
                     "no interface that is up has an address: bring one up, `ip link set lo up` is enough",
@@ -56,11 +56,11 @@ impl Adapter {
             (_, None) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let mut config = HcaConfig {
-            ca_guid: u64::from_be_bytes(the_device().guid()),
+            ca_guid: u64::from_be_bytes(device.guid()),
             // One completion queue is this library's own.
             limits: Limits { max_cq: profile.limits.max_cq.saturating_add(1), ..profile.limits },
             pkeys: profile.port.pkeys.clone(),
-            ..HcaConfig::new(&the_device().name(), gids)
+            ..HcaConfig::new(device.name(), gids)
         };
         config.subscribers.push(Box::new(LossWatch));
         let listening = with_signals_blocked(check::subscriber).into_iter();
@@ -69,7 +69,7 @@ impl Adapter {
         let any_version = address.is_ipv6();
         let offered = config.gids.clone();
         config.gid_source = Some(Box::new(move || {
-            let mut entries = gid_entries_now(&offered)?;
+            let mut entries = gid_entries_now(description, &offered)?;
             entries.retain(|entry| any_version || entry.ip.is_ipv4());
             Some(entries)
         }));
@@ -90,8 +90,8 @@ impl Adapter {
             asks_about_calls: false,
             tag: Some(tag),
             shuffle: settings.shuffle.map(|seed| ShuffleOptions { seed, placement: profile.placement }),
-            capture: capture::source(settings),
-            trace: trace::source(settings),
+            capture: capture::source(settings, device),
+            trace: trace::source(settings, device),
             hca: config,
         };
         let network = UdpNetwork { address, exclusive: false, buffer_bytes: None, wire: settings.wire };
@@ -115,6 +115,16 @@ impl Adapter {
     /// Whether this process is a fork of the one that opened it.
     pub(crate) fn is_inherited(&self) -> bool {
         self.process != std::process::id()
+    }
+
+    /// At exit: sends what is owed, and writes out what waits.
+    fn say_goodbye(&self) {
+        self.hca.end_schedule();
+        self.hca.poll_cq(&self.idle, &mut [WorkCompletion::default()]);
+        self.hca.poll_cq(&self.idle, &mut [WorkCompletion::default()]);
+        self.hca.release_packets();
+        self.hca.events().settle(LOG_PATIENCE);
+        capture::flush_captures();
     }
 
     pub(crate) const fn hca(&self) -> &Arc<Hca> {
@@ -167,8 +177,8 @@ fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// The adapter of this process, if a context is open.
-static SHARED: Mutex<Weak<Adapter>> = Mutex::new(Weak::new());
+/// The adapter of each device that has an open context.
+static SHARED: Mutex<[Weak<Adapter>; MAX_DEVICES]> = Mutex::new([const { Weak::new() }; MAX_DEVICES]);
 
 /// How long an exit waits for the log to be written to a slow terminal.
 const LOG_PATIENCE: Duration = Duration::from_millis(100);
@@ -177,33 +187,32 @@ const LOG_PATIENCE: Duration = Duration::from_millis(100);
 /// it. Takes no lock that is held, because programs also exit from signal handlers.
 extern "C" fn farewell() {
     value((), || {
-        let Some(adapter) = SHARED.try_lock().ok().and_then(|shared| shared.upgrade()) else {
-            return log::report_left_out();
+        let open: Vec<Arc<Adapter>> = match SHARED.try_lock() {
+            Ok(shared) => shared.iter().filter_map(Weak::upgrade).collect(),
+            Err(_) => Vec::new(),
         };
-        if !adapter.is_inherited() {
-            adapter.hca.end_schedule();
-            adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
-            adapter.hca.poll_cq(&adapter.idle, &mut [WorkCompletion::default()]);
-            adapter.hca.release_packets();
-            adapter.hca.events().settle(LOG_PATIENCE);
-            capture::flush_capture();
+        for adapter in open {
+            if !adapter.is_inherited() {
+                adapter.say_goodbye();
+            }
+            // Dropping it would wait for threads.
+            std::mem::forget(adapter);
         }
         log::report_left_out();
-        // Dropping it would wait for threads.
-        std::mem::forget(adapter);
     });
 }
 
-/// This process's adapter, opened if it is not yet.
-pub(crate) fn adapter() -> Result<Arc<Adapter>, Errno> {
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+/// The adapter of a device in this process, opened if it is not yet.
+pub(crate) fn adapter(index: usize) -> Result<Arc<Adapter>, Errno> {
+    let mut all = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let shared = all.get_mut(index).ok_or(INVALID)?;
     if let Some(adapter) = shared.upgrade() {
         if !adapter.is_inherited() {
             return Ok(adapter);
         }
         std::mem::forget(adapter);
     }
-    let adapter = Arc::new(Adapter::open()?);
+    let adapter = Arc::new(Adapter::open(device_at(index)?)?);
     *shared = Arc::downgrade(&adapter);
     Ok(adapter)
 }

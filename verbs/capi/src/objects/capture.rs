@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pumice_device::event::ReportSource;
 use pumice_device::faults::FaultPlan;
 use pumice_device::opening::CaptureSource;
-use pumice_device::settings::{CAPTURE, FAULT_REPORT, Log, SettingError, Settings};
+use pumice_device::settings::{CAPTURE, FAULT_REPORT, Log, MAX_DEVICES, SettingError, Settings};
 use pumice_device::system::cancellation::Uncancelled;
 
+use super::device::Device;
 use crate::ground::errno::Errno;
 use crate::ground::gate;
 use crate::ground::log::{log_at, print_always};
@@ -21,10 +22,10 @@ use crate::ground::own_file::{Written, expand, open_own};
 const CAPTURE_BUFFER_BYTES: usize = 1 << 18;
 
 /// Where the settings want a capture written to; opened when the port is there.
-pub(crate) fn source(settings: &Settings) -> Option<CaptureSource> {
-    let pattern = settings.capture.clone()?;
+pub(crate) fn source(settings: &Settings, device: &'static Device) -> Option<CaptureSource> {
+    let pattern = device.own_file(settings.capture.as_deref()?);
     Some(Box::new(move || {
-        let (file, path) = open_capture(&pattern)?;
+        let (file, path) = open_capture(device.index(), &pattern)?;
         if path != expand(&pattern, process::id()) {
             print_always(&format!(
                 "{} is being written by another process; packets of process {} go to {}",
@@ -79,16 +80,17 @@ impl Write for Whole {
     }
 }
 
-/// The writer of the capture: the process's exit reaches it while the port may be in use.
+/// The writer of a capture: the process's exit reaches it while the port may be in use.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<BufWriter<File>>>);
 
-static CAPTURE_OUT: Mutex<Option<Shared>> = Mutex::new(None);
+/// The writers of the devices.
+static CAPTURES_OUT: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
 impl Shared {
     fn new(file: File) -> Shared {
         let shared = Shared(Arc::new(Mutex::new(BufWriter::with_capacity(CAPTURE_BUFFER_BYTES, file))));
-        *CAPTURE_OUT.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared.clone());
+        CAPTURES_OUT.lock().unwrap_or_else(PoisonError::into_inner).push(shared.clone());
         shared
     }
 }
@@ -106,21 +108,19 @@ impl Write for Shared {
     }
 }
 
-/// Lets go of the file, and with it of the lock, of a device that is closed.
+/// Lets go of the files, and with them of the locks, of devices that are closed.
 fn close_unused() {
-    let mut out = CAPTURE_OUT.lock().unwrap_or_else(PoisonError::into_inner);
-    if out.as_ref().is_some_and(|Shared(out)| Arc::strong_count(out) == 1) {
-        *out = None;
-    }
+    let mut all = CAPTURES_OUT.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|Shared(out)| Arc::strong_count(out) > 1);
 }
 
 /// At exit: writes out what is buffered, unless another thread is writing (a signal handler may be exiting).
-pub(crate) fn flush_capture() {
-    if let Ok(out) = CAPTURE_OUT.try_lock()
-        && let Some(Shared(out)) = out.as_ref()
-        && let Ok(mut out) = out.try_lock()
-    {
-        let _ = out.flush(); // there is no caller to be told
+pub(crate) fn flush_captures() {
+    let Ok(all) = CAPTURES_OUT.try_lock() else { return };
+    for Shared(out) in all.iter() {
+        if let Ok(mut out) = out.try_lock() {
+            let _ = out.flush(); // there is no caller to be told
+        }
     }
 }
 
@@ -142,10 +142,11 @@ pub(crate) fn report_refused(settings: &Settings, error: &io::Error) -> Errno {
     SettingError::new(FAULT_REPORT, path.to_string_lossy(), problem).with_errno(errno).into()
 }
 
-/// The file of this process for a pattern ([`open_own`]).
-fn open_capture(pattern: &Path) -> io::Result<(File, PathBuf)> {
-    static WRITTEN: Written = Mutex::new(None);
-    open_own(pattern, &WRITTEN, close_unused)
+/// The file of this process for a device and a pattern ([`open_own`]).
+fn open_capture(device: usize, pattern: &Path) -> io::Result<(File, PathBuf)> {
+    static WRITTEN: [Written; MAX_DEVICES] = [const { Mutex::new(None) }; MAX_DEVICES];
+    let written = WRITTEN.get(device).ok_or(io::ErrorKind::InvalidInput)?;
+    open_own(pattern, written, close_unused)
 }
 
 #[cfg(test)]
@@ -161,17 +162,17 @@ mod tests {
         // Another process's.
         let other = File::open(&path).unwrap();
         other.try_lock().unwrap();
-        let (first, own) = open_capture(&path).unwrap();
+        let (first, own) = open_capture(0, &path).unwrap();
         assert_eq!(own, folder.join(format!("trace.{}.pcapng", process::id())));
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         drop(first);
         // The device is opened again.
         std::fs::write(&own, "mine").unwrap();
-        let (file, again) = open_capture(&path).unwrap();
+        let (file, again) = open_capture(0, &path).unwrap();
         assert_eq!((again.as_path(), std::fs::read(&again).unwrap()), (own.as_path(), b"mine".to_vec()));
         // And once more, after packets that wait in the writer which the exit would reach.
         Shared::new(file).write_all(b" too").unwrap();
-        let (_, again) = open_capture(&path).unwrap();
+        let (_, again) = open_capture(0, &path).unwrap();
         assert_eq!((again.as_path(), std::fs::read(&again).unwrap()), (own.as_path(), b"mine too".to_vec()));
         std::fs::remove_dir_all(&folder).unwrap();
     }

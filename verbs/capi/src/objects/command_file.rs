@@ -5,6 +5,7 @@
 //! imported too, and gives a context without objects: those live in the process that made them.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -40,6 +41,8 @@ pub(crate) struct CommandFile {
     /// Made by another process, or by the one that this was forked from.
     foreign: bool,
     process: u32,
+    /// Place of its device among the devices.
+    device: usize,
     owned: Mutex<BTreeMap<Owned, Option<Arc<CompletionQueue>>>>,
     device_memory: Mutex<DeviceMemories>,
 }
@@ -57,20 +60,37 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The name of the anonymous file of a device's context.
+fn name_of(device: usize) -> CString {
+    CString::new(format!("{NAME}-{device}")).unwrap_or_default()
+}
+
+/// The device of a context whose anonymous file has this name, as /proc tells it.
+fn device_in(name: &str) -> Option<usize> {
+    let number = name.strip_prefix("/memfd:")?.strip_prefix(NAME)?.strip_prefix('-')?;
+    let digits = number.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}
+
 impl CommandFile {
+    /// The place of its device among the devices.
+    pub(crate) const fn device(&self) -> usize {
+        self.device
+    }
+
     /// A new file and its descriptor.
     ///
     /// # Errors
     /// That of pipe(2), where memfd_create(2) is refused.
-    pub(crate) fn create() -> Result<(OwnedFd, Arc<CommandFile>), Errno> {
-        let descriptor = match descriptors::anonymous_file(c"pumice-context") {
+    pub(crate) fn create(device: usize) -> Result<(OwnedFd, Arc<CommandFile>), Errno> {
+        let descriptor = match descriptors::anonymous_file(&name_of(device)) {
             Ok(descriptor) => descriptor,
             // A sandbox may forbid it. Any file has an identity; other processes cannot import this one.
             Err(_) => {
                 io::pipe().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))?.0.into()
             }
         };
-        let file = CommandFile::add(identity(descriptor.as_raw_fd())?, false);
+        let file = CommandFile::add(identity(descriptor.as_raw_fd())?, device, false);
         Ok((descriptor, file))
     }
 
@@ -87,19 +107,19 @@ impl CommandFile {
             return Ok(file);
         }
         let name = fs::read_link(format!("/proc/self/fd/{descriptor}")).unwrap_or_default();
-        if !name.to_string_lossy().starts_with(&format!("/memfd:{NAME}")) {
-            return Err(INVALID.because(|| {
-                format!("descriptor {descriptor} is not the cmd_fd of a context of this library")
-            }));
-        }
-        Ok(CommandFile::add(identity, true))
+        let device = device_in(&name.to_string_lossy()).ok_or_else(|| {
+            INVALID
+                .because(|| format!("descriptor {descriptor} is not the cmd_fd of a context of this library"))
+        })?;
+        Ok(CommandFile::add(identity, device, true))
     }
 
-    fn add(identity: FileIdentity, foreign: bool) -> Arc<CommandFile> {
+    fn add(identity: FileIdentity, device: usize, foreign: bool) -> Arc<CommandFile> {
         let file = Arc::new(CommandFile {
             identity,
             foreign,
             process: std::process::id(),
+            device,
             owned: Mutex::default(),
             device_memory: Mutex::default(),
         });

@@ -19,7 +19,6 @@ use crate::ground::errno::Errno;
 use crate::ground::handles::{
     Held, Identity, Listed, Room, Shown, hand_out_shared, live_or_none, show, shown,
 };
-use crate::ground::settings::profile;
 use crate::ground::turn::Turn;
 use crate::ground::wall_clock::WallClock;
 use crate::ground::zeroed::zeroed;
@@ -93,7 +92,7 @@ impl Cq {
             cookie: room.cookie(),
             channel: reports.map(|channel| Arc::clone(channel.channel())),
             clock: stamps.then(|| hca.clock().clone()),
-            fires_late: profile()?.fires_late,
+            fires_late: open.device().profile().fires_late,
             uncounted: false,
         })?;
         open.own_cq(Owned::CompletionQueue(queue.handle().pack()), Some(Arc::clone(&queue)));

@@ -13,7 +13,7 @@ use pumice_transport::wire::Qpn;
 
 use super::adapter::{Adapter, adapter};
 use super::command_file::{CommandFile, Owned};
-use super::device::device_pointer;
+use super::device::Device;
 use super::events::{AsyncQueue, EventSource};
 use crate::ground::abi::{ibv_context, verbs_context};
 use crate::ground::errno::{Errno, INVALID};
@@ -23,6 +23,7 @@ use crate::ground::handles::{Held, Identity, Listed, Shown, hand_out_shared, liv
 #[repr(C)]
 pub(crate) struct Context {
     verbs: Shown<verbs_context>,
+    device: &'static Device,
     adapter: Arc<Adapter>,
     async_events: Arc<AsyncQueue>,
     /// Programs duplicate this descriptor and compare what it is.
@@ -53,6 +54,11 @@ impl Context {
     /// EINVAL: it is null. ENOENT: it was closed, or never opened.
     pub(crate) fn of(context: *mut ibv_context) -> Result<Arc<Context>, Errno> {
         if context.is_null() { Err(INVALID) } else { live(context) }
+    }
+
+    /// The device that it is of.
+    pub(crate) const fn device(&self) -> &'static Device {
+        self.device
     }
 
     pub(crate) fn adapter(&self) -> &Arc<Adapter> {
@@ -134,26 +140,28 @@ impl Context {
         }
     }
 
-    /// Opens the device on a command file, with a table of operations.
+    /// Opens a device on a command file, with a table of operations.
     ///
     /// # Errors
     /// Those of the adapter; the descriptor comes back.
     pub(crate) fn open(
+        device: &'static Device,
         command: OwnedFd,
         file: Arc<CommandFile>,
         mut verbs: Box<verbs_context>,
     ) -> Result<*mut ibv_context, (Errno, OwnedFd)> {
-        let opened = adapter().and_then(|adapter| Ok((adapter, Arc::new(AsyncQueue::new()?))));
+        let opened = adapter(device.index()).and_then(|adapter| Ok((adapter, Arc::new(AsyncQueue::new()?))));
         let (adapter, async_events) = match opened {
             Ok(both) => both,
             Err(errno) => return Err((errno, command)),
         };
-        verbs.context.device = device_pointer();
+        verbs.context.device = device.as_ptr();
         verbs.context.cmd_fd = command.as_raw_fd();
         verbs.context.async_fd = async_events.fd();
         verbs.context.num_comp_vectors = adapter.hca().limits().num_comp_vectors as c_int;
         let context = Arc::new(Context {
             verbs: Shown::new(*verbs),
+            device,
             adapter,
             async_events,
             _command: command,

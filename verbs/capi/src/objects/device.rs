@@ -1,28 +1,32 @@
-//! The one device of this host, `pumice0`, as programs see it.
+//! The devices of this process, as programs see them.
 
 use std::ffi::{c_char, c_int};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use pumice_device::addresses::guid::node_guid;
-use pumice_device::settings::DEFAULT_DEVICE;
+use pumice_device::profile::{DeviceDescription, Profile};
 use pumice_device::system::interface::interfaces;
 
-use super::gid_entries::gid_entries;
+use super::gid_entries::gid_entries_among;
 use crate::ground::abi::ibv_device;
+use crate::ground::errno::{Errno, INVALID};
 use crate::ground::handles::Held;
-use crate::ground::settings::settings;
+use crate::ground::settings::{profile, settings};
 use crate::ground::zeroed::zeroed;
 
 /// `IBV_NODE_CA`.
 const NODE_CHANNEL_ADAPTER: c_int = 1;
 
-/// The device as programs see it.
+/// A device as programs see it.
 #[repr(C)]
 pub(crate) struct Device {
     c: ibv_device,
     /// The system's libmlx5 and libefa look behind `ibv_device` for their own fields: zero is "not mine".
     behind: [u64; 16],
     guid: [u8; 8],
+    /// Its place among the devices.
+    index: usize,
+    description: DeviceDescription,
 }
 
 // SAFETY: nothing in it changes once it is made, and its pointers are null.
@@ -35,18 +39,50 @@ unsafe impl Held for Device {
 }
 
 impl Device {
-    fn new() -> Device {
-        // Wrong settings are refused before a program gets the device.
-        let name = settings().map_or(DEFAULT_DEVICE, |settings| &settings.device);
+    fn new(index: usize, guid: [u8; 8], description: DeviceDescription) -> Device {
+        let name = description.name.as_str();
         let mut c: ibv_device = zeroed();
         c.node_type = NODE_CHANNEL_ADAPTER;
         set_text(&mut c.name, name);
-        set_text(&mut c.dev_name, "uverbs0");
-        set_text(&mut c.dev_path, "/sys/class/infiniband_verbs/uverbs0");
+        set_text(&mut c.dev_name, &format!("uverbs{index}"));
+        set_text(&mut c.dev_path, &format!("/sys/class/infiniband_verbs/uverbs{index}"));
         set_text(&mut c.ibdev_path, &format!("/sys/class/infiniband/{name}"));
-        let found = interfaces().unwrap_or_default();
-        let guid = node_guid(&found, gid_entries().as_deref().unwrap_or_default());
-        Device { c, behind: [0; 16], guid }
+        Device { c, behind: [0; 16], guid, index, description }
+    }
+
+    /// Its place among the devices.
+    pub(crate) const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// What the settings and the profile say of it.
+    pub(crate) const fn description(&self) -> &DeviceDescription {
+        &self.description
+    }
+
+    /// What it says about itself.
+    pub(crate) const fn profile(&self) -> &Profile {
+        &self.description.profile
+    }
+
+    /// The file that it writes to, where programs name one for all devices: the first device that one, the
+    /// others one beside it with their name in it.
+    pub(crate) fn own_file(&self, pattern: &Path) -> PathBuf {
+        if self.index == 0 {
+            return pattern.to_owned();
+        }
+        let mut name = pattern.file_stem().unwrap_or_default().to_owned();
+        name.push(format!("-{}", self.name()));
+        if let Some(extension) = pattern.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        pattern.with_file_name(name)
+    }
+
+    /// The device as a C pointer. Programs only read it.
+    pub(crate) const fn as_ptr(&self) -> *mut ibv_device {
+        std::ptr::from_ref(self).cast_mut().cast()
     }
 
     /// GUID of the node, as it travels.
@@ -60,8 +96,8 @@ impl Device {
     }
 
     /// Its name.
-    pub(crate) fn name(&self) -> String {
-        self.c.name.iter().take_while(|c| **c != 0).map(|c| char::from(*c as u8)).collect()
+    pub(crate) fn name(&self) -> &str {
+        &self.description.name
     }
 }
 
@@ -72,13 +108,46 @@ fn set_text(field: &mut [c_char], text: &str) {
     }
 }
 
-/// The device; made when it is first asked for, and for good.
-pub(crate) fn the_device() -> &'static Device {
-    static DEVICE: OnceLock<Device> = OnceLock::new();
-    DEVICE.get_or_init(Device::new)
+/// The devices, of which there is at least one; made when they are first asked for, and for good.
+///
+/// # Errors
+/// A setting is wrong; that has been said on standard error.
+pub(crate) fn devices() -> Result<&'static [Device], Errno> {
+    static DEVICES: OnceLock<Result<Vec<Device>, Errno>> = OnceLock::new();
+    DEVICES.get_or_init(describe).as_deref().map_err(|errno| *errno)
 }
 
-/// The device as a C pointer. Programs only read it.
-pub(crate) fn device_pointer() -> *mut ibv_device {
-    std::ptr::from_ref(the_device()).cast_mut().cast()
+fn describe() -> Result<Vec<Device>, Errno> {
+    let found = interfaces().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
+    let described = settings()?.device_descriptions(profile()?, &found)?;
+    let is_only = described.len() == 1;
+    let each = described.into_iter().enumerate().map(|(index, description)| {
+        let gids = gid_entries_among(&found, &description).unwrap_or_default();
+        let guid = description.guid(is_only, &found, &gids);
+        Device::new(index, guid, description)
+    });
+    Ok(each.collect())
+}
+
+/// Whether there is one device, which has all addresses of the host.
+pub(crate) fn device_has_all_addresses() -> bool {
+    devices().is_ok_and(|all| all.iter().all(|device| device.description().address.is_none()))
+}
+
+/// The device with a place among the devices.
+///
+/// # Errors
+/// Those of [`devices`].
+pub(crate) fn device_at(index: usize) -> Result<&'static Device, Errno> {
+    devices()?.get(index).ok_or(INVALID)
+}
+
+/// The device of a program's pointer.
+///
+/// # Errors
+/// EINVAL: it is null, or no device of this library. Those of [`devices`].
+pub(crate) fn device_of(pointer: *mut ibv_device) -> Result<&'static Device, Errno> {
+    devices()?.iter().find(|device| device.as_ptr() == pointer).ok_or_else(|| {
+        INVALID.because(|| "the pointer is none that ibv_get_device_list has returned".to_owned())
+    })
 }

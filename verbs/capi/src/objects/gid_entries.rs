@@ -1,25 +1,25 @@
-//! The addresses that the device offers.
+//! The addresses that a device offers.
 
 use std::net::IpAddr;
 
 use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::profile::DeviceDescription;
 use pumice_device::system::interface::{Interface, interfaces};
 
 use crate::ground::errno::Errno;
-use crate::ground::settings::{profile, settings};
 
-/// The addresses that the device offers, in GID table order.
-pub(crate) fn gid_entries() -> Result<Vec<GidEntry>, Errno> {
+/// The addresses that a device offers, in GID table order.
+pub(crate) fn gid_entries(device: &DeviceDescription) -> Result<Vec<GidEntry>, Errno> {
     let found = interfaces().map_err(|e| Errno(e.raw_os_error().unwrap_or(libc::EIO)))?;
-    gid_entries_among(&found)
+    gid_entries_among(&found, device)
 }
 
 /// The addresses of the device that are there, on interfaces that are up; none if the system does not tell.
 /// 127.0.0.1 and ::1 stay if they were offered before the host had other addresses: queue pairs may use them.
-pub(crate) fn gid_entries_now(offered: &[GidEntry]) -> Option<Vec<GidEntry>> {
+pub(crate) fn gid_entries_now(device: &DeviceDescription, offered: &[GidEntry]) -> Option<Vec<GidEntry>> {
     let found = interfaces().ok()?;
     // The one address that was asked for may have gone.
-    let mut entries = gid_entries_among(&found).unwrap_or_default();
+    let mut entries = gid_entries_among(&found, device).unwrap_or_default();
     let has =
         |ip: IpAddr| found.iter().any(|interface| interface.addresses.iter().any(|(own, _)| *own == ip));
     let loopback = offered.iter().filter(|entry| entry.ip.is_loopback() && has(entry.ip));
@@ -30,9 +30,10 @@ pub(crate) fn gid_entries_now(offered: &[GidEntry]) -> Option<Vec<GidEntry>> {
     Some(entries)
 }
 
-fn gid_entries_among(found: &[Interface]) -> Result<Vec<GidEntry>, Errno> {
-    let mut entries = settings()?.gid_entries(found)?;
-    let most = profile()?.port.max_mtu;
-    entries.iter_mut().for_each(|entry| entry.mtu = entry.mtu.min(most));
-    Ok(entries)
+/// The same among these interfaces.
+pub(crate) fn gid_entries_among(
+    found: &[Interface],
+    device: &DeviceDescription,
+) -> Result<Vec<GidEntry>, Errno> {
+    Ok(device.gid_entries(found)?)
 }

@@ -8,7 +8,7 @@ use pumice_device::system::interface::interfaces;
 use pumice_transport::types::Gid;
 
 use crate::ground::errno::Errno;
-use crate::ground::settings::settings;
+use crate::objects::device::device_has_all_addresses;
 
 /// This host's own address.
 pub(crate) fn loopback(ipv4: bool) -> IpAddr {
@@ -38,7 +38,7 @@ fn listed(hca: &Hca, ip: IpAddr) -> Option<GidEntry> {
 /// first other one. A device with one address that was asked for has that one only.
 fn stand_in(hca: &Hca, ip: IpAddr) -> Option<GidEntry> {
     let names_this_host = matches!(ip, IpAddr::V4(Ipv4Addr::LOCALHOST) | IpAddr::V6(Ipv6Addr::LOCALHOST));
-    let has_all = settings().is_ok_and(|settings| settings.address.is_none());
+    let has_all = device_has_all_addresses();
     if !names_this_host || !has_all {
         return None;
     }
@@ -74,6 +74,17 @@ pub(crate) fn source_for(hca: &Hca, peer: SocketAddr) -> Result<GidEntry, Errno>
     if let Some(entry) = stand_in(hca, peer.ip()).or_else(|| listed(hca, peer.ip())) {
         return Ok(entry);
     }
+    let routed = routed_source(peer)?;
+    let same_version = |entry: &GidEntry| entry.ip.is_ipv4() == peer.is_ipv4();
+    let first = || hca.gids().into_iter().map(|(_, entry)| entry).find(same_version);
+    listed(hca, routed).or_else(first).ok_or(Errno(libc::ENODEV))
+}
+
+/// The address from which the routing table leads to a peer.
+///
+/// # Errors
+/// ENETUNREACH: there is no route.
+pub(crate) fn routed_source(peer: SocketAddr) -> Result<IpAddr, Errno> {
     let any: SocketAddr = match peer {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -87,7 +98,5 @@ pub(crate) fn source_for(hca: &Hca, peer: SocketAddr) -> Result<GidEntry, Errno>
         socket.local_addr()
     });
     let routed = routed.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::ENETUNREACH)))?;
-    let same_version = |entry: &GidEntry| entry.ip.is_ipv4() == peer.is_ipv4();
-    let first = || hca.gids().into_iter().map(|(_, entry)| entry).find(same_version);
-    listed(hca, routed.ip()).or_else(first).ok_or(Errno(libc::ENODEV))
+    Ok(routed.ip())
 }

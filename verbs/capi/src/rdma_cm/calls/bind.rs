@@ -12,7 +12,7 @@ use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rdma_cm::id::binding::{bind, reserve};
 use crate::rdma_cm::id::identifier::{Id, IdPointer, Stage};
 use crate::rdma_cm::id::registry::registry;
-use crate::rdma_cm::id::shared::shared;
+use crate::rdma_cm::id::shared::shared_at;
 
 /// Requests that wait at most, and when the program does not say, as in Linux.
 const BACKLOG: usize = 1024;
@@ -48,19 +48,18 @@ pub(crate) fn listen(own: &Arc<Id>, backlog: c_int) -> Result<(), Errno> {
     if state.stage != Stage::Bound {
         return Err(INVALID.because(|| "only an identifier that is bound, and no more, listens".to_owned()));
     }
-    let shared = shared()?;
-    let binding = match (state.binding, state.local) {
-        (Some(binding), _) => binding,
-        (None, Some(mut address)) => reserve(own, shared, &mut address, state.options.one_family)?,
-        (None, None) => return Err(INVALID),
-    };
-    state.binding = Some(binding);
+    if state.bindings.is_empty() {
+        let mut address = state.local.ok_or(INVALID)?;
+        state.bindings = reserve(own, &mut address, state.options.one_family)?;
+    }
     let backlog = usize::try_from(backlog).ok().filter(|backlog| (1..BACKLOG).contains(backlog));
     let (backlog, overflow) = (backlog.unwrap_or(BACKLOG), BacklogOverflow::Ignore);
-    let listener =
-        shared.hca().cm_listen(binding, own.served(), backlog, overflow, state.channel.device())?;
-    state.listener = Some(listener);
+    for (index, binding) in state.bindings.clone() {
+        let (hca, channel) = (shared_at(index)?.hca(), Arc::clone(state.channel.device(index)));
+        let listener = hca.cm_listen(binding, own.served(), backlog, overflow, &channel)?;
+        state.listeners.push((index, listener));
+        registry.listeners.insert((index, listener), Arc::clone(own));
+    }
     state.stage = Stage::Listening;
-    registry.listeners.insert(listener, Arc::clone(own));
     Ok(())
 }

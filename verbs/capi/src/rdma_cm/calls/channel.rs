@@ -9,12 +9,12 @@ use crate::ground::errno::INVALID;
 use crate::ground::outcome::{TRY_AGAIN, attempt, pointer, value};
 use crate::rdma_cm::events::fetch::next_event;
 use crate::rdma_cm::id::identifier::{Channel, ChannelPointer};
-use crate::rdma_cm::id::shared::shared;
+use crate::rdma_cm::id::shared::all;
 
 pub(crate) extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
     pointer(|| {
         // Without a device there are no events.
-        shared()?;
+        all()?;
         Ok(Channel::new()?.hand_out())
     })
 }

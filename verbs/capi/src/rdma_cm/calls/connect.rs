@@ -24,7 +24,7 @@ use crate::rdma_cm::id::identifier::{Id, IdPointer, Stage, State};
 use crate::rdma_cm::id::objects::queue_pair_number;
 use crate::rdma_cm::id::queue_pair::{self, rd_atomic_limit};
 use crate::rdma_cm::id::registry::{Registry, registry};
-use crate::rdma_cm::id::shared::shared;
+use crate::rdma_cm::id::shared::Shared;
 
 /// `IBV_EVENT_COMM_EST`.
 const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;
@@ -143,25 +143,37 @@ pub(crate) fn connect(own: &Arc<Id>, parameters: Parameters<'_>) -> Result<c_int
     {
         let mut registry = registry();
         let mut state = own.state();
-        let connection = send_request(own, &mut state, &parameters)?;
-        note_connection(&mut registry, own, &mut state, connection);
+        let shared = own.shared()?;
+        let connection = send_request(own, shared, &mut state, &parameters)?;
+        note_connection(&mut registry, own, &mut state, shared.index(), connection);
     }
     complete(own)
 }
 
-fn note_connection(registry: &mut Registry, id: &Arc<Id>, state: &mut State, connection: CommId) {
+fn note_connection(
+    registry: &mut Registry,
+    id: &Arc<Id>,
+    state: &mut State,
+    device: usize,
+    connection: CommId,
+) {
     state.connection = Some(connection);
     state.stage = Stage::Connecting;
-    registry.connections.insert(connection, Arc::clone(id));
+    registry.connections.insert((device, connection), Arc::clone(id));
 }
 
-fn send_request(id: &Id, state: &mut State, parameters: &Parameters<'_>) -> Result<CommId, Errno> {
+fn send_request(
+    id: &Id,
+    shared: &Shared,
+    state: &mut State,
+    parameters: &Parameters<'_>,
+) -> Result<CommId, Errno> {
     let (Some(path), Some(local), Some(remote)) =
         (state.path.filter(|_| state.stage == Stage::RouteResolved), state.local, state.remote)
     else {
         return Err(INVALID.because(|| "connecting comes after the route is resolved, and once".to_owned()));
     };
-    let hca = shared()?.hca();
+    let (hca, channel) = (shared.hca(), Arc::clone(state.channel.device(shared.index())));
     let service_id = ServiceId::rdma_cm(id.port_space(), remote.port());
     let header = IpHeader { source_port: local.port(), source: local.ip(), destination: remote.ip() };
     let mut private_data = header.emit().to_vec();
@@ -169,7 +181,7 @@ fn send_request(id: &Id, state: &mut State, parameters: &Parameters<'_>) -> Resu
     if id.is_datagram() {
         private_data.extend(given.within(SidrReq::PRIVATE_DATA_BYTES - IP_HEADER_BYTES)?);
         let resolution = ResolveParams::new(service_id, path.route, &private_data);
-        return Ok(hca.cm_resolve(&resolution, state.channel.device())?);
+        return Ok(hca.cm_resolve(&resolution, &channel)?);
     }
     let given = given.within(Req::PRIVATE_DATA_BYTES - IP_HEADER_BYTES)?;
     let (qpn, srq) = parameters.queue_pair(id)?;
@@ -194,7 +206,7 @@ fn send_request(id: &Id, state: &mut State, parameters: &Parameters<'_>) -> Resu
         private_data: &private_data,
         ..ConnectParams::new(service_id, path, qpn, state.psn)
     };
-    Ok(hca.cm_connect(&params, state.channel.device())?)
+    Ok(hca.cm_connect(&params, &channel)?)
 }
 
 pub(crate) extern "C" fn rdma_accept(id: IdPointer, conn_param: Option<&rdma_conn_param>) -> c_int {
@@ -209,7 +221,7 @@ pub(crate) fn accept(own: &Arc<Id>, parameters: Parameters<'_>) -> Result<c_int,
     {
         let mut state = own.state();
         let connection = state.connection.ok_or(INVALID)?;
-        let hca = shared()?.hca();
+        let hca = own.shared()?.hca();
         if state.stage == Stage::Connecting && hca.cm_state(connection) == Some(DeviceState::RepReceived) {
             // What programs call where `rdma_establish` is not known.
             hca.cm_send_rtu(connection, &[])?;
@@ -303,7 +315,7 @@ fn reject(own: &Id, private_data: PrivateData<'_>, reason: RejectReason) -> Resu
     let data = private_data.within(room)?;
     let mut state = own.state();
     let connection = state.connection.ok_or(INVALID)?;
-    let hca = shared()?.hca();
+    let hca = own.shared()?.hca();
     if own.is_datagram() {
         hca.cm_sidr_reply(connection, &SidrReply::refused(SidrStatus::REJECT, data))?;
     } else {
@@ -321,7 +333,7 @@ pub(crate) extern "C" fn rdma_establish(id: IdPointer) -> c_int {
             return Err(INVALID.because(|| "only for queue pairs that are not the identifier's".to_owned()));
         }
         let mut state = own.state();
-        shared()?.hca().cm_send_rtu(state.connection.ok_or(INVALID)?, &[])?;
+        own.shared()?.hca().cm_send_rtu(state.connection.ok_or(INVALID)?, &[])?;
         state.stage = Stage::Connected;
         Ok(0)
     })
@@ -330,9 +342,10 @@ pub(crate) extern "C" fn rdma_establish(id: IdPointer) -> c_int {
 /// An asynchronous event of the queue pair, from the program that received it.
 pub(crate) extern "C" fn rdma_notify(id: IdPointer, event: u32) -> c_int {
     number(|| {
-        let connection = id.id()?.state().connection;
+        let own = id.id()?;
+        let connection = own.state().connection;
         if let (EVENT_COMMUNICATION_ESTABLISHED, Some(connection)) = (event, connection) {
-            shared()?.hca().cm_establish(connection)?;
+            own.shared()?.hca().cm_establish(connection)?;
         }
         Ok(0)
     })
@@ -356,7 +369,7 @@ pub(crate) fn disconnect(own: &Id) -> Result<c_int, Errno> {
     queue_pair::to_error(own);
     // As in Linux: an identifier whose connection has ended, or that resolved a service, is disconnected. No
     // event of it is to be waited for.
-    let begun = shared()?.hca().cm_disconnect(connection, &[]);
+    let begun = own.shared()?.hca().cm_disconnect(connection, &[]);
     let connects = !own.is_datagram()
         && (begun.is_ok() || matches!(own.state().stage, Stage::Accepted | Stage::Connected));
     if disconnect_reported || !connects { Ok(0) } else { complete(own) }

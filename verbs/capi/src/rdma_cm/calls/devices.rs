@@ -4,22 +4,31 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use pumice_device::settings::MAX_DEVICES;
+
 use crate::ground::abi::ibv_context;
 use crate::ground::allocation::{Allocation, free};
 use crate::ground::outcome::pointer;
-use crate::rdma_cm::id::shared::shared;
+use crate::rdma_cm::id::shared::all;
 
 /// The contexts that identifiers can be on, ending with NULL.
 pub(crate) extern "C" fn rdma_get_devices(
     num_devices: Option<&mut MaybeUninit<c_int>>,
 ) -> *mut *mut ibv_context {
+    let mut count = 0;
     let list: *mut *mut ibv_context = pointer(|| {
-        // The first of the two, and the end of the list.
-        Ok(Allocation::new([shared()?.context(), ptr::null_mut()])?.into_raw().cast())
+        // All places are null: also the last, where the list ends.
+        let mut list = [ptr::null_mut(); MAX_DEVICES + 1];
+        let devices = all()?.iter().take(MAX_DEVICES);
+        count = devices.len() as c_int;
+        for (place, device) in list.iter_mut().zip(devices) {
+            *place = device.context();
+        }
+        Ok(Allocation::new(list)?.into_raw().cast())
     });
     if let Some(number) = num_devices {
         // Also when there is none: some programs look at nothing else.
-        number.write((!list.is_null()).into());
+        number.write(if list.is_null() { 0 } else { count });
     }
     list
 }

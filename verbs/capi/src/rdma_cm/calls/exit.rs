@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::ground::gate::farewell;
 use crate::ground::outcome::value;
-use crate::objects::capture::flush_capture;
+use crate::objects::capture::flush_captures;
 use crate::rdma_cm::id::shared::if_open;
 
 /// How long the lock of the adapter is waited for. A signal handler that ends the process may have
@@ -22,8 +22,10 @@ static AT_EXIT: extern "C" fn() = disconnect_all;
 extern "C" fn disconnect_all() {
     value((), || {
         if let Some(shared) = if_open() {
-            let _ = shared.hca().cm_leave(LIMIT);
-            flush_capture();
+            for device in shared {
+                let _ = device.hca().cm_leave(LIMIT);
+            }
+            flush_captures();
         }
     });
     farewell();

@@ -10,7 +10,7 @@ use crate::ground::outcome::{number, number_of};
 use crate::rdma_cm::events::fetch::acknowledge_last;
 use crate::rdma_cm::id::identifier::{Channel, ChannelPointer, Id, IdPointer, Stage};
 use crate::rdma_cm::id::registry::registry;
-use crate::rdma_cm::id::shared::shared;
+use crate::rdma_cm::id::shared::shared_at;
 
 pub(crate) extern "C" fn rdma_create_id(
     channel: ChannelPointer,
@@ -40,26 +40,26 @@ pub(crate) extern "C" fn rdma_destroy_id(id: IdPointer) -> c_int {
 /// # Errors
 /// Those of opening the device.
 pub(crate) fn destroy(id: &Arc<Id>) -> Result<(), Errno> {
-    let (connection, binding) = {
+    let shared = id.shared()?;
+    let (connection, bindings) = {
         let mut registry = registry();
         let mut state = id.state();
         state.stage = Stage::Ended;
         state.channel.retract(id, |_| true);
         if let Some(connection) = state.connection {
-            registry.connections.remove(&connection);
+            registry.connections.remove(&(shared.index(), connection));
         }
-        if let Some(listener) = state.listener.take() {
+        for listener in std::mem::take(&mut state.listeners) {
             registry.listeners.remove(&listener);
         }
-        (state.connection.take(), state.binding.take())
+        (state.connection.take(), std::mem::take(&mut state.bindings))
     };
-    let hca = shared()?.hca();
     // Both fail for what the device has ended already.
     if let Some(connection) = connection {
-        let _ = hca.cm_destroy(connection);
+        let _ = shared.hca().cm_destroy(connection);
     }
-    if let Some(binding) = binding {
-        let _ = hca.cm_unbind(binding);
+    for (index, binding) in bindings {
+        let _ = shared_at(index)?.hca().cm_unbind(binding);
     }
     id.unacknowledged().wait_for_others();
     if id.state().synchronous {

@@ -22,7 +22,6 @@ use crate::rdma_cm::id::identifier::{Id, IdPointer, LocalEvent, Membership, Stag
 use crate::rdma_cm::id::memberships::detach;
 use crate::rdma_cm::id::objects;
 use crate::rdma_cm::id::queue_pair::address_vector;
-use crate::rdma_cm::id::shared::shared;
 
 /// `enum rdma_cm_join_mc_attr_mask`, and what is beyond it.
 const MASK_ADDRESS: u32 = 1;
@@ -104,7 +103,7 @@ fn vector(own: &Id, state: &State, group: Gid) -> Result<ibv_ah_attr, Errno> {
         return Err(INVALID
             .because(|| "a group is joined from an address: bind, or resolve, the identifier".to_owned()));
     };
-    let hca = shared()?.hca();
+    let hca = own.shared()?.hca();
     let local = local::own(hca, ip)?.gid;
     if local.is_ipv4() != group.is_ipv4() {
         return Err(INVALID.because(|| format!("{ip} and {group} are of different IP versions")));

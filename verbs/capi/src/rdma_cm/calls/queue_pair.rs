@@ -12,7 +12,6 @@ use crate::rdma_cm::id::objects;
 use crate::rdma_cm::id::queue_pair::{
     INIT, RTS, attributes, destroy, modify, receive_completion_queue, send_completion_queue,
 };
-use crate::rdma_cm::id::shared::shared;
 use crate::rdma_cm::id::xrc_domain::xrc_domain;
 
 /// `IBV_QP_INIT_ATTR_PD`, `..._XRCD`.
@@ -95,11 +94,11 @@ fn create_extended(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno>
     }
     if attr.comp_mask & MASK_PD == 0 {
         attr.comp_mask |= MASK_PD;
-        attr.pd = if id.c.pd().is_null() { shared()?.pd() } else { id.c.pd() };
+        attr.pd = if id.c.pd().is_null() { id.shared()?.pd() } else { id.c.pd() };
     }
     objects::check_domain(attr.pd, id.c.verbs())?;
     if id.c.qp_type() == QPT_XRC_RECV && (attr.comp_mask & MASK_XRCD == 0 || attr.xrcd.is_null()) {
-        attr.xrcd = xrc_domain()?;
+        attr.xrcd = xrc_domain(id)?;
         attr.comp_mask |= MASK_XRCD;
     }
     let made = complete_queues(id, attr).and_then(|()| objects::create_queue_pair(id.c.verbs(), attr));

@@ -15,7 +15,7 @@ use crate::rdma_cm::constants::{ADDR_ERROR, ADDR_RESOLVED, HOP_LIMIT, ROUTE_RESO
 use crate::rdma_cm::events::fetch::complete;
 use crate::rdma_cm::id::binding::{bind, ephemeral_port};
 use crate::rdma_cm::id::identifier::{Id, IdPointer, LocalEvent, Stage, State};
-use crate::rdma_cm::id::shared::shared;
+use crate::rdma_cm::id::shared::{shared_towards, shared_with};
 
 pub(crate) extern "C" fn rdma_resolve_addr(
     id: IdPointer,
@@ -76,9 +76,12 @@ pub(crate) fn find_path(
 }
 
 fn resolve(id: &Id, state: &mut State, peer: SocketAddr) -> Result<(), Errno> {
-    let shared = shared()?;
-    let hca = shared.hca();
     let bound = state.local.filter(|local| !local.ip().is_unspecified());
+    let shared = match bound {
+        Some(address) => shared_with(address.ip())?,
+        None => shared_towards(peer)?,
+    };
+    let hca = shared.hca();
     let entry = match bound {
         Some(address) => local::own(hca, address.ip())?,
         None => local::source_for(hca, peer)?,

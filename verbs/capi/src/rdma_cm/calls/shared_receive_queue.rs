@@ -72,7 +72,7 @@ fn create(id: &Id, attr: &mut ibv_srq_init_attr_ex) -> Result<(), Errno> {
     objects::check_domain(attr.pd, id.c.verbs())?;
     if attr.srq_type == TYPE_XRC {
         if attr.comp_mask & MASK_XRCD == 0 || attr.xrcd.is_null() {
-            attr.xrcd = xrc_domain()?;
+            attr.xrcd = xrc_domain(id)?;
         }
         if attr.comp_mask & MASK_CQ == 0 || attr.cq.is_null() {
             attr.cq = receive_completion_queue(id, attr.attr.max_wr)?;

@@ -12,7 +12,7 @@ use crate::ground::process::own_thread;
 use crate::rdma_cm::constants::REJECTED;
 use crate::rdma_cm::id::identifier::{Channel, Id};
 use crate::rdma_cm::id::registry::registry;
-use crate::rdma_cm::id::shared::shared;
+use crate::rdma_cm::id::shared::all;
 
 /// The next event of a channel, if there is one.
 ///
@@ -23,10 +23,11 @@ pub(crate) fn take(channel: &Channel) -> Result<Option<Event>, Errno> {
     if let Some(event) = channel.pop_local() {
         return Ok(Some(Event::local(event)));
     }
-    let shared = shared()?;
-    while let Some(event) = shared.hca().cm_event(channel.device()) {
-        if let Some(event) = translate(&mut registry, shared, event) {
-            return Ok(Some(event));
+    for shared in all()? {
+        while let Some(event) = shared.hca().cm_event(channel.device(shared.index())) {
+            if let Some(event) = translate(&mut registry, shared, event) {
+                return Ok(Some(event));
+            }
         }
     }
     Ok(None)

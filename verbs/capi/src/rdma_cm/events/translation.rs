@@ -37,7 +37,7 @@ pub(crate) fn translate(registry: &mut Registry, shared: &Shared, event: DeviceE
             service_request(registry, shared, &request_event, &request)
         }
         other => {
-            let id = registry.connections.get(&other.id())?;
+            let id = registry.connections.get(&(shared.index(), other.id()))?;
             connection_event(hca, id, other)
         }
     }
@@ -89,7 +89,7 @@ fn identifier_of_request(
     private_data: &[u8],
 ) -> Option<(Arc<Id>, Arc<Id>)> {
     let hca = shared.hca();
-    let made = registry.listeners.get(&event.listener).and_then(|listener| {
+    let made = registry.listeners.get(&(shared.index(), event.listener)).and_then(|listener| {
         let header = IpHeader::parse(private_data).ok()?;
         let (channel, synchronous, by_gid) = {
             let state = listener.state();
@@ -122,7 +122,7 @@ fn identifier_of_request(
         let _ = hca.cm_destroy(event.connection);
         return None;
     };
-    registry.connections.insert(event.connection, Arc::clone(&id));
+    registry.connections.insert((shared.index(), event.connection), Arc::clone(&id));
     Some((id, listener))
 }
 

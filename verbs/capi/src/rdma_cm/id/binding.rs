@@ -8,7 +8,7 @@ use pumice_transport::cm::Place;
 use pumice_transport::mad::ServiceId;
 
 use super::identifier::{Id, Stage, State};
-use super::shared::{Shared, random, shared};
+use super::shared::{Shared, all, random, shared_with};
 use crate::ground::errno::{Errno, INVALID};
 use crate::rdma_cm::address::local;
 
@@ -20,7 +20,7 @@ pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> 
     if state.stage != Stage::Idle {
         return Err(INVALID.because(|| "this identifier has an address already".to_owned()));
     }
-    let shared = shared()?;
+    let shared = shared_with(address.ip())?;
     let hca = shared.hca();
     // As in Linux, 127.0.0.1 and ::1 choose no device, just as 0.0.0.0 chooses none, unless they are the
     // device's own addresses. libfabric relies on this: it binds 127.0.0.1 first. If the identifier then has
@@ -29,7 +29,7 @@ pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> 
     let names_a_device = !address.ip().is_unspecified() && local::own(hca, address.ip())?.ip == address.ip();
     // An address that others may use as well is reserved only when the identifier listens.
     if !(state.options.reuse_address && address.port() != 0) {
-        state.binding = Some(reserve(id, shared, &mut address, state.options.one_family)?);
+        state.bindings = reserve(id, &mut address, state.options.one_family)?;
     }
     state.local = Some(address);
     state.stage = Stage::Bound;
@@ -55,32 +55,52 @@ fn place(address: IpAddr, one_family: Option<bool>) -> Place {
     }
 }
 
-/// Binds the service of an address; chooses the port if that is 0.
+/// Binds the service of an address, on the device that has the address, or on all devices; chooses the port if
+/// that is 0. What is bound, with the place of the device.
 pub(crate) fn reserve(
     id: &Id,
-    shared: &Shared,
     address: &mut SocketAddr,
     one_family: Option<bool>,
-) -> Result<BindingId, Errno> {
+) -> Result<Vec<(usize, BindingId)>, Errno> {
     let space = id.port_space();
     let place = place(address.ip(), one_family);
     let entry = |port| ServiceEntry { service_id: ServiceId::rdma_cm(space, port), mask: u64::MAX, place };
+    let devices =
+        if address.ip().is_unspecified() { all()? } else { std::slice::from_ref(shared_with(address.ip())?) };
     if address.port() != 0 {
-        return Ok(shared.hca().cm_bind(&entry(address.port()))?);
+        return Ok(bind_on(devices, &entry(address.port()))?);
     }
     let (first, count) = (ephemeral_port() - EPHEMERAL.start, EPHEMERAL.len() as u16);
     for step in 0..count {
         let port = EPHEMERAL.start + (first + step) % count;
-        match shared.hca().cm_bind(&entry(port)) {
-            Ok(binding) => {
+        match bind_on(devices, &entry(port)) {
+            Ok(bindings) => {
                 address.set_port(port);
-                return Ok(binding);
+                return Ok(bindings);
             }
             Err(ConnectionError::Directory { error, .. }) if error.errno() == libc::EADDRINUSE => {}
             Err(error) => return Err(error.into()),
         }
     }
     Err(Errno(libc::EADDRNOTAVAIL))
+}
+
+/// Binds a service on each of these devices, or on none.
+fn bind_on(devices: &[Shared], entry: &ServiceEntry) -> Result<Vec<(usize, BindingId)>, ConnectionError> {
+    let mut bound = Vec::new();
+    for device in devices {
+        match device.hca().cm_bind(entry) {
+            Ok(binding) => bound.push((device.index(), binding)),
+            Err(error) => {
+                for (device, (_, binding)) in devices.iter().zip(bound) {
+                    // It was just bound.
+                    let _ = device.hca().cm_unbind(binding);
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(bound)
 }
 
 /// A port for an identifier that connects. No peer looks for it, so that several identifiers may have the

@@ -15,14 +15,17 @@ use crate::ground::errno::Errno;
 use crate::ground::gate::{given_back, handed_out};
 use crate::ground::plain::PassedOn;
 use crate::ground::system_call;
+use crate::objects::device::devices;
 
-/// A channel of identifiers `I`: the device's events, and those that this library makes itself. Its
+/// A channel of identifiers `I`: the devices' events, and those that this library makes itself. Its
 /// descriptor is an epoll instance over both, readable while there are any.
 #[repr(C)]
 pub(crate) struct Channel<I> {
     c: rdma_event_channel,
     poll: OwnedFd,
-    device: Arc<CmChannel>,
+    /// The events of the first device, and of each other one.
+    first: Arc<CmChannel>,
+    others: Vec<Arc<CmChannel>>,
     local: Mutex<VecDeque<LocalEvent<I>>>,
     /// Readable while `local` has events.
     local_waits: OwnedFd,
@@ -98,17 +101,23 @@ impl<I> Channel<I> {
     /// An empty channel.
     ///
     /// # Errors
-    /// No descriptors are to be had.
+    /// No descriptors are to be had. A setting of the devices is wrong.
     pub(crate) fn new() -> Result<Arc<Channel<I>>, Errno> {
-        let device = Arc::new(CmChannel::new()?);
+        let first = Arc::new(CmChannel::new()?);
+        let mut others = Vec::new();
+        for _ in devices()?.iter().skip(1) {
+            others.push(Arc::new(CmChannel::new()?));
+        }
         let (poll, local_waits) = (system_call::epoll()?, system_call::event(libc::EFD_CLOEXEC)?);
-        for fd in [device.as_fd(), local_waits.as_fd()] {
+        let sources = std::iter::once(&first).chain(&others).map(|channel| channel.as_fd());
+        for fd in sources.chain([local_waits.as_fd()]) {
             system_call::epoll_change(poll.as_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd())?;
         }
         Ok(Arc::new(Channel {
             c: rdma_event_channel { fd: poll.as_raw_fd() },
             poll,
-            device,
+            first,
+            others,
             local: Mutex::default(),
             local_waits,
             reader: Reader::default(),
@@ -126,8 +135,9 @@ impl<I> Channel<I> {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    pub(crate) const fn device(&self) -> &Arc<CmChannel> {
-        &self.device
+    /// The events of the device with a place among the devices.
+    pub(crate) fn device(&self, index: usize) -> &Arc<CmChannel> {
+        index.checked_sub(1).and_then(|other| self.others.get(other)).unwrap_or(&self.first)
     }
 
     /// Readable while there are events.

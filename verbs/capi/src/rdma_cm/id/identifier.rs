@@ -14,7 +14,7 @@ use pumice_transport::wire::Psn;
 use super::acknowledgement::Unacknowledged;
 use super::channel;
 use super::fields::Fields;
-use super::shared::{Shared, random, shared};
+use super::shared::{self, Shared, random, shared_at, shared_of};
 use crate::ground::abi::{ibv_gid, ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_ib_addr};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::{About, given_back, handed_out};
@@ -118,8 +118,9 @@ pub(crate) struct State {
     pub(crate) synchronous: bool,
     pub(crate) stage: Stage,
     pub(crate) connection: Option<CommId>,
-    pub(crate) binding: Option<BindingId>,
-    pub(crate) listener: Option<ListenerId>,
+    /// What is bound of its service, and what listens there, each with the place of the device.
+    pub(crate) bindings: Vec<(usize, BindingId)>,
+    pub(crate) listeners: Vec<(usize, ListenerId)>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) path: Option<CmPath>,
@@ -167,8 +168,8 @@ impl Id {
             synchronous,
             stage: Stage::Idle,
             connection: None,
-            binding: None,
-            listener: None,
+            bindings: Vec::new(),
+            listeners: Vec::new(),
             local: None,
             remote: None,
             path: None,
@@ -201,7 +202,7 @@ impl Id {
         kind: Option<u32>,
     ) -> Result<Arc<Id>, Errno> {
         let kind = kind_of(ps).map(|usual| kind.unwrap_or(usual))?;
-        shared()?;
+        shared::all()?;
         let synchronous = channel.is_none();
         let channel = channel.map_or_else(Channel::new, Ok)?;
         Ok(Id::new(channel, synchronous, context, ps, kind))
@@ -251,6 +252,14 @@ impl Id {
     pub(crate) fn port_space(&self) -> PortSpace {
         // `Id::create` has checked it.
         u16::try_from(self.c.ps()).ok().and_then(PortSpace::from_number).unwrap_or(PortSpace::Tcp)
+    }
+
+    /// What the identifiers share of its device: of the first one if it is on none yet.
+    ///
+    /// # Errors
+    /// Those of opening the devices.
+    pub(crate) fn shared(&self) -> Result<&'static Shared, Errno> {
+        shared_of(self.c.verbs())
     }
 
     /// It is on the device from now on.
@@ -319,13 +328,13 @@ impl Id {
     /// Those of opening the device.
     pub(crate) fn migrate(self: &Arc<Id>, channel: Arc<Channel>, synchronous: bool) -> Result<(), Errno> {
         let mut state = self.state();
-        let hca = shared()?.hca();
         if let Some(connection) = state.connection {
+            let own = self.shared()?;
             // One that is over on the device has no events to move.
-            let _ = hca.cm_migrate(connection, channel.device());
+            let _ = own.hca().cm_migrate(connection, channel.device(own.index()));
         }
-        if let Some(listener) = state.listener {
-            hca.cm_migrate_listener(listener, channel.device())?;
+        for (index, listener) in &state.listeners {
+            shared_at(*index)?.hca().cm_migrate_listener(*listener, channel.device(*index))?;
         }
         state.channel.move_local(self, &channel);
         self.c.set_channel(channel.as_ptr());

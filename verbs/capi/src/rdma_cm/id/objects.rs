@@ -37,7 +37,7 @@ use crate::objects::address_handle::Ah;
 use crate::objects::completion_channel::Channel;
 use crate::objects::completion_queue::Cq;
 use crate::objects::context::Context;
-use crate::objects::device::device_pointer;
+use crate::objects::device::Device;
 use crate::objects::protection_domain::Pd;
 use crate::objects::queue_pair::Qp;
 use crate::tables::ibv_open_device;
@@ -52,12 +52,14 @@ const fn done(status: c_int) -> Result<(), Errno> {
     if status == 0 { Ok(()) } else { Err(Errno(status)) }
 }
 
-/// The device, opened for good, and a protection domain of it.
+/// A device, opened for good, and a protection domain of it.
 ///
 /// # Errors
 /// Those of opening it.
-pub(crate) fn open_device() -> Result<(*mut ibv_context, &'static Context, *mut ibv_pd), Errno> {
-    let context = made(ibv_open_device(device_pointer()))?;
+pub(crate) fn open_device(
+    device: &Device,
+) -> Result<(*mut ibv_context, &'static Context, *mut ibv_pd), Errno> {
+    let context = made(ibv_open_device(device.as_ptr()))?;
     // It is never closed.
     let open: &'static Context = Box::leak(Box::new(Context::of(context)?));
     let pd = made(ibv_alloc_pd(context))?;

@@ -11,7 +11,6 @@ use pumice_transport::types::AddressVector;
 use super::identifier::{Id, State};
 use super::memberships;
 use super::objects::{Completions, destroy_queue_pair, modify_queue_pair};
-use super::shared::shared;
 use crate::calls::address_handle::vector_to;
 use crate::ground::abi::{ibv_ah_attr, ibv_cq, ibv_qp_attr};
 use crate::ground::errno::{Errno, INVALID};
@@ -52,8 +51,7 @@ pub(crate) fn address_vector(hca: &Hca, route: &MadRoute) -> ibv_ah_attr {
 /// # Errors
 /// EINVAL: there is no connection yet that it could be ready for, or no such state.
 pub(crate) fn attributes(id: &Id, state: &State, wanted: u32) -> Result<(ibv_qp_attr, AttributeMask), Errno> {
-    let shared = shared()?;
-    let hca = shared.hca();
+    let hca = id.shared()?.hca();
     let known = state.connection.and_then(|connection| hca.cm_qp_parameters(connection));
     let kind = id.c.qp_type();
     let mut attr = ibv_qp_attr { qp_state: wanted, port_num: 1, ..ibv_qp_attr::default() };

@@ -1,4 +1,4 @@
-//! Which identifier a connection or a listener of the device belongs to.
+//! Which identifier a connection or a listener of a device belongs to.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -10,11 +10,12 @@ use pumice_transport::mad::CommId;
 use super::identifier::Id;
 use crate::ground::process::own_process;
 
-/// The identifiers of a process that the device knows.
+/// The identifiers of a process that the devices know. Each device numbers what it has: the key begins with the
+/// device's place among the devices.
 pub(crate) struct Registry {
     process: u32,
-    pub(crate) connections: BTreeMap<CommId, Arc<Id>>,
-    pub(crate) listeners: BTreeMap<ListenerId, Arc<Id>>,
+    pub(crate) connections: BTreeMap<(usize, CommId), Arc<Id>>,
+    pub(crate) listeners: BTreeMap<(usize, ListenerId), Arc<Id>>,
 }
 
 static REGISTRY: Mutex<Registry> =

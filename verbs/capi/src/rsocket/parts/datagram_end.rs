@@ -19,7 +19,7 @@ use crate::rdma_cm::address::local;
 use crate::rdma_cm::constants::{DATAGRAM_Q_KEY, HOP_LIMIT, PS_UDP, QPT_UD};
 use crate::rdma_cm::id::objects::path_of;
 use crate::rdma_cm::id::queue_pair::address_vector;
-use crate::rdma_cm::id::shared::shared;
+use crate::rdma_cm::id::shared::shared_with;
 use crate::rsocket::protocol::datagram::Source;
 
 /// Room for a datagram between queue pairs, its header included. Longer ones go over UDP.
@@ -53,7 +53,7 @@ impl End {
         id.bind(SocketAddr::new(ip, 0))?;
         let wanted = Wanted { kind: QPT_UD, sends, receives, receive_elements: 1, inline: 0 };
         let queue_pair = QueuePair::new(&id, &wanted)?;
-        let shared = shared()?;
+        let shared = id.id().shared()?;
         let mtu = shared.hca().active_mtu().bytes().min(BUFFER_BYTES as usize);
         let mut end = End {
             queue_pair,
@@ -125,7 +125,7 @@ impl End {
         let remote = local::gid_of_peer(hca, &entry, peer);
         let route =
             MadRoute { local: entry.gid, remote, traffic_class: 0, hop_limit: HOP_LIMIT, flow_label: 0 };
-        path_of(shared()?.pd(), &address_vector(hca, &route))
+        path_of(shared_with(self.ip)?.pd(), &address_vector(hca, &route))
     }
 
     /// Sends a datagram, which fits a packet. EAGAIN: there is no room now.

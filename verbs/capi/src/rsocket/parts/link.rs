@@ -23,7 +23,6 @@ use crate::rdma_cm::calls::queue_pair::create;
 use crate::rdma_cm::constants::QPT_RC;
 use crate::rdma_cm::id::objects::{Completions, queue_pair_number};
 use crate::rdma_cm::id::queue_pair::destroy;
-use crate::rdma_cm::id::shared::shared;
 use crate::rsocket::protocol::TABLE_ENTRIES;
 use crate::rsocket::protocol::connection_data::ConnectionData;
 use crate::rsocket::protocol::remote_buffer::{Mapping, RemoteBuffer};
@@ -100,7 +99,7 @@ impl QueuePair {
     /// # Errors
     /// Those of making the objects.
     pub(crate) fn new(id: &Arc<Identifier>, wanted: &Wanted) -> Result<QueuePair, Errno> {
-        let shared = shared()?;
+        let shared = id.id().shared()?;
         let depth = i32::from(wanted.sends) + i32::from(wanted.receives);
         let completions = Completions::create(shared.context(), depth, ptr::null_mut())?;
         let guard = OwnCompletions(completions);
@@ -163,7 +162,7 @@ impl Link {
     /// # Errors
     /// Those of making the objects.
     pub(crate) fn new(id: &Arc<Identifier>, sizes: &Sizes, inline: u32, maps: u16) -> Result<Link, Errno> {
-        let shared = shared()?;
+        let shared = id.id().shared()?;
         let inline = inline.min(MOST_INLINE).min(shared.hca().limits().max_inline_data);
         let wanted = Wanted {
             kind: QPT_RC,

@@ -13,7 +13,6 @@ use super::transfer::LINGERING;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::log::log_warning;
 use crate::rdma_cm::constants::{ONE_FAMILY, REUSE_ADDRESS, TYPE_OF_SERVICE};
-use crate::rdma_cm::id::shared::shared;
 use crate::rsocket::parts::event_thread::{Handlers, unwatch, watch};
 use crate::rsocket::parts::identifier::{Identifier, Notice};
 use crate::rsocket::parts::link::Link;
@@ -40,7 +39,7 @@ fn probe_peers() -> bool {
 
 /// The queue pair of an identifier with its stream.
 fn connection(id: &Arc<Identifier>, options: &Options) -> Result<(Arc<Link>, Stream), Errno> {
-    let sizes = options.sizes(shared()?.hca().limits().max_qp_wr);
+    let sizes = options.sizes(id.id().shared()?.hca().limits().max_qp_wr);
     let link = Arc::new(Link::new(id, &sizes, options.inline, options.maps)?);
     let stream = Stream::new(&sizes, link.incoming.remote_buffer());
     Ok((link, stream))

@@ -20,7 +20,7 @@ use crate::ground::cancellation::{RESTART, attempt_ends, earlier};
 use crate::ground::errno::Errno;
 use crate::ground::system_call;
 use crate::rdma_cm::address::{local, socket_address};
-use crate::rdma_cm::id::shared::shared;
+use crate::rdma_cm::id::shared::{all, shared_towards};
 use crate::rsocket::parts::buffers::Buffers;
 use crate::rsocket::parts::datagram_end::End;
 use crate::rsocket::parts::options::{Options, SOL_RDMA};
@@ -79,7 +79,7 @@ impl DatagramSocket {
     /// # Errors
     /// There is no device, or there are no descriptors.
     pub(crate) fn new(family: c_int, options: Options) -> Result<DatagramSocket, Errno> {
-        shared()?;
+        all()?;
         let udp = UdpSocket::from(system_call::udp_socket(family)?);
         let state = State {
             ends: Vec::new(),
@@ -110,10 +110,10 @@ impl DatagramSocket {
     }
 
     fn bind_locked(&self, state: &mut State, mut to: SocketAddr) -> Result<(), Errno> {
-        // All addresses of a device that has one are that one, from which answers must come.
+        // All addresses of devices that have one are that one, from which answers must come.
         if to.ip().is_unspecified() {
-            let gids = shared()?.hca().gids();
-            let mut same = gids.iter().map(|(_, entry)| entry.ip).filter(|ip| ip.is_ipv4() == to.is_ipv4());
+            let gids = all()?.iter().flat_map(|device| device.hca().gids());
+            let mut same = gids.map(|(_, entry)| entry.ip).filter(|ip| ip.is_ipv4() == to.is_ipv4());
             if let (Some(only), None) = (same.next(), same.next()) {
                 to.set_ip(only);
             }
@@ -135,7 +135,7 @@ impl DatagramSocket {
 
     /// The end from which a peer is reached.
     fn end_for(&self, state: &mut State, peer: SocketAddr) -> Result<usize, Errno> {
-        let hca = shared()?.hca();
+        let hca = shared_towards(peer)?.hca();
         if !state.bound {
             let own = own_address(hca, peer)?;
             self.bind_locked(state, SocketAddr::new(own, 0))?;

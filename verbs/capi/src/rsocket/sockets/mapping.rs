@@ -6,7 +6,6 @@ use super::pieces::{Next, Pieces};
 use super::stream::{Connection, Patience, State, StreamSocket};
 use crate::ground::errno::{Errno, INVALID};
 use crate::rdma_cm::id::objects::Registration;
-use crate::rdma_cm::id::shared::shared;
 use crate::rsocket::parts::buffers::{Buffers, DataPointer};
 use crate::rsocket::parts::mappings::Mapped;
 use crate::rsocket::parts::region::{LOCAL, WRITTEN_BY_PEERS};
@@ -42,7 +41,7 @@ impl StreamSocket {
             None
         };
         let access = if for_peer { WRITTEN_BY_PEERS } else { LOCAL };
-        let pd = shared()?.pd();
+        let pd = self.id.id().shared()?.pd();
         // SAFETY: the program keeps the buffer mapped until `riounmap` or `rclose`, and gives it to the peer
         // to write.
         let registration = unsafe { Registration::new(pd, buffer.as_ptr(), length, access) }?;

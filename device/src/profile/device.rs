@@ -1,0 +1,78 @@
+//! What a profile says about one of several devices.
+
+use std::net::IpAddr;
+
+use pumice_transport::types::Mtu;
+use serde::{Deserialize, Deserializer, de};
+
+use super::port::{mtu, width};
+use super::{Profile, Speed, Width};
+
+/// A device of a profile (`[[device]]`): where it is, and what it has of its own. What is left out is as in the
+/// rest of the profile.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DeviceProfile {
+    /// Its name. Default: the name of the first device with the next number.
+    pub name: Option<String>,
+    /// Its address. Default: that of its interface, or one that is chosen.
+    pub address: Option<IpAddr>,
+    /// The network interface whose first address it has.
+    pub interface: Option<String>,
+    /// Node GUID, in groups of two bytes as sysfs writes it.
+    #[serde(deserialize_with = "guid")]
+    pub node_guid: Option<u64>,
+    /// Number of the NUMA node that it is near.
+    pub numa_node: Option<i32>,
+    /// Where it is on PCI, such as "0000:18:00.0".
+    pub pci_address: Option<String>,
+    /// As in the profile.
+    pub vendor_id: Option<u32>,
+    /// As in the profile.
+    pub part_id: Option<u32>,
+    /// As in the profile.
+    pub board_id: Option<String>,
+    /// As `port.speed`.
+    pub speed: Option<Speed>,
+    /// As `port.width`.
+    #[serde(deserialize_with = "some_width")]
+    pub width: Option<Width>,
+    /// As `port.max_mtu`.
+    #[serde(deserialize_with = "some_mtu")]
+    pub max_mtu: Option<Mtu>,
+    /// As `port.pkeys`.
+    pub pkeys: Option<Vec<u16>>,
+}
+
+impl DeviceProfile {
+    /// The profile of the device: that of all, with what it has of its own.
+    pub(crate) fn of(&self, all: &Profile) -> Profile {
+        let mut own = Profile { devices: Vec::new(), ..all.clone() };
+        own.vendor_id = self.vendor_id.unwrap_or(own.vendor_id);
+        own.part_id = self.part_id.unwrap_or(own.part_id);
+        own.board_id = self.board_id.clone().unwrap_or(own.board_id);
+        own.port.speed = self.speed.unwrap_or(own.port.speed);
+        own.port.width = self.width.unwrap_or(own.port.width);
+        own.port.max_mtu = self.max_mtu.unwrap_or(own.port.max_mtu);
+        own.port.pkeys = self.pkeys.clone().unwrap_or(own.port.pkeys);
+        own
+    }
+}
+
+fn some_width<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Width>, D::Error> {
+    width(input).map(Some)
+}
+
+fn some_mtu<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Mtu>, D::Error> {
+    mtu(input).map(Some)
+}
+
+fn guid<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(input)?;
+    let groups: Vec<&str> = text.split(':').collect();
+    let well_formed = groups.len() == 4 && groups.iter().all(|group| group.len() == 4);
+    let guid = u64::from_str_radix(&groups.concat(), 16).ok().filter(|guid| well_formed && *guid != 0);
+    guid.map(Some).ok_or_else(|| {
+        de::Error::custom(format!("{text:?} is no GUID: write it in four groups, as 0c42:a103:0065:1a90"))
+    })
+}
