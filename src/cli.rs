@@ -90,6 +90,9 @@ pub(crate) struct DevicesOptions {
     /// Say also what carries packets to this user's other processes on this host, and which those are
     #[arg(short, long)]
     pub(crate) verbose: bool,
+    /// Show the devices that "pumice run --devices N" gives [default: those that the environment describes]
+    #[arg(long, value_name = "N")]
+    pub(crate) devices: Option<String>,
     /// Print one JSON object instead of a table
     #[arg(long)]
     pub(crate) json: bool,

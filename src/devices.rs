@@ -1,18 +1,19 @@
-//! `pumice devices`: the device, its port and its GID table.
+//! `pumice devices`: the devices that a program started in the same way has, their ports and GID tables.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr};
 
-use pumice_device::system::interface::{gid_addresses, interfaces};
+use pumice_device::addresses::gid_table;
+use pumice_device::profile::{DeviceDescription, Profile};
+use pumice_device::settings::{DEVICES, Settings};
+use pumice_device::system::interface::{Interface, gid_addresses, interfaces};
 use pumice_transport::types::Mtu;
 use serde::Serialize;
 
 use crate::cli::DevicesOptions;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::same_host::SameHost;
-
-/// Name of the one device.
-const DEVICE: &str = "pumice0";
 
 /// An entry of the GID table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,25 +59,66 @@ pub(crate) fn gid_table() -> io::Result<Vec<GidEntry>> {
         .collect())
 }
 
+/// A device, and its GID table.
+struct Listed {
+    device: DeviceDescription,
+    guid: [u8; 8],
+    gids: Vec<GidEntry>,
+}
+
+/// The devices that the environment describes, or so many.
+///
+/// # Errors
+/// A setting is wrong.
+fn listed(count: Option<&str>) -> Result<Vec<Listed>, CommandError> {
+    let failed = |error: &dyn std::fmt::Display| CommandError::Failed(error.to_string());
+    let found = interfaces()
+        .map_err(|error| CommandError::Failed(format!("the network interfaces cannot be listed: {error}")))?;
+    let given = |name| if name == DEVICES { count.map(OsString::from) } else { None };
+    let variable = |name| given(name).or_else(|| std::env::var_os(name));
+    let settings = Settings::parse(variable, false).map_err(|error| failed(&error))?;
+    let profile: Profile = settings.load_profile().map_err(|error| failed(&error))?;
+    let described = settings.device_descriptions(&profile, &found).map_err(|error| failed(&error))?;
+    let is_only = described.len() == 1;
+    let each = described.into_iter().map(|device| {
+        let table = device.gid_entries(&found).map_err(|error| failed(&error))?;
+        let guid = device.guid(is_only, &found, &table);
+        let gids = table.iter().enumerate().map(|(index, entry)| shown(index, entry, &found)).collect();
+        Ok(Listed { device, guid, gids })
+    });
+    each.collect()
+}
+
+fn shown(index: usize, entry: &gid_table::GidEntry, interfaces: &[Interface]) -> GidEntry {
+    let interface = interfaces.iter().find(|interface| interface.name == entry.interface);
+    GidEntry {
+        index,
+        address: entry.ip,
+        interface: entry.interface.clone(),
+        link_mtu_bytes: interface.and_then(|found| u32::try_from(found.mtu).ok()).unwrap_or(0),
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(options: &DevicesOptions, out: &mut dyn Write) -> CommandResult {
-    let table = gid_table()
-        .map_err(|error| CommandError::Failed(format!("the network interfaces cannot be listed: {error}")))?;
+    let all = listed(options.devices.as_deref())?;
     let same_host = match options.verbose {
         true => Some(SameHost::examine().map_err(|error| CommandError::Failed(error.to_string()))?),
         false => None,
     };
     if options.json {
-        print_json(&table, same_host, out)?;
+        print_json(&all, same_host, out)?;
     } else {
-        print(&table, out)?;
+        for Listed { device, gids, .. } in &all {
+            print(&device.name, gids, out)?;
+        }
         same_host.map_or(Ok(()), |found| found.print(out))?;
     }
     Ok(Outcome::Good)
 }
 
-fn print(table: &[GidEntry], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{DEVICE}  port 1  Ethernet  {}", if table.is_empty() { "down" } else { "active" })?;
+fn print(name: &str, table: &[GidEntry], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{name}  port 1  Ethernet  {}", if table.is_empty() { "down" } else { "active" })?;
     if table.is_empty() {
         return writeln!(out, "  no GID: no interface that is up has an IP address (ip link set lo up)");
     }
@@ -99,8 +141,8 @@ fn print(table: &[GidEntry], out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn print_json(
-    table: &[GidEntry],
-    same_host: Option<SameHost>,
+    all: &[Listed],
+    mut same_host: Option<SameHost>,
     out: &mut dyn Write,
 ) -> Result<(), CommandError> {
     #[derive(Serialize)]
@@ -114,28 +156,48 @@ fn print_json(
     }
     #[derive(Serialize)]
     struct Device<'a> {
-        name: &'static str,
+        name: &'a str,
         port: u8,
         link_layer: &'static str,
         active: bool,
+        node_guid: String,
+        numa_node: i32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pci_address: Option<&'a str>,
         gids: Vec<Gid<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         same_host: Option<SameHost>,
     }
-    let gids = table
+    let gid = |entry: &'_ GidEntry| (entry.gid(), entry.path_mtu_bytes());
+    let devices: Vec<Device<'_>> = all
         .iter()
-        .map(|entry| Gid {
-            index: entry.index,
-            gid: entry.gid(),
-            address: entry.address,
-            interface: &entry.interface,
-            link_mtu_bytes: entry.link_mtu_bytes,
-            path_mtu_bytes: entry.path_mtu_bytes(),
+        .map(|Listed { device, guid, gids }| Device {
+            name: &device.name,
+            port: 1,
+            link_layer: "Ethernet",
+            active: !gids.is_empty(),
+            node_guid: guid.iter().map(|byte| format!("{byte:02x}")).collect(),
+            numa_node: device.numa_node,
+            pci_address: device.pci_address.as_deref(),
+            gids: gids
+                .iter()
+                .map(|entry| {
+                    let (gid, path_mtu_bytes) = gid(entry);
+                    Gid {
+                        index: entry.index,
+                        gid,
+                        address: entry.address,
+                        interface: &entry.interface,
+                        link_mtu_bytes: entry.link_mtu_bytes,
+                        path_mtu_bytes,
+                    }
+                })
+                .collect(),
+            // It is said once: all devices have the same wire.
+            same_host: same_host.take(),
         })
         .collect();
-    let (name, link_layer, active) = (DEVICE, "Ethernet", !table.is_empty());
-    let device = Device { name, port: 1, link_layer, active, gids, same_host };
-    serde_json::to_writer_pretty(&mut *out, &[device])?;
+    serde_json::to_writer_pretty(&mut *out, &devices)?;
     writeln!(out)?;
     Ok(())
 }
@@ -158,7 +220,8 @@ mod tests {
     #[test]
     fn the_table_shows_each_gid_with_its_index_and_path_mtu() {
         let mut out = Vec::new();
-        print(&[entry(0, "192.0.2.1"), entry(1, "2001:db8::5")], &mut out).expect("a Vec takes everything");
+        print("pumice0", &[entry(0, "192.0.2.1"), entry(1, "2001:db8::5")], &mut out)
+            .expect("a Vec takes everything");
         let text = String::from_utf8(out).expect("a table is text");
         let line = text.lines().last().expect("lines");
         assert!(line.starts_with("    1  2001:0db8:") && line.ends_with("eth0       1024"), "{text}");

@@ -105,7 +105,7 @@ pub(crate) struct RunOptions {
     /// may use it, which tcpdump does not see), or udp [default: auto]
     #[arg(long, value_name = "WIRE")]
     pub(crate) wire: Option<String>,
-    /// Look like another device: default, rxe, connectx, or a TOML file
+    /// Look like another device: default, rxe, connectx, dgx-h100 (eight of them), or a TOML file
     #[arg(long, value_name = "PROFILE")]
     pub(crate) profile: Option<PathBuf>,
     /// Explain on standard error: off, error, warn, info or debug [default: warn]

@@ -10,7 +10,9 @@ use super::{DeviceProfile, Profile};
 use crate::addresses::gid_table::GidEntry;
 use crate::addresses::guid::{default_guid, node_guid};
 use crate::addresses::offered;
-use crate::settings::{ADDR, DEFAULT_DEVICE, DEVICES, MAX_DEVICES, PROFILE, SettingError, Settings};
+use crate::settings::{
+    ADDR, CHECK, DEFAULT_DEVICE, DEVICES, MAX_DEVICES, PROFILE, RECORD, SettingError, Settings,
+};
 use crate::system::interface::{Interface, gid_addresses};
 
 /// A device of the process.
@@ -77,6 +79,9 @@ impl Settings {
             };
             return Err(SettingError::new(PROFILE, self.profile.to_string_lossy(), problem));
         }
+        if count > 1 {
+            self.check_alone()?;
+        }
         let own = self.own_addresses(&profile.devices, count, interfaces)?;
         let first = self.device.as_deref().unwrap_or(DEFAULT_DEVICE);
         let plain = DeviceProfile::default();
@@ -94,6 +99,18 @@ impl Settings {
         let described: Vec<DeviceDescription> = described.collect();
         self.check_apart(&described)?;
         Ok(described)
+    }
+
+    /// Checks and records know the objects of one device only: several number theirs from the same beginning.
+    fn check_alone(&self) -> Result<(), SettingError> {
+        let problem = |what: &str| format!("{what} one device: name no others");
+        if self.check.is_some() {
+            return Err(SettingError::new(CHECK, "1", problem("programs are checked with")));
+        }
+        if let Some(folder) = &self.record {
+            return Err(SettingError::new(RECORD, folder.to_string_lossy(), problem("records are of")));
+        }
+        Ok(())
     }
 
     /// The address of each device; none for the only one of a process, which has all.

@@ -96,6 +96,8 @@ fn what_cannot_be_told_apart_or_is_not_there_is_refused() {
         (&[], &two("name = \"x\""), "two devices have the name x"),
         (&[], &two("address = \"127.0.0.3\""), "pumice0 and pumice1 have the address 127.0.0.3"),
         (&[], "[[device]]\ninterface = \"ib9\"", "the network interface ib9 is not there"),
+        (&[(DEVICES, "2"), (CHECK, "1")], "", "programs are checked with one device: name no others"),
+        (&[(DEVICES, "2"), (RECORD, "/tmp/x")], "", "PUMICE_RECORD=/tmp/x: records are of one device"),
         (&[(DEVICES, "2")], "[[device]]", "it describes 1 devices, and PUMICE_DEVICES asks for 2"),
     ] {
         let said = refusal(variables, profile);

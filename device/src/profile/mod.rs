@@ -1,7 +1,8 @@
 //! Profiles: what the device says about itself, and where it stops.
 //!
 //! A profile is a TOML file. It says only what differs from [`default.toml`](Profile::default), which lists
-//! everything there is to say. Three are built in: `default`, `rxe` and `connectx`.
+//! everything there is to say. Built in are `default`, `rxe`, `connectx` and,
+//! with eight devices, `dgx-h100`.
 
 mod bounds;
 mod capability;

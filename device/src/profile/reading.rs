@@ -8,10 +8,11 @@ use super::{Profile, bounds};
 use crate::settings::{PROFILE, SettingError, Settings};
 
 /// The built-in profiles: name and text.
-pub const BUILT_IN: [(&str, &str); 3] = [
+pub const BUILT_IN: [(&str, &str); 4] = [
     ("default", include_str!("default.toml")),
     ("rxe", include_str!("rxe.toml")),
     ("connectx", include_str!("connectx.toml")),
+    ("dgx-h100", include_str!("dgx-h100.toml")),
 ];
 
 /// Bytes of a profile that are read; the built-in ones have 2 KiB.

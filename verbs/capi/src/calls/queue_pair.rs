@@ -71,6 +71,17 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     let send_cq = live_or_none::<Cq>(attributes.send_cq)?;
     let recv_cq = live_or_none::<Cq>(attributes.recv_cq)?;
     let srq = live_or_none::<Srq>(attributes.srq)?;
+    for (object, other) in [
+        ("protection domain", pd.as_ref().map(|pd| pd.context())),
+        ("XRC domain", xrcd.as_ref().map(|xrcd| xrcd.context())),
+        ("send completion queue", send_cq.as_ref().map(|cq| cq.context())),
+        ("receive completion queue", recv_cq.as_ref().map(|cq| cq.context())),
+        ("shared receive queue", srq.as_ref().map(|srq| srq.context())),
+    ] {
+        if let Some(other) = other {
+            context.check_device(object, &*other?)?;
+        }
+    }
     let domain = pd.as_ref().map(|pd| pd.handle());
     let mut capacity = capacity_from(&attributes.cap);
     // Inline data fits into the place of the scatter elements, as on adapters: rdma_xclient asks for none and

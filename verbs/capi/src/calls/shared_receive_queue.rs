@@ -39,7 +39,12 @@ pub(crate) fn create(
     let context = domain.context()?;
     let pointers = xrc;
     let xrc = match xrc {
-        Some((xrcd, cq)) => Some((live::<Xrcd>(xrcd)?.handle(), live::<Cq>(cq)?.queue().handle())),
+        Some((xrcd, cq)) => {
+            let (xrcd, cq) = (live::<Xrcd>(xrcd)?, live::<Cq>(cq)?);
+            context.check_device("XRC domain", &*xrcd.context()?)?;
+            context.check_device("completion queue", &*cq.context()?)?;
+            Some((xrcd.handle(), cq.queue().handle()))
+        }
         None => None,
     };
     let room = Room::<Srq>::new();

@@ -61,6 +61,19 @@ impl Context {
         self.device
     }
 
+    /// Checks that an object of another context, or of this one, is on the same device: a handle means something
+    /// else on another one.
+    ///
+    /// # Errors
+    /// EINVAL: it is on another device.
+    pub(crate) fn check_device(&self, object: &str, other: &Context) -> Result<(), Errno> {
+        let (own, other) = (self.device, other.device);
+        if own.index() == other.index() {
+            return Ok(());
+        }
+        Err(INVALID.because(|| format!("the {object} is on {}, and this is {}", other.name(), own.name())))
+    }
+
     pub(crate) fn adapter(&self) -> &Arc<Adapter> {
         &self.adapter
     }
