@@ -65,7 +65,7 @@ impl Device {
         &self.description.profile
     }
 
-    /// The file that it writes to, where programs name one for all devices: the first device that one, the
+    /// The file that it writes to, where the settings name one for all devices: the first device that one, the
     /// others one beside it with their name in it.
     pub(crate) fn own_file(&self, pattern: &Path) -> PathBuf {
         if self.index == 0 {
