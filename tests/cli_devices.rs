@@ -124,7 +124,8 @@ fn verbs_sysfs_netlink_and_the_command_line_list_the_same_devices() {
     let folder = scratch("same");
     let profile = folder.join("rails.toml");
     let text = "vendor_id = 0x02c9\npart_id = 4129\n[port]\nspeed = \"ndr\"\nwidth = 4\n\
-        [[device]]\nname = \"mlx5_0\"\naddress = \"127.70.1.1\"\nnuma_node = 0\npci_address = \"0000:18:00.0\"\n\
+        [[device]]\nname = \"mlx5_0\"\naddress = \"127.70.1.1\"\nnuma_node = 0\n\
+        pci_address = \"0000:18:00.0\"\n\
         [[device]]\nname = \"mlx5_3\"\naddress = \"127.70.1.2\"\nnuma_node = 1\n\
         node_guid = \"0c42:a103:0065:1a90\"\n\
         [[device]]\nname = \"slow_0\"\naddress = \"127.70.1.3\"\nspeed = \"edr\"\nwidth = 1\n";

@@ -59,15 +59,15 @@ impl CheckOptions {
 /// Options of `pumice run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
-    /// Give the device this address only; any of 127.0.0.0/8 will do; with --devices one for each, with commas
-    /// between them [default: all addresses of this host]
+    /// Give the device this address only; any of 127.0.0.0/8 will do; with --devices one for each, with
+    /// commas between them [default: all addresses of this host]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) addr: Option<String>,
     /// Name of the device; of several that of the first, whose number the others continue [default: pumice0]
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
-    /// Give the program so many devices, with an address each: one of each network interface where there are as
-    /// many, else 127.0.0.1, 127.0.0.2, …
+    /// Give the program so many devices, with an address each: one of each network interface where there are
+    /// as many, else 127.0.0.1, 127.0.0.2, …
     #[arg(long, value_name = "N")]
     pub(crate) devices: Option<String>,
     /// Lose this share of all packets on the way out: 1%, 0.01 or 1e-2

@@ -78,7 +78,7 @@ fn check_device(device: &DeviceProfile, profile: &Profile) -> Result<(), String>
     {
         return Err(format!("pci_address {place:?}: write it as 0000:18:00.0"));
     }
-    check(&device.of(profile))
+    check(&profile.with(device))
 }
 
 /// Whether a text is domain, bus, device and function, as Linux writes them.

@@ -78,3 +78,18 @@ impl Default for Profile {
         }
     }
 }
+
+impl Profile {
+    /// The profile of one of its devices: that of all, with what the device has of its own.
+    pub(crate) fn with(&self, own: &DeviceProfile) -> Profile {
+        let mut of_device = Profile { devices: Vec::new(), ..self.clone() };
+        of_device.vendor_id = own.vendor_id.unwrap_or(of_device.vendor_id);
+        of_device.part_id = own.part_id.unwrap_or(of_device.part_id);
+        of_device.board_id = own.board_id.clone().unwrap_or(of_device.board_id);
+        of_device.port.speed = own.speed.unwrap_or(of_device.port.speed);
+        of_device.port.width = own.width.unwrap_or(of_device.port.width);
+        of_device.port.max_mtu = own.max_mtu.unwrap_or(of_device.port.max_mtu);
+        of_device.port.pkeys = own.pkeys.clone().unwrap_or(of_device.port.pkeys);
+        of_device
+    }
+}

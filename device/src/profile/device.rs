@@ -6,10 +6,10 @@ use pumice_transport::types::Mtu;
 use serde::{Deserialize, Deserializer, de};
 
 use super::port::{mtu, width};
-use super::{Profile, Speed, Width};
+use super::{Speed, Width};
 
-/// A device of a profile (`[[device]]`): where it is, and what it has of its own. What is left out is as in the
-/// rest of the profile.
+/// A device of a profile (`[[device]]`): where it is, and what it has of its own. What is left out is as in
+/// the rest of the profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeviceProfile {
@@ -42,21 +42,6 @@ pub struct DeviceProfile {
     pub max_mtu: Option<Mtu>,
     /// As `port.pkeys`.
     pub pkeys: Option<Vec<u16>>,
-}
-
-impl DeviceProfile {
-    /// The profile of the device: that of all, with what it has of its own.
-    pub(crate) fn of(&self, all: &Profile) -> Profile {
-        let mut own = Profile { devices: Vec::new(), ..all.clone() };
-        own.vendor_id = self.vendor_id.unwrap_or(own.vendor_id);
-        own.part_id = self.part_id.unwrap_or(own.part_id);
-        own.board_id = self.board_id.clone().unwrap_or(own.board_id);
-        own.port.speed = self.speed.unwrap_or(own.port.speed);
-        own.port.width = self.width.unwrap_or(own.port.width);
-        own.port.max_mtu = self.max_mtu.unwrap_or(own.port.max_mtu);
-        own.port.pkeys = self.pkeys.clone().unwrap_or(own.port.pkeys);
-        own
-    }
 }
 
 fn some_width<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Width>, D::Error> {

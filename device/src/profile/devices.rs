@@ -1,8 +1,9 @@
 //! The devices of a process: how many, and what tells them apart.
 //!
-//! One device has all addresses of the host. Several have one address each, because packets are for the device
-//! whose address they go to: the addresses that are named, or one of each network interface where the host has
-//! as many, or 127.0.0.1, 127.0.0.2, ….
+//! One device has all addresses of the host. Several have one address each, because packets are for the
+//! device
+//! whose address they go to: the addresses that are named, or one of each network interface where the host
+//! has as many, or 127.0.0.1, 127.0.0.2, ….
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -90,7 +91,7 @@ impl Settings {
             DeviceDescription {
                 name: own.name.clone().unwrap_or_else(|| continued(first, index, count)),
                 address,
-                profile: own.of(profile),
+                profile: profile.with(own),
                 node_guid: own.node_guid,
                 numa_node: own.numa_node.unwrap_or(-1),
                 pci_address: own.pci_address.clone(),
@@ -126,7 +127,7 @@ impl Settings {
             }
             let value = self.addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
             let problem = format!(
-                "{} addresses for {count} devices: name one for each device, and the number of devices with {DEVICES}",
+                "{} addresses for {count} devices: name one for each device, and their number with {DEVICES}",
                 self.addresses.len()
             );
             return Err(SettingError::new(ADDR, value, problem));

@@ -28,8 +28,8 @@ pub(crate) const SPINNING_TICK_NS: u64 = 10_000_000;
 pub(crate) const ARMED_TICK_NS: u64 = 500_000;
 /// More empty polls than this between two looks mean that the application spins.
 pub(crate) const SPINNING_POLLS: u64 = 500;
-/// More empty polls than this between two looks mean that polls are microseconds apart, so that one of them may
-/// leave to a later one what can wait.
+/// More empty polls than this between two looks mean that polls are microseconds apart, so that one of them
+/// may leave to a later one what can wait.
 pub(crate) const DENSE_POLLS: u64 = 2_000;
 /// How long the application must not have polled for packets to count as left in the port.
 pub(crate) const SILENCE_NS: u64 = 50_000;

@@ -1,5 +1,5 @@
-//! The HCA that all contexts of a device share in a process. The PUMICE_* variables (`pumice_device::settings`) say what
-//! it is like.
+//! The HCA that all contexts of a device share in a process. The PUMICE_* variables
+//! (`pumice_device::settings`) say what it is like.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};

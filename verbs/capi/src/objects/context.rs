@@ -61,8 +61,8 @@ impl Context {
         self.device
     }
 
-    /// Checks that an object of another context, or of this one, is on the same device: a handle means something
-    /// else on another one.
+    /// Checks that an object of another context, or of this one, is on the same device: a handle means
+    /// something else on another one.
     ///
     /// # Errors
     /// EINVAL: it is on another device.

@@ -65,8 +65,8 @@ impl Device {
         &self.description.profile
     }
 
-    /// The file that it writes to, where the settings name one for all devices: the first device that one, the
-    /// others one beside it with their name in it.
+    /// The file that it writes to, where the settings name one for all devices: the first device that one,
+    /// the others one beside it with their name in it.
     pub(crate) fn own_file(&self, pattern: &Path) -> PathBuf {
         if self.index == 0 {
             return pattern.to_owned();

@@ -55,8 +55,8 @@ fn place(address: IpAddr, one_family: Option<bool>) -> Place {
     }
 }
 
-/// Binds the service of an address, on the device that has the address, or on all devices; chooses the port if
-/// that is 0. What is bound, with the place of the device.
+/// Binds the service of an address, on the device that has the address, or on all devices; chooses the port
+/// if that is 0. What is bound, with the place of the device.
 pub(crate) fn reserve(
     id: &Id,
     address: &mut SocketAddr,

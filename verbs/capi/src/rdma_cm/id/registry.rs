@@ -10,8 +10,8 @@ use pumice_transport::mad::CommId;
 use super::identifier::Id;
 use crate::ground::process::own_process;
 
-/// The identifiers of a process that the devices know. Each device numbers what it has: the key begins with the
-/// device's place among the devices.
+/// The identifiers of a process that the devices know. Each device numbers what it has: the key begins with
+/// the device's place among the devices.
 pub(crate) struct Registry {
     process: u32,
     pub(crate) connections: BTreeMap<(usize, CommId), Arc<Id>>,

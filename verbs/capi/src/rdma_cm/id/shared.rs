@@ -123,8 +123,8 @@ pub(crate) fn shared_with(ip: IpAddr) -> Result<&'static Shared, Errno> {
     }
 }
 
-/// That of the device from which a peer is reached: the one that has the peer's own address, or the address that
-/// the routing table says; else the first.
+/// That of the device from which a peer is reached: the one that has the peer's own address, or the address
+/// that the routing table says; else the first.
 ///
 /// # Errors
 /// Those of [`all`]. There is no route.

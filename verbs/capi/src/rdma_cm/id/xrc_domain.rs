@@ -10,7 +10,8 @@ use crate::ground::errno::Errno;
 use crate::ground::plain::PassedOn;
 use crate::ground::process::own_process;
 
-/// The XRC domain of this process's identifiers on the device of one, which is never closed. A fork has its own.
+/// The XRC domain of this process's identifiers on the device of one, which is never closed. A fork has its
+/// own.
 ///
 /// # Errors
 /// Those of opening one.
