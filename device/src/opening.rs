@@ -63,6 +63,8 @@ pub struct UdpNetwork {
     pub buffer_bytes: Option<usize>,
     /// How packets reach other processes of this host.
     pub wire: Wire,
+    /// The process has other devices on other addresses, which its published counters are kept apart from.
+    pub one_of_several: bool,
 }
 
 /// A device on UDP.
@@ -141,7 +143,11 @@ impl Opening {
             self.hca.process = ProcessIndex::NONE;
             Box::new(UdpPort::bind(&udp).map_err(OpenError::Port)?)
         } else {
-            let share = ShareConfig { udp_only: network.wire == Wire::Udp, ..ShareConfig::new(udp) };
+            let share = ShareConfig {
+                udp_only: network.wire == Wire::Udp,
+                counts_apart: network.one_of_several,
+                ..ShareConfig::new(udp)
+            };
             let shared = SharedPort::open(&share).map_err(OpenError::Share)?;
             self.hca.process = shared.process();
             notice = shared.notice().map(str::to_owned);

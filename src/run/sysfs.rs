@@ -1,7 +1,6 @@
 //! What a program that looks into /sys/class/infiniband and /dev/infiniband sees there.
 
 use std::fs;
-use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use pumice_device::settings::Settings;
@@ -43,8 +42,8 @@ fn tree(settings: &Settings, runtime: &Path) -> Result<Sysfs, String> {
     let mut parts = Vec::new();
     for device in &described {
         let gids = device.gid_entries(&found).map_err(|error| error.to_string())?;
-        let address = device.address.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
-        parts.push((device, gids, runtime.join(counted_file_name(ROCE_PORT, address))));
+        let own = device.address.filter(|_| !is_only);
+        parts.push((device, gids, runtime.join(counted_file_name(ROCE_PORT, own))));
     }
     let devices: Vec<SysfsDevice<'_>> = parts
         .iter()

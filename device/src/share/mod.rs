@@ -94,7 +94,7 @@ pub use trial::{RingObstacle, try_ring};
 
 /// The file beside the registry of a UDP port with what the processes of this user count, which the counters
 /// below /sys/class/infiniband are read from.
-pub fn counted_file_name(port: u16, address: IpAddr) -> String {
+pub fn counted_file_name(port: u16, address: Option<IpAddr>) -> String {
     published::file_name(port, address)
 }
 

@@ -26,12 +26,11 @@ const PROCESSES: usize = 256;
 const INTERVAL_NS: u64 = 1_000_000;
 const _: () = assert!(Counter::COUNT <= RECORD_WORDS, "a record has room for every counter");
 
-/// The name of the file beside the registry of a UDP port, for devices with one address or, if it is
-/// unspecified, with all. Another list of counters has another file.
-pub(super) fn file_name(port: u16, address: IpAddr) -> String {
+/// The name of the file beside the registry of a UDP port; for processes with several devices, of the device
+/// with this address. Another list of counters has another file.
+pub(super) fn file_name(port: u16, address: Option<IpAddr>) -> String {
     let all = format!("{}-counted{}", folder::file_name(port), Counter::COUNT);
-    // Which of the two unspecified ones depends on what addresses the host has.
-    if address.is_unspecified() { all } else { format!("{all}-{address}") }
+    address.map_or_else(|| all.clone(), |address| format!("{all}-{address}"))
 }
 
 /// The record of this process.

@@ -221,6 +221,11 @@ impl Out {
         }
     }
 
+    /// Whether there is room for a message with so many bytes of attributes, and for the end of a dump.
+    const fn has_room(&self, attributes: usize) -> bool {
+        self.length + 2 * HEADER_BYTES + size_of::<i32>() + attributes <= self.bytes.len()
+    }
+
     fn message(&mut self, request: &Request<'_>, port: u32, kind: u16, flags: u16, parts: [&[u8]; 2]) {
         let length = parts.iter().fold(HEADER_BYTES, |length, part| length.saturating_add(part.len()));
         self.put(&(length as u32).to_ne_bytes());
@@ -240,7 +245,8 @@ impl Out {
 /// is in the file. None: there is no such file.
 pub(crate) type Find<'a> = &'a mut dyn FnMut(&Name, u32, &mut [u8]) -> Option<usize>;
 
-/// The answer to a question where there are so many devices. `send` is called once per datagram.
+/// The answer to a question where there are so many devices. `send` is called once per datagram, of which a dump
+/// may have several.
 pub(crate) fn answers(
     request: &Request<'_>,
     port: u32,
@@ -258,25 +264,29 @@ pub(crate) fn answers(
     }
     let (flags, (first, end)) = (if request.is_dump() { MULTI } else { 0 }, request.about(devices));
     let mut attributes = [0_u8; ATTRIBUTES_BYTES];
+    let mut out = Out::new();
     for device in first..end {
         let length = request.file_name(device).and_then(|name| find(&name, device, &mut attributes));
         match length.and_then(|length| attributes.get(..length)) {
             Some(found) => {
-                let mut out = Out::new();
+                if !out.has_room(found.len()) {
+                    send(out.all());
+                    out = Out::new();
+                }
                 out.message(request, port, request.kind, flags, [found, &[]]);
-                send(out.all());
             }
             None if request.is_dump() => {}
             None => return refuse(libc::EOPNOTSUPP, send),
         }
     }
-    let mut out = Out::new();
     if request.is_dump() {
         out.message(request, port, DONE, MULTI, [&0_i32.to_ne_bytes(), &[]]);
-        send(out.all());
-    } else if request.flags & ACK != 0 {
-        out.message(request, port, ERROR, 0, [&0_i32.to_ne_bytes(), request.header]);
-        send(out.all());
+    }
+    send(out.all());
+    if !request.is_dump() && request.flags & ACK != 0 {
+        let mut ack = Out::new();
+        ack.message(request, port, ERROR, 0, [&0_i32.to_ne_bytes(), request.header]);
+        send(ack.all());
     }
 }
 
@@ -309,12 +319,14 @@ mod tests {
             room[..found.len()].copy_from_slice(found);
             Some(found.len())
         };
-        answers(&Request::parse(question).unwrap(), 4711, devices, &mut find, &mut |bytes| {
-            let length = word(bytes, 0).unwrap() as usize;
-            assert_eq!((word(bytes, 8), word(bytes, 12)), (Some(77), Some(4711)));
-            let (kind, flags) = (half(bytes, 4).unwrap(), half(bytes, 6).unwrap());
-            messages.push((kind, flags, bytes[16..length].to_vec()));
-            assert_eq!(bytes.len(), length);
+        answers(&Request::parse(question).unwrap(), 4711, devices, &mut find, &mut |mut bytes| {
+            while !bytes.is_empty() {
+                let length = word(bytes, 0).unwrap() as usize;
+                assert_eq!((word(bytes, 8), word(bytes, 12)), (Some(77), Some(4711)));
+                let (kind, flags) = (half(bytes, 4).unwrap(), half(bytes, 6).unwrap());
+                messages.push((kind, flags, bytes[16..length].to_vec()));
+                bytes = &bytes[length..];
+            }
         });
         messages
     }
@@ -342,6 +354,17 @@ mod tests {
         assert_eq!(answered_from(&system, 2, &files), [(5 << 10 | 6, 0, b"all".to_vec())]);
         let port = [attribute(DEV_INDEX, &[11, 0, 0, 0]), attribute(PORT_INDEX, &[1, 0, 0, 0])].concat();
         assert_eq!(answered_from(&question(17, 1, &port), 12, &files)[0].2, b"eleven");
+    }
+
+    #[test]
+    fn a_dump_of_many_devices_is_whole() {
+        let long = [7; 1500];
+        let names: Vec<String> = (0..16).map(|device| format!("{device}/1")).collect();
+        let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &long[..])).collect();
+        let messages = answered_from(&question(1, 0x301, &[]), 16, &files);
+        assert_eq!(messages.len(), 17);
+        assert!(messages[..16].iter().all(|(_, flags, body)| *flags == MULTI && body[..] == long));
+        assert_eq!(messages[16].0, DONE);
     }
 
     #[test]

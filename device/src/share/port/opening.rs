@@ -2,7 +2,6 @@
 //! the group.
 
 use std::io;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,12 +45,14 @@ pub struct ShareConfig {
     pub folder: Option<PathBuf>,
     /// All batches go by UDP, also to processes of this host.
     pub udp_only: bool,
+    /// The process has several devices: each counts in a file of its address.
+    pub counts_apart: bool,
 }
 
 impl ShareConfig {
     /// A UDP port shared through the user's registry, without rings.
     pub fn new(udp: UdpConfig) -> ShareConfig {
-        ShareConfig { udp, folder: None, udp_only: true }
+        ShareConfig { udp, folder: None, udp_only: true, counts_apart: false }
     }
 }
 
@@ -156,7 +157,7 @@ impl SharedPort {
         if let Some(backlog) = &backlog {
             stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
         }
-        let published = published_in(folder, (config.udp.address, port), process);
+        let published = published_in(folder, config, process);
         let same_host = SameHost::new(process, incarnation, config.udp_only || backlog.is_none());
         Ok(SharedPort {
             medium: udp,
@@ -230,9 +231,10 @@ fn claim(registry: &Registry, members: &mut Members) -> Result<(ProcessIndex, Re
     }
 }
 
-/// The record of what a process counts on an address and port.
-fn published_in(folder: &Path, on: (IpAddr, u16), process: ProcessIndex) -> Option<Published> {
-    let file = folder::open(folder, &published::file_name(on.1, on.0)).ok()?;
+/// The record of what a process counts.
+fn published_in(folder: &Path, config: &ShareConfig, process: ProcessIndex) -> Option<Published> {
+    let own = config.counts_apart.then_some(config.udp.address);
+    let file = folder::open(folder, &published::file_name(config.udp.port, own)).ok()?;
     Published::open(&file, process).ok()
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::Duration;
 
 use super::capture;
-use super::device::{Device, device_at};
+use super::device::{Device, device_at, devices};
 use super::events::Distributor;
 use super::gid_entries::{gid_entries, gid_entries_now};
 use super::loss::LossWatch;
@@ -94,7 +94,13 @@ impl Adapter {
             trace: trace::source(settings, device),
             hca: config,
         };
-        let network = UdpNetwork { address, exclusive: false, buffer_bytes: None, wire: settings.wire };
+        let network = UdpNetwork {
+            address,
+            exclusive: false,
+            buffer_bytes: None,
+            wire: settings.wire,
+            one_of_several: devices()?.len() > 1,
+        };
         let opened =
             with_signals_blocked(|| opening.on_udp(&network)).map_err(|error| not_opened(error, settings))?;
         if let Some(notice) = opened.notice {
