@@ -71,17 +71,16 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     let send_cq = live_or_none::<Cq>(attributes.send_cq)?;
     let recv_cq = live_or_none::<Cq>(attributes.recv_cq)?;
     let srq = live_or_none::<Srq>(attributes.srq)?;
-    for (object, other) in [
-        ("protection domain", pd.as_ref().map(|pd| pd.context())),
-        ("XRC domain", xrcd.as_ref().map(|xrcd| xrcd.context())),
-        ("send completion queue", send_cq.as_ref().map(|cq| cq.context())),
-        ("receive completion queue", recv_cq.as_ref().map(|cq| cq.context())),
-        ("shared receive queue", srq.as_ref().map(|srq| srq.context())),
-    ] {
-        if let Some(other) = other {
-            context.check_device(object, &*other?)?;
-        }
-    }
+    check_devices(
+        &context,
+        [
+            ("protection domain", pd.as_ref().map(|pd| pd.context())),
+            ("XRC domain", xrcd.as_ref().map(|xrcd| xrcd.context())),
+            ("send completion queue", send_cq.as_ref().map(|cq| cq.context())),
+            ("receive completion queue", recv_cq.as_ref().map(|cq| cq.context())),
+            ("shared receive queue", srq.as_ref().map(|srq| srq.context())),
+        ],
+    )?;
     let domain = pd.as_ref().map(|pd| pd.handle());
     let mut capacity = capacity_from(&attributes.cap);
     // Inline data fits into the place of the scatter elements, as on adapters: rdma_xclient asks for none and
@@ -148,6 +147,19 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
         pd.tell_thread_of(pointer);
     }
     Ok((pointer, attributes))
+}
+
+/// Checks that the objects of a new queue pair, those that it has, are on its device.
+fn check_devices<const N: usize>(
+    context: &Context,
+    objects: [(&str, Option<Result<Arc<Context>, Errno>>); N],
+) -> Result<(), Errno> {
+    for (object, other) in objects {
+        if let Some(other) = other {
+            context.check_device(object, &*other?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Tells the checker of a new queue pair.

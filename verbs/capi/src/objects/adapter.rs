@@ -20,6 +20,7 @@ use crate::ground::log::{self, log_always, log_cause, log_warning, logs};
 use crate::ground::outcome::value;
 use crate::ground::settings::settings;
 use crate::ground::zeroed::zeroed;
+use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::event::StepHook;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
@@ -44,17 +45,7 @@ impl Adapter {
     fn open(device: &'static Device) -> Result<Adapter, Errno> {
         let (settings, profile, description) = (settings()?, device.profile(), device.description());
         let gids = gid_entries(description)?;
-        let address = match (gids.as_slice(), description.address) {
-            ([], _) => {
-                log_always(
-                    "no interface that is up has an address: bring one up, `ip link set lo up` is enough",
-                );
-                return Err(Errno(libc::ENODEV));
-            }
-            (_, Some(address)) => address,
-            (some, None) if some.iter().all(|entry| entry.ip.is_ipv4()) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            (_, None) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
+        let address = bound_address(description.address, &gids)?;
         let mut config = HcaConfig {
             ca_guid: u64::from_be_bytes(device.guid()),
             // One completion queue is this library's own.
@@ -139,6 +130,22 @@ impl Adapter {
 
     pub(crate) const fn distributor(&self) -> &Distributor {
         &self.distributor
+    }
+}
+
+/// The address that the socket of a device is bound to: its one address, or all of those in its GID table.
+///
+/// # Errors
+/// ENODEV: it has none.
+fn bound_address(own: Option<IpAddr>, gids: &[GidEntry]) -> Result<IpAddr, Errno> {
+    match (gids, own) {
+        ([], _) => {
+            log_always("no interface that is up has an address: bring one up, `ip link set lo up` is enough");
+            Err(Errno(libc::ENODEV))
+        }
+        (_, Some(address)) => Ok(address),
+        (some, None) if some.iter().all(|entry| entry.ip.is_ipv4()) => Ok(Ipv4Addr::UNSPECIFIED.into()),
+        (_, None) => Ok(Ipv6Addr::UNSPECIFIED.into()),
     }
 }
 
