@@ -149,11 +149,11 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     Ok((pointer, attributes))
 }
 
+/// The context of an object that a queue pair may have.
+type ItsContext = Option<Result<Arc<Context>, Errno>>;
+
 /// Checks that the objects of a new queue pair, those that it has, are on its device.
-fn check_devices<const N: usize>(
-    context: &Context,
-    objects: [(&str, Option<Result<Arc<Context>, Errno>>); N],
-) -> Result<(), Errno> {
+fn check_devices<const N: usize>(context: &Context, objects: [(&str, ItsContext); N]) -> Result<(), Errno> {
     for (object, other) in objects {
         if let Some(other) = other {
             context.check_device(object, &*other?)?;
