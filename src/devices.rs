@@ -168,7 +168,6 @@ fn print_json(
         #[serde(skip_serializing_if = "Option::is_none")]
         same_host: Option<SameHost>,
     }
-    let gid = |entry: &'_ GidEntry| (entry.gid(), entry.path_mtu_bytes());
     let devices: Vec<Device<'_>> = all
         .iter()
         .map(|Listed { device, guid, gids }| Device {
@@ -181,16 +180,13 @@ fn print_json(
             pci_address: device.pci_address.as_deref(),
             gids: gids
                 .iter()
-                .map(|entry| {
-                    let (gid, path_mtu_bytes) = gid(entry);
-                    Gid {
-                        index: entry.index,
-                        gid,
-                        address: entry.address,
-                        interface: &entry.interface,
-                        link_mtu_bytes: entry.link_mtu_bytes,
-                        path_mtu_bytes,
-                    }
+                .map(|entry| Gid {
+                    index: entry.index,
+                    gid: entry.gid(),
+                    address: entry.address,
+                    interface: &entry.interface,
+                    link_mtu_bytes: entry.link_mtu_bytes,
+                    path_mtu_bytes: entry.path_mtu_bytes(),
                 })
                 .collect(),
             // It is said once: all devices have the same wire.
