@@ -1,6 +1,7 @@
 //! What a simulated network is like, and what happened on it.
 
 use crate::faults::WirePlan;
+use crate::port::link::{EcnMarking, LinkDirection};
 
 /// What the network is like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +29,18 @@ pub struct FabricConfig {
     /// Packets are not lost for want of room at the receiver: senders wait until there is some, as with the
     /// rings of one host.
     pub back_pressure: bool,
+}
+
+impl FabricConfig {
+    /// Each port's link towards the switch, without delay and jitter: the network has these.
+    pub(super) fn link(&self) -> LinkDirection {
+        LinkDirection {
+            rate_bits_per_second: self.rate_bits_per_second,
+            queue_bytes: Some(self.queue_bytes as u64),
+            ecn: self.ecn_mark_queue_bytes.map(|bytes| EcnMarking::Above(bytes as u64)),
+            ..LinkDirection::NONE
+        }
+    }
 }
 
 impl Default for FabricConfig {

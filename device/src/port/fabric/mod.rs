@@ -5,9 +5,9 @@
 
 mod config;
 mod handle;
-mod link;
 mod network;
 mod port;
+mod receive;
 #[cfg(test)]
 mod tests;
 

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pumice_transport::path::{Flow, Path};
 
 use super::config::{FabricConfig, FabricStats};
-use super::link::{self, Link};
+use super::receive::receive_charge;
 use crate::faults::{Fate, WireFaults};
 use crate::ground::random::Random;
 use crate::port::batch::{GsoBatch, TransmitError};
 use crate::port::damage::{damage, payload_bytes};
+use crate::port::link::{LinkQueue, ip_overhead_bytes, wire_bytes};
 use crate::port::segments;
 
 /// Packets on their way, all ports together; what is more is lost as if by a full queue.
@@ -60,7 +61,7 @@ impl Ord for InFlight {
 #[derive(Debug, Default)]
 struct Attachment {
     attached: bool,
-    link: Link,
+    link: LinkQueue,
     inbox: VecDeque<Packet>,
     inbox_charge: usize,
     /// Of packets on their way here.
@@ -205,7 +206,7 @@ impl Network {
         if flow.source.is_ipv4() != flow.destination.is_ipv4() {
             return Err(TransmitError::Refused(libc::EAFNOSUPPORT));
         }
-        let limit_bytes = self.config.link_mtu.saturating_sub(link::ip_overhead(flow.source.is_ipv4()));
+        let limit_bytes = self.config.link_mtu.saturating_sub(ip_overhead_bytes(flow.source.is_ipv4()));
         let longest = batch.segments().map(<[u8]>::len).max().unwrap_or(0);
         if longest > limit_bytes {
             return Err(TransmitError::TooLong { bytes: longest, limit_bytes });
@@ -220,17 +221,17 @@ impl Network {
         let flow = path.flow;
         self.stats.sent += 1;
         let packet_index = self.faults.count(flow.source, flow.destination);
-        let wire_bytes = link::wire_bytes(flow.source.is_ipv4(), segment.len());
-        let departure =
-            self.attachments.get_mut(from).and_then(|a| a.link.send(&self.config, now_ns, wire_bytes));
-        let Some(departure) = departure else {
+        let wire_bytes = wire_bytes(flow.source.is_ipv4(), segment.len()) as u64;
+        let mut traffic_class = path.traffic_class;
+        let capable = matches!(traffic_class & ECN_CE, 0b01 | 0b10);
+        let link = self.config.link();
+        let sent = self.attachments.get_mut(from).map(|a| a.link.send(&link, now_ns, wire_bytes, capable));
+        let Some(Ok(passage)) = sent else {
             self.stats.queue_drops += 1;
             self.digest.note(Event::QueueDrop, now_ns, from, from);
             return;
         };
-        let mut traffic_class = path.traffic_class;
-        let capable = matches!(traffic_class & ECN_CE, 0b01 | 0b10);
-        if capable && self.config.ecn_mark_queue_bytes.is_some_and(|t| departure.backlog_bytes > t as u64) {
+        if passage.is_marked {
             traffic_class |= ECN_CE;
             self.stats.marked += 1;
         }
@@ -252,7 +253,7 @@ impl Network {
             let faults = &mut self.faults;
             let fate = faults.fate(flow.source, flow.destination, packet_index, bytes.len(), payload_bytes);
             let packet = Packet { flow, traffic_class, hop_limit: path.hop_limit, bytes: Arc::clone(&bytes) };
-            self.carry(from, to, departure.at_ns, packet, &fate);
+            self.carry(from, to, passage.departs_at_ns, packet, &fate);
         }
     }
 
@@ -312,7 +313,7 @@ impl Network {
         let sequence = self.sequence;
         self.sequence += 1;
         if let Some(attachment) = self.attachments.get_mut(to) {
-            attachment.coming_charge += link::receive_charge(packet.bytes.len());
+            attachment.coming_charge += receive_charge(packet.bytes.len());
         }
         self.in_flight.push(Reverse(InFlight { arrival_ns, sequence, to, packet }));
     }
@@ -328,7 +329,7 @@ impl Network {
 
     fn deliver(&mut self, arrived: InFlight) {
         let InFlight { arrival_ns, to, packet, .. } = arrived;
-        let charge = link::receive_charge(packet.bytes.len());
+        let charge = receive_charge(packet.bytes.len());
         let room = self.config.receive_buffer_bytes;
         if let Some(attachment) = self.attachments.get_mut(to) {
             // Of a port that was detached meanwhile nothing is known.
@@ -353,7 +354,7 @@ impl Network {
     pub(super) fn take(&mut self, port: usize) -> Option<Packet> {
         let attachment = self.attachments.get_mut(port).filter(|attachment| !attachment.stopped)?;
         let packet = attachment.inbox.pop_front()?;
-        attachment.inbox_charge -= link::receive_charge(packet.bytes.len());
+        attachment.inbox_charge -= receive_charge(packet.bytes.len());
         Some(packet)
     }
 }
