@@ -204,3 +204,16 @@ fn devices_that_cannot_be_are_refused_in_one_sentence() {
     }
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }
+
+#[test]
+fn a_rail_is_cut_and_the_other_one_goes_on_on_both_media() {
+    let folder = scratch("failover");
+    let Some(program) = compile("failover", &folder) else { return };
+    for wire in ["udp", "auto"] {
+        let (own, cut) = (addresses(2), "event kind=unplug device=pumice1 qp=0 message=5");
+        let words = ["run", "--devices", "2", "--addr", &own, "--wire", wire, "--fault", cut, "--"];
+        let output = pumice(&folder, &words).arg(&program).output().expect("the program can be run");
+        assert_eq!(printed(&output), "the other rail went on\n", "{wire}");
+    }
+    fs::remove_dir_all(&folder).expect("a folder of ours");
+}

@@ -174,7 +174,8 @@ impl Opening {
         self.faults.check()?;
         let tag = self.tag.take().unwrap_or_else(|| self.hca.name.clone());
         let triggers = self.triggers.take().unwrap_or_else(|| Triggers::new(&self.faults, &clock));
-        let mut faults = PlanAtWork::new(&self.faults, &tag, &triggers, &clock);
+        self.faults = self.faults.of_device(&self.hca.name);
+        let mut faults = PlanAtWork::new(&self.faults, &tag, &triggers, &clock).on(&self.hca.name);
         let own_plan = if self.asks_about_calls { self.faults.clone() } else { FaultPlan::new() };
         let own_calls = CallFaults::new(&own_plan, &tag, &triggers);
         if let Some(source) = self.capture {

@@ -2,13 +2,15 @@
 
 mod kit;
 
-use kit::planned::{node, plan};
+use kit::planned::{named, node, plan};
 use kit::{Connection, Node, connect};
 use pumice_device::faults::{Fault, FaultPlan, WirePlan};
+use pumice_device::ground::link_rate::{Speed, Width};
 use pumice_device::hca::SrqSetup;
 use pumice_device::objects::async_event::AsyncElement;
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
+use pumice_transport::host::Counter;
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 
@@ -227,4 +229,134 @@ fn events_alone_are_told_and_change_nothing() {
             assert_eq!(pair.kinds(), [event]);
         });
     }
+}
+
+#[test]
+fn a_pulled_cable_lets_nothing_pass_and_no_event_tells_of_it() {
+    everywhere("event kind=cable-pull time=40ms qp=0 message=4", |pair| {
+        let begin_ns = pair.world.now_ns();
+        assert_eq!(pair.write_until(4), [WcStatus::Success; 4]);
+        assert!(pair.a.hca.is_port_active() && !pair.a.hca.is_cable_in());
+        let mut statuses = 0;
+        assert!(pair.world.run_until(PATIENCE_NS, || {
+            statuses += pair.a.drain().len() as u64;
+            statuses == MESSAGES - 4
+        }));
+        assert!(pair.world.now_ns() - begin_ns >= 40 * MILLISECOND_NS && pair.a.hca.is_cable_in());
+        assert_eq!(pair.kinds(), []);
+    });
+}
+
+#[test]
+fn a_port_comes_up_when_it_is_told_to() {
+    for (down, events) in [
+        ("event kind=port-down qp=0 message=4", &[AsyncEventType::PortErr, AsyncEventType::PortActive][..]),
+        ("event kind=cable-pull qp=0 message=4", &[]),
+    ] {
+        let mut pair = Pair::new(&plan(&[down, "event name=up kind=port-up after=\"time 70ms\""]), 1);
+        assert_eq!(pair.write(), succeed(MESSAGES as usize), "{down}");
+        assert!(pair.world.now_ns() >= 70 * MILLISECOND_NS);
+        assert!(pair.a.hca.is_port_active() && pair.a.hca.is_cable_in());
+        assert_eq!(pair.kinds(), events, "{down}");
+    }
+}
+
+#[test]
+fn a_link_has_another_rate_and_loses_nothing() {
+    everywhere("event kind=speed-change speed=edr width=2 qp=0 message=4", |pair| {
+        assert_eq!(pair.a.hca.changed_rate(), (None, None));
+        assert_eq!(pair.write(), succeed(MESSAGES as usize));
+        assert_eq!(pair.a.hca.changed_rate(), (Some(Speed::Edr), Width::new(2).ok()));
+        assert_eq!(pair.kinds(), [AsyncEventType::PortErr, AsyncEventType::PortActive]);
+    });
+}
+
+#[test]
+fn a_device_that_is_pulled_out_is_flushed_and_another_one_takes_its_place() {
+    everywhere("event kind=unplug time=1s qp=0 message=6", |pair| {
+        assert_eq!(pair.a.hca.back_ns(), None);
+        assert_eq!(pair.write(), succeed(6));
+        assert_eq!(pair.kinds(), [AsyncEventType::DeviceFatal, AsyncEventType::QpLastWqeReached]);
+        let left_ns = pair.a.hca.back_ns().unwrap() - 1_000 * MILLISECOND_NS;
+        assert!(left_ns <= pair.world.now_ns());
+        assert_eq!(pair.qps.map(|(mine, _)| pair.a.state(mine)), [QpState::Err; 2]);
+        // What was posted to the peer's queue pair does not arrive.
+        let request = SendRequest {
+            sges: &[pair.b.sge(0, 8)],
+            remote: pair.a.target(0),
+            flags: SendFlags::SIGNALED,
+            ..SendRequest::new(1, SendOpcode::RdmaWrite)
+        };
+        pair.b.hca.post_send(pair.qps[1].1, &request).unwrap();
+        let mut statuses = Vec::new();
+        pair.world.run_until(PATIENCE_NS, || {
+            statuses.extend(pair.b.drain().iter().map(|completion| completion.status));
+            !statuses.is_empty()
+        });
+        assert_eq!(statuses, [WcStatus::RetryExcErr]);
+    });
+}
+
+#[test]
+fn what_waits_for_a_time_only_happens_without_a_packet_and_again_by_its_report() {
+    let run = |plan: &FaultPlan| {
+        let mut pair = Pair::new(plan, 2);
+        pair.world.run_for(50 * MILLISECOND_NS);
+        assert!(pair.a.hca.is_port_active());
+        assert!(pair.world.run_until(PATIENCE_NS, || !pair.a.hca.is_port_active()));
+        let down_ns = pair.world.now_ns();
+        assert!(pair.world.run_until(PATIENCE_NS, || pair.a.hca.is_port_active()));
+        assert_eq!(pair.kinds(), [AsyncEventType::PortErr, AsyncEventType::PortActive]);
+        (down_ns, pair.world.now_ns(), pair.end())
+    };
+    let first = run(&plan(&["event kind=port-down time=20ms after=\"time 60ms\""]));
+    assert_eq!((first.0, first.1), (60 * MILLISECOND_NS, 80 * MILLISECOND_NS));
+    assert_eq!(first.2.lines().count(), 1, "{}", first.2);
+    assert_eq!(run(&FaultPlan::parse(&first.2, 1).unwrap()), first);
+}
+
+#[test]
+fn a_rule_for_one_device_leaves_the_others_alone_and_changes_no_fate() {
+    let run = |lines: &[&str]| {
+        let plan = plan(lines);
+        let mut world = World::new(FabricConfig::default());
+        let nodes = [("rail0", "10.0.0.1"), ("rail1", "10.0.0.2"), ("peer", "10.0.0.3")]
+            .map(|(name, address)| named(&mut world, name, address, &plan).0);
+        let [a, b, peer] = &nodes;
+        let mut events = Vec::new();
+        for rail in [a, b] {
+            let (mine, theirs) = (rail.create_qp(QpType::Rc), peer.create_qp(QpType::Rc));
+            connect(rail, mine, peer, theirs, true, Connection::default());
+            for k in 0..MESSAGES {
+                let request = SendRequest {
+                    sges: &[rail.sge(0, 5000)],
+                    remote: peer.target(0),
+                    flags: SendFlags::SIGNALED,
+                    ..SendRequest::new(k, SendOpcode::RdmaWrite)
+                };
+                rail.hca.post_send(mine, &request).unwrap();
+            }
+        }
+        let mut done = [0, 0];
+        assert!(world.run_until(PATIENCE_NS, || {
+            done[0] += a.drain().len() as u64;
+            done[1] += b.drain().len() as u64;
+            done == [MESSAGES; 2]
+        }));
+        for rail in [a, b] {
+            let told = std::iter::from_fn(|| rail.hca.async_events().try_event());
+            events.push(told.map(|event| (event.event, event.ack()).0).collect::<Vec<_>>());
+        }
+        let dropped = [a, b].map(|rail| rail.hca.counters().value(Counter::TxPackets));
+        (events, dropped)
+    };
+    let loss = "drop chance=5% opcode=write";
+    let cut = "event kind=port-down time=5ms message=3 device=rail1";
+    let (events, packets) = run(&[loss, cut]);
+    let flap = vec![AsyncEventType::PortErr, AsyncEventType::PortActive];
+    assert_eq!(events, [vec![], flap]);
+    let (none, alone) = run(&[loss]);
+    assert_eq!((none, packets[0]), (vec![vec![], vec![]], alone[0]));
+    let calls = FaultPlan::new().with_line("fail call=ibv_reg_mr device=rail1").unwrap_err();
+    assert!(calls.to_string().contains("remove device"), "{calls}");
 }

@@ -92,21 +92,27 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         causes: BY_PLAN,
         look_at: &[
             "The sentence of `--log warn` names the rule.",
-            "`pumice faults list` explains device-fatal.",
+            "`pumice faults list` explains device-fatal and unplug.",
         ],
     },
     Entry {
         name: "PORT_ACTIVE",
         number: Some(9),
         meaning: "The port is up: its address, or an interface with one, has come (back).",
-        causes: &["An address was added, or an interface went up; this is no error."],
+        causes: &[
+            "An address was added, or an interface went up; this is no error.",
+            "A rule of a fault plan: port-down ended, port-up, or speed-change.",
+        ],
         look_at: &["`pumice devices` lists the GIDs."],
     },
     Entry {
         name: "PORT_ERR",
         number: Some(10),
         meaning: "The port is down: no address of the device is there any more.",
-        causes: &["The interface went down, or its address was removed."],
+        causes: &[
+            "The interface went down, or its address was removed.",
+            "A rule of a fault plan: port-down, or speed-change, after which PORT_ACTIVE comes at once.",
+        ],
         look_at: &["`ip address` and `pumice devices`."],
     },
     Entry {

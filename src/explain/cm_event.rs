@@ -123,8 +123,8 @@ pub(super) const CM_EVENTS: &[Entry] = &[
         "DEVICE_REMOVAL",
         11,
         "The device of the id has gone.",
-        &["pumice never raises this event."],
-        &["Whether the device is pumice's at all (ibv_get_device_name)."],
+        &["A rule \"event kind=unplug\" of a fault plan has pulled the device out."],
+        &["Destroy the id; one that is made when the device is back is on a new context."],
     ),
     event(
         "MULTICAST_JOIN",

@@ -19,19 +19,20 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs the command.
 pub(crate) fn run(options: &FaultOptions, out: &mut dyn Write) -> CommandResult {
+    let mut named = None;
     let (wanted, target) = match &options.action {
         Action::List { json, target } => return list(target, *json, out),
         Action::Add { rule, target } => {
-            FaultPlan::new()
-                .with_line(rule)
-                .map_err(|error| CommandError::Usage(format!("{rule}: {error}")))?;
+            let plan = FaultPlan::new().with_line(rule);
+            let plan = plan.map_err(|error| CommandError::Usage(format!("{rule}: {error}")))?;
+            named = plan.rules().first().and_then(|rule| rule.device.clone());
             (LiveOrder::Add { line: rule.clone() }, target)
         }
         Action::Pause { name, target } => (LiveOrder::Pause { rule: name.clone() }, target),
         Action::Resume { name, target } => (LiveOrder::Resume { rule: name.clone() }, target),
         Action::Clear { name, target } => (LiveOrder::Clear { rule: name.clone() }, target),
     };
-    let found = found(target)?;
+    let found = found(target, named.as_deref())?;
     if found.len() > 1 && !target.selects() {
         return Err(CommandError::Usage(ambiguous(&found)));
     }
@@ -47,7 +48,7 @@ pub(crate) fn run(options: &FaultOptions, out: &mut dyn Write) -> CommandResult 
 }
 
 fn list(target: &Target, json: bool, out: &mut dyn Write) -> CommandResult {
-    let found = found(target)?;
+    let found = found(target, None)?;
     if json {
         table::json(&found, out)?
     } else {
@@ -57,15 +58,23 @@ fn list(target: &Target, json: bool, out: &mut dyn Write) -> CommandResult {
     Ok(if silent { Outcome::Bad } else { Outcome::Good })
 }
 
-/// The processes that the target names.
-fn found(target: &Target) -> Result<Vec<Obeyed>, CommandError> {
+/// The processes that the target names; with several devices, one for each. `named`: the device of a rule.
+fn found(target: &Target, named: Option<&str>) -> Result<Vec<Obeyed>, CommandError> {
     let is_wanted = |sharer: &Sharer| target.pid.is_none_or(|pid| sharer.pid == pid);
     let mut found = give(target, &LiveOrder::List, &is_wanted)?;
     if let Some(tag) = &target.tag {
         found.retain(|obeyed| obeyed.answer.as_ref().is_some_and(|answer| has_tag(answer, tag)));
     }
+    let of_these = found.len();
+    for device in named.into_iter().chain(target.device.as_deref()) {
+        found.retain(|obeyed| obeyed.answer.as_ref().is_some_and(|answer| answer.device == device));
+    }
     if !found.is_empty() {
         return Ok(found);
+    }
+    if of_these > 0 {
+        let device = named.or(target.device.as_deref()).unwrap_or_default();
+        return Err(CommandError::Failed(format!("no process has a device {device}: pumice stat shows all")));
     }
     let which = match (target.pid, &target.tag) {
         (Some(pid), _) => format!("no process {pid} of this user shares"),

@@ -64,6 +64,9 @@ pub(super) struct Target {
     /// All processes of this user that share the port
     #[arg(long, group = "selector")]
     pub(super) all: bool,
+    /// The device of this name, where a program has several
+    #[arg(long)]
+    pub(super) device: Option<String>,
     /// The UDP port that the processes share
     #[arg(long, default_value_t = ROCE_PORT)]
     pub(super) port: u16,

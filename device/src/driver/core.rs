@@ -15,7 +15,7 @@ use crate::objects::armed_queues::ArmedQueues;
 use crate::objects::async_event::AsyncEventQueue;
 use crate::objects::completion_channel::{CompletionChannel, CqEvent};
 use crate::port::wait_readable;
-use crate::resources::MappingCheckPolicy;
+use crate::resources::{MappingCheckPolicy, Presence};
 use crate::system::event_fd::EventFd;
 
 pub(crate) struct Core {
@@ -24,6 +24,7 @@ pub(crate) struct Core {
     pub(crate) counters: Arc<Counters>,
     pub(crate) async_events: Arc<AsyncEventQueue>,
     pub(crate) armed_queues: Arc<ArmedQueues>,
+    pub(crate) presence: Arc<Presence>,
     /// What this side and the background thread tell each other.
     pub(crate) handover: Handover<AtomicU64, EventFd>,
 }
@@ -34,6 +35,7 @@ impl Core {
             counters: Arc::clone(&engine.resources.counters),
             async_events: Arc::clone(&engine.resources.async_events),
             armed_queues: Arc::clone(&engine.resources.cq_common.armed),
+            presence: Arc::clone(&engine.resources.presence),
             engine: Mutex::new(engine),
             clock,
             handover: Handover::new(EventFd::new()?),

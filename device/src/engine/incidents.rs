@@ -43,10 +43,21 @@ impl Engine {
             Incident::QpAccessError => resources.end_queue_pair(qpn, AsyncEventType::QpAccessErr),
             Incident::PathMigrationError => resources.raise_qp_event(qpn, AsyncEventType::PathMigErr),
             Incident::PortDown { for_ns } => {
-                let until_ns = for_ns.map_or(u64::MAX, |for_ns| now_ns.saturating_add(for_ns));
+                let until_ns = end_ns(now_ns, for_ns);
                 resources.port_went_down(until_ns);
                 self.plight.port_up_ns = Some(self.plight.port_up_ns.unwrap_or(0).max(until_ns));
             }
+            Incident::PortUp => {
+                (self.plight.port_up_ns, self.plight.cable_in_ns) = (None, None);
+                resources.cable_came_in();
+                resources.port_came_up();
+            }
+            Incident::CablePull { for_ns } => {
+                let until_ns = end_ns(now_ns, for_ns);
+                resources.cable_went_out(until_ns);
+                self.plight.cable_in_ns = Some(self.plight.cable_in_ns.unwrap_or(0).max(until_ns));
+            }
+            Incident::SpeedChange { speed, width } => resources.change_rate(speed, width),
             Incident::GidMove { from, to } => resources.move_gid(from, to),
             Incident::Disconnect => self.disconnect(qpn, now_ns),
             Incident::LidChange => self.raise_of_port(AsyncEventType::LidChange),
@@ -55,8 +66,20 @@ impl Engine {
                 resources.async_events.raise(AsyncEventType::DeviceFatal, AsyncElement::Device);
                 self.stand_still(u64::MAX);
             }
+            Incident::Unplug { for_ns } => self.unplug(end_ns(now_ns, for_ns)),
             Incident::Freeze { for_ns } => self.stand_still(now_ns.saturating_add(for_ns)),
         }
+    }
+
+    /// The device is gone: its queue pairs are flushed, as drivers do for a device that answers nothing.
+    fn unplug(&mut self, back_ns: u64) {
+        let resources = &mut self.resources;
+        if !resources.presence.leave(back_ns) {
+            return;
+        }
+        resources.async_events.raise(AsyncEventType::DeviceFatal, AsyncElement::Device);
+        resources.flush_queue_pairs();
+        self.stand_still(u64::MAX);
     }
 
     /// The connection manager ends the connection of a queue pair, if it made it.
@@ -70,6 +93,11 @@ impl Engine {
 
     fn raise_of_port(&self, event: AsyncEventType) {
         self.resources.async_events.raise(event, AsyncElement::Port(1));
+    }
+
+    /// When the plan has something happen is found out anew.
+    pub(super) fn look_at_times(&mut self) {
+        self.plight.timed_ns = self.resources.faults.as_deref().and_then(Faults::next_timed_ns);
     }
 
     fn stand_still(&mut self, until_ns: u64) {
@@ -87,12 +115,26 @@ impl Engine {
         true
     }
 
-    /// The port comes up, if it is time.
+    /// The port comes up, the cable is in again, or something happens by the plan, if it is time.
     #[cold]
     pub(super) fn expire_plight(&mut self, now_ns: u64) {
+        if self.plight.cable_in_ns.is_some_and(|in_ns| in_ns <= now_ns) {
+            self.plight.cable_in_ns = None;
+            self.resources.cable_came_in();
+        }
+        if self.plight.timed_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            self.resources.time_came(now_ns);
+            self.look_at_times();
+            self.settle();
+        }
         if self.plight.port_up_ns.is_some_and(|up_ns| up_ns <= now_ns) {
             self.plight.port_up_ns = None;
             self.resources.port_came_up();
         }
     }
+}
+
+/// When something that begins now ends.
+fn end_ns(now_ns: u64, for_ns: Option<u64>) -> u64 {
+    for_ns.map_or(u64::MAX, |for_ns| now_ns.saturating_add(for_ns))
 }

@@ -42,6 +42,7 @@ impl Engine {
 
     /// Puts what does what a plan decides around the port, if there are rules and that was not done yet.
     pub(super) fn arm(&mut self) {
+        self.look_at_times();
         if self.is_armed {
             return;
         }

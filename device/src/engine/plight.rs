@@ -7,6 +7,10 @@ pub(super) struct Plight {
     pub(super) still_until_ns: Option<u64>,
     /// When its port comes up.
     pub(super) port_up_ns: Option<u64>,
+    /// When its cable is in again.
+    pub(super) cable_in_ns: Option<u64>,
+    /// When the plan has something happen, also if the device sends nothing.
+    pub(super) timed_ns: Option<u64>,
 }
 
 impl Plight {
@@ -19,6 +23,9 @@ impl Plight {
     /// When it changes.
     #[inline]
     pub(super) fn deadline_ns(&self) -> Option<u64> {
-        if self.is_still() { self.still_until_ns } else { self.port_up_ns }
+        if self.is_still() {
+            return self.still_until_ns;
+        }
+        [self.port_up_ns, self.cable_in_ns, self.timed_ns].into_iter().flatten().min()
     }
 }

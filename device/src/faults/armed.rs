@@ -76,6 +76,11 @@ impl<A> Armed<A> {
         self.after.as_ref().is_none_or(Gate::is_open)
     }
 
+    /// How much of the time is left that it waits for, in ns.
+    pub(super) fn time_left_ns(&self) -> u64 {
+        self.after.as_ref().map_or(0, Gate::time_left_ns)
+    }
+
     /// How often it has applied in the process.
     pub(super) fn applied(&self) -> u64 {
         self.tally.applied.load(Ordering::Relaxed)

@@ -1,9 +1,10 @@
-//! What happens to the device when a call has returned.
+//! What happens to the device when a call has returned, or when a time has come.
 
 use super::armed::Armed;
-use super::calls::{CallFate, CallFired, CallKey};
+use super::calls::{CallFate, CallFired, CallKey, TIME};
 use super::decide::{Aim, Faults};
 use super::incident::Incident;
+use super::timed::Due;
 use super::trigger::Occurrence;
 
 impl Faults {
@@ -21,6 +22,26 @@ impl Faults {
             any = true;
         }
         any
+    }
+
+    /// When something happens to the device at a time.
+    pub(crate) fn next_timed_ns(&self) -> Option<u64> {
+        self.timed.next_ns()
+    }
+
+    /// A time has come; `witness` is told of each rule that applies. A rule that rests, or is gone, does
+    /// nothing.
+    pub(crate) fn time_came(&mut self, now_ns: u64, witness: &mut dyn FnMut(&CallFired<'_>)) {
+        for Due { after_ns, incident, id, .. } in self.timed.take(now_ns) {
+            let Some(armed) = self.rules.awake().find(|armed| armed.id == id) else { continue };
+            armed.meet();
+            armed.apply();
+            self.incidents.happen_now(incident);
+            self.triggers.note(Occurrence::Rule(&armed.name));
+            let fate = CallFate { incident: Some(incident), ..CallFate::default() };
+            let key = CallKey { call: TIME, ordinal: after_ns, qp: None };
+            witness(&CallFired { rule: &armed.name, tag: &self.tag, key, fate });
+        }
     }
 }
 

@@ -31,6 +31,12 @@ impl PlanAtWork {
         }
     }
 
+    /// It is at work on the device of this name: rules that are about others do not come later either.
+    pub(crate) fn on(mut self, device: &str) -> PlanAtWork {
+        device.clone_into(&mut self.packets.device);
+        self
+    }
+
     /// From now on fates of packets have notes, for captures.
     pub(crate) fn keep_notes(&mut self) {
         self.packets.keep_notes();

@@ -78,7 +78,8 @@ impl Parts<'_> {
         }
         let changed = changed.into_iter().map(|one| one.name).collect();
         let rules = self.list().into_iter().map(|(_, rule)| rule).collect();
-        LiveAnswer { tag, seed, refused, changed, rules, left_out: 0 }
+        let device = self.packets.device.clone();
+        LiveAnswer { tag, device, seed, refused, changed, rules, left_out: 0 }
     }
 
     /// The rules of each kind; true with those about calls.
@@ -111,6 +112,10 @@ impl Parts<'_> {
         }
         let is_taken = |name: &str| there.iter().any(|(_, rule)| rule.name == name);
         let rule = rule_of_line(line, is_taken)?;
+        let device = &self.packets.device;
+        if !rule.is_of(device) {
+            return Err(format!("the rule is about another device: this one is {device}"));
+        }
         for trigger in rule.triggers() {
             match trigger {
                 Trigger::Rule(name) if !is_taken(name) => {

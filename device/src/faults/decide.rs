@@ -12,6 +12,7 @@ use pumice_transport::wire::Qpn;
 
 use super::action::{Fault, Size};
 use super::armed::{About, Armed, OF_A_REPORT, Origin, Roster, Rules};
+use super::calls::TIME;
 use super::connections::Connections;
 use super::identity::PacketKey;
 use super::incident::{Incident, Incidents};
@@ -19,6 +20,7 @@ use super::notes::Notes;
 use super::partition::Partitions;
 use super::plan::{FaultPlan, PacketRule, Recorded, Rule, What};
 use super::rejection::RejData;
+use super::timed::{Due, Timed};
 use super::traffic::{Count, Stream, Traffic};
 use super::trigger::Occurrence;
 use super::waits::Triggers;
@@ -59,7 +61,10 @@ pub(super) enum Aim {
     Recorded(HashMap<PacketKey, Effect>),
     /// What happens to the device when the call has returned that the rule waits for.
     AfterCall(Incident),
-    /// What happens to the device when a call has returned, by its name and ordinal.
+    /// What happens to the device when the time has passed that the rule waits for, in ns.
+    AfterTime(u64, Incident),
+    /// What happens to the device when a call has returned, by its name and ordinal; or at a time, by
+    /// [`TIME`] and ns.
     AtCalls(HashMap<(String, u64), Incident>),
 }
 
@@ -77,6 +82,8 @@ pub(super) struct Effect {
 pub(crate) struct Faults {
     pub(super) seed: u64,
     pub(super) tag: String,
+    /// The name of the device, where it is known.
+    pub(super) device: String,
     pub(super) rules: Rules<Aim>,
     pub(super) triggers: Arc<Triggers>,
     /// Rules of any kind that there were so far, those that concern other processes too.
@@ -90,6 +97,8 @@ pub(crate) struct Faults {
     partitions: Partitions,
     /// What is to happen to the device.
     pub(super) incidents: Incidents,
+    /// What is to happen to it when a time has come.
+    pub(super) timed: Timed,
     /// What the peer says with the rejection that was decided last.
     rejection: RejData,
     /// What captures say about packets, if there is one.
@@ -108,10 +117,15 @@ struct Case<'a> {
 impl Faults {
     /// The part of a plan that concerns packets of a process of this tag.
     pub(crate) fn new(plan: &FaultPlan, tag: &str, triggers: &Arc<Triggers>, clock: Clock) -> Faults {
+        let rules = Rules::of_plan(plan, triggers, |rule| Aim::new(rule, tag));
+        let mut timed = Timed::default();
+        rules.all().flat_map(|armed| times_of(armed, clock.now_ns())).for_each(|due| timed.add(due));
         Faults {
             seed: plan.seed(),
             tag: tag.to_owned(),
-            rules: Rules::of_plan(plan, triggers, |rule| Aim::new(rule, tag)),
+            device: String::new(),
+            rules,
+            timed,
             triggers: Arc::clone(triggers),
             rules_made: plan.rules().len(),
             queue_pairs: BTreeMap::new(),
@@ -135,6 +149,9 @@ impl Faults {
             self.is_late = true;
         }
         self.rules.push(rule, aim, origin, &self.triggers);
+        if let Some(armed) = self.rules.all().last() {
+            times_of(armed, self.clock.now_ns()).into_iter().for_each(|due| self.timed.add(due));
+        }
         true
     }
 
@@ -193,6 +210,11 @@ impl Faults {
     /// The time of the plan's clock.
     pub(crate) fn now_ns(&self) -> u64 {
         self.clock.now_ns()
+    }
+
+    /// Something passes again, after [`Faults::part_from_all`].
+    pub(crate) fn rejoin_all(&self) {
+        self.partitions.rejoin_all();
     }
 
     /// Nothing passes until then.
@@ -286,7 +308,7 @@ impl Faults {
                     let more = self.ask(armed, fault, case, count);
                     more.map(|fate| Effect::of(fate, fault, case.key))
                 }
-                Aim::Packets(_) | Aim::AfterCall(_) | Aim::AtCalls(_) => None,
+                Aim::Packets(_) | Aim::AfterCall(_) | Aim::AfterTime(..) | Aim::AtCalls(_) => None,
             };
             let Some(Effect { fate: more, partition_ns, incident, private_data, noted }) = applied else {
                 continue;
@@ -385,6 +407,27 @@ impl Effect {
     }
 }
 
+/// What a rule brings at a time. What was to come before the device was opened does not come.
+fn times_of(armed: &Armed<Aim>, now_ns: u64) -> Vec<Due> {
+    let id = armed.id;
+    match &armed.aim {
+        Aim::AfterTime(1.., _) if armed.time_left_ns() == 0 => Vec::new(),
+        Aim::AfterTime(after_ns, incident) => {
+            let at_ns = now_ns.saturating_add(armed.time_left_ns());
+            vec![Due { at_ns, after_ns: *after_ns, incident: *incident, id }]
+        }
+        Aim::AtCalls(calls) => {
+            let of_times = calls.iter().filter(|((call, _), _)| call == TIME);
+            let due = |((_, after_ns), incident): (&(String, u64), &Incident)| {
+                let at_ns = now_ns.saturating_add(*after_ns);
+                Due { at_ns, after_ns: *after_ns, incident: *incident, id }
+            };
+            of_times.map(due).collect()
+        }
+        Aim::Packets(_) | Aim::Recorded(_) | Aim::AfterCall(_) => Vec::new(),
+    }
+}
+
 /// Whether a rule has applied often enough in the process: events are counted over all queue pairs.
 fn is_spent(armed: &Armed<Aim>, fault: &Fault, times: u64) -> bool {
     matches!(fault, Fault::Happen(_)) && armed.applied() >= times
@@ -394,7 +437,7 @@ impl About for Aim {
     fn kind(&self) -> &'static str {
         match self {
             Aim::Packets(rule) => rule.fault.kind(),
-            Aim::AfterCall(_) => "event",
+            Aim::AfterCall(_) | Aim::AfterTime(..) => "event",
             Aim::Recorded(_) | Aim::AtCalls(_) => OF_A_REPORT,
         }
     }
@@ -404,9 +447,10 @@ impl Aim {
     fn new(rule: &Rule, tag: &str) -> Option<Aim> {
         Some(match &rule.what {
             What::Packet(packets) => {
-                let aim = || match rule.incident_after_call() {
-                    Some(incident) => Aim::AfterCall(incident),
-                    None => Aim::Packets(packets.clone()),
+                let aim = || match (rule.incident_after_call(), rule.incident_after_time()) {
+                    (Some(incident), _) => Aim::AfterCall(incident),
+                    (_, Some((ns, incident))) => Aim::AfterTime(ns, incident),
+                    (None, None) => Aim::Packets(packets.clone()),
                 };
                 packets.selector.is_of(tag).then(aim)?
             }

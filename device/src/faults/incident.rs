@@ -5,6 +5,8 @@ use std::fmt;
 
 use pumice_transport::wire::Qpn;
 
+use crate::ground::link_rate::{Speed, Width};
+
 /// Something that happens to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -35,6 +37,20 @@ pub enum Incident {
         /// For so long; `None`: for ever.
         for_ns: Option<u64>,
     },
+    /// PORT_ACTIVE, if the port was down: what [`Incident::PortDown`] or [`Incident::CablePull`] began ends.
+    PortUp,
+    /// Nothing leaves and nothing arrives, and no event tells of it: the port's state stays ACTIVE.
+    CablePull {
+        /// For so long; `None`: for ever.
+        for_ns: Option<u64>,
+    },
+    /// PORT_ERR and PORT_ACTIVE: the link was trained again, and says another rate from now on.
+    SpeedChange {
+        /// Rate of a lane; `None`: as before.
+        speed: Option<Speed>,
+        /// Lanes; `None`: as before.
+        width: Option<Width>,
+    },
     /// GID_CHANGE: an address has another place in the GID table.
     GidMove {
         /// Its place before.
@@ -50,6 +66,12 @@ pub enum Incident {
     Disconnect,
     /// DEVICE_FATAL: the device sends, receives and completes nothing any more.
     DeviceFatal,
+    /// DEVICE_FATAL: the device is gone. Its queue pairs are flushed, and what was opened stays dead; after
+    /// the time it can be opened again.
+    Unplug {
+        /// It is back after so long; `None`: never.
+        for_ns: Option<u64>,
+    },
     /// The device sends, receives and completes nothing; what arrives meanwhile is lost.
     Freeze {
         /// For so long.
@@ -65,10 +87,12 @@ pub(super) struct Details {
     /// Another place in the GID table.
     pub(super) to: Option<u32>,
     pub(super) for_ns: Option<u64>,
+    pub(super) speed: Option<Speed>,
+    pub(super) width: Option<Width>,
 }
 
 /// The words for the kinds.
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 17] = [
     "cq-error",
     "srq-limit",
     "srq-error",
@@ -76,11 +100,15 @@ const KINDS: [&str; 13] = [
     "qp-access-error",
     "path-mig-error",
     "port-down",
+    "port-up",
+    "cable-pull",
+    "speed-change",
     "gid-move",
     "lid-change",
     "pkey-change",
     "disconnect",
     "device-fatal",
+    "unplug",
     "freeze",
 ];
 
@@ -98,11 +126,15 @@ impl Incident {
             Incident::QpAccessError => "qp-access-error",
             Incident::PathMigrationError => "path-mig-error",
             Incident::PortDown { .. } => "port-down",
+            Incident::PortUp => "port-up",
+            Incident::CablePull { .. } => "cable-pull",
+            Incident::SpeedChange { .. } => "speed-change",
             Incident::GidMove { .. } => "gid-move",
             Incident::LidChange => "lid-change",
             Incident::PkeyChange => "pkey-change",
             Incident::Disconnect => "disconnect",
             Incident::DeviceFatal => "device-fatal",
+            Incident::Unplug { .. } => "unplug",
             Incident::Freeze { .. } => "freeze",
         }
     }
@@ -116,12 +148,15 @@ impl Incident {
     }
 
     pub(super) const fn details(&self) -> Details {
-        let none = Details { object: None, to: None, for_ns: None };
+        let none = Details { object: None, to: None, for_ns: None, speed: None, width: None };
         match *self {
             Incident::CqError { cq: object }
             | Incident::SrqLimit { srq: object }
             | Incident::SrqError { srq: object } => Details { object: Some(object), ..none },
-            Incident::PortDown { for_ns } => Details { for_ns, ..none },
+            Incident::PortDown { for_ns } | Incident::CablePull { for_ns } | Incident::Unplug { for_ns } => {
+                Details { for_ns, ..none }
+            }
+            Incident::SpeedChange { speed, width } => Details { speed, width, ..none },
             Incident::GidMove { from, to } => Details { object: Some(from), to: Some(to), ..none },
             Incident::Freeze { for_ns } => Details { for_ns: Some(for_ns), ..none },
             _ => none,
@@ -142,6 +177,12 @@ impl Incident {
             "qp-access-error" => Incident::QpAccessError,
             "path-mig-error" => Incident::PathMigrationError,
             "port-down" => Incident::PortDown { for_ns: details.for_ns },
+            "port-up" => Incident::PortUp,
+            "cable-pull" => Incident::CablePull { for_ns: details.for_ns },
+            "speed-change" if details.speed.is_none() && details.width.is_none() => {
+                return Err("it does not say which rate: write speed=edr, width=2, or both".to_owned());
+            }
+            "speed-change" => Incident::SpeedChange { speed: details.speed, width: details.width },
             "gid-move" => {
                 let to = details.to.ok_or("it does not say where the address goes: write to=5")?;
                 if object == to || object.max(to) >= GID_PLACES {
@@ -156,6 +197,7 @@ impl Incident {
             "pkey-change" => Incident::PkeyChange,
             "disconnect" => Incident::Disconnect,
             "device-fatal" => Incident::DeviceFatal,
+            "unplug" => Incident::Unplug { for_ns: details.for_ns },
             "freeze" => {
                 let for_ns = details.for_ns.ok_or("it does not say for how long: write time=2s")?;
                 Incident::Freeze { for_ns }
@@ -174,21 +216,32 @@ impl Incident {
         }
     }
 
+    /// Whether it has a rate.
+    pub(super) fn has_rate(word: &str) -> bool {
+        word == "speed-change"
+    }
+
     /// Whether it lasts for a time.
     pub(super) fn has_time(word: &str) -> bool {
-        matches!(word, "port-down" | "freeze")
+        matches!(word, "port-down" | "cable-pull" | "unplug" | "freeze")
     }
 }
 
 impl fmt::Display for Incident {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
-        let Details { object, to, for_ns } = self.details();
+        let Details { object, to, for_ns, speed, width } = self.details();
         if let Some(object) = object {
             write!(f, " {object}")?;
         }
         if let Some(to) = to {
             write!(f, " to {to}")?;
+        }
+        if let Some(width) = width {
+            write!(f, " to {} lanes", width.lanes())?;
+        }
+        if let Some(speed) = speed {
+            write!(f, " to {}", speed.word())?;
         }
         for_ns.map_or(Ok(()), |ns| write!(f, " for {} us", ns / 1000))
     }
@@ -248,13 +301,17 @@ mod tests {
     #[test]
     fn words_and_incidents_are_inverses() {
         for word in KINDS {
-            let details = Details { object: Some(3), to: Some(7), for_ns: Some(5_000) };
+            let (speed, width) = (Some(Speed::Hdr), Width::new(2).ok());
+            let details = Details { object: Some(3), to: Some(7), for_ns: Some(5_000), speed, width };
             let incident = Incident::of(word, details).unwrap();
             assert_eq!(incident.word(), word);
             assert_eq!(Incident::of(word, incident.details()), Ok(incident));
         }
         assert!(Incident::of("gid-move", Details::default()).unwrap_err().contains("write to=5"));
         assert!(Incident::of("freeze", Details::default()).unwrap_err().contains("write time=2s"));
-        assert!(Incident::of("port-up", Details::default()).unwrap_err().contains("write one of cq-error,"));
+        assert!(Incident::of("speed-change", Details::default()).unwrap_err().contains("write speed=edr"));
+        assert!(
+            Incident::of("port-sideways", Details::default()).unwrap_err().contains("write one of cq-error,")
+        );
     }
 }

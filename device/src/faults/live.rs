@@ -63,6 +63,9 @@ pub struct LiveRule {
 pub struct LiveAnswer {
     /// What fault plans call the process.
     pub tag: String,
+    /// The name of the device; nothing from processes of older versions.
+    #[serde(default)]
+    pub device: String,
     /// The seed of its rules.
     pub seed: u64,
     /// Why it did not do what it was asked, and the remedy.

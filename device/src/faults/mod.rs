@@ -33,6 +33,7 @@ mod ready;
 mod rejection;
 mod select;
 mod text;
+mod timed;
 mod traffic;
 mod trigger;
 mod waits;

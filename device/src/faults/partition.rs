@@ -36,6 +36,12 @@ impl Partitions {
         self.0.any.store(true, Ordering::Release);
     }
 
+    /// Ends those from all peers.
+    pub(super) fn rejoin_all(&self) {
+        let mut list = self.0.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|partition| !partition.peers.is_empty());
+    }
+
     /// Whether there may be any.
     #[inline]
     pub(crate) fn any(&self) -> bool {
@@ -69,6 +75,8 @@ mod tests {
         assert!(partitions.part(one, 49) && !partitions.part(other, 49));
         partitions.begin(&[], u64::MAX);
         assert!(partitions.part(one, 50) && partitions.part(other, 50));
+        partitions.rejoin_all();
+        assert!(!partitions.part(other, 50));
         let brief = Partitions::default();
         brief.begin(&[one], 50);
         assert!(!brief.part(one, 50) && !brief.any());

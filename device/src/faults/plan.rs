@@ -159,6 +159,8 @@ pub struct Recorded {
 pub struct Rule {
     /// Its name: no other rule of the plan has it. What the rule draws depends on it.
     pub name: String,
+    /// The device that it is about, by name; `None`: all devices of the process.
+    pub device: Option<String>,
     /// What it waits for before it begins: what comes earlier is not counted.
     pub after: Option<Trigger>,
     /// When.
@@ -178,6 +180,7 @@ pub struct Rule {
 /// let third = Some(Steps { first: 3, last: 3, step: 1 });
 /// let plan = FaultPlan::seeded(7).losing(10_000).with(Rule {
 ///     name: "third ACK".to_owned(),
+///     device: None,
 ///     after: None,
 ///     when: When { steps: third, ..When::default() },
 ///     what: What::Packet(Box::new(PacketRule { selector, fault: Fault::Drop })),
@@ -224,7 +227,8 @@ impl FaultPlan {
     pub fn by_chance(self, name: &str, ppm: u32, fault: Fault) -> FaultPlan {
         let when = When { chance_ppm: Some(ppm), ..When::default() };
         let rule = PacketRule { selector: PacketSelector::default(), fault };
-        self.with(Rule { name: name.to_owned(), after: None, when, what: What::Packet(Box::new(rule)) })
+        let (name, what) = (name.to_owned(), What::Packet(Box::new(rule)));
+        self.with(Rule { name, device: None, after: None, when, what })
     }
 
     /// Also a rule of the name "loss", by which so many of a million packets are lost.
@@ -252,6 +256,29 @@ impl FaultPlan {
     /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// The part of it that is about a device of this name.
+    #[must_use]
+    pub fn of_device(&self, name: &str) -> FaultPlan {
+        let own = self.rules.iter().filter(|rule| rule.is_of(name)).cloned();
+        FaultPlan { seed: self.seed, rules: own.collect() }
+    }
+
+    /// The same without what happens to the device: for one that is back after it was pulled out, because
+    /// events happen once in a process.
+    #[must_use]
+    pub fn without_events(&self) -> FaultPlan {
+        let is_event = |rule: &Rule| match &rule.what {
+            What::Packet(rule) => matches!(rule.fault, Fault::Happen(_)),
+            What::Recorded(recording) => {
+                recording.packets.iter().any(|packet| packet.incident.is_some())
+                    || recording.calls.iter().any(|call| call.fate.incident.is_some())
+            }
+            _ => false,
+        };
+        let others = self.rules.iter().filter(|rule| !is_event(rule)).cloned();
+        FaultPlan { seed: self.seed, rules: others.collect() }
     }
 
     /// What the rules wait for.
@@ -321,6 +348,11 @@ impl FaultPlan {
                 What::CompletionEvent(events) => events.check().map_err(wrong)?,
                 What::Packet(_) | What::Recorded(_) => {}
             }
+            if rule.device.is_some() && matches!(rule.what, What::Call(_)) {
+                return Err(wrong(
+                    "calls are counted in the process: remove device, or write qp=0".to_owned(),
+                ));
+            }
             if rule.when.bursts.is_some() && !matches!(rule.what, What::Packet(_)) {
                 return Err(wrong(
                     "bad stretches are of packets: remove burst-begin and burst-end".to_owned(),
@@ -332,11 +364,25 @@ impl FaultPlan {
 }
 
 impl Rule {
-    /// What happens to the device by it when a call has returned; packets play no part in it.
+    /// Whether it is about a device of this name.
+    pub(super) fn is_of(&self, device: &str) -> bool {
+        self.device.as_deref().is_none_or(|wanted| wanted == device)
+    }
+
+    /// What happens to the device by it when a call has returned.
     pub(super) fn incident_after_call(&self) -> Option<Incident> {
-        let (What::Packet(rule), Some(Trigger::Calls { .. })) = (&self.what, &self.after) else {
-            return None;
-        };
+        self.incident_alone().filter(|_| matches!(self.after, Some(Trigger::Calls { .. })))
+    }
+
+    /// What happens to the device by it when a time has passed, in ns.
+    pub(super) fn incident_after_time(&self) -> Option<(u64, Incident)> {
+        let Some(Trigger::Time { ns }) = self.after else { return None };
+        Some((ns, self.incident_alone()?))
+    }
+
+    /// What happens to the device by it, if packets play no part in it.
+    fn incident_alone(&self) -> Option<Incident> {
+        let What::Packet(rule) = &self.what else { return None };
         let of_any_packet =
             PacketSelector { tag: None, ..rule.selector.clone() } == PacketSelector::default();
         let once =

@@ -15,24 +15,25 @@ pub struct Triggers {
     conditions: RwLock<Vec<Arc<Condition>>>,
     /// Something happens to the device when calls have returned.
     attends: AtomicBool,
-    attendant: Attendant,
+    attendants: Attendants,
     clock: Clock,
 }
 
-/// Is told of each call that has returned, by its name and ordinal.
-type Attends = dyn Fn(&CallKey<'_>) + Send + Sync;
+/// Is told of each call that has returned, by its name and ordinal. False: its device is gone.
+type Attends = dyn Fn(&CallKey<'_>) -> bool + Send + Sync;
 
+/// One for each device of the process.
 #[derive(Default)]
-struct Attendant(Mutex<Option<Arc<Attends>>>);
+struct Attendants(Mutex<Vec<Arc<Attends>>>);
 
-impl fmt::Debug for Attendant {
+impl fmt::Debug for Attendants {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Attendant")
+        f.write_str("Attendants")
     }
 }
 
-impl Attendant {
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Attends>>> {
+impl Attendants {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Attends>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -58,7 +59,7 @@ impl Triggers {
         let triggers = Triggers {
             conditions: RwLock::default(),
             attends: AtomicBool::new(plan.rules().iter().any(is_of_calls)),
-            attendant: Attendant::default(),
+            attendants: Attendants::default(),
             clock: clock.clone(),
         };
         for trigger in plan.triggers() {
@@ -106,16 +107,20 @@ impl Triggers {
         if !self.attends.load(Ordering::Relaxed) {
             return;
         }
-        let attendant = self.attendant.lock().clone();
-        if let Some(attendant) = attendant {
-            attendant(&CallKey { call, ordinal, qp: None });
+        // Without the lock: something happens to a device.
+        let attendants = self.attendants.lock().clone();
+        let key = CallKey { call, ordinal, qp: None };
+        let gone: Vec<_> = attendants.iter().filter(|attendant| !attendant(&key)).collect();
+        if !gone.is_empty() {
+            let is_gone = |one: &Arc<Attends>| gone.iter().any(|gone| Arc::ptr_eq(gone, one));
+            self.attendants.lock().retain(|one| !is_gone(one));
         }
     }
 
     /// From now on this is told of each call that has returned, in the thread that made it, if something
     /// happens to the device then.
     pub(crate) fn attend(&self, attendant: Arc<Attends>) {
-        *self.attendant.lock() = Some(attendant);
+        self.attendants.lock().push(attendant);
     }
 
     /// Where a trigger of the plan stands; `None` if the plan does not have it.
@@ -160,6 +165,15 @@ fn is_of_calls(rule: &Rule) -> bool {
 }
 
 impl Gate {
+    /// How much of the time is left that it waits for, in ns.
+    pub(super) fn time_left_ns(&self) -> u64 {
+        let Condition { trigger, begin_ns, clock, .. } = &*self.0;
+        match trigger {
+            Trigger::Time { ns } => ns.saturating_sub(clock.now_ns().saturating_sub(*begin_ns)),
+            _ => 0,
+        }
+    }
+
     /// Whether it has happened.
     pub(crate) fn is_open(&self) -> bool {
         let Condition { trigger, left, begin_ns, clock, .. } = &*self.0;

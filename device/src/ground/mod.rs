@@ -1,10 +1,11 @@
 //! What every room stands on: tables with handles, errors with an errno, limits, the clock, random
-//! numbers, values to wait for, threads.
+//! numbers, values to wait for, threads, rates of links.
 
 pub mod awaited;
 pub mod clock;
 pub mod error;
 pub mod limits;
+pub mod link_rate;
 pub(crate) mod probability;
 pub(crate) mod random;
 pub mod table;

@@ -34,6 +34,7 @@ use crate::faults::calls::CallFaults;
 use crate::faults::{FaultPlan, PlanAtWork, Triggers};
 use crate::ground::clock::Clock;
 use crate::ground::limits::Limits;
+use crate::ground::link_rate::{Speed, Width};
 use crate::ground::random::Random;
 use crate::gsi::Gsi;
 use crate::memory::DeviceMemoryPool;
@@ -42,7 +43,7 @@ use crate::port::Port;
 use crate::resources::Resources;
 use crate::shuffle::Shuffle;
 
-pub use crate::resources::{CqSetup, ObjectCounts, SrqSetup};
+pub use crate::resources::{CqSetup, ObjectCounts, Presence, SrqSetup};
 pub use crate::xrc::XrcdFile;
 pub(crate) use calls::CallWatch;
 pub use calls::{CallEnd, CallGate, Entered};
@@ -277,6 +278,27 @@ impl Hca {
         !engine.resources.is_port_down && engine.resources.gids.iter().next().is_some()
     }
 
+    /// Whether no fault plan has pulled the cable of the port.
+    pub fn is_cable_in(&self) -> bool {
+        !self.core.lock().resources.is_cable_out
+    }
+
+    /// Rate of a lane and lanes, where a fault plan has changed them.
+    pub fn changed_rate(&self) -> (Option<Speed>, Option<Width>) {
+        self.core.lock().resources.changed_rate
+    }
+
+    /// When the device is back, if a fault plan has pulled it out, in ns of its clock; `u64::MAX`: never.
+    /// This one is dead in any case: another one can be opened then. Takes no lock.
+    pub fn back_ns(&self) -> Option<u64> {
+        self.core.presence.back_ns()
+    }
+
+    /// Whether the device is there.
+    pub fn presence(&self) -> &Arc<Presence> {
+        &self.core.presence
+    }
+
     /// How many objects there are: after all that were made are destroyed, as many as before.
     pub fn object_counts(&self) -> ObjectCounts {
         self.core.lock().resources.counts()
@@ -296,10 +318,11 @@ impl Hca {
     pub(crate) fn attend_calls(&self, triggers: &Triggers) {
         let core = Arc::downgrade(&self.core);
         triggers.attend(Arc::new(move |key| {
-            let Some(core) = core.upgrade() else { return };
+            let Some(core) = core.upgrade() else { return false };
             let mut engine = core.lock();
             engine.called(key);
             core.note_deadline(&engine, core.clock.now_ns());
+            true
         }));
     }
 

@@ -4,6 +4,7 @@ use pumice_transport::types::{AsyncEventType, Cause};
 use pumice_transport::wire::Qpn;
 
 use super::tables::{QpFault, Receives, Resources};
+use crate::ground::link_rate::{Speed, Width};
 use crate::objects::async_event::AsyncElement;
 
 impl Resources {
@@ -63,6 +64,37 @@ impl Resources {
         }
     }
 
+    /// The cable is out: nothing passes until this time of the clock, and no event tells of it.
+    pub(crate) fn cable_went_out(&mut self, until_ns: u64) {
+        self.is_cable_out = true;
+        if let Some(faults) = self.faults.as_deref() {
+            faults.part_from_all(until_ns);
+        }
+    }
+
+    /// The cable is in again.
+    pub(crate) fn cable_came_in(&mut self) {
+        self.is_cable_out = false;
+    }
+
+    /// The link was trained again, at another rate: for a moment the port was down.
+    pub(crate) fn change_rate(&mut self, speed: Option<Speed>, width: Option<Width>) {
+        let (speed_before, width_before) = self.changed_rate;
+        self.changed_rate = (speed.or(speed_before), width.or(width_before));
+        if !self.is_port_down {
+            for event in [AsyncEventType::PortErr, AsyncEventType::PortActive] {
+                self.async_events.raise(event, AsyncElement::Port(1));
+            }
+        }
+    }
+
+    /// All queue pairs go to ERR, without an event for each.
+    pub(crate) fn flush_queue_pairs(&mut self) {
+        let all = self.qps.iter().flatten().map(|attachment| attachment.context.qpn);
+        let all: Vec<Qpn> = all.collect();
+        self.qp_faults.extend(all.into_iter().map(|qpn| QpFault { qpn, cause: Cause::Planned }));
+    }
+
     /// The port is down: nothing passes until this time of the clock.
     pub(crate) fn port_went_down(&mut self, until_ns: u64) {
         if let Some(faults) = self.faults.as_deref() {
@@ -75,6 +107,9 @@ impl Resources {
 
     /// The port is up again.
     pub(crate) fn port_came_up(&mut self) {
+        if let Some(faults) = self.faults.as_deref().filter(|_| !self.is_cable_out) {
+            faults.rejoin_all();
+        }
         if std::mem::replace(&mut self.is_port_down, false) {
             self.async_events.raise(AsyncEventType::PortActive, AsyncElement::Port(1));
         }

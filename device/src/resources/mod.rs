@@ -19,6 +19,7 @@ mod mapping_check;
 mod memory;
 mod moment;
 mod plan;
+mod presence;
 mod protection_domains;
 mod put_off;
 mod qp_setup;
@@ -31,6 +32,7 @@ mod verdicts;
 mod xrc;
 
 pub(crate) use mapping_check::MappingCheckPolicy;
+pub use presence::Presence;
 pub use qp_setup::QpSetup;
 pub use queue_pairs::QpAttached;
 pub use queues::{CqSetup, SrqSetup};

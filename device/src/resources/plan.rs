@@ -70,6 +70,14 @@ impl Resources {
         answer
     }
 
+    /// A time has come for which rules wait.
+    #[cold]
+    pub(crate) fn time_came(&mut self, now_ns: u64) {
+        let Resources { faults, events, .. } = self;
+        let Some(faults) = faults else { return };
+        faults.time_came(now_ns, &mut |fault| events.emit(&Event::CallFaultApplied { fault }));
+    }
+
     /// A call has returned: whether something is to happen to the device.
     pub(crate) fn called(&mut self, key: &CallKey<'_>) -> bool {
         let Resources { faults, events, .. } = self;

@@ -8,6 +8,7 @@ use pumice_transport::wire::Qpn;
 
 use super::late::Late;
 use super::moment::Moment;
+use super::presence::Presence;
 use super::put_off::PutOff;
 use super::tally::Tally;
 use crate::addresses::gid_table::GidTable;
@@ -19,6 +20,7 @@ use crate::faults::Faults;
 use crate::faults::calls::CallRules;
 use crate::ground::error::ResourceError;
 use crate::ground::limits::Limits;
+use crate::ground::link_rate::{Speed, Width};
 use crate::ground::table::{Handle, Table};
 use crate::memory::RegionTable;
 use crate::objects::async_event::AsyncEventQueue;
@@ -70,6 +72,12 @@ pub struct Resources {
     pub(super) srqs_made: u32,
     /// The port is down by a fault plan.
     pub(crate) is_port_down: bool,
+    /// A fault plan has pulled the cable.
+    pub(crate) is_cable_out: bool,
+    /// Rate of a lane and lanes, where a fault plan has changed them.
+    pub(crate) changed_rate: (Option<Speed>, Option<Width>),
+    /// Whether the device is there.
+    pub(crate) presence: Arc<Presence>,
     /// Addresses of the port.
     pub gids: GidTable,
     /// Partitions of the port.
@@ -199,6 +207,9 @@ impl Resources {
             cqs_counted: 0,
             srqs_made: 0,
             is_port_down: false,
+            is_cable_out: false,
+            changed_rate: (None, None),
+            presence: Arc::default(),
             gids: GidTable::new(),
             pkeys: PkeyTable::new(&[], limits.pkey_table_len),
             groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),

@@ -38,9 +38,14 @@ impl Report {
 
 /// A node with a plan; its tag is its address.
 pub fn node(world: &mut World, address: &str, plan: &FaultPlan) -> (Node, Report) {
+    named(world, "pumice0", address, plan)
+}
+
+/// The same with a name for the device.
+pub fn named(world: &mut World, name: &str, address: &str, plan: &FaultPlan) -> (Node, Report) {
     let report = Report::default();
     let ip: IpAddr = address.parse().unwrap();
-    let config = HcaConfig::new("pumice0", vec![GidEntry::new(ip, "sim", 0, Mtu::Mtu4096)]);
+    let config = HcaConfig::new(name, vec![GidEntry::new(ip, "sim", 0, Mtu::Mtu4096)]);
     let out = report.clone();
     let opening = Opening {
         faults: plan.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fnv::FnvBuildHasher;
 
 use super::errno::errno_text;
-use super::fate::{CallFate, CallKey};
+use super::fate::{CallFate, CallKey, TIME};
 use super::rule::{CallFault, CallRule};
 use super::table::CallInfo;
 use crate::faults::armed::{About, Armed, OF_A_REPORT, Origin, Roster, Rules, Tries};
@@ -37,6 +37,9 @@ impl CallFired<'_> {
         let on = qp.map_or_else(String::new, |qp| format!(" on queue pair {qp}"));
         let what = match (fate.errno, fate.incident) {
             (Some(errno), _) => format!("fails {call} with {}", errno_text(errno)),
+            (None, Some(incident)) if *call == TIME => {
+                return format!("fault \"{rule}\" has {incident} happen after {} us", ordinal / 1000);
+            }
             (None, Some(incident)) => format!("has {incident} happen after {call}"),
             (None, None) => format!("delays {call} by {} us", fate.delay_ns / 1000),
         };

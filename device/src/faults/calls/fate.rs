@@ -7,6 +7,10 @@ use fnv::FnvHasher;
 use crate::faults::incident::Incident;
 use crate::ground::random::Random;
 
+/// What reports have in place of a call's name where something happened at a time. The ordinal is the time
+/// that had passed, in ns.
+pub(in crate::faults) const TIME: &str = "time";
+
 /// Which call of a process it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallKey<'a> {

@@ -12,6 +12,7 @@ mod table;
 
 pub use decide::{CallFaults, CallFired, CallRules};
 pub use errno::{errno_from, errno_name, errno_text};
+pub(super) use fate::TIME;
 pub use fate::{CallFate, CallKey};
 pub(super) use rule::matches as matches_tag;
 pub use rule::{CallFault, CallRule, CallSelector};

@@ -25,6 +25,7 @@ pub const WHEN: &[(&str, &str)] = &[
     ("burst-begin", "how likely a bad stretch begins with a packet; the rule applies in bad stretches"),
     ("burst-end", "how likely a bad stretch ends with a packet"),
     ("times", "at most so often on each connection"),
+    ("device", "on the device of this name only, where a program has several; not of fail and slow"),
     (
         "after",
         "only after this has happened in the process: \"rule NAME\" (that rule applied), \"completions 100 \
@@ -195,13 +196,19 @@ pub const KINDS: &[Kind] = &[
             (
                 "kind",
                 "cq-error, srq-limit, srq-error, qp-fatal, qp-access-error, path-mig-error, port-down, \
-                 gid-move, lid-change, pkey-change, disconnect, device-fatal, freeze",
+                 port-up, cable-pull, speed-change, gid-move, lid-change, pkey-change, disconnect, \
+                 device-fatal, unplug, freeze",
             ),
             ("cq", "of cq-error: completion queues that the process had made before [default: 0]"),
             ("srq", "of srq-limit and srq-error: shared receive queues made before [default: 0]"),
             ("gid", "of gid-move: the place in the GID table [default: 0]"),
             ("to", "of gid-move: the other place, which changes with it"),
-            ("time", "of port-down and freeze: for so long [default of port-down: for ever]"),
+            ("speed", "of speed-change: sdr, ddr, qdr, fdr10, fdr, edr, hdr, ndr, xdr [default: as before]"),
+            ("width", "of speed-change: lanes: 1, 2, 4, 8, 12 [default: as before]"),
+            (
+                "time",
+                "of port-down, cable-pull, unplug and freeze: for so long [default, but of freeze: for ever]",
+            ),
         ],
         about: SELECTOR,
         example: "event kind=port-down time=2s qp=0 message=100",

@@ -24,6 +24,7 @@ use crate::faults::incident::{Details, Incident};
 use crate::faults::live::LiveChange;
 use crate::faults::plan::{FaultPlan, Recorded, RecordedCall, Recording, Rule, What, When};
 use crate::faults::rejection::{private_data, private_data_text};
+use crate::ground::link_rate::{Speed, Width};
 
 /// For ever, as a number of nanoseconds.
 const FOR_EVER_NS: u64 = u64::MAX;
@@ -136,6 +137,10 @@ pub struct PacketLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     for_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    speed: Option<Speed>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    width: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     partition_ns: Option<u64>,
     /// The length of a packet that was noted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,12 +169,22 @@ pub struct CallLine {
     to: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     for_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    speed: Option<Speed>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    width: Option<u8>,
 }
 
 impl CallLine {
     fn recorded(self) -> Result<RecordedCall, String> {
         let errno = self.errno.as_deref().map(errno_from).transpose()?;
-        let details = Details { object: self.object, to: self.to, for_ns: self.for_ns };
+        let details = Details {
+            object: self.object,
+            to: self.to,
+            for_ns: self.for_ns,
+            speed: self.speed,
+            width: self.width.map(Width::new).transpose()?,
+        };
         let incident = self.event.map(|word| Incident::of(&word, details)).transpose()?;
         let fate = CallFate { errno, delay_ns: self.delay_ns, incident };
         Ok(RecordedCall { tag: self.tag, call: self.call, nth: self.nth, qp: self.qp, fate })
@@ -266,8 +281,8 @@ pub(super) fn plan(text: &str, seed: u64) -> Result<FaultPlan, TextError> {
         }
     }
     let rule = |(name, recording)| {
-        let (after, when) = (None, When::default());
-        Rule { name, after, when, what: What::Recorded(recording) }
+        let (device, after, when) = (None, None, When::default());
+        Rule { name, device, after, when, what: What::Recorded(recording) }
     };
     Ok(rules.into_iter().map(rule).fold(FaultPlan::seeded(seed), FaultPlan::with))
 }
@@ -311,6 +326,8 @@ impl ReportLine {
             object: details.object,
             to: details.to,
             for_ns: details.for_ns,
+            speed: details.speed,
+            width: details.width.map(Width::lanes),
             partition_ns: fired.partition_ns.map(|for_ns| for_ns.unwrap_or(FOR_EVER_NS)),
             bytes: fired.noted_bytes,
         }))
@@ -346,6 +363,8 @@ impl ReportLine {
             object: details.object,
             to: details.to,
             for_ns: details.for_ns,
+            speed: details.speed,
+            width: details.width.map(Width::lanes),
         })
     }
 
@@ -370,7 +389,13 @@ impl PacketLine {
     fn recorded(self) -> Result<Recorded, String> {
         let unknown = |what: &str, name: &str| format!("{name} is no {what}: this is no line of a report");
         let flips = Flips { count: self.flipped_bits, first: self.first_bit, sealed: self.sealed };
-        let details = Details { object: self.object, to: self.to, for_ns: self.for_ns };
+        let details = Details {
+            object: self.object,
+            to: self.to,
+            for_ns: self.for_ns,
+            speed: self.speed,
+            width: self.width.map(Width::new).transpose()?,
+        };
         let incident = self.event.map(|word| Incident::of(&word, details)).transpose()?;
         Ok(Recorded {
             key: PacketKey {

@@ -5,7 +5,7 @@ use pumice_transport::mad::RejectReason;
 use super::fields::{DO, Fields, unknown};
 use super::kinds::{CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, KINDS, Kind, WHEN};
 use super::trigger::trigger;
-use super::units::{address, number, share_ppm, span, steps, time_ns, times_ns, truth};
+use super::units::{address, number, share_ppm, span, speed, steps, time_ns, times_ns, truth, width};
 use super::{completion, completion_event};
 use crate::faults::action::{Delay, Fault};
 use crate::faults::answer::{answer, reason, timer_code};
@@ -52,6 +52,7 @@ fn whole(name: Option<String>, fields: &mut Fields) -> Result<Rule, String> {
         None => format!("{UNNAMED}{}", kind.name),
     };
     let after = fields.take_as("after", trigger)?;
+    let device = fields.take("device");
     let mut when = when(fields)?;
     if kind.name == EVENT && when.times.is_none() {
         when.times = Some(1);
@@ -69,7 +70,7 @@ fn whole(name: Option<String>, fields: &mut Fields) -> Result<Rule, String> {
     if let Some(unknown) = fields.left() {
         return Err(unknown_field(unknown, kind));
     }
-    Ok(Rule { name, after, when, what })
+    Ok(Rule { name, device, after, when, what })
 }
 
 fn unknown_field(unknown: &str, kind: &Kind) -> String {
@@ -179,8 +180,14 @@ fn incident(fields: &mut Fields) -> Result<Incident, String> {
     };
     let to = if word == "gid-move" { fields.take_as("to", number)? } else { None };
     let for_ns = if Incident::has_time(&word) { fields.take_as("time", time_ns)? } else { None };
-    let incident = Incident::of(&word, Details { object, to, for_ns }).map_err(|e| format!("kind: {e}"))?;
-    for field in ["cq", "srq", "gid", "to", "time"] {
+    let (speed, width) = if Incident::has_rate(&word) {
+        (fields.take_as("speed", speed)?, fields.take_as("width", width)?)
+    } else {
+        (None, None)
+    };
+    let details = Details { object, to, for_ns, speed, width };
+    let incident = Incident::of(&word, details).map_err(|e| format!("kind: {e}"))?;
+    for field in ["cq", "srq", "gid", "to", "time", "speed", "width"] {
         if fields.take(field).is_some() {
             return Err(format!("{word} has no {field}: remove it"));
         }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use crate::faults::plan::Steps;
 use crate::faults::select::Span;
+use crate::ground::link_rate::{Speed, Width};
 use crate::ground::probability::probability_ppm;
 
 /// A time in nanoseconds: "200us", "1.5ms", "2s".
@@ -75,6 +76,16 @@ pub(super) fn truth(text: &str) -> Result<bool, String> {
         "false" | "no" => Ok(false),
         _ => Err(format!("{text} is neither true nor false")),
     }
+}
+
+/// The rate of a lane.
+pub(super) fn speed(text: &str) -> Result<Speed, String> {
+    Speed::by_word(text)
+}
+
+/// Lanes.
+pub(super) fn width(text: &str) -> Result<Width, String> {
+    Width::new(number(text)?)
 }
 
 /// An IP address.

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use crate::ground::abi::ibv_context;
-use crate::ground::gate::About;
+use crate::ground::gate::{About, context_closed};
 use crate::ground::handles::{forget_all_of, take_back};
 use crate::ground::outcome::status_of;
 use crate::objects::adapter::release;
@@ -26,6 +26,7 @@ pub(crate) extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
         open.destroy_leftovers();
         memory_window::forget_all_of(context);
         forget_all_of(context);
+        context_closed(context.addr());
         take_back::<Context>(context);
         drop(open);
         release(adapter);

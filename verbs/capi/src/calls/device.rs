@@ -9,13 +9,15 @@ use crate::ground::errno::Errno;
 use crate::ground::outcome::pointer;
 use crate::objects::device::{Device, devices};
 use crate::objects::gid_entries::gid_entries;
+use crate::objects::loss::is_present;
 
-/// A list of devices that ends with NULL: without those that have no address now.
+/// A list of devices that ends with NULL: without those that have no address now, or were
+/// pulled out.
 pub(crate) extern "C" fn ibv_get_device_list(num_devices: Out<'_, c_int>) -> *mut *mut ibv_device {
     pointer(|| {
         let mut usable = Vec::new();
         for device in devices()? {
-            if !gid_entries(device.description())?.is_empty() {
+            if is_present(device.index()) && !gid_entries(device.description())?.is_empty() {
                 usable.push(device.as_ptr());
             }
         }

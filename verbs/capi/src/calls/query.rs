@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int};
 use pumice_device::addresses::gid_table::{GidEntry, GidTable};
 use pumice_device::addresses::pkey_table::PkeyTable;
 use pumice_device::memory::on_demand_is_available;
+use pumice_device::profile::{Speed, Width};
 use pumice_transport::types::WR_OPCODES;
 
 use crate::ground::abi::{
@@ -140,6 +141,7 @@ pub(crate) extern "C" fn query_port(
         check_port(port_num.into())?;
         let port = &context.device().profile().port;
         let is_active = context.hca().is_port_active();
+        let (speed, width) = rate(&context);
         let lid = local_identifier::of_port(context.hca());
         let attributes = ibv_port_attr {
             state: if is_active { 4 } else { 1 }, // ACTIVE, DOWN
@@ -150,19 +152,30 @@ pub(crate) extern "C" fn query_port(
             max_msg_sz: port.max_message_bytes,
             pkey_tbl_len: context.hca().pkeys().len(),
             max_vl_num: 1,
-            active_width: port.width.verbs_number(),
+            active_width: width.verbs_number(),
             // The old field has 8 bits: faster ones are in the other only.
-            active_speed: u8::try_from(port.speed as u32).unwrap_or(0x80),
-            phys_state: if is_active { 5 } else { 3 }, // LINK_UP, DISABLED
-            link_layer: 2,                             // ETHERNET
+            active_speed: u8::try_from(speed as u32).unwrap_or(0x80),
+            phys_state: match (is_active, context.hca().is_cable_in()) {
+                (true, true) => 5,  // LINK_UP
+                (true, false) => 2, // POLLING
+                (false, _) => 3,    // DISABLED
+            },
+            link_layer: 2, // ETHERNET
             lid,
             flags: u8::from(lid == 0), // GRH_REQUIRED
-            active_speed_ex: port.speed as u32,
+            active_speed_ex: speed as u32,
             ..ibv_port_attr::default()
         };
         place.set_within(&attributes, size);
         Ok(())
     })
+}
+
+/// Rate of a lane and lanes now.
+fn rate(context: &Context) -> (Speed, Width) {
+    let port = &context.device().profile().port;
+    let (speed, width) = context.hca().changed_rate();
+    (speed.unwrap_or(port.speed), width.unwrap_or(port.width))
 }
 
 /// Rate of all lanes of the port together, in units of 100 Mbit/s.
@@ -175,8 +188,8 @@ pub(crate) extern "C" fn ibv_query_port_speed(
         let context = Context::of(context)?;
         check_port(port_num)?;
         let place = port_speed.place()?;
-        let port = &context.device().profile().port;
-        place.set(u64::from(port.speed.lane_rate()) * u64::from(port.width.lanes()));
+        let (speed, width) = rate(&context);
+        place.set(u64::from(speed.lane_rate()) * u64::from(width.lanes()));
         Ok(())
     })
 }

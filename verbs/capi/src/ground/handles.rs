@@ -8,14 +8,15 @@
 
 use std::any::Any;
 use std::cell::UnsafeCell;
-use std::collections::{BTreeMap, VecDeque};
 use std::mem::MaybeUninit;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 
 use super::abi::ibv_context;
 use super::check;
 use super::errno::{Errno, INVALID};
-use super::gate::{current, given_back, handed_out, left_behind};
+use super::gate::{current, given_back, handed_out, left_behind, permits};
+pub(crate) use super::register::Identity;
+use super::register::{Entry, MAX_DESTROYED, register};
 
 /// An object of ours behind a C pointer.
 ///
@@ -40,46 +41,6 @@ pub(crate) trait Listed: Held + Any + Send + Sync {
     fn identity(c: &Self::C) -> Identity;
 }
 
-/// The fields of an object's structure that name it: programs read them, and never write them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
-    context: usize,
-    handle: u32,
-}
-
-impl Identity {
-    pub(crate) fn new(context: *mut ibv_context, handle: u32) -> Identity {
-        Identity { context: context.addr(), handle }
-    }
-
-    /// Of objects whose structure names nothing.
-    pub(crate) const NONE: Identity = Identity { context: 0, handle: 0 };
-}
-
-/// An entry of the register.
-struct Entry {
-    kind: &'static str,
-    identity: Identity,
-    outlives_context: bool,
-    object: Arc<dyn Any + Send + Sync>,
-}
-
-struct Register {
-    live: BTreeMap<usize, Entry>,
-    /// The memory of the objects destroyed last. It is not used again soon, so that the pointer to a
-    /// destroyed object does not at once lead to another one.
-    destroyed: VecDeque<Weak<dyn Any + Send + Sync>>,
-}
-
-/// Destroyed objects whose memory is kept.
-const MAX_DESTROYED: usize = 256;
-
-static REGISTER: Mutex<Register> = Mutex::new(Register { live: BTreeMap::new(), destroyed: VecDeque::new() });
-
-fn register() -> MutexGuard<'static, Register> {
-    REGISTER.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The object behind a program's pointer, if there is one.
 ///
 /// # Errors
@@ -94,7 +55,11 @@ pub(crate) fn live<T: Listed>(pointer: *mut T::C) -> Result<Arc<T>, Errno> {
     let Some((kind, made, object)) = found else { return Err(absent(T::KIND, address, None)) };
     let object = object.downcast::<T>().map_err(|_| absent(T::KIND, address, Some(kind)))?;
     let now = identity_of(&object);
-    if now == made { Ok(object) } else { Err(changed(T::KIND, made, now)) }
+    if now != made {
+        return Err(changed(T::KIND, made, now));
+    }
+    permits(if made.context == 0 { address } else { made.context })?;
+    Ok(object)
 }
 
 /// As [`live`], without a sentence in the log.

@@ -23,6 +23,7 @@ pub(crate) mod own_file;
 pub(crate) mod plain;
 pub(crate) mod process;
 pub(crate) mod refusal;
+pub(crate) mod register;
 pub(crate) mod requests;
 pub(crate) mod settings;
 pub(crate) mod system_call;

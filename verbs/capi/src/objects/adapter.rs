@@ -9,12 +9,12 @@ use super::capture;
 use super::device::{Device, device_at, devices};
 use super::events::Distributor;
 use super::gid_entries::{gid_entries, gid_entries_now};
-use super::loss::LossWatch;
+use super::loss::{LossWatch, has_been_away, is_present};
 use super::record;
 use super::trace;
 use crate::ground::check;
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::gate;
+use crate::ground::gate::{self, Life, Loss};
 use crate::ground::listeners;
 use crate::ground::log::{self, log_always, log_cause, log_warning, logs};
 use crate::ground::outcome::value;
@@ -22,6 +22,7 @@ use crate::ground::settings::settings;
 use crate::ground::zeroed::zeroed;
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::event::StepHook;
+use pumice_device::faults::FaultPlan;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::objects::completion_queue::CompletionQueue;
@@ -37,6 +38,7 @@ pub(crate) struct Adapter {
     hca: Arc<Hca>,
     /// The process that opened it. A fork has its locks without its threads.
     process: u32,
+    loss: LossWatch,
     /// A queue that stays empty: polling it drives the HCA if no other thread does, and never waits.
     idle: Arc<CompletionQueue>,
 }
@@ -53,7 +55,8 @@ impl Adapter {
             pkeys: profile.port.pkeys.clone(),
             ..HcaConfig::new(device.name(), gids)
         };
-        config.subscribers.push(Box::new(LossWatch));
+        let loss = LossWatch::new(device.index());
+        config.subscribers.push(Box::new(loss.clone()));
         let listening = with_signals_blocked(check::subscriber).into_iter();
         config.subscribers.extend(listening.chain(record::subscriber(settings)));
         // An address that comes later can be used if the socket has its IP version.
@@ -73,7 +76,7 @@ impl Adapter {
         let tag = record::noted_tag(settings);
         // Signals are for the application's threads.
         let opening = Opening {
-            faults: capture::faults(settings)?,
+            faults: plan(settings, device)?,
             triggers: Some(gate::triggers()),
             call_rules: Some(Arc::new(gate::ProcessCalls)),
             fault_log: fault_log(),
@@ -98,15 +101,16 @@ impl Adapter {
             log_warning(|| notice);
         }
         let hca = Arc::new(opened.hca);
+        loss.opened(&hca);
         listeners::attach(hca.events());
-        let distributor = with_signals_blocked(|| Distributor::start(&hca))?;
+        let distributor = with_signals_blocked(|| Distributor::start(&hca, device.index()))?;
         let idle = hca.create_cq(CqSetup { depth: 1, uncounted: true, ..CqSetup::default() })?;
         static FAREWELL: Once = Once::new();
         // SAFETY: the object is never unmapped (it is linked with -z nodelete).
         FAREWELL.call_once(|| unsafe {
             libc::atexit(farewell);
         });
-        Ok(Adapter { distributor, hca, process: std::process::id(), idle })
+        Ok(Adapter { distributor, hca, loss, process: std::process::id(), idle })
     }
 
     /// Whether this process is a fork of the one that opened it.
@@ -124,6 +128,11 @@ impl Adapter {
         capture::flush_captures();
     }
 
+    /// Whether the device is lost.
+    pub(crate) fn life(&self) -> &Arc<Life> {
+        self.loss.life()
+    }
+
     pub(crate) const fn hca(&self) -> &Arc<Hca> {
         &self.hca
     }
@@ -131,6 +140,15 @@ impl Adapter {
     pub(crate) const fn distributor(&self) -> &Distributor {
         &self.distributor
     }
+}
+
+/// What the settings want to go wrong on a device.
+///
+/// # Errors
+/// The plan cannot be used, which has been said.
+fn plan(settings: &Settings, device: &Device) -> Result<FaultPlan, Errno> {
+    let plan = capture::faults(settings)?;
+    Ok(if has_been_away(device.index()) { plan.without_events() } else { plan })
 }
 
 /// The address that the socket of a device is bound to: its one address, or all of those in its GID table.
@@ -216,14 +234,26 @@ extern "C" fn farewell() {
 }
 
 /// The adapter of a device in this process, opened if it is not yet.
+///
+/// # Errors
+/// Those of opening it. EIO: it has failed. ENODEV: it was pulled out.
 pub(crate) fn adapter(index: usize) -> Result<Arc<Adapter>, Errno> {
     let mut all = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     let shared = all.get_mut(index).ok_or(INVALID)?;
     if let Some(adapter) = shared.upgrade() {
-        if !adapter.is_inherited() {
-            return Ok(adapter);
+        if adapter.is_inherited() {
+            std::mem::forget(adapter);
+        } else {
+            match adapter.life().loss() {
+                None => return Ok(adapter),
+                Some(Loss::Failed) => return Err(Errno(libc::EIO)),
+                // Its contexts keep it, and the device that is back is another one.
+                Some(Loss::Removed) => {}
+            }
         }
-        std::mem::forget(adapter);
+    }
+    if !is_present(index) {
+        return Err(Errno(libc::ENODEV));
     }
     let adapter = Arc::new(Adapter::open(device_at(index)?)?);
     *shared = Arc::downgrade(&adapter);

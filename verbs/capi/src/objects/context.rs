@@ -17,6 +17,7 @@ use super::device::Device;
 use super::events::{AsyncQueue, EventSource};
 use crate::ground::abi::{ibv_context, verbs_context};
 use crate::ground::errno::{Errno, INVALID};
+use crate::ground::gate::context_opened;
 use crate::ground::handles::{Held, Identity, Listed, Shown, hand_out_shared, live, pointer_to};
 
 /// An opened device. The program's pointer is to `verbs.context`.
@@ -182,6 +183,7 @@ impl Context {
             registered: Mutex::default(),
         });
         context.adapter.distributor().register(pointer_to(&context), &context.async_events);
+        context_opened(pointer_to(&context).addr(), context.adapter.life());
         Ok(hand_out_shared(&context))
     }
 }

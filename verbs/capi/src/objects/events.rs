@@ -18,6 +18,7 @@ use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 
 use super::local_identifier;
+use super::loss;
 use crate::ground::abi::{EVENT_FLAG, ibv_async_event, ibv_context};
 use crate::ground::errno::Errno;
 use crate::ground::system_call;
@@ -223,6 +224,8 @@ pub(crate) struct Distributor {
 /// What the thread and the contexts share.
 struct Shared {
     hca: Arc<Hca>,
+    /// The place of the device among the devices.
+    index: usize,
     /// Open contexts by address. Held while an event is carried: a thread that has held it since an object
     /// left the HCA knows that no event of the object is under way.
     contexts: Mutex<Vec<(usize, Arc<AsyncQueue>)>>,
@@ -233,8 +236,17 @@ struct Shared {
 
 impl Shared {
     fn carry(&self) {
+        if self.carry_all() && self.hca.back_ns().is_some() {
+            loss::removed(self.index);
+        }
+    }
+
+    /// True: the device is lost.
+    fn carry_all(&self) -> bool {
+        let mut is_lost = false;
         let contexts = lock(&self.contexts);
         while let Some(event) = self.hca.async_events().try_event() {
+            is_lost |= event.event == AsyncEventType::DeviceFatal;
             if event.event == AsyncEventType::GidChange {
                 self.note_lid(&contexts);
             }
@@ -245,6 +257,7 @@ impl Shared {
             }
             event.ack();
         }
+        is_lost
     }
 
     /// With PUMICE_LID the port's LID is made of its first address, and may have changed with it.
@@ -267,9 +280,10 @@ impl Shared {
 }
 
 impl Distributor {
-    pub(crate) fn start(hca: &Arc<Hca>) -> Result<Distributor, Errno> {
+    pub(crate) fn start(hca: &Arc<Hca>, index: usize) -> Result<Distributor, Errno> {
         let shared = Arc::new(Shared {
             hca: Arc::clone(hca),
+            index,
             contexts: Mutex::new(Vec::new()),
             wake: system_call::event(libc::EFD_CLOEXEC)?,
             stopping: AtomicBool::new(false),

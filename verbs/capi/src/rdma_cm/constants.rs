@@ -25,6 +25,7 @@ pub(crate) const UNREACHABLE: u32 = 7;
 pub(crate) const REJECTED: u32 = 8;
 pub(crate) const ESTABLISHED: u32 = 9;
 pub(crate) const DISCONNECTED: u32 = 10;
+pub(crate) const DEVICE_REMOVAL: u32 = 11;
 pub(crate) const MULTICAST_JOIN: u32 = 12;
 pub(crate) const MULTICAST_ERROR: u32 = 13;
 pub(crate) const TIMEWAIT_EXIT: u32 = 15;

@@ -11,6 +11,7 @@ mod about;
 mod current;
 mod evidence;
 mod inventory;
+mod life;
 mod names;
 mod report;
 mod state;
@@ -27,10 +28,10 @@ pub(crate) use current::current;
 pub(crate) use current::quietly;
 pub(crate) use evidence::fault_report;
 pub(crate) use inventory::{given_back, handed_out, left_behind};
+pub(crate) use life::{Life, Loss, context_closed, context_opened, permits};
 pub(super) use names::call_of;
 pub(crate) use state::triggers;
 pub(super) use watch::lets_pass;
-pub(crate) use watch::lose_device;
 
 /// A call that has entered, and has to leave.
 #[derive(Clone, Copy)]
@@ -59,7 +60,7 @@ pub(super) fn enter(closure: &'static str, about: About) -> Passage {
         return Passage { is_outer: true, refused: None };
     }
     let Some((made, mut fate)) = state::enter(closure, about) else { return Passage::UNSEEN };
-    if watch::is_lost() && !names::outlives_device(made.call) {
+    if life::refuses(made.call, about.address) {
         fate.errno = Some(libc::EIO);
     }
     check::enters(made.call, about.address);

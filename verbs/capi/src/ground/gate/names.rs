@@ -43,9 +43,15 @@ pub(super) fn gives_back(call: &str) -> bool {
 
 /// Whether a call works although the device is lost.
 pub(super) fn outlives_device(call: &str) -> bool {
-    const EVENTS: [&str; 3] = ["ibv_get_async_event", "rdma_get_cm_event", "rdma_ack_cm_event"];
+    const EVENTS: [&str; 4] =
+        ["ibv_get_async_event", "ibv_ack_cq_events", "rdma_get_cm_event", "rdma_ack_cm_event"];
     // What is below a socket says that the device is lost.
     gives_back(call) || EVENTS.contains(&call) || is_of_sockets(call)
+}
+
+/// Whether a call looks for completions: those of a device that was pulled out are there.
+pub(super) fn polls(call: &str) -> bool {
+    ["ibv_poll_cq", "ibv_start_poll", "ibv_next_poll", "ibv_end_poll"].contains(&call)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub(super) enum Watch {
 }
 
 static WATCH: AtomicU8 = AtomicU8::new(Watch::Unknown as u8);
-/// The device is lost, until the process ends.
+/// A device was lost.
 static LOST: AtomicBool = AtomicBool::new(false);
 
 /// Whether calls of the data path need not stop at the gate.
@@ -32,13 +32,13 @@ pub(super) fn look_at(watch: Watch) {
     }
 }
 
-/// From now on calls fail with EIO, but for those that give objects back or take events.
-pub(crate) fn lose_device() {
+/// A device is lost: from now on all calls look whether it is theirs.
+pub(super) fn lose_device() {
     LOST.store(true, Ordering::SeqCst);
     WATCH.store(Watch::Everything as u8, Ordering::SeqCst);
 }
 
-/// Whether the device is lost.
+/// Whether a device was lost.
 pub(super) fn is_lost() -> bool {
     LOST.load(Ordering::SeqCst)
 }

@@ -9,7 +9,7 @@ use pumice_device::settings::MAX_DEVICES;
 use crate::ground::abi::ibv_context;
 use crate::ground::allocation::{Allocation, free};
 use crate::ground::outcome::pointer;
-use crate::rdma_cm::id::shared::all;
+use crate::rdma_cm::id::shared::up_to_date;
 
 /// The contexts that identifiers can be on, ending with NULL.
 pub(crate) extern "C" fn rdma_get_devices(
@@ -19,10 +19,10 @@ pub(crate) extern "C" fn rdma_get_devices(
     let list: *mut *mut ibv_context = pointer(|| {
         // All places are null: also the last, where the list ends.
         let mut list = [ptr::null_mut(); MAX_DEVICES + 1];
-        let devices = all()?.iter().take(MAX_DEVICES);
-        count = devices.len() as c_int;
+        let devices = up_to_date()?.iter().filter(|device| !device.is_gone()).take(MAX_DEVICES);
         for (place, device) in list.iter_mut().zip(devices) {
             *place = device.context();
+            count += 1;
         }
         Ok(Allocation::new(list)?.into_raw().cast())
     });

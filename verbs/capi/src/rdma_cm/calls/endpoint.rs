@@ -20,6 +20,7 @@ use crate::rdma_cm::events::fetch::next_of;
 use crate::rdma_cm::id::binding::bind;
 use crate::rdma_cm::id::identifier::{Id, IdPointer};
 use crate::rdma_cm::id::queue_pair::destroy as destroy_queue_pair;
+use crate::rdma_cm::id::removal::tell_identifiers;
 
 /// A synchronous identifier, as far on its way as the address says.
 pub(crate) extern "C" fn rdma_create_ep(
@@ -31,6 +32,7 @@ pub(crate) extern "C" fn rdma_create_ep(
     number(|| {
         let (info, id) = (res.ok_or(INVALID)?, id.ok_or(INVALID)?);
         let (ps, kind) = (info.ai_port_space as u32, info.ai_qp_type as u32);
+        tell_identifiers();
         let own = Id::create(None, ptr::null_mut(), ps, (kind != 0).then_some(kind))?;
         match prepare(&own, info, pd, qp_init_attr) {
             Ok(()) => {

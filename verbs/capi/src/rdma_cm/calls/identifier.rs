@@ -10,6 +10,7 @@ use crate::ground::outcome::{number, number_of};
 use crate::rdma_cm::events::fetch::acknowledge_last;
 use crate::rdma_cm::id::identifier::{Channel, ChannelPointer, Id, IdPointer, Stage};
 use crate::rdma_cm::id::registry::registry;
+use crate::rdma_cm::id::removal::tell_identifiers;
 use crate::rdma_cm::id::shared::shared_at;
 
 pub(crate) extern "C" fn rdma_create_id(
@@ -20,6 +21,7 @@ pub(crate) extern "C" fn rdma_create_id(
 ) -> c_int {
     number(|| {
         let id = id.ok_or(INVALID)?;
+        tell_identifiers();
         id.write(Id::create(channel.channel(), context, ps, None)?.hand_out());
         Ok(0)
     })

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use libc::sockaddr_storage;
 use pumice_device::gsi::BindingId;
@@ -187,7 +187,9 @@ impl Id {
             address_info: None,
         };
         let unacknowledged = Unacknowledged::default();
-        Arc::new(Id { c: Fields::new(c), state: Mutex::new(state), unacknowledged })
+        let id = Arc::new(Id { c: Fields::new(c), state: Mutex::new(state), unacknowledged });
+        note(&id);
+        id
     }
 
     /// An identifier on a channel, or, without one, a synchronous one with a channel of its own. `kind`: of
@@ -202,7 +204,7 @@ impl Id {
         kind: Option<u32>,
     ) -> Result<Arc<Id>, Errno> {
         let kind = kind_of(ps).map(|usual| kind.unwrap_or(usual))?;
-        shared::all()?;
+        shared::up_to_date()?;
         let synchronous = channel.is_none();
         let channel = channel.map_or_else(Channel::new, Ok)?;
         Ok(Id::new(channel, synchronous, context, ps, kind))
@@ -342,6 +344,26 @@ impl Id {
         state.synchronous = synchronous;
         Ok(())
     }
+}
+
+/// All identifiers, and how many there may be before those that are gone are forgotten.
+static ALL: Mutex<(Vec<Weak<Id>>, usize)> = Mutex::new((Vec::new(), LEAST_KNOWN));
+
+const LEAST_KNOWN: usize = 64;
+
+/// An identifier was made.
+fn note(id: &Arc<Id>) {
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    if all.0.len() >= all.1 {
+        all.0.retain(|known| known.strong_count() > 0);
+        all.1 = LEAST_KNOWN.max(all.0.len() * 2);
+    }
+    all.0.push(Arc::downgrade(id));
+}
+
+/// The identifiers that were made, those that are gone among them.
+pub(crate) fn known() -> Vec<Weak<Id>> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
 }
 
 /// The kind of queue pair of a port space.

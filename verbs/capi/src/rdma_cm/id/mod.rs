@@ -9,5 +9,6 @@ pub(crate) mod memberships;
 pub(crate) mod objects;
 pub(crate) mod queue_pair;
 pub(crate) mod registry;
+pub(crate) mod removal;
 pub(crate) mod shared;
 pub(crate) mod xrc_domain;

@@ -14,9 +14,12 @@ use crate::ground::errno::{Errno, INVALID};
 use crate::ground::process::own_process;
 use crate::objects::context::Context;
 use crate::objects::device::{Device, devices};
+use crate::objects::loss::is_present;
 use crate::rdma_cm::address::local::routed_source;
 
-/// Of one device. Opened when they are first asked for, and then for good: programs compare the pointers.
+/// Of one device. Opened when they are first asked for, and then for good: programs compare the pointers. One
+/// that was pulled out and is back has new ones.
+#[derive(Clone)]
 pub(crate) struct Shared {
     context: *mut ibv_context,
     pd: *mut ibv_pd,
@@ -26,6 +29,8 @@ pub(crate) struct Shared {
 /// Those of all devices, in the order of the devices.
 struct All {
     each: Vec<Shared>,
+    /// Those of devices that were pulled out.
+    gone: Vec<Shared>,
     process: u32,
 }
 
@@ -55,7 +60,18 @@ impl Shared {
 
     /// Whether the device has an address.
     fn has(&self, ip: IpAddr) -> bool {
-        self.hca().gids().iter().any(|(_, entry)| entry.ip == ip)
+        !self.is_gone() && self.hca().gids().iter().any(|(_, entry)| entry.ip == ip)
+    }
+
+    /// Whether the device was pulled out.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.hca().back_ns().is_some()
+    }
+
+    /// # Errors
+    /// ENODEV: the device was pulled out.
+    fn present(&self) -> Result<&Shared, Errno> {
+        if self.is_gone() { Err(Errno(libc::ENODEV)) } else { Ok(self) }
     }
 
     /// The place of the device among the devices.
@@ -69,9 +85,13 @@ static SHARED: AtomicPtr<All> = AtomicPtr::new(ptr::null_mut());
 
 /// What the identifiers of this process share, if there were any. It does not wait.
 pub(crate) fn if_open() -> Option<&'static [Shared]> {
+    opened().map(|open| open.each.as_slice())
+}
+
+fn opened() -> Option<&'static All> {
     // SAFETY: null, or the leaked box that `all` stores, which nothing changes.
     let open = unsafe { SHARED.load(Ordering::Acquire).as_ref() }?;
-    (open.process == own_process()).then_some(open.each.as_slice())
+    (open.process == own_process()).then_some(open)
 }
 
 /// What the identifiers of this process share, for each device; of at least one. A fork has its own: the
@@ -80,7 +100,6 @@ pub(crate) fn if_open() -> Option<&'static [Shared]> {
 /// # Errors
 /// Those of opening the devices.
 pub(crate) fn all() -> Result<&'static [Shared], Errno> {
-    static OPENING: Mutex<()> = Mutex::new(());
     if let Some(open) = if_open() {
         return Ok(open);
     }
@@ -89,10 +108,47 @@ pub(crate) fn all() -> Result<&'static [Shared], Errno> {
     if let Some(open) = if_open() {
         return Ok(open);
     }
-    let each = devices()?.iter().map(Shared::open).collect::<Result<Vec<Shared>, Errno>>()?;
-    let open = &*Box::leak(Box::new(All { each, process: own_process() }));
+    let there = devices()?.iter().filter(|device| is_present(device.index()));
+    let each = there.map(Shared::open).collect::<Result<Vec<Shared>, Errno>>()?;
+    if each.is_empty() {
+        return Err(Errno(libc::ENODEV));
+    }
+    Ok(store(each, Vec::new()))
+}
+
+static OPENING: Mutex<()> = Mutex::new(());
+
+/// Stores what identifiers share from now on. What was stored before stays, because others may look at it.
+fn store(each: Vec<Shared>, gone: Vec<Shared>) -> &'static [Shared] {
+    let open = &*Box::leak(Box::new(All { each, gone, process: own_process() }));
     SHARED.store(ptr::from_ref(open).cast_mut(), Ordering::Release);
-    Ok(&open.each)
+    &open.each
+}
+
+/// As [`all`], with new contexts for devices that were pulled out and are back. Without any lock held.
+///
+/// # Errors
+/// Those of [`all`].
+pub(crate) fn up_to_date() -> Result<&'static [Shared], Errno> {
+    let is_old = |known: &[Shared], device: &Device| {
+        let shared = known.iter().find(|shared| shared.index() == device.index());
+        is_present(device.index()) && shared.is_none_or(Shared::is_gone)
+    };
+    let (known, devices) = (all()?, devices()?);
+    if !devices.iter().any(|device| is_old(known, device)) {
+        return Ok(known);
+    }
+    let _opening = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(known) = opened() else { return all() };
+    let (mut each, mut gone) = (known.each.clone(), known.gone.clone());
+    for device in devices.iter().filter(|device| is_old(&known.each, device)) {
+        let fresh = Shared::open(device)?;
+        match each.iter_mut().find(|shared| shared.index() == device.index()) {
+            Some(shared) => gone.push(std::mem::replace(shared, fresh)),
+            None => each.push(fresh),
+        }
+    }
+    Ok(store(each, gone))
 }
 
 /// That of the device with a place among the devices.
@@ -100,7 +156,12 @@ pub(crate) fn all() -> Result<&'static [Shared], Errno> {
 /// # Errors
 /// Those of [`all`].
 pub(crate) fn shared_at(index: usize) -> Result<&'static Shared, Errno> {
-    all()?.get(index).ok_or(INVALID)
+    all()?.iter().find(|shared| shared.index() == index).ok_or(INVALID)
+}
+
+/// That of the first device.
+fn first() -> Result<&'static Shared, Errno> {
+    all()?.first().ok_or(INVALID)
 }
 
 /// That of the device whose context this is: of the first one if it is null.
@@ -109,7 +170,9 @@ pub(crate) fn shared_at(index: usize) -> Result<&'static Shared, Errno> {
 /// Those of [`all`].
 pub(crate) fn shared_of(context: *mut ibv_context) -> Result<&'static Shared, Errno> {
     let all = all()?;
-    all.iter().find(|shared| shared.context == context).or_else(|| all.first()).ok_or(INVALID)
+    let gone = opened().map_or(&[][..], |open| open.gone.as_slice());
+    let found = all.iter().chain(gone).find(|shared| shared.context == context);
+    found.or_else(|| all.first()).ok_or(INVALID)
 }
 
 /// That of the device which has an address; of the first one if none has.
@@ -118,8 +181,8 @@ pub(crate) fn shared_of(context: *mut ibv_context) -> Result<&'static Shared, Er
 /// Those of [`all`].
 pub(crate) fn shared_with(ip: IpAddr) -> Result<&'static Shared, Errno> {
     match all()? {
-        [only] => Ok(only),
-        several => several.iter().find(|shared| shared.has(ip)).map_or_else(|| shared_at(0), Ok),
+        [only] => only.present(),
+        several => several.iter().find(|shared| shared.has(ip)).map_or_else(first, Ok),
     }
 }
 
@@ -130,13 +193,13 @@ pub(crate) fn shared_with(ip: IpAddr) -> Result<&'static Shared, Errno> {
 /// Those of [`all`]. There is no route.
 pub(crate) fn shared_towards(peer: SocketAddr) -> Result<&'static Shared, Errno> {
     let all = all()?;
-    if all.len() == 1 {
-        return shared_at(0);
+    if let [only] = all {
+        return only.present();
     }
     let has = |ip: IpAddr| all.iter().find(|shared| shared.has(ip));
     match has(peer.ip()) {
         Some(own) => Ok(own),
-        None => has(routed_source(peer)?).map_or_else(|| shared_at(0), Ok),
+        None => has(routed_source(peer)?).map_or_else(first, Ok),
     }
 }
 

@@ -1,0 +1,27 @@
+//! Whether the device is there, or a fault plan has pulled it out.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Whether the device is there. What was opened before it left stays dead, also when it is back.
+#[derive(Debug, Default)]
+pub struct Presence {
+    /// When it is back, in ns of the device's clock, plus one; 0: it has not left.
+    back: AtomicU64,
+}
+
+impl Presence {
+    /// The device leaves, and is back at this time; `u64::MAX`: never. False: it had left already.
+    pub(crate) fn leave(&self, back_ns: u64) -> bool {
+        let back = back_ns.saturating_add(1);
+        self.back.compare_exchange(0, back, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// When the device is back, if it has left, in ns of its clock; `u64::MAX`: never.
+    pub fn back_ns(&self) -> Option<u64> {
+        match self.back.load(Ordering::Acquire) {
+            0 => None,
+            u64::MAX => Some(u64::MAX),
+            back => Some(back - 1),
+        }
+    }
+}
