@@ -39,6 +39,7 @@ fn the_program_gets_the_library_and_the_settings() {
     let output = pumice()
         .args(["--addr", "127.101.0.9", "--device", "soft_1", "--loss", "1%", "--seed", "7", "--log", "warn"])
         .args(["--shuffle", "9"])
+        .args(["--rate", "10Gbit", "--delay", "5us", "--jitter", "1us", "--queue", "1MiB", "--ecn", "64KiB"])
         .args(["--capture", "trace-%p.pcapng", "--", "env"])
         .env("LD_LIBRARY_PATH", "/some/where")
         .env("KEPT", "yes")
@@ -54,6 +55,8 @@ fn the_program_gets_the_library_and_the_settings() {
     assert_eq!(value("PUMICE_SEED"), Some("7"));
     assert_eq!(value("PUMICE_SHUFFLE"), Some("9"));
     assert_eq!(value("PUMICE_LOG"), Some("warn"));
+    let link = "rate=10Gbit,delay=5us,jitter=1us,queue=1MiB,ecn=64KiB";
+    assert_eq!(value("PUMICE_LINK"), Some(link));
     assert_eq!(value("PUMICE_PROFILE"), None);
     assert_eq!(value("KEPT"), Some("yes"));
     let capture = value("PUMICE_CAPTURE").expect("a capture was asked for");

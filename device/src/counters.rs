@@ -72,6 +72,10 @@ pub const COUNTERS: [CounterInfo; Counter::COUNT] = [
     info(Counter::TxBatches, "tx_batches", "system calls that sent packets"),
     info(Counter::RxBatches, "rx_batches", "buffers of packets received"),
     info(Counter::TxDropped, "tx_dropped", "packets that the system refused to send"),
+    info(Counter::LinkQueued, "link_queued", "packets that waited in a queue of the device's link"),
+    info(Counter::LinkDropped, "link_dropped", "packets that found the queue of the link full, dropped"),
+    info(Counter::LinkMarked, "link_marked", "packets that the queue of the link marked CE"),
+    info(Counter::LinkBusy, "link_busy", "times that the device waited for room in its link's queue"),
 ];
 
 /// The counters of a device: written by the engine and its ports, read by any thread.

@@ -1,7 +1,7 @@
 //! How a device is opened: the one place where its parts are put together.
 //!
 //! Settings and options become an [`Opening`]; it decides who listens, puts the port and its layers together,
-//! lowest first — the network, the tap where captures are made — and starts the engine and its
+//! lowest first — the network, the link, the tap where captures are made — and starts the engine and its
 //! driver. The C ABI, the Rust API and the command line open their devices here.
 
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use crate::faults::calls::{CallFaults, CallRules};
 use crate::faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use crate::ground::clock::Clock;
 use crate::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
-use crate::port::{CaptureSubscriber, Port, PortError, TapPort, UdpConfig, UdpPort};
+use crate::port::{CaptureSubscriber, Link, LinkPort, Port, PortError, TapPort, UdpConfig, UdpPort};
 use crate::settings::Wire;
 use crate::share::{ShareConfig, ShareError, SharedPort};
 use crate::shuffle::{Shuffle, ShuffleOptions};
@@ -42,6 +42,8 @@ pub struct Opening {
     pub call_rules: Option<Arc<dyn CallRules>>,
     /// A seed decides what the specification leaves open to a device.
     pub shuffle: Option<ShuffleOptions>,
+    /// What the link of the device does to packets.
+    pub link: Option<Link>,
     /// What takes a sentence for each fault that is applied.
     pub fault_log: Option<StepHook>,
     /// Where the report of the faults is written to.
@@ -112,6 +114,7 @@ impl Opening {
             asks_about_calls: false,
             call_rules: None,
             shuffle: None,
+            link: None,
             fault_log: None,
             fault_report: None,
             capture: None,
@@ -201,6 +204,10 @@ impl Opening {
         let calls = CallWatch::default();
         self.hca.subscribers.push(Box::new(calls.clone()));
         let subscribers: Arc<Subscribers> = Arc::new(self.hca.subscribe(&clock)?);
+        if let Some(link) = self.link {
+            let link = link.seeded(self.faults.seed(), &tag);
+            port = Box::new(LinkPort::new(port, link, clock.is_virtual()));
+        }
         if subscribers.listen(Topics::BATCHES) {
             port = Box::new(TapPort::new(port, Arc::clone(&subscribers)));
         }

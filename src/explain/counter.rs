@@ -327,4 +327,28 @@ pub(super) const COUNTERS: &[Entry] = &[
         ],
         &["`ip route get ADDRESS`; nft list ruleset.", "The MTU of the interface against path_mtu."],
     ),
+    counter(
+        "link_queued",
+        "A packet waited in a queue of the device's link, behind others.",
+        &["The link has a rate (--rate, PUMICE_LINK, [link]), and more comes than it carries."],
+        NO_ERROR,
+    ),
+    counter(
+        "link_dropped",
+        "A packet came to the device's link, found the queue of the link full, and was dropped.",
+        &["Senders together are faster than the link (incast), for longer than its queue holds."],
+        &["--queue, --rate and --ecn; whether the senders react to congestion notifications."],
+    ),
+    counter(
+        "link_marked",
+        "A packet joined the queue of the device's link above the ECN threshold, and was marked.",
+        &["More comes than the link carries."],
+        &["rx_congestion_marked and tx_cnp count what follows from it."],
+    ),
+    counter(
+        "link_busy",
+        "The device had something to send and waited, because the queue of its link was full.",
+        &["The program posts faster than the link carries."],
+        NO_ERROR,
+    ),
 ];

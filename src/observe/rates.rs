@@ -42,7 +42,7 @@ pub(crate) struct ProcessRates {
 }
 
 /// Counters of received packets that were dropped.
-const DROPS: [&str; 20] = [
+const DROPS: [&str; 21] = [
     "rx_too_short",
     "rx_bad_version",
     "rx_bad_opcode",
@@ -61,6 +61,7 @@ const DROPS: [&str; 20] = [
     "rx_message_dropped",
     "rx_unexpected_response",
     "tx_dropped",
+    "link_dropped",
     "share_forward_dropped",
     "share_rejected",
 ];

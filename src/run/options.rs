@@ -56,6 +56,50 @@ impl CheckOptions {
     }
 }
 
+/// What the link of each device does to packets.
+#[derive(Debug, Default, Args)]
+pub(crate) struct LinkOptions {
+    /// Rate of each device's link, each way, as in 10Gbit; see docs/links.md [default: no bound]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<String>,
+    /// Delay of each device's link, each way, as in 5us; a message passes two links [default: none]
+    #[arg(long, value_name = "TIME")]
+    delay: Option<String>,
+    /// Random addition to the delay of each packet, up to this
+    #[arg(long, value_name = "TIME")]
+    jitter: Option<String>,
+    /// Queue in front of each link, as in 256KiB: arriving packets that do not fit are lost
+    #[arg(long, value_name = "SIZE")]
+    queue: Option<String>,
+    /// Mark packets that join a longer queue than this, as in 64KiB, or 20KiB..200KiB@10%
+    #[arg(long, value_name = "SIZE")]
+    ecn: Option<String>,
+}
+
+impl LinkOptions {
+    fn words(&self) -> [(&'static str, &'static str, &Option<String>); 5] {
+        [
+            ("--rate", "rate", &self.rate),
+            ("--delay", "delay", &self.delay),
+            ("--jitter", "jitter", &self.jitter),
+            ("--queue", "queue", &self.queue),
+            ("--ecn", "ecn", &self.ecn),
+        ]
+    }
+
+    /// The value of the variable.
+    fn value(&self) -> Option<OsString> {
+        let said = self.words().map(|(_, word, value)| value.as_ref().map(|value| format!("{word}={value}")));
+        let said: Vec<String> = said.into_iter().flatten().collect();
+        (!said.is_empty()).then(|| said.join(",").into())
+    }
+
+    /// The first option that is given.
+    fn option(&self) -> Option<&'static str> {
+        self.words().iter().find(|(_, _, value)| value.is_some()).map(|(option, ..)| *option)
+    }
+}
+
 /// Options of `pumice run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
@@ -105,6 +149,8 @@ pub(crate) struct RunOptions {
     /// may use it, which tcpdump does not see), or udp [default: auto]
     #[arg(long, value_name = "WIRE")]
     pub(crate) wire: Option<String>,
+    #[command(flatten)]
+    pub(crate) link: LinkOptions,
     /// Look like another device: default, rxe, connectx, dgx-h100 (eight of them), or a TOML file
     #[arg(long, value_name = "PROFILE")]
     pub(crate) profile: Option<PathBuf>,
@@ -156,6 +202,7 @@ impl RunOptions {
         .into_iter()
         .flatten()
         .collect();
+        set.extend(self.link.value().map(|value| (settings::LINK, value)));
         // The environment may hold relative paths as well; they are the program's business.
         if let Some(file) = &self.capture {
             set.push((settings::CAPTURE, absolute(file)?));
@@ -208,6 +255,7 @@ impl RunOptions {
             settings::CHECK_FORMAT => ("--check-format", self.check.check_format.is_some()),
             settings::CHECK_SUPPRESS => ("--suppress", self.check.suppress.is_some()),
             settings::WIRE => ("--wire", self.wire.is_some()),
+            settings::LINK => return self.link.option(),
             settings::LOG => ("--log", self.log.is_some()),
             _ => return None,
         };

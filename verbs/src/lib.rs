@@ -149,7 +149,9 @@ pub use pumice_device::hca::{Hca, HcaError};
 pub use pumice_device::memory::WindowType;
 pub use pumice_device::objects::async_event::AsyncElement;
 pub use pumice_device::objects::srq::SrqAttributes;
-pub use pumice_device::port::{Fabric, FabricConfig, FabricStats, PortError};
+pub use pumice_device::port::{
+    EcnMarking, Fabric, FabricConfig, FabricStats, Link, LinkDirection, PortError,
+};
 pub use pumice_device::settings::Wire;
 pub use pumice_transport::host::Counter;
 pub use pumice_transport::mad::RejectReason;

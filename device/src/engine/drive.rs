@@ -296,7 +296,12 @@ impl Engine {
         let requests_left = self.transmit_requests(now_ns, checks);
         let responses_left = self.transmit_responses(now_ns, acknowledge, checks);
         self.settle();
-        requests_left || responses_left
+        (requests_left || responses_left) && !self.waits_for_port()
+    }
+
+    /// Whether what is to be sent waits for the port, which has told when it has room again.
+    fn waits_for_port(&self) -> bool {
+        self.builder.is_stalled() && self.port.room_at_ns().is_some()
     }
 
     /// Sends responses before anything else: the peer waits for them, and no thread of this process does.
@@ -520,7 +525,7 @@ impl Engine {
 
     /// Whether something waits to be sent and perhaps can be sent now.
     pub(crate) fn has_backlog(&self) -> bool {
-        if self.plight.is_still() {
+        if self.plight.is_still() || self.waits_for_port() {
             return false;
         }
         let responds =

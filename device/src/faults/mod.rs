@@ -59,6 +59,7 @@ pub use pumice_transport::types::{Fate, Flips};
 pub use ready::{READY, ReadyPlan};
 pub use rejection::RejData;
 pub use select::{PacketSelector, Span};
+pub(crate) use text::time_ns;
 pub use text::{
     CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, Comparison, CompletionEventLine,
     CompletionLine, Difference, KINDS, Kind, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError, WHEN,

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod error;
 pub mod limits;
 pub mod link_rate;
+pub(crate) mod marking;
 pub(crate) mod probability;
 pub(crate) mod random;
 pub mod table;

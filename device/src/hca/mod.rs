@@ -195,9 +195,7 @@ impl Hca {
         for entry in config.gids {
             resources.gids.add(entry)?;
         }
-        if let Some(group) = port.group() {
-            group.observe(&resources.counters);
-        }
+        port.observe(&resources.counters);
         let active_mtu = config.active_mtu.or(first_mtu).unwrap_or(Mtu::Mtu1024);
         let mut starts = Random::new(config.seed.unwrap_or_else(|| default_seed(threaded)));
         resources.set_first_key(starts.next_u64());

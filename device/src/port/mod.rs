@@ -1,9 +1,9 @@
 //! Ports: where GSO batches leave the device and come back.
 //!
 //! [`Port`] is what every port does. [`UdpPort`] is the real network, [`Fabric`] a simulated one in virtual
-//! time. [`FaultPort`] and [`TapPort`] are layers: ports around a port ([`PortLayer`]). [`ProcessGroup`] is
-//! what a port that several processes share does besides. [`RawUdp`] is the yardstick for benchmarks: the
-//! same kind of socket with no protocol on top.
+//! time. [`FaultPort`], [`TapPort`] and [`LinkPort`] are layers: ports around a port ([`PortLayer`]).
+//! [`ProcessGroup`] is what a port that several processes share does besides. [`RawUdp`] is the yardstick for
+//! benchmarks: the same kind of socket with no protocol on top.
 
 mod batch;
 mod capture;
@@ -28,7 +28,7 @@ pub use fabric::{Fabric, FabricConfig, FabricStats, SimPort};
 pub use fault::{FaultPort, FaultStats};
 pub use group::{Commons, Forwarded, Order, ProcessGroup};
 pub use limits::{PacketCost, Peer, PeerMedium, PortLimits};
-pub use link::{EcnMarking, LinkDirection, LinkQueue, Passage, QueueFull, wire_bytes};
+pub use link::{EcnMarking, Link, LinkDirection, LinkPort, LinkQueue, Passage, QueueFull, wire_bytes};
 pub(crate) use nowhere::Nowhere;
 pub use tap::TapPort;
 pub use traits::{Port, PortLayer};

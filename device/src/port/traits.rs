@@ -3,10 +3,12 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use super::batch::{GsoBatch, Received, TransmitError};
 use super::group::ProcessGroup;
 use super::limits::{Peer, PeerMedium, PortLimits};
+use crate::counters::Counters;
 
 /// A way to the network. The caller gives the time; only the simulated port and layers look at it.
 pub trait Port: Send {
@@ -43,6 +45,19 @@ pub trait Port: Send {
     /// back.
     fn next_event_ns(&self) -> Option<u64> {
         None
+    }
+
+    /// Until when [`transmit`](Port::transmit) takes no more batches, if it answered `Busy` and the port
+    /// knows that. [`next_event_ns`](Port::next_event_ns) is not later.
+    fn room_at_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// The device behind the port counts here.
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        if let Some(group) = self.group() {
+            group.observe(counters);
+        }
     }
 
     /// The device closes, or its process ends: layers send at once what they hold back. What the port is too
@@ -102,6 +117,16 @@ pub trait PortLayer: Send {
         None
     }
 
+    /// [`Port::room_at_ns`] of the whole.
+    fn room_at_ns_through(&self) -> Option<u64> {
+        self.below().room_at_ns()
+    }
+
+    /// [`Port::observe`] of the whole.
+    fn observe_through(&mut self, counters: &Arc<Counters>) {
+        self.below_mut().observe(counters);
+    }
+
     /// [`Port::release`] of the whole.
     fn release_through(&mut self, now_ns: u64) {
         self.below_mut().release(now_ns);
@@ -136,6 +161,14 @@ impl<L: PortLayer> Port for L {
 
     fn next_event_ns(&self) -> Option<u64> {
         [self.below().next_event_ns(), self.held_until_ns()].into_iter().flatten().min()
+    }
+
+    fn room_at_ns(&self) -> Option<u64> {
+        self.room_at_ns_through()
+    }
+
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        self.observe_through(counters);
     }
 
     fn release(&mut self, now_ns: u64) {

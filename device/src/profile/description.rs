@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use super::{Capabilities, DeviceProfile, PortProfile};
 use crate::ground::limits::Limits;
+use crate::settings::LinkSettings;
 use crate::shuffle::Placement;
 
 /// Whether atomics are atomic; discriminants are those of `ibv_atomic_cap`.
@@ -49,6 +50,8 @@ pub struct Profile {
     pub placement: Placement,
     /// The port.
     pub port: PortProfile,
+    /// What the link does to packets; nothing by default.
+    pub link: LinkSettings,
     /// Sizes of tables and queues.
     pub limits: Limits,
     /// The devices, in order, where there are several, and what each has of its own.
@@ -73,6 +76,7 @@ impl Default for Profile {
             fires_late: false,
             placement: Placement::Any,
             port: PortProfile::default(),
+            link: LinkSettings::default(),
             limits: Limits::default(),
             devices: Vec::new(),
         }
@@ -90,6 +94,7 @@ impl Profile {
         of_device.port.width = own.width.unwrap_or(of_device.port.width);
         of_device.port.max_mtu = own.max_mtu.unwrap_or(of_device.port.max_mtu);
         of_device.port.pkeys = own.pkeys.clone().unwrap_or(of_device.port.pkeys);
+        of_device.link = own.link.or(&of_device.link);
         of_device
     }
 }

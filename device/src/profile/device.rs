@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use super::port::{mtu, width};
 use super::{Speed, Width};
+use crate::settings::LinkSettings;
 
 /// A device of a profile (`[[device]]`): where it is, and what it has of its own. What is left out is as in
 /// the rest of the profile.
@@ -42,6 +43,8 @@ pub struct DeviceProfile {
     pub max_mtu: Option<Mtu>,
     /// As `port.pkeys`.
     pub pkeys: Option<Vec<u16>>,
+    /// As `link`, where it says something.
+    pub link: LinkSettings,
 }
 
 fn some_width<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Width>, D::Error> {

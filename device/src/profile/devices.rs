@@ -12,7 +12,8 @@ use crate::addresses::gid_table::GidEntry;
 use crate::addresses::guid::{default_guid, node_guid};
 use crate::addresses::offered;
 use crate::settings::{
-    ADDR, CHECK, DEFAULT_DEVICE, DEVICES, MAX_DEVICES, PROFILE, RECORD, SettingError, Settings,
+    ADDR, CHECK, DEFAULT_DEVICE, DEVICES, LINK, LinkSettings, MAX_DEVICES, PROFILE, RECORD, SettingError,
+    Settings,
 };
 use crate::system::interface::{Interface, gid_addresses};
 
@@ -27,6 +28,8 @@ pub struct DeviceDescription {
     pub profile: Profile,
     /// Node GUID, if it is said.
     node_guid: Option<u64>,
+    /// What its link does to packets.
+    pub link: LinkSettings,
     /// Number of the NUMA node that it is near; -1: none in particular, as sysfs writes it.
     pub numa_node: i32,
     /// Where it is on PCI, such as "0000:18:00.0".
@@ -92,6 +95,7 @@ impl Settings {
                 name: own.name.clone().unwrap_or_else(|| continued(first, index, count)),
                 address,
                 profile: profile.with(own),
+                link: self.link.or(&profile.with(own).link),
                 node_guid: own.node_guid,
                 numa_node: own.numa_node.unwrap_or(-1),
                 pci_address: own.pci_address.clone(),
@@ -99,7 +103,19 @@ impl Settings {
         });
         let described: Vec<DeviceDescription> = described.collect();
         self.check_apart(&described)?;
+        described.iter().try_for_each(|one| self.check_link(one))?;
         Ok(described)
+    }
+
+    /// What the profile and the variable say of a link may not go together.
+    fn check_link(&self, device: &DeviceDescription) -> Result<(), SettingError> {
+        device.link.check().map_err(|problem| {
+            let problem = format!("the link of {}: {problem}", device.name);
+            if self.link == LinkSettings::default() {
+                return SettingError::new(PROFILE, self.profile.to_string_lossy(), problem);
+            }
+            SettingError::new(LINK, self.link_text.clone(), problem)
+        })
     }
 
     /// Checks and records know the objects of one device only: several number theirs from the same beginning.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use super::*;
-use crate::settings::DEVICE;
+use crate::settings::{DEVICE, LinkSettings};
 
 fn interface(index: u32, name: &str, address: &str) -> Interface {
     let address: IpAddr = address.parse().unwrap();
@@ -74,6 +74,40 @@ fn a_profile_describes_devices() {
     let plain = described(&[(DEVICES, "2")], "").unwrap();
     assert_ne!(of(&plain[0]), of(&plain[1]), "no two devices have one GUID");
     assert_eq!(names_and_addresses(&[(DEVICES, "1")], profile), ["mlx5_0 198.51.100.7"], "the first of them");
+}
+
+#[test]
+fn the_link_of_a_device_is_what_the_variable_the_device_and_the_profile_say() {
+    let profile = "[link]\nrate = \"10Gbit\"\ndelay = \"5us\"\n[[device]]\n[[device]]\n\
+                   link = { rate = \"1Gbit\", ingress = { queue = \"64KiB\" } }";
+    let links = |variables| -> Vec<LinkSettings> {
+        described(variables, profile).unwrap().into_iter().map(|one| one.link).collect()
+    };
+    let of = |text| LinkSettings::parse(text).unwrap();
+    let both = [of("rate=10Gbit,delay=5us"), of("rate=1Gbit,delay=5us,ingress.queue=64KiB")];
+    assert_eq!(links(&[]), both);
+    let both = [of("rate=10Gbit,delay=1ms"), of("rate=1Gbit,delay=1ms,ingress.queue=64KiB")];
+    assert_eq!(links(&[(LINK, "delay=1ms")]), both);
+    assert_eq!(described(&[], "").unwrap()[0].link, LinkSettings::default());
+    for (variables, profile, sentence) in [
+        (&[(LINK, "rate=1")][..], "", "PUMICE_LINK=rate=1: rate=1: 1 is no rate"),
+        (
+            &[(LINK, "ecn=64KiB")],
+            "",
+            "PUMICE_LINK=ecn=64KiB: the link of pumice0: ingress has ecn and no rate",
+        ),
+        (&[], "[link]\nqueue = \"1MiB\"", "PUMICE_PROFILE=default: the link of pumice0: egress has queue"),
+        (
+            &[(LINK, "ecn=1MiB")],
+            "[link]\nrate = \"1G\"\nqueue = \"1MiB\"",
+            "PUMICE_LINK=ecn=1MiB: the link of pumice0: ecn marks above 1048576 bytes",
+        ),
+    ] {
+        let said = refusal(variables, profile);
+        assert!(said.contains(sentence), "{said:?} without {sentence:?}");
+    }
+    let said = Profile::parse("[link]\nrate = 10").unwrap_err();
+    assert!(said.contains("rate of a link is a text with a unit"), "{said}");
 }
 
 #[test]

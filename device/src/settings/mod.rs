@@ -7,7 +7,9 @@
 mod check;
 mod error;
 mod faults;
+mod link;
 mod log;
+mod quantity;
 mod wire;
 
 use std::ffi::OsString;
@@ -21,6 +23,7 @@ pub use crate::ground::probability::probability_ppm;
 
 pub use check::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, CheckSettings};
 pub use error::SettingError;
+pub use link::{LinkSettings, WaySettings};
 pub use log::{Log, standard_error_is_free};
 pub use wire::Wire;
 
@@ -58,13 +61,15 @@ pub const PROFILE: &str = "PUMICE_PROFILE";
 pub const CALL_REPORT: &str = "PUMICE_CALL_REPORT";
 /// How packets reach other processes of this host.
 pub const WIRE: &str = "PUMICE_WIRE";
+/// The link of the devices.
+pub const LINK: &str = "PUMICE_LINK";
 /// How much is explained on standard error.
 pub const LOG: &str = "PUMICE_LOG";
 /// The older way to say PUMICE_LOG=warn: set to anything but nothing or 0.
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 24] = [
+pub const VARIABLES: [&str; 25] = [
     ADDR,
     DEVICE,
     DEVICES,
@@ -87,6 +92,7 @@ pub const VARIABLES: [&str; 24] = [
     CHECK_SUPPRESS,
     CHECK_MARK,
     WIRE,
+    LINK,
     LOG,
     EXPLAIN,
 ];
@@ -143,6 +149,10 @@ pub struct Settings {
     pub check: Option<CheckSettings>,
     /// How packets reach other processes of this host.
     pub wire: Wire,
+    /// The link of each device; what it does not say, the profile does.
+    pub link: LinkSettings,
+    /// The same as it was written.
+    pub link_text: String,
     /// How much is explained on standard error.
     pub log: Log,
 }
@@ -189,6 +199,8 @@ impl Settings {
             call_report: path(CALL_REPORT).map(PathBuf::from),
             check: CheckSettings::parse(text(CHECK)?, text(CHECK_FORMAT)?, &path)?,
             wire: text(WIRE)?.map_or(Ok(Wire::default()), wire)?,
+            link_text: text(LINK)?.unwrap_or_default(),
+            link: text(LINK)?.map_or_else(|| Ok(LinkSettings::default()), |value| link(&value))?,
             log: match text(LOG)? {
                 Some(value) => {
                     Log::parse(&value).map_err(|problem| SettingError::new(LOG, value, problem))?
@@ -293,14 +305,13 @@ fn wire(value: String) -> Result<Wire, SettingError> {
     Wire::parse(&value).map_err(|problem| SettingError::new(WIRE, value, problem))
 }
 
+fn link(value: &str) -> Result<LinkSettings, SettingError> {
+    LinkSettings::parse(value).map_err(|problem| SettingError::new(LINK, value, problem))
+}
+
 /// A number of bytes with a unit, 1 MiB at least.
 fn trace_limit(value: &str) -> Result<u64, SettingError> {
-    const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("", 0)];
-    let parsed = UNITS.iter().find_map(|(unit, shift)| {
-        let digits = value.strip_suffix(unit)?.trim_end();
-        digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-    });
-    parsed.filter(|bytes| *bytes >= 1 << 20).ok_or_else(|| {
+    quantity::size(value).filter(|bytes| *bytes >= 1 << 20).ok_or_else(|| {
         SettingError::new(TRACE_LIMIT, value, "it is a number of bytes with KiB, MiB or GiB, 1MiB at least")
     })
 }

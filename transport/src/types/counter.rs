@@ -60,9 +60,14 @@ pub enum Counter {
     TxBatches,
     RxBatches,
     TxDropped,
+    // The device's link.
+    LinkQueued,
+    LinkDropped,
+    LinkMarked,
+    LinkBusy,
 }
 
 impl Counter {
     /// Number of counters.
-    pub const COUNT: usize = Counter::TxDropped as usize + 1;
+    pub const COUNT: usize = Counter::LinkBusy as usize + 1;
 }

@@ -25,18 +25,27 @@ fn pair(program: &str, arguments: &[&str]) {
 }
 
 fn pair_on(addresses: [Ipv4Addr; 2], program: &str, arguments: &[&str]) {
-    pair_with(addresses, program, arguments, None);
+    pair_with(addresses, program, arguments, None, &[]);
 }
 
-/// `fault`: a rule for the server.
-fn pair_with([one, other]: [Ipv4Addr; 2], program: &str, arguments: &[&str], fault: Option<&str>) {
+/// `fault`: a rule for the server; `settings`: variables of both. What the client prints.
+fn pair_with(
+    [one, other]: [Ipv4Addr; 2],
+    program: &str,
+    arguments: &[&str],
+    fault: Option<&str>,
+    settings: &[(&str, &str)],
+) -> Option<String> {
     if !installed(program) {
-        return;
+        return None;
     }
     let port = tcp_port();
     let common = |address| {
         let mut command = kit::on(address, program);
-        command.args(["-d", "pumice0", "-g", "0", "-p", &port]).args(arguments);
+        command
+            .args(["-d", "pumice0", "-g", "0", "-p", &port])
+            .args(arguments)
+            .envs(settings.iter().copied());
         command
     };
     let mut serve = common(one);
@@ -54,6 +63,7 @@ fn pair_with([one, other]: [Ipv4Addr; 2], program: &str, arguments: &[&str], fau
     assert!(text.contains("iters in") || text.contains("success"), "{text}");
     let server = server.wait_with_output().expect("a child of ours");
     kit::succeeded(program, &server);
+    Some(text)
 }
 
 #[test]
@@ -91,13 +101,33 @@ fn uc_pingpong() {
     pair("ibv_uc_pingpong", &["-n", "300"]);
 }
 
+/// A ping and its pong pass two links each, with a delay of 2 ms: polling and sleeping, on both media.
+#[test]
+fn pingpong_over_links_takes_their_delays() {
+    for wire in ["auto", "udp"] {
+        for waits in [&[][..], &["-e"]] {
+            let settings = [("PUMICE_LINK", "delay=2ms,rate=10Gbit"), ("PUMICE_WIRE", wire)];
+            let arguments = [&["-n", "20"], waits].concat();
+            let addresses = [kit::address(), kit::address()];
+            let Some(text) = pair_with(addresses, "ibv_rc_pingpong", &arguments, None, &settings) else {
+                return;
+            };
+            let per_iteration =
+                text.lines().find_map(|line| line.strip_suffix(" usec/iter")?.rsplit(' ').next());
+            let us: f64 = per_iteration.and_then(|number| number.parse().ok()).expect("it says so");
+            // The first ping leaves before the program looks at its clock.
+            assert!(us >= 19.0 * 8_000.0 / 20.0, "{wire} {waits:?}: {text}");
+        }
+    }
+}
+
 /// The server's last message is delayed for longer than the server lives; the client waits for it.
 #[test]
 fn a_delayed_packet_outlives_the_process_that_sent_it() {
     let addresses = [kit::address(), kit::address()];
     let rule = "delay time=50s side=requester message=9";
-    pair_with(addresses, "ibv_uc_pingpong", &["-n", "10"], Some(rule));
-    pair_with(addresses, "ibv_ud_pingpong", &["-n", "10", "-s", "1024"], Some(rule));
+    pair_with(addresses, "ibv_uc_pingpong", &["-n", "10"], Some(rule), &[]);
+    pair_with(addresses, "ibv_ud_pingpong", &["-n", "10", "-s", "1024"], Some(rule), &[]);
 }
 
 #[test]

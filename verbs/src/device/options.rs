@@ -13,6 +13,7 @@ use pumice_device::faults::FaultPlan;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
+use pumice_device::port::Link;
 use pumice_device::settings::Wire;
 use pumice_device::shuffle::{Placement, ShuffleOptions};
 use pumice_device::system::interface::{Interface, gid_addresses, interfaces};
@@ -46,6 +47,7 @@ pub struct DeviceOptions {
     exclusive: bool,
     buffer_bytes: Option<usize>,
     wire: Wire,
+    link: Option<Link>,
 }
 
 impl fmt::Debug for DeviceOptions {
@@ -186,6 +188,14 @@ impl DeviceOptions {
         self
     }
 
+    /// What the device's link does to packets, in each direction: rate, delay, jitter, a bounded queue, ECN
+    /// marks. Packets from one device to another pass two links, that of each. In a simulation this is on top
+    /// of what the fabric does, and exact to the nanosecond.
+    pub fn link(mut self, link: Link) -> DeviceOptions {
+        self.link = Some(link);
+        self
+    }
+
     pub(crate) fn open(self, subscriber: Option<Box<dyn Subscriber>>) -> Result<Arc<Hca>> {
         let gids = if self.addresses.is_empty() { machine_gids()? } else { gids_of(&self.addresses)? };
         if gids.is_empty() {
@@ -225,6 +235,7 @@ impl DeviceOptions {
             fault_log: self.fault_log,
             fault_report: self.fault_report.map(report_source),
             shuffle,
+            link: self.link,
             trace: self.trace.map(|file| trace_source(file, self.trace_limit_bytes)),
             ..Opening::new(config)
         };

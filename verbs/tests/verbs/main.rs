@@ -7,6 +7,7 @@ mod events;
 mod floods;
 mod kit;
 mod lifetime;
+mod links;
 mod messages;
 mod one_sided;
 mod options;

@@ -8,7 +8,7 @@ use crate::ground::link_rate::{Speed, Width};
 use crate::ground::probability::probability_ppm;
 
 /// A time in nanoseconds: "200us", "1.5ms", "2s".
-pub(super) fn time_ns(text: &str) -> Result<u64, String> {
+pub(crate) fn time_ns(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text} is no time: write it as 500ns, 200us, 1.5ms or 2s");
     let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(at);

@@ -1,8 +1,17 @@
 //! Links: what a cable and the queue in front of it do to packets.
+//!
+//! [`LinkQueue`] is one direction as a value. [`LinkPort`] holds the packets of a port until they have
+//! passed.
 
+mod held;
+mod inbound;
 mod model;
+mod outbound;
+mod port;
+mod tally;
 mod wire;
 
-pub use model::{EcnMarking, LinkDirection, LinkQueue, Passage, QueueFull};
+pub use model::{EcnMarking, Link, LinkDirection, LinkQueue, Passage, QueueFull};
+pub use port::LinkPort;
 pub(crate) use wire::ip_overhead_bytes;
 pub use wire::wire_bytes;

@@ -1,8 +1,14 @@
 //! One direction of a link as a value: a bounded queue, a rate, a delay. Time is an argument.
 
 use std::fmt;
+use std::hash::Hasher as _;
+
+use fnv::FnvHasher;
 
 use crate::ground::random::Random;
+use crate::settings::{LinkSettings, WaySettings};
+
+pub use crate::ground::marking::EcnMarking;
 
 const BITS_PER_BYTE_SECOND: u128 = 8 * 1_000_000_000;
 /// Purposes of the seed: what one of them draws does not change what the other draws.
@@ -27,21 +33,14 @@ pub struct LinkDirection {
     pub ecn: Option<EcnMarking>,
 }
 
-/// When a queue marks the packets that join it, by the bytes in front of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EcnMarking {
-    /// Always when there are more than so many bytes.
-    Above(u64),
-    /// As switches do for DCQCN (random early detection by the present length): no packet up to `min_bytes`,
-    /// all above `max_bytes`, and between the two with a probability that grows from 0 to `most_ppm`.
-    Ramp {
-        /// Up to here no packet is marked.
-        min_bytes: u64,
-        /// Above this each packet is marked.
-        max_bytes: u64,
-        /// Probability at `max_bytes`, in parts per million.
-        most_ppm: u32,
-    },
+/// The link of a device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Link {
+    /// From the device into the network. The queue is the adapter's: a full one makes the device wait, and it
+    /// marks nothing.
+    pub egress: LinkDirection,
+    /// From the network to the device. The queue is that of the switch: what does not fit is lost.
+    pub ingress: LinkDirection,
 }
 
 /// The queue in front of one direction of a link, and what is on its way.
@@ -79,6 +78,40 @@ impl fmt::Display for QueueFull {
 
 impl std::error::Error for QueueFull {}
 
+impl Link {
+    /// A link whose directions are the same, but that only the queue of the switch marks.
+    pub fn both(direction: LinkDirection) -> Link {
+        Link { egress: LinkDirection { ecn: None, ..direction }, ingress: direction }
+    }
+
+    /// What settings say; nothing if they say nothing of a link.
+    pub fn of(settings: &LinkSettings) -> Option<Link> {
+        let way = |way: &WaySettings| LinkDirection {
+            rate_bits_per_second: way.rate_bits_per_second,
+            delay_ns: way.delay_ns.unwrap_or(0),
+            jitter_ns: way.jitter_ns.unwrap_or(0),
+            seed: 0,
+            queue_bytes: way.queue_bytes,
+            ecn: way.ecn,
+        };
+        let link = Link { egress: way(&settings.egress), ingress: way(&settings.ingress) };
+        (!link.egress.is_none() || !link.ingress.is_none()).then_some(link)
+    }
+
+    /// The same with seeds that are mixed with a seed and a name, so that two devices do not draw the same.
+    #[must_use]
+    pub(crate) fn seeded(mut self, seed: u64, name: &str) -> Link {
+        for (way, of_way) in [(b'e', &mut self.egress), (b'i', &mut self.ingress)] {
+            let mut hasher = FnvHasher::default();
+            hasher.write(name.as_bytes());
+            hasher.write(&[0xff, way]);
+            hasher.write(&seed.to_le_bytes());
+            of_way.seed ^= hasher.finish();
+        }
+        self
+    }
+}
+
 impl LinkDirection {
     /// No link: infinitely fast, without delay.
     pub const NONE: LinkDirection = LinkDirection {
@@ -89,6 +122,11 @@ impl LinkDirection {
         queue_bytes: None,
         ecn: None,
     };
+
+    /// Whether packets pass at once.
+    pub(super) fn is_none(&self) -> bool {
+        self.rate_bits_per_second.is_none() && self.delay_ns == 0 && self.jitter_ns == 0
+    }
 
     /// How long it takes to send so many bytes, in ns, rounded up.
     pub fn transmission_ns(&self, wire_bytes: u64) -> u64 {

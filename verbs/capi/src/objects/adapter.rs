@@ -27,6 +27,7 @@ use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
+use pumice_device::port::Link;
 use pumice_device::settings::{Log, MAX_DEVICES, Settings};
 use pumice_device::shuffle::ShuffleOptions;
 use pumice_transport::types::WorkCompletion;
@@ -84,6 +85,7 @@ impl Adapter {
             asks_about_calls: false,
             tag: Some(tag),
             shuffle: settings.shuffle.map(|seed| ShuffleOptions { seed, placement: profile.placement }),
+            link: Link::of(&description.link),
             capture: capture::source(settings, device),
             trace: trace::source(settings, device),
             hca: config,

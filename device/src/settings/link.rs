@@ -1,0 +1,200 @@
+//! What settings and profiles say about a device's link.
+
+use serde::{Deserialize, Deserializer, de};
+
+use super::quantity::{rate, size};
+use crate::faults::time_ns;
+use crate::ground::marking::EcnMarking;
+use crate::ground::probability::probability_ppm;
+
+/// Longest delay, and longest jitter.
+const MOST_NS: u64 = 10_000_000_000;
+/// A queue has room for two packets of the longest kind at least.
+const QUEUE_BYTES: std::ops::RangeInclusive<u64> = 9 << 10..=64 << 20;
+const WORDS: &str = "rate, delay, jitter, queue and ecn, and the same behind egress. or ingress.";
+
+/// The two directions of a link, as far as something is said of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LinkSettings {
+    /// From the device into the network.
+    pub egress: WaySettings,
+    /// From the network to the device.
+    pub ingress: WaySettings,
+}
+
+/// One direction of a link, as far as something is said of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WaySettings {
+    /// Bits in a second.
+    pub rate_bits_per_second: Option<u64>,
+    /// From the last bit sent to arrival.
+    pub delay_ns: Option<u64>,
+    /// Random addition to the delay, up to this.
+    pub jitter_ns: Option<u64>,
+    /// What waits and is being sent.
+    pub queue_bytes: Option<u64>,
+    /// Which packets are marked; only of ingress.
+    pub ecn: Option<EcnMarking>,
+}
+
+impl LinkSettings {
+    /// What one line says: `rate=10Gbit,delay=5us,ingress.queue=256KiB`.
+    ///
+    /// # Errors
+    /// A sentence that names the part that is wrong.
+    pub fn parse(text: &str) -> Result<LinkSettings, String> {
+        let mut parts = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (word, value) = part.split_once('=').ok_or_else(|| {
+                format!("{part:?} says nothing of a link: write it as rate=10Gbit,delay=5us")
+            })?;
+            parts.push((word.trim().to_owned(), value.trim().to_owned()));
+        }
+        LinkSettings::of_parts(parts)
+    }
+
+    /// What words and their values say. What is said of one direction goes before what is said of both.
+    fn of_parts(mut parts: Vec<(String, String)>) -> Result<LinkSettings, String> {
+        let mut link = LinkSettings::default();
+        parts.sort_by_key(|(word, _)| word.contains('.'));
+        for (word, value) in &parts {
+            link.set(word, value).map_err(|problem| format!("{word}={value}: {problem}"))?;
+        }
+        Ok(link)
+    }
+
+    fn set(&mut self, word: &str, value: &str) -> Result<(), String> {
+        match word.split_once('.') {
+            Some(("egress", "ecn")) => Err("the adapter's own queue, that of egress, marks nothing: \
+                                            write ingress.ecn, or ecn"
+                .to_owned()),
+            Some(("egress", of_way)) => self.egress.set(of_way, value),
+            Some(("ingress", of_way)) => self.ingress.set(of_way, value),
+            Some(_) => Err(format!("a link has the words {WORDS}")),
+            None if word == "ecn" => self.ingress.set(word, value),
+            None => {
+                self.egress.set(word, value)?;
+                self.ingress.set(word, value)
+            }
+        }
+    }
+
+    /// The same, where it says nothing what `other` says.
+    #[must_use]
+    pub fn or(&self, other: &LinkSettings) -> LinkSettings {
+        LinkSettings { egress: self.egress.or(&other.egress), ingress: self.ingress.or(&other.ingress) }
+    }
+
+    /// Checks what only makes sense together.
+    ///
+    /// # Errors
+    /// The sentence.
+    pub fn check(&self) -> Result<(), String> {
+        for (name, way) in [("egress", &self.egress), ("ingress", &self.ingress)] {
+            if way.rate_bits_per_second.is_none() {
+                let alone = [(way.queue_bytes.is_some(), "queue"), (way.ecn.is_some(), "ecn")];
+                if let Some((_, word)) = alone.iter().find(|(is_said, _)| *is_said) {
+                    return Err(format!(
+                        "{name} has {word} and no rate, so no queue comes about: say a \
+                         rate, such as rate=10Gbit"
+                    ));
+                }
+            }
+            let least_bytes = match way.ecn {
+                Some(EcnMarking::Above(bytes)) => bytes,
+                Some(EcnMarking::Ramp { min_bytes, .. }) => min_bytes,
+                None => continue,
+            };
+            if let Some(queue_bytes) = way.queue_bytes.filter(|queue_bytes| *queue_bytes <= least_bytes) {
+                return Err(format!(
+                    "ecn marks above {least_bytes} bytes, and the queue has {queue_bytes}: no packet would \
+                     be marked; say a smaller ecn or a longer queue"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl WaySettings {
+    fn set(&mut self, word: &str, value: &str) -> Result<(), String> {
+        match word {
+            "rate" => self.rate_bits_per_second = Some(rate(value)?),
+            "delay" => self.delay_ns = Some(time(value)?),
+            "jitter" => self.jitter_ns = Some(time(value)?),
+            "queue" => self.queue_bytes = Some(queue(value)?),
+            "ecn" => self.ecn = Some(ecn(value)?),
+            _ => return Err(format!("a link has the words {WORDS}")),
+        }
+        Ok(())
+    }
+
+    fn or(&self, other: &WaySettings) -> WaySettings {
+        WaySettings {
+            rate_bits_per_second: self.rate_bits_per_second.or(other.rate_bits_per_second),
+            delay_ns: self.delay_ns.or(other.delay_ns),
+            jitter_ns: self.jitter_ns.or(other.jitter_ns),
+            queue_bytes: self.queue_bytes.or(other.queue_bytes),
+            ecn: self.ecn.or(other.ecn),
+        }
+    }
+}
+
+fn time(value: &str) -> Result<u64, String> {
+    time_ns(value).and_then(|ns| {
+        if ns <= MOST_NS { Ok(ns) } else { Err(format!("{value} is too long: write at most 10s")) }
+    })
+}
+
+fn queue(value: &str) -> Result<u64, String> {
+    size(value)
+        .filter(|bytes| QUEUE_BYTES.contains(bytes))
+        .ok_or_else(|| format!("{value} is no size from 9KiB to 64MiB: write it as 256KiB"))
+}
+
+/// `64KiB`, or as switches have it for DCQCN: `20KiB..200KiB@10%`.
+fn ecn(value: &str) -> Result<EcnMarking, String> {
+    let wrong = || {
+        format!("{value} is no threshold: write it as 64KiB, or as 20KiB..200KiB@10% for a share that grows")
+    };
+    let Some((from, rest)) = value.split_once("..") else {
+        return size(value).map(EcnMarking::Above).ok_or_else(wrong);
+    };
+    let (to, share) = rest.split_once('@').ok_or_else(wrong)?;
+    let (min_bytes, max_bytes) = (size(from).ok_or_else(wrong)?, size(to).ok_or_else(wrong)?);
+    if max_bytes < min_bytes {
+        return Err(format!("{value} ends before it begins: write the smaller size first"));
+    }
+    let most_ppm = probability_ppm(share).map_err(|problem| format!("{share}: {problem}"))?;
+    Ok(EcnMarking::Ramp { min_bytes, max_bytes, most_ppm })
+}
+
+impl<'de> Deserialize<'de> for LinkSettings {
+    /// A table of texts, in which `egress` and `ingress` are such tables.
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<LinkSettings, D::Error> {
+        let mut parts = Vec::new();
+        let mut take = |word: String, value: &toml::Value| match value.as_str() {
+            Some(text) => {
+                parts.push((word, text.to_owned()));
+                Ok(())
+            }
+            None => Err(de::Error::custom(format!(
+                "{word} of a link is a text with a unit, such as rate = \"10Gbit\" or delay = \"5us\""
+            ))),
+        };
+        for (word, value) in toml::Table::deserialize(input)? {
+            let Some(table) = value.as_table() else {
+                take(word, &value)?;
+                continue;
+            };
+            for (of_way, value) in table {
+                take(format!("{word}.{of_way}"), value)?;
+            }
+        }
+        LinkSettings::of_parts(parts).map_err(|problem| de::Error::custom(format!("link: {problem}")))
+    }
+}
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

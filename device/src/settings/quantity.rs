@@ -1,0 +1,65 @@
+//! Rates and sizes as people write them.
+
+/// A number in front, and the unit behind it. Signs, "inf" and "nan" are no numbers.
+fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let (_, scale) = units.iter().find(|(name, _)| *name == unit.trim_start())?;
+    Some(number.parse::<f64>().ok()? * scale)
+}
+
+/// A rate in bits per second, from 1 Kbit to 10 Tbit.
+pub(super) fn rate(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, f64); 8] = [
+        ("Kbit", 1e3),
+        ("Mbit", 1e6),
+        ("Gbit", 1e9),
+        ("Tbit", 1e12),
+        ("K", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+    ];
+    let bits = text.trim().strip_suffix("/s").unwrap_or(text);
+    scaled(bits, &UNITS)
+        .filter(|rate| (1e3..=1e13).contains(rate))
+        .map(|rate| rate.round() as u64)
+        .ok_or_else(|| {
+            format!("{text} is no rate from 1Kbit to 10Tbit in a second: write it as 10Gbit or 100Mbit")
+        })
+}
+
+/// A size in bytes.
+pub(super) fn size(text: &str) -> Option<u64> {
+    const UNITS: [(&str, f64); 8] = [
+        ("", 1.0),
+        ("KiB", 1024.0),
+        ("MiB", 1_048_576.0),
+        ("GiB", 1_073_741_824.0),
+        ("B", 1.0),
+        ("K", 1024.0),
+        ("M", 1_048_576.0),
+        ("G", 1_073_741_824.0),
+    ];
+    scaled(text, &UNITS).filter(|bytes| *bytes < 1e15).map(|bytes| bytes.round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_and_sizes_have_units() {
+        let rates = ["10Gbit", "2.5G", "100 Mbit/s", "1Kbit", "10Tbit"].map(|text| rate(text).unwrap());
+        assert_eq!(rates, [10_000_000_000, 2_500_000_000, 100_000_000, 1_000, 10_000_000_000_000]);
+        for text in ["", "10", "-1G", "0Gbit", "11Tbit", "fast", "1e3G", "1..2G", "10GB", "999"] {
+            assert!(rate(text).is_err_and(|error| error.starts_with(text)), "{text}");
+        }
+        let sizes = ["256KiB", "64", "1.5 MiB", "1G", "8K"].map(|text| size(text).unwrap());
+        assert_eq!(sizes, [262_144, 64, 1_572_864, 1 << 30, 8_192]);
+        for text in ["", "-1", "64Kbit", "x", "nan", "999999999G"] {
+            assert_eq!(size(text), None, "{text}");
+        }
+    }
+}
