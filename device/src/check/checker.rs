@@ -21,6 +21,8 @@ pub type Capture = fn(&mut Vec<u64>);
 pub struct Checker {
     capture: Capture,
     stacks: Stacks,
+    /// Return addresses of the stack that is being captured; its memory is used again.
+    addresses: Vec<u64>,
     findings: Findings,
     pub(super) objects: Objects,
     /// By handle.
@@ -71,6 +73,7 @@ impl Checker {
         Checker {
             capture,
             stacks: Stacks::default(),
+            addresses: Vec::new(),
             findings: Findings::default(),
             objects: Objects::default(),
             cqs: BTreeMap::new(),
@@ -97,9 +100,9 @@ impl Checker {
 
     /// Where the calling thread is.
     pub(super) fn here(&mut self) -> Stack {
-        let mut addresses = Vec::new();
-        (self.capture)(&mut addresses);
-        self.stacks.keep(&addresses)
+        self.addresses.clear();
+        (self.capture)(&mut self.addresses);
+        self.stacks.keep(&self.addresses)
     }
 
     pub(super) fn found(&mut self, kind: &'static Kind, found: Found) {

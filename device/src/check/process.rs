@@ -90,6 +90,9 @@ impl Checker {
             }
             _ => {}
         }
+        if address == 0 || self.objects.at(address).is_some() {
+            return false;
+        }
         self.used(address, call);
         self.objects.gone(address).is_some()
     }

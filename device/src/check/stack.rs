@@ -1,5 +1,6 @@
 //! Call stacks as return addresses. Equal ones share their memory.
 
+use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -9,6 +10,8 @@ use fnv::FnvBuildHasher;
 pub const MAX_FRAMES: usize = 24;
 /// Different stacks that are kept; later ones are empty.
 const MAX_STACKS: usize = 4096;
+/// Stacks that are compared before all others.
+const LATEST: usize = 4;
 
 /// Where something was done, as the return addresses of the program's frames, innermost first; empty if it is
 /// not known.
@@ -27,21 +30,41 @@ impl Stack {
     }
 }
 
+impl Borrow<[u64]> for Stack {
+    fn borrow(&self) -> &[u64] {
+        &self.0
+    }
+}
+
 /// All stacks that were captured.
 #[derive(Debug, Default)]
-pub(super) struct Stacks(HashSet<Stack, FnvBuildHasher>);
+pub(super) struct Stacks {
+    known: HashSet<Stack, FnvBuildHasher>,
+    /// Those that were looked for last, because a program is in few places again and again.
+    latest: [Stack; LATEST],
+    oldest: usize,
+}
 
 impl Stacks {
     /// The stack with these addresses, of which the first [`MAX_FRAMES`] count.
     pub(super) fn keep(&mut self, addresses: &[u64]) -> Stack {
-        let stack = Stack(addresses.iter().take(MAX_FRAMES).copied().collect());
-        if let Some(known) = self.0.get(&stack) {
+        let addresses = addresses.get(..MAX_FRAMES).unwrap_or(addresses);
+        if let Some(known) = self.latest.iter().find(|known| known.addresses() == addresses) {
             return known.clone();
         }
-        if self.0.len() >= MAX_STACKS {
-            return Stack::default();
+        let stack = match self.known.get(addresses) {
+            Some(known) => known.clone(),
+            None if self.known.len() >= MAX_STACKS => return Stack::default(),
+            None => {
+                let stack = Stack(addresses.into());
+                self.known.insert(stack.clone());
+                stack
+            }
+        };
+        if let Some(place) = self.latest.get_mut(self.oldest) {
+            *place = stack.clone();
         }
-        self.0.insert(stack.clone());
+        self.oldest = (self.oldest + 1) % LATEST;
         stack
     }
 }

@@ -18,6 +18,20 @@ pub(super) fn load(source: u64, out: &mut [u8]) {
     }
 }
 
+/// Copies ranges (process address, bytes) of registered memory one behind the other to the front of `out`; false
+/// if `out` is too short.
+///
+/// # Safety
+/// All ranges can be read, as `RegionTable::register` requires of registered memory.
+pub unsafe fn read_registered(ranges: &[(u64, usize)], mut out: &mut [u8]) -> bool {
+    for (address, bytes) in ranges {
+        let Some((now, rest)) = out.split_at_mut_checked(*bytes) else { return false };
+        load(*address, now);
+        out = rest;
+    }
+    true
+}
+
 /// Copies `data` into application memory at `target`, the last aligned word last.
 #[inline]
 pub(super) fn store(target: u64, data: &[u8]) {

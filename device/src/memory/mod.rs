@@ -23,6 +23,7 @@ mod window;
 mod window_type;
 
 pub use advice::{Advice, PageRange};
+pub use copy::read_registered;
 pub use device_memory::{DeviceMemory, DeviceMemoryPool};
 pub use mapping::check_mapped;
 pub use mapping_check::MappingCheck;

@@ -54,7 +54,8 @@ const MAX_RANGES: usize = 64;
 
 /// Copies ranges (process address, bytes) one behind the other to the front of `out`, at most 64 of them.
 /// False: one of them is not mapped, or the kernel does not let the process ask; then `out` is partly filled.
-pub fn read_mapped(ranges: &[(u64, usize)], out: &mut [u8]) -> bool {
+/// `process`: the number of this process, which takes a system call to know.
+pub fn read_mapped(process: u32, ranges: &[(u64, usize)], out: &mut [u8]) -> bool {
     let wanted = ranges.iter().fold(0_usize, |sum, (_, bytes)| sum.saturating_add(*bytes));
     if ranges.len() > MAX_RANGES || wanted > out.len() || !is_available() {
         return false;
@@ -65,8 +66,9 @@ pub fn read_mapped(ranges: &[(u64, usize)], out: &mut [u8]) -> bool {
     }
     let local = iovec { iov_base: out.as_mut_ptr().cast(), iov_len: wanted };
     let count = ranges.len() as libc::c_ulong;
+    let Ok(process) = libc::pid_t::try_from(process) else { return false };
     // SAFETY: `local` is part of the exclusive `out`. The kernel checks `remote`, and only reads there.
-    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, remote.as_ptr(), count, 0) };
+    let copied = unsafe { libc::process_vm_readv(process, &local, 1, remote.as_ptr(), count, 0) };
     finished(copied, wanted).is_ok()
 }
 
@@ -151,7 +153,8 @@ mod tests {
             assert_eq!(back, data, "{length} bytes at {offset}");
         }
         let mut out = [1; 16];
-        assert!(read_mapped(&[(base, 8), (base + page, 8)], &mut out));
+        let own = std::process::id();
+        assert!(read_mapped(own, &[(base, 8), (base + page, 8)], &mut out));
         for (ranges, what) in [
             (&[(base, 8), (base + 2 * page - 4, 8)][..], "not mapped"),
             (&[(base, 17)][..], "too long"),
@@ -159,7 +162,7 @@ mod tests {
             (&[(base, 0); MAX_RANGES + 1][..], "too many"),
             (&[(u64::MAX, 8)][..], "beyond the end"),
         ] {
-            assert!(!read_mapped(ranges, &mut out), "{what}");
+            assert!(!read_mapped(own, ranges, &mut out), "{what}");
         }
         let mut out = [1; 16];
         assert_eq!(load(base + page, &mut out), Ok(()));

@@ -20,6 +20,9 @@ impl Checker {
 
     pub(super) fn tell_bounds(&mut self) {
         let Some(watch) = self.memory.watch else { return };
+        if !self.memory.requests.has_changed() {
+            return;
+        }
         let bounds = self.memory.requests.bounds();
         if bounds != self.memory.bounds {
             self.memory.bounds = bounds;

@@ -11,15 +11,32 @@ use super::super::checker::Checker;
 use super::super::stack::Stack;
 use super::payload::{Contents, Read};
 use super::regions::Region;
-use super::requests::{Part, Posted, QueueId, Role};
+use super::requests::{Part, Parts, Posted, QueueId, Role};
 use super::span::Span;
 use super::state::OwnStack;
 use crate::event::Event;
+
+/// A request that is being posted, as [`Posted`] has it.
+struct Post<'a> {
+    queue: QueueId,
+    number: u64,
+    wr_id: u64,
+    role: Role,
+    sges: &'a [Sge],
+    end_psn: Psn,
+    is_signaled: bool,
+    is_one_packet: bool,
+}
 
 impl Checker {
     /// Memory is read like this, to see whether it changes; without it, no contents are looked at.
     pub fn reads_memory_by(&mut self, read: Read) {
         self.memory.reader.read = Some(read);
+    }
+
+    /// Memory that the device copies at the same moment is read like this; without it, as other memory.
+    pub fn reads_mapped_memory_by(&mut self, read: Read) {
+        self.memory.reader.read_at_once = Some(read);
     }
 
     /// The stack of the calling thread is known like this; without it, no buffer is said to be on one.
@@ -74,7 +91,17 @@ impl Checker {
                     return self.memory.requests.pass(queue, *message);
                 }
                 let role = if opcode.info().data.is_sent() { Role::Payload } else { Role::Answer };
-                self.post(queue, *message, *wr_id, role, request.sges, psn.plus(*packet_count), *signaled);
+                let is_ready = self.qps.get(&number).is_some_and(|qp| qp.state == QpState::Rts);
+                self.post(&Post {
+                    queue,
+                    number: *message,
+                    wr_id: *wr_id,
+                    role,
+                    sges: request.sges,
+                    end_psn: psn.plus(*packet_count),
+                    is_signaled: *signaled,
+                    is_one_packet: *packet_count == 1 && role == Role::Payload && is_ready,
+                });
             }
             QpEvent::RecvPosted { request } => self.receive_posted_to(QueueId::Receives(number), request),
             QpEvent::PacketSent { identity, psn, .. } if identity.side == Side::Requester => {
@@ -83,8 +110,7 @@ impl Checker {
             QpEvent::PacketReceived { opcode, .. } => self.packet_came(qp, *opcode),
             QpEvent::RemoteAccess { range, ends, .. } => self.peer_stores(number, range, *ends),
             QpEvent::RemoteWriteEnded { .. } => {
-                let named = self.memory.named.get_mut(&number);
-                if let Some(span) = named.and_then(|(_, span)| span.take()) {
+                if let Some(span) = self.memory.arriving.remove(&number) {
                     self.look_at_stored(number, span);
                 }
             }
@@ -95,7 +121,7 @@ impl Checker {
             | QpEvent::Logged(Cause::MessageDropped { reason, detail, .. }) => {
                 let named = match detail {
                     Detail::Remote(range) => Some(*range),
-                    _ => self.memory.named.get(&number).map(|(range, _)| *range),
+                    _ => self.memory.named.get(&number).copied(),
                 };
                 if let Some(range) = named {
                     self.key_refused(number, reason, &range);
@@ -107,7 +133,16 @@ impl Checker {
 
     fn receive_posted_to(&mut self, queue: QueueId, request: &RecvRequest<'_>) {
         let number = self.memory.requests.next_number(queue);
-        self.post(queue, number, request.wr_id, Role::Receive, request.sges, Psn::new(0), true);
+        self.post(&Post {
+            queue,
+            number,
+            wr_id: request.wr_id,
+            role: Role::Receive,
+            sges: request.sges,
+            end_psn: Psn::new(0),
+            is_signaled: true,
+            is_one_packet: false,
+        });
     }
 
     /// Payload was copied from these buffers, whose keys do not count: the program has prepared it there, and
@@ -125,7 +160,7 @@ impl Checker {
     }
 
     /// The buffers of a request, if all of them are in regions that are known.
-    fn parts_of(&self, sges: &[Sge]) -> Option<Vec<Part>> {
+    fn parts_of(&self, sges: &[Sge]) -> Option<Parts> {
         let used = sges.iter().filter(|sge| sge.length > 0);
         used.map(|sge| {
             let span = self.memory.regions.locate(sge.lkey, sge.address, sge.length.into())?;
@@ -134,17 +169,8 @@ impl Checker {
         .collect()
     }
 
-    #[expect(clippy::too_many_arguments, reason = "they are the fields of a new record")]
-    fn post(
-        &mut self,
-        queue: QueueId,
-        number: u64,
-        wr_id: u64,
-        role: Role,
-        sges: &[Sge],
-        end_psn: Psn,
-        is_signaled: bool,
-    ) {
+    fn post(&mut self, post: &Post<'_>) {
+        let Post { queue, number, wr_id, role, sges, end_psn, is_signaled, is_one_packet } = *post;
         let parts = self.parts_of(sges).filter(|parts| !parts.is_empty());
         let Some(parts) = parts else { return self.memory.requests.pass(queue, number) };
         let place = self.here();
@@ -158,6 +184,7 @@ impl Checker {
             parts,
             place,
             end_psn,
+            is_one_packet,
             is_signaled,
             is_on_stack,
             at_post: Contents::Unknown,
@@ -173,7 +200,10 @@ impl Checker {
             self.poison(&posted);
         }
         if role == Role::Payload || (role == Role::Receive && !posted.is_shared) {
-            posted.at_post = self.memory.reader.contents(posted.spans());
+            posted.at_post = match posted.is_one_packet {
+                true => self.memory.reader.contents_of_mapped(posted.spans()),
+                false => self.memory.reader.contents(posted.spans()),
+            };
         }
         self.memory.requests.add(posted);
     }
@@ -181,8 +211,7 @@ impl Checker {
     /// Marks a new request if the device stores something in its buffers that other requests use as well, or
     /// the other way round; and the others.
     fn share(&mut self, posted: &mut Posted) {
-        let arriving = |span: &Option<Span>| span.is_some_and(|span| posted.overlaps(span));
-        posted.is_shared = self.memory.named.values().any(|(_, span)| arriving(span));
+        posted.is_shared = self.memory.arriving.values().any(|span| posted.overlaps(*span));
         if let [Part { span, .. }] = posted.parts.as_slice()
             && let Some(alike) = self.memory.requests.newest_alike(posted.role, *span)
         {
@@ -194,7 +223,8 @@ impl Checker {
             posted.meets_another = alike.meets_another;
             return;
         }
-        for Part { span, .. } in posted.parts.clone() {
+        for part in 0..posted.parts.len() {
+            let Some(Part { span, .. }) = posted.parts.get(part).copied() else { break };
             for identity in self.memory.requests.overlapping(span) {
                 let Some(other) = self.memory.requests.at_mut(identity) else { continue };
                 if posted.role != Role::Payload || other.role != Role::Payload {
@@ -217,6 +247,7 @@ impl Checker {
         }
         let contents = match posted.is_shared {
             true => Contents::Unknown,
+            false if posted.is_one_packet => self.memory.reader.contents_of_mapped(posted.spans()),
             false => self.memory.reader.contents(posted.spans()),
         };
         if let Some(posted) = self.memory.requests.at_mut(identity) {
@@ -241,8 +272,12 @@ impl Checker {
                 posted.written = span.filter(|_| posted.role == Role::Receive).or(posted.written);
             }
         }
-        self.memory.named.insert(qp, (*range, span.filter(|_| !ends)));
+        self.memory.named.insert(qp, *range);
+        self.memory.arriving.remove(&qp);
         if let Some(span) = span {
+            if !ends {
+                self.memory.arriving.insert(qp, span);
+            }
             self.look_at_stored(qp, span);
         }
     }
@@ -288,19 +323,11 @@ impl Checker {
 
     /// The peer has acknowledged what is before a PSN.
     fn acknowledged(&mut self, qp: u32, before: Psn) {
-        let queue = QueueId::Sends(qp);
-        let mut over = Vec::new();
-        for identity in self.memory.requests.from(queue, 0) {
-            let Some(posted) = self.memory.requests.at(identity) else { continue };
-            if before.is_before(posted.end_psn) {
-                break;
-            }
-            if !posted.is_settled && !posted.is_signaled && posted.role == Role::Payload {
-                over.push(identity);
-            }
-        }
-        for identity in over {
+        for identity in self.memory.requests.acknowledge(QueueId::Sends(qp), before) {
             let Some(posted) = self.memory.requests.at_mut(identity) else { continue };
+            if posted.is_settled || posted.is_signaled || posted.role != Role::Payload {
+                continue;
+            }
             posted.is_settled = true;
             let posted = posted.clone();
             self.look_at_payload(&posted);
@@ -342,6 +369,7 @@ impl Checker {
         self.memory.requests.drop_queue(QueueId::Sends(qp));
         self.memory.requests.drop_queue(QueueId::Receives(qp));
         self.memory.named.remove(&qp);
+        self.memory.arriving.remove(&qp);
         self.memory.taken.remove(&qp);
         self.memory.landed.retain(|one| one.queue_pair() != Some(qp));
     }
@@ -350,6 +378,7 @@ impl Checker {
     pub(in crate::check) fn memory_forked(&mut self) {
         self.memory.requests.clear();
         self.memory.named.clear();
+        self.memory.arriving.clear();
         self.memory.taken.clear();
         self.tell_bounds();
         self.memory.landed.clear();

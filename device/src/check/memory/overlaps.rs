@@ -3,6 +3,7 @@
 //! right.
 
 use pumice_transport::types::WorkCompletion;
+use smallvec::SmallVec;
 
 use super::super::checker::{Checker, Found, related};
 use super::super::kind::{BUFFERS_OVERLAP, Kind, WRITE_INTO_POSTED};
@@ -15,8 +16,8 @@ use super::state::Landed;
 const MAX_LANDED: usize = 64;
 
 /// The first bytes of ranges.
-fn first_of(spans: impl Iterator<Item = Span>, mut bytes: u64) -> Vec<Span> {
-    let mut first = Vec::new();
+fn first_of(spans: impl Iterator<Item = Span>, mut bytes: u64) -> SmallVec<[Span; 2]> {
+    let mut first = SmallVec::new();
     for span in spans {
         let now = bytes.min(span.bytes());
         if now > 0 {
@@ -64,7 +65,7 @@ impl Checker {
 
     /// A message begins to come into the buffers of a request: what they hold now is what is lost.
     pub(super) fn look_before_message(&mut self, posted: &Posted) {
-        let spans: Vec<Span> = posted.spans().collect();
+        let spans: SmallVec<[Span; 2]> = posted.spans().collect();
         let Some(place) = self.landed_in(&spans) else { return };
         let Some(landed) = self.memory.landed.get_mut(place) else { return };
         landed.contents = self.memory.reader.contents(landed.spans.iter().copied());

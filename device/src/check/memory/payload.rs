@@ -32,6 +32,8 @@ pub(super) enum Contents {
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     pub(super) read: Option<Read>,
+    /// As `read`, of memory that is known to be mapped.
+    pub(super) read_at_once: Option<Read>,
     ranges: Vec<(u64, usize)>,
     bytes: Vec<u8>,
 }
@@ -39,7 +41,17 @@ pub(super) struct Reader {
 impl Reader {
     /// What these ranges hold together.
     pub(super) fn contents(&mut self, spans: impl Iterator<Item = Span> + Clone) -> Contents {
-        let Some(read) = self.read else { return Contents::Unknown };
+        self.contents_by(self.read, spans)
+    }
+
+    /// As [`Reader::contents`], of memory that the device itself is about to copy, or has just copied, without
+    /// a look at its mapping.
+    pub(super) fn contents_of_mapped(&mut self, spans: impl Iterator<Item = Span> + Clone) -> Contents {
+        self.contents_by(self.read_at_once.or(self.read), spans)
+    }
+
+    fn contents_by(&mut self, read: Option<Read>, spans: impl Iterator<Item = Span> + Clone) -> Contents {
+        let Some(read) = read else { return Contents::Unknown };
         let total: u64 = spans.clone().map(Span::bytes).sum();
         self.ranges.clear();
         if total <= MAX_BYTES {

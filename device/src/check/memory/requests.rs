@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use fnv::FnvBuildHasher;
 use pumice_transport::wire::Psn;
+use smallvec::SmallVec;
 
 use super::super::stack::Stack;
 use super::payload::Contents;
@@ -54,6 +55,12 @@ pub(super) struct Part {
     pub(super) span: Span,
 }
 
+/// The buffers of a request.
+pub(super) type Parts = SmallVec<[Part; 2]>;
+
+/// Identities of requests, of which there are few at a time.
+pub(super) type Identities = SmallVec<[u64; 8]>;
+
 /// A posted request.
 #[derive(Debug, Clone)]
 pub(super) struct Posted {
@@ -62,10 +69,12 @@ pub(super) struct Posted {
     pub(super) number: u64,
     pub(super) wr_id: u64,
     pub(super) role: Role,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Parts,
     pub(super) place: Stack,
     /// The PSN after its last packet.
     pub(super) end_psn: Psn,
+    /// It is one packet of a connection: the device copies all of the payload when it makes the packet.
+    pub(super) is_one_packet: bool,
     pub(super) is_signaled: bool,
     /// All of it lies on the stack of the thread that posted it.
     pub(super) is_on_stack: bool,
@@ -103,6 +112,8 @@ impl Posted {
 struct Queue {
     posted: u64,
     ended: u64,
+    /// The peer has acknowledged all before this one.
+    acknowledged: u64,
     /// Numbers and identities, oldest first.
     list: VecDeque<(u64, u64)>,
 }
@@ -118,6 +129,8 @@ pub(super) struct Requests {
     longest: u64,
     /// Requests by the keys of their buffers.
     uses: HashMap<u32, u32, FnvBuildHasher>,
+    /// Requests came or went since that was asked last.
+    has_changed: bool,
 }
 
 impl Requests {
@@ -137,6 +150,7 @@ impl Requests {
         if self.entries.len() >= MAX_POSTED {
             return None;
         }
+        self.has_changed = true;
         let identity = self.next;
         self.next = self.next.wrapping_add(1);
         if let Some(queue) = self.queues.get_mut(&posted.queue) {
@@ -179,11 +193,20 @@ impl Requests {
         list.iter().map(|(_, identity)| *identity).take(MAX_LOOKS).find(is_it)
     }
 
-    /// The requests of a queue whose number is at least `from`, oldest first.
-    pub(super) fn from(&self, queue: QueueId, from: u64) -> impl Iterator<Item = u64> + '_ {
-        let list = self.queues.get(&queue).map(|queue| &queue.list);
-        let first = list.map_or(0, |list| list.partition_point(|(number, _)| *number < from));
-        list.into_iter().flat_map(move |list| list.range(first..)).map(|(_, identity)| *identity)
+    /// The peer acknowledges what is before a PSN: the requests of a queue that this says for the first time,
+    /// oldest first.
+    pub(super) fn acknowledge(&mut self, queue: QueueId, before: Psn) -> Identities {
+        let mut over = Identities::new();
+        let Some(known) = self.queues.get_mut(&queue) else { return over };
+        let first = known.list.partition_point(|(number, _)| *number < known.acknowledged);
+        for (number, identity) in known.list.range(first..) {
+            if self.entries.get(identity).is_some_and(|posted| before.is_before(posted.end_psn)) {
+                break;
+            }
+            known.acknowledged = number.wrapping_add(1);
+            over.push(*identity);
+        }
+        over
     }
 
     /// So many of the oldest requests of a queue end: those of them that are remembered.
@@ -191,7 +214,7 @@ impl Requests {
         let Some(known) = self.queues.get_mut(&queue) else { return Vec::new() };
         known.ended = known.ended.saturating_add(count).min(known.posted);
         let over = known.list.partition_point(|(number, _)| *number < known.ended);
-        let over: Vec<u64> = known.list.drain(..over).map(|(_, identity)| identity).collect();
+        let over: Identities = known.list.drain(..over).map(|(_, identity)| identity).collect();
         over.into_iter().filter_map(|identity| self.forget(identity)).collect()
     }
 
@@ -228,6 +251,7 @@ impl Requests {
 
     fn forget(&mut self, identity: u64) -> Option<Posted> {
         let posted = self.entries.remove(&identity)?;
+        self.has_changed = true;
         for part in &posted.parts {
             self.index.remove(&(part.span.start, identity));
             if let Some(uses) = self.uses.get_mut(&part.key) {
@@ -244,18 +268,18 @@ impl Requests {
     }
 
     /// Requests that use bytes of a range.
-    pub(super) fn overlapping(&self, span: Span) -> Vec<u64> {
+    pub(super) fn overlapping(&self, span: Span) -> Identities {
         self.overlapping_of(span, |_| true)
     }
 
     /// Those of them that send these bytes.
-    pub(super) fn sending(&self, span: Span) -> Vec<u64> {
+    pub(super) fn sending(&self, span: Span) -> Identities {
         self.overlapping_of(span, |role| role == Role::Payload)
     }
 
-    fn overlapping_of(&self, span: Span, is_wanted: impl Fn(Role) -> bool) -> Vec<u64> {
+    fn overlapping_of(&self, span: Span, is_wanted: impl Fn(Role) -> bool) -> Identities {
         let first = span.start.saturating_sub(self.longest);
-        let mut found: Vec<u64> = Vec::new();
+        let mut found = Identities::new();
         let near = self.index.range((first, 0)..(span.end, 0)).rev().take(MAX_LOOKS);
         for ((_, identity), (other, role)) in near {
             if is_wanted(*role) && other.overlaps(span) && !found.contains(identity) {
@@ -271,6 +295,11 @@ impl Requests {
         let ((_, identity), alike) = same_start.next_back()?;
         let identity = (*alike == (span, role)).then_some(*identity)?;
         self.entries.get_mut(&identity).filter(|one| one.parts.len() == 1)
+    }
+
+    /// Whether requests came or went since this was asked before.
+    pub(super) fn has_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
     }
 
     /// All memory that requests use lies from the one up to before the other.
@@ -304,6 +333,6 @@ impl Requests {
 
     /// This is a child process.
     pub(super) fn clear(&mut self) {
-        *self = Requests::default();
+        *self = Requests { has_changed: true, ..Requests::default() };
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use fnv::FnvBuildHasher;
 use pumice_transport::types::RemoteRange;
+use smallvec::SmallVec;
 
 use super::super::stack::Stack;
 use super::payload::{Contents, Reader};
@@ -31,9 +32,10 @@ pub(in crate::check) struct Memory {
     pub(super) bounds: (u64, u64),
     pub(super) regions: Regions,
     pub(super) requests: Requests,
-    /// By the number of the queue pair that serves it: what the latest request of the peer names, and where
-    /// that is while its packets arrive.
-    pub(super) named: HashMap<u32, (RemoteRange, Option<Span>), FnvBuildHasher>,
+    /// What the latest request of a peer names, by the number of the queue pair that serves it.
+    pub(super) named: HashMap<u32, RemoteRange, FnvBuildHasher>,
+    /// Where WRITEs of peers go of which packets arrive, by the numbers of the queue pairs.
+    pub(super) arriving: HashMap<u32, Span, FnvBuildHasher>,
     /// Receives of shared queues whose messages arrive, by the numbers of the queue pairs.
     pub(super) taken: HashMap<u32, u64, FnvBuildHasher>,
     /// Requests whose buffers overlap, and whose completions wait to be polled; oldest first.
@@ -46,7 +48,7 @@ pub(super) struct Landed {
     pub(super) queue: QueueId,
     pub(super) role: Role,
     pub(super) wr_id: u64,
-    pub(super) spans: Vec<Span>,
+    pub(super) spans: SmallVec<[Span; 2]>,
     pub(super) contents: Contents,
     pub(super) place: Stack,
 }

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pumice_device::check::{Checker, holding};
-use pumice_device::memory::{fill_mapped, on_demand_is_available, read_mapped};
+use pumice_device::memory::{fill_mapped, on_demand_is_available, read_mapped, read_registered};
 
 use super::stack;
 use crate::ground::environment;
+use crate::ground::process::own_process;
 
 const UNKNOWN: u8 = 0;
 const OFF: u8 = 1;
@@ -43,7 +44,10 @@ pub(super) fn checker() -> &'static Arc<Mutex<Checker>> {
         let looks_for_slow = settings.is_some_and(|settings| settings.looks_for_slow);
         let mut checker = Checker::new(stack::capture, looks_for_slow).with_switches(stack::switches);
         if on_demand_is_available() {
-            checker.reads_memory_by(read_mapped);
+            checker.reads_memory_by(|ranges, out| read_mapped(own_process(), ranges, out));
+            // SAFETY: the checker asks for payload of requests that the device has taken, which lies in registered
+            // memory, and which the device itself copies now.
+            checker.reads_mapped_memory_by(|ranges, out| unsafe { read_registered(ranges, out) });
         }
         checker.knows_stacks_by(stack::own_stack);
         if settings.is_some_and(|settings| settings.poisons) {

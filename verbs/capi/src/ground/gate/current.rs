@@ -7,6 +7,8 @@ use std::cell::Cell;
 pub(crate) struct Made {
     /// Its name; empty for one that is not looked at.
     pub(crate) call: &'static str,
+    /// Where it is counted.
+    pub(super) place: usize,
     /// Its ordinal among the calls of this name, from 1.
     pub(crate) ordinal: u64,
     /// The ordinal of its queue pair, where a rule asks for it.
@@ -16,7 +18,7 @@ pub(crate) struct Made {
 }
 
 /// A call that is not looked at.
-const QUIET: Made = Made { call: "", ordinal: 0, qp: None, is_met: false };
+const QUIET: Made = Made { call: "", place: 0, ordinal: 0, qp: None, is_met: false };
 
 thread_local! {
     static CURRENT: Cell<Option<Made>> = const { Cell::new(None) };

@@ -15,16 +15,33 @@ pub(in crate::ground) fn call_of(closure: &str) -> Option<String> {
     Some(if has_prefix { call.to_owned() } else { format!("ibv_{call}") })
 }
 
-/// Names that were asked for, by the address of the name of their closure.
+/// A call of which the name is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Name {
+    pub(super) call: &'static str,
+    /// The same for all closures of the call: names are counted from 0 as they are asked for.
+    pub(super) place: usize,
+}
+
+/// Names that were asked for.
 #[derive(Default)]
-pub(super) struct Names(HashMap<usize, Option<&'static str>, FnvBuildHasher>);
+pub(super) struct Names {
+    /// By the address of the name of their closure.
+    known: HashMap<usize, Option<Name>, FnvBuildHasher>,
+    calls: Vec<&'static str>,
+}
 
 impl Names {
     /// As [`call_of`].
-    pub(super) fn of(&mut self, closure: &'static str) -> Option<&'static str> {
-        *self.0.entry(closure.as_ptr().addr()).or_insert_with(|| {
-            // One for each call that the library has.
-            call_of(closure).map(|name| &*Box::leak(name.into_boxed_str()))
+    pub(super) fn of(&mut self, closure: &'static str) -> Option<Name> {
+        *self.known.entry(closure.as_ptr().addr()).or_insert_with(|| {
+            let name = call_of(closure)?;
+            let place = self.calls.iter().position(|call| *call == name).unwrap_or_else(|| {
+                // One for each call that the library has.
+                self.calls.push(Box::leak(name.into_boxed_str()));
+                self.calls.len() - 1
+            });
+            self.calls.get(place).map(|call| Name { call, place })
         })
     }
 }
@@ -72,7 +89,10 @@ mod tests {
             assert_eq!(call_of(closure).as_deref(), call, "{closure}");
         }
         let mut names = Names::default();
-        assert_eq!(names.of("a::poll_cq::{{closure}}"), Some("ibv_poll_cq"));
+        let poll = names.of("a::poll_cq::{{closure}}");
+        assert_eq!(poll, Some(Name { call: "ibv_poll_cq", place: 0 }));
+        assert_eq!(names.of("a::post_send::{{closure}}").map(|name| name.place), Some(1));
+        assert_eq!(names.of("b::poll_cq::{{closure}}::{{closure}}"), poll, "another closure of the call");
     }
 
     #[test]

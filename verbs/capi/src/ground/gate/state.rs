@@ -14,7 +14,7 @@ use super::about::About;
 use super::current::Made;
 use super::evidence::Evidence;
 use super::inventory;
-use super::names::Names;
+use super::names::{Name, Names};
 use super::report::Report;
 use super::watch::{Watch, look_at};
 use crate::ground::check;
@@ -27,13 +27,39 @@ use crate::ground::process::own_process;
 struct State {
     process: u32,
     names: Names,
-    counts: BTreeMap<&'static str, u64>,
+    counts: Counts,
     faults: CallFaults,
     /// What rules of the plan wait for.
     triggers: Arc<Triggers>,
     report: Option<Report>,
     /// The report of faults, once there are rules about calls.
     evidence: Option<Evidence>,
+}
+
+/// How often each call was made, by the places of their names.
+#[derive(Default)]
+struct Counts(Vec<(&'static str, u64)>);
+
+impl Counts {
+    /// One more; how many there are now.
+    fn add(&mut self, name: Name) -> u64 {
+        if self.0.len() <= name.place {
+            self.0.resize(name.place + 1, ("", 0));
+        }
+        let Some(place) = self.0.get_mut(name.place) else { return 0 };
+        *place = (name.call, place.1.saturating_add(1));
+        place.1
+    }
+
+    fn take_back(&mut self, place: usize) {
+        if let Some((_, count)) = self.0.get_mut(place) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    fn by_name(&self) -> BTreeMap<&'static str, u64> {
+        self.0.iter().copied().filter(|(call, _)| !call.is_empty()).collect()
+    }
 }
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
@@ -64,9 +90,7 @@ pub(super) fn enter(closure: &'static str, about: About) -> Option<(Made, CallFa
 pub(super) fn take_back(made: &Made) {
     let mut guard = lock();
     let Some(state) = guard.as_mut().filter(|_| !made.is_met) else { return };
-    if let Some(count) = state.counts.get_mut(made.call) {
-        *count = count.saturating_sub(1);
-    }
+    state.counts.take_back(made.place);
     state.faults.take_back(&CallKey { call: made.call, ordinal: made.ordinal, qp: made.qp });
 }
 
@@ -112,7 +136,7 @@ pub(super) fn farewell() {
         print_always(&format!("these rules of the fault plan never applied: {}", never.join(", ")));
     }
     if let Some(report) = &mut state.report {
-        report.ended(&state.counts, inventory::leftovers().as_deref());
+        report.ended(&state.counts.by_name(), inventory::leftovers().as_deref());
     }
 }
 
@@ -128,7 +152,7 @@ impl State {
         let tag = settings.map(|settings| settings.tag_of(std::env::args_os())).unwrap_or_default();
         let triggers = Triggers::new(&plan, &Clock::monotonic());
         let faults = CallFaults::new(&plan, &tag, &triggers);
-        let (names, counts) = (Names::default(), BTreeMap::new());
+        let (names, counts) = (Names::default(), Counts::default());
         let mut state = State { process, names, counts, faults, triggers, report, evidence: None };
         state.begin_evidence();
         state
@@ -136,8 +160,10 @@ impl State {
 
     /// That of this process: a fork counts from the beginning.
     fn of(known: &mut Option<State>, process: u32) -> &mut State {
-        let own = known.take().filter(|state| state.process == process);
-        known.insert(own.unwrap_or_else(|| State::new(process)))
+        if known.as_ref().is_some_and(|state| state.process != process) {
+            *known = None;
+        }
+        known.get_or_insert_with(|| State::new(process))
     }
 
     /// Begins the report of faults, if there are rules and it has not begun.
@@ -167,10 +193,9 @@ impl State {
         about: About,
         told: &mut Vec<String>,
     ) -> Option<(Made, CallFate)> {
-        let call = self.names.of(closure)?;
-        let count = self.counts.entry(call).or_default();
-        *count = count.saturating_add(1);
-        let ordinal = *count;
+        let name = self.names.of(closure)?;
+        let Name { call, place } = name;
+        let ordinal = self.counts.add(name);
         let asks = self.faults.need_queue_pairs();
         let qp = about.queue_pair.filter(|_| asks).and_then(|ordinal| ordinal(about.address));
         let (mut fate, mut is_met) = (CallFate::default(), false);
@@ -188,7 +213,7 @@ impl State {
                 }
             });
         }
-        Some((Made { call, ordinal, qp, is_met }, fate))
+        Some((Made { call, place, ordinal, qp, is_met }, fate))
     }
 }
 
