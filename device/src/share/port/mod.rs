@@ -262,8 +262,8 @@ impl<M: Medium> Port for SharedPort<M> {
     }
 
     fn medium_to(&self, peer: Peer) -> PeerMedium {
-        if !self.same_host.is_on() {
-            return PeerMedium::Udp("this process uses UDP only");
+        if let Some(why) = self.same_host.why_off() {
+            return PeerMedium::Udp(why);
         }
         if !self.backlog.as_ref().is_some_and(|backlog| backlog.is_here(peer)) {
             return PeerMedium::Udp("it is no process of this user in this network namespace");

@@ -26,7 +26,7 @@ use crate::share::progress::Looks;
 use crate::share::published::Published;
 use crate::share::registry::{Loaded, Registry};
 use crate::share::relay::Relay;
-use crate::share::same_host::SameHost;
+use crate::share::same_host::{NoRings, SameHost};
 use crate::share::services::Services;
 use crate::share::system::{self, GroupPort};
 use crate::share::{ShareError, elsewhere, folder, holders, process, published};
@@ -158,7 +158,12 @@ impl SharedPort {
             stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
         }
         let published = published_in(folder, config, process);
-        let same_host = SameHost::new(process, incarnation, config.udp_only || backlog.is_none());
+        let none = match (config.udp_only, &backlog) {
+            (true, _) => Some(NoRings::UdpOnly),
+            (false, None) => Some(NoRings::NoTable),
+            (false, Some(_)) => None,
+        };
+        let same_host = SameHost::new(process, incarnation, none);
         Ok(SharedPort {
             medium: udp,
             backlog,

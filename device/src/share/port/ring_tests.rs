@@ -7,6 +7,7 @@ use pumice_transport::path::Flow;
 use super::tests::{Folder, look, received, send};
 use super::*;
 use crate::port::wait_readable;
+use crate::share::folder;
 use crate::share::registry::Registry;
 use crate::share::relay::Asker;
 
@@ -202,6 +203,22 @@ fn a_process_that_wants_udp_only_takes_no_ring() {
     assert_eq!(received(&mut sender, 0, 1), [(sender.process.value(), 9)]);
     look(&mut sender, 0);
     assert!(!receiver.same_host.is_open(sender.process));
+}
+
+#[test]
+fn a_process_that_cannot_have_rings_says_why() {
+    let folder = Folder::new("no-table");
+    // What cannot be opened as a file: the processes exchange batches by UDP then.
+    drop(folder.open(folder.address(0), 4791));
+    let table = folder.0.join(folder::backlog_name(4791));
+    std::fs::remove_file(&table).unwrap();
+    std::fs::create_dir(&table).unwrap();
+    let port = folder.open_with_rings(folder.address(1), 4791);
+    let peer = Peer { address: folder.address(2), process: port.process };
+    let why = "this process cannot open the file in which processes find each other's rings";
+    assert_eq!(port.medium_to(peer), PeerMedium::Udp(why));
+    let port = folder.open(folder.address(3), 4791);
+    assert_eq!(port.medium_to(peer), PeerMedium::Udp("this process uses UDP only"), "its user says so");
 }
 
 #[test]

@@ -18,11 +18,13 @@ pub(in crate::share) enum Refusal {
     Broken = 3,
     /// It has too many rings.
     TooMany = 4,
+    /// It could not open what rings need.
+    Unable = 5,
 }
 
 impl Refusal {
     fn of(number: u64) -> Option<Refusal> {
-        let all = [Refusal::UdpOnly, Refusal::Memory, Refusal::Broken, Refusal::TooMany];
+        let all = [Refusal::UdpOnly, Refusal::Memory, Refusal::Broken, Refusal::TooMany, Refusal::Unable];
         all.into_iter().find(|refusal| *refusal as u64 == number)
     }
 }

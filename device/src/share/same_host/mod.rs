@@ -25,4 +25,4 @@ mod table;
 pub(super) use inbound::Inbound;
 pub(super) use message::is_message;
 pub(super) use outbound::{Put, Room};
-pub(super) use table::{SameHost, Says, Took};
+pub(super) use table::{NoRings, SameHost, Says, Took};

@@ -41,6 +41,7 @@ impl Closed {
             Closed::Refused(Refusal::UdpOnly) => "the other process uses UDP only",
             Closed::Refused(Refusal::Memory) => "the other process cannot map the ring",
             Closed::Refused(Refusal::Broken) => "the other process found the ring damaged",
+            Closed::Refused(Refusal::Unable) => "the other process could not open what rings need",
             Closed::Refused(Refusal::TooMany) => "the other process has too many rings",
             Closed::Broken => "the ring was found damaged",
             Closed::Gone => "the process that had the ring has ended",

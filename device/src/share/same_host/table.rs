@@ -51,6 +51,36 @@ impl Says {
     }
 }
 
+/// Why a process has no rings at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::share) enum NoRings {
+    /// Its user says so.
+    UdpOnly,
+    /// It could not open the table in which processes find each other.
+    NoTable,
+    /// The operating system gave it no descriptor for a bell.
+    NoDescriptor,
+}
+
+impl NoRings {
+    fn why(self) -> &'static str {
+        match self {
+            NoRings::UdpOnly => "this process uses UDP only",
+            NoRings::NoTable => {
+                "this process cannot open the file in which processes find each other's rings"
+            }
+            NoRings::NoDescriptor => "this process had no free descriptor for rings; `ulimit -n` allows more",
+        }
+    }
+
+    fn refusal(self) -> Refusal {
+        match self {
+            NoRings::UdpOnly => Refusal::UdpOnly,
+            NoRings::NoTable | NoRings::NoDescriptor => Refusal::Unable,
+        }
+    }
+}
+
 /// What a look at the rings brought.
 #[derive(Debug)]
 pub(in crate::share) enum Took {
@@ -69,7 +99,7 @@ pub(in crate::share) struct SameHost {
     /// What stands in the table for this process.
     incarnation: u64,
     /// What other processes ring; without it there are no rings.
-    bell: Option<EventFd>,
+    bell: Result<EventFd, NoRings>,
     outbound: Box<[Option<Outbound>]>,
     inbound: Vec<Inbound>,
     /// The ring that is looked at first.
@@ -80,9 +110,12 @@ pub(in crate::share) struct SameHost {
 }
 
 impl SameHost {
-    /// No rings yet; with `udp_only` there never are.
-    pub(in crate::share) fn new(process: ProcessIndex, incarnation: u64, udp_only: bool) -> SameHost {
-        let bell = if udp_only { None } else { EventFd::new().ok() };
+    /// No rings yet; with a reason against them there never are.
+    pub(in crate::share) fn new(process: ProcessIndex, incarnation: u64, none: Option<NoRings>) -> SameHost {
+        let bell = match none {
+            Some(reason) => Err(reason),
+            None => EventFd::new().map_err(|_| NoRings::NoDescriptor),
+        };
         SameHost {
             process,
             incarnation,
@@ -98,7 +131,12 @@ impl SameHost {
     /// Whether this process uses rings.
     #[inline]
     pub(in crate::share) fn is_on(&self) -> bool {
-        self.bell.is_some()
+        self.bell.is_ok()
+    }
+
+    /// Why this process uses no rings; `None`: it does.
+    pub(in crate::share) fn why_off(&self) -> Option<&'static str> {
+        self.bell.as_ref().err().map(|reason| reason.why())
     }
 
     /// Whether other processes send through rings.
@@ -241,7 +279,7 @@ impl SameHost {
         geometry: Geometry,
         descriptor: Option<OwnedFd>,
     ) -> Result<OwnedFd, Refusal> {
-        let bell = self.bell.as_ref().ok_or(Refusal::UdpOnly)?;
+        let bell = self.bell.as_ref().map_err(|reason| reason.refusal())?;
         self.inbound.retain(|ring| !ring.is_superseded || ring.has_more());
         if self.inbound.len() >= MAX_INBOUND {
             return Err(Refusal::TooMany);
@@ -411,7 +449,7 @@ impl SameHost {
     /// A thread of this process is about to sleep: producers ring the bell from now on. The result is what
     /// to wait on; it is readable already if there is something to take.
     pub(in crate::share) fn prepare_sleep(&self) -> Option<RawFd> {
-        let bell = self.bell.as_ref().filter(|_| self.has_inbound())?;
+        let bell = self.bell.as_ref().ok().filter(|_| self.has_inbound())?;
         bell.clear();
         let mut may_sleep = true;
         for ring in &self.inbound {
