@@ -108,6 +108,8 @@ pub enum Event<'a> {
         length: u64,
         /// The first byte's address as users of the key say it.
         iova: u64,
+        /// All of it is mapped for as long as it is registered.
+        stays_mapped: bool,
     },
     /// A registration ended.
     RegionDeregistered {

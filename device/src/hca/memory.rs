@@ -6,7 +6,9 @@ use pumice_transport::types::{Access, Sge};
 
 use super::{Hca, HcaError};
 use crate::ground::table::Handle;
-use crate::memory::{Advice, DeviceMemory, RegionChange, RegionInfo, RegionKeys, WindowKeys, WindowType};
+use crate::memory::{
+    Advice, DeviceMemory, FileMapping, RegionChange, RegionInfo, RegionKeys, WindowKeys, WindowType,
+};
 
 impl Hca {
     /// Registers `length` bytes at `address` of this process; peers and scatter/gather elements call
@@ -108,6 +110,21 @@ impl Hca {
     ) -> Result<RegionKeys, HcaError> {
         let mut engine = self.core.lock();
         Ok(engine.resources.register_device_memory(pd, memory, offset, length, access)?)
+    }
+
+    /// Registers a part of a file, which stays mapped until it is deregistered; peers and scatter/gather
+    /// elements call its first byte `iova`.
+    ///
+    /// # Errors
+    /// On demand, rights that contradict each other, a range that wraps, a stale PD, a full table.
+    pub fn reg_file_mr(
+        &self,
+        pd: Handle,
+        mapping: FileMapping,
+        iova: u64,
+        access: Access,
+    ) -> Result<RegionKeys, HcaError> {
+        Ok(self.core.lock().resources.register_file(pd, mapping, iova, access)?)
     }
 
     /// Makes a region of every address whose bytes read as 0 and keep nothing; for local use.

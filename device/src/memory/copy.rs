@@ -18,8 +18,8 @@ pub(super) fn load(source: u64, out: &mut [u8]) {
     }
 }
 
-/// Copies ranges (process address, bytes) of registered memory one behind the other to the front of `out`; false
-/// if `out` is too short.
+/// Copies ranges (process address, bytes) of registered memory one behind the other to the front of `out`;
+/// false if `out` is too short.
 ///
 /// # Safety
 /// All ranges can be read, as `RegionTable::register` requires of registered memory.

@@ -5,6 +5,7 @@ use pumice_transport::types::Access;
 use pumice_transport::wire::Qpn;
 
 use super::device_memory::Registration;
+use super::file_mapping::FileMapping;
 use super::window_type::WindowType;
 
 /// One key: what it opens now, and what it is.
@@ -50,12 +51,19 @@ impl Backing {
     }
 }
 
+/// Memory that the region itself keeps.
+#[derive(Debug)]
+pub(super) enum BackedBy {
+    DeviceMemory { _registration: Registration },
+    File { _mapping: FileMapping },
+}
+
 #[derive(Debug)]
 pub(super) enum Kind {
     Region {
         bound_windows: u32,
-        /// Device memory lives as long as it is registered.
-        device_memory: Option<Registration>,
+        /// What lives as long as it is registered; none: memory of the program.
+        backed_by: Option<BackedBy>,
     },
     Window {
         window: WindowType,
@@ -64,10 +72,9 @@ pub(super) enum Kind {
 }
 
 impl Entry {
-    /// Whether it is a region of the process's memory: neither null nor device memory.
+    /// Whether it is a region of the program's memory: neither null, nor device memory, nor a file's.
     pub(super) fn is_own_memory(&self) -> bool {
-        matches!(self.kind, Kind::Region { device_memory: None, .. })
-            && self.grant.backing != Backing::Nothing
+        matches!(self.kind, Kind::Region { backed_by: None, .. }) && self.grant.backing != Backing::Nothing
     }
 }
 

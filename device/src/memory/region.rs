@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pumice_transport::types::Access;
 
 use super::device_memory::Registration;
-use super::grant::{Backing, Entry, Grant, Kind};
-use super::{DeviceMemory, RegionTable, on_demand};
+use super::grant::{BackedBy, Backing, Entry, Grant, Kind};
+use super::{DeviceMemory, FileMapping, RegionTable, on_demand};
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
 
@@ -36,6 +36,8 @@ pub struct RegionInfo {
     pub access: Access,
     /// Memory windows bound to it.
     pub bound_windows: u32,
+    /// All of it is mapped for as long as it is registered.
+    pub stays_mapped: bool,
 }
 
 /// What to change of a region (`ibv_rereg_mr`); keys stay the same.
@@ -110,7 +112,8 @@ impl RegionTable {
             return Err(ResourceError::invalid("device memory is registered ZERO_BASED, and not ON_DEMAND"));
         }
         let address = memory.locate(offset, length)?;
-        self.insert_region(Some(Registration::new(memory)), |key| Grant {
+        let backed_by = BackedBy::DeviceMemory { _registration: Registration::new(memory) };
+        self.insert_region(Some(backed_by), |key| Grant {
             key,
             pd,
             address,
@@ -118,6 +121,40 @@ impl RegionTable {
             length,
             access,
             backing: Backing::Mapped,
+            live: true,
+            qpn: None,
+        })
+    }
+
+    /// Registers a part of a file, whose first byte users of the keys call `iova`.
+    ///
+    /// # Errors
+    /// `Invalid`: on demand, rights as at [`RegionTable::register`], a range that wraps. `NoMemory`: the
+    /// table is full.
+    pub fn register_file(
+        &mut self,
+        pd: u32,
+        mapping: FileMapping,
+        iova: u64,
+        access: Access,
+    ) -> Result<RegionKeys, ResourceError> {
+        let access = RegionTable::check_access(access)?;
+        if access.contains(Access::ON_DEMAND) {
+            return Err(ResourceError::invalid("a DMA-buf or another file is not registered ON_DEMAND"));
+        }
+        let iova = if access.contains(Access::ZERO_BASED) { 0 } else { iova };
+        let (address, length) = (mapping.address(), mapping.length());
+        RegionTable::check_range(address, length, iova, access)?;
+        // A page that vanishes with a shorter file must not end the process.
+        let backing = if mapping.is_fixed() { Backing::Mapped } else { Backing::OnDemand };
+        self.insert_region(Some(BackedBy::File { _mapping: mapping }), |key| Grant {
+            key,
+            pd,
+            address,
+            iova,
+            length,
+            access,
+            backing,
             live: true,
             qpn: None,
         })
@@ -143,13 +180,11 @@ impl RegionTable {
 
     fn insert_region(
         &mut self,
-        device_memory: Option<Registration>,
+        backed_by: Option<BackedBy>,
         grant: impl FnOnce(u32) -> Grant,
     ) -> Result<RegionKeys, ResourceError> {
-        let handle = self.insert(|key| Entry {
-            grant: grant(key),
-            kind: Kind::Region { bound_windows: 0, device_memory },
-        })?;
+        let handle = self
+            .insert(|key| Entry { grant: grant(key), kind: Kind::Region { bound_windows: 0, backed_by } })?;
         let key = self.key_of(handle);
         Ok(RegionKeys { lkey: key, rkey: key, handle })
     }
@@ -173,7 +208,7 @@ impl RegionTable {
         }
         if !self.entries.require(handle)?.is_own_memory() {
             return Err(ResourceError::invalid(
-                "null regions and regions of device memory cannot be changed",
+                "null regions and regions of device memory or files cannot be changed",
             ));
         }
         let access = match change.access {
@@ -224,8 +259,9 @@ impl RegionTable {
         let Kind::Region { bound_windows, .. } = entry.kind else {
             return Err(ResourceError::invalid("a memory window was given where a memory region belongs"));
         };
-        let Grant { pd, address, length, iova, access, .. } = entry.grant;
-        Ok(RegionInfo { pd, address, length, iova, access, bound_windows })
+        let Grant { pd, address, length, iova, access, backing, .. } = entry.grant;
+        let stays_mapped = backing == Backing::Mapped;
+        Ok(RegionInfo { pd, address, length, iova, access, bound_windows, stays_mapped })
     }
 
     /// The region at a place of the table: its keys, and what it is.

@@ -9,7 +9,8 @@ use crate::event::{Event, Topics};
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
 use crate::memory::{
-    Advice, DeviceMemory, PageRange, RegionChange, RegionInfo, RegionKeys, WindowKeys, WindowType,
+    Advice, DeviceMemory, FileMapping, PageRange, RegionChange, RegionInfo, RegionKeys, WindowKeys,
+    WindowType,
 };
 
 impl Resources {
@@ -83,8 +84,9 @@ impl Resources {
         if !self.events.listen(Topics::REGIONS) {
             return;
         }
-        if let Ok(RegionInfo { address, length, iova, .. }) = self.memory.region(keys.handle) {
-            self.events.emit(&Event::RegionRegistered { key: keys.rkey, address, length, iova });
+        if let Ok(RegionInfo { address, length, iova, stays_mapped, .. }) = self.memory.region(keys.handle) {
+            let key = keys.rkey;
+            self.events.emit(&Event::RegionRegistered { key, address, length, iova, stays_mapped });
         }
     }
 
@@ -130,6 +132,24 @@ impl Resources {
     ) -> Result<RegionKeys, ResourceError> {
         self.pds.require(pd)?;
         let keys = self.memory.register_device_memory(pd.index, memory, offset, length, access)?;
+        self.use_pd(pd);
+        self.tell_registered(&keys);
+        Ok(keys)
+    }
+
+    /// Registers a part of a file; see [`register_file`](crate::memory::RegionTable::register_file).
+    ///
+    /// # Errors
+    /// As there; a stale PD.
+    pub fn register_file(
+        &mut self,
+        pd: Handle,
+        mapping: FileMapping,
+        iova: u64,
+        access: Access,
+    ) -> Result<RegionKeys, ResourceError> {
+        self.pds.require(pd)?;
+        let keys = self.memory.register_file(pd.index, mapping, iova, access)?;
         self.use_pd(pd);
         self.tell_registered(&keys);
         Ok(keys)

@@ -50,11 +50,17 @@ impl Checker {
             Event::Qp { qp, event } if self.qps.contains_key(&qp.qpn.value()) => {
                 self.hear_of_buffers(qp, event);
             }
-            Event::RegionRegistered { key, address, length, iova } => {
+            Event::RegionRegistered { key, address, length, iova, stays_mapped } => {
                 let made = self.here();
                 // A region may be changed: what its requests use is elsewhere now.
                 self.memory.requests.key_changes(*key);
-                let region = Region { address: *address, length: *length, iova: *iova, made };
+                let region = Region {
+                    address: *address,
+                    length: *length,
+                    iova: *iova,
+                    stays_mapped: *stays_mapped,
+                    made,
+                };
                 self.memory.regions.add(*key, region);
             }
             Event::RegionDeregistered { key } => self.region_ended(*key),
@@ -173,6 +179,8 @@ impl Checker {
         let Post { queue, number, wr_id, role, sges, end_psn, is_signaled, is_one_packet } = *post;
         let parts = self.parts_of(sges).filter(|parts| !parts.is_empty());
         let Some(parts) = parts else { return self.memory.requests.pass(queue, number) };
+        let is_one_packet =
+            is_one_packet && parts.iter().all(|part| self.memory.regions.stays_mapped(part.key));
         let place = self.here();
         let (low, high) = self.memory.own_stack.map(|own| own()).unwrap_or_default();
         let is_on_stack = parts.iter().all(|part| low <= part.span.start && part.span.end <= high);

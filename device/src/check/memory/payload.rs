@@ -44,8 +44,8 @@ impl Reader {
         self.contents_by(self.read, spans)
     }
 
-    /// As [`Reader::contents`], of memory that the device itself is about to copy, or has just copied, without
-    /// a look at its mapping.
+    /// As [`Reader::contents`], of memory that the device itself is about to copy, or has just copied: it is
+    /// taken to be mapped.
     pub(super) fn contents_of_mapped(&mut self, spans: impl Iterator<Item = Span> + Clone) -> Contents {
         self.contents_by(self.read_at_once.or(self.read), spans)
     }

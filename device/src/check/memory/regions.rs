@@ -19,6 +19,8 @@ pub(super) struct Region {
     pub(super) length: u64,
     /// What users of its key call the first byte.
     pub(super) iova: u64,
+    /// The device takes it to be mapped.
+    pub(super) stays_mapped: bool,
     pub(super) made: Stack,
 }
 
@@ -60,6 +62,10 @@ impl Regions {
         is_inside.then(|| Span::new(region.address.wrapping_add(offset), bytes))
     }
 
+    pub(super) fn stays_mapped(&self, key: u32) -> bool {
+        self.live.get(&key).is_some_and(|region| region.stays_mapped)
+    }
+
     pub(super) fn at(&self, key: u32) -> Option<&Region> {
         self.live.get(&key)
     }
@@ -86,7 +92,7 @@ mod tests {
     use super::*;
 
     fn region(address: u64, length: u64, iova: u64) -> Region {
-        Region { address, length, iova, made: Stack::default() }
+        Region { address, length, iova, stays_mapped: true, made: Stack::default() }
     }
 
     #[test]

@@ -73,7 +73,8 @@ pub(super) struct Posted {
     pub(super) place: Stack,
     /// The PSN after its last packet.
     pub(super) end_psn: Psn,
-    /// It is one packet of a connection: the device copies all of the payload when it makes the packet.
+    /// It is one packet, and its buffers stay mapped: the device copies all of the payload when it makes the
+    /// packet.
     pub(super) is_one_packet: bool,
     pub(super) is_signaled: bool,
     /// All of it lies on the stack of the thread that posted it.

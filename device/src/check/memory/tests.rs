@@ -80,7 +80,13 @@ impl Rung {
             capacity: QpCapacity::default(),
         });
         let mut rung = Rung(checker);
-        rung.device(&Event::RegionRegistered { key: KEY, address: MEMORY, length: 0x10000, iova: 0 });
+        rung.device(&Event::RegionRegistered {
+            key: KEY,
+            address: MEMORY,
+            length: 0x10000,
+            iova: 0,
+            stays_mapped: true,
+        });
         rung
     }
 
@@ -323,7 +329,8 @@ fn memory_that_is_not_mapped_any_more_is_found() {
 fn a_region_is_in_use_until_the_requests_are_over() {
     let mut rung = Rung::new();
     let end = Event::RegionDeregistered { key: KEY };
-    let begin = Event::RegionRegistered { key: KEY, address: MEMORY, length: 0x10000, iova: 0 };
+    let begin =
+        Event::RegionRegistered { key: KEY, address: MEMORY, length: 0x10000, iova: 0, stays_mapped: true };
     rung.send(0, SendOpcode::Send, true, &[sge(0, 8)]);
     rung.receive(0, &[sge(0, 8)]);
     rung.completes(WcOpcode::Recv, WcStatus::WrFlushErr, 0, 0);
@@ -473,7 +480,13 @@ fn a_buffer_may_be_prepared_for_inline_payload_and_a_region_may_change() {
     rung.comes(ONLY);
     rung.receives(1, 8);
     rung.receive(2, &[sge(0, 64)]);
-    rung.device(&Event::RegionRegistered { key: KEY, address: MEMORY + 64, length: 64, iova: 0 });
+    rung.device(&Event::RegionRegistered {
+        key: KEY,
+        address: MEMORY + 64,
+        length: 64,
+        iova: 0,
+        stays_mapped: true,
+    });
     write(5);
     assert_eq!(rung.0.user_of(MEMORY, 64), None, "the key stands for other memory");
     rung.comes(ONLY);

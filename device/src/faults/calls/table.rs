@@ -284,6 +284,7 @@ pub const CALLS: &[CallInfo] = &[
     call("ibv_read_sysfs_file", "", QUERY),
     call("ibv_reg_buf_mr", "", MAKE),
     call("ibv_reg_dm_mr", "ibv_reg_dm_mr", MAKE),
+    call("ibv_reg_dmabuf_mr", "", MAKE),
     call("ibv_reg_mr", "ibv_reg_mr", MAKE),
     call("ibv_reg_mr_ex", "", MAKE),
     call("ibv_reg_mr_iova", "ibv_reg_mr", MAKE),

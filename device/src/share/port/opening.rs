@@ -128,9 +128,9 @@ impl SharedPort {
         // Returning early closes the registry, and with it go the locks.
         let Loaded { mut members, strangers, .. } = registry.load(&[])?;
         let (process, relay) = claim(&registry, &mut members)?;
-        let udp_config = UdpConfig { reuse_port: true, ..config.udp.clone() };
         let foreign = strangers.is_empty() && is_taken(&members, &config.udp);
-        let udp = GroupPort::bind(&udp_config).map_err(|error| refusal(error, port))?;
+        let udp = GroupPort::bind(&UdpConfig { reuse_port: true, ..config.udp.clone() })
+            .map_err(|error| refusal(error, port))?;
         let member = describe(&udp, process)?;
         if foreign || strangers.is_empty() && has_foreigner(&members, &member, port) {
             return Err(ShareError::OtherRegistry {
@@ -158,12 +158,7 @@ impl SharedPort {
             stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
         }
         let published = published_in(folder, config, process);
-        let none = match (config.udp_only, &backlog) {
-            (true, _) => Some(NoRings::UdpOnly),
-            (false, None) => Some(NoRings::NoTable),
-            (false, Some(_)) => None,
-        };
-        let same_host = SameHost::new(process, incarnation, none);
+        let none = NoRings::among(config.udp_only, backlog.is_some());
         Ok(SharedPort {
             medium: udp,
             backlog,
@@ -189,7 +184,7 @@ impl SharedPort {
             evidence: None,
             last_repair_ns: None,
             looped: LoopedGroups::default(),
-            same_host,
+            same_host: SameHost::new(process, incarnation, none),
             looking: Looking::default(),
             counters: Arc::default(),
             device: None,

@@ -63,6 +63,15 @@ pub(in crate::share) enum NoRings {
 }
 
 impl NoRings {
+    /// The reason that is known before a process looks for a descriptor; none: it may have rings.
+    pub(in crate::share) const fn among(udp_only: bool, has_table: bool) -> Option<NoRings> {
+        match (udp_only, has_table) {
+            (true, _) => Some(NoRings::UdpOnly),
+            (false, false) => Some(NoRings::NoTable),
+            (false, true) => None,
+        }
+    }
+
     fn why(self) -> &'static str {
         match self {
             NoRings::UdpOnly => "this process uses UDP only",

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::mem::offset_of;
 use std::ptr;
 
-use super::memory::{own_iova, register};
+use super::memory::{FileRange, own_iova, register, register_file};
 use crate::ground::abi::{ibv_buf, ibv_mr, ibv_mr_init_attr, ibv_pd};
 use crate::ground::arguments::{In, Lasting, Out};
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
@@ -58,15 +58,20 @@ const MASK_KNOWN: u64 = (1 << 6) - 1;
 /// What `ibv_reg_mr_ex` is asked for. Members without their bit are not read: programs that were built before
 /// they existed have shorter structures.
 struct Wanted {
-    addr: *mut c_void,
+    memory: WantedMemory,
     length: usize,
     iova: Option<u64>,
     access: c_uint,
 }
 
+enum WantedMemory {
+    At(*mut c_void),
+    File { descriptor: c_int, offset: u64 },
+}
+
 impl Wanted {
     /// # Errors
-    /// EOPNOTSUPP: an unknown bit, a DMA handle, a DMA-buf. EINVAL: what is given does not go together.
+    /// EOPNOTSUPP: an unknown bit, a DMA handle. EINVAL: what is given does not go together.
     fn of(pd: *mut ibv_pd, attr: In<'_, ibv_mr_init_attr>) -> Result<Wanted, Errno> {
         let nothing = ibv_mr_init_attr {
             length: 0,
@@ -92,9 +97,13 @@ impl Wanted {
             if given(MASK_ADDR | MASK_BUF) || !given(MASK_FD_OFFSET) || !given(MASK_IOVA) {
                 return Err(mismatched("a DMA-buf needs an offset and an iova, and has no address"));
             }
-            return Err(
-                NOT_SUPPORTED.because(|| "ibv_reg_mr_ex refused: DMA-bufs are not supported".to_owned())
-            );
+            let attr = attr.beginning(offset_of!(ibv_mr_init_attr, dmah), nothing)?;
+            return Ok(Wanted {
+                memory: WantedMemory::File { descriptor: attr.fd, offset: attr.fd_offset },
+                length: attr.length,
+                iova: Some(attr.iova),
+                access: attr.access as c_uint,
+            });
         }
         if !given(MASK_ADDR) || given(MASK_FD_OFFSET) {
             return Err(mismatched("memory needs an address, and has no descriptor and no offset"));
@@ -106,7 +115,7 @@ impl Wanted {
             live::<Buffer>(attr.buf)?.check_registration(pd, attr.addr, attr.length)?;
         }
         Ok(Wanted {
-            addr: attr.addr,
+            memory: WantedMemory::At(attr.addr),
             length: attr.length,
             iova: given(MASK_IOVA).then_some(attr.iova),
             access: attr.access as c_uint,
@@ -116,7 +125,14 @@ impl Wanted {
 
 pub(crate) extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: In<'_, ibv_mr_init_attr>) -> *mut ibv_mr {
     pointer(|| {
-        let Wanted { addr, length, iova, access } = Wanted::of(pd, attr)?;
+        let Wanted { memory, length, iova, access } = Wanted::of(pd, attr)?;
+        let addr = match memory {
+            WantedMemory::At(addr) => addr,
+            WantedMemory::File { descriptor, offset } => {
+                let range = FileRange { descriptor, offset, length };
+                return register_file(pd, &range, iova.unwrap_or(offset), access);
+            }
+        };
         // SAFETY: the program that calls `ibv_reg_mr_ex` keeps the memory mapped until it deregisters it.
         let memory = unsafe { Lasting::new(addr) };
         register(pd, memory, length, iova.unwrap_or_else(|| own_iova(memory, access)), access)

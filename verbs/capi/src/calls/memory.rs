@@ -1,16 +1,18 @@
 //! Memory regions and memory windows.
 
 use std::ffi::{c_int, c_uint};
+use std::os::fd::RawFd;
 use std::ptr;
 
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
-use pumice_device::memory::{Advice, RegionChange, RegionKeys, WindowType, check_mapped};
+use pumice_device::memory::{Advice, FileMapping, RegionChange, RegionKeys, WindowType, check_mapped};
 use pumice_transport::types::Access;
 
 use crate::ground::abi::{ibv_mr, ibv_mw, ibv_pd, ibv_sge};
 use crate::ground::arguments::{Array, Lasting};
-use crate::ground::errno::{Errno, INVALID, set_errno};
+use crate::ground::descriptors::given;
+use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED, set_errno};
 use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
 use crate::ground::outcome::{number, pointer, status, status_of};
@@ -86,6 +88,52 @@ pub(crate) fn register(
     })?;
     context.own(Owned::Region(keys.handle.pack()));
     Ok(hand_out(Mr::new(&domain, pd, keys, addr.as_ptr(), length)))
+}
+
+/// A range of a file.
+pub(crate) struct FileRange {
+    pub(crate) descriptor: RawFd,
+    pub(crate) offset: u64,
+    pub(crate) length: usize,
+}
+
+/// Registers a range of a DMA-buf or another file. As of other drivers, the address that the region shows is
+/// the offset.
+///
+/// # Errors
+/// EOPNOTSUPP: the file is not open, which is how NCCL and UCX ask whether the memory of GPUs can be
+/// registered, or it cannot be mapped. Those of [`register`].
+pub(crate) fn register_file(
+    pd: *mut ibv_pd,
+    range: &FileRange,
+    iova: u64,
+    rights: c_uint,
+) -> Result<*mut ibv_mr, Errno> {
+    let domain = live::<Pd>(pd)?;
+    let (context, rights) = (domain.context()?, access(rights)?);
+    let FileRange { descriptor, offset, length } = *range;
+    let file = given(descriptor).map_err(|_| {
+        NOT_SUPPORTED
+            .because(|| format!("descriptor {descriptor} is no file whose memory could be registered"))
+    })?;
+    let is_written = rights.contains(Access::LOCAL_WRITE);
+    let mapping = FileMapping::new(file, offset, length as u64, is_written)?;
+    let keys = context.hca().reg_file_mr(domain.handle(), mapping, iova, rights)?;
+    context.own(Owned::Region(keys.handle.pack()));
+    let shown = ptr::without_provenance_mut(usize::try_from(offset).unwrap_or(0));
+    Ok(hand_out(Mr::new(&domain, pd, keys, shown, length)))
+}
+
+pub(crate) extern "C" fn ibv_reg_dmabuf_mr(
+    pd: *mut ibv_pd,
+    offset: u64,
+    length: usize,
+    iova: u64,
+    fd: c_int,
+    access: c_int,
+) -> *mut ibv_mr {
+    let range = FileRange { descriptor: fd, offset, length };
+    pointer(|| register_file(pd, &range, iova, access as c_uint))
 }
 
 /// What a device that pins would find out: whether the range is mapped with the rights. On demand, it

@@ -122,10 +122,23 @@ static void registration_by_a_list(void)
 		{0, EINVAL}, {IOVA, EINVAL}, {ADDR | FD_OFFSET, EINVAL}, {ADDR | DMAH, EOPNOTSUPP},
 		{FD | FD_OFFSET, EINVAL}, {FD | IOVA, EINVAL}, {FD | FD_OFFSET | IOVA | ADDR, EINVAL}, {FD | FD_OFFSET | IOVA, EOPNOTSUPP},
 	};
+	wanted.fd = -1;
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
 		wanted.comp_mask = wrong[i].mask;
 		REFUSED(reg_mr_ex(pd, &wanted), wrong[i].number);
 	}
+	/* A file that can be mapped. */
+	int file = memfd_create("region", 0);
+	uint64_t word = 0;
+	CLAIM(file >= 0 && ftruncate(file, 8192) == 0);
+	uint64_t *view = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	wanted = (struct mr_wanted){
+		.length = 4096, .access = RIGHTS, .comp_mask = FD | FD_OFFSET | IOVA, .iova = 0x10000, .fd = file, .fd_offset = 64};
+	CLAIM(view != MAP_FAILED && (region = reg_mr_ex(pd, &wanted)) && region->length == 4096);
+	writes_to(region, 0x10008, &view[9]);
+	FAILS(ibv_dereg_mr(region), 0);
+	CLAIM(pread(file, &word, sizeof(word), 72) == sizeof(word) && word == view[9] && word);
+	CLAIM(munmap(view, 8192) == 0 && close(file) == 0);
 }
 
 static void refusals(void)
@@ -140,7 +153,6 @@ static void refusals(void)
 	CLAIM((errno = 0, export_dm(NULL)) == -1 && errno == EOPNOTSUPP);
 	REFUSED(alloc_dmah(ctx, NULL), EOPNOTSUPP);
 	REFUSED(create_counter(ctx, NULL), EOPNOTSUPP);
-	REFUSED(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 1, RIGHTS), EOPNOTSUPP);
 	FAILS(rq_depth(ctx, NULL, 0), -EOPNOTSUPP);
 }
 

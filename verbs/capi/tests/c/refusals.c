@@ -163,7 +163,7 @@ static void what_hardware_has(void)
 	FAILS(ibv_post_srq_ops(srq, &tag_operation, &bad_operation), EOPNOTSUPP);
 	FAILS(ibv_destroy_srq(srq), 0);
 	FAILS(ibv_destroy_qp(qp), 0);
-	REFUSED(ibv_reg_dmabuf_mr(pd, 0, 8, 0, 0, 0), EOPNOTSUPP);
+	REFUSED(ibv_reg_dmabuf_mr(pd, 0, 8, 0, -1, 0), EOPNOTSUPP);
 	CLAIM(fcntl(ctx->cmd_fd, F_GETFD) >= 0 && ctx->num_comp_vectors >= 1);
 }
 

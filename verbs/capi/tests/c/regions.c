@@ -1,4 +1,5 @@
 /* Memory regions as they are made and changed, and windows onto them. */
+#define _GNU_SOURCE
 #include "expect.h"
 #include <sys/mman.h>
 
@@ -30,7 +31,43 @@ static void registration(void)
 	CLAIM(hinted && empty && empty->length == 0);
 	FAILS(ibv_dereg_mr(hinted), 0);
 	FAILS(ibv_dereg_mr(empty), 0);
-	REFUSED(ibv_reg_dmabuf_mr(pd, 0, PAGE, 0, 3, RIGHTS), EOPNOTSUPP);
+}
+
+/* Files that can be mapped, as DMA-bufs of udmabuf and of heaps can: sealed ones, and ones that may be shortened. */
+static void files(struct ibv_qp *a, struct ibv_qp *b)
+{
+	int file = memfd_create("region", MFD_ALLOW_SEALING), ends[2];
+	char text[16] = "", *bytes = (char *)memory;
+	CLAIM(file >= 0 && pipe(ends) == 0 && ftruncate(file, 4 * PAGE) == 0 && pwrite(file, "from file", 10, PAGE + 100) == 10);
+	for (int sealed = 0; sealed < 2; sealed++) {
+		if (sealed)
+			CLAIM(fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+		struct ibv_mr *region = ibv_reg_dmabuf_mr(pd, PAGE + 100, PAGE, 0x40, file, RIGHTS);
+		CLAIM(region && region->length == PAGE && (uintptr_t)region->addr == PAGE + 100 && region->pd == pd);
+		FAILS(outcome(a, IBV_WR_RDMA_READ, piece(0, 10), 0x40, region->rkey), 0);
+		CLAIM(!strcmp(bytes, "from file"));
+		/* From the file to the file, by its local key too. */
+		strcpy(bytes, "to a file");
+		FAILS(outcome(a, IBV_WR_RDMA_WRITE, piece(0, 10), 0x240, region->rkey), 0);
+		struct ibv_sge there = {.addr = 0x240, .length = 10, .lkey = region->lkey};
+		FAILS(outcome(a, IBV_WR_RDMA_WRITE, there, 0x340, region->rkey), 0);
+		CLAIM(pread(file, text, 10, PAGE + 100 + 0x300) == 10 && !strcmp(text, "to a file"));
+		FAILS(outcome(a, IBV_WR_RDMA_READ, piece(0, 8), 0x40 + PAGE - 7, region->rkey), IBV_WC_REM_ACCESS_ERR);
+		reconnect(a, b);
+		FAILS(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_CMD);
+		uint32_t its_rkey = region->rkey;
+		FAILS(ibv_dereg_mr(region), 0);
+		FAILS(outcome(a, IBV_WR_RDMA_READ, piece(0, 8), 0x40, its_rkey), IBV_WC_REM_ACCESS_ERR);
+		reconnect(a, b);
+	}
+	/* Programs ask with a descriptor of -1 whether the memory of GPUs can be registered. */
+	REFUSED(ibv_reg_dmabuf_mr(pd, 0, PAGE, 0, -1, RIGHTS), EOPNOTSUPP);
+	REFUSED(ibv_reg_dmabuf_mr(pd, 0, PAGE, 0, ends[1], RIGHTS), EOPNOTSUPP);
+	REFUSED(ibv_reg_dmabuf_mr(pd, 0, 0, 0, file, RIGHTS), EINVAL);
+	REFUSED(ibv_reg_dmabuf_mr(pd, 4 * PAGE, 1, 0, file, RIGHTS), EINVAL);
+	REFUSED(ibv_reg_dmabuf_mr(pd, 0, PAGE, 0, file, IBV_ACCESS_REMOTE_WRITE), EINVAL);
+	REFUSED(ibv_reg_dmabuf_mr(pd, 0, PAGE, 0, file, RIGHTS | IBV_ACCESS_ON_DEMAND), EINVAL);
+	CLAIM(close(file) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0);
 }
 
 static void addresses(struct ibv_qp *a, struct ibv_qp *b)
@@ -380,6 +417,7 @@ int main(void)
 	struct ibv_qp *b, *a = pair(IBV_QPT_RC, &b);
 	addresses(a, b);
 	changes(a, b);
+	files(a, b);
 	REFUSED(ibv_alloc_mw(pd, 0), EINVAL);
 	REFUSED(ibv_alloc_mw(pd, 3), EINVAL);
 	windows_of_type_1(a, b);
