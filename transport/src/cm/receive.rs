@@ -4,7 +4,9 @@ use core::net::IpAddr;
 
 use super::connection::RemoteEnd;
 use super::{Cm, Ignored, MadRoute};
-use crate::mad::{CmMessage, CommId, IpHeader, Mad, MadError, ServiceId, refuse};
+use crate::mad::{
+    ApStatus, Apr, CmMessage, CommId, IpHeader, Lap, Mad, MadError, PrivateData, ServiceId, refuse,
+};
 use crate::types::Gid;
 
 impl Cm {
@@ -77,7 +79,27 @@ impl Cm {
         self.listeners.find(service_id, local).is_some()
     }
 
+    /// A peer offers an alternate path for a connection: it is told that none is loaded this way. Of a
+    /// connection that this process does not have, another process may know.
+    fn answer_lap(&mut self, route: &MadRoute, lap: &Lap, transaction: u64) {
+        if self.table.between(lap.remote_id, lap.local_id, route).is_none() {
+            return;
+        }
+        let apr = Apr {
+            local_id: lap.remote_id,
+            remote_id: lap.local_id,
+            status: ApStatus::UNSUPPORTED,
+            info_length: 0,
+            info: PrivateData::NONE,
+            private_data: PrivateData::NONE,
+        };
+        self.send_mad(*route, apr.emit(transaction));
+    }
+
     fn answer_foreign(&mut self, route: &MadRoute, mad: &Mad<'_>, error: MadError) {
+        if let (MadError::AlternatePath, Some(lap)) = (error, Lap::of(mad)) {
+            return self.answer_lap(route, &lap, mad.header().transaction);
+        }
         if matches!(error, MadError::Class(_) | MadError::ClassVersion(_) | MadError::Method(_))
             && let Some(answer) = refuse(mad)
         {

@@ -57,9 +57,9 @@ pub mod attribute {
     pub const SIDR_REQ: u16 = 0x0017;
     /// Service id resolution reply.
     pub const SIDR_REP: u16 = 0x0018;
-    /// Load alternate path: does not exist on RoCE.
+    /// Load alternate path: see [`Lap`](super::Lap).
     pub const LAP: u16 = 0x0019;
-    /// Alternate path response: does not exist on RoCE.
+    /// Alternate path response: see [`Apr`](super::Apr).
     pub const APR: u16 = 0x001a;
 }
 
@@ -193,7 +193,7 @@ pub enum MadError {
     Method(u8),
     /// A message that CM does not know.
     Attribute(u16),
-    /// LAP and APR: RoCE has no alternate paths.
+    /// LAP and APR: alternate paths are loaded by the programs, not by communication management.
     AlternatePath,
 }
 
@@ -206,7 +206,7 @@ impl fmt::Display for MadError {
             MadError::ClassVersion(version) => write!(f, "CM version {version} is unknown: it must be 2"),
             MadError::Method(method) => write!(f, "CM messages are sent with method 3, not {method:#04x}"),
             MadError::Attribute(attribute) => write!(f, "there is no CM message {attribute:#06x}"),
-            MadError::AlternatePath => write!(f, "RoCE has no alternate paths: LAP and APR are ignored"),
+            MadError::AlternatePath => write!(f, "LAP and APR load no alternate path here"),
         }
     }
 }

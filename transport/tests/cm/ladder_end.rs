@@ -1,7 +1,10 @@
 //! The end of a connection, wished and not.
 
 use pumice_transport::cm::{CmError, Event, Ignored, State};
-use pumice_transport::mad::{CmMessage, CommId, Drep, Dreq, PrivateData, RejectReason, Rejected};
+use pumice_transport::mad::{
+    ApStatus, Apr, CmMessage, CommId, Drep, Dreq, Lap, Mad, MadError, PathFields, PrivateData, RejectReason,
+    Rejected,
+};
 use pumice_transport::wire::Qpn;
 
 use crate::kit::*;
@@ -285,4 +288,28 @@ fn a_peer_that_died_disconnects_without_a_word() {
     bench.cm.peer_died(OURS);
     bench.quiet();
     assert_eq!(bench.state(OURS), Some(State::RepSent));
+}
+
+#[test]
+fn an_alternate_path_is_answered_for_a_connection_that_is_known() {
+    for mut bench in [Bench::established(), Bench::passive_established()] {
+        let lap = Lap {
+            local_id: THEIRS,
+            remote_id: OURS,
+            remote_qpn: Qpn::new(0x77),
+            remote_response_timeout: 20,
+            alternate: PathFields::default(),
+            private_data: PrivateData::NONE,
+        };
+        let ignored = Err(Ignored::Mad(MadError::AlternatePath));
+        assert_eq!(bench.cm.handle_mad(&route(), &lap.emit(5), bench.now_ns), ignored);
+        let out = bench.cm.poll_transmit().expect("an APR");
+        let apr = Apr::of(&Mad::parse(&out.mad).unwrap()).expect("an APR");
+        assert_eq!((apr.local_id, apr.remote_id, apr.status), (OURS, THEIRS, ApStatus::UNSUPPORTED));
+        // Another process may have this one.
+        let other = Lap { remote_id: CommId(0x55), ..lap };
+        assert_eq!(bench.cm.handle_mad(&route(), &other.emit(6), bench.now_ns), ignored);
+        assert_eq!(bench.cm.handle_mad(&route(), &apr.emit(6), bench.now_ns), ignored);
+        bench.quiet();
+    }
 }
