@@ -75,15 +75,21 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         name: "PATH_MIG",
         number: Some(6),
         meaning: "A queue pair uses its alternate path now.",
-        causes: NEVER,
-        look_at: &["RoCE has no path migration; see SUPPORT.md."],
+        causes: &[
+            "The retries on the primary path were used up, and an alternate path was armed.",
+            "The program, or the peer's, has set path_mig_state to MIGRATED.",
+        ],
+        look_at: &["Load another alternate path and set path_mig_state to REARM: nothing is armed now."],
     },
     Entry {
         name: "PATH_MIG_ERR",
         number: Some(7),
-        meaning: "A queue pair could not change to its alternate path.",
-        causes: BY_PLAN,
-        look_at: &["RoCE has no path migration; see SUPPORT.md."],
+        meaning: "The peer has moved to a path that is not this queue pair's alternate one.",
+        causes: &[
+            "alt_ah_attr of the two sides are not the two ends of one path.",
+            "A rule \"event\" of a fault plan.",
+        ],
+        look_at: &["The GID and GID index in alt_ah_attr of both sides."],
     },
     Entry {
         name: "DEVICE_FATAL",

@@ -226,6 +226,11 @@ impl Engine {
         }
         self.deadlines.register(index, entry.qp.deadline_ns());
         entry.account(&mut self.budget);
+        if entry.qp.take_moved() {
+            let peer = entry.qp.peer();
+            let peer = peer.map(|(address, number)| Peer { address, process: number.process() });
+            self.set_peer(index, peer, false);
+        }
     }
 
     /// Queue pairs whose completion queue overran go to ERR.

@@ -43,7 +43,7 @@ pub enum Trigger {
 }
 
 /// Asynchronous events that can be waited for, by name.
-pub(super) const EVENTS: [(AsyncEventType, &str); 16] = [
+pub(super) const EVENTS: [(AsyncEventType, &str); 17] = [
     (AsyncEventType::CqErr, "cq-error"),
     (AsyncEventType::QpFatal, "qp-fatal"),
     (AsyncEventType::QpReqErr, "qp-request-error"),
@@ -59,6 +59,7 @@ pub(super) const EVENTS: [(AsyncEventType, &str); 16] = [
     (AsyncEventType::QpLastWqeReached, "last-wqe-reached"),
     (AsyncEventType::GidChange, "gid-change"),
     (AsyncEventType::LidChange, "lid-change"),
+    (AsyncEventType::PathMig, "path-mig"),
     (AsyncEventType::PathMigErr, "path-mig-error"),
 ];
 

@@ -1,7 +1,7 @@
 //! Queue pairs: create, modify, query, destroy, post, poll.
 
 use pumice_transport::qp::{
-    AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair, ResolvedPath,
+    AlternatePath, AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair, ResolvedPath,
 };
 use pumice_transport::types::{QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion};
 use pumice_transport::wire::Qpn;
@@ -16,7 +16,7 @@ use crate::memory::MappingCheck;
 use crate::objects::address_handle;
 use crate::objects::completion_queue::CompletionQueue;
 use crate::port::Peer;
-use crate::resources::{MappingCheckPolicy, QpSetup};
+use crate::resources::{MappingCheckPolicy, QpSetup, Resources};
 
 /// What to make a queue pair of (`ibv_create_qp_ex`).
 #[derive(Debug, Clone, Copy)]
@@ -147,11 +147,8 @@ impl Hca {
         // Checked first: a missing attribute is said before an address vector is looked at.
         pumice_transport::qp::transition::check(qp_type, entry.qp.state(), attributes, mask, &limits)
             .map_err(|error| HcaError::Modify { qpn, error })?;
-        let pkey = if mask.contains(AttributeMask::PKEY_INDEX) {
-            Some(partition(&engine.resources.pkeys, attributes.pkey_index).map_err(in_entry)?)
-        } else {
-            None
-        };
+        let named = named_by_tables(&engine.resources, attributes, mask);
+        let (pkey, alternate) = named.map_err(in_entry)?;
         let resolved = if takes_path {
             let path = address_handle::resolve(&attributes.address_vector, &engine.resources.gids)
                 .map_err(in_entry)?;
@@ -179,6 +176,7 @@ impl Hca {
             if let Some(pkey) = pkey {
                 qp.set_pkey(pkey);
             }
+            alternate.into_iter().for_each(|alternate| qp.set_alternate(alternate));
             Ok(())
         });
         modified.map_err(|why| why.error(qpn))?.map_err(|error| HcaError::Modify { qpn, error })?;
@@ -323,6 +321,23 @@ impl Hca {
         }
         stamped
     }
+}
+
+/// The partition and the alternate path that attributes name by places of the tables.
+fn named_by_tables(
+    tables: &Resources,
+    attributes: &QpAttributes,
+    mask: AttributeMask,
+) -> Result<(Option<u16>, Option<AlternatePath>), ResourceError> {
+    let has = |bit| mask.contains(bit);
+    let key = |index| partition(&tables.pkeys, index);
+    let pkey = has(AttributeMask::PKEY_INDEX).then(|| key(attributes.pkey_index)).transpose()?;
+    let alternate = || {
+        let path = address_handle::resolve(&attributes.alt_address_vector, &tables.gids)?;
+        Ok(AlternatePath { path: std::sync::Arc::new(path), pkey: key(attributes.alt_pkey_index)? })
+    };
+    let alternate = has(AttributeMask::ALT_PATH).then(alternate).transpose()?;
+    Ok((pkey, alternate))
 }
 
 /// The key at an index; an empty place is no partition.

@@ -66,6 +66,7 @@ pub(super) const fn async_event(event: AsyncEventType) -> &'static str {
         AsyncEventType::QpAccessErr => "IBV_EVENT_QP_ACCESS_ERR",
         AsyncEventType::CommEst => "IBV_EVENT_COMM_EST",
         AsyncEventType::SqDrained => "IBV_EVENT_SQ_DRAINED",
+        AsyncEventType::PathMig => "IBV_EVENT_PATH_MIG",
         AsyncEventType::PathMigErr => "IBV_EVENT_PATH_MIG_ERR",
         AsyncEventType::DeviceFatal => "IBV_EVENT_DEVICE_FATAL",
         AsyncEventType::PortActive => "IBV_EVENT_PORT_ACTIVE",

@@ -110,7 +110,7 @@ pub struct QpAttributes {
     pub cur_qp_state: u32,
     /// Path MTU (`IBV_MTU_*`, 1…5).
     pub path_mtu: u32,
-    /// Path migration state (`IBV_MIG_*`, 0…2). Stored only: there is no path migration.
+    /// Path migration state (`IBV_MIG_*`, 0…2); 1 and 2 need an alternate path.
     pub path_mig_state: u32,
     /// Q_Key of datagrams. With the top bit set it is for privileged processes.
     pub qkey: u32,
@@ -126,7 +126,7 @@ pub struct QpAttributes {
     pub cap: QpCapacity,
     /// Primary path.
     pub address_vector: AddressVector,
-    /// Alternate path. Stored only.
+    /// Alternate path: the primary one after a migration.
     pub alt_address_vector: AddressVector,
     /// Index into the P_Key table.
     pub pkey_index: u16,

@@ -10,14 +10,17 @@
 //! * `responder` + `response`: request packets → memory and receive queue, → response packets (RC, XRC);
 //!   `unreliable`: the receiving side of UC; `datagram`: of UD
 //! * `inbound`: messages put together from packets, for all services; `outbound`: packets written, for all
+//! * `migration`: the alternate path, and when it is used
 //! * `window`: how much may be in flight; `transition`: the state table of `modify_qp`
 
+mod alternate;
 mod attributes;
 mod completer;
 mod congestion;
 mod datagram;
 mod figures;
 mod inbound;
+mod migration;
 mod modify;
 mod outbound;
 mod peer_port;
@@ -42,6 +45,7 @@ use crate::wire::Qpn;
 
 pub use crate::path::Arrival;
 pub use crate::types::{MAX_MESSAGE_BYTES, PostError};
+pub use alternate::AlternatePath;
 pub use attributes::{AttributeMask, ModifyLimits, QpAttributes};
 pub use datagram::GRH_BYTES;
 pub use figures::Figures;
@@ -52,6 +56,7 @@ pub use settings::QpConfig;
 pub use snapshot::{MessageSnapshot, ReplaySnapshot, ResponderSnapshot, TargetSnapshot};
 pub use transition::{ErrorClass, ModifyError};
 
+use alternate::Migration;
 use congestion::Notifier;
 use inbound::Inbound;
 use peer_port::PeerPort;
@@ -82,6 +87,7 @@ pub struct QueuePair {
     peer_port: PeerPort,
     /// Packets of the path MTU that the peer is trusted to hold.
     window_limit_packets: u32,
+    migration: Migration,
     /// SQD was reached with started messages still unanswered.
     draining: bool,
 }
@@ -102,6 +108,7 @@ impl QueuePair {
             notifier: Notifier::default(),
             peer_port: PeerPort::default(),
             window_limit_packets: 64,
+            migration: Migration::default(),
             draining: false,
         }
     }
@@ -150,6 +157,9 @@ impl QueuePair {
     }
 
     fn fail_send<H: Host>(&mut self, failure: SendFailure, host: &mut H) {
+        if self.migrates_instead(failure, host) {
+            return;
+        }
         self.requester.fail(&self.settings, failure, host);
         if failure.local && matches!(self.state, QpState::Rts | QpState::Sqd) {
             self.change_state(QpState::Sqe, Actor::Requester, host);

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+use super::alternate::{MIGRATED, Migration};
 use super::attributes::{AttributeMask, ModifyLimits, QpAttributes};
 use super::peer_port::PeerPort;
 use super::requester::Requester;
@@ -39,6 +40,7 @@ impl Settings {
             destination: Qpn::new(0),
             mtu_bytes: if config.qp_type.is_datagram() { config.port_mtu_bytes } else { 256 },
             pkey: 0xffff,
+            is_migrated: true,
             qkey: 0,
             access: Access::empty(),
             timeout: 0,
@@ -74,6 +76,8 @@ impl QueuePair {
             return Err(ModifyError::StillDraining { step });
         }
         let mask = transition::effective_mask(self.settings.qp_type, mask);
+        let step = Step { qp_type: self.settings.qp_type, from: self.state, to: next };
+        self.check_migration(step, attributes, mask)?;
         self.store(attributes, mask);
         let mut limits_of_path = None;
         if let (true, Some(resolved)) = (mask.contains(AttributeMask::AV), resolved) {
@@ -83,6 +87,9 @@ impl QueuePair {
             limits_of_path = Some((resolved.window_limit_packets, resolved.read_limit_packets));
         }
         self.apply(limits_of_path);
+        if mask.contains(AttributeMask::PATH_MIG_STATE) {
+            self.set_migration(attributes.path_mig_state, host);
+        }
         self.enter(next, mask, host);
         Ok(())
     }
@@ -122,7 +129,6 @@ impl QueuePair {
         when(AttributeMask::MIN_RNR_TIMER, &|a| a.min_rnr_timer = new.min_rnr_timer);
         when(AttributeMask::SQ_PSN, &|a| a.sq_psn = new.sq_psn & 0xff_ffff);
         when(AttributeMask::MAX_DEST_RD_ATOMIC, &|a| a.max_dest_rd_atomic = new.max_dest_rd_atomic);
-        when(AttributeMask::PATH_MIG_STATE, &|a| a.path_mig_state = new.path_mig_state);
         when(AttributeMask::DEST_QPN, &|a| a.dest_qp_num = new.dest_qp_num & 0xff_ffff);
     }
 
@@ -136,6 +142,7 @@ impl QueuePair {
         } else if let Some(mtu) = Mtu::from_verbs(attributes.path_mtu) {
             settings.mtu_bytes = mtu.bytes();
         }
+        settings.is_migrated = attributes.path_mig_state == MIGRATED;
         settings.qkey = attributes.qkey;
         settings.access = Access::from_bits_truncate(attributes.access);
         settings.timeout = attributes.timeout;
@@ -194,6 +201,7 @@ impl QueuePair {
         self.receiver = Receiver::new(self.settings.qp_type);
         self.notifier = Notifier::default();
         self.peer_port = PeerPort::default();
+        self.migration = Migration::default();
         self.attributes = QpAttributes { cap: self.capacity, ..QpAttributes::default() };
         self.settings.path = None;
         self.apply(None);

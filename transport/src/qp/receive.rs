@@ -21,6 +21,9 @@ impl QueuePair {
         if host.listens(Topic::Packets) {
             self.emit_received(arrival, packet, host);
         }
+        if !self.settings.is_migrated {
+            self.watch_migration(arrival, packet, host);
+        }
         match self.check_packet(arrival, packet) {
             Ok(true) => {}
             Ok(false) if self.admits_port(now_ns, arrival, packet, host) => {}
@@ -209,7 +212,7 @@ impl QueuePair {
     }
 
     /// How well a packet fits what the peer is to send next.
-    fn fit(&self, packet: &Packet<'_>) -> Fit {
+    pub(super) fn fit(&self, packet: &Packet<'_>) -> Fit {
         let psn = packet.bth().psn;
         let starts = packet.info().position.begins();
         if packet.info().service == Service::Cnp {
@@ -234,6 +237,6 @@ impl QueuePair {
 }
 
 /// Two P_Keys match if their low 15 bits do, are not 0, and one of them is a full member.
-fn pkey_matches(a: u16, b: u16) -> bool {
+pub(super) fn pkey_matches(a: u16, b: u16) -> bool {
     a & 0x7fff == b & 0x7fff && a & 0x7fff != 0 && (a | b) & 0x8000 != 0
 }

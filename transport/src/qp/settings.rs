@@ -41,6 +41,9 @@ pub(crate) struct Settings {
     pub(crate) destination: Qpn,
     pub(crate) mtu_bytes: usize,
     pub(crate) pkey: u16,
+    /// What its packets say about path migration: without an alternate path a queue pair is in state
+    /// MIGRATED, as NICs show it.
+    pub(crate) is_migrated: bool,
     pub(crate) qkey: u32,
     pub(crate) access: Access,
     /// Exponent of the transport timer, 0…31; 0 never expires.
@@ -76,8 +79,7 @@ impl Settings {
         Bth {
             opcode: Opcode::new(self.service(), operation),
             solicited: false,
-            // Queue pairs without path migration are in state MIGRATED, as NICs show it.
-            migrated: true,
+            migrated: self.is_migrated,
             pad_count: 0,
             version: 0,
             pkey: self.pkey,

@@ -16,7 +16,9 @@ pub enum AsyncEventType {
     CommEst = 4,
     /// Send queue drained after RTS → SQD.
     SqDrained = 5,
-    /// A connection could not move to its alternate path.
+    /// A connection uses its alternate path now.
+    PathMig = 6,
+    /// The peer has moved to a path that is not this side's alternate one.
     PathMigErr = 7,
     /// Device lost.
     DeviceFatal = 8,

@@ -151,6 +151,13 @@ pub enum ModifyError {
         /// Port of the queue pair or of the alternate path.
         port_num: u8,
     },
+    /// The path migration state needs an alternate path, and there is none.
+    NoAlternatePath {
+        /// Transition asked for.
+        step: Step,
+        /// `path_mig_state` given.
+        state: u32,
+    },
     /// Messages that were started before SQD are still unanswered.
     StillDraining {
         /// Transition asked for.
@@ -231,6 +238,9 @@ impl fmt::Display for ModifyError {
             }
             ModifyError::PortMismatch { step, attribute, path_port, port_num } => {
                 write!(f, "{step} refused: {attribute}.port_num {path_port} differs from port_num {port_num}")
+            }
+            ModifyError::NoAlternatePath { step, state } => {
+                write!(f, "{step} refused: path_mig_state {state} needs an alternate path: set alt_ah_attr")
             }
             ModifyError::StillDraining { step } => {
                 write!(f, "{step} refused: the send queue is still draining; wait for SQ_DRAINED")
