@@ -206,7 +206,7 @@ impl Opening {
         let subscribers: Arc<Subscribers> = Arc::new(self.hca.subscribe(&clock)?);
         if let Some(link) = self.link {
             let link = link.seeded(self.faults.seed(), &tag);
-            port = Box::new(LinkPort::new(port, link, clock.is_virtual()));
+            port = Box::new(LinkPort::new(port, link, &clock));
         }
         if subscribers.listen(Topics::BATCHES) {
             port = Box::new(TapPort::new(port, Arc::clone(&subscribers)));

@@ -8,6 +8,7 @@ use super::model::Link;
 use super::outbound::Outbound;
 use super::tally::Tally;
 use crate::counters::Counters;
+use crate::ground::clock::Clock;
 use crate::port::{GsoBatch, Peer, Port, PortLayer, PortLimits, Received, TransmitError};
 
 /// How late packets may be in real time so that they go on with those behind them: a call for each packet
@@ -21,6 +22,8 @@ pub struct LinkPort<P> {
     inner: P,
     link: Link,
     grain_ns: u64,
+    /// In real time: what has come is later than the time that the caller has read before it looked.
+    clock: Option<Clock>,
     outbound: Outbound,
     inbound: Inbound,
     /// The last receive has perhaps left something in the port below.
@@ -37,11 +40,13 @@ impl<P> fmt::Debug for LinkPort<P> {
 impl<P: Port> LinkPort<P> {
     /// A port behind `link`. In virtual time each packet goes on at its time; else packets that are due one
     /// soon after the other go on together.
-    pub fn new(inner: P, link: Link, is_virtual: bool) -> LinkPort<P> {
+    pub fn new(inner: P, link: Link, clock: &Clock) -> LinkPort<P> {
+        let clock = (!clock.is_virtual()).then(|| clock.clone());
         LinkPort {
             inner,
             link,
-            grain_ns: if is_virtual { 0 } else { GRAIN_NS },
+            grain_ns: if clock.is_some() { GRAIN_NS } else { 0 },
+            clock,
             outbound: Outbound::default(),
             inbound: Inbound::default(),
             leaves_some: false,
@@ -51,13 +56,14 @@ impl<P: Port> LinkPort<P> {
 
     /// Takes what has come to the port below. True if there was something else than packets.
     fn take(&mut self, now_ns: u64) -> bool {
-        let LinkPort { inner, link: Link { ingress, .. }, inbound, tally, leaves_some, .. } = self;
+        let LinkPort { inner, link: Link { ingress, .. }, inbound, tally, leaves_some, clock, .. } = self;
         *leaves_some = false;
         for _ in 0..TAKEN_BATCHES {
             let mut came = false;
             let took = inner.receive(now_ns, &mut |received| {
                 came = true;
-                inbound.accept(ingress, now_ns, received, tally);
+                let came_ns = clock.as_ref().map_or(now_ns, Clock::now_ns);
+                inbound.accept(ingress, came_ns, received, tally);
             });
             if !took || !came {
                 return took;

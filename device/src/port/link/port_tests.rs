@@ -7,6 +7,7 @@ use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::wire::icrc::{self, Verdict};
 
 use super::*;
+use crate::ground::clock::VirtualTime;
 use crate::port::link::{EcnMarking, LinkDirection};
 use crate::port::{PacketCost, ProcessGroup};
 
@@ -107,7 +108,8 @@ impl Scene {
     }
 
     fn with_time(link: Link, is_virtual: bool) -> Scene {
-        let mut port = LinkPort::new(Tape::default(), link, is_virtual);
+        let clock = if is_virtual { Clock::Virtual(VirtualTime::default()) } else { Clock::monotonic() };
+        let mut port = LinkPort::new(Tape::default(), link, &clock);
         let counters = Arc::new(Counters::new());
         port.observe(&counters);
         Scene { port, counters }
