@@ -434,7 +434,7 @@ impl Engine {
             }
             sink.turn(TURN_BYTES.min(left_bytes), false);
             host.moment.end();
-            let progress = entry.qp.transmit_responses(&mut host, &mut sink);
+            let progress = entry.qp.transmit_responses(now_ns, &mut host, &mut sink);
             entry.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
             targets.publish_failure(&mut entry.qp, &mut entry.sharing, &mut host);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);

@@ -19,6 +19,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use pumice_transport::cm::CmConfig;
+use pumice_transport::qp::Congestion;
 use pumice_transport::types::Mtu;
 use pumice_transport::wire::ProcessIndex;
 
@@ -68,6 +69,8 @@ pub struct HcaConfig {
     pub limits: Limits,
     /// Partition keys by index; the default one when empty.
     pub pkeys: Vec<u16>,
+    /// What queue pairs do about congestion.
+    pub congestion: Congestion,
     /// Longest path MTU; by default that of the first GID's interface.
     pub active_mtu: Option<Mtu>,
     /// Node GUID: stable, and the same in all processes of the adapter. By default it is made from the
@@ -103,6 +106,7 @@ impl HcaConfig {
             process: ProcessIndex::NONE,
             limits: Limits::default(),
             pkeys: Vec::new(),
+            congestion: Congestion::default(),
             active_mtu: None,
             ca_guid: default_guid(&gids),
             seed: None,
@@ -142,6 +146,7 @@ pub struct Hca {
     pub(crate) core: Arc<Core>,
     name: String,
     limits: Limits,
+    congestion: Congestion,
     active_mtu: Mtu,
     process: ProcessIndex,
     device_memory: DeviceMemoryPool,
@@ -214,6 +219,7 @@ impl Hca {
             core,
             name: config.name,
             limits: config.limits,
+            congestion: config.congestion,
             active_mtu,
             process: config.process,
             device_memory: DeviceMemoryPool::new(config.limits.max_dm_size),

@@ -73,6 +73,7 @@ impl Hca {
             signal_all: init.signal_all,
             has_srq: init.srq.is_some(),
             port_mtu_bytes: self.active_mtu.bytes(),
+            congestion: self.congestion.clone(),
         });
         let sharing = match engine.share(&qp) {
             Ok(sharing) => sharing,

@@ -39,7 +39,7 @@ pub(super) const PORT: [Recipe; 7] = [
 
 /// `hw_counters/`, and what `rdma statistic` shows: rdma_rxe's names, then those of ConnectX adapters for
 /// what rdma_rxe does not count.
-pub(super) const HARDWARE: [Recipe; 17] = [
+pub(super) const HARDWARE: [Recipe; 18] = [
     recipe("sent_pkts", 1, &[Counter::TxPackets]),
     recipe("rcvd_pkts", 1, &[Counter::RxPackets]),
     recipe("duplicate_request", 1, &[Counter::RxDuplicateRequest]),
@@ -56,6 +56,7 @@ pub(super) const HARDWARE: [Recipe; 17] = [
     recipe("resp_remote_access_errors", 1, &[Counter::TxNakAccess]),
     recipe("rx_icrc_encapsulated", 1, &[Counter::RxBadIcrc]),
     recipe("np_ecn_marked_roce_packets", 1, &[Counter::RxCongestionMarked]),
+    recipe("np_cnp_sent", 1, &[Counter::TxCnp]),
     recipe("rp_cnp_handled", 1, &[Counter::RxCnp]),
 ];
 

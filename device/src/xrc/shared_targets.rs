@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pumice_transport::qp::{QpConfig, QueuePair};
+use pumice_transport::qp::{Congestion, QpConfig, QueuePair};
 use pumice_transport::types::{Cause, QpCapacity, QpType};
 use pumice_transport::wire::{ProcessIndex, Qpn};
 
@@ -97,6 +97,7 @@ impl SharedTargets {
                 signal_all: false,
                 has_srq: false,
                 port_mtu_bytes: 4096,
+                congestion: Congestion::default(),
             });
             let target = SharedTarget::found(&file, domain, place, &record);
             self.foreign.insert(qpn);

@@ -170,6 +170,15 @@ pub enum QpEvent<'a> {
         /// Request packets that were unacknowledged before the acknowledgement came.
         in_flight_packets: u32,
     },
+    /// The rate of its packets changed; told when the next packet leaves, or a CNP comes.
+    RateChanged {
+        /// The current rate, in bit/s.
+        rate: u64,
+        /// The rate that it grows to, in bit/s.
+        target: u64,
+        /// The estimate of congestion, in 2^-20.
+        alpha: u32,
+    },
     /// A packet was dropped.
     Dropped {
         /// The counter that has it, by the name that `pumice stat` prints.
@@ -302,7 +311,8 @@ impl QpEvent<'_> {
             QpEvent::PacketSent { .. }
             | QpEvent::PacketReceived { .. }
             | QpEvent::Acknowledged { .. }
-            | QpEvent::Measured { .. } => Topic::Packets,
+            | QpEvent::Measured { .. }
+            | QpEvent::RateChanged { .. } => Topic::Packets,
             QpEvent::Dropped { .. } | QpEvent::OutOfSequence { .. } | QpEvent::DuplicateRequest { .. } => {
                 Topic::Drops
             }
@@ -359,6 +369,7 @@ impl QpEvent<'_> {
             | QpEvent::PacketReceived { .. }
             | QpEvent::Acknowledged { .. }
             | QpEvent::Measured { .. }
+            | QpEvent::RateChanged { .. }
             | QpEvent::ReceiverNotReady { .. }
             | QpEvent::Completed { .. }
             | QpEvent::RemoteAccess { .. }
@@ -396,6 +407,9 @@ impl fmt::Display for QpEvent<'_> {
                     Some(ns) => write!(f, "  round trip {ns} ns"),
                     None => Ok(()),
                 }
+            }
+            QpEvent::RateChanged { rate, target, .. } => {
+                write!(f, "rate {rate} bit/s  target {target} bit/s")
             }
             QpEvent::Dropped { reason, opcode, psn } => {
                 write!(f, "drop {opcode}  psn {}  {reason:?}", psn.value())

@@ -10,12 +10,8 @@ use crate::host::{Host, Transmit};
 use crate::path::Path;
 use crate::wire::{Headers, Operation, Psn};
 
-/// Least time between two CNPs of one queue pair.
-const CNP_INTERVAL_NS: u64 = 50_000;
 /// ECN field "congestion experienced".
 const CONGESTION_EXPERIENCED: u8 = 0b11;
-/// DSCP 48, as NICs mark CNPs.
-const CNP_TRAFFIC_CLASS: u8 = 0xc0;
 
 /// CNPs owed to the peer of a connected queue pair.
 #[derive(Debug, Default)]
@@ -27,11 +23,13 @@ pub(crate) struct Notifier {
 
 impl Notifier {
     /// Looks at the marking of a packet that arrived; true if it was marked.
-    pub(crate) fn observe(&mut self, traffic_class: u8, now_ns: u64) -> bool {
+    #[inline]
+    pub(crate) fn observe(&mut self, settings: &Settings, traffic_class: u8, now_ns: u64) -> bool {
         if traffic_class & CONGESTION_EXPERIENCED != CONGESTION_EXPERIENCED {
             return false;
         }
-        let due = self.last_ns.is_none_or(|last| now_ns.saturating_sub(last) >= CNP_INTERVAL_NS);
+        let interval_ns = u64::from(settings.congestion.notification.min_time_between_cnps) * 1_000;
+        let due = self.last_ns.is_none_or(|last| now_ns.saturating_sub(last) >= interval_ns);
         if due {
             self.pending = true;
             self.last_ns = Some(now_ns);
@@ -62,9 +60,9 @@ impl Notifier {
             self.pending = false;
             return Progress::Idle;
         };
-        let path = self
-            .path
-            .get_or_insert_with(|| Box::new(Path { traffic_class: CNP_TRAFFIC_CLASS, ..path.clone() }));
+        // A CNP is not marked itself: its ECN field is 0.
+        let traffic_class = settings.congestion.notification.cnp_dscp << 2;
+        let path = self.path.get_or_insert_with(|| Box::new(Path { traffic_class, ..path.clone() }));
         let mut bth = settings.bth(Operation::Cnp, Psn::new(0));
         bth.opcode = crate::wire::Opcode::from_byte(Operation::Cnp as u8);
         bth.becn = true;

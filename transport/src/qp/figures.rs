@@ -16,6 +16,8 @@ pub struct Figures {
     pub in_flight_packets: u32,
     /// Request PSNs that may be unacknowledged now.
     pub window_packets: u32,
+    /// Rate of its packets in bit/s, if congestion control is by rate.
+    pub rate_bits_per_second: Option<u64>,
     /// Round trip time, smoothed, in ns; none before the first acknowledgement that was timed.
     pub rtt_ns: Option<u64>,
     /// An RNR NAK came, and the time that it asked for is not over.
@@ -37,6 +39,7 @@ impl QueuePair {
             received: inbound.messages,
             in_flight_packets: self.in_flight(),
             window_packets: if reliable { self.requester.window.packets() } else { 0 },
+            rate_bits_per_second: self.requester.pacer.as_ref().map(|pacer| pacer.rate()),
             rtt_ns: self.requester.window.rtt_ns(),
             waits_for_receiver: self.requester.rnr_until_ns.is_some(),
         }

@@ -11,13 +11,15 @@
 //!   `unreliable`: the receiving side of UC; `datagram`: of UD
 //! * `inbound`: messages put together from packets, for all services; `outbound`: packets written, for all
 //! * `migration`: the alternate path, and when it is used
-//! * `window`: how much may be in flight; `transition`: the state table of `modify_qp`
+//! * `window`: how much may be in flight; `dcqcn`: how fast it leaves; `transition`: the state table of
+//!   `modify_qp`
 
 mod alternate;
 mod attributes;
 mod completer;
 mod congestion;
 mod datagram;
+mod dcqcn;
 mod figures;
 mod inbound;
 mod migration;
@@ -48,6 +50,7 @@ pub use crate::types::{MAX_MESSAGE_BYTES, PostError};
 pub use alternate::AlternatePath;
 pub use attributes::{AttributeMask, ModifyLimits, QpAttributes};
 pub use datagram::GRH_BYTES;
+pub use dcqcn::{Congestion, CongestionAlgorithm, DcqcnParameters, NotificationParameters, ReactionPoint};
 pub use figures::Figures;
 pub use modify::ResolvedPath;
 pub use outbound::Progress;
@@ -98,7 +101,7 @@ impl QueuePair {
         let settings = Settings::new(&config);
         let attributes = QpAttributes { cap: config.capacity, ..QpAttributes::default() };
         QueuePair {
-            requester: Requester::new(config.capacity.max_send_wr),
+            requester: Requester::new(config.capacity.max_send_wr, &settings),
             receiver: Receiver::new(config.qp_type),
             settings,
             capacity: config.capacity,
@@ -284,19 +287,27 @@ impl QueuePair {
     #[inline]
     pub fn response_urgency(&self) -> Urgency {
         let responses = match &self.receiver {
-            Receiver::Reliable(responder) => responder.responses.urgency(),
+            Receiver::Reliable(responder) => {
+                responder.responses.urgency(self.requester.held_until_ns().is_some())
+            }
             _ => Urgency::None,
         };
         if self.notifier.is_pending() { responses.max(Urgency::Acknowledgement) } else { responses }
     }
 
     /// Sends queued acknowledgements, READ and atomic responses, and CNPs.
-    pub fn transmit_responses<H: Host, T: Transmit>(&mut self, host: &mut H, sink: &mut T) -> Progress {
+    pub fn transmit_responses<H: Host, T: Transmit>(
+        &mut self,
+        now_ns: u64,
+        host: &mut H,
+        sink: &mut T,
+    ) -> Progress {
         if self.notifier.transmit(&self.settings, host, sink) == Progress::Blocked {
             return Progress::Blocked;
         }
         let Receiver::Reliable(responder) = &mut self.receiver else { return Progress::Idle };
-        match responder.responses.transmit(&self.settings, host, sink) {
+        let pacer = self.requester.pacer.as_deref_mut();
+        match responder.responses.transmit(&self.settings, now_ns, pacer, host, sink) {
             Ok(progress) => progress,
             Err(psn) => {
                 responder.refuse_read(psn);

@@ -49,6 +49,7 @@ impl Settings {
             min_rnr_timer: 0,
             max_rd_atomic: 0,
             max_dest_rd_atomic: 0,
+            congestion: config.congestion.clone(),
         }
     }
 }
@@ -81,7 +82,7 @@ impl QueuePair {
         self.store(attributes, mask);
         let mut limits_of_path = None;
         if let (true, Some(resolved)) = (mask.contains(AttributeMask::AV), resolved) {
-            self.settings.path = Some(resolved.path);
+            self.settings.path = Some(self.settings.congestion.marked(resolved.path));
             self.notifier.forget_path();
             self.peer_port = PeerPort::default();
             limits_of_path = Some((resolved.window_limit_packets, resolved.read_limit_packets));
@@ -197,7 +198,7 @@ impl QueuePair {
         self.state = QpState::Reset;
         self.settings.connection = self.settings.connection.wrapping_add(1);
         self.draining = false;
-        self.requester = Requester::new(self.capacity.max_send_wr);
+        self.requester = Requester::new(self.capacity.max_send_wr, &self.settings);
         self.receiver = Receiver::new(self.settings.qp_type);
         self.notifier = Notifier::default();
         self.peer_port = PeerPort::default();

@@ -37,7 +37,7 @@ pub(crate) struct Written<'a> {
 
 impl<'a> Written<'a> {
     fn length_bytes(&self) -> u32 {
-        (self.headers.len() + self.payload_bytes.next_multiple_of(4) + ICRC_BYTES) as u32
+        packet_bytes(self.headers, self.payload_bytes) as u32
     }
 
     /// What the host is told of it when it decides what happens to it.
@@ -65,6 +65,11 @@ impl<'a> Written<'a> {
         let event = QpEvent::PacketSent { identity, opcode, psn, length_bytes, destination, path };
         host.emit(&settings.context, event);
     }
+}
+
+/// Bytes of a packet from the BTH to the ICRC.
+pub(crate) fn packet_bytes(headers: &Headers, payload_bytes: usize) -> usize {
+    headers.len() + payload_bytes.next_multiple_of(4) + ICRC_BYTES
 }
 
 /// Tells of a packet that is in the sink, and does to it what the host decides, which it returns.

@@ -37,11 +37,10 @@ impl QueuePair {
             }
         }
         if packet.info().service == Service::Cnp {
-            host.emit(&self.settings.context, QpEvent::CnpReceived);
-            self.requester.window.on_cnp(now_ns);
+            self.requester.handle_cnp(&self.settings, now_ns, host);
             return;
         }
-        if self.notifier.observe(arrival.traffic_class, now_ns) {
+        if self.notifier.observe(&self.settings, arrival.traffic_class, now_ns) {
             host.emit(&self.settings.context, QpEvent::CongestionMarked { psn: packet.bth().psn });
         }
         if packet.info().is_request {

@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 
+use super::dcqcn::{Paced, Pacer};
 use super::outbound::{self, Emitted, Progress, Written};
 use super::settings::Settings;
 use crate::event::{PacketIdentity, Side, Topic, Transmissions};
@@ -151,10 +152,12 @@ impl Responses {
         }
     }
 
+    /// `held`: the rate holds data back.
     #[inline]
-    pub(crate) fn urgency(&self) -> Urgency {
+    pub(crate) fn urgency(&self, held: bool) -> Urgency {
         match self.queue.front() {
             None => Urgency::None,
+            Some(Response::Read(_)) if held => Urgency::None,
             Some(Response::Acknowledge { .. }) if self.queue.len() == 1 => Urgency::Acknowledgement,
             Some(_) => Urgency::Data,
         }
@@ -286,6 +289,8 @@ impl Responses {
     pub(crate) fn transmit<H: Host, T: Transmit>(
         &mut self,
         settings: &Settings,
+        now_ns: u64,
+        mut pacer: Option<&mut Pacer>,
         host: &mut H,
         sink: &mut T,
     ) -> Result<Progress, Psn> {
@@ -294,6 +299,11 @@ impl Responses {
             return Ok(Progress::Idle);
         };
         while let Some(response) = self.queue.front_mut() {
+            let is_data = matches!(response, Response::Read(_));
+            let mut pacer = pacer.as_deref_mut().filter(|_| is_data);
+            if pacer.as_mut().is_some_and(|pacer| !pacer.admits(Paced::Answers, now_ns)) {
+                return Ok(Progress::Idle);
+            }
             let (mut headers, payload_bytes) = response.next_packet(settings);
             let psn = headers.bth.psn;
             let emitted =
@@ -303,6 +313,10 @@ impl Responses {
                 })?;
             if emitted == Emitted::NoRoom {
                 return Ok(Progress::Blocked);
+            }
+            if let Some(pacer) = pacer {
+                let sent = (path, outbound::packet_bytes(&headers, payload_bytes));
+                pacer.handle_sent(Paced::Answers, sent, now_ns, &settings.context, host);
             }
             if host.listens(Topic::Packets) {
                 let transmission = self.transmissions.note(psn, 1);

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+use super::dcqcn::Congestion;
 use crate::host::QpContext;
 use crate::path::Path;
 use crate::types::{Access, QpCapacity, QpType};
@@ -22,6 +23,8 @@ pub struct QpConfig {
     pub has_srq: bool,
     /// Longest datagram payload in bytes (UD): the port's active MTU.
     pub port_mtu_bytes: usize,
+    /// What it does about congestion.
+    pub congestion: Congestion,
 }
 
 /// Attributes of a queue pair in the form in which packets are made and checked.
@@ -56,6 +59,7 @@ pub(crate) struct Settings {
     pub(crate) max_rd_atomic: u8,
     /// READs and atomics the peer may have outstanding here.
     pub(crate) max_dest_rd_atomic: u8,
+    pub(crate) congestion: Congestion,
 }
 
 impl Settings {

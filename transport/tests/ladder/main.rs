@@ -35,7 +35,9 @@ mod prelude {
     pub(crate) use crate::kit::{CONTEXT, LOCAL, PEER, RECV_CQ, XRCD, op, path_to_peer, pattern};
     pub(crate) use pumice_transport::event::{PacketIdentity, Side};
     pub(crate) use pumice_transport::host::{Counter, PeerProgress};
-    pub(crate) use pumice_transport::qp::{AttributeMask, PostError, QpAttributes, Urgency};
+    pub(crate) use pumice_transport::qp::{
+        AttributeMask, Congestion, DcqcnParameters, NotificationParameters, PostError, QpAttributes, Urgency,
+    };
     pub(crate) use pumice_transport::types::{
         Access, AsyncEventType, AtomicOperation, Cause, FlushRange, Mtu, QpState, QpType, RemoteTarget,
         SendFlags, SendOpcode, SendRequest, Sge, UdDestination, WcFlags, WcOpcode, WcStatus, WindowBind,

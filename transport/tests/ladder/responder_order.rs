@@ -16,7 +16,7 @@ fn statement_05_replies_go_to_the_roce_port_whatever_the_source_port() {
         let literal = rc(op::SEND_ONLY).psn(RQ_PSN + step).ack_req();
         let flow = pumice_transport::path::Flow { source_port, ..flow_from_peer() };
         assert!(rung.receive_bytes(&literal.bytes(LOCAL), &flow, 0));
-        rung.qp.transmit_responses(&mut rung.host, &mut rung.sink);
+        rung.qp.transmit_responses(rung.now_ns, &mut rung.host, &mut rung.sink);
         let sent = &rung.sink.sent[step as usize];
         assert_eq!(sent.path, path_to_peer());
         assert_eq!(sent.path.flow.destination_port, 4791);

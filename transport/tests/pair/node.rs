@@ -7,7 +7,7 @@ use pumice_transport::host::{PeerProgress, QpContext};
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::qp::transition::transition;
 use pumice_transport::qp::{
-    Arrival, AttributeMask, Progress, QpAttributes, QpConfig, QueuePair, ResolvedPath,
+    Arrival, AttributeMask, Congestion, Progress, QpAttributes, QpConfig, QueuePair, ResolvedPath,
 };
 use pumice_transport::types::{AddressVector, Gid, Mtu, QpCapacity, QpState, QpType};
 use pumice_transport::wire::{Packet, Qpn, icrc};
@@ -65,6 +65,7 @@ impl Node {
             signal_all: false,
             has_srq: false,
             port_mtu_bytes: terms.mtu.bytes(),
+            congestion: Congestion::default(),
         };
         let mut node =
             Node { qp: QueuePair::new(config), host: FakeHost::default(), outbox: Outbox::default() };
@@ -115,7 +116,7 @@ impl Node {
         loop {
             self.outbox.room = 1 + random.below(20) as usize;
             let (host, outbox) = (&mut self.host, &mut self.outbox);
-            let responses = self.qp.transmit_responses(host, outbox);
+            let responses = self.qp.transmit_responses(now_ns, host, outbox);
             let requests = self.qp.transmit_requests(now_ns, host, outbox);
             for frame in self.outbox.frames.drain(..) {
                 link.send(now_ns, frame);

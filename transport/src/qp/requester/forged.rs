@@ -45,8 +45,7 @@ impl Requester {
             return;
         }
         if fate.notified {
-            host.emit(&settings.context, QpEvent::CnpReceived);
-            self.window.on_cnp(now_ns);
+            self.handle_cnp(settings, now_ns, host);
         }
         let answer = match fate.refused {
             _ if fate.halted => Forgery::Halt,

@@ -9,8 +9,10 @@ mod request;
 mod timers;
 mod transmit;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
+use super::dcqcn::Pacer;
 use super::send_queue::SendQueue;
 use super::settings::Settings;
 use super::window::Window;
@@ -100,6 +102,8 @@ pub(crate) struct Requester {
     /// An RNR NAK came, and neither progress nor a sequence NAK after it.
     pub(crate) refused_for_now: bool,
     pub(crate) window: Window,
+    /// When packets may leave, if congestion control is by rate.
+    pub(crate) pacer: Option<Box<Pacer>>,
     /// Most response packets that one READ request asks for.
     pub(crate) read_limit_packets: u32,
     /// Answers that brought no progress, since there was some.
@@ -123,7 +127,8 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub(crate) fn new(capacity: u32) -> Requester {
+    pub(crate) fn new(capacity: u32, settings: &Settings) -> Requester {
+        let connected = settings.qp_type.is_connected();
         Requester {
             queue: SendQueue::new(capacity),
             next_psn: Psn::new(0),
@@ -145,6 +150,7 @@ impl Requester {
             implied_nak_seen: false,
             refused_for_now: false,
             window: Window::new(64),
+            pacer: Pacer::of(&settings.congestion).filter(|_| connected).map(Box::new),
             read_limit_packets: 64,
             heard: Heard::default(),
             first_psn: Psn::new(0),
@@ -168,6 +174,22 @@ impl Requester {
         self.forged = None;
         self.window = Window::new(window_limit_packets);
         self.reload_retries(settings);
+    }
+
+    /// A CNP came: the window shrinks, or the rate falls.
+    #[cold]
+    pub(crate) fn handle_cnp<H: Host>(&mut self, settings: &Settings, now_ns: u64, host: &mut H) {
+        host.emit(&settings.context, QpEvent::CnpReceived);
+        match &mut self.pacer {
+            Some(pacer) => pacer.handle_cnp(now_ns, &settings.context, host),
+            None => self.window.on_cnp(now_ns),
+        }
+    }
+
+    /// Until when the rate holds packets back that could leave otherwise.
+    #[inline]
+    pub(crate) fn held_until_ns(&self) -> Option<u64> {
+        self.pacer.as_ref().and_then(|pacer| pacer.held_until_ns())
     }
 
     /// PSNs in flight.
@@ -211,7 +233,7 @@ impl Requester {
     #[inline]
     pub(crate) fn wants_to_send(&self, draining: bool) -> bool {
         let waits = self.local_failure.is_some() || self.judged.is_some() || self.waits_for_forged();
-        if self.rnr_until_ns.is_some() || waits {
+        if self.rnr_until_ns.is_some() || waits || self.held_until_ns().is_some() {
             return false;
         }
         let end = if draining { self.started } else { self.queue.tail() };

@@ -77,7 +77,7 @@ impl Requester {
     /// Next deadline in ns.
     #[inline]
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        [self.timer_ns, self.rnr_until_ns, self.early_timer_ns].into_iter().flatten().min()
+        [self.timer_ns, self.rnr_until_ns, self.early_timer_ns, self.held_until_ns()].into_iter().flatten().min()
     }
 
     /// A deadline passed. A peer that has had no processor is waited for, for a limited time, without
@@ -94,6 +94,9 @@ impl Requester {
     ) -> Result<(), SendFailure> {
         if self.rnr_until_ns.is_some_and(|at| at <= now_ns) {
             self.rnr_until_ns = None;
+        }
+        if let Some(pacer) = &mut self.pacer {
+            pacer.handle_timeout(now_ns);
         }
         if self.timer_ns.is_some_and(|at| at <= now_ns) {
             if peer == PeerProgress::Starved && self.doubts_peer_since_ns(now_ns).is_some() {

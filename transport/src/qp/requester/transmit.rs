@@ -2,6 +2,7 @@
 
 use super::request::Request;
 use super::{Outstanding, Requester, SendFailure};
+use crate::qp::dcqcn::Paced;
 use crate::event::{PacketIdentity, Side, Topic};
 use crate::host::{Host, MemoryError, RemoteKey, Transmit, fault_of};
 use crate::path::Path;
@@ -68,7 +69,7 @@ impl Requester {
                 }
                 continue;
             }
-            if self.must_wait(settings, wqe) {
+            if self.must_wait(settings, wqe) || !self.may_leave(now_ns) {
                 return Ok(Progress::Idle);
             }
             match self.send_one(settings, now_ns, host, sink) {
@@ -105,6 +106,12 @@ impl Requester {
             }
         }
         self.in_flight() >= self.window.packets()
+    }
+
+    /// Whether the rate lets a packet leave now.
+    #[inline]
+    fn may_leave(&mut self, now_ns: u64) -> bool {
+        self.pacer.as_mut().is_none_or(|pacer| pacer.admits(Paced::Requests, now_ns))
     }
 
     /// LOCAL_INV and BIND_MW at the cursor. False: it has to wait.
@@ -160,6 +167,10 @@ impl Requester {
                 self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, false, host));
                 return Sent::LocalError(WcStatus::LocProtErr);
             }
+        }
+        if let Some(pacer) = &mut self.pacer {
+            let sent = (path, outbound::packet_bytes(&headers, request.payload_bytes));
+            pacer.handle_sent(Paced::Requests, sent, now_ns, &settings.context, host);
         }
         let mut fate = Fate::default();
         if host.listens(Topic::Packets) {

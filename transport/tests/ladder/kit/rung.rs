@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::path::Flow;
 use pumice_transport::qp::{
-    Arrival, AttributeMask, ModifyError, ModifyLimits, PostError, Progress, QpAttributes, QpConfig,
+    Arrival, AttributeMask, Congestion, ModifyError, ModifyLimits, PostError, Progress, QpAttributes, QpConfig,
     QueuePair, ResolvedPath,
 };
 use pumice_transport::types::{
@@ -64,6 +64,7 @@ pub(crate) struct Setup {
     pub(crate) max_dest_rd_atomic: u8,
     pub(crate) qkey: u32,
     pub(crate) window_limit_packets: u32,
+    pub(crate) congestion: Congestion,
     pub(crate) state: QpState,
 }
 
@@ -86,6 +87,7 @@ impl Setup {
             max_dest_rd_atomic: 4,
             qkey: QKEY,
             window_limit_packets: 64,
+            congestion: Congestion::default(),
             state: QpState::Rts,
         }
     }
@@ -99,6 +101,7 @@ impl Setup {
             signal_all: self.signal_all,
             has_srq: self.has_srq,
             port_mtu_bytes: self.mtu.bytes(),
+            congestion: self.congestion.clone(),
         };
         let mut rung = Rung {
             qp: QueuePair::new(config),
@@ -242,7 +245,7 @@ impl Rung {
 
     /// What the responder sends now.
     pub(crate) fn responses(&mut self) -> Vec<Literal> {
-        while self.qp.transmit_responses(&mut self.host, &mut self.sink) == Progress::Blocked {
+        while self.qp.transmit_responses(self.now_ns, &mut self.host, &mut self.sink) == Progress::Blocked {
             if self.sink.room == Some(0) {
                 break;
             }
