@@ -156,6 +156,7 @@ pub use pumice_device::settings::Wire;
 pub use pumice_transport::host::Counter;
 pub use pumice_transport::mad::RejectReason;
 pub use pumice_transport::qp::{AttributeMask, ModifyError, PostError, QpAttributes};
+pub use pumice_transport::qp::{Congestion, CongestionAlgorithm, DcqcnParameters, NotificationParameters};
 pub use pumice_transport::types::{
     Access, AddressVector, AsyncEventType, Cause, Gid, Mtu, QpCapacity, QpState, QpType, RecvRequest,
     WcFlags, WcOpcode, WcStatus, WorkCompletion,

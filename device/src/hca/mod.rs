@@ -34,6 +34,7 @@ use crate::event::{LogHook, LogSubscriber, StepHook, StepSubscriber, Subscriber,
 use crate::faults::calls::CallFaults;
 use crate::faults::{FaultPlan, PlanAtWork, Triggers};
 use crate::ground::clock::Clock;
+use crate::ground::error::ResourceError;
 use crate::ground::limits::Limits;
 use crate::ground::link_rate::{Speed, Width};
 use crate::ground::random::Random;
@@ -169,7 +170,8 @@ impl Hca {
     /// time a [`World`](crate::world::World) drives.
     ///
     /// # Errors
-    /// No GIDs; the operating system has no descriptor or thread to give.
+    /// No GIDs; congestion parameters out of bounds; the operating system has no descriptor or thread to
+    /// give.
     pub fn open(mut config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
         let events = Arc::new(config.subscribe(&clock)?);
         let triggers = Triggers::new(&FaultPlan::new(), &clock);
@@ -187,6 +189,7 @@ impl Hca {
         faults: Option<PlanAtWork>,
         shuffle: Option<Arc<Shuffle>>,
     ) -> Result<Hca, HcaError> {
+        config.congestion.check().map_err(ResourceError::invalid)?;
         let threaded = !clock.is_virtual();
         let events = Arc::clone(calls.events());
         let mut resources = Resources::with_subscribers(config.limits, Arc::clone(&events))?;

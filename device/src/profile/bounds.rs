@@ -54,6 +54,8 @@ pub(super) fn check(profile: &Profile) -> Result<(), String> {
         }
     }
     check_pkeys(&profile.port.pkeys, limits.pkey_table_len)?;
+    let congestion = profile.congestion.of_port(&profile.port);
+    congestion.check().map_err(|problem| format!("congestion.{problem}"))?;
     for (index, device) in profile.devices.iter().enumerate() {
         check_device(device, profile).map_err(|problem| format!("device {}: {problem}", index + 1))?;
     }

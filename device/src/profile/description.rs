@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Capabilities, DeviceProfile, PortProfile};
+use super::{Capabilities, CongestionProfile, DeviceProfile, PortProfile};
 use crate::ground::limits::Limits;
 use crate::settings::LinkSettings;
 use crate::shuffle::Placement;
@@ -48,6 +48,8 @@ pub struct Profile {
     pub fires_late: bool,
     /// In which order a shuffled schedule may place the payload of a message.
     pub placement: Placement,
+    /// Congestion control.
+    pub congestion: CongestionProfile,
     /// The port.
     pub port: PortProfile,
     /// What the link does to packets; nothing by default.
@@ -75,6 +77,7 @@ impl Default for Profile {
             ack_delay: 15,
             fires_late: false,
             placement: Placement::Any,
+            congestion: CongestionProfile::default(),
             port: PortProfile::default(),
             link: LinkSettings::default(),
             limits: Limits::default(),
@@ -93,6 +96,7 @@ impl Profile {
         of_device.port.speed = own.speed.unwrap_or(of_device.port.speed);
         of_device.port.width = own.width.unwrap_or(of_device.port.width);
         of_device.port.max_mtu = own.max_mtu.unwrap_or(of_device.port.max_mtu);
+        of_device.congestion = own.congestion.clone().unwrap_or(of_device.congestion);
         of_device.port.pkeys = own.pkeys.clone().unwrap_or(of_device.port.pkeys);
         of_device.link = own.link.or(&of_device.link);
         of_device

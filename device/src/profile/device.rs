@@ -6,7 +6,7 @@ use pumice_transport::types::Mtu;
 use serde::{Deserialize, Deserializer, de};
 
 use super::port::{mtu, width};
-use super::{Speed, Width};
+use super::{CongestionProfile, Speed, Width};
 use crate::settings::LinkSettings;
 
 /// A device of a profile (`[[device]]`): where it is, and what it has of its own. What is left out is as in
@@ -45,6 +45,8 @@ pub struct DeviceProfile {
     pub pkeys: Option<Vec<u16>>,
     /// As `link`, where it says something.
     pub link: LinkSettings,
+    /// In place of `congestion`, all of it.
+    pub congestion: Option<CongestionProfile>,
 }
 
 fn some_width<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Width>, D::Error> {

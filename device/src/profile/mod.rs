@@ -6,6 +6,7 @@
 
 mod bounds;
 mod capability;
+mod congestion;
 mod description;
 mod device;
 mod devices;
@@ -15,6 +16,7 @@ mod reading;
 mod tests;
 
 pub use capability::Capabilities;
+pub use congestion::{Algorithm, CongestionProfile, Preset};
 pub use description::{Atomics, Profile};
 pub use device::DeviceProfile;
 pub use devices::DeviceDescription;

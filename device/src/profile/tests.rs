@@ -65,6 +65,13 @@ fn what_is_wrong_is_said_with_its_place() {
         ("[port]\npkeys = [0xffff, 1]", "port.pkeys has 2 keys, and limits.pkey_table_len has room for 1"),
         ("[port]\npkeys = [0x8000]", "port.pkeys: 0x8000 names no partition"),
         ("[limits]\npkey_table_len = 2\n[port]\npkeys = [5, 0x8005]", "partition of 0x8005 is there twice"),
+        ("[congestion]\nalgorithm = \"dctcp\"", "line 2: unknown variant `dctcp`, expected `window` or `dcqcn`"),
+        ("[congestion]\nrpg_gain = 1", "line 2: unknown field `rpg_gain`"),
+        (
+            "[congestion]\nalgorithm = \"dcqcn\"\nrpg_gd = 9",
+            "congestion.rpg_gd is 9, and must be from 10 to 15",
+        ),
+        ("[congestion]\ncnp_dscp = 64", "congestion.cnp_dscp is 64, and must be from 0 to 63"),
         ("fw_ver = \"a\\nb\"", "fw_ver must have at most 63 printable ASCII characters"),
     ] {
         let sentence = Profile::parse(text).unwrap_err();
@@ -88,4 +95,28 @@ fn a_profile_that_is_not_there_is_named() {
     );
     assert_eq!(settings("/").load_profile().unwrap_err().errno, libc::EISDIR);
     assert!(settings("/dev/zero").load_profile().is_err());
+}
+
+#[test]
+fn congestion_control_comes_from_a_preset_the_port_and_what_the_profile_says() {
+    use pumice_transport::qp::{Congestion, DcqcnParameters, NotificationParameters};
+    let of = |text: &str| {
+        let profile = Profile::parse(text).unwrap();
+        profile.congestion.of_port(&profile.port)
+    };
+    assert_eq!(of(""), Congestion::default());
+    let four = NotificationParameters { min_time_between_cnps: 4, cnp_dscp: 48 };
+    let text = "[port]\nspeed = \"edr\"\nwidth = 4\n[congestion]\nalgorithm = \"dcqcn\"\nrpg_ai_rate = 7\n";
+    let expected = DcqcnParameters { rpg_ai_rate: 7, ..DcqcnParameters::CONNECTX };
+    assert_eq!(of(text), Congestion::dcqcn(expected, four));
+    let text = "[congestion]\nalgorithm = \"dcqcn\"\npreset = \"paper\"\nline_rate = 40000\ncnp_dscp = 6\n";
+    let expected = DcqcnParameters { max_burst_bytes: 65_536, ..DcqcnParameters::PAPER };
+    let notification = NotificationParameters { min_time_between_cnps: 50, cnp_dscp: 6 };
+    assert_eq!(of(text), Congestion::dcqcn(expected, notification));
+    // One of several devices has its own.
+    let text = "[[device]]\n[[device]]\n[device.congestion]\nalgorithm = \"dcqcn\"\n";
+    let profile = Profile::parse(text).unwrap();
+    let algorithms: Vec<_> =
+        profile.devices.iter().map(|device| profile.with(device).congestion.algorithm).collect();
+    assert_eq!(algorithms, [Algorithm::Window, Algorithm::Dcqcn]);
 }

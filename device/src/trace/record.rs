@@ -439,6 +439,17 @@ records! {
         /// Request packets that were unacknowledged before the last acknowledgement.
         in_flight_packets: u32,
     }
+    /// The rate of its packets changed, which DCQCN decides.
+    41 RateChanged {
+        /// Of this queue pair.
+        qp: u32,
+        /// The current rate in bit/s.
+        rate: u64,
+        /// The rate that it grows to, in bit/s.
+        target: u64,
+        /// The estimate of congestion, in 2^-20.
+        alpha: u32,
+    }
     /// Records are missing here, because they came faster than they were written.
     39 Lost {
         /// How many.

@@ -267,6 +267,7 @@ fn of_recovery(qp: u32, event: &QpEvent<'_>) -> Option<Record<'static>> {
         QpEvent::ReceiverNotReady { psn, retries_left, wait_ns } => {
             Record::ReceiverNotReady { qp, psn: psn.value(), retries_left, wait_ns }
         }
+        QpEvent::RateChanged { rate, target, alpha } => Record::RateChanged { qp, rate, target, alpha },
         QpEvent::Measured { rtt_ns, window_packets, in_flight_packets } => {
             Record::Measured { qp, rtt_ns: rtt_ns.unwrap_or(0), window_packets, in_flight_packets }
         }

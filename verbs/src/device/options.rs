@@ -18,6 +18,7 @@ use pumice_device::settings::Wire;
 use pumice_device::shuffle::{Placement, ShuffleOptions};
 use pumice_device::system::interface::{Interface, gid_addresses, interfaces};
 use pumice_device::trace::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, create_private};
+use pumice_transport::qp::Congestion;
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::Qpn;
 
@@ -34,6 +35,7 @@ pub struct DeviceOptions {
     pub(crate) addresses: Vec<IpAddr>,
     limits: Limits,
     active_mtu: Option<Mtu>,
+    congestion: Congestion,
     faults: FaultPlan,
     tag: Option<String>,
     shuffle: Option<u64>,
@@ -88,6 +90,13 @@ impl DeviceOptions {
     /// Largest path MTU of the port, and longest datagram; by default that of the first address's interface.
     pub fn active_mtu(mut self, mtu: Mtu) -> DeviceOptions {
         self.active_mtu = Some(mtu);
+        self
+    }
+
+    /// What queue pairs do about congestion: shrink their window when the peer sends CNPs (the default), or
+    /// lower their rate as adapters with DCQCN do. Opening fails if a parameter is out of bounds.
+    pub fn congestion(mut self, congestion: Congestion) -> DeviceOptions {
+        self.congestion = congestion;
         self
     }
 
@@ -224,6 +233,7 @@ impl DeviceOptions {
         let config = HcaConfig {
             limits: self.limits,
             active_mtu: self.active_mtu,
+            congestion: self.congestion,
             log: self.log,
             ..HcaConfig::new(&name, gids)
         };

@@ -106,6 +106,7 @@ fn queue_pair_of(record: &Record<'_>) -> Option<u32> {
         | Record::ReceivesFrom { qp, .. }
         | Record::Acknowledged { qp, .. }
         | Record::Measured { qp, .. }
+        | Record::RateChanged { qp, .. }
         | Record::Dropped { qp, .. }
         | Record::OutOfSequence { qp, .. }
         | Record::DuplicateRequest { qp, .. }

@@ -46,6 +46,26 @@ const ECN_CAPABLE: u8 = 0b10;
 const ECN_MASK: u8 = 0b11;
 
 impl Congestion {
+    /// Whether the parameters make sense together.
+    ///
+    /// # Errors
+    /// A sentence: which one does not, and what it may be.
+    pub fn check(&self) -> Result<(), String> {
+        let NotificationParameters { min_time_between_cnps, cnp_dscp } = self.notification;
+        if min_time_between_cnps > 4095 {
+            return Err(format!(
+                "min_time_between_cnps is {min_time_between_cnps}, and must be from 0 to 4095"
+            ));
+        }
+        if cnp_dscp > 63 {
+            return Err(format!("cnp_dscp is {cnp_dscp}, and must be from 0 to 63"));
+        }
+        match &self.algorithm {
+            CongestionAlgorithm::Window => Ok(()),
+            CongestionAlgorithm::Dcqcn(parameters) => parameters.check(),
+        }
+    }
+
     /// DCQCN with these parameters.
     pub fn dcqcn(parameters: DcqcnParameters, notification: NotificationParameters) -> Congestion {
         Congestion { algorithm: CongestionAlgorithm::Dcqcn(Arc::new(parameters)), notification }

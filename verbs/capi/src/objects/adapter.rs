@@ -54,6 +54,7 @@ impl Adapter {
             // One completion queue is this library's own.
             limits: Limits { max_cq: profile.limits.max_cq.saturating_add(1), ..profile.limits },
             pkeys: profile.port.pkeys.clone(),
+            congestion: profile.congestion.of_port(&profile.port),
             ..HcaConfig::new(device.name(), gids)
         };
         let loss = LossWatch::new(device.index());
