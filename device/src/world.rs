@@ -73,7 +73,7 @@ impl World {
     /// False if nothing ever will.
     pub fn step(&mut self) -> bool {
         self.settle();
-        let Some(next_ns) = self.next_ns() else { return false };
+        let Some(next_ns) = self.next_ns(u64::MAX) else { return false };
         self.advance_to(next_ns.max(self.now_ns()));
         true
     }
@@ -110,17 +110,19 @@ impl World {
         let end_ns = self.now_ns().saturating_add(for_ns);
         loop {
             self.settle();
-            match self.next_ns() {
+            match self.next_ns(end_ns) {
                 Some(next_ns) if next_ns < end_ns => self.advance_to(next_ns.max(self.now_ns())),
                 _ => return self.advance_to(end_ns),
             }
         }
     }
 
-    /// When the next thing will happen.
-    fn next_ns(&self) -> Option<u64> {
-        let deadlines = self.hcas.iter().filter_map(|hca| hca.deadline_ns());
-        deadlines.chain(self.fabric.next_event_ns()).min()
+    /// When the next thing will happen at an adapter. What happens in switches until then has happened, but
+    /// nothing after `limit_ns`.
+    fn next_ns(&self, limit_ns: u64) -> Option<u64> {
+        let deadline_ns = self.hcas.iter().filter_map(|hca| hca.deadline_ns()).min();
+        let arrival_ns = self.fabric.pass_switches(limit_ns.min(deadline_ns.unwrap_or(u64::MAX)));
+        deadline_ns.into_iter().chain(arrival_ns).min()
     }
 
     /// Steps until `done` or until `limit_ns` of virtual time have passed; whether it was done.

@@ -25,6 +25,7 @@ pub use batch::{GsoBatch, Received, TransmitError};
 pub use capture::CaptureSubscriber;
 pub use directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
 pub use fabric::{Fabric, FabricConfig, FabricStats, SimPort};
+pub use fabric::{QueueReport, SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyKind};
 pub use fault::{FaultPort, FaultStats};
 pub use group::{Commons, Forwarded, Order, ProcessGroup};
 pub use limits::{PacketCost, Peer, PeerMedium, PortLimits};

@@ -22,3 +22,4 @@ pub use device::DeviceProfile;
 pub use devices::DeviceDescription;
 pub use port::{PortProfile, Speed, Width};
 pub use reading::BUILT_IN;
+pub(crate) use reading::sentence;

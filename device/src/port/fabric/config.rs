@@ -1,5 +1,6 @@
 //! What a simulated network is like, and what happened on it.
 
+use super::switches::Topology;
 use crate::faults::WirePlan;
 use crate::port::link::{EcnMarking, LinkDirection};
 
@@ -29,6 +30,9 @@ pub struct FabricConfig {
     /// Packets are not lost for want of room at the receiver: senders wait until there is some, as with the
     /// rings of one host.
     pub back_pressure: bool,
+    /// Switches between the ports. Rates, delays, queues and marks are those of its links then, and not those
+    /// above. An impossible one ([`Topology::check`]) has no place for any port. It does not change later.
+    pub topology: Option<Topology>,
 }
 
 impl FabricConfig {
@@ -57,6 +61,7 @@ impl Default for FabricConfig {
             faults: WirePlan::new(),
             ecn_mark_queue_bytes: None,
             back_pressure: false,
+            topology: None,
         }
     }
 }
@@ -86,10 +91,12 @@ pub struct FabricStats {
     pub cut_off: u64,
     /// To an address that no port has or a group that no port joined.
     pub unrouted: u64,
-    /// Lost because the sender's queue was full.
+    /// Lost because the sender's queue was full, or that of a switch.
     pub queue_drops: u64,
     /// Lost because the receiver's buffer was full or its port gone.
     pub receive_drops: u64,
+    /// Times that a switch paused what a link brought.
+    pub pauses: u64,
     /// Times that a sender was told to wait, because the receiver has no room.
     pub told_to_wait: u64,
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::config::{FabricConfig, FabricStats};
 use super::network::{Network, lock};
 use super::port::SimPort;
+use super::switches::QueueReport;
 use crate::faults::WirePlan;
 
 /// The simulated network. Clones are the same network.
@@ -30,7 +31,7 @@ impl Fabric {
         SimPort::new(Arc::clone(&self.network), index)
     }
 
-    /// When the next packet arrives, in virtual time.
+    /// When something happens next, in virtual time: a packet arrives at a port or moves on in a switch.
     pub fn next_event_ns(&self) -> Option<u64> {
         lock(&self.network).next_event_ns()
     }
@@ -92,7 +93,18 @@ impl Fabric {
 
     /// What happened so far.
     pub fn stats(&self) -> FabricStats {
-        lock(&self.network).stats
+        lock(&self.network).stats()
+    }
+
+    /// The queues in front of all links, if the network has switches.
+    pub fn queues(&self) -> Vec<QueueReport> {
+        lock(&self.network).queues()
+    }
+
+    /// Lets all happen in switches that happens before the next packet arrives at a port, but nothing after
+    /// `limit_ns`; when it arrives. Nothing may be sent before the earlier one of the two.
+    pub(crate) fn pass_switches(&self, limit_ns: u64) -> Option<u64> {
+        lock(&self.network).pass_switches(limit_ns)
     }
 
     /// A digest of everything that happened so far: what arrived where and when with which bytes, and what

@@ -1,16 +1,21 @@
-//! A simulated network in virtual time: ports on one switch, with the faults one asks for.
+//! A simulated network in virtual time: ports on one switch, or several with queues ([`Topology`]), with the
+//! faults one asks for.
 //!
 //! Everything is integers and one seeded generator, so the same seed and the same calls give the same bytes
 //! at the same nanoseconds on any machine; [`Fabric::digest`] is the proof.
 
 mod config;
+mod digest;
 mod handle;
 mod network;
+mod packet;
 mod port;
 mod receive;
+mod switches;
 #[cfg(test)]
 mod tests;
 
 pub use config::{FabricConfig, FabricStats};
 pub use handle::Fabric;
 pub use port::SimPort;
+pub use switches::{QueueReport, SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyKind};

@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pumice_transport::path::{Flow, Path};
+use pumice_transport::path::Path;
 
 use super::config::{FabricConfig, FabricStats};
+use super::digest::{Digest, Event};
+use super::packet::Packet;
 use super::receive::receive_charge;
+use super::switches::{Outcome, QueueReport, Switches, Transit};
 use crate::faults::{Fate, WireFaults};
 use crate::ground::random::Random;
 use crate::port::batch::{GsoBatch, TransmitError};
@@ -21,16 +24,6 @@ const IN_FLIGHT_LIMIT: usize = 1 << 20;
 
 /// Congestion experienced: both ECN bits.
 const ECN_CE: u8 = 0b11;
-
-/// A packet in the network.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Packet {
-    pub(super) flow: Flow,
-    pub(super) traffic_class: u8,
-    pub(super) hop_limit: u8,
-    /// Shared between the receivers of a multicast packet.
-    pub(super) bytes: Arc<[u8]>,
-}
 
 /// A packet with its arrival; ordered by time, then by the order of sending.
 #[derive(Debug)]
@@ -74,7 +67,9 @@ struct Attachment {
 pub(super) struct Network {
     pub(super) config: FabricConfig,
     pub(super) faults: WireFaults,
-    pub(super) stats: FabricStats,
+    stats: FabricStats,
+    /// What is between the ports; without, each port's link leads to all others.
+    switches: Option<Switches>,
     random: Random,
     now_ns: u64,
     attachments: Vec<Attachment>,
@@ -94,6 +89,7 @@ impl Network {
         Network {
             faults: WireFaults::new(&config.faults),
             stats: FabricStats::default(),
+            switches: config.topology.as_ref().map(Switches::new),
             random: Random::new(config.seed),
             config,
             now_ns: 0,
@@ -182,15 +178,77 @@ impl Network {
     }
 
     pub(super) fn digest(&self) -> u64 {
-        self.digest.0
+        self.digest.value()
     }
 
     pub(super) fn receive_buffer_bytes(&self) -> usize {
         self.config.receive_buffer_bytes
     }
 
+    pub(super) fn stats(&self) -> FabricStats {
+        let mut stats = self.stats;
+        for queue in self.queues() {
+            stats.marked += queue.marked;
+            stats.pauses += queue.pauses;
+        }
+        stats
+    }
+
+    pub(super) fn queues(&self) -> Vec<QueueReport> {
+        self.switches.as_ref().map(Switches::reports).unwrap_or_default()
+    }
+
+    /// When something happens next, in a switch or at a port.
     pub(super) fn next_event_ns(&self) -> Option<u64> {
+        let hop_ns = self.switches.as_ref().and_then(Switches::next_ns);
+        hop_ns.into_iter().chain(self.next_arrival_ns()).min()
+    }
+
+    /// When the next packet arrives at a port, of those that have passed all switches.
+    pub(super) fn next_arrival_ns(&self) -> Option<u64> {
         self.in_flight.peek().map(|Reverse(first)| first.arrival_ns)
+    }
+
+    /// Lets all happen in the switches that happens before the next arrival, but nothing after `limit_ns`;
+    /// when that arrival is. Nothing may be sent before the earlier one of the two.
+    pub(super) fn pass_switches(&mut self, limit_ns: u64) -> Option<u64> {
+        while let Some(at_ns) = self.hop_before_arrivals().filter(|at_ns| *at_ns <= limit_ns) {
+            self.hop(at_ns);
+        }
+        self.next_arrival_ns()
+    }
+
+    /// When something happens in a switch, if that is the next thing.
+    fn hop_before_arrivals(&self) -> Option<u64> {
+        let at_ns = self.switches.as_ref()?.next_ns()?;
+        self.next_arrival_ns().is_none_or(|arrival_ns| at_ns <= arrival_ns).then_some(at_ns)
+    }
+
+    fn hop(&mut self, at_ns: u64) {
+        match self.switches.as_mut().and_then(Switches::step) {
+            Some(Outcome::Arrived(Transit { from, to, packet, fate, .. })) => {
+                self.carry(from, to, at_ns, packet, &fate);
+            }
+            Some(Outcome::Lost(transit)) => self.lose_in_queue(at_ns, transit.from),
+            None => {}
+        }
+    }
+
+    fn lose_in_queue(&mut self, at_ns: u64, from: usize) {
+        self.stats.queue_drops += 1;
+        self.digest.note(Event::QueueDrop, at_ns, from, from);
+    }
+
+    /// A packet sets out on its way through the switches.
+    fn enter_switches(&mut self, now_ns: u64, transit: Transit) {
+        let Some(switches) = &mut self.switches else { return };
+        let from = transit.from;
+        if !switches.has_host(from) || !switches.has_host(transit.to) {
+            self.stats.unrouted += 1;
+            self.digest.note(Event::Unrouted, now_ns, from, from);
+        } else if switches.send(now_ns, transit).is_err() {
+            self.lose_in_queue(now_ns, from);
+        }
     }
 
     pub(super) fn transmit(
@@ -224,16 +282,17 @@ impl Network {
         let wire_bytes = wire_bytes(flow.source.is_ipv4(), segment.len()) as u64;
         let mut traffic_class = path.traffic_class;
         let capable = matches!(traffic_class & ECN_CE, 0b01 | 0b10);
-        let link = self.config.link();
-        let sent = self.attachments.get_mut(from).map(|a| a.link.send(&link, now_ns, wire_bytes, capable));
-        let Some(Ok(passage)) = sent else {
-            self.stats.queue_drops += 1;
-            self.digest.note(Event::QueueDrop, now_ns, from, from);
-            return;
-        };
-        if passage.is_marked {
-            traffic_class |= ECN_CE;
-            self.stats.marked += 1;
+        let mut departs_at_ns = now_ns;
+        if self.switches.is_none() {
+            let link = self.config.link();
+            let sent =
+                self.attachments.get_mut(from).map(|a| a.link.send(&link, now_ns, wire_bytes, capable));
+            let Some(Ok(passage)) = sent else { return self.lose_in_queue(now_ns, from) };
+            if passage.is_marked {
+                traffic_class |= ECN_CE;
+                self.stats.marked += 1;
+            }
+            departs_at_ns = passage.departs_at_ns;
         }
         let receivers: Vec<usize> = if flow.destination.is_multicast() {
             self.groups.get(&flow.destination).map(|m| m.keys().copied().collect()).unwrap_or_default()
@@ -253,7 +312,12 @@ impl Network {
             let faults = &mut self.faults;
             let fate = faults.fate(flow.source, flow.destination, packet_index, bytes.len(), payload_bytes);
             let packet = Packet { flow, traffic_class, hop_limit: path.hop_limit, bytes: Arc::clone(&bytes) };
-            self.carry(from, to, passage.departs_at_ns, packet, &fate);
+            if self.switches.is_some() {
+                let transit = Transit { from, to, packet, fate, bytes: wire_bytes };
+                self.enter_switches(now_ns, transit);
+            } else {
+                self.carry(from, to, departs_at_ns, packet, &fate);
+            }
         }
     }
 
@@ -281,7 +345,9 @@ impl Network {
             self.stats.corrupted += u64::from(fate.flips.is_some());
             self.stats.truncated += u64::from(fate.kept_bytes.is_some());
         }
-        let arrival_ns = departure_ns.saturating_add(self.config.delay_ns);
+        // Links between switches have their own delays.
+        let delay_ns = if self.switches.is_none() { self.config.delay_ns } else { 0 };
+        let arrival_ns = departure_ns.saturating_add(delay_ns);
         for _ in 0..fate.copies {
             self.stats.duplicated += 1;
             let at_ns = self.in_order(from, to, arrival_ns.saturating_add(second_jitter_ns));
@@ -320,7 +386,7 @@ impl Network {
 
     pub(super) fn advance_to(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
-        while self.in_flight.peek().is_some_and(|Reverse(first)| first.arrival_ns <= self.now_ns) {
+        while self.pass_switches(self.now_ns).is_some_and(|at_ns| at_ns <= self.now_ns) {
             if let Some(Reverse(arrived)) = self.in_flight.pop() {
                 self.deliver(arrived);
             }
@@ -363,43 +429,4 @@ impl Network {
 /// could panic.
 pub(super) fn lock(network: &Mutex<Network>) -> MutexGuard<'_, Network> {
     network.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What the digest tells apart.
-#[derive(Clone, Copy)]
-enum Event {
-    Delivery = 1,
-    Loss,
-    CutOff,
-    Unrouted,
-    QueueDrop,
-    ReceiveDrop,
-}
-
-/// A running 64-bit mix; not cryptographic, made to tell runs apart.
-#[derive(Debug, Default)]
-struct Digest(u64);
-
-impl Digest {
-    fn mix(&mut self, word: u64) {
-        self.0 = (self.0 ^ word).wrapping_mul(0x9fb2_1c65_1e98_df25).rotate_left(29);
-    }
-
-    fn note(&mut self, event: Event, at_ns: u64, one: usize, other: usize) {
-        for word in [event as u64, at_ns, one as u64, other as u64] {
-            self.mix(word);
-        }
-    }
-
-    fn packet(&mut self, packet: &Packet) {
-        self.mix(u64::from(packet.traffic_class) << 8 | u64::from(packet.hop_limit));
-        self.mix(u64::from(packet.flow.source_port) << 16 | u64::from(packet.flow.destination_port));
-        let (words, tail) = packet.bytes.as_chunks::<8>();
-        for word in words {
-            self.mix(u64::from_le_bytes(*word));
-        }
-        for &byte in tail {
-            self.mix(u64::from(byte));
-        }
-    }
 }

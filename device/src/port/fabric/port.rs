@@ -115,7 +115,8 @@ impl Port for SimPort {
     }
 
     fn next_event_ns(&self) -> Option<u64> {
-        lock(&self.network).next_event_ns()
+        // What happens in switches is the network's to know.
+        lock(&self.network).next_arrival_ns()
     }
 
     fn group(&mut self) -> Option<&mut dyn ProcessGroup> {

@@ -153,7 +153,8 @@ impl LinkDirection {
         Random::new(self.seed ^ ordinal.rotate_left(32)).fork(purpose).below(bound)
     }
 
-    fn marks(&self, backlog_bytes: u64, ordinal: u64) -> bool {
+    /// Whether the n-th packet that joins the queue is marked, if it can be.
+    pub(crate) fn marks(&self, backlog_bytes: u64, ordinal: u64) -> bool {
         match self.ecn {
             None => false,
             Some(EcnMarking::Above(bytes)) => backlog_bytes > bytes,
