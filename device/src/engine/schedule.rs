@@ -45,14 +45,19 @@ impl Ready {
 }
 
 /// Deadlines of queue pairs. Each has at most one live entry: a deadline that moves later is found
-/// out when the old one comes up, so progress costs nothing here.
+/// out when the old one comes up, so progress costs nothing here. Entries that an earlier deadline has
+/// superseded are taken out when they may be half of all.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     heap: BinaryHeap<Reverse<(u64, u32)>>,
     registered_ns: Vec<u64>,
+    /// Entries that were live when superseded ones were taken out last.
+    live: usize,
 }
 
 const NONE: u64 = u64::MAX;
+/// Below twice this many entries none is taken out.
+const LEAST_LIVE: usize = 256;
 
 impl Deadlines {
     /// Queue pair `index` wants to be woken at `deadline_ns`.
@@ -68,7 +73,18 @@ impl Deadlines {
         {
             *registered_ns = deadline_ns;
             self.heap.push(Reverse((deadline_ns, index)));
+            if self.heap.len() > 2 * self.live.max(LEAST_LIVE) {
+                self.take_out_superseded();
+            }
         }
+    }
+
+    /// Queue pairs with a rate have a new deadline with each packet, long before that of their timer.
+    #[cold]
+    fn take_out_superseded(&mut self) {
+        let registered_ns = &self.registered_ns;
+        self.heap.retain(|Reverse((at_ns, index))| registered_ns.get(*index as usize) == Some(at_ns));
+        self.live = self.heap.len();
     }
 
     /// The earliest entry; the deadline itself may have moved later.
@@ -108,6 +124,20 @@ mod tests {
         assert_eq!((ready.pop(), ready.pop(), ready.pop()), (Some(3), Some(1), None));
         ready.push(3);
         assert_eq!(ready.len(), 1);
+    }
+
+    #[test]
+    fn superseded_entries_do_not_pile_up() {
+        let mut deadlines = Deadlines::default();
+        deadlines.register(7, Some(1 << 40));
+        for packet in 0..100_000 {
+            // The timer, then the time of the next packet, which comes first.
+            deadlines.register(3, Some((1 << 40) + packet));
+            deadlines.register(3, Some(packet));
+            assert_eq!(deadlines.pop_due(packet), Some(3));
+        }
+        assert!(deadlines.heap.len() <= 2 * LEAST_LIVE + 1, "{}", deadlines.heap.len());
+        assert_eq!(deadlines.pop_due(1 << 40), Some(7));
     }
 
     #[test]

@@ -65,7 +65,10 @@ fn what_is_wrong_is_said_with_its_place() {
         ("[port]\npkeys = [0xffff, 1]", "port.pkeys has 2 keys, and limits.pkey_table_len has room for 1"),
         ("[port]\npkeys = [0x8000]", "port.pkeys: 0x8000 names no partition"),
         ("[limits]\npkey_table_len = 2\n[port]\npkeys = [5, 0x8005]", "partition of 0x8005 is there twice"),
-        ("[congestion]\nalgorithm = \"dctcp\"", "line 2: unknown variant `dctcp`, expected `window` or `dcqcn`"),
+        (
+            "[congestion]\nalgorithm = \"dctcp\"",
+            "line 2: unknown variant `dctcp`, expected `window` or `dcqcn`",
+        ),
         ("[congestion]\nrpg_gain = 1", "line 2: unknown field `rpg_gain`"),
         (
             "[congestion]\nalgorithm = \"dcqcn\"\nrpg_gd = 9",

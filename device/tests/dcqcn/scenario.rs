@@ -23,27 +23,27 @@ const TURN_NS: u64 = 20_000;
 
 /// Senders to one receiver on a star.
 #[derive(Debug, Clone)]
-pub struct Scenario {
-    pub seed: u64,
+pub(crate) struct Scenario {
+    pub(crate) seed: u64,
     /// When each sender begins; one per sender.
-    pub begins_ns: Vec<u64>,
+    pub(crate) begins_ns: Vec<u64>,
     /// When each ends.
-    pub ends_ns: Vec<u64>,
-    pub duration_ns: u64,
+    pub(crate) ends_ns: Vec<u64>,
+    pub(crate) duration_ns: u64,
     /// Between two samples.
-    pub sample_ns: u64,
-    pub link: SwitchLink,
-    pub queues: SwitchQueues,
-    pub congestion: Congestion,
+    pub(crate) sample_ns: u64,
+    pub(crate) link: SwitchLink,
+    pub(crate) queues: SwitchQueues,
+    pub(crate) congestion: Congestion,
 }
 
 /// The marking of the paper: Kmin 5 kB, Kmax 200 kB, Pmax 1 %.
-pub const PAPER_MARKING: EcnMarking =
+pub(crate) const PAPER_MARKING: EcnMarking =
     EcnMarking::Ramp { min_bytes: 5_000, max_bytes: 200_000, most_ppm: 10_000 };
 
 impl Scenario {
     /// So many senders that all begin at once, with the parameters of the paper at this rate.
-    pub fn paper(senders: usize, rate_mbps: u32, duration_ns: u64) -> Scenario {
+    pub(crate) fn paper(senders: usize, rate_mbps: u32, duration_ns: u64) -> Scenario {
         let parameters = DcqcnParameters { line_rate: rate_mbps, ..DcqcnParameters::PAPER };
         Scenario {
             seed: 1,
@@ -65,28 +65,28 @@ impl Scenario {
 
 /// What happened between two samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sample {
-    pub at_ns: u64,
+pub(crate) struct Sample {
+    pub(crate) at_ns: u64,
     /// What each sender's link carried, in Mbit/s.
-    pub mbps: Vec<u64>,
+    pub(crate) mbps: Vec<u64>,
     /// The queue in front of the receiver's link, in bytes.
-    pub queue_bytes: u64,
+    pub(crate) queue_bytes: u64,
 }
 
 /// What happened.
 #[derive(Debug)]
-pub struct Outcome {
-    pub samples: Vec<Sample>,
+pub(crate) struct Outcome {
+    pub(crate) samples: Vec<Sample>,
     /// The most that the queue in front of the receiver ever held.
-    pub most_queue_bytes: u64,
-    pub stats: FabricStats,
+    pub(crate) most_queue_bytes: u64,
+    pub(crate) stats: FabricStats,
     /// Marked packets as they arrived: times, by queue pair of the receiver.
-    pub marks: Vec<Vec<u64>>,
-    pub marks_counted: u64,
-    pub cnps_sent: u64,
-    pub cnps_handled: u64,
-    pub sent_again: u64,
-    pub digest: u64,
+    pub(crate) marks: Vec<Vec<u64>>,
+    pub(crate) marks_counted: u64,
+    pub(crate) cnps_sent: u64,
+    pub(crate) cnps_handled: u64,
+    pub(crate) sent_again: u64,
+    pub(crate) digest: u64,
 }
 
 /// Notes marks: queue pair and time.
@@ -146,7 +146,7 @@ impl Scenario {
     }
 
     /// Runs it.
-    pub fn run(&self) -> Outcome {
+    pub(crate) fn run(&self) -> Outcome {
         let senders = self.begins_ns.len();
         let topology = Topology {
             seed: self.seed,
@@ -214,7 +214,7 @@ impl Scenario {
 
 impl Outcome {
     /// What each sender had from `from_ns` on, in Mbit/s.
-    pub fn shares(&self, from_ns: u64) -> Vec<u64> {
+    pub(crate) fn shares(&self, from_ns: u64) -> Vec<u64> {
         let late: Vec<&Sample> = self.samples.iter().filter(|sample| sample.at_ns > from_ns).collect();
         let flows = late.first().map_or(0, |sample| sample.mbps.len());
         (0..flows)
@@ -224,7 +224,7 @@ impl Outcome {
 
     /// The CNPs that the marks lead to by the rule: one for a mark if the last one for that queue pair is so
     /// long ago.
-    pub fn cnps_by_rule(&self, interval_ns: u64) -> u64 {
+    pub(crate) fn cnps_by_rule(&self, interval_ns: u64) -> u64 {
         let of_flow = |marks: &Vec<u64>| {
             let mut last = None;
             let mut cnps = 0;

@@ -11,8 +11,8 @@
 //!   `unreliable`: the receiving side of UC; `datagram`: of UD
 //! * `inbound`: messages put together from packets, for all services; `outbound`: packets written, for all
 //! * `migration`: the alternate path, and when it is used
-//! * `window`: how much may be in flight; `dcqcn`: how fast it leaves; `transition`: the state table of
-//!   `modify_qp`
+//! * `window`: how much may be in flight; `dcqcn`: how fast it leaves; `congestion`: what marks lead to
+//! * `transition`: the state table of `modify_qp`
 
 mod alternate;
 mod attributes;

@@ -164,8 +164,7 @@ fn requests_and_answers_to_reads_take_turns() {
 
 #[test]
 fn what_was_missed_by_a_late_wake_up_leaves_at_once_up_to_the_burst() {
-    let parameters =
-        DcqcnParameters { line_rate: 1_000, max_burst_bytes: 3 * 318, ..DcqcnParameters::PAPER };
+    let parameters = DcqcnParameters { line_rate: 1_000, max_burst_bytes: 3 * 318, ..DcqcnParameters::PAPER };
     let congestion = Congestion::dcqcn(parameters, NotificationParameters::default());
     let mut rung = Setup { congestion, ..Setup::new(QpType::Rc) }.build();
     rung.post_op(1, SendOpcode::RdmaWrite, 20 * 256);

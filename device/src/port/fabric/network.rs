@@ -229,7 +229,7 @@ impl Network {
             Some(Outcome::Arrived(Transit { from, to, packet, fate, .. })) => {
                 self.carry(from, to, at_ns, packet, &fate);
             }
-            Some(Outcome::Lost(transit)) => self.lose_in_queue(at_ns, transit.from),
+            Some(Outcome::Lost(from)) => self.lose_in_queue(at_ns, from),
             None => {}
         }
     }

@@ -11,6 +11,6 @@ mod reaction_point;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use pacer::{Pacer, Paced};
+pub(crate) use pacer::{Paced, Pacer};
 pub use parameters::{Congestion, CongestionAlgorithm, DcqcnParameters, NotificationParameters};
 pub use reaction_point::ReactionPoint;

@@ -157,8 +157,8 @@ impl Pacer {
 
 /// How long bytes take at a rate: ns, and what is over in parts of a ns.
 fn duration(bytes: u64, rate: u64) -> (u64, u64) {
-    // 2^24 bytes at most: 2^24 × 2^33 × 2^10 exceeds 64 bits.
-    let parts = (u128::from(bytes) * 8_000_000_000 << FRACTION_DIGITS) / u128::from(rate.max(1));
+    // 2^24 bytes at most, and 2^24 × 2^33 × 2^10 exceeds 64 bits.
+    let parts = ((u128::from(bytes) * 8_000_000_000) << FRACTION_DIGITS) / u128::from(rate.max(1));
     let parts = u64::try_from(parts).unwrap_or(u64::MAX);
     (parts >> FRACTION_DIGITS, parts & ((1 << FRACTION_DIGITS) - 1))
 }

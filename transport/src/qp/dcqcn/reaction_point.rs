@@ -214,8 +214,7 @@ impl Limiter {
 
     /// The timer or the byte counter expired: fast recovery, additive or hyper increase, by the two stages.
     fn increase(&mut self, parameters: &DcqcnParameters, most: u64) {
-        let (fewer, more) =
-            (self.time_stage.min(self.byte_stage), self.time_stage.max(self.byte_stage));
+        let (fewer, more) = (self.time_stage.min(self.byte_stage), self.time_stage.max(self.byte_stage));
         let threshold = parameters.rpg_threshold;
         let growth = if more <= threshold {
             0

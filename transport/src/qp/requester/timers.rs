@@ -77,7 +77,10 @@ impl Requester {
     /// Next deadline in ns.
     #[inline]
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        [self.timer_ns, self.rnr_until_ns, self.early_timer_ns, self.held_until_ns()].into_iter().flatten().min()
+        [self.timer_ns, self.rnr_until_ns, self.early_timer_ns, self.held_until_ns()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// A deadline passed. A peer that has had no processor is waited for, for a limited time, without

@@ -2,10 +2,10 @@
 
 use super::request::Request;
 use super::{Outstanding, Requester, SendFailure};
-use crate::qp::dcqcn::Paced;
 use crate::event::{PacketIdentity, Side, Topic};
 use crate::host::{Host, MemoryError, RemoteKey, Transmit, fault_of};
 use crate::path::Path;
+use crate::qp::dcqcn::Paced;
 use crate::qp::outbound::{self, Emitted, Progress, Written};
 use crate::qp::send_queue::SendWqe;
 use crate::qp::settings::Settings;

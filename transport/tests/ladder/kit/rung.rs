@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::path::Flow;
 use pumice_transport::qp::{
-    Arrival, AttributeMask, Congestion, ModifyError, ModifyLimits, PostError, Progress, QpAttributes, QpConfig,
-    QueuePair, ResolvedPath,
+    Arrival, AttributeMask, Congestion, ModifyError, ModifyLimits, PostError, Progress, QpAttributes,
+    QpConfig, QueuePair, ResolvedPath,
 };
 use pumice_transport::types::{
     Access, AddressVector, Gid, Mtu, QpCapacity, QpState, QpType, RemoteTarget, SendFlags, SendOpcode,

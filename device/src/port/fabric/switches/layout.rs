@@ -62,15 +62,14 @@ impl Layout {
     pub(super) fn links(&self) -> Vec<(Place, Place)> {
         let up = (0..self.hosts).map(|host| (Place::Host(host), Place::Leaf(self.leaf_of(host))));
         let down = (0..self.hosts).map(|host| (Place::Leaf(self.leaf_of(host)), Place::Host(host)));
-        let pairs =
-            || (0..self.leaves).flat_map(|leaf| (0..self.spines).map(move |spine| (leaf, spine)));
+        let pairs = || (0..self.leaves).flat_map(|leaf| (0..self.spines).map(move |spine| (leaf, spine)));
         let to_spines = pairs().map(|(leaf, spine)| (Place::Leaf(leaf), Place::Spine(spine)));
         let to_leaves = pairs().map(|(leaf, spine)| (Place::Spine(spine), Place::Leaf(leaf)));
         up.chain(down).chain(to_spines).chain(to_leaves).collect()
     }
 
     /// The link from a host.
-    pub(super) fn from_host(&self, host: usize) -> usize {
+    pub(super) fn link_of(host: usize) -> usize {
         host
     }
 

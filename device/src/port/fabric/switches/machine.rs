@@ -8,7 +8,7 @@ use super::report::QueueReport;
 use super::topology::{SwitchPauses, Topology};
 use crate::faults::Fate;
 use crate::port::fabric::packet::Packet;
-use crate::port::link::LinkDirection;
+use crate::port::link::{LinkDirection, QueueFull};
 
 /// Bytes that the queue of a host has room for: more than the windows of its queue pairs let wait there.
 const HOST_QUEUE_BYTES: u64 = 256 << 20;
@@ -165,15 +165,15 @@ impl Switches {
         host < self.layout.hosts
     }
 
-    /// A host sends a packet. The packet comes back if it is lost.
+    /// A host sends a packet.
     ///
     /// # Errors
     /// The queue of the host is full.
-    pub(in crate::port::fabric) fn send(&mut self, now_ns: u64, transit: Transit) -> Result<(), Transit> {
+    pub(in crate::port::fabric) fn send(&mut self, now_ns: u64, transit: Transit) -> Result<(), QueueFull> {
         if self.packets >= MOST_PACKETS {
-            return Err(transit);
+            return Err(QueueFull);
         }
-        let link = self.layout.from_host(transit.from);
+        let link = Layout::link_of(transit.from);
         self.packets += 1;
         self.join(link, None, now_ns, transit)
     }
@@ -221,15 +221,15 @@ impl Switches {
         came_by: Option<usize>,
         now_ns: u64,
         mut transit: Transit,
-    ) -> Result<(), Transit> {
-        let Some(link) = self.links.get_mut(number) else { return Err(self.lose(transit)) };
+    ) -> Result<(), QueueFull> {
+        let Some(link) = self.links.get_mut(number) else { return Err(self.lose()) };
         let switch = link.tail.switch(self.layout.leaves);
         let room = if switch.is_some() { self.queue_bytes } else { HOST_QUEUE_BYTES };
         let held = switch.and_then(|switch| self.held_bytes.get_mut(switch));
         let buffered = held.as_ref().map_or(0, |held| **held);
         if link.bytes + transit.bytes > room || buffered + transit.bytes > self.buffer_bytes {
             link.report.dropped += 1;
-            return Err(self.lose(transit));
+            return Err(self.lose());
         }
         let ordinal = link.joined;
         link.joined += 1;
@@ -303,8 +303,12 @@ impl Switches {
 
     fn arrive(&mut self, number: usize, now_ns: u64, transit: Transit) -> Option<Outcome> {
         let head = self.links.get(number)?.head;
+        let from = transit.from;
         match self.layout.next(head, transit.to, &transit.packet.flow) {
-            Some(next) => self.join(next, Some(number), now_ns, transit).err().map(Outcome::Lost),
+            Some(next) => {
+                let joined = self.join(next, Some(number), now_ns, transit);
+                joined.is_err().then_some(Outcome::Lost(from))
+            }
             None => {
                 self.packets = self.packets.saturating_sub(1);
                 Some(Outcome::Arrived(transit))
@@ -312,9 +316,10 @@ impl Switches {
         }
     }
 
-    fn lose(&mut self, transit: Transit) -> Transit {
+    /// A packet is gone.
+    fn lose(&mut self) -> QueueFull {
         self.packets = self.packets.saturating_sub(1);
-        transit
+        QueueFull
     }
 
     fn plan(&mut self, at_ns: u64, happening: Happening) {
@@ -329,6 +334,6 @@ impl Switches {
 pub(in crate::port::fabric) enum Outcome {
     /// At its host.
     Arrived(Transit),
-    /// A queue had no room.
-    Lost(Transit),
+    /// A queue had no room; which host sent it.
+    Lost(usize),
 }

@@ -177,7 +177,9 @@ impl SwitchQueues {
         }
         if let Some(SwitchPauses { xoff_bytes, xon_bytes }) = self.pause {
             if xon_bytes >= xoff_bytes {
-                return Err(format!("switch.pause: xon_bytes {xon_bytes} is not below xoff_bytes {xoff_bytes}"));
+                return Err(format!(
+                    "switch.pause: xon_bytes {xon_bytes} is not below xoff_bytes {xoff_bytes}"
+                ));
             }
             if xoff_bytes >= self.queue_bytes {
                 return Err(format!(
