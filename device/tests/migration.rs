@@ -9,7 +9,9 @@ use pumice_device::hca::HcaConfig;
 use pumice_device::opening::Opening;
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
-use pumice_transport::qp::{AttributeMask, QpAttributes};
+use pumice_transport::qp::{
+    AttributeMask, Congestion, DcqcnParameters, NotificationParameters, QpAttributes,
+};
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 
@@ -34,17 +36,23 @@ struct Pair {
 
 impl Pair {
     fn new(plan: Option<&str>, network_seed: u64) -> Pair {
-        let mut world = World::new(FabricConfig {
+        let network = FabricConfig {
             seed: network_seed,
             delay_ns: 1_000 * (1 + network_seed),
             faults: WirePlan::seeded(network_seed).by_chance(10_000 * network_seed as u32, Fault::Drop),
             ..FabricConfig::default()
-        });
+        };
+        Pair::on(network, plan, &Congestion::default())
+    }
+
+    fn on(network: FabricConfig, plan: Option<&str>, congestion: &Congestion) -> Pair {
+        let mut world = World::new(network);
         let plan = plan.map_or_else(FaultPlan::new, |line| FaultPlan::seeded(1).with_line(line).unwrap());
         let plans = [plan, FaultPlan::new()];
         let nodes = [0, 1].map(|side| {
             let gids = ADDRESSES[side].map(|ip| GidEntry::new(ip.parse().unwrap(), "sim", 0, Mtu::Mtu4096));
-            let config = HcaConfig::new("pumice0", gids.to_vec());
+            let config =
+                HcaConfig { congestion: congestion.clone(), ..HcaConfig::new("pumice0", gids.to_vec()) };
             let opening = Opening { faults: plans[side].clone(), ..Opening::new(config) };
             let hca = opening.in_world(&mut world).unwrap();
             Node::on(hca, ADDRESSES[side][0].parse().unwrap(), 1 << 20, 256)
@@ -178,6 +186,31 @@ fn a_program_asks_and_both_sides_move_then_back() {
         assert_eq!([pair.state(0), pair.state(1)], [MIGRATED; 2]);
         assert_eq!(pair.path(0).0.dgid, Gid::from(ADDRESSES[1][0].parse::<std::net::IpAddr>().unwrap()));
     }
+}
+
+#[test]
+fn packets_on_the_alternate_path_can_be_marked_too() {
+    let network = FabricConfig {
+        rate_bits_per_second: Some(10_000_000_000),
+        ecn_mark_queue_bytes: Some(0),
+        ..FabricConfig::default()
+    };
+    let dcqcn = Congestion::dcqcn(DcqcnParameters::CONNECTX, NotificationParameters::default());
+    let mut pair = Pair::on(network, None, &dcqcn);
+    let marked = |pair: &Pair| pair.nodes[1].hca.counters().value(Counter::RxCongestionMarked);
+    assert_eq!(first_failure(&pair.write(0, MESSAGES)), None);
+    let before = marked(&pair);
+    assert!(before > 0);
+    for side in [0, 1] {
+        pair.rearm(side, 1);
+    }
+    assert_eq!(first_failure(&pair.write(MESSAGES, MESSAGES)), None);
+    let migrated = QpAttributes { path_mig_state: MIGRATED, ..QpAttributes::default() };
+    pair.modify(0, &migrated, AttributeMask::PATH_MIG_STATE).unwrap();
+    let at_migration = marked(&pair);
+    assert_eq!(first_failure(&pair.write(2 * MESSAGES, MESSAGES)), None);
+    assert_eq!((pair.state(0), pair.state(1)), (MIGRATED, MIGRATED));
+    assert!(marked(&pair) > at_migration, "{before} marks before, {at_migration} at the migration");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `pumice run`: checks the settings, puts them into the environment, and becomes the program.
 
 mod library;
+mod old_trees;
 mod options;
 mod preload;
 mod program;

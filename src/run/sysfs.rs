@@ -9,6 +9,8 @@ use pumice_device::sysfs::{MAX_FOLDER_BYTES, Sysfs, SysfsDevice};
 use pumice_device::system::interface::interfaces;
 use pumice_transport::path::ROCE_PORT;
 
+use super::old_trees;
+
 /// Makes the tree. Where it is.
 ///
 /// # Errors
@@ -17,7 +19,10 @@ pub(super) fn make(settings: &Settings) -> Result<PathBuf, String> {
     let runtime = runtime_folder().map_err(|error| error.to_string())?;
     let tree = tree(settings, &runtime)?;
     let folder = runtime.join(tree.folder_name());
+    old_trees::remove(&runtime);
+    old_trees::hold(&runtime);
     write(&tree, &folder)?;
+    old_trees::touch(&folder);
     Ok(folder)
 }
 

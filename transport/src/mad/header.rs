@@ -57,9 +57,9 @@ pub mod attribute {
     pub const SIDR_REQ: u16 = 0x0017;
     /// Service id resolution reply.
     pub const SIDR_REP: u16 = 0x0018;
-    /// Load alternate path: see [`Lap`](super::Lap).
+    /// Load alternate path: see [`Lap`](crate::mad::Lap).
     pub const LAP: u16 = 0x0019;
-    /// Alternate path response: see [`Apr`](super::Apr).
+    /// Alternate path response: see [`Apr`](crate::mad::Apr).
     pub const APR: u16 = 0x001a;
 }
 

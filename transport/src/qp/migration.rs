@@ -116,7 +116,7 @@ impl QueuePair {
         attributes.port_num = attributes.alt_port_num;
         attributes.timeout = attributes.alt_timeout;
         attributes.path_mig_state = MIGRATED;
-        self.settings.path = Some(path);
+        self.settings.path = Some(self.settings.congestion.marked(path));
         self.settings.pkey = pkey;
         self.settings.timeout = self.attributes.timeout;
         self.settings.is_migrated = true;
