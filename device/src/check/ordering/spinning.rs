@@ -16,7 +16,7 @@ impl Checker {
     pub(super) fn look_at_spinning(&mut self, number: u32) {
         let (told, Some(switches)) = (self.ordering.told, self.ordering.switches) else { return };
         let Some(qp) = self.ordering.qps.get_mut(&number) else { return };
-        if qp.echo.length_bytes == 0 || !qp.echo.posted(told, switches()) {
+        if qp.echo.length_bytes == 0 || !qp.echo.posted(told, switches) {
             return;
         }
         let (turns, bytes) = (qp.echo.turns, qp.echo.length_bytes);

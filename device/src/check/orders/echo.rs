@@ -1,7 +1,11 @@
 //! WRITEs that come, and what the program posts right after them.
 
+use super::Switches;
+
 /// Times in sequence that an answer follows a WRITE, before that is told.
 pub(in crate::check) const TURNS: u32 = 64;
+/// Of these the first ones, before it is looked whether the thread waits: looking costs a system call.
+const FIRST_TURNS: u32 = 8;
 /// Adapters and processors write so many aligned bytes at once.
 const MAX_WORD_BYTES: u64 = 8;
 
@@ -13,11 +17,12 @@ pub(in crate::check) struct Echo {
     /// One has come since the last post.
     pub(in crate::check) is_written: bool,
     pub(in crate::check) turns: u32,
-    /// Those at which the thread has not waited in the operating system, which could have told it.
+    /// Those at which the thread has not waited in the operating system, which could have told it. The first
+    /// turns are not looked at.
     pub(in crate::check) calm: u32,
     /// When the program was last told of something else.
     pub(in crate::check) told: u64,
-    /// At the last post.
+    /// At the last post that was looked at.
     pub(in crate::check) switches: u64,
     pub(in crate::check) is_told: bool,
 }
@@ -37,14 +42,18 @@ impl Echo {
     }
 
     /// The program posts. True if that has become a habit.
-    pub(in crate::check) fn posted(&mut self, told: u64, switches: u64) -> bool {
+    pub(in crate::check) fn posted(&mut self, told: u64, switches: Switches) -> bool {
         let is_turn = std::mem::replace(&mut self.is_written, false) && self.told == told;
-        let is_calm = std::mem::replace(&mut self.switches, switches) == switches;
         if !is_turn {
             (self.turns, self.calm) = (0, 0);
             return false;
         }
         self.turns = self.turns.saturating_add(1);
+        if self.is_told || self.turns < FIRST_TURNS {
+            return false;
+        }
+        let switches = switches();
+        let is_calm = std::mem::replace(&mut self.switches, switches) == switches;
         self.calm = self.calm.saturating_add(is_calm.into());
         let is_habit = self.turns >= TURNS && self.calm.saturating_mul(4) >= self.turns.saturating_mul(3);
         is_habit && !std::mem::replace(&mut self.is_told, true)

@@ -15,6 +15,7 @@ mod stack;
 mod state;
 mod symbols;
 mod threads;
+mod waits;
 mod writer;
 
 use std::sync::Arc;
@@ -25,7 +26,8 @@ use pumice_device::event::Subscriber;
 
 use state::checker;
 pub(crate) use state::{is_on, tell};
-pub(crate) use threads::{for_one_thread, leaves};
+pub(crate) use threads::for_one_thread;
+pub(crate) use waits::begins;
 
 /// The program makes a call, which is given the object at this address; 0 if none.
 pub(crate) fn enters(call: &'static str, address: usize) {
@@ -35,6 +37,12 @@ pub(crate) fn enters(call: &'static str, address: usize) {
     if may_crash {
         writer::write_now();
     }
+}
+
+/// A call of which [`enters`] was told ends.
+pub(crate) fn leaves(call: &'static str, address: usize) {
+    threads::leaves(address);
+    waits::ends(call);
 }
 
 /// What listens to the events of this process's device, if programs are checked. From now on what is found is

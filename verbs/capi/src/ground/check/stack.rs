@@ -48,17 +48,6 @@ fn unwind(addresses: &mut Vec<u64>, stack: &mut KnownStack) {
     unsafe { backtrace::trace_unsynchronized(&mut look) };
 }
 
-/// How often the calling thread has waited in the operating system.
-pub(super) fn switches() -> u64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel fills the structure, which is valid when it is all zero.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    usage.ru_nvcsw.unsigned_abs()
-}
-
 /// The stack of the calling thread: its first byte, and the first one behind it. Both 0 if it is not known.
 pub(super) fn own_stack() -> (u64, u64) {
     let known = OWN_STACK.try_with(|own| *own.get_or_init(ask_for_stack));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use pumice_device::check::{Checker, holding};
 use pumice_device::memory::{fill_mapped, on_demand_is_available, read_mapped, read_registered};
 
-use super::stack;
+use super::{stack, waits};
 use crate::ground::environment;
 use crate::ground::process::own_process;
 
@@ -42,7 +42,7 @@ pub(super) fn checker() -> &'static Arc<Mutex<Checker>> {
     CHECKER.get_or_init(|| {
         let settings = environment::settings().ok().and_then(|settings| settings.check.as_ref());
         let looks_for_slow = settings.is_some_and(|settings| settings.looks_for_slow);
-        let mut checker = Checker::new(stack::capture, looks_for_slow).with_switches(stack::switches);
+        let mut checker = Checker::new(stack::capture, looks_for_slow).with_switches(waits::outside);
         if on_demand_is_available() {
             checker.reads_memory_by(|ranges, out| read_mapped(own_process(), ranges, out));
             // SAFETY: the checker asks for payload of requests that the device has taken, which lies in

@@ -32,7 +32,7 @@ pub(super) fn enters(call: &'static str, address: usize) {
 }
 
 /// A call of which [`super::enters`] was told ends.
-pub(crate) fn leaves(address: usize) {
+pub(super) fn leaves(address: usize) {
     if address != 0 && HAS_ANY.load(Ordering::Relaxed) {
         tell(|checker| checker.thread_leaves(own(), address as u64));
     }

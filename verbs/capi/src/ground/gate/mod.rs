@@ -59,6 +59,7 @@ pub(super) fn enter(closure: &'static str, about: About) -> Passage {
         current::begin(made);
         return Passage { is_outer: true, refused: None };
     }
+    check::begins();
     let Some((made, mut fate)) = state::enter(closure, about) else { return Passage::UNSEEN };
     if life::refuses(made.call, about.address) {
         fate.errno = Some(libc::EIO);
@@ -106,7 +107,11 @@ pub(super) fn leave(passage: Passage, end: impl FnOnce() -> End, about: About) {
 #[inline(never)]
 fn left(passage: Passage, end: End, about: About) {
     let Some(made) = current::end() else { return };
-    check::leaves(about.address);
+    settle(made, passage, end, about);
+    check::leaves(made.call, about.address);
+}
+
+fn settle(made: current::Made, passage: Passage, end: End, about: About) {
     match end {
         End::Idle if passage.refused.is_none() => return state::take_back(&made),
         End::Done if LISTEN.contains(&made.call) => state::listens(),
