@@ -147,6 +147,7 @@ impl Requester {
 
     /// Acknowledges everything before `end`, but never a request that needs a response of its own.
     /// False: such a request stands in the way, so its response was lost.
+    #[inline]
     fn acknowledge_before<H: Host>(
         &mut self,
         settings: &Settings,

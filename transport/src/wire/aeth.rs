@@ -14,6 +14,7 @@ impl Aeth {
     pub const LEN: usize = 4;
 
     /// Reads the first 4 bytes; `None` if there are fewer.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Aeth> {
         let &[syndrome, m0, m1, m2] = bytes.first_chunk::<{ Aeth::LEN }>()?;
         Some(Aeth { syndrome, msn: u32::from_be_bytes([0, m0, m1, m2]) })
@@ -21,6 +22,7 @@ impl Aeth {
 
     /// Writes 4 bytes at the start of `out` (the low 24 bits of the count); writes nothing if `out`
     /// is shorter.
+    #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let Some(out) = out.first_chunk_mut::<{ Aeth::LEN }>() else { return };
         let [_, m0, m1, m2] = self.msn.to_be_bytes();

@@ -34,6 +34,7 @@ impl Bth {
     pub const LEN: usize = 12;
 
     /// A header with everything off, P_Key 0xffff and version 0.
+    #[inline]
     pub const fn new(opcode: Opcode, destination: Qpn, psn: Psn) -> Bth {
         Bth {
             opcode,
@@ -51,6 +52,7 @@ impl Bth {
     }
 
     /// Reads the first 12 bytes; `None` if there are fewer.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Bth> {
         let &[opcode, flags, pkey_high, pkey_low, congestion, d0, d1, d2, ack, p0, p1, p2] =
             bytes.first_chunk::<{ Bth::LEN }>()?;
@@ -71,6 +73,7 @@ impl Bth {
 
     /// Writes 12 bytes at the start of `out`; writes nothing if `out` is shorter. Excess bits of
     /// `pad_count` and `version` are cut off.
+    #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let Some(out) = out.first_chunk_mut::<{ Bth::LEN }>() else { return };
         let [_, d0, d1, d2] = self.destination.value().to_be_bytes();

@@ -49,6 +49,7 @@ impl HeaderSet {
 
     /// Bytes of all these headers together, the BTH not counted.
     #[expect(clippy::indexing_slicing, reason = "the mask leaves only bits that the table has")]
+    #[inline]
     pub const fn bytes(self) -> usize {
         let mut rest = self.bits() as usize & ((1 << HeaderSet::BYTES.len()) - 1);
         let mut sum = 0;
@@ -61,6 +62,7 @@ impl HeaderSet {
 
     /// Offset of `header` (one of these, a single bit) from the start of the BTH; `None` if it is
     /// not in the set.
+    #[inline]
     pub const fn offset_of(self, header: HeaderSet) -> Option<usize> {
         if !self.intersects(header) {
             return None;

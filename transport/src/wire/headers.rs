@@ -26,6 +26,7 @@ impl Headers {
     const CNP: Opcode = Opcode::new(Service::Cnp, Operation::Cnp);
 
     /// A BTH and nothing after it.
+    #[inline]
     pub const fn new(bth: Bth) -> Headers {
         Headers {
             bth,
@@ -43,6 +44,7 @@ impl Headers {
 
     /// Bytes of all headers, BTH included.
     #[allow(clippy::len_without_is_empty)] // there is always a BTH
+    #[inline]
     pub fn len(&self) -> usize {
         let present = |is_some: bool, bytes: usize| if is_some { bytes } else { 0 };
         Bth::LEN
@@ -60,6 +62,7 @@ impl Headers {
 
     /// Writes the headers at the start of `out` and returns their length. If `out` is too short
     /// nothing is written and 0 returned.
+    #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let length_bytes = self.len();
         let Some(out) = out.get_mut(..length_bytes) else { return 0 };
@@ -92,6 +95,7 @@ impl Headers {
     /// Writes headers, payload and zero pad (not the ICRC) at the start of `out` and returns the
     /// bytes written, a multiple of 4. The pad count in the BTH is that of `payload`; the
     /// value of `self.bth.pad_count` has no effect. If `out` is too short nothing is written and 0 returned.
+    #[inline]
     pub fn emit_packet(&self, payload: &[u8], out: &mut [u8]) -> usize {
         let pad_count = payload.len().wrapping_neg() & 3;
         let header_bytes = self.len();

@@ -56,82 +56,98 @@ impl<'a> Packet<'a> {
     }
 
     /// The base transport header.
+    #[inline]
     pub const fn bth(&self) -> &Bth {
         &self.bth
     }
 
     /// What is known about the opcode.
+    #[inline]
     pub fn info(&self) -> &'static OpcodeInfo {
         self.info
     }
 
     /// The operation.
+    #[inline]
     pub fn operation(&self) -> Operation {
         self.info.operation
     }
 
     /// Payload without pad.
+    #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
     /// The whole UDP payload, BTH to ICRC.
+    #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// The bytes from `header` on, if the opcode has it.
+    #[inline]
     fn at(&self, header: HeaderSet) -> Option<&'a [u8]> {
         self.bytes.get(self.info.headers.offset_of(header)?..)
     }
 
     /// Shared receive queue, in XRC requests.
+    #[inline]
     pub fn xrceth(&self) -> Option<XrcEth> {
         self.at(HeaderSet::XRCETH).and_then(XrcEth::parse)
     }
 
     /// Q_Key and source, in datagrams.
+    #[inline]
     pub fn deth(&self) -> Option<Deth> {
         self.at(HeaderSet::DETH).and_then(Deth::parse)
     }
 
     /// Placement and selectivity, in FLUSH.
+    #[inline]
     pub fn feth(&self) -> Option<Feth> {
         self.at(HeaderSet::FETH).and_then(Feth::parse)
     }
 
     /// Remote range, in the packets that name one.
+    #[inline]
     pub fn reth(&self) -> Option<Reth> {
         self.at(HeaderSet::RETH).and_then(Reth::parse)
     }
 
     /// Target and operands, in atomic requests.
+    #[inline]
     pub fn atomic_eth(&self) -> Option<AtomicEth> {
         self.at(HeaderSet::ATOMIC_ETH).and_then(AtomicEth::parse)
     }
 
     /// Syndrome and MSN, in answers except READ middles.
+    #[inline]
     pub fn aeth(&self) -> Option<Aeth> {
         self.at(HeaderSet::AETH).and_then(Aeth::parse)
     }
 
     /// Original value, in atomic answers.
+    #[inline]
     pub fn atomic_ack_eth(&self) -> Option<AtomicAckEth> {
         self.at(HeaderSet::ATOMIC_ACK_ETH).and_then(AtomicAckEth::parse)
     }
 
     /// Immediate data.
+    #[inline]
     pub fn imm(&self) -> Option<ImmDt> {
         self.at(HeaderSet::IMM).and_then(ImmDt::parse)
     }
 
     /// Key to invalidate.
+    #[inline]
     pub fn ieth(&self) -> Option<Ieth> {
         self.at(HeaderSet::IETH).and_then(Ieth::parse)
     }
 
     /// All headers as a value: emitting it with [`Packet::payload`] writes the packet again, but for
     /// reserved bits and pad bytes, which become zero.
+    #[inline]
     pub fn headers(&self) -> Headers {
         Headers {
             bth: self.bth,
@@ -148,6 +164,7 @@ impl<'a> Packet<'a> {
     }
 
     /// The invariant CRC that the packet carries.
+    #[inline]
     pub fn icrc(&self) -> u32 {
         self.bytes.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }

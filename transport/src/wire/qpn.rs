@@ -20,43 +20,51 @@ impl ProcessIndex {
     pub const LAST: ProcessIndex = ProcessIndex(254);
 
     /// The indices that processes may have, in order.
+    #[inline]
     pub fn all() -> impl Iterator<Item = ProcessIndex> {
         (ProcessIndex::FIRST.0..=ProcessIndex::LAST.0).map(ProcessIndex)
     }
 
     /// Whether a process that shares a port may have this index.
+    #[inline]
     pub const fn is_of_process(self) -> bool {
         ProcessIndex::FIRST.0 <= self.0 && self.0 <= ProcessIndex::LAST.0
     }
 
     /// The process with this index.
+    #[inline]
     pub const fn new(index: u8) -> ProcessIndex {
         ProcessIndex(index)
     }
 
     /// The index.
+    #[inline]
     pub const fn value(self) -> u8 {
         self.0
     }
 
     /// The process that owns the XRC SRQ with this number.
+    #[inline]
     pub const fn of_srqn(srqn: u32) -> ProcessIndex {
         Qpn::new(srqn).process()
     }
 
     /// The first of the 65536 numbers that the process gives to its queue pairs, or to its XRC SRQs.
+    #[inline]
     pub const fn number_base(self) -> u32 {
         (self.0 as u32) << ProcessIndex::SHIFT
     }
 }
 
 impl From<ProcessIndex> for usize {
+    #[inline]
     fn from(process: ProcessIndex) -> usize {
         process.0.into()
     }
 }
 
 impl From<ProcessIndex> for u32 {
+    #[inline]
     fn from(process: ProcessIndex) -> u32 {
         process.0.into()
     }
@@ -81,26 +89,31 @@ impl Qpn {
     pub const MULTICAST: Qpn = Qpn(0xff_ffff);
 
     /// The number made of the low 24 bits of `value`.
+    #[inline]
     pub const fn new(value: u32) -> Qpn {
         Qpn(value & 0xff_ffff)
     }
 
     /// The number of a process's queue pair.
+    #[inline]
     pub const fn of(process: ProcessIndex, index: u16) -> Qpn {
         Qpn(process.number_base() | index as u32)
     }
 
     /// The number.
+    #[inline]
     pub const fn value(self) -> u32 {
         self.0
     }
 
     /// The process that the queue pair belongs to.
+    #[inline]
     pub const fn process(self) -> ProcessIndex {
         ProcessIndex((self.0 >> ProcessIndex::SHIFT) as u8)
     }
 
     /// Which of its process's queue pairs.
+    #[inline]
     pub const fn index(self) -> u16 {
         self.0 as u16
     }

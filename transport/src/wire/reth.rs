@@ -16,6 +16,7 @@ impl Reth {
     pub const LEN: usize = 16;
 
     /// Reads the first 16 bytes; `None` if there are fewer.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Reth> {
         let (address, rest) = bytes.split_first_chunk()?;
         let (rkey, rest) = rest.split_first_chunk()?;
@@ -28,6 +29,7 @@ impl Reth {
     }
 
     /// Writes 16 bytes at the start of `out`; writes nothing if `out` is shorter.
+    #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let Some(out) = out.first_chunk_mut::<{ Reth::LEN }>() else { return };
         out[..8].copy_from_slice(&self.address.to_be_bytes());

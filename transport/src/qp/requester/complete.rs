@@ -7,6 +7,7 @@ use crate::types::{Cause, FailedSend, Peer, WcStatus, WorkCompletion};
 
 impl Requester {
     /// A local failure is reported once everything before it has completed.
+    #[inline]
     pub(crate) fn fail_if_due(&self, settings: &Settings) -> Result<(), SendFailure> {
         if let Some(status) = self.judged {
             return Err(SendFailure { status, local: stays_local(settings, status) });

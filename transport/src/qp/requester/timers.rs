@@ -18,6 +18,7 @@ const STARVED_LOOK_NS: u64 = 10_000_000;
 const LAST_RETRIES: u8 = 1;
 
 impl Requester {
+    #[inline]
     pub(crate) fn reload_retries(&mut self, settings: &Settings) {
         self.retries_left = settings.retry_count;
         self.rnr_retries_left = settings.rnr_retry;

@@ -87,6 +87,7 @@ impl Requester {
     }
 
     /// Window, fence and the limit of outstanding READs and atomics.
+    #[inline]
     fn must_wait(&self, settings: &Settings, wqe: &SendWqe) -> bool {
         if !settings.qp_type.is_reliable() {
             return false;
