@@ -1,6 +1,7 @@
 //! WRITEs that come, and what the program posts right after them.
 
-use super::Switches;
+/// How often the calling thread has waited in the operating system since it began.
+pub type Switches = fn() -> u64;
 
 /// Times in sequence that an answer follows a WRITE, before that is told.
 pub(in crate::check) const TURNS: u32 = 64;

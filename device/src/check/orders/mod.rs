@@ -11,6 +11,7 @@ mod remote;
 
 use std::collections::BTreeMap;
 
+pub use echo::Switches;
 pub(super) use incoming::{Incoming, share_bytes};
 use intervals::Intervals;
 pub(super) use local::Landing;
@@ -18,9 +19,6 @@ pub(super) use notices::{NOTICE_TURNS, Notices, Written};
 pub(super) use peer::PeerProcess;
 pub(super) use queue_pair::{MAX_PLACES, OrderedQp};
 pub(super) use remote::{Access, conflict, target_of};
-
-/// How often the calling thread has waited in the operating system since it began.
-pub type Switches = fn() -> u64;
 
 /// What is known about the order of requests.
 #[derive(Debug, Default)]
