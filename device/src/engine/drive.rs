@@ -79,7 +79,7 @@ pub(crate) enum Acknowledge {
     /// Acknowledgements wait: the application is about to see the completions of this batch, and an
     /// ACK sent first would delay it by a system call.
     AfterCompletions,
-    /// The same for what completed nothing, if the application has the habit of answering it.
+    /// The same after these, if the application has the habit of answering what arrives.
     WithReply,
 }
 
@@ -164,7 +164,7 @@ impl Engine {
         self.resources.time_late(now_ns);
         if any {
             self.settle();
-            if !self.resources.new_completions && !self.responders.is_empty() {
+            if !self.responders.is_empty() {
                 self.reply.arrived(now_ns);
             }
         }
