@@ -20,12 +20,21 @@ pub struct GidEntry {
     pub interface_index: u32,
     /// Largest path MTU that the interface carries.
     pub mtu: Mtu,
+    /// The port of the device that has it, from 1.
+    pub port_num: u8,
 }
 
 impl GidEntry {
-    /// The entry of an IP address.
+    /// The entry of an IP address, of port 1.
     pub fn new(ip: IpAddr, interface: &str, interface_index: u32, mtu: Mtu) -> GidEntry {
-        GidEntry { gid: Gid::from(ip), ip, interface: interface.to_owned(), interface_index, mtu }
+        let interface = interface.to_owned();
+        GidEntry { gid: Gid::from(ip), ip, interface, interface_index, mtu, port_num: 1 }
+    }
+
+    /// The same of another port.
+    #[must_use]
+    pub fn at_port(self, port_num: u8) -> GidEntry {
+        GidEntry { port_num, ..self }
     }
 }
 

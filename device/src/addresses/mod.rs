@@ -6,3 +6,4 @@ pub mod guid;
 pub mod multicast;
 pub(crate) mod offered;
 pub mod pkey_table;
+pub mod ports;

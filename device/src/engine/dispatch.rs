@@ -100,6 +100,9 @@ impl Receivers<'_> {
         {
             return self.deliver_run(now_ns, arrival, index, ProcessIndex::of_srqn(xrceth.srqn), first, rest);
         }
+        if entry.takes_at != 0 && !self.resources.comes_to(entry.takes_at, arrival, first.packet) {
+            return true;
+        }
         entry.traffic.received(first.bytes.len());
         self.resources.handles_packet_of(Some(entry.qp.context().ordinal));
         let mut host = self.resources.host(self.checks.of_arrivals(&entry.qp));
@@ -186,7 +189,7 @@ impl Receivers<'_> {
             return;
         }
         let sender = packet.deth().map(|deth| deth.source);
-        let is_ours = resources.gids.iter().any(|(_, entry)| entry.ip == arrival.flow.source);
+        let is_ours = resources.ports.number_of(arrival.flow.source).is_some();
         for qpn in members {
             if is_ours && sender == Some(qpn) && !resources.groups.hears_itself(qpn) {
                 continue;

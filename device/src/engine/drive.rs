@@ -183,7 +183,7 @@ impl Engine {
         let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
         sink.turn(u64::MAX, false);
         let faults = resources.faults.as_deref_mut().filter(|faults| faults.is_active());
-        let sent = gsi.send_mads(&resources.gids, faults, &mut sink);
+        let sent = gsi.send_mads(&resources.ports, faults, &mut sink);
         sent && (sink.sealed_packets == 0 || sink.flush())
     }
 

@@ -42,26 +42,27 @@ impl Engine {
             Incident::QpFatal => resources.end_queue_pair(qpn, AsyncEventType::QpFatal),
             Incident::QpAccessError => resources.end_queue_pair(qpn, AsyncEventType::QpAccessErr),
             Incident::PathMigrationError => resources.raise_qp_event(qpn, AsyncEventType::PathMigErr),
-            Incident::PortDown { for_ns } => {
+            Incident::PortDown { port, for_ns } => {
                 let until_ns = end_ns(now_ns, for_ns);
-                resources.port_went_down(until_ns);
-                self.plight.port_up_ns = Some(self.plight.port_up_ns.unwrap_or(0).max(until_ns));
+                resources.port_went_down(port, until_ns);
+                self.plight.port_up_ns.extend(port, until_ns);
             }
-            Incident::PortUp => {
-                (self.plight.port_up_ns, self.plight.cable_in_ns) = (None, None);
-                resources.cable_came_in();
-                resources.port_came_up();
+            Incident::PortUp { port } => {
+                self.plight.port_up_ns.end(port);
+                self.plight.cable_in_ns.end(port);
+                resources.cable_came_in(port);
+                resources.port_came_up(port);
             }
-            Incident::CablePull { for_ns } => {
+            Incident::CablePull { port, for_ns } => {
                 let until_ns = end_ns(now_ns, for_ns);
-                resources.cable_went_out(until_ns);
-                self.plight.cable_in_ns = Some(self.plight.cable_in_ns.unwrap_or(0).max(until_ns));
+                resources.cable_went_out(port, until_ns);
+                self.plight.cable_in_ns.extend(port, until_ns);
             }
-            Incident::SpeedChange { speed, width } => resources.change_rate(speed, width),
-            Incident::GidMove { from, to } => resources.move_gid(from, to),
+            Incident::SpeedChange { port, speed, width } => resources.change_rate(port, speed, width),
+            Incident::GidMove { port, from, to } => resources.move_gid(port, from, to),
             Incident::Disconnect => self.disconnect(qpn, now_ns),
-            Incident::LidChange => self.raise_of_port(AsyncEventType::LidChange),
-            Incident::PkeyChange => self.raise_of_port(AsyncEventType::PkeyChange),
+            Incident::LidChange { port } => self.raise_of_port(port, AsyncEventType::LidChange),
+            Incident::PkeyChange { port } => self.raise_of_port(port, AsyncEventType::PkeyChange),
             Incident::DeviceFatal => {
                 resources.async_events.raise(AsyncEventType::DeviceFatal, AsyncElement::Device);
                 self.stand_still(u64::MAX);
@@ -91,8 +92,11 @@ impl Engine {
         }
     }
 
-    fn raise_of_port(&self, event: AsyncEventType) {
-        self.resources.async_events.raise(event, AsyncElement::Port(1));
+    /// What happens to a port that the device does not have, happens to none.
+    fn raise_of_port(&self, port_num: u8, event: AsyncEventType) {
+        if self.resources.ports.get(port_num).is_some() {
+            self.resources.async_events.raise(event, AsyncElement::Port(port_num));
+        }
     }
 
     /// When the plan has something happen is found out anew.
@@ -118,18 +122,16 @@ impl Engine {
     /// The port comes up, the cable is in again, or something happens by the plan, if it is time.
     #[cold]
     pub(super) fn expire_plight(&mut self, now_ns: u64) {
-        if self.plight.cable_in_ns.is_some_and(|in_ns| in_ns <= now_ns) {
-            self.plight.cable_in_ns = None;
-            self.resources.cable_came_in();
+        while let Some(port_num) = self.plight.cable_in_ns.take_due(now_ns) {
+            self.resources.cable_came_in(port_num);
         }
         if self.plight.timed_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.resources.time_came(now_ns);
             self.look_at_times();
             self.settle();
         }
-        if self.plight.port_up_ns.is_some_and(|up_ns| up_ns <= now_ns) {
-            self.plight.port_up_ns = None;
-            self.resources.port_came_up();
+        while let Some(port_num) = self.plight.port_up_ns.take_due(now_ns) {
+            self.resources.port_came_up(port_num);
         }
     }
 }

@@ -58,6 +58,8 @@ pub(crate) struct QpEntry {
     pub(crate) posted_sends: u32,
     /// Which other processes are the same queue pair.
     pub(crate) sharing: Sharing,
+    /// The port of the device that its packets must come to, if it has no peer that tells; 0: any.
+    pub(crate) takes_at: u8,
 }
 
 impl QpEntry {
@@ -71,6 +73,7 @@ impl QpEntry {
             charged_bytes: 0,
             posted_sends: 0,
             sharing,
+            takes_at: 0,
         }
     }
 

@@ -212,14 +212,14 @@ impl Faults {
         self.clock.now_ns()
     }
 
-    /// Something passes again, after [`Faults::part_from_all`].
-    pub(crate) fn rejoin_all(&self) {
-        self.partitions.rejoin_all();
+    /// Something passes a port again, after [`Faults::cut_off`].
+    pub(crate) fn rejoin(&self, port_num: u8) {
+        self.partitions.rejoin(port_num);
     }
 
-    /// Nothing passes until then.
-    pub(crate) fn part_from_all(&self, until_ns: u64) {
-        self.partitions.begin(&[], until_ns);
+    /// Nothing passes a port with these addresses until then; without any: the only port.
+    pub(crate) fn cut_off(&self, port_num: u8, own: Vec<IpAddr>, until_ns: u64) {
+        self.partitions.cut_off(port_num, own, until_ns);
     }
 
     /// The partitions that the plan has begun.
@@ -239,7 +239,7 @@ impl Faults {
             self.queue_pairs.pop_first();
         }
         let peer = departure.path.flow.destination;
-        let parted = self.is_parted(peer);
+        let parted = self.is_parted(departure.path.flow.source, peer);
         let begin = || if self.is_late { Traffic::late(departure.connection) } else { Traffic::default() };
         let mut traffic = self.queue_pairs.remove(&qp.ordinal).unwrap_or_else(begin);
         let of_connection = traffic.of_connection(departure.connection);
@@ -261,12 +261,12 @@ impl Faults {
     /// What happens to a message of connection management, whose packet is so long.
     pub(crate) fn decide_message(
         &mut self,
-        peer: IpAddr,
+        (own, peer): (IpAddr, IpAddr),
         message: &CmMessage,
         size: (u32, u32),
         witness: Witness<'_>,
     ) -> Fate {
-        if self.is_parted(peer) {
+        if self.is_parted(own, peer) {
             return self.parted_fate();
         }
         let Some(key) = self.connections.key(peer, message) else { return Fate::default() };
@@ -285,8 +285,8 @@ impl Faults {
         Fate { note, ..Fate::LOST }
     }
 
-    fn is_parted(&self, peer: IpAddr) -> bool {
-        self.partitions.any() && self.partitions.part(peer, self.clock.now_ns())
+    fn is_parted(&self, own: IpAddr, peer: IpAddr) -> bool {
+        self.partitions.any() && self.partitions.part(own, peer, self.clock.now_ns())
     }
 
     /// All rules together.

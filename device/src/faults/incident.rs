@@ -34,18 +34,27 @@ pub enum Incident {
     PathMigrationError,
     /// PORT_ERR: nothing leaves and nothing arrives, until PORT_ACTIVE.
     PortDown {
+        /// Which port of the device, from 1.
+        port: u8,
         /// For so long; `None`: for ever.
         for_ns: Option<u64>,
     },
     /// PORT_ACTIVE, if the port was down: what [`Incident::PortDown`] or [`Incident::CablePull`] began ends.
-    PortUp,
+    PortUp {
+        /// Which port of the device, from 1.
+        port: u8,
+    },
     /// Nothing leaves and nothing arrives, and no event tells of it: the port's state stays ACTIVE.
     CablePull {
+        /// Which port of the device, from 1.
+        port: u8,
         /// For so long; `None`: for ever.
         for_ns: Option<u64>,
     },
     /// PORT_ERR and PORT_ACTIVE: the link was trained again, and says another rate from now on.
     SpeedChange {
+        /// Which port of the device, from 1.
+        port: u8,
         /// Rate of a lane; `None`: as before.
         speed: Option<Speed>,
         /// Lanes; `None`: as before.
@@ -53,15 +62,23 @@ pub enum Incident {
     },
     /// GID_CHANGE: an address has another place in the GID table.
     GidMove {
+        /// Which port of the device, from 1.
+        port: u8,
         /// Its place before.
         from: u32,
         /// Its place from now on; what was there takes the other one.
         to: u32,
     },
     /// LID_CHANGE, and nothing else.
-    LidChange,
+    LidChange {
+        /// Which port of the device, from 1.
+        port: u8,
+    },
     /// PKEY_CHANGE, and nothing else.
-    PkeyChange,
+    PkeyChange {
+        /// Which port of the device, from 1.
+        port: u8,
+    },
     /// The connection of the queue pair is ended: a DREQ leaves, if the connection manager made it.
     Disconnect,
     /// DEVICE_FATAL: the device sends, receives and completes nothing any more.
@@ -89,6 +106,8 @@ pub(super) struct Details {
     pub(super) for_ns: Option<u64>,
     pub(super) speed: Option<Speed>,
     pub(super) width: Option<Width>,
+    /// The port of the device, where that is not the first.
+    pub(super) port: Option<u8>,
 }
 
 /// The words for the kinds.
@@ -112,6 +131,11 @@ const KINDS: [&str; 17] = [
     "freeze",
 ];
 
+/// The port of a device that is meant where none is named.
+const FIRST_PORT: u8 = 1;
+/// Ports of a device at most.
+pub(crate) const MAX_PORTS: usize = 2;
+
 /// Places of the GID table.
 pub(crate) const GID_PLACES: u32 = 1024;
 
@@ -126,12 +150,12 @@ impl Incident {
             Incident::QpAccessError => "qp-access-error",
             Incident::PathMigrationError => "path-mig-error",
             Incident::PortDown { .. } => "port-down",
-            Incident::PortUp => "port-up",
+            Incident::PortUp { .. } => "port-up",
             Incident::CablePull { .. } => "cable-pull",
             Incident::SpeedChange { .. } => "speed-change",
             Incident::GidMove { .. } => "gid-move",
-            Incident::LidChange => "lid-change",
-            Incident::PkeyChange => "pkey-change",
+            Incident::LidChange { .. } => "lid-change",
+            Incident::PkeyChange { .. } => "pkey-change",
             Incident::Disconnect => "disconnect",
             Incident::DeviceFatal => "device-fatal",
             Incident::Unplug { .. } => "unplug",
@@ -147,17 +171,22 @@ impl Incident {
         )
     }
 
-    pub(super) const fn details(&self) -> Details {
-        let none = Details { object: None, to: None, for_ns: None, speed: None, width: None };
+    pub(super) fn details(&self) -> Details {
+        let none = Details { object: None, to: None, for_ns: None, speed: None, width: None, port: None };
+        let at = |port: u8| Details { port: (port != FIRST_PORT).then_some(port), ..none };
         match *self {
             Incident::CqError { cq: object }
             | Incident::SrqLimit { srq: object }
             | Incident::SrqError { srq: object } => Details { object: Some(object), ..none },
-            Incident::PortDown { for_ns } | Incident::CablePull { for_ns } | Incident::Unplug { for_ns } => {
-                Details { for_ns, ..none }
+            Incident::PortDown { port, for_ns } | Incident::CablePull { port, for_ns } => {
+                Details { for_ns, ..at(port) }
             }
-            Incident::SpeedChange { speed, width } => Details { speed, width, ..none },
-            Incident::GidMove { from, to } => Details { object: Some(from), to: Some(to), ..none },
+            Incident::Unplug { for_ns } => Details { for_ns, ..none },
+            Incident::SpeedChange { port, speed, width } => Details { speed, width, ..at(port) },
+            Incident::GidMove { port, from, to } => {
+                Details { object: Some(from), to: Some(to), ..at(port) }
+            }
+            Incident::PortUp { port } | Incident::LidChange { port } | Incident::PkeyChange { port } => at(port),
             Incident::Freeze { for_ns } => Details { for_ns: Some(for_ns), ..none },
             _ => none,
         }
@@ -169,6 +198,10 @@ impl Incident {
     /// There is none of that name, or a detail that it needs is missing or impossible.
     pub(super) fn of(word: &str, details: Details) -> Result<Incident, String> {
         let object = details.object.unwrap_or(0);
+        let port = details.port.unwrap_or(FIRST_PORT);
+        if !(1..=MAX_PORTS as u8).contains(&port) {
+            return Err(format!("a device has no port {port}: write port=1 or port=2"));
+        }
         Ok(match word {
             "cq-error" => Incident::CqError { cq: object },
             "srq-limit" => Incident::SrqLimit { srq: object },
@@ -176,13 +209,13 @@ impl Incident {
             "qp-fatal" => Incident::QpFatal,
             "qp-access-error" => Incident::QpAccessError,
             "path-mig-error" => Incident::PathMigrationError,
-            "port-down" => Incident::PortDown { for_ns: details.for_ns },
-            "port-up" => Incident::PortUp,
-            "cable-pull" => Incident::CablePull { for_ns: details.for_ns },
+            "port-down" => Incident::PortDown { port, for_ns: details.for_ns },
+            "port-up" => Incident::PortUp { port },
+            "cable-pull" => Incident::CablePull { port, for_ns: details.for_ns },
             "speed-change" if details.speed.is_none() && details.width.is_none() => {
                 return Err("it does not say which rate: write speed=edr, width=2, or both".to_owned());
             }
-            "speed-change" => Incident::SpeedChange { speed: details.speed, width: details.width },
+            "speed-change" => Incident::SpeedChange { port, speed: details.speed, width: details.width },
             "gid-move" => {
                 let to = details.to.ok_or("it does not say where the address goes: write to=5")?;
                 if object == to || object.max(to) >= GID_PLACES {
@@ -191,10 +224,10 @@ impl Incident {
                          {GID_PLACES}"
                     ));
                 }
-                Incident::GidMove { from: object, to }
+                Incident::GidMove { port, from: object, to }
             }
-            "lid-change" => Incident::LidChange,
-            "pkey-change" => Incident::PkeyChange,
+            "lid-change" => Incident::LidChange { port },
+            "pkey-change" => Incident::PkeyChange { port },
             "disconnect" => Incident::Disconnect,
             "device-fatal" => Incident::DeviceFatal,
             "unplug" => Incident::Unplug { for_ns: details.for_ns },
@@ -221,6 +254,14 @@ impl Incident {
         word == "speed-change"
     }
 
+    /// Whether it happens to a port.
+    pub(super) fn has_port(word: &str) -> bool {
+        matches!(
+            word,
+            "port-down" | "port-up" | "cable-pull" | "speed-change" | "gid-move" | "lid-change" | "pkey-change"
+        )
+    }
+
     /// Whether it lasts for a time.
     pub(super) fn has_time(word: &str) -> bool {
         matches!(word, "port-down" | "cable-pull" | "unplug" | "freeze")
@@ -230,7 +271,10 @@ impl Incident {
 impl fmt::Display for Incident {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
-        let Details { object, to, for_ns, speed, width } = self.details();
+        let Details { object, to, for_ns, speed, width, port } = self.details();
+        if let Some(port) = port {
+            write!(f, " of port {port}")?;
+        }
         if let Some(object) = object {
             write!(f, " {object}")?;
         }
@@ -302,11 +346,15 @@ mod tests {
     fn words_and_incidents_are_inverses() {
         for word in KINDS {
             let (speed, width) = (Some(Speed::Hdr), Width::new(2).ok());
-            let details = Details { object: Some(3), to: Some(7), for_ns: Some(5_000), speed, width };
+            let details =
+                Details { object: Some(3), to: Some(7), for_ns: Some(5_000), speed, width, port: Some(2) };
             let incident = Incident::of(word, details).unwrap();
             assert_eq!(incident.word(), word);
             assert_eq!(Incident::of(word, incident.details()), Ok(incident));
         }
+        let third = Details { port: Some(3), ..Details::default() };
+        assert!(Incident::of("port-up", third).unwrap_err().contains("write port=1 or port=2"));
+        assert_eq!(Incident::PortDown { port: 2, for_ns: None }.to_string(), "port-down of port 2");
         assert!(Incident::of("gid-move", Details::default()).unwrap_err().contains("write to=5"));
         assert!(Incident::of("freeze", Details::default()).unwrap_err().contains("write time=2s"));
         assert!(Incident::of("speed-change", Details::default()).unwrap_err().contains("write speed=edr"));

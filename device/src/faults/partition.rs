@@ -20,6 +20,10 @@ struct Shared {
 struct Partition {
     /// Empty: all peers.
     peers: Vec<IpAddr>,
+    /// Own addresses; empty: all.
+    own: Vec<IpAddr>,
+    /// The port of the device that is cut off from all peers.
+    port_num: Option<u8>,
     until_ns: u64,
 }
 
@@ -29,17 +33,26 @@ const MAX_PARTITIONS: usize = 1024;
 impl Partitions {
     /// From now on nothing passes; `peers` empty: to no peer.
     pub(super) fn begin(&self, peers: &[IpAddr], until_ns: u64) {
+        self.add(Partition { peers: peers.to_vec(), own: Vec::new(), port_num: None, until_ns });
+    }
+
+    /// From now on nothing passes a port of the device, which has these addresses; without any: which has all.
+    pub(super) fn cut_off(&self, port_num: u8, own: Vec<IpAddr>, until_ns: u64) {
+        self.add(Partition { peers: Vec::new(), own, port_num: Some(port_num), until_ns });
+    }
+
+    fn add(&self, partition: Partition) {
         let mut list = self.0.list.lock().unwrap_or_else(PoisonError::into_inner);
         if list.len() < MAX_PARTITIONS {
-            list.push(Partition { peers: peers.to_vec(), until_ns });
+            list.push(partition);
         }
         self.0.any.store(true, Ordering::Release);
     }
 
-    /// Ends those from all peers.
-    pub(super) fn rejoin_all(&self) {
+    /// Ends what [`Partitions::cut_off`] began.
+    pub(super) fn rejoin(&self, port_num: u8) {
         let mut list = self.0.list.lock().unwrap_or_else(PoisonError::into_inner);
-        list.retain(|partition| !partition.peers.is_empty());
+        list.retain(|partition| partition.port_num != Some(port_num));
     }
 
     /// Whether there may be any.
@@ -48,8 +61,8 @@ impl Partitions {
         self.0.any.load(Ordering::Acquire)
     }
 
-    /// Whether nothing passes between here and this peer.
-    pub(crate) fn part(&self, peer: IpAddr, now_ns: u64) -> bool {
+    /// Whether nothing passes between this address of the device and this peer.
+    pub(crate) fn part(&self, own: IpAddr, peer: IpAddr, now_ns: u64) -> bool {
         if !self.any() {
             return false;
         }
@@ -58,7 +71,8 @@ impl Partitions {
         if list.is_empty() {
             self.0.any.store(false, Ordering::Release);
         }
-        list.iter().any(|partition| partition.peers.is_empty() || partition.peers.contains(&peer))
+        let is_of = |list: &[IpAddr], address| list.is_empty() || list.contains(&address);
+        list.iter().any(|partition| is_of(&partition.peers, peer) && is_of(&partition.own, own))
     }
 }
 
@@ -68,17 +82,29 @@ mod tests {
 
     #[test]
     fn a_partition_ends_and_parts_its_peers_only() {
-        let [one, other] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
+        let [own, one, other] = [9, 1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
         let partitions = Partitions::default();
-        assert!(!partitions.any() && !partitions.part(one, 0));
+        assert!(!partitions.any() && !partitions.part(own, one, 0));
         partitions.begin(&[one], 50);
-        assert!(partitions.part(one, 49) && !partitions.part(other, 49));
-        partitions.begin(&[], u64::MAX);
-        assert!(partitions.part(one, 50) && partitions.part(other, 50));
-        partitions.rejoin_all();
-        assert!(!partitions.part(other, 50));
+        assert!(partitions.part(own, one, 49) && !partitions.part(own, other, 49));
+        partitions.cut_off(1, Vec::new(), u64::MAX);
+        assert!(partitions.part(own, one, 50) && partitions.part(own, other, 50));
+        partitions.rejoin(1);
+        assert!(!partitions.part(own, other, 50));
         let brief = Partitions::default();
         brief.begin(&[one], 50);
-        assert!(!brief.part(one, 50) && !brief.any());
+        assert!(!brief.part(own, one, 50) && !brief.any());
+    }
+
+    #[test]
+    fn a_port_is_cut_off_and_the_other_one_is_not() {
+        let [first, second, peer] = [1, 2, 9].map(|last| IpAddr::from([10, 0, 0, last]));
+        let partitions = Partitions::default();
+        partitions.cut_off(2, vec![second], u64::MAX);
+        assert!(partitions.part(second, peer, 0) && !partitions.part(first, peer, 0));
+        partitions.rejoin(1);
+        assert!(partitions.part(second, peer, 0), "that was the other port");
+        partitions.rejoin(2);
+        assert!(!partitions.part(second, peer, 0));
     }
 }

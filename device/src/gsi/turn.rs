@@ -16,7 +16,7 @@ use super::agent::Gsi;
 use super::detained::forward;
 use super::early::EarlyRequests;
 use super::envelope::{self, Inbound, PACKET_BYTES};
-use crate::addresses::gid_table::GidTable;
+use crate::addresses::ports::Ports;
 use crate::event::{Event, Topics};
 use crate::faults::{Faults, RejData};
 use crate::objects::address_handle;
@@ -135,12 +135,12 @@ impl Gsi {
     /// Sends what waits, and does to it what a fault plan says. False: the port has no more room.
     pub(crate) fn send_mads(
         &mut self,
-        gids: &GidTable,
+        ports: &Ports,
         mut faults: Option<&mut Faults>,
         sink: &mut dyn MadSink,
     ) -> bool {
         while let Some(out) = self.held_back.take().or_else(|| self.cm.poll_transmit()) {
-            let Some(path) = path(&out, gids) else {
+            let Some(path) = path(&out, ports) else {
                 sink.count(Counter::TxDropped);
                 continue;
             };
@@ -156,7 +156,7 @@ impl Gsi {
                 self.subscribers.emit(&Event::CmSent { message: &message });
             }
             if let Some(faults) = &mut faults {
-                self.harm(&out, path.flow.destination, faults, sink);
+                self.harm(&out, (path.flow.source, path.flow.destination), faults, sink);
             }
             self.next_psn = self.next_psn.wrapping_add(1);
         }
@@ -166,11 +166,17 @@ impl Gsi {
 
 impl Gsi {
     /// Does to the MAD that was sealed last what a fault plan says.
-    fn harm(&mut self, out: &MadOut, peer: IpAddr, faults: &mut Faults, sink: &mut dyn MadSink) {
+    fn harm(
+        &mut self,
+        out: &MadOut,
+        ends: (IpAddr, IpAddr),
+        faults: &mut Faults,
+        sink: &mut dyn MadSink,
+    ) {
         let Some(message) = message_of(&out.mad) else { return };
         let size = (PACKET_BYTES as u32, MAD_BYTES as u32);
         let subscribers = &self.subscribers;
-        let fate = faults.decide_message(peer, &message, size, &mut |fault| {
+        let fate = faults.decide_message(ends, &message, size, &mut |fault| {
             subscribers.emit(&Event::FaultApplied { fault, qpn: None });
         });
         if !fate.is_ordinary() {
@@ -239,17 +245,18 @@ fn recipient(mad: &[u8; MAD_BYTES]) -> ProcessIndex {
 }
 
 /// The path of a MAD; `None` when its source is no address of the adapter any more.
-fn path(out: &MadOut, gids: &GidTable) -> Option<Path> {
+fn path(out: &MadOut, ports: &Ports) -> Option<Path> {
     let route = &out.route;
+    let (port_num, sgid_index) = ports.find(route.local)?;
     let vector = AddressVector {
         is_global: true,
         dgid: route.remote,
-        sgid_index: gids.index_of(route.local)?,
+        sgid_index,
         hop_limit: route.hop_limit,
         traffic_class: route.traffic_class,
         flow_label: route.flow_label,
-        port_num: 1,
+        port_num,
         ..AddressVector::default()
     };
-    address_handle::resolve(&vector, gids).ok()
+    address_handle::resolve(&vector, ports).ok()
 }

@@ -27,6 +27,7 @@ use crate::addresses::address_watch::{AddressWatch, GidSource};
 use crate::addresses::gid_table::GidEntry;
 use crate::addresses::guid::default_guid;
 use crate::addresses::pkey_table::PkeyTable;
+use crate::addresses::ports::{DevicePort, Ports};
 use crate::counters::Counters;
 use crate::driver::{Background, Core};
 use crate::engine::{Engine, QueuePairs};
@@ -36,7 +37,6 @@ use crate::faults::{FaultPlan, PlanAtWork, Triggers};
 use crate::ground::clock::Clock;
 use crate::ground::error::ResourceError;
 use crate::ground::limits::Limits;
-use crate::ground::link_rate::{Speed, Width};
 use crate::ground::random::Random;
 use crate::gsi::Gsi;
 use crate::memory::DeviceMemoryPool;
@@ -58,7 +58,7 @@ pub use target::TargetRegistration;
 pub struct HcaConfig {
     /// Device name, e.g. "pumice0".
     pub name: String,
-    /// Addresses of the port, in GID table order; not empty.
+    /// Addresses of the ports, in the order of their GID tables; not empty.
     pub gids: Vec<GidEntry>,
     /// Lists the addresses again when the host's change: the GID table follows, with GID_CHANGE, and PORT_ERR
     /// and PORT_ACTIVE when the last one goes and the first one comes. Not in virtual time, nor where the
@@ -70,6 +70,8 @@ pub struct HcaConfig {
     pub limits: Limits,
     /// Partition keys by index; the default one when empty.
     pub pkeys: Vec<u16>,
+    /// The second port, if there is one: its partition keys. Its addresses are among `gids`.
+    pub second_port: Option<Vec<u16>>,
     /// What queue pairs do about congestion.
     pub congestion: Congestion,
     /// Longest path MTU; by default that of the first GID's interface.
@@ -107,6 +109,7 @@ impl HcaConfig {
             process: ProcessIndex::NONE,
             limits: Limits::default(),
             pkeys: Vec::new(),
+            second_port: None,
             congestion: Congestion::default(),
             active_mtu: None,
             ca_guid: default_guid(&gids),
@@ -142,13 +145,14 @@ impl HcaConfig {
     }
 }
 
-/// A software HCA with one port.
+/// A software HCA with one or two ports.
 pub struct Hca {
     pub(crate) core: Arc<Core>,
     name: String,
     limits: Limits,
     congestion: Congestion,
     active_mtu: Mtu,
+    port_count: u8,
     process: ProcessIndex,
     device_memory: DeviceMemoryPool,
     /// Who opened it: a fork child has a copy, but not the connections.
@@ -197,14 +201,13 @@ impl Hca {
             resources.set_plan(faults, &clock);
         }
         resources.set_shuffle(shuffle);
-        resources.pkeys = PkeyTable::new(&config.pkeys, config.limits.pkey_table_len);
         resources.set_number_base(config.process.number_base());
-        let first_mtu = config.gids.first().map(|entry| entry.mtu);
+        resources.ports = ports(&config);
+        let (active_mtu, port_count) = (resources.ports.longest_mtu(), resources.ports.count());
         for entry in config.gids {
-            resources.gids.add(entry)?;
+            resources.ports.add(entry)?;
         }
         port.observe(&resources.counters);
-        let active_mtu = config.active_mtu.or(first_mtu).unwrap_or(Mtu::Mtu1024);
         let mut starts = Random::new(config.seed.unwrap_or_else(|| default_seed(threaded)));
         resources.set_first_key(starts.next_u64());
         let gsi =
@@ -224,6 +227,7 @@ impl Hca {
             limits: config.limits,
             congestion: config.congestion,
             active_mtu,
+            port_count,
             process: config.process,
             device_memory: DeviceMemoryPool::new(config.limits.max_dm_size),
             pid: std::process::id(),
@@ -243,9 +247,22 @@ impl Hca {
         &self.limits
     }
 
-    /// Largest path MTU.
+    /// Largest path MTU, of all ports.
     pub fn active_mtu(&self) -> Mtu {
         self.active_mtu
+    }
+
+    /// Largest path MTU of a port.
+    pub fn active_mtu_of(&self, port_num: u8) -> Mtu {
+        if self.port_count == 1 {
+            return self.active_mtu;
+        }
+        self.core.lock().resources.ports.get(port_num).map_or(self.active_mtu, |port| port.active_mtu())
+    }
+
+    /// Ports, which are numbered from 1.
+    pub fn port_count(&self) -> u8 {
+        self.port_count
     }
 
     /// The clock of timers and time stamps.
@@ -263,36 +280,19 @@ impl Hca {
         &self.core.async_events
     }
 
-    /// The partition keys of the port.
-    pub fn pkeys(&self) -> PkeyTable {
-        self.core.lock().resources.pkeys.clone()
-    }
-
-    /// Addresses of the port by index.
+    /// Addresses of all ports, each with its index in the GID table of its port.
     pub fn gids(&self) -> Vec<(u32, GidEntry)> {
-        self.core.lock().resources.gids.iter().map(|(index, entry)| (index, entry.clone())).collect()
+        self.core.lock().resources.ports.entries().map(|(index, entry)| (index, entry.clone())).collect()
     }
 
-    /// The address at an index of the GID table.
-    pub fn gid(&self, index: u32) -> Option<GidEntry> {
-        self.core.lock().resources.gids.get(index).cloned()
+    /// The address at an index of the GID table of a port.
+    pub fn gid(&self, port_num: u8, index: u32) -> Option<GidEntry> {
+        self.core.lock().resources.ports.get(port_num)?.gids.get(index).cloned()
     }
 
-    /// Whether the port has an address, and no fault plan has taken it down: what `ibv_query_port` calls
-    /// active.
-    pub fn is_port_active(&self) -> bool {
-        let engine = self.core.lock();
-        !engine.resources.is_port_down && engine.resources.gids.iter().next().is_some()
-    }
-
-    /// Whether no fault plan has pulled the cable of the port.
-    pub fn is_cable_in(&self) -> bool {
-        !self.core.lock().resources.is_cable_out
-    }
-
-    /// Rate of a lane and lanes, where a fault plan has changed them.
-    pub fn changed_rate(&self) -> (Option<Speed>, Option<Width>) {
-        self.core.lock().resources.changed_rate
+    /// The port as it is now: addresses, partition keys, state. None: the device has no such port.
+    pub fn port(&self, port_num: u8) -> Option<DevicePort> {
+        self.core.lock().resources.ports.get(port_num).cloned()
     }
 
     /// When the device is back, if a fault plan has pulled it out, in ns of its clock; `u64::MAX`: never.
@@ -371,6 +371,20 @@ impl Hca {
     pub fn deadline_ns(&self) -> Option<u64> {
         self.core.lock().deadline_ns()
     }
+}
+
+/// The ports of a device, without their addresses.
+fn ports(config: &HcaConfig) -> Ports {
+    let port = |port_num: u8, pkeys: &[u16]| {
+        let first = config.gids.iter().find(|entry| entry.port_num == port_num);
+        let mtu = config.active_mtu.or(first.map(|entry| entry.mtu)).unwrap_or(Mtu::Mtu1024);
+        DevicePort::new(PkeyTable::new(pkeys, config.limits.pkey_table_len), mtu)
+    };
+    let mut ports = Ports::one(port(1, &config.pkeys));
+    if let Some(pkeys) = &config.second_port {
+        ports.push(port(2, pkeys));
+    }
+    ports
 }
 
 /// A host that does not see a connection's packets must not be able to guess its numbers. In virtual time the

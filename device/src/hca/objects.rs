@@ -209,22 +209,26 @@ impl Hca {
         Ok(())
     }
 
-    /// Adds an address to the port, or takes it away; raises GID_CHANGE if the table changed.
+    /// Adds an address to the port that it names, or takes it away; raises GID_CHANGE if the table changed.
     ///
     /// # Errors
-    /// The table is full.
+    /// The table is full; there is no such port.
     pub fn change_gid(&self, entry: GidEntry, present: bool) -> Result<bool, HcaError> {
         let mut engine = self.core.lock();
-        let had_any = engine.resources.gids.iter().next().is_some();
-        let changed =
-            if present { engine.resources.gids.add(entry)? } else { engine.resources.gids.remove(entry.gid) };
+        let port_num = entry.port_num;
+        let had_any = engine.resources.ports.require(port_num)?.has_any();
+        let changed = if present {
+            engine.resources.ports.add(entry)?
+        } else {
+            engine.resources.ports.get_mut(port_num).is_some_and(|port| port.gids.remove(entry.gid))
+        };
         if changed {
-            engine.resources.raise_gid_change(had_any);
+            engine.resources.raise_gid_change(port_num, had_any);
         }
         Ok(changed)
     }
 
-    /// Makes the addresses of the port these: those that stay keep their places, new ones get the first free.
+    /// Makes the addresses of the ports these: those that stay keep their places, new ones get the first free.
     /// One GID_CHANGE if anything changed.
     pub fn set_gids(&self, entries: Vec<GidEntry>) -> bool {
         self.core.lock().resources.set_gids(entries)

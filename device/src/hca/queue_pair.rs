@@ -9,6 +9,7 @@ use pumice_transport::wire::Qpn;
 use super::{Hca, HcaError, TargetRegistration};
 use crate::addresses::gid_table::GidTable;
 use crate::addresses::pkey_table::PkeyTable;
+use crate::addresses::ports::{DevicePort, Ports};
 use crate::engine::{Acknowledge, QpEntry, read_limit_packets, window_limit_packets};
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
@@ -16,7 +17,7 @@ use crate::memory::MappingCheck;
 use crate::objects::address_handle;
 use crate::objects::completion_queue::CompletionQueue;
 use crate::port::Peer;
-use crate::resources::{MappingCheckPolicy, QpSetup, Resources};
+use crate::resources::{MappingCheckPolicy, QpSetup};
 
 /// What to make a queue pair of (`ibv_create_qp_ex`).
 #[derive(Debug, Clone, Copy)]
@@ -110,14 +111,15 @@ impl Hca {
         Ok(())
     }
 
-    fn modify_limits(&self, pkeys: &PkeyTable) -> ModifyLimits {
+    /// The limits of a queue pair that is on a port; one that is not there is refused by its number.
+    fn modify_limits(&self, port: Option<&DevicePort>) -> ModifyLimits {
         ModifyLimits {
-            active_mtu: self.active_mtu,
+            active_mtu: port.map_or(self.active_mtu, DevicePort::active_mtu),
             max_rd_atomic_initiator: self.limits.max_init_rd_atomic,
             max_rd_atomic_target: self.limits.max_rd_atomic,
-            pkey_table_len: pkeys.len(),
+            pkey_table_len: port.map_or(1, |port| port.pkeys.len()),
             gid_table_len: GidTable::LEN,
-            port_count: 1,
+            port_count: self.port_count,
             privileged_qkey: true,
         }
     }
@@ -135,7 +137,6 @@ impl Hca {
     ) -> Result<(), HcaError> {
         let mut guard = self.core.lock();
         let engine = &mut *guard;
-        let limits = self.modify_limits(&engine.resources.pkeys);
         let unknown = HcaError::UnknownQueuePair { qpn };
         let in_entry = |error| HcaError::Entry { qpn, error };
         let (index, entry) = engine.queue_pairs.by_number(qpn).ok_or(unknown)?;
@@ -144,18 +145,24 @@ impl Hca {
             .with(&mut engine.resources.host(MappingCheck::Assumed), |_, _| ())
             .map_err(|why| why.error(qpn))?;
         let qp_type = entry.qp.qp_type();
+        let port_num = port_after(&entry.qp, attributes, mask);
+        let port = engine.resources.ports.get(port_num);
+        let limits = self.modify_limits(port);
         let takes_path = mask.contains(AttributeMask::AV) && qp_type.is_connected();
         // Checked first: a missing attribute is said before an address vector is looked at.
         pumice_transport::qp::transition::check(qp_type, entry.qp.state(), attributes, mask, &limits)
             .map_err(|error| HcaError::Modify { qpn, error })?;
-        let named = named_by_tables(&engine.resources, attributes, mask);
+        if self.port_count > 1 {
+            check_paths_port(&entry.qp, attributes, mask, port_num).map_err(in_entry)?;
+        }
+        let named = named_by_tables(&engine.resources.ports, port, attributes, mask);
         let (pkey, alternate) = named.map_err(in_entry)?;
         let resolved = if takes_path {
-            let path = address_handle::resolve(&attributes.address_vector, &engine.resources.gids)
+            let path = address_handle::resolve(&attributes.address_vector, &engine.resources.ports)
                 .map_err(in_entry)?;
             let mtu_bytes = match pumice_transport::types::Mtu::from_verbs(attributes.path_mtu) {
                 Some(mtu) if mask.contains(AttributeMask::PATH_MTU) => mtu.bytes(),
-                _ => self.active_mtu.bytes(),
+                _ => limits.active_mtu.bytes(),
             };
             let number = match mask.contains(AttributeMask::DEST_QPN) {
                 true => attributes.dest_qp_num,
@@ -182,6 +189,10 @@ impl Hca {
         });
         modified.map_err(|why| why.error(qpn))?.map_err(|error| HcaError::Modify { qpn, error })?;
         let state = entry.qp.state();
+        if self.port_count > 1 && mask.contains(AttributeMask::PORT) && qp_type.is_datagram() {
+            entry.takes_at = port_num;
+            entry.qp.set_port_mtu(limits.active_mtu);
+        }
         if state == QpState::Reset {
             entry.posted_sends = 0;
             engine.resources.reset_qp(qpn);
@@ -324,18 +335,57 @@ impl Hca {
     }
 }
 
-/// The partition and the alternate path that attributes name by places of the tables.
+/// The port that a queue pair is on when attributes have been applied.
+fn port_after(qp: &QueuePair, attributes: &QpAttributes, mask: AttributeMask) -> u8 {
+    if mask.contains(AttributeMask::PORT) {
+        return attributes.port_num;
+    }
+    // In RESET it is on none yet: the first stands for it.
+    qp.query().port_num.max(1)
+}
+
+/// The path of a connected queue pair begins at the port that the queue pair is on.
+fn check_paths_port(
+    qp: &QueuePair,
+    attributes: &QpAttributes,
+    mask: AttributeMask,
+    port_num: u8,
+) -> Result<(), ResourceError> {
+    let path_port = if mask.contains(AttributeMask::AV) {
+        attributes.address_vector.port_num
+    } else if mask.contains(AttributeMask::PORT) && qp.state() >= QpState::Rtr {
+        qp.query().address_vector.port_num
+    } else {
+        return Ok(());
+    };
+    if path_port == port_num || !qp.qp_type().is_connected() {
+        return Ok(());
+    }
+    Err(ResourceError::invalid(format!(
+        "ah_attr.port_num is {path_port}, and the queue pair is on port {port_num}: give both the same"
+    )))
+}
+
+/// The partition and the alternate path that attributes name by places of the tables of a port.
 fn named_by_tables(
-    tables: &Resources,
+    ports: &Ports,
+    port: Option<&DevicePort>,
     attributes: &QpAttributes,
     mask: AttributeMask,
 ) -> Result<(Option<u16>, Option<AlternatePath>), ResourceError> {
     let has = |bit| mask.contains(bit);
-    let key = |index| partition(&tables.pkeys, index);
-    let pkey = has(AttributeMask::PKEY_INDEX).then(|| key(attributes.pkey_index)).transpose()?;
+    let key = |port: Option<&DevicePort>, index| match port {
+        Some(port) => partition(&port.pkeys, index).map(Some),
+        None => Ok(None),
+    };
+    let pkey = if has(AttributeMask::PKEY_INDEX) { key(port, attributes.pkey_index)? } else { None };
     let alternate = || {
-        let path = address_handle::resolve(&attributes.alt_address_vector, &tables.gids)?;
-        Ok(AlternatePath { path: std::sync::Arc::new(path), pkey: key(attributes.alt_pkey_index)? })
+        let path = address_handle::resolve(&attributes.alt_address_vector, ports)?;
+        let pkeys = &ports.require(attributes.alt_port_num)?.pkeys;
+        Ok(AlternatePath {
+            path: std::sync::Arc::new(path),
+            pkey: partition(pkeys, attributes.alt_pkey_index)?,
+        })
     };
     let alternate = has(AttributeMask::ALT_PATH).then(alternate).transpose()?;
     Ok((pkey, alternate))

@@ -5,25 +5,24 @@ use std::net::IpAddr;
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::types::{AddressVector, Gid};
 
-use crate::addresses::gid_table::GidTable;
+use crate::addresses::ports::Ports;
 use crate::ground::error::ResourceError;
 
 /// TTL of packets whose address vector leaves it to the device, as rdma_rxe and the kernel's CM do.
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
 
-/// Resolves an address vector: its GID index gives the source address, its GID the destination.
+/// Resolves an address vector: its GID index, in the table of its port, gives the source address, its GID the
+/// destination.
 /// Packets leave from UDP port 4791, the one socket that a device has.
 ///
 /// # Errors
-/// `Invalid`: no GRH, a port other than 1, no destination, an index without an address, or a
+/// `Invalid`: no GRH, a port that is not there, no destination, an index without an address, or a
 /// destination of the other IP version.
-pub fn resolve(vector: &AddressVector, gids: &GidTable) -> Result<Path, ResourceError> {
+pub fn resolve(vector: &AddressVector, ports: &Ports) -> Result<Path, ResourceError> {
     if !vector.is_global {
         return Err(ResourceError::invalid("address vector without GRH: RoCE needs is_global = 1 and a GID"));
     }
-    if vector.port_num != 1 {
-        return Err(ResourceError::invalid(format!("port {}: the device has only port 1", vector.port_num)));
-    }
+    let gids = &ports.require(vector.port_num)?.gids;
     if vector.dgid == Gid::ZERO {
         return Err(ResourceError::invalid("address vector with the zero GID as its destination"));
     }
@@ -54,13 +53,15 @@ mod tests {
 
     use super::*;
     use crate::addresses::gid_table::GidEntry;
+    use crate::addresses::pkey_table::PkeyTable;
+    use crate::addresses::ports::DevicePort;
 
-    fn table() -> GidTable {
-        let mut gids = GidTable::new();
+    fn table() -> Ports {
+        let mut ports = Ports::one(DevicePort::new(PkeyTable::new(&[], 1), Mtu::Mtu1024));
         for ip in ["fe80::1", "10.0.0.1"] {
-            gids.add(GidEntry::new(ip.parse().unwrap(), "eth0", 2, Mtu::Mtu1024)).unwrap();
+            ports.add(GidEntry::new(ip.parse().unwrap(), "eth0", 2, Mtu::Mtu1024)).unwrap();
         }
-        gids
+        ports
     }
 
     fn vector(destination: &str, sgid_index: u32) -> AddressVector {
@@ -87,6 +88,19 @@ mod tests {
         let path = resolve(&AddressVector { hop_limit: 1, ..vector }, &table()).unwrap();
         assert_eq!(path.hop_limit, 1);
         assert!(resolve(&self::vector("fe80::2", 0), &table()).is_ok());
+    }
+
+    #[test]
+    fn an_index_is_one_of_the_vectors_port() {
+        let mut ports = table();
+        ports.push(DevicePort::new(PkeyTable::new(&[], 1), Mtu::Mtu1024));
+        ports.add(GidEntry::new("10.0.0.9".parse().unwrap(), "eth1", 3, Mtu::Mtu1024).at_port(2)).unwrap();
+        let of_second = AddressVector { port_num: 2, ..vector("10.0.0.2", 0) };
+        assert_eq!(resolve(&of_second, &ports).unwrap().flow.source, "10.0.0.9".parse::<IpAddr>().unwrap());
+        let beyond = resolve(&AddressVector { sgid_index: 1, ..of_second }, &ports).unwrap_err();
+        assert!(beyond.to_string().contains("GID index 1"), "{beyond}");
+        let third = resolve(&AddressVector { port_num: 3, ..of_second }, &ports).unwrap_err();
+        assert!(third.to_string().contains("port 3: the device has only ports 1 and 2"), "{third}");
     }
 
     #[test]

@@ -357,7 +357,7 @@ impl<P: Port> PortLayer for FaultPort<P> {
         }
         let (partitions, stats) = (&self.partitions, &mut self.stats);
         self.inner.receive(now_ns, &mut |received| {
-            if partitions.part(received.flow.source, now_ns) {
+            if partitions.part(received.flow.destination, received.flow.source, now_ns) {
                 stats.refused_arrivals += received.segments().len() as u64;
             } else {
                 handler(received);

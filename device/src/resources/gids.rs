@@ -1,16 +1,32 @@
-//! The addresses of a device's port.
+//! The addresses of a device's ports.
 
+use pumice_transport::host::Counter;
+use pumice_transport::qp::Arrival;
 use pumice_transport::types::{AsyncEventType, Gid};
+use pumice_transport::wire::Packet;
 
 use super::tables::Resources;
 use crate::addresses::gid_table::GidEntry;
+use crate::addresses::ports::DevicePort;
 use crate::objects::async_event::AsyncElement;
 
 impl Resources {
-    /// Makes the addresses of the port these, and says so if anything changed.
+    /// Makes the addresses of the ports these, each at the port that it names, and says of each port so if
+    /// anything changed there.
     pub fn set_gids(&mut self, entries: Vec<GidEntry>) -> bool {
-        let had_any = self.gids.iter().next().is_some();
-        let gone: Vec<Gid> = self
+        let numbers: Vec<u8> = self.ports.iter().map(|(number, _)| number).collect();
+        let mut changed = false;
+        for number in numbers {
+            let own = entries.iter().filter(|entry| entry.port_num == number).cloned().collect();
+            changed |= self.set_gids_of(number, own);
+        }
+        changed
+    }
+
+    fn set_gids_of(&mut self, port_num: u8, entries: Vec<GidEntry>) -> bool {
+        let Some(port) = self.ports.get_mut(port_num) else { return false };
+        let had_any = port.has_any();
+        let gone: Vec<Gid> = port
             .gids
             .iter()
             .map(|(_, known)| known.gid)
@@ -18,22 +34,33 @@ impl Resources {
             .collect();
         let mut changed = !gone.is_empty();
         for gid in gone {
-            self.gids.remove(gid);
+            port.gids.remove(gid);
         }
         for entry in entries {
             // What does not fit in the table has no place until another address goes.
-            changed |= self.gids.add(entry).unwrap_or(false);
+            changed |= port.gids.add(entry).unwrap_or(false);
         }
         if changed {
-            self.raise_gid_change(had_any);
+            self.raise_gid_change(port_num, had_any);
         }
         changed
     }
 
-    /// GID_CHANGE; PORT_ERR before it if the last address has gone, PORT_ACTIVE after it if there was none.
-    pub(crate) fn raise_gid_change(&self, had_any: bool) {
-        let raise = |event| self.async_events.raise(event, AsyncElement::Port(1));
-        let has_any = self.gids.iter().next().is_some();
+    /// Whether a packet comes to an address of a port. One for a queue pair of another port is dropped.
+    #[cold]
+    pub(crate) fn comes_to(&mut self, port_num: u8, arrival: &Arrival<'_>, packet: &Packet<'_>) -> bool {
+        let comes = self.ports.number_of(arrival.flow.destination) == Some(port_num);
+        if !comes {
+            self.drop_packet(Counter::RxWrongAddress, arrival.flow.source, Some(packet));
+        }
+        comes
+    }
+
+    /// GID_CHANGE of a port; PORT_ERR before it if the last address has gone, PORT_ACTIVE after it if there was
+    /// none.
+    pub(crate) fn raise_gid_change(&self, port_num: u8, had_any: bool) {
+        let raise = |event| self.async_events.raise(event, AsyncElement::Port(port_num));
+        let has_any = self.ports.get(port_num).is_some_and(DevicePort::has_any);
         if had_any && !has_any {
             raise(AsyncEventType::PortErr);
         }
@@ -49,6 +76,7 @@ mod tests {
     use pumice_transport::types::Mtu;
 
     use super::*;
+    use crate::addresses::pkey_table::PkeyTable;
     use crate::ground::limits::Limits;
 
     #[test]
@@ -71,10 +99,31 @@ mod tests {
         assert!(resources.set_gids(next.to_vec()));
         assert_eq!(events(&resources), [GidChange], "two gone and two new: one event");
         let places: Vec<_> =
-            resources.gids.iter().map(|(index, entry)| (index, entry.ip.to_string())).collect();
+            resources.ports.entries().map(|(index, entry)| (index, entry.ip.to_string())).collect();
         let expected = [(0, "10.0.0.4"), (1, "10.0.0.5"), (2, "10.0.0.3")];
         assert_eq!(places, expected.map(|(index, ip)| (index, ip.to_owned())));
         assert!(resources.set_gids(Vec::new()));
         assert_eq!(events(&resources), [PortErr, GidChange]);
+    }
+
+    #[test]
+    fn what_happens_to_a_port_is_told_of_that_port() {
+        let mut resources = Resources::new(Limits::default()).unwrap();
+        let second = DevicePort::new(PkeyTable::new(&[], 1), Mtu::Mtu1024);
+        resources.ports.push(second);
+        let entry = |last: u8, port_num| {
+            GidEntry::new([127, 0, 0, last].into(), "lo", 1, Mtu::Mtu1024).at_port(port_num)
+        };
+        let events = |resources: &Resources| -> Vec<(AsyncEventType, AsyncElement)> {
+            let next = || resources.async_events.try_event().map(|event| (event.event, event.element));
+            std::iter::from_fn(next).collect()
+        };
+        use AsyncEventType::{GidChange, PortActive, PortErr};
+        let [first, second] = [1, 2].map(AsyncElement::Port);
+        assert!(resources.set_gids(vec![entry(1, 1), entry(2, 2)]));
+        let begun = [(GidChange, first), (PortActive, first), (GidChange, second), (PortActive, second)];
+        assert_eq!(events(&resources), begun);
+        assert!(resources.set_gids(vec![entry(1, 1)]));
+        assert_eq!(events(&resources), [(PortErr, second), (GidChange, second)]);
     }
 }

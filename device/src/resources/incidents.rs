@@ -58,32 +58,45 @@ impl Resources {
     }
 
     /// Two places of the GID table change their addresses.
-    pub(crate) fn move_gid(&mut self, from: u32, to: u32) {
-        if self.gids.exchange(from, to) {
-            self.raise_gid_change(true);
+    pub(crate) fn move_gid(&mut self, port_num: u8, from: u32, to: u32) {
+        if self.ports.get_mut(port_num).is_some_and(|port| port.gids.exchange(from, to)) {
+            self.raise_gid_change(port_num, true);
         }
     }
 
-    /// The cable is out: nothing passes until this time of the clock, and no event tells of it.
-    pub(crate) fn cable_went_out(&mut self, until_ns: u64) {
-        self.is_cable_out = true;
-        if let Some(faults) = self.faults.as_deref() {
-            faults.part_from_all(until_ns);
+    /// The cable of a port is out: nothing passes until this time of the clock, and no event tells of it.
+    pub(crate) fn cable_went_out(&mut self, port_num: u8, until_ns: u64) {
+        let Some(port) = self.ports.get_mut(port_num) else { return };
+        port.is_cable_out = true;
+        self.cut_off(port_num, until_ns);
+    }
+
+    /// The cable of a port is in again.
+    pub(crate) fn cable_came_in(&mut self, port_num: u8) {
+        if let Some(port) = self.ports.get_mut(port_num) {
+            port.is_cable_out = false;
         }
     }
 
-    /// The cable is in again.
-    pub(crate) fn cable_came_in(&mut self) {
-        self.is_cable_out = false;
+    /// Nothing passes a port until this time of the clock.
+    fn cut_off(&self, port_num: u8, until_ns: u64) {
+        let Some(faults) = self.faults.as_deref() else { return };
+        // The only port has all addresses, also those that it gets meanwhile.
+        let own = match self.ports.get(port_num) {
+            Some(port) if self.ports.are_several() => port.gids.iter().map(|(_, entry)| entry.ip).collect(),
+            _ => Vec::new(),
+        };
+        faults.cut_off(port_num, own, until_ns);
     }
 
     /// The link was trained again, at another rate: for a moment the port was down.
-    pub(crate) fn change_rate(&mut self, speed: Option<Speed>, width: Option<Width>) {
-        let (speed_before, width_before) = self.changed_rate;
-        self.changed_rate = (speed.or(speed_before), width.or(width_before));
-        if !self.is_port_down {
+    pub(crate) fn change_rate(&mut self, port_num: u8, speed: Option<Speed>, width: Option<Width>) {
+        let Some(port) = self.ports.get_mut(port_num) else { return };
+        let (speed_before, width_before) = port.changed_rate;
+        port.changed_rate = (speed.or(speed_before), width.or(width_before));
+        if !port.is_down {
             for event in [AsyncEventType::PortErr, AsyncEventType::PortActive] {
-                self.async_events.raise(event, AsyncElement::Port(1));
+                self.async_events.raise(event, AsyncElement::Port(port_num));
             }
         }
     }
@@ -95,23 +108,26 @@ impl Resources {
         self.qp_faults.extend(all.into_iter().map(|qpn| QpFault { qpn, cause: Cause::Planned }));
     }
 
-    /// The port is down: nothing passes until this time of the clock.
-    pub(crate) fn port_went_down(&mut self, until_ns: u64) {
-        if let Some(faults) = self.faults.as_deref() {
-            faults.part_from_all(until_ns);
-        }
-        if !std::mem::replace(&mut self.is_port_down, true) {
-            self.async_events.raise(AsyncEventType::PortErr, AsyncElement::Port(1));
+    /// A port is down: nothing passes it until this time of the clock.
+    pub(crate) fn port_went_down(&mut self, port_num: u8, until_ns: u64) {
+        let Some(port) = self.ports.get_mut(port_num) else { return };
+        let was_down = std::mem::replace(&mut port.is_down, true);
+        self.cut_off(port_num, until_ns);
+        if !was_down {
+            self.async_events.raise(AsyncEventType::PortErr, AsyncElement::Port(port_num));
         }
     }
 
-    /// The port is up again.
-    pub(crate) fn port_came_up(&mut self) {
-        if let Some(faults) = self.faults.as_deref().filter(|_| !self.is_cable_out) {
-            faults.rejoin_all();
+    /// A port is up again.
+    pub(crate) fn port_came_up(&mut self, port_num: u8) {
+        let Some(port) = self.ports.get_mut(port_num) else { return };
+        let was_down = std::mem::replace(&mut port.is_down, false);
+        let is_cable_in = !port.is_cable_out;
+        if let Some(faults) = self.faults.as_deref().filter(|_| is_cable_in) {
+            faults.rejoin(port_num);
         }
-        if std::mem::replace(&mut self.is_port_down, false) {
-            self.async_events.raise(AsyncEventType::PortActive, AsyncElement::Port(1));
+        if was_down {
+            self.async_events.raise(AsyncEventType::PortActive, AsyncElement::Port(port_num));
         }
     }
 }

@@ -43,7 +43,7 @@ impl Resources {
         vector: &AddressVector,
     ) -> Result<(Handle, Arc<Path>), ResourceError> {
         self.pds.require(pd)?;
-        let path = address_handle::resolve(vector, &self.gids)?;
+        let path = address_handle::resolve(vector, &self.ports)?;
         let handle = self.ahs.insert(AddressHandle { pd })?;
         self.use_pd(pd);
         Ok((handle, Arc::new(path)))
@@ -88,7 +88,7 @@ mod tests {
     fn a_pd_counts_its_users() {
         let mut resources = Resources::new(Limits::default()).unwrap();
         let ip: IpAddr = "10.0.0.1".parse().unwrap();
-        resources.gids.add(GidEntry::new(ip, "lo", 1, Mtu::Mtu4096)).unwrap();
+        resources.ports.add(GidEntry::new(ip, "lo", 1, Mtu::Mtu4096)).unwrap();
         let (pd, other) = (resources.alloc_pd().unwrap(), resources.alloc_pd().unwrap());
         let vector =
             AddressVector { is_global: true, dgid: Gid::from(ip), port_num: 1, ..AddressVector::default() };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pumice_transport::host::QpContext;
-use pumice_transport::types::Cause;
+use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::Qpn;
 
 use super::late::Late;
@@ -11,16 +11,15 @@ use super::moment::Moment;
 use super::presence::Presence;
 use super::put_off::PutOff;
 use super::tally::Tally;
-use crate::addresses::gid_table::GidTable;
 use crate::addresses::multicast::MulticastGroups;
 use crate::addresses::pkey_table::PkeyTable;
+use crate::addresses::ports::{DevicePort, Ports};
 use crate::counters::Counters;
 use crate::event::{Subscribers, Topics};
 use crate::faults::Faults;
 use crate::faults::calls::CallRules;
 use crate::ground::error::ResourceError;
 use crate::ground::limits::Limits;
-use crate::ground::link_rate::{Speed, Width};
 use crate::ground::table::{Handle, Table};
 use crate::memory::RegionTable;
 use crate::objects::async_event::AsyncEventQueue;
@@ -70,18 +69,10 @@ pub struct Resources {
     /// Completion queues that plans count, and shared receive queues, made so far.
     pub(super) cqs_counted: u32,
     pub(super) srqs_made: u32,
-    /// The port is down by a fault plan.
-    pub(crate) is_port_down: bool,
-    /// A fault plan has pulled the cable.
-    pub(crate) is_cable_out: bool,
-    /// Rate of a lane and lanes, where a fault plan has changed them.
-    pub(crate) changed_rate: (Option<Speed>, Option<Width>),
     /// Whether the device is there.
     pub(crate) presence: Arc<Presence>,
-    /// Addresses of the port.
-    pub gids: GidTable,
-    /// Partitions of the port.
-    pub pkeys: PkeyTable,
+    /// The ports: addresses, partitions, state.
+    pub ports: Ports,
     /// Multicast groups; attach queue pairs here.
     pub groups: MulticastGroups,
     /// Counters, shared with the ports.
@@ -206,12 +197,8 @@ impl Resources {
             cqs_made: 0,
             cqs_counted: 0,
             srqs_made: 0,
-            is_port_down: false,
-            is_cable_out: false,
-            changed_rate: (None, None),
             presence: Arc::default(),
-            gids: GidTable::new(),
-            pkeys: PkeyTable::new(&[], limits.pkey_table_len),
+            ports: Ports::one(DevicePort::new(PkeyTable::new(&[], limits.pkey_table_len), Mtu::Mtu1024)),
             groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),
             counters: Arc::new(Counters::new()),
             async_events: Arc::new(AsyncEventQueue::new(limits.max_async_events, Arc::clone(&events))?),

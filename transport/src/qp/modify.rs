@@ -133,6 +133,14 @@ impl QueuePair {
         when(AttributeMask::DEST_QPN, &|a| a.dest_qp_num = new.dest_qp_num & 0xff_ffff);
     }
 
+    /// The port that a datagram queue pair is on carries datagrams up to this path MTU.
+    pub fn set_port_mtu(&mut self, mtu: Mtu) {
+        self.port_mtu_bytes = mtu.bytes();
+        if self.settings.qp_type.is_datagram() {
+            self.settings.mtu_bytes = self.port_mtu_bytes;
+        }
+    }
+
     /// Brings the settings in line with the attributes.
     pub(super) fn apply(&mut self, limits_of_path: Option<(u32, u32)>) {
         let attributes = &self.attributes;

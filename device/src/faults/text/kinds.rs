@@ -204,6 +204,11 @@ pub const KINDS: &[Kind] = &[
             ("gid", "of gid-move: the place in the GID table [default: 0]"),
             ("to", "of gid-move: the other place, which changes with it"),
             ("speed", "of speed-change: sdr, ddr, qdr, fdr10, fdr, edr, hdr, ndr, xdr [default: as before]"),
+            (
+                "port",
+                "of port-down, port-up, cable-pull, speed-change, gid-move, lid-change, pkey-change: the port of \
+                 the device, from 1 [default: 1]",
+            ),
             ("width", "of speed-change: lanes: 1, 2, 4, 8, 12 [default: as before]"),
             (
                 "time",

@@ -141,6 +141,8 @@ pub struct PacketLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     width: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     partition_ns: Option<u64>,
     /// The length of a packet that was noted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,6 +175,8 @@ pub struct CallLine {
     speed: Option<Speed>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     width: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    port: Option<u8>,
 }
 
 impl CallLine {
@@ -184,6 +188,7 @@ impl CallLine {
             for_ns: self.for_ns,
             speed: self.speed,
             width: self.width.map(Width::new).transpose()?,
+            port: self.port,
         };
         let incident = self.event.map(|word| Incident::of(&word, details)).transpose()?;
         let fate = CallFate { errno, delay_ns: self.delay_ns, incident };
@@ -328,6 +333,7 @@ impl ReportLine {
             for_ns: details.for_ns,
             speed: details.speed,
             width: details.width.map(Width::lanes),
+            port: details.port,
             partition_ns: fired.partition_ns.map(|for_ns| for_ns.unwrap_or(FOR_EVER_NS)),
             bytes: fired.noted_bytes,
         }))
@@ -365,6 +371,7 @@ impl ReportLine {
             for_ns: details.for_ns,
             speed: details.speed,
             width: details.width.map(Width::lanes),
+            port: details.port,
         })
     }
 
@@ -395,6 +402,7 @@ impl PacketLine {
             for_ns: self.for_ns,
             speed: self.speed,
             width: self.width.map(Width::new).transpose()?,
+            port: self.port,
         };
         let incident = self.event.map(|word| Incident::of(&word, details)).transpose()?;
         Ok(Recorded {

@@ -185,9 +185,10 @@ fn incident(fields: &mut Fields) -> Result<Incident, String> {
     } else {
         (None, None)
     };
-    let details = Details { object, to, for_ns, speed, width };
+    let port = if Incident::has_port(&word) { fields.take_as("port", number)? } else { None };
+    let details = Details { object, to, for_ns, speed, width, port };
     let incident = Incident::of(&word, details).map_err(|e| format!("kind: {e}"))?;
-    for field in ["cq", "srq", "gid", "to", "time", "speed", "width"] {
+    for field in ["cq", "srq", "gid", "to", "time", "speed", "width", "port"] {
         if fields.take(field).is_some() {
             return Err(format!("{word} has no {field}: remove it"));
         }
