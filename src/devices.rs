@@ -59,11 +59,18 @@ pub(crate) fn gid_table() -> io::Result<Vec<GidEntry>> {
         .collect())
 }
 
-/// A device, and its GID table.
+/// A device, and the GID tables of its ports.
 struct Listed {
     device: DeviceDescription,
     guid: [u8; 8],
-    gids: Vec<GidEntry>,
+    ports: Vec<Vec<GidEntry>>,
+}
+
+impl Listed {
+    /// Its ports with their numbers.
+    fn ports(&self) -> impl Iterator<Item = (u8, &[GidEntry])> {
+        (1..).zip(self.ports.iter().map(Vec::as_slice))
+    }
 }
 
 /// The devices that the environment describes, or so many.
@@ -83,8 +90,12 @@ fn listed(count: Option<&str>) -> Result<Vec<Listed>, CommandError> {
     let each = described.into_iter().map(|device| {
         let table = device.gid_entries(&found).map_err(|error| failed(&error))?;
         let guid = device.guid(is_only, &found, &table);
-        let gids = table.iter().enumerate().map(|(index, entry)| shown(index, entry, &found)).collect();
-        Ok(Listed { device, guid, gids })
+        let of_port = |(number, _)| {
+            let own = table.iter().filter(|entry| entry.port_num == number).enumerate();
+            own.map(|(index, entry)| shown(index, entry, &found)).collect()
+        };
+        let ports = (1..).zip(device.ports()).map(of_port).collect();
+        Ok(Listed { device, guid, ports })
     });
     each.collect()
 }
@@ -109,16 +120,19 @@ pub(crate) fn run(options: &DevicesOptions, out: &mut dyn Write) -> CommandResul
     if options.json {
         print_json(&all, same_host, out)?;
     } else {
-        for Listed { device, gids, .. } in &all {
-            print(&device.name, gids, out)?;
+        for one in &all {
+            for (port_num, gids) in one.ports() {
+                print(&one.device.name, port_num, gids, out)?;
+            }
         }
         same_host.map_or(Ok(()), |found| found.print(out))?;
     }
     Ok(Outcome::Good)
 }
 
-fn print(name: &str, table: &[GidEntry], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{name}  port 1  Ethernet  {}", if table.is_empty() { "down" } else { "active" })?;
+fn print(name: &str, port_num: u8, table: &[GidEntry], out: &mut dyn Write) -> io::Result<()> {
+    let state = if table.is_empty() { "down" } else { "active" };
+    writeln!(out, "{name}  port {port_num}  Ethernet  {state}")?;
     if table.is_empty() {
         return writeln!(out, "  no GID: no interface that is up has an IP address (ip link set lo up)");
     }
@@ -170,9 +184,10 @@ fn print_json(
     }
     let devices: Vec<Device<'_>> = all
         .iter()
-        .map(|Listed { device, guid, gids }| Device {
+        .flat_map(|one| one.ports().map(move |(port, gids)| (one, port, gids)))
+        .map(|(Listed { device, guid, .. }, port, gids)| Device {
             name: &device.name,
-            port: 1,
+            port,
             link_layer: "Ethernet",
             active: !gids.is_empty(),
             node_guid: guid.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -216,7 +231,7 @@ mod tests {
     #[test]
     fn the_table_shows_each_gid_with_its_index_and_path_mtu() {
         let mut out = Vec::new();
-        print("pumice0", &[entry(0, "192.0.2.1"), entry(1, "2001:db8::5")], &mut out)
+        print("pumice0", 1, &[entry(0, "192.0.2.1"), entry(1, "2001:db8::5")], &mut out)
             .expect("a Vec takes everything");
         let text = String::from_utf8(out).expect("a table is text");
         let line = text.lines().last().expect("lines");

@@ -11,12 +11,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pumice_transport::wire::ProcessIndex;
 
+use crate::counters::Counters;
 use crate::event::{AwaitedEvents, FaultWitness, ReportSource, StepHook, Subscribers, Topics};
 use crate::faults::calls::{CallFaults, CallRules};
 use crate::faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use crate::ground::clock::Clock;
 use crate::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
-use crate::port::{CaptureSubscriber, Link, LinkPort, Port, PortError, TapPort, UdpConfig, UdpPort};
+use crate::port::{CaptureSubscriber, Link, LinkPort, Port, PortError, TapPort, TwoPorts, UdpConfig, UdpPort};
 use crate::settings::Wire;
 use crate::share::{ShareConfig, ShareError, SharedPort};
 use crate::shuffle::{Shuffle, ShuffleOptions};
@@ -67,6 +68,8 @@ pub struct UdpNetwork {
     pub wire: Wire,
     /// The process has other devices on other addresses, which its published counters are kept apart from.
     pub one_of_several: bool,
+    /// The addresses of the device's ports, if it has two; `address` is that of all then.
+    pub ports: Vec<IpAddr>,
 }
 
 /// A device on UDP.
@@ -149,12 +152,20 @@ impl Opening {
             let share = ShareConfig {
                 udp_only: network.wire == Wire::Udp,
                 counts_apart: network.one_of_several,
+                ports: network.ports.clone(),
                 ..ShareConfig::new(udp)
             };
-            let shared = SharedPort::open(&share).map_err(OpenError::Share)?;
+            let mut shared = SharedPort::open(&share).map_err(OpenError::Share)?;
             self.hca.process = shared.process();
             notice = shared.notice().map(str::to_owned);
-            Box::new(shared)
+            match network.ports[..] {
+                [first, second] => {
+                    let counters = [Arc::new(Counters::new()), Arc::new(Counters::new())];
+                    shared.observe_ports(&counters);
+                    Box::new(TwoPorts::new(shared, [first, second], counters))
+                }
+                _ => Box::new(shared),
+            }
         };
         let clock = Clock::monotonic();
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pumice_device::settings::Settings;
 use pumice_device::share::{counted_file_name, runtime_folder};
-use pumice_device::sysfs::{MAX_FOLDER_BYTES, Sysfs, SysfsDevice};
+use pumice_device::sysfs::{MAX_FOLDER_BYTES, Sysfs, SysfsDevice, SysfsPort};
 use pumice_device::system::interface::interfaces;
 use pumice_transport::path::ROCE_PORT;
 
@@ -47,19 +47,24 @@ fn tree(settings: &Settings, runtime: &Path) -> Result<Sysfs, String> {
     let mut parts = Vec::new();
     for device in &described {
         let gids = device.gid_entries(&found).map_err(|error| error.to_string())?;
-        let own = device.address.filter(|_| !is_only);
-        parts.push((device, gids, runtime.join(counted_file_name(ROCE_PORT, own))));
+        let file = |own| runtime.join(counted_file_name(ROCE_PORT, own));
+        let counted = file(device.counted_apart(is_only));
+        let second = device.second_port.as_ref().map(|port| (&port.profile, file(Some(port.address))));
+        parts.push((device, gids, counted, second));
     }
     let devices: Vec<SysfsDevice<'_>> = parts
         .iter()
         .enumerate()
-        .map(|(index, (device, gids, counted))| SysfsDevice {
+        .map(|(index, (device, gids, counted, second))| SysfsDevice {
             index,
             name: &device.name,
             guid: device.guid(is_only, &found, gids),
             profile: &device.profile,
             gids,
             counted: Some(counted),
+            second_port: second
+                .as_ref()
+                .map(|(profile, counted)| SysfsPort { profile: *profile, counted: Some(counted) }),
             numa_node: device.numa_node,
             pci_address: device.pci_address.as_deref(),
             processors: processors.as_deref().map(str::trim),

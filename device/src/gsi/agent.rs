@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pumice_transport::cm::{Cm, CmConfig, Event as CmEvent, IdSource, ListenerId, MadOut};
 use pumice_transport::mad::CommId;
+use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
 
 use super::binding::Bindings;
@@ -35,6 +36,8 @@ pub(crate) struct Gsi {
     pub(super) peers: Peers,
     pub(super) next_psn: u32,
     pub(super) subscribers: Arc<Subscribers>,
+    /// The addresses of a device with two ports: requests to others are for other devices. Empty: all are its own.
+    pub(super) own: Vec<Gid>,
 }
 
 impl Gsi {
@@ -59,7 +62,18 @@ impl Gsi {
             peers: Peers::default(),
             next_psn: (seed >> 32) as u32,
             subscribers,
+            own: Vec::new(),
         }
+    }
+
+    /// The device has these addresses only, though what is sent to others may come to it.
+    pub(crate) fn set_own_addresses(&mut self, own: Vec<Gid>) {
+        self.own = own;
+    }
+
+    /// Whether an address is the device's.
+    pub(super) fn is_own(&self, local: Gid) -> bool {
+        self.own.is_empty() || self.own.contains(&local)
     }
 
     /// A packet for queue pair 1: it is read when the port is free to forward it.

@@ -50,6 +50,8 @@ impl Gsi {
         match forward(&others, &inbound, port) {
             (Forwarded::Done, _) => {}
             (Forwarded::Full, process) => self.detained.keep(process, inbound, now_ns),
+            // Another device's: no process has bound it.
+            (Forwarded::NoProcess, _) if self.is_of_another(&inbound) => {}
             (Forwarded::NoProcess, _) => {
                 let refused = if self.is_early(&inbound) {
                     self.early.keep(inbound, until_ns, now_ns)
@@ -65,6 +67,13 @@ impl Gsi {
                 }
             }
         }
+    }
+
+    /// Whether it is a request to an address that is not the device's.
+    fn is_of_another(&self, inbound: &Inbound) -> bool {
+        let message = message_of(inbound.mad());
+        let asked = message.and_then(|message| Cm::asked_at(&inbound.route(), &message));
+        asked.is_some_and(|local| !self.is_own(local))
     }
 
     /// Whether it is a new request, and this process does not listen for it.
@@ -94,7 +103,7 @@ impl Gsi {
         let mut processes = if let Some(id) = message.recipient() {
             vec![id.process()]
         } else if let Some((service_id, local)) = message.service().zip(Cm::asked_at(&route, &message)) {
-            if self.cm.serves(service_id, local) {
+            if self.is_own(local) && self.cm.serves(service_id, local) {
                 return Vec::new();
             }
             directory.find(service_id, local)

@@ -210,8 +210,11 @@ impl Hca {
         port.observe(&resources.counters);
         let mut starts = Random::new(config.seed.unwrap_or_else(|| default_seed(threaded)));
         resources.set_first_key(starts.next_u64());
-        let gsi =
+        let mut gsi =
             Gsi::new(CmConfig::new(config.ca_guid), config.process, starts.next_u64(), Arc::clone(&events));
+        if resources.ports.are_several() {
+            gsi.set_own_addresses(resources.ports.entries().map(|(_, entry)| entry.gid).collect());
+        }
         let queue_pairs = QueuePairs::new(starts.next_u64());
         let engine = Engine::new(resources, queue_pairs, port, gsi, config.name.clone());
         let core = Arc::new(Core::new(engine, clock)?);

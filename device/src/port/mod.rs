@@ -1,7 +1,7 @@
 //! Ports: where GSO batches leave the device and come back.
 //!
 //! [`Port`] is what every port does. [`UdpPort`] is the real network, [`Fabric`] a simulated one in virtual
-//! time. [`FaultPort`], [`TapPort`] and [`LinkPort`] are layers: ports around a port ([`PortLayer`]).
+//! time. [`FaultPort`], [`TapPort`], [`LinkPort`] and [`TwoPorts`] are layers: ports around a port ([`PortLayer`]).
 //! [`ProcessGroup`] is what a port that several processes share does besides. [`RawUdp`] is the yardstick for
 //! benchmarks: the same kind of socket with no protocol on top.
 
@@ -18,6 +18,7 @@ mod nowhere;
 pub(crate) mod segments;
 mod tap;
 mod traits;
+mod two_ports;
 mod udp;
 mod wait;
 
@@ -33,5 +34,6 @@ pub use link::{EcnMarking, Link, LinkDirection, LinkPort, LinkQueue, Passage, Qu
 pub(crate) use nowhere::Nowhere;
 pub use tap::TapPort;
 pub use traits::{Port, PortLayer};
+pub use two_ports::TwoPorts;
 pub use udp::{PortError, RawUdp, RawWait, UdpConfig, UdpCounters, UdpPort};
 pub use wait::wait_readable;

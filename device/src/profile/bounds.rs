@@ -1,6 +1,7 @@
 //! How far a profile may go: what the device can hold, and what verbs can report.
 
 use super::{DeviceProfile, Profile};
+use crate::addresses::ports::MAX_PORTS;
 use crate::settings::check_device_name;
 
 /// What verbs report as a C `int`.
@@ -70,6 +71,7 @@ fn check_device(device: &DeviceProfile, profile: &Profile) -> Result<(), String>
     if device.address.is_some() && device.interface.is_some() {
         return Err("name its address or its interface, not both".to_owned());
     }
+    check_ports(device, profile)?;
     if let Some(node) = device.numa_node
         && !(-1..=1023).contains(&node)
     {
@@ -81,6 +83,27 @@ fn check_device(device: &DeviceProfile, profile: &Profile) -> Result<(), String>
         return Err(format!("pci_address {place:?}: write it as 0000:18:00.0"));
     }
     check(&profile.with(device))
+}
+
+/// What a port has of its own has the bounds of what it replaces.
+fn check_ports(device: &DeviceProfile, profile: &Profile) -> Result<(), String> {
+    let count = device.ports.len();
+    if count > MAX_PORTS {
+        return Err(format!("it has {count} ports, and a device has one or two"));
+    }
+    if count > 0 && (device.address.is_some() || device.interface.is_some()) {
+        return Err("name the address or the interface in each [[device.port]], not beside them".to_owned());
+    }
+    for (number, port) in (1..).zip(&device.ports) {
+        if port.address.is_some() && port.interface.is_some() {
+            return Err(format!("port {number}: name its address or its interface, not both"));
+        }
+    }
+    for (number, port) in (2..).zip(profile.more_ports(device)) {
+        let places = profile.limits.pkey_table_len;
+        check_pkeys(&port.pkeys, places).map_err(|problem| format!("port {number}: {problem}"))?;
+    }
+    Ok(())
 }
 
 /// Whether a text is domain, bus, device and function, as Linux writes them.

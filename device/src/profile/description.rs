@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Capabilities, CongestionProfile, DeviceProfile, PortProfile};
+use super::{Capabilities, CongestionProfile, DevicePortProfile, DeviceProfile, PortProfile};
 use crate::ground::limits::Limits;
 use crate::settings::LinkSettings;
 use crate::shuffle::Placement;
@@ -87,7 +87,8 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// The profile of one of its devices: that of all, with what the device has of its own.
+    /// The profile of one of its devices: that of all, with what the device and its first port have of their
+    /// own.
     pub(crate) fn with(&self, own: &DeviceProfile) -> Profile {
         let mut of_device = Profile { devices: Vec::new(), ..self.clone() };
         of_device.vendor_id = own.vendor_id.unwrap_or(of_device.vendor_id);
@@ -99,6 +100,24 @@ impl Profile {
         of_device.congestion = own.congestion.clone().unwrap_or(of_device.congestion);
         of_device.port.pkeys = own.pkeys.clone().unwrap_or(of_device.port.pkeys);
         of_device.link = own.link.or(&of_device.link);
+        of_device.port = of_device.port_with(own.ports.first());
         of_device
+    }
+
+    /// The ports of one of its devices, from the second on.
+    pub(super) fn more_ports(&self, own: &DeviceProfile) -> Vec<PortProfile> {
+        let of_device = self.with(&DeviceProfile { ports: Vec::new(), ..own.clone() });
+        own.ports.iter().skip(1).map(|port| of_device.port_with(Some(port))).collect()
+    }
+
+    fn port_with(&self, own: Option<&DevicePortProfile>) -> PortProfile {
+        let Some(own) = own else { return self.port.clone() };
+        PortProfile {
+            max_mtu: own.max_mtu.unwrap_or(self.port.max_mtu),
+            max_message_bytes: self.port.max_message_bytes,
+            speed: own.speed.unwrap_or(self.port.speed),
+            width: own.width.unwrap_or(self.port.width),
+            pkeys: own.pkeys.clone().unwrap_or_else(|| self.port.pkeys.clone()),
+        }
     }
 }

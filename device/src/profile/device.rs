@@ -47,6 +47,45 @@ pub struct DeviceProfile {
     pub link: LinkSettings,
     /// In place of `congestion`, all of it.
     pub congestion: Option<CongestionProfile>,
+    /// Its ports, where it has two, or where one is written so; without them it has one.
+    #[serde(rename = "port")]
+    pub ports: Vec<DevicePortProfile>,
+}
+
+/// A port of a device of a profile (`[[device.port]]`): where it is, and what it has of its own. What is left
+/// out is as in the device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DevicePortProfile {
+    /// Its address. Default: that of its interface, or one that is chosen.
+    pub address: Option<IpAddr>,
+    /// The network interface whose first address it has.
+    pub interface: Option<String>,
+    /// As `port.speed`.
+    pub speed: Option<Speed>,
+    /// As `port.width`.
+    #[serde(deserialize_with = "some_width")]
+    pub width: Option<Width>,
+    /// As `port.max_mtu`.
+    #[serde(deserialize_with = "some_mtu")]
+    pub max_mtu: Option<Mtu>,
+    /// As `port.pkeys`.
+    pub pkeys: Option<Vec<u16>>,
+}
+
+impl DeviceProfile {
+    /// How many ports it has.
+    pub(super) fn port_count(&self) -> usize {
+        self.ports.len().max(1)
+    }
+
+    /// Where a port is, counted from 0: its address, or its interface.
+    pub(super) fn place(&self, index: usize) -> (Option<IpAddr>, Option<&str>) {
+        match self.ports.get(index) {
+            Some(port) => (port.address, port.interface.as_deref()),
+            None => (self.address, self.interface.as_deref()),
+        }
+    }
 }
 
 fn some_width<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Width>, D::Error> {

@@ -1,13 +1,12 @@
 //! The devices of a process: how many, and what tells them apart.
 //!
 //! One device has all addresses of the host. Several have one address each, because packets are for the
-//! device
-//! whose address they go to: the addresses that are named, or one of each network interface where the host
-//! has as many, or 127.0.0.1, 127.0.0.2, ….
+//! device whose address they go to, and so do the ports of a device with two: the addresses that are named, or
+//! one of each network interface where the host has as many, or 127.0.0.1, 127.0.0.2, ….
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{DeviceProfile, Profile};
+use super::{DeviceProfile, PortProfile, Profile};
 use crate::addresses::gid_table::GidEntry;
 use crate::addresses::guid::{default_guid, node_guid};
 use crate::addresses::offered;
@@ -22,8 +21,10 @@ use crate::system::interface::{Interface, gid_addresses};
 pub struct DeviceDescription {
     /// Its name, such as "pumice0".
     pub name: String,
-    /// Its one address; all of the host's when none.
+    /// Its one address, or that of its first port; all of the host's when none.
     pub address: Option<IpAddr>,
+    /// The second port, if it has one. The profile tells of the first.
+    pub second_port: Option<PortDescription>,
     /// What it says about itself.
     pub profile: Profile,
     /// Node GUID, if it is said.
@@ -36,19 +37,54 @@ pub struct DeviceDescription {
     pub pci_address: Option<String>,
 }
 
+/// The second port of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortDescription {
+    /// Its one address.
+    pub address: IpAddr,
+    /// What it says about itself.
+    pub profile: PortProfile,
+}
+
 impl DeviceDescription {
-    /// The GID table among the host's interfaces. It may be empty if the device has no address of its own.
+    /// The GID tables among the host's interfaces: the addresses of the first port, then those of the second.
+    /// There may be none if the device has no address of its own.
     ///
     /// # Errors
-    /// The address is not of this host: EADDRNOTAVAIL.
+    /// An address is not of this host: EADDRNOTAVAIL.
     pub fn gid_entries(&self, interfaces: &[Interface]) -> Result<Vec<GidEntry>, SettingError> {
-        let mut entries = offered::gid_entries(self.address, interfaces).map_err(|problem| {
-            let value = self.address.map(|address| address.to_string()).unwrap_or_default();
-            SettingError::new(ADDR, value, problem).with_errno(libc::EADDRNOTAVAIL)
-        })?;
-        let most = self.profile.port.max_mtu;
-        entries.iter_mut().for_each(|entry| entry.mtu = entry.mtu.min(most));
+        let mut entries = entries_of(self.address, &self.profile.port, interfaces)?;
+        if let Some(second) = &self.second_port {
+            let own = entries_of(Some(second.address), &second.profile, interfaces)?;
+            entries.extend(own.into_iter().map(|entry| entry.at_port(2)));
+        }
         Ok(entries)
+    }
+
+    /// Of [`gid_entries`](DeviceDescription::gid_entries), those whose addresses are there now.
+    pub fn gid_entries_there(&self, interfaces: &[Interface]) -> Vec<GidEntry> {
+        let first = entries_of(self.address, &self.profile.port, interfaces).unwrap_or_default();
+        let second = self.second_port.iter().flat_map(|port| {
+            let own = entries_of(Some(port.address), &port.profile, interfaces).unwrap_or_default();
+            own.into_iter().map(|entry| entry.at_port(2))
+        });
+        first.into_iter().chain(second).collect()
+    }
+
+    /// What it says about its ports, the first one first.
+    pub fn ports(&self) -> impl Iterator<Item = &PortProfile> {
+        std::iter::once(&self.profile.port).chain(self.second_port.iter().map(|port| &port.profile))
+    }
+
+    /// The addresses of its ports, if it has two.
+    pub fn addresses_of_ports(&self) -> Vec<IpAddr> {
+        let Some(second) = &self.second_port else { return Vec::new() };
+        self.address.into_iter().chain([second.address]).collect()
+    }
+
+    /// The address by which its counters are kept apart, if it is not the only device, or has two ports.
+    pub fn counted_apart(&self, is_only: bool) -> Option<IpAddr> {
+        self.address.filter(|_| !is_only || self.second_port.is_some())
     }
 
     /// The GUID of the node, as it travels: the same in every process. `is_only`: the process has no other
@@ -86,14 +122,20 @@ impl Settings {
         if count > 1 {
             self.check_alone()?;
         }
-        let own = self.own_addresses(&profile.devices, count, interfaces)?;
+        let mut addresses = self.own_addresses(&profile.devices, count, interfaces)?.into_iter();
         let first = self.device.as_deref().unwrap_or(DEFAULT_DEVICE);
         let plain = DeviceProfile::default();
-        let described = own.into_iter().enumerate().map(|(index, address)| {
+        let described = (0..count).map(|index| {
             let own = profile.devices.get(index).unwrap_or(&plain);
+            let address = addresses.next().flatten();
+            let second = profile.more_ports(own).into_iter().next();
+            let second_port = second.and_then(|profile| {
+                Some(PortDescription { address: addresses.next().flatten()?, profile })
+            });
             DeviceDescription {
                 name: own.name.clone().unwrap_or_else(|| continued(first, index, count)),
                 address,
+                second_port,
                 profile: profile.with(own),
                 link: self.link.or(&profile.with(own).link),
                 node_guid: own.node_guid,
@@ -130,33 +172,41 @@ impl Settings {
         Ok(())
     }
 
-    /// The address of each device; none for the only one of a process, which has all.
+    /// The address of each port of each device; none for the only one of a process, which has all.
     fn own_addresses(
         &self,
         listed: &[DeviceProfile],
         count: usize,
         interfaces: &[Interface],
     ) -> Result<Vec<Option<IpAddr>>, SettingError> {
+        let plain = DeviceProfile::default();
+        let devices = || (0..count).map(|index| listed.get(index).unwrap_or(&plain));
+        let ports: usize = devices().map(DeviceProfile::port_count).sum();
         if !self.addresses.is_empty() {
-            if self.addresses.len() == count {
+            if self.addresses.len() == ports {
                 return Ok(self.addresses.iter().copied().map(Some).collect());
             }
             let value = self.addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
-            let problem = format!(
-                "{} addresses for {count} devices: name one for each device, and their number with {DEVICES}",
-                self.addresses.len()
-            );
+            let given = self.addresses.len();
+            let problem = if ports == count {
+                format!(
+                    "{given} addresses for {count} devices: name one for each device, and their number with \
+                     {DEVICES}"
+                )
+            } else {
+                format!("{given} addresses for {ports} ports: name one for each port of each device")
+            };
             return Err(SettingError::new(ADDR, value, problem));
         }
-        let says_where = |own: &&DeviceProfile| own.address.is_some() || own.interface.is_some();
-        if count == 1 && listed.iter().find(says_where).is_none() {
+        let says_where = |own: &&DeviceProfile| {
+            (0..own.port_count()).any(|port| own.place(port) != (None, None))
+        };
+        if ports == 1 && listed.iter().find(says_where).is_none() {
             return Ok(vec![None]);
         }
-        let usual = usual_addresses(count, interfaces);
-        let plain = DeviceProfile::default();
-        let each = usual.into_iter().enumerate().map(|(index, usual)| {
-            let own = listed.get(index).unwrap_or(&plain);
-            match (own.address, own.interface.as_deref()) {
+        let places = devices().flat_map(|own| (0..own.port_count()).map(|port| own.place(port)));
+        let each = usual_addresses(ports, interfaces).into_iter().zip(places).map(|(usual, place)| {
+            match place {
                 (Some(address), _) => Ok(Some(address)),
                 (None, Some(name)) => address_of(name, interfaces).map(Some).map_err(|problem| {
                     SettingError::new(PROFILE, self.profile.to_string_lossy(), problem)
@@ -186,17 +236,46 @@ impl Settings {
                     one.name
                 ));
             }
-            if let Some(other) = earlier.iter().find(|other| other.address == one.address)
-                && let Some(address) = one.address
+            let of = |device: &DeviceDescription| -> Vec<IpAddr> {
+                device.address.into_iter().chain(device.second_port.iter().map(|port| port.address)).collect()
+            };
+            let own = of(one);
+            if let [first, second] = own[..]
+                && first == second
             {
                 return refuse(format!(
-                    "{} and {} have the address {address}: each device needs an address of its own",
-                    other.name, one.name
+                    "both ports of {} have the address {first}: each port needs an address of its own",
+                    one.name
                 ));
+            }
+            for other in earlier {
+                if let Some(address) = of(other).into_iter().find(|address| own.contains(address)) {
+                    return refuse(format!(
+                        "{} and {} have the address {address}: each device needs an address of its own",
+                        other.name, one.name
+                    ));
+                }
             }
         }
         Ok(())
     }
+}
+
+/// The GID table of a port with this address, or of one with all.
+///
+/// # Errors
+/// The address is not of this host: EADDRNOTAVAIL.
+fn entries_of(
+    address: Option<IpAddr>,
+    port: &PortProfile,
+    interfaces: &[Interface],
+) -> Result<Vec<GidEntry>, SettingError> {
+    let mut entries = offered::gid_entries(address, interfaces).map_err(|problem| {
+        let value = address.map(|address| address.to_string()).unwrap_or_default();
+        SettingError::new(ADDR, value, problem).with_errno(libc::EADDRNOTAVAIL)
+    })?;
+    entries.iter_mut().for_each(|entry| entry.mtu = entry.mtu.min(port.max_mtu));
+    Ok(entries)
 }
 
 /// One address of each interface that is up, if there are enough of them; else addresses of the loopback

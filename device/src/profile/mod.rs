@@ -1,8 +1,8 @@
 //! Profiles: what the device says about itself, and where it stops.
 //!
 //! A profile is a TOML file. It says only what differs from [`default.toml`](Profile::default), which lists
-//! everything there is to say. Built in are `default`, `rxe`, `connectx` and,
-//! with eight devices, `dgx-h100`.
+//! everything there is to say. Built in are `default`, `rxe`, `connectx`, with eight devices `dgx-h100`, and
+//! with two ports `two-port`.
 
 mod bounds;
 mod capability;
@@ -18,8 +18,8 @@ mod tests;
 pub use capability::Capabilities;
 pub use congestion::{Algorithm, CongestionProfile, Preset};
 pub use description::{Atomics, Profile};
-pub use device::DeviceProfile;
-pub use devices::DeviceDescription;
+pub use device::{DevicePortProfile, DeviceProfile};
+pub use devices::{DeviceDescription, PortDescription};
 pub use port::{PortProfile, Speed, Width};
 pub use reading::BUILT_IN;
 pub(crate) use reading::sentence;

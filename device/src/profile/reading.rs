@@ -8,11 +8,12 @@ use super::{Profile, bounds};
 use crate::settings::{PROFILE, SettingError, Settings};
 
 /// The built-in profiles: name and text.
-pub const BUILT_IN: [(&str, &str); 4] = [
+pub const BUILT_IN: [(&str, &str); 5] = [
     ("default", include_str!("default.toml")),
     ("rxe", include_str!("rxe.toml")),
     ("connectx", include_str!("connectx.toml")),
     ("dgx-h100", include_str!("dgx-h100.toml")),
+    ("two-port", include_str!("two-port.toml")),
 ];
 
 /// Bytes of a profile that are read; the built-in ones have 2 KiB.

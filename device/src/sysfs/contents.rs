@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::entry::Entry;
-use super::{SysfsDevice, live, netlink};
+use super::{SysfsDevice, SysfsPort, live, netlink};
 use crate::addresses::pkey_table::PkeyTable;
 use crate::profile::{PortProfile, Speed};
 
@@ -80,11 +80,16 @@ pub(super) fn entries(device: &SysfsDevice<'_>) -> BTreeMap<String, Entry> {
         tree.file(format!("{top}/board_id"), profile.board_id.as_str());
     }
     parent(&mut tree, &format!("{top}/device"), device);
-    port(&mut tree, &format!("{top}/ports/1"), device);
-    if let Some(counted) = device.counted {
-        // By name for the files of counters, by index for netlink.
-        tree.link(format!("live/{name}/counted"), counted.to_string_lossy());
-        tree.link(format!("netlink/{index}/counted"), counted.to_string_lossy());
+    let first = SysfsPort { profile: &profile.port, counted: device.counted };
+    for (number, own) in (1..).zip([Some(&first), device.second_port.as_ref()]) {
+        let Some(own) = own else { continue };
+        port(&mut tree, &format!("{top}/ports/{number}"), device, number, own.profile);
+        if let Some(counted) = own.counted {
+            // By name for the files of counters, by index for netlink; the preload makes the same names.
+            let file = if number == 1 { "counted".to_owned() } else { format!("counted{number}") };
+            tree.link(format!("live/{name}/{file}"), counted.to_string_lossy());
+            tree.link(format!("netlink/{index}/{file}"), counted.to_string_lossy());
+        }
     }
     for (command, answer) in netlink::answers(device) {
         tree.0.insert(format!("netlink/{index}/{command}"), Entry::Bytes(answer));
@@ -92,7 +97,7 @@ pub(super) fn entries(device: &SysfsDevice<'_>) -> BTreeMap<String, Entry> {
     tree.0
 }
 
-/// What a device on a bus has: where it is, and its network interface, the one of the first GID.
+/// What a device on a bus has: where it is, and its network interfaces, those of the first GIDs of its ports.
 fn parent(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
     tree.file(format!("{top}/numa_node"), device.numa_node.to_string());
     if let Some(place) = device.pci_address {
@@ -106,20 +111,20 @@ fn parent(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
         tree.file(format!("{top}/vendor"), format!("0x{:04x}", MELLANOX.1));
         tree.file(format!("{top}/device"), format!("0x{:04x}", device.profile.part_id));
     }
-    match device.gids.first() {
-        Some(first) => {
+    tree.folder(format!("{top}/net"));
+    for port_num in 1..=device.port_count() {
+        if let Some(first) = device.gids_of(port_num).next() {
             let interface = &first.interface;
             tree.link(format!("{top}/net/{interface}"), format!("/sys/class/net/{interface}"));
         }
-        None => tree.folder(format!("{top}/net")),
     }
 }
 
-fn port(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
+fn port(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>, port_num: u8, profile: &PortProfile) {
     tree.file(format!("{top}/state"), "4: ACTIVE");
     tree.file(format!("{top}/phys_state"), "5: LinkUp");
     tree.file(format!("{top}/link_layer"), "Ethernet");
-    tree.file(format!("{top}/rate"), rate(&device.profile.port));
+    tree.file(format!("{top}/rate"), rate(profile));
     tree.file(format!("{top}/cap_mask"), format!("0x{PORT_CAPABILITIES:08x}"));
     for (name, text) in [("lid", "0x0"), ("lid_mask_count", "0"), ("sm_lid", "0x0"), ("sm_sl", "0")] {
         tree.file(format!("{top}/{name}"), text);
@@ -127,12 +132,12 @@ fn port(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
     for folder in ["gids", "gid_attrs/types", "gid_attrs/ndevs", "hw_counters"] {
         tree.folder(format!("{top}/{folder}"));
     }
-    for (index, entry) in device.gids.iter().enumerate() {
+    for (index, entry) in device.gids_of(port_num).enumerate() {
         tree.file(format!("{top}/gids/{index}"), groups(&entry.gid.0));
         tree.file(format!("{top}/gid_attrs/types/{index}"), "RoCE v2");
         tree.file(format!("{top}/gid_attrs/ndevs/{index}"), entry.interface.as_str());
     }
-    let pkeys = PkeyTable::new(&device.profile.port.pkeys, device.profile.limits.pkey_table_len);
+    let pkeys = PkeyTable::new(&profile.pkeys, device.profile.limits.pkey_table_len);
     for index in 0..u32::from(pkeys.len()) {
         let pkey = pkeys.pkey(index).unwrap_or_default();
         tree.file(format!("{top}/pkeys/{index}"), format!("0x{pkey:04x}"));
@@ -267,6 +272,7 @@ mod tests {
             profile: &profile,
             gids: &gids,
             counted: Some("/run/pumice/counted".as_ref()),
+            second_port: None,
             numa_node: 1,
             pci_address: Some("0000:18:00.0"),
             processors: Some("0-1"),
@@ -309,6 +315,19 @@ mod tests {
         let of_second = "sys/devices/virtual/infiniband_verbs/uverbs1/ibdev";
         assert_eq!(both.get(of_second), Some(&Entry::File("pumice1\n".to_owned())));
         assert!(both.contains_key("netlink/1/17") && both.contains_key("live/pumice1/counted"));
+        let gids = [gids[0].clone(), gids[1].clone().at_port(2)];
+        let slow = Profile::default().port;
+        let second_port = Some(SysfsPort { profile: &slow, counted: Some("/run/pumice/second".as_ref()) });
+        let of_two = super::entries(&SysfsDevice { gids: &gids, second_port, ..device.clone() });
+        let line = |path: &str| of_two.get(&format!("{top}/{path}"));
+        let file = |line: &str| Some(Entry::File(format!("{line}\n")));
+        assert_eq!(line("ports/2/rate"), file("2.5 Gb/sec (1X SDR)").as_ref());
+        assert_eq!(line("ports/2/gids/0"), file("2001:0db8:0000:0000:0000:0000:0000:0005").as_ref());
+        assert_eq!((line("ports/1/gids/1"), line("ports/2/pkeys/1")), (None, file("0x0000").as_ref()));
+        let counted = Some(&Entry::Link("/run/pumice/second".to_owned()));
+        assert_eq!(of_two.get("live/pumice0/counted2"), counted);
+        assert_eq!(of_two.get("netlink/0/counted2"), counted);
+        assert!(of_two.contains_key("netlink/0/55") && of_two.contains_key("netlink/0/67"));
         let without = super::entries(&SysfsDevice { profile: &Profile::default(), gids: &[], ..device });
         assert!(!without.contains_key(&format!("{top}/device/vendor")));
         assert_eq!(without.get(&format!("{top}/device/net")), Some(&Entry::Folder));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::addresses::gid_table::GidEntry;
-use crate::profile::Profile;
+use crate::profile::{PortProfile, Profile};
 
 /// A device as the tree shows it. The same values as the verbs that query it give.
 #[derive(Debug, Clone)]
@@ -16,14 +16,37 @@ pub struct SysfsDevice<'a> {
     pub guid: [u8; 8],
     /// What else the device says about itself.
     pub profile: &'a Profile,
-    /// The GID table.
+    /// The GID tables of its ports.
     pub gids: &'a [GidEntry],
     /// Where the processes count, for files whose contents change (`share::counted_file_name`).
     pub counted: Option<&'a Path>,
+    /// The second port, if it has one: the profile and `counted` are of the first.
+    pub second_port: Option<SysfsPort<'a>>,
     /// Number of the NUMA node that it is near; -1: none in particular.
     pub numa_node: i32,
     /// Where it is on PCI, such as "0000:18:00.0".
     pub pci_address: Option<&'a str>,
     /// The processors of the host as Linux lists them ("0-3,8"), if that is known.
     pub processors: Option<&'a str>,
+}
+
+/// The second port of a device.
+#[derive(Debug, Clone)]
+pub struct SysfsPort<'a> {
+    /// What it says about itself.
+    pub profile: &'a PortProfile,
+    /// As [`SysfsDevice::counted`].
+    pub counted: Option<&'a Path>,
+}
+
+impl SysfsDevice<'_> {
+    /// How many ports it has.
+    pub(super) fn port_count(&self) -> u8 {
+        if self.second_port.is_some() { 2 } else { 1 }
+    }
+
+    /// The GID table of a port.
+    pub(super) fn gids_of(&self, port_num: u8) -> impl Iterator<Item = &GidEntry> {
+        self.gids.iter().filter(move |entry| entry.port_num == port_num)
+    }
 }

@@ -13,7 +13,7 @@ mod netlink;
 mod tree;
 mod write;
 
-pub use device::SysfsDevice;
+pub use device::{SysfsDevice, SysfsPort};
 pub use tree::Sysfs;
 pub use write::SysfsError;
 

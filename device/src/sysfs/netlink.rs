@@ -62,35 +62,42 @@ impl Attributes {
         self.put(kind | NESTED, &inner.0);
     }
 
-    /// Of the device: the port's number, or how many there are.
-    fn of(device: &SysfsDevice<'_>, port: bool) -> Attributes {
+    /// Of the device: the port's number, or how many there are, where that belongs to the answer.
+    fn of(device: &SysfsDevice<'_>, port: Option<u8>) -> Attributes {
         let mut all = Attributes::default();
         // There are 16 devices at most.
         all.number(DEV_INDEX, u32::try_from(device.index).unwrap_or(u32::MAX));
         all.text(DEV_NAME, device.name);
-        if port {
-            all.number(PORT_INDEX, 1);
+        if let Some(port) = port {
+            all.number(PORT_INDEX, port.into());
         }
         all
     }
 }
 
+/// What is added to the number of a command for its answer about the second port; the preload adds the same.
+const OF_SECOND_PORT: u32 = 50;
+
 /// The answers, by command.
-pub(super) fn answers(device: &SysfsDevice<'_>) -> [(u32, Vec<u8>); 5] {
-    let answers = [
+pub(super) fn answers(device: &SysfsDevice<'_>) -> Vec<(u32, Vec<u8>)> {
+    let mut answers = vec![
         (DEVICE, about_device(device)),
-        (PORT, about_port(device)),
+        (PORT, about_port(device, 1)),
         (SYSTEM, about_system()),
         (RESOURCES, about_resources(device)),
-        (STATISTICS, about_statistics(device)),
+        (STATISTICS, about_statistics(device, 1)),
     ];
-    answers.map(|(command, attributes)| (command, attributes.0))
+    if device.second_port.is_some() {
+        answers.push((PORT + OF_SECOND_PORT, about_port(device, 2)));
+        answers.push((STATISTICS + OF_SECOND_PORT, about_statistics(device, 2)));
+    }
+    answers.into_iter().map(|(command, attributes)| (command, attributes.0)).collect()
 }
 
 fn about_device(device: &SysfsDevice<'_>) -> Attributes {
     const CHANNEL_ADAPTER: u8 = 1;
     let guid = u64::from_be_bytes(device.guid).to_ne_bytes();
-    let mut all = Attributes::of(device, true);
+    let mut all = Attributes::of(device, Some(device.port_count()));
     if !device.profile.fw_ver.is_empty() {
         all.text(FW_VERSION, &device.profile.fw_ver);
     }
@@ -102,13 +109,13 @@ fn about_device(device: &SysfsDevice<'_>) -> Attributes {
     all
 }
 
-fn about_port(device: &SysfsDevice<'_>) -> Attributes {
+fn about_port(device: &SysfsDevice<'_>, port_num: u8) -> Attributes {
     const ACTIVE: u8 = 4;
     const LINK_UP: u8 = 5;
-    let mut all = Attributes::of(device, true);
+    let mut all = Attributes::of(device, Some(port_num));
     all.put(PORT_STATE, &[ACTIVE]);
     all.put(PORT_PHYS_STATE, &[LINK_UP]);
-    if let Some(first) = device.gids.first() {
+    if let Some(first) = device.gids_of(port_num).next() {
         all.number(NDEV_INDEX, first.interface_index);
         all.text(NDEV_NAME, &first.interface);
     }
@@ -126,13 +133,13 @@ fn about_system() -> Attributes {
 
 /// What there is of each kind is each process's own: the summary is empty.
 fn about_resources(device: &SysfsDevice<'_>) -> Attributes {
-    let mut all = Attributes::of(device, false);
+    let mut all = Attributes::of(device, None);
     all.nested(RES_SUMMARY, &Attributes::default());
     all
 }
 
-fn about_statistics(device: &SysfsDevice<'_>) -> Attributes {
-    let mut all = Attributes::of(device, true);
+fn about_statistics(device: &SysfsDevice<'_>, port_num: u8) -> Attributes {
+    let mut all = Attributes::of(device, Some(port_num));
     let mut counters = Attributes::default();
     for recipe in &HARDWARE {
         let mut entry = Attributes::default();
@@ -174,6 +181,7 @@ mod tests {
             profile: &profile,
             gids: &gids,
             counted: None,
+            second_port: None,
             numa_node: -1,
             pci_address: None,
             processors: None,

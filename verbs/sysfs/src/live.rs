@@ -1,7 +1,7 @@
 //! Files of the private tree whose contents change: counters. When a program has opened one, the descriptor
 //! is given another file behind it, in memory, with the number as it is now. What the number is made of is in
 //! the tree (`live/counters/...`), and what the processes have counted in the file that
-//! `live/DEVICE/counted` leads to.
+//! `live/DEVICE/counted` leads to, or of a second port `live/DEVICE/counted2`.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -151,11 +151,14 @@ fn replace(descriptor: c_int) -> Option<()> {
         return None;
     }
     // DEVICE/ports/1/counters/NAME
-    let device = parts.nth(2)?;
+    let port = parts.next()?;
+    let device = parts.nth(1)?;
+    // The first port has a file without a number.
+    let port = if port == b"1" { b"" } else { port };
     let mut recipe = [0_u8; RECIPE_BYTES];
     let recipe = read_private(&[b"/live/", folder, b"/", name], &mut recipe)?;
     let mut room = [0_u8; NUMBER_BYTES];
-    let text = line(Totals::now(&[b"/live/", device, b"/counted"]).number(recipe)?, &mut room);
+    let text = line(Totals::now(&[b"/live/", device, b"/counted", port]).number(recipe)?, &mut room);
     // SAFETY: C strings, bytes that live through the calls, and descriptors: the program's and one of this
     // function's.
     unsafe {

@@ -28,6 +28,11 @@ const STAT_RES: u16 = 75;
 const HWCOUNTERS: u16 = 80;
 const HWCOUNTER_ENTRY: u16 = 81;
 const HWCOUNTER_ENTRY_VALUE: u16 = 83;
+/// Ports of a device at most.
+const MOST_PORTS: u32 = 2;
+/// What is added to the number of a command in the names of files about second ports:
+/// `device/src/sysfs/netlink.rs` adds it.
+const OF_SECOND_PORT: u16 = 50;
 /// What is below the flags of an attribute's kind.
 const KIND: u16 = 0x3fff;
 
@@ -122,6 +127,11 @@ impl<'a> Request<'a> {
         self.kind >> 10 == CLIENT && self.command() == STATISTICS
     }
 
+    /// Whether its answer is about a port, and not about a device or the system.
+    fn is_about_ports(&self) -> bool {
+        matches!(self.command(), PORT | STATISTICS)
+    }
+
     /// What is wrong with it where there are so many devices, as Linux says it: a positive errno.
     fn fault(&self, devices: u32) -> Option<i32> {
         let command = self.command();
@@ -138,15 +148,17 @@ impl<'a> Request<'a> {
         let port = self.number(PORT_INDEX);
         // A dump need not name a device; one that is named must be there.
         let wrong_device = device.map_or(!self.is_dump(), |index| index >= devices);
-        let wrong_port = matches!(command, PORT | STATISTICS) && !self.is_dump() && port != Some(1);
+        let is_port = |port: u32| (1..=MOST_PORTS).contains(&port);
+        let wrong_port = self.is_about_ports() && !self.is_dump() && !port.is_some_and(is_port);
         (wrong_device || wrong_port).then_some(libc::EINVAL)
     }
 
     /// The file of the tree with the attributes of the answer for a device; none for what is not there.
-    fn file_name(&self, device: u32) -> Option<Name> {
+    fn file_name(&self, (device, port): (u32, u32)) -> Option<Name> {
         // Statistics of queue pairs or regions: none is bound to a counter.
         let is_absent = self.is_about_statistics() && self.number(STAT_RES).is_some();
-        (!is_absent).then(|| Name::of(device, self.command()))
+        let of_port = if port == 1 { 0 } else { OF_SECOND_PORT };
+        (!is_absent).then(|| Name::of(device, self.command() + of_port))
     }
 
     /// The devices that the answer is about, from the first up to the one before the last.
@@ -155,6 +167,15 @@ impl<'a> Request<'a> {
             _ if self.command() == SYSTEM => (0, 1),
             Some(one) => (one, one.saturating_add(1)),
             None => (0, devices),
+        }
+    }
+
+    /// The ports of each device that the answer is about, as above; a device may have fewer.
+    fn ports(&self) -> (u32, u32) {
+        match self.number(PORT_INDEX) {
+            _ if !self.is_about_ports() => (1, 2),
+            Some(one) if !self.is_dump() => (one, one + 1),
+            _ => (1, MOST_PORTS + 1),
         }
     }
 }
@@ -241,9 +262,9 @@ impl Out {
     }
 }
 
-/// What finds the attributes that the tree has for a device: a file, the device's index, and room for what
-/// is in the file. None: there is no such file.
-pub(crate) type Find<'a> = &'a mut dyn FnMut(&Name, u32, &mut [u8]) -> Option<usize>;
+/// What finds the attributes that the tree has for a device: a file, the device's index and its port, and room
+/// for what is in the file. None: there is no such file.
+pub(crate) type Find<'a> = &'a mut dyn FnMut(&Name, (u32, u32), &mut [u8]) -> Option<usize>;
 
 /// The answer to a question where there are so many devices. `send` is called once per datagram, of which a dump
 /// may have several.
@@ -265,8 +286,10 @@ pub(crate) fn answers(
     let (flags, (first, end)) = (if request.is_dump() { MULTI } else { 0 }, request.about(devices));
     let mut attributes = [0_u8; ATTRIBUTES_BYTES];
     let mut out = Out::new();
-    for device in first..end {
-        let length = request.file_name(device).and_then(|name| find(&name, device, &mut attributes));
+    let (first_port, end_port) = request.ports();
+    let places = (first..end).flat_map(|device| (first_port..end_port).map(move |port| (device, port)));
+    for place in places {
+        let length = request.file_name(place).and_then(|name| find(&name, place, &mut attributes));
         match length.and_then(|length| attributes.get(..length)) {
             Some(found) => {
                 if !out.has_room(found.len()) {
@@ -276,6 +299,8 @@ pub(crate) fn answers(
                 out.message(request, port, request.kind, flags, [found, &[]]);
             }
             None if request.is_dump() => {}
+            // The device has no second port.
+            None if place.1 > 1 => return refuse(libc::EINVAL, send),
             None => return refuse(libc::EOPNOTSUPP, send),
         }
     }
@@ -314,7 +339,7 @@ mod tests {
     /// Kind, flags and what comes behind the header of each message, where a tree has these files.
     fn answered_from(question: &[u8], devices: u32, files: &[(&str, &[u8])]) -> Vec<(u16, u16, Vec<u8>)> {
         let mut messages = Vec::new();
-        let mut find = |name: &Name, _: u32, room: &mut [u8]| {
+        let mut find = |name: &Name, _: (u32, u32), room: &mut [u8]| {
             let (_, found) = files.iter().find(|(file, _)| file.as_bytes() == name.bytes())?;
             room[..found.len()].copy_from_slice(found);
             Some(found.len())
@@ -385,6 +410,15 @@ mod tests {
             let (kind, _, body) = &messages[0];
             assert_eq!((*kind, word(body, 0)), (ERROR, Some((-errno) as u32)), "{question:?}");
         }
+        let of_second = question(5, 5, &port(2));
+        assert_eq!(answered_from(&of_second, 1, &[("0/5", b"one"), ("0/55", b"two")])[0].2, b"two");
+        let all = question(5, 0x301, &device(0));
+        let answered = answered_from(&all, 1, &[("0/5", b"one"), ("0/55", b"two")]);
+        assert_eq!(answered.iter().map(|(_, _, body)| body.clone()).collect::<Vec<_>>(), [
+            b"one".to_vec(),
+            b"two".to_vec(),
+            vec![0; 4]
+        ]);
         let fine = question(5, 5, &port(1));
         assert_eq!(answered_from(&fine, 1, &[("0/5", b"port")])[0].2, b"port");
         let of_queue_pairs = question(17, 0x301, &attribute(STAT_RES, &[0; 4]));

@@ -200,10 +200,10 @@ fn answer(descriptor: c_int, question: &[u8]) {
     let Some(request) = Request::parse(question) else { return };
     let is_there = |device: &u32| open_private(&[FOLDER_OF_ANSWERS, Name::of_device(*device, b"1").bytes()]);
     let devices = (0..MOST_DEVICES).take_while(|device| is_there(device).is_some()).count() as u32;
-    let mut find = |name: &Name, device: u32, room: &mut [u8]| {
+    let mut find = |name: &Name, (device, port): (u32, u32), room: &mut [u8]| {
         let found = read_private(&[FOLDER_OF_ANSWERS, name.bytes()], room)?;
         if request.is_about_statistics() {
-            let counted = Name::of_device(device, b"counted");
+            let counted = Name::of_device(device, if port == 1 { b"counted" } else { b"counted2" });
             let totals = Totals::now(&[FOLDER_OF_ANSWERS, counted.bytes()]);
             message::put_statistics(found, &|marks| {
                 let places = marks.to_le_bytes().into_iter().filter(|mark| *mark != 0);

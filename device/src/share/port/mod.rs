@@ -69,8 +69,11 @@ pub struct SharedPort<M: Medium = GroupPort> {
     medium: M,
     /// None where the folder does not let us map a file: nothing is held back then.
     backlog: Option<Backlog>,
-    /// None where the folder does not let us map a file: the counters of the host do not move then.
-    published: Option<Published>,
+    /// None where the folder does not let us map a file: the counters of the host do not move then. One, or one
+    /// for each of the device's two ports.
+    published: Vec<Published>,
+    /// The addresses of the device's ports, if it has two.
+    own: Vec<Gid>,
     relay: Relay,
     /// Processes that have gone and whose packets come here, and what belongs to their indices.
     adopted: Vec<(ProcessIndex, Relay)>,
@@ -144,13 +147,22 @@ impl<M: Medium> SharedPort<M> {
         self.notice.as_deref()
     }
 
-    /// All addresses of a port that has one are that one.
-    fn at_own_address(&self, entry: &ServiceEntry) -> ServiceEntry {
-        let bound = self.membership.address();
-        let own = Gid::from(bound);
-        let place =
-            if bound.is_unspecified() || !entry.place.serves(own) { entry.place } else { Place::At(own) };
-        ServiceEntry { place, ..*entry }
+    /// The counters of the device's ports, in order.
+    pub fn observe_ports(&mut self, ports: &[Arc<Counters>]) {
+        for (published, counters) in self.published.iter_mut().zip(ports) {
+            published.observe(counters);
+        }
+    }
+
+    /// All addresses of a port that has one are that one; of a device with two ports, those of its ports.
+    fn at_own_addresses(&self, entry: &ServiceEntry) -> Vec<ServiceEntry> {
+        let bound = Gid::from(self.membership.address());
+        let own = if self.own.is_empty() { std::slice::from_ref(&bound) } else { &self.own };
+        let served = own.iter().filter(|gid| entry.place.serves(**gid));
+        let here: Vec<ServiceEntry> =
+            served.map(|gid| ServiceEntry { place: Place::At(*gid), ..*entry }).collect();
+        let has_all = self.own.is_empty() && self.membership.address().is_unspecified();
+        if has_all || here.is_empty() { vec![*entry] } else { here }
     }
 
     /// Looks at the registry, unless that was done just now.
@@ -231,7 +243,7 @@ impl<M: Medium> Port for SharedPort<M> {
                 self.emptied_ns = Some(now_ns);
             }
             self.sweep_rings(now_ns);
-            if let Some(published) = &mut self.published {
+            for published in &mut self.published {
                 published.publish_now_and_then(now_ns);
             }
         }
@@ -273,9 +285,7 @@ impl<M: Medium> Port for SharedPort<M> {
 
     fn descriptors(&self) -> Vec<RawFd> {
         // They are asked for by a thread that is about to sleep.
-        if let Some(published) = &self.published {
-            published.publish();
-        }
+        self.published.iter().for_each(Published::publish);
         let mut all = self.medium.descriptors();
         all.push(self.relay.as_raw_fd());
         all.extend(self.same_host.prepare_sleep());
@@ -334,8 +344,8 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
 
     fn observe(&mut self, counters: &Arc<Counters>) {
         self.device = Some(Arc::clone(counters));
-        if let Some(published) = &mut self.published {
-            published.observe(counters);
+        if self.own.is_empty() {
+            self.observe_ports(std::slice::from_ref(counters));
         }
     }
 
@@ -416,22 +426,31 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
 
 impl<M: Medium> ServiceDirectory for SharedPort<M> {
     fn publish(&mut self, entry: &ServiceEntry) -> Result<(), DirectoryError> {
-        let entry = self.at_own_address(entry);
-        self.services.publish(&entry, &self.membership)
+        let entries = self.at_own_addresses(entry);
+        for (index, entry) in entries.iter().enumerate() {
+            if let Err(error) = self.services.publish(entry, &self.membership) {
+                let before = entries.get(..index).unwrap_or_default();
+                before.iter().for_each(|entry| self.services.withdraw(entry, &self.membership));
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     fn listen(&mut self, entry: &ServiceEntry) {
-        let entry = self.at_own_address(entry);
-        let (fd, membership) = (self.medium.steered_socket(), &self.membership);
-        let steered =
-            self.services.listen(&entry, membership, |services| membership.steer_locked(fd, services));
-        // Until it is made good, requests come by a detour.
-        self.repair_due |= steered.is_err();
+        for entry in self.at_own_addresses(entry) {
+            let (fd, membership) = (self.medium.steered_socket(), &self.membership);
+            let steered =
+                self.services.listen(&entry, membership, |services| membership.steer_locked(fd, services));
+            // Until it is made good, requests come by a detour.
+            self.repair_due |= steered.is_err();
+        }
     }
 
     fn withdraw(&mut self, entry: &ServiceEntry) {
-        let entry = self.at_own_address(entry);
-        self.services.withdraw(&entry, &self.membership);
+        for entry in self.at_own_addresses(entry) {
+            self.services.withdraw(&entry, &self.membership);
+        }
     }
 
     fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<ProcessIndex> {

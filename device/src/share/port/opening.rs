@@ -2,10 +2,12 @@
 //! the group.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
 
 use super::SharedPort;
@@ -47,12 +49,15 @@ pub struct ShareConfig {
     pub udp_only: bool,
     /// The process has several devices: each counts in a file of its address.
     pub counts_apart: bool,
+    /// The addresses of the device's ports, if it has two: each counts in a file of its address, and services
+    /// are bound at these only.
+    pub ports: Vec<IpAddr>,
 }
 
 impl ShareConfig {
     /// A UDP port shared through the user's registry, without rings.
     pub fn new(udp: UdpConfig) -> ShareConfig {
-        ShareConfig { udp, folder: None, udp_only: true, counts_apart: false }
+        ShareConfig { udp, folder: None, udp_only: true, counts_apart: false, ports: Vec::new() }
     }
 }
 
@@ -158,11 +163,13 @@ impl SharedPort {
             stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
         }
         let published = published_in(folder, config, process);
+        let own = config.ports.iter().copied().map(Gid::from).collect();
         let none = NoRings::among(config.udp_only, backlog.is_some());
         Ok(SharedPort {
             medium: udp,
             backlog,
             published,
+            own,
             relay,
             membership,
             services,
@@ -231,11 +238,17 @@ fn claim(registry: &Registry, members: &mut Members) -> Result<(ProcessIndex, Re
     }
 }
 
-/// The record of what a process counts.
-fn published_in(folder: &Path, config: &ShareConfig, process: ProcessIndex) -> Option<Published> {
-    let own = config.counts_apart.then_some(config.udp.address);
-    let file = folder::open(folder, &published::file_name(config.udp.port, own)).ok()?;
-    Published::open(&file, process).ok()
+/// The record of what a process counts; of a device with two ports, one of each.
+fn published_in(folder: &Path, config: &ShareConfig, process: ProcessIndex) -> Vec<Published> {
+    let of = |own: Option<IpAddr>| {
+        let file = folder::open(folder, &published::file_name(config.udp.port, own)).ok()?;
+        Published::open(&file, process).ok()
+    };
+    if config.ports.is_empty() {
+        return of(config.counts_apart.then_some(config.udp.address)).into_iter().collect();
+    }
+    // All of them or none: they are told apart by their places.
+    config.ports.iter().map(|port| of(Some(*port))).collect::<Option<_>>().unwrap_or_default()
 }
 
 fn describe(udp: &GroupPort, process: ProcessIndex) -> Result<Member, ShareError> {

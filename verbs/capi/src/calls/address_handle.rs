@@ -104,7 +104,8 @@ fn sender(
         return Err(INVALID.because(|| "a completion without GRH has no sender address on RoCE".to_owned()));
     }
     let (source, destination, traffic_class, flow_label) = read_grh(grh.get()?);
-    let gids = context.hca().gids();
+    let mut gids = context.hca().gids();
+    gids.retain(|(_, entry)| entry.port_num == port_num);
     let own = gids.iter().find(|(_, entry)| entry.gid == destination);
     // A group is no address to answer from: any address of the same IP version is.
     let alike = || gids.iter().find(|(_, entry)| entry.gid.is_ipv4() == source.is_ipv4());

@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_int};
 
 use pumice_device::addresses::gid_table::{GidEntry, GidTable};
-use pumice_device::addresses::pkey_table::PkeyTable;
+use pumice_device::addresses::ports::DevicePort;
 use pumice_device::memory::on_demand_is_available;
-use pumice_device::profile::{Speed, Width};
+use pumice_device::profile::{PortProfile, Speed, Width};
 use pumice_transport::types::WR_OPCODES;
 
 use crate::ground::abi::{
@@ -68,7 +68,7 @@ fn device_attributes(context: &Context) -> ibv_device_attr {
     attributes.max_srq_sge = count(limits.max_srq_sge);
     attributes.max_pkeys = limits.pkey_table_len;
     attributes.local_ca_ack_delay = profile.ack_delay;
-    attributes.phys_port_cnt = 1;
+    attributes.phys_port_cnt = context.device().port_count();
     attributes
 }
 
@@ -111,7 +111,7 @@ pub(crate) extern "C" fn query_device_ex(
         all.completion_timestamp_mask = u64::MAX;
         all.hca_core_clock = CLOCK_KHZ;
         all.cq_mod_caps = [u16::MAX; 2];
-        all.phys_port_cnt_ex = 1;
+        all.phys_port_cnt_ex = context.device().port_count().into();
         place.set_within(&all, attr_size);
         Ok(())
     })
@@ -138,24 +138,23 @@ pub(crate) extern "C" fn query_port(
     status(|| {
         let context = Context::of(context)?;
         let place = port_attr.place()?;
-        check_port(port_num.into())?;
-        let port = &context.device().profile().port;
-        let is_active = context.hca().is_port_active();
-        let (speed, width) = rate(&context);
-        let lid = local_identifier::of_port(context.hca());
+        let (port, now) = port_of(&context, port_num.into())?;
+        let is_active = now.is_active();
+        let (speed, width) = rate(port, &now);
+        let lid = local_identifier::of_port(context.hca(), port_num);
         let attributes = ibv_port_attr {
             state: if is_active { 4 } else { 1 }, // ACTIVE, DOWN
             max_mtu: port.max_mtu as u32,
-            active_mtu: context.hca().active_mtu() as u32,
+            active_mtu: now.active_mtu() as u32,
             gid_tbl_len: GidTable::LEN as c_int,
             port_cap_flags: 1 << 16, // CM_SUP
             max_msg_sz: port.max_message_bytes,
-            pkey_tbl_len: context.hca().pkeys().len(),
+            pkey_tbl_len: now.pkeys.len(),
             max_vl_num: 1,
             active_width: width.verbs_number(),
             // The old field has 8 bits: faster ones are in the other only.
             active_speed: u8::try_from(speed as u32).unwrap_or(0x80),
-            phys_state: match (is_active, context.hca().is_cable_in()) {
+            phys_state: match (is_active, now.is_cable_in()) {
                 (true, true) => 5,  // LINK_UP
                 (true, false) => 2, // POLLING
                 (false, _) => 3,    // DISABLED
@@ -172,9 +171,8 @@ pub(crate) extern "C" fn query_port(
 }
 
 /// Rate of a lane and lanes now.
-fn rate(context: &Context) -> (Speed, Width) {
-    let port = &context.device().profile().port;
-    let (speed, width) = context.hca().changed_rate();
+fn rate(port: &PortProfile, now: &DevicePort) -> (Speed, Width) {
+    let (speed, width) = now.changed_rate();
     (speed.unwrap_or(port.speed), width.unwrap_or(port.width))
 }
 
@@ -186,9 +184,9 @@ pub(crate) extern "C" fn ibv_query_port_speed(
 ) -> c_int {
     status(|| {
         let context = Context::of(context)?;
-        check_port(port_num)?;
+        let (port, now) = port_of(&context, port_num)?;
         let place = port_speed.place()?;
-        let (speed, width) = rate(&context);
+        let (speed, width) = rate(port, &now);
         place.set(u64::from(speed.lane_rate()) * u64::from(width.lanes()));
         Ok(())
     })
@@ -203,13 +201,13 @@ pub(crate) extern "C" fn ibv_query_gid(
 ) -> c_int {
     number(|| {
         let context = Context::of(context)?;
-        check_port(port_num.into())?;
+        let port_num = check_port(&context, port_num.into())?;
         let place = gid.place()?;
         let beyond =
             || format!("ibv_query_gid refused: GID index {index} beyond a table of {}", GidTable::LEN);
         let index = u32::try_from(index).ok().filter(|index| *index < GidTable::LEN);
         let index = index.ok_or_else(|| INVALID.because(beyond))?;
-        let raw = context.hca().gid(index).map_or([0; 16], |entry| entry.gid.0);
+        let raw = context.hca().gid(port_num, index).map_or([0; 16], |entry| entry.gid.0);
         place.set(ibv_gid { raw });
         Ok(0)
     })
@@ -220,15 +218,15 @@ const GID_TYPE_ROCE_V2: u32 = 2;
 /// RoCE v2 in the enumeration of `ibv_query_gid_type`.
 const SYSFS_GID_TYPE_ROCE_V2: u32 = 1;
 
-fn gid_entry(context: &Context, index: u32) -> Option<ibv_gid_entry> {
-    context.hca().gid(index).map(|entry| to_c(index, &entry))
+fn gid_entry(context: &Context, port_num: u8, index: u32) -> Option<ibv_gid_entry> {
+    context.hca().gid(port_num, index).map(|entry| to_c(index, &entry))
 }
 
 fn to_c(index: u32, entry: &GidEntry) -> ibv_gid_entry {
     ibv_gid_entry {
         gid: ibv_gid { raw: entry.gid.0 },
         gid_index: index,
-        port_num: 1,
+        port_num: entry.port_num.into(),
         gid_type: GID_TYPE_ROCE_V2,
         ndev_ifindex: entry.interface_index,
     }
@@ -244,12 +242,12 @@ pub(crate) extern "C" fn _ibv_query_gid_ex(
 ) -> c_int {
     status(|| {
         let context = Context::of(context)?;
-        check_port(port_num)?;
+        let port_num = check_port(&context, port_num)?;
         let place = entry.place()?;
         if flags != 0 {
             return Err(INVALID);
         }
-        let found = gid_entry(&context, gid_index).ok_or(Errno(libc::ENODATA))?;
+        let found = gid_entry(&context, port_num, gid_index).ok_or(Errno(libc::ENODATA))?;
         place.set_within(&found, entry_size);
         Ok(())
     })
@@ -292,8 +290,7 @@ pub(crate) extern "C" fn ibv_query_gid_type(
     gid_type: Out<'_, u32>,
 ) -> c_int {
     number(|| {
-        Context::of(context)?;
-        check_port(port_num.into())?;
+        check_port(&*Context::of(context)?, port_num.into())?;
         let place = gid_type.place()?;
         if index >= GidTable::LEN {
             return Err(INVALID);
@@ -311,8 +308,9 @@ pub(crate) extern "C" fn ibv_query_pkey(
     pkey: Out<'_, u16>,
 ) -> c_int {
     number(|| {
-        let table = pkey_table(context, port_num)?;
-        let found = table.pkey(u32::try_from(index).map_err(|_| INVALID)?)?;
+        let context = Context::of(context)?;
+        let (_, port) = port_of(&context, port_num.into())?;
+        let found = port.pkeys.pkey(u32::try_from(index).map_err(|_| INVALID)?)?;
         pkey.place()?.set(found.to_be());
         Ok(0)
     })
@@ -321,21 +319,27 @@ pub(crate) extern "C" fn ibv_query_pkey(
 /// Index of a P_Key in network order, or -1.
 pub(crate) extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port_num: u8, pkey: u16) -> c_int {
     number(|| {
-        let index = pkey_table(context, port_num)?.index_of(u16::from_be(pkey));
+        let context = Context::of(context)?;
+        let (_, port) = port_of(&context, port_num.into())?;
+        let index = port.pkeys.index_of(u16::from_be(pkey));
         index.map(c_int::from).ok_or(Errno(libc::ENOENT))
     })
 }
 
-fn pkey_table(context: *mut ibv_context, port_num: u8) -> Result<PkeyTable, Errno> {
-    let context = Context::of(context)?;
-    check_port(port_num.into())?;
-    Ok(context.hca().pkeys())
+/// What a port says about itself, and what it is now.
+///
+/// # Errors
+/// EINVAL: it is no port of this device.
+fn port_of(context: &Context, number: u32) -> Result<(&PortProfile, DevicePort), Errno> {
+    let port_num = u8::try_from(number).map_err(|_| INVALID)?;
+    context.device().port(port_num).zip(context.hca().port(port_num)).ok_or(INVALID)
 }
 
 /// # Errors
-/// EINVAL: it is not the port of this device.
-fn check_port(number: u32) -> Result<(), Errno> {
-    if number == 1 { Ok(()) } else { Err(INVALID) }
+/// EINVAL: it is no port of this device.
+fn check_port(context: &Context, number: u32) -> Result<u8, Errno> {
+    let port_num = u8::try_from(number).map_err(|_| INVALID)?;
+    if (1..=context.device().port_count()).contains(&port_num) { Ok(port_num) } else { Err(INVALID) }
 }
 
 /// `IBV_VALUES_MASK_RAW_CLOCK`.

@@ -145,10 +145,11 @@ fn tell_modified(qp: &Qp, attributes: &QpAttributes, mask: AttributeMask, is_don
     let (hca, vector) = (qp.hca(), &attributes.address_vector);
     let has_vector = mask.contains(AttributeMask::AV);
     let gids = if has_vector { hca.gids() } else { Vec::new() };
-    let source = gids.iter().find(|(index, _)| *index == vector.sgid_index);
+    let place = (vector.port_num, vector.sgid_index);
+    let source = gids.iter().find(|(index, entry)| (entry.port_num, *index) == place);
     let facts = ModifyFacts {
         is_done,
-        active_mtu: hca.active_mtu(),
+        active_mtu: hca.active_mtu_of(vector.port_num),
         source_is_ipv4: source.map(|(_, entry)| entry.ip.is_ipv4()),
         peer_is_here: gids.iter().any(|(_, entry)| Gid::from(entry.ip) == vector.dgid),
     };

@@ -48,12 +48,16 @@ impl Adapter {
     fn open(device: &'static Device) -> Result<Adapter, Errno> {
         let (settings, profile, description) = (settings()?, device.profile(), device.description());
         let gids = gid_entries(description)?;
-        let address = bound_address(description.address, &gids)?;
+        let second_port = description.second_port.as_ref();
+        // The addresses of two ports are reached by one socket, which has all addresses.
+        let own = description.address.filter(|_| second_port.is_none());
+        let address = bound_address(own, &gids)?;
         let mut config = HcaConfig {
             ca_guid: u64::from_be_bytes(device.guid()),
             // One completion queue is this library's own.
             limits: Limits { max_cq: profile.limits.max_cq.saturating_add(1), ..profile.limits },
             pkeys: profile.port.pkeys.clone(),
+            second_port: second_port.map(|port| port.profile.pkeys.clone()),
             congestion: profile.congestion.of_port(&profile.port),
             ..HcaConfig::new(device.name(), gids)
         };
@@ -97,6 +101,7 @@ impl Adapter {
             buffer_bytes: None,
             wire: settings.wire,
             one_of_several: devices()?.len() > 1,
+            ports: description.addresses_of_ports(),
         };
         let opened =
             with_signals_blocked(|| opening.on_udp(&network)).map_err(|error| not_opened(error, settings))?;

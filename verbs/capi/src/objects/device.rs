@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use pumice_device::profile::{DeviceDescription, Profile};
+use pumice_device::profile::{DeviceDescription, PortProfile, Profile};
 use pumice_device::system::interface::interfaces;
 
 use super::gid_entries::gid_entries_among;
@@ -63,6 +63,16 @@ impl Device {
     /// What it says about itself.
     pub(crate) const fn profile(&self) -> &Profile {
         &self.description.profile
+    }
+
+    /// What one of its ports says about itself; none: it has no port of this number.
+    pub(crate) fn port(&self, port_num: u8) -> Option<&PortProfile> {
+        self.description.ports().nth(usize::from(port_num).checked_sub(1)?)
+    }
+
+    /// How many ports it has.
+    pub(crate) fn port_count(&self) -> u8 {
+        if self.description.second_port.is_some() { 2 } else { 1 }
     }
 
     /// The file that it writes to, where the settings name one for all devices: the first device that one,

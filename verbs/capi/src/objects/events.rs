@@ -231,7 +231,8 @@ struct Shared {
     contexts: Mutex<Vec<(usize, Arc<AsyncQueue>)>>,
     wake: OwnedFd,
     stopping: AtomicBool,
-    lid: AtomicU16,
+    /// Of each port.
+    lids: [AtomicU16; 2],
 }
 
 impl Shared {
@@ -260,11 +261,13 @@ impl Shared {
         is_lost
     }
 
-    /// With PUMICE_LID the port's LID is made of its first address, and may have changed with it.
+    /// With PUMICE_LID a port's LID is made of its first address, and may have changed with it.
     fn note_lid(&self, contexts: &[(usize, Arc<AsyncQueue>)]) {
-        let lid = local_identifier::of_port(&self.hca);
-        if self.lid.swap(lid, Ordering::Relaxed) != lid {
-            contexts.iter().for_each(|(_, queue)| queue.push(LID_CHANGE, Element::Port(1)));
+        for (port_num, known) in (1..).zip(&self.lids) {
+            let lid = local_identifier::of_port(&self.hca, port_num);
+            if known.swap(lid, Ordering::Relaxed) != lid {
+                contexts.iter().for_each(|(_, queue)| queue.push(LID_CHANGE, Element::Port(port_num)));
+            }
         }
     }
 
@@ -287,7 +290,7 @@ impl Distributor {
             contexts: Mutex::new(Vec::new()),
             wake: system_call::event(libc::EFD_CLOEXEC)?,
             stopping: AtomicBool::new(false),
-            lid: AtomicU16::new(local_identifier::of_port(hca)),
+            lids: [1, 2].map(|port_num| AtomicU16::new(local_identifier::of_port(hca, port_num))),
         });
         let thread = std::thread::Builder::new().name("pumice-events".to_owned()).stack_size(128 << 10);
         let thread = thread.spawn({

@@ -18,8 +18,8 @@ pub(crate) fn gid_entries(device: &DeviceDescription) -> Result<Vec<GidEntry>, E
 /// 127.0.0.1 and ::1 stay if they were offered before the host had other addresses: queue pairs may use them.
 pub(crate) fn gid_entries_now(device: &DeviceDescription, offered: &[GidEntry]) -> Option<Vec<GidEntry>> {
     let found = interfaces().ok()?;
-    // The one address that was asked for may have gone.
-    let mut entries = gid_entries_among(&found, device).unwrap_or_default();
+    // An address that was asked for may have gone.
+    let mut entries = device.gid_entries_there(&found);
     let has =
         |ip: IpAddr| found.iter().any(|interface| interface.addresses.iter().any(|(own, _)| *own == ip));
     let loopback = offered.iter().filter(|entry| entry.ip.is_loopback() && has(entry.ip));

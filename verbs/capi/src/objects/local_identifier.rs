@@ -13,9 +13,9 @@ fn wanted() -> bool {
     *WANTED.get_or_init(|| std::env::var_os("PUMICE_LID").is_some_and(|set| !set.is_empty() && set != "0"))
 }
 
-/// The LID of a device's port; 0 for none.
-pub(crate) fn of_port(hca: &Hca) -> u16 {
-    if wanted() { hca.gid(0).map_or(0, |first| of(first.gid)) } else { 0 }
+/// The LID of a port of a device; 0 for none.
+pub(crate) fn of_port(hca: &Hca, port_num: u8) -> u16 {
+    if wanted() { hca.gid(port_num, 0).map_or(0, |first| of(first.gid)) } else { 0 }
 }
 
 /// The GID for an address vector that has only a LID, if LIDs are wanted.
@@ -23,7 +23,7 @@ pub(crate) fn resolve(vector: AddressVector, hca: &Hca) -> AddressVector {
     if vector.is_global || !wanted() {
         return vector;
     }
-    match hca.gid(0) {
+    match hca.gid(vector.port_num, 0) {
         Some(first) => AddressVector {
             is_global: true,
             dgid: beside(first.gid, vector.dlid),

@@ -30,6 +30,11 @@ pub(crate) fn own(hca: &Hca, ip: IpAddr) -> Result<GidEntry, Errno> {
     Err(errno.because(|| format!("{ip} is none of the device's addresses: `pumice devices` lists them")))
 }
 
+/// The port of the device that has a GID; the first if none has.
+pub(crate) fn port_of(hca: &Hca, gid: Gid) -> u8 {
+    hca.gids().into_iter().find(|(_, entry)| entry.gid == gid).map_or(1, |(_, entry)| entry.port_num)
+}
+
 fn listed(hca: &Hca, ip: IpAddr) -> Option<GidEntry> {
     hca.gids().into_iter().map(|(_, entry)| entry).find(|entry| entry.ip == ip)
 }

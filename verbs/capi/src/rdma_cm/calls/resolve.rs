@@ -101,9 +101,9 @@ fn resolve(id: &Id, state: &mut State, peer: SocketAddr) -> Result<(), Errno> {
         hop_limit: HOP_LIMIT,
         flow_label: flow_label(port, peer.port()),
     };
-    state.path = Some(CmPath::new(route, entry.mtu.min(hca.active_mtu())));
+    state.path = Some(CmPath::new(route, entry.mtu.min(hca.active_mtu_of(entry.port_num))));
     state.stage = Stage::AddressResolved;
-    id.attach(shared);
+    id.attach(shared, entry.port_num);
     id.show_addresses(state);
     Ok(())
 }

@@ -14,6 +14,7 @@ use pumice_transport::types::Mtu;
 use super::event::{Event, of_connection, of_datagrams};
 use crate::ground::abi::{rdma_conn_param, rdma_ud_param};
 use crate::ground::zeroed::zeroed;
+use crate::rdma_cm::address::local;
 use crate::rdma_cm::constants::{
     CONNECT_ERROR, CONNECT_RESPONSE, DISCONNECTED, ESTABLISHED, QPT_RC, QPT_UC, QPT_UD, QPT_XRC_RECV,
     REJECTED, TIMEWAIT_EXIT, UNREACHABLE,
@@ -107,7 +108,7 @@ fn identifier_of_request(
             let mtu = hca.cm_qp_parameters(event.connection).map_or(Mtu::Mtu1024, |qp| qp.path_mtu);
             let path = CmPath::new(event.route, mtu);
             state.path = Some(path);
-            id.attach(shared);
+            id.attach(shared, local::port_of(hca, event.route.local));
             id.show_addresses(&state);
             id.show_path(&path);
         }

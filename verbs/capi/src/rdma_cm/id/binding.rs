@@ -26,7 +26,8 @@ pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> 
     // device's own addresses. libfabric relies on this: it binds 127.0.0.1 first. If the identifier then has
     // a device, libfabric tells 127.0.0.1 to its peers on other hosts; if not, it tells them the device's
     // address.
-    let names_a_device = !address.ip().is_unspecified() && local::own(hca, address.ip())?.ip == address.ip();
+    let own = if address.ip().is_unspecified() { None } else { Some(local::own(hca, address.ip())?) };
+    let own = own.filter(|entry| entry.ip == address.ip());
     // An address that others may use as well is reserved only when the identifier listens.
     if !(state.options.reuse_address && address.port() != 0) {
         state.bindings = reserve(id, &mut address, state.options.one_family)?;
@@ -34,8 +35,8 @@ pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> 
     state.local = Some(address);
     state.stage = Stage::Bound;
     id.show_addresses(state);
-    if names_a_device {
-        id.attach(shared);
+    if let Some(entry) = own {
+        id.attach(shared, entry.port_num);
     }
     Ok(())
 }

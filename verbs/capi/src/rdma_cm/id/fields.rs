@@ -58,6 +58,7 @@ readable! {
     srq: *mut ibv_srq;
     pd: *mut ibv_pd;
     qp_type: u32;
+    port_num: u8;
 }
 
 writable! {

@@ -264,10 +264,10 @@ impl Id {
         shared_of(self.c.verbs())
     }
 
-    /// It is on the device from now on.
-    pub(crate) fn attach(&self, shared: &Shared) {
+    /// It is on this port of the device from now on.
+    pub(crate) fn attach(&self, shared: &Shared, port_num: u8) {
         self.c.set_verbs(shared.context());
-        self.c.set_port_num(1);
+        self.c.set_port_num(port_num);
         if self.c.pd().is_null() {
             self.c.set_pd(shared.pd());
         }

@@ -33,15 +33,16 @@ pub(crate) fn rd_atomic_limit(hca: &Hca) -> u8 {
 
 /// The address vector of a route.
 pub(crate) fn address_vector(hca: &Hca, route: &MadRoute) -> ibv_ah_attr {
-    let index = hca.gids().into_iter().find(|(_, entry)| entry.gid == route.local).map(|(index, _)| index);
+    let found = hca.gids().into_iter().find(|(_, entry)| entry.gid == route.local);
+    let (sgid_index, port_num) = found.map_or((0, 1), |(index, entry)| (index, entry.port_num));
     vector_to(&AddressVector {
         is_global: true,
         dgid: route.remote,
-        sgid_index: index.unwrap_or_default(),
+        sgid_index,
         hop_limit: if route.hop_limit == 0 { HOP_LIMIT } else { route.hop_limit },
         traffic_class: route.traffic_class,
         flow_label: route.flow_label,
-        port_num: 1,
+        port_num,
         ..AddressVector::default()
     })
 }
@@ -54,7 +55,9 @@ pub(crate) fn attributes(id: &Id, state: &State, wanted: u32) -> Result<(ibv_qp_
     let hca = id.shared()?.hca();
     let known = state.connection.and_then(|connection| hca.cm_qp_parameters(connection));
     let kind = id.c.qp_type();
-    let mut attr = ibv_qp_attr { qp_state: wanted, port_num: 1, ..ibv_qp_attr::default() };
+    // One that has no address yet is on no port: the first stands for it.
+    let port_num = id.c.port_num().max(1);
+    let mut attr = ibv_qp_attr { qp_state: wanted, port_num, ..ibv_qp_attr::default() };
     let mut mask = AttributeMask::STATE;
     if kind == QPT_UD {
         attr.qkey = DATAGRAM_Q_KEY;

@@ -54,7 +54,7 @@ impl End {
         let wanted = Wanted { kind: QPT_UD, sends, receives, receive_elements: 1, inline: 0 };
         let queue_pair = QueuePair::new(&id, &wanted)?;
         let shared = id.id().shared()?;
-        let mtu = shared.hca().active_mtu().bytes().min(BUFFER_BYTES as usize);
+        let mtu = shared.hca().active_mtu_of(id.id().c.port_num()).bytes().min(BUFFER_BYTES as usize);
         let mut end = End {
             queue_pair,
             outgoing: Region::new(shared, usize::from(sends) * BUFFER_BYTES as usize, LOCAL)?,
