@@ -168,6 +168,130 @@ fn verbs_sysfs_netlink_and_the_command_line_list_the_same_devices() {
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }
 
+/// A profile with one device whose two ports have these addresses.
+fn two_ports(folder: &Path, addresses: &str) -> String {
+    let profile = folder.join("ports.toml");
+    let (first, second) = addresses.split_once(',').expect("two addresses");
+    let text = format!(
+        "[[device]]\nname = \"mlx4_0\"\n[[device.port]]\naddress = \"{first}\"\nspeed = \"edr\"\nwidth = 4\n\
+         [[device.port]]\naddress = \"{second}\"\nspeed = \"qdr\"\nmax_mtu = 2048\n"
+    );
+    fs::write(&profile, text).expect("the folder is ours");
+    profile.to_str().expect("a name that is UTF-8").to_owned()
+}
+
+#[test]
+fn a_program_uses_both_ports_of_a_device_on_both_media() {
+    let folder = scratch("ports");
+    let Some(program) = compile("ports", &folder) else { return };
+    for wire in ["udp", "auto"] {
+        let own = addresses(2);
+        let words = ["run", "--profile", "two-port", "--addr", &own, "--wire", wire, "--"];
+        let output = pumice(&folder, &words).arg(&program).output().expect("the program can be run");
+        assert_eq!(printed(&output), "both ports work\n", "{wire}");
+        let cut = "event kind=port-down port=2 qp=0 message=0";
+        let words = [&words[..words.len() - 1], &["--fault", cut, "--"]].concat();
+        let output = pumice(&folder, &words).arg(&program).arg("down").output();
+        assert_eq!(printed(&output.expect("the program can be run")), "port 2 is down\n", "{wire}");
+    }
+    fs::remove_dir_all(&folder).expect("a folder of ours");
+}
+
+#[test]
+fn each_port_has_its_own_files_counters_and_answers() {
+    if !is_installed("ibv_devinfo") || !is_installed("rdma") {
+        return;
+    }
+    let folder = scratch("two");
+    let own = addresses(2);
+    let profile = two_ports(&folder, &own);
+    let run = |words: &[&str]| {
+        let words = [&["run", "--sysfs", "--profile", &profile, "--"], words].concat();
+        printed(&pumice(&folder, &words).output().expect("the program can be run"))
+    };
+    let listed = pumice(&folder, &["devices", "--json"]).env("PUMICE_PROFILE", &profile).output();
+    let listed: Value = serde_json::from_str(&printed(&listed.expect("pumice runs"))).expect("JSON");
+    assert_eq!(listed.as_array().map(Vec::len), Some(2));
+    let devinfo = run(&["ibv_devinfo", "-v"]);
+    assert!(devinfo.contains("phys_port_cnt:\t\t\t2\n"), "{devinfo}");
+    let (_, ports) = devinfo.split_once("port:\t1\n").expect(&devinfo);
+    let (first, second) = ports.split_once("port:\t2\n").expect(&devinfo);
+    let links = run(&["rdma", "link"]);
+    for (number, address) in (1..).zip(own.split(',')) {
+        let text = if number == 1 { first } else { second };
+        assert!(text.contains(&format!("::ffff:{address}, RoCE v2")), "{devinfo}");
+        assert_eq!(text.matches("RoCE v2").count(), 1, "{devinfo}");
+        let active = if number == 1 { "4096 (5)" } else { "2048 (4)" };
+        assert!(text.contains(&format!("active_mtu:\t\t{active}")), "{devinfo}");
+        let index = number - 1;
+        assert_eq!((&listed[index]["name"], &listed[index]["port"]), (&"mlx4_0".into(), &number.into()));
+        assert_eq!(listed[index]["gids"][0]["address"], address);
+        assert!(links.contains(&format!("link mlx4_0/{number} state ACTIVE")), "{links}");
+        let file = |file: &str| run(&["cat", &format!("/sys/class/infiniband/mlx4_0/ports/{number}/{file}")]);
+        assert_eq!(file("rate").trim_end(), ["100 Gb/sec (4X EDR)", "10 Gb/sec (1X QDR)"][index]);
+        assert_eq!(run(&["ls", &format!("/sys/class/infiniband/mlx4_0/ports/{number}/gids")]), "0\n");
+    }
+    if let Some(program) = compile("ports", &folder) {
+        printed(
+            &pumice(&folder, &["run", "--profile", &profile, "--"]).arg(program).output().expect("it runs"),
+        );
+        let counter = "cat /sys/class/infiniband/mlx4_0/ports/*/counters/port_xmit_packets";
+        let sent: Vec<u64> =
+            run(&["sh", "-c", counter]).lines().map(|line| line.parse().expect("a number")).collect();
+        assert!(sent.len() == 2 && sent.iter().all(|sent| *sent > 10), "{sent:?}");
+        let text = run(&["rdma", "statistic", "show"]);
+        for (number, sent) in (1..).zip(sent) {
+            let line = text.lines().find(|line| line.contains(&format!("mlx4_0/{number} ")));
+            assert!(line.is_some_and(|line| line.contains(&format!("sent_pkts {sent} "))), "{text}");
+        }
+    }
+    fs::remove_dir_all(&folder).expect("a folder of ours");
+}
+
+#[test]
+fn perftest_measures_on_the_second_port_and_on_both() {
+    if !is_installed("ib_write_bw") {
+        return;
+    }
+    let folder = scratch("perftest");
+    for (options, port) in [(&["-i", "2"][..], 23_401), (&["-O"], 23_402)] {
+        let own = addresses(2);
+        let port = (port + std::process::id() % 1000 * 4).to_string();
+        let words =
+            ["run", "--profile", "two-port", "--addr", &own, "--", "ib_write_bw", "-n", "200", "-p", &port];
+        let run = || {
+            let mut command = pumice(&folder, &words);
+            command.args(options);
+            command
+        };
+        let mut server = run().stdout(std::process::Stdio::piped()).spawn().expect("it starts");
+        wait_for_listener(&port);
+        let client = run().arg("127.0.0.1").output().expect("it runs");
+        let text = printed(&client);
+        assert!(server.wait().expect("it is ours").success(), "{text}");
+        assert!(text.contains("65536") && text.contains("BW average"), "{text}");
+        let second = own.split(',').nth(1).expect("two addresses").rsplit('.').next().expect("bytes");
+        assert!(text.contains(&format!(":{:0>2}", second)), "{text}");
+    }
+    fs::remove_dir_all(&folder).expect("a folder of ours");
+}
+
+/// Waits until a TCP port is listened on, as /proc tells.
+fn wait_for_listener(port: &str) {
+    let number: u16 = port.parse().expect("a port");
+    let (listens, begun) = (format!(":{number:04X} "), std::time::Instant::now());
+    loop {
+        let tables =
+            ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
+        let is_there = |line: &str| line.contains(&listens) && line.contains(" 0A ");
+        if tables.iter().any(|table| table.lines().any(is_there)) {
+            return;
+        }
+        assert!(begun.elapsed().as_secs() < 60, "no program listens on port {port}");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn devices_that_cannot_be_are_refused_in_one_sentence() {
     let folder = scratch("refused");
@@ -181,8 +305,17 @@ fn devices_that_cannot_be_are_refused_in_one_sentence() {
     let names = write("names.toml", "[[device]]\nname = \"x\"\n\n[[device]]\nname = \"x\"\n");
     let gone = write("gone.toml", "[[device]]\ninterface = \"ib9\"\n");
     let typo = write("typo.toml", "vendor_id = 1\n[[device]]\nadress = \"127.0.0.3\"\n");
+    let ports = write("ports.toml", "[[device]]\n[[device.port]]\n[[device.port]]\n[[device.port]]\n");
+    let alike =
+        "[[device]]\n[[device.port]]\naddress = \"127.0.0.3\"\n[[device.port]]\naddress = \"127.0.0.3\"\n";
+    let alike = write("alike.toml", alike);
+    let slip = write("slip.toml", "[[device]]\n[[device.port]]\nadress = \"127.0.0.3\"\n");
     for (words, sentence) in [
-        (&["--devices", "17"][..], "--devices 17: a process has 1 to 16 devices"),
+        (&["--profile", &ports][..], "device 1: it has 3 ports, and a device has one or two"),
+        (&["--profile", &alike], "both ports of pumice0 have the address 127.0.0.3"),
+        (&["--profile", &slip], "line 3: unknown field `adress`"),
+        (&["--profile", "two-port", "--addr", "127.0.0.1"], "1 addresses for 2 ports"),
+        (&["--devices", "17"], "--devices 17: a process has 1 to 16 devices"),
         (&["--devices", "3", "--addr", "127.0.0.1,127.0.0.2"], "2 addresses for 3 devices"),
         (&["--devices", "2", "--addr", "127.0.0.1,192.0.2.77"], "it is no address of this host"),
         (&["--devices", "2", "--device", "a b"], "a device is named with at most 59"),

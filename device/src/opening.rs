@@ -17,7 +17,9 @@ use crate::faults::calls::{CallFaults, CallRules};
 use crate::faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use crate::ground::clock::Clock;
 use crate::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
-use crate::port::{CaptureSubscriber, Link, LinkPort, Port, PortError, TapPort, TwoPorts, UdpConfig, UdpPort};
+use crate::port::{
+    CaptureSubscriber, Link, LinkPort, Port, PortError, TapPort, TwoPorts, UdpConfig, UdpPort,
+};
 use crate::settings::Wire;
 use crate::share::{ShareConfig, ShareError, SharedPort};
 use crate::shuffle::{Shuffle, ShuffleOptions};
@@ -162,6 +164,7 @@ impl Opening {
                 [first, second] => {
                     let counters = [Arc::new(Counters::new()), Arc::new(Counters::new())];
                     shared.observe_ports(&counters);
+                    self.hca.port_counters = counters.to_vec();
                     Box::new(TwoPorts::new(shared, [first, second], counters))
                 }
                 _ => Box::new(shared),

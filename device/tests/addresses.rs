@@ -76,21 +76,21 @@ fn addresses_that_come_and_go_raise_gid_change_and_keep_the_places_of_others() {
     while hca.async_events().try_event().is_some() {}
     assert!(ip("address del 10.77.0.1/32 dev lo"));
     until(&hca, AsyncEventType::GidChange);
-    assert!(eventually(|| hca.gid(first).is_none()), "its place is empty");
+    assert!(eventually(|| hca.gid(1, first).is_none()), "its place is empty");
     assert_eq!(index_of(&hca, "10.77.0.2"), Some(second), "the others keep theirs");
 
     assert!(ip("address add 10.77.0.3/32 dev lo"));
     until(&hca, AsyncEventType::GidChange);
     assert!(eventually(|| index_of(&hca, "10.77.0.3") == Some(first)), "an empty place is used again");
-    assert!(hca.is_port_active());
+    assert!(hca.port(1).unwrap().is_active());
 
     // The link goes down: no address can be used.
     assert!(ip("link set lo down"));
     until(&hca, AsyncEventType::PortErr);
-    assert!(!hca.is_port_active() && hca.gids().is_empty());
+    assert!(!hca.port(1).unwrap().is_active() && hca.gids().is_empty());
     assert!(ip("link set lo up"));
     until(&hca, AsyncEventType::PortActive);
-    assert!(hca.is_port_active());
+    assert!(hca.port(1).unwrap().is_active());
 }
 
 /// Several changes are told by one event or by several.

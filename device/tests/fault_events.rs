@@ -175,14 +175,16 @@ fn a_port_is_down_for_a_time_and_nothing_passes() {
     everywhere("event kind=port-down time=40ms qp=0 message=4", |pair| {
         let begin_ns = pair.world.now_ns();
         assert_eq!(pair.write_until(4), [WcStatus::Success; 4]);
-        assert!(!pair.a.hca.is_port_active());
+        assert!(!pair.a.hca.port(1).unwrap().is_active());
         assert_eq!(pair.kinds(), [AsyncEventType::PortErr]);
         let mut statuses = 0;
         assert!(pair.world.run_until(PATIENCE_NS, || {
             statuses += pair.a.drain().len() as u64;
             statuses == MESSAGES - 4
         }));
-        assert!(pair.world.now_ns() - begin_ns >= 40 * MILLISECOND_NS && pair.a.hca.is_port_active());
+        assert!(
+            pair.world.now_ns() - begin_ns >= 40 * MILLISECOND_NS && pair.a.hca.port(1).unwrap().is_active()
+        );
         assert_eq!(pair.kinds(), [AsyncEventType::PortActive]);
     });
 }
@@ -236,13 +238,16 @@ fn a_pulled_cable_lets_nothing_pass_and_no_event_tells_of_it() {
     everywhere("event kind=cable-pull time=40ms qp=0 message=4", |pair| {
         let begin_ns = pair.world.now_ns();
         assert_eq!(pair.write_until(4), [WcStatus::Success; 4]);
-        assert!(pair.a.hca.is_port_active() && !pair.a.hca.is_cable_in());
+        assert!(pair.a.hca.port(1).unwrap().is_active() && !pair.a.hca.port(1).unwrap().is_cable_in());
         let mut statuses = 0;
         assert!(pair.world.run_until(PATIENCE_NS, || {
             statuses += pair.a.drain().len() as u64;
             statuses == MESSAGES - 4
         }));
-        assert!(pair.world.now_ns() - begin_ns >= 40 * MILLISECOND_NS && pair.a.hca.is_cable_in());
+        assert!(
+            pair.world.now_ns() - begin_ns >= 40 * MILLISECOND_NS
+                && pair.a.hca.port(1).unwrap().is_cable_in()
+        );
         assert_eq!(pair.kinds(), []);
     });
 }
@@ -256,7 +261,7 @@ fn a_port_comes_up_when_it_is_told_to() {
         let mut pair = Pair::new(&plan(&[down, "event name=up kind=port-up after=\"time 70ms\""]), 1);
         assert_eq!(pair.write(), succeed(MESSAGES as usize), "{down}");
         assert!(pair.world.now_ns() >= 70 * MILLISECOND_NS);
-        assert!(pair.a.hca.is_port_active() && pair.a.hca.is_cable_in());
+        assert!(pair.a.hca.port(1).unwrap().is_active() && pair.a.hca.port(1).unwrap().is_cable_in());
         assert_eq!(pair.kinds(), events, "{down}");
     }
 }
@@ -264,9 +269,9 @@ fn a_port_comes_up_when_it_is_told_to() {
 #[test]
 fn a_link_has_another_rate_and_loses_nothing() {
     everywhere("event kind=speed-change speed=edr width=2 qp=0 message=4", |pair| {
-        assert_eq!(pair.a.hca.changed_rate(), (None, None));
+        assert_eq!(pair.a.hca.port(1).unwrap().changed_rate(), (None, None));
         assert_eq!(pair.write(), succeed(MESSAGES as usize));
-        assert_eq!(pair.a.hca.changed_rate(), (Some(Speed::Edr), Width::new(2).ok()));
+        assert_eq!(pair.a.hca.port(1).unwrap().changed_rate(), (Some(Speed::Edr), Width::new(2).ok()));
         assert_eq!(pair.kinds(), [AsyncEventType::PortErr, AsyncEventType::PortActive]);
     });
 }
@@ -302,10 +307,10 @@ fn what_waits_for_a_time_only_happens_without_a_packet_and_again_by_its_report()
     let run = |plan: &FaultPlan| {
         let mut pair = Pair::new(plan, 2);
         pair.world.run_for(50 * MILLISECOND_NS);
-        assert!(pair.a.hca.is_port_active());
-        assert!(pair.world.run_until(PATIENCE_NS, || !pair.a.hca.is_port_active()));
+        assert!(pair.a.hca.port(1).unwrap().is_active());
+        assert!(pair.world.run_until(PATIENCE_NS, || !pair.a.hca.port(1).unwrap().is_active()));
         let down_ns = pair.world.now_ns();
-        assert!(pair.world.run_until(PATIENCE_NS, || pair.a.hca.is_port_active()));
+        assert!(pair.world.run_until(PATIENCE_NS, || pair.a.hca.port(1).unwrap().is_active()));
         assert_eq!(pair.kinds(), [AsyncEventType::PortErr, AsyncEventType::PortActive]);
         (down_ns, pair.world.now_ns(), pair.end())
     };

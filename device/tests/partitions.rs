@@ -119,7 +119,7 @@ fn places_without_a_key_and_beyond_the_table_are_refused() {
             assert_eq!(to_init(&a, qpn, 3, datagram), Ok(()));
         }
     }
-    let table = a.hca.pkeys();
+    let table = a.hca.port(1).unwrap().pkeys;
     let keys: Vec<u16> = (0..16).map(|index| table.pkey(index).unwrap()).collect();
     assert_eq!(&keys[..4], TABLE);
     assert_eq!(&keys[4..], [0; 12]);

@@ -62,7 +62,7 @@ pub(super) const HOUSES: [House; 6] = [
             room("counters", &["counters.rs"], "the numbers that operators read"),
             room("trace", &["trace/"], "what happened, as a file"),
             room("check", &["check/"], "what programs do wrong"),
-            room("addresses", &["addresses/"], "GIDs, P_Keys and groups"),
+            room("addresses", &["addresses/"], "ports, GIDs, P_Keys and groups"),
             room("settings", &["settings/"], "the PUMICE_* variables"),
             room("profile", &["profile/"], "what a device says about itself"),
             room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),

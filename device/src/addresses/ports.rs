@@ -175,10 +175,10 @@ mod tests {
         assert_eq!(ports.add(entry(3).at_port(3)).unwrap_err().errno(), libc::EINVAL);
         assert_eq!(ports.find(entry(2).gid), Some((2, 0)));
         assert_eq!((ports.number_of(entry(1).ip), ports.number_of(entry(3).ip)), (Some(1), None));
-        assert_eq!(ports.entries().map(|(index, entry)| (index, entry.port_num)).collect::<Vec<_>>(), [
-            (0, 1),
-            (0, 2)
-        ]);
+        assert_eq!(
+            ports.entries().map(|(index, entry)| (index, entry.port_num)).collect::<Vec<_>>(),
+            [(0, 1), (0, 2)]
+        );
         for wrong in [0, 3, u8::MAX] {
             assert!(ports.get(wrong).is_none());
         }

@@ -183,10 +183,10 @@ impl Incident {
             }
             Incident::Unplug { for_ns } => Details { for_ns, ..none },
             Incident::SpeedChange { port, speed, width } => Details { speed, width, ..at(port) },
-            Incident::GidMove { port, from, to } => {
-                Details { object: Some(from), to: Some(to), ..at(port) }
+            Incident::GidMove { port, from, to } => Details { object: Some(from), to: Some(to), ..at(port) },
+            Incident::PortUp { port } | Incident::LidChange { port } | Incident::PkeyChange { port } => {
+                at(port)
             }
-            Incident::PortUp { port } | Incident::LidChange { port } | Incident::PkeyChange { port } => at(port),
             Incident::Freeze { for_ns } => Details { for_ns: Some(for_ns), ..none },
             _ => none,
         }
@@ -258,7 +258,13 @@ impl Incident {
     pub(super) fn has_port(word: &str) -> bool {
         matches!(
             word,
-            "port-down" | "port-up" | "cable-pull" | "speed-change" | "gid-move" | "lid-change" | "pkey-change"
+            "port-down"
+                | "port-up"
+                | "cable-pull"
+                | "speed-change"
+                | "gid-move"
+                | "lid-change"
+                | "pkey-change"
         )
     }
 

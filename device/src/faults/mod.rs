@@ -47,8 +47,8 @@ pub(crate) use completions::{CompletionFaults, Verdict};
 pub(crate) use decide::Faults;
 pub use decide::Fired;
 pub use identity::{PacketClass, PacketKey, PacketService};
-pub(crate) use incident::{GID_PLACES, MAX_PORTS};
 pub use incident::Incident;
+pub(crate) use incident::{GID_PLACES, MAX_PORTS};
 pub(crate) use notes::Notes;
 pub(crate) use partition::Partitions;
 pub use plan::{

@@ -175,13 +175,7 @@ impl Gsi {
 
 impl Gsi {
     /// Does to the MAD that was sealed last what a fault plan says.
-    fn harm(
-        &mut self,
-        out: &MadOut,
-        ends: (IpAddr, IpAddr),
-        faults: &mut Faults,
-        sink: &mut dyn MadSink,
-    ) {
+    fn harm(&mut self, out: &MadOut, ends: (IpAddr, IpAddr), faults: &mut Faults, sink: &mut dyn MadSink) {
         let Some(message) = message_of(&out.mad) else { return };
         let size = (PACKET_BYTES as u32, MAD_BYTES as u32);
         let subscribers = &self.subscribers;

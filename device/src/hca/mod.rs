@@ -72,6 +72,8 @@ pub struct HcaConfig {
     pub pkeys: Vec<u16>,
     /// The second port, if there is one: its partition keys. Its addresses are among `gids`.
     pub second_port: Option<Vec<u16>>,
+    /// Where what happens at each port is counted, in order, if there are two.
+    pub port_counters: Vec<Arc<Counters>>,
     /// What queue pairs do about congestion.
     pub congestion: Congestion,
     /// Longest path MTU; by default that of the first GID's interface.
@@ -110,6 +112,7 @@ impl HcaConfig {
             limits: Limits::default(),
             pkeys: Vec::new(),
             second_port: None,
+            port_counters: Vec::new(),
             congestion: Congestion::default(),
             active_mtu: None,
             ca_guid: default_guid(&gids),
@@ -204,6 +207,7 @@ impl Hca {
         resources.set_number_base(config.process.number_base());
         resources.ports = ports(&config);
         let (active_mtu, port_count) = (resources.ports.longest_mtu(), resources.ports.count());
+        resources.port_counters = config.port_counters;
         for entry in config.gids {
             resources.ports.add(entry)?;
         }

@@ -189,9 +189,12 @@ impl Hca {
         });
         modified.map_err(|why| why.error(qpn))?.map_err(|error| HcaError::Modify { qpn, error })?;
         let state = entry.qp.state();
-        if self.port_count > 1 && mask.contains(AttributeMask::PORT) && qp_type.is_datagram() {
-            entry.takes_at = port_num;
-            entry.qp.set_port_mtu(limits.active_mtu);
+        if self.port_count > 1 && mask.contains(AttributeMask::PORT) {
+            if qp_type.is_datagram() {
+                entry.takes_at = port_num;
+                entry.qp.set_port_mtu(limits.active_mtu);
+            }
+            engine.resources.put_at_port(qpn, port_num);
         }
         if state == QpState::Reset {
             entry.posted_sends = 0;

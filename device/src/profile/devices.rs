@@ -129,9 +129,8 @@ impl Settings {
             let own = profile.devices.get(index).unwrap_or(&plain);
             let address = addresses.next().flatten();
             let second = profile.more_ports(own).into_iter().next();
-            let second_port = second.and_then(|profile| {
-                Some(PortDescription { address: addresses.next().flatten()?, profile })
-            });
+            let second_port = second
+                .and_then(|profile| Some(PortDescription { address: addresses.next().flatten()?, profile }));
             DeviceDescription {
                 name: own.name.clone().unwrap_or_else(|| continued(first, index, count)),
                 address,
@@ -198,23 +197,21 @@ impl Settings {
             };
             return Err(SettingError::new(ADDR, value, problem));
         }
-        let says_where = |own: &&DeviceProfile| {
-            (0..own.port_count()).any(|port| own.place(port) != (None, None))
-        };
+        let says_where =
+            |own: &&DeviceProfile| (0..own.port_count()).any(|port| own.place(port) != (None, None));
         if ports == 1 && listed.iter().find(says_where).is_none() {
             return Ok(vec![None]);
         }
         let places = devices().flat_map(|own| (0..own.port_count()).map(|port| own.place(port)));
-        let each = usual_addresses(ports, interfaces).into_iter().zip(places).map(|(usual, place)| {
-            match place {
+        let each =
+            usual_addresses(ports, interfaces).into_iter().zip(places).map(|(usual, place)| match place {
                 (Some(address), _) => Ok(Some(address)),
                 (None, Some(name)) => address_of(name, interfaces).map(Some).map_err(|problem| {
                     SettingError::new(PROFILE, self.profile.to_string_lossy(), problem)
                         .with_errno(libc::ENODEV)
                 }),
                 (None, None) => Ok(Some(usual)),
-            }
-        });
+            });
         each.collect()
     }
 

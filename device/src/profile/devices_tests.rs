@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use super::*;
+use crate::profile::{BUILT_IN, Speed};
 use crate::settings::{DEVICE, LinkSettings};
 
 fn interface(index: u32, name: &str, address: &str) -> Interface {
@@ -77,6 +78,47 @@ fn a_profile_describes_devices() {
 }
 
 #[test]
+fn a_device_with_two_ports_has_an_address_for_each() {
+    let ready = Profile::parse(BUILT_IN.iter().find(|(name, _)| *name == "two-port").unwrap().1).unwrap();
+    let settings = |variables: &[(&'static str, &str)]| {
+        let value = |name| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| value.into());
+        Settings::parse(value, false).unwrap()
+    };
+    let laptop = settings(&[]).device_descriptions(&ready, &host()[..2]).unwrap();
+    assert_eq!(laptop.len(), 1);
+    let ips = |one: &DeviceDescription| -> Vec<String> {
+        one.addresses_of_ports().iter().map(IpAddr::to_string).collect()
+    };
+    assert_eq!(ips(&laptop[0]), ["127.0.0.1", "127.0.0.2"], "one interface is not enough");
+    let server = settings(&[]).device_descriptions(&ready, &host()).unwrap();
+    assert_eq!(ips(&server[0]), ["192.0.2.7", "198.51.100.7"]);
+    let named = settings(&[(ADDR, "127.0.0.8,127.0.0.9")]).device_descriptions(&ready, &host()).unwrap();
+    assert_eq!(ips(&named[0]), ["127.0.0.8", "127.0.0.9"]);
+    let entries = named[0].gid_entries(&host()).unwrap();
+    let places = entries.iter().map(|entry| (entry.ip.to_string(), entry.port_num)).collect::<Vec<_>>();
+    assert_eq!(places, [("127.0.0.8".to_owned(), 1), ("127.0.0.9".to_owned(), 2)]);
+
+    let text = "[port]\nspeed = \"edr\"\n[[device]]\nwidth = 4\n\
+                [[device.port]]\naddress = \"127.0.0.5\"\nmax_mtu = 1024\n\
+                [[device.port]]\ninterface = \"eth1\"\nspeed = \"sdr\"\npkeys = [0xffff, 0x8005]\n\
+                [[device]]\naddress = \"127.0.0.7\"";
+    let text = format!("{text}\n[limits]\npkey_table_len = 2");
+    let all = described(&[], &text).unwrap();
+    assert_eq!(
+        (ips(&all[0]), ips(&all[1])),
+        (vec!["127.0.0.5".to_owned(), "198.51.100.7".to_owned()], vec![])
+    );
+    let ports: Vec<&PortProfile> = all[0].ports().collect();
+    assert_eq!((ports[0].speed, ports[1].speed), (Speed::Edr, Speed::Sdr));
+    assert_eq!((ports[0].width.lanes(), ports[1].width.lanes()), (4, 4));
+    assert_eq!((ports[0].max_mtu.bytes(), ports[1].max_mtu.bytes()), (1024, 4096));
+    assert_eq!((ports[0].pkeys.len(), ports[1].pkeys.len()), (1, 2));
+    assert_eq!(all[1].ports().count(), 1);
+    assert_eq!(all[0].counted_apart(true), Some([127, 0, 0, 5].into()));
+    assert_eq!(described(&[], "").unwrap()[0].counted_apart(true), None);
+}
+
+#[test]
 fn the_link_of_a_device_is_what_the_variable_the_device_and_the_profile_say() {
     let profile = "[link]\nrate = \"10Gbit\"\ndelay = \"5us\"\n[[device]]\n[[device]]\n\
                    link = { rate = \"1Gbit\", ingress = { queue = \"64KiB\" } }";
@@ -132,6 +174,22 @@ fn what_cannot_be_told_apart_or_is_not_there_is_refused() {
         (&[], "[[device]]\ninterface = \"ib9\"", "the network interface ib9 is not there"),
         (&[(DEVICES, "2"), (CHECK, "1")], "", "programs are checked with one device: name no others"),
         (&[(DEVICES, "2"), (RECORD, "/tmp/x")], "", "PUMICE_RECORD=/tmp/x: records are of one device"),
+        (
+            &[(ADDR, "127.0.0.1")],
+            "[[device]]\n[[device.port]]\n[[device.port]]",
+            "1 addresses for 2 ports: name one for each port of each device",
+        ),
+        (
+            &[],
+            "[[device]]\n[[device.port]]\naddress = \"127.0.0.3\"\n[[device.port]]\naddress = \"127.0.0.3\"",
+            "both ports of pumice0 have the address 127.0.0.3",
+        ),
+        (
+            &[],
+            "[[device]]\n[[device.port]]\naddress = \"127.0.0.3\"\n[[device.port]]\naddress = \"127.0.0.4\"\n\
+             [[device]]\naddress = \"127.0.0.4\"",
+            "pumice0 and pumice1 have the address 127.0.0.4",
+        ),
         (&[(DEVICES, "2")], "[[device]]", "it describes 1 devices, and PUMICE_DEVICES asks for 2"),
     ] {
         let said = refusal(variables, profile);
@@ -149,6 +207,20 @@ fn what_cannot_be_told_apart_or_is_not_there_is_refused() {
         ("[[device]]\npkeys = []", "device 1: port.pkeys must not be empty"),
         ("[[device]]\nnuma_node = -2", "device 1: numa_node is -2"),
         ("[[device]]\nspede = \"edr\"", "line 2: unknown field"),
+        ("[[device]]\n[[device.port]]\nspede = \"edr\"", "line 3: unknown field"),
+        (
+            "[[device]]\n[[device.port]]\n[[device.port]]\n[[device.port]]",
+            "device 1: it has 3 ports, and a device has one or two",
+        ),
+        (
+            "[[device]]\naddress = \"127.0.0.1\"\n[[device.port]]",
+            "device 1: name the address or the interface in",
+        ),
+        (
+            "[[device]]\n[[device.port]]\n[[device.port]]\naddress = \"127.0.0.1\"\ninterface = \"lo\"",
+            "device 1: port 2: name its address or its interface",
+        ),
+        ("[[device]]\n[[device.port]]\n[[device.port]]\npkeys = []", "device 1: port 2: port.pkeys must not"),
     ] {
         let said = Profile::parse(text).unwrap_err();
         assert!(said.contains(problem), "{said:?} without {problem:?}");

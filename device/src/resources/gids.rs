@@ -3,7 +3,7 @@
 use pumice_transport::host::Counter;
 use pumice_transport::qp::Arrival;
 use pumice_transport::types::{AsyncEventType, Gid};
-use pumice_transport::wire::Packet;
+use pumice_transport::wire::{Packet, Qpn};
 
 use super::tables::Resources;
 use crate::addresses::gid_table::GidEntry;
@@ -44,6 +44,15 @@ impl Resources {
             self.raise_gid_change(port_num, had_any);
         }
         changed
+    }
+
+    /// A queue pair is on a port: what happens to it is counted there, too.
+    pub(crate) fn put_at_port(&mut self, qpn: Qpn, port_num: u8) {
+        let counters =
+            usize::from(port_num).checked_sub(1).and_then(|place| self.port_counters.get(place)).cloned();
+        if let Some(attachment) = self.attachment_mut(qpn) {
+            attachment.port_counters = counters;
+        }
     }
 
     /// Whether a packet comes to an address of a port. One for a queue pair of another port is dropped.

@@ -52,6 +52,9 @@ impl Resources {
     pub(super) fn note(&mut self, qpn: Qpn, counter: Counter, amount: u64) {
         if let Some(attachment) = self.attachment_mut(qpn) {
             attachment.tally.note(counter, amount);
+            if let Some(counters) = &attachment.port_counters {
+                counters.add(counter, amount);
+            }
         }
     }
 

@@ -87,6 +87,7 @@ impl Resources {
             account: Arc::clone(&account),
             fatal: false,
             tally: Tally::default(),
+            port_counters: None,
         };
         if self.qps.len() <= place {
             self.qps.resize_with(place + 1, || None);

@@ -77,6 +77,8 @@ pub struct Resources {
     pub groups: MulticastGroups,
     /// Counters, shared with the ports.
     pub counters: Arc<Counters>,
+    /// The counters of the ports, in order, on a device with two.
+    pub(crate) port_counters: Vec<Arc<Counters>>,
     /// Asynchronous events, shared with the application.
     pub async_events: Arc<AsyncEventQueue>,
     /// Send queue entries that polling freed, and how many queues are armed: shared with the completion
@@ -155,6 +157,8 @@ pub(super) struct Attachment {
     pub(super) fatal: bool,
     /// What happened to it that does not happen to every packet.
     pub(super) tally: Tally,
+    /// The counters of its port, on a device with two.
+    pub(super) port_counters: Option<Arc<Counters>>,
 }
 
 /// Where receive requests come from.
@@ -201,6 +205,7 @@ impl Resources {
             ports: Ports::one(DevicePort::new(PkeyTable::new(&[], limits.pkey_table_len), Mtu::Mtu1024)),
             groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),
             counters: Arc::new(Counters::new()),
+            port_counters: Vec::new(),
             async_events: Arc::new(AsyncEventQueue::new(limits.max_async_events, Arc::clone(&events))?),
             cq_common: CqCommon { events: Arc::clone(&events), ..CqCommon::default() },
             events,

@@ -50,8 +50,14 @@ pub(crate) fn run() {
         fault_report: Some(Box::new(move || Ok(Box::new(out)))),
         ..Opening::new(HcaConfig::new("pumice0", vec![gid]))
     };
-    let network =
-        UdpNetwork { address: ip, exclusive: false, buffer_bytes: None, wire, one_of_several: false, ports: Vec::new() };
+    let network = UdpNetwork {
+        address: ip,
+        exclusive: false,
+        buffer_bytes: None,
+        wire,
+        one_of_several: false,
+        ports: Vec::new(),
+    };
     let opened = opening.on_udp(&network).unwrap_or_else(|error| panic!("{error}"));
     let node = Node::on(std::sync::Arc::new(opened.hca), ip, MESSAGES as usize * SLOT_BYTES, 256);
     let mut init = node.qp_init(QpType::Rc);

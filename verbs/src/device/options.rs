@@ -219,14 +219,8 @@ impl DeviceOptions {
         let wildcard = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let address = if let [only] = *self.addresses { only } else { wildcard };
         let (exclusive, buffer_bytes, wire) = (self.exclusive, self.buffer_bytes, self.wire);
-        let network = UdpNetwork {
-            address,
-            exclusive,
-            buffer_bytes,
-            wire,
-            one_of_several: false,
-            ports: Vec::new(),
-        };
+        let network =
+            UdpNetwork { address, exclusive, buffer_bytes, wire, one_of_several: false, ports: Vec::new() };
         let name = self.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
         let mut opening = self.into_opening(name, gids);
         opening.hca.subscribers.extend(subscriber);

@@ -414,11 +414,10 @@ mod tests {
         assert_eq!(answered_from(&of_second, 1, &[("0/5", b"one"), ("0/55", b"two")])[0].2, b"two");
         let all = question(5, 0x301, &device(0));
         let answered = answered_from(&all, 1, &[("0/5", b"one"), ("0/55", b"two")]);
-        assert_eq!(answered.iter().map(|(_, _, body)| body.clone()).collect::<Vec<_>>(), [
-            b"one".to_vec(),
-            b"two".to_vec(),
-            vec![0; 4]
-        ]);
+        assert_eq!(
+            answered.iter().map(|(_, _, body)| body.clone()).collect::<Vec<_>>(),
+            [b"one".to_vec(), b"two".to_vec(), vec![0; 4]]
+        );
         let fine = question(5, 5, &port(1));
         assert_eq!(answered_from(&fine, 1, &[("0/5", b"port")])[0].2, b"port");
         let of_queue_pairs = question(17, 0x301, &attribute(STAT_RES, &[0; 4]));
