@@ -171,6 +171,8 @@ impl Services {
             .filter_map(|bound| Some((u32::try_from(bound.entry.service_id.0).ok()?, bound.process)))
             .collect();
         all.sort_unstable();
+        // A device with two ports has an entry for each.
+        all.dedup();
         let alone = all.chunk_by(|(a, _), (b, _)| a == b).filter(|same| same.len() == 1);
         alone.flatten().copied().collect()
     }
