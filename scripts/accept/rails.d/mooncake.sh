@@ -3,17 +3,17 @@
 # shellcheck shell=bash
 
 wheels=$target_dir/accept-wheels
-mooncake_python=$wheels/transfers/bin/python
+transfers_python=$wheels/transfers/bin/python
 gibibyte=$((1 << 30))
 
 # As scripts/accept/wheels has it: the packages are kept.
-have_mooncake() {
+have_transfers() {
     [[ -e $wheels/transfers/complete ]] && return
     command -v python3 >/dev/null || return
     rm -rf "$wheels/transfers"
     mkdir -p "$wheels"
     python3 -m venv "$wheels/transfers" >"$wheels/log" 2>&1 &&
-        timeout 600 "$mooncake_python" -m pip install --no-deps --only-binary :all: \
+        timeout 600 "$transfers_python" -m pip install --no-deps --only-binary :all: \
             numpy mooncake-transfer-engine-non-cuda nixl-cu12 >>"$wheels/log" 2>&1 &&
         touch "$wheels/transfers/complete"
 }
@@ -28,10 +28,10 @@ mooncake() {
     rm -rf "$folder"
     mkdir -p "$folder"
     mooncake_log=$logs/$number
-    timeout $((2 * limit_seconds)) "$pumice" run --addr "$one" --log warn -- "$mooncake_python" scripts/accept/rails.d/mooncake_rails.py \
+    timeout $((2 * limit_seconds)) "$pumice" run --addr "$one" --log warn -- "$transfers_python" scripts/accept/rails.d/mooncake_rails.py \
         target "$folder" "$gibibyte" >"$mooncake_log.target" 2>&1 &
     target=$!
-    timeout $((2 * limit_seconds)) "$pumice" run --addr "$one" --log warn "$@" -- "$mooncake_python" \
+    timeout $((2 * limit_seconds)) "$pumice" run --addr "$one" --log warn "$@" -- "$transfers_python" \
         scripts/accept/rails.d/mooncake_rails.py initiator "$folder" "$gibibyte" >"$mooncake_log.initiator" 2>&1 || status=$?
     [[ $status == 0 ]] || kill "$target" 2>/dev/null || true
     wait "$target" || target_status=$?
@@ -63,7 +63,7 @@ incident() {
     fi
 }
 
-if have_mooncake; then
+if have_transfers; then
     name='Mooncake, 1 GiB over four rails that it discovers'
     if mooncake "$name"; then
         least=$(printf '%s\n' "${rails_sent[@]}" | sort -n | head -n 1)
