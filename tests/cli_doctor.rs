@@ -56,12 +56,16 @@ fn the_wire_is_said_and_shared_memory_is_tried() {
 }
 
 /// A program for perl that refuses memfd_create to itself, and then becomes its arguments.
-fn without_memfd_create() -> &'static str {
+fn without_memfd_create() -> String {
+    // The numbers of memfd_create and prctl.
+    const { assert!(cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))) };
+    let (memfd_create, prctl) = if cfg!(target_arch = "x86_64") { (319, 157) } else { (279, 167) };
     // BPF: load the number of the system call; memfd_create fails with EPERM; all else is allowed.
-    const { assert!(cfg!(target_arch = "x86_64"), "numbers of another architecture's system calls") };
-    "$f = pack('SCCL' x 4, 0x20,0,0,0, 0x15,0,1,319, 0x06,0,0,0x00050001, 0x06,0,0,0x7fff0000); \
-     $p = pack('Sx6P', 4, $f); syscall(157, 38, 1, 0, 0, 0) == 0 or die; \
-     syscall(157, 22, 2, $p) == 0 or die; exec @ARGV"
+    format!(
+        "$f = pack('SCCL' x 4, 0x20,0,0,0, 0x15,0,1,{memfd_create}, 0x06,0,0,0x00050001, \
+         0x06,0,0,0x7fff0000); $p = pack('Sx6P', 4, $f); syscall({prctl}, 38, 1, 0, 0, 0) == 0 or die; \
+         syscall({prctl}, 22, 2, $p) == 0 or die; exec @ARGV"
+    )
 }
 
 #[test]

@@ -105,9 +105,12 @@ impl Exports {
         }
         self.count += 1;
         let label = format!("__pumice_{}_{name}", self.count);
+        // Of a reach that is enough for the whole object.
         let jump = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+            Ok("x86_64") => "jmp",
             Ok("aarch64") => "b",
-            _ => "jmp",
+            Ok("riscv64") => "tail",
+            other => panic!("libpumice.so exports by jumps, and has none for {other:?}: add it here"),
         };
         // The jump and its `.symver` must be in one object file, and the function may be in another one.
         writeln!(
@@ -144,12 +147,18 @@ fn find_functions(folder: &Path, module: &str, found: &mut BTreeMap<String, Stri
     }
 }
 
-/// `struct field offset size` to constant assertions; `<size>` is the whole structure.
+/// `struct field offset size` to constant assertions; `<size>` is the whole structure. Two more columns are the
+/// offset and the size on aarch64.
 fn layout_assertions(table: &str) -> String {
+    let is_aarch64 = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "aarch64");
     let mut code = String::from("const _: () = {\n");
     for line in table.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
         let words: Vec<&str> = line.split('\t').collect();
-        let [kind, field, offset, size] = words[..] else { panic!("layout.tsv: \"{line}\"") };
+        let (kind, field, offset, size) = match words[..] {
+            [kind, field, _, _, offset, size] if is_aarch64 => (kind, field, offset, size),
+            [kind, field, offset, size, ..] => (kind, field, offset, size),
+            _ => panic!("layout.tsv: \"{line}\""),
+        };
         let claim = if field == "<size>" {
             format!("assert!(size_of::<{kind}>() == {size}, \"size of {kind}\");")
         } else {

@@ -30,8 +30,9 @@ pub(crate) static ORIGINAL: Original = Original::new(c"dlopen");
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
-    // The arguments are kept; the stack is aligned for the call; the caller's return address is on top again
-    // at the jump.
+    // The arguments are kept; the stack is aligned for the call; the caller's return address is where the
+    // caller put it at the jump.
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "endbr64",
         "push rdi",
@@ -43,7 +44,36 @@ pub(crate) unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mu
         "pop rdi",
         "jmp rax",
         load = sym load,
-    )
+    );
+    // The hint is "bti c"; a jump through x16 may land on one.
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(
+        "hint #34",
+        "stp x29, x30, [sp, #-32]!",
+        "mov x29, sp",
+        "stp x0, x1, [sp, #16]",
+        "bl {load}",
+        "mov x16, x0",
+        "ldp x0, x1, [sp, #16]",
+        "ldp x29, x30, [sp], #32",
+        "br x16",
+        load = sym load,
+    );
+    #[cfg(target_arch = "riscv64")]
+    naked_asm!(
+        "addi sp, sp, -32",
+        "sd ra, 24(sp)",
+        "sd a0, 16(sp)",
+        "sd a1, 8(sp)",
+        "call {load}",
+        "mv t1, a0",
+        "ld a1, 8(sp)",
+        "ld a0, 16(sp)",
+        "ld ra, 24(sp)",
+        "addi sp, sp, 32",
+        "jr t1",
+        load = sym load,
+    );
 }
 
 /// Loads the device's library, unless that was done or the program only asks for itself. Where dlopen goes

@@ -17,6 +17,8 @@
  *     .element.xrc_qp_num                 today's element.port_num
  *   enum ibv_qp_type IBV_QPT_XRC        the same, 5
  *
+ * On aarch64 the offsets in struct ibv_srq and struct ibv_qp are 8 more.
+ *
  * struct ofed_qp_init_attr begins like struct ibv_qp_init_attr: ibv_create_qp(pd, ofed_qp_init(&attr)) makes a
  * queue pair of type IBV_QPT_XRC, and IBV_QPT_XRC without the longer structure reads beyond the shorter one.
  * Such a queue pair is full duplex: it initiates, and it is its peer's target for the SRQs of its domain, those of

@@ -6,7 +6,7 @@
 mod attributes;
 mod connection;
 mod device;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 mod layout;
 mod objects;
 mod ofed;
