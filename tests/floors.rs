@@ -27,6 +27,8 @@ mod links;
 mod modules;
 #[path = "floors/names.rs"]
 mod names;
+#[path = "floors/platforms.rs"]
+mod platforms;
 #[path = "floors/rooms.rs"]
 mod rooms;
 #[path = "floors/source.rs"]

@@ -1,0 +1,226 @@
+//! What ties pumice to Linux and to a processor, as a list: everything else is portable Rust.
+//!
+//! docs/platforms.md says what the list means for other systems.
+
+use std::path::Path;
+
+use super::assert_no;
+use super::source::{code_lines, first_test_line};
+use super::tree::{files, kept_files, read};
+
+/// Names that only Linux has, in code.
+const LINUX_NAMES: &[&str] = &[
+    "EventfdFlags",
+    "eventfd(",
+    "epoll",
+    "memfd",
+    "SealFlags",
+    "NETLINK",
+    "netlink::",
+    "AddressFamily::NETLINK",
+    "UDP_SEGMENT",
+    "UDP_GRO",
+    "CBPF",
+    "SCM_CREDENTIALS",
+    "SYS_",
+    "ppoll",
+    "process_vm_",
+    "OFD_",
+    "pipe_with",
+    "MADV_",
+    "fstatfs",
+    "futex",
+    "pidfd",
+    "LinkNameSpaceType",
+    "rustix::thread",
+    "os::linux",
+    "dl_iterate_phdr",
+    "SOCK_CLOEXEC",
+];
+
+/// Folders that only Linux has, in strings.
+const LINUX_PLACES: &[&str] = &["\"/proc", "\"/sys", "\"/dev/shm"];
+
+/// The files of transport, device, verbs and the command line that have such names: the work of another
+/// system. Libraries that take the place of Linux libraries (verbs/capi, the preloads) are not asked.
+const LINUX_EDGES: &[&str] = &[
+    "device/src/addresses/address_watch.rs",
+    "device/src/memory/access.rs",
+    "device/src/memory/advice.rs",
+    "device/src/memory/file_mapping.rs",
+    "device/src/memory/mapping.rs",
+    "device/src/memory/on_demand.rs",
+    "device/src/port/udp/message.rs",
+    "device/src/port/udp/socket.rs",
+    "device/src/port/wait.rs",
+    "device/src/share/datagram.rs",
+    "device/src/share/lock.rs",
+    "device/src/share/memory_folder.rs",
+    "device/src/share/places.rs",
+    "device/src/share/process.rs",
+    "device/src/share/system/real.rs",
+    "device/src/share/system/ring_pages.rs",
+    "device/src/sysfs/contents.rs",
+    "device/src/sysfs/netlink.rs",
+    "device/src/system/event_fd.rs",
+    "device/src/system/event_pipe.rs",
+    "device/src/system/interface.rs",
+    "device/src/system/system_call.rs",
+    "device/src/trace/subscriber.rs",
+    "src/doctor/loopback.rs",
+    "src/doctor/mod.rs",
+    "src/explain/errno.rs",
+    "src/observe/words.rs",
+    "src/run/old_trees.rs",
+    "src/run/sysfs.rs",
+    "src/same_host.rs",
+    "src/stat/listen/mod.rs",
+    "src/stat/listen/peer.rs",
+    "src/sweep/child.rs",
+    "src/sweep/ready.rs",
+    "verbs/perf/src/cores.rs",
+    "verbs/perf/src/machine.rs",
+    "verbs/perf/src/memory.rs",
+];
+
+/// What must run on every system with Rust's standard library: the protocol, the simulated network, and the
+/// commands that need no device.
+const PORTABLE: &[&str] = &[
+    "transport/src",
+    "device/src/engine",
+    "device/src/driver",
+    "device/src/event",
+    "device/src/faults",
+    "device/src/ground",
+    "device/src/gsi",
+    "device/src/objects",
+    "device/src/port/fabric",
+    "device/src/world.rs",
+    "verbs/src",
+    "src/sim",
+    "src/capture",
+];
+
+/// Files that may name a processor: each has an arm for every one that pumice is built for.
+const PROCESSOR_EDGES: &[&str] =
+    &["verbs/capi/build.rs", "verbs/sysfs/src/bundled.rs", "verbs/capi/tests/abi.rs", "tests/cli_doctor.rs"];
+
+/// Scripts that are about one processor.
+const PROCESSOR_SCRIPTS: &[&str] =
+    &["scripts/tsan", "scripts/rxe-lab", "scripts/arm-lab", "scripts/package.d"];
+
+/// What of a line ties it to Linux.
+fn linux(code: &str, line: &str) -> Option<&'static str> {
+    let is_comment = line.trim_start().starts_with("//");
+    let name = LINUX_NAMES.iter().find(|name| code.contains(**name));
+    name.or_else(|| LINUX_PLACES.iter().find(|place| !is_comment && line.contains(**place))).copied()
+}
+
+/// Files with names of Linux, and the first of each.
+fn edges() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for source in ["transport/src", "device/src", "verbs/src", "verbs/perf/src", "src"]
+        .map(|folder| files(folder, "rs"))
+        .concat()
+    {
+        // The simulated kernel belongs to tests.
+        if source.starts_with("device/src/share/simulation") {
+            continue;
+        }
+        let text = read(&source);
+        let tests_from = first_test_line(&source, &text);
+        let first = code_lines(&text)
+            .into_iter()
+            .zip(text.lines())
+            .filter(|((number, _), _)| *number < tests_from)
+            .find_map(|((number, code), line)| linux(&code, line).map(|name| format!("{number}: {name}")));
+        found.extend(first.map(|first| (source.to_string_lossy().into_owned(), first)));
+    }
+    found
+}
+
+#[test]
+fn what_only_linux_has_is_named_in_listed_files_only() {
+    let found = edges();
+    let mut faults: Vec<String> = found
+        .iter()
+        .filter(|(file, _)| !LINUX_EDGES.contains(&file.as_str()))
+        .map(|(file, first)| format!("{file}:{first} is Linux's alone: use an edge, or list the file"))
+        .collect();
+    let stale = LINUX_EDGES.iter().filter(|edge| !found.iter().any(|(file, _)| file == *edge));
+    faults.extend(
+        stale.map(|edge| format!("{edge} is listed and names nothing of Linux: take it off the list")),
+    );
+    assert_no(faults);
+}
+
+#[test]
+fn the_protocol_and_its_simulation_name_nothing_of_linux() {
+    let is_portable = |file: &&&str| PORTABLE.iter().any(|portable| Path::new(file).starts_with(portable));
+    let faults = LINUX_EDGES.iter().filter(is_portable).map(|file| format!("{file} must be portable"));
+    assert_no(faults.collect());
+    for portable in PORTABLE {
+        let is_there = portable.ends_with(".rs") || !files(portable, "rs").is_empty();
+        assert!(is_there, "{portable} is not where this test looks for it");
+    }
+}
+
+#[test]
+fn transport_asks_no_operating_system() {
+    let manifest = read("transport/Cargo.toml");
+    let mut faults = Vec::new();
+    for package in ["libc", "nix", "rustix", "memmap2", "socket2"] {
+        if manifest.lines().any(|line| line.starts_with(package)) {
+            faults.push(format!("transport depends on {package}"));
+        }
+    }
+    for source in files("transport/src", "rs") {
+        for (number, code) in code_lines(&read(&source)) {
+            if code.contains("target_os") || code.contains("target_arch") || code.contains("std::os") {
+                faults.push(format!("{}:{number}: {code}", source.display()));
+            }
+        }
+    }
+    assert_no(faults);
+}
+
+#[test]
+fn assembly_has_an_arm_for_every_processor() {
+    let mut faults = Vec::new();
+    for folder in ["transport", "device", "verbs", "src"] {
+        for source in files(folder, "rs") {
+            let text = read(&source);
+            let path = source.to_string_lossy().into_owned();
+            if !text.contains("asm!(") {
+                continue;
+            }
+            if !PROCESSOR_EDGES.contains(&path.as_str()) {
+                faults.push(format!("{path} has assembly, and is not listed"));
+            }
+            for processor in ["x86_64", "aarch64", "riscv64"] {
+                if !text.contains(processor) {
+                    faults.push(format!("{path} has no assembly for {processor}"));
+                }
+            }
+        }
+    }
+    assert_no(faults);
+}
+
+#[test]
+fn scripts_are_for_every_processor() {
+    let is_about_one = |file: &Path| {
+        PROCESSOR_SCRIPTS.iter().any(|script| file.starts_with(script) || file == Path::new(script))
+    };
+    let mut faults = Vec::new();
+    let scripts = kept_files().into_iter().filter(|file| file.starts_with("scripts"));
+    for script in scripts.filter(|file| !is_about_one(file) && !file.starts_with("scripts/rxe-lab.d")) {
+        let Ok(text) = std::fs::read_to_string(super::tree::root().join(&script)) else { continue };
+        for (number, line) in (1..).zip(text.lines()) {
+            if ["x86_64-linux", "x86-64.so", "amd64"].iter().any(|name| line.contains(name)) {
+                faults.push(format!("{}:{number} names one processor: {}", script.display(), line.trim()));
+            }
+        }
+    }
+    assert_no(faults);
+}
