@@ -33,7 +33,8 @@ zero_is_valid!(ofed_srq);
 
 const _: () = assert!(
     std::mem::offset_of!(ofed_srq, events_completed) == std::mem::offset_of!(ibv_srq, events_completed)
-        && std::mem::offset_of!(ofed_srq, xrc_srq_num) == if cfg!(target_arch = "aarch64") { 132 } else { 124 }
+        && std::mem::offset_of!(ofed_srq, xrc_srq_num)
+            == if cfg!(target_arch = "aarch64") { 132 } else { 124 }
 );
 
 /// A shared receive queue.
