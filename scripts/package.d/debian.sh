@@ -129,6 +129,8 @@ in_root() {
     shift 3
     mkdir -p "$home"
     folders+=("$home:/root/.cargo")
+    # The registry of crates is trusted as on this machine.
+    [[ ! -e /etc/ssl/certs/ca-certificates.crt ]] || folders+=(/etc/ssl/certs:/etc/ssl/certs)
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     enter "$root" "${folders[@]}" -- "$@"
 }

@@ -69,7 +69,7 @@ old_glibc() {
             ln -sfrT "$old_glibc$target" "$name"
         done
         # The loader under the name that programs have.
-        name=$(find "$old_glibc"/lib "$old_glibc"/lib64 -maxdepth 1 -name 'ld-linux-*' | head -n 1)
+        name=$(compgen -G "$old_glibc/lib*/ld-linux-*" | head -n 1)
         stub "$name" "$work" "$version"
         for name in libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 libutil.so.1; do
             stub "$old_glibc/lib/$gnu/$name" "$work" "$version"
