@@ -147,8 +147,8 @@ fn find_functions(folder: &Path, module: &str, found: &mut BTreeMap<String, Stri
     }
 }
 
-/// `struct field offset size` to constant assertions; `<size>` is the whole structure. Two more columns are the
-/// offset and the size on aarch64.
+/// `struct field offset size` to constant assertions; `<size>` is the whole structure. Two more columns are
+/// the offset and the size on aarch64.
 fn layout_assertions(table: &str) -> String {
     let is_aarch64 = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "aarch64");
     let mut code = String::from("const _: () = {\n");
