@@ -55,6 +55,9 @@ pub(crate) enum Command {
     /// "perf loop" runs both ends on this machine and compares them with plain UDP and plain memory. "perf
     /// server" and "perf client HOST" run on two machines, or in two shells of one.
     Perf(PerfOptions),
+    /// Print a page of the reference, as docs/reference has it
+    #[command(hide = true)]
+    Reference(ReferenceOptions),
     /// Run a program again as "pumice run --record" has recorded it, and say where the run departed from that
     ///
     /// The replay repeats what rules of fault plans and the network did to packets. The exit code is that of
@@ -129,6 +132,12 @@ pub(crate) struct DoctorOptions {
     /// Print one JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReferenceOptions {
+    /// The page to print; without it, the names of all pages are listed
+    pub(crate) page: Option<String>,
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod faults;
 mod observe;
 mod outcome;
 mod perf;
+mod reference;
 mod replay;
 mod run;
 mod same_host;
@@ -55,6 +56,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Fault(options) => fault::run(&options, out),
         Command::Faults(options) => faults::run(&options, out),
         Command::Perf(options) => perf::run(&options, out),
+        Command::Reference(options) => reference::run(&options, out),
         Command::Replay(options) => replay::run(*options, out),
         Command::Run(options) => check::run(&options),
         Command::Sim(options) => sim::run(&options, out),

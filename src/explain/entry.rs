@@ -5,7 +5,7 @@ use serde::Serialize;
 /// What kind of name it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Of a work completion.
     Status,
     /// That a call returns or sets.

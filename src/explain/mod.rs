@@ -7,6 +7,7 @@ mod cm_event;
 mod counter;
 mod entry;
 mod errno;
+mod page;
 mod search;
 mod status;
 mod tables;
@@ -19,7 +20,9 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
-use entry::{Entry, Kind};
+use entry::Entry;
+pub(crate) use entry::Kind;
+pub(crate) use page::write_page;
 use tables::tables;
 
 #[derive(Debug, Args)]

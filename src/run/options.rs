@@ -234,7 +234,7 @@ impl RunOptions {
     }
 
     /// The option that sets a variable, if it was given.
-    pub(super) fn option_of(&self, variable: &str) -> Option<&'static str> {
+    pub(crate) fn option_of(&self, variable: &str) -> Option<&'static str> {
         let (option, given) = match variable {
             settings::ADDR => ("--addr", self.addr.is_some()),
             settings::DEVICE => ("--device", self.device.is_some()),

@@ -166,7 +166,7 @@ pub(super) const HOUSES: [House; 6] = [
             room("cli", &["cli.rs"], "the grammar of the command line"),
             room(
                 "device commands",
-                &["capture/", "devices.rs", "doctor/", "replay/", "same_host.rs"],
+                &["capture/", "devices.rs", "doctor/", "reference/", "replay/", "same_host.rs"],
                 "commands that use the grammar's types",
             ),
         ],

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::tree::{kept_files, read};
-use super::{assert_at_most, known};
+use super::{assert_at_most, assert_no, known};
 
 /// Kinds of text in which people read sentences, by the ends of their names.
 const TEXTS: [&str; 7] = ["md", "rs", "c", "h", "sh", "js", "awk"];
@@ -11,6 +11,25 @@ const TEXTS: [&str; 7] = ["md", "rs", "c", "h", "sh", "js", "awk"];
 /// Names no actor: all combinations of these halves, such as the one of "any" and "one".
 const HALVES: [(&[&str], &[&str]); 2] =
     [(&["no", "any", "some", "every"], &["body", "one"]), (&["who", "what", "which"], &["ever"])];
+
+/// Words of documents that can be left out, or that praise instead of saying what is there.
+const EMPTY: [&str; 15] = [
+    "actually",
+    "basically",
+    "blazing",
+    "effortless",
+    "effortlessly",
+    "leverage",
+    "leverages",
+    "obviously",
+    "powerful",
+    "really",
+    "seamless",
+    "seamlessly",
+    "simply",
+    "utilise",
+    "utilize",
+];
 
 fn is_unnamed(word: &str) -> bool {
     let word = word.to_ascii_lowercase();
@@ -44,6 +63,21 @@ fn sentences_name_the_actor() {
         }
     }
     assert_at_most(known::UNNAMED, faults);
+}
+
+#[test]
+fn documents_have_no_empty_words() {
+    let is_document = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "md");
+    let mut faults = Vec::new();
+    for file in kept_files().into_iter().filter(is_document).filter(|file| has_sentences(file)) {
+        for (number, line) in (1..).zip(read(&file).lines()) {
+            let words = line.split(|c: char| !c.is_alphanumeric()).map(str::to_ascii_lowercase);
+            for word in words.filter(|word| EMPTY.contains(&word.as_str())) {
+                faults.push(format!("{}:{number}: leave \"{word}\" out", file.display()));
+            }
+        }
+    }
+    assert_no(faults);
 }
 
 #[test]

@@ -7,54 +7,70 @@ use crate::settings::check_device_name;
 /// What verbs report as a C `int`.
 const INT_MAX: u64 = i32::MAX as u64;
 
+/// A number of a profile, and how far it may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// The field, with the table that it is in: `limits.max_qp`.
+    pub field: &'static str,
+    /// What the profile says.
+    pub value: u64,
+    /// The least that is allowed.
+    pub lowest: u64,
+    /// The most that is allowed.
+    pub highest: u64,
+}
+
+const fn range(field: &'static str, value: u64, lowest: u64, highest: u64) -> Range {
+    Range { field, value, lowest, highest }
+}
+
+/// Every number of a profile that has bounds.
+pub fn ranges(profile: &Profile) -> [Range; 26] {
+    let limits = &profile.limits;
+    [
+        range("vendor_id", profile.vendor_id.into(), 0, 0xff_ffff),
+        range("max_mr_size", profile.max_mr_size, 1, u64::MAX),
+        // 4096 bytes are the smallest page of the host.
+        range("page_size_cap", profile.page_size_cap, 0x1000, u64::MAX),
+        range("ack_delay", profile.ack_delay.into(), 0, 31),
+        range("port.max_message_bytes", profile.port.max_message_bytes.into(), 1, 1 << 31),
+        range("limits.max_pd", limits.max_pd.into(), 1, 1 << 24),
+        range("limits.max_mr", limits.max_mr.into(), 1, (1 << 24) - 1),
+        range("limits.max_dm_size", limits.max_dm_size, 0, 1 << 30),
+        range("limits.max_ah", limits.max_ah.into(), 1, INT_MAX),
+        range("limits.max_cq", limits.max_cq.into(), 1, 1 << 24),
+        range("limits.max_cqe", limits.max_cqe.into(), 1, 1 << 22),
+        range("limits.num_comp_vectors", limits.num_comp_vectors.into(), 1, 1024),
+        range("limits.max_qp", limits.max_qp.into(), 1, 1 << 16),
+        range("limits.max_qp_wr", limits.max_qp_wr.into(), 1, 1 << 20),
+        range("limits.max_sge", limits.max_sge.into(), 1, 256),
+        range("limits.max_inline_data", limits.max_inline_data.into(), 0, 4096),
+        range("limits.max_srq", limits.max_srq.into(), 0, 65_535),
+        range("limits.max_srq_wr", limits.max_srq_wr.into(), 1, 1 << 20),
+        range("limits.max_srq_sge", limits.max_srq_sge.into(), 1, 256),
+        range("limits.max_xrcd", limits.max_xrcd.into(), 0, 1 << 24),
+        range("limits.max_mcast_grp", limits.max_mcast_grp.into(), 0, 1 << 24),
+        range("limits.max_mcast_qp_attach", limits.max_mcast_qp_attach.into(), 0, 1 << 16),
+        range("limits.pkey_table_len", limits.pkey_table_len.into(), 1, 1024),
+        range("limits.max_init_rd_atomic", limits.max_init_rd_atomic.into(), 1, 128),
+        range("limits.max_rd_atomic", limits.max_rd_atomic.into(), 1, 128),
+        range("limits.max_async_events", limits.max_async_events as u64, 1, 1 << 20),
+    ]
+}
+
 /// Checks every number against its bounds.
 pub(super) fn check(profile: &Profile) -> Result<(), String> {
-    let limits = &profile.limits;
-    let ranges: [(&str, u64, u64, u64); 25] = [
-        ("vendor_id", profile.vendor_id.into(), 0, 0xff_ffff),
-        ("max_mr_size", profile.max_mr_size, 1, u64::MAX),
-        // 4096 bytes are the smallest page of the host.
-        ("page_size_cap", profile.page_size_cap, 0x1000, u64::MAX),
-        ("ack_delay", profile.ack_delay.into(), 0, 31),
-        ("port.max_message_bytes", profile.port.max_message_bytes.into(), 1, 1 << 31),
-        ("limits.max_pd", limits.max_pd.into(), 1, 1 << 24),
-        ("limits.max_mr", limits.max_mr.into(), 1, (1 << 24) - 1),
-        ("limits.max_dm_size", limits.max_dm_size, 0, 1 << 30),
-        ("limits.max_ah", limits.max_ah.into(), 1, INT_MAX),
-        ("limits.max_cq", limits.max_cq.into(), 1, 1 << 24),
-        ("limits.max_cqe", limits.max_cqe.into(), 1, 1 << 22),
-        ("limits.num_comp_vectors", limits.num_comp_vectors.into(), 1, 1024),
-        ("limits.max_qp", limits.max_qp.into(), 1, 1 << 16),
-        ("limits.max_qp_wr", limits.max_qp_wr.into(), 1, 1 << 20),
-        ("limits.max_sge", limits.max_sge.into(), 1, 256),
-        ("limits.max_inline_data", limits.max_inline_data.into(), 0, 4096),
-        ("limits.max_srq", limits.max_srq.into(), 0, 65_535),
-        ("limits.max_srq_wr", limits.max_srq_wr.into(), 1, 1 << 20),
-        ("limits.max_srq_sge", limits.max_srq_sge.into(), 1, 256),
-        ("limits.max_xrcd", limits.max_xrcd.into(), 0, 1 << 24),
-        ("limits.max_mcast_grp", limits.max_mcast_grp.into(), 0, 1 << 24),
-        ("limits.max_mcast_qp_attach", limits.max_mcast_qp_attach.into(), 0, 1 << 16),
-        ("limits.pkey_table_len", limits.pkey_table_len.into(), 1, 1024),
-        ("limits.max_init_rd_atomic", limits.max_init_rd_atomic.into(), 1, 128),
-        ("limits.max_rd_atomic", limits.max_rd_atomic.into(), 1, 128),
-    ];
-    for (name, value, lowest, highest) in ranges {
+    for Range { field, value, lowest, highest } in ranges(profile) {
         if !(lowest..=highest).contains(&value) {
-            return Err(format!("{name} is {value}, and must be from {lowest} to {highest}"));
+            return Err(format!("{field} is {value}, and must be from {lowest} to {highest}"));
         }
-    }
-    if !(1..=1 << 20).contains(&limits.max_async_events) {
-        return Err(format!(
-            "limits.max_async_events is {}, and must be from 1 to 1048576",
-            limits.max_async_events
-        ));
     }
     for (name, text) in [("fw_ver", &profile.fw_ver), ("board_id", &profile.board_id)] {
         if text.len() > 63 || text.bytes().any(|byte| !(b' '..0x7f).contains(&byte)) {
             return Err(format!("{name} must have at most 63 printable ASCII characters"));
         }
     }
-    check_pkeys(&profile.port.pkeys, limits.pkey_table_len)?;
+    check_pkeys(&profile.port.pkeys, profile.limits.pkey_table_len)?;
     let congestion = profile.congestion.of_port(&profile.port);
     congestion.check().map_err(|problem| format!("congestion.{problem}"))?;
     for (index, device) in profile.devices.iter().enumerate() {

@@ -15,6 +15,7 @@ mod reading;
 #[cfg(test)]
 mod tests;
 
+pub use bounds::{Range, ranges};
 pub use capability::Capabilities;
 pub use congestion::{Algorithm, CongestionProfile, Preset};
 pub use description::{Atomics, Profile};

@@ -1,0 +1,106 @@
+//! Blocks that are read or compiled: TOML, Rust, C.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use pumice_device::faults::FaultPlan;
+use pumice_device::port::Topology;
+use pumice_device::profile::Profile;
+use pumice_device::settings::DEFAULT_SEED;
+
+use crate::blocks::{Block, blocks, documents, root};
+
+fn blocks_in(language: &str) -> Vec<Block> {
+    let all = documents().into_iter().flat_map(|document| blocks(&document));
+    all.filter(|block| block.language == language && block.excuse().is_none()).collect()
+}
+
+#[test]
+fn toml_of_documents_is_read() {
+    let mut faults = Vec::new();
+    for block in blocks_in("toml") {
+        let kinds: Vec<&str> = block.remark.split(';').map(str::trim).collect();
+        let read = if kinds.contains(&"profile") {
+            Profile::parse(&block.text).map(drop)
+        } else if kinds.contains(&"plan") {
+            FaultPlan::parse(&block.text, DEFAULT_SEED).map(drop).map_err(|error| error.to_string())
+        } else if kinds.contains(&"topology") {
+            Topology::parse(&block.text).map(drop)
+        } else {
+            Err("say in a comment before it whether it is a profile, a plan or a topology".to_owned())
+        };
+        faults.extend(read.err().map(|problem| format!("{}: {problem}", block.place())));
+    }
+    assert!(faults.is_empty(), "\n  {}", faults.join("\n  "));
+}
+
+/// Code without what differs between a document, where lines may be long, and a program that rustfmt has
+/// formatted: comments, spaces, and commas before a closing parenthesis.
+fn bare(text: &str) -> String {
+    let code = text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code));
+    let bare: String = code.flat_map(|line| line.chars().filter(|c| !c.is_whitespace())).collect();
+    bare.replace(",)", ")").replace(",}", "}")
+}
+
+fn rust_sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn rust_of_documents_stands_in_what_is_compiled() {
+    let mut files = Vec::new();
+    for folder in ["verbs/tests", "verbs/examples", "verbs/perf/tests"] {
+        rust_sources(&root().join(folder), &mut files);
+    }
+    let compiled: Vec<String> = files.iter().map(|file| bare(&fs::read_to_string(file).unwrap())).collect();
+    let mut faults = Vec::new();
+    for block in blocks_in("rust") {
+        let wanted = bare(&block.text);
+        if !compiled.iter().any(|code| code.contains(&wanted)) {
+            faults.push(format!(
+                "{}: no test or example in verbs has these lines, one after the other: add them to \
+                 verbs/perf/tests/documents.rs",
+                block.place()
+            ));
+        }
+    }
+    assert!(faults.is_empty(), "\n  {}", faults.join("\n  "));
+}
+
+/// Words of a text that begin so.
+fn words<'a>(text: &'a str, beginnings: &'a [&str]) -> impl Iterator<Item = &'a str> {
+    let all = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    all.filter(move |word| beginnings.iter().any(|beginning| word.starts_with(beginning)))
+}
+
+/// Blocks of C that are no files of their page are fragments, many of them wrong on purpose; the whole
+/// programs are those of `tests/check`. Here: what they call exists.
+#[test]
+fn names_in_fragments_of_c_are_those_of_the_headers() {
+    let folder = Path::new("/usr/include");
+    let headers = ["infiniband/verbs.h", "infiniband/verbs_api.h", "rdma/rdma_cma.h"];
+    let mut known = BTreeSet::new();
+    let texts: Vec<String> =
+        headers.iter().filter_map(|header| fs::read_to_string(folder.join(header)).ok()).collect();
+    let beginnings = ["ibv_", "IBV_", "rdma_", "RDMA_"];
+    known.extend(texts.iter().flat_map(|text| words(text, &beginnings)));
+    if known.is_empty() {
+        let _ = writeln!(std::io::stderr(), "**** SKIPPED: apt-get install libibverbs-dev librdmacm-dev");
+        return;
+    }
+    let mut faults = Vec::new();
+    for block in blocks_in("c").iter().filter(|block| block.said("file").is_none()) {
+        let unknown = words(&block.text, &beginnings).filter(|word| !known.contains(word));
+        faults.extend(unknown.map(|word| format!("{}: the headers have no {word}", block.place())));
+    }
+    assert!(faults.is_empty(), "\n  {}", faults.join("\n  "));
+}
