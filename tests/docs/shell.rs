@@ -179,7 +179,10 @@ fn script(blocks: &[Block], folder: &Path, skipped: &mut Vec<String>) -> String 
     let mut script = PROLOGUE.to_owned();
     let folder = folder.display();
     let _ = writeln!(script, "cd {folder}/work\nexport PAGES={folder}");
-    let uses = |name: &str| blocks.iter().any(|block| block.text.contains(&format!("./{name}")));
+    let uses = |name: &str| {
+        let program = format!("./{name}");
+        blocks.iter().any(|block| block.text.contains(&program) || block.remark.contains(&program))
+    };
     for (name, messages) in ONE_PROCESS.iter().filter(|(name, _)| uses(name)) {
         let few = format!("sed 's/MESSAGES = 200/MESSAGES = {messages}/' ../{}", TUTORIAL.1);
         let _ = writeln!(script, "{few} | cc -x c -o {name} - -libverbs");
