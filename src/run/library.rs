@@ -30,17 +30,26 @@ const NAMES: [&str; 12] = [
     "libmana.so",
 ];
 
+/// libpumice.so, as it was found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Library {
+    pub(super) path: PathBuf,
+    /// Whether cargo built it where it is. Else it was installed, and `pumice run` changes nothing there: what
+    /// a package did not bring, it would not remove.
+    is_built: bool,
+}
+
 /// Looks for the object where it is installed or built with this program.
 ///
 /// # Errors
 /// It is in none of these places; the sentence lists them.
-pub(super) fn find() -> Result<PathBuf, String> {
+pub(super) fn find() -> Result<Library, String> {
     let own = std::env::current_exe().map_err(|error| format!("this program cannot find itself: {error}"))?;
     let beside = own.parent().unwrap_or(Path::new("/"));
     find_beside(beside)
 }
 
-fn find_beside(folder: &Path) -> Result<PathBuf, String> {
+fn find_beside(folder: &Path) -> Result<Library, String> {
     let above = folder.parent().unwrap_or(folder);
     let changed = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok();
     // `cargo build` puts it beside the program, `cargo test` only into deps: the newer one counts, the last
@@ -48,8 +57,11 @@ fn find_beside(folder: &Path) -> Result<PathBuf, String> {
     let built = [folder.join("deps").join(OBJECT), folder.join(OBJECT)];
     let newest = built.iter().filter(|path| path.is_file()).max_by_key(|path| changed(path));
     let installed = [above.join("lib/pumice").join(OBJECT), above.join("lib").join(OBJECT)];
-    if let Some(found) = newest.or_else(|| installed.iter().find(|path| path.is_file())) {
-        return Ok(found.clone());
+    if let Some(path) = newest {
+        return Ok(Library { path: path.clone(), is_built: true });
+    }
+    if let Some(path) = installed.iter().find(|path| path.is_file()) {
+        return Ok(Library { path: path.clone(), is_built: false });
     }
     Err(format!(
         "{OBJECT} is neither in {} nor in {}: build it with `cargo build --release --workspace`, or install \
@@ -60,20 +72,22 @@ fn find_beside(folder: &Path) -> Result<PathBuf, String> {
     ))
 }
 
-/// A folder in which the object has all its names: beside it where that can be written, else in this user's
-/// runtime folder.
+/// A folder in which the object has all its names: beside it where a package brings it or where cargo built
+/// the object, else in this user's runtime folder.
 ///
 /// # Errors
 /// Neither can be had.
-pub(super) fn links(object: &Path) -> Result<PathBuf, String> {
+pub(super) fn links(library: &Library) -> Result<PathBuf, String> {
+    let object = library.path.as_path();
     // The loader would read something else into these.
     let fit = |folder: &Path| !folder.as_os_str().as_bytes().iter().any(|b| matches!(b, b':' | b';' | b'$'));
     let beside = object.parent().map(|home| home.join(LINKS_FOLDER)).filter(|folder| fit(folder));
+    let target = Path::new("..").join(OBJECT);
     // Looked at before anything is written there: another user may have made it.
     if let Some(folder) = beside
-        && make(&folder, 0o755).is_ok()
+        && (!library.is_built || make(&folder, 0o755).is_ok())
         && is_as_safe(&folder, object)
-        && fill(&folder, &Path::new("..").join(OBJECT)).is_ok()
+        && (is_full(&folder, &target) || (library.is_built && fill(&folder, &target).is_ok()))
     {
         return Ok(folder);
     }
@@ -101,6 +115,11 @@ fn make(folder: &Path, mode: u32) -> io::Result<()> {
         _ => {}
     }
     if fs::symlink_metadata(folder)?.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
+}
+
+/// Whether the folder has all links.
+fn is_full(folder: &Path, target: &Path) -> bool {
+    NAMES.iter().all(|name| fs::read_link(folder.join(name)).is_ok_and(|found| found == target))
 }
 
 /// Makes the links as far as they are not there. Other processes may be doing the same.
@@ -179,11 +198,11 @@ mod tests {
         let bin = top.join("bin");
         fs::create_dir_all(bin.join("deps")).unwrap();
         assert!(find_beside(&bin).unwrap_err().contains("cargo build"));
-        for place in ["lib", "lib/pumice", "bin/deps"] {
+        for (place, is_built) in [("lib", false), ("lib/pumice", false), ("bin/deps", true)] {
             fs::create_dir_all(top.join(place)).unwrap();
-            let object = top.join(place).join(OBJECT);
-            fs::write(&object, "").unwrap();
-            assert_eq!(find_beside(&bin), Ok(object));
+            let path = top.join(place).join(OBJECT);
+            fs::write(&path, "").unwrap();
+            assert_eq!(find_beside(&bin), Ok(Library { path, is_built }));
         }
         fs::remove_dir_all(&top).unwrap();
     }
@@ -193,16 +212,37 @@ mod tests {
         let top = scratch("links");
         let object = top.join(OBJECT);
         fs::write(&object, "object").unwrap();
-        let folder = links(&object).unwrap();
+        let built = Library { path: object, is_built: true };
+        let folder = links(&built).unwrap();
         assert_eq!(folder, top.join(LINKS_FOLDER));
         for name in NAMES {
             assert_eq!(fs::read(folder.join(name)).unwrap(), b"object", "{name}");
         }
         fs::remove_file(folder.join(NAMES[0])).unwrap();
         symlink("/nowhere", folder.join(NAMES[0])).unwrap();
-        assert_eq!(links(&object).unwrap(), folder);
+        assert_eq!(links(&built).unwrap(), folder);
         assert_eq!(fs::read_link(folder.join(NAMES[0])).unwrap(), Path::new("..").join(OBJECT));
         assert_eq!(fs::read_dir(&folder).unwrap().count(), NAMES.len());
+        fs::remove_dir_all(&top).unwrap();
+    }
+
+    #[test]
+    fn where_a_package_is_installed_nothing_is_written() {
+        let top = scratch("installed");
+        let path = top.join(OBJECT);
+        fs::write(&path, "").unwrap();
+        let installed = Library { path, is_built: false };
+        let elsewhere = links(&installed).unwrap();
+        assert_ne!(elsewhere, top.join(LINKS_FOLDER));
+        assert_eq!(fs::read_dir(&top).unwrap().count(), 1, "the object alone");
+        // A package that brings the links: they are used.
+        fs::create_dir(top.join(LINKS_FOLDER)).unwrap();
+        assert_eq!(links(&installed).unwrap(), elsewhere);
+        for name in NAMES {
+            symlink(Path::new("..").join(OBJECT), top.join(LINKS_FOLDER).join(name)).unwrap();
+        }
+        assert_eq!(links(&installed).unwrap(), top.join(LINKS_FOLDER));
+        fs::remove_dir_all(&elsewhere).unwrap();
         fs::remove_dir_all(&top).unwrap();
     }
 
@@ -215,7 +255,7 @@ mod tests {
         assert!(is_as_safe(&top.join(LINKS_FOLDER), &object));
         fs::set_permissions(top.join(LINKS_FOLDER), Permissions::from_mode(0o777)).unwrap();
         assert!(!is_as_safe(&top.join(LINKS_FOLDER), &object));
-        let elsewhere = links(&object).unwrap();
+        let elsewhere = links(&Library { path: object, is_built: true }).unwrap();
         assert_ne!(elsewhere, top.join(LINKS_FOLDER));
         assert_eq!(fs::read_dir(top.join(LINKS_FOLDER)).unwrap().count(), 0, "nothing is written there");
         fs::remove_dir_all(&elsewhere).unwrap();

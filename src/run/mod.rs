@@ -74,13 +74,13 @@ fn prepare(options: &RunOptions) -> Result<(Command, Program, String), CommandEr
     for warning in program.warnings() {
         let _ = writeln!(std::io::stderr(), "pumice: {warning}");
     }
-    let object = library::find().map_err(CommandError::Failed)?;
-    let folder = library::links(&object).map_err(CommandError::Failed)?;
+    let library = library::find().map_err(CommandError::Failed)?;
+    let folder = library::links(&library).map_err(CommandError::Failed)?;
     let mut command = Command::new(&program.path);
     command.arg0(name).args(arguments).envs(set);
     command.env("LD_LIBRARY_PATH", library::search_path(&folder, std::env::var_os("LD_LIBRARY_PATH")));
     if !options.no_preload && program.takes_preloads() {
-        preload::prepare(options, &settings, &object, &mut command).map_err(CommandError::Failed)?;
+        preload::prepare(options, &settings, &library.path, &mut command).map_err(CommandError::Failed)?;
     }
     Ok((command, program, settings.tag_of(options.program.iter().cloned())))
 }
