@@ -80,6 +80,7 @@ package_deb() {
         'Auto-Built-Package: debug-symbols' \
         'Description: debug symbols for pumice'
     file=$out/pumice-dbgsym_${version}_$debian_arch.deb
-    dpkg-deb --root-owner-group -Zxz --build "$root" "$file" >/dev/null
+    # The files are compressed already.
+    dpkg-deb --root-owner-group -Zgzip -z1 --build "$root" "$file" >/dev/null
     made "$file" 0
 }

@@ -4,7 +4,7 @@
 # Fedora's own packages have it.
 # shellcheck shell=bash
 
-# rpm_built NAME FOLDER: FOLDER is the root of what is installed; the rest of the specification is standard input.
+# rpm_built NAME FOLDER COMPRESSION: FOLDER is the root of what is installed; the rest of the specification is standard input.
 rpm_built() {
     local top=$work/rpm-$1 file=$1-$version-1.$machine.rpm
     mkdir -p "$top"
@@ -20,7 +20,7 @@ rpm_built() {
         --define "staged $2" --define '_prefix /usr' --define 'debug_package %{nil}' --define '__os_install_post %{nil}' \
         --define '_build_id_links none' --define '_buildhost localhost' --define 'source_date_epoch_from_changelog 0' \
         --define 'use_source_date_epoch_as_buildtime 1' --define 'clamp_mtime_to_source_date_epoch 1' \
-        --define '_binary_payload w9.xzdio' --define '_source_filedigest_algorithm 8' --define '_binary_filedigest_algorithm 8' \
+        --define "_binary_payload $3" --define '_source_filedigest_algorithm 8' --define '_binary_filedigest_algorithm 8' \
         "$top/$1.spec" >"$top/log" 2>&1 || {
         cat "$top/log" >&2
         fail "rpmbuild has not made $file"
@@ -32,7 +32,7 @@ package_rpm() {
     need rpmbuild rpm
     copy_stage "$work/rpm-files/usr" links
     dated "$work/rpm-files"
-    rpm_built pumice "$work/rpm-files" <<'SPEC'
+    rpm_built pumice "$work/rpm-files" w9.xzdio <<'SPEC'
 Summary: RDMA network adapter that consists of software only
 Recommends: libibverbs-utils
 
@@ -58,7 +58,8 @@ SPEC
 
     debug_files "$work/rpm-debug/usr/lib/debug"
     dated "$work/rpm-debug"
-    rpm_built pumice-debuginfo "$work/rpm-debug" <<'SPEC'
+    # The files are compressed already.
+    rpm_built pumice-debuginfo "$work/rpm-debug" w1.gzdio <<'SPEC'
 Summary: Debug information for pumice
 AutoReq: no
 Requires: pumice = %{version}

@@ -2,7 +2,7 @@
 # them. Sourced by scripts/accept/packages.
 # shellcheck shell=bash
 
-rpm_package=$(echo "$work"/packages/pumice-[0-9]*.rpm)
+rpm_package=$(echo "$packages"/pumice-[0-9]*.rpm)
 rpm -qp --requires "$rpm_package" >"$logs/rpm-requires" 2>&1
 if grep -vxE '(libc|libm|libgcc_s|ld-linux-[a-z0-9-]+)\.so\.[0-9]+(\(.*\))?|rpmlib\(.*|rtld\(GNU_HASH\)' "$logs/rpm-requires" >"$logs/rpm-other"; then
     fail 'rpm: it needs other packages than the C library and libgcc' "$logs/rpm-other"
