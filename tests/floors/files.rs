@@ -33,9 +33,9 @@ const TOP: [&str; 20] = [
     "verbs",
 ];
 /// Kinds of text by the ends of their names.
-const TEXTS: [&str; 17] = [
+const TEXTS: [&str; 18] = [
     "rs", "toml", "md", "txt", "c", "h", "sh", "py", "awk", "tsv", "supp", "lock", "svg", "html", "css",
-    "js", "json",
+    "js", "json", "typed",
 ];
 /// Folders with files without such an end: programs that the shell runs, seeds of the fuzzer.
 const WITHOUT_END: [&str; 3] = ["scripts", ".ci", "fuzz/seeds"];

@@ -50,8 +50,6 @@ def _places() -> Iterator[Path]:
     for file in files:
         if file.name == _NAME and file.parent.name in ("bin", "scripts"):
             yield Path(str(file.locate())).resolve()
-    # `pip install --target FOLDER` moves the files after it has made that list.
-    yield Path(__file__).resolve().parent.parent / "bin" / _NAME
     yield Path(sysconfig.get_path("scripts")) / _NAME
 
 
