@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::explain::ExplainOptions;
 use crate::fault::FaultOptions;
@@ -14,10 +15,12 @@ use crate::stat::StatOptions;
 use crate::sweep::SweepOptions;
 use crate::top::TopOptions;
 use crate::trace::TraceOptions;
+use crate::version;
 
 /// A software RDMA device in user space that speaks RoCEv2.
 #[derive(Debug, Parser)]
-#[command(name = "pumice", version, about, arg_required_else_help = true)]
+#[command(name = "pumice", version = version::SHORT, long_version = version::LONG, about)]
+#[command(arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -35,6 +38,10 @@ pub(crate) enum Command {
     ///
     /// It prints each finding on standard error when it finds it, with call stacks, and a summary at exit.
     Check(Box<RunOptions>),
+    /// Print the completions of a shell
+    ///
+    /// For bash: pumice completions bash > ~/.local/share/bash-completion/completions/pumice
+    Completions(CompletionsOptions),
     /// Look for what keeps the device from working here, and say what to do about it
     ///
     /// The exit code is 1 if a problem keeps the device from working.
@@ -50,6 +57,8 @@ pub(crate) enum Command {
     Fault(FaultOptions),
     /// Check fault plans, list kinds of faults and ready plans, check and compare reports of faults
     Faults(FaultsOptions),
+    /// Print the manual page, or write those of all commands into a folder
+    Man(ManOptions),
     /// Measure bandwidth, message rate and latency, and check every byte on the way
     ///
     /// "perf loop" runs both ends on this machine and compares them with plain UDP and plain memory. "perf
@@ -120,7 +129,23 @@ pub(crate) struct CaptureOptions {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct CompletionsOptions {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManOptions {
+    /// Write a page for each command into this folder, which is made if it is not there
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ReplayOptions {
+    /// Print one JSON object instead of text: the last line, behind what the program prints
+    #[arg(long)]
+    pub(crate) json: bool,
     /// The folder that "pumice run --record" has written
     pub(crate) folder: PathBuf,
     #[command(flatten)]
@@ -148,6 +173,36 @@ mod tests {
     #[test]
     fn the_grammar_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// Commands without `--json`, and why.
+    const WITHOUT_JSON: [(&str, &str); 9] = [
+        ("pumice check", "becomes the program; --check-report FILE --check-format json"),
+        ("pumice completions", "a script"),
+        ("pumice man", "pages"),
+        ("pumice perf server", "clients print"),
+        ("pumice perf __end", "JSON always"),
+        ("pumice run", "becomes the program"),
+        ("pumice top", "a screen; pumice stat --watch --json"),
+        ("pumice trace to-perfetto", "a file"),
+        ("pumice trace view", "a file"),
+    ];
+
+    #[test]
+    fn every_command_that_prints_data_prints_json_if_asked() {
+        fn walk(name: &str, command: &clap::Command, missing: &mut Vec<String>) {
+            let has = |option: &str| command.get_arguments().any(|one| one.get_long() == Some(option));
+            if command.get_subcommands().next().is_none() && !has("json") {
+                missing.push(name.to_owned());
+            }
+            for below in command.get_subcommands() {
+                walk(&format!("{name} {}", below.get_name()), below, missing);
+            }
+        }
+        let mut missing = Vec::new();
+        walk("pumice", &Cli::command(), &mut missing);
+        missing.retain(|name| !WITHOUT_JSON.iter().any(|(known, _)| known == name));
+        assert_eq!(missing, Vec::<String>::new());
     }
 
     #[test]

@@ -15,11 +15,13 @@ mod reference;
 mod replay;
 mod run;
 mod same_host;
+mod shell;
 mod sim;
 mod stat;
 mod sweep;
 mod top;
 mod trace;
+mod version;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -33,9 +35,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut out = BufWriter::new(io::stdout().lock());
     match run(cli.command, &mut out) {
-        Ok(Outcome::Good) => ExitCode::SUCCESS,
-        Ok(Outcome::Bad) => ExitCode::FAILURE,
-        Err(error) if error.reader_left() => ExitCode::SUCCESS,
+        Ok(outcome) => outcome.exit_code(),
+        Err(error) if error.reader_left() => Outcome::Good.exit_code(),
         Err(error) => {
             // What was found out before the failure is shown first; if even that cannot be written,
             // the message on stderr is all there is.
@@ -51,10 +52,12 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Devices(options) => devices::run(&options, out),
         Command::Capture(options) => capture::run(&options, out),
         Command::Check(options) => check::check(*options),
+        Command::Completions(options) => shell::completions(&options, out),
         Command::Doctor(options) => doctor::run(&options, out),
         Command::Explain(options) => explain::run(&options, out),
         Command::Fault(options) => fault::run(&options, out),
         Command::Faults(options) => faults::run(&options, out),
+        Command::Man(options) => shell::man(&options, out),
         Command::Perf(options) => perf::run(&options, out),
         Command::Reference(options) => reference::run(&options, out),
         Command::Replay(options) => replay::run(*options, out),

@@ -4,13 +4,36 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+/// The command did its work, and all is well.
+pub(crate) const GOOD: u8 = 0;
+/// The command found something bad, or could not do its work.
+pub(crate) const BAD: u8 = 1;
+/// The command line is wrong.
+pub(crate) const USAGE: u8 = 2;
+/// There is a program, but it cannot be executed; as shells say it.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// There is no such program; as shells say it.
+pub(crate) const NO_PROGRAM: u8 = 127;
+/// A signal ended the program of a command that waits for it: its number is added; as shells say it.
+pub(crate) const SIGNAL: u8 = 128;
+
 /// What a command found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Exit code 0.
+    /// All is well.
     Good,
-    /// The command did its work and found something bad, which it has reported: exit code 1.
+    /// The command did its work and found something bad, which it has reported.
     Bad,
+}
+
+impl Outcome {
+    /// How the process ends.
+    pub(crate) fn exit_code(self) -> ExitCode {
+        match self {
+            Outcome::Good => GOOD.into(),
+            Outcome::Bad => BAD.into(),
+        }
+    }
 }
 
 /// Why a command could not do its work: one sentence for stderr, and an exit code.
@@ -18,13 +41,13 @@ pub(crate) enum Outcome {
 pub(crate) enum CommandError {
     /// Writing the result failed.
     Output(io::Error),
-    /// The command line has the right words with wrong values: exit code 2, as for wrong words.
+    /// The command line has the right words with wrong values: the exit code is that of wrong words.
     Usage(String),
     /// A program cannot be run; the exit code is the one that shells give.
     Program {
         /// Names the program and what is wrong with it.
         sentence: String,
-        /// 127: there is none. 126: it cannot be executed.
+        /// [`NO_PROGRAM`], [`NOT_EXECUTABLE`], or what the program ended with.
         exit_code: u8,
     },
     /// Anything else; the sentence names the wrong thing and the remedy.
@@ -38,9 +61,9 @@ impl CommandError {
     /// How the process ends.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            CommandError::Output(_) | CommandError::Failed(_) => ExitCode::FAILURE,
-            CommandError::Usage(_) => ExitCode::from(2),
-            CommandError::Program { exit_code, .. } => ExitCode::from(*exit_code),
+            CommandError::Output(_) | CommandError::Failed(_) => BAD.into(),
+            CommandError::Usage(_) => USAGE.into(),
+            CommandError::Program { exit_code, .. } => (*exit_code).into(),
         }
     }
 
@@ -70,5 +93,57 @@ impl From<io::Error> for CommandError {
 impl From<serde_json::Error> for CommandError {
     fn from(error: serde_json::Error) -> CommandError {
         CommandError::Output(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    const DOCUMENT: &str = include_str!("../docs/exit-codes.md");
+
+    /// Cells of the rows of the table below a heading.
+    fn rows(heading: &str) -> Vec<Vec<&'static str>> {
+        let (_, rest) = DOCUMENT.split_once(&format!("\n## {heading}\n")).expect("the heading is there");
+        let lines = rest.lines().take_while(|line| !line.starts_with("## "));
+        let rows = lines.filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+        rows.skip(1).map(|row| row.split(" | ").collect()).collect()
+    }
+
+    #[test]
+    fn the_table_has_the_codes_of_the_program() {
+        let codes: Vec<&str> = rows("Codes").iter().map(|row| row[0]).collect();
+        let numbers = [GOOD, BAD, USAGE, NOT_EXECUTABLE, NO_PROGRAM].map(|code| code.to_string());
+        let signal = format!("{SIGNAL} + N");
+        let known: Vec<&str> = numbers.iter().map(String::as_str).chain([signal.as_str()]).collect();
+        assert_eq!(codes, known);
+    }
+
+    #[test]
+    fn the_errors_have_the_codes_of_the_table() {
+        let refused = |error: CommandError| format!("{:?}", error.exit_code());
+        let code = |code: u8| format!("{:?}", ExitCode::from(code));
+        assert_eq!(refused(CommandError::Failed(String::new())), code(BAD));
+        assert_eq!(refused(CommandError::Output(io::ErrorKind::StorageFull.into())), code(BAD));
+        assert_eq!(refused(CommandError::Usage(String::new())), code(USAGE));
+        let sentence = String::new();
+        assert_eq!(refused(CommandError::Program { sentence, exit_code: NO_PROGRAM }), code(NO_PROGRAM));
+        assert_eq!(format!("{:?}", Outcome::Bad.exit_code()), code(BAD));
+        // What clap refuses before a command runs.
+        let wrong = Cli::command().try_get_matches_from(["pumice", "nothing"]).expect_err("no command");
+        assert_eq!(wrong.exit_code(), i32::from(USAGE));
+    }
+
+    #[test]
+    fn every_command_says_when_it_finds_something_bad() {
+        let told: Vec<String> = rows("Code 1").iter().map(|row| row[0].replace('`', "")).collect();
+        let mut commands: Vec<String> = Vec::new();
+        for command in Cli::command().get_subcommands() {
+            commands.push(format!("pumice {}", command.get_name()));
+        }
+        assert_eq!(told, commands);
     }
 }

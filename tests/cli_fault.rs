@@ -88,6 +88,14 @@ fn of_several_processes_one_has_to_be_named() {
         |tag: &str| place.rules(&["--tag", tag]).iter().map(|rule| rule["applied"] == 1).collect::<Vec<_>>();
     assert_eq!((count("one"), count("other")), (vec![true; 2], vec![true; 2]));
 
+    let (code, out, _) = place.fault(&["pause", "x", "--all", "--json"]);
+    assert_eq!(code, Some(1), "{out}");
+    let changes: Vec<Value> = serde_json::from_str(&out).expect("JSON");
+    let of = |tag: &str| changes.iter().find(|change| change["tag"] == tag).expect("it was asked");
+    assert_eq!((&of("one")["done"], &of("other")["done"]), (&false.into(), &true.into()), "{out}");
+    assert_eq!(of("other")["changed"], serde_json::json!(["x"]));
+    assert!(of("one")["refused"].as_str().is_some_and(|why| why.contains("no rule \"x\"")), "{out}");
+
     let (code, out, _) = place.fault(&["clear", "x", "--all"]);
     assert_eq!(code, Some(1), "{out}");
     assert!(out.contains("tag one: refused: there is no rule \"x\": it has drop, y\n"), "{out}");

@@ -106,6 +106,10 @@ fn a_rule_that_never_applied_is_found() {
     let second = Scratch::new("second.jsonl", &packet.replace("\"one\"", "\"two\""));
     let (code, ..) = texts(&pumice(&["faults", "assert", killed.path(), second.path()]));
     assert_eq!(code, Some(0));
+    let (code, out, _) = texts(&pumice(&["faults", "assert", "--json", killed.path()]));
+    let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(found, serde_json::json!({ "all_applied": false, "rules": { "one": 1, "two": 0 } }));
+    assert_eq!(code, Some(1));
     let empty = Scratch::new("empty.jsonl", "");
     assert_eq!(pumice(&["faults", "assert", empty.path()]).status.code(), Some(1));
 }
@@ -138,6 +142,13 @@ fn reports_of_two_runs_are_compared() {
     let (code, out, _) = texts(&pumice(&["faults", "compare", one.path(), again.path(), defect.path()]));
     assert_eq!(code, Some(1), "{out}");
     assert!(out.contains("another fate, in ") && !out.contains("another message"), "{out}");
+    let reports = [one.path(), again.path(), other.path(), defect.path()];
+    let (code, out, _) = texts(&pumice(&[&["faults", "compare", "--json"][..], &reports].concat()));
+    assert_eq!(code, Some(1), "{out}");
+    let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((&found["first"], &found["reports"][0]["same"]), (&one.path().into(), &true.into()));
+    let kind = |report: usize| &found["reports"][report]["differences"][0]["kind"];
+    assert_eq!((kind(0), kind(1), kind(2)), (&serde_json::Value::Null, &"message".into(), &"fate".into()));
     let (code, _, said) = texts(&pumice(&["faults", "compare", one.path(), "/nowhere.jsonl"]));
     assert_eq!(code, Some(2), "{said}");
 }

@@ -78,6 +78,10 @@ fn datagrams_and_messages_of_the_connection_manager_are_lost_again() {
         text.lines().find(|line| line.ends_with("recorded things happened again")).expect("a result");
     let numbers: Vec<usize> = result.split(' ').filter_map(|word| word.parse().ok()).collect();
     assert!(numbers[0] == numbers[1] && numbers[0] >= 4, "{text}");
+    let last = said(&run(&["replay", "--json", name])).lines().last().unwrap_or_default().to_owned();
+    let found: serde_json::Value = serde_json::from_str(&last).expect("the last line is JSON");
+    assert_eq!(found["recorded"], numbers[1], "{found}");
+    assert!(found["missing"].is_array() && found["departed"].is_boolean(), "{found}");
     let replays = fs::read_dir(&folder).expect("a record").map(|entry| entry.expect("a file").path());
     let replay = replays.into_iter().find(|path| path.is_dir()).expect("a replay");
     let network = lost(&only(&replay, "faults"));

@@ -231,6 +231,13 @@ fn a_process_that_is_killed_leaves_its_records() {
     let text = out(&output);
     assert!(output.status.success() || err(&output).contains("inside of a record"), "{output:?}");
     assert!(text.contains("ended suddenly") && text.matches("Polled").count() > 1000, "{}", text.len());
+    let output = trace(&["list", "--json", &path]);
+    let lines = out(&output);
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+    assert_eq!((&lines[0]["record"], &lines[0]["is_ended"]), (&"Header".into(), &false.into()));
+    assert!(lines[1..].iter().all(|line| line["at_ns"].is_u64() && line["record"].is_string()));
+    assert_eq!(lines.len() - 1, text.lines().filter(|line| line.contains(" ns  ")).count());
     let output = trace(&["why", &path]);
     assert!(output.status.success() && out(&output).contains("send requests"), "{output:?}");
     fs::remove_dir_all(&folder).expect("a folder of ours");

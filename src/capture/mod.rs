@@ -12,10 +12,11 @@ mod record;
 mod totals;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal as _, Read, Write};
 use std::path::PathBuf;
 
 use crate::cli::CaptureOptions;
+use crate::observe::Watched;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
 use decode::{Decoded, decode};
@@ -34,7 +35,13 @@ pub(crate) fn run(options: &CaptureOptions, out: &mut dyn Write) -> CommandResul
     } else {
         let file = File::open(&options.file)
             .map_err(|error| CommandError::Failed(format!("{name} cannot be opened: {error}")))?;
-        Box::new(file)
+        let length = file.metadata().map_or(0, |about| about.len());
+        // A bar between lines on the same terminal would only be in their way.
+        if options.summary || !io::stdout().is_terminal() {
+            Box::new(Watched::new(file, length, &name.to_string()))
+        } else {
+            Box::new(file)
+        }
     };
     list(&name.to_string(), input, options, out)
 }

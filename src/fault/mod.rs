@@ -20,17 +20,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Runs the command.
 pub(crate) fn run(options: &FaultOptions, out: &mut dyn Write) -> CommandResult {
     let mut named = None;
-    let (wanted, target) = match &options.action {
+    let (wanted, target, json) = match &options.action {
         Action::List { json, target } => return list(target, *json, out),
-        Action::Add { rule, target } => {
+        Action::Add { rule, json, target } => {
             let plan = FaultPlan::new().with_line(rule);
             let plan = plan.map_err(|error| CommandError::Usage(format!("{rule}: {error}")))?;
             named = plan.rules().first().and_then(|rule| rule.device.clone());
-            (LiveOrder::Add { line: rule.clone() }, target)
+            (LiveOrder::Add { line: rule.clone() }, target, *json)
         }
-        Action::Pause { name, target } => (LiveOrder::Pause { rule: name.clone() }, target),
-        Action::Resume { name, target } => (LiveOrder::Resume { rule: name.clone() }, target),
-        Action::Clear { name, target } => (LiveOrder::Clear { rule: name.clone() }, target),
+        Action::Pause { name, json, target } => (LiveOrder::Pause { rule: name.clone() }, target, *json),
+        Action::Resume { name, json, target } => (LiveOrder::Resume { rule: name.clone() }, target, *json),
+        Action::Clear { name, json, target } => (LiveOrder::Clear { rule: name.clone() }, target, *json),
     };
     let found = found(target, named.as_deref())?;
     if found.len() > 1 && !target.selects() {
@@ -38,13 +38,15 @@ pub(crate) fn run(options: &FaultOptions, out: &mut dyn Write) -> CommandResult 
     }
     let chosen: Vec<Sharer> = found.iter().map(|obeyed| obeyed.sharer).collect();
     let obeyed = give(target, &wanted, &|sharer| chosen.contains(sharer))?;
-    let mut outcome = Outcome::Good;
-    for one in &obeyed {
-        if !table::change(one, &wanted, out).map_err(CommandError::Output)? {
-            outcome = Outcome::Bad;
+    if json {
+        table::changes_json(&obeyed, out)?;
+    } else {
+        for one in &obeyed {
+            table::change(one, &wanted, out)?;
         }
     }
-    Ok(outcome)
+    let all_did = obeyed.iter().all(table::did);
+    Ok(if all_did { Outcome::Good } else { Outcome::Bad })
 }
 
 fn list(target: &Target, json: bool, out: &mut dyn Write) -> CommandResult {

@@ -18,6 +18,9 @@ pub(super) enum Action {
     Add {
         /// The rule in one line, as after --fault: 'drop chance=2% opcode=send'
         rule: String,
+        /// Print one JSON array instead of text
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -33,6 +36,9 @@ pub(super) enum Action {
     Pause {
         /// The name of the rule
         name: Option<String>,
+        /// Print one JSON array instead of text
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -40,6 +46,9 @@ pub(super) enum Action {
     Resume {
         /// The name of the rule
         name: Option<String>,
+        /// Print one JSON array instead of text
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -47,6 +56,9 @@ pub(super) enum Action {
     Clear {
         /// The name of the rule
         name: Option<String>,
+        /// Print one JSON array instead of text
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         target: Target,
     },

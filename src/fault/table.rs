@@ -48,16 +48,19 @@ pub(super) fn print(found: &[Obeyed], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What came of an order; false if the process did not do it.
-pub(super) fn change(obeyed: &Obeyed, wanted: &LiveOrder, out: &mut dyn Write) -> io::Result<bool> {
+/// Whether the process did what it was told.
+pub(super) fn did(obeyed: &Obeyed) -> bool {
+    obeyed.answer.as_ref().is_some_and(|answer| answer.refused.is_none())
+}
+
+/// What came of an order.
+pub(super) fn change(obeyed: &Obeyed, wanted: &LiveOrder, out: &mut dyn Write) -> io::Result<()> {
     let title = title(obeyed);
     let Some(answer) = &obeyed.answer else {
-        writeln!(out, "{title} {SILENT}")?;
-        return Ok(false);
+        return writeln!(out, "{title} {SILENT}");
     };
     if let Some(why) = &answer.refused {
-        writeln!(out, "{title}: refused: {}", plain(why))?;
-        return Ok(false);
+        return writeln!(out, "{title}: refused: {}", plain(why));
     }
     let what = match wanted {
         LiveOrder::List => "has",
@@ -68,11 +71,39 @@ pub(super) fn change(obeyed: &Obeyed, wanted: &LiveOrder, out: &mut dyn Write) -
     };
     let names: Vec<String> = answer.changed.iter().map(|name| plain(name)).collect();
     let names = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-    writeln!(out, "{title}: {what} {names}")?;
-    Ok(true)
+    writeln!(out, "{title}: {what} {names}")
 }
 
-/// The same as a JSON array.
+/// What came of an order at each process, as a JSON array.
+pub(super) fn changes_json(obeyed: &[Obeyed], out: &mut dyn Write) -> Result<(), CommandError> {
+    #[derive(Serialize)]
+    struct Changed<'a> {
+        pid: u32,
+        program: Option<String>,
+        /// Null: it did not answer.
+        tag: Option<&'a str>,
+        done: bool,
+        refused: Option<&'a str>,
+        /// Names of rules.
+        changed: &'a [String],
+    }
+    let all: Vec<Changed<'_>> = obeyed
+        .iter()
+        .map(|one| Changed {
+            pid: one.sharer.pid,
+            program: program(one.sharer.pid),
+            tag: one.answer.as_ref().map(|answer| answer.tag.as_str()),
+            done: did(one),
+            refused: one.answer.as_ref().and_then(|answer| answer.refused.as_deref()),
+            changed: one.answer.as_ref().map_or(&[], |answer| &answer.changed),
+        })
+        .collect();
+    serde_json::to_writer_pretty(&mut *out, &all)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// The rules of processes as a JSON array.
 pub(super) fn json(found: &[Obeyed], out: &mut dyn Write) -> Result<(), CommandError> {
     #[derive(Serialize)]
     struct Process<'a> {

@@ -4,32 +4,59 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use pumice_device::faults::{Comparison, Difference, compare};
+use serde::Serialize;
 
+use super::json;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
 /// Differences of each report that are printed.
 const SHOWN: usize = 20;
 
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Compare<'a> {
+    first: &'a Path,
+    reports: Vec<Compared<'a>>,
+}
+
+#[derive(Serialize)]
+struct Compared<'a> {
+    report: &'a Path,
+    same: bool,
+    /// Both reports say which messages there were.
+    has_notes: bool,
+    differences: &'a [Difference],
+}
+
 /// Compares reports, each a file and what is in it, with the first one.
-pub(super) fn run(reports: &[(&PathBuf, String)], out: &mut dyn Write) -> CommandResult {
+pub(super) fn run(reports: &[(&PathBuf, String)], as_json: bool, out: &mut dyn Write) -> CommandResult {
     let [(first, text), others @ ..] = reports else { return Ok(Outcome::Good) };
-    let (mut outcome, mut same) = (Outcome::Good, 0);
+    let (mut outcome, mut all) = (Outcome::Good, Vec::new());
     for (other, other_text) in others {
         let compared = compare(text, other_text).map_err(|(which, error)| {
             let file = if which == 0 { first } else { other };
             CommandError::Usage(format!("{}: {error}", file.display()))
         })?;
-        if compared.is_same {
-            same += 1;
-            continue;
-        }
         if compared.differences.iter().any(|one| matches!(one, Difference::Fate { .. })) {
             outcome = Outcome::Bad;
         }
-        tell(first, other, &compared, out).map_err(CommandError::Output)?;
+        all.push((other, compared));
     }
-    if same == others.len() {
-        writeln!(out, "same").map_err(CommandError::Output)?;
+    if as_json {
+        let reports = all.iter().map(|(other, compared)| Compared {
+            report: other,
+            same: compared.is_same,
+            has_notes: compared.has_notes,
+            differences: &compared.differences,
+        });
+        json::write(&Compare { first, reports: reports.collect() }, out)?;
+        return Ok(outcome);
+    }
+    for (other, compared) in all.iter().filter(|(_, compared)| !compared.is_same) {
+        tell(first, other, compared, out)?;
+    }
+    if all.iter().all(|(_, compared)| compared.is_same) {
+        writeln!(out, "same")?;
     }
     Ok(outcome)
 }

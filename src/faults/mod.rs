@@ -1,6 +1,7 @@
 //! `pumice faults`: fault plans checked, kinds of faults listed, reports judged.
 
 mod compare;
+mod json;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,6 +13,7 @@ use pumice_device::faults::{
     CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, FaultPlan, KINDS, READY, ReadyPlan,
     SELECTOR, WHEN, summaries,
 };
+use pumice_device::ground::similar::suggestion;
 use pumice_device::settings::DEFAULT_SEED;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
@@ -29,13 +31,23 @@ enum Action {
     Check {
         /// The plan: a TOML file, or a report of faults
         file: PathBuf,
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
     },
     /// List every kind of fault with its fields, an example, and what it imitates
-    List,
+    List {
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
     /// List the plans that are ready to use as --faults NAME, or print one of them
     Plans {
         /// The plan to print: a beginning for one of your own
         name: Option<String>,
+        /// Print one JSON array instead of text, or one object of one plan
+        #[arg(long)]
+        json: bool,
     },
     /// Look whether every rule has applied to something, in one of these reports
     ///
@@ -44,6 +56,9 @@ enum Action {
         /// Reports that --fault-report has written
         #[arg(required = true)]
         reports: Vec<PathBuf>,
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
     },
     /// Compare reports of several runs with the first one: same, or which message differed
     ///
@@ -53,20 +68,25 @@ enum Action {
         /// Reports that --fault-report has written; of several processes, one file for each run
         #[arg(required = true, num_args = 2..)]
         reports: Vec<PathBuf>,
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
     },
 }
 
 /// Runs the command.
 pub(crate) fn run(options: &FaultsOptions, out: &mut dyn Write) -> CommandResult {
     match &options.action {
-        Action::Check { file } => check(file, out),
-        Action::List => list(out),
-        Action::Plans { name: None } => plans(out),
-        Action::Plans { name: Some(name) } => plan(name, out),
-        Action::Assert { reports } => assert(reports, out),
-        Action::Compare { reports } => {
+        Action::Check { file, json } => check(file, *json, out),
+        Action::List { json: true } => json::kinds(out),
+        Action::List { json: false } => list(out),
+        Action::Plans { name: None, json: true } => json::plans(out),
+        Action::Plans { name: None, json: false } => plans(out),
+        Action::Plans { name: Some(name), json } => plan(name, *json, out),
+        Action::Assert { reports, json } => assert(reports, *json, out),
+        Action::Compare { reports, json } => {
             let texts = reports.iter().map(|file| Ok((file, read(file)?)));
-            compare::run(&texts.collect::<Result<Vec<_>, CommandError>>()?, out)
+            compare::run(&texts.collect::<Result<Vec<_>, CommandError>>()?, *json, out)
         }
     }
 }
@@ -77,9 +97,12 @@ fn read(file: &Path) -> Result<String, CommandError> {
     })
 }
 
-fn check(file: &Path, out: &mut dyn Write) -> CommandResult {
+fn check(file: &Path, json: bool, out: &mut dyn Write) -> CommandResult {
     let plan = FaultPlan::parse(&read(file)?, DEFAULT_SEED)
         .map_err(|error| CommandError::Usage(format!("{}: {error}", file.display())))?;
+    if json {
+        return json::checked(&plan, out);
+    }
     let write = |out: &mut dyn Write| -> std::io::Result<()> {
         writeln!(out, "seed {}, {} rules", plan.seed(), plan.rules().len())?;
         plan.rules().iter().try_for_each(|rule| writeln!(out, "  {}", rule.name))
@@ -122,15 +145,19 @@ fn plans(out: &mut dyn Write) -> CommandResult {
     Ok(Outcome::Good)
 }
 
-fn plan(name: &str, out: &mut dyn Write) -> CommandResult {
+fn plan(name: &str, json: bool, out: &mut dyn Write) -> CommandResult {
     let plan = ReadyPlan::named(name).ok_or_else(|| {
-        CommandError::Usage(format!("{name} is no ready plan: \"pumice faults plans\" lists them"))
+        let meant = suggestion(name, READY.iter().map(|plan| plan.name));
+        CommandError::Usage(format!("{name} is no ready plan: \"pumice faults plans\" lists them{meant}"))
     })?;
+    if json {
+        return json::plan(plan, out);
+    }
     out.write_all(plan.text.as_bytes()).map_err(CommandError::Output)?;
     Ok(Outcome::Good)
 }
 
-fn assert(reports: &[PathBuf], out: &mut dyn Write) -> CommandResult {
+fn assert(reports: &[PathBuf], json: bool, out: &mut dyn Write) -> CommandResult {
     let mut all = BTreeMap::<String, u64>::new();
     for file in reports {
         let summaries = summaries(&read(file)?)
@@ -143,11 +170,11 @@ fn assert(reports: &[PathBuf], out: &mut dyn Write) -> CommandResult {
         let names = reports.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
         return Err(CommandError::Failed(format!("{names}: there is no rule in it, so nothing was tested")));
     }
-    let mut outcome = Outcome::Good;
-    for (rule, applied) in &all {
-        if *applied == 0 {
-            outcome = Outcome::Bad;
-        }
+    if json {
+        json::applied(&all, out)?;
+    }
+    let outcome = if all.values().all(|applied| *applied > 0) { Outcome::Good } else { Outcome::Bad };
+    for (rule, applied) in all.iter().filter(|_| !json) {
         writeln!(out, "{applied:>8}  {rule}{}", if *applied == 0 { "  never applied" } else { "" })
             .map_err(CommandError::Output)?;
     }

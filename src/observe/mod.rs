@@ -1,6 +1,7 @@
 //! What the running processes of this user do: a look at all of them, and what changed between two looks.
 
 mod interrupt;
+mod progress;
 mod rates;
 mod words;
 
@@ -12,6 +13,7 @@ use pumice_device::inspect::Collected;
 use pumice_device::share::{Inspected, Report, inspect, reports};
 
 pub(crate) use interrupt::Interrupt;
+pub(crate) use progress::{Progress, Watched};
 pub(crate) use rates::{ProcessRates, QpRates, rates};
 pub(crate) use words::{plain, program, quantity, round_trip};
 

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use pumice_device::faults::FaultPlan;
 use pumice_device::settings::DEFAULT_SEED;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::capture::plan::{Captured, on_the_way};
@@ -51,9 +52,15 @@ pub(crate) fn run(mut options: ReplayOptions, out: &mut dyn Write) -> CommandRes
     let code = run_beside(&options.run)?;
     let replayed = record::read(&folder).map_err(CommandError::Failed)?;
     let tags: BTreeSet<String> = replayed.iter().map(|process| process.tag.clone()).collect();
-    let departed = compare(&recorded, &evidence(&replayed)?, &tags, out)?;
+    let found = Comparison::of(&recorded, &evidence(&replayed)?, &tags);
+    if options.json {
+        serde_json::to_writer(&mut *out, &found)?;
+        writeln!(out)?;
+    } else {
+        found.print(out)?;
+    }
     match code {
-        0 if departed => Ok(Outcome::Bad),
+        0 if found.departed => Ok(Outcome::Bad),
         0 => Ok(Outcome::Good),
         exit_code => {
             let sentence = format!("the program ended with {exit_code}");
@@ -100,22 +107,41 @@ fn is_late(line: &str) -> bool {
     value["rule"] == NETWORK && value["delay_ns"].is_u64()
 }
 
-/// Says where the replay did something else; true if it did.
-fn compare(
-    recorded: &[String],
-    replayed: &[String],
-    tags: &BTreeSet<String>,
-    out: &mut dyn Write,
-) -> Result<bool, CommandError> {
-    let (before, now) = (happened(recorded, tags), happened(replayed, tags));
-    let missing: Vec<&String> = before.difference(&now).collect();
-    // How long packets take differs in each run, and is no departure.
-    let (late, new): (Vec<&String>, Vec<&String>) = now.difference(&before).partition(|line| is_late(line));
-    let write = |out: &mut dyn Write| -> std::io::Result<()> {
-        let same = before.intersection(&now).count();
-        writeln!(out, "{same} of {} recorded things happened again", before.len())?;
-        for (lines, what) in [(&missing, "did not happen: the program did not come there"), (&new, "is new")]
-        {
+/// What happened again, and where the replay did something else.
+#[derive(Debug, Serialize)]
+struct Comparison {
+    recorded: usize,
+    happened_again: usize,
+    /// Something recorded did not happen, or something new did.
+    departed: bool,
+    /// Lines of reports.
+    missing: Vec<String>,
+    new: Vec<String>,
+    /// How long packets take differs in each run, and is no departure.
+    late: usize,
+}
+
+impl Comparison {
+    fn of(recorded: &[String], replayed: &[String], tags: &BTreeSet<String>) -> Comparison {
+        let (before, now) = (happened(recorded, tags), happened(replayed, tags));
+        let missing: Vec<String> = before.difference(&now).cloned().collect();
+        let (late, new): (Vec<String>, Vec<String>) =
+            now.difference(&before).cloned().partition(|line| is_late(line));
+        Comparison {
+            recorded: before.len(),
+            happened_again: before.intersection(&now).count(),
+            departed: !missing.is_empty() || !new.is_empty(),
+            missing,
+            new,
+            late: late.len(),
+        }
+    }
+
+    fn print(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        writeln!(out, "{} of {} recorded things happened again", self.happened_again, self.recorded)?;
+        let parts =
+            [(&self.missing, "did not happen: the program did not come there"), (&self.new, "is new")];
+        for (lines, what) in parts {
             for line in lines.iter().take(TOLD) {
                 writeln!(out, "  {what}: {line}")?;
             }
@@ -123,11 +149,9 @@ fn compare(
                 writeln!(out, "  {what}: and {} more", lines.len() - TOLD)?;
             }
         }
-        if !late.is_empty() {
-            writeln!(out, "{} more packets were late", late.len())?;
+        if self.late > 0 {
+            writeln!(out, "{} more packets were late", self.late)?;
         }
         Ok(())
-    };
-    write(out).map_err(CommandError::Output)?;
-    Ok(!missing.is_empty() || !new.is_empty())
+    }
 }

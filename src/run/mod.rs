@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 pub(crate) use options::RunOptions;
 
-use crate::outcome::{CommandError, CommandResult};
+use crate::outcome::{BAD, CommandError, CommandResult, SIGNAL};
 use program::Program;
 
 /// Runs the command. Returns only when the program could not be started.
@@ -44,8 +44,9 @@ pub(crate) fn run_beside_with(options: &RunOptions, more: &[(&str, &Path)]) -> R
     note(options, &tag, child.id())?;
     let status =
         child.wait().map_err(|error| CommandError::Failed(format!("the program is lost: {error}")))?;
-    let signal = status.signal().map(|signal| 128 + signal);
-    Ok(u8::try_from(status.code().or(signal).unwrap_or(1)).unwrap_or(1))
+    let signal = status.signal().map(|signal| i32::from(SIGNAL) + signal);
+    let code = status.code().or(signal).and_then(|code| u8::try_from(code).ok());
+    Ok(code.unwrap_or(BAD))
 }
 
 /// Notes in the record, if there is to be one, what process it is.
@@ -71,7 +72,7 @@ fn prepare(options: &RunOptions) -> Result<(Command, Program, String), CommandEr
         return Err(CommandError::Usage("name a program to run: pumice run -- program arguments".to_owned()));
     };
     let program = Program::find(name)?;
-    for warning in program.warnings() {
+    for warning in program.warnings().into_iter().chain(misspelt_variables()) {
         let _ = writeln!(std::io::stderr(), "pumice: {warning}");
     }
     let library = library::find().map_err(CommandError::Failed)?;
@@ -83,6 +84,19 @@ fn prepare(options: &RunOptions) -> Result<(Command, Program, String), CommandEr
         preload::prepare(options, &settings, &library.path, &mut command).map_err(CommandError::Failed)?;
     }
     Ok((command, program, settings.tag_of(options.program.iter().cloned())))
+}
+
+/// Variables that the device does not know, and that are like one that it knows.
+fn misspelt_variables() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let mut told: Vec<String> = names
+        .filter_map(|name| {
+            let meant = settings::misspelt(&name)?;
+            Some(format!("{name} is no variable of pumice, and has no effect; did you mean {meant}?"))
+        })
+        .collect();
+    told.sort();
+    told
 }
 
 /// What can be known before the program opens the device.

@@ -12,7 +12,7 @@ use object::elf::{ELFMAG, EM_X86_64, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use rustix::fs::{Access, access};
 
-use crate::outcome::CommandError;
+use crate::outcome::{CommandError, NO_PROGRAM, NOT_EXECUTABLE};
 
 /// Where execvp(3) looks when PATH is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -78,7 +78,7 @@ impl Program {
 
     /// Why exec(2) came back.
     pub(super) fn not_run(&self, error: &io::Error) -> CommandError {
-        let exit_code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+        let exit_code = if error.kind() == io::ErrorKind::NotFound { NO_PROGRAM } else { NOT_EXECUTABLE };
         let path = self.path.display();
         let sentence = match error.kind() {
             io::ErrorKind::NotFound => {
@@ -111,16 +111,16 @@ fn find_in(name: &OsStr, search: &OsStr) -> Result<PathBuf, CommandError> {
     match candidates.iter().find(there) {
         Some(path) if path.is_dir() => Err(CommandError::Program {
             sentence: format!("{} is a folder, not a program", path.display()),
-            exit_code: 126,
+            exit_code: NOT_EXECUTABLE,
         }),
         Some(path) if path.exists() => Err(CommandError::Program {
             sentence: format!("{} may not be executed: chmod +x it, if it is a program", path.display()),
-            exit_code: 126,
+            exit_code: NOT_EXECUTABLE,
         }),
         _ => {
             let remedy = if name.as_bytes().contains(&b'/') { "check its path" } else { "it is not in PATH" };
             let sentence = format!("there is no program {shown}: {remedy}");
-            Err(CommandError::Program { sentence, exit_code: 127 })
+            Err(CommandError::Program { sentence, exit_code: NO_PROGRAM })
         }
     }
 }

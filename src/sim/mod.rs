@@ -19,6 +19,7 @@ use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
 use pumice_transport::types::Mtu;
 
+use crate::observe::Progress;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use connection::{Connection, Terms};
 use options::SimOptions;
@@ -26,6 +27,8 @@ use report::Report;
 
 /// Virtual time after which a simulation is given up.
 const LIMIT_NS: u64 = 3_600_000_000_000;
+/// Turns of all connections between two looks at how much is done.
+const TURNS_PER_LOOK: u32 = 1024;
 
 fn device(error: HcaError) -> CommandError {
     CommandError::Failed(format!("the simulated device refused: {error}"))
@@ -70,8 +73,14 @@ fn simulate(options: &SimOptions) -> Result<Report, CommandError> {
             connections.push(Connection::new([from, to], terms, seed).map_err(device)?);
         }
     }
-    let mut refused = None;
+    let wanted = u64::from(options.qps) * u64::from(options.messages);
+    let progress = Progress::of(wanted, "messages");
+    let (mut refused, mut turns) = (None, 0_u32);
     world.run_until(LIMIT_NS, || {
+        turns = turns.wrapping_add(1);
+        if turns.is_multiple_of(TURNS_PER_LOOK) {
+            progress.is_at(connections.iter().map(|connection| connection.completed).sum());
+        }
         for connection in &mut connections {
             if let Err(error) = connection.turn() {
                 refused = Some(error);
@@ -82,7 +91,6 @@ fn simulate(options: &SimOptions) -> Result<Report, CommandError> {
     if let Some(error) = refused {
         return Err(device(error));
     }
-    let wanted = u64::from(options.qps) * u64::from(options.messages);
     Ok(Report::new(&world, &hcas, &connections, world.now_ns(), wanted))
 }
 

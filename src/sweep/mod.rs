@@ -22,7 +22,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 pub(crate) use options::SweepOptions;
 
-use crate::outcome::{CommandError, CommandResult, Outcome};
+use crate::outcome::{CommandError, CommandResult, NO_PROGRAM, NOT_EXECUTABLE, Outcome};
 use case::{Case, Cases};
 use place::Place;
 use resume::Journal;
@@ -37,7 +37,7 @@ const LONGER: Duration = Duration::from_secs(5);
 /// And so much longer if a message is lost that the connection manager sends again: its timers take seconds.
 const REPEATED: Duration = Duration::from_secs(20);
 /// Exit status of shells for a program that is not there, or cannot be executed.
-const NOT_RUN: [i32; 2] = [126, 127];
+const NOT_RUN: [i32; 2] = [NOT_EXECUTABLE as i32, NO_PROGRAM as i32];
 
 /// Runs the command.
 ///

@@ -1,31 +1,48 @@
-//! The records of a trace as text, for those who look for a mistake in a trace or in this program.
+//! The records of a trace as text or JSON, for those who look for a mistake in a trace or in this program.
 
 use std::io::{Read, Write};
 
-use pumice_device::trace::{Item, TraceHeader, TraceReader};
+use pumice_device::trace::{Item, Record, TraceHeader, TraceReader};
+use serde::Serialize;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
-pub(super) fn run(name: &str, source: impl Read, out: &mut dyn Write) -> CommandResult {
+pub(super) fn run(name: &str, source: impl Read, json: bool, out: &mut dyn Write) -> CommandResult {
     let mut reader = TraceReader::open(source)
         .map_err(|error| CommandError::Failed(format!("{name} cannot be read as a trace: {error}")))?;
-    head(reader.header(), out).map_err(CommandError::Output)?;
+    head(reader.header(), json, out)?;
     loop {
-        let text = match reader.next() {
+        match reader.next() {
             Ok(None) => return Ok(Outcome::Good),
-            Ok(Some(Item::Record(at_ns, record))) => Some(format!("{at_ns:>14} ns  {record:?}")),
-            Ok(Some(Item::Section)) => None,
+            Ok(Some(Item::Record(at_ns, record))) => line(at_ns, &record, json, out)?,
+            Ok(Some(Item::Section)) => head(reader.header(), json, out)?,
             Err(error) => return Err(CommandError::Failed(format!("{name}: {error}"))),
-        };
-        let written = match text {
-            Some(text) => writeln!(out, "{text}"),
-            None => head(reader.header(), out),
-        };
-        written.map_err(CommandError::Output)?;
+        }
     }
 }
 
-fn head(header: &TraceHeader, out: &mut dyn Write) -> std::io::Result<()> {
+fn line(at_ns: u64, record: &Record<'_>, json: bool, out: &mut dyn Write) -> Result<(), CommandError> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        at_ns: u64,
+        #[serde(flatten)]
+        record: &'a Record<'a>,
+    }
+    if json {
+        serde_json::to_writer(&mut *out, &Line { at_ns, record })?;
+        writeln!(out)?;
+    } else {
+        writeln!(out, "{at_ns:>14} ns  {record:?}")?;
+    }
+    Ok(())
+}
+
+fn head(header: &TraceHeader, json: bool, out: &mut dyn Write) -> Result<(), CommandError> {
+    if json {
+        serde_json::to_writer(&mut *out, header)?;
+        writeln!(out)?;
+        return Ok(());
+    }
     let TraceHeader { process, program, tag, device, addresses, .. } = header;
     let addresses = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     writeln!(out, "process {process} ({program}), tag {tag}, device {device} with {addresses}")?;
@@ -35,5 +52,6 @@ fn head(header: &TraceHeader, out: &mut dyn Write) -> std::io::Result<()> {
         out,
         "ended {ended}; {omitted_records} records omitted, {lost_records} lost; time 0 is \
          {monotonic_base_ns} ns of the monotonic clock, {wall_base_ns} ns since 1970"
-    )
+    )?;
+    Ok(())
 }

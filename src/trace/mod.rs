@@ -17,6 +17,7 @@ use pumice_device::trace::{Timeline, create_private};
 
 use crate::capture::file::is_capture;
 use crate::capture::processes::processes;
+use crate::observe::Watched;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
 /// Options of `pumice trace`.
@@ -66,6 +67,9 @@ enum Action {
     },
     /// Print the records of a trace, one a line
     List {
+        /// Print one JSON object per line instead of text
+        #[arg(long)]
+        json: bool,
         /// The trace; "-" reads standard input
         file: PathBuf,
     },
@@ -81,7 +85,7 @@ pub(crate) fn run(options: &TraceOptions, out: &mut dyn Write) -> CommandResult 
         }
         Action::View { files, output } => save(&timeline(files)?, output, out, view::write),
         Action::Why { files, slowest, json } => why::run(&timeline(files)?, *slowest, *json, out),
-        Action::List { file } => list::run(&file.display().to_string(), open(file)?, out),
+        Action::List { file, json } => list::run(&file.display().to_string(), open(file)?, *json, out),
     }
 }
 
@@ -137,13 +141,13 @@ fn open(file: &Path) -> Result<Box<dyn Read>, CommandError> {
         return Ok(Box::new(std::io::stdin()));
     }
     let opened = File::open(file).and_then(|opened| {
-        let is_folder = opened.metadata()?.is_dir();
-        if is_folder { Err(std::io::ErrorKind::IsADirectory.into()) } else { Ok(opened) }
+        let about = opened.metadata()?;
+        if about.is_dir() { Err(std::io::ErrorKind::IsADirectory.into()) } else { Ok((opened, about.len())) }
     });
-    let opened = opened.map_err(|error| {
+    let (opened, length) = opened.map_err(|error| {
         CommandError::Failed(format!("{} cannot be read: {error}: name a trace or a capture", file.display()))
     })?;
-    Ok(Box::new(opened))
+    Ok(Box::new(Watched::new(opened, length, &file.display().to_string())))
 }
 
 #[cfg(test)]

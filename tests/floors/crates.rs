@@ -39,9 +39,10 @@ pub(super) fn targets(package: &str) -> Vec<(PathBuf, bool)> {
             }
         }
     }
-    let build = folder.join("build.rs");
-    if exists(&build) {
-        found.push((build, true));
+    for build in ["build.rs", "src/build.rs"].map(|file| folder.join(file)) {
+        if exists(&build) {
+            found.push((build, true));
+        }
     }
     let manifest = read(folder.join("Cargo.toml"));
     let named = manifest.lines().filter_map(|line| line.trim().strip_prefix("path = \"")?.strip_suffix('"'));

@@ -91,6 +91,7 @@ pub(super) const HOUSES: [House; 6] = [
             room("objects", &["objects/"], "what programs make of a device, queue pairs apart"),
             room("queue pairs", &["queue_pair/"], "queue pairs, their requests, memory windows"),
             room("rdma_cm", &["rdma_cm/"], "connections by address"),
+            room("asynchronous", &["asynchronous/"], "futures: waiting without blocking a thread"),
         ],
     },
     House {
@@ -138,6 +139,7 @@ pub(super) const HOUSES: [House; 6] = [
     House {
         folder: "src",
         rooms: &[
+            room("version", &["build.rs", "version.rs"], "what the program was built from"),
             room("outcome", &["outcome.rs"], "the ways in which a command can end"),
             room("observe", &["observe/"], "what running processes do"),
             room(
@@ -166,7 +168,7 @@ pub(super) const HOUSES: [House; 6] = [
             room("cli", &["cli.rs"], "the grammar of the command line"),
             room(
                 "device commands",
-                &["capture/", "devices.rs", "doctor/", "reference/", "replay/", "same_host.rs"],
+                &["capture/", "devices.rs", "doctor/", "reference/", "replay/", "same_host.rs", "shell.rs"],
                 "commands that use the grammar's types",
             ),
         ],

@@ -62,6 +62,8 @@
 //! # }
 //! ```
 //!
+//! [`asynchronous`] has futures for programs that await what others wait for.
+//!
 //! With [`rdma_cm`] queue pairs are connected by IP address and port instead, and nothing travels out of
 //! band:
 //!
@@ -109,6 +111,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+pub mod asynchronous;
 mod check;
 mod device;
 mod ground;

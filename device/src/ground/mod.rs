@@ -1,5 +1,5 @@
 //! What every room stands on: tables with handles, errors with an errno, limits, the clock, random
-//! numbers, values to wait for, threads, rates of links.
+//! numbers, values to wait for, threads, rates of links, names that are alike.
 
 pub mod awaited;
 pub mod clock;
@@ -9,6 +9,7 @@ pub mod link_rate;
 pub(crate) mod marking;
 pub(crate) mod probability;
 pub(crate) mod random;
+pub mod similar;
 pub mod table;
 pub(crate) mod thread;
 pub(crate) mod word;

@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use super::{Profile, bounds};
+use crate::ground::similar::suggestion;
 use crate::settings::{PROFILE, SettingError, Settings};
 
 /// The built-in profiles: name and text.
@@ -50,8 +51,10 @@ impl Settings {
             File::open(path).and_then(|file| file.take(MAX_PROFILE_BYTES + 1).read_to_string(&mut text));
         if let Err(error) = read {
             let names = BUILT_IN.map(|(name, _)| name).join(", ");
-            let problem =
-                format!("it is neither a built-in profile ({names}) nor a file that can be read: {error}");
+            let meant = suggestion(&self.profile.to_string_lossy(), BUILT_IN.map(|(name, _)| name));
+            let problem = format!(
+                "it is neither a built-in profile ({names}) nor a file that can be read: {error}{meant}"
+            );
             return Err(refused(problem).with_errno(error.raw_os_error().unwrap_or(libc::EINVAL)));
         }
         if text.len() as u64 > MAX_PROFILE_BYTES {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::{DEFAULT_SEED, FAULT, FAULTS, SettingError, Settings};
 use crate::faults::{FaultPlan, MAX_PLAN_BYTES, READY, ReadyPlan};
+use crate::ground::similar::suggestion;
 
 impl Settings {
     /// The plan of PUMICE_FAULTS, with the rules of PUMICE_FAULT and PUMICE_LOSS.
@@ -56,7 +57,8 @@ fn text_of(path: &Path) -> Result<String, SettingError> {
         let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
         let problem = if path.components().count() == 1 && error.kind() == ErrorKind::NotFound {
             let names: Vec<&str> = READY.iter().map(|plan| plan.name).collect();
-            format!("it is neither a file nor a ready plan ({})", names.join(", "))
+            let meant = suggestion(&path.to_string_lossy(), names.iter().copied());
+            format!("it is neither a file nor a ready plan ({}){meant}", names.join(", "))
         } else {
             format!("the plan cannot be read: {error}")
         };

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use fnv::FnvHasher;
 
 pub use crate::ground::probability::probability_ppm;
+use crate::ground::similar::similar;
 
 pub use check::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, CheckSettings};
 pub use error::SettingError;
@@ -96,6 +97,20 @@ pub const VARIABLES: [&str; 25] = [
     LOG,
     EXPLAIN,
 ];
+
+/// What the names of variables begin with.
+const PREFIX: &str = "PUMICE_";
+
+/// The variable that a user seems to mean by this name: the name is none of [`VARIABLES`], and like one.
+pub fn misspelt(name: &str) -> Option<&'static str> {
+    let bare = name.strip_prefix(PREFIX)?;
+    let known = || VARIABLES.iter().filter_map(|variable| variable.strip_prefix(PREFIX));
+    if known().any(|variable| variable == bare) {
+        return None;
+    }
+    let meant = similar(bare, known())?;
+    VARIABLES.into_iter().find(|variable| variable.strip_prefix(PREFIX) == Some(meant))
+}
 
 /// Name of the device when the user gives no other.
 pub const DEFAULT_DEVICE: &str = "pumice0";

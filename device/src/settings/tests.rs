@@ -27,6 +27,15 @@ fn nothing_said_means_the_plain_device() {
 }
 
 #[test]
+fn variables_that_are_nearly_right_are_known_and_others_are_left_alone() {
+    assert_eq!(misspelt("PUMICE_LOS"), Some(LOSS));
+    assert_eq!(misspelt("PUMICE_FAULT_REPROT"), Some(FAULT_REPORT));
+    for name in ["PUMICE_LOSS", "PUMICE_PYTHON", "PUMICE_SYSFS", "PUMICE_LIBRARY", "LOS", "PUMICE_"] {
+        assert_eq!(misspelt(name), None, "{name}");
+    }
+}
+
+#[test]
 fn every_variable_is_understood() {
     let settings = parse(&[
         (ADDR, "127.0.0.9"),

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use serde::Serialize;
+
 use super::field::{Field, take_bytes};
 
 /// The newest version that this program writes and reads.
@@ -20,7 +22,8 @@ pub(super) const CHANGING_AT: u64 = 10;
 const ENDED: u16 = 1;
 
 /// What a trace, or a part of it that begins where the process opened its device again, says of itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "record", rename = "Header")]
 pub struct TraceHeader {
     /// The process.
     pub process: u32,

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use serde::Serialize;
+
 use super::field::{Field, Out};
 
 /// Makes the enum of all records, with their numbers in the file.
@@ -11,7 +13,8 @@ macro_rules! records {
     )*) => {
         /// What happened. Queue pairs are named by their ordinal in the process (`qp`), PSNs are the low 24
         /// bits of numbers, and numbers of enums are those that verbs and the wire have for them.
-        #[derive(Debug, Clone, Copy, PartialEq)]
+        #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+        #[serde(tag = "record")]
         #[non_exhaustive]
         pub enum Record<'a> {
             $($(#[$doc])* $name { $($(#[$field_doc])* $field: $kind,)* },)*

@@ -15,16 +15,19 @@ impl Device {
     /// # Errors
     /// `TimedOut`.
     pub fn async_event(&self, timeout: Duration) -> Result<AsyncEvent> {
-        let events = self.hca().async_events();
-        let attempt = || {
-            let taken = events.try_event()?;
-            let event = AsyncEvent { event: taken.event, element: taken.element };
-            taken.ack();
-            Some(event)
-        };
-        let descriptor = events.as_fd().as_raw_fd();
+        let attempt = || self.try_async_event();
+        let descriptor = self.hca().async_events().as_fd().as_raw_fd();
         // A failing poll(2) turns this into polling, which still ends in time.
         let sleep = |left| drop(wait_readable(&[descriptor], None, Some(left)));
         called(self, "ibv_get_async_event", || self.wait("asynchronous event", timeout, 1, attempt, sleep))
+    }
+
+    /// The oldest asynchronous event, if one waits. No rule of a fault plan is about it: those about
+    /// `ibv_get_async_event` are about [`Device::async_event`].
+    pub fn try_async_event(&self) -> Option<AsyncEvent> {
+        let taken = self.hca().async_events().try_event()?;
+        let event = AsyncEvent { event: taken.event, element: taken.element };
+        taken.ack();
+        Some(event)
     }
 }

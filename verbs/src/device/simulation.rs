@@ -52,6 +52,11 @@ impl Simulation {
         self.run_until(limit, || false);
     }
 
+    /// Lets everything happen that can happen now.
+    pub(crate) fn settle(&self) {
+        self.lock().world.settle();
+    }
+
     /// Lets so much time pass.
     pub(super) fn pass(&self, for_ns: u64) {
         self.lock().world.run_for(for_ns);

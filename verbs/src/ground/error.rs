@@ -63,6 +63,11 @@ pub enum VerbsError {
         /// How long.
         after: Duration,
     },
+    /// Nothing is left to happen in the simulation ([`crate::asynchronous`]).
+    Stalled {
+        /// What was waited for.
+        awaited: &'static str,
+    },
     /// The connection manager refused.
     Connection(ConnectionError),
     /// The peer's program refused the connection, or no program listens there.
@@ -138,7 +143,7 @@ impl VerbsError {
             VerbsError::Port(_) | VerbsError::Share(_) => "port",
             VerbsError::Os { .. } => "device",
             VerbsError::Request(_) => "send request",
-            VerbsError::TimedOut { awaited, .. } => awaited,
+            VerbsError::TimedOut { awaited, .. } | VerbsError::Stalled { awaited } => awaited,
             VerbsError::Connection(ConnectionError::Directory { .. }) => "listener",
             VerbsError::Connection(_)
             | VerbsError::Rejected(_)
@@ -178,7 +183,7 @@ impl VerbsError {
                 "shorten the local slices, or take a longer remote slice"
             }
             VerbsError::Request(RequestError::NoImmediate { .. }) => "use imm with SEND and RDMA_WRITE only",
-            VerbsError::TimedOut { .. } => {
+            VerbsError::TimedOut { .. } | VerbsError::Stalled { .. } => {
                 "check that the peer is connected and posts, that requests are signaled, and the device's \
                 counters"
             }
@@ -212,7 +217,7 @@ impl VerbsError {
             VerbsError::Port(PortError::NotPermitted { .. }) => EACCES,
             VerbsError::Port(PortError::NoFamily { .. }) => EAFNOSUPPORT,
             VerbsError::Invalid { .. } | VerbsError::Request(_) => EINVAL,
-            VerbsError::TimedOut { .. } => ETIMEDOUT,
+            VerbsError::TimedOut { .. } | VerbsError::Stalled { .. } => ETIMEDOUT,
             VerbsError::Connection(error) => error.errno(),
             VerbsError::Rejected(_) => ECONNREFUSED,
             VerbsError::Unreachable { .. } => ETIMEDOUT,
@@ -250,6 +255,9 @@ impl fmt::Display for VerbsError {
                 write!(f, "{object}: {attribute} {problem}")?;
             }
             VerbsError::Request(error) => write!(f, "send request: {error}")?,
+            VerbsError::Stalled { awaited } => {
+                write!(f, "no {awaited} will come: nothing is left to happen in the simulation")?;
+            }
             VerbsError::TimedOut { awaited, after } => write!(f, "no {awaited} within {after:?}")?,
             VerbsError::Connection(error) => error.fmt(f)?,
             VerbsError::Rejected(rejection) => rejection.fmt(f)?,

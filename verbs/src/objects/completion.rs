@@ -160,7 +160,7 @@ impl CompletionQueue {
         called(&self.0.device, "ibv_req_notify_cq", || self.ask(notify))
     }
 
-    fn ask(&self, notify: Notify) -> Result<()> {
+    pub(crate) fn ask(&self, notify: Notify) -> Result<()> {
         if self.0.channel.is_none() {
             return Err(VerbsError::Invalid {
                 object: "completion queue",
@@ -232,7 +232,7 @@ fn address_of<T>(object: &Arc<T>) -> u64 {
 }
 
 /// No completion will ever come.
-fn overran() -> VerbsError {
+pub(crate) fn overran() -> VerbsError {
     VerbsError::Invalid {
         object: "completion queue",
         attribute: "depth",
@@ -309,11 +309,26 @@ impl CompletionChannel {
             Some(check) => self.attempt_by_looks(timeout, check),
         };
         let event = event.ok_or(VerbsError::TimedOut { awaited: "completion event", after: timeout })?;
+        Ok(self.acknowledged(event))
+    }
+
+    /// The oldest event, if one waits: for programs that sleep on the descriptor. No rule of a fault plan is
+    /// about it: those about `ibv_get_cq_event` are about [`CompletionChannel::wait`].
+    pub fn try_event(&self) -> Option<CompletionEvent> {
+        self.0.channel.try_event().map(|event| self.acknowledged(event))
+    }
+
+    /// The device that it is of.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    fn acknowledged(&self, event: CqEvent) -> CompletionEvent {
         let queue = self.0.queues().iter().filter_map(Weak::upgrade).find(|queue| queue.handle() == event.cq);
         if let Some(queue) = queue {
             queue.ack_events(1);
         }
-        Ok(CompletionEvent { queue: event.cq, cookie: event.cookie })
+        CompletionEvent { queue: event.cq, cookie: event.cookie }
     }
 
     fn attempt(&self, timeout: Duration) -> Option<CqEvent> {

@@ -174,15 +174,32 @@ impl<T: Connectable> Connection<T> {
     /// `Rejected`, `Unreachable`, `Disconnected`; `TimedOut`: not yet, it can be called again. `Refused`: the
     /// queue pair cannot be connected; the peer is told.
     pub fn established(&self, timeout: Duration) -> Result<()> {
-        if self.progress().over {
-            return Err(VerbsError::Disconnected { peer: self.peer });
+        if let Some(known) = self.whether_established() {
+            return known;
         }
-        if self.is_established() {
-            return Ok(());
+        let event = self.next("establishment of the connection", timeout, is_about_establishment)?;
+        self.established_by(event)
+    }
+
+    /// As [`Connection::established`], without waiting; `None`: not yet.
+    pub fn try_established(&self) -> Option<Result<()>> {
+        self.whether_established().or_else(|| {
+            let event = self.try_next(is_about_establishment)?;
+            Some(event.and_then(|event| self.established_by(event)))
+        })
+    }
+
+    /// What is known without an event.
+    fn whether_established(&self) -> Option<Result<()>> {
+        let progress = self.progress();
+        if progress.over {
+            return Some(Err(VerbsError::Disconnected { peer: self.peer }));
         }
-        match self.next("establishment of the connection", timeout, |event| {
-            !matches!(event, ConnectionEvent::TimewaitExit)
-        })? {
+        progress.established.then_some(Ok(()))
+    }
+
+    fn established_by(&self, event: ConnectionEvent) -> Result<()> {
+        match event {
             ConnectionEvent::Established => Ok(()),
             ConnectionEvent::Rejected(rejection) => Err(VerbsError::Rejected(rejection)),
             ConnectionEvent::Unreachable => Err(VerbsError::Unreachable { peer: self.peer }),
@@ -200,10 +217,15 @@ impl<T: Connectable> Connection<T> {
         if self.progress().over {
             return Ok(());
         }
-        let over = |event: &ConnectionEvent| {
-            !matches!(event, ConnectionEvent::Established | ConnectionEvent::TimewaitExit)
-        };
-        self.next("disconnection", timeout, over).map(drop)
+        self.next("disconnection", timeout, is_about_the_end).map(drop)
+    }
+
+    /// As [`Connection::disconnected`], without waiting; `None`: not yet.
+    pub fn try_disconnected(&self) -> Option<Result<()>> {
+        if self.progress().over {
+            return Some(Ok(()));
+        }
+        Some(self.try_next(is_about_the_end)?.map(drop))
     }
 
     /// Waits for the next event of the connection.
@@ -212,6 +234,15 @@ impl<T: Connectable> Connection<T> {
     /// `TimedOut`. `Refused`: the peer accepted, but the queue pair cannot be connected; the peer is told.
     pub fn event(&self, timeout: Duration) -> Result<ConnectionEvent> {
         self.next("event of the connection", timeout, |_| true)
+    }
+
+    /// The oldest event of the connection, if one waits. No rule of a fault plan is about it: those about
+    /// `rdma_get_cm_event` are about the calls that wait.
+    ///
+    /// # Errors
+    /// As [`Connection::event`].
+    pub fn try_event(&self) -> Option<Result<ConnectionEvent>> {
+        self.try_next(|_| true)
     }
 
     /// What the peer said when it accepted.
@@ -247,6 +278,13 @@ impl<T: Connectable> Connection<T> {
         wait(self.qp.device(), &self.channel, awaited, timeout, |event| {
             self.heard(event).filter(|event| event.as_ref().map_or(true, &wanted))
         })?
+    }
+
+    /// The same without waiting.
+    fn try_next(&self, wanted: impl Fn(&ConnectionEvent) -> bool) -> Option<Result<ConnectionEvent>> {
+        take(self.qp.device(), &self.channel, &mut |event| {
+            self.heard(event).filter(|event| event.as_ref().map_or(true, &wanted))
+        })
     }
 
     /// An event's effects, and what it means to the program.
@@ -339,6 +377,23 @@ pub(super) fn channel() -> Result<Arc<CmChannel>> {
     Ok(Arc::new(channel))
 }
 
+fn is_about_establishment(event: &ConnectionEvent) -> bool {
+    !matches!(event, ConnectionEvent::TimewaitExit)
+}
+
+fn is_about_the_end(event: &ConnectionEvent) -> bool {
+    !matches!(event, ConnectionEvent::Established | ConnectionEvent::TimewaitExit)
+}
+
+/// The first event that waits and means something.
+pub(super) fn take<R>(
+    device: &Device,
+    channel: &CmChannel,
+    meaning: &mut impl FnMut(Event) -> Option<R>,
+) -> Option<R> {
+    std::iter::from_fn(|| device.hca().cm_event(channel)).find_map(meaning)
+}
+
 /// Waits for an event that means something: `rdma_get_cm_event` to rules of fault plans.
 pub(super) fn wait<R>(
     device: &Device,
@@ -347,8 +402,7 @@ pub(super) fn wait<R>(
     timeout: Duration,
     mut meaning: impl FnMut(Event) -> Option<R>,
 ) -> Result<R> {
-    let hca = device.hca();
-    let attempt = || std::iter::from_fn(|| hca.cm_event(channel)).find_map(&mut meaning);
+    let attempt = || take(device, channel, &mut meaning);
     let descriptor = channel.as_fd().as_raw_fd();
     // A failing poll(2) turns this into polling, which still ends in time.
     let sleep = |left| drop(wait_readable(&[descriptor], None, Some(left)));

@@ -12,7 +12,7 @@ use pumice_transport::mad::{CommId, IP_HEADER_BYTES, IpHeader, PortSpace, Req, S
 use pumice_transport::types::Gid;
 use pumice_transport::wire::Qpn;
 
-use super::connection::{channel, wait};
+use super::connection::{channel, take, wait};
 use super::private_data::{value, written};
 use super::{Connectable, Connection, ConnectionParams, EPHEMERAL, PrivateData, room};
 use crate::device::Device;
@@ -101,13 +101,24 @@ impl Listener {
     /// # Errors
     /// `TimedOut`. `Refused`: no file descriptor is to be had for the connection; the request was rejected.
     pub fn request(&self, timeout: Duration) -> Result<ConnectionRequest> {
-        let (id, route, asked) = wait(&self.device, &self.channel, "connection request", timeout, |event| {
-            match event {
-                Event::ConnectRequest { id, route, request, .. } => Some((id, route, request)),
-                // Of a connection that is given up before it is taken.
-                _ => None,
-            }
-        })?;
+        self.taken(wait(&self.device, &self.channel, "connection request", timeout, asked)?)
+    }
+
+    /// The oldest request for a connection, if one waits. No rule of a fault plan is about it: those about
+    /// `rdma_get_cm_event` are about [`Listener::request`].
+    ///
+    /// # Errors
+    /// As [`Listener::request`].
+    pub fn try_request(&self) -> Option<Result<ConnectionRequest>> {
+        take(&self.device, &self.channel, &mut asked).map(|asked| self.taken(asked))
+    }
+
+    /// The device that listens.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn taken(&self, (id, route, asked): Asked) -> Result<ConnectionRequest> {
         let request =
             ConnectionRequest { device: self.device.clone(), id: Some(id), route, asked, channel: channel() };
         if let Ok(channel) = &request.channel {
@@ -120,6 +131,17 @@ impl Listener {
 }
 
 const EADDRINUSE: i32 = 98;
+
+/// A request as the device tells of it.
+type Asked = (CommId, MadRoute, Box<Req>);
+
+fn asked(event: Event) -> Option<Asked> {
+    match event {
+        Event::ConnectRequest { id, route, request, .. } => Some((id, route, request)),
+        // Of a connection that is given up before it is taken.
+        _ => None,
+    }
+}
 
 /// The address to listen at; `None` for all of them.
 fn place(device: &Device, address: IpAddr) -> Result<Place> {

@@ -1,5 +1,6 @@
 //! The safe verbs, over the simulated fabric and over real UDP on loopback addresses.
 
+mod asynchronous;
 mod connections;
 mod deaths;
 mod errors;

@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
+use serde::Serialize;
+
 use super::error::TextError;
 use super::report::{PacketLine, ReportLine, lines};
 
 /// How two reports differ.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Difference {
     /// A rule did another thing to the same message, as far as the reports show.
     Fate {

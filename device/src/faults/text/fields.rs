@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
+use crate::ground::similar::suggestion;
+
 /// The field that names the kind of fault.
 pub(super) const DO: &str = "do";
 
@@ -76,7 +78,9 @@ impl Fields {
 
 /// That a name is none of those that are known.
 pub(super) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    format!("{name} is none of {}", known.collect::<Vec<_>>().join(", "))
+    let known: Vec<&str> = known.collect();
+    let meant = suggestion(name, known.iter().copied());
+    format!("{name} is none of {}{meant}", known.join(", "))
 }
 
 /// The words of a line; double quotes hold words together.

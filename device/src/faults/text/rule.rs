@@ -15,6 +15,7 @@ use crate::faults::incident::{Details, Incident};
 use crate::faults::plan::{Bursts, PacketRule, Rule, Steps, What, When};
 use crate::faults::rejection::private_data;
 use crate::faults::select::PacketSelector;
+use crate::ground::similar::suggestion;
 
 /// Before the kind: the name of a rule that was given none. It is in no name that is given.
 pub(super) const UNNAMED: &str = "\u{0}";
@@ -43,7 +44,10 @@ fn whole(name: Option<String>, fields: &mut Fields) -> Result<Rule, String> {
         .take(DO)
         .ok_or_else(|| format!("it does not say what happens: write do = one of {}", kinds()))?;
     let kind = KINDS.iter().find(|kind| kind.name == word);
-    let kind = kind.ok_or_else(|| format!("{word} is no kind of fault: write one of {}", kinds()))?;
+    let kind = kind.ok_or_else(|| {
+        let meant = suggestion(&word, KINDS.iter().map(|kind| kind.name));
+        format!("{word} is no kind of fault: write one of {}{meant}", kinds())
+    })?;
     let name = match name {
         Some(name) if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(char::is_control) => {
             return Err(format!("a name has 1 to {MAX_NAME_BYTES} bytes and no control characters"));
@@ -80,7 +84,9 @@ fn unknown_field(unknown: &str, kind: &Kind) -> String {
         return format!("{unknown} is a field of {}, not of {}: remove it", of_others.join(", "), kind.name);
     }
     let all = kind.fields.iter().chain(WHEN).chain(kind.about).map(|(name, _)| *name);
-    format!("{unknown} is no field of {}: it has name, {}", kind.name, all.collect::<Vec<_>>().join(", "))
+    let all: Vec<&str> = all.collect();
+    let meant = suggestion(unknown, all.iter().copied());
+    format!("{unknown} is no field of {}: it has name, {}{meant}", kind.name, all.join(", "))
 }
 
 fn when(fields: &mut Fields) -> Result<When, String> {

@@ -1,0 +1,150 @@
+//! Futures for completions.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Context;
+
+use pumice_transport::types::{WcStatus, WorkCompletion};
+
+use super::readiness::Readiness;
+use super::waiters::Waiters;
+use crate::device::Device;
+use crate::device::calls::called;
+use crate::ground::error::{Result, VerbsError};
+use crate::objects::completion::{CompletionChannel, CompletionQueue, Notify, overran};
+
+/// Completions that are taken from the queue at a time.
+const BATCH: usize = 16;
+
+/// A completion queue whose completions are awaited. Any number of tasks may wait: each for the next
+/// completion, or for that of one request ([`AsyncCompletionQueue::of`]), but not both on one queue.
+///
+/// It takes completions for all of its tasks, so [`AsyncCompletionQueue::queue`] is for making queue pairs,
+/// not for polling.
+#[derive(Debug)]
+pub struct AsyncCompletionQueue {
+    queue: CompletionQueue,
+    channel: CompletionChannel,
+    readiness: Readiness,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Taken from the queue, and no task's yet; as many as the queue is deep at most.
+    kept: VecDeque<WorkCompletion>,
+    waiters: Waiters,
+}
+
+impl AsyncCompletionQueue {
+    /// Makes a completion queue of `depth` entries, with a channel of its own.
+    ///
+    /// # Errors
+    /// As [`Device::completion_queue`] and [`Device::completion_channel`]. `Os`: no file descriptor is to be
+    /// had.
+    pub fn new(device: &Device, depth: u32) -> Result<AsyncCompletionQueue> {
+        use std::os::fd::AsFd as _;
+        let channel = device.completion_channel()?;
+        let queue = channel.completion_queue(depth, 0)?;
+        let readiness = Readiness::new(device, channel.as_fd())?;
+        Ok(AsyncCompletionQueue { queue, channel, readiness, state: Mutex::default() })
+    }
+
+    /// The queue, for builders of queue pairs.
+    pub fn queue(&self) -> &CompletionQueue {
+        &self.queue
+    }
+
+    /// The next completion, successful or not.
+    ///
+    /// # Errors
+    /// `Invalid`: the queue overran. `Stalled`.
+    pub async fn next(&self) -> Result<WorkCompletion> {
+        self.first(|_| true).await
+    }
+
+    /// The next completion, which must be successful.
+    ///
+    /// # Errors
+    /// `Completed`: it is unsuccessful. As [`AsyncCompletionQueue::next`].
+    pub async fn success(&self) -> Result<WorkCompletion> {
+        successful(self.next().await?)
+    }
+
+    /// The completion of the request with this `wr_id`, which must be successful. The completions of other
+    /// requests stay for the tasks that wait for those.
+    ///
+    /// # Errors
+    /// `Completed`: it is unsuccessful. `Invalid`: the queue overran, or holds as many completions for which
+    /// no task waits as it is deep. `Stalled`.
+    pub async fn of(&self, wr_id: u64) -> Result<WorkCompletion> {
+        successful(self.first(|completion| completion.wr_id == wr_id).await?)
+    }
+
+    /// The first completion that is wanted.
+    async fn first(&self, wanted: impl Fn(&WorkCompletion) -> bool) -> Result<WorkCompletion> {
+        called(self.queue.device(), "ibv_poll_cq", || Ok(()))?;
+        self.readiness.until("completion", |context| self.attempt(context, &wanted)).await?
+    }
+
+    fn attempt(
+        &self,
+        context: &Context<'_>,
+        wanted: &impl Fn(&WorkCompletion) -> bool,
+    ) -> Option<Result<WorkCompletion>> {
+        if let Some(found) = self.take(wanted) {
+            return Some(found);
+        }
+        self.state().waiters.add(context);
+        // Events of completions that were taken since: from here on the descriptor tells of new ones.
+        while self.channel.try_event().is_some() {}
+        if let Err(error) = self.queue.ask(Notify::Any) {
+            return Some(Err(error));
+        }
+        // One that came before the queue was armed makes no event.
+        self.take(wanted)
+    }
+
+    /// Looks at the completions that there are.
+    fn take(&self, wanted: &impl Fn(&WorkCompletion) -> bool) -> Option<Result<WorkCompletion>> {
+        let mut state = self.state();
+        loop {
+            if let Some(at) = state.kept.iter().position(wanted) {
+                return state.kept.remove(at).map(Ok);
+            }
+            let room = (self.queue.depth() as usize).saturating_sub(state.kept.len());
+            let mut batch = [WorkCompletion::default(); BATCH];
+            let part = batch.get_mut(..room.min(BATCH)).unwrap_or_default();
+            if part.is_empty() {
+                return Some(Err(unclaimed()));
+            }
+            let count = self.queue.poll(part);
+            if count == 0 {
+                return self.queue.is_failed().then(|| Err(overran()));
+            }
+            state.kept.extend(batch.into_iter().take(count));
+            // They may be what other tasks wait for.
+            state.waiters.wake();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn successful(completion: WorkCompletion) -> Result<WorkCompletion> {
+    if completion.status == WcStatus::Success {
+        return Ok(completion);
+    }
+    Err(VerbsError::Completed(Box::new(completion)))
+}
+
+fn unclaimed() -> VerbsError {
+    VerbsError::Invalid {
+        object: "completion queue",
+        attribute: "wr_id",
+        problem: "of as many completions as the queue is deep is awaited by no task".to_owned(),
+        remedy: "await each signaled request, or take all completions with next()",
+    }
+}
