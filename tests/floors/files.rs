@@ -10,8 +10,9 @@ use super::modules::Modules;
 use super::tree::{kept_files, root, sources};
 
 /// What may be at the top.
-const TOP: [&str; 20] = [
+const TOP: [&str; 21] = [
     ".ci",
+    ".github",
     ".gitignore",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
@@ -33,9 +34,9 @@ const TOP: [&str; 20] = [
     "verbs",
 ];
 /// Kinds of text by the ends of their names.
-const TEXTS: [&str; 18] = [
+const TEXTS: [&str; 19] = [
     "rs", "toml", "md", "txt", "c", "h", "sh", "py", "awk", "tsv", "supp", "lock", "svg", "html", "css",
-    "js", "json", "typed",
+    "js", "json", "typed", "yml",
 ];
 /// Folders with files without such an end: programs that the shell runs, seeds of the fuzzer.
 const WITHOUT_END: [&str; 3] = ["scripts", ".ci", "fuzz/seeds"];
@@ -87,7 +88,9 @@ fn stray(file: &Path, contents: &[u8]) -> Option<&'static str> {
     }
     let is_known = TEXTS.contains(&end.as_str())
         || WITHOUT_END.iter().any(|folder| file.starts_with(folder))
-        || file.parent() == Some(Path::new(""));
+        || file.parent() == Some(Path::new(""))
+        // Every package that is published has the licences.
+        || file.file_name().is_some_and(|name| name == "LICENSE-APACHE" || name == "LICENSE-MIT");
     if !is_known {
         return Some("files of this kind are not kept here");
     }
