@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use pumice_device::share::runtime_folder;
 
+use super::carried;
+
 const OBJECT: &str = "libpumice.so";
 /// Folder of links beside the object.
 const LINKS_FOLDER: &str = "pumice-links";
@@ -39,14 +41,20 @@ pub(super) struct Library {
     is_built: bool,
 }
 
-/// Looks for the object where it is installed or built with this program.
+/// Looks for the object where it is installed or built with this program, else unpacks it from the program.
 ///
 /// # Errors
 /// It is in none of these places; the sentence lists them.
 pub(super) fn find() -> Result<Library, String> {
     let own = std::env::current_exe().map_err(|error| format!("this program cannot find itself: {error}"))?;
     let beside = own.parent().unwrap_or(Path::new("/"));
-    find_beside(beside)
+    match find_beside(beside) {
+        Ok(found) => Ok(found),
+        Err(nowhere) => {
+            let path = carried::unpack()?.ok_or(nowhere)?.join(OBJECT);
+            Ok(Library { path, is_built: false })
+        }
+    }
 }
 
 fn find_beside(folder: &Path) -> Result<Library, String> {

@@ -1,5 +1,6 @@
 //! `pumice run`: checks the settings, puts them into the environment, and becomes the program.
 
+mod carried;
 mod library;
 mod old_trees;
 mod options;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 10] = [
+pub(super) const PACKAGES: [&str; 11] = [
     "",
     "transport",
     "device",
@@ -15,6 +15,7 @@ pub(super) const PACKAGES: [&str; 10] = [
     "verbs/sysfs",
     "verbs/rspreload",
     "verbs/checkpreload",
+    "verbs/carry",
     "fuzz",
 ];
 

@@ -1,4 +1,5 @@
-//! A shared receive queue: one stock of buffers for many connections, refilled when the device says it is low.
+//! A shared receive queue: one stock of buffers for many connections, filled again when the device says that
+//! it is low.
 //!
 //! ```sh
 //! cargo run -p pumice-verbs --example shared_receive_queue

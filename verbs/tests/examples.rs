@@ -1,47 +1,46 @@
 //! Every example is run. Each is a module of this test, so that no build of the examples can be older.
 
-#[allow(dead_code, reason = "their main functions print what is looked at here")]
-mod example {
-    #[path = "../../examples/async_tokio.rs"]
-    pub(crate) mod async_tokio;
-    #[path = "../../examples/datagrams.rs"]
-    pub(crate) mod datagrams;
-    #[path = "../../examples/rdma_cm.rs"]
-    pub(crate) mod rdma_cm;
-    #[path = "../../examples/shared_receive_queue.rs"]
-    pub(crate) mod shared_receive_queue;
-    // Its tests are tests of this file.
-    #[path = "../../examples/simulated_faults.rs"]
-    mod simulated_faults;
-    #[path = "../../examples/xrc.rs"]
-    pub(crate) mod xrc;
-}
+#![allow(dead_code, reason = "the main functions of the examples print what is looked at here")]
+
+#[path = "../examples/async_tokio.rs"]
+mod async_tokio;
+#[path = "../examples/datagrams.rs"]
+mod datagrams;
+#[path = "../examples/rdma_cm.rs"]
+mod rdma_cm;
+#[path = "../examples/shared_receive_queue.rs"]
+mod shared_receive_queue;
+// Its tests are tests of this file, too.
+#[path = "../examples/simulated_faults.rs"]
+mod simulated_faults;
+#[path = "../examples/xrc.rs"]
+mod xrc;
 
 #[test]
 fn datagrams_are_answered() {
-    assert_eq!(example::datagrams::run().unwrap(), "heard: who is there?");
+    assert_eq!(datagrams::run().unwrap(), "heard: who is there?");
 }
 
 #[test]
 fn connections_share_a_stock_of_buffers() {
-    let (was_low, heard) = example::shared_receive_queue::run().unwrap();
+    let (was_low, heard) = shared_receive_queue::run().unwrap();
     assert_eq!((was_low, heard.len()), (1, 12));
     assert_eq!((heard[0].as_str(), heard[11].as_str()), ("client 0, round 0", "client 3, round 2"));
 }
 
 #[test]
 fn receivers_are_named_by_their_queue() {
-    assert_eq!(example::xrc::run().unwrap(), ["to receiver 0", "to receiver 1", "to receiver 2"]);
+    assert_eq!(xrc::run().unwrap(), ["to receiver 0", "to receiver 1", "to receiver 2"]);
 }
 
 #[test]
 fn a_greeting_goes_by_address() {
-    assert_eq!(example::rdma_cm::run(&[]).unwrap(), "hello by address");
+    assert_eq!(rdma_cm::run(&[]).unwrap(), "hello by address");
 }
 
 #[test]
 fn clients_of_a_service_are_answered_by_tasks() {
-    let answers = example::async_tokio::run().unwrap();
+    let answers = async_tokio::run().unwrap();
     for (number, answers) in answers.iter().enumerate() {
         assert_eq!(answers, &[String::new(), format!("stone{number}")]);
     }
