@@ -17,7 +17,8 @@ struct Place(PathBuf);
 impl Place {
     /// None, with a word about it: there are no network namespaces here, or a program is missing.
     fn new(name: &str, programs: &[&str]) -> Option<Place> {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ports-{name}-{}", std::process::id()));
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ports-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("the target folder is writable");
         let place = Place(folder);
@@ -34,7 +35,9 @@ impl Place {
     fn shell(&self, lines: &str) -> Output {
         let mut command = Command::new("timeout");
         command.args(["300", "unshare", "--map-root-user", "--net", "sh", "-c", &format!("{BEGIN}{lines}")]);
-        for variable in pumice_device::settings::VARIABLES.into_iter().chain(["LD_LIBRARY_PATH", "LD_PRELOAD"]) {
+        for variable in
+            pumice_device::settings::VARIABLES.into_iter().chain(["LD_LIBRARY_PATH", "LD_PRELOAD"])
+        {
             command.env_remove(variable);
         }
         let own = Path::new(env!("CARGO_BIN_EXE_pumice")).parent().expect("a folder").display();
@@ -53,7 +56,8 @@ impl Place {
 
     /// Compiles `tests/devices/ports.c`; false if there is no compiler or no library.
     fn compile(&self) -> bool {
-        if !Path::new("/usr/include/rdma/rdma_cma.h").exists() || Command::new("cc").arg("--version").output().is_err()
+        if !Path::new("/usr/include/rdma/rdma_cma.h").exists()
+            || Command::new("cc").arg("--version").output().is_err()
         {
             eprintln!("**** SKIPPED: apt-get install gcc libibverbs-dev librdmacm-dev");
             return false;
@@ -108,7 +112,10 @@ fn each_port_has_its_own_files_counters_and_answers() {
         (2, second, "127.0.0.6", "active_mtu:\t\t2048 (4)", "10 Gb/sec (1X QDR)\n"),
     ];
     for (number, text, address, active_mtu, rate) in expected {
-        assert!(text.contains(&format!("::ffff:{address}, RoCE v2")) && text.contains(active_mtu), "{devinfo}");
+        assert!(
+            text.contains(&format!("::ffff:{address}, RoCE v2")) && text.contains(active_mtu),
+            "{devinfo}"
+        );
         assert_eq!(text.matches("RoCE v2").count(), 1, "{devinfo}");
         let listed = &listed[number - 1];
         assert_eq!((&listed["name"], &listed["port"]), (&"mlx4_0".into(), &number.into()));

@@ -8,7 +8,7 @@ use pumice_device::profile::{BUILT_IN, Profile, ranges};
 use super::table;
 
 /// The tables of a profile: name, heading of the TOML file, and a sentence.
-const TABLES: [(&str, &str, &str); 6] = [
+const TABLES: [(&str, &str, &str); 7] = [
     ("", "", "What the device says about itself. These fields come before any table."),
     ("port", "[port]", "The port of each device."),
     ("limits", "[limits]", "Sizes of tables and queues, as `ibv_query_device` reports them."),
@@ -29,6 +29,11 @@ const TABLES: [(&str, &str, &str); 6] = [
         "[[device]]",
         "One of several devices: [Several adapters in one host](../devices.md). What is left out is as in \
          the rest of the profile.",
+    ),
+    (
+        "device.port",
+        "[[device.port]]",
+        "One of the two ports of a device: [Two ports](../devices.md#two-ports).",
     ),
 ];
 
@@ -80,6 +85,8 @@ pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
 
 /// The names of the fields of a table: what the reader of profiles lists when a field is unknown.
 fn fields(heading: &str) -> Vec<String> {
+    // A port is one of a device.
+    let heading = heading.replace("[[device.port]]", "[[device]]\n[[device.port]]");
     let refusal = Profile::parse(&format!("{heading}\n\"{NO_FIELD}\" = \"\"\n")).err().unwrap_or_default();
     // Links name their words in a sentence of their own.
     if let Some((_, words)) = refusal.split_once("a link has the words ") {

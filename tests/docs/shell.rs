@@ -41,8 +41,8 @@ const STAND_INS: [(&str, &str); 2] = [
     ("client", "exec ibv_rc_pingpong -d pumice0 -g 0 -n 200 \"$@\""),
 ];
 
-/// The same, where one process with two queue pairs is enough: the program of the first tutorial, and how many
-/// messages it sends. A shuffled schedule makes each of them slow.
+/// The same, where one process with two queue pairs is enough: the program of the first tutorial, and how
+/// many messages it sends. A shuffled schedule makes each of them slow.
 const ONE_PROCESS: [(&str, u32); 3] = [("a_program", 200), ("my_test", 20), ("your_test", 200)];
 
 /// The document that has that program, and its name there.
@@ -55,7 +55,7 @@ servers=()
 # listens PROCESS: it has a socket that listens, or a child of it.
 listens() {
     local sockets process
-    sockets=$(awk '$4 == "0A" { printf "%s%s", separator, $10; separator = "|" }' /proc/net/tcp /proc/net/tcp6)
+    sockets=$(awk '$4 == "0A" { printf "%s%s", separator, $10; separator = "|" }' /proc/net/tcp*)
     [[ -n $sockets ]] || return 1
     for process in "$1" $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
         ! ls -l "/proc/$process/fd" 2>/dev/null | grep -qE "socket:\[($sockets)\]" || return 0
