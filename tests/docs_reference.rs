@@ -64,7 +64,10 @@ fn variables_of(text: &str) -> impl Iterator<Item = String> {
     let ends = before.split("\"PUMICE_").skip(1).filter_map(|rest| rest.split_once('"'));
     let is_name =
         |end: &&str| !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
-    ends.map(|(end, _)| end).filter(is_name).map(|end| format!("PUMICE_{end}"))
+    // Those that the build script reads and sets are none of a run.
+    let is_of_the_build = |end: &&str| *end == "COMMIT" || end.starts_with("BUILT_");
+    let names = ends.map(|(end, _)| end).filter(is_name).filter(move |end| !is_of_the_build(end));
+    names.map(|end| format!("PUMICE_{end}"))
 }
 
 #[test]
