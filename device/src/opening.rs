@@ -218,11 +218,13 @@ impl Opening {
         let calls = CallWatch::default();
         self.hca.subscribers.push(Box::new(calls.clone()));
         let subscribers: Arc<Subscribers> = Arc::new(self.hca.subscribe(&clock)?);
-        if let Some(link) = self.link {
-            let link = link.seeded(self.faults.seed(), &tag);
+        let is_tapped = subscribers.listen(Topics::BATCHES);
+        // A link that a plan makes later is below the tap as well.
+        if is_tapped || self.link.is_some() {
+            let link = self.link.unwrap_or_default().seeded(self.faults.seed(), &tag);
             port = Box::new(LinkPort::new(port, link, &clock));
         }
-        if subscribers.listen(Topics::BATCHES) {
+        if is_tapped {
             port = Box::new(TapPort::new(port, Arc::clone(&subscribers)));
         }
         let shuffle = self.shuffle.map(|options| Arc::new(Shuffle::new(options, &tag, clock.is_virtual())));

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use kit::{Connection, Node, address_vector, connect};
 use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::faults::FaultPlan;
 use pumice_device::hca::HcaConfig;
 use pumice_device::opening::Opening;
 use pumice_device::port::{EcnMarking, FabricConfig, Link, LinkDirection};
@@ -140,4 +141,91 @@ fn a_burst_fills_the_queue_of_the_switch() {
     assert_eq!(counters.map(|counter| b.counter(counter)), [6, 9, 3, 0]);
     assert_eq!((b.counter(Counter::RxPackets), b.counter(Counter::RxCongestionMarked)), (7, 3));
     assert_eq!(b.drain().len(), 7);
+}
+
+/// How long each of some WRITEs of this length takes by a plan of the writer.
+fn planned_takes_ns(lines: &[&str], length: u32, count: usize) -> Vec<u64> {
+    let mut world = world();
+    let lines = lines.iter().fold(FaultPlan::seeded(1), |plan, line| plan.with_line(line).unwrap());
+    let faulty = |world: &mut World, ip: &str, faults: FaultPlan| {
+        let address: IpAddr = ip.parse().unwrap();
+        let gid = GidEntry::new(address, "sim", 0, Mtu::Mtu4096);
+        let opening = Opening { faults, ..Opening::new(HcaConfig::new(ip, vec![gid])) };
+        Node::on(opening.in_world(world).unwrap(), address, MIB, 256)
+    };
+    let a = faulty(&mut world, "10.0.0.1", lines);
+    let b = faulty(&mut world, "10.0.0.2", FaultPlan::new());
+    let (qa, qb) = (a.create_qp(QpType::Rc), b.create_qp(QpType::Rc));
+    connect(&a, qa, &b, qb, true, Connection { mtu: Mtu::Mtu4096, timeout: 20, ..Connection::default() });
+    (0..count)
+        .map(|_| {
+            let start_ns = world.now_ns();
+            write(&a, qa, &b, length);
+            let mut done = Vec::new();
+            assert!(world.run_until(10_000_000_000, || {
+                done.extend(a.drain());
+                !done.is_empty()
+            }));
+            assert_eq!(done[0].status, WcStatus::Success);
+            assert_eq!(a.counter(Counter::RetransmittedPackets), 0);
+            world.now_ns() - start_ns
+        })
+        .collect()
+}
+
+#[test]
+fn a_plan_changes_the_delay_of_a_link_and_restores_it() {
+    let takes = |change: &str| {
+        let change = format!("event name=change kind=link {change} qp=0 message=1");
+        planned_takes_ns(&[&change, "event kind=link-restore qp=0 message=3"], 8, 4)
+    };
+    assert_eq!(takes("delay=100us"), [0, 200_000, 200_000, 0]);
+    assert_eq!(takes("delay=100us way=egress"), [0, 100_000, 100_000, 0]);
+    assert_eq!(takes("delay=70us way=ingress"), [0, 70_000, 70_000, 0]);
+    // A change for a time is over by itself.
+    assert_eq!(takes("delay=100us time=150us"), [0, 200_000, 0, 0]);
+    let lasting = "event name=lasting kind=link delay=10us way=egress qp=0 message=1";
+    let passing = "event name=passing kind=link delay=30us way=egress time=20us qp=0 message=2";
+    assert_eq!(planned_takes_ns(&[lasting, passing], 8, 4), [0, 10_000, 30_000, 10_000]);
+}
+
+#[test]
+fn a_plan_changes_the_rate_of_a_link_and_restores_it() {
+    let wire_ns = 256 * PACKET_BYTES + RETH_BYTES;
+    let lines = [
+        "event name=slow kind=link rate=8Gbit way=egress qp=0 message=1",
+        "event name=slower kind=link rate=4Gbit way=egress qp=0 message=2",
+        "event kind=link-restore qp=0 message=3",
+    ];
+    assert_eq!(planned_takes_ns(&lines, MIB as u32, 4), [0, wire_ns, 2 * wire_ns, 0]);
+    let at = "event kind=link rate=8Gbit way=egress after=\"time 1ms\"";
+    assert_eq!(planned_takes_ns(&[at], MIB as u32, 1), [0], "not before its time");
+}
+
+#[test]
+fn a_queue_and_its_marks_come_while_the_device_runs() {
+    let mut world = world();
+    let a = node(&mut world, "10.0.0.1", None);
+    let faults = FaultPlan::seeded(1);
+    let faults =
+        faults.with_line("event kind=link way=ingress rate=8Gbit queue=32KiB ecn=16KiB after=\"time 1ms\"");
+    let address: IpAddr = "10.0.0.2".parse().unwrap();
+    let gid = GidEntry::new(address, "sim", 0, Mtu::Mtu4096);
+    let opening = Opening { faults: faults.unwrap(), ..Opening::new(HcaConfig::new("10.0.0.2", vec![gid])) };
+    let b = Node::on(opening.in_world(&mut world).unwrap(), address, MIB, 256);
+    let (qa, qb) = (a.create_qp(QpType::Uc), b.create_qp(QpType::Uc));
+    connect_capable(&a, qa, &b, qb);
+    connect_capable(&b, qb, &a, qa);
+    let mut burst = |world: &mut World| {
+        for k in 0..16 {
+            b.post_recv(qb, k, 0, 4096);
+            a.send(qa, k, 0, 4096);
+        }
+        world.run_for(1_500_000);
+        let counters = [Counter::LinkQueued, Counter::LinkDropped, Counter::LinkMarked, Counter::LinkBusy];
+        (counters.map(|counter| b.counter(counter)), b.drain().len())
+    };
+    assert_eq!(burst(&mut world), ([0; 4], 16));
+    // As with a queue from the beginning.
+    assert_eq!(burst(&mut world), ([6, 9, 3, 0], 7));
 }

@@ -78,6 +78,12 @@ pub(crate) fn compile(place: &Place, name: &str) -> Option<PathBuf> {
     Some(program)
 }
 
+/// An address that no other test uses; `end` is its last number.
+pub(crate) fn address(end: u8) -> String {
+    let own = std::process::id();
+    format!("127.{}.{}.{end}", 150 + (own >> 8 & 0x1f), own & 0xff)
+}
+
 /// A program that does what it is told by lines.
 pub(crate) struct Paced {
     pub(crate) child: Child,
@@ -93,11 +99,14 @@ impl Paced {
 
     /// The same by this command.
     pub(crate) fn begin(place: &Place, program: &Path, end: u8, by: &[&str], options: &[&str]) -> Paced {
-        let own = std::process::id();
-        let address = format!("127.{}.{}.{end}", 150 + (own >> 8 & 0x1f), own & 0xff);
+        Paced::on(place, program, &address(end), by, options)
+    }
+
+    /// The same on these addresses.
+    pub(crate) fn on(place: &Place, program: &Path, addresses: &str, by: &[&str], options: &[&str]) -> Paced {
         let mut command = place.pumice(by);
         command
-            .args(["--addr", &address])
+            .args(["--addr", addresses])
             .args(options)
             .arg("--")
             .arg(program)

@@ -5,8 +5,9 @@ use pumice_transport::wire::Qpn;
 
 use super::Engine;
 use crate::faults::calls::CallKey;
-use crate::faults::{Faults, Incident};
+use crate::faults::{FIRST_PORT, Faults, Incident};
 use crate::objects::async_event::AsyncElement;
+use crate::port::{LinkChange, PortCondition};
 
 impl Engine {
     /// What is due happens. Then the queue pairs go on that stood still for it.
@@ -34,6 +35,7 @@ impl Engine {
 
     fn happen_at(&mut self, qpn: Qpn, incident: Incident) {
         let now_ns = self.resources.faults.as_deref().map_or(0, Faults::now_ns);
+        self.publish_before(now_ns, incident);
         let resources = &mut self.resources;
         match incident {
             Incident::CqError { cq } => resources.fail_cq(cq),
@@ -59,6 +61,20 @@ impl Engine {
                 self.plight.cable_in_ns.extend(port, until_ns);
             }
             Incident::SpeedChange { port, speed, width } => resources.change_rate(port, speed, width),
+            Incident::Link { words, for_ns } => {
+                let change = match for_ns {
+                    None => LinkChange::Lasting(words),
+                    Some(for_ns) => {
+                        self.plight.link_over_ns = Some(now_ns.saturating_add(for_ns));
+                        LinkChange::Passing(words)
+                    }
+                };
+                self.port.change_link(&change);
+            }
+            Incident::LinkRestore => {
+                self.plight.link_over_ns = None;
+                self.port.change_link(&LinkChange::Restored);
+            }
             Incident::GidMove { port, from, to } => resources.move_gid(port, from, to),
             Incident::Disconnect => self.disconnect(qpn, now_ns),
             Incident::LidChange { port } => self.raise_of_port(port, AsyncEventType::LidChange),
@@ -70,6 +86,57 @@ impl Engine {
             Incident::Unplug { for_ns } => self.unplug(end_ns(now_ns, for_ns)),
             Incident::Freeze { for_ns } => self.stand_still(now_ns.saturating_add(for_ns)),
         }
+    }
+
+    /// What sysfs shows of the ports, at the latest when the program can have the event.
+    fn publish_before(&mut self, now_ns: u64, incident: Incident) {
+        match incident {
+            Incident::PortDown { port, .. } => {
+                self.publish_change(port, now_ns, |condition| condition.is_down = true);
+            }
+            Incident::CablePull { port, .. } => {
+                self.publish_change(port, now_ns, |condition| condition.is_cable_out = true);
+            }
+            Incident::PortUp { port } => self.publish_change(port, now_ns, |condition| {
+                (condition.is_down, condition.is_cable_out) = (false, false);
+            }),
+            Incident::SpeedChange { port, speed, width } => {
+                self.publish_change(port, now_ns, |condition| {
+                    condition.speed = speed.or(condition.speed);
+                    condition.width = width.or(condition.width);
+                });
+            }
+            // The whole device is gone, and its first port tells of it.
+            Incident::Unplug { for_ns } => self.publish_change(FIRST_PORT, now_ns, |condition| {
+                condition.gone_for_ns = Some(for_ns.unwrap_or(u64::MAX));
+            }),
+            _ => {}
+        }
+    }
+
+    /// A port's condition is another one from now on.
+    fn publish_change(&mut self, port_num: u8, now_ns: u64, change: impl FnOnce(&mut PortCondition)) {
+        let Some(before) = self.condition(port_num, now_ns) else { return };
+        let mut condition = before;
+        change(&mut condition);
+        if condition != before
+            && let Some(group) = self.port.group()
+        {
+            group.publish_condition(port_num, &condition);
+        }
+    }
+
+    /// None: the device has no such port.
+    fn condition(&self, port_num: u8, now_ns: u64) -> Option<PortCondition> {
+        let port = self.resources.ports.get(port_num)?;
+        let (speed, width) = port.changed_rate();
+        let back_ns = self.resources.presence.back_ns().filter(|_| port_num == FIRST_PORT);
+        let gone_for_ns = back_ns.map(|back_ns| match back_ns {
+            u64::MAX => u64::MAX,
+            back_ns => back_ns.saturating_sub(now_ns),
+        });
+        let (is_down, is_cable_out) = (port.is_down, !port.is_cable_in());
+        Some(PortCondition { is_down, is_cable_out, speed, width, gone_for_ns })
     }
 
     /// The device is gone: its queue pairs are flushed, as drivers do for a device that answers nothing.
@@ -123,7 +190,12 @@ impl Engine {
     #[cold]
     pub(super) fn expire_plight(&mut self, now_ns: u64) {
         while let Some(port_num) = self.plight.cable_in_ns.take_due(now_ns) {
+            self.publish_change(port_num, now_ns, |condition| condition.is_cable_out = false);
             self.resources.cable_came_in(port_num);
+        }
+        if self.plight.link_over_ns.is_some_and(|over_ns| over_ns <= now_ns) {
+            self.plight.link_over_ns = None;
+            self.port.change_link(&LinkChange::Over);
         }
         if self.plight.timed_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.resources.time_came(now_ns);
@@ -131,6 +203,7 @@ impl Engine {
             self.settle();
         }
         while let Some(port_num) = self.plight.port_up_ns.take_due(now_ns) {
+            self.publish_change(port_num, now_ns, |condition| condition.is_down = false);
             self.resources.port_came_up(port_num);
         }
     }

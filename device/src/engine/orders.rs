@@ -6,7 +6,7 @@ use super::Engine;
 use crate::faults::Moment;
 use crate::faults::live::{LiveAnswer, LiveOrder};
 use crate::inspect::Question;
-use crate::port::{FaultPort, Nowhere};
+use crate::port::{FaultPort, Link, LinkPort, Nowhere, Port as _};
 
 impl Engine {
     /// Obeys the orders that have come.
@@ -51,7 +51,13 @@ impl Engine {
         };
         let partitions = faults.partitions().clone();
         let witness = faults.notes().map(|notes| (notes.clone(), self.resources.subscribers()));
-        let bare = std::mem::replace(&mut self.port, Box::new(Nowhere));
+        let mut bare = std::mem::replace(&mut self.port, Box::new(Nowhere));
+        if !bare.has_link() {
+            // The plan may change what the link does.
+            let (link, clock) = (Link::default().seeded(faults.seed(), faults.tag()), faults.clock());
+            bare = Box::new(LinkPort::new(bare, link, clock));
+            bare.observe(&self.resources.counters);
+        }
         self.port = Box::new(FaultPort::of_plan(bare, partitions, witness));
         self.is_armed = true;
     }

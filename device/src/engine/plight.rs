@@ -49,6 +49,8 @@ pub(super) struct Plight {
     pub(super) port_up_ns: OfPorts,
     /// When their cables are in again.
     pub(super) cable_in_ns: OfPorts,
+    /// When what was changed of its links for a time is over.
+    pub(super) link_over_ns: Option<u64>,
     /// When the plan has something happen, also if the device sends nothing.
     pub(super) timed_ns: Option<u64>,
 }
@@ -66,6 +68,7 @@ impl Plight {
         if self.is_still() {
             return self.still_until_ns;
         }
-        [self.port_up_ns.first(), self.cable_in_ns.first(), self.timed_ns].into_iter().flatten().min()
+        let all = [self.port_up_ns.first(), self.cable_in_ns.first(), self.link_over_ns, self.timed_ns];
+        all.into_iter().flatten().min()
     }
 }

@@ -207,6 +207,21 @@ impl Faults {
         self.rejection
     }
 
+    /// The seed of the plan.
+    pub(crate) const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// What the plan calls the process.
+    pub(crate) fn tag(&self) -> &str {
+        &self.tag
+    }
+
+    /// The clock of the plan, which is the device's.
+    pub(crate) const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// The time of the plan's clock.
     pub(crate) fn now_ns(&self) -> u64 {
         self.clock.now_ns()

@@ -6,6 +6,7 @@ use std::fmt;
 use pumice_transport::wire::Qpn;
 
 use crate::ground::link_rate::{Speed, Width};
+use crate::ground::link_words::LinkSettings;
 
 /// Something that happens to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,6 +61,15 @@ pub enum Incident {
         /// Lanes; `None`: as before.
         width: Option<Width>,
     },
+    /// The link does something else to packets from now on. No event tells of it.
+    Link {
+        /// What changes; the rest stays.
+        words: LinkSettings,
+        /// For so long; `None`: until [`Incident::LinkRestore`].
+        for_ns: Option<u64>,
+    },
+    /// The link is again as the device was opened with.
+    LinkRestore,
     /// GID_CHANGE: an address has another place in the GID table.
     GidMove {
         /// Which port of the device, from 1.
@@ -108,10 +118,11 @@ pub(super) struct Details {
     pub(super) width: Option<Width>,
     /// The port of the device, where that is not the first.
     pub(super) port: Option<u8>,
+    pub(super) link: Option<LinkSettings>,
 }
 
 /// The words for the kinds.
-const KINDS: [&str; 17] = [
+const KINDS: [&str; 19] = [
     "cq-error",
     "srq-limit",
     "srq-error",
@@ -122,6 +133,8 @@ const KINDS: [&str; 17] = [
     "port-up",
     "cable-pull",
     "speed-change",
+    "link",
+    "link-restore",
     "gid-move",
     "lid-change",
     "pkey-change",
@@ -132,7 +145,7 @@ const KINDS: [&str; 17] = [
 ];
 
 /// The port of a device that is meant where none is named.
-const FIRST_PORT: u8 = 1;
+pub(crate) const FIRST_PORT: u8 = 1;
 /// Ports of a device at most.
 pub(crate) const MAX_PORTS: usize = 2;
 
@@ -153,6 +166,8 @@ impl Incident {
             Incident::PortUp { .. } => "port-up",
             Incident::CablePull { .. } => "cable-pull",
             Incident::SpeedChange { .. } => "speed-change",
+            Incident::Link { .. } => "link",
+            Incident::LinkRestore => "link-restore",
             Incident::GidMove { .. } => "gid-move",
             Incident::LidChange { .. } => "lid-change",
             Incident::PkeyChange { .. } => "pkey-change",
@@ -172,7 +187,15 @@ impl Incident {
     }
 
     pub(super) fn details(&self) -> Details {
-        let none = Details { object: None, to: None, for_ns: None, speed: None, width: None, port: None };
+        let none = Details {
+            object: None,
+            to: None,
+            for_ns: None,
+            speed: None,
+            width: None,
+            port: None,
+            link: None,
+        };
         let at = |port: u8| Details { port: (port != FIRST_PORT).then_some(port), ..none };
         match *self {
             Incident::CqError { cq: object }
@@ -187,6 +210,7 @@ impl Incident {
             Incident::PortUp { port } | Incident::LidChange { port } | Incident::PkeyChange { port } => {
                 at(port)
             }
+            Incident::Link { words, for_ns } => Details { link: Some(words), for_ns, ..none },
             Incident::Freeze { for_ns } => Details { for_ns: Some(for_ns), ..none },
             _ => none,
         }
@@ -216,6 +240,17 @@ impl Incident {
                 return Err("it does not say which rate: write speed=edr, width=2, or both".to_owned());
             }
             "speed-change" => Incident::SpeedChange { port, speed: details.speed, width: details.width },
+            "link" => match details.link.filter(|words| *words != LinkSettings::default()) {
+                Some(words) => Incident::Link { words, for_ns: details.for_ns },
+                None => {
+                    return Err(
+                        "it does not say what changes: write rate=1Gbit, delay=20us, jitter, queue or \
+                                ecn"
+                        .to_owned(),
+                    );
+                }
+            },
+            "link-restore" => Incident::LinkRestore,
             "gid-move" => {
                 let to = details.to.ok_or("it does not say where the address goes: write to=5")?;
                 if object == to || object.max(to) >= GID_PLACES {
@@ -254,6 +289,11 @@ impl Incident {
         word == "speed-change"
     }
 
+    /// Whether it says what a link is like.
+    pub(super) fn has_link(word: &str) -> bool {
+        word == "link"
+    }
+
     /// Whether it happens to a port.
     pub(super) fn has_port(word: &str) -> bool {
         matches!(
@@ -270,14 +310,14 @@ impl Incident {
 
     /// Whether it lasts for a time.
     pub(super) fn has_time(word: &str) -> bool {
-        matches!(word, "port-down" | "cable-pull" | "unplug" | "freeze")
+        matches!(word, "port-down" | "cable-pull" | "link" | "unplug" | "freeze")
     }
 }
 
 impl fmt::Display for Incident {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
-        let Details { object, to, for_ns, speed, width, port } = self.details();
+        let Details { object, to, for_ns, speed, width, port, link } = self.details();
         if let Some(port) = port {
             write!(f, " of port {port}")?;
         }
@@ -292,6 +332,9 @@ impl fmt::Display for Incident {
         }
         if let Some(speed) = speed {
             write!(f, " to {}", speed.word())?;
+        }
+        if let Some(link) = link {
+            write!(f, " to {link}")?;
         }
         for_ns.map_or(Ok(()), |ns| write!(f, " for {} us", ns / 1000))
     }
@@ -352,8 +395,9 @@ mod tests {
     fn words_and_incidents_are_inverses() {
         for word in KINDS {
             let (speed, width) = (Some(Speed::Hdr), Width::new(2).ok());
-            let details =
-                Details { object: Some(3), to: Some(7), for_ns: Some(5_000), speed, width, port: Some(2) };
+            let link = LinkSettings::parse("rate=1Gbit,ingress.ecn=64KiB").ok();
+            let (object, to, for_ns, port) = (Some(3), Some(7), Some(5_000), Some(2));
+            let details = Details { object, to, for_ns, speed, width, port, link };
             let incident = Incident::of(word, details).unwrap();
             assert_eq!(incident.word(), word);
             assert_eq!(Incident::of(word, incident.details()), Ok(incident));
@@ -364,6 +408,7 @@ mod tests {
         assert!(Incident::of("gid-move", Details::default()).unwrap_err().contains("write to=5"));
         assert!(Incident::of("freeze", Details::default()).unwrap_err().contains("write time=2s"));
         assert!(Incident::of("speed-change", Details::default()).unwrap_err().contains("write speed=edr"));
+        assert!(Incident::of("link", Details::default()).unwrap_err().contains("write rate=1Gbit"));
         assert!(
             Incident::of("port-sideways", Details::default()).unwrap_err().contains("write one of cq-error,")
         );

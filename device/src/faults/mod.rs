@@ -48,7 +48,7 @@ pub(crate) use decide::Faults;
 pub use decide::Fired;
 pub use identity::{PacketClass, PacketKey, PacketService};
 pub use incident::Incident;
-pub(crate) use incident::{GID_PLACES, MAX_PORTS};
+pub(crate) use incident::{FIRST_PORT, GID_PLACES, MAX_PORTS};
 pub(crate) use notes::Notes;
 pub(crate) use partition::Partitions;
 pub use plan::{
@@ -59,7 +59,6 @@ pub use pumice_transport::types::{Fate, Flips};
 pub use ready::{READY, ReadyPlan};
 pub use rejection::RejData;
 pub use select::{PacketSelector, Span};
-pub(crate) use text::time_ns;
 pub use text::{
     CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, Comparison, CompletionEventLine,
     CompletionLine, Difference, KINDS, Kind, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError, WHEN,

@@ -1,7 +1,7 @@
 //! When queues tell of congestion.
 
 /// When a queue marks the packets that join it, by the bytes in front of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EcnMarking {
     /// Always when there are more than so many bytes.
     Above(u64),

@@ -10,6 +10,7 @@ use super::batch::Received;
 use super::directory::ServiceDirectory;
 use super::limits::Peer;
 use crate::counters::Counters;
+use crate::ground::link_rate::{Speed, Width};
 
 /// What became of packets for another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +45,21 @@ pub struct Order {
     pub text: Vec<u8>,
 }
 
+/// What the port of a device is in, as sysfs shows it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PortCondition {
+    /// Its state is DOWN.
+    pub is_down: bool,
+    /// Its cable is out.
+    pub is_cable_out: bool,
+    /// Rate of a lane, where it is not that of the profile.
+    pub speed: Option<Speed>,
+    /// Lanes, where they are not those of the profile.
+    pub width: Option<Width>,
+    /// The device is gone for so many ns from now; `u64::MAX`: for ever.
+    pub gone_for_ns: Option<u64>,
+}
+
 /// The group of processes that share a port, as one of them sees it. The default methods are those of a
 /// process that knows of no other.
 pub trait ProcessGroup {
@@ -69,6 +85,12 @@ pub trait ProcessGroup {
     /// The device behind the port counts here, for other processes that ask.
     fn observe(&mut self, counters: &Arc<Counters>) {
         let _ = counters;
+    }
+
+    /// What a port of this process's device (of which the first is 1) is in from now on, for programs that look
+    /// in sysfs.
+    fn publish_condition(&mut self, port_num: u8, condition: &PortCondition) {
+        let _ = (port_num, condition);
     }
 
     /// An order that has come since the last one. Orders come while [`receive`](super::Port::receive) takes

@@ -9,6 +9,20 @@ use super::batch::{GsoBatch, Received, TransmitError};
 use super::group::ProcessGroup;
 use super::limits::{Peer, PeerMedium, PortLimits};
 use crate::counters::Counters;
+use crate::ground::link_words::LinkSettings;
+
+/// What becomes of a link while its device runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkChange {
+    /// These words change, and stay so.
+    Lasting(LinkSettings),
+    /// These words change until [`LinkChange::Over`].
+    Passing(LinkSettings),
+    /// What was changed for a time is as before.
+    Over,
+    /// The link is as the device was opened with.
+    Restored,
+}
 
 /// A way to the network. The caller gives the time; only the simulated port and layers look at it.
 pub trait Port: Send {
@@ -58,6 +72,16 @@ pub trait Port: Send {
         if let Some(group) = self.group() {
             group.observe(counters);
         }
+    }
+
+    /// Whether one of the layers is a link ([`LinkPort`](super::LinkPort)).
+    fn has_link(&self) -> bool {
+        false
+    }
+
+    /// The link does something else to the packets that come from now on, if there is one.
+    fn change_link(&mut self, change: &LinkChange) {
+        let _ = change;
     }
 
     /// The device closes, or its process ends: layers send at once what they hold back. What the port is too
@@ -127,6 +151,16 @@ pub trait PortLayer: Send {
         self.below_mut().observe(counters);
     }
 
+    /// [`Port::has_link`] of the whole.
+    fn has_link_through(&self) -> bool {
+        self.below().has_link()
+    }
+
+    /// [`Port::change_link`] of the whole.
+    fn change_link_through(&mut self, change: &LinkChange) {
+        self.below_mut().change_link(change);
+    }
+
     /// [`Port::release`] of the whole.
     fn release_through(&mut self, now_ns: u64) {
         self.below_mut().release(now_ns);
@@ -169,6 +203,14 @@ impl<L: PortLayer> Port for L {
 
     fn observe(&mut self, counters: &Arc<Counters>) {
         self.observe_through(counters);
+    }
+
+    fn has_link(&self) -> bool {
+        self.has_link_through()
+    }
+
+    fn change_link(&mut self, change: &LinkChange) {
+        self.change_link_through(change);
     }
 
     fn release(&mut self, now_ns: u64) {

@@ -7,9 +7,7 @@
 mod check;
 mod error;
 mod faults;
-mod link;
 mod log;
-mod quantity;
 mod wire;
 
 use std::ffi::OsString;
@@ -19,12 +17,14 @@ use std::path::{Path, PathBuf};
 
 use fnv::FnvHasher;
 
+use crate::ground::quantity::size;
+
+pub use crate::ground::link_words::{LinkSettings, WaySettings};
 pub use crate::ground::probability::probability_ppm;
 use crate::ground::similar::similar;
 
 pub use check::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, CheckSettings};
 pub use error::SettingError;
-pub use link::{LinkSettings, WaySettings};
 pub use log::{Log, standard_error_is_free};
 pub use wire::Wire;
 
@@ -326,7 +326,7 @@ fn link(value: &str) -> Result<LinkSettings, SettingError> {
 
 /// A number of bytes with a unit, 1 MiB at least.
 fn trace_limit(value: &str) -> Result<u64, SettingError> {
-    quantity::size(value).filter(|bytes| *bytes >= 1 << 20).ok_or_else(|| {
+    size(value).filter(|bytes| *bytes >= 1 << 20).ok_or_else(|| {
         SettingError::new(TRACE_LIMIT, value, "it is a number of bytes with KiB, MiB or GiB, 1MiB at least")
     })
 }

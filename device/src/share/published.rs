@@ -6,6 +6,10 @@
 //! record up to date before it sleeps, while it polls once in [`INTERVAL_NS`], and when it leaves: a copy of
 //! a few numbers and no system call, but one that would be seen in the time of each short message (4 % of an
 //! 8-byte WRITE, measured).
+//!
+//! Behind the records of counters are those of conditions: what a fault plan has done to the port of the
+//! device in the process of that index. A condition counts while its process lives: the process has a lock on
+//! the file for it.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,13 +19,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pumice_transport::host::Counter;
 use pumice_transport::wire::ProcessIndex;
 
-use super::folder;
 use super::system::{File, SharedMemory};
+use super::{folder, lock, system};
 use crate::counters::Counters;
+use crate::port::PortCondition;
 
 /// Words of a record; the preload has the same number.
 const RECORD_WORDS: usize = 64;
 const PROCESSES: usize = 256;
+/// Where the conditions begin, in words. The preload has the same numbers.
+const CONDITIONS: usize = PROCESSES * RECORD_WORDS;
+/// Words of a condition: the bits of the port, when the device is back, the number of the process, and one
+/// that stays 0.
+const CONDITION_WORDS: usize = 4;
+/// The word that is 1 from when the first condition was told on.
+const TOLD: usize = CONDITIONS + PROCESSES * CONDITION_WORDS;
+/// Bits of the first word of a condition: the port is down, its cable is out; then the lanes (8 bits) and the
+/// rate of a lane (16 bits), 0 where they are those of the profile.
+const DOWN: u64 = 1;
+const CABLE_OUT: u64 = 2;
+const LANES_SHIFT: u32 = 8;
+const SPEED_SHIFT: u32 = 16;
 /// Time between two copies by a process that polls.
 const INTERVAL_NS: u64 = 1_000_000;
 const _: () = assert!(Counter::COUNT <= RECORD_WORDS, "a record has room for every counter");
@@ -37,6 +55,10 @@ pub(super) fn file_name(port: u16, address: Option<IpAddr>) -> String {
 #[derive(Debug)]
 pub(super) struct Published {
     memory: SharedMemory,
+    /// Has the lock on the condition, once one was told.
+    file: Option<File>,
+    has_told: bool,
+    is_gone: bool,
     process: ProcessIndex,
     /// What was counted before this process had the process index.
     before: [u64; Counter::COUNT],
@@ -52,10 +74,13 @@ impl Published {
     ///
     /// # Errors
     /// What the system says: then nothing is published.
-    pub(super) fn open(file: &File, process: ProcessIndex) -> io::Result<Published> {
-        let memory = SharedMemory::map(file, PROCESSES * RECORD_WORDS)?;
+    pub(super) fn open(file: File, process: ProcessIndex) -> io::Result<Published> {
+        let memory = SharedMemory::map(&file, TOLD + 1)?;
         let mut published = Published {
             memory,
+            file: Some(file),
+            has_told: false,
+            is_gone: false,
             process,
             before: [0; Counter::COUNT],
             device: None,
@@ -66,7 +91,36 @@ impl Published {
         for (before, found) in published.before.iter_mut().zip(found) {
             *before = found;
         }
+        published.set_condition([0, 0, u64::from(system::process_id())]);
         Ok(published)
+    }
+
+    /// What the port of the device is in from now on.
+    pub(super) fn tell(&mut self, condition: &PortCondition, now_ns: u64) {
+        if let Some(file) = self.file.as_ref().filter(|_| !self.has_told) {
+            // A condition without a lock is one of a process that has gone.
+            self.has_told = matches!(lock::try_lock(file, self.process), Ok(true));
+        }
+        let lanes = condition.width.map_or(0, |width| u64::from(width.lanes()));
+        let speed = condition.speed.map_or(0, |speed| u64::from(speed as u32));
+        let bits = if condition.is_down { DOWN } else { 0 }
+            | if condition.is_cable_out { CABLE_OUT } else { 0 }
+            | lanes << LANES_SHIFT
+            | speed << SPEED_SHIFT;
+        self.is_gone = condition.gone_for_ns.is_some();
+        let back_ns = condition.gone_for_ns.map_or(0, |for_ns| now_ns.saturating_add(for_ns).max(1));
+        self.set_condition([bits, back_ns, u64::from(system::process_id())]);
+        if let Some(told) = self.memory.words().get(TOLD) {
+            told.store(1, Ordering::Release);
+        }
+    }
+
+    fn set_condition(&self, words: [u64; 3]) {
+        let start = CONDITIONS + usize::from(self.process) * CONDITION_WORDS;
+        let places = self.memory.words().get(start..start + CONDITION_WORDS).unwrap_or_default();
+        for (place, word) in places.iter().zip(words) {
+            place.store(word, Ordering::Relaxed);
+        }
     }
 
     fn record(&self) -> &[AtomicU64] {
@@ -91,9 +145,10 @@ impl Published {
     /// Brings the record up to date, if anything was sent, received or waited for since the last time.
     pub(super) fn publish(&self) {
         let Some(device) = &self.device else { return };
-        let [sent, received, waited] =
-            [Counter::TxBatches, Counter::RxBatches, Counter::Timeout].map(|each| device.value(each));
-        let seen = sent.wrapping_add(received).wrapping_add(waited);
+        let [sent, received, waited, dropped] =
+            [Counter::TxBatches, Counter::RxBatches, Counter::Timeout, Counter::LinkDropped]
+                .map(|each| device.value(each));
+        let seen = sent.wrapping_add(received).wrapping_add(waited).wrapping_add(dropped);
         if self.seen.swap(seen, Ordering::Relaxed) != seen {
             self.write();
         }
@@ -112,12 +167,19 @@ impl Published {
 impl Drop for Published {
     fn drop(&mut self) {
         self.write();
+        if self.is_gone {
+            // The device stays away when the last context is closed: the lock is the process's from now on.
+            std::mem::forget(self.file.take());
+        } else {
+            self.set_condition([0; 3]);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ground::link_rate::{Speed, Width};
     use std::fs;
 
     #[test]
@@ -134,7 +196,7 @@ mod tests {
         };
         for (round, left) in [(1, true), (2, false), (3, true)] {
             let counters = Arc::new(Counters::new());
-            let mut published = Published::open(&open(), ProcessIndex::new(7)).unwrap();
+            let mut published = Published::open(open(), ProcessIndex::new(7)).unwrap();
             published.observe(&counters);
             counters.add(Counter::TxBytes, 100);
             published.publish();
@@ -148,6 +210,41 @@ mod tests {
         }
         assert_eq!(read(7, Counter::RxBadIcrc), 10, "what the killed one had not published is lost");
         assert_eq!(read(8, Counter::TxBytes), 0);
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_condition_is_told_while_its_process_lives() {
+        let path = std::env::temp_dir().join(format!("pumice-condition-{}", std::process::id()));
+        let open = || {
+            let mut options = fs::File::options();
+            File::from(options.read(true).write(true).create(true).truncate(false).open(&path).unwrap())
+        };
+        let words = |at: usize| {
+            let bytes = fs::read(&path).unwrap();
+            [0, 1, 2].map(|word| u64::from_le_bytes(bytes[8 * (at + word)..][..8].try_into().unwrap()))
+        };
+        let (third, own) = (CONDITIONS + 3 * CONDITION_WORDS, u64::from(std::process::id()));
+        let mut published = Published::open(open(), ProcessIndex::new(3)).unwrap();
+        assert_eq!((words(third), words(TOLD - 2)[2]), ([0, 0, own], 0));
+        let slow = PortCondition { speed: Some(Speed::Edr), width: Width::new(2).ok(), ..Default::default() };
+        published.tell(&PortCondition { is_down: true, ..slow }, 1_000);
+        assert_eq!(words(third), [DOWN | 2 << 8 | 32 << 16, 0, own]);
+        assert_eq!(words(TOLD - 2)[2], 1);
+        assert!(!lock::try_lock(&open(), ProcessIndex::new(3)).unwrap(), "its process lives");
+        published.tell(&PortCondition { is_cable_out: true, ..PortCondition::default() }, 1_000);
+        assert_eq!(words(third), [CABLE_OUT, 0, own]);
+        drop(published);
+        assert_eq!(words(third), [0; 3]);
+        assert!(lock::try_lock(&open(), ProcessIndex::new(3)).unwrap());
+
+        let mut published = Published::open(open(), ProcessIndex::new(4)).unwrap();
+        published.tell(&PortCondition { gone_for_ns: Some(500), ..PortCondition::default() }, 1_000);
+        assert_eq!(words(third + CONDITION_WORDS), [0, 1_500, own]);
+        published.tell(&PortCondition { gone_for_ns: Some(u64::MAX), ..PortCondition::default() }, 1_000);
+        drop(published);
+        assert_eq!(words(third + CONDITION_WORDS), [0, u64::MAX, own], "it stays away");
+        assert!(!lock::try_lock(&open(), ProcessIndex::new(4)).unwrap());
         fs::remove_file(&path).unwrap();
     }
 }

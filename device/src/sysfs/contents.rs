@@ -84,11 +84,14 @@ pub(super) fn entries(device: &SysfsDevice<'_>) -> BTreeMap<String, Entry> {
     for (number, own) in (1..).zip([Some(&first), device.second_port.as_ref()]) {
         let Some(own) = own else { continue };
         port(&mut tree, &format!("{top}/ports/{number}"), device, number, own.profile);
+        let mark = if number == 1 { String::new() } else { number.to_string() };
+        // What a rate is where only one half of it was changed.
+        let (speed, lanes) = (own.profile.speed as u32, own.profile.width.lanes());
+        tree.file(format!("live/{name}/rate{mark}"), format!("{speed} {lanes}"));
         if let Some(counted) = own.counted {
             // By name for the files of counters, by index for netlink; the preload makes the same names.
-            let file = if number == 1 { "counted".to_owned() } else { format!("counted{number}") };
-            tree.link(format!("live/{name}/{file}"), counted.to_string_lossy());
-            tree.link(format!("netlink/{index}/{file}"), counted.to_string_lossy());
+            tree.link(format!("live/{name}/counted{mark}"), counted.to_string_lossy());
+            tree.link(format!("netlink/{index}/counted{mark}"), counted.to_string_lossy());
         }
     }
     for (command, answer) in netlink::answers(device) {
@@ -306,6 +309,7 @@ mod tests {
                 "{path}"
             );
         }
+        assert_eq!(entries.get("live/pumice0/rate"), Some(&Entry::File("32 4\n".to_owned())));
         assert_eq!(entries.get("live/pumice0/counted"), Some(&Entry::Link("/run/pumice/counted".to_owned())));
         let net = entries.get(&format!("{top}/device/net/eth0"));
         assert_eq!(net, Some(&Entry::Link("/sys/class/net/eth0".to_owned())));

@@ -38,8 +38,8 @@ pub(super) const PORT: [Recipe; 7] = [
 ];
 
 /// `hw_counters/`, and what `rdma statistic` shows: rdma_rxe's names, then those of ConnectX adapters for
-/// what rdma_rxe does not count.
-pub(super) const HARDWARE: [Recipe; 18] = [
+/// what rdma_rxe does not count, then pumice's own of its links, which no adapter counts.
+pub(super) const HARDWARE: [Recipe; 22] = [
     recipe("sent_pkts", 1, &[Counter::TxPackets]),
     recipe("rcvd_pkts", 1, &[Counter::RxPackets]),
     recipe("duplicate_request", 1, &[Counter::RxDuplicateRequest]),
@@ -58,6 +58,10 @@ pub(super) const HARDWARE: [Recipe; 18] = [
     recipe("np_ecn_marked_roce_packets", 1, &[Counter::RxCongestionMarked]),
     recipe("np_cnp_sent", 1, &[Counter::TxCnp]),
     recipe("rp_cnp_handled", 1, &[Counter::RxCnp]),
+    recipe("link_queued", 1, &[Counter::LinkQueued]),
+    recipe("link_dropped", 1, &[Counter::LinkDropped]),
+    recipe("link_marked", 1, &[Counter::LinkMarked]),
+    recipe("link_busy", 1, &[Counter::LinkBusy]),
 ];
 
 impl Recipe {

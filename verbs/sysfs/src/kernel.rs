@@ -34,6 +34,21 @@ impl Descriptor {
         let read = unsafe { libc::syscall(libc::SYS_pread64, self.0, room.as_mut_ptr(), room.len(), offset) };
         usize::try_from(read).unwrap_or(0)
     }
+
+    /// Whether another open file has a lock on a byte.
+    pub(crate) fn is_locked(&self, byte: i64) -> bool {
+        let mut asked = libc::flock {
+            l_type: libc::F_WRLCK as i16,
+            l_whence: libc::SEEK_SET as i16,
+            l_start: byte,
+            l_len: 1,
+            // Has to be zero for a lock of an open file.
+            l_pid: 0,
+        };
+        // SAFETY: a value that may be written.
+        let status = unsafe { libc::syscall(libc::SYS_fcntl, self.0, libc::F_OFD_GETLK, &raw mut asked) };
+        status == 0 && i32::from(asked.l_type) != libc::F_UNLCK
+    }
 }
 
 impl Drop for Descriptor {
@@ -43,18 +58,75 @@ impl Drop for Descriptor {
     }
 }
 
+/// Room for the name of a file.
+pub(crate) struct FileName([u8; NAME_BYTES]);
+
+impl FileName {
+    /// These parts one after the other, if there is room for them and a NUL.
+    pub(crate) fn of(parts: &[&[u8]]) -> Option<FileName> {
+        let mut name = FileName([0; NAME_BYTES]);
+        let mut length = 0_usize;
+        for part in parts {
+            let end = length.checked_add(part.len())?;
+            name.0.get_mut(length..end)?.copy_from_slice(part);
+            length = end;
+        }
+        (length < NAME_BYTES).then_some(name)
+    }
+
+    /// The same below the private tree.
+    pub(crate) fn private(parts: &[&[u8]]) -> Option<FileName> {
+        let root = FOLDER.value()?.to_bytes();
+        let mut all: [&[u8]; MOST_PARTS] = [&[]; MOST_PARTS];
+        all.iter_mut().zip([root].iter().chain(parts)).for_each(|(to, part)| *to = part);
+        if parts.len() < MOST_PARTS { FileName::of(&all) } else { None }
+    }
+
+    pub(crate) fn text(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
+    }
+
+    /// Whether there is such a file, where links are followed.
+    pub(crate) fn is_there(&self) -> bool {
+        let name = self.text().as_ptr();
+        // SAFETY: a C string.
+        unsafe { libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, name, libc::F_OK) == 0 }
+    }
+
+    /// Makes a folder, if there is none.
+    pub(crate) fn make_folder(&self) {
+        // SAFETY: a C string.
+        unsafe { libc::syscall(libc::SYS_mkdirat, libc::AT_FDCWD, self.text().as_ptr(), 0o700) };
+    }
+
+    /// Makes a link, if there is nothing of this name.
+    pub(crate) fn make_link(&self, target: &FileName) {
+        let (target, name) = (target.text().as_ptr(), self.text().as_ptr());
+        // SAFETY: C strings.
+        unsafe { libc::syscall(libc::SYS_symlinkat, target, libc::AT_FDCWD, name) };
+    }
+}
+
+/// Parts that a name has at most.
+const MOST_PARTS: usize = 8;
+
 /// Opens a file of the private tree, whose name is these parts one after the other.
 pub(crate) fn open_private(parts: &[&[u8]]) -> Option<Descriptor> {
-    let root = FOLDER.value()?.to_bytes();
-    let mut name = [0_u8; NAME_BYTES];
-    let mut length = 0_usize;
-    for part in [root].iter().chain(parts) {
-        let end = length.checked_add(part.len())?;
-        name.get_mut(length..end)?.copy_from_slice(part);
-        length = end;
-    }
-    // Its NUL must fit as well.
-    Descriptor::open(CStr::from_bytes_until_nul(&name).ok()?)
+    Descriptor::open(FileName::private(parts)?.text())
+}
+
+/// What the clock says that conditions of ports are told by (CLOCK_MONOTONIC), in ns.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a value that may be written.
+    unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut now) };
+    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+}
+
+/// This process's number.
+pub(crate) fn process_id() -> u64 {
+    // SAFETY: no memory is involved.
+    u64::try_from(unsafe { libc::syscall(libc::SYS_getpid) }).unwrap_or(0)
 }
 
 /// Reads a small file of the private tree.

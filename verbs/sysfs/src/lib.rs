@@ -3,8 +3,8 @@
 //! libibverbs of their own to the library that PUMICE_LIBRARY names. Everything else is left alone.
 //!
 //! It takes the place of the C library's functions that take paths (`calls`), compares the beginning of the
-//! path (`place`), and calls the C library's own (`original`). Counters get their numbers when they are
-//! opened (`live`). Questions to the kernel about RDMA devices are answered from the tree (`netlink`,
+//! path (`place`), and calls the C library's own (`original`). Counters and states of ports are what they are
+//! when they are opened (`live`, `condition`), and devices that are pulled out are not shown (`remaining`). Questions to the kernel about RDMA devices are answered from the tree (`netlink`,
 //! `message`). `bundled` is about dlopen.
 //!
 //! **Invariant**: no locks and no allocation, because these functions are called before `main`, in fork
@@ -17,11 +17,13 @@
 // Unit tests are linked without the functions of the C library's names.
 #![cfg_attr(test, allow(dead_code))]
 
+mod condition;
 mod kernel;
 mod live;
 mod message;
 mod original;
 mod place;
+mod remaining;
 mod variable;
 
 #[cfg(not(test))]

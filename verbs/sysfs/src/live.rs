@@ -1,4 +1,5 @@
-//! Files of the private tree whose contents change: counters. When a program has opened one, the descriptor
+//! Files of the private tree whose contents change: counters, and what a fault plan does to a port. When a
+//! program has opened one, the descriptor
 //! is given another file behind it, in memory, with the number as it is now. What the number is made of is in
 //! the tree (`live/counters/...`), and what the processes have counted in the file that
 //! `live/DEVICE/counted` leads to, or of a second port `live/DEVICE/counted2`.
@@ -8,15 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::FILE;
 
+use crate::condition::{Condition, LINE_BYTES};
 use crate::kernel::{Descriptor, open_private, read_private};
 use crate::original::{errno, set_errno};
 use crate::variable::FOLDER;
 
 /// Words of a process's record, and records: `device/src/share/published.rs` writes them.
 const RECORD_WORDS: usize = 64;
-const RECORDS: usize = 256;
-const WORD_BYTES: usize = 8;
-const RECORD_BYTES: usize = RECORD_WORDS * WORD_BYTES;
+pub(crate) const RECORDS: usize = 256;
+pub(crate) const WORD_BYTES: usize = 8;
+pub(crate) const RECORD_BYTES: usize = RECORD_WORDS * WORD_BYTES;
 /// Records that are read at a time, onto the stack.
 const AT_A_TIME: usize = 4;
 /// Room for a path that /proc tells, for a recipe and for a number.
@@ -87,10 +89,15 @@ impl Totals {
 
     /// The number that a recipe makes: a divisor and places, in decimal.
     fn number(&self, recipe: &[u8]) -> Option<u64> {
-        let mut words = recipe.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).map(decimal);
+        let mut words = numbers(recipe);
         let divisor = words.next()??;
         self.sum(words.flatten().filter_map(|place| usize::try_from(place).ok())).checked_div(divisor)
     }
+}
+
+/// The decimal numbers of a line; none for each word that is no number.
+pub(crate) fn numbers(line: &[u8]) -> impl Iterator<Item = Option<u64>> {
+    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).map(decimal)
 }
 
 fn decimal(text: &[u8]) -> Option<u64> {
@@ -120,11 +127,12 @@ fn line(mut number: u64, room: &mut [u8; NUMBER_BYTES]) -> &[u8] {
     room.get(start..).unwrap_or_default()
 }
 
-/// A program has opened a file: if it is a counter, its number is put behind the descriptor. The errno stays.
+/// A program has opened a file: if it is one that changes, what it says now is put behind the descriptor. The
+/// errno stays.
 pub(crate) fn refresh(descriptor: c_int) {
     if descriptor >= 0 {
         let before = errno();
-        // Where it cannot be done the file of the tree says 0.
+        // Where it cannot be done the program reads the file of the tree.
         let _ = replace(descriptor);
         set_errno(before);
     }
@@ -147,23 +155,40 @@ fn replace(descriptor: c_int) -> Option<()> {
     let inside = path.strip_prefix(FOLDER.value()?.to_bytes())?;
     let mut parts = inside.rsplitn(6, |byte| *byte == b'/');
     let (name, folder) = (parts.next()?, parts.next()?);
-    if !matches!(folder, b"counters" | b"hw_counters") {
-        return None;
+    match folder {
+        b"counters" | b"hw_counters" => {
+            // DEVICE/ports/1/counters/NAME
+            let port = mark(parts.next()?);
+            let device = parts.nth(1)?;
+            let mut recipe = [0_u8; RECIPE_BYTES];
+            let recipe = read_private(&[b"/live/", folder, b"/", name], &mut recipe)?;
+            let mut room = [0_u8; NUMBER_BYTES];
+            let totals = Totals::now(&[b"/live/", device, b"/counted", port]);
+            put(descriptor, line(totals.number(recipe)?, &mut room))
+        }
+        b"1" | b"2" if matches!(name, b"state" | b"phys_state" | b"rate") => {
+            // DEVICE/ports/1/NAME
+            let port = mark(folder);
+            let device = parts.nth(1)?;
+            let condition = Condition::now(&[b"/live/", device, b"/counted", port])?;
+            put(descriptor, condition.line((device, port), name, &mut [0; LINE_BYTES])?)
+        }
+        _ => None,
     }
-    // DEVICE/ports/1/counters/NAME
-    let port = parts.next()?;
-    let device = parts.nth(1)?;
-    // The first port has a file without a number.
-    let port = if port == b"1" { b"" } else { port };
-    let mut recipe = [0_u8; RECIPE_BYTES];
-    let recipe = read_private(&[b"/live/", folder, b"/", name], &mut recipe)?;
-    let mut room = [0_u8; NUMBER_BYTES];
-    let text = line(Totals::now(&[b"/live/", device, b"/counted", port]).number(recipe)?, &mut room);
+}
+
+/// What is behind the names of a port's files; the first port has names without a number.
+fn mark(port: &[u8]) -> &[u8] {
+    if port == b"1" { b"" } else { port }
+}
+
+/// Puts a file with this text behind a descriptor.
+fn put(descriptor: c_int, text: &[u8]) -> Option<()> {
     // SAFETY: C strings, bytes that live through the calls, and descriptors: the program's and one of this
     // function's.
     unsafe {
         let fresh =
-            Descriptor::of(libc::syscall(libc::SYS_memfd_create, c"counter".as_ptr(), libc::MFD_CLOEXEC))?;
+            Descriptor::of(libc::syscall(libc::SYS_memfd_create, c"sysfs".as_ptr(), libc::MFD_CLOEXEC))?;
         if libc::syscall(libc::SYS_pwrite64, fresh.number(), text.as_ptr(), text.len(), 0) < 0 {
             return None;
         }

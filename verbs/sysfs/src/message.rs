@@ -1,6 +1,8 @@
 //! Netlink messages about RDMA devices: what a question asks, and the messages of an answer (linux/netlink.h,
 //! linux/rdma_netlink.h).
 
+use crate::remaining::Devices;
+
 /// Room for the attributes of an answer.
 pub(crate) const ATTRIBUTES_BYTES: usize = 2048;
 const HEADER_BYTES: usize = 16;
@@ -23,7 +25,10 @@ const LAST: u16 = 24;
 const SETTING: [u16; 6] = [2, 3, 4, 7, 16, 18];
 /// `RDMA_NLDEV_ATTR_*`.
 const DEV_INDEX: u16 = 1;
+const DEV_NAME: u16 = 2;
 const PORT_INDEX: u16 = 3;
+const PORT_STATE: u16 = 12;
+const PORT_PHYS_STATE: u16 = 13;
 const STAT_RES: u16 = 75;
 const HWCOUNTERS: u16 = 80;
 const HWCOUNTER_ENTRY: u16 = 81;
@@ -65,6 +70,14 @@ impl Name {
         name.number(device);
         name.put(b'/');
         word.iter().for_each(|byte| name.put(*byte));
+        name
+    }
+
+    /// That of a device among those of /dev/infiniband.
+    pub(crate) fn of_uverbs(device: u32) -> Name {
+        let mut name = Name { bytes: [0; 16], length: 0 };
+        b"uverbs".iter().for_each(|byte| name.put(*byte));
+        name.number(device);
         name
     }
 
@@ -127,13 +140,17 @@ impl<'a> Request<'a> {
         self.kind >> 10 == CLIENT && self.command() == STATISTICS
     }
 
+    pub(crate) fn is_about_port(&self) -> bool {
+        self.kind >> 10 == CLIENT && self.command() == PORT
+    }
+
     /// Whether its answer is about a port, and not about a device or the system.
     fn is_about_ports(&self) -> bool {
         matches!(self.command(), PORT | STATISTICS)
     }
 
-    /// What is wrong with it where there are so many devices, as Linux says it: a positive errno.
-    fn fault(&self, devices: u32) -> Option<i32> {
+    /// What is wrong with it where there are these devices, as Linux says it: a positive errno.
+    fn fault(&self, devices: Devices) -> Option<i32> {
         let command = self.command();
         if self.kind >> 10 != CLIENT || command == 0 || command > LAST {
             return Some(libc::EINVAL);
@@ -147,7 +164,7 @@ impl<'a> Request<'a> {
         let device = self.number(DEV_INDEX);
         let port = self.number(PORT_INDEX);
         // A dump need not name a device; one that is named must be there.
-        let wrong_device = device.map_or(!self.is_dump(), |index| index >= devices);
+        let wrong_device = device.map_or(!self.is_dump(), |index| !devices.has(index));
         let is_port = |port: u32| (1..=MOST_PORTS).contains(&port);
         let wrong_port = self.is_about_ports() && !self.is_dump() && !port.is_some_and(is_port);
         (wrong_device || wrong_port).then_some(libc::EINVAL)
@@ -210,6 +227,24 @@ fn each_of(attributes: &mut [u8], wanted: u16, each: &mut dyn FnMut(&mut [u8])) 
     }
 }
 
+/// The name of the device that attributes are about.
+pub(crate) fn device_name(attributes: &[u8]) -> Option<&[u8]> {
+    let (_, name) = Attributes(attributes).find(|(kind, _)| *kind == DEV_NAME)?;
+    let name = name.split(|byte| *byte == 0).next()?;
+    (!name.is_empty() && !name.contains(&b'/') && name != b"." && name != b"..").then_some(name)
+}
+
+/// Puts the state and the physical state of a port where the attributes have them.
+pub(crate) fn put_states(attributes: &mut [u8], (state, physical): (u8, u8)) {
+    for (kind, number) in [(PORT_STATE, state), (PORT_PHYS_STATE, physical)] {
+        each_of(attributes, kind, &mut |value| {
+            if let Some(place) = value.first_mut() {
+                *place = number;
+            }
+        });
+    }
+}
+
 /// Puts numbers where the attributes have the marks of what they are made of.
 pub(crate) fn put_statistics(attributes: &mut [u8], number: &dyn Fn(u64) -> u64) {
     each_of(attributes, HWCOUNTERS, &mut |counters| {
@@ -266,12 +301,12 @@ impl Out {
 /// for what is in the file. None: there is no such file.
 pub(crate) type Find<'a> = &'a mut dyn FnMut(&Name, (u32, u32), &mut [u8]) -> Option<usize>;
 
-/// The answer to a question where there are so many devices. `send` is called once per datagram, of which a dump
+/// The answer to a question where there are these devices. `send` is called once per datagram, of which a dump
 /// may have several.
 pub(crate) fn answers(
     request: &Request<'_>,
     port: u32,
-    devices: u32,
+    devices: Devices,
     find: Find<'_>,
     send: &mut dyn FnMut(&[u8]),
 ) {
@@ -283,12 +318,15 @@ pub(crate) fn answers(
     if let Some(errno) = request.fault(devices) {
         return refuse(errno, send);
     }
-    let (flags, (first, end)) = (if request.is_dump() { MULTI } else { 0 }, request.about(devices));
+    let (flags, (first, end)) = (if request.is_dump() { MULTI } else { 0 }, request.about(devices.count));
     let mut attributes = [0_u8; ATTRIBUTES_BYTES];
     let mut out = Out::new();
     let (first_port, end_port) = request.ports();
     let places = (first..end).flat_map(|device| (first_port..end_port).map(move |port| (device, port)));
     for place in places {
+        if request.command() != SYSTEM && !devices.has(place.0) {
+            continue;
+        }
         let length = request.file_name(place).and_then(|name| find(&name, place, &mut attributes));
         match length.and_then(|length| attributes.get(..length)) {
             Some(found) => {
@@ -344,6 +382,7 @@ mod tests {
             room[..found.len()].copy_from_slice(found);
             Some(found.len())
         };
+        let devices = Devices { count: devices, gone: 0 };
         answers(&Request::parse(question).unwrap(), 4711, devices, &mut find, &mut |mut bytes| {
             while !bytes.is_empty() {
                 let length = word(bytes, 0).unwrap() as usize;
@@ -379,6 +418,41 @@ mod tests {
         assert_eq!(answered_from(&system, 2, &files), [(5 << 10 | 6, 0, b"all".to_vec())]);
         let port = [attribute(DEV_INDEX, &[11, 0, 0, 0]), attribute(PORT_INDEX, &[1, 0, 0, 0])].concat();
         assert_eq!(answered_from(&question(17, 1, &port), 12, &files)[0].2, b"eleven");
+    }
+
+    #[test]
+    fn a_device_that_is_pulled_out_is_not_answered_for() {
+        let devices = Devices { count: 3, gone: 0b010 };
+        let ask = |question: &[u8]| {
+            let (mut asked, mut first) = (Vec::new(), Vec::new());
+            let mut find = |_: &Name, (device, _): (u32, u32), _: &mut [u8]| {
+                asked.push(device);
+                Some(0)
+            };
+            answers(&Request::parse(question).unwrap(), 1, devices, &mut find, &mut |bytes| {
+                first.push((half(bytes, 4).unwrap(), word(bytes, 16)));
+            });
+            (asked, first)
+        };
+        assert_eq!(ask(&question(1, 0x301, &[])).0, [0, 2]);
+        let of = |index: u32| attribute(DEV_INDEX, &index.to_ne_bytes());
+        assert_eq!(ask(&question(1, 1, &of(2))).0, [2]);
+        assert_eq!(ask(&question(1, 1, &of(1))), (vec![], vec![(ERROR, Some(-libc::EINVAL as u32))]));
+    }
+
+    #[test]
+    fn states_of_ports_and_names_are_found() {
+        let name = attribute(DEV_NAME, b"mlx5_3\0");
+        let states = |state: u8, physical: u8| {
+            [name.clone(), attribute(PORT_STATE, &[state]), attribute(PORT_PHYS_STATE, &[physical])].concat()
+        };
+        let mut attributes = states(4, 5);
+        put_states(&mut attributes, (1, 3));
+        assert_eq!(attributes, states(1, 3));
+        assert_eq!(device_name(&attributes), Some(&b"mlx5_3"[..]));
+        for wrong in [&b"\0"[..], b"", b"..\0", b"a/b\0"] {
+            assert_eq!(device_name(&attribute(DEV_NAME, wrong)), None);
+        }
     }
 
     #[test]
@@ -446,7 +520,7 @@ mod tests {
         let good = question(17, 5, &attribute(DEV_INDEX, &[0; 4]));
         for length in 0..good.len() {
             if let Some(request) = Request::parse(&good[..length]) {
-                answers(&request, 1, 1, &mut |_, _, _| None, &mut |_| {});
+                answers(&request, 1, Devices { count: 1, gone: 0 }, &mut |_, _, _| None, &mut |_| {});
             }
         }
         for place in 0..good.len() {
@@ -454,8 +528,11 @@ mod tests {
                 let mut bad = good.clone();
                 bad[place] = value;
                 let request = Request::parse(&bad).unwrap();
-                answers(&request, 1, 16, &mut |_, _, room| Some(room.len()), &mut |_| {});
+                let devices = Devices { count: 16, gone: 5 };
+                answers(&request, 1, devices, &mut |_, _, room| Some(room.len()), &mut |_| {});
                 put_statistics(&mut bad, &|marks| marks);
+                put_states(&mut bad, (1, 3));
+                device_name(&bad);
             }
         }
     }

@@ -13,10 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{msghdr, size_t, sockaddr, sockaddr_nl, socklen_t, ssize_t};
 
-use crate::kernel::{open_private, read_private};
+use crate::kernel::read_private;
 use crate::live::Totals;
 use crate::message::{self, Name, Request};
 use crate::original::Original;
+use crate::remaining::{self, Devices};
 use crate::variable::FOLDER;
 
 const NETLINK_RDMA: c_int = 20;
@@ -191,15 +192,11 @@ unsafe fn ask(descriptor: c_int, bytes: *const c_void, length: size_t) -> ssize_
     length as ssize_t
 }
 
-/// Devices that a tree has at most, with a margin.
-const MOST_DEVICES: u32 = 64;
-
 /// Answers a question into the socket that it was sent to.
 fn answer(descriptor: c_int, question: &[u8]) {
     let Some(own) = connected_to_itself(descriptor) else { return };
     let Some(request) = Request::parse(question) else { return };
-    let is_there = |device: &u32| open_private(&[FOLDER_OF_ANSWERS, Name::of_device(*device, b"1").bytes()]);
-    let devices = (0..MOST_DEVICES).take_while(|device| is_there(device).is_some()).count() as u32;
+    let devices = Devices::now();
     let mut find = |name: &Name, (device, port): (u32, u32), room: &mut [u8]| {
         let found = read_private(&[FOLDER_OF_ANSWERS, name.bytes()], room)?;
         if request.is_about_statistics() {
@@ -209,6 +206,11 @@ fn answer(descriptor: c_int, question: &[u8]) {
                 let places = marks.to_le_bytes().into_iter().filter(|mark| *mark != 0);
                 totals.sum(places.map(|mark| usize::from(mark) - 1))
             });
+        }
+        if request.is_about_port()
+            && let Some(condition) = remaining::condition(device, port)
+        {
+            message::put_states(found, condition.states());
         }
         Some(found.len())
     };

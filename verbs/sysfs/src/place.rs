@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
+use crate::remaining;
 use crate::variable::{FOLDER, MAX_VALUE_BYTES};
 
 /// Room for a path of the private tree, its NUL included. It is on the stack, which may be a signal's.
@@ -97,12 +98,15 @@ impl PrivatePath {
         // SAFETY: the caller's promise.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
         let Some(root) = FOLDER.value().map(CStr::to_bytes) else { return Way::AsGiven };
-        if self.join(root, path).is_some() { Way::Private } else { Way::TooLong }
+        let suffix = remaining::suffix();
+        if self.join(root, suffix.bytes(), path).is_some() { Way::Private } else { Way::TooLong }
     }
 
     /// None: it is too long.
-    fn join(&mut self, root: &[u8], path: &[u8]) -> Option<()> {
+    fn join(&mut self, root: &[u8], suffix: &[u8], path: &[u8]) -> Option<()> {
         let (front, back) = self.0.split_at_mut_checked(root.len())?;
+        let (middle, back) = back.split_at_mut_checked(suffix.len())?;
+        middle.copy_from_slice(suffix);
         let (back, end) = back.split_at_mut_checked(path.len())?;
         front.copy_from_slice(root);
         back.copy_from_slice(path);
@@ -122,10 +126,13 @@ pub(crate) unsafe fn show(path: *mut c_char) {
     }
     // SAFETY: the caller's promise.
     let bytes = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
-    let Some(shown) = bytes.strip_prefix(root).filter(|rest| rest.first() == Some(&b'/')) else { return };
+    let Some(shown) = bytes.strip_prefix(root).map(remaining::strip) else { return };
+    if shown.first() != Some(&b'/') {
+        return;
+    }
     let length = shown.len();
     // SAFETY: the end of the string, its NUL included, moves to its beginning.
-    unsafe { path.copy_from(path.add(root.len()), length) };
+    unsafe { path.copy_from(path.add(bytes.len() - length), length) };
 }
 
 #[cfg(test)]
@@ -171,11 +178,13 @@ mod tests {
     #[test]
     fn a_path_is_put_behind_the_folder_or_is_too_long() {
         let mut joined = PrivatePath::new();
-        joined.join(b"/run/x", b"/dev/infiniband").unwrap();
+        joined.join(b"/run/x", b"", b"/dev/infiniband").unwrap();
         assert_eq!(CStr::from_bytes_until_nul(&joined.0), Ok(c"/run/x/dev/infiniband"));
-        joined.join(b"/run/x", &[b'/'; PATH_BYTES - 7]).unwrap();
+        joined.join(b"/run/x", b"/without-0001", b"/dev").unwrap();
+        assert_eq!(CStr::from_bytes_until_nul(&joined.0), Ok(c"/run/x/without-0001/dev"));
+        joined.join(b"/run/x", b"", &[b'/'; PATH_BYTES - 7]).unwrap();
         assert_eq!(CStr::from_bytes_until_nul(&joined.0).unwrap().count_bytes(), PATH_BYTES - 1);
-        assert!(joined.join(b"/run/x", &[b'/'; PATH_BYTES - 6]).is_none());
-        assert!(joined.join(&[b'/'; PATH_BYTES + 1], b"").is_none());
+        assert!(joined.join(b"/run/x", b"", &[b'/'; PATH_BYTES - 6]).is_none());
+        assert!(joined.join(&[b'/'; PATH_BYTES + 1], b"", b"").is_none());
     }
 }

@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 use super::fields::{Fields, unknown};
 use super::kinds::Kind;
 use super::trigger::trigger;
-use super::units::{is_default, number, span, time_ns};
+use super::units::{is_default, number, span};
 use crate::faults::completions::{
     CompletionClass, CompletionFate, CompletionFault, CompletionFired, CompletionKey, CompletionRule,
     CompletionSelector, WorkSide, status_from, status_name,
 };
 use crate::faults::plan::RecordedCompletion;
+use crate::ground::quantity::time_ns;
 
 /// The rule that the fields say.
 pub(super) fn rule(kind: &Kind, fields: &mut Fields) -> Result<CompletionRule, String> {

@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::fields::Fields;
 use super::kinds::Kind;
-use super::units::{is_default, number, span, time_ns};
+use super::units::{is_default, number, span};
 use crate::faults::completion_events::{
     CompletionEventFate, CompletionEventFired, CompletionEventKey, CompletionEventRule,
     CompletionEventSelector, RecordedCompletionEvent,
 };
+use crate::ground::quantity::time_ns;
 
 /// How long an event waits for more completions, if nothing is said.
 const WITHIN_NS: u64 = 10_000_000;

@@ -196,8 +196,8 @@ pub const KINDS: &[Kind] = &[
             (
                 "kind",
                 "cq-error, srq-limit, srq-error, qp-fatal, qp-access-error, path-mig-error, port-down, \
-                 port-up, cable-pull, speed-change, gid-move, lid-change, pkey-change, disconnect, \
-                 device-fatal, unplug, freeze",
+                 port-up, cable-pull, speed-change, link, link-restore, gid-move, lid-change, pkey-change, \
+                 disconnect, device-fatal, unplug, freeze",
             ),
             ("cq", "of cq-error: completion queues that the process had made before [default: 0]"),
             ("srq", "of srq-limit and srq-error: shared receive queues made before [default: 0]"),
@@ -210,9 +210,16 @@ pub const KINDS: &[Kind] = &[
                  the device, from 1 [default: 1]",
             ),
             ("width", "of speed-change: lanes: 1, 2, 4, 8, 12 [default: as before]"),
+            ("rate", "of link: 1Gbit; so and with the next four see docs/links.md [default: as before]"),
+            ("delay", "of link: 20us [default: as before]"),
+            ("jitter", "of link: 5us [default: as before]"),
+            ("queue", "of link: 64KiB [default: as before]"),
+            ("ecn", "of link: 16KiB, or 20KiB..200KiB@10% [default: as before]"),
+            ("way", "of link: egress, ingress or both [default: both]"),
             (
                 "time",
-                "of port-down, cable-pull, unplug and freeze: for so long [default, but of freeze: for ever]",
+                "of port-down, cable-pull, link, unplug and freeze: for so long [default, but of freeze: for \
+                 ever]",
             ),
         ],
         about: SELECTOR,

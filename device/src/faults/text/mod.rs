@@ -24,7 +24,6 @@ pub use kinds::{
 };
 pub(super) use read::rule_of_line;
 pub use report::{ReportLine, Summary, summaries};
-pub(crate) use units::time_ns;
 
 /// Longest plan in bytes: a report of a long run is a plan.
 pub const MAX_PLAN_BYTES: u64 = 256 << 20;

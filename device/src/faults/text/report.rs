@@ -25,6 +25,7 @@ use crate::faults::live::LiveChange;
 use crate::faults::plan::{FaultPlan, Recorded, RecordedCall, Recording, Rule, What, When};
 use crate::faults::rejection::{private_data, private_data_text};
 use crate::ground::link_rate::{Speed, Width};
+use crate::ground::link_words::LinkSettings;
 
 /// For ever, as a number of nanoseconds.
 const FOR_EVER_NS: u64 = u64::MAX;
@@ -140,6 +141,9 @@ pub struct PacketLine {
     speed: Option<Speed>,
     #[serde(skip_serializing_if = "Option::is_none")]
     width: Option<u8>,
+    /// What a link is changed to, as `PUMICE_LINK` says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     port: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -177,6 +181,9 @@ pub struct CallLine {
     width: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     port: Option<u8>,
+    /// What a link is changed to, as `PUMICE_LINK` says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    link: Option<String>,
 }
 
 impl CallLine {
@@ -189,6 +196,7 @@ impl CallLine {
             speed: self.speed,
             width: self.width.map(Width::new).transpose()?,
             port: self.port,
+            link: self.link.as_deref().map(LinkSettings::parse).transpose()?,
         };
         let incident = self.event.map(|word| Incident::of(&word, details)).transpose()?;
         let fate = CallFate { errno, delay_ns: self.delay_ns, incident };
@@ -334,6 +342,7 @@ impl ReportLine {
             speed: details.speed,
             width: details.width.map(Width::lanes),
             port: details.port,
+            link: details.link.map(|link| link.to_string()),
             partition_ns: fired.partition_ns.map(|for_ns| for_ns.unwrap_or(FOR_EVER_NS)),
             bytes: fired.noted_bytes,
         }))
@@ -372,6 +381,7 @@ impl ReportLine {
             speed: details.speed,
             width: details.width.map(Width::lanes),
             port: details.port,
+            link: details.link.map(|link| link.to_string()),
         })
     }
 
@@ -403,6 +413,7 @@ impl PacketLine {
             speed: self.speed,
             width: self.width.map(Width::new).transpose()?,
             port: self.port,
+            link: self.link.as_deref().map(LinkSettings::parse).transpose()?,
         };
         let incident = self.event.map(|word| Incident::of(&word, details)).transpose()?;
         Ok(Recorded {

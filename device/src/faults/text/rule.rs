@@ -5,7 +5,7 @@ use pumice_transport::mad::RejectReason;
 use super::fields::{DO, Fields, unknown};
 use super::kinds::{CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, KINDS, Kind, WHEN};
 use super::trigger::trigger;
-use super::units::{address, number, share_ppm, span, speed, steps, time_ns, times_ns, truth, width};
+use super::units::{address, number, share_ppm, span, speed, steps, times_ns, truth, width};
 use super::{completion, completion_event};
 use crate::faults::action::{Delay, Fault};
 use crate::faults::answer::{answer, reason, timer_code};
@@ -15,7 +15,9 @@ use crate::faults::incident::{Details, Incident};
 use crate::faults::plan::{Bursts, PacketRule, Rule, Steps, What, When};
 use crate::faults::rejection::private_data;
 use crate::faults::select::PacketSelector;
+use crate::ground::link_words::LinkSettings;
 use crate::ground::similar::suggestion;
+use crate::ground::quantity::time_ns;
 
 /// Before the kind: the name of a rule that was given none. It is in no name that is given.
 pub(super) const UNNAMED: &str = "\u{0}";
@@ -192,14 +194,35 @@ fn incident(fields: &mut Fields) -> Result<Incident, String> {
         (None, None)
     };
     let port = if Incident::has_port(&word) { fields.take_as("port", number)? } else { None };
-    let details = Details { object, to, for_ns, speed, width, port };
+    let link = if Incident::has_link(&word) { link(fields)? } else { None };
+    let details = Details { object, to, for_ns, speed, width, port, link };
     let incident = Incident::of(&word, details).map_err(|e| format!("kind: {e}"))?;
-    for field in ["cq", "srq", "gid", "to", "time", "speed", "width", "port"] {
+    let others = ["cq", "srq", "gid", "to", "time", "speed", "width", "port", "way"];
+    for field in others.into_iter().chain(LinkSettings::WORDS) {
         if fields.take(field).is_some() {
             return Err(format!("{word} has no {field}: remove it"));
         }
     }
     Ok(incident)
+}
+
+/// What the words of a link say, in one direction or both; none if there are no such words.
+fn link(fields: &mut Fields) -> Result<Option<LinkSettings>, String> {
+    let way = fields.take("way").unwrap_or_else(|| "both".to_owned());
+    let front = match way.as_str() {
+        "both" => "",
+        "egress" => "egress.",
+        "ingress" => "ingress.",
+        _ => return Err(format!("way: {}", unknown(&way, ["egress", "ingress", "both"].into_iter()))),
+    };
+    let mut parts = Vec::new();
+    for word in LinkSettings::WORDS {
+        if let Some(value) = fields.take(word) {
+            parts.push((format!("{front}{word}"), value));
+        }
+    }
+    let is_said = !parts.is_empty();
+    LinkSettings::of_parts(parts).map(|link| is_said.then_some(link))
 }
 
 fn delay(fields: &mut Fields) -> Result<Delay, String> {

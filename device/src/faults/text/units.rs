@@ -6,25 +6,7 @@ use crate::faults::plan::Steps;
 use crate::faults::select::Span;
 use crate::ground::link_rate::{Speed, Width};
 use crate::ground::probability::probability_ppm;
-
-/// A time in nanoseconds: "200us", "1.5ms", "2s".
-pub(crate) fn time_ns(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text} is no time: write it as 500ns, 200us, 1.5ms or 2s");
-    let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
-    let (number, unit) = text.split_at(at);
-    let scale = match unit {
-        "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        _ => return Err(wrong()),
-    };
-    if !number.trim().starts_with(|first: char| first.is_ascii_digit() || first == '.') {
-        return Err(wrong());
-    }
-    let ns = number.trim().parse::<f64>().map_err(|_| wrong())? * scale;
-    if ns > 1e15 { Err(format!("{text} is too long: write at most 1000000s")) } else { Ok(ns.round() as u64) }
-}
+use crate::ground::quantity::time_ns;
 
 /// Two times: "1ms..3ms".
 pub(super) fn times_ns(text: &str) -> Result<(u64, u64), String> {

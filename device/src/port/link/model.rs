@@ -98,6 +98,12 @@ impl Link {
         (!link.egress.is_none() || !link.ingress.is_none()).then_some(link)
     }
 
+    /// The same where settings say nothing else.
+    #[must_use]
+    pub(super) fn with(self, settings: &LinkSettings) -> Link {
+        Link { egress: self.egress.with(&settings.egress), ingress: self.ingress.with(&settings.ingress) }
+    }
+
     /// The same with seeds that are mixed with a seed and a name, so that two devices do not draw the same.
     #[must_use]
     pub(crate) fn seeded(mut self, seed: u64, name: &str) -> Link {
@@ -122,6 +128,17 @@ impl LinkDirection {
         queue_bytes: None,
         ecn: None,
     };
+
+    fn with(self, way: &WaySettings) -> LinkDirection {
+        LinkDirection {
+            rate_bits_per_second: way.rate_bits_per_second.or(self.rate_bits_per_second),
+            delay_ns: way.delay_ns.unwrap_or(self.delay_ns),
+            jitter_ns: way.jitter_ns.unwrap_or(self.jitter_ns),
+            seed: self.seed,
+            queue_bytes: way.queue_bytes.or(self.queue_bytes),
+            ecn: way.ecn.or(self.ecn),
+        }
+    }
 
     /// Whether packets pass at once.
     pub(super) fn is_none(&self) -> bool {

@@ -9,7 +9,7 @@ use super::outbound::Outbound;
 use super::tally::Tally;
 use crate::counters::Counters;
 use crate::ground::clock::Clock;
-use crate::port::{GsoBatch, Peer, Port, PortLayer, PortLimits, Received, TransmitError};
+use crate::port::{GsoBatch, LinkChange, Peer, Port, PortLayer, PortLimits, Received, TransmitError};
 
 /// How late packets may be in real time so that they go on with those behind them: a call for each packet
 /// would keep no pace.
@@ -21,6 +21,10 @@ const TAKEN_BATCHES: usize = 64;
 pub struct LinkPort<P> {
     inner: P,
     link: Link,
+    /// The link when what was changed for a time is over.
+    lasting: Link,
+    /// The link that the device was opened with.
+    first: Link,
     grain_ns: u64,
     /// In real time: what has come is later than the time that the caller has read before it looked.
     clock: Option<Clock>,
@@ -45,6 +49,8 @@ impl<P: Port> LinkPort<P> {
         LinkPort {
             inner,
             link,
+            lasting: link,
+            first: link,
             grain_ns: if clock.is_some() { GRAIN_NS } else { 0 },
             clock,
             outbound: Outbound::default(),
@@ -118,6 +124,23 @@ impl<P: Port> PortLayer for LinkPort<P> {
 
     fn room_at_ns_through(&self) -> Option<u64> {
         self.outbound.room_at_ns().or_else(|| self.inner.room_at_ns())
+    }
+
+    fn has_link_through(&self) -> bool {
+        true
+    }
+
+    /// What has been taken keeps its times, and no packet overtakes it.
+    fn change_link_through(&mut self, change: &LinkChange) {
+        match change {
+            LinkChange::Lasting(words) => {
+                self.link = self.link.with(words);
+                self.lasting = self.lasting.with(words);
+            }
+            LinkChange::Passing(words) => self.link = self.lasting.with(words),
+            LinkChange::Over => self.link = self.lasting,
+            LinkChange::Restored => (self.link, self.lasting) = (self.first, self.first),
+        }
     }
 
     fn release_through(&mut self, now_ns: u64) {

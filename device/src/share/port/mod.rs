@@ -23,8 +23,8 @@ use pumice_transport::wire::ProcessIndex;
 
 use crate::counters::Counters;
 use crate::port::{
-    Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Order, Peer, PeerMedium, Port, PortLimits,
-    ProcessGroup, Received, ServiceDirectory, ServiceEntry, TransmitError,
+    Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Order, Peer, PeerMedium, Port, PortCondition,
+    PortLimits, ProcessGroup, Received, ServiceDirectory, ServiceEntry, TransmitError,
 };
 use crate::share::backlog::Backlog;
 use crate::share::folder::Folder;
@@ -346,6 +346,13 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
         self.device = Some(Arc::clone(counters));
         if self.own.is_empty() {
             self.observe_ports(std::slice::from_ref(counters));
+        }
+    }
+
+    fn publish_condition(&mut self, port_num: u8, condition: &PortCondition) {
+        let place = usize::from(port_num).checked_sub(1);
+        if let Some(published) = place.and_then(|place| self.published.get_mut(place)) {
+            published.tell(condition, system::monotonic_ns());
         }
     }
 

@@ -242,7 +242,7 @@ fn claim(registry: &Registry, members: &mut Members) -> Result<(ProcessIndex, Re
 fn published_in(folder: &Path, config: &ShareConfig, process: ProcessIndex) -> Vec<Published> {
     let of = |own: Option<IpAddr>| {
         let file = folder::open(folder, &published::file_name(config.udp.port, own)).ok()?;
-        Published::open(&file, process).ok()
+        Published::open(file, process).ok()
     };
     if config.ports.is_empty() {
         return of(config.counts_apart.then_some(config.udp.address)).into_iter().collect();

@@ -1,4 +1,4 @@
-//! Rates and sizes as people write them.
+//! Rates, sizes and times as people write them.
 
 /// A number in front, and the unit behind it. Signs, "inf" and "nan" are no numbers.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
@@ -10,7 +10,7 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
 }
 
 /// A rate in bits per second, from 1 Kbit to 10 Tbit.
-pub(super) fn rate(text: &str) -> Result<u64, String> {
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, f64); 8] = [
         ("Kbit", 1e3),
         ("Mbit", 1e6),
@@ -31,7 +31,7 @@ pub(super) fn rate(text: &str) -> Result<u64, String> {
 }
 
 /// A size in bytes.
-pub(super) fn size(text: &str) -> Option<u64> {
+pub(crate) fn size(text: &str) -> Option<u64> {
     const UNITS: [(&str, f64); 8] = [
         ("", 1.0),
         ("KiB", 1024.0),
@@ -43,6 +43,25 @@ pub(super) fn size(text: &str) -> Option<u64> {
         ("G", 1_073_741_824.0),
     ];
     scaled(text, &UNITS).filter(|bytes| *bytes < 1e15).map(|bytes| bytes.round() as u64)
+}
+
+/// A time in nanoseconds: "200us", "1.5ms", "2s".
+pub(crate) fn time_ns(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text} is no time: write it as 500ns, 200us, 1.5ms or 2s");
+    let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(at);
+    let scale = match unit {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return Err(wrong()),
+    };
+    if !number.trim().starts_with(|first: char| first.is_ascii_digit() || first == '.') {
+        return Err(wrong());
+    }
+    let ns = number.trim().parse::<f64>().map_err(|_| wrong())? * scale;
+    if ns > 1e15 { Err(format!("{text} is too long: write at most 1000000s")) } else { Ok(ns.round() as u64) }
 }
 
 #[cfg(test)]

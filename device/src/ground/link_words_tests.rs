@@ -14,7 +14,7 @@ fn a_line_says_both_directions_or_one() {
         queue_bytes: Some(262_144),
         ecn: None,
     };
-    let ingress = WaySettings { ecn: Some(EcnMarking::Above(65_536)), ..egress.clone() };
+    let ingress = WaySettings { ecn: Some(EcnMarking::Above(65_536)), ..egress };
     assert_eq!(link, LinkSettings { egress, ingress });
     let link = parse("egress.rate=1G,rate=2G,ingress.delay=1ms");
     assert_eq!(link.egress.rate_bits_per_second, Some(1_000_000_000));
@@ -74,5 +74,21 @@ fn a_table_says_the_same_as_a_line() {
     ] {
         let said = toml::from_str::<LinkSettings>(table).unwrap_err().to_string();
         assert!(said.contains(sentence), "{said:?} without {sentence:?}");
+    }
+}
+
+#[test]
+fn a_link_is_written_as_it_is_read() {
+    for text in [
+        "rate=10000000Kbit,delay=5000ns",
+        "egress.rate=1234.567Kbit,ingress.rate=9000Kbit,jitter=7ns,ingress.queue=65536",
+        "ingress.ecn=20480..204800@10.0001%",
+        "ingress.ecn=65536",
+        "",
+    ] {
+        assert_eq!(parse(text).to_string(), text);
+    }
+    for text in ["rate=1Kbit", "rate=9.999999999999Tbit,delay=10s,queue=64MiB,ecn=1KiB..2MiB@100%"] {
+        assert_eq!(parse(&parse(text).to_string()), parse(text), "{text}");
     }
 }

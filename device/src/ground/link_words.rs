@@ -1,11 +1,12 @@
-//! What settings and profiles say about a device's link.
+//! What settings, profiles and fault plans say about a device's link.
+
+use std::fmt;
 
 use serde::{Deserialize, Deserializer, de};
 
-use super::quantity::{rate, size};
-use crate::faults::time_ns;
-use crate::ground::marking::EcnMarking;
-use crate::ground::probability::probability_ppm;
+use super::marking::EcnMarking;
+use super::probability::probability_ppm;
+use super::quantity::{rate, size, time_ns};
 
 /// Longest delay, and longest jitter.
 const MOST_NS: u64 = 10_000_000_000;
@@ -14,7 +15,7 @@ const QUEUE_BYTES: std::ops::RangeInclusive<u64> = 9 << 10..=64 << 20;
 const WORDS: &str = "rate, delay, jitter, queue and ecn, and the same behind egress. or ingress.";
 
 /// The two directions of a link, as far as something is said of them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct LinkSettings {
     /// From the device into the network.
     pub egress: WaySettings,
@@ -23,7 +24,7 @@ pub struct LinkSettings {
 }
 
 /// One direction of a link, as far as something is said of it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct WaySettings {
     /// Bits in a second.
     pub rate_bits_per_second: Option<u64>,
@@ -53,8 +54,11 @@ impl LinkSettings {
         LinkSettings::of_parts(parts)
     }
 
+    /// The words of a link that have no direction in front.
+    pub(crate) const WORDS: [&'static str; 5] = ["rate", "delay", "jitter", "queue", "ecn"];
+
     /// What words and their values say. What is said of one direction goes before what is said of both.
-    fn of_parts(mut parts: Vec<(String, String)>) -> Result<LinkSettings, String> {
+    pub(crate) fn of_parts(mut parts: Vec<(String, String)>) -> Result<LinkSettings, String> {
         let mut link = LinkSettings::default();
         parts.sort_by_key(|(word, _)| word.contains('.'));
         for (word, value) in &parts {
@@ -116,7 +120,48 @@ impl LinkSettings {
     }
 }
 
+/// The line that says it, as [`LinkSettings::parse`] reads it.
+impl fmt::Display for LinkSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (egress, ingress) = (self.egress.parts(), self.ingress.parts());
+        let mut comma = "";
+        for ((word, of_egress), (_, of_ingress)) in egress.into_iter().zip(ingress) {
+            let said = match (of_egress, of_ingress) {
+                (Some(one), Some(other)) if one == other => vec![(word.to_owned(), one)],
+                (one, other) => [("egress.", one), ("ingress.", other)]
+                    .into_iter()
+                    .filter_map(|(way, value)| Some((format!("{way}{word}"), value?)))
+                    .collect(),
+            };
+            for (word, value) in said {
+                write!(f, "{comma}{word}={value}")?;
+                comma = ",";
+            }
+        }
+        Ok(())
+    }
+}
+
 impl WaySettings {
+    /// Words and their values, exactly.
+    fn parts(&self) -> [(&'static str, Option<String>); 5] {
+        let ecn = self.ecn.map(|ecn| match ecn {
+            EcnMarking::Above(bytes) => bytes.to_string(),
+            EcnMarking::Ramp { min_bytes, max_bytes, most_ppm } => {
+                format!("{min_bytes}..{max_bytes}@{}.{:04}%", most_ppm / 10_000, most_ppm % 10_000)
+            }
+        });
+        let rate = self.rate_bits_per_second.map(|rate| format!("{}.{:03}Kbit", rate / 1_000, rate % 1_000));
+        let rate = rate.map(|text| text.replace(".000Kbit", "Kbit"));
+        [
+            ("rate", rate),
+            ("delay", self.delay_ns.map(|ns| format!("{ns}ns"))),
+            ("jitter", self.jitter_ns.map(|ns| format!("{ns}ns"))),
+            ("queue", self.queue_bytes.map(|bytes| bytes.to_string())),
+            ("ecn", ecn),
+        ]
+    }
+
     fn set(&mut self, word: &str, value: &str) -> Result<(), String> {
         match word {
             "rate" => self.rate_bits_per_second = Some(rate(value)?),
@@ -196,5 +241,5 @@ impl<'de> Deserialize<'de> for LinkSettings {
 }
 
 #[cfg(test)]
-#[path = "link_tests.rs"]
+#[path = "link_words_tests.rs"]
 mod tests;

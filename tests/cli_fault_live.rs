@@ -1,0 +1,215 @@
+//! `pumice fault add 'event …'`: what happens to ports and devices while programs run, and what verbs, sysfs
+//! and netlink tell of it, in the program itself and in others.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+#[path = "fault/place.rs"]
+mod place;
+
+use place::{Paced, Place, address, compile};
+
+/// How long the tests wait for what has to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+const UP: &str = "4 5 1 1, 4: ACTIVE, 5: LinkUp, 2.5 Gb/sec (1X SDR)\n";
+
+impl Place {
+    fn happens(&self, rule: &str) {
+        let (code, out, said) = self.fault(&["add", &format!("event {rule} after=\"time 0s\"")]);
+        assert_eq!(code, Some(0), "{rule}: {out}{said}");
+    }
+
+    /// What another program prints that has no device open.
+    fn other(&self, addresses: &str, options: &[&str], words: &[&str]) -> String {
+        let mut command = self.pumice(&["run", "--addr", addresses]);
+        let output = command.args(options).arg("--").args(words).output().expect("it can be run");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Paced {
+    fn asked(&mut self, question: &str) -> String {
+        self.is_told(question);
+        self.says()
+    }
+
+    /// Asks until this is the answer: no event tells of it.
+    fn asked_until(&mut self, question: &str, expected: &str) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.asked(question);
+            if answer == expected {
+                return;
+            }
+            assert!(Instant::now() < end, "{question}: {answer:?} and not {expected:?}");
+        }
+    }
+}
+
+fn file(device: &str, name: &str) -> String {
+    format!("/sys/class/infiniband/{device}/ports/1/{name}")
+}
+
+#[test]
+fn a_port_goes_down_and_up_and_sysfs_follows() {
+    let place = Place::new("live-port");
+    let Some(program) = compile(&place, "watch") else { return };
+    let mut watch = Paced::alone(&place, &program, 31, &[]);
+    let own = address(31);
+    let state =
+        || place.other(&own, &[], &["cat", &file("pumice0", "state"), &file("pumice0", "phys_state")]);
+    assert_eq!(watch.asked("port 0"), UP);
+    assert_eq!(state(), "4: ACTIVE\n5: LinkUp\n");
+
+    place.happens("kind=port-down");
+    assert_eq!(watch.asked("event 0"), "port error\n");
+    // The file says so when the program has the event.
+    assert_eq!(watch.asked("port 0"), "1 3 1 1, 1: DOWN, 3: Disabled, 2.5 Gb/sec (1X SDR)\n");
+    assert_eq!(state(), "1: DOWN\n3: Disabled\n");
+    if Command::new("rdma").arg("-V").output().is_ok() {
+        let link = place.other(&own, &[], &["rdma", "link"]);
+        assert!(link.contains("link pumice0/1 state DOWN physical_state DISABLED"), "{link}");
+    }
+    place.happens("kind=port-up");
+    assert_eq!(watch.asked("event 0"), "port active\n");
+    assert_eq!(watch.asked("port 0"), UP);
+    assert_eq!(state(), "4: ACTIVE\n5: LinkUp\n");
+
+    place.happens("kind=cable-pull");
+    watch.asked_until("port 0", "4 2 1 1, 4: ACTIVE, 2: Polling, 2.5 Gb/sec (1X SDR)\n");
+    assert_eq!(state(), "4: ACTIVE\n2: Polling\n");
+    place.happens("kind=port-up");
+    watch.asked_until("port 0", UP);
+
+    place.happens("kind=speed-change speed=edr width=2");
+    assert_eq!(
+        (watch.asked("event 0"), watch.asked("event 0")),
+        ("port error\n".into(), "port active\n".into())
+    );
+    assert_eq!(watch.asked("port 0"), "4 5 32 16, 4: ACTIVE, 5: LinkUp, 50 Gb/sec (2X EDR)\n");
+    place.happens("kind=speed-change width=4");
+    assert_eq!(
+        (watch.asked("event 0"), watch.asked("event 0")),
+        ("port error\n".into(), "port active\n".into())
+    );
+    assert_eq!(watch.asked("port 0"), "4 5 32 2, 4: ACTIVE, 5: LinkUp, 100 Gb/sec (4X EDR)\n");
+    assert_eq!(place.other(&own, &[], &["cat", &file("pumice0", "rate")]), "100 Gb/sec (4X EDR)\n");
+
+    place.happens("kind=gid-move to=5");
+    assert_eq!(watch.asked("event 0"), "GID table change\n");
+    place.happens("kind=port-down time=50ms");
+    assert_eq!(
+        (watch.asked("event 0"), watch.asked("event 0")),
+        ("port error\n".into(), "port active\n".into())
+    );
+
+    // What happened to a process ends with it, also where it is killed.
+    place.happens("kind=port-down");
+    assert_eq!(watch.asked("event 0"), "port error\n");
+    assert_eq!(state(), "1: DOWN\n3: Disabled\n");
+    watch.child.kill().expect("a child of ours");
+    watch.child.wait().expect("a child of ours");
+    assert_eq!(state(), "4: ACTIVE\n5: LinkUp\n");
+}
+
+#[test]
+fn of_two_processes_each_sees_its_own_port_and_others_the_worse() {
+    let place = Place::new("live-two");
+    let Some(program) = compile(&place, "watch") else { return };
+    let own = address(33);
+    let mut start = |tag: &str| {
+        let mut watch = Paced::on(&place, &program, &own, &["run"], &["--tag", tag]);
+        watch.hears("ready\n");
+        watch
+    };
+    let (mut one, mut other) = (start("one"), start("other"));
+    let (code, _, said) = place.fault(&["add", "event kind=port-down after=\"time 0s\"", "--tag", "one"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(one.asked("event 0"), "port error\n");
+    assert!(one.asked("port 0").contains("1: DOWN"));
+    assert_eq!(other.asked("port 0"), UP);
+    let state = || place.other(&own, &[], &["cat", &file("pumice0", "state")]);
+    assert_eq!(state(), "1: DOWN\n");
+    one.ends();
+    assert_eq!(state(), "4: ACTIVE\n");
+    other.ends();
+}
+
+#[test]
+fn a_device_is_pulled_out_and_nothing_shows_it() {
+    let place = Place::new("live-unplug");
+    let Some(program) = compile(&place, "watch") else { return };
+    let addresses = format!("{},{}", address(35), address(36));
+    let options = ["--devices", "2"];
+    let other = |words: &[&str]| place.other(&addresses, &options, words);
+    let mut watch = Paced::on(&place, &program, &addresses, &["run"], &options);
+    watch.hears("ready\n");
+    assert_eq!(watch.asked("list"), "verbs pumice0 pumice1, sysfs pumice0 pumice1\n");
+    place.happens("kind=unplug device=pumice1");
+    assert_eq!(watch.asked("event 1"), "local catastrophic error\n");
+    assert_eq!(watch.asked("list"), "verbs pumice0, sysfs pumice0\n");
+    assert_eq!(watch.asked("port 1"), "refused, none, none, none\n");
+    assert_eq!(watch.asked("port 0"), UP);
+    assert_eq!(
+        other(&["ls", "/sys/class/infiniband", "/dev/infiniband", "/sys/class/infiniband_verbs"]),
+        "/dev/infiniband:\nrdma_cm\nuverbs0\n\n/sys/class/infiniband:\npumice0\n\n\
+         /sys/class/infiniband_verbs:\nabi_version\nuverbs0\n"
+    );
+    assert_eq!(other(&["cat", &file("pumice0", "state"), &file("pumice1", "state")]), "4: ACTIVE\n");
+    let script = "cd /sys/class/infiniband && echo * && cat */node_type && readlink -f pumice0 && pwd && \
+                  ls /sys/class/infiniband/*/ports/1/state";
+    assert_eq!(
+        other(&["sh", "-c", script]),
+        "pumice0\n1: CA\n/sys/devices/virtual/infiniband/pumice0\n/sys/class/infiniband\n\
+         /sys/class/infiniband/pumice0/ports/1/state\n"
+    );
+    if Command::new("rdma").arg("-V").output().is_ok() {
+        let links = other(&["rdma", "link"]);
+        assert!(links.contains("pumice0/1 state ACTIVE") && !links.contains("pumice1"), "{links}");
+        assert_eq!(other(&["rdma", "dev", "show", "pumice1"]), "");
+    }
+    watch.ends();
+    assert_eq!(other(&["ls", "/sys/class/infiniband"]), "pumice0\npumice1\n");
+
+    // After a time it is back.
+    let mut watch = Paced::on(&place, &program, &addresses, &["run"], &options);
+    watch.hears("ready\n");
+    place.happens("kind=unplug device=pumice0 time=200ms");
+    assert_eq!(watch.asked("event 0"), "local catastrophic error\n");
+    watch.asked_until("list", "verbs pumice0 pumice1, sysfs pumice0 pumice1\n");
+    watch.ends();
+}
+
+/// Waits until the rule of this name has applied.
+fn has_applied(place: &Place, name: &str) {
+    let end = Instant::now() + PATIENCE;
+    while !place.rules(&[]).iter().any(|rule| rule["name"] == name && rule["applied"] == 1) {
+        assert!(Instant::now() < end, "{name} does not apply");
+    }
+}
+
+#[test]
+fn a_link_becomes_slow_while_a_program_runs_on_both_media() {
+    let place = Place::new("live-link");
+    let Some(program) = compile(&place, "paced") else { return };
+    for (end, wire) in [(37, "udp"), (38, "auto")] {
+        let mut paced = Paced::alone(&place, &program, end, &["--wire", wire]);
+        paced.sends(3);
+        place.happens("name=far kind=link delay=40ms");
+        has_applied(&place, "far");
+        for _ in 0..2 {
+            let begun = Instant::now();
+            paced.sends(1);
+            // Out and in, the message and its acknowledgement.
+            let took = begun.elapsed();
+            assert!(took >= Duration::from_millis(160), "{wire}: {took:?}");
+        }
+        place.happens("name=slow kind=link delay=0ns rate=1Mbit queue=64KiB");
+        has_applied(&place, "slow");
+        paced.sends(20);
+        place.happens("name=again kind=link-restore");
+        has_applied(&place, "again");
+        paced.sends(20);
+        paced.ends();
+    }
+}
