@@ -156,11 +156,11 @@ fn a_device_is_pulled_out_and_nothing_shows_it() {
          /sys/class/infiniband_verbs:\nabi_version\nuverbs0\n"
     );
     assert_eq!(other(&["cat", &file("pumice0", "state"), &file("pumice1", "state")]), "4: ACTIVE\n");
-    let script = "cd /sys/class/infiniband && echo * && cat */node_type && readlink -f pumice0 && pwd && \
-                  ls /sys/class/infiniband/*/ports/1/state";
+    let script = "cd /sys/class/infiniband && echo * && cat */node_type && pwd && \
+                  readlink -f /sys/class/infiniband/pumice0 && ls /sys/class/infiniband/*/ports/1/state";
     assert_eq!(
         other(&["sh", "-c", script]),
-        "pumice0\n1: CA\n/sys/devices/virtual/infiniband/pumice0\n/sys/class/infiniband\n\
+        "pumice0\n1: CA\n/sys/class/infiniband\n/sys/devices/virtual/infiniband/pumice0\n\
          /sys/class/infiniband/pumice0/ports/1/state\n"
     );
     if Command::new("rdma").arg("-V").output().is_ok() {

@@ -3,7 +3,7 @@
 //! what happened to its own, and every other program the worst of what happened to those that live.
 
 use crate::kernel::{Descriptor, monotonic_ns, open_private, process_id, read_private};
-use crate::live::{RECORD_BYTES, RECORDS, WORD_BYTES, numbers};
+use crate::records::{RECORD_BYTES, RECORDS, WORD_BYTES, numbers};
 
 const CONDITIONS_AT: usize = RECORDS * RECORD_BYTES;
 const CONDITION_BYTES: usize = 4 * WORD_BYTES;

@@ -23,6 +23,7 @@ mod live;
 mod message;
 mod original;
 mod place;
+mod records;
 mod remaining;
 mod variable;
 

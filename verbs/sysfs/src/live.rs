@@ -12,13 +12,9 @@ use libc::FILE;
 use crate::condition::{Condition, LINE_BYTES};
 use crate::kernel::{Descriptor, open_private, read_private};
 use crate::original::{errno, set_errno};
+use crate::records::{RECORD_BYTES, RECORD_WORDS, RECORDS, WORD_BYTES, numbers};
 use crate::variable::FOLDER;
 
-/// Words of a process's record, and records: `device/src/share/published.rs` writes them.
-const RECORD_WORDS: usize = 64;
-pub(crate) const RECORDS: usize = 256;
-pub(crate) const WORD_BYTES: usize = 8;
-pub(crate) const RECORD_BYTES: usize = RECORD_WORDS * WORD_BYTES;
 /// Records that are read at a time, onto the stack.
 const AT_A_TIME: usize = 4;
 /// Room for a path that /proc tells, for a recipe and for a number.
@@ -93,18 +89,6 @@ impl Totals {
         let divisor = words.next()??;
         self.sum(words.flatten().filter_map(|place| usize::try_from(place).ok())).checked_div(divisor)
     }
-}
-
-/// The decimal numbers of a line; none for each word that is no number.
-pub(crate) fn numbers(line: &[u8]) -> impl Iterator<Item = Option<u64>> {
-    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).map(decimal)
-}
-
-fn decimal(text: &[u8]) -> Option<u64> {
-    text.iter().try_fold(0_u64, |number, byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    })
 }
 
 /// A number as sysfs writes it.
@@ -223,10 +207,6 @@ mod tests {
         assert_eq!(text(0), b"0\n");
         assert_eq!(text(1234567890), b"1234567890\n");
         assert_eq!(text(u64::MAX), b"18446744073709551615\n");
-        assert_eq!(decimal(b"18446744073709551615"), Some(u64::MAX));
-        for wrong in [&b"x"[..], b"1x", b"18446744073709551616", b"-1"] {
-            assert_eq!(decimal(wrong), None, "{wrong:?}");
-        }
     }
 
     #[test]

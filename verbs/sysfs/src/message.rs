@@ -1,7 +1,19 @@
 //! Netlink messages about RDMA devices: what a question asks, and the messages of an answer (linux/netlink.h,
 //! linux/rdma_netlink.h).
 
-use crate::remaining::Devices;
+/// How many devices a tree has, and a bit for each that is pulled out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Devices {
+    pub(crate) count: u32,
+    pub(crate) gone: u64,
+}
+
+impl Devices {
+    /// Whether there is a device of this index.
+    pub(crate) const fn has(self, index: u32) -> bool {
+        index < self.count && index < u64::BITS && self.gone >> index & 1 == 0
+    }
+}
 
 /// Room for the attributes of an answer.
 pub(crate) const ATTRIBUTES_BYTES: usize = 2048;

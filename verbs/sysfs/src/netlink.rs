@@ -17,7 +17,7 @@ use crate::kernel::read_private;
 use crate::live::Totals;
 use crate::message::{self, Name, Request};
 use crate::original::Original;
-use crate::remaining::{self, Devices};
+use crate::remaining;
 use crate::variable::FOLDER;
 
 const NETLINK_RDMA: c_int = 20;
@@ -196,7 +196,7 @@ unsafe fn ask(descriptor: c_int, bytes: *const c_void, length: size_t) -> ssize_
 fn answer(descriptor: c_int, question: &[u8]) {
     let Some(own) = connected_to_itself(descriptor) else { return };
     let Some(request) = Request::parse(question) else { return };
-    let devices = Devices::now();
+    let devices = remaining::devices();
     let mut find = |name: &Name, (device, port): (u32, u32), room: &mut [u8]| {
         let found = read_private(&[FOLDER_OF_ANSWERS, name.bytes()], room)?;
         if request.is_about_statistics() {

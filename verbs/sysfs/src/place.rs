@@ -98,7 +98,7 @@ impl PrivatePath {
         // SAFETY: the caller's promise.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
         let Some(root) = FOLDER.value().map(CStr::to_bytes) else { return Way::AsGiven };
-        let suffix = remaining::suffix();
+        let suffix = remaining::suffix(path);
         if self.join(root, suffix.bytes(), path).is_some() { Way::Private } else { Way::TooLong }
     }
 

@@ -3,43 +3,31 @@
 
 use crate::condition::Condition;
 use crate::kernel::{FileName, open_private, read_private};
-use crate::message::{Name, device_name};
+use crate::message::{Devices, Name, device_name};
 use crate::original::{errno, set_errno};
 
 /// Devices that a tree has at most.
 const MOST_DEVICES: u32 = 16;
 /// Room for what netlink answers about a device.
 const ANSWER_BYTES: usize = 512;
+/// Where the real folders of devices are.
+const VIRTUAL: &[u8] = b"/sys/devices/virtual/";
 /// What the names of such trees begin with, below the private tree.
 const WITHOUT: &[u8] = b"/without-";
 const DIGITS: usize = 4;
 
-/// How many devices a tree has, and a bit for each that is pulled out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Devices {
-    pub(crate) count: u32,
-    pub(crate) gone: u64,
-}
-
-impl Devices {
-    /// Whether there is a device of this index.
-    pub(crate) const fn has(self, index: u32) -> bool {
-        index < self.count && index < u64::BITS && self.gone >> index & 1 == 0
-    }
-
-    /// As it is now.
-    pub(crate) fn now() -> Devices {
-        let mut devices = Devices::default();
-        while devices.count < MOST_DEVICES {
-            match condition(devices.count, 1) {
-                Some(condition) => devices.gone |= u64::from(condition.is_gone) << devices.count,
-                None if !is_device(devices.count) => break,
-                None => {}
-            }
-            devices.count += 1;
+/// The devices of the tree now.
+pub(crate) fn devices() -> Devices {
+    let mut devices = Devices::default();
+    while devices.count < MOST_DEVICES {
+        match condition(devices.count, 1) {
+            Some(condition) => devices.gone |= u64::from(condition.is_gone) << devices.count,
+            None if !is_device(devices.count) => break,
+            None => {}
         }
-        devices
+        devices.count += 1;
     }
+    devices
 }
 
 /// What a port of a device is in; none if nothing was counted yet, or there is no such device.
@@ -52,21 +40,34 @@ fn is_device(device: u32) -> bool {
     open_private(&[b"/netlink/", Name::of_device(device, b"1").bytes()]).is_some()
 }
 
-/// The end of the name of the tree that shows what there is now, behind that of the private tree; empty if
-/// all devices are there. The errno stays.
-pub(crate) fn suffix() -> Suffix {
+/// The end of the name of the tree in which a path leads to what there is now, behind that of the private
+/// tree; empty if it is the private tree itself. The errno stays.
+pub(crate) fn suffix(path: &[u8]) -> Suffix {
     let before = errno();
-    let devices = Devices::now();
+    let devices = devices();
     let suffix = match devices.gone {
         0 => Suffix::default(),
         gone => {
             let suffix = Suffix::of(gone);
             // Where it cannot be made, all devices are shown.
-            if make(&suffix, devices).is_some() { suffix } else { Suffix::default() }
+            let is_made = make(&suffix, devices).is_some();
+            if is_made && !is_of_remaining(&suffix, path) { suffix } else { Suffix::default() }
         }
     };
     set_errno(before);
     suffix
+}
+
+/// Whether a path is below the real folder of a device that is there: that folder is in the private tree, so
+/// that programs which follow links themselves do not come to one more.
+fn is_of_remaining(suffix: &Suffix, path: &[u8]) -> bool {
+    let Some(rest) = path.strip_prefix(VIRTUAL) else { return false };
+    // CLASS/NAME, and what is behind it.
+    let mut slashes = rest.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    let Some(class) = slashes.next() else { return false };
+    let end = slashes.next().unwrap_or(rest.len());
+    let Some(device) = rest.get(..end).filter(|_| end > class + 1) else { return false };
+    FileName::private(&[suffix.bytes(), VIRTUAL, device]).is_some_and(|name| name.is_there())
 }
 
 /// The end of a name.
@@ -151,8 +152,8 @@ fn make(suffix: &Suffix, devices: Devices) -> Option<()> {
         let uverbs = Name::of_uverbs(device);
         for (class, name) in [(&b"infiniband/"[..], name), (b"infiniband_verbs/", uverbs.bytes())] {
             link(&[b"/sys/class/", class, name], &FileName::of(&[b"../../devices/virtual/", class, name])?)?;
-            let there = FileName::private(&[b"/sys/devices/virtual/", class, name])?;
-            link(&[b"/sys/devices/virtual/", class, name], &there)?;
+            let there = FileName::private(&[VIRTUAL, class, name])?;
+            link(&[VIRTUAL, class, name], &there)?;
         }
         link(&[b"/dev/infiniband/", uverbs.bytes()], &nothing)?;
     }
