@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(line(down, b"state").unwrap(), b"1: DOWN\n");
         assert_eq!(line(out, b"phys_state").unwrap(), b"2: Polling\n");
         assert_eq!(line(out, b"state"), None, "as the tree has it");
-        // Whatever a process has written there, it is read without harm.
+        // What any process may have written there is read without harm.
         for bits in [u64::MAX, 1 << 63, 0xffff_ff00] {
             let all = Condition::of_words(bits, u64::MAX, 0);
             for file in [&b"state"[..], b"phys_state", b"rate", b"other"] {

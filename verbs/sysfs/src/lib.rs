@@ -4,8 +4,9 @@
 //!
 //! It takes the place of the C library's functions that take paths (`calls`), compares the beginning of the
 //! path (`place`), and calls the C library's own (`original`). Counters and states of ports are what they are
-//! when they are opened (`live`, `condition`), and devices that are pulled out are not shown (`remaining`). Questions to the kernel about RDMA devices are answered from the tree (`netlink`,
-//! `message`). `bundled` is about dlopen.
+//! when they are opened (`live`, `condition`), and devices that are pulled out are not shown (`remaining`).
+//! Questions to the kernel about RDMA devices are answered from the tree (`netlink`, `message`). `bundled` is
+//! about dlopen.
 //!
 //! **Invariant**: no locks and no allocation, because these functions are called before `main`, in fork
 //! children, in signal handlers, and by allocators. No panics either: bytes are looked at through pointers

@@ -313,8 +313,8 @@ impl Out {
 /// for what is in the file. None: there is no such file.
 pub(crate) type Find<'a> = &'a mut dyn FnMut(&Name, (u32, u32), &mut [u8]) -> Option<usize>;
 
-/// The answer to a question where there are these devices. `send` is called once per datagram, of which a dump
-/// may have several.
+/// The answer to a question where there are these devices. `send` is called once per datagram, of which a
+/// dump may have several.
 pub(crate) fn answers(
     request: &Request<'_>,
     port: u32,

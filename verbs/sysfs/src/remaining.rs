@@ -1,4 +1,4 @@
-//! The private tree while a device is pulled out: beside it is made a tree of links to what remains, and paths
+//! The private tree while a device is pulled out: a tree of links to what remains is made in it, and paths
 //! lead there. Its name says which devices it is without, so that it never changes either.
 
 use crate::condition::Condition;
