@@ -275,6 +275,9 @@ fn questions_through_netlink_are_answered() {
     assert!(device.contains(&format!("node_guid {}", guid.trim_end())), "{device} {guid}");
     let statistics = printed(&mut run(&["rdma", "statistic", "show", "link", "soft_1/1"]));
     assert!(statistics.starts_with("link soft_1/1 sent_pkts 0 rcvd_pkts 0"), "{statistics}");
+    let of_links = "link_queued 0 link_dropped 0 link_marked 0 link_busy 0";
+    let words = statistics.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.ends_with(of_links), "{statistics}");
     if ping_pong(&runtime, "127.102.9.4") {
         let statistics = printed(&mut run(&["rdma", "statistic", "show", "-j"]));
         let statistics: serde_json::Value = serde_json::from_str(&statistics).expect("it is JSON");
