@@ -263,6 +263,7 @@ static void connect_by_address(void)
         CHECK(attr.port_num == port && attr.ah_attr.port_num == port && attr.ah_attr.grh.sgid_index == 0);
         CHECK(!rdma_disconnect(client));
         rdma_ack_cm_event(next(channel, RDMA_CM_EVENT_DISCONNECTED));
+        CHECK(!rdma_disconnect(request));
         rdma_ack_cm_event(next(channel, RDMA_CM_EVENT_DISCONNECTED));
         rdma_destroy_qp(request);
         rdma_destroy_qp(client);
