@@ -17,8 +17,8 @@ struct Place(PathBuf);
 impl Place {
     /// None, with a word about it: there are no network namespaces here, or a program is missing.
     fn new(name: &str, programs: &[&str]) -> Option<Place> {
-        let folder =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ports-{name}-{}", std::process::id()));
+        let own = format!("ports-{name}-{}", std::process::id());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(own);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("the target folder is writable");
         let place = Place(folder);
@@ -56,9 +56,8 @@ impl Place {
 
     /// Compiles `tests/devices/ports.c`; false if there is no compiler or no library.
     fn compile(&self) -> bool {
-        if !Path::new("/usr/include/rdma/rdma_cma.h").exists()
-            || Command::new("cc").arg("--version").output().is_err()
-        {
+        let has_headers = Path::new("/usr/include/rdma/rdma_cma.h").exists();
+        if !has_headers || Command::new("cc").arg("--version").output().is_err() {
             eprintln!("**** SKIPPED: apt-get install gcc libibverbs-dev librdmacm-dev");
             return false;
         }
@@ -95,7 +94,8 @@ fn a_program_uses_both_ports_of_a_device_on_both_media() {
 #[test]
 fn each_port_has_its_own_files_counters_and_answers() {
     let Some(place) = Place::new("files", &["ibv_devinfo", "rdma"]) else { return };
-    let text = "[[device]]\nname = \"mlx4_0\"\n[[device.port]]\naddress = \"127.0.0.1\"\nspeed = \"edr\"\nwidth = 4\n\
+    let text = "[[device]]\nname = \"mlx4_0\"\n\
+                [[device.port]]\naddress = \"127.0.0.1\"\nspeed = \"edr\"\nwidth = 4\n\
                 [[device.port]]\naddress = \"127.0.0.6\"\nspeed = \"qdr\"\nmax_mtu = 2048\n";
     fs::write(place.0.join("ports.toml"), text).expect("the folder is ours");
     let run = |words: &str| place.printed(&format!("pumice run --sysfs --profile ports.toml -- {words}"));
@@ -130,7 +130,8 @@ fn each_port_has_its_own_files_counters_and_answers() {
         let counters = "/sys/class/infiniband/mlx4_0/ports/*/counters/port_xmit_packets";
         let again = "pumice run --sysfs --profile ports.toml --";
         let text = place.printed(&format!(
-            "pumice run --profile ports.toml -- ./ports\n{again} sh -c 'cat {counters}'\n{again} rdma statistic show\n"
+            "pumice run --profile ports.toml -- ./ports\n\
+             {again} sh -c 'cat {counters}'\n{again} rdma statistic show\n"
         ));
         let mut lines = text.lines().skip(1);
         for number in 1..=2 {

@@ -36,7 +36,7 @@ impl Partitions {
         self.add(Partition { peers: peers.to_vec(), own: Vec::new(), port_num: None, until_ns });
     }
 
-    /// From now on nothing passes a port of the device, which has these addresses; without any: which has all.
+    /// From now on nothing passes a port of the device, which has these addresses; without any: all.
     pub(super) fn cut_off(&self, port_num: u8, own: Vec<IpAddr>, until_ns: u64) {
         self.add(Partition { peers: Vec::new(), own, port_num: Some(port_num), until_ns });
     }

@@ -36,7 +36,7 @@ pub(crate) struct Gsi {
     pub(super) peers: Peers,
     pub(super) next_psn: u32,
     pub(super) subscribers: Arc<Subscribers>,
-    /// The addresses of a device with two ports: requests to others are for other devices. Empty: all are its own.
+    /// The addresses of a device with two ports: requests to others are for other devices. Empty: all.
     pub(super) own: Vec<Gid>,
 }
 

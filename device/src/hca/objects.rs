@@ -228,7 +228,8 @@ impl Hca {
         Ok(changed)
     }
 
-    /// Makes the addresses of the ports these: those that stay keep their places, new ones get the first free.
+    /// Makes the addresses of the ports these: those that stay keep their places, new ones get the first
+    /// free.
     /// One GID_CHANGE if anything changed.
     pub fn set_gids(&self, entries: Vec<GidEntry>) -> bool {
         self.core.lock().resources.set_gids(entries)

@@ -1,8 +1,8 @@
 //! The devices of a process: how many, and what tells them apart.
 //!
 //! One device has all addresses of the host. Several have one address each, because packets are for the
-//! device whose address they go to, and so do the ports of a device with two: the addresses that are named, or
-//! one of each network interface where the host has as many, or 127.0.0.1, 127.0.0.2, ….
+//! device whose address they go to, and so do the ports of a device with two: the addresses that are
+//! named, or one of each network interface where the host has as many, or 127.0.0.1, 127.0.0.2, ….
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -65,8 +65,8 @@ impl Resources {
         comes
     }
 
-    /// GID_CHANGE of a port; PORT_ERR before it if the last address has gone, PORT_ACTIVE after it if there was
-    /// none.
+    /// GID_CHANGE of a port; PORT_ERR before it if the last address has gone, PORT_ACTIVE after it if there
+    /// was none.
     pub(crate) fn raise_gid_change(&self, port_num: u8, had_any: bool) {
         let raise = |event| self.async_events.raise(event, AsyncElement::Port(port_num));
         let has_any = self.ports.get(port_num).is_some_and(DevicePort::has_any);

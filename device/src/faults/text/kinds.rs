@@ -206,8 +206,8 @@ pub const KINDS: &[Kind] = &[
             ("speed", "of speed-change: sdr, ddr, qdr, fdr10, fdr, edr, hdr, ndr, xdr [default: as before]"),
             (
                 "port",
-                "of port-down, port-up, cable-pull, speed-change, gid-move, lid-change, pkey-change: the port of \
-                 the device, from 1 [default: 1]",
+                "of port-down, port-up, cable-pull, speed-change, gid-move, lid-change, pkey-change: the \
+                 port of the device, from 1 [default: 1]",
             ),
             ("width", "of speed-change: lanes: 1, 2, 4, 8, 12 [default: as before]"),
             ("rate", "of link: 1Gbit; so and with the next four see docs/links.md [default: as before]"),

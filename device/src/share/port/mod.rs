@@ -69,8 +69,8 @@ pub struct SharedPort<M: Medium = GroupPort> {
     medium: M,
     /// None where the folder does not let us map a file: nothing is held back then.
     backlog: Option<Backlog>,
-    /// None where the folder does not let us map a file: the counters of the host do not move then. One, or one
-    /// for each of the device's two ports.
+    /// None where the folder does not let us map a file: the counters of the host do not move then. One, or
+    /// one for each of the device's two ports.
     published: Vec<Published>,
     /// The addresses of the device's ports, if it has two.
     own: Vec<Gid>,
