@@ -71,8 +71,9 @@ old_glibc() {
         # The loader under the name that programs have.
         name=$(compgen -G "$old_glibc/lib*/ld-linux-*" | head -n 1)
         stub "$name" "$work" "$version"
-        for name in libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 libutil.so.1; do
-            stub "$old_glibc/lib/$gnu/$name" "$work" "$version"
+        # libm.so asks for libmvec, which not every architecture has.
+        for name in libc.so.6 libm.so.6 libmvec.so.1 libpthread.so.0 libdl.so.2 librt.so.1 libutil.so.1; do
+            [[ ! -e $old_glibc/lib/$gnu/$name ]] || stub "$old_glibc/lib/$gnu/$name" "$work" "$version"
         done
         rm -rf "$work"
         touch "$old_glibc/complete"
