@@ -54,7 +54,7 @@ mkdir -p "$place/pumice-0-test/bin" "$place/pumice-0-test/lib/pumice" "$place/ru
 cp "$PUMICE" "$place/pumice-0-test/bin/"
 for object in libpumice.so libpumice_sysfs.so libpumice_rsocket.so libpumice_check.so; do
     # `cargo test` puts objects into deps only.
-    newest=$(find "$target_dir/debug/$object" "$target_dir/debug/deps/$object" -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1)
+    newest=$(find "$target_dir/debug/$object" "$target_dir/debug/deps/$object" -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1) || true
     [[ -z $newest ]] || cp "${newest#* }" "$place/pumice-0-test/lib/pumice/"
 done
 tar -czf "$place/archive.tar.gz" -C "$place" pumice-0-test
