@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_fails_is_made_anew() {
-        let plan = FaultPlan::new().with_line("complete status=retry-exceeded nth=2").unwrap();
+        let plan = FaultPlan::new().with_line("complete status=retry-exceeded nth=2 times=1").unwrap();
         let (_simulation, own, other) = devices(0, plan).unwrap();
         let mut store = Store::new(&own, &other).unwrap();
         for record in 1..=3_u8 {
